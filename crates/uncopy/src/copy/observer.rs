@@ -1,0 +1,58 @@
+//! Progress of a copy, and the wish to stop it.
+
+/// What a copy is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Phase {
+    /// Moving bytes.
+    Copying,
+    /// Waiting for the device (`fsync`).
+    Flushing,
+    /// Reading both sides again.
+    Verifying,
+}
+
+/// A point in a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// What is being done.
+    pub phase: Phase,
+    /// Bytes done in this phase, holes included.
+    pub done_bytes: u64,
+    /// Bytes of this phase, where known in advance: 0 for pipes and pseudo files.
+    pub total_bytes: u64,
+}
+
+/// Whether to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Control {
+    /// Go on.
+    Continue,
+    /// Stop: the copy removes what it wrote and returns an error for which
+    /// [`is_cancelled`](crate::Error::is_cancelled) is true.
+    Stop,
+}
+
+/// Is told about progress and may stop the copy.
+///
+/// Called at least once per piece; pieces are sized to take about 50 ms, also inside one
+/// `copy_file_range`. A single `fsync` or `FICLONE` cannot be interrupted.
+pub trait Observer {
+    /// Called between pieces, on the thread that copies.
+    fn progress(&mut self, progress: Progress) -> Control;
+}
+
+/// An observer that does not look: `()`.
+impl Observer for () {
+    fn progress(&mut self, _: Progress) -> Control {
+        Control::Continue
+    }
+}
+
+impl<F: FnMut(Progress) -> Control> Observer for F {
+    fn progress(&mut self, progress: Progress) -> Control {
+        self(progress)
+    }
+}

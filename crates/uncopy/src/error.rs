@@ -1,0 +1,279 @@
+//! What can go wrong: which operation, on what, and why.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A Linux error number (`errno(3)`), printed by its name: `EXDEV`, not `18`.
+///
+/// The numbers are those of the generic Linux ABI (`include/uapi/asm-generic/errno*.h`), which
+/// x86-64, aarch64 and riscv64 share.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Errno(i32);
+
+macro_rules! errnos {
+    ($($name:ident = $number:literal),* $(,)?) => {
+        impl Errno {
+            $(
+                #[doc = concat!("`", stringify!($name), "`, see `errno(3)`.")]
+                pub const $name: Errno = Errno($number);
+            )*
+
+            /// The symbolic name (`"EXDEV"`), where this library knows it.
+            #[must_use]
+            pub const fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $($number => Some(stringify!($name)),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+errnos! {
+    EPERM = 1, ENOENT = 2, EINTR = 4, EIO = 5, ENXIO = 6, EBADF = 9, EAGAIN = 11, ENOMEM = 12,
+    EACCES = 13, EFAULT = 14, EBUSY = 16, EEXIST = 17, EXDEV = 18, ENODEV = 19, ENOTDIR = 20,
+    EISDIR = 21, EINVAL = 22, ENFILE = 23, EMFILE = 24, ENOTTY = 25, ETXTBSY = 26, EFBIG = 27,
+    ENOSPC = 28, ESPIPE = 29, EROFS = 30, EMLINK = 31, EPIPE = 32, ERANGE = 34, ENAMETOOLONG = 36,
+    ENOLCK = 37, ENOSYS = 38, ENOTEMPTY = 39, ELOOP = 40, ENODATA = 61, EOVERFLOW = 75,
+    EOPNOTSUPP = 95, ESTALE = 116, EDQUOT = 122, ECANCELED = 125,
+}
+
+impl Errno {
+    /// The error number `raw`, as the kernel gives it (positive).
+    #[must_use]
+    pub const fn from_raw(raw: i32) -> Errno {
+        Errno(raw)
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn raw(self) -> i32 {
+        self.0
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "errno {}", self.0),
+        }
+    }
+}
+
+/// Everything the library reports as an error names the operation that failed, the file it failed
+/// on and what to do next.
+///
+/// ```
+/// let error = uncopy::copy::copy_file("/nonexistent/a", "/tmp/b", &Default::default()).unwrap_err();
+/// assert!(error.is_not_found());
+/// assert!(error.to_string().starts_with("cannot open /nonexistent/a"), "{error}");
+/// ```
+#[derive(Debug)]
+pub struct Error {
+    operation: &'static str,
+    subject: PathBuf,
+    reason: Reason,
+}
+
+/// Result of an operation of this library.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The system refused a call.
+    #[error("{}", system_message(*errno))]
+    System {
+        /// What it answered.
+        errno: Errno,
+    },
+    /// Source and destination are one file, by device and inode of the open files.
+    #[error("it is the same file as {} (a hard link, a symbolic link or a bind mount of it)", source_path.display())]
+    SameFile {
+        /// The source as it was named.
+        source_path: PathBuf,
+    },
+    /// Not a regular file, and not asked for.
+    #[error("it is {kind}")]
+    NotRegular {
+        /// What it is, with its article: "a directory", "a FIFO".
+        kind: &'static str,
+    },
+    /// The source was written to, truncated or extended while it was copied.
+    #[error("it changed while it was copied ({what})")]
+    SourceChanged {
+        /// Which witness differs: size, mtime, ctime.
+        what: String,
+    },
+    /// The destination does not hold the bytes of the source.
+    #[error("its contents differ from the source: {algorithm} {found}, expected {expected}")]
+    VerificationFailed {
+        /// Name of the digest.
+        algorithm: &'static str,
+        /// The source's digest, hexadecimal.
+        expected: String,
+        /// The destination's digest, hexadecimal.
+        found: String,
+    },
+    /// No mechanism that the options allow can copy this file here.
+    #[error("no allowed way works here: {refusals}")]
+    NoMechanism {
+        /// Every mechanism with its reason, for people.
+        refusals: String,
+    },
+    /// Options that contradict each other.
+    #[error("{0}")]
+    Options(String),
+    /// The caller asked to stop; nothing was left behind.
+    #[error("stopped on request")]
+    Cancelled,
+    /// Anything else: a plain sentence.
+    #[error("{0}")]
+    Refused(String),
+}
+
+fn system_message(errno: Errno) -> String {
+    let text = std::io::Error::from_raw_os_error(errno.raw()).to_string();
+    let text = text.split(" (os error").next().unwrap_or_default().to_owned();
+    format!("{text} ({errno})")
+}
+
+impl Error {
+    /// An error of `operation` ("open", "write to") on `subject`.
+    pub(crate) fn new(operation: &'static str, subject: impl AsRef<Path>, reason: Reason) -> Error {
+        Error { operation, subject: subject.as_ref().to_owned(), reason }
+    }
+
+    /// A system call's refusal.
+    pub(crate) fn system(
+        operation: &'static str,
+        subject: impl AsRef<Path>,
+        errno: impl Into<Errno>,
+    ) -> Error {
+        Error::new(operation, subject, Reason::System { errno: errno.into() })
+    }
+
+    /// What was attempted, as a verb phrase: "open", "write to".
+    #[must_use]
+    pub fn operation(&self) -> &'static str {
+        self.operation
+    }
+
+    /// The file it was attempted on.
+    #[must_use]
+    pub fn subject(&self) -> &Path {
+        &self.subject
+    }
+
+    /// Why it failed.
+    #[must_use]
+    pub fn reason(&self) -> &Reason {
+        &self.reason
+    }
+
+    /// The system's error number, if a system call failed.
+    #[must_use]
+    pub fn errno(&self) -> Option<Errno> {
+        match self.reason {
+            Reason::System { errno } => Some(errno),
+            _ => None,
+        }
+    }
+
+    /// The file or its directory does not exist.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        self.errno() == Some(Errno::ENOENT)
+    }
+
+    /// Source and destination are one file.
+    #[must_use]
+    pub fn is_same_file(&self) -> bool {
+        matches!(self.reason, Reason::SameFile { .. })
+    }
+
+    /// The source changed under the copy.
+    #[must_use]
+    pub fn is_source_changed(&self) -> bool {
+        matches!(self.reason, Reason::SourceChanged { .. })
+    }
+
+    /// Source and destination differ after the copy.
+    #[must_use]
+    pub fn is_verification_failed(&self) -> bool {
+        matches!(self.reason, Reason::VerificationFailed { .. })
+    }
+
+    /// The options leave no way to copy this file.
+    #[must_use]
+    pub fn is_no_mechanism(&self) -> bool {
+        matches!(self.reason, Reason::NoMechanism { .. })
+    }
+
+    /// The observer asked to stop.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self.reason, Reason::Cancelled)
+    }
+
+    /// What a person can do about it, if there is something.
+    #[must_use]
+    pub fn next_step(&self) -> Option<&'static str> {
+        match &self.reason {
+            Reason::System { errno } => next_step_after(*errno),
+            Reason::SameFile { .. } => Some("name another destination"),
+            Reason::NotRegular { kind: "a directory" } => {
+                Some("name the file to copy, or the file to write, instead")
+            }
+            Reason::NotRegular { .. } => Some("pass --copy-contents to read or write its bytes"),
+            Reason::SourceChanged { .. } => {
+                Some("copy again when nobody writes to it, or pass --if-changed=retry or =accept")
+            }
+            Reason::VerificationFailed { .. } => {
+                Some("check the device and its cables; the bad copy was not put in place")
+            }
+            Reason::NoMechanism { .. } => {
+                Some("leave out --method, --require-zero-copy or --no-user-copy to fall back")
+            }
+            Reason::Options(_) | Reason::Cancelled | Reason::Refused(_) => None,
+        }
+    }
+}
+
+fn next_step_after(errno: Errno) -> Option<&'static str> {
+    Some(match errno {
+        Errno::ENOENT => "check the path; the directory of a destination must exist",
+        Errno::EACCES | Errno::EPERM => "check the permissions and attributes of file and directory",
+        Errno::ENOSPC => "free space on the destination's filesystem",
+        Errno::EDQUOT => "free space in your quota",
+        Errno::EROFS => "the filesystem is mounted read-only; name another destination",
+        Errno::EMFILE | Errno::ENFILE => "raise the limit on open files (ulimit -n)",
+        Errno::ENOTDIR => "a part of the path is not a directory",
+        Errno::ELOOP => "too many symbolic links on the path",
+        Errno::ENAMETOOLONG => "shorten the name (255 bytes at most on most filesystems)",
+        Errno::EFBIG => "the file is larger than the filesystem or the limit (ulimit -f) allows",
+        Errno::EIO => "the device reported an error; see the kernel log (dmesg)",
+        _ => return None,
+    })
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {} {}: {}", self.operation, self.subject.display(), self.reason)?;
+        match self.next_step() {
+            Some(step) => write!(f, "; {step}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

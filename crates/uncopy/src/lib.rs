@@ -1,0 +1,21 @@
+//! Move bytes with the fewest copies the system allows, and say truthfully what happened.
+//!
+//! ```no_run
+//! let receipt = uncopy::copy::copy_file("a.img", "b.img", &Default::default())?;
+//! for portion in &receipt.portions {
+//!     println!("{} bytes by {} ({})", portion.bytes, portion.mechanism, portion.cost);
+//! }
+//! for refusal in &receipt.refusals {
+//!     println!("not used: {refusal}");
+//! }
+//! # Ok::<(), uncopy::Error>(())
+//! ```
+#![deny(missing_docs, unsafe_code)]
+
+pub mod copy;
+mod error;
+mod receipt;
+
+#[allow(unused_imports)]
+pub use error::{Errno, Error, Reason, Result};
+pub use receipt::{Cost, Mechanism, Portion, Receipt, Refusal, Verification, VerifiedFrom};

@@ -1,0 +1,255 @@
+//! What happened: bytes by mechanism and by cost, and why nothing cheaper was used.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::Errno;
+
+/// A way to move the bytes of a file. The names are those of the system calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Mechanism {
+    /// `FICLONE` / `FICLONERANGE`: the files share their extents (`ioctl_ficlone(2)`).
+    Reflink,
+    /// `copy_file_range(2)`.
+    CopyFileRange,
+    /// `O_DIRECT` writes: of the source's own mapped page-cache pages, or of pages that the device
+    /// filled through `O_DIRECT` reads.
+    Direct,
+    /// `sendfile(2)`.
+    Sendfile,
+    /// `splice(2)` through a pipe.
+    Splice,
+    /// `read(2)` and `write(2)` through a buffer of the program.
+    ReadWrite,
+}
+
+impl Mechanism {
+    /// Every mechanism, the one that touches the bytes least first.
+    pub const ALL: [Mechanism; 6] = [
+        Mechanism::Reflink,
+        Mechanism::CopyFileRange,
+        Mechanism::Direct,
+        Mechanism::Sendfile,
+        Mechanism::Splice,
+        Mechanism::ReadWrite,
+    ];
+
+    /// The name in receipts: `copy_file_range`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mechanism::Reflink => "reflink",
+            Mechanism::CopyFileRange => "copy_file_range",
+            Mechanism::Direct => "direct",
+            Mechanism::Sendfile => "sendfile",
+            Mechanism::Splice => "splice",
+            Mechanism::ReadWrite => "read_write",
+        }
+    }
+}
+
+impl fmt::Display for Mechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What moving a byte cost, the cheapest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Cost {
+    /// Nothing was there to move: a hole in the source is a hole in the destination.
+    Hole,
+    /// Source and destination share the blocks (reflink).
+    Shared,
+    /// The device read the pages themselves; no processor copied them.
+    Moved,
+    /// The kernel copied from page to page.
+    KernelCopied,
+    /// The bytes went through a buffer of this program.
+    UserCopied,
+    /// The kernel does not say which of the above it was.
+    Unknown,
+}
+
+impl Cost {
+    /// Every cost class, the cheapest first.
+    pub const ALL: [Cost; 6] = [
+        Cost::Hole,
+        Cost::Shared,
+        Cost::Moved,
+        Cost::KernelCopied,
+        Cost::UserCopied,
+        Cost::Unknown,
+    ];
+
+    /// The name in receipts: `kernel_copied`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cost::Hole => "hole",
+            Cost::Shared => "shared",
+            Cost::Moved => "moved",
+            Cost::KernelCopied => "kernel_copied",
+            Cost::UserCopied => "user_copied",
+            Cost::Unknown => "unknown",
+        }
+    }
+
+    /// No processor copied the bytes: they are a hole, shared or moved.
+    #[must_use]
+    pub const fn is_zero_copy(self) -> bool {
+        matches!(self, Cost::Hole | Cost::Shared | Cost::Moved)
+    }
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Bytes that went one way at one cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Portion {
+    /// The mechanism in use.
+    pub mechanism: Mechanism,
+    /// How many bytes.
+    pub bytes: u64,
+    /// What they cost.
+    pub cost: Cost,
+}
+
+/// A cheaper mechanism that was not used, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The mechanism.
+    pub mechanism: Mechanism,
+    /// Why, for people: "ext4 has no reflinks".
+    pub reason: String,
+    /// What the kernel answered, if it was tried.
+    pub errno: Option<Errno>,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.errno {
+            Some(errno) => write!(f, "{}: {errno}: {}", self.mechanism, self.reason),
+            None => write!(f, "{}: {}", self.mechanism, self.reason),
+        }
+    }
+}
+
+/// Where the bytes of the destination were read from for verification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VerifiedFrom {
+    /// From the device: `O_DIRECT` reads that no page cache answers.
+    Device,
+    /// Possibly from the page cache (tmpfs, loop devices, network filesystems).
+    Cache,
+    /// Not read: both files map the same extents, and the caller trusts that.
+    SharedExtents,
+}
+
+impl VerifiedFrom {
+    /// The name in receipts.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            VerifiedFrom::Device => "device",
+            VerifiedFrom::Cache => "cache",
+            VerifiedFrom::SharedExtents => "shared_extents",
+        }
+    }
+}
+
+/// A verification that succeeded; one that fails is an error and not a receipt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verification {
+    /// The digest's name: `blake3`, `sha256`, `xxh3`.
+    pub algorithm: &'static str,
+    /// The digest of both files, lowercase hexadecimal. Empty for
+    /// [`VerifiedFrom::SharedExtents`], which reads nothing.
+    pub digest: String,
+    /// Where the destination was read from.
+    pub from: VerifiedFrom,
+    /// How long it took, beside [`Receipt::duration`], which contains it.
+    pub duration: Duration,
+}
+
+/// What one copy did.
+///
+/// The portions add up to [`Receipt::bytes`], unless the destination was [skipped](Receipt::skipped).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Receipt {
+    /// Length of the destination in bytes.
+    pub bytes: u64,
+    /// Bytes by mechanism and cost, in the order in which they were first used.
+    pub portions: Vec<Portion>,
+    /// Cheaper mechanisms that were not used, the cheapest first.
+    pub refusals: Vec<Refusal>,
+    /// From opening the source to the destination in place.
+    pub duration: Duration,
+    /// Present if both sides were hashed (or shown to share extents) and are equal.
+    pub verification: Option<Verification>,
+    /// Data and name were flushed to the device before this receipt was given.
+    pub durable: bool,
+    /// The destination existed and was to be left alone: nothing was done.
+    pub skipped: bool,
+    /// The source changed while it was copied and the caller accepts that.
+    pub source_changed: bool,
+    /// How many times the copy was started again because the source changed.
+    pub retries: u32,
+    /// What a person should know: metadata that could not be kept, other hard links that keep the
+    /// old contents, guarantees that `in_place` gives up.
+    pub notes: Vec<String>,
+}
+
+impl Receipt {
+    /// Adds bytes to the portion of this mechanism and cost.
+    pub(crate) fn add(&mut self, mechanism: Mechanism, bytes: u64, cost: Cost) {
+        if bytes == 0 {
+            return;
+        }
+        match self.portions.iter_mut().find(|p| p.mechanism == mechanism && p.cost == cost) {
+            Some(portion) => portion.bytes += bytes,
+            None => self.portions.push(Portion { mechanism, bytes, cost }),
+        }
+    }
+
+    /// Bytes of this cost class, over all mechanisms.
+    #[must_use]
+    pub fn bytes_at(&self, cost: Cost) -> u64 {
+        self.portions.iter().filter(|p| p.cost == cost).map(|p| p.bytes).sum()
+    }
+
+    /// Bytes that this mechanism moved, over all costs.
+    #[must_use]
+    pub fn bytes_by(&self, mechanism: Mechanism) -> u64 {
+        self.portions.iter().filter(|p| p.mechanism == mechanism).map(|p| p.bytes).sum()
+    }
+
+    /// No processor copied any byte. `false` if the kernel leaves any byte's cost unknown.
+    #[must_use]
+    pub fn is_zero_copy(&self) -> bool {
+        self.portions.iter().all(|p| p.cost.is_zero_copy())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn portions_of_one_mechanism_and_cost_are_one_row() {
+        let mut receipt = Receipt::default();
+        receipt.add(Mechanism::Direct, 4096, Cost::Moved);
+        receipt.add(Mechanism::Direct, 10, Cost::UserCopied);
+        receipt.add(Mechanism::Direct, 4096, Cost::Moved);
+        receipt.add(Mechanism::ReadWrite, 0, Cost::UserCopied);
+        assert_eq!(receipt.portions.len(), 2);
+        assert_eq!(receipt.bytes_at(Cost::Moved), 8192);
+        assert_eq!(receipt.bytes_by(Mechanism::Direct), 8202);
+        assert!(!receipt.is_zero_copy());
+    }
+}
