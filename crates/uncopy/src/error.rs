@@ -252,7 +252,9 @@ impl Error {
 fn next_step_after(errno: Errno) -> Option<&'static str> {
     Some(match errno {
         Errno::ENOENT => "check the path; the directory of a destination must exist",
-        Errno::EACCES | Errno::EPERM => "check the permissions and attributes of file and directory",
+        Errno::EACCES | Errno::EPERM => {
+            "check the permissions and attributes of file and directory"
+        }
         Errno::ENOSPC => "free space on the destination's filesystem",
         Errno::EDQUOT => "free space in your quota",
         Errno::EROFS => "the filesystem is mounted read-only; name another destination",

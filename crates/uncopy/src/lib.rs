@@ -12,10 +12,14 @@
 //! ```
 #![deny(missing_docs, unsafe_code)]
 
+#[cfg(target_os = "linux")]
+mod buf;
+pub mod capabilities;
 pub mod copy;
 mod error;
 mod receipt;
+#[cfg(target_os = "linux")]
+mod sys;
 
-#[allow(unused_imports)]
 pub use error::{Errno, Error, Reason, Result};
 pub use receipt::{Cost, Mechanism, Portion, Receipt, Refusal, Verification, VerifiedFrom};

@@ -3,6 +3,33 @@
 mod observer;
 mod options;
 
+#[cfg(target_os = "linux")]
+mod destination;
+#[cfg(target_os = "linux")]
+mod facts;
+#[cfg(target_os = "linux")]
+mod mechanism;
+#[cfg(target_os = "linux")]
+mod metadata;
+#[cfg(target_os = "linux")]
+mod plan;
+#[cfg_attr(not(target_os = "linux"), path = "portable.rs")]
+mod run;
+#[cfg(target_os = "linux")]
+mod source;
+#[cfg(target_os = "linux")]
+mod sparse;
+#[cfg(target_os = "linux")]
+mod staging;
+#[cfg(target_os = "linux")]
+mod stale;
+#[cfg(target_os = "linux")]
+mod stream;
+#[cfg(target_os = "linux")]
+mod transfer;
+#[cfg(target_os = "linux")]
+mod verify;
+
 use std::path::Path;
 
 pub use observer::{Control, Observer, Phase, Progress};
@@ -38,6 +65,5 @@ pub fn copy_file_observed(
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
-    let _ = (source.as_ref(), destination.as_ref(), options, observer);
-    Ok(Receipt::default())
+    run::copy(source.as_ref(), destination.as_ref(), options, observer)
 }

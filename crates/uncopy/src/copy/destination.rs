@@ -1,0 +1,174 @@
+//! The name that is written to: what is there, and whether it may be replaced.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, OFlags};
+
+use super::options::{CopyOptions, Existing};
+use super::source::{Source, describe};
+use crate::error::{Errno, Error, Reason, Result};
+use crate::sys::file::{self, Stat};
+use crate::sys::name;
+
+/// Where the copy goes.
+pub(crate) struct Destination {
+    /// The path with symbolic links at its end resolved.
+    pub(crate) path: PathBuf,
+    /// As the caller named it.
+    pub(crate) given: PathBuf,
+    directory: OwnedFd,
+    name: OsString,
+    /// What the name stands for now.
+    pub(crate) found: Option<Found>,
+}
+
+/// An existing destination, held open so that its inode number cannot be used again meanwhile.
+pub(crate) struct Found {
+    pub(crate) handle: OwnedFd,
+    pub(crate) stat: Stat,
+}
+
+impl Destination {
+    /// Looks at the destination; changes nothing.
+    pub(crate) fn resolve(
+        given: &Path,
+        source: &Source<'_>,
+        options: &CopyOptions,
+    ) -> Result<Destination> {
+        let path = follow(given)?;
+        let (parent, name) = split(&path)?;
+        let directory =
+            name::open_directory(parent).map_err(|e| Error::system("open", parent, e))?;
+        let found = match name::open_existing(&directory, name, OFlags::PATH) {
+            Ok(handle) => {
+                let stat = file::stat(&handle).map_err(|e| Error::system("examine", given, e))?;
+                Some(Found { handle, stat })
+            }
+            Err(Errno::ENOENT) => None,
+            Err(errno) => return Err(Error::system("examine", given, errno)),
+        };
+        let name = name.to_owned();
+        let destination = Destination { path, given: given.to_owned(), directory, name, found };
+        if let Some(found) = &destination.found {
+            destination.check(found, source, options)?;
+        }
+        Ok(destination)
+    }
+
+    pub(crate) fn directory(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
+    pub(crate) fn name(&self) -> &OsStr {
+        &self.name
+    }
+
+    /// The existing destination is no regular file, and the caller wants its bytes written to it.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.found.as_ref().is_some_and(|f| f.stat.file_type() != FileType::RegularFile)
+    }
+
+    fn check(&self, found: &Found, source: &Source<'_>, options: &CopyOptions) -> Result<()> {
+        let refuse = |reason| Err(Error::new("write to", &self.given, reason));
+        let kind = found.stat.file_type();
+        if found.stat.is_same_file(&source.stat) && kind == FileType::RegularFile {
+            return refuse(Reason::SameFile { source_path: source.path.to_owned() });
+        }
+        match kind {
+            FileType::RegularFile => {}
+            FileType::Directory | FileType::Symlink | FileType::Socket => {
+                return refuse(Reason::NotRegular { kind: describe(kind) });
+            }
+            _ if !options.copy_contents => {
+                return refuse(Reason::NotRegular { kind: describe(kind) });
+            }
+            _ => return Ok(()),
+        }
+        if options.existing == Existing::Keep || options.in_place {
+            return Ok(());
+        }
+        if found.stat.mount_root {
+            return refuse(Reason::Refused(
+                "something is mounted on it, so its name cannot be replaced; \
+                 --in-place writes into it instead"
+                    .into(),
+            ));
+        }
+        if options.existing == Existing::Replace
+            && let Err(errno) = name::may_write(&self.directory, &self.name)
+        {
+            return refuse(match errno {
+                Errno::EACCES => Reason::Refused(
+                    "its permissions forbid writing (EACCES); -f replaces it all the same".into(),
+                ),
+                errno => Reason::System { errno },
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Resolves a symbolic link at the end of the path, as `cp` does when it writes through one.
+fn follow(given: &Path) -> Result<PathBuf> {
+    let is_link = file::stat_name(given).is_ok_and(|s| s.file_type() == FileType::Symlink);
+    if !is_link {
+        return Ok(given.to_owned());
+    }
+    match std::fs::canonicalize(given) {
+        Ok(path) => Ok(path),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Error::new(
+            "write to",
+            given,
+            Reason::Refused(
+                "it is a symbolic link to nothing; remove the link, or name the file it should \
+                 lead to"
+                    .into(),
+            ),
+        )),
+        Err(error) => {
+            let errno = Errno::from_raw(error.raw_os_error().unwrap_or(Errno::EIO.raw()));
+            Err(Error::system("resolve", given, errno))
+        }
+    }
+}
+
+/// Directory and name. A path that ends in `/`, `.` or `..` names no file.
+fn split(path: &Path) -> Result<(&Path, &OsStr)> {
+    let names_directory = path.as_os_str().as_bytes().ends_with(b"/");
+    match path.file_name() {
+        Some(name) if !names_directory && !path.as_os_str().as_bytes().ends_with(b"/.") => {
+            let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+            Ok((parent.unwrap_or(Path::new(".")), name))
+        }
+        _ if path.as_os_str().is_empty() => Err(Error::system("open", path, Errno::ENOENT)),
+        _ => Err(Error::new("write to", path, Reason::NotRegular { kind: "a directory" })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_split_into_directory_and_name() {
+        for (path, expected) in [
+            ("a", Some((".", "a"))),
+            ("/a", Some(("/", "a"))),
+            ("d/a", Some(("d", "a"))),
+            ("./a", Some((".", "a"))),
+            ("../a", Some(("..", "a"))),
+            ("d/", None),
+            ("d/.", None),
+            ("..", None),
+            ("/", None),
+            ("", None),
+        ] {
+            let split = split(Path::new(path)).ok();
+            let expected = expected.map(|(d, n)| (Path::new(d), OsStr::new(n)));
+            assert_eq!(split, expected, "{path:?}");
+        }
+    }
+}

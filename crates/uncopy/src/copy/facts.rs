@@ -1,0 +1,132 @@
+//! Finding out what the plan depends on.
+
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use super::destination::Destination;
+use super::mechanism::{Setting, Tail};
+use super::options::{Allow, CopyOptions};
+use super::plan::{DIRECT_MIN_BYTES, DirectPath, Facts};
+use super::source::Source;
+use super::sparse;
+use super::sparse::Segment;
+use super::staging::Staging;
+use crate::capabilities::{Device, DeviceKind, Filesystem};
+use crate::receipt::Mechanism;
+use crate::sys::file::{self, Stat};
+
+/// Below this size no file fills what the kernel lets lie dirty.
+const BUDGET_MATTERS_BYTES: u64 = 256 << 20;
+
+/// Facts about this pair of files.
+pub(crate) fn gather(
+    source: &Source<'_>,
+    destination: &Destination,
+    staging: &Staging<'_>,
+    options: &CopyOptions,
+) -> Facts {
+    let size = source.size();
+    let large = size.is_some_and(|s| s >= DIRECT_MIN_BYTES)
+        || matches!(options.allow, Allow::ZeroCopy | Allow::Only(Mechanism::Direct));
+    let written = file::stat(staging.fd()).ok();
+    let magic = file::filesystem_magic(staging.fd()).unwrap_or(0);
+    let filesystem = Filesystem::from_magic(magic);
+    let direct = match &written {
+        Some(stat) if large => direct_path(stat, filesystem),
+        _ => DirectPath::None,
+    };
+    let dirty_budget_bytes = match size {
+        Some(size) if size >= BUDGET_MATTERS_BYTES => dirty_budget().unwrap_or(u64::MAX),
+        _ => u64::MAX,
+    };
+    Facts {
+        size,
+        has_holes: has_holes(source),
+        source: source.filesystem,
+        destination: filesystem,
+        destination_is_stream: destination.is_stream(),
+        direct,
+        dirty_budget_bytes,
+        transforms: false,
+        in_place: options.in_place && destination.found.is_some(),
+        durable: options.durable,
+        allow: options.allow,
+        prefer: options.prefer,
+        sparse: options.sparse,
+        cache: options.cache,
+    }
+}
+
+fn has_holes(source: &Source<'_>) -> bool {
+    let Some(size) = source.size() else { return false };
+    if !sparse::may_have_holes(&source.stat) {
+        return false;
+    }
+    if source.filesystem == Filesystem::ZFS {
+        // Dirty data of OpenZFS below 2.1.14 and 2.2.2 may be reported as a hole.
+        let _ = file::sync_data(source.fd());
+    }
+    sparse::segment(&source.fd(), 0, size) != Segment::Data { start: 0, end: size }
+}
+
+fn direct_path(written: &Stat, filesystem: Filesystem) -> DirectPath {
+    if written.direct.is_none() {
+        // btrfs and tmpfs take the flag, give no alignment, and copy.
+        return DirectPath::None;
+    }
+    if filesystem.is_memory() || filesystem == Filesystem::BTRFS {
+        return DirectPath::Copies;
+    }
+    if is_disk(written) { DirectPath::Moves } else { DirectPath::Unknown }
+}
+
+fn is_disk(stat: &Stat) -> bool {
+    let (major, minor) = stat.device;
+    Device::with_number(major, minor).kind == DeviceKind::Disk
+}
+
+/// What a mover needs to know; asked for only when one is set up.
+pub(crate) fn setting(
+    source: &Source<'_>,
+    staging: BorrowedFd<'_>,
+    mechanism: Mechanism,
+    allow: Allow,
+) -> Setting {
+    let direct = mechanism == Mechanism::Direct;
+    let destination_align = file::stat(staging.as_fd()).ok().and_then(|s| s.direct);
+    Setting {
+        source_align: source.stat.direct.filter(|_| direct),
+        destination_align: destination_align.filter(|_| direct),
+        source_moves: direct && source.stat.direct.is_some() && is_disk(&source.stat),
+        source_cached: !direct || is_cached(source),
+        tail: match allow {
+            Allow::ZeroCopy => Tail::CutOff,
+            Allow::NoUserCopy => Tail::Sent,
+            _ => Tail::Written,
+        },
+    }
+}
+
+/// At least half of the file's data is in the page cache, or the kernel cannot tell.
+fn is_cached(source: &Source<'_>) -> bool {
+    let data = source.stat.size.min(source.stat.blocks.saturating_mul(512));
+    file::cached_bytes(source.fd()).map_or(true, |cached| cached >= data / 2)
+}
+
+/// Bytes that may lie dirty before the kernel makes writers wait for the device: half of
+/// `vm.dirty_ratio` of the available memory, where throttling begins
+/// (`Documentation/admin-guide/sysctl/vm.rst`, `mm/page-writeback.c`).
+fn dirty_budget() -> Option<u64> {
+    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let limit = match number("/proc/sys/vm/dirty_bytes")? {
+        0 => number("/proc/sys/vm/dirty_ratio")? * available_memory()? / 100,
+        bytes => bytes,
+    };
+    Some(limit / 2)
+}
+
+fn available_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+}

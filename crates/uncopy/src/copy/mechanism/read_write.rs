@@ -1,0 +1,125 @@
+//! `pread(2)` and `pwrite(2)` through a buffer: works everywhere.
+
+use super::{Ends, Moved, Mover};
+use crate::buf::AlignedBuffer;
+use crate::error::Errno;
+use crate::receipt::Cost;
+use crate::sys::{Sys, file, transfer};
+
+/// Tuned: larger buffers leave the processor's second-level cache.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// The unit in which runs of zeros are found: the block size of the usual filesystems.
+const ZERO_BLOCK_BYTES: usize = 4096;
+
+static ZEROS: [u8; ZERO_BLOCK_BYTES] = [0; ZERO_BLOCK_BYTES];
+
+pub(super) struct ReadWrite {
+    buffer: AlignedBuffer,
+    /// Leave blocks of zeros out.
+    find_zeros: bool,
+    /// The destination may hold old bytes where zeros are left out.
+    in_place: bool,
+}
+
+impl ReadWrite {
+    pub(super) fn new(size: u64, find_zeros: bool, in_place: bool) -> ReadWrite {
+        let bytes = size.min(BUFFER_BYTES as u64) as usize;
+        ReadWrite { buffer: AlignedBuffer::new(bytes), find_zeros, in_place }
+    }
+
+    /// Writes `length` bytes of the buffer to `offset`, all of them.
+    fn write(&self, ends: Ends<'_>, range: std::ops::Range<usize>, offset: u64) -> Sys<()> {
+        let mut bytes = &self.buffer[range];
+        let mut at = offset;
+        while !bytes.is_empty() {
+            match transfer::write_at(ends.destination, bytes, at) {
+                Ok(0) => return Err(Errno::EIO),
+                Ok(n) => {
+                    bytes = &bytes[n..];
+                    at += n as u64;
+                }
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the runs that are not zero; returns how many bytes were left out.
+    fn write_sparsely(&self, ends: Ends<'_>, length: usize, offset: u64) -> Sys<u64> {
+        let mut hole_bytes = 0;
+        for (range, zero) in runs(&self.buffer[..length]) {
+            let at = offset + range.start as u64;
+            let bytes = range.len() as u64;
+            if zero && self.leave_out(ends, at, bytes) {
+                hole_bytes += bytes;
+            } else {
+                self.write(ends, range, at)?;
+            }
+        }
+        Ok(hole_bytes)
+    }
+
+    fn leave_out(&self, ends: Ends<'_>, offset: u64, length: u64) -> bool {
+        !self.in_place || file::punch_hole(ends.destination, offset, length).is_ok()
+    }
+}
+
+impl Mover for ReadWrite {
+    fn step(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Sys<Moved> {
+        let mut moved = Moved { bytes: 0, hole_bytes: 0, cost: Cost::UserCopied };
+        while moved.bytes < length {
+            let want = (length - moved.bytes).min(self.buffer.len() as u64) as usize;
+            let at = offset + moved.bytes;
+            let n = match transfer::read_at(ends.source, &mut self.buffer[..want], at) {
+                Ok(0) => break,
+                Ok(n) => n,
+                Err(_) if moved.bytes > 0 => break,
+                Err(errno) => return Err(errno),
+            };
+            let written = if self.find_zeros {
+                self.write_sparsely(ends, n, at)
+            } else {
+                self.write(ends, 0..n, at).map(|()| 0)
+            };
+            match written {
+                Ok(hole_bytes) => moved.hole_bytes += hole_bytes,
+                Err(_) if moved.bytes > 0 => break,
+                Err(errno) => return Err(errno),
+            }
+            moved.bytes += n as u64;
+        }
+        Ok(moved)
+    }
+}
+
+/// Splits bytes into runs of whole zero blocks and of everything else.
+fn runs(bytes: &[u8]) -> Vec<(std::ops::Range<usize>, bool)> {
+    let mut runs: Vec<(std::ops::Range<usize>, bool)> = Vec::new();
+    for (index, block) in bytes.chunks(ZERO_BLOCK_BYTES).enumerate() {
+        let start = index * ZERO_BLOCK_BYTES;
+        let zero = *block == ZEROS[..block.len()];
+        match runs.last_mut() {
+            Some((range, last_zero)) if *last_zero == zero => range.end = start + block.len(),
+            _ => runs.push((start..start + block.len(), zero)),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ZERO_BLOCK_BYTES, runs};
+
+    #[test]
+    fn runs_of_zero_blocks_are_found() {
+        let mut bytes = vec![0; 4 * ZERO_BLOCK_BYTES + 10];
+        bytes[ZERO_BLOCK_BYTES + 5] = 1;
+        let b = ZERO_BLOCK_BYTES;
+        let end = bytes.len();
+        assert_eq!(runs(&bytes), [(0..b, true), (b..2 * b, false), (2 * b..end, true)]);
+        assert_eq!(runs(&bytes[b..b + 6]), [(0..6, false)]);
+        assert!(runs(&[]).is_empty());
+    }
+}

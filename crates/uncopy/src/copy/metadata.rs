@@ -1,0 +1,302 @@
+//! Owner, permissions, attributes and times of the new file.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use super::destination::{Destination, Found};
+use super::options::Preserve;
+use super::source::Source;
+use super::staging::Staging;
+use crate::error::Errno;
+use crate::sys::file::{self, Stat};
+use crate::sys::{Sys, name, xattr};
+
+const ACCESS_ACL: &CStr = c"system.posix_acl_access";
+const DEFAULT_ACL: &CStr = c"system.posix_acl_default";
+
+/// Labels that the system gives to a new file itself, and ACLs, which have a switch of their own.
+const NEVER_COPIED: [&CStr; 5] =
+    [ACCESS_ACL, DEFAULT_ACL, c"security.selinux", c"security.ima", c"security.evm"];
+
+const SETUID_SETGID: u32 = 0o6000;
+
+/// The mode that a new file is created with; umask and default ACL apply to it.
+pub(crate) fn creation_mode(source: &Stat, replaced: Option<&Found>, preserve: Preserve) -> u32 {
+    let given_later = replaced.is_some() || preserve.mode || preserve.acl;
+    if given_later { 0o600 } else { source.permissions() & 0o777 }
+}
+
+/// Gives the new file its owner, ACL, mode, attributes and times. Returns what could not be given.
+///
+/// The order is that of facts: `chown` clears setuid and may clear capabilities, `chmod` after an
+/// ACL sets its mask, and every change but the last would disturb the times.
+pub(crate) fn apply(
+    staging: &Staging<'_>,
+    source: &Source<'_>,
+    destination: &Destination,
+    preserve: Preserve,
+) -> Vec<String> {
+    let mut giver = Giver { fd: staging.fd(), notes: Vec::new() };
+    match &destination.found {
+        Some(found) => {
+            let kept = found.readable_handle();
+            giver.ownership(if preserve.ownership { &source.stat } else { &found.stat });
+            giver.attributes_of_old(kept.as_ref(), preserve);
+            giver.attributes_of_source(source, preserve);
+            if !preserve.mode {
+                giver.mode(kept_mode(&found.stat));
+            }
+        }
+        None => {
+            if preserve.ownership {
+                giver.ownership(&source.stat);
+            }
+            giver.attributes_of_source(source, preserve);
+            if staging.is_temporary_name() && !preserve.mode {
+                giver.mode_of_new_name(destination.directory(), source.stat.permissions() & 0o777);
+            } else if preserve.acl && !preserve.mode {
+                giver.mode(source.stat.permissions() & 0o777 & !name::umask().unwrap_or(0o022));
+            }
+        }
+    }
+    if preserve.mode {
+        giver.mode_of_source(&source.stat, preserve);
+    }
+    if preserve.timestamps {
+        giver.timestamps(&source.stat);
+    }
+    giver.notes
+}
+
+/// What is given to a file that was written in place: only what was asked for.
+pub(crate) fn apply_in_place(
+    fd: BorrowedFd<'_>,
+    source: &Source<'_>,
+    preserve: Preserve,
+) -> Vec<String> {
+    let mut giver = Giver { fd, notes: Vec::new() };
+    if preserve.ownership {
+        giver.ownership(&source.stat);
+    }
+    giver.attributes_of_source(source, preserve);
+    if preserve.mode {
+        giver.mode_of_source(&source.stat, preserve);
+    }
+    if preserve.timestamps {
+        giver.timestamps(&source.stat);
+    }
+    giver.notes
+}
+
+/// The kernel takes setuid and setgid away when somebody without privilege writes to a file, so
+/// that new contents do not run with old rights.
+fn kept_mode(old: &Stat) -> u32 {
+    let mode = old.permissions();
+    if file::effective_uid() == 0 { mode } else { mode & !SETUID_SETGID }
+}
+
+impl Found {
+    /// Opened for reading its attributes; an `O_PATH` handle has none.
+    fn readable_handle(&self) -> Sys<std::os::fd::OwnedFd> {
+        use std::os::fd::AsRawFd;
+        let path = format!("/proc/self/fd/{}", self.handle.as_raw_fd());
+        file::open(path.as_ref(), rustix::fs::OFlags::RDONLY)
+    }
+}
+
+struct Giver<'a> {
+    fd: BorrowedFd<'a>,
+    notes: Vec<String>,
+}
+
+impl Giver<'_> {
+    fn note(&mut self, what: &str, errno: Errno) {
+        self.notes.push(format!("{what} could not be kept ({errno})"));
+    }
+
+    fn ownership(&mut self, wanted: &Stat) {
+        let Ok(now) = file::stat(self.fd) else { return };
+        let uid = (now.uid != wanted.uid).then_some(wanted.uid);
+        let gid = (now.gid != wanted.gid).then_some(wanted.gid);
+        if uid.is_none() && gid.is_none() {
+            return;
+        }
+        if let Err(errno) = file::set_owner(self.fd, uid, gid) {
+            // A group that the caller belongs to may be given even where the owner may not.
+            let group = gid.map_or(Ok(()), |gid| file::set_owner(self.fd, None, Some(gid)));
+            let what = match (uid, group) {
+                (Some(_), Ok(())) => "the owner",
+                (None, _) => "the group",
+                (Some(_), Err(_)) => "owner and group",
+            };
+            self.note(what, errno);
+        }
+    }
+
+    fn mode(&mut self, mode: u32) {
+        if let Err(errno) = file::set_permissions(self.fd, mode) {
+            self.note("the mode", errno);
+        }
+    }
+
+    /// The source's mode, without setuid and setgid unless their owner came along.
+    fn mode_of_source(&mut self, source: &Stat, preserve: Preserve) {
+        let mut mode = source.permissions();
+        if mode & SETUID_SETGID != 0 {
+            let owned =
+                file::stat(self.fd).is_ok_and(|now| now.uid == source.uid && now.gid == source.gid);
+            if !owned {
+                mode &= !SETUID_SETGID;
+                self.notes.push("setuid and setgid were dropped: the owner is another".into());
+            }
+        }
+        if !preserve.acl {
+            // Entries inherited from a default ACL would give more than the source's mode does.
+            let _ = xattr::remove(self.fd, ACCESS_ACL);
+        }
+        self.mode(mode);
+    }
+
+    fn timestamps(&mut self, source: &Stat) {
+        if let Err(errno) = file::set_times(self.fd, source.accessed, source.modified) {
+            self.note("the times", errno);
+        }
+    }
+
+    fn attributes_of_source(&mut self, source: &Source<'_>, preserve: Preserve) {
+        if preserve.xattr {
+            self.copy_attributes(source.fd());
+        }
+        if preserve.acl {
+            self.copy_acl(source.fd());
+        }
+    }
+
+    /// What an existing destination had and the source does not give.
+    fn attributes_of_old(
+        &mut self,
+        old: Result<&std::os::fd::OwnedFd, &Errno>,
+        preserve: Preserve,
+    ) {
+        let Ok(old) = old else {
+            let errno = old.err().copied().unwrap_or(Errno::EACCES);
+            return self.note("attributes and ACL of the replaced file", errno);
+        };
+        if !preserve.xattr {
+            self.copy_attributes(old.as_fd());
+        }
+        if !preserve.acl && !preserve.mode {
+            self.copy_acl(old.as_fd());
+        }
+    }
+
+    fn copy_attributes(&mut self, from: BorrowedFd<'_>) {
+        let names = match xattr::names(from) {
+            Ok(names) => names,
+            Err(Errno::EOPNOTSUPP) => return,
+            Err(errno) => return self.note("extended attributes", errno),
+        };
+        for name in names.iter().filter(|n| !NEVER_COPIED.contains(&n.as_c_str())) {
+            let copied = xattr::get(from, name).and_then(|value| match value {
+                Some(value) => xattr::set(self.fd, name, &value),
+                None => Ok(()),
+            });
+            if let Err(errno) = copied {
+                self.note(&format!("attribute {}", name.to_string_lossy()), errno);
+            }
+        }
+    }
+
+    fn copy_acl(&mut self, from: BorrowedFd<'_>) {
+        let result = match xattr::get(from, ACCESS_ACL) {
+            Ok(Some(acl)) => xattr::set(self.fd, ACCESS_ACL, &acl),
+            Ok(None) => match xattr::remove(self.fd, ACCESS_ACL) {
+                Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(()),
+                other => other,
+            },
+            Err(Errno::EOPNOTSUPP) => Ok(()),
+            Err(errno) => Err(errno),
+        };
+        if let Err(errno) = result {
+            self.note("the ACL", errno);
+        }
+    }
+
+    /// What the kernel would have done had the file been created with `mode` under its final name:
+    /// the directory's default ACL if it has one, else the umask (`acl(5)`, object creation).
+    fn mode_of_new_name(&mut self, directory: BorrowedFd<'_>, mode: u32) {
+        let default = name::open_directory_for_reading(directory)
+            .and_then(|d| xattr::get(d, DEFAULT_ACL))
+            .ok()
+            .flatten()
+            .and_then(|acl| inherited(&acl, mode));
+        match default {
+            Some(acl) => {
+                if let Err(errno) = xattr::set(self.fd, ACCESS_ACL, &acl) {
+                    self.note("the directory's default ACL", errno);
+                }
+            }
+            None => self.mode(mode & !name::umask().unwrap_or(0o022)),
+        }
+    }
+}
+
+/// The access ACL of a file created with `mode` below a directory with this default ACL.
+///
+/// The format is that of `include/uapi/linux/posix_acl_xattr.h`: a version, then entries of tag,
+/// permissions and id; the rule is that of `posix_acl_create_masq` (`fs/posix_acl.c`).
+fn inherited(default: &[u8], mode: u32) -> Option<Vec<u8>> {
+    const ENTRY_BYTES: usize = 8;
+    const USER_OBJ: u16 = 0x01;
+    const GROUP_OBJ: u16 = 0x04;
+    const MASK: u16 = 0x10;
+    const OTHER: u16 = 0x20;
+    let mut acl = default.to_vec();
+    let (version, entries) = acl.split_first_chunk_mut::<4>()?;
+    if u32::from_le_bytes(*version) != 2 || entries.len() % ENTRY_BYTES != 0 {
+        return None;
+    }
+    let tag = |entry: &[u8]| u16::from_le_bytes([entry[0], entry[1]]);
+    let has_mask = entries.chunks_exact(ENTRY_BYTES).any(|e| tag(e) == MASK);
+    for entry in entries.chunks_exact_mut(ENTRY_BYTES) {
+        let allowed = match tag(entry) {
+            USER_OBJ => mode >> 6,
+            MASK => mode >> 3,
+            GROUP_OBJ if !has_mask => mode >> 3,
+            OTHER => mode,
+            _ => continue,
+        };
+        entry[2] &= (allowed & 0o7) as u8;
+    }
+    Some(acl)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::inherited;
+
+    fn acl(entries: &[(u16, u8, u32)]) -> Vec<u8> {
+        let mut bytes = 2u32.to_le_bytes().to_vec();
+        for (tag, permissions, id) in entries {
+            bytes.extend(tag.to_le_bytes());
+            bytes.extend([*permissions, 0]);
+            bytes.extend(id.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_default_acl_is_masked_by_the_creation_mode() {
+        let none = u32::MAX;
+        let default =
+            acl(&[(1, 7, none), (2, 6, 1000), (4, 7, none), (0x10, 7, none), (0x20, 5, none)]);
+        let expected =
+            acl(&[(1, 6, none), (2, 6, 1000), (4, 7, none), (0x10, 4, none), (0x20, 0, none)]);
+        assert_eq!(inherited(&default, 0o640), Some(expected));
+        let minimal = acl(&[(1, 7, none), (4, 7, none), (0x20, 7, none)]);
+        let expected = acl(&[(1, 6, none), (4, 4, none), (0x20, 4, none)]);
+        assert_eq!(inherited(&minimal, 0o644), Some(expected));
+        assert_eq!(inherited(&[3, 0, 0, 0], 0o644), None);
+        assert_eq!(inherited(&[2], 0o644), None);
+    }
+}

@@ -1,0 +1,275 @@
+//! Which mechanism comes next: pure functions of facts.
+//!
+//! There is no system call here, so that tables of facts and error numbers test every decision.
+
+use super::options::{Allow, Cache, Prefer, Sparse};
+use crate::capabilities::Filesystem;
+use crate::error::{Errno, Reason};
+use crate::receipt::{Mechanism, Refusal};
+
+/// Everything the choice depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// Bytes to copy; `None`: not known before the end is met (pseudo files, pipes, devices).
+    pub(crate) size: Option<u64>,
+    /// The source has holes.
+    pub(crate) has_holes: bool,
+    pub(crate) source: Filesystem,
+    pub(crate) destination: Filesystem,
+    /// The destination is no regular file: only `write` makes sense.
+    pub(crate) destination_is_stream: bool,
+    /// What `O_DIRECT` would do on the destination.
+    pub(crate) direct: DirectPath,
+    /// Bytes that the kernel lets lie dirty before it makes writers wait.
+    pub(crate) dirty_budget_bytes: u64,
+    /// The bytes are changed on their way (compression).
+    pub(crate) transforms: bool,
+    pub(crate) in_place: bool,
+    pub(crate) durable: bool,
+    pub(crate) allow: Allow,
+    pub(crate) prefer: Prefer,
+    pub(crate) sparse: Sparse,
+    pub(crate) cache: Cache,
+}
+
+/// What `O_DIRECT` writes to the destination are worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DirectPath {
+    /// The filesystem gives no alignment for them (`STATX_DIOALIGN`).
+    None,
+    /// They are taken, and somewhere below the bytes are copied all the same.
+    Copies,
+    /// They are taken; whether a device below copies is not known (loop, dm, md, network).
+    Unknown,
+    /// A disk reads the pages themselves.
+    Moves,
+}
+
+/// From this size on direct writes can pay for setting them up.
+pub(crate) const DIRECT_MIN_BYTES: u64 = 1 << 20;
+
+/// From this size on blocks are reserved before they are written.
+pub(crate) const RESERVE_MIN_BYTES: u64 = 128 << 10;
+
+/// A mechanism that has been tried, and what stopped it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Attempted {
+    pub(crate) mechanism: Mechanism,
+    pub(crate) errno: Option<Errno>,
+    pub(crate) moved_bytes: u64,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    Try(Mechanism),
+    /// Nothing is left that the options allow.
+    GiveUp,
+}
+
+/// The next mechanism: the first in the order of [`order`] that has not been stopped yet.
+pub(crate) fn next(facts: &Facts, attempted: &[Attempted]) -> Step {
+    order(facts)
+        .into_iter()
+        .find(|m| excluded(facts, *m).is_none() && !attempted.iter().any(|a| a.mechanism == *m))
+        .map_or(Step::GiveUp, Step::Try)
+}
+
+/// Why every mechanism that stands before `used` in cost was not used, before anything was tried.
+pub(crate) fn refusals(facts: &Facts, used: Option<Mechanism>) -> Vec<Refusal> {
+    Mechanism::ALL
+        .into_iter()
+        .take_while(|m| used != Some(*m))
+        .filter_map(|mechanism| {
+            let reason = excluded(facts, mechanism)
+                .or_else(|| used.and_then(|used| outranked(facts, mechanism, used)))?;
+            Some(Refusal { mechanism, reason, errno: None })
+        })
+        .collect()
+}
+
+/// Why nothing is left: what the kernel refused, and what was ruled out before.
+pub(crate) fn no_mechanism(facts: &Facts, refused: &[Refusal]) -> Reason {
+    let mut all = refused.to_vec();
+    all.extend(
+        refusals(facts, None)
+            .into_iter()
+            .filter(|r| !refused.iter().any(|known| known.mechanism == r.mechanism)),
+    );
+    all.sort_by_key(|r| r.mechanism);
+    let all: Vec<_> = all.iter().map(ToString::to_string).collect();
+    Reason::NoMechanism { refusals: all.join("; ") }
+}
+
+/// All mechanisms, the preferred first.
+fn order(facts: &Facts) -> Vec<Mechanism> {
+    use Mechanism::{CopyFileRange, Direct, ReadWrite, Reflink, Sendfile, Splice};
+    let mut order = match facts.prefer {
+        Prefer::CpuTime => vec![Reflink, Direct, CopyFileRange, Sendfile, Splice, ReadWrite],
+        Prefer::WallTime if direct_is_faster(facts) => {
+            vec![Reflink, Direct, CopyFileRange, Splice, Sendfile, ReadWrite]
+        }
+        Prefer::WallTime => vec![Reflink, CopyFileRange, Splice, Sendfile, ReadWrite, Direct],
+    };
+    if facts.size.is_some_and(|size| size < SMALL_BYTES) && facts.allow == Allow::Any {
+        // One read and one write: nothing that needs setting up is quicker.
+        order.retain(|m| *m != ReadWrite);
+        order.insert(usize::from(order[0] == Reflink), ReadWrite);
+    }
+    order
+}
+
+/// Below this size one `read` and one `write` are the quickest copy.
+pub(crate) const SMALL_BYTES: u64 = 64 << 10;
+
+/// Direct writes win by the clock where the bytes must reach the device anyway.
+fn direct_is_faster(facts: &Facts) -> bool {
+    let beyond_budget = facts.size.is_some_and(|size| size > facts.dirty_budget_bytes);
+    facts.durable || facts.cache == Cache::Skip || beyond_budget
+}
+
+/// Why the options or the kind of file rule a mechanism out.
+fn excluded(facts: &Facts, mechanism: Mechanism) -> Option<String> {
+    if mechanism == Mechanism::ReadWrite {
+        return match facts.allow {
+            Allow::Any | Allow::ReadWrite | Allow::Only(Mechanism::ReadWrite) => None,
+            _ => Some("the options do not allow copying through the program".into()),
+        };
+    }
+    by_options(facts, mechanism).or_else(|| by_file(facts, mechanism)).map(Into::into)
+}
+
+fn by_options(facts: &Facts, mechanism: Mechanism) -> Option<&'static str> {
+    use Mechanism::{CopyFileRange, Direct, Reflink, Sendfile, Splice};
+    match (facts.allow, mechanism) {
+        (Allow::ReadWrite, _) => Some("--no-zero-copy"),
+        (Allow::Only(only), other) if only != other => Some("--method names another"),
+        (Allow::ZeroCopy, Sendfile | Splice) => Some("--require-zero-copy: it copies"),
+        (Allow::ZeroCopy, CopyFileRange) if !shares_by_copy_file_range(facts.destination) => {
+            Some("--require-zero-copy: it copies on this filesystem")
+        }
+        (Allow::ZeroCopy, Direct) if facts.direct != DirectPath::Moves => {
+            Some("--require-zero-copy: O_DIRECT is not known to keep from copying here")
+        }
+        (_, Direct) if facts.cache == Cache::Keep => {
+            Some("--cache=keep: it bypasses the page cache")
+        }
+        _ if facts.transforms => Some("the bytes are transformed on their way"),
+        _ if facts.sparse == Sparse::Always => Some("--sparse=always looks at every byte"),
+        (_, Reflink | CopyFileRange) if facts.sparse == Sparse::Never && facts.has_holes => {
+            Some("--sparse=never: it may keep holes")
+        }
+        _ => None,
+    }
+}
+
+fn by_file(facts: &Facts, mechanism: Mechanism) -> Option<&'static str> {
+    if facts.destination_is_stream {
+        return Some("the destination is not a regular file");
+    }
+    let Some(size) = facts.size else {
+        return Some("the size of the source is not known before its end");
+    };
+    if mechanism != Mechanism::Direct {
+        return (size == 0).then_some("there is nothing to copy");
+    }
+    if facts.source.is_network() || facts.source.is_user() {
+        return Some("pages of a network or FUSE source are not mapped");
+    }
+    match facts.direct {
+        _ if facts.allow == Allow::Only(Mechanism::Direct) => None,
+        DirectPath::None => Some("the destination's filesystem gives no alignment for O_DIRECT"),
+        DirectPath::Copies => Some("the destination's filesystem copies in spite of O_DIRECT"),
+        _ if size < DIRECT_MIN_BYTES => Some("too small to pay for O_DIRECT"),
+        _ => None,
+    }
+}
+
+/// On these filesystems `copy_file_range` shares extents where it can (`remap_file_range`).
+fn shares_by_copy_file_range(filesystem: Filesystem) -> bool {
+    filesystem == Filesystem::XFS || filesystem == Filesystem::BTRFS
+}
+
+/// Why `used` went before `mechanism`, which would have copied less.
+fn outranked(facts: &Facts, mechanism: Mechanism, used: Mechanism) -> Option<String> {
+    let order = order(facts);
+    let place = |m| order.iter().position(|o| *o == m);
+    if place(mechanism) < place(used) {
+        return None;
+    }
+    let text = match mechanism {
+        Mechanism::Direct => {
+            "slower by the clock unless the copy must be durable; --prefer=cpu chooses it"
+        }
+        _ if facts.size.is_some_and(|size| size < SMALL_BYTES) => {
+            "the file is so small that one read and one write are quicker"
+        }
+        _ => "measured slower by the clock here",
+    };
+    Some(text.into())
+}
+
+/// What an error number from a mechanism means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The same call again.
+    Retry,
+    /// Not this mechanism: the next one goes on where the bytes stopped.
+    Unsupported,
+    /// A real error.
+    Failed,
+}
+
+/// Classifies `errno`, which `mechanism` met after it had moved `moved_bytes`.
+pub(crate) fn classify(mechanism: Mechanism, errno: Errno, moved_bytes: u64) -> Verdict {
+    match errno {
+        Errno::EINTR => Verdict::Retry,
+        _ if mechanism == Mechanism::ReadWrite => Verdict::Failed,
+        // No such call or no such combination: kernel < 4.5 or gVisor; another superblock; no
+        // implementation in this filesystem; a combination it does not take (O_APPEND and sendfile,
+        // nodatacow and FICLONE, character devices); no such ioctl.
+        Errno::ENOSYS | Errno::EXDEV | Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ENOTTY => {
+            Verdict::Unsupported
+        }
+        // seccomp profiles and immutable files; O_APPEND destinations and some FUSE servers; active
+        // swap files; sizes that this call cannot express; fuse-overlayfs on a 0444 destination.
+        Errno::EPERM | Errno::EBADF | Errno::ETXTBSY | Errno::EOVERFLOW | Errno::EACCES => {
+            Verdict::Unsupported
+        }
+        // CIFS servers answer like this to calls they do not support. A real EIO comes again from
+        // the next mechanism, and `read_write` reports it.
+        Errno::EIO | Errno::ENOENT if moved_bytes == 0 && mechanism != Mechanism::Direct => {
+            Verdict::Unsupported
+        }
+        // Direct I/O pins pages: too many of them, or pages that are no memory.
+        Errno::EFAULT | Errno::ENOMEM | Errno::EAGAIN if mechanism == Mechanism::Direct => {
+            Verdict::Unsupported
+        }
+        _ => Verdict::Failed,
+    }
+}
+
+/// Why a mechanism stopped with this error number, for people.
+pub(crate) fn explain(mechanism: Mechanism, errno: Errno, facts: &Facts) -> String {
+    match (mechanism, errno) {
+        (_, Errno::EXDEV) => "source and destination lie on different filesystems".into(),
+        (Mechanism::Reflink, Errno::EOPNOTSUPP | Errno::ENOTTY) => {
+            format!("{} has no reflinks, or not for this file", facts.destination)
+        }
+        (Mechanism::Reflink, Errno::EINVAL) => {
+            "extents of these two files cannot be shared (nodatacow, alignment, encryption)".into()
+        }
+        (_, Errno::ENOSYS) => "this kernel, or a filter before it, does not know the call".into(),
+        (_, Errno::EPERM) => "forbidden (a seccomp filter or an immutable file)".into(),
+        (_, Errno::ETXTBSY) => "the source is an active swap file".into(),
+        (_, Errno::EBADF) => "the destination is open for appending, or its server refuses".into(),
+        (Mechanism::Direct, Errno::EFAULT | Errno::ENOMEM) => {
+            "the pages cannot be pinned for the device".into()
+        }
+        (_, Errno::EIO | Errno::ENOENT) => "the server does not support the call".into(),
+        _ => "the kernel does not support it for these files".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

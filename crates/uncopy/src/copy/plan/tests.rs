@@ -1,0 +1,195 @@
+use super::*;
+use Mechanism::{CopyFileRange, Direct, ReadWrite, Reflink, Sendfile, Splice};
+
+const MIB: u64 = 1 << 20;
+
+fn facts() -> Facts {
+    Facts {
+        size: Some(100 * MIB),
+        has_holes: false,
+        source: Filesystem::EXT4,
+        destination: Filesystem::EXT4,
+        destination_is_stream: false,
+        direct: DirectPath::Moves,
+        dirty_budget_bytes: u64::MAX,
+        transforms: false,
+        in_place: false,
+        durable: false,
+        allow: Allow::Any,
+        prefer: Prefer::WallTime,
+        sparse: Sparse::Auto,
+        cache: Cache::Auto,
+    }
+}
+
+/// Everything that would be tried in turn if nothing worked.
+fn ladder(facts: &Facts) -> Vec<Mechanism> {
+    let mut attempted = Vec::new();
+    while let Step::Try(mechanism) = next(facts, &attempted) {
+        attempted.push(Attempted { mechanism, errno: None, moved_bytes: 0 });
+    }
+    attempted.into_iter().map(|a| a.mechanism).collect()
+}
+
+#[test]
+fn read_write_follows_what_is_cheaper() {
+    let place = |m| ladder(&facts()).iter().position(|o| *o == m);
+    for cheaper in [Reflink, CopyFileRange, Splice, Sendfile] {
+        assert!(place(cheaper) < place(ReadWrite), "{cheaper}");
+    }
+    assert!(place(Direct) > place(ReadWrite), "slower by the clock where nothing must be durable");
+    let cpu = Facts { prefer: Prefer::CpuTime, ..facts() };
+    assert_eq!(ladder(&cpu), [Reflink, Direct, CopyFileRange, Sendfile, Splice, ReadWrite]);
+}
+
+#[test]
+fn direct_goes_first_where_bytes_must_reach_the_device() {
+    for facts in [
+        Facts { durable: true, ..facts() },
+        Facts { cache: Cache::Skip, ..facts() },
+        Facts { dirty_budget_bytes: 50 * MIB, ..facts() },
+        Facts { prefer: Prefer::CpuTime, ..facts() },
+    ] {
+        assert_eq!(ladder(&facts)[..2], [Reflink, Direct], "{facts:?}");
+    }
+}
+
+#[test]
+fn options_rule_mechanisms_out() {
+    let all = facts();
+    for (facts, expected) in [
+        (Facts { allow: Allow::ReadWrite, ..all.clone() }, vec![ReadWrite]),
+        (Facts { allow: Allow::ZeroCopy, ..all.clone() }, vec![Reflink, Direct]),
+        (
+            Facts { allow: Allow::ZeroCopy, destination: Filesystem::XFS, ..all.clone() },
+            vec![Reflink, CopyFileRange, Direct],
+        ),
+        (
+            Facts { allow: Allow::ZeroCopy, direct: DirectPath::Unknown, ..all.clone() },
+            vec![Reflink],
+        ),
+        (Facts { transforms: true, ..all.clone() }, vec![ReadWrite]),
+        (Facts { sparse: Sparse::Always, ..all.clone() }, vec![ReadWrite]),
+        (Facts { size: None, ..all.clone() }, vec![ReadWrite]),
+        (Facts { size: Some(0), ..all.clone() }, vec![ReadWrite]),
+        (Facts { destination_is_stream: true, ..all.clone() }, vec![ReadWrite]),
+    ] {
+        assert_eq!(ladder(&facts), expected, "{facts:?}");
+    }
+    for mechanism in Mechanism::ALL {
+        let facts = Facts { allow: Allow::Only(mechanism), ..all.clone() };
+        assert_eq!(ladder(&facts), [mechanism]);
+    }
+}
+
+#[test]
+fn mechanisms_that_keep_holes_do_not_fill_them() {
+    let facts = Facts { sparse: Sparse::Never, has_holes: true, ..facts() };
+    let ladder = ladder(&facts);
+    assert!(!ladder.contains(&Reflink) && !ladder.contains(&CopyFileRange), "{ladder:?}");
+}
+
+#[test]
+fn direct_is_left_out_where_it_is_no_gain() {
+    for facts in [
+        Facts { cache: Cache::Keep, ..facts() },
+        Facts { direct: DirectPath::None, ..facts() },
+        Facts { direct: DirectPath::Copies, ..facts() },
+        Facts { size: Some(DIRECT_MIN_BYTES - 1), ..facts() },
+        Facts { source: Filesystem::from_magic(0x6573_5546), ..facts() },
+        Facts { source: Filesystem::from_magic(0x6969), ..facts() },
+    ] {
+        assert!(!ladder(&facts).contains(&Direct), "{facts:?}");
+    }
+}
+
+/// The seven conditions that Orbit asks for before it tries anything but a buffered copy. Here the
+/// filesystem is found out by trying, and only a transformation of the bytes forbids zero-copy:
+/// throttling and resuming work in bounded pieces, so that they are no facts of the plan at all.
+#[test]
+fn orbits_seven_conditions() {
+    let zero_copy = |facts: &Facts| ladder(facts)[0] != ReadWrite;
+    let small = Facts { size: Some(4096), ..facts() };
+    // 1. platform: other systems have a file of their own; 2. threshold.
+    assert!(zero_copy(&facts()));
+    assert_eq!(ladder(&small)[..2], [Reflink, ReadWrite]);
+    // 3. same filesystem: EXDEV moves on.
+    let crossed = |mechanism| classify(mechanism, Errno::EXDEV, 0);
+    assert_eq!(crossed(Reflink), Verdict::Unsupported);
+    assert_eq!(crossed(CopyFileRange), Verdict::Unsupported);
+    // 4. the user's switch.
+    assert!(!zero_copy(&Facts { allow: Allow::ReadWrite, ..facts() }));
+    // 5. resume: a mechanism that stopped is followed by one that goes on.
+    let stopped = Attempted { mechanism: Reflink, errno: None, moved_bytes: 0 };
+    assert_eq!(next(&facts(), &[stopped]), Step::Try(ladder(&facts())[1]));
+    // 6. compression.
+    assert!(!zero_copy(&Facts { transforms: true, ..facts() }));
+    // 7. throttling: pieces have a size, nothing else changes.
+}
+
+/// One row for each cell of the measured matrix, and for what else is known of each error number.
+#[test]
+fn error_numbers_are_classified() {
+    use Verdict::{Failed, Retry, Unsupported};
+    for (mechanism, errno, moved, expected) in [
+        // ext4 and tmpfs have no reflinks; nodatacow files take none; overlapping ranges.
+        (Reflink, Errno::EOPNOTSUPP, 0, Unsupported),
+        (Reflink, Errno::EINVAL, 0, Unsupported),
+        (Reflink, Errno::EXDEV, 0, Unsupported),
+        (Reflink, Errno::ENOTTY, 0, Unsupported),
+        (Reflink, Errno::EPERM, 0, Unsupported),
+        (Reflink, Errno::ENOSPC, 0, Failed),
+        // Other filesystem; overlay and its upper layer; procfs.
+        (CopyFileRange, Errno::EXDEV, 0, Unsupported),
+        (CopyFileRange, Errno::EOPNOTSUPP, 0, Unsupported),
+        (CopyFileRange, Errno::ENOSYS, 0, Unsupported),
+        (CopyFileRange, Errno::EBADF, 0, Unsupported),
+        (CopyFileRange, Errno::EINVAL, 0, Unsupported),
+        (CopyFileRange, Errno::ETXTBSY, 0, Unsupported),
+        (CopyFileRange, Errno::EPERM, 0, Unsupported),
+        (CopyFileRange, Errno::EOVERFLOW, 0, Unsupported),
+        (CopyFileRange, Errno::EACCES, 0, Unsupported),
+        (CopyFileRange, Errno::EIO, 0, Unsupported),
+        (CopyFileRange, Errno::ENOENT, 0, Unsupported),
+        (CopyFileRange, Errno::EIO, 4096, Failed),
+        (CopyFileRange, Errno::EXDEV, 4096, Unsupported),
+        (CopyFileRange, Errno::EINTR, 0, Retry),
+        (CopyFileRange, Errno::ENOSPC, 0, Failed),
+        (CopyFileRange, Errno::EDQUOT, 0, Failed),
+        (CopyFileRange, Errno::EROFS, 0, Failed),
+        (CopyFileRange, Errno::EFBIG, 0, Failed),
+        (Sendfile, Errno::EINVAL, 0, Unsupported),
+        (Splice, Errno::EINVAL, 0, Unsupported),
+        (Sendfile, Errno::EINTR, 0, Retry),
+        (Direct, Errno::EFAULT, 0, Unsupported),
+        (Direct, Errno::ENOMEM, 4096, Unsupported),
+        (Direct, Errno::EINVAL, 0, Unsupported),
+        (Direct, Errno::EIO, 0, Failed),
+        (Direct, Errno::ENOSPC, 0, Failed),
+        // Nothing comes after read and write.
+        (ReadWrite, Errno::EINVAL, 0, Failed),
+        (ReadWrite, Errno::EIO, 0, Failed),
+        (ReadWrite, Errno::EPERM, 0, Failed),
+        (ReadWrite, Errno::EINTR, 0, Retry),
+    ] {
+        assert_eq!(classify(mechanism, errno, moved), expected, "{mechanism} {errno} {moved}");
+    }
+}
+
+#[test]
+fn every_cheaper_mechanism_left_out_has_a_reason() {
+    for facts in [
+        facts(),
+        Facts { size: Some(4096), ..facts() },
+        Facts { allow: Allow::ReadWrite, ..facts() },
+        Facts { transforms: true, ..facts() },
+        Facts { size: None, ..facts() },
+    ] {
+        let used = ReadWrite;
+        let reasons = refusals(&facts, Some(used));
+        let tried = ladder(&facts).iter().position(|m| *m == used).unwrap();
+        // What comes before it in the ladder is tried, and refused by the kernel.
+        assert_eq!(reasons.len() + tried, 5, "{reasons:?}");
+        assert!(reasons.iter().all(|r| !r.reason.is_empty()));
+    }
+}

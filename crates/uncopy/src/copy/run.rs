@@ -1,0 +1,259 @@
+//! One copy from beginning to end: look, write aside, check, put in place.
+
+use std::path::Path;
+use std::time::Instant;
+
+use rustix::fs::FileType;
+
+use super::destination::Destination;
+use super::facts;
+use super::metadata;
+use super::observer::{Control, Observer, Phase, Progress};
+use super::options::{Allow, Cache, CopyOptions, Existing, IfChanged, RETRIES, Sparse};
+use super::plan::{self, Facts, Step};
+use super::source::Source;
+use super::staging::{Commit, Staging};
+use super::{stream, transfer, verify};
+use crate::error::{Errno, Error, Reason, Result};
+use crate::receipt::{Mechanism, Receipt};
+use crate::sys::file;
+
+/// Copies one file; see [`super::copy_file`].
+pub(super) fn copy(
+    source: &Path,
+    destination: &Path,
+    options: &CopyOptions,
+    observer: &mut dyn Observer,
+) -> Result<Receipt> {
+    check(destination, options)?;
+    let begin = Instant::now();
+    let mut retries = 0;
+    loop {
+        let result = copy_once(source, destination, options, observer);
+        match result {
+            Err(error)
+                if error.is_source_changed()
+                    && options.if_changed == IfChanged::Retry
+                    && retries < RETRIES
+                    && !options.in_place =>
+            {
+                retries += 1;
+            }
+            Err(error) => return Err(error),
+            Ok(mut receipt) => {
+                receipt.retries = retries;
+                receipt.duration = begin.elapsed();
+                return Ok(receipt);
+            }
+        }
+    }
+}
+
+/// Options that contradict each other.
+fn check(destination: &Path, options: &CopyOptions) -> Result<()> {
+    let contradiction = if options.cache == Cache::Keep
+        && options.allow == Allow::Only(Mechanism::Direct)
+    {
+        "direct writes bypass the page cache; --cache=keep and --method=direct exclude each other"
+    } else if options.sparse == Sparse::Always
+        && !matches!(
+            options.allow,
+            Allow::Any | Allow::ReadWrite | Allow::Only(Mechanism::ReadWrite)
+        )
+    {
+        "--sparse=always looks at every byte, which only read and write can; allow them"
+    } else if options.in_place && options.if_changed == IfChanged::Retry {
+        "a copy in place cannot be taken back to be tried again; leave out --if-changed=retry or \
+         --in-place"
+    } else {
+        return Ok(());
+    };
+    Err(Error::new("write to", destination, Reason::Options(contradiction.into())))
+}
+
+fn copy_once(
+    source: &Path,
+    destination: &Path,
+    options: &CopyOptions,
+    observer: &mut dyn Observer,
+) -> Result<Receipt> {
+    let source = Source::open(source, options)?;
+    let destination = Destination::resolve(destination, &source, options)?;
+    let mut receipt = Receipt::default();
+    if destination.found.is_some() && options.existing == Existing::Keep {
+        receipt.skipped = true;
+        return Ok(receipt);
+    }
+    let mut staging = open_staging(&source, &destination, options)?;
+    let facts = facts::gather(&source, &destination, &staging, options);
+    let was_cached = options.cache == Cache::Skip && file::cached_bytes(source.fd()) != Ok(0);
+    let reached = move_bytes(&source, &staging, &facts, &mut receipt, observer)?;
+    finish_contents(&source, &staging, reached, options, &mut receipt, observer)?;
+    if options.cache == Cache::Skip && !destination.is_stream() {
+        drop_caches(&source, &staging, was_cached);
+    }
+    receipt.notes.extend(notes(&destination, options));
+    if destination.is_stream() {
+        // A device or FIFO keeps what it has.
+    } else if facts.in_place {
+        receipt.notes.extend(metadata::apply_in_place(staging.fd(), &source, options.preserve));
+    } else {
+        receipt.notes.extend(metadata::apply(&staging, &source, &destination, options.preserve));
+    }
+    if options.durable {
+        flush(&staging, reached, observer)?;
+    }
+    if staging.commit()? == Commit::Skipped {
+        return Ok(Receipt { skipped: true, ..Receipt::default() });
+    }
+    if options.durable {
+        staging.sync_directory()?;
+        receipt.durable = true;
+    }
+    Ok(receipt)
+}
+
+/// Where the bytes are written first.
+fn open_staging<'a>(
+    source: &Source<'_>,
+    destination: &'a Destination,
+    options: &CopyOptions,
+) -> Result<Staging<'a>> {
+    if destination.is_stream() || (options.in_place && destination.found.is_some()) {
+        return Staging::in_place(destination);
+    }
+    let mode = metadata::creation_mode(&source.stat, destination.found.as_ref(), options.preserve);
+    Staging::aside(destination, mode, options.existing)
+}
+
+/// Moves the bytes and fills in the receipt. Returns the length of the destination.
+fn move_bytes(
+    source: &Source<'_>,
+    staging: &Staging<'_>,
+    facts: &Facts,
+    receipt: &mut Receipt,
+    observer: &mut dyn Observer,
+) -> Result<u64> {
+    let reached = match facts.size {
+        Some(size) if !facts.destination_is_stream => {
+            transfer::transfer(source, staging, facts, size, receipt, observer)?
+        }
+        _ => {
+            // Of nothing every way is as good as any other.
+            let empty = source.stat.size == 0 && source.is_told();
+            if plan::next(facts, &[]) == Step::GiveUp && !empty {
+                return Err(Error::new("copy", source.path, plan::no_mechanism(facts, &[])));
+            }
+            receipt.refusals = plan::refusals(facts, Some(Mechanism::ReadWrite));
+            let reached = stream::copy_to_end(source, staging, receipt, observer)?;
+            if facts.in_place && !facts.destination_is_stream {
+                file::truncate(staging.fd(), reached).map_err(|e| {
+                    Error::system("set the size of", &staging.destination().given, e)
+                })?;
+            }
+            reached
+        }
+    };
+    receipt.bytes = reached;
+    Ok(reached)
+}
+
+/// Everything that must hold before the new contents may be seen: flushed, equal, unchanged.
+fn finish_contents(
+    source: &Source<'_>,
+    staging: &Staging<'_>,
+    reached: u64,
+    options: &CopyOptions,
+    receipt: &mut Receipt,
+    observer: &mut dyn Observer,
+) -> Result<()> {
+    // A whole-file clone is a snapshot: what happens to the source afterwards is no matter.
+    let snapshot = receipt.bytes_by(Mechanism::Reflink) == reached && reached > 0;
+    if let Some(wanted) = options.verify
+        && !staging.destination().is_stream()
+    {
+        tell(observer, source, Phase::Flushing, 0, reached)?;
+        file::sync_data(staging.fd())
+            .map_err(|e| Error::system("flush", &staging.destination().given, e))?;
+        match verify::verify(source, staging, reached, wanted, observer) {
+            Err(error) if error.is_verification_failed() => {
+                // The likelier reason, if there is one.
+                check_change(source, options, receipt)?;
+                return Err(error);
+            }
+            other => receipt.verification = Some(other?),
+        }
+    }
+    if snapshot { Ok(()) } else { check_change(source, options, receipt) }
+}
+
+fn check_change(source: &Source<'_>, options: &CopyOptions, receipt: &mut Receipt) -> Result<()> {
+    let change = source.change().map_err(|e| Error::system("examine", source.path, e))?;
+    match change {
+        Some(what) if options.if_changed != IfChanged::Accept => {
+            Err(Error::new("copy", source.path, Reason::SourceChanged { what }))
+        }
+        changed => {
+            receipt.source_changed = changed.is_some();
+            Ok(())
+        }
+    }
+}
+
+fn flush(staging: &Staging<'_>, size: u64, observer: &mut dyn Observer) -> Result<()> {
+    let given = &staging.destination().given;
+    let progress = Progress { phase: Phase::Flushing, done_bytes: 0, total_bytes: size };
+    if observer.progress(progress) == Control::Stop {
+        return Err(Error::new("copy to", given, Reason::Cancelled));
+    }
+    match file::sync(staging.fd()) {
+        // Pipes and character devices have nothing to flush (fsync(2)).
+        Err(Errno::EINVAL) if staging.destination().is_stream() => Ok(()),
+        other => other.map_err(|e| Error::system("flush", given, e)),
+    }
+}
+
+fn tell(
+    observer: &mut dyn Observer,
+    source: &Source<'_>,
+    phase: Phase,
+    done_bytes: u64,
+    total_bytes: u64,
+) -> Result<()> {
+    match observer.progress(Progress { phase, done_bytes, total_bytes }) {
+        Control::Continue => Ok(()),
+        Control::Stop => Err(Error::new("copy", source.path, Reason::Cancelled)),
+    }
+}
+
+/// Takes the destination out of the page cache, and the source if it was not there before.
+fn drop_caches(source: &Source<'_>, staging: &Staging<'_>, source_was_cached: bool) {
+    // Only clean pages can be dropped.
+    let _ = file::sync_data(staging.fd());
+    let _ = file::drop_cache(staging.fd(), 0, 0);
+    if !source_was_cached {
+        let _ = file::drop_cache(source.fd(), 0, 0);
+    }
+}
+
+fn notes(destination: &Destination, options: &CopyOptions) -> Vec<String> {
+    let Some(found) = &destination.found else { return Vec::new() };
+    let regular = found.stat.file_type() == FileType::RegularFile;
+    let mut notes = Vec::new();
+    if options.in_place && regular {
+        notes.push(
+            "written in place: had it failed or been killed, the file would be a mixture".into(),
+        );
+        if options.verify.is_some() {
+            notes.push("verified after the old contents were gone (--in-place)".into());
+        }
+    } else if regular && found.stat.links > 1 {
+        let others = found.stat.links - 1;
+        notes.push(format!(
+            "{others} other hard link{} of the destination keep{} the old contents",
+            if others == 1 { "" } else { "s" },
+            if others == 1 { "s" } else { "" },
+        ));
+    }
+    notes
+}

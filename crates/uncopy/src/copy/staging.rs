@@ -1,0 +1,236 @@
+//! Write aside, then put in place: the destination's name never stands for half a file.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
+
+use rustix::fs::OFlags;
+
+use super::destination::Destination;
+use super::options::Existing;
+use super::stale;
+use crate::error::{Errno, Error, Reason, Result};
+use crate::sys::{Sys, file, name};
+
+/// The file that is being written.
+pub(crate) struct Staging<'a> {
+    destination: &'a Destination,
+    fd: OwnedFd,
+    place: Place,
+    /// Another name must not be replaced.
+    keep_existing: bool,
+}
+
+/// Under which name the file being written can be found.
+enum Place {
+    /// None: it vanishes with its descriptor (`O_TMPFILE`).
+    Unnamed,
+    /// A temporary one beside the destination, removed on drop.
+    Temporary(OsString),
+    /// The destination's own: either in place already, or opened to be written in place.
+    Final,
+}
+
+/// How [`Staging::commit`] ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Commit {
+    Done,
+    /// The name was taken meanwhile, and is to be left alone.
+    Skipped,
+}
+
+impl<'a> Staging<'a> {
+    /// A new file beside the destination with these permissions (umask and default ACL apply).
+    ///
+    /// Where something is to be replaced, or later given other permissions, ask for 0600.
+    pub(crate) fn aside(
+        destination: &'a Destination,
+        mode: u32,
+        existing: Existing,
+    ) -> Result<Staging<'a>> {
+        let keep_existing = existing == Existing::Keep;
+        let fail = |errno| cannot_create(destination, errno);
+        if can_link_unnamed() {
+            match name::create_unnamed(destination.directory(), mode) {
+                Ok(fd) => {
+                    return Ok(Staging { destination, fd, place: Place::Unnamed, keep_existing });
+                }
+                // No such operation in this filesystem, or in this kernel (open(2)).
+                Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL | Errno::ENOENT) => {}
+                Err(errno) => return Err(fail(errno)),
+            }
+        }
+        let (fd, temporary) = create_temporary(destination).map_err(fail)?;
+        Ok(Staging { destination, fd, place: Place::Temporary(temporary), keep_existing })
+    }
+
+    /// The existing destination itself, or for [`Destination::is_stream`] whatever it is.
+    pub(crate) fn in_place(destination: &'a Destination) -> Result<Staging<'a>> {
+        let flags = if destination.is_stream() {
+            OFlags::WRONLY | OFlags::NOCTTY
+        } else {
+            // For reading as well: verification reads it, and FICLONE wants it on some kernels.
+            OFlags::RDWR
+        };
+        let fd = file::open(&destination.path, flags)
+            .or_else(|errno| match errno {
+                Errno::EACCES => file::open(&destination.path, OFlags::WRONLY),
+                errno => Err(errno),
+            })
+            .map_err(|e| Error::system("open for writing", &destination.given, e))?;
+        let is_expected = destination
+            .found
+            .as_ref()
+            .is_some_and(|found| file::stat(&fd).is_ok_and(|stat| stat.is_same_file(&found.stat)));
+        if !is_expected {
+            let text = "another file took its name meanwhile; copy again".to_owned();
+            return Err(Error::new("write to", &destination.given, Reason::Refused(text)));
+        }
+        Ok(Staging { destination, fd, place: Place::Final, keep_existing: false })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(crate) fn destination(&self) -> &'a Destination {
+        self.destination
+    }
+
+    /// Created with a temporary name and therefore with mode 0600, whatever was asked for.
+    pub(crate) fn is_temporary_name(&self) -> bool {
+        matches!(self.place, Place::Temporary(_))
+    }
+
+    /// Puts the finished file in place. Afterwards the name is the new file, or as it was.
+    pub(crate) fn commit(&mut self) -> Result<Commit> {
+        let destination = self.destination;
+        let result = match std::mem::replace(&mut self.place, Place::Final) {
+            Place::Final => Ok(Commit::Done),
+            Place::Unnamed => self.commit_unnamed(),
+            Place::Temporary(temporary) => self.commit_temporary(temporary),
+        };
+        result.map_err(|errno| match errno {
+            Errno::EBUSY => Error::new(
+                "replace",
+                &destination.given,
+                Reason::Refused(
+                    "something is mounted on it (EBUSY); --in-place writes into it instead".into(),
+                ),
+            ),
+            errno => Error::system("put in place", &destination.given, errno),
+        })
+    }
+
+    fn commit_unnamed(&mut self) -> Sys<Commit> {
+        let (directory, name) = (self.destination.directory(), self.destination.name());
+        if self.destination.found.is_none() || self.keep_existing {
+            match name::link_unnamed(&self.fd, directory, name) {
+                Ok(()) => return Ok(Commit::Done),
+                Err(Errno::EEXIST) if self.keep_existing => return Ok(Commit::Skipped),
+                Err(Errno::EEXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        // linkat(2) never replaces a name: a temporary one first, then a rename over the old file.
+        // The lock tells other runs that the temporary name is not a leftover.
+        let _ = file::try_lock(&self.fd);
+        let temporary = loop {
+            let temporary = stale::temporary_name(name)?;
+            match name::link_unnamed(&self.fd, directory, &temporary) {
+                Err(Errno::EEXIST) => {}
+                other => break other.map(|()| temporary)?,
+            }
+        };
+        self.commit_temporary(temporary)
+    }
+
+    fn commit_temporary(&mut self, temporary: OsString) -> Sys<Commit> {
+        let (directory, name) = (self.destination.directory(), self.destination.name());
+        let renamed = if self.keep_existing {
+            name::rename_new(directory, &temporary, name)
+        } else {
+            name::rename(directory, &temporary, name)
+        };
+        if let Err(errno) = renamed {
+            // Removed on drop.
+            self.place = Place::Temporary(temporary);
+            return match errno {
+                Errno::EEXIST if self.keep_existing => Ok(Commit::Skipped),
+                errno => Err(errno),
+            };
+        }
+        stale::remove_leftovers(directory, name);
+        Ok(Commit::Done)
+    }
+
+    /// Flushes the directory, so that the name survives a power cut.
+    pub(crate) fn sync_directory(&self) -> Result<()> {
+        let destination = self.destination;
+        name::open_directory_for_reading(destination.directory())
+            .and_then(file::sync)
+            .map_err(|e| Error::system("flush the directory of", &destination.given, e))
+    }
+}
+
+impl Drop for Staging<'_> {
+    fn drop(&mut self) {
+        if let Place::Temporary(temporary) = &self.place {
+            // Left for the next run to remove if even this fails.
+            let _ = name::unlink(self.destination.directory(), temporary);
+        }
+    }
+}
+
+/// A new, locked file with a temporary name and mode 0600.
+fn create_temporary(destination: &Destination) -> Sys<(OwnedFd, OsString)> {
+    loop {
+        let temporary = stale::temporary_name(destination.name())?;
+        let fd = match name::create_new(destination.directory(), &temporary, 0o600) {
+            Ok(fd) => fd,
+            Err(Errno::EEXIST) => continue,
+            Err(errno) => return Err(errno),
+        };
+        match file::try_lock(&fd) {
+            // Another run took it for a leftover before the lock was there, and removes it.
+            Err(Errno::EAGAIN) => {}
+            // A filesystem without locks.
+            Err(_) => return Ok((fd, temporary)),
+            Ok(()) if file::stat(&fd)?.links > 0 => return Ok((fd, temporary)),
+            Ok(()) => {}
+        }
+    }
+}
+
+fn can_link_unnamed() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    *CAN.get_or_init(|| file::effective_uid() == 0 || name::has_proc_fd())
+}
+
+fn cannot_create(destination: &Destination, errno: Errno) -> Error {
+    let in_place_would_do = destination.found.is_some()
+        && matches!(errno, Errno::EACCES | Errno::EPERM | Errno::EROFS)
+        && name::may_write(destination.directory(), destination.name()).is_ok();
+    if in_place_would_do {
+        let text = format!(
+            "no new file can be made beside it ({errno}); --in-place writes into it instead"
+        );
+        return Error::new("replace", &destination.given, Reason::Refused(text));
+    }
+    Error::system("create", &destination.given, errno)
+}
+
+/// Lowercase hexadecimal.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The first eight bytes of a name's BLAKE3 digest, as hexadecimal.
+pub(crate) fn name_digest(name: &OsStr) -> String {
+    hexadecimal(&blake3::hash(name.as_bytes()).as_bytes()[..8])
+}

@@ -1,0 +1,66 @@
+//! Temporary names, and what a killed run may have left under one.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{FileType, OFlags};
+
+use super::staging::{hexadecimal, name_digest};
+use crate::sys::{Sys, file, name};
+
+/// Directory entries that are looked at for leftovers, so that replacing one file in a directory
+/// of millions stays quick. Leftovers behind them are found by a run that meets them earlier.
+const LOOK_AT_ENTRIES: usize = 1 << 16;
+
+/// `.uncopy-<digest of the destination's name>-<random>.tmp`: recognisable, unguessable, and short
+/// enough for every filesystem however long the destination's name is.
+pub(crate) fn temporary_name(destination: &OsStr) -> Sys<OsString> {
+    let random: [u8; 16] = name::random_bytes()?;
+    Ok(format!("{}{}.tmp", prefix(destination), hexadecimal(&random)).into())
+}
+
+fn prefix(destination: &OsStr) -> String {
+    format!(".uncopy-{}-", name_digest(destination))
+}
+
+/// Removes what earlier runs to the same destination left, unless somebody holds its lock.
+///
+/// Errors are of no interest: the copy itself is done, and the next run tries again.
+pub(crate) fn remove_leftovers(directory: BorrowedFd<'_>, destination: &OsStr) {
+    let prefix = prefix(destination);
+    let names = name::names_with_prefix(directory, prefix.as_bytes(), LOOK_AT_ENTRIES);
+    for leftover in names.unwrap_or_default() {
+        if leftover.as_bytes().ends_with(b".tmp") {
+            let _ = remove_unless_locked(directory, &leftover);
+        }
+    }
+}
+
+fn remove_unless_locked(directory: BorrowedFd<'_>, leftover: &OsStr) -> Sys<()> {
+    let file = name::open_existing(directory, leftover, OFlags::RDONLY)?;
+    let stat = file::stat(&file)?;
+    let ours = stat.uid == file::effective_uid() || file::effective_uid() == 0;
+    if stat.file_type() != FileType::RegularFile || !ours {
+        return Ok(());
+    }
+    file::try_lock(&file)?;
+    // The lock's last holder may have renamed the file into place meanwhile; its temporary name
+    // is random and not used again, so that this removes the leftover or nothing.
+    name::unlink(directory, leftover)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temporary_names_are_recognisable_short_and_different() {
+        let long = OsString::from("x".repeat(255));
+        let (a, b) = (temporary_name(&long).unwrap(), temporary_name(&long).unwrap());
+        assert_ne!(a, b);
+        assert!(a.as_bytes().starts_with(prefix(&long).as_bytes()));
+        assert!(a.len() < 100);
+        assert_ne!(prefix(&long), prefix(OsStr::new("y")));
+    }
+}

@@ -1,0 +1,454 @@
+//! The loop that moves the bytes: mechanism after mechanism, piece by piece, from where the bytes
+//! stopped.
+
+use std::time::{Duration, Instant};
+
+use super::facts;
+use super::mechanism::{self, Ends, Moved, Mover, reflink};
+use super::observer::{Control, Observer, Phase, Progress};
+use super::options::{Cache, Sparse};
+use super::plan::{self, Attempted, Facts, Step, Verdict};
+use super::source::Source;
+use super::sparse::{self, Segment};
+use super::staging::Staging;
+use crate::capabilities::Filesystem;
+use crate::error::{Errno, Error, Reason, Result};
+use crate::receipt::{Cost, Mechanism, Receipt, Refusal};
+use crate::sys::file;
+
+/// Moves all bytes of a source of known size. Returns how far the source went.
+pub(crate) fn transfer(
+    source: &Source<'_>,
+    staging: &Staging<'_>,
+    facts: &Facts,
+    size: u64,
+    receipt: &mut Receipt,
+    observer: &mut dyn Observer,
+) -> Result<u64> {
+    let ends = Ends { source: source.fd(), destination: staging.fd() };
+    let mut transfer = Transfer {
+        source,
+        staging,
+        ends,
+        facts,
+        size,
+        receipt,
+        observer,
+        attempted: Vec::new(),
+        current: None,
+        pace: Pace::new(),
+        flushed: 0,
+    };
+    let end = transfer.run()?;
+    transfer.settle_sharing(end);
+    transfer.finish_refusals();
+    Ok(end)
+}
+
+struct Transfer<'a> {
+    source: &'a Source<'a>,
+    staging: &'a Staging<'a>,
+    ends: Ends<'a>,
+    facts: &'a Facts,
+    size: u64,
+    receipt: &'a mut Receipt,
+    observer: &'a mut dyn Observer,
+    attempted: Vec<Attempted>,
+    current: Option<Current>,
+    pace: Pace,
+    /// Up to here write-out has been started.
+    flushed: u64,
+}
+
+struct Current {
+    mechanism: Mechanism,
+    mover: Box<dyn Mover>,
+    moved_bytes: u64,
+}
+
+/// Whether a stretch was moved whole.
+#[derive(PartialEq, Eq)]
+enum Reached {
+    End,
+    SourceEnd(u64),
+}
+
+impl Transfer<'_> {
+    fn run(&mut self) -> Result<u64> {
+        if self.next_mechanism()? == Mechanism::Reflink && self.reflink()? {
+            return Ok(self.size);
+        }
+        let mut offset = 0;
+        while offset < self.size {
+            let segment = if self.facts.has_holes && self.facts.sparse != Sparse::Never {
+                sparse::segment(&self.ends.source, offset, self.size)
+            } else {
+                Segment::Data { start: offset, end: self.size }
+            };
+            offset = match segment {
+                Segment::Hole { start, end } if self.leave_hole(start, end)? => end,
+                Segment::Hole { start, end } | Segment::Data { start, end } => {
+                    match self.move_stretch(start, end)? {
+                        Reached::End => end,
+                        Reached::SourceEnd(end) => return self.cut(end),
+                    }
+                }
+            };
+        }
+        self.cut(self.size)
+    }
+
+    /// Makes the destination as long as what was moved: a hole at the end has no bytes that would.
+    fn cut(&mut self, size: u64) -> Result<u64> {
+        self.current = None;
+        let fail = |errno| Error::system("set the size of", self.given(), errno);
+        let now = file::stat(self.ends.destination).map_err(fail)?.size;
+        if now != size {
+            file::truncate(self.ends.destination, size).map_err(fail)?;
+        }
+        Ok(size)
+    }
+
+    fn given(&self) -> &std::path::Path {
+        &self.staging.destination().given
+    }
+
+    fn next_mechanism(&self) -> Result<Mechanism> {
+        match plan::next(self.facts, &self.attempted) {
+            Step::Try(mechanism) => Ok(mechanism),
+            Step::GiveUp => {
+                let reason = plan::no_mechanism(self.facts, &self.receipt.refusals);
+                Err(Error::new("copy", self.source.path, reason))
+            }
+        }
+    }
+
+    /// Shares the whole file; `false` if that is not possible here.
+    fn reflink(&mut self) -> Result<bool> {
+        while let Err(errno) = reflink::share(self.ends, 0) {
+            match plan::classify(Mechanism::Reflink, errno, 0) {
+                Verdict::Retry => {}
+                Verdict::Unsupported => {
+                    self.refuse(Mechanism::Reflink, Some(errno), 0);
+                    return Ok(false);
+                }
+                Verdict::Failed => return Err(self.failure(errno)),
+            }
+        }
+        // The clone is a snapshot: what counts is how long it became.
+        let fail = |errno| Error::system("examine", self.given(), errno);
+        let stat = file::stat(self.ends.destination).map_err(fail)?;
+        if self.facts.in_place && stat.size > self.size {
+            self.cut(self.size)?;
+        } else {
+            self.size = stat.size;
+        }
+        let holes = if self.facts.has_holes { self.count_holes() } else { 0 };
+        self.receipt.add(Mechanism::Reflink, holes, Cost::Hole);
+        self.receipt.add(Mechanism::Reflink, self.size - holes, Cost::Shared);
+        self.report()?;
+        Ok(true)
+    }
+
+    fn count_holes(&self) -> u64 {
+        let (mut offset, mut holes) = (0, 0);
+        while offset < self.size {
+            offset = match sparse::segment(&self.ends.destination, offset, self.size) {
+                Segment::Data { end, .. } => end,
+                Segment::Hole { start, end } => {
+                    holes += end - start;
+                    end
+                }
+            };
+        }
+        holes
+    }
+
+    /// Leaves a hole in the destination; `false` if it has to be filled after all.
+    fn leave_hole(&mut self, start: u64, end: u64) -> Result<bool> {
+        if self.facts.in_place
+            && file::punch_hole(self.ends.destination, start, end - start).is_err()
+        {
+            return Ok(false);
+        }
+        let mechanism = match &self.current {
+            Some(current) => current.mechanism,
+            None => self.next_mechanism()?,
+        };
+        self.receipt.add(mechanism, end - start, Cost::Hole);
+        self.pace.done_bytes = end;
+        self.report()?;
+        Ok(true)
+    }
+
+    /// Moves `start..end`, changing the mechanism as often as need be.
+    fn move_stretch(&mut self, start: u64, end: u64) -> Result<Reached> {
+        self.reserve(start, end)?;
+        let mut offset = start;
+        while offset < end {
+            let step = {
+                let length = (end - offset).min(self.pace.piece_bytes);
+                let ends = self.ends;
+                let begin = Instant::now();
+                match self.current()? {
+                    None => continue,
+                    Some(current) => {
+                        (current.mechanism, current.mover.step(ends, offset, length), begin)
+                    }
+                }
+            };
+            match step {
+                (_, Ok(Moved { bytes: 0, .. }), _) => {
+                    if self.source_ended(offset)? {
+                        return Ok(Reached::SourceEnd(offset));
+                    }
+                    self.stop_current(None);
+                }
+                (mechanism, Ok(moved), begin) => {
+                    offset += moved.bytes;
+                    self.account(mechanism, moved, offset, begin.elapsed())?;
+                }
+                (mechanism, Err(errno), _) => self.handle(mechanism, errno, offset)?,
+            }
+        }
+        Ok(Reached::End)
+    }
+
+    /// The mechanism at work, set up if need be; `None` if setting up failed and another is next.
+    fn current(&mut self) -> Result<Option<&mut Current>> {
+        if self.current.is_none() {
+            let mechanism = self.next_mechanism()?;
+            let setting =
+                facts::setting(self.source, self.ends.destination, mechanism, self.facts.allow);
+            match mechanism::mover(mechanism, self.ends, self.facts, setting) {
+                Ok(mover) => self.current = Some(Current { mechanism, mover, moved_bytes: 0 }),
+                Err(errno) => {
+                    self.handle(mechanism, errno, self.pace.done_bytes)?;
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(self.current.as_mut())
+    }
+
+    /// Reserves the blocks of a stretch at once where that makes writing quicker: on ext4 it saves
+    /// the delayed allocation of every single page.
+    fn reserve(&mut self, start: u64, end: u64) -> Result<()> {
+        let buffered = match &self.current {
+            Some(current) => current.mechanism != Mechanism::Direct,
+            None => self.next_mechanism()? != Mechanism::Direct,
+        };
+        let pays = end - start >= plan::RESERVE_MIN_BYTES
+            && self.facts.destination == Filesystem::EXT4
+            && self.facts.sparse != Sparse::Always
+            && !self.facts.in_place;
+        if !buffered || !pays {
+            return Ok(());
+        }
+        match file::allocate(self.ends.destination, start, end - start) {
+            Err(errno @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG)) => Err(self.failure(errno)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What to do about an error number: go on, change the mechanism, or give up.
+    fn handle(&mut self, mechanism: Mechanism, errno: Errno, offset: u64) -> Result<()> {
+        let moved = self.current.as_ref().map_or(0, |c| c.moved_bytes);
+        match plan::classify(mechanism, errno, moved) {
+            Verdict::Retry => self.report(),
+            // A mapped source that shrinks answers EFAULT behind its new end.
+            Verdict::Unsupported if errno == Errno::EFAULT && self.source_ended(offset)? => {
+                self.stop_current(Some(errno));
+                Ok(())
+            }
+            Verdict::Unsupported => {
+                if self.current.is_some() {
+                    self.stop_current(Some(errno));
+                } else {
+                    self.refuse(mechanism, Some(errno), 0);
+                }
+                Ok(())
+            }
+            Verdict::Failed => Err(self.failure(errno)),
+        }
+    }
+
+    fn stop_current(&mut self, errno: Option<Errno>) {
+        if let Some(current) = self.current.take() {
+            self.refuse(current.mechanism, errno, current.moved_bytes);
+        }
+    }
+
+    fn refuse(&mut self, mechanism: Mechanism, errno: Option<Errno>, moved_bytes: u64) {
+        let mut reason = match errno {
+            Some(errno) => plan::explain(mechanism, errno, self.facts),
+            None => "it moved nothing, although the source has more".into(),
+        };
+        if moved_bytes > 0 {
+            reason = format!("stopped after {moved_bytes} bytes: {reason}");
+        }
+        self.attempted.push(Attempted { mechanism, errno, moved_bytes });
+        self.receipt.refusals.push(Refusal { mechanism, reason, errno });
+    }
+
+    fn source_ended(&self, offset: u64) -> Result<bool> {
+        let stat = file::stat(self.ends.source)
+            .map_err(|e| Error::system("examine", self.source.path, e))?;
+        Ok(offset >= stat.size)
+    }
+
+    fn account(
+        &mut self,
+        mechanism: Mechanism,
+        moved: Moved,
+        offset: u64,
+        took: Duration,
+    ) -> Result<()> {
+        if let Some(current) = &mut self.current {
+            current.moved_bytes += moved.bytes;
+        }
+        self.receipt.add(mechanism, moved.bytes - moved.hole_bytes, moved.cost);
+        self.receipt.add(mechanism, moved.hole_bytes, Cost::Hole);
+        self.pace.done(moved.bytes, took);
+        self.pace.done_bytes = offset;
+        if mechanism != Mechanism::Direct {
+            self.write_out(offset);
+        }
+        self.report()
+    }
+
+    /// Keeps the last `fsync` short, and the page cache free: starts writing what is new, and waits
+    /// for what was started before it. `fsync` reports errors; these calls need not.
+    fn write_out(&mut self, offset: u64) {
+        let skip_cache = self.facts.cache == Cache::Skip;
+        if offset < self.flushed + WRITE_OUT_BYTES || !(self.facts.durable || skip_cache) {
+            return;
+        }
+        let start = std::mem::replace(&mut self.flushed, offset);
+        let _ = file::write_out(self.ends.destination, start, offset - start, false);
+        let behind = start.saturating_sub(WRITE_OUT_BYTES);
+        if start > behind {
+            let _ = file::write_out(self.ends.destination, behind, start - behind, true);
+            if skip_cache {
+                let _ = file::drop_cache(self.ends.destination, behind, start - behind);
+            }
+        }
+    }
+
+    fn report(&mut self) -> Result<()> {
+        let progress = Progress {
+            phase: Phase::Copying,
+            done_bytes: self.pace.done_bytes,
+            total_bytes: self.size,
+        };
+        match self.observer.progress(progress) {
+            Control::Continue => Ok(()),
+            Control::Stop => Err(Error::new("copy", self.source.path, Reason::Cancelled)),
+        }
+    }
+
+    fn failure(&self, errno: Errno) -> Error {
+        // Inside the kernel's own copies only the kind of error tells which side it came from.
+        match errno {
+            Errno::EIO | Errno::ESTALE => {
+                Error::system("copy the data of", self.source.path, errno)
+            }
+            errno => Error::system("write to", self.given(), errno),
+        }
+    }
+
+    /// `copy_file_range` may have shared: the new file's extents tell.
+    fn settle_sharing(&mut self, size: u64) {
+        let remaps = [Filesystem::XFS, Filesystem::BTRFS].contains(&self.facts.destination);
+        let unknown = |p: &&mut crate::receipt::Portion| {
+            p.mechanism == Mechanism::CopyFileRange && p.cost == Cost::Unknown
+        };
+        let Some(portion) = self.receipt.portions.iter_mut().find(unknown).filter(|_| remaps)
+        else {
+            return;
+        };
+        let Ok(extents) = file::extents(self.ends.destination) else { return };
+        let shared: u64 = extents
+            .iter()
+            .filter(|e| e.shared && !e.unsettled)
+            .map(|e| size.min(e.logical + e.length).saturating_sub(e.logical))
+            .sum();
+        let bytes = std::mem::replace(&mut portion.bytes, 0);
+        self.receipt.portions.retain(|p| p.bytes > 0);
+        self.receipt.add(Mechanism::CopyFileRange, shared.min(bytes), Cost::Shared);
+        self.receipt.add(
+            Mechanism::CopyFileRange,
+            bytes.saturating_sub(shared),
+            Cost::KernelCopied,
+        );
+    }
+
+    /// Adds why the mechanisms were not used that the plan left out, cheapest first.
+    fn finish_refusals(&mut self) {
+        let used = self.receipt.portions.iter().map(|p| p.mechanism).max();
+        for refusal in plan::refusals(self.facts, used) {
+            if !self.receipt.refusals.iter().any(|r| r.mechanism == refusal.mechanism)
+                && self.receipt.bytes_by(refusal.mechanism) == 0
+            {
+                self.receipt.refusals.push(refusal);
+            }
+        }
+        self.receipt.refusals.sort_by_key(|r| r.mechanism);
+    }
+}
+
+/// How much is written out at a time.
+const WRITE_OUT_BYTES: u64 = 32 << 20;
+
+/// Sizes the pieces by the clock, so that progress is seen and a wish to stop is heard.
+struct Pace {
+    piece_bytes: u64,
+    done_bytes: u64,
+}
+
+impl Pace {
+    const FIRST_BYTES: u64 = 8 << 20;
+    const LEAST_BYTES: u64 = 256 << 10;
+    const MOST_BYTES: u64 = 256 << 20;
+    const TARGET: Duration = Duration::from_millis(50);
+
+    fn new() -> Pace {
+        Pace { piece_bytes: Pace::FIRST_BYTES, done_bytes: 0 }
+    }
+
+    /// At most doubles and at most quarters the piece, towards one that takes [`Pace::TARGET`].
+    fn done(&mut self, bytes: u64, took: Duration) {
+        if bytes < self.piece_bytes && took < Pace::TARGET {
+            return;
+        }
+        let micros = took.as_micros().max(1);
+        let ideal = u128::from(bytes) * Pace::TARGET.as_micros() / micros;
+        let ideal = u64::try_from(ideal).unwrap_or(u64::MAX);
+        let limited = ideal.clamp(self.piece_bytes / 4, self.piece_bytes * 2);
+        // Whole pages, as direct writes and sharing want them.
+        self.piece_bytes = limited.clamp(Pace::LEAST_BYTES, Pace::MOST_BYTES) & !0xffff;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pace;
+    use std::time::Duration;
+
+    #[test]
+    fn pieces_grow_and_shrink_towards_their_time() {
+        let mut pace = Pace::new();
+        for _ in 0..20 {
+            let bytes = pace.piece_bytes;
+            pace.done(bytes, Duration::from_micros(bytes / 2000));
+        }
+        assert!((90 << 20..110 << 20).contains(&pace.piece_bytes), "{}", pace.piece_bytes);
+        for _ in 0..20 {
+            let bytes = pace.piece_bytes;
+            pace.done(bytes, Duration::from_micros(bytes / 10));
+        }
+        assert!((400 << 10..600 << 10).contains(&pace.piece_bytes), "{}", pace.piece_bytes);
+        pace.done(10, Duration::from_secs(1));
+        assert_eq!(pace.piece_bytes, Pace::LEAST_BYTES);
+    }
+}

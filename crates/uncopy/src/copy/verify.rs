@@ -1,0 +1,232 @@
+//! Reading both sides again, and comparing their digests.
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use super::observer::{Control, Observer, Phase, Progress};
+use super::options::{Digest, Verify};
+use super::source::Source;
+use super::staging::{Staging, hexadecimal};
+use crate::buf::AlignedBuffer;
+use crate::capabilities::{Device, DeviceKind, Filesystem};
+use crate::error::{Errno, Error, Reason, Result};
+use crate::receipt::{Verification, VerifiedFrom};
+use crate::sys::{Sys, file, transfer};
+
+/// One read: large enough for `O_DIRECT` to keep a device busy.
+const READ_BYTES: usize = 4 << 20;
+
+/// Below this size a second thread costs more than it saves.
+const PARALLEL_MIN_BYTES: u64 = 1 << 20;
+
+/// Compares the destination, whose data has been flushed, with the source.
+pub(crate) fn verify(
+    source: &Source<'_>,
+    staging: &Staging<'_>,
+    size: u64,
+    verify: Verify,
+    observer: &mut dyn Observer,
+) -> Result<Verification> {
+    let begin = Instant::now();
+    let algorithm = verify.algorithm;
+    if verify.trust_shared_extents && shares_everything(source.fd(), staging.fd(), size) {
+        let from = VerifiedFrom::SharedExtents;
+        let duration = begin.elapsed();
+        return Ok(Verification {
+            algorithm: algorithm.name(),
+            digest: String::new(),
+            from,
+            duration,
+        });
+    }
+    let fail = |errno| Error::system("read back", &staging.destination().given, errno);
+    let reader = Uncached::new(staging.fd(), size).map_err(fail)?;
+    let (expected, found) = hash_both(source, &reader, size, algorithm, observer)?;
+    let from = reader.from;
+    drop(reader);
+    if expected != found {
+        return Err(Error::new(
+            "verify",
+            &staging.destination().given,
+            Reason::VerificationFailed { algorithm: algorithm.name(), expected, found },
+        ));
+    }
+    let duration = begin.elapsed();
+    Ok(Verification { algorithm: algorithm.name(), digest: found, from, duration })
+}
+
+/// Both digests, hexadecimal: the source's on a thread of its own if there is much to read.
+fn hash_both(
+    source: &Source<'_>,
+    reader: &Uncached<'_>,
+    size: u64,
+    algorithm: Digest,
+    observer: &mut dyn Observer,
+) -> Result<(String, String)> {
+    let stop = AtomicBool::new(false);
+    let source_done = AtomicU64::new(0);
+    let mut report = |done: u64| {
+        let done_bytes = done + source_done.load(Ordering::Relaxed);
+        let total_bytes = size.saturating_mul(2);
+        let control =
+            observer.progress(Progress { phase: Phase::Verifying, done_bytes, total_bytes });
+        if control == Control::Stop {
+            stop.store(true, Ordering::Relaxed);
+        }
+        !stop.load(Ordering::Relaxed)
+    };
+    let hash_source = || {
+        hash(source.fd(), size, algorithm, |done| {
+            source_done.store(done, Ordering::Relaxed);
+            !stop.load(Ordering::Relaxed)
+        })
+    };
+    let (expected, found) = if size < PARALLEL_MIN_BYTES {
+        (hash_source(), hash(reader.fd, size, algorithm, &mut report))
+    } else {
+        std::thread::scope(|scope| {
+            let other = scope.spawn(hash_source);
+            let found = hash(reader.fd, size, algorithm, &mut report);
+            if found.is_err() {
+                stop.store(true, Ordering::Relaxed);
+            }
+            (other.join().unwrap_or(Err(Errno::ECANCELED)), found)
+        })
+    };
+    match (expected, found) {
+        (_, Err(errno)) if errno != Errno::ECANCELED => {
+            Err(Error::system("read back the copy of", source.path, errno))
+        }
+        (Err(errno), _) if errno != Errno::ECANCELED => {
+            Err(Error::system("read", source.path, errno))
+        }
+        (Ok(expected), Ok(found)) => Ok((expected, found)),
+        _ => Err(Error::new("copy", source.path, Reason::Cancelled)),
+    }
+}
+
+/// The digest of the first `size` bytes. `goes_on` is told how many are done, and may say no
+/// (`ECANCELED`).
+fn hash(
+    fd: BorrowedFd<'_>,
+    size: u64,
+    algorithm: Digest,
+    mut goes_on: impl FnMut(u64) -> bool,
+) -> Sys<String> {
+    let mut hasher = Hasher::new(algorithm);
+    let mut buffer = AlignedBuffer::new(size.min(READ_BYTES as u64) as usize);
+    let mut done = 0;
+    while done < size {
+        match transfer::read_at(fd, &mut buffer, done) {
+            Ok(0) => break,
+            Ok(n) => {
+                // A whole last block may reach beyond `size` if the file grew.
+                let n = (n as u64).min(size - done);
+                hasher.update(&buffer[..n as usize]);
+                done += n;
+            }
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        if !goes_on(done) {
+            return Err(Errno::ECANCELED);
+        }
+    }
+    Ok(hasher.finish())
+}
+
+enum Hasher {
+    Blake3(Box<blake3::Hasher>),
+    Sha256(sha2::Sha256),
+    Xxh3(Box<xxhash_rust::xxh3::Xxh3>),
+}
+
+impl Hasher {
+    fn new(algorithm: Digest) -> Hasher {
+        match algorithm {
+            Digest::Blake3 => Hasher::Blake3(Box::default()),
+            Digest::Sha256 => Hasher::Sha256(sha2::Digest::new()),
+            Digest::Xxh3 => Hasher::Xxh3(Box::default()),
+        }
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Hasher::Blake3(hasher) => {
+                hasher.update(bytes);
+            }
+            Hasher::Sha256(hasher) => sha2::Digest::update(hasher, bytes),
+            Hasher::Xxh3(hasher) => hasher.update(bytes),
+        }
+    }
+
+    fn finish(self) -> String {
+        match self {
+            Hasher::Blake3(hasher) => hasher.finalize().to_hex().to_string(),
+            Hasher::Sha256(hasher) => hexadecimal(&sha2::Digest::finalize(hasher)),
+            Hasher::Xxh3(hasher) => format!("{:032x}", hasher.digest128()),
+        }
+    }
+}
+
+/// The written file, read past the page cache where that is possible.
+struct Uncached<'a> {
+    fd: BorrowedFd<'a>,
+    direct: bool,
+    from: VerifiedFrom,
+}
+
+impl<'a> Uncached<'a> {
+    fn new(fd: BorrowedFd<'a>, size: u64) -> Sys<Uncached<'a>> {
+        let stat = file::stat(fd)?;
+        let direct = stat.direct.is_some_and(|a| a.memory <= 4096 && a.offset <= READ_BYTES as u32)
+            && file::set_direct(fd, true).is_ok();
+        if !direct {
+            // Clean pages only: the data has been flushed.
+            let _ = file::drop_cache(fd, 0, size);
+        }
+        let (major, minor) = stat.device;
+        let kind = Device::with_number(major, minor).kind;
+        let magic = file::filesystem_magic(fd).unwrap_or(0);
+        let from_device = direct
+            && matches!(kind, DeviceKind::Disk | DeviceKind::Stacked)
+            && !Filesystem::from_magic(magic).is_memory();
+        let from = if from_device { VerifiedFrom::Device } else { VerifiedFrom::Cache };
+        Ok(Uncached { fd, direct, from })
+    }
+}
+
+impl Drop for Uncached<'_> {
+    fn drop(&mut self) {
+        if self.direct {
+            let _ = file::set_direct(self.fd, false);
+        }
+    }
+}
+
+/// Both files map the same blocks over their whole length, and every block is settled and shared.
+fn shares_everything(source: BorrowedFd<'_>, destination: BorrowedFd<'_>, size: u64) -> bool {
+    let (Ok(a), Ok(b)) = (file::extents(source), file::extents(destination)) else { return false };
+    let same_length = file::stat(destination).is_ok_and(|s| s.size == size);
+    same_length && a == b && !a.is_empty() && a.iter().all(|e| e.shared && !e.unsettled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_are_those_of_the_standards() {
+        for (algorithm, expected) in [
+            (Digest::Blake3, "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85"),
+            (Digest::Sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+            (Digest::Xxh3, "06b05ab6733a618578af5f94892f3950"),
+        ] {
+            let mut hasher = Hasher::new(algorithm);
+            hasher.update(b"a");
+            hasher.update(b"bc");
+            assert_eq!(hasher.finish(), expected, "{algorithm:?}");
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Open files: facts about them, their size, their extents, their lock, their flushing.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags, SeekFrom, StatxFlags};
+
+use super::{Sys, last_errno};
+use crate::error::Errno;
+
+/// Opens an existing file. `O_CLOEXEC` is added.
+pub(crate) fn open(path: &Path, flags: OFlags) -> Sys<OwnedFd> {
+    Ok(fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Memory and offset alignment that `O_DIRECT` asks for (`STATX_DIOALIGN`, Linux 6.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DirectAlign {
+    pub(crate) memory: u32,
+    pub(crate) offset: u32,
+}
+
+/// Seconds and nanoseconds since the epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Timestamp {
+    pub(crate) seconds: i64,
+    pub(crate) nanoseconds: u32,
+}
+
+/// What `statx(2)` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) device: (u32, u32),
+    pub(crate) inode: u64,
+    pub(crate) mode: u32,
+    pub(crate) links: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) size: u64,
+    /// In units of 512 bytes, whatever the block size.
+    pub(crate) blocks: u64,
+    pub(crate) accessed: Timestamp,
+    pub(crate) modified: Timestamp,
+    pub(crate) changed: Timestamp,
+    /// `None` where the file takes no `O_DIRECT`, or the kernel does not say.
+    pub(crate) direct: Option<DirectAlign>,
+    /// Something is mounted here: the name cannot be replaced (`EBUSY`).
+    pub(crate) mount_root: bool,
+}
+
+impl Stat {
+    /// Same inode of the same device: the same file.
+    pub(crate) fn is_same_file(&self, other: &Stat) -> bool {
+        self.device == other.device && self.inode == other.inode
+    }
+
+    /// The file type bits.
+    pub(crate) fn file_type(&self) -> fs::FileType {
+        fs::FileType::from_raw_mode(self.mode)
+    }
+
+    /// Permission bits with setuid, setgid and sticky.
+    pub(crate) fn permissions(&self) -> u32 {
+        self.mode & 0o7777
+    }
+}
+
+fn statx(fd: impl AsFd, path: &Path, flags: AtFlags) -> Sys<Stat> {
+    let mask = StatxFlags::BASIC_STATS | StatxFlags::DIOALIGN;
+    let s = fs::statx(fd, path, flags, mask)?;
+    let time = |t: fs::StatxTimestamp| Timestamp { seconds: t.tv_sec, nanoseconds: t.tv_nsec };
+    let direct = (s.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && s.stx_dio_offset_align != 0)
+        .then_some(DirectAlign { memory: s.stx_dio_mem_align, offset: s.stx_dio_offset_align });
+    Ok(Stat {
+        device: (s.stx_dev_major, s.stx_dev_minor),
+        inode: s.stx_ino,
+        mode: u32::from(s.stx_mode),
+        links: s.stx_nlink,
+        uid: s.stx_uid,
+        gid: s.stx_gid,
+        size: s.stx_size,
+        blocks: s.stx_blocks,
+        accessed: time(s.stx_atime),
+        modified: time(s.stx_mtime),
+        changed: time(s.stx_ctime),
+        direct,
+        mount_root: s.stx_attributes.contains(fs::StatxAttributes::MOUNT_ROOT),
+    })
+}
+
+/// Facts about an open file.
+pub(crate) fn stat(fd: impl AsFd) -> Sys<Stat> {
+    statx(fd, Path::new(""), AtFlags::EMPTY_PATH)
+}
+
+/// Facts about a name, not following a symbolic link at its end.
+pub(crate) fn stat_name(path: &Path) -> Sys<Stat> {
+    statx(fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// The filesystem's magic number (`linux/magic.h`).
+pub(crate) fn filesystem_magic(fd: impl AsFd) -> Sys<u64> {
+    // The width of f_type differs between architectures; the magic has 32 bits.
+    #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast)]
+    Ok(fs::fstatfs(fd)?.f_type as u64 & 0xffff_ffff)
+}
+
+/// Adds or removes `O_DIRECT` on an open file description.
+pub(crate) fn set_direct(fd: impl AsFd, direct: bool) -> Sys<()> {
+    let mut flags = fs::fcntl_getfl(&fd)?;
+    flags.set(OFlags::DIRECT, direct);
+    Ok(fs::fcntl_setfl(fd, flags)?)
+}
+
+/// Makes reads wait again on a file opened with `O_NONBLOCK`.
+pub(crate) fn set_blocking(fd: impl AsFd) -> Sys<()> {
+    let flags = fs::fcntl_getfl(&fd)?;
+    Ok(fs::fcntl_setfl(fd, flags.difference(OFlags::NONBLOCK))?)
+}
+
+/// The next byte of data at or after `offset`; `ENXIO`: none (`lseek(2)`, `SEEK_DATA`).
+pub(crate) fn seek_data(fd: impl AsFd, offset: u64) -> Sys<u64> {
+    Ok(fs::seek(fd, SeekFrom::Data(offset))?)
+}
+
+/// The next hole at or after `offset`; the end of the file is one (`SEEK_HOLE`).
+pub(crate) fn seek_hole(fd: impl AsFd, offset: u64) -> Sys<u64> {
+    Ok(fs::seek(fd, SeekFrom::Hole(offset))?)
+}
+
+/// Moves the file offset.
+pub(crate) fn seek_to(fd: impl AsFd, offset: u64) -> Sys<()> {
+    fs::seek(fd, SeekFrom::Start(offset))?;
+    Ok(())
+}
+
+pub(crate) fn truncate(fd: impl AsFd, size: u64) -> Sys<()> {
+    Ok(fs::ftruncate(fd, size)?)
+}
+
+/// Reserves blocks and extends the size (`fallocate(2)`, mode 0).
+pub(crate) fn allocate(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
+    Ok(fs::fallocate(fd, FallocateFlags::empty(), offset, length)?)
+}
+
+/// Makes a hole inside the file.
+pub(crate) fn punch_hole(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(fs::fallocate(fd, flags, offset, length)?)
+}
+
+/// Flushes data and metadata to the device.
+pub(crate) fn sync(fd: impl AsFd) -> Sys<()> {
+    Ok(fs::fsync(fd)?)
+}
+
+/// Flushes the data, and of the metadata what is needed to read it again.
+pub(crate) fn sync_data(fd: impl AsFd) -> Sys<()> {
+    Ok(fs::fdatasync(fd)?)
+}
+
+/// Starts writing a range out, and waits for it if `wait` (`sync_file_range(2)`).
+pub(crate) fn write_out(fd: impl AsFd, offset: u64, length: u64, wait: bool) -> Sys<()> {
+    let mut flags = libc::SYNC_FILE_RANGE_WRITE;
+    if wait {
+        flags |= libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    }
+    let (offset, length) = (signed(offset)?, signed(length)?);
+    // SAFETY: plain integers and a descriptor that lives through the call.
+    let r = unsafe { libc::sync_file_range(fd.as_fd().as_raw_fd(), offset, length, flags) };
+    if r == 0 { Ok(()) } else { Err(last_errno()) }
+}
+
+/// Tells the kernel that a range's page cache is not needed (clean pages are dropped).
+pub(crate) fn drop_cache(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
+    let length = std::num::NonZeroU64::new(length);
+    Ok(fs::fadvise(fd, offset, length, fs::Advice::DontNeed)?)
+}
+
+/// Asks for a range to be read into the page cache ahead of use.
+pub(crate) fn read_ahead(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
+    let length = std::num::NonZeroU64::new(length);
+    Ok(fs::fadvise(fd, offset, length, fs::Advice::WillNeed)?)
+}
+
+#[repr(C)]
+struct CachestatRange {
+    offset: u64,
+    length: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Cachestat {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// How many bytes of the file are in the page cache (`cachestat(2)`, Linux 6.5).
+pub(crate) fn cached_bytes(fd: impl AsFd) -> Sys<u64> {
+    /// `__NR_cachestat`: the same number on every architecture since the common table.
+    const CACHESTAT: libc::c_long = 451;
+    let range = CachestatRange { offset: 0, length: 0 };
+    let mut stat = Cachestat::default();
+    // SAFETY: both structures are laid out as in linux/mman.h and outlive the call, which reads
+    // the first and writes the second.
+    let r = unsafe {
+        libc::syscall(CACHESTAT, fd.as_fd().as_raw_fd(), &raw const range, &raw mut stat, 0)
+    };
+    if r == 0 { Ok(stat.cached * rustix::param::page_size() as u64) } else { Err(last_errno()) }
+}
+
+/// Takes the exclusive `flock(2)`, or says `EAGAIN` at once.
+pub(crate) fn try_lock(fd: impl AsFd) -> Sys<()> {
+    Ok(fs::flock(fd, fs::FlockOperation::NonBlockingLockExclusive)?)
+}
+
+pub(crate) fn set_owner(fd: impl AsFd, uid: Option<u32>, gid: Option<u32>) -> Sys<()> {
+    let uid = uid.map(fs::Uid::from_raw);
+    Ok(fs::fchown(fd, uid, gid.map(fs::Gid::from_raw))?)
+}
+
+pub(crate) fn set_permissions(fd: impl AsFd, mode: u32) -> Sys<()> {
+    Ok(fs::fchmod(fd, Mode::from_raw_mode(mode))?)
+}
+
+pub(crate) fn set_times(fd: impl AsFd, accessed: Timestamp, modified: Timestamp) -> Sys<()> {
+    let spec = |t: Timestamp| fs::Timespec { tv_sec: t.seconds, tv_nsec: t.nanoseconds.into() };
+    let times = fs::Timestamps { last_access: spec(accessed), last_modification: spec(modified) };
+    Ok(fs::futimens(fd, &times)?)
+}
+
+/// The calling process's effective user.
+pub(crate) fn effective_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+fn signed(value: u64) -> Sys<i64> {
+    i64::try_from(value).map_err(|_| Errno::EOVERFLOW)
+}
+
+/// One extent as `FIEMAP` gives it (`Documentation/filesystems/fiemap.rst`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) logical: u64,
+    pub(crate) physical: u64,
+    pub(crate) length: u64,
+    /// Another file has it too.
+    pub(crate) shared: bool,
+    /// Its physical place is not settled (delayed allocation, inline data).
+    pub(crate) unsettled: bool,
+}
+
+const FIEMAP_BATCH: usize = 128;
+const FIEMAP_EXTENT_LAST: u32 = 0x1;
+const FIEMAP_EXTENT_UNKNOWN: u32 = 0x2;
+const FIEMAP_EXTENT_DELALLOC: u32 = 0x4;
+const FIEMAP_EXTENT_NOT_ALIGNED: u32 = 0x100;
+const FIEMAP_EXTENT_SHARED: u32 = 0x2000;
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct FiemapExtent {
+    logical: u64,
+    physical: u64,
+    length: u64,
+    reserved64: [u64; 2],
+    flags: u32,
+    reserved: [u32; 3],
+}
+
+#[repr(C)]
+struct Fiemap {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped_extents: u32,
+    extent_count: u32,
+    reserved: u32,
+    extents: [FiemapExtent; FIEMAP_BATCH],
+}
+
+/// The extents of a file, without flushing it first.
+pub(crate) fn extents(fd: impl AsFd) -> Sys<Vec<Extent>> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    loop {
+        let batch = extents_from(&fd, start)?;
+        let Some(last) = batch.last() else { return Ok(found) };
+        start = last.logical + last.length;
+        let done = last.flags & FIEMAP_EXTENT_LAST != 0;
+        found.extend(batch.iter().map(|e| Extent {
+            logical: e.logical,
+            physical: e.physical,
+            length: e.length,
+            shared: e.flags & FIEMAP_EXTENT_SHARED != 0,
+            unsettled: e.flags
+                & (FIEMAP_EXTENT_UNKNOWN | FIEMAP_EXTENT_DELALLOC | FIEMAP_EXTENT_NOT_ALIGNED)
+                != 0,
+        }));
+        if done {
+            return Ok(found);
+        }
+    }
+}
+
+fn extents_from(fd: impl AsFd, start: u64) -> Sys<Vec<FiemapExtent>> {
+    /// `_IOWR('f', 11, struct fiemap)`, where the structure counts without its extents: 32 bytes.
+    const FS_IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
+    let mut map = Fiemap {
+        start,
+        length: u64::MAX - start,
+        flags: 0,
+        mapped_extents: 0,
+        extent_count: FIEMAP_BATCH as u32,
+        reserved: 0,
+        extents: [FiemapExtent::default(); FIEMAP_BATCH],
+    };
+    // SAFETY: the structure is laid out as in linux/fiemap.h, and `extent_count` tells the kernel
+    // how many extents there is room for behind its header.
+    let r = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), FS_IOC_FIEMAP as _, &raw mut map) };
+    if r != 0 {
+        return Err(last_errno());
+    }
+    let count = (map.mapped_extents as usize).min(FIEMAP_BATCH);
+    Ok(map.extents[..count].to_vec())
+}

@@ -1,0 +1,63 @@
+//! A window of a file mapped for the kernel's eyes only.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::NonNull;
+
+use super::{Sys, last_errno};
+use crate::error::Errno;
+
+/// Pages of a file, mapped read-only and shared.
+///
+/// No safe code can look at the bytes: they may change at any moment, and touching them behind the
+/// end of the file raises SIGBUS. Only system calls read them, which answer `EFAULT` instead.
+pub(crate) struct Mapping {
+    start: NonNull<libc::c_void>,
+    length: usize,
+}
+
+impl Mapping {
+    /// Maps `length` bytes from `offset`, a multiple of the page size.
+    pub(crate) fn new(file: impl AsFd, offset: u64, length: usize) -> Sys<Mapping> {
+        let offset = libc::off_t::try_from(offset).map_err(|_| Errno::EOVERFLOW)?;
+        let fd = file.as_fd().as_raw_fd();
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that
+        // anything else owns.
+        let start = unsafe {
+            let none = std::ptr::null_mut();
+            libc::mmap(none, length, libc::PROT_READ, libc::MAP_SHARED, fd, offset)
+        };
+        if start == libc::MAP_FAILED {
+            return Err(last_errno());
+        }
+        NonNull::new(start).map(|start| Mapping { start, length }).ok_or(Errno::EFAULT)
+    }
+
+    /// Writes `length` bytes from `skip` bytes into the mapping to `file` at `offset`. On a file
+    /// with `O_DIRECT` the device reads the mapped pages themselves.
+    pub(crate) fn write_at(
+        &self,
+        skip: usize,
+        length: usize,
+        file: impl AsFd,
+        offset: u64,
+    ) -> Sys<usize> {
+        if skip.checked_add(length).is_none_or(|end| end > self.length) {
+            return Err(Errno::EINVAL);
+        }
+        let offset = libc::off_t::try_from(offset).map_err(|_| Errno::EOVERFLOW)?;
+        // SAFETY: `skip` lies inside the mapping, as checked above.
+        let start = unsafe { self.start.as_ptr().byte_add(skip) };
+        // SAFETY: the range lies inside the mapping, which lives as long as `self`; the kernel
+        // reads it and answers EFAULT for pages behind the end of the file. The call returns only
+        // when the device has read them (O_DIRECT writes wait).
+        let n = unsafe { libc::pwrite(file.as_fd().as_raw_fd(), start, length, offset) };
+        usize::try_from(n).map_err(|_| last_errno())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is this mapping's own, and nothing refers to it any more.
+        unsafe { libc::munmap(self.start.as_ptr(), self.length) };
+    }
+}

@@ -1,0 +1,25 @@
+//! The only home of system calls: one thin function each, no policy.
+#![allow(unsafe_code)]
+
+pub(crate) mod file;
+pub(crate) mod mapping;
+pub(crate) mod name;
+pub(crate) mod transfer;
+pub(crate) mod uring;
+pub(crate) mod xattr;
+
+use crate::error::Errno;
+
+/// Result of one system call.
+pub(crate) type Sys<T> = Result<T, Errno>;
+
+impl From<rustix::io::Errno> for Errno {
+    fn from(errno: rustix::io::Errno) -> Errno {
+        Errno::from_raw(errno.raw_os_error())
+    }
+}
+
+/// The calling thread's `errno`, after a libc function said -1.
+fn last_errno() -> Errno {
+    Errno::from_raw(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
+}

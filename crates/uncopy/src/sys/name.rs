@@ -1,0 +1,129 @@
+//! Names in directories: temporary files, links, renames.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags};
+
+use super::Sys;
+use crate::error::Errno;
+
+/// Opens a directory as a place to resolve names from; needs no read permission.
+pub(crate) fn open_directory(path: &Path) -> Sys<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(fs::open(path, flags, Mode::empty())?)
+}
+
+/// Opens the directory itself, to list or flush it.
+pub(crate) fn open_directory_for_reading(directory: impl AsFd) -> Sys<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(fs::openat(directory, ".", flags, Mode::empty())?)
+}
+
+/// A file without a name in this directory's filesystem (`O_TMPFILE`, `open(2)`).
+pub(crate) fn create_unnamed(directory: impl AsFd, mode: u32) -> Sys<OwnedFd> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    Ok(fs::openat(directory, ".", flags, Mode::from_raw_mode(mode))?)
+}
+
+/// A new file; `EEXIST` if the name is taken.
+pub(crate) fn create_new(directory: impl AsFd, name: &OsStr, mode: u32) -> Sys<OwnedFd> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(fs::openat(directory, name, flags, Mode::from_raw_mode(mode))?)
+}
+
+/// Opens an existing name of the directory without following a link or waiting for a FIFO.
+pub(crate) fn open_existing(directory: impl AsFd, name: &OsStr, flags: OFlags) -> Sys<OwnedFd> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(fs::openat(directory, name, flags, Mode::empty())?)
+}
+
+/// Whether the effective user may write to the file of this name.
+pub(crate) fn may_write(directory: impl AsFd, name: &OsStr) -> Sys<()> {
+    Ok(fs::accessat(directory, name, fs::Access::WRITE_OK, AtFlags::EACCESS)?)
+}
+
+/// Gives an unnamed file its name; `EEXIST` if that is taken.
+///
+/// `AT_EMPTY_PATH` asks for `CAP_DAC_READ_SEARCH`, or since Linux 6.10 for the credentials that
+/// opened the file; `/proc/self/fd` works for everybody (`linkat(2)`).
+pub(crate) fn link_unnamed(file: impl AsFd, directory: impl AsFd, name: &OsStr) -> Sys<()> {
+    match fs::linkat(&file, "", &directory, name, AtFlags::EMPTY_PATH) {
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::INVAL) => {
+            let path = proc_path(file);
+            Ok(fs::linkat(fs::CWD, path, directory, name, AtFlags::SYMLINK_FOLLOW)?)
+        }
+        other => Ok(other?),
+    }
+}
+
+/// Whether `/proc/self/fd` is there, on which [`link_unnamed`] may depend.
+pub(crate) fn has_proc_fd() -> bool {
+    fs::access("/proc/self/fd", fs::Access::EXEC_OK).is_ok()
+}
+
+fn proc_path(fd: impl AsFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
+}
+
+/// Renames within a directory, replacing what is there.
+pub(crate) fn rename(directory: impl AsFd, from: &OsStr, to: &OsStr) -> Sys<()> {
+    Ok(fs::renameat(&directory, from, &directory, to)?)
+}
+
+/// Renames within a directory; `EEXIST` if the name is taken (`RENAME_NOREPLACE`).
+///
+/// A filesystem without that flag says `EINVAL`; there `link` and `unlink` do the same, since
+/// `link(2)` never replaces a name.
+pub(crate) fn rename_new(directory: impl AsFd, from: &OsStr, to: &OsStr) -> Sys<()> {
+    match fs::renameat_with(&directory, from, &directory, to, RenameFlags::NOREPLACE) {
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+            fs::linkat(&directory, from, &directory, to, AtFlags::empty())?;
+            Ok(fs::unlinkat(&directory, from, AtFlags::empty())?)
+        }
+        other => Ok(other?),
+    }
+}
+
+pub(crate) fn unlink(directory: impl AsFd, name: &OsStr) -> Sys<()> {
+    Ok(fs::unlinkat(directory, name, AtFlags::empty())?)
+}
+
+/// Names in the directory that start with `prefix`, looking at `limit` entries at most.
+pub(crate) fn names_with_prefix(
+    directory: impl AsFd,
+    prefix: &[u8],
+    limit: usize,
+) -> Sys<Vec<OsString>> {
+    let reader = open_directory_for_reading(directory)?;
+    let mut names = Vec::new();
+    let mut buffer = vec![std::mem::MaybeUninit::uninit(); 32 << 10];
+    let mut entries = fs::RawDir::new(reader, &mut buffer);
+    for _ in 0..limit {
+        let Some(entry) = entries.next() else { break };
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name.starts_with(prefix) {
+            names.push(OsStr::from_bytes(name).to_owned());
+        }
+    }
+    Ok(names)
+}
+
+/// `N` bytes from the kernel's random generator.
+pub(crate) fn random_bytes<const N: usize>() -> Sys<[u8; N]> {
+    let mut bytes = [0; N];
+    // SAFETY: the pointer and length are those of a local array.
+    let n = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) };
+    // Up to 256 bytes are never cut short (getrandom(2)).
+    if n == N as isize { Ok(bytes) } else { Err(Errno::EIO) }
+}
+
+/// The process's umask, without changing it (`/proc/self/status`, Linux 4.7).
+pub(crate) fn umask() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("Umask:"))?;
+    u32::from_str_radix(line.trim(), 8).ok()
+}

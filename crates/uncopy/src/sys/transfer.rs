@@ -1,0 +1,116 @@
+//! Calls that move bytes between two descriptors.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::fs;
+use rustix::pipe::{self, PipeFlags, SpliceFlags};
+
+use super::{Sys, last_errno};
+
+/// What `copy_file_range` and `sendfile` move at most in one call: `MAX_RW_COUNT` of the kernel
+/// (`include/linux/fs.h`), `INT_MAX` rounded down to a page.
+pub(crate) const MAX_CALL_BYTES: usize = 0x7fff_f000;
+
+/// Shares the whole file (`FICLONE`).
+pub(crate) fn clone_file(source: impl AsFd, destination: impl AsFd) -> Sys<()> {
+    Ok(fs::ioctl_ficlone(destination, source)?)
+}
+
+#[repr(C)]
+struct FileCloneRange {
+    source: i64,
+    source_offset: u64,
+    length: u64,
+    destination_offset: u64,
+}
+
+/// Shares from `offset` to the end of the source (`FICLONERANGE` with length 0).
+pub(crate) fn clone_from(source: impl AsFd, destination: impl AsFd, offset: u64) -> Sys<()> {
+    /// `_IOW(0x94, 13, struct file_clone_range)`
+    const FICLONERANGE: libc::c_ulong = 0x4020_940D;
+    let range = FileCloneRange {
+        source: i64::from(source.as_fd().as_raw_fd()),
+        source_offset: offset,
+        length: 0,
+        destination_offset: offset,
+    };
+    let fd = destination.as_fd().as_raw_fd();
+    // SAFETY: the structure is laid out as in linux/fs.h and outlives the call, which only reads it.
+    let r = unsafe { libc::ioctl(fd, FICLONERANGE as _, &raw const range) };
+    if r == 0 { Ok(()) } else { Err(last_errno()) }
+}
+
+/// Copies inside the kernel, from and to the same offset.
+pub(crate) fn copy_file_range(
+    source: impl AsFd,
+    destination: impl AsFd,
+    offset: u64,
+    length: usize,
+) -> Sys<usize> {
+    let (mut from, mut to) = (offset, offset);
+    let length = length.min(MAX_CALL_BYTES);
+    Ok(fs::copy_file_range(source, Some(&mut from), destination, Some(&mut to), length)?)
+}
+
+/// Copies inside the kernel, to the destination's file offset.
+pub(crate) fn sendfile(
+    source: impl AsFd,
+    destination: impl AsFd,
+    offset: u64,
+    length: usize,
+) -> Sys<usize> {
+    let mut from = offset;
+    Ok(fs::sendfile(destination, source, Some(&mut from), length.min(MAX_CALL_BYTES))?)
+}
+
+/// A pipe, as large as `bytes` where the system allows; with its real capacity in bytes.
+pub(crate) fn pipe(bytes: usize) -> Sys<(OwnedFd, OwnedFd, usize)> {
+    let (read, write) = pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    let capacity = match pipe::fcntl_setpipe_size(&write, bytes) {
+        Ok(capacity) => capacity,
+        Err(_) => pipe::fcntl_getpipe_size(&write)?,
+    };
+    Ok((read, write, capacity))
+}
+
+/// Lets a pipe refer to the file's pages.
+pub(crate) fn splice_in(
+    source: impl AsFd,
+    offset: u64,
+    pipe: impl AsFd,
+    length: usize,
+) -> Sys<usize> {
+    let mut from = offset;
+    Ok(pipe::splice(source, Some(&mut from), pipe, None, length, SpliceFlags::MOVE)?)
+}
+
+/// Writes what a pipe holds to the file.
+pub(crate) fn splice_out(
+    pipe: impl AsFd,
+    destination: impl AsFd,
+    offset: u64,
+    length: usize,
+) -> Sys<usize> {
+    let mut to = offset;
+    Ok(pipe::splice(pipe, None, destination, Some(&mut to), length, SpliceFlags::MOVE)?)
+}
+
+/// Reads at an offset.
+pub(crate) fn read_at(source: impl AsFd, buffer: &mut [u8], offset: u64) -> Sys<usize> {
+    Ok(rustix::io::pread(source, buffer, offset)?)
+}
+
+/// Reads what comes next.
+pub(crate) fn read(source: impl AsFd, buffer: &mut [u8]) -> Sys<usize> {
+    Ok(rustix::io::read(source, buffer)?)
+}
+
+/// Writes at an offset.
+pub(crate) fn write_at(destination: impl AsFd, buffer: &[u8], offset: u64) -> Sys<usize> {
+    Ok(rustix::io::pwrite(destination, buffer, offset)?)
+}
+
+/// Writes what comes next.
+pub(crate) fn write(destination: impl AsFd, buffer: &[u8]) -> Sys<usize> {
+    Ok(rustix::io::write(destination, buffer)?)
+}
