@@ -18,35 +18,23 @@ use crate::sys::file::{self, Stat};
 /// Below this size no file fills what the kernel lets lie dirty.
 const BUDGET_MATTERS_BYTES: u64 = 256 << 20;
 
-/// Facts about this pair of files.
+/// Facts about this pair of files that cost little to find out: all that a reflink needs.
 pub(crate) fn gather(
     source: &Source<'_>,
     destination: &Destination,
     staging: &Staging<'_>,
     options: &CopyOptions,
 ) -> Facts {
-    let size = source.size();
-    let large = size.is_some_and(|s| s >= DIRECT_MIN_BYTES)
-        || matches!(options.allow, Allow::ZeroCopy | Allow::Only(Mechanism::Direct));
-    let written = file::stat(staging.fd()).ok();
     let magic = file::filesystem_magic(staging.fd()).unwrap_or(0);
-    let filesystem = Filesystem::from_magic(magic);
-    let direct = match &written {
-        Some(stat) if large => direct_path(stat, filesystem),
-        _ => DirectPath::None,
-    };
-    let dirty_budget_bytes = match size {
-        Some(size) if size >= BUDGET_MATTERS_BYTES => dirty_budget().unwrap_or(u64::MAX),
-        _ => u64::MAX,
-    };
     Facts {
-        size,
+        size: source.size(),
         has_holes: has_holes(source),
         source: source.filesystem,
-        destination: filesystem,
+        destination: Filesystem::from_magic(magic),
         destination_is_stream: destination.is_stream(),
-        direct,
-        dirty_budget_bytes,
+        direct: DirectPath::None,
+        source_is_cold: false,
+        dirty_budget_bytes: u64::MAX,
         transforms: false,
         in_place: options.in_place && destination.found.is_some(),
         durable: options.durable,
@@ -54,6 +42,21 @@ pub(crate) fn gather(
         prefer: options.prefer,
         sparse: options.sparse,
         cache: options.cache,
+    }
+}
+
+/// Adds what is looked up in `/sys` and `/proc`, which takes longer than to reflink a file.
+pub(crate) fn refine(facts: &mut Facts, source: &Source<'_>, staging: BorrowedFd<'_>) {
+    let size = facts.size.unwrap_or(0);
+    if size >= DIRECT_MIN_BYTES
+        || matches!(facts.allow, Allow::ZeroCopy | Allow::Only(Mechanism::Direct))
+    {
+        let stat = file::stat(staging);
+        facts.direct = stat.map_or(DirectPath::None, |s| direct_path(&s, facts.destination));
+        facts.source_is_cold = is_cold(source);
+    }
+    if size >= BUDGET_MATTERS_BYTES {
+        facts.dirty_budget_bytes = dirty_budget().unwrap_or(u64::MAX);
     }
 }
 
@@ -87,19 +90,18 @@ fn is_disk(stat: &Stat) -> bool {
 
 /// What a mover needs to know; asked for only when one is set up.
 pub(crate) fn setting(
+    facts: &Facts,
     source: &Source<'_>,
     staging: BorrowedFd<'_>,
     mechanism: Mechanism,
-    allow: Allow,
 ) -> Setting {
     let direct = mechanism == Mechanism::Direct;
-    let destination_align = file::stat(staging.as_fd()).ok().and_then(|s| s.direct);
+    let written = direct.then(|| file::stat(staging.as_fd()).ok()).flatten();
     Setting {
-        source_align: source.stat.direct.filter(|_| direct),
-        destination_align: destination_align.filter(|_| direct),
+        source_align: source.stat.direct.filter(|_| direct && facts.source_is_cold),
+        destination_align: written.and_then(|s| s.direct),
         source_moves: direct && source.stat.direct.is_some() && is_disk(&source.stat),
-        source_cached: !direct || is_cached(source),
-        tail: match allow {
+        tail: match facts.allow {
             Allow::ZeroCopy => Tail::CutOff,
             Allow::NoUserCopy => Tail::Sent,
             _ => Tail::Written,
@@ -107,10 +109,17 @@ pub(crate) fn setting(
     }
 }
 
-/// At least half of the file's data is in the page cache, or the kernel cannot tell.
-fn is_cached(source: &Source<'_>) -> bool {
-    let data = source.stat.size.min(source.stat.blocks.saturating_mul(512));
-    file::cached_bytes(source.fd()).map_or(true, |cached| cached >= data / 2)
+/// Most of the source is not in the page cache, as far as samples tell. `false` where the kernel
+/// cannot tell.
+fn is_cold(source: &Source<'_>) -> bool {
+    const SAMPLES: u64 = 16;
+    const SAMPLE_BYTES: u64 = 1 << 20;
+    let size = source.stat.size;
+    let length = SAMPLE_BYTES.min(size.div_ceil(SAMPLES)).max(1);
+    let cached: u64 = (0..SAMPLES)
+        .map(|i| file::cached_bytes(source.fd(), size / SAMPLES * i, length).unwrap_or(length))
+        .sum();
+    cached < SAMPLES * length / 2
 }
 
 /// Bytes that may lie dirty before the kernel makes writers wait for the device: half of

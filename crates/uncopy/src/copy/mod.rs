@@ -28,6 +28,8 @@ mod stream;
 #[cfg(target_os = "linux")]
 mod transfer;
 #[cfg(target_os = "linux")]
+mod trial;
+#[cfg(target_os = "linux")]
 mod verify;
 
 use std::path::Path;

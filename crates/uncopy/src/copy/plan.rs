@@ -20,6 +20,8 @@ pub(crate) struct Facts {
     pub(crate) destination_is_stream: bool,
     /// What `O_DIRECT` would do on the destination.
     pub(crate) direct: DirectPath,
+    /// Most of the source is not in the page cache.
+    pub(crate) source_is_cold: bool,
     /// Bytes that the kernel lets lie dirty before it makes writers wait.
     pub(crate) dirty_budget_bytes: u64,
     /// The bytes are changed on their way (compression).
@@ -73,6 +75,18 @@ pub(crate) fn next(facts: &Facts, attempted: &[Attempted]) -> Step {
         .into_iter()
         .find(|m| excluded(facts, *m).is_none() && !attempted.iter().any(|a| a.mechanism == *m))
         .map_or(Step::GiveUp, Step::Try)
+}
+
+/// Mechanisms between which only the clock can decide: buffered copies that rank next to each
+/// other, from the next one on.
+pub(crate) fn rivals(facts: &Facts, attempted: &[Attempted]) -> Vec<Mechanism> {
+    use Mechanism::{CopyFileRange, ReadWrite, Splice};
+    order(facts)
+        .into_iter()
+        .filter(|m| excluded(facts, *m).is_none() && !attempted.iter().any(|a| a.mechanism == *m))
+        .take_while(|m| *m != Mechanism::Direct)
+        .filter(|m| [CopyFileRange, Splice, ReadWrite].contains(m))
+        .collect()
 }
 
 /// Why every mechanism that stands before `used` in cost was not used, before anything was tried.

@@ -86,8 +86,9 @@ fn copy_once(
     }
     let mut staging = open_staging(&source, &destination, options)?;
     let facts = facts::gather(&source, &destination, &staging, options);
-    let was_cached = options.cache == Cache::Skip && file::cached_bytes(source.fd()) != Ok(0);
-    let reached = move_bytes(&source, &staging, &facts, &mut receipt, observer)?;
+    let was_cached = options.cache == Cache::Skip && file::cached_bytes(source.fd(), 0, 0) != Ok(0);
+    let in_place = facts.in_place;
+    let reached = move_bytes(&source, &staging, facts, &mut receipt, observer)?;
     finish_contents(&source, &staging, reached, options, &mut receipt, observer)?;
     if options.cache == Cache::Skip && !destination.is_stream() {
         drop_caches(&source, &staging, was_cached);
@@ -95,7 +96,7 @@ fn copy_once(
     receipt.notes.extend(notes(&destination, options));
     if destination.is_stream() {
         // A device or FIFO keeps what it has.
-    } else if facts.in_place {
+    } else if in_place {
         receipt.notes.extend(metadata::apply_in_place(staging.fd(), &source, options.preserve));
     } else {
         receipt.notes.extend(metadata::apply(&staging, &source, &destination, options.preserve));
@@ -130,7 +131,7 @@ fn open_staging<'a>(
 fn move_bytes(
     source: &Source<'_>,
     staging: &Staging<'_>,
-    facts: &Facts,
+    facts: Facts,
     receipt: &mut Receipt,
     observer: &mut dyn Observer,
 ) -> Result<u64> {
@@ -141,10 +142,10 @@ fn move_bytes(
         _ => {
             // Of nothing every way is as good as any other.
             let empty = source.stat.size == 0 && source.is_told();
-            if plan::next(facts, &[]) == Step::GiveUp && !empty {
-                return Err(Error::new("copy", source.path, plan::no_mechanism(facts, &[])));
+            if plan::next(&facts, &[]) == Step::GiveUp && !empty {
+                return Err(Error::new("copy", source.path, plan::no_mechanism(&facts, &[])));
             }
-            receipt.refusals = plan::refusals(facts, Some(Mechanism::ReadWrite));
+            receipt.refusals = plan::refusals(&facts, Some(Mechanism::ReadWrite));
             let reached = stream::copy_to_end(source, staging, receipt, observer)?;
             if facts.in_place && !facts.destination_is_stream {
                 file::truncate(staging.fd(), reached).map_err(|e| {

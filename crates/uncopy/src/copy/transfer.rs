@@ -11,6 +11,7 @@ use super::plan::{self, Attempted, Facts, Step, Verdict};
 use super::source::Source;
 use super::sparse::{self, Segment};
 use super::staging::Staging;
+use super::trial::{self, Trial};
 use crate::capabilities::Filesystem;
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::{Cost, Mechanism, Receipt, Refusal};
@@ -20,7 +21,7 @@ use crate::sys::file;
 pub(crate) fn transfer(
     source: &Source<'_>,
     staging: &Staging<'_>,
-    facts: &Facts,
+    facts: Facts,
     size: u64,
     receipt: &mut Receipt,
     observer: &mut dyn Observer,
@@ -36,6 +37,9 @@ pub(crate) fn transfer(
         observer,
         attempted: Vec::new(),
         current: None,
+        parked: Vec::new(),
+        trial: None,
+        chosen: None,
         pace: Pace::new(),
         flushed: 0,
     };
@@ -49,12 +53,17 @@ struct Transfer<'a> {
     source: &'a Source<'a>,
     staging: &'a Staging<'a>,
     ends: Ends<'a>,
-    facts: &'a Facts,
+    facts: Facts,
     size: u64,
     receipt: &'a mut Receipt,
     observer: &'a mut dyn Observer,
     attempted: Vec<Attempted>,
     current: Option<Current>,
+    /// Set up and not at work: the other entrants of a trial.
+    parked: Vec<Current>,
+    trial: Option<Trial>,
+    /// The winner of the trial.
+    chosen: Option<Mechanism>,
     pace: Pace,
     /// Up to here write-out has been started.
     flushed: u64,
@@ -75,9 +84,11 @@ enum Reached {
 
 impl Transfer<'_> {
     fn run(&mut self) -> Result<u64> {
-        if self.next_mechanism()? == Mechanism::Reflink && self.reflink()? {
+        if plan::next(&self.facts, &[]) == Step::Try(Mechanism::Reflink) && self.reflink()? {
             return Ok(self.size);
         }
+        facts::refine(&mut self.facts, self.source, self.ends.destination);
+        self.trial = Trial::new(&self.facts, &plan::rivals(&self.facts, &self.attempted));
         let mut offset = 0;
         while offset < self.size {
             let segment = if self.facts.has_holes && self.facts.sparse != Sparse::Never {
@@ -101,6 +112,7 @@ impl Transfer<'_> {
     /// Makes the destination as long as what was moved: a hole at the end has no bytes that would.
     fn cut(&mut self, size: u64) -> Result<u64> {
         self.current = None;
+        self.parked.clear();
         let fail = |errno| Error::system("set the size of", self.given(), errno);
         let now = file::stat(self.ends.destination).map_err(fail)?.size;
         if now != size {
@@ -114,13 +126,21 @@ impl Transfer<'_> {
     }
 
     fn next_mechanism(&self) -> Result<Mechanism> {
-        match plan::next(self.facts, &self.attempted) {
+        let running = self.trial.as_ref().and_then(Trial::turn).or(self.chosen);
+        if let Some(mechanism) = running.filter(|m| !self.was_stopped(*m)) {
+            return Ok(mechanism);
+        }
+        match plan::next(&self.facts, &self.attempted) {
             Step::Try(mechanism) => Ok(mechanism),
             Step::GiveUp => {
-                let reason = plan::no_mechanism(self.facts, &self.receipt.refusals);
+                let reason = plan::no_mechanism(&self.facts, &self.receipt.refusals);
                 Err(Error::new("copy", self.source.path, reason))
             }
         }
+    }
+
+    fn was_stopped(&self, mechanism: Mechanism) -> bool {
+        self.attempted.iter().any(|a| a.mechanism == mechanism)
     }
 
     /// Shares the whole file; `false` if that is not possible here.
@@ -187,7 +207,7 @@ impl Transfer<'_> {
         let mut offset = start;
         while offset < end {
             let step = {
-                let length = (end - offset).min(self.pace.piece_bytes);
+                let length = (end - offset).min(self.piece_bytes());
                 let ends = self.ends;
                 let begin = Instant::now();
                 match self.current()? {
@@ -214,13 +234,25 @@ impl Transfer<'_> {
         Ok(Reached::End)
     }
 
+    fn piece_bytes(&self) -> u64 {
+        if self.trial.is_some() { trial::PROBE_BYTES } else { self.pace.piece_bytes }
+    }
+
     /// The mechanism at work, set up if need be; `None` if setting up failed and another is next.
     fn current(&mut self) -> Result<Option<&mut Current>> {
+        let mechanism = match &self.current {
+            Some(current) if self.trial.is_none() => current.mechanism,
+            _ => self.next_mechanism()?,
+        };
+        if self.current.as_ref().is_none_or(|c| c.mechanism != mechanism) {
+            self.parked.extend(self.current.take());
+            let place = self.parked.iter().position(|c| c.mechanism == mechanism);
+            self.current = place.map(|i| self.parked.swap_remove(i));
+        }
         if self.current.is_none() {
-            let mechanism = self.next_mechanism()?;
             let setting =
-                facts::setting(self.source, self.ends.destination, mechanism, self.facts.allow);
-            match mechanism::mover(mechanism, self.ends, self.facts, setting) {
+                facts::setting(&self.facts, self.source, self.ends.destination, mechanism);
+            match mechanism::mover(mechanism, self.ends, &self.facts, setting) {
                 Ok(mover) => self.current = Some(Current { mechanism, mover, moved_bytes: 0 }),
                 Err(errno) => {
                     self.handle(mechanism, errno, self.pace.done_bytes)?;
@@ -231,18 +263,36 @@ impl Transfer<'_> {
         Ok(self.current.as_mut())
     }
 
+    /// Takes a probe into account, and ends the trial when all are in.
+    fn judge(&mut self, mechanism: Mechanism, bytes: u64, took: Duration) {
+        let Some(trial) = &mut self.trial else { return };
+        trial.record(mechanism, bytes, took);
+        if trial.turn().is_none() {
+            if let Some((winner, refusals)) = trial.verdict() {
+                self.chosen = Some(winner);
+                self.receipt.refusals.extend(refusals);
+            }
+            self.trial = None;
+            if let Some(current) = self.current.take() {
+                self.parked.push(current);
+            }
+        }
+    }
+
     /// Reserves the blocks of a stretch at once where that makes writing quicker: on ext4 it saves
-    /// the delayed allocation of every single page.
+    /// the delayed allocation of every single page, and lets direct writes run side by side.
     fn reserve(&mut self, start: u64, end: u64) -> Result<()> {
-        let buffered = match &self.current {
-            Some(current) => current.mechanism != Mechanism::Direct,
-            None => self.next_mechanism()? != Mechanism::Direct,
+        let mechanism = match &self.current {
+            Some(current) => current.mechanism,
+            None => self.next_mechanism()?,
         };
+        // Writes of mapped pages extend the file in order, and are quicker without.
+        let mapped = mechanism == Mechanism::Direct && !self.facts.source_is_cold;
         let pays = end - start >= plan::RESERVE_MIN_BYTES
             && self.facts.destination == Filesystem::EXT4
             && self.facts.sparse != Sparse::Always
             && !self.facts.in_place;
-        if !buffered || !pays {
+        if mapped || !pays {
             return Ok(());
         }
         match file::allocate(self.ends.destination, start, end - start) {
@@ -281,11 +331,14 @@ impl Transfer<'_> {
 
     fn refuse(&mut self, mechanism: Mechanism, errno: Option<Errno>, moved_bytes: u64) {
         let mut reason = match errno {
-            Some(errno) => plan::explain(mechanism, errno, self.facts),
+            Some(errno) => plan::explain(mechanism, errno, &self.facts),
             None => "it moved nothing, although the source has more".into(),
         };
         if moved_bytes > 0 {
             reason = format!("stopped after {moved_bytes} bytes: {reason}");
+        }
+        if let Some(trial) = &mut self.trial {
+            trial.retire(mechanism);
         }
         self.attempted.push(Attempted { mechanism, errno, moved_bytes });
         self.receipt.refusals.push(Refusal { mechanism, reason, errno });
@@ -309,7 +362,11 @@ impl Transfer<'_> {
         }
         self.receipt.add(mechanism, moved.bytes - moved.hole_bytes, moved.cost);
         self.receipt.add(mechanism, moved.hole_bytes, Cost::Hole);
-        self.pace.done(moved.bytes, took);
+        if self.trial.is_some() {
+            self.judge(mechanism, moved.bytes, took);
+        } else {
+            self.pace.done(moved.bytes, took);
+        }
         self.pace.done_bytes = offset;
         if mechanism != Mechanism::Direct {
             self.write_out(offset);
@@ -386,7 +443,7 @@ impl Transfer<'_> {
     /// Adds why the mechanisms were not used that the plan left out, cheapest first.
     fn finish_refusals(&mut self) {
         let used = self.receipt.portions.iter().map(|p| p.mechanism).max();
-        for refusal in plan::refusals(self.facts, used) {
+        for refusal in plan::refusals(&self.facts, used) {
             if !self.receipt.refusals.iter().any(|r| r.mechanism == refusal.mechanism)
                 && self.receipt.bytes_by(refusal.mechanism) == 0
             {

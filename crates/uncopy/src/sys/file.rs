@@ -199,11 +199,12 @@ struct Cachestat {
     recently_evicted: u64,
 }
 
-/// How many bytes of the file are in the page cache (`cachestat(2)`, Linux 6.5).
-pub(crate) fn cached_bytes(fd: impl AsFd) -> Sys<u64> {
+/// How many bytes of a range are in the page cache; length 0: to the end of the file
+/// (`cachestat(2)`, Linux 6.5).
+pub(crate) fn cached_bytes(fd: impl AsFd, offset: u64, length: u64) -> Sys<u64> {
     /// `__NR_cachestat`: the same number on every architecture since the common table.
     const CACHESTAT: libc::c_long = 451;
-    let range = CachestatRange { offset: 0, length: 0 };
+    let range = CachestatRange { offset, length };
     let mut stat = Cachestat::default();
     // SAFETY: both structures are laid out as in linux/mman.h and outlive the call, which reads
     // the first and writes the second.

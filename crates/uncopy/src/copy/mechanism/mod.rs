@@ -50,13 +50,12 @@ pub(crate) trait Mover {
 /// What a mover has to know about the files besides their descriptors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setting {
-    /// Alignment for `O_DIRECT` on either end.
+    /// Alignment for `O_DIRECT` reads; `None`: the source's pages are to be mapped.
     pub(crate) source_align: Option<DirectAlign>,
+    /// Alignment for `O_DIRECT` writes, where the filesystem says.
     pub(crate) destination_align: Option<DirectAlign>,
     /// Reading the source with `O_DIRECT` goes to a disk as well.
     pub(crate) source_moves: bool,
-    /// The source's pages are in the page cache already.
-    pub(crate) source_cached: bool,
     /// How the bytes behind the last whole block of a direct copy are written.
     pub(crate) tail: Tail,
 }

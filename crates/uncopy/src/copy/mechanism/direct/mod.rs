@@ -33,7 +33,7 @@ pub(super) fn mover(ends: Ends<'_>, cost: Cost, setting: Setting) -> Sys<Box<dyn
         let whole = mapped::Mapped::new(cost);
         Ok(Box::new(Direct::new(ends, whole, destination_align.offset, cost, setting.tail)?))
     };
-    let Some(source_align) = setting.source_align.filter(|_| !setting.source_cached) else {
+    let Some(source_align) = setting.source_align else {
         return mapped();
     };
     let cost = match cost {
