@@ -38,18 +38,15 @@ impl Destination {
         source: &Source<'_>,
         options: &CopyOptions,
     ) -> Result<Destination> {
-        let path = follow(given)?;
-        let (parent, name) = split(&path)?;
-        let directory =
-            name::open_directory(parent).map_err(|e| Error::system("open", parent, e))?;
-        let found = match name::open_existing(&directory, name, OFlags::PATH) {
-            Ok(handle) => {
-                let stat = file::stat(&handle).map_err(|e| Error::system("examine", given, e))?;
-                Some(Found { handle, stat })
+        let mut path = given.to_owned();
+        let (directory, found) = loop {
+            let (directory, found) = look(&path, given)?;
+            match found {
+                Some(found) if found.stat.file_type() == FileType::Symlink => path = follow(given)?,
+                found => break (directory, found),
             }
-            Err(Errno::ENOENT) => None,
-            Err(errno) => return Err(Error::system("examine", given, errno)),
         };
+        let (_, name) = split(&path)?;
         let name = name.to_owned();
         let destination = Destination { path, given: given.to_owned(), directory, name, found };
         if let Some(found) = &destination.found {
@@ -111,15 +108,29 @@ impl Destination {
     }
 }
 
+/// Opens the directory, and what has the name there now.
+fn look(path: &Path, given: &Path) -> Result<(OwnedFd, Option<Found>)> {
+    let (parent, name) = split(path)?;
+    let directory = name::open_directory(parent).map_err(|e| Error::system("open", parent, e))?;
+    let fail = |errno| Error::system("examine", given, errno);
+    let found = match name::open_existing(&directory, name, OFlags::PATH) {
+        Ok(handle) => {
+            let stat = file::stat(&handle).map_err(fail)?;
+            Some(Found { handle, stat })
+        }
+        Err(Errno::ENOENT) => None,
+        Err(errno) => return Err(fail(errno)),
+    };
+    Ok((directory, found))
+}
+
 /// Resolves a symbolic link at the end of the path, as `cp` does when it writes through one.
 fn follow(given: &Path) -> Result<PathBuf> {
-    let is_link = file::stat_name(given).is_ok_and(|s| s.file_type() == FileType::Symlink);
-    if !is_link {
-        return Ok(given.to_owned());
-    }
-    match std::fs::canonicalize(given) {
-        Ok(path) => Ok(path),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Error::new(
+    std::fs::canonicalize(given).map_err(|error| match error.raw_os_error() {
+        Some(raw) if raw != Errno::ENOENT.raw() => {
+            Error::system("resolve", given, Errno::from_raw(raw))
+        }
+        _ => Error::new(
             "write to",
             given,
             Reason::Refused(
@@ -127,12 +138,8 @@ fn follow(given: &Path) -> Result<PathBuf> {
                  lead to"
                     .into(),
             ),
-        )),
-        Err(error) => {
-            let errno = Errno::from_raw(error.raw_os_error().unwrap_or(Errno::EIO.raw()));
-            Err(Error::system("resolve", given, errno))
-        }
-    }
+        ),
+    })
 }
 
 /// Directory and name. A path that ends in `/`, `.` or `..` names no file.

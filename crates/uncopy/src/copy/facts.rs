@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use super::destination::Destination;
 use super::mechanism::{Setting, Tail};
-use super::options::{Allow, CopyOptions};
+use super::options::{Allow, Cache, CopyOptions};
 use super::plan::{DIRECT_MIN_BYTES, DirectPath, Facts};
 use super::source::Source;
 use super::sparse;
@@ -33,7 +33,7 @@ pub(crate) fn gather(
         destination: Filesystem::from_magic(magic),
         destination_is_stream: destination.is_stream(),
         direct: DirectPath::None,
-        source_is_cold: false,
+        direct_reads: false,
         dirty_budget_bytes: u64::MAX,
         transforms: false,
         in_place: options.in_place && destination.found.is_some(),
@@ -53,7 +53,7 @@ pub(crate) fn refine(facts: &mut Facts, source: &Source<'_>, staging: BorrowedFd
     {
         let stat = file::stat(staging);
         facts.direct = stat.map_or(DirectPath::None, |s| direct_path(&s, facts.destination));
-        facts.source_is_cold = is_cold(source);
+        facts.direct_reads = facts.cache == Cache::Skip && is_cold(source);
     }
     if size >= BUDGET_MATTERS_BYTES {
         facts.dirty_budget_bytes = dirty_budget().unwrap_or(u64::MAX);
@@ -98,7 +98,7 @@ pub(crate) fn setting(
     let direct = mechanism == Mechanism::Direct;
     let written = direct.then(|| file::stat(staging.as_fd()).ok()).flatten();
     Setting {
-        source_align: source.stat.direct.filter(|_| direct && facts.source_is_cold),
+        source_align: source.stat.direct.filter(|_| direct && facts.direct_reads),
         destination_align: written.and_then(|s| s.direct),
         source_moves: direct && source.stat.direct.is_some() && is_disk(&source.stat),
         tail: match facts.allow {

@@ -20,8 +20,10 @@ pub(crate) struct Facts {
     pub(crate) destination_is_stream: bool,
     /// What `O_DIRECT` would do on the destination.
     pub(crate) direct: DirectPath,
-    /// Most of the source is not in the page cache.
-    pub(crate) source_is_cold: bool,
+    /// Read with `O_DIRECT` too: the source is not in the page cache and is to stay out of it.
+    /// Elsewhere its mapped pages are quicker also when they are still to be read, because the
+    /// kernel reads ahead of them.
+    pub(crate) direct_reads: bool,
     /// Bytes that the kernel lets lie dirty before it makes writers wait.
     pub(crate) dirty_budget_bytes: u64,
     /// The bytes are changed on their way (compression).
@@ -192,10 +194,12 @@ fn by_file(facts: &Facts, mechanism: Mechanism) -> Option<&'static str> {
     }
     match facts.direct {
         _ if facts.allow == Allow::Only(Mechanism::Direct) => None,
+        _ if size < DIRECT_MIN_BYTES && facts.allow != Allow::ZeroCopy => {
+            Some("too small to pay for O_DIRECT")
+        }
         DirectPath::None => Some("the destination's filesystem gives no alignment for O_DIRECT"),
         DirectPath::Copies => Some("the destination's filesystem copies in spite of O_DIRECT"),
-        _ if size < DIRECT_MIN_BYTES => Some("too small to pay for O_DIRECT"),
-        _ => None,
+        DirectPath::Unknown | DirectPath::Moves => None,
     }
 }
 

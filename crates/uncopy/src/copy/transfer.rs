@@ -287,7 +287,7 @@ impl Transfer<'_> {
             None => self.next_mechanism()?,
         };
         // Writes of mapped pages extend the file in order, and are quicker without.
-        let mapped = mechanism == Mechanism::Direct && !self.facts.source_is_cold;
+        let mapped = mechanism == Mechanism::Direct && !self.facts.direct_reads;
         let pays = end - start >= plan::RESERVE_MIN_BYTES
             && self.facts.destination == Filesystem::EXT4
             && self.facts.sparse != Sparse::Always

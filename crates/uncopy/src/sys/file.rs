@@ -65,9 +65,10 @@ impl Stat {
     }
 }
 
-fn statx(fd: impl AsFd, path: &Path, flags: AtFlags) -> Sys<Stat> {
+/// Facts about an open file.
+pub(crate) fn stat(fd: impl AsFd) -> Sys<Stat> {
     let mask = StatxFlags::BASIC_STATS | StatxFlags::DIOALIGN;
-    let s = fs::statx(fd, path, flags, mask)?;
+    let s = fs::statx(fd, "", AtFlags::EMPTY_PATH, mask)?;
     let time = |t: fs::StatxTimestamp| Timestamp { seconds: t.tv_sec, nanoseconds: t.tv_nsec };
     let direct = (s.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && s.stx_dio_offset_align != 0)
         .then_some(DirectAlign { memory: s.stx_dio_mem_align, offset: s.stx_dio_offset_align });
@@ -86,16 +87,6 @@ fn statx(fd: impl AsFd, path: &Path, flags: AtFlags) -> Sys<Stat> {
         direct,
         mount_root: s.stx_attributes.contains(fs::StatxAttributes::MOUNT_ROOT),
     })
-}
-
-/// Facts about an open file.
-pub(crate) fn stat(fd: impl AsFd) -> Sys<Stat> {
-    statx(fd, Path::new(""), AtFlags::EMPTY_PATH)
-}
-
-/// Facts about a name, not following a symbolic link at its end.
-pub(crate) fn stat_name(path: &Path) -> Sys<Stat> {
-    statx(fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW)
 }
 
 /// The filesystem's magic number (`linux/magic.h`).

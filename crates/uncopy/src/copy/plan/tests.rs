@@ -11,7 +11,7 @@ fn facts() -> Facts {
         destination: Filesystem::EXT4,
         destination_is_stream: false,
         direct: DirectPath::Moves,
-        source_is_cold: false,
+        direct_reads: false,
         dirty_budget_bytes: u64::MAX,
         transforms: false,
         in_place: false,

@@ -25,8 +25,8 @@ pub(crate) enum Tail {
 /// Used where the filesystem does not say: the largest logical block size in use.
 const FALLBACK_ALIGN: DirectAlign = DirectAlign { memory: 4096, offset: 4096 };
 
-/// Sets up the way that suits the source: its mapped pages if they are in the page cache, else
-/// reads that leave them out of it.
+/// Sets up the way that suits the source: its mapped pages, or direct reads that leave it out of
+/// the page cache.
 pub(super) fn mover(ends: Ends<'_>, cost: Cost, setting: Setting) -> Sys<Box<dyn Mover>> {
     let destination_align = setting.destination_align.unwrap_or(FALLBACK_ALIGN);
     let mapped = || -> Sys<Box<dyn Mover>> {
