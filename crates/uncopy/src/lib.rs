@@ -14,6 +14,7 @@
 
 #[cfg(target_os = "linux")]
 mod buf;
+#[cfg(target_os = "linux")]
 pub mod capabilities;
 pub mod copy;
 mod error;

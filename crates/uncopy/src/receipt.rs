@@ -8,7 +8,7 @@ use crate::error::Errno;
 /// A way to move the bytes of a file. The names are those of the system calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Mechanism {
-    /// `FICLONE` / `FICLONERANGE`: the files share their extents (`ioctl_ficlone(2)`).
+    /// `FICLONE`: the files share their extents (`ioctl_ficlone(2)`).
     Reflink,
     /// `copy_file_range(2)`.
     CopyFileRange,

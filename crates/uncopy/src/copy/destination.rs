@@ -42,14 +42,21 @@ impl Destination {
         let (directory, found) = loop {
             let (directory, found) = look(&path, given)?;
             match found {
-                Some(found) if found.stat.file_type() == FileType::Symlink => path = follow(given)?,
+                Some(found)
+                    if found.stat.file_type() == FileType::Symlink
+                        && options.existing != Existing::Keep =>
+                {
+                    path = follow(given)?;
+                }
                 found => break (directory, found),
             }
         };
         let (_, name) = split(&path)?;
         let name = name.to_owned();
         let destination = Destination { path, given: given.to_owned(), directory, name, found };
-        if let Some(found) = &destination.found {
+        if let Some(found) = &destination.found
+            && found.stat.file_type() != FileType::Symlink
+        {
             destination.check(found, source, options)?;
         }
         Ok(destination)

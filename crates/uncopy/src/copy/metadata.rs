@@ -14,9 +14,14 @@ use crate::sys::{Sys, name, xattr};
 const ACCESS_ACL: &CStr = c"system.posix_acl_access";
 const DEFAULT_ACL: &CStr = c"system.posix_acl_default";
 
-/// Labels that the system gives to a new file itself, and ACLs, which have a switch of their own.
-const NEVER_COPIED: [&CStr; 5] =
-    [ACCESS_ACL, DEFAULT_ACL, c"security.selinux", c"security.ima", c"security.evm"];
+/// ACLs have a switch of their own; the system labels a new file itself; and signatures of other
+/// contents would be wrong.
+const NOT_FROM_SOURCE: &[&CStr] =
+    &[ACCESS_ACL, DEFAULT_ACL, c"security.selinux", c"security.ima", c"security.evm"];
+
+/// Writing to a file takes its capabilities away (`security_inode_killpriv`), like setuid.
+const NOT_FROM_OLD: &[&CStr] =
+    &[ACCESS_ACL, DEFAULT_ACL, c"security.capability", c"security.ima", c"security.evm"];
 
 const SETUID_SETGID: u32 = 0o6000;
 
@@ -165,7 +170,7 @@ impl Giver<'_> {
 
     fn attributes_of_source(&mut self, source: &Source<'_>, preserve: Preserve) {
         if preserve.xattr {
-            self.copy_attributes(source.fd());
+            self.copy_attributes(source.fd(), NOT_FROM_SOURCE);
         }
         if preserve.acl {
             self.copy_acl(source.fd());
@@ -183,20 +188,20 @@ impl Giver<'_> {
             return self.note("attributes and ACL of the replaced file", errno);
         };
         if !preserve.xattr {
-            self.copy_attributes(old.as_fd());
+            self.copy_attributes(old.as_fd(), NOT_FROM_OLD);
         }
         if !preserve.acl && !preserve.mode {
             self.copy_acl(old.as_fd());
         }
     }
 
-    fn copy_attributes(&mut self, from: BorrowedFd<'_>) {
+    fn copy_attributes(&mut self, from: BorrowedFd<'_>, except: &[&CStr]) {
         let names = match xattr::names(from) {
             Ok(names) => names,
             Err(Errno::EOPNOTSUPP) => return,
             Err(errno) => return self.note("extended attributes", errno),
         };
-        for name in names.iter().filter(|n| !NEVER_COPIED.contains(&n.as_c_str())) {
+        for name in names.iter().filter(|n| !except.contains(&n.as_c_str())) {
             let copied = xattr::get(from, name).and_then(|value| match value {
                 Some(value) => xattr::set(self.fd, name, &value),
                 None => Ok(()),

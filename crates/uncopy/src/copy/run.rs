@@ -88,6 +88,9 @@ fn copy_once(
     let facts = facts::gather(&source, &destination, &staging, options);
     let was_cached = options.cache == Cache::Skip && file::cached_bytes(source.fd(), 0, 0) != Ok(0);
     let in_place = facts.in_place;
+    // Servers may report a failed write only when asked to flush, or to a close(2) that no name may
+    // depend on any more.
+    let answers_late = facts.destination.is_network() || facts.destination.is_user();
     let reached = move_bytes(&source, &staging, facts, &mut receipt, observer)?;
     finish_contents(&source, &staging, reached, options, &mut receipt, observer)?;
     if options.cache == Cache::Skip && !destination.is_stream() {
@@ -101,7 +104,7 @@ fn copy_once(
     } else {
         receipt.notes.extend(metadata::apply(&staging, &source, &destination, options.preserve));
     }
-    if options.durable {
+    if options.durable || answers_late {
         flush(&staging, reached, observer)?;
     }
     if staging.commit()? == Commit::Skipped {
@@ -230,7 +233,7 @@ fn tell(
 /// Takes the destination out of the page cache, and the source if it was not there before.
 fn drop_caches(source: &Source<'_>, staging: &Staging<'_>, source_was_cached: bool) {
     // Only clean pages can be dropped.
-    let _ = file::sync_data(staging.fd());
+    let _ = file::write_out(staging.fd(), 0, 0, true);
     let _ = file::drop_cache(staging.fd(), 0, 0);
     if !source_was_cached {
         let _ = file::drop_cache(source.fd(), 0, 0);

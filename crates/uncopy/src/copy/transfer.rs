@@ -145,7 +145,7 @@ impl Transfer<'_> {
 
     /// Shares the whole file; `false` if that is not possible here.
     fn reflink(&mut self) -> Result<bool> {
-        while let Err(errno) = reflink::share(self.ends, 0) {
+        while let Err(errno) = reflink::share(self.ends) {
             match plan::classify(Mechanism::Reflink, errno, 0) {
                 Verdict::Retry => {}
                 Verdict::Unsupported => {
@@ -455,7 +455,7 @@ impl Transfer<'_> {
 }
 
 /// How much is written out at a time.
-const WRITE_OUT_BYTES: u64 = 32 << 20;
+const WRITE_OUT_BYTES: u64 = 16 << 20;
 
 /// Sizes the pieces by the clock, so that progress is seen and a wish to stop is heard.
 struct Pace {

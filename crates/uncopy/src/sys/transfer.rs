@@ -1,11 +1,11 @@
 //! Calls that move bytes between two descriptors.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs;
 use rustix::pipe::{self, PipeFlags, SpliceFlags};
 
-use super::{Sys, last_errno};
+use super::Sys;
 
 /// What `copy_file_range` and `sendfile` move at most in one call: `MAX_RW_COUNT` of the kernel
 /// (`include/linux/fs.h`), `INT_MAX` rounded down to a page.
@@ -14,30 +14,6 @@ pub(crate) const MAX_CALL_BYTES: usize = 0x7fff_f000;
 /// Shares the whole file (`FICLONE`).
 pub(crate) fn clone_file(source: impl AsFd, destination: impl AsFd) -> Sys<()> {
     Ok(fs::ioctl_ficlone(destination, source)?)
-}
-
-#[repr(C)]
-struct FileCloneRange {
-    source: i64,
-    source_offset: u64,
-    length: u64,
-    destination_offset: u64,
-}
-
-/// Shares from `offset` to the end of the source (`FICLONERANGE` with length 0).
-pub(crate) fn clone_from(source: impl AsFd, destination: impl AsFd, offset: u64) -> Sys<()> {
-    /// `_IOW(0x94, 13, struct file_clone_range)`
-    const FICLONERANGE: libc::c_ulong = 0x4020_940D;
-    let range = FileCloneRange {
-        source: i64::from(source.as_fd().as_raw_fd()),
-        source_offset: offset,
-        length: 0,
-        destination_offset: offset,
-    };
-    let fd = destination.as_fd().as_raw_fd();
-    // SAFETY: the structure is laid out as in linux/fs.h and outlives the call, which only reads it.
-    let r = unsafe { libc::ioctl(fd, FICLONERANGE as _, &raw const range) };
-    if r == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
 /// Copies inside the kernel, from and to the same offset.

@@ -1,12 +1,10 @@
-//! `FICLONE` and `FICLONERANGE`: the destination shares the source's extents.
+//! `FICLONE`: the destination shares the source's extents.
 
 use super::Ends;
 use crate::sys::{Sys, transfer};
 
-/// Shares everything from `offset` to the end of the source. The destination's size follows.
-pub(crate) fn share(ends: Ends<'_>, offset: u64) -> Sys<()> {
-    match offset {
-        0 => transfer::clone_file(ends.source, ends.destination),
-        _ => transfer::clone_from(ends.source, ends.destination, offset),
-    }
+/// Shares the whole file: a snapshot of it, also while somebody writes to the source. A destination
+/// that was longer keeps its end.
+pub(crate) fn share(ends: Ends<'_>) -> Sys<()> {
+    transfer::clone_file(ends.source, ends.destination)
 }
