@@ -1,1 +1,65 @@
-//! The program.
+//! The program `uncopy`: its flags, its reports and its exit codes.
+//!
+//! The work is done by the library [`uncopy`]; this crate turns a command line into calls of it
+//! and receipts into words or JSON.
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+mod capabilities;
+mod cp;
+mod exit;
+mod flags;
+mod progress;
+mod report;
+mod stop;
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use clap::{ArgMatches, FromArgMatches};
+
+pub use exit::Exit;
+pub use flags::command;
+
+/// Runs the program with these arguments, the first being its own name, and says how it ended.
+///
+/// Prints to standard output and standard error. A signal that stops a copy ends the process.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
+    let matches = match command().try_get_matches_from(arguments) {
+        Ok(matches) => matches,
+        Err(error) => return print_clap(&error),
+    };
+    match matches.subcommand() {
+        Some(("cp", flags)) => with_flags(flags, cp::run),
+        Some(("capabilities", flags)) => with_flags(flags, capabilities::run),
+        Some(("completions", flags)) => with_flags(flags, completions),
+        _ => Exit::Usage,
+    }
+}
+
+/// Hands the flags of a subcommand to it; an error is one of the command line.
+fn with_flags<Flags: FromArgMatches>(
+    matches: &ArgMatches,
+    subcommand: fn(&Flags) -> Result<Exit, clap::Error>,
+) -> Exit {
+    let ended = Flags::from_arg_matches(matches).and_then(|flags| subcommand(&flags));
+    ended.unwrap_or_else(|error| print_clap(&error))
+}
+
+/// Prints help, the version or a usage error.
+fn print_clap(error: &clap::Error) -> Exit {
+    match (error.print(), error.use_stderr()) {
+        (_, true) => Exit::Usage,
+        (Ok(()), false) => Exit::Success,
+        (Err(error), false) => report::output_failed(&error),
+    }
+}
+
+fn completions(flags: &flags::completions::CompletionsArgs) -> Result<Exit, clap::Error> {
+    let mut script = Vec::new();
+    clap_complete::generate(flags.shell, &mut command(), "uncopy", &mut script);
+    Ok(match std::io::stdout().write_all(&script) {
+        Ok(()) => Exit::Success,
+        Err(error) => report::output_failed(&error),
+    })
+}

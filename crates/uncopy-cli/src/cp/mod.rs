@@ -1,0 +1,131 @@
+//! `uncopy cp`.
+
+mod request;
+mod target;
+mod written;
+
+use std::io;
+
+use clap::error::ErrorKind;
+use uncopy::Errno;
+use uncopy::copy::{CopyOptions, copy_file_observed};
+
+use crate::exit::Exit;
+use crate::flags::{self, conflict, copy::CopyArgs};
+use crate::progress::Watch;
+use crate::report::{Failure, Report};
+use crate::stop::{Signal, Stop};
+use target::{Kind, Names};
+pub(crate) use target::Pair;
+use written::Written;
+
+/// Copies what the flags name.
+///
+/// # Errors
+/// The command line makes no sense; nothing was touched.
+pub(crate) fn run(flags: &CopyArgs) -> Result<Exit, clap::Error> {
+    let misuse = |kind, message: String| flags::usage_error("cp", kind, &message);
+    if let Some(conflict) = conflict::find(flags) {
+        return Err(misuse(ErrorKind::ArgumentConflict, conflict.to_string()));
+    }
+    let configured = std::env::var_os(request::UNCOPY_VERIFY);
+    let configured = configured.as_ref().map(|name| name.to_string_lossy());
+    let options = request::options(flags, configured.as_deref())
+        .map_err(|message| misuse(ErrorKind::ValueValidation, message))?;
+    let names = target::names(flags)
+        .map_err(|names| misuse(ErrorKind::MissingRequiredArgument, names.to_string()))?;
+
+    let mut report = Report::new(flags);
+    let is_directory = match destination_is_directory(&names) {
+        Ok(is_directory) => is_directory,
+        Err(failure) => {
+            for source in &names.sources {
+                report.failed(source, &names.destination, &failure);
+            }
+            return Ok(report.finish());
+        }
+    };
+    let pairs = target::pairs(names, is_directory)
+        .map_err(|same| misuse(ErrorKind::ArgumentConflict, same.to_string()))?;
+    let stop = match Stop::listen() {
+        Ok(stop) => stop,
+        Err(error) => return Ok(crate::report::failed_to("listen to signals", &error)),
+    };
+    Ok(match copy_all(&pairs, &options, &stop, &mut report) {
+        Some(signal) => report.stopped(signal),
+        None => report.finish(),
+    })
+}
+
+/// Asks the filesystem what the destination is, unless the flags say it.
+fn destination_is_directory(names: &Names) -> Result<bool, Failure> {
+    if names.kind == Kind::File {
+        return Ok(false);
+    }
+    let found = std::fs::metadata(&names.destination);
+    match found {
+        Ok(metadata) if metadata.is_dir() => return Ok(true),
+        _ if names.kind == Kind::Either => return Ok(false),
+        _ => {}
+    }
+    Err(Failure {
+        kind: "refused",
+        operation: "copy into",
+        subject: names.destination.clone(),
+        errno: found.as_ref().err().and_then(io::Error::raw_os_error).map(Errno::from_raw),
+        reason: match found {
+            Ok(_) => String::from("it is not a directory"),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                String::from("it does not exist")
+            }
+            Err(error) => error.to_string(),
+        },
+        next_step: Some("name a directory that exists"),
+        exit: Exit::Failure,
+    })
+}
+
+/// Copies one file after the other, the next one also if one fails. Returns the signal that
+/// stopped it, if one did.
+fn copy_all(
+    pairs: &[Pair],
+    options: &CopyOptions,
+    stop: &Stop,
+    report: &mut Report,
+) -> Option<Signal> {
+    let mut written = Written::default();
+    for pair in pairs {
+        if let Some(signal) = stop.requested() {
+            return Some(signal);
+        }
+        if written.contains(&pair.destination) {
+            report.failed(&pair.source, &pair.destination, &just_written(pair));
+            continue;
+        }
+        let mut watch = Watch::new(stop, &pair.source, report.shows_progress());
+        let copied = copy_file_observed(&pair.source, &pair.destination, options, &mut watch);
+        drop(watch);
+        match copied {
+            Ok(receipt) => {
+                report.copied(pair, &receipt);
+                if pairs.len() > 1 && !receipt.skipped {
+                    written.add(&pair.destination);
+                }
+            }
+            Err(error) => report.failed(&pair.source, &pair.destination, &Failure::from(&error)),
+        }
+    }
+    stop.requested()
+}
+
+fn just_written(pair: &Pair) -> Failure {
+    Failure {
+        kind: "refused",
+        operation: "write to",
+        subject: pair.destination.clone(),
+        errno: None,
+        reason: String::from("an earlier source of this command was copied to this very file"),
+        next_step: Some("copy them one at a time under different names"),
+        exit: Exit::Failure,
+    }
+}

@@ -1,0 +1,212 @@
+//! From flags to the options of the library.
+
+use uncopy::Mechanism;
+use uncopy::copy::{
+    Allow, Cache, CopyOptions, Digest, Existing, IfChanged, Prefer, Preserve, Sparse, Verify,
+};
+
+use crate::flags::copy::{
+    Attribute, CacheArg, CopyArgs, DigestArg, IfChangedArg, Method, PreferArg, SparseArg,
+};
+
+/// The environment variable that verifies every copy.
+pub(crate) const UNCOPY_VERIFY: &str = "UNCOPY_VERIFY";
+
+/// The options of the library for these flags and this value of [`UNCOPY_VERIFY`].
+///
+/// # Errors
+/// A sentence for people: the variable or a flag makes no sense.
+pub(crate) fn options(flags: &CopyArgs, configured: Option<&str>) -> Result<CopyOptions, String> {
+    let mut options = CopyOptions::default();
+    options.allow = allow(flags);
+    options.prefer = match flags.prefer {
+        PreferArg::Time => Prefer::WallTime,
+        PreferArg::Cpu => Prefer::CpuTime,
+    };
+    options.sparse = match flags.sparse {
+        SparseArg::Auto => Sparse::Auto,
+        SparseArg::Always => Sparse::Always,
+        SparseArg::Never => Sparse::Never,
+    };
+    options.cache = match flags.cache {
+        CacheArg::Auto => Cache::Auto,
+        CacheArg::Keep => Cache::Keep,
+        CacheArg::Skip => Cache::Skip,
+    };
+    options.if_changed = match flags.if_changed {
+        IfChangedArg::Fail => IfChanged::Fail,
+        IfChangedArg::Retry => IfChanged::Retry,
+        IfChangedArg::Accept => IfChanged::Accept,
+    };
+    options.existing = match (flags.no_clobber, flags.force) {
+        (true, _) => Existing::Keep,
+        (false, true) => Existing::Force,
+        (false, false) => Existing::Replace,
+    };
+    options.preserve = preserve(&flags.preserve);
+    options.verify = verify(flags, configured)?;
+    options.durable = flags.durable;
+    options.in_place = flags.in_place;
+    options.copy_contents = flags.copy_contents;
+    Ok(options)
+}
+
+fn allow(flags: &CopyArgs) -> Allow {
+    match flags.method {
+        Method::Reflink => Allow::Only(Mechanism::Reflink),
+        Method::CopyFileRange => Allow::Only(Mechanism::CopyFileRange),
+        Method::Direct => Allow::Only(Mechanism::Direct),
+        Method::Sendfile => Allow::Only(Mechanism::Sendfile),
+        Method::Splice => Allow::Only(Mechanism::Splice),
+        Method::ReadWrite => Allow::Only(Mechanism::ReadWrite),
+        Method::Auto if flags.require_zero_copy => Allow::ZeroCopy,
+        Method::Auto if flags.no_user_copy => Allow::NoUserCopy,
+        Method::Auto if flags.no_zero_copy => Allow::ReadWrite,
+        Method::Auto => Allow::Any,
+    }
+}
+
+fn preserve(attributes: &[Attribute]) -> Preserve {
+    let mut preserve = Preserve::default();
+    for attribute in attributes {
+        match attribute {
+            Attribute::Mode => preserve.mode = true,
+            Attribute::Ownership => preserve.ownership = true,
+            Attribute::Timestamps => preserve.timestamps = true,
+            Attribute::Xattr => preserve.xattr = true,
+            Attribute::Acl => preserve.acl = true,
+            Attribute::All => preserve = Preserve::all(),
+        }
+    }
+    preserve
+}
+
+fn verify(flags: &CopyArgs, configured: Option<&str>) -> Result<Option<Verify>, String> {
+    let algorithm = match (flags.verify, configured) {
+        _ if flags.no_verify => None,
+        (Some(algorithm), _) => Some(algorithm),
+        (None, None | Some("")) => None,
+        (None, Some(name)) => Some(configured_digest(name)?),
+    };
+    match algorithm {
+        None if flags.trust_shared_extents => Err(String::from(
+            "--trust-shared-extents only says how --verify is to be done; add --verify",
+        )),
+        None => Ok(None),
+        Some(algorithm) => {
+            let mut verify = Verify::default();
+            verify.algorithm = match algorithm {
+                DigestArg::Blake3 => Digest::Blake3,
+                DigestArg::Sha256 => Digest::Sha256,
+                DigestArg::Xxh3 => Digest::Xxh3,
+            };
+            verify.trust_shared_extents = flags.trust_shared_extents;
+            Ok(Some(verify))
+        }
+    }
+}
+
+fn configured_digest(name: &str) -> Result<DigestArg, String> {
+    clap::ValueEnum::from_str(name, false).map_err(|_| {
+        format!(
+            "the environment variable {UNCOPY_VERIFY} is {name:?}; set it to blake3, sha256 or \
+             xxh3, unset it, or pass --no-verify"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, FromArgMatches};
+
+    use super::*;
+
+    fn parse(line: &str, configured: Option<&str>) -> Result<CopyOptions, String> {
+        let arguments = std::iter::once("cp").chain(line.split_whitespace());
+        let matches = CopyArgs::augment_args(clap::Command::new("cp")).get_matches_from(arguments);
+        options(&CopyArgs::from_arg_matches(&matches).unwrap(), configured)
+    }
+
+    #[test]
+    fn no_flag_is_the_librarys_default() {
+        assert_eq!(parse("a b", None).unwrap(), CopyOptions::default());
+        assert_eq!(parse("--zero-copy --method auto a b", None).unwrap(), CopyOptions::default());
+    }
+
+    #[test]
+    fn every_flag_reaches_its_option() {
+        type Change = fn(&mut CopyOptions);
+        let rows: [(&str, Change); 21] = [
+            ("--method reflink", |o| o.allow = Allow::Only(Mechanism::Reflink)),
+            ("--method copy-file-range", |o| o.allow = Allow::Only(Mechanism::CopyFileRange)),
+            ("--method direct", |o| o.allow = Allow::Only(Mechanism::Direct)),
+            ("--method sendfile", |o| o.allow = Allow::Only(Mechanism::Sendfile)),
+            ("--method splice", |o| o.allow = Allow::Only(Mechanism::Splice)),
+            ("--method=read-write", |o| o.allow = Allow::Only(Mechanism::ReadWrite)),
+            ("--require-zero-copy --no-user-copy", |o| o.allow = Allow::ZeroCopy),
+            ("--no-user-copy", |o| o.allow = Allow::NoUserCopy),
+            ("--no-zero-copy", |o| o.allow = Allow::ReadWrite),
+            ("--prefer cpu", |o| o.prefer = Prefer::CpuTime),
+            ("--sparse=always", |o| o.sparse = Sparse::Always),
+            ("--sparse=never", |o| o.sparse = Sparse::Never),
+            ("--cache=keep", |o| o.cache = Cache::Keep),
+            ("--cache=skip", |o| o.cache = Cache::Skip),
+            ("--if-changed=retry", |o| o.if_changed = IfChanged::Retry),
+            ("--if-changed=accept", |o| o.if_changed = IfChanged::Accept),
+            ("-n", |o| o.existing = Existing::Keep),
+            ("-f", |o| o.existing = Existing::Force),
+            ("--durable", |o| o.durable = true),
+            ("--in-place", |o| o.in_place = true),
+            ("--copy-contents", |o| o.copy_contents = true),
+        ];
+        for (flags, change) in rows {
+            let mut expected = CopyOptions::default();
+            change(&mut expected);
+            assert_eq!(parse(&format!("{flags} a b"), None).unwrap(), expected, "{flags}");
+        }
+    }
+
+    #[test]
+    fn preserve_takes_a_list_behind_an_equals_sign_only() {
+        let preserved = |line: &str| parse(line, None).unwrap().preserve;
+        assert_eq!(preserved("-p a b"), Preserve::basic());
+        assert_eq!(preserved("-pf a b"), Preserve::basic());
+        assert_eq!(preserved("--preserve a b"), Preserve::basic());
+        assert_eq!(preserved("--preserve=all a b"), Preserve::all());
+        let mut some = Preserve::default();
+        some.mode = true;
+        some.acl = true;
+        assert_eq!(preserved("--preserve=mode,acl a b"), some);
+        assert_eq!(preserved("--preserve=mode --preserve=acl a b"), some);
+        let mut more = Preserve::basic();
+        more.xattr = true;
+        assert_eq!(preserved("-p --preserve=xattr a b"), more);
+    }
+
+    #[test]
+    fn verification_is_asked_for_by_flag_or_environment() {
+        let digest = |line, configured| {
+            parse(line, configured).map(|options| options.verify.map(|verify| verify.algorithm))
+        };
+        for (line, configured, expected) in [
+            ("a b", None, None),
+            ("a b", Some(""), None),
+            ("a b", Some("sha256"), Some(Digest::Sha256)),
+            ("--no-verify a b", Some("sha256"), None),
+            ("--no-verify a b", Some("nonsense"), None),
+            ("--verify a b", None, Some(Digest::Blake3)),
+            ("--verify a b", Some("sha256"), Some(Digest::Blake3)),
+            ("--verify=xxh3 a b", None, Some(Digest::Xxh3)),
+        ] {
+            assert_eq!(digest(line, configured), Ok(expected), "{line} {configured:?}");
+        }
+        assert!(digest("a b", Some("crc32")).unwrap_err().contains("crc32"));
+    }
+
+    #[test]
+    fn trusting_shared_extents_needs_verification() {
+        assert!(parse("--trust-shared-extents a b", None).is_err());
+        let options = parse("--trust-shared-extents a b", Some("xxh3")).unwrap();
+        assert!(options.verify.unwrap().trust_shared_extents);
+    }
+}

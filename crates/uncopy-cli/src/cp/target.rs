@@ -1,0 +1,213 @@
+//! Which file goes where.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::flags::copy::CopyArgs;
+
+/// One file to copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pair {
+    pub source: PathBuf,
+    pub destination: PathBuf,
+}
+
+/// What the command line names, before the filesystem is asked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Names {
+    pub sources: Vec<PathBuf>,
+    pub destination: PathBuf,
+    pub kind: Kind,
+}
+
+/// What the destination has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The file to write (`-T`).
+    File,
+    /// A directory: several sources, `-t`, or a name that ends in a slash.
+    Directory,
+    /// Whatever it is.
+    Either,
+}
+
+/// A command line that names too little or too much.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Misuse {
+    NoSource,
+    NoDestination { source: PathBuf },
+    SeveralSourcesOneFile,
+    SameTarget { first: PathBuf, second: PathBuf, target: PathBuf },
+}
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Misuse::NoSource => f.write_str("no file to copy; name it: uncopy cp SRC DST"),
+            Misuse::NoDestination { source } => write!(
+                f,
+                "no destination for {}; name it last: uncopy cp SRC DST",
+                source.display()
+            ),
+            Misuse::SeveralSourcesOneFile => f.write_str(
+                "--no-target-directory takes one source; leave it out to copy into a directory",
+            ),
+            Misuse::SameTarget { first, second, target } => write!(
+                f,
+                "{} and {} would both become {}; copy them one at a time under different names",
+                first.display(),
+                second.display(),
+                target.display()
+            ),
+        }
+    }
+}
+
+/// Sorts the names of the command line into sources and destination.
+pub(crate) fn names(flags: &CopyArgs) -> Result<Names, Misuse> {
+    let mut sources: Vec<PathBuf> = flags.source.iter().chain(&flags.paths).cloned().collect();
+    let named = flags.target_directory.as_ref().or(flags.dest.as_ref()).cloned();
+    let destination = match named {
+        Some(destination) => destination,
+        None if flags.paths.is_empty() => match sources.first() {
+            Some(source) => return Err(Misuse::NoDestination { source: source.clone() }),
+            None => return Err(Misuse::NoSource),
+        },
+        None => sources.pop().ok_or(Misuse::NoSource)?,
+    };
+    if sources.is_empty() {
+        return Err(match flags.paths.first() {
+            Some(only) => Misuse::NoDestination { source: only.clone() },
+            None => Misuse::NoSource,
+        });
+    }
+    let slash = destination.as_os_str().as_encoded_bytes().ends_with(b"/");
+    let kind = if flags.no_target_directory {
+        if sources.len() > 1 {
+            return Err(Misuse::SeveralSourcesOneFile);
+        }
+        Kind::File
+    } else if sources.len() > 1 || flags.target_directory.is_some() || slash {
+        Kind::Directory
+    } else {
+        Kind::Either
+    };
+    Ok(Names { sources, destination, kind })
+}
+
+/// The files to copy, given whether the destination is a directory.
+///
+/// The caller has seen to it that it is one where [`Kind::Directory`] asks for one.
+pub(crate) fn pairs(names: Names, is_directory: bool) -> Result<Vec<Pair>, Misuse> {
+    let Names { sources, destination, kind } = names;
+    let inside = kind != Kind::File && is_directory;
+    let pairs: Vec<Pair> = sources
+        .into_iter()
+        .map(|source| {
+            let destination =
+                if inside { place(&destination, &source) } else { destination.clone() };
+            Pair { source, destination }
+        })
+        .collect();
+    let mut taken: HashMap<&Path, &Path> = HashMap::new();
+    for pair in pairs.iter().filter(|_| pairs.len() > 1) {
+        if let Some(first) = taken.insert(&pair.destination, &pair.source) {
+            return Err(Misuse::SameTarget {
+                first: first.to_owned(),
+                second: pair.source.clone(),
+                target: pair.destination.clone(),
+            });
+        }
+    }
+    Ok(pairs)
+}
+
+/// The name of `source` in `directory`. A source without a name of its own (`/`, `..`) is a
+/// directory, which the copy refuses when it opens it.
+fn place(directory: &Path, source: &Path) -> PathBuf {
+    directory.join(source.file_name().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, FromArgMatches};
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Names, Misuse> {
+        let arguments = std::iter::once("cp").chain(line.split_whitespace());
+        let matches = CopyArgs::augment_args(clap::Command::new("cp")).get_matches_from(arguments);
+        names(&CopyArgs::from_arg_matches(&matches).unwrap())
+    }
+
+    #[test]
+    fn names_are_sorted_as_cp_does() {
+        use Kind::{Directory, Either, File};
+        for (line, sources, destination, kind) in [
+            ("a b", &["a"][..], "b", Either),
+            ("a b c", &["a", "b"], "c", Directory),
+            ("a b/", &["a"], "b/", Directory),
+            ("-T a b", &["a"], "b", File),
+            ("-T a b/", &["a"], "b/", File),
+            ("-t d a", &["a"], "d", Directory),
+            ("-t d a b", &["a", "b"], "d", Directory),
+            ("-s a -d b", &["a"], "b", Either),
+            ("-s a b", &["a"], "b", Either),
+            ("-d b a", &["a"], "b", Either),
+            ("-s a -s b -d c", &["a", "b"], "c", Directory),
+            ("-s a b c", &["a", "b"], "c", Directory),
+            ("-s b -t d a", &["b", "a"], "d", Directory),
+            ("a -d b c", &["a", "c"], "b", Directory),
+        ] {
+            let expected = Names {
+                sources: sources.iter().map(PathBuf::from).collect(),
+                destination: PathBuf::from(destination),
+                kind,
+            };
+            assert_eq!(parse(line), Ok(expected), "{line}");
+        }
+    }
+
+    #[test]
+    fn too_few_names_are_misuse() {
+        let missing = |source: &str| Misuse::NoDestination { source: PathBuf::from(source) };
+        for (line, expected) in [
+            ("", Misuse::NoSource),
+            ("-d b", Misuse::NoSource),
+            ("-t d", Misuse::NoSource),
+            ("a", missing("a")),
+            ("-s a", missing("a")),
+            ("-T a b c", Misuse::SeveralSourcesOneFile),
+        ] {
+            assert_eq!(parse(line), Err(expected), "{line}");
+        }
+    }
+
+    fn destinations(line: &str, is_directory: bool) -> Result<Vec<String>, Misuse> {
+        let pairs = pairs(parse(line).unwrap(), is_directory)?;
+        Ok(pairs.iter().map(|pair| pair.destination.display().to_string()).collect())
+    }
+
+    #[test]
+    fn a_directory_takes_the_name_of_each_source() {
+        for (line, is_directory, expected) in [
+            ("x/a d", true, &["d/a"][..]),
+            ("x/a d", false, &["d"]),
+            ("-T x/a d", true, &["d"]),
+            ("x/a y/b d", true, &["d/a", "d/b"]),
+            ("x/a/ d", true, &["d/a"]),
+            (".. d", true, &["d/"]),
+        ] {
+            assert_eq!(destinations(line, is_directory).unwrap(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn two_sources_with_one_target_are_misuse() {
+        for line in ["x/a y/a d", "a a d", "x/a b y/a/ d"] {
+            let error = destinations(line, true).unwrap_err();
+            assert!(matches!(error, Misuse::SameTarget { .. }), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Exit codes: what a script can learn from how the program ended.
+
+use std::process::ExitCode;
+
+use uncopy::{Error, Reason};
+
+/// How the program ended. The numbers are part of its interface.
+///
+/// A signal that stops a copy (`SIGINT`, `SIGTERM`, `SIGHUP`) has no code here: the program cleans
+/// up and then dies of that very signal, so that a shell sees 128 + its number (130, 143, 129) and
+/// a loop around it stops too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Everything asked for was done.
+    Success = 0,
+    /// A copy failed, or files failed for several different reasons, or a report could not be
+    /// written.
+    Failure = 1,
+    /// The command line makes no sense; nothing was touched.
+    Usage = 2,
+    /// What was read back differs from the source.
+    VerificationFailed = 3,
+    /// A source changed while it was copied.
+    SourceChanged = 4,
+    /// No mechanism that the options allow works for this file here.
+    NoMechanism = 5,
+}
+
+impl Exit {
+    /// The code that tells `error` apart.
+    pub(crate) fn of(error: &Error) -> Exit {
+        match error.reason() {
+            Reason::VerificationFailed { .. } => Exit::VerificationFailed,
+            Reason::SourceChanged { .. } => Exit::SourceChanged,
+            Reason::NoMechanism { .. } => Exit::NoMechanism,
+            Reason::Options(_) => Exit::Usage,
+            _ => Exit::Failure,
+        }
+    }
+
+    /// Of several files: success only if all succeeded, one kind of failure keeps its code, and
+    /// different kinds become [`Exit::Failure`].
+    pub(crate) fn and(self, next: Exit) -> Exit {
+        match (self, next) {
+            (one, Exit::Success) => one,
+            (Exit::Success, other) => other,
+            (one, other) if one == other => one,
+            _ => Exit::Failure,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// The codes as `--help` and the man page show them.
+pub(crate) const TABLE: &str = "\
+Exit codes:
+  0  everything was copied, or skipped because of --no-clobber
+  1  a copy failed, or several failed for different reasons
+  2  the command line makes no sense; nothing was touched
+  3  verification failed: the copy differs from its source
+  4  a source changed while it was copied
+  5  no mechanism that the options allow works here
+  129, 130, 143  stopped by SIGHUP, SIGINT, SIGTERM; nothing was left behind";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_files_have_one_code() {
+        use Exit::{Failure, NoMechanism, SourceChanged, Success};
+        for (codes, expected) in [
+            (&[][..], Success),
+            (&[Success, Success], Success),
+            (&[Success, NoMechanism, Success], NoMechanism),
+            (&[NoMechanism, NoMechanism], NoMechanism),
+            (&[NoMechanism, SourceChanged], Failure),
+            (&[Failure, Success, NoMechanism], Failure),
+        ] {
+            assert_eq!(codes.iter().fold(Success, |all, one| all.and(*one)), expected, "{codes:?}");
+        }
+    }
+
+    #[test]
+    fn the_table_names_every_code() {
+        for exit in [
+            Exit::Success,
+            Exit::Failure,
+            Exit::Usage,
+            Exit::VerificationFailed,
+            Exit::SourceChanged,
+            Exit::NoMechanism,
+        ] {
+            let start = format!("\n  {}  ", exit as u8);
+            assert_eq!(TABLE.matches(&start).count(), 1, "{exit:?}");
+        }
+    }
+}

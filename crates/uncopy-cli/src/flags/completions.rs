@@ -1,0 +1,17 @@
+//! `uncopy completions`.
+
+use clap_complete::Shell;
+
+/// Where the script goes.
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  uncopy completions bash > ~/.local/share/bash-completion/completions/uncopy
+  uncopy completions zsh > ~/.zfunc/_uncopy
+  uncopy completions fish > ~/.config/fish/completions/uncopy.fish";
+
+/// Print a completion script for a shell.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell that will read the script
+    pub shell: Shell,
+}

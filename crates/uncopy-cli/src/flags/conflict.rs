@@ -1,0 +1,143 @@
+//! Flags of `uncopy cp` that contradict each other.
+
+use std::fmt;
+
+use crate::flags::copy::{CacheArg, CopyArgs, Method};
+
+/// Two flags that cannot both be obeyed, and what to do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Conflict {
+    first: &'static str,
+    second: &'static str,
+    next_step: &'static str,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} contradicts {}; {}", self.first, self.second, self.next_step)
+    }
+}
+
+const ONE_RULE: &str = "name the mechanism or the rule, not both";
+const ONE_OF_THEM: &str = "leave one of them out";
+
+/// The first contradiction, if there is one.
+pub(crate) fn find(flags: &CopyArgs) -> Option<Conflict> {
+    let named = flags.method != Method::Auto;
+    let into_directory = flags.target_directory.is_some();
+    let verifying = flags.verify.is_some();
+    let direct_kept = flags.cache == CacheArg::Keep && flags.method == Method::Direct;
+    let rows = [
+        (named && flags.require_zero_copy, "--method", "--require-zero-copy", ONE_RULE),
+        (named && flags.no_user_copy, "--method", "--no-user-copy", ONE_RULE),
+        (named && flags.no_zero_copy, "--method", "--no-zero-copy", ONE_RULE),
+        (flags.zero_copy && flags.no_zero_copy, "--zero-copy", "--no-zero-copy", ONE_OF_THEM),
+        (
+            flags.require_zero_copy && flags.no_zero_copy,
+            "--require-zero-copy",
+            "--no-zero-copy",
+            ONE_OF_THEM,
+        ),
+        (
+            flags.no_user_copy && flags.no_zero_copy,
+            "--no-user-copy",
+            "--no-zero-copy",
+            ONE_OF_THEM,
+        ),
+        (
+            direct_kept,
+            "--cache=keep",
+            "--method direct",
+            "direct writes bypass the page cache; leave one of them out",
+        ),
+        (flags.force && flags.no_clobber, "--force", "--no-clobber", ONE_OF_THEM),
+        (
+            into_directory && flags.dest.is_some(),
+            "--target-directory",
+            "--dest",
+            "give one destination",
+        ),
+        (
+            into_directory && flags.no_target_directory,
+            "--target-directory",
+            "--no-target-directory",
+            ONE_OF_THEM,
+        ),
+        (verifying && flags.no_verify, "--verify", "--no-verify", ONE_OF_THEM),
+        (
+            flags.trust_shared_extents && flags.no_verify,
+            "--trust-shared-extents",
+            "--no-verify",
+            "it only says how --verify is to be done; leave one of them out",
+        ),
+        (
+            flags.verbose && flags.quiet,
+            "--verbose",
+            "--quiet",
+            "leave one of them out; without both only errors and notes are printed",
+        ),
+        (
+            flags.verbose && flags.json,
+            "--verbose",
+            "--json",
+            "leave out --verbose; the JSON says all that it says",
+        ),
+    ];
+    rows.into_iter()
+        .find(|(both, ..)| *both)
+        .map(|(_, first, second, next_step)| Conflict { first, second, next_step })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, FromArgMatches};
+
+    use super::*;
+
+    fn conflict_of(line: &str) -> Option<String> {
+        let arguments = std::iter::once("cp").chain(line.split(' '));
+        let matches = CopyArgs::augment_args(clap::Command::new("cp")).get_matches_from(arguments);
+        find(&CopyArgs::from_arg_matches(&matches).unwrap())
+            .map(|found| format!("{} {}", found.first, found.second))
+    }
+
+    #[test]
+    fn contradictions_are_found() {
+        for (line, expected) in [
+            ("--method direct --require-zero-copy a b", "--method --require-zero-copy"),
+            ("--method splice --no-user-copy a b", "--method --no-user-copy"),
+            ("--method read-write --no-zero-copy a b", "--method --no-zero-copy"),
+            ("--zero-copy --no-zero-copy a b", "--zero-copy --no-zero-copy"),
+            ("--require-zero-copy --no-zero-copy a b", "--require-zero-copy --no-zero-copy"),
+            ("--no-user-copy --no-zero-copy a b", "--no-user-copy --no-zero-copy"),
+            ("--cache=keep --method=direct a b", "--cache=keep --method direct"),
+            ("-nf a b", "--force --no-clobber"),
+            ("-t x -d y a", "--target-directory --dest"),
+            ("-Tt x a", "--target-directory --no-target-directory"),
+            ("--verify --no-verify a b", "--verify --no-verify"),
+            ("--trust-shared-extents --no-verify a b", "--trust-shared-extents --no-verify"),
+            ("-vq a b", "--verbose --quiet"),
+            ("-v --json a b", "--verbose --json"),
+        ] {
+            assert_eq!(conflict_of(line).as_deref(), Some(expected), "{line}");
+        }
+    }
+
+    #[test]
+    fn flags_that_agree_are_accepted() {
+        for line in [
+            "a b",
+            "--method auto --require-zero-copy a b",
+            "--zero-copy --require-zero-copy a b",
+            "--zero-copy --method direct a b",
+            "--require-zero-copy --no-user-copy a b",
+            "--cache=keep a b",
+            "--cache=skip --method direct a b",
+            "--trust-shared-extents --verify a b",
+            "-T -d b a",
+            "-q --json a b",
+        ] {
+            assert_eq!(conflict_of(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! `uncopy cp`.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+/// How the positional arguments go together.
+pub(crate) const USAGE: &str = "\
+uncopy cp [OPTIONS] SRC DST
+       uncopy cp [OPTIONS] SRC... DIRECTORY
+       uncopy cp [OPTIONS] -t DIRECTORY SRC...
+       uncopy cp [OPTIONS] -s SRC -d DST";
+
+/// Shown below the flags.
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  uncopy cp -v disk.img backup.img    copy, and say which way the bytes went and why
+  uncopy cp a b c /mnt/usb            several files into a directory
+  uncopy cp --durable --verify a b    on the device, and read back, before b is replaced
+  uncopy cp --require-zero-copy a b   share or move the bytes, or fail with exit code 5
+  uncopy cp --json *.iso /srv | jq .  one JSON object a file, documented in docs/json.md";
+
+/// Shown by `--help`.
+pub(crate) const ENVIRONMENT: &str = "\
+Environment:
+  UNCOPY_VERIFY  blake3, sha256 or xxh3: verify every copy as with --verify=...
+  NO_COLOR       no colours in help and messages";
+
+/// Copy files the cheapest correct way.
+///
+/// Tries the cheapest way first (sharing blocks, copying inside the kernel, letting the device
+/// read the source's own pages) and falls back by itself. A new file appears under its name when
+/// it is complete; an existing one is replaced in one step, so that an error or a kill leaves the
+/// old file or the new one.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct CopyArgs {
+    /// Files to copy, then the file or directory to copy to
+    #[arg(value_name = "SRC... DST")]
+    pub paths: Vec<PathBuf>,
+
+    /// A file to copy, before those named without a flag; may be repeated
+    #[arg(short, long, value_name = "SRC", help_heading = TARGETS)]
+    pub source: Vec<PathBuf>,
+
+    /// The file or directory to copy to; all other names are sources
+    #[arg(short, long, value_name = "DST", help_heading = TARGETS)]
+    pub dest: Option<PathBuf>,
+
+    /// Copy all sources into DIRECTORY, which must exist
+    #[arg(short, long, value_name = "DIRECTORY", help_heading = TARGETS)]
+    pub target_directory: Option<PathBuf>,
+
+    /// Take DST as a file even if a directory of that name exists
+    #[arg(short = 'T', long, help_heading = TARGETS)]
+    pub no_target_directory: bool,
+
+    /// Leave an existing destination alone, without a race
+    #[arg(short, long, help_heading = TARGETS)]
+    pub no_clobber: bool,
+
+    /// Replace a destination even if its mode forbids writing
+    #[arg(short, long, help_heading = TARGETS)]
+    pub force: bool,
+
+    /// Write into the existing file: keeps its inode and hard links, gives up atomicity
+    ///
+    /// After an error or a kill the file is a mixture of old and new. Needed for bind-mounted
+    /// files and for directories that cannot be written to.
+    #[arg(long, help_heading = TARGETS)]
+    pub in_place: bool,
+
+    /// Read the bytes of a FIFO or device, and write into one, instead of refusing it
+    #[arg(long, help_heading = TARGETS)]
+    pub copy_contents: bool,
+
+    /// Use exactly this mechanism, or fail; `auto` tries them all
+    #[arg(long, value_name = "METHOD", value_enum, default_value_t, hide_default_value = true, help_heading = WAY)]
+    pub method: Method,
+
+    /// Try every cheaper way and fall back by itself: the default
+    #[arg(long, help_heading = WAY)]
+    pub zero_copy: bool,
+
+    /// Fail unless no processor has to copy the bytes (shared or moved)
+    #[arg(long, help_heading = WAY)]
+    pub require_zero_copy: bool,
+
+    /// Fail rather than copy through this program's memory; the kernel may copy
+    #[arg(long, help_heading = WAY)]
+    pub no_user_copy: bool,
+
+    /// Only read and write through this program's memory
+    #[arg(long, help_heading = WAY)]
+    pub no_zero_copy: bool,
+
+    /// What "cheapest" means: wall time (the default) or processor time
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t, hide_default_value = true, help_heading = WAY)]
+    pub prefer: PreferArg,
+
+    /// Keep holes (auto), also make them of zeros (always), or fill them (never)
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t, hide_default_value = true, help_heading = WAY)]
+    pub sparse: SparseArg,
+
+    /// Leave the copy in the page cache (keep), out of it (skip), or either (auto)
+    #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_default_value = true, help_heading = WAY)]
+    pub cache: CacheArg,
+
+    /// Give the copy the source's metadata; without a list: mode,ownership,timestamps
+    #[arg(
+        short,
+        long,
+        value_name = "LIST",
+        value_enum,
+        value_delimiter = ',',
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_values = ["mode", "ownership", "timestamps"],
+        help_heading = SAFETY
+    )]
+    pub preserve: Vec<Attribute>,
+
+    /// Flush the copy to the device before it replaces anything, and the directory after it
+    #[arg(long, help_heading = SAFETY)]
+    pub durable: bool,
+
+    /// What to do if a source changes while it is copied: fail (the default), retry or accept
+    #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_default_value = true, help_heading = SAFETY)]
+    pub if_changed: IfChangedArg,
+
+    /// Flush, read both files back and compare digests before the copy is put in place
+    ///
+    /// Without an algorithm: blake3. The copy is read from the device where the device can be
+    /// asked; the report says where it was read from. A mismatch removes the new file, keeps the
+    /// old one and ends with exit code 3.
+    #[arg(
+        long,
+        value_name = "ALGORITHM",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "blake3",
+        help_heading = SAFETY
+    )]
+    pub verify: Option<DigestArg>,
+
+    /// Do not verify, even if UNCOPY_VERIFY is set
+    #[arg(long, help_heading = SAFETY)]
+    pub no_verify: bool,
+
+    /// With --verify: take shared blocks as proof and read nothing where the file was reflinked
+    #[arg(long, help_heading = SAFETY)]
+    pub trust_shared_extents: bool,
+
+    /// Say for each file which way its bytes went, and why not a cheaper one
+    #[arg(short, long, help_heading = REPORT)]
+    pub verbose: bool,
+
+    /// No progress bar and no notes; errors are still printed
+    #[arg(short, long, help_heading = REPORT)]
+    pub quiet: bool,
+
+    /// Print one JSON object a line for each file (docs/json.md)
+    #[arg(long, help_heading = REPORT)]
+    pub json: bool,
+}
+
+const TARGETS: &str = "From and to";
+const WAY: &str = "The way the bytes go";
+const SAFETY: &str = "Safety";
+const REPORT: &str = "Reports";
+
+/// `--method`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Method {
+    /// The cheapest that works
+    #[default]
+    Auto,
+    /// Share the blocks (FICLONE)
+    Reflink,
+    /// copy_file_range(2): inside the kernel or the filesystem
+    CopyFileRange,
+    /// O_DIRECT writes: the device reads the pages themselves
+    Direct,
+    /// sendfile(2): inside the kernel
+    Sendfile,
+    /// splice(2) through a pipe: inside the kernel
+    Splice,
+    /// read(2) and write(2) through this program's memory
+    ReadWrite,
+}
+
+/// `--prefer`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PreferArg {
+    /// The shortest wall time
+    #[default]
+    Time,
+    /// The least processor time
+    Cpu,
+}
+
+/// `--sparse`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SparseArg {
+    /// Holes stay holes
+    #[default]
+    Auto,
+    /// Runs of zeros become holes too
+    Always,
+    /// Holes are filled with zeros
+    Never,
+}
+
+/// `--cache`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CacheArg {
+    /// Whatever the cheapest way does
+    #[default]
+    Auto,
+    /// The copy is in the page cache afterwards
+    Keep,
+    /// The copy is not in the page cache afterwards
+    Skip,
+}
+
+/// `--if-changed`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IfChangedArg {
+    /// Report an error; the destination stays as it was
+    #[default]
+    Fail,
+    /// Copy again, three times at most, then fail
+    Retry,
+    /// Keep what was read, and say so
+    Accept,
+}
+
+/// One item of `--preserve`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Attribute {
+    /// Permission bits, setuid, setgid and sticky included
+    Mode,
+    /// User and group
+    Ownership,
+    /// Access and modification time, in nanoseconds
+    Timestamps,
+    /// Extended attributes
+    Xattr,
+    /// POSIX access control list
+    Acl,
+    /// All of these
+    All,
+}
+
+/// `--verify`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DigestArg {
+    /// BLAKE3, 256 bits: cryptographic and fast
+    #[default]
+    Blake3,
+    /// SHA-256
+    Sha256,
+    /// XXH3, 128 bits: fastest; finds accidents, not forgeries
+    Xxh3,
+}

@@ -1,0 +1,89 @@
+//! Every flag, defined once: parser, help, man page and completions come from here.
+
+pub(crate) mod capabilities;
+pub(crate) mod completions;
+pub(crate) mod conflict;
+pub(crate) mod copy;
+
+use clap::error::ErrorKind;
+use clap::{Args, Command};
+
+use crate::exit;
+use crate::report::printable;
+use capabilities::CapabilitiesArgs;
+use completions::CompletionsArgs;
+use copy::CopyArgs;
+
+/// A subcommand: its name, its one line in the list, and its flags.
+struct Subcommand {
+    name: &'static str,
+    about: &'static str,
+    flags: fn(Command) -> Command,
+}
+
+const SUBCOMMANDS: [Subcommand; 3] = [
+    Subcommand {
+        name: "cp",
+        about: "Copy files the cheapest correct way",
+        flags: |command| {
+            CopyArgs::augment_args(command)
+                .override_usage(copy::USAGE)
+                .after_help(copy::EXAMPLES)
+                .after_long_help(format!(
+                    "{}\n\n{}\n\n{}",
+                    copy::EXAMPLES,
+                    copy::ENVIRONMENT,
+                    exit::TABLE
+                ))
+        },
+    },
+    Subcommand {
+        name: "capabilities",
+        about: "Show what this kernel and the filesystems of PATHs really offer",
+        flags: |command| {
+            CapabilitiesArgs::augment_args(command).after_help(capabilities::EXAMPLES)
+        },
+    },
+    Subcommand {
+        name: "completions",
+        about: "Print a completion script for a shell",
+        flags: |command| CompletionsArgs::augment_args(command).after_help(completions::EXAMPLES),
+    },
+];
+
+/// The whole command line, from which parser, help, man pages and completions are made.
+///
+/// The flags of a subcommand are only built when it is used: a small copy takes about as long as
+/// starting the program does.
+#[must_use]
+pub fn command() -> Command {
+    let root = Command::new("uncopy")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Copies files with the fewest copies the system allows, and says what happened")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .after_help("See `uncopy cp --help` for examples and exit codes.");
+    SUBCOMMANDS.iter().fold(root, |root, subcommand| {
+        let command = Command::new(subcommand.name).about(subcommand.about);
+        root.subcommand(command.defer(subcommand.flags))
+    })
+}
+
+/// An error in the use of `subcommand`, shown as the parser shows its own.
+pub(crate) fn usage_error(subcommand: &str, kind: ErrorKind, message: &str) -> clap::Error {
+    let message = printable(message);
+    let mut root = command();
+    root.build();
+    match root.find_subcommand_mut(subcommand) {
+        Some(command) => command.error(kind, message),
+        None => root.error(kind, message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_sound() {
+        super::command().debug_assert();
+    }
+}

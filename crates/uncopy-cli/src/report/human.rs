@@ -1,0 +1,146 @@
+//! Reports for people: `-v`.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use indicatif::BinaryBytes;
+use uncopy::{Cost, Portion, Receipt, Verification, VerifiedFrom};
+
+use crate::cp::Pair;
+use crate::report::printable;
+
+/// What happened to one file: a line, and below it the way the bytes went and why not a cheaper
+/// one.
+pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
+    let mut text = format!("{} -> {}: ", name(&pair.source), name(&pair.destination));
+    if receipt.skipped {
+        text.push_str("skipped, the destination exists\n");
+        return text;
+    }
+    let _ = writeln!(text, "{} in {:.1?}", BinaryBytes(receipt.bytes), receipt.duration);
+    for portion in &receipt.portions {
+        let _ = writeln!(text, "  {}", way(portion));
+    }
+    for refusal in &receipt.refusals {
+        let _ = writeln!(text, "  not by {}", printable(&refusal.to_string()));
+    }
+    if let Some(verification) = &receipt.verification {
+        let _ = writeln!(text, "  {}", verified(verification));
+    }
+    if receipt.durable {
+        text.push_str("  flushed to the device\n");
+    }
+    if receipt.retries > 0 {
+        let _ = writeln!(text, "  started again {} times: the source changed", receipt.retries);
+    }
+    if receipt.source_changed {
+        text.push_str("  the source changed while it was copied; accepted\n");
+    }
+    text
+}
+
+fn name(path: &Path) -> String {
+    printable(&path.to_string_lossy()).into_owned()
+}
+
+fn way(portion: &Portion) -> String {
+    let bytes = BinaryBytes(portion.bytes);
+    let mechanism = portion.mechanism;
+    match portion.cost {
+        Cost::Hole => format!("{bytes} left as holes"),
+        Cost::Shared => format!("{bytes} shared with the source by {mechanism}"),
+        Cost::Moved => format!("{bytes} moved to the device without a copy by {mechanism}"),
+        Cost::KernelCopied => format!("{bytes} copied inside the kernel by {mechanism}"),
+        Cost::UserCopied => format!("{bytes} copied through this program's memory by {mechanism}"),
+        Cost::Unknown => {
+            format!("{bytes} by {mechanism}; the kernel does not say whether it copied")
+        }
+    }
+}
+
+fn verified(verification: &Verification) -> String {
+    match verification.from {
+        VerifiedFrom::Device => format!(
+            "verified: {} {}, read back from the device in {:.1?}",
+            verification.algorithm, verification.digest, verification.duration
+        ),
+        VerifiedFrom::Cache => format!(
+            "verified: {} {}, read back in {:.1?}, possibly from the page cache",
+            verification.algorithm, verification.digest, verification.duration
+        ),
+        VerifiedFrom::SharedExtents => {
+            String::from("verified: both files have the same blocks; nothing was read")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use uncopy::{Errno, Mechanism, Refusal};
+
+    use super::*;
+
+    fn receipt() -> Receipt {
+        let mut receipt = Receipt::default();
+        receipt.bytes = 3 << 20;
+        receipt.duration = Duration::from_micros(1234);
+        receipt.portions = vec![
+            Portion { mechanism: Mechanism::CopyFileRange, bytes: 1 << 20, cost: Cost::KernelCopied },
+            Portion { mechanism: Mechanism::CopyFileRange, bytes: 2 << 20, cost: Cost::Hole },
+        ];
+        receipt.refusals = vec![Refusal {
+            mechanism: Mechanism::Reflink,
+            reason: String::from("ext4 has no reflinks"),
+            errno: Some(Errno::EOPNOTSUPP),
+        }];
+        receipt
+    }
+
+    fn pair() -> Pair {
+        Pair { source: "a\n".into(), destination: "d/a".into() }
+    }
+
+    #[test]
+    fn says_the_way_and_why_not_a_cheaper_one() {
+        assert_eq!(
+            copied(&pair(), &receipt()),
+            "a\\n -> d/a: 3.00 MiB in 1.2ms\n\
+             \x20 1.00 MiB copied inside the kernel by copy_file_range\n\
+             \x20 2.00 MiB left as holes\n\
+             \x20 not by reflink: EOPNOTSUPP: ext4 has no reflinks\n"
+        );
+    }
+
+    #[test]
+    fn says_what_else_was_done() {
+        let mut receipt = receipt();
+        receipt.portions.clear();
+        receipt.refusals.clear();
+        receipt.durable = true;
+        receipt.retries = 2;
+        receipt.source_changed = true;
+        receipt.verification = Some(Verification {
+            algorithm: "xxh3",
+            digest: String::from("99aa"),
+            from: VerifiedFrom::Device,
+            duration: Duration::from_millis(20),
+        });
+        assert_eq!(
+            copied(&pair(), &receipt),
+            "a\\n -> d/a: 3.00 MiB in 1.2ms\n\
+             \x20 verified: xxh3 99aa, read back from the device in 20.0ms\n\
+             \x20 flushed to the device\n\
+             \x20 started again 2 times: the source changed\n\
+             \x20 the source changed while it was copied; accepted\n"
+        );
+    }
+
+    #[test]
+    fn a_skipped_file_is_one_line() {
+        let mut receipt = Receipt::default();
+        receipt.skipped = true;
+        assert_eq!(copied(&pair(), &receipt), "a\\n -> d/a: skipped, the destination exists\n");
+    }
+}

@@ -1,0 +1,288 @@
+//! Reports for programs: JSON Lines, documented in `docs/json.md`.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+use uncopy::{Errno, Receipt};
+
+use crate::cp::Pair;
+use crate::report::Failure;
+
+/// The version of this format: the first key of every object. A key may be added within a
+/// version; one that goes or changes its meaning makes a new version.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// A file that was copied.
+#[derive(Serialize)]
+struct Copied<'a> {
+    schema: u32,
+    event: &'static str,
+    #[serde(flatten)]
+    names: Names<'a>,
+    bytes: u64,
+    mechanisms: Vec<Mechanism>,
+    refusals: Vec<Refusal<'a>>,
+    duration_us: u64,
+    verified: bool,
+    verified_from: Option<&'static str>,
+    algorithm: Option<&'static str>,
+    digest: Option<&'a str>,
+    verify_us: Option<u64>,
+    durable: bool,
+    source_changed: bool,
+    retries: u32,
+    notes: &'a [String],
+}
+
+/// A file that was left alone.
+#[derive(Serialize)]
+struct Skipped<'a> {
+    schema: u32,
+    event: &'static str,
+    #[serde(flatten)]
+    names: Names<'a>,
+    reason: &'static str,
+}
+
+/// A file that was not copied.
+#[derive(Serialize)]
+struct Failed<'a> {
+    schema: u32,
+    event: &'static str,
+    #[serde(flatten)]
+    names: Names<'a>,
+    kind: &'static str,
+    operation: &'static str,
+    subject: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject_base64: Option<String>,
+    errno: Option<i32>,
+    errno_name: Option<&'static str>,
+    message: String,
+    next_step: Option<&'static str>,
+}
+
+/// The two names of a copy; the bytes of one that is not UTF-8 also as base64.
+#[derive(Serialize)]
+struct Names<'a> {
+    source: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_base64: Option<String>,
+    destination: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    destination_base64: Option<String>,
+}
+
+impl<'a> Names<'a> {
+    fn new(source: &'a Path, destination: &'a Path) -> Names<'a> {
+        Names {
+            source: source.to_string_lossy(),
+            source_base64: base64_name(source),
+            destination: destination.to_string_lossy(),
+            destination_base64: base64_name(destination),
+        }
+    }
+}
+
+/// Bytes that went one way at one cost.
+#[derive(Serialize)]
+struct Mechanism {
+    name: &'static str,
+    bytes: u64,
+    cost: &'static str,
+}
+
+/// A cheaper mechanism that was not used.
+#[derive(Serialize)]
+struct Refusal<'a> {
+    mechanism: &'static str,
+    reason: &'a str,
+    errno: Option<i32>,
+    errno_name: Option<&'static str>,
+}
+
+/// The line for a file that was copied or skipped.
+pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
+    let names = Names::new(&pair.source, &pair.destination);
+    if receipt.skipped {
+        let reason = "the destination exists";
+        return line(&Skipped { schema: SCHEMA, event: "skipped", names, reason });
+    }
+    let verification = receipt.verification.as_ref();
+    line(&Copied {
+        schema: SCHEMA,
+        event: "copied",
+        names,
+        bytes: receipt.bytes,
+        mechanisms: receipt
+            .portions
+            .iter()
+            .map(|portion| Mechanism {
+                name: portion.mechanism.name(),
+                bytes: portion.bytes,
+                cost: portion.cost.name(),
+            })
+            .collect(),
+        refusals: receipt
+            .refusals
+            .iter()
+            .map(|refusal| Refusal {
+                mechanism: refusal.mechanism.name(),
+                reason: &refusal.reason,
+                errno: refusal.errno.map(Errno::raw),
+                errno_name: refusal.errno.and_then(Errno::name),
+            })
+            .collect(),
+        duration_us: microseconds(receipt.duration),
+        verified: verification.is_some(),
+        verified_from: verification.map(|done| done.from.name()),
+        algorithm: verification.map(|done| done.algorithm),
+        digest: verification.map(|done| done.digest.as_str()).filter(|digest| !digest.is_empty()),
+        verify_us: verification.map(|done| microseconds(done.duration)),
+        durable: receipt.durable,
+        source_changed: receipt.source_changed,
+        retries: receipt.retries,
+        notes: &receipt.notes,
+    })
+}
+
+/// The line for a file that was not copied.
+pub(crate) fn failed(source: &Path, destination: &Path, failure: &Failure) -> String {
+    line(&Failed {
+        schema: SCHEMA,
+        event: "failed",
+        names: Names::new(source, destination),
+        kind: failure.kind,
+        operation: failure.operation,
+        subject: failure.subject.to_string_lossy(),
+        subject_base64: base64_name(&failure.subject),
+        errno: failure.errno.map(Errno::raw),
+        errno_name: failure.errno.and_then(Errno::name),
+        message: failure.message(),
+        next_step: failure.next_step,
+    })
+}
+
+/// The bytes of a name that is not UTF-8, which a JSON string cannot hold.
+pub(crate) fn base64_name(path: &Path) -> Option<String> {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    std::str::from_utf8(bytes).is_err().then(|| STANDARD.encode(bytes))
+}
+
+fn microseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// One object on one line.
+fn line(event: &impl Serialize) -> String {
+    // Only a map with keys that are no strings, or a value that fails by itself, can fail here.
+    let mut line = serde_json::to_string(event).unwrap_or_default();
+    line.push('\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use uncopy::{Cost, Portion, Verification, VerifiedFrom};
+
+    use super::*;
+    use crate::exit::Exit;
+
+    fn receipt() -> Receipt {
+        let mut receipt = Receipt::default();
+        receipt.bytes = 10;
+        receipt.duration = Duration::from_micros(77);
+        receipt.portions = vec![Portion {
+            mechanism: uncopy::Mechanism::ReadWrite,
+            bytes: 10,
+            cost: Cost::UserCopied,
+        }];
+        receipt.refusals = vec![uncopy::Refusal {
+            mechanism: uncopy::Mechanism::Reflink,
+            reason: String::from("ext4 has no reflinks"),
+            errno: Some(Errno::EOPNOTSUPP),
+        }];
+        receipt
+    }
+
+    fn parse(line: &str) -> Value {
+        assert!(line.starts_with("{\"schema\":1,\"event\":\""), "{line}");
+        assert_eq!(line.find('\n'), Some(line.len() - 1), "{line}");
+        serde_json::from_str(line).unwrap()
+    }
+
+    #[test]
+    fn a_copy_is_one_line_that_starts_with_the_schema() {
+        let pair = Pair { source: "a\n\"".into(), destination: "d/a".into() };
+        let expected = json!({
+            "schema": 1, "event": "copied", "source": "a\n\"", "destination": "d/a", "bytes": 10,
+            "mechanisms": [{"name": "read_write", "bytes": 10, "cost": "user_copied"}],
+            "refusals": [{
+                "mechanism": "reflink", "reason": "ext4 has no reflinks",
+                "errno": 95, "errno_name": "EOPNOTSUPP",
+            }],
+            "duration_us": 77, "verified": false, "verified_from": null, "algorithm": null,
+            "digest": null, "verify_us": null, "durable": false, "source_changed": false,
+            "retries": 0, "notes": [],
+        });
+        assert_eq!(parse(&copied(&pair, &receipt())), expected);
+    }
+
+    #[test]
+    fn a_verified_copy_says_from_where() {
+        let pair = Pair { source: "a".into(), destination: "b".into() };
+        let mut receipt = receipt();
+        receipt.verification = Some(Verification {
+            algorithm: "sha256",
+            digest: String::from("00ff"),
+            from: VerifiedFrom::Device,
+            duration: Duration::from_micros(9),
+        });
+        let event = parse(&copied(&pair, &receipt));
+        assert_eq!(event["verified"], true);
+        assert_eq!(event["verified_from"], "device");
+        assert_eq!(event["algorithm"], "sha256");
+        assert_eq!(event["digest"], "00ff");
+        assert_eq!(event["verify_us"], 9);
+    }
+
+    #[test]
+    fn a_skipped_file_has_its_own_event() {
+        let pair = Pair { source: "a".into(), destination: "b".into() };
+        let mut receipt = Receipt::default();
+        receipt.skipped = true;
+        let event = parse(&copied(&pair, &receipt));
+        assert_eq!(event["event"], "skipped");
+        assert_eq!(event["reason"], "the destination exists");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn names_that_are_not_utf8_are_there_in_full() {
+        use std::os::unix::ffi::OsStrExt;
+        let odd = Path::new(std::ffi::OsStr::from_bytes(b"a\xff"));
+        let failure = Failure {
+            kind: "system",
+            operation: "open",
+            subject: odd.to_owned(),
+            errno: Some(Errno::ENOENT),
+            reason: String::from("No such file or directory (ENOENT)"),
+            next_step: Some("check the path"),
+            exit: Exit::Failure,
+        };
+        let event = parse(&failed(odd, Path::new("b"), &failure));
+        let expected = json!({
+            "schema": 1, "event": "failed", "source": "a\u{fffd}", "source_base64": "Yf8=",
+            "destination": "b", "kind": "system", "operation": "open", "subject": "a\u{fffd}",
+            "subject_base64": "Yf8=", "errno": 2, "errno_name": "ENOENT",
+            "message": "cannot open a\u{fffd}: No such file or directory (ENOENT)",
+            "next_step": "check the path",
+        });
+        assert_eq!(event, expected);
+    }
+}

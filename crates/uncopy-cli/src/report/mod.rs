@@ -1,0 +1,232 @@
+//! What the program says: words for people on standard error and (`-v`) standard output, or JSON
+//! Lines on standard output.
+
+mod human;
+mod json;
+
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use uncopy::{Errno, Error, Reason, Receipt};
+
+use crate::cp::Pair;
+use crate::exit::Exit;
+use crate::flags::copy::CopyArgs;
+use crate::stop::Signal;
+
+/// A file that was not copied, and why.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// Which kind of failure, for programs.
+    pub kind: &'static str,
+    /// What was attempted, as a verb phrase.
+    pub operation: &'static str,
+    /// The file it was attempted on.
+    pub subject: PathBuf,
+    pub errno: Option<Errno>,
+    pub reason: String,
+    pub next_step: Option<&'static str>,
+    pub exit: Exit,
+}
+
+impl Failure {
+    /// What happened, without the next step.
+    fn message(&self) -> String {
+        format!("cannot {} {}: {}", self.operation, self.subject.display(), self.reason)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message())?;
+        self.next_step.map_or(Ok(()), |step| write!(f, "; {step}"))
+    }
+}
+
+impl From<&Error> for Failure {
+    fn from(error: &Error) -> Failure {
+        Failure {
+            kind: match error.reason() {
+                Reason::System { .. } => "system",
+                Reason::SameFile { .. } => "same_file",
+                Reason::NotRegular { .. } => "not_regular",
+                Reason::SourceChanged { .. } => "source_changed",
+                Reason::VerificationFailed { .. } => "verification_failed",
+                Reason::NoMechanism { .. } => "no_mechanism",
+                Reason::Options(_) => "options",
+                Reason::Cancelled => "cancelled",
+                _ => "refused",
+            },
+            operation: error.operation(),
+            subject: error.subject().to_owned(),
+            errno: error.errno(),
+            reason: error.reason().to_string(),
+            next_step: error.next_step(),
+            exit: Exit::of(error),
+        }
+    }
+}
+
+/// In which form each file is reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Nothing on success, as `cp` does.
+    Silent,
+    /// `-v`.
+    Words,
+    /// `--json`.
+    Json,
+}
+
+/// Reports each file as it is done, and knows in the end how it went.
+#[derive(Debug)]
+pub(crate) struct Report {
+    form: Form,
+    quiet: bool,
+    in_place: bool,
+    exit: Exit,
+    /// The first line that could not be written. Copies go on: they matter more than their
+    /// report.
+    unwritten: Option<io::Error>,
+}
+
+impl Report {
+    pub(crate) fn new(flags: &CopyArgs) -> Report {
+        let form = match (flags.json, flags.verbose) {
+            (true, _) => Form::Json,
+            (false, true) => Form::Words,
+            (false, false) => Form::Silent,
+        };
+        Report {
+            form,
+            quiet: flags.quiet,
+            in_place: flags.in_place,
+            exit: Exit::Success,
+            unwritten: None,
+        }
+    }
+
+    /// A progress bar is wanted, if there is a terminal to show it on.
+    pub(crate) fn shows_progress(&self) -> bool {
+        !self.quiet
+    }
+
+    /// A file was copied, or left alone because of `-n`.
+    pub(crate) fn copied(&mut self, pair: &Pair, receipt: &Receipt) {
+        match self.form {
+            Form::Silent => {}
+            Form::Words => self.print(&human::copied(pair, receipt)),
+            Form::Json => self.print(&json::copied(pair, receipt)),
+        }
+        if !self.quiet {
+            for note in &receipt.notes {
+                say(&format!("note: {}: {note}", pair.destination.display()));
+            }
+        }
+    }
+
+    /// A file was not copied.
+    pub(crate) fn failed(&mut self, source: &Path, destination: &Path, failure: &Failure) {
+        if self.form == Form::Json {
+            self.print(&json::failed(source, destination, failure));
+        }
+        // Whoever stopped the program is told so once, by `stopped`.
+        if failure.kind != "cancelled" {
+            say(&failure.to_string());
+        }
+        self.exit = self.exit.and(failure.exit);
+    }
+
+    /// Says that `signal` ended the work, and dies of it.
+    pub(crate) fn stopped(self, signal: Signal) -> Exit {
+        let left = if self.in_place {
+            "a file that was being written in place is a mixture of old and new"
+        } else {
+            "every destination is as it was, or complete"
+        };
+        say(&format!("stopped by {}; {left}", signal.name()));
+        signal.die()
+    }
+
+    /// How it went.
+    pub(crate) fn finish(self) -> Exit {
+        match self.unwritten {
+            Some(error) => self.exit.and(output_failed(&error)),
+            None => self.exit,
+        }
+    }
+
+    fn print(&mut self, lines: &str) {
+        if let Err(error) = print(lines) {
+            self.unwritten.get_or_insert(error);
+        }
+    }
+}
+
+/// Writes whole lines to standard output.
+pub(crate) fn print(lines: &str) -> io::Result<()> {
+    let mut output = io::stdout().lock();
+    output.write_all(lines.as_bytes())?;
+    output.flush()
+}
+
+/// Says one line to people. If standard error is gone there is nobody left to tell.
+fn say(message: &str) {
+    let _ = writeln!(io::stderr(), "uncopy: {}", printable(message));
+}
+
+/// Says that `operation` failed for a reason outside the files.
+pub(crate) fn failed_to(operation: &str, error: &io::Error) -> Exit {
+    say(&format!("cannot {operation}: {error}"));
+    Exit::Failure
+}
+
+/// Says that a report could not be written.
+pub(crate) fn output_failed(error: &io::Error) -> Exit {
+    say(&format!("cannot write to standard output: {error}; the copies themselves are not affected"));
+    Exit::Failure
+}
+
+/// The text with control characters escaped: a file name must not be able to drive the terminal
+/// or to forge a line.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 8);
+    for character in text.chars() {
+        if character.is_control() {
+            let _ = write!(escaped, "{}", character.escape_default());
+        } else {
+            escaped.push(character);
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_drive_the_terminal() {
+        assert_eq!(printable("plain ä \u{1f600}"), "plain ä \u{1f600}");
+        assert_eq!(printable("a\nb\t\u{1b}[31m"), "a\\nb\\t\\u{1b}[31m");
+    }
+
+    #[test]
+    fn a_failure_ends_in_its_next_step() {
+        let failure = Failure {
+            kind: "refused",
+            operation: "write to",
+            subject: PathBuf::from("b"),
+            errno: None,
+            reason: String::from("it is odd"),
+            next_step: Some("make it even"),
+            exit: Exit::Failure,
+        };
+        assert_eq!(failure.to_string(), "cannot write to b: it is odd; make it even");
+    }
+}

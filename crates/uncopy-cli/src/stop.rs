@@ -1,0 +1,95 @@
+//! Signals that ask a copy to stop.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use signal_hook::consts::signal::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use signal_hook::low_level::{emulate_default_handler, signal_name};
+
+#[cfg(unix)]
+const SIGNALS: [i32; 3] = [signal_hook::consts::signal::SIGHUP, SIGINT, SIGTERM];
+#[cfg(not(unix))]
+const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
+
+/// The wish to stop, set by the first of `SIGHUP`, `SIGINT` and `SIGTERM`; the second one of them
+/// kills at once.
+#[derive(Debug, Clone)]
+pub(crate) struct Stop {
+    signal: Arc<AtomicUsize>,
+}
+
+impl Stop {
+    /// Starts to listen. A signal that the parent chose to ignore (`nohup`, a shell's background
+    /// job) stays ignored.
+    pub(crate) fn listen() -> io::Result<Stop> {
+        let signal = Arc::new(AtomicUsize::new(0));
+        let asked = Arc::new(AtomicBool::new(false));
+        let ignored = ignored_signals();
+        for number in SIGNALS.into_iter().filter(|number| ignored & mask(*number) == 0) {
+            // In this order: the first signal finds `asked` false and sets it.
+            flag::register_conditional_default(number, Arc::clone(&asked))?;
+            flag::register(number, Arc::clone(&asked))?;
+            flag::register_usize(number, Arc::clone(&signal), number as usize)?;
+        }
+        Ok(Stop { signal })
+    }
+
+    /// The signal that asked to stop, if one did.
+    pub(crate) fn requested(&self) -> Option<Signal> {
+        match self.signal.load(Ordering::Relaxed) {
+            0 => None,
+            number => i32::try_from(number).ok().map(Signal),
+        }
+    }
+}
+
+/// A signal that asked to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Signal(i32);
+
+impl Signal {
+    /// `SIGINT`.
+    pub(crate) fn name(self) -> &'static str {
+        signal_name(self.0).unwrap_or("a signal")
+    }
+
+    /// Ends the process by this signal, so that its parent sees what ended it. A shell's loop
+    /// only stops at Ctrl-C if its commands die of it.
+    pub(crate) fn die(self) -> ! {
+        let _ = emulate_default_handler(self.0);
+        std::process::exit(128 + self.0)
+    }
+}
+
+fn mask(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Bit n-1 stands for signal n, as in `SigIgn` of `proc_pid_status(5)`. Without `/proc` none is
+/// taken to be ignored.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    parse_ignored(&status).unwrap_or(0)
+}
+
+fn parse_ignored(status: &str) -> Option<u64> {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+    u64::from_str_radix(mask.trim(), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_mask_of_ignored_signals() {
+        let status = "Name:\tx\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001003\n";
+        let ignored = parse_ignored(status).unwrap();
+        assert_ne!(ignored & mask(1), 0, "SIGHUP");
+        assert_ne!(ignored & mask(SIGINT), 0);
+        assert_eq!(ignored & mask(SIGTERM), 0);
+        assert_eq!(parse_ignored("Name:\tx\n"), None);
+    }
+}
