@@ -1,6 +1,7 @@
 //! Signals that ask a copy to stop.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -70,12 +71,14 @@ fn mask(signal: i32) -> u64 {
 /// Bit n-1 stands for signal n, as in `SigIgn` of `proc_pid_status(5)`. Without `/proc` none is
 /// taken to be ignored.
 fn ignored_signals() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    parse_ignored(&status).unwrap_or(0)
+    let status = File::open("/proc/self/status").map(BufReader::new);
+    status.ok().and_then(parse_ignored).unwrap_or(0)
 }
 
-fn parse_ignored(status: &str) -> Option<u64> {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+fn parse_ignored(status: impl BufRead) -> Option<u64> {
+    // By bytes: the name of the process in the first line need not be UTF-8.
+    let line = status.split(b'\n').map_while(Result::ok).find(|line| line.starts_with(b"SigIgn:"))?;
+    let mask = std::str::from_utf8(line.strip_prefix(b"SigIgn:")?).ok()?;
     u64::from_str_radix(mask.trim(), 16).ok()
 }
 
@@ -85,11 +88,11 @@ mod tests {
 
     #[test]
     fn reads_the_mask_of_ignored_signals() {
-        let status = "Name:\tx\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001003\n";
-        let ignored = parse_ignored(status).unwrap();
+        let status = b"Name:\t\xff\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001003\n";
+        let ignored = parse_ignored(&status[..]).unwrap();
         assert_ne!(ignored & mask(1), 0, "SIGHUP");
         assert_ne!(ignored & mask(SIGINT), 0);
         assert_eq!(ignored & mask(SIGTERM), 0);
-        assert_eq!(parse_ignored("Name:\tx\n"), None);
+        assert_eq!(parse_ignored(&b"Name:\tx\n"[..]), None);
     }
 }

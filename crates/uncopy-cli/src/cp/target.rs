@@ -110,17 +110,26 @@ pub(crate) fn pairs(names: Names, is_directory: bool) -> Result<Vec<Pair>, Misus
             Pair { source, destination }
         })
         .collect();
-    let mut taken: HashMap<&Path, &Path> = HashMap::new();
-    for pair in pairs.iter().filter(|_| pairs.len() > 1) {
-        if let Some(first) = taken.insert(&pair.destination, &pair.source) {
-            return Err(Misuse::SameTarget {
-                first: first.to_owned(),
-                second: pair.source.clone(),
-                target: pair.destination.clone(),
-            });
-        }
+    if let Some(misuse) = same_target(&pairs) {
+        return Err(misuse);
     }
     Ok(pairs)
+}
+
+/// The first two files that would become one.
+fn same_target(pairs: &[Pair]) -> Option<Misuse> {
+    if pairs.len() < 2 {
+        return None;
+    }
+    let mut taken: HashMap<&Path, &Path> = HashMap::new();
+    pairs.iter().find_map(|pair| {
+        let first = taken.insert(&pair.destination, &pair.source)?;
+        Some(Misuse::SameTarget {
+            first: first.to_owned(),
+            second: pair.source.clone(),
+            target: pair.destination.clone(),
+        })
+    })
 }
 
 /// The name of `source` in `directory`. A source without a name of its own (`/`, `..`) is a
