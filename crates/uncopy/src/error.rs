@@ -36,7 +36,7 @@ errnos! {
     EISDIR = 21, EINVAL = 22, ENFILE = 23, EMFILE = 24, ENOTTY = 25, ETXTBSY = 26, EFBIG = 27,
     ENOSPC = 28, ESPIPE = 29, EROFS = 30, EMLINK = 31, EPIPE = 32, ERANGE = 34, ENAMETOOLONG = 36,
     ENOLCK = 37, ENOSYS = 38, ENOTEMPTY = 39, ELOOP = 40, ENODATA = 61, EOVERFLOW = 75,
-    EOPNOTSUPP = 95, ESTALE = 116, EDQUOT = 122, ECANCELED = 125,
+    EOPNOTSUPP = 95, ESTALE = 116, EDQUOT = 122, ECANCELED = 125, ENOTSUPP = 524,
 }
 
 impl Errno {
@@ -50,6 +50,17 @@ impl Errno {
     #[must_use]
     pub const fn raw(self) -> i32 {
         self.0
+    }
+
+    /// What it means, in the words of `strerror(3)`: `No such file or directory`.
+    #[must_use]
+    pub fn message(self) -> String {
+        if self == Errno::ENOTSUPP {
+            // NFS's own number, which socket options let out, and which no C library knows.
+            return Errno::EOPNOTSUPP.message();
+        }
+        let text = std::io::Error::from_raw_os_error(self.0).to_string();
+        text.split(" (os error").next().unwrap_or_default().to_owned()
     }
 }
 
@@ -91,7 +102,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Reason {
     /// The system refused a call.
-    #[error("{}", system_message(*errno))]
+    #[error("{} ({errno})", errno.message())]
     System {
         /// What it answered.
         errno: Errno,
@@ -139,12 +150,6 @@ pub enum Reason {
     /// Anything else: a plain sentence.
     #[error("{0}")]
     Refused(String),
-}
-
-fn system_message(errno: Errno) -> String {
-    let text = std::io::Error::from_raw_os_error(errno.raw()).to_string();
-    let text = text.split(" (os error").next().unwrap_or_default().to_owned();
-    format!("{text} ({errno})")
 }
 
 impl Error {

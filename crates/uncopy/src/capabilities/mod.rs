@@ -1,7 +1,124 @@
-//! What this kernel, filesystem and device offer.
+//! What this kernel, filesystem and device offer, found out by trying.
+//!
+//! ```no_run
+//! use uncopy::capabilities::{Answer, kernel, storage};
+//! println!("Linux {}", kernel().release);
+//! match storage("/home")?.reflink {
+//!     Answer::Yes(()) => println!("/home has reflinks"),
+//!     Answer::No { reason, .. } => println!("/home has none: {reason}"),
+//!     Answer::Unknown { reason } => println!("not tried: {reason}"),
+//! }
+//! # Ok::<(), uncopy::Error>(())
+//! ```
 
 mod device;
 mod filesystem;
+mod kernel;
+#[cfg_attr(not(target_os = "linux"), path = "portable.rs")]
+mod probe;
+mod storage;
+
+use std::path::Path;
+use std::sync::OnceLock;
 
 pub use device::{Device, DeviceKind};
 pub use filesystem::Filesystem;
+pub use kernel::{IoUring, Kernel, Limit, Limits, SocketKind, UringOperation, ZerocopySocket};
+pub use storage::{Alignment, Sharing, Storage};
+
+use crate::error::{Errno, Result};
+
+/// What came of trying something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer<T = ()> {
+    /// It works, and this is how.
+    Yes(T),
+    /// It does not work here.
+    No {
+        /// What the kernel answered; `None` where it accepted the call and did something else.
+        errno: Option<Errno>,
+        /// Why, for people.
+        reason: String,
+    },
+    /// It could not be tried, or the trial was inconclusive.
+    Unknown {
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+impl<T> Answer<T> {
+    /// It was tried and works.
+    #[must_use]
+    pub const fn is_yes(&self) -> bool {
+        matches!(self, Answer::Yes(_))
+    }
+
+    pub(crate) fn unknown(reason: impl Into<String>) -> Answer<T> {
+        Answer::Unknown { reason: reason.into() }
+    }
+}
+
+impl<T> From<Result<T, Errno>> for Answer<T> {
+    /// An error that says nothing about the ability (no space, no permission, a broken device)
+    /// leaves the question open.
+    fn from(result: Result<T, Errno>) -> Answer<T> {
+        match result {
+            Ok(value) => Answer::Yes(value),
+            Err(
+                errno @ (Errno::ENOSPC
+                | Errno::EDQUOT
+                | Errno::EIO
+                | Errno::EACCES
+                | Errno::EROFS
+                | Errno::ENOMEM
+                | Errno::EMFILE
+                | Errno::ENFILE),
+            ) => Answer::unknown(format!("{} ({errno})", errno.message())),
+            Err(errno) => Answer::No { errno: Some(errno), reason: errno.message() },
+        }
+    }
+}
+
+/// What this kernel offers this process. Asked once; takes less than a millisecond, and opens and
+/// closes a few sockets and one io_uring.
+pub fn kernel() -> &'static Kernel {
+    static KERNEL: OnceLock<Kernel> = OnceLock::new();
+    KERNEL.get_or_init(probe::kernel)
+}
+
+/// What the filesystem at `path` does, tried with temporary files in that directory, or in the
+/// directory of that file, of less than 2 MiB together. They have no name where the filesystem
+/// allows that, and else an unguessable one that is removed at once. Not cached: a filesystem can
+/// be remounted, and its trial flushes a file, which takes milliseconds.
+///
+/// A directory that cannot be written to is no error: the answers are then
+/// [`Answer::Unknown`], and say so.
+///
+/// # Errors
+/// `path` cannot be opened or examined.
+pub fn storage(path: impl AsRef<Path>) -> Result<Storage> {
+    probe::storage(path.as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_answer_about_the_ability_is_a_no() {
+        assert_eq!(Answer::from(Ok(3)), Answer::Yes(3));
+        for (errno, is_no) in [
+            (Errno::EOPNOTSUPP, true),
+            (Errno::EINVAL, true),
+            (Errno::ENOSYS, true),
+            (Errno::EXDEV, true),
+            (Errno::ENOSPC, false),
+            (Errno::EROFS, false),
+            (Errno::EACCES, false),
+        ] {
+            let answer = Answer::<()>::from(Err(errno));
+            assert_eq!(matches!(answer, Answer::No { .. }), is_no, "{errno}: {answer:?}");
+        }
+    }
+}

@@ -207,9 +207,8 @@ impl Drop for Uncached<'_> {
 
 /// Both files map the same blocks over their whole length, and every block is settled and shared.
 fn shares_everything(source: BorrowedFd<'_>, destination: BorrowedFd<'_>, size: u64) -> bool {
-    let (Ok(a), Ok(b)) = (file::extents(source), file::extents(destination)) else { return false };
     let same_length = file::stat(destination).is_ok_and(|s| s.size == size);
-    same_length && a == b && !a.is_empty() && a.iter().all(|e| e.shared && !e.unsettled)
+    same_length && file::share_all_extents(source, destination) == Ok(true)
 }
 
 #[cfg(test)]

@@ -299,6 +299,12 @@ pub(crate) fn extents(fd: impl AsFd) -> Sys<Vec<Extent>> {
     }
 }
 
+/// Both files have the same blocks everywhere, and every block is settled and shared.
+pub(crate) fn share_all_extents(a: impl AsFd, b: impl AsFd) -> Sys<bool> {
+    let (a, b) = (extents(a)?, extents(b)?);
+    Ok(a == b && !a.is_empty() && a.iter().all(|e| e.shared && !e.unsettled))
+}
+
 fn extents_from(fd: impl AsFd, start: u64) -> Sys<Vec<FiemapExtent>> {
     /// `_IOWR('f', 11, struct fiemap)`, where the structure counts without its extents: 32 bytes.
     const FS_IOC_FIEMAP: libc::c_ulong = 0xC020_660B;

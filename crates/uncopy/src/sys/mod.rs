@@ -4,6 +4,7 @@
 pub(crate) mod file;
 pub(crate) mod mapping;
 pub(crate) mod name;
+pub(crate) mod probe;
 pub(crate) mod transfer;
 pub(crate) mod uring;
 pub(crate) mod xattr;

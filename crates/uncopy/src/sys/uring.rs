@@ -231,6 +231,6 @@ impl Drop for DirectRing {
     }
 }
 
-fn raw(error: &std::io::Error) -> Errno {
+pub(super) fn raw(error: &std::io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or(0))
 }

@@ -1,0 +1,62 @@
+//! Asking the kernel what it can do.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use io_uring::{IoUring, Probe};
+use rustix::fs::{self, RenameFlags};
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+use rustix::process::{self, Resource, Rlimit};
+
+use super::uring::raw;
+use super::{Sys, last_errno};
+
+/// As `uname -r` prints it.
+pub(crate) fn kernel_release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// Which operations io_uring knows (`IORING_REGISTER_PROBE`, Linux 5.6).
+pub(crate) fn uring_operations() -> Sys<Probe> {
+    let ring = IoUring::new(1).map_err(|e| raw(&e))?;
+    let mut probe = Probe::new();
+    ring.submitter().register_probe(&mut probe).map_err(|e| raw(&e))?;
+    Ok(probe)
+}
+
+/// A socket of this kind, unconnected.
+pub(crate) fn socket(family: AddressFamily, kind: SocketType) -> Sys<OwnedFd> {
+    Ok(net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?)
+}
+
+/// Allows `MSG_ZEROCOPY` on a socket (`SO_ZEROCOPY`).
+pub(crate) fn allow_zerocopy(socket: impl AsFd) -> Sys<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: the option's value is an int, as `Documentation/networking/msg_zerocopy.rst` says,
+    // and outlives the call, which only reads it.
+    let r = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ZEROCOPY,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    if r == 0 { Ok(()) } else { Err(last_errno()) }
+}
+
+/// The limit on locked memory.
+pub(crate) fn memlock_limit() -> Rlimit {
+    process::getrlimit(Resource::Memlock)
+}
+
+/// The limit on open files.
+pub(crate) fn open_files_limit() -> Rlimit {
+    process::getrlimit(Resource::Nofile)
+}
+
+/// Renames within a directory with `RENAME_NOREPLACE`, and nothing else where there is none.
+pub(crate) fn rename_noreplace(directory: impl AsFd, from: &OsStr, to: &OsStr) -> Sys<()> {
+    Ok(fs::renameat_with(&directory, from, &directory, to, RenameFlags::NOREPLACE)?)
+}
