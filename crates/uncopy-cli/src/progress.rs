@@ -29,7 +29,10 @@ enum Bar {
     Off,
     /// Not yet.
     Since(Instant),
-    Shown { bar: ProgressBar, phase: Phase },
+    Shown {
+        bar: ProgressBar,
+        phase: Phase,
+    },
 }
 
 impl<'a> Watch<'a> {

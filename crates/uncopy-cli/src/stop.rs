@@ -77,7 +77,8 @@ fn ignored_signals() -> u64 {
 
 fn parse_ignored(status: impl BufRead) -> Option<u64> {
     // By bytes: the name of the process in the first line need not be UTF-8.
-    let line = status.split(b'\n').map_while(Result::ok).find(|line| line.starts_with(b"SigIgn:"))?;
+    let line =
+        status.split(b'\n').map_while(Result::ok).find(|line| line.starts_with(b"SigIgn:"))?;
     let mask = std::str::from_utf8(line.strip_prefix(b"SigIgn:")?).ok()?;
     u64::from_str_radix(mask.trim(), 16).ok()
 }

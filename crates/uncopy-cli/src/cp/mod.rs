@@ -15,8 +15,8 @@ use crate::flags::{self, conflict, copy::CopyArgs};
 use crate::progress::Watch;
 use crate::report::{Failure, Report};
 use crate::stop::{Signal, Stop};
-use target::{Kind, Names};
 pub(crate) use target::Pair;
+use target::{Kind, Names};
 use written::Written;
 
 /// Copies what the flags name.

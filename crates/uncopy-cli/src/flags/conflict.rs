@@ -38,12 +38,7 @@ pub(crate) fn find(flags: &CopyArgs) -> Option<Conflict> {
             "--no-zero-copy",
             ONE_OF_THEM,
         ),
-        (
-            flags.no_user_copy && flags.no_zero_copy,
-            "--no-user-copy",
-            "--no-zero-copy",
-            ONE_OF_THEM,
-        ),
+        (flags.no_user_copy && flags.no_zero_copy, "--no-user-copy", "--no-zero-copy", ONE_OF_THEM),
         (
             direct_kept,
             "--cache=keep",
@@ -83,9 +78,11 @@ pub(crate) fn find(flags: &CopyArgs) -> Option<Conflict> {
             "leave out --verbose; the JSON says all that it says",
         ),
     ];
-    rows.into_iter()
-        .find(|(both, ..)| *both)
-        .map(|(_, first, second, next_step)| Conflict { first, second, next_step })
+    rows.into_iter().find(|(both, ..)| *both).map(|(_, first, second, next_step)| Conflict {
+        first,
+        second,
+        next_step,
+    })
 }
 
 #[cfg(test)]

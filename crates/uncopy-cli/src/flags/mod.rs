@@ -40,9 +40,7 @@ const SUBCOMMANDS: [Subcommand; 3] = [
     Subcommand {
         name: "capabilities",
         about: "Show what this kernel and the filesystems of PATHs really offer",
-        flags: |command| {
-            CapabilitiesArgs::augment_args(command).after_help(capabilities::EXAMPLES)
-        },
+        flags: |command| CapabilitiesArgs::augment_args(command).after_help(capabilities::EXAMPLES),
     },
     Subcommand {
         name: "completions",

@@ -87,7 +87,11 @@ mod tests {
         receipt.bytes = 3 << 20;
         receipt.duration = Duration::from_micros(1234);
         receipt.portions = vec![
-            Portion { mechanism: Mechanism::CopyFileRange, bytes: 1 << 20, cost: Cost::KernelCopied },
+            Portion {
+                mechanism: Mechanism::CopyFileRange,
+                bytes: 1 << 20,
+                cost: Cost::KernelCopied,
+            },
             Portion { mechanism: Mechanism::CopyFileRange, bytes: 2 << 20, cost: Cost::Hole },
         ];
         receipt.refusals = vec![Refusal {

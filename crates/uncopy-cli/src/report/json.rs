@@ -55,6 +55,13 @@ struct Failed<'a> {
     event: &'static str,
     #[serde(flatten)]
     names: Names<'a>,
+    #[serde(flatten)]
+    problem: Problem<'a>,
+}
+
+/// Why something was not done.
+#[derive(Serialize)]
+pub(crate) struct Problem<'a> {
     kind: &'static str,
     operation: &'static str,
     subject: Cow<'a, str>,
@@ -64,6 +71,21 @@ struct Failed<'a> {
     errno_name: Option<&'static str>,
     message: String,
     next_step: Option<&'static str>,
+}
+
+impl<'a> From<&'a Failure> for Problem<'a> {
+    fn from(failure: &'a Failure) -> Problem<'a> {
+        Problem {
+            kind: failure.kind,
+            operation: failure.operation,
+            subject: failure.subject.to_string_lossy(),
+            subject_base64: base64_name(&failure.subject),
+            errno: failure.errno.map(Errno::raw),
+            errno_name: failure.errno.and_then(Errno::name),
+            message: failure.message(),
+            next_step: failure.next_step,
+        }
+    }
 }
 
 /// The two names of a copy; the bytes of one that is not UTF-8 also as base64.
@@ -156,14 +178,7 @@ pub(crate) fn failed(source: &Path, destination: &Path, failure: &Failure) -> St
         schema: SCHEMA,
         event: "failed",
         names: Names::new(source, destination),
-        kind: failure.kind,
-        operation: failure.operation,
-        subject: failure.subject.to_string_lossy(),
-        subject_base64: base64_name(&failure.subject),
-        errno: failure.errno.map(Errno::raw),
-        errno_name: failure.errno.and_then(Errno::name),
-        message: failure.message(),
-        next_step: failure.next_step,
+        problem: Problem::from(failure),
     })
 }
 
@@ -178,7 +193,7 @@ fn microseconds(duration: Duration) -> u64 {
 }
 
 /// One object on one line.
-fn line(event: &impl Serialize) -> String {
+pub(crate) fn line(event: &impl Serialize) -> String {
     // Only a map with keys that are no strings, or a value that fails by itself, can fail here.
     let mut line = serde_json::to_string(event).unwrap_or_default();
     line.push('\n');

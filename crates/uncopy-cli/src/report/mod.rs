@@ -2,7 +2,7 @@
 //! Lines on standard output.
 
 mod human;
-mod json;
+pub(crate) mod json;
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -172,8 +172,8 @@ pub(crate) fn print(lines: &str) -> io::Result<()> {
     output.flush()
 }
 
-/// Says one line to people. If standard error is gone there is nobody left to tell.
-fn say(message: &str) {
+/// Says one line to people on standard error. If standard error is gone there is nobody left to tell.
+pub(crate) fn say(message: &str) {
     let _ = writeln!(io::stderr(), "uncopy: {}", printable(message));
 }
 
@@ -185,7 +185,9 @@ pub(crate) fn failed_to(operation: &str, error: &io::Error) -> Exit {
 
 /// Says that a report could not be written.
 pub(crate) fn output_failed(error: &io::Error) -> Exit {
-    say(&format!("cannot write to standard output: {error}; the copies themselves are not affected"));
+    say(&format!(
+        "cannot write to standard output: {error}; the copies themselves are not affected"
+    ));
     Exit::Failure
 }
 

@@ -1,0 +1,260 @@
+//! Capabilities for programs, documented in `docs/json.md`.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use uncopy::Errno;
+use uncopy::capabilities as found;
+
+use crate::report::Failure;
+use crate::report::json::{Problem, SCHEMA, base64_name, line};
+
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: u32,
+    kernel: Kernel<'a>,
+    paths: Vec<Asked<'a>>,
+}
+
+#[derive(Serialize)]
+struct Kernel<'a> {
+    release: &'a str,
+    io_uring: IoUring<'a>,
+    msg_zerocopy: Vec<Socket<'a>>,
+    limits: Limits,
+}
+
+#[derive(Serialize)]
+struct IoUring<'a> {
+    #[serde(flatten)]
+    available: Answer<'a>,
+    disabled: Option<u8>,
+    supported: Vec<&'static str>,
+    unsupported: Vec<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Socket<'a> {
+    socket: &'static str,
+    #[serde(flatten)]
+    answer: Answer<'a>,
+}
+
+/// `null`: unlimited, or not known for the first two.
+#[derive(Serialize)]
+struct Limits {
+    pipe_max_bytes: Option<u64>,
+    optmem_max_bytes: Option<u64>,
+    memlock_soft_bytes: Option<u64>,
+    memlock_hard_bytes: Option<u64>,
+    open_files_soft: Option<u64>,
+    open_files_hard: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Asked<'a> {
+    path: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_base64: Option<String>,
+    #[serde(flatten)]
+    outcome: Outcome<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Outcome<'a> {
+    Answered(Box<Storage<'a>>),
+    Failed { error: Problem<'a> },
+}
+
+#[derive(Serialize)]
+struct Storage<'a> {
+    directory: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    directory_base64: Option<String>,
+    filesystem: String,
+    device: Device<'a>,
+    reflink: Answer<'a>,
+    copy_file_range: CopyFileRange<'a>,
+    direct: Direct<'a>,
+    holes: Answer<'a>,
+    seek_hole: Answer<'a>,
+    punch_hole: Answer<'a>,
+    fallocate: Answer<'a>,
+    unnamed_files: Answer<'a>,
+    rename_noreplace: Answer<'a>,
+}
+
+#[derive(Serialize)]
+struct Device<'a> {
+    name: Option<&'a str>,
+    kind: &'static str,
+    rotational: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct CopyFileRange<'a> {
+    #[serde(flatten)]
+    answer: Answer<'a>,
+    sharing: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Direct<'a> {
+    #[serde(flatten)]
+    write: Answer<'a>,
+    memory_alignment_bytes: Option<u32>,
+    offset_alignment_bytes: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    answer: &'static str,
+    errno: Option<i32>,
+    errno_name: Option<&'static str>,
+    reason: Option<&'a str>,
+}
+
+impl<'a, T> From<&'a found::Answer<T>> for Answer<'a> {
+    fn from(answer: &'a found::Answer<T>) -> Answer<'a> {
+        match answer {
+            found::Answer::Yes(_) => {
+                Answer { answer: "yes", errno: None, errno_name: None, reason: None }
+            }
+            found::Answer::No { errno, reason } => Answer {
+                answer: "no",
+                errno: errno.map(Errno::raw),
+                errno_name: errno.and_then(Errno::name),
+                reason: Some(reason),
+            },
+            found::Answer::Unknown { reason } => {
+                Answer { answer: "unknown", errno: None, errno_name: None, reason: Some(reason) }
+            }
+        }
+    }
+}
+
+/// One object on one line.
+pub(crate) fn report(
+    kernel: &found::Kernel,
+    paths: &[PathBuf],
+    storages: &[Result<found::Storage, Failure>],
+) -> String {
+    let paths = paths.iter().zip(storages).map(|(path, storage)| asked(path, storage));
+    line(&Report { schema: SCHEMA, kernel: kernel.into(), paths: paths.collect() })
+}
+
+impl<'a> From<&'a found::Kernel> for Kernel<'a> {
+    fn from(kernel: &'a found::Kernel) -> Kernel<'a> {
+        let operations = |supported| {
+            let operations = kernel.io_uring.operations.iter();
+            operations.filter(|one| one.supported == supported).map(|one| one.name).collect()
+        };
+        let limits = &kernel.limits;
+        Kernel {
+            release: &kernel.release,
+            io_uring: IoUring {
+                available: Answer::from(&kernel.io_uring.available),
+                disabled: kernel.io_uring.disabled,
+                supported: operations(true),
+                unsupported: operations(false),
+            },
+            msg_zerocopy: kernel
+                .msg_zerocopy
+                .iter()
+                .map(|one| Socket { socket: one.kind.name(), answer: Answer::from(&one.answer) })
+                .collect(),
+            limits: Limits {
+                pipe_max_bytes: limits.pipe_max_bytes,
+                optmem_max_bytes: limits.optmem_max_bytes,
+                memlock_soft_bytes: limits.memlock.soft,
+                memlock_hard_bytes: limits.memlock.hard,
+                open_files_soft: limits.open_files.soft,
+                open_files_hard: limits.open_files.hard,
+            },
+        }
+    }
+}
+
+fn asked<'a>(path: &'a Path, storage: &'a Result<found::Storage, Failure>) -> Asked<'a> {
+    Asked {
+        path: path.to_string_lossy(),
+        path_base64: base64_name(path),
+        outcome: match storage {
+            Ok(storage) => Outcome::Answered(Box::new(storage.into())),
+            Err(failure) => Outcome::Failed { error: Problem::from(failure) },
+        },
+    }
+}
+
+impl<'a> From<&'a found::Storage> for Storage<'a> {
+    fn from(storage: &'a found::Storage) -> Storage<'a> {
+        let name = storage.device.name.as_str();
+        let sharing = match &storage.copy_file_range {
+            found::Answer::Yes(sharing) => Some(sharing.name()),
+            _ => None,
+        };
+        Storage {
+            directory: storage.directory.to_string_lossy(),
+            directory_base64: base64_name(&storage.directory),
+            filesystem: storage.filesystem.to_string(),
+            device: Device {
+                name: Some(name).filter(|name| !name.is_empty()),
+                kind: storage.device.kind.name(),
+                rotational: storage.device.rotational,
+            },
+            reflink: Answer::from(&storage.reflink),
+            copy_file_range: CopyFileRange {
+                answer: Answer::from(&storage.copy_file_range),
+                sharing,
+            },
+            direct: Direct {
+                write: Answer::from(&storage.direct_write),
+                memory_alignment_bytes: storage.direct_alignment.map(|align| align.memory_bytes),
+                offset_alignment_bytes: storage.direct_alignment.map(|align| align.offset_bytes),
+            },
+            holes: Answer::from(&storage.holes),
+            seek_hole: Answer::from(&storage.seek_hole),
+            punch_hole: Answer::from(&storage.punch_hole),
+            fallocate: Answer::from(&storage.fallocate),
+            unnamed_files: Answer::from(&storage.unnamed_files),
+            rename_noreplace: Answer::from(&storage.rename_noreplace),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn kernel_and_paths_are_one_line_that_starts_with_the_schema() {
+        let paths = [PathBuf::from("/"), PathBuf::from("/nonexistent/x")];
+        let storages = paths
+            .iter()
+            .map(|path| found::storage(path).map_err(|error| Failure::from(&error)))
+            .collect::<Vec<_>>();
+        let text = report(found::kernel(), &paths, &storages);
+        assert!(text.starts_with("{\"schema\":1,"), "{text}");
+        assert_eq!(text.find('\n'), Some(text.len() - 1));
+        let report: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(report["kernel"]["release"], json!(found::kernel().release));
+        assert_eq!(report["paths"][0]["path"], "/");
+        assert!(report["paths"][0]["reflink"]["answer"].is_string());
+        assert!(report["paths"][0]["error"].is_null());
+        assert_eq!(report["paths"][1]["error"]["errno_name"], "ENOENT");
+    }
+
+    #[test]
+    fn answers_keep_their_reason() {
+        let refused =
+            found::Answer::<()>::No { errno: Some(Errno::EXDEV), reason: String::from("odd") };
+        assert_eq!(
+            serde_json::to_value(Answer::from(&refused)).unwrap(),
+            json!({"answer": "no", "errno": 18, "errno_name": "EXDEV", "reason": "odd"})
+        );
+    }
+}
