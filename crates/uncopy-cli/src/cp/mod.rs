@@ -39,9 +39,7 @@ pub(crate) fn run(flags: &CopyArgs) -> Result<Exit, clap::Error> {
     let is_directory = match destination_is_directory(&names) {
         Ok(is_directory) => is_directory,
         Err(failure) => {
-            for source in &names.sources {
-                report.failed(source, &names.destination, &failure);
-            }
+            report.all_failed(&names.sources, &names.destination, &failure);
             return Ok(report.finish());
         }
     };

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use indicatif::BinaryBytes;
-use uncopy::{Cost, Portion, Receipt, Verification, VerifiedFrom};
+use uncopy::{Cost, Portion, Receipt, Refusal, Verification, VerifiedFrom};
 
 use crate::cp::Pair;
 use crate::report::printable;
@@ -21,8 +21,9 @@ pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
     for portion in &receipt.portions {
         let _ = writeln!(text, "  {}", way(portion));
     }
-    for refusal in &receipt.refusals {
-        let _ = writeln!(text, "  not by {}", printable(&refusal.to_string()));
+    // Mechanisms that one reason rules out share a line.
+    for alike in receipt.refusals.chunk_by(|a, b| (a.errno, &a.reason) == (b.errno, &b.reason)) {
+        let _ = writeln!(text, "  not by {}", printable(&reason(alike)));
     }
     if let Some(verification) = &receipt.verification {
         let _ = writeln!(text, "  {}", verified(verification));
@@ -37,6 +38,13 @@ pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
         text.push_str("  the source changed while it was copied; accepted\n");
     }
     text
+}
+
+/// `reflink, sendfile: EXDEV: why`, of refusals that are alike.
+fn reason(alike: &[Refusal]) -> String {
+    let [others @ .., last] = alike else { return String::new() };
+    let others = others.iter().map(|refusal| format!("{}, ", refusal.mechanism));
+    others.chain([last.to_string()]).collect()
 }
 
 fn name(path: &Path) -> String {
@@ -78,7 +86,7 @@ fn verified(verification: &Verification) -> String {
 mod tests {
     use std::time::Duration;
 
-    use uncopy::{Errno, Mechanism, Refusal};
+    use uncopy::{Errno, Mechanism};
 
     use super::*;
 
@@ -94,11 +102,16 @@ mod tests {
             },
             Portion { mechanism: Mechanism::CopyFileRange, bytes: 2 << 20, cost: Cost::Hole },
         ];
-        receipt.refusals = vec![Refusal {
-            mechanism: Mechanism::Reflink,
-            reason: String::from("ext4 has no reflinks"),
-            errno: Some(Errno::EOPNOTSUPP),
-        }];
+        let refusal = |mechanism, reason: &str, errno| Refusal {
+            mechanism,
+            reason: reason.to_owned(),
+            errno,
+        };
+        receipt.refusals = vec![
+            refusal(Mechanism::Reflink, "ext4 has no reflinks", Some(Errno::EOPNOTSUPP)),
+            refusal(Mechanism::Direct, "slower", None),
+            refusal(Mechanism::Splice, "slower", None),
+        ];
         receipt
     }
 
@@ -113,7 +126,8 @@ mod tests {
             "a\\n -> d/a: 3.00 MiB in 1.2ms\n\
              \x20 1.00 MiB copied inside the kernel by copy_file_range\n\
              \x20 2.00 MiB left as holes\n\
-             \x20 not by reflink: EOPNOTSUPP: ext4 has no reflinks\n"
+             \x20 not by reflink: EOPNOTSUPP: ext4 has no reflinks\n\
+             \x20 not by direct, splice: slower\n"
         );
     }
 

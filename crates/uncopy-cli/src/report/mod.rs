@@ -120,7 +120,8 @@ impl Report {
             Form::Words => self.print(&human::copied(pair, receipt)),
             Form::Json => self.print(&json::copied(pair, receipt)),
         }
-        if !self.quiet {
+        // The JSON has them.
+        if !self.quiet && self.form != Form::Json {
             for note in &receipt.notes {
                 say(&format!("note: {}: {note}", pair.destination.display()));
             }
@@ -129,8 +130,20 @@ impl Report {
 
     /// A file was not copied.
     pub(crate) fn failed(&mut self, source: &Path, destination: &Path, failure: &Failure) {
+        self.all_failed(&[source], destination, failure);
+    }
+
+    /// None of these files was copied, for one reason, which people are told once.
+    pub(crate) fn all_failed(
+        &mut self,
+        sources: &[impl AsRef<Path>],
+        destination: &Path,
+        failure: &Failure,
+    ) {
         if self.form == Form::Json {
-            self.print(&json::failed(source, destination, failure));
+            for source in sources {
+                self.print(&json::failed(source.as_ref(), destination, failure));
+            }
         }
         // Whoever stopped the program is told so once, by `stopped`.
         if failure.kind != "cancelled" {

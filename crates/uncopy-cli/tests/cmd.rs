@@ -1,0 +1,14 @@
+//! The program's words: each file in `tests/cmd` holds commands and what they print.
+
+#[test]
+fn commands_print_what_their_files_say() {
+    trycmd::TestCases::new()
+        // Set to nothing counts as not set: the environment of whoever runs this does not matter.
+        .env("UNCOPY_VERIFY", "")
+        .case("tests/cmd/*.trycmd");
+}
+
+#[test]
+fn the_environment_is_heeded_as_its_files_say() {
+    trycmd::TestCases::new().case("tests/cmd/*.toml");
+}

@@ -1,0 +1,290 @@
+//! The program as a process: its exit codes, its streams, and how it takes signals.
+#![cfg(target_os = "linux")]
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The program, not minding the environment of whoever runs the tests.
+fn uncopy() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_uncopy"));
+    command.env_remove("UNCOPY_VERIFY");
+    command
+}
+
+/// A directory of its own, gone after the test.
+struct Scratch(TempDir);
+
+impl Scratch {
+    fn new() -> Scratch {
+        Scratch(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: impl AsRef<OsStr>) -> PathBuf {
+        self.0.path().join(name.as_ref())
+    }
+
+    fn file(&self, name: impl AsRef<OsStr>, contents: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, contents).unwrap();
+        path
+    }
+
+    fn fifo(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        path
+    }
+
+    fn names(&self) -> Vec<OsString> {
+        let mut names: Vec<_> =
+            fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Starts a copy out of a FIFO. It has its signal handlers, and waits for bytes, when the FIFO
+/// could be opened for writing.
+fn start_copy_from(fifo: &Path, destination: &Path) -> (Child, File) {
+    let child = uncopy()
+        .args(["cp", "--copy-contents"])
+        .args([fifo, destination])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let writer = OpenOptions::new().write(true).open(fifo).unwrap();
+    (child, writer)
+}
+
+fn send(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+#[test]
+fn the_first_signal_stops_the_copy_and_leaves_nothing_behind() {
+    for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
+        let scratch = Scratch::new();
+        let (fifo, destination) = (scratch.fifo("fifo"), scratch.path("destination"));
+        let (child, mut writer) = start_copy_from(&fifo, &destination);
+        writer.write_all(b"first").unwrap();
+        send(&child, signal);
+        // The reader may be gone already.
+        let _ = writer.write_all(b"second");
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.signal(), Some(signal.as_raw()), "{}", stderr(&output));
+        assert!(stderr(&output).contains("stopped by SIG"), "{}", stderr(&output));
+        assert_eq!(scratch.names(), ["fifo"]);
+    }
+}
+
+#[test]
+fn the_second_signal_kills_even_if_the_source_is_silent() {
+    let scratch = Scratch::new();
+    let (fifo, destination) = (scratch.fifo("fifo"), scratch.path("destination"));
+    let (mut child, writer) = start_copy_from(&fifo, &destination);
+    send(&child, Signal::TERM);
+    send(&child, Signal::INT);
+    let ended = child.wait().unwrap().signal();
+    assert!(matches!(ended, Some(2 | 15)), "{ended:?}");
+    drop(writer);
+    assert!(!destination.exists());
+}
+
+#[test]
+fn a_signal_that_the_parent_ignores_stays_ignored() {
+    let scratch = Scratch::new();
+    let (fifo, destination) = (scratch.fifo("fifo"), scratch.path("destination"));
+    let mut child = Command::new("sh")
+        .args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_uncopy")])
+        .args(["cp", "--copy-contents"])
+        .args([&fifo, &destination])
+        .env_remove("UNCOPY_VERIFY")
+        .spawn()
+        .unwrap();
+    let mut writer = OpenOptions::new().write(true).open(&fifo).unwrap();
+    send(&child, Signal::HUP);
+    writer.write_all(b"all of it").unwrap();
+    drop(writer);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(fs::read(&destination).unwrap(), b"all of it");
+}
+
+#[test]
+fn a_source_that_changes_meanwhile_has_its_own_exit_code() {
+    let scratch = Scratch::new();
+    // More than a pipe holds: the copy waits for the reader.
+    let source = scratch.file("source", &vec![7; 4 << 20]);
+    let fifo = scratch.fifo("fifo");
+    let child = uncopy()
+        .args(["cp", "--json", "--copy-contents"])
+        .args([&source, &fifo])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut reader = File::open(&fifo).unwrap();
+    reader.read_exact(&mut [0; 1]).unwrap();
+    OpenOptions::new().append(true).open(&source).unwrap().write_all(b"more").unwrap();
+    std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    let event: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&event["event"], &event["kind"]), (&"failed".into(), &"source_changed".into()));
+}
+
+#[test]
+fn several_failures_of_one_kind_keep_their_exit_code() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("directory");
+    fs::create_dir(&directory).unwrap();
+    let copy = |sources: &[&str]| {
+        let mut command = uncopy();
+        command.args(["cp", "-q", "--no-user-copy", "-t"]).arg(&directory).args(sources);
+        command.output().unwrap().status.code()
+    };
+    assert_eq!(copy(&["/proc/version", "/proc/uptime"]), Some(5));
+    assert_eq!(copy(&["/proc/version", "/nonexistent/x"]), Some(1));
+}
+
+#[test]
+fn two_sources_with_one_target_touch_nothing() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("directory");
+    fs::create_dir(&directory).unwrap();
+    let source = scratch.file("source", b"1");
+    let output = uncopy().arg("cp").args([&source, &source, &directory]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+}
+
+#[test]
+fn a_file_that_this_run_wrote_is_not_written_again_under_another_name() {
+    let scratch = Scratch::new();
+    let (one, two) = (scratch.file("one", b"1"), scratch.file("two", b"2"));
+    let directory = scratch.path("directory");
+    fs::create_dir(&directory).unwrap();
+    let target = directory.join("one");
+    fs::write(&target, b"").unwrap();
+    std::os::unix::fs::symlink("one", directory.join("two")).unwrap();
+    let output = uncopy().arg("cp").args([&one, &two, &directory]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("an earlier source of this command"), "{}", stderr(&output));
+    assert_eq!(fs::read(&target).unwrap(), b"1");
+}
+
+#[test]
+fn names_that_are_not_utf8_are_copied_and_reported_in_full() {
+    let scratch = Scratch::new();
+    let name = OsString::from_vec(b"na\xffme\n".to_vec());
+    let source = scratch.file(&name, b"odd");
+    let destination = scratch.path(OsStr::from_bytes(b"\xfe"));
+    let output = uncopy().args(["cp", "--json"]).args([&source, &destination]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(fs::read(&destination).unwrap(), b"odd");
+    let event: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let decode = |key: &str| {
+        use base64::Engine;
+        let text = event[key].as_str().unwrap();
+        base64::engine::general_purpose::STANDARD.decode(text).unwrap()
+    };
+    assert_eq!(decode("source_base64"), source.as_os_str().as_bytes());
+    assert_eq!(decode("destination_base64"), destination.as_os_str().as_bytes());
+
+    let output = uncopy().args(["cp", "-v"]).args([&source, &destination]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("na\u{fffd}me\\n -> "), "{text}");
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_an_error_after_all_copies() {
+    let scratch = Scratch::new();
+    let (one, two) = (scratch.file("one", b"1"), scratch.file("two", b"2"));
+    let directory = scratch.path("directory");
+    fs::create_dir(&directory).unwrap();
+    let output = uncopy()
+        .args(["cp", "-v"])
+        .args([&one, &two, &directory])
+        .stdout(OpenOptions::new().write(true).open("/dev/full").unwrap())
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("cannot write to standard output"), "{}", stderr(&output));
+    assert_eq!(fs::read(directory.join("two")).unwrap(), b"2");
+}
+
+#[test]
+fn help_and_scripts_that_cannot_be_written_are_errors() {
+    for arguments in [&["--help"][..], &["completions", "bash"], &["capabilities"]] {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let status = uncopy().args(arguments).stdout(full).stderr(Stdio::null()).status().unwrap();
+        assert_eq!(status.code(), Some(1), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_went_away_is_no_panic() {
+    let scratch = Scratch::new();
+    let (source, destination) = (scratch.file("source", b"1"), scratch.path("destination"));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = uncopy()
+        .args(["cp", "--json"])
+        .args([&source, &destination])
+        .stdout(writer)
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(fs::read(&destination).unwrap(), b"1");
+}
+
+#[test]
+fn every_shell_gets_a_completion_script_with_every_flag() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let output = uncopy().args(["completions", shell]).output().unwrap();
+        assert!(output.status.success(), "{shell}");
+        let script = String::from_utf8(output.stdout).unwrap();
+        for flag in ["require-zero-copy", "trust-shared-extents", "if-changed", "copy-file-range"] {
+            assert!(script.contains(flag), "{shell} does not complete {flag}");
+        }
+    }
+}
+
+#[test]
+fn capabilities_of_a_directory_are_one_json_object_and_leave_nothing_behind() {
+    let scratch = Scratch::new();
+    let output =
+        uncopy().args(["capabilities", "--json"]).args([scratch.0.path()]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(output.stdout.starts_with(b"{\"schema\":1,"));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let path = &report["paths"][0];
+    for question in ["reflink", "copy_file_range", "direct", "holes", "rename_noreplace"] {
+        let answer = path[question]["answer"].as_str().unwrap();
+        assert!(["yes", "no"].contains(&answer), "{question}: {answer}");
+    }
+    assert!(scratch.names().is_empty());
+}
+
+#[test]
+fn capabilities_of_a_missing_path_fail_beside_those_that_are_there() {
+    let output = uncopy().args(["capabilities", "/", "/nonexistent/x"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("cannot open /nonexistent/x"), "{}", stderr(&output));
+    assert!(String::from_utf8(output.stdout).unwrap().contains("\n/: "));
+}
