@@ -75,6 +75,11 @@ impl Destination {
         self.found.as_ref().is_some_and(|f| f.stat.file_type() != FileType::RegularFile)
     }
 
+    /// The existing destination is a FIFO.
+    pub(crate) fn is_fifo(&self) -> bool {
+        self.found.as_ref().is_some_and(|f| f.stat.file_type() == FileType::Fifo)
+    }
+
     fn check(&self, found: &Found, source: &Source<'_>, options: &CopyOptions) -> Result<()> {
         let refuse = |reason| Err(Error::new("write to", &self.given, reason));
         let kind = found.stat.file_type();

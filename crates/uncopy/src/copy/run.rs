@@ -84,7 +84,7 @@ fn copy_once(
         receipt.skipped = true;
         return Ok(receipt);
     }
-    let mut staging = open_staging(&source, &destination, options)?;
+    let mut staging = open_staging(&source, &destination, options, observer)?;
     let facts = facts::gather(&source, &destination, &staging, options);
     let was_cached = options.cache == Cache::Skip && file::cached_bytes(source.fd(), 0, 0) != Ok(0);
     let in_place = facts.in_place;
@@ -122,9 +122,10 @@ fn open_staging<'a>(
     source: &Source<'_>,
     destination: &'a Destination,
     options: &CopyOptions,
+    observer: &mut dyn Observer,
 ) -> Result<Staging<'a>> {
     if destination.is_stream() || (options.in_place && destination.found.is_some()) {
-        return Staging::in_place(destination);
+        return Staging::in_place(destination, observer);
     }
     let mode = metadata::creation_mode(&source.stat, destination.found.as_ref(), options.preserve);
     Staging::aside(destination, mode, options.existing)

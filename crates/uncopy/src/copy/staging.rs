@@ -9,8 +9,9 @@ use std::sync::OnceLock;
 use rustix::fs::OFlags;
 
 use super::destination::Destination;
+use super::observer::Observer;
 use super::options::Existing;
-use super::stale;
+use super::{stale, stream};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::{Sys, file, name};
 
@@ -67,19 +68,21 @@ impl<'a> Staging<'a> {
     }
 
     /// The existing destination itself, or for [`Destination::is_stream`] whatever it is.
-    pub(crate) fn in_place(destination: &'a Destination) -> Result<Staging<'a>> {
-        let flags = if destination.is_stream() {
-            OFlags::WRONLY | OFlags::NOCTTY
+    pub(crate) fn in_place(
+        destination: &'a Destination,
+        observer: &mut dyn Observer,
+    ) -> Result<Staging<'a>> {
+        let fd = if destination.is_stream() {
+            stream::open_for_writing(destination, observer)?
         } else {
             // For reading as well: verification reads it, and FICLONE wants it on some kernels.
-            OFlags::RDWR
+            file::open(&destination.path, OFlags::RDWR)
+                .or_else(|errno| match errno {
+                    Errno::EACCES => file::open(&destination.path, OFlags::WRONLY),
+                    errno => Err(errno),
+                })
+                .map_err(|e| Error::system("open for writing", &destination.given, e))?
         };
-        let fd = file::open(&destination.path, flags)
-            .or_else(|errno| match errno {
-                Errno::EACCES => file::open(&destination.path, OFlags::WRONLY),
-                errno => Err(errno),
-            })
-            .map_err(|e| Error::system("open for writing", &destination.given, e))?;
         let is_expected = destination
             .found
             .as_ref()

@@ -2,7 +2,9 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
+use rustix::event::{self, PollFd, PollFlags};
 use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags, SeekFrom, StatxFlags};
 
 use super::{Sys, last_errno};
@@ -101,6 +103,28 @@ pub(crate) fn set_direct(fd: impl AsFd, direct: bool) -> Sys<()> {
     let mut flags = fs::fcntl_getfl(&fd)?;
     flags.set(OFlags::DIRECT, direct);
     Ok(fs::fcntl_setfl(fd, flags)?)
+}
+
+/// What to wait for on a pipe, terminal or other device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ready {
+    ToRead,
+    ToWrite,
+}
+
+/// Waits until a read or write would not block, also because the other end is gone (`poll(2)`).
+/// `false`: not yet. A FIFO that never had a writer is not at its end (`fs/pipe.c`, `pipe_poll`).
+pub(crate) fn wait(fd: impl AsFd, ready: Ready, limit: Duration) -> Sys<bool> {
+    let flags = match ready {
+        Ready::ToRead => PollFlags::IN,
+        Ready::ToWrite => PollFlags::OUT,
+    };
+    let limit =
+        fs::Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+    match event::poll(&mut [PollFd::new(&fd, flags)], Some(&limit)) {
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        other => Ok(other? > 0),
+    }
 }
 
 /// Makes reads wait again on a file opened with `O_NONBLOCK`.
