@@ -290,3 +290,52 @@ fn capabilities_of_a_missing_path_fail_beside_those_that_are_there() {
     assert!(stderr(&output).contains("cannot open /nonexistent/x"), "{}", stderr(&output));
     assert!(String::from_utf8(output.stdout).unwrap().contains("\n/: "));
 }
+
+/// Every key of every object inside `value`.
+fn keys(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(object) => {
+            for (key, value) in object {
+                found.push(key.clone());
+                keys(value, found);
+            }
+        }
+        Value::Array(array) => array.iter().for_each(|value| keys(value, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_json_key_is_documented() {
+    let scratch = Scratch::new();
+    let odd = scratch.file(OsStr::from_bytes(b"\xff"), b"odd");
+    let destination = scratch.path("destination");
+    let mut found = Vec::new();
+    for arguments in [&["cp", "--json", "--verify"][..], &["cp", "--json", "-n"], &["cp", "--json"]]
+    {
+        // The last one fails: the destination is a directory by then.
+        if arguments.len() == 2 {
+            fs::remove_file(&destination).unwrap();
+            fs::create_dir(&destination).unwrap();
+        }
+        let mut command = uncopy();
+        command.args(arguments).arg("-T").args([&odd, &destination]);
+        let output = command.output().unwrap();
+        keys(&serde_json::from_slice(&output.stdout).unwrap(), &mut found);
+    }
+    let output = uncopy().args(["capabilities", "--json", "/", "/nonexistent/x"]).output().unwrap();
+    keys(&serde_json::from_slice(&output.stdout).unwrap(), &mut found);
+    assert!(
+        ["digest", "reason", "next_step", "sharing"].iter().all(|k| found.contains(&(*k).into()))
+    );
+
+    let text = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md");
+    let text = fs::read_to_string(text).unwrap();
+    for key in found {
+        let ends = ["`{}`", ".{}`", "`{}.", "`{}[]"].map(|end| end.replace("{}", &key));
+        assert!(
+            ends.iter().any(|end| text.contains(end.as_str())),
+            "docs/json.md does not explain {key}"
+        );
+    }
+}

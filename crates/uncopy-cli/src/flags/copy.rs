@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
+use clap::{ValueEnum, ValueHint};
 
 /// How the positional arguments go together.
 pub(crate) const USAGE: &str = "\
@@ -34,8 +34,8 @@ Environment:
 /// old file or the new one.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct CopyArgs {
-    /// Files to copy, then the file or directory to copy to
-    #[arg(value_name = "SRC... DST")]
+    /// Files to copy, and last the file or directory to copy to
+    #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 
     /// A file to copy, before those named without a flag; may be repeated
@@ -47,7 +47,13 @@ pub(crate) struct CopyArgs {
     pub dest: Option<PathBuf>,
 
     /// Copy all sources into DIRECTORY, which must exist
-    #[arg(short, long, value_name = "DIRECTORY", help_heading = TARGETS)]
+    #[arg(
+        short,
+        long,
+        value_name = "DIRECTORY",
+        value_hint = ValueHint::DirPath,
+        help_heading = TARGETS
+    )]
     pub target_directory: Option<PathBuf>,
 
     /// Take DST as a file even if a directory of that name exists

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 use indicatif::BinaryBytes;
 use uncopy::{Cost, Portion, Receipt, Refusal, Verification, VerifiedFrom};
@@ -17,7 +18,7 @@ pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
         text.push_str("skipped, the destination exists\n");
         return text;
     }
-    let _ = writeln!(text, "{} in {:.1?}", BinaryBytes(receipt.bytes), receipt.duration);
+    let _ = writeln!(text, "{} in {}", BinaryBytes(receipt.bytes), duration(receipt.duration));
     for portion in &receipt.portions {
         let _ = writeln!(text, "  {}", way(portion));
     }
@@ -47,6 +48,16 @@ fn reason(alike: &[Refusal]) -> String {
     others.chain([last.to_string()]).collect()
 }
 
+/// Three digits or so: `183ms`, `1.25s`, `240µs`.
+fn duration(duration: Duration) -> String {
+    match duration.as_micros() {
+        0..1_000 => format!("{duration:.0?}"),
+        1_000..10_000 => format!("{duration:.1?}"),
+        10_000..1_000_000 => format!("{duration:.0?}"),
+        _ => format!("{duration:.2?}"),
+    }
+}
+
 fn name(path: &Path) -> String {
     printable(&path.to_string_lossy()).into_owned()
 }
@@ -57,7 +68,9 @@ fn way(portion: &Portion) -> String {
     match portion.cost {
         Cost::Hole => format!("{bytes} left as holes"),
         Cost::Shared => format!("{bytes} shared with the source by {mechanism}"),
-        Cost::Moved => format!("{bytes} moved to the device without a copy by {mechanism}"),
+        Cost::Moved => {
+            format!("{bytes} moved by {mechanism}: the device read the pages themselves")
+        }
         Cost::KernelCopied => format!("{bytes} copied inside the kernel by {mechanism}"),
         Cost::UserCopied => format!("{bytes} copied through this program's memory by {mechanism}"),
         Cost::Unknown => {
@@ -69,12 +82,16 @@ fn way(portion: &Portion) -> String {
 fn verified(verification: &Verification) -> String {
     match verification.from {
         VerifiedFrom::Device => format!(
-            "verified: {} {}, read back from the device in {:.1?}",
-            verification.algorithm, verification.digest, verification.duration
+            "verified: {} {}, read back from the device in {}",
+            verification.algorithm,
+            verification.digest,
+            duration(verification.duration)
         ),
         VerifiedFrom::Cache => format!(
-            "verified: {} {}, read back in {:.1?}, possibly from the page cache",
-            verification.algorithm, verification.digest, verification.duration
+            "verified: {} {}, read back in {}, possibly from the page cache",
+            verification.algorithm,
+            verification.digest,
+            duration(verification.duration)
         ),
         VerifiedFrom::SharedExtents => {
             String::from("verified: both files have the same blocks; nothing was read")
@@ -84,8 +101,6 @@ fn verified(verification: &Verification) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use uncopy::{Errno, Mechanism};
 
     use super::*;
@@ -148,7 +163,7 @@ mod tests {
         assert_eq!(
             copied(&pair(), &receipt),
             "a\\n -> d/a: 3.00 MiB in 1.2ms\n\
-             \x20 verified: xxh3 99aa, read back from the device in 20.0ms\n\
+             \x20 verified: xxh3 99aa, read back from the device in 20ms\n\
              \x20 flushed to the device\n\
              \x20 started again 2 times: the source changed\n\
              \x20 the source changed while it was copied; accepted\n"

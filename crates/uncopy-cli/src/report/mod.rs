@@ -153,7 +153,7 @@ impl Report {
     }
 
     /// Says that `signal` ended the work, and dies of it.
-    pub(crate) fn stopped(self, signal: Signal) -> Exit {
+    pub(crate) fn stopped(self, signal: Signal) -> ! {
         let left = if self.in_place {
             "a file that was being written in place is a mixture of old and new"
         } else {

@@ -80,7 +80,7 @@ impl<T> From<Result<T, Errno>> for Answer<T> {
     }
 }
 
-/// What this kernel offers this process. Asked once; takes less than a millisecond, and opens and
+/// What this kernel offers this process. Asked once; takes about a millisecond, and opens and
 /// closes a few sockets and one io_uring.
 pub fn kernel() -> &'static Kernel {
     static KERNEL: OnceLock<Kernel> = OnceLock::new();
