@@ -13,12 +13,24 @@ const MAX_BYTES: usize = 64 << 10;
 
 /// The names of all attributes that the caller may see.
 pub(crate) fn names(file: impl AsFd) -> Sys<Vec<CString>> {
-    if fs::flistxattr(&file, &mut [0u8; 0])? == 0 {
-        return Ok(Vec::new());
+    // Asked with an empty buffer, rustix says 0 whatever the kernel says.
+    let list = read(|buffer| fs::flistxattr(&file, buffer))?;
+    Ok(list.split_inclusive(|b| *b == 0).filter_map(owned).collect())
+}
+
+/// What `call` gives, into a small buffer first: most lists and values fit.
+fn read(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> Sys<Vec<u8>> {
+    let mut bytes = vec![0; 256];
+    loop {
+        match call(&mut bytes).map_err(Errno::from) {
+            Ok(n) => {
+                bytes.truncate(n);
+                return Ok(bytes);
+            }
+            Err(Errno::ERANGE) if bytes.len() < MAX_BYTES => bytes.resize(MAX_BYTES, 0),
+            Err(errno) => return Err(errno),
+        }
     }
-    let mut list = vec![0u8; MAX_BYTES];
-    let n = fs::flistxattr(file, &mut list[..])?;
-    Ok(list[..n].split_inclusive(|b| *b == 0).filter_map(owned).collect())
 }
 
 fn owned(bytes: &[u8]) -> Option<CString> {
@@ -27,17 +39,10 @@ fn owned(bytes: &[u8]) -> Option<CString> {
 
 /// The value of an attribute; `None` if there is none of this name.
 pub(crate) fn get(file: impl AsFd, name: &CStr) -> Sys<Option<Vec<u8>>> {
-    let mut value = vec![0u8; 256];
-    loop {
-        match fs::fgetxattr(&file, name, &mut value[..]).map_err(Errno::from) {
-            Ok(n) => {
-                value.truncate(n);
-                return Ok(Some(value));
-            }
-            Err(Errno::ERANGE) if value.len() < MAX_BYTES => value.resize(MAX_BYTES, 0),
-            Err(Errno::ENODATA) => return Ok(None),
-            Err(errno) => return Err(errno),
-        }
+    match read(|buffer| fs::fgetxattr(&file, name, buffer)) {
+        Ok(value) => Ok(Some(value)),
+        Err(Errno::ENODATA) => Ok(None),
+        Err(errno) => Err(errno),
     }
 }
 
