@@ -201,8 +201,15 @@ fn create_temporary(destination: &Destination) -> Sys<(OwnedFd, OsString)> {
             Err(Errno::EAGAIN) => {}
             // A filesystem without locks.
             Err(_) => return Ok((fd, temporary)),
-            Ok(()) if file::stat(&fd)?.links > 0 => return Ok((fd, temporary)),
-            Ok(()) => {}
+            Ok(()) => match file::stat(&fd) {
+                // Removed as a leftover in between.
+                Ok(stat) if stat.links == 0 => {}
+                Ok(_) => return Ok((fd, temporary)),
+                Err(errno) => {
+                    let _ = name::unlink(destination.directory(), &temporary);
+                    return Err(errno);
+                }
+            },
         }
     }
 }
