@@ -89,6 +89,7 @@ impl Transfer<'_> {
         }
         facts::refine(&mut self.facts, self.source, self.ends.destination);
         self.trial = Trial::new(&self.facts, &plan::rivals(&self.facts, &self.attempted));
+        self.lay_out()?;
         let mut offset = 0;
         while offset < self.size {
             let segment = if self.facts.has_holes && self.facts.sparse != Sparse::Never {
@@ -107,6 +108,22 @@ impl Transfer<'_> {
             };
         }
         self.cut(self.size)
+    }
+
+    /// Gives a destination that gets holes its length before its bytes: XFS reserves space behind
+    /// the end of a file that grows, and keeps what the next write leaps over (`fs/xfs/xfs_iomap.c`,
+    /// `xfs_iomap_prealloc_size`).
+    fn lay_out(&self) -> Result<()> {
+        let sparse = match self.facts.sparse {
+            Sparse::Auto => self.facts.has_holes,
+            Sparse::Always => true,
+            Sparse::Never => false,
+        };
+        if !sparse || self.facts.in_place {
+            return Ok(());
+        }
+        file::truncate(self.ends.destination, self.size)
+            .map_err(|errno| Error::system("set the size of", self.given(), errno))
     }
 
     /// Makes the destination as long as what was moved: a hole at the end has no bytes that would.
