@@ -219,9 +219,9 @@ impl Transfer<'_> {
     }
 
     /// Moves `start..end`, changing the mechanism as often as need be.
-    fn move_stretch(&mut self, start: u64, end: u64) -> Result<Reached> {
+    fn move_stretch(&mut self, start: u64, mut end: u64) -> Result<Reached> {
         self.reserve(start, end)?;
-        let mut offset = start;
+        let (mut offset, wanted) = (start, end);
         while offset < end {
             let step = {
                 let length = (end - offset).min(self.piece_bytes());
@@ -245,10 +245,13 @@ impl Transfer<'_> {
                     offset += moved.bytes;
                     self.account(mechanism, moved, offset, begin.elapsed())?;
                 }
-                (mechanism, Err(errno), _) => self.handle(mechanism, errno, offset)?,
+                (mechanism, Err(errno), _) => match self.shrunk_below(end, errno)? {
+                    Some(size) => end = size,
+                    None => self.handle(mechanism, errno)?,
+                },
             }
         }
-        Ok(Reached::End)
+        Ok(if end == wanted { Reached::End } else { Reached::SourceEnd(offset) })
     }
 
     fn piece_bytes(&self) -> u64 {
@@ -272,7 +275,7 @@ impl Transfer<'_> {
             match mechanism::mover(mechanism, self.ends, &self.facts, setting) {
                 Ok(mover) => self.current = Some(Current { mechanism, mover, moved_bytes: 0 }),
                 Err(errno) => {
-                    self.handle(mechanism, errno, self.pace.done_bytes)?;
+                    self.handle(mechanism, errno)?;
                     return Ok(None);
                 }
             }
@@ -319,15 +322,10 @@ impl Transfer<'_> {
     }
 
     /// What to do about an error number: go on, change the mechanism, or give up.
-    fn handle(&mut self, mechanism: Mechanism, errno: Errno, offset: u64) -> Result<()> {
+    fn handle(&mut self, mechanism: Mechanism, errno: Errno) -> Result<()> {
         let moved = self.current.as_ref().map_or(0, |c| c.moved_bytes);
         match plan::classify(mechanism, errno, moved) {
             Verdict::Retry => self.report(),
-            // A mapped source that shrinks answers EFAULT behind its new end.
-            Verdict::Unsupported if errno == Errno::EFAULT && self.source_ended(offset)? => {
-                self.stop_current(Some(errno));
-                Ok(())
-            }
             Verdict::Unsupported => {
                 if self.current.is_some() {
                     self.stop_current(Some(errno));
@@ -362,9 +360,21 @@ impl Transfer<'_> {
     }
 
     fn source_ended(&self, offset: u64) -> Result<bool> {
-        let stat = file::stat(self.ends.source)
-            .map_err(|e| Error::system("examine", self.source.path, e))?;
-        Ok(offset >= stat.size)
+        Ok(offset >= self.source_size()?)
+    }
+
+    /// The new size, if the source no longer reaches `end`: behind it a mapping answers EFAULT.
+    fn shrunk_below(&self, end: u64, errno: Errno) -> Result<Option<u64>> {
+        if errno != Errno::EFAULT {
+            return Ok(None);
+        }
+        Ok(Some(self.source_size()?).filter(|size| *size < end))
+    }
+
+    fn source_size(&self) -> Result<u64> {
+        file::stat(self.ends.source)
+            .map(|stat| stat.size)
+            .map_err(|e| Error::system("examine", self.source.path, e))
     }
 
     fn account(
