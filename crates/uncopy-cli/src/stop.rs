@@ -34,6 +34,10 @@ impl Stop {
             flag::register(number, Arc::clone(&asked))?;
             flag::register_usize(number, Arc::clone(&signal), number as usize)?;
         }
+        // With a handler, of whatever kind, a write beyond `ulimit -f` is the error EFBIG
+        // (setrlimit(2)), after which a copy is cleaned up; without one it kills.
+        #[cfg(unix)]
+        flag::register(signal_hook::consts::signal::SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
         Ok(Stop { signal })
     }
 
