@@ -92,6 +92,8 @@ pub struct Error {
     operation: &'static str,
     subject: PathBuf,
     reason: Reason,
+    /// The destination was being written in place.
+    in_place: bool,
 }
 
 /// Result of an operation of this library.
@@ -155,7 +157,14 @@ pub enum Reason {
 impl Error {
     /// An error of `operation` ("open", "write to") on `subject`.
     pub(crate) fn new(operation: &'static str, subject: impl AsRef<Path>, reason: Reason) -> Error {
-        Error { operation, subject: subject.as_ref().to_owned(), reason }
+        Error { operation, subject: subject.as_ref().to_owned(), reason, in_place: false }
+    }
+
+    /// The same, met while the destination was written in place.
+    pub(crate) fn while_in_place(self) -> Error {
+        let nothing_written =
+            matches!(self.reason, Reason::NoMechanism { .. } | Reason::Options(_));
+        Error { in_place: !nothing_written, ..self }
     }
 
     /// A system call's refusal.
@@ -233,6 +242,12 @@ impl Error {
     /// What a person can do about it, if there is something.
     #[must_use]
     pub fn next_step(&self) -> Option<&'static str> {
+        if self.in_place {
+            return Some(
+                "the destination was written in place and may be a mixture of old and new now; \
+                 copy to it again when the cause is gone",
+            );
+        }
         match &self.reason {
             Reason::System { errno } => next_step_after(*errno),
             Reason::SameFile { .. } => Some("name another destination"),

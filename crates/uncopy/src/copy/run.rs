@@ -79,30 +79,43 @@ fn copy_once(
 ) -> Result<Receipt> {
     let source = Source::open(source, options)?;
     let destination = Destination::resolve(destination, &source, options)?;
-    let mut receipt = Receipt::default();
     if destination.found.is_some() && options.existing == Existing::Keep {
-        receipt.skipped = true;
-        return Ok(receipt);
+        return Ok(Receipt { skipped: true, ..Receipt::default() });
     }
-    let mut staging = open_staging(&source, &destination, options, observer)?;
+    let staging = open_staging(&source, &destination, options, observer)?;
     let facts = facts::gather(&source, &destination, &staging, options);
+    let in_place = facts.in_place;
+    let result = write(&source, &destination, staging, facts, options, observer);
+    result.map_err(|error| if in_place { error.while_in_place() } else { error })
+}
+
+/// Writes the copy and puts it in place.
+fn write(
+    source: &Source<'_>,
+    destination: &Destination,
+    mut staging: Staging<'_>,
+    facts: Facts,
+    options: &CopyOptions,
+    observer: &mut dyn Observer,
+) -> Result<Receipt> {
+    let mut receipt = Receipt::default();
     let was_cached = options.cache == Cache::Skip && file::cached_bytes(source.fd(), 0, 0) != Ok(0);
     let in_place = facts.in_place;
     // Servers may report a failed write only when asked to flush, or to a close(2) that no name may
     // depend on any more.
     let answers_late = facts.destination.is_network() || facts.destination.is_user();
-    let reached = move_bytes(&source, &staging, facts, &mut receipt, observer)?;
-    finish_contents(&source, &staging, reached, options, &mut receipt, observer)?;
+    let reached = move_bytes(source, &staging, facts, &mut receipt, observer)?;
+    finish_contents(source, &staging, reached, options, &mut receipt, observer)?;
     if options.cache == Cache::Skip && !destination.is_stream() {
-        drop_caches(&source, &staging, was_cached);
+        drop_caches(source, &staging, was_cached);
     }
-    receipt.notes.extend(notes(&destination, options));
+    receipt.notes.extend(notes(destination, options));
     if destination.is_stream() {
         // A device or FIFO keeps what it has.
     } else if in_place {
-        receipt.notes.extend(metadata::apply_in_place(staging.fd(), &source, options.preserve));
+        receipt.notes.extend(metadata::apply_in_place(staging.fd(), source, options.preserve));
     } else {
-        receipt.notes.extend(metadata::apply(&staging, &source, &destination, options.preserve));
+        receipt.notes.extend(metadata::apply(&staging, source, destination, options.preserve));
     }
     if options.durable || answers_late {
         flush(&staging, reached, observer)?;
