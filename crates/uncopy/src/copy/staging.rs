@@ -123,6 +123,14 @@ impl<'a> Staging<'a> {
                     "something is mounted on it (EBUSY); --in-place writes into it instead".into(),
                 ),
             ),
+            // A sticky directory lets nobody rename over another's file, who may yet write to it.
+            Errno::EPERM | Errno::EACCES if in_place_would_do(destination) => Error::new(
+                "replace",
+                &destination.given,
+                Reason::Refused(format!(
+                    "its directory does not allow it ({errno}); --in-place writes into it instead"
+                )),
+            ),
             errno => Error::system("put in place", &destination.given, errno),
         })
     }
@@ -220,16 +228,20 @@ fn can_link_unnamed() -> bool {
 }
 
 fn cannot_create(destination: &Destination, errno: Errno) -> Error {
-    let in_place_would_do = destination.found.is_some()
-        && matches!(errno, Errno::EACCES | Errno::EPERM | Errno::EROFS)
-        && name::may_write(destination.directory(), destination.name()).is_ok();
-    if in_place_would_do {
+    let forbidden = matches!(errno, Errno::EACCES | Errno::EPERM | Errno::EROFS);
+    if forbidden && in_place_would_do(destination) {
         let text = format!(
             "no new file can be made beside it ({errno}); --in-place writes into it instead"
         );
         return Error::new("replace", &destination.given, Reason::Refused(text));
     }
     Error::system("create", &destination.given, errno)
+}
+
+/// There is a file that may be written to.
+fn in_place_would_do(destination: &Destination) -> bool {
+    destination.found.is_some()
+        && name::may_write(destination.directory(), destination.name()).is_ok()
 }
 
 /// Lowercase hexadecimal.
