@@ -175,6 +175,10 @@ impl Transfer<'_> {
         // The clone is a snapshot: what counts is how long it became.
         let fail = |errno| Error::system("examine", self.given(), errno);
         let stat = file::stat(self.ends.destination).map_err(fail)?;
+        if stat.size < self.size && stat.size < self.source_size()? {
+            self.refuse(Mechanism::Reflink, None, 0);
+            return Ok(false);
+        }
         if self.facts.in_place && stat.size > self.size {
             self.cut(self.size)?;
         } else {
