@@ -11,6 +11,7 @@
 //! # Ok::<(), uncopy::Error>(())
 //! ```
 #![deny(missing_docs, unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 #[cfg(target_os = "linux")]
 mod buf;
