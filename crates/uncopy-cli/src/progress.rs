@@ -78,6 +78,10 @@ impl<'a> Watch<'a> {
 
 impl Observer for Watch<'_> {
     fn progress(&mut self, progress: Progress) -> Control {
+        let over = progress.phase == Phase::Copying && progress.done_bytes == progress.total_bytes;
+        if !over {
+            self.stop.listen();
+        }
         if self.stop.requested().is_some() {
             return Control::Stop;
         }

@@ -1,5 +1,6 @@
 //! Signals that ask a copy to stop.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::sync::Arc;
@@ -16,29 +17,44 @@ const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
 
 /// The wish to stop, set by the first of `SIGHUP`, `SIGINT` and `SIGTERM`; the second one of them
 /// kills at once.
-#[derive(Debug, Clone)]
+#[derive(Debug, Default)]
 pub(crate) struct Stop {
     signal: Arc<AtomicUsize>,
+    listening: Cell<bool>,
 }
 
 impl Stop {
-    /// Starts to listen. A signal that the parent chose to ignore (`nohup`, a shell's background
+    /// Does not listen yet: until [`Stop::listen`] a signal kills, as it does any program.
+    pub(crate) fn new() -> io::Result<Stop> {
+        // With a handler, of whatever kind, a write beyond `ulimit -f` is the error EFBIG
+        // (setrlimit(2)), after which a copy is cleaned up; without one it kills.
+        #[cfg(unix)]
+        flag::register(signal_hook::consts::signal::SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
+        Ok(Stop::default())
+    }
+
+    /// Listens from now on. A signal that the parent chose to ignore (`nohup`, a shell's background
     /// job) stays ignored.
-    pub(crate) fn listen() -> io::Result<Stop> {
-        let signal = Arc::new(AtomicUsize::new(0));
+    ///
+    /// A small copy is over, or vanishes with its process, before this would be worth its time: a
+    /// twentieth of that of a whole 4 KiB copy.
+    pub(crate) fn listen(&self) {
+        if !self.listening.replace(true) {
+            // Without a handler the signal kills, which also stops the copy.
+            let _ = self.register();
+        }
+    }
+
+    fn register(&self) -> io::Result<()> {
         let asked = Arc::new(AtomicBool::new(false));
         let ignored = ignored_signals();
         for number in SIGNALS.into_iter().filter(|number| ignored & mask(*number) == 0) {
             // In this order: the first signal finds `asked` false and sets it.
             flag::register_conditional_default(number, Arc::clone(&asked))?;
             flag::register(number, Arc::clone(&asked))?;
-            flag::register_usize(number, Arc::clone(&signal), number as usize)?;
+            flag::register_usize(number, Arc::clone(&self.signal), number as usize)?;
         }
-        // With a handler, of whatever kind, a write beyond `ulimit -f` is the error EFBIG
-        // (setrlimit(2)), after which a copy is cleaned up; without one it kills.
-        #[cfg(unix)]
-        flag::register(signal_hook::consts::signal::SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
-        Ok(Stop { signal })
+        Ok(())
     }
 
     /// The signal that asked to stop, if one did.

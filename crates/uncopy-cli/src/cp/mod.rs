@@ -45,7 +45,7 @@ pub(crate) fn run(flags: &CopyArgs) -> Result<Exit, clap::Error> {
     };
     let pairs = target::pairs(names, is_directory)
         .map_err(|same| misuse(ErrorKind::ArgumentConflict, same.to_string()))?;
-    let stop = match Stop::listen() {
+    let stop = match Stop::new() {
         Ok(stop) => stop,
         Err(error) => return Ok(crate::report::failed_to("listen to signals", &error)),
     };

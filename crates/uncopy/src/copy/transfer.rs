@@ -88,6 +88,10 @@ impl Transfer<'_> {
             return Ok(self.size);
         }
         facts::refine(&mut self.facts, self.source, self.ends.destination);
+        if self.size >= plan::SMALL_BYTES || self.staging.is_temporary_name() {
+            // Before the first piece, which may take long on a slow device.
+            self.report()?;
+        }
         self.trial = Trial::new(&self.facts, &plan::rivals(&self.facts, &self.attempted));
         self.lay_out()?;
         let mut offset = 0;
