@@ -4,6 +4,7 @@
 //! and receipts into words or JSON.
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod capabilities;
 mod cp;

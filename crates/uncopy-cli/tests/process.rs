@@ -1,7 +1,5 @@
 //! The program as a process: its exit codes, its streams, and how it takes signals.
 #![cfg(target_os = "linux")]
-// clippy.toml allows it in tests, but not in what several tests call.
-#![allow(clippy::unwrap_used)]
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
