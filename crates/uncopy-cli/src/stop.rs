@@ -27,9 +27,12 @@ impl Stop {
     /// Does not listen yet: until [`Stop::listen`] a signal kills, as it does any program.
     pub(crate) fn new() -> io::Result<Stop> {
         // With a handler, of whatever kind, a write beyond `ulimit -f` is the error EFBIG
-        // (setrlimit(2)), after which a copy is cleaned up; without one it kills.
+        // (setrlimit(2)) and one to a pipe that nobody reads is EPIPE, after which a copy is
+        // cleaned up; without one they kill.
         #[cfg(unix)]
-        flag::register(signal_hook::consts::signal::SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
+        for number in [signal_hook::consts::signal::SIGXFSZ, signal_hook::consts::signal::SIGPIPE] {
+            flag::register(number, Arc::new(AtomicBool::new(false)))?;
+        }
         Ok(Stop::default())
     }
 

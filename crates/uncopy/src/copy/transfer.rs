@@ -189,6 +189,7 @@ impl Transfer<'_> {
             self.size = stat.size;
         }
         let holes = if self.facts.has_holes { self.count_holes() } else { 0 };
+        self.pace.done_bytes = self.size;
         self.receipt.add(Mechanism::Reflink, holes, Cost::Hole);
         self.receipt.add(Mechanism::Reflink, self.size - holes, Cost::Shared);
         self.report()?;

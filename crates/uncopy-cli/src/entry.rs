@@ -1,0 +1,36 @@
+//! The entry point that the C library calls.
+
+use std::ffi::{c_char, c_int};
+use std::fs::OpenOptions;
+use std::os::fd::IntoRawFd;
+
+use rustix::io::fcntl_getfd;
+use rustix::stdio;
+use uncopy_cli::Exit;
+
+/// The C library hands the arguments to Rust's standard library as well, before it calls this
+/// (`.init_array`), which is where [`std::env::args_os`] has them from.
+// SAFETY: the C library calls one `main`, with this signature (C11, 5.1.2.2.1), and no other crate
+// of the program exports that name.
+#[unsafe(no_mangle)]
+extern "C" fn main(_count: c_int, _arguments: *const *const c_char) -> c_int {
+    let exit =
+        if open_standard_streams() { uncopy_cli::run(std::env::args_os()) } else { Exit::Failure };
+    // Also flushes standard output.
+    std::process::exit(exit.code().into())
+}
+
+/// Opens `/dev/null` for each standard stream that is closed: otherwise the next file would take
+/// its number, and messages would be written into that file. `false`: not possible.
+fn open_standard_streams() -> bool {
+    [stdio::stdin(), stdio::stdout(), stdio::stderr()].into_iter().all(|stream| {
+        // The lowest number that is free is this stream's.
+        fcntl_getfd(stream).is_ok()
+            || OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open("/dev/null")
+                .map(IntoRawFd::into_raw_fd)
+                .is_ok()
+    })
+}
