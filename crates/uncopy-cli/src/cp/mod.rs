@@ -91,6 +91,10 @@ fn copy_all(
     stop: &Stop,
     report: &mut Report,
 ) -> Option<Signal> {
+    if options.copy_contents {
+        // Opening a FIFO may wait for its other end.
+        stop.listen();
+    }
     let mut written = Written::default();
     for pair in pairs {
         if let Some(signal) = stop.requested() {
