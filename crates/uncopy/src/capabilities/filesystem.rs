@@ -96,6 +96,13 @@ impl Filesystem {
         self.class() == Class::Memory
     }
 
+    /// `copy_file_range` is the kernel's own splice loop here, because the filesystem brings no
+    /// implementation (`fs/read_write.c`, `vfs_copy_file_range`): it copies, and shares nothing.
+    #[must_use]
+    pub fn copies_by_splice(self) -> bool {
+        self == Filesystem::EXT4 || self.is_memory()
+    }
+
     /// Files live on another machine.
     #[must_use]
     pub fn is_network(self) -> bool {

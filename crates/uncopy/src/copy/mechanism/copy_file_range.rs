@@ -1,7 +1,6 @@
 //! `copy_file_range(2)`: the filesystem copies, or shares.
 
 use super::{Ends, Moved, Mover};
-use crate::capabilities::Filesystem;
 use crate::copy::plan::Facts;
 use crate::receipt::Cost;
 use crate::sys::{Sys, transfer};
@@ -12,10 +11,8 @@ pub(super) struct CopyFileRange {
 
 impl CopyFileRange {
     pub(super) fn new(facts: &Facts) -> CopyFileRange {
-        // Filesystems without an implementation of their own get the kernel's splice loop
-        // (fs/read_write.c, vfs_copy_file_range). The others may share, or ask a server: what they
-        // did is looked up afterwards, where it can be.
-        let splices = facts.destination == Filesystem::EXT4 || facts.destination.is_memory();
+        // Others may share, or ask a server: what they did is looked up afterwards, where it can be.
+        let splices = facts.destination.copies_by_splice();
         CopyFileRange { cost: if splices { Cost::KernelCopied } else { Cost::Unknown } }
     }
 }
