@@ -1,0 +1,68 @@
+//! Which system it runs on is asked in few places, each a file behind a name.
+
+use proc_macro2::{TokenStream, TokenTree};
+
+use super::Finding;
+use super::source::Source;
+
+/// Files and folders of the library that may ask for the platform: the crate's root and the one
+/// place of each part where the portable way is chosen.
+const PLATFORM_FILES: [&str; 3] =
+    ["crates/uncopy/src/lib.rs", "crates/uncopy/src/copy/mod.rs", "crates/uncopy/src/sys/mod.rs"];
+
+const PLATFORM_WORDS: [&str; 5] = ["target_os", "target_family", "target_env", "unix", "windows"];
+
+pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
+    let in_library = source.path.starts_with("crates/uncopy/src");
+    let may_ask = PLATFORM_FILES.iter().any(|file| source.path == std::path::Path::new(file));
+    if in_library && !may_ask {
+        check_tokens(source, source.tokens.clone(), findings);
+    }
+}
+
+fn check_tokens(source: &Source, tokens: TokenStream, findings: &mut Vec<Finding>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    for pair in tokens.windows(2) {
+        if let [TokenTree::Ident(word), TokenTree::Group(condition)] = pair
+            && (word == "cfg" || word == "cfg_attr")
+            && asks_for_platform(condition.stream())
+        {
+            let message = "asks for the platform: put the Linux way below copy/ or sys/ and the \
+                           others behind copy/portable.rs, chosen in copy/mod.rs";
+            findings.push(source.finding(word.span(), message));
+        }
+    }
+    for token in tokens {
+        if let TokenTree::Group(group) = token {
+            check_tokens(source, group.stream(), findings);
+        }
+    }
+}
+
+fn asks_for_platform(condition: TokenStream) -> bool {
+    condition.into_iter().any(|token| match token {
+        TokenTree::Ident(word) => PLATFORM_WORDS.iter().any(|platform| word == platform),
+        TokenTree::Group(group) => asks_for_platform(group.stream()),
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::source::messages;
+    use super::check;
+
+    #[test]
+    fn only_the_roots_ask_for_the_platform() {
+        let text = "#[cfg(all(test, not(target_os = \"linux\")))]\nmod a;\n";
+        for (path, count) in [
+            ("crates/uncopy/src/copy/run.rs", 1),
+            ("crates/uncopy/src/copy/mod.rs", 0),
+            ("crates/uncopy-cli/src/lib.rs", 0),
+        ] {
+            assert_eq!(messages(path, text, check).len(), count, "{path}");
+        }
+        let other = "#[cfg(test)]\nmod a { fn unix() {} }\n";
+        assert!(messages("crates/uncopy/src/copy/run.rs", other, check).is_empty());
+    }
+}

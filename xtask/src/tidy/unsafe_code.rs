@@ -1,0 +1,121 @@
+//! Unsafe code only in its homes, and never without its proof.
+//!
+//! Works on tokens, so that the bodies of macros are seen too.
+
+use std::path::Path;
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+use super::Finding;
+use super::source::Source;
+
+/// Folders below `crates/*/src` that may hold unsafe code.
+const HOMES: [&str; 2] = ["sys", "buf"];
+
+const INSTEAD: &str = "call a safe function, or put a thin safe one into crates/*/src/sys/ or buf/";
+
+fn is_home(path: &Path) -> bool {
+    let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
+    match parts.as_slice() {
+        ["crates", _, "src", folder, _, ..] => HOMES.contains(folder),
+        _ => false,
+    }
+}
+
+pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
+    check_tokens(source, source.tokens.clone(), findings);
+}
+
+fn check_tokens(source: &Source, tokens: TokenStream, findings: &mut Vec<Finding>) {
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Group(group) => check_tokens(source, group.stream(), findings),
+            TokenTree::Ident(word) if word == "unsafe" => {
+                let span = word.span();
+                if !is_home(&source.path) {
+                    let message = format!("unsafe code outside its homes: {INSTEAD}");
+                    findings.push(source.finding(span, message));
+                }
+                if let Some((mark, instead)) = proof_asked(tokens.peek())
+                    && !source.comment_says(span, mark)
+                {
+                    let message = format!("unsafe without a proof: {instead}");
+                    findings.push(source.finding(span, message));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What a comment must contain where `next` follows the word `unsafe`, and what to write.
+fn proof_asked(next: Option<&TokenTree>) -> Option<(&'static str, &'static str)> {
+    match next? {
+        TokenTree::Ident(word) if word == "fn" || word == "trait" => {
+            Some(("# Safety", "say in a `# Safety` section what the caller must guarantee"))
+        }
+        TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
+            Some(("SAFETY:", "write `// SAFETY: …` above the block"))
+        }
+        _ => Some(("SAFETY:", "write `// SAFETY: …` above the item")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::source::messages;
+    use super::check;
+
+    const HOME: &str = "crates/uncopy/src/sys/file.rs";
+
+    #[test]
+    fn a_block_wants_its_proof() {
+        let proven = "fn f() {\n    // SAFETY: g has no contract.\n    unsafe { g() }\n}\n";
+        assert!(messages(HOME, proven, check).is_empty());
+        let bare = messages(HOME, "fn f() {\n    // faster\n    unsafe { g() }\n}\n", check);
+        assert!(bare[0].starts_with("3: unsafe without a proof"), "{bare:?}");
+    }
+
+    #[test]
+    fn the_proof_may_stand_above_the_statement_or_on_its_line() {
+        let above = "fn f() {\n    // SAFETY: fine.\n    let a =\n        unsafe { g() };\n}\n";
+        assert!(messages(HOME, above, check).is_empty());
+        let beside = "fn f() {\n    unsafe { g() } // SAFETY: fine.\n}\n";
+        assert!(messages(HOME, beside, check).is_empty());
+    }
+
+    #[test]
+    fn a_function_wants_its_contract() {
+        let written =
+            "/// Does.\n///\n/// # Safety\n/// Never twice.\n#[inline]\nunsafe fn f() {}\n";
+        assert!(messages(HOME, written, check).is_empty());
+        let silent = messages(HOME, "/// Does.\nunsafe fn f() {}\n", check);
+        assert!(silent[0].contains("`# Safety`"), "{silent:?}");
+    }
+
+    #[test]
+    fn bodies_of_macros_are_looked_into() {
+        let found = messages(HOME, "macro_rules! m { () => { unsafe { g() } } }\n", check);
+        assert_eq!(found.len(), 1, "{found:?}");
+    }
+
+    #[test]
+    fn only_sys_and_buf_are_homes() {
+        let proven = "fn f() {\n    // SAFETY: fine.\n    unsafe { g() }\n}\n";
+        for (path, count) in [
+            ("crates/uncopy/src/buf/pool.rs", 0),
+            ("crates/uncopy/src/copy/run.rs", 1),
+            ("crates/uncopy/src/sys.rs", 1),
+            ("xtask/src/sys/file.rs", 1),
+        ] {
+            assert_eq!(messages(path, proven, check).len(), count, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_word_in_text_is_no_code() {
+        let text = "// unsafe { }\nconst A: &str = \"unsafe { }\";\n";
+        assert!(messages("crates/uncopy/src/lib.rs", text, check).is_empty());
+    }
+}

@@ -1,0 +1,49 @@
+//! Where the project lies, and how its programs are built.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+/// The root of the workspace.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+/// The cargo that runs this task, or the one on the path.
+pub(crate) fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root());
+    cargo
+}
+
+/// Where cargo puts what it builds here.
+pub(crate) fn target_directory() -> PathBuf {
+    let chosen = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    root().join(chosen)
+}
+
+/// Builds the release program of `package` and returns its path.
+///
+/// # Errors
+/// If cargo fails; what it said stands above.
+pub(crate) fn build_release(package: &str, program: &str) -> Result<PathBuf> {
+    run(cargo().args(["build", "--quiet", "--locked", "--release", "--package", package]))?;
+    Ok(target_directory().join("release").join(program))
+}
+
+/// Runs a command to its end.
+///
+/// # Errors
+/// If it cannot be started or does not succeed; the message holds the whole command.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
+    ensure!(status.success(), "{command:?} failed: {status}");
+    Ok(())
+}
+
+/// The program `name` on the path, if it is there.
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|file| file.is_file())
+}
