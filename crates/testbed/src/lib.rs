@@ -1,1 +1,42 @@
-//! Testbed.
+//! What the tests stand on: a harness in which a skipped test is seen, filesystems to copy on, and
+//! witnesses that say what really happened.
+//!
+//! A plain run mounts nothing and needs no privileges. With `UNCOPY_TEST_ROOT=1`, as root, the test
+//! process moves into a mount and process namespace of its own and mounts what it needs there; a
+//! tool that is then missing is a failure and no skip.
+#![deny(missing_docs, unsafe_code)]
+
+mod content;
+mod harness;
+mod mount;
+mod place;
+mod process;
+mod program;
+mod receipt;
+mod sandbox;
+mod scratch;
+pub mod witness;
+
+pub use content::{Content, assert_same, patterned, seeded};
+pub use harness::{Case, Need, run};
+pub use mount::{Filesystem, Mount};
+pub use place::Place;
+pub use process::{run_quietly, run_tool};
+pub use program::{Program, Run, STOP_TIMEOUT};
+pub use receipt::{Receipt, Refusal};
+pub use scratch::Scratch;
+
+/// Cases from functions: `cases![[Need::Root] a_function, [] another_function]`, named by module
+/// and function.
+#[macro_export]
+macro_rules! cases {
+    ($([$($need:expr),* $(,)?] $name:ident),* $(,)?) => {
+        vec![$(
+            $crate::Case::new(
+                concat!(module_path!(), "::", stringify!($name)),
+                &[$($need),*],
+                $name,
+            )
+        ),*]
+    };
+}

@@ -1,0 +1,145 @@
+//! File contents in which a byte at the wrong place is seen.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::SeekFrom;
+
+/// Files up to here are compared byte by byte; in larger ones, holes of both files are passed over.
+const READ_WHOLE: u64 = 64 << 20;
+
+/// A file to be made: its length, and where in it there is data; the rest are holes.
+#[derive(Debug, Clone)]
+pub struct Content {
+    /// Length in bytes.
+    pub length: u64,
+    /// Offset and length of each run of data, in order.
+    pub data: Vec<(u64, u64)>,
+}
+
+impl Content {
+    /// `length` bytes without a hole.
+    #[must_use]
+    pub fn dense(length: u64) -> Content {
+        Content { length, data: vec![(0, length)] }
+    }
+
+    /// `length` bytes with data in these places alone.
+    #[must_use]
+    pub fn sparse(length: u64, data: &[(u64, u64)]) -> Content {
+        Content { length, data: data.to_vec() }
+    }
+
+    /// Makes the file.
+    ///
+    /// # Panics
+    /// If the filesystem refuses.
+    pub fn write(&self, path: &Path) -> File {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(path)
+            .unwrap_or_else(|error| panic!("cannot make {}: {error}", path.display()));
+        file.set_len(self.length).expect("the filesystem takes this length");
+        for &(offset, length) in &self.data {
+            write_pattern(&file, offset, length);
+        }
+        file
+    }
+
+    /// Bytes of data.
+    #[must_use]
+    pub fn data_bytes(&self) -> u64 {
+        self.data.iter().map(|&(_, length)| length).sum()
+    }
+}
+
+fn write_pattern(file: &File, offset: u64, length: u64) {
+    const PIECE: u64 = 1 << 20;
+    let mut done = 0;
+    while done < length {
+        let piece = PIECE.min(length - done);
+        let bytes = patterned(offset + done, piece);
+        file.write_all_at(&bytes, offset + done).expect("there is room for the test's data");
+        done += piece;
+    }
+}
+
+/// Bytes that depend on their offset in the file and are never 0.
+#[must_use]
+pub fn patterned(offset: u64, length: u64) -> Vec<u8> {
+    seeded(0, offset, length)
+}
+
+/// As [`patterned`], with other bytes for each `seed`.
+#[must_use]
+pub fn seeded(seed: u64, offset: u64, length: u64) -> Vec<u8> {
+    (offset..offset + length)
+        .map(|position| {
+            // splitmix64 of the position's 8-byte word, one byte of it.
+            let mut word =
+                (position / 8).wrapping_add(seed << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            word ^= word >> 27;
+            (word >> (position % 8 * 8)) as u8 | 1
+        })
+        .collect()
+}
+
+/// Fails unless both files have the same length and bytes.
+///
+/// # Panics
+/// With the offset of the first difference.
+pub fn assert_same(expected: &Path, found: &Path) {
+    let open = |path: &Path| {
+        File::open(path).unwrap_or_else(|error| panic!("cannot open {}: {error}", path.display()))
+    };
+    let (a, b) = (open(expected), open(found));
+    let length = a.metadata().expect("an open file").len();
+    assert_eq!(
+        b.metadata().expect("an open file").len(),
+        length,
+        "{} has another length than {}",
+        found.display(),
+        expected.display()
+    );
+    let mut position = 0;
+    while position < length {
+        if length > READ_WHOLE {
+            position = next_data(&a, position).min(next_data(&b, position));
+        }
+        let piece = (1 << 20).min(length.saturating_sub(position));
+        assert_same_piece(&a, &b, position, piece, found);
+        position += piece.max(1);
+    }
+}
+
+fn assert_same_piece(a: &File, b: &File, position: u64, piece: u64, found: &Path) {
+    let read = |file: &File| {
+        let mut bytes = vec![0; usize::try_from(piece).expect("a piece fits in memory")];
+        file.read_exact_at(&mut bytes, position).expect("within the file");
+        bytes
+    };
+    let (left, right) = (read(a), read(b));
+    if left != right {
+        let first = left.iter().zip(&right).take_while(|(x, y)| x == y).count();
+        panic!(
+            "{} differs from byte {} on: {:?} instead of {:?}",
+            found.display(),
+            position + first as u64,
+            &right[first..right.len().min(first + 8)],
+            &left[first..left.len().min(first + 8)],
+        );
+    }
+}
+
+fn next_data(file: &File, position: u64) -> u64 {
+    match rustix::fs::seek(file, SeekFrom::Data(position)) {
+        Ok(offset) => offset,
+        Err(rustix::io::Errno::NXIO) => u64::MAX,
+        Err(_) => position,
+    }
+}

@@ -1,0 +1,186 @@
+//! Filesystems in images, on loop devices.
+
+use std::ffi::OsString;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use tempfile::{NamedTempFile, TempDir};
+
+use crate::process::{run_quietly, run_tool};
+use crate::sandbox;
+use crate::scratch;
+
+/// A filesystem that an image can be formatted with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Filesystem {
+    /// ext4: no reflinks.
+    Ext4,
+    /// XFS with reflinks.
+    Xfs,
+    /// btrfs: reflinks, and checksums that make direct writes buffered.
+    Btrfs,
+}
+
+impl Filesystem {
+    /// The type as `mount -t` takes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Filesystem::Ext4 => "ext4",
+            Filesystem::Xfs => "xfs",
+            Filesystem::Btrfs => "btrfs",
+        }
+    }
+
+    /// The tool that formats.
+    #[must_use]
+    pub fn formatter(self) -> &'static str {
+        match self {
+            Filesystem::Ext4 => "mkfs.ext4",
+            Filesystem::Xfs => "mkfs.xfs",
+            Filesystem::Btrfs => "mkfs.btrfs",
+        }
+    }
+
+    fn format(self, image: &Path) {
+        let options: &[&str] = match self {
+            Filesystem::Ext4 => &["-q", "-F", "-m", "0", "-E", "nodiscard"],
+            Filesystem::Xfs => &["-q", "-f", "-K"],
+            Filesystem::Btrfs => &["-q", "-f", "-K"],
+        };
+        let arguments = options.iter().map(OsString::from).chain([image.as_os_str().to_owned()]);
+        run_tool(self.formatter(), arguments);
+    }
+}
+
+/// A mounted filesystem, unmounted when dropped.
+#[derive(Debug)]
+pub struct Mount {
+    point: TempDir,
+    image: Option<NamedTempFile>,
+    options: Vec<String>,
+}
+
+impl Mount {
+    /// A new filesystem of `mebibytes` in a sparse image.
+    #[must_use]
+    pub fn image(filesystem: Filesystem, mebibytes: u64) -> Mount {
+        let image = tempfile::Builder::new()
+            .prefix(filesystem.name())
+            .suffix(".img")
+            .tempfile_in(scratch::run_directory())
+            .expect("the directory of a run is writable");
+        image.as_file().set_len(mebibytes << 20).expect("a sparse file takes no space");
+        filesystem.format(image.path());
+        let mut options = vec!["-t".to_owned(), filesystem.name().to_owned(), "-o".to_owned()];
+        options.push(match filesystem {
+            // The kernel would go on writing inode tables in the background.
+            Filesystem::Ext4 => "loop,noinit_itable".to_owned(),
+            Filesystem::Xfs | Filesystem::Btrfs => "loop".to_owned(),
+        });
+        let mut mount = Mount { point: mount_point(), image: Some(image), options };
+        mount.attach();
+        mount
+    }
+
+    /// A tmpfs of at most `mebibytes`.
+    #[must_use]
+    pub fn tmpfs(mebibytes: u64) -> Mount {
+        Mount::without_image(&[
+            "-t",
+            "tmpfs",
+            "-o",
+            &format!("size={mebibytes}m,mode=755"),
+            "tmpfs",
+        ])
+    }
+
+    /// `directory` once more, under another name.
+    #[must_use]
+    pub fn bind(directory: &Path) -> Mount {
+        let point = mount_point();
+        run_tool("mount", ["--bind".as_ref(), directory.as_os_str(), point.path().as_os_str()]);
+        Mount { point, image: None, options: Vec::new() }
+    }
+
+    /// An overlay of three directories of one filesystem.
+    #[must_use]
+    pub fn overlay(lower: &Path, upper: &Path, work: &Path) -> Mount {
+        let options = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            lower.display(),
+            upper.display(),
+            work.display()
+        );
+        Mount::without_image(&["-t", "overlay", "-o", &options, "overlay"])
+    }
+
+    fn without_image(options: &[&str]) -> Mount {
+        let options = options.iter().map(|&option| option.to_owned()).collect();
+        let mut mount = Mount { point: mount_point(), image: None, options };
+        mount.attach();
+        mount
+    }
+
+    fn attach(&mut self) {
+        let mut arguments: Vec<OsString> = self.options.iter().map(OsString::from).collect();
+        arguments.extend(self.image.as_ref().map(|image| image.path().as_os_str().to_owned()));
+        arguments.push(self.point.path().as_os_str().to_owned());
+        run_tool("mount", arguments);
+        std::fs::set_permissions(self.point.path(), Permissions::from_mode(0o755))
+            .expect("a filesystem just mounted is writable");
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.point.path()
+    }
+
+    /// The block device below.
+    #[must_use]
+    pub fn device(&self) -> String {
+        crate::process::filesystem_and_source(self.path()).1
+    }
+
+    /// Lets the loop device read and write its image past the page cache, or through it.
+    pub fn set_direct_io(&self, on: bool) {
+        let switch = if on { "--direct-io=on" } else { "--direct-io=off" };
+        run_tool("losetup", [switch, &self.device()]);
+    }
+
+    /// Power cut: the filesystem stops at once, with nothing of what it holds in memory written
+    /// (`XFS_IOC_GOINGDOWN`, which ext4 takes too, with "no log flush"), and is mounted again.
+    pub fn cut_power(&mut self) {
+        let anchor = File::open(self.path()).expect("a mounted filesystem");
+        run_tool(
+            "xfs_io",
+            ["-x".as_ref(), "-c".as_ref(), "shutdown".as_ref(), self.path().as_os_str()],
+        );
+        drop(anchor);
+        run_tool("umount", [self.path()]);
+        self.attach();
+    }
+
+    /// The filesystem remounted with other options: `ro`.
+    pub fn remount(&self, options: &str) {
+        let options = format!("remount,{options}");
+        run_tool("mount", ["-o".as_ref(), options.as_ref(), self.path().as_os_str()]);
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if !run_quietly("umount", [self.path()]).status.success() {
+            run_quietly("umount", ["-l".as_ref(), self.path().as_os_str()]);
+        }
+    }
+}
+
+fn mount_point() -> TempDir {
+    tempfile::Builder::new()
+        .prefix("m-")
+        .tempdir_in(sandbox::mount_directory())
+        .expect("the namespace has a directory for mounts")
+}

@@ -1,0 +1,146 @@
+//! Where files are copied from and to.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock};
+
+use rustix::fs::{AtFlags, CWD, StatxFlags};
+
+use crate::harness::Need;
+use crate::mount::{Filesystem, Mount};
+use crate::process::filesystem_and_source;
+use crate::process::run_tool;
+use crate::scratch::{Scratch, run_directory};
+
+/// A filesystem to copy from or to, mounted once in a run when it is first used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// The test directory, whatever it lies on. Needs nothing.
+    Disk,
+    /// ext4 on a loop device.
+    Ext4,
+    /// XFS on a loop device.
+    Xfs,
+    /// btrfs on a loop device.
+    Btrfs,
+    /// A subvolume of [`Place::Btrfs`]: another `st_dev`, the same extents.
+    BtrfsSubvolume,
+    /// tmpfs.
+    Tmpfs,
+    /// A second tmpfs.
+    OtherTmpfs,
+    /// A bind mount of [`Place::Xfs`].
+    XfsBind,
+    /// overlayfs on directories of [`Place::Xfs`].
+    Overlay,
+    /// The upper directory of [`Place::Overlay`].
+    OverlayUpper,
+}
+
+/// Large enough for the largest file of the tests; the image is sparse.
+const IMAGE_MEBIBYTES: u64 = 6 << 10;
+
+type Mounted = Mutex<HashMap<Place, &'static OnceLock<PathBuf>>>;
+
+impl Place {
+    /// What must be there for it.
+    #[must_use]
+    pub fn needs(self) -> &'static [Need] {
+        const XFS: &[Need] = &[Need::Root, Need::Tool("mkfs.xfs")];
+        const BTRFS: &[Need] = &[Need::Root, Need::Tool("mkfs.btrfs"), Need::Tool("btrfs")];
+        match self {
+            Place::Disk => &[],
+            Place::Ext4 => &[Need::Root, Need::Tool("mkfs.ext4")],
+            Place::Xfs | Place::XfsBind | Place::Overlay | Place::OverlayUpper => XFS,
+            Place::Btrfs | Place::BtrfsSubvolume => BTRFS,
+            Place::Tmpfs | Place::OtherTmpfs => &[Need::Root],
+        }
+    }
+
+    /// A new directory there.
+    #[must_use]
+    pub fn scratch(self) -> Scratch {
+        Scratch::new_in(&self.path())
+    }
+
+    /// Its uppermost directory.
+    #[must_use]
+    pub fn path(self) -> PathBuf {
+        static MOUNTED: OnceLock<Mounted> = OnceLock::new();
+        let slot = {
+            let mut mounted = MOUNTED
+                .get_or_init(Mutex::default)
+                .lock()
+                .expect("nothing that can fail runs under this lock");
+            *mounted.entry(self).or_insert_with(|| Box::leak(Box::default()))
+        };
+        slot.get_or_init(|| self.make()).clone()
+    }
+
+    fn make(self) -> PathBuf {
+        match self {
+            Place::Disk => run_directory(),
+            Place::Ext4 => keep(Mount::image(Filesystem::Ext4, IMAGE_MEBIBYTES)),
+            Place::Xfs => keep(Mount::image(Filesystem::Xfs, IMAGE_MEBIBYTES)),
+            Place::Btrfs => keep(Mount::image(Filesystem::Btrfs, IMAGE_MEBIBYTES)),
+            Place::BtrfsSubvolume => {
+                let path = Place::Btrfs.path().join("subvolume");
+                run_tool("btrfs", ["subvolume".as_ref(), "create".as_ref(), path.as_os_str()]);
+                path
+            }
+            Place::Tmpfs | Place::OtherTmpfs => keep(Mount::tmpfs(IMAGE_MEBIBYTES)),
+            Place::XfsBind => keep(Mount::bind(&Place::Xfs.path())),
+            Place::Overlay => {
+                let base = Place::Xfs.path();
+                let [lower, upper, work] = ["lower", "upper", "work"].map(|name| base.join(name));
+                for directory in [&lower, &upper, &work] {
+                    std::fs::create_dir_all(directory).expect("a filesystem just mounted");
+                }
+                keep(Mount::overlay(&lower, &upper, &work))
+            }
+            Place::OverlayUpper => {
+                let _ = Place::Overlay.path();
+                Place::Xfs.path().join("upper")
+            }
+        }
+    }
+
+    /// `FICLONE` works inside this place.
+    #[must_use]
+    pub fn has_reflinks(self) -> bool {
+        matches!(
+            self,
+            Place::Xfs
+                | Place::Btrfs
+                | Place::BtrfsSubvolume
+                | Place::XfsBind
+                | Place::Overlay
+                | Place::OverlayUpper
+        )
+    }
+}
+
+/// The namespace unmounts it with its last process.
+fn keep(mount: Mount) -> PathBuf {
+    let mount: &'static Mount = Box::leak(Box::new(mount));
+    mount.path().to_owned()
+}
+
+/// An `O_DIRECT` write in [`Place::Disk`] goes from the caller's pages to a device: ext4 or XFS,
+/// with a `STATX_DIOALIGN`, on a device that is no loop, device-mapper or md device.
+pub(crate) fn disk_is_a_bare_device() -> bool {
+    let path = Place::Disk.path();
+    let (filesystem, source) = filesystem_and_source(&path);
+    let Some(device) = Path::new(&source).file_name().and_then(|name| name.to_str()) else {
+        return false;
+    };
+    let stacked = ["loop", "dm-", "md", "zram", "nbd"].iter().any(|&kind| device.starts_with(kind))
+        || source.starts_with("/dev/mapper/");
+    matches!(filesystem.as_str(), "ext4" | "xfs") && !stacked && direct_io_alignment(&path) > 0
+}
+
+fn direct_io_alignment(directory: &Path) -> u32 {
+    let file = tempfile::NamedTempFile::new_in(directory).expect("a test directory is writable");
+    rustix::fs::statx(CWD, file.path(), AtFlags::empty(), StatxFlags::DIOALIGN)
+        .map_or(0, |answer| answer.stx_dio_offset_align)
+}

@@ -1,0 +1,143 @@
+//! Running other programs.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Where administrators' tools are, also when `PATH` lacks it, as for ordinary users.
+const ADMIN_PATHS: [&str; 2] = ["/usr/sbin", "/sbin"];
+
+/// Nothing that a test starts takes this long; what does hangs.
+const HANG: Duration = Duration::from_secs(180);
+
+/// Full path of a tool.
+pub(crate) fn find_tool(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(ADMIN_PATHS.iter().map(PathBuf::from))
+        .map(|directory| directory.join(name))
+        .find(|candidate| candidate.is_file())
+}
+
+/// Runs a tool that must succeed; returns what it printed.
+///
+/// # Panics
+/// If it fails, with its messages.
+pub fn run_tool<I>(name: &str, arguments: I) -> String
+where
+    I: IntoIterator,
+    I::Item: AsRef<OsStr>,
+{
+    let output = run_quietly(name, arguments);
+    assert!(
+        output.status.success(),
+        "{name} failed ({}): {}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr),
+        String::from_utf8_lossy(&output.stdout),
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs a tool that may fail.
+///
+/// # Panics
+/// If it is not there.
+pub fn run_quietly<I>(name: &str, arguments: I) -> Output
+where
+    I: IntoIterator,
+    I::Item: AsRef<OsStr>,
+{
+    let path = find_tool(name).unwrap_or_else(|| panic!("{name} is not installed"));
+    let arguments: Vec<_> = arguments.into_iter().map(|a| a.as_ref().to_owned()).collect();
+    Command::new(path)
+        .args(&arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|error| panic!("cannot start {name} {arguments:?}: {error}"))
+}
+
+/// A running program whose output is being read, killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    stdout: Option<JoinHandle<Vec<u8>>>,
+    stderr: Option<JoinHandle<Vec<u8>>>,
+}
+
+impl Running {
+    pub(crate) fn start(mut command: Command) -> Running {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let stdout = child.stdout.take().map(drain);
+        let stderr = child.stderr.take().map(drain);
+        Running { child, stdout, stderr }
+    }
+
+    pub(crate) fn process_id(&self) -> i32 {
+        i32::try_from(self.child.id()).expect("process ids are small")
+    }
+
+    /// Has it ended?
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("a child can be waited for").is_some()
+    }
+
+    /// Waits for the end; exit status, standard output, standard error.
+    ///
+    /// # Panics
+    /// If it hangs.
+    pub(crate) fn finish(mut self) -> (ExitStatus, Vec<u8>, Vec<u8>) {
+        let deadline = Instant::now() + HANG;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
+                break status;
+            }
+            if Instant::now() > deadline {
+                let process = self.process_id();
+                let stack = std::fs::read_to_string(format!("/proc/{process}/stack"));
+                panic!("the program hangs in {}", stack.unwrap_or_default());
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        (status, joined(self.stdout.take()), joined(self.stderr.take()))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn drain(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.read_to_end(&mut bytes);
+        bytes
+    })
+}
+
+fn joined(reader: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
+    reader.map(|handle| handle.join().expect("a reader does not panic")).unwrap_or_default()
+}
+
+/// The kernel's name of the filesystem that holds `path`, from the mount table of this process.
+pub(crate) fn filesystem_and_source(path: &Path) -> (String, String) {
+    let printed = run_tool(
+        "findmnt",
+        [
+            OsStr::new("-n"),
+            OsStr::new("-o"),
+            OsStr::new("FSTYPE,SOURCE"),
+            OsStr::new("-T"),
+            path.as_os_str(),
+        ],
+    );
+    let mut words = printed.split_whitespace().map(str::to_owned);
+    (words.next().unwrap_or_default(), words.next().unwrap_or_default())
+}

@@ -1,0 +1,178 @@
+//! The program under test.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use crate::process::{Running, find_tool};
+use crate::receipt::Receipt;
+
+/// How long a program may take to come to where a test stops it.
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A command line of the program under test, in a fixed environment.
+#[derive(Debug, Clone)]
+pub struct Program {
+    before: Vec<OsString>,
+    arguments: Vec<OsString>,
+    variables: Vec<(OsString, OsString)>,
+    directory: Option<PathBuf>,
+}
+
+impl Program {
+    /// `executable` without arguments.
+    #[must_use]
+    pub fn new(executable: impl AsRef<Path>) -> Program {
+        Program {
+            before: Vec::new(),
+            arguments: vec![executable.as_ref().as_os_str().to_owned()],
+            variables: Vec::new(),
+            directory: None,
+        }
+    }
+
+    /// One more argument.
+    #[must_use]
+    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Program {
+        self.arguments.push(argument.as_ref().to_owned());
+        self
+    }
+
+    /// More arguments.
+    #[must_use]
+    pub fn args<I>(self, arguments: I) -> Program
+    where
+        I: IntoIterator,
+        I::Item: AsRef<OsStr>,
+    {
+        arguments.into_iter().fold(self, Program::arg)
+    }
+
+    /// Run by another program, which gets this command line after its own arguments:
+    /// `["setpriv", "--reuid=65534"]`.
+    #[must_use]
+    pub fn through<I>(mut self, wrapper: I) -> Program
+    where
+        I: IntoIterator,
+        I::Item: AsRef<OsStr>,
+    {
+        let wrapper = wrapper.into_iter().map(|word| word.as_ref().to_owned());
+        self.before = wrapper.chain(self.before).collect();
+        self
+    }
+
+    /// As another user without privileges or further groups.
+    #[must_use]
+    pub fn as_user(self, user: u32) -> Program {
+        let ids = [format!("--reuid={user}"), format!("--regid={user}")];
+        self.through(["setpriv", &ids[0], &ids[1], "--clear-groups", "--inh-caps=-all"])
+    }
+
+    /// With this umask.
+    #[must_use]
+    pub fn with_umask(self, mask: &str) -> Program {
+        self.through(["sh", "-c", &format!("umask {mask}; exec \"$0\" \"$@\"")])
+    }
+
+    /// With this environment variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Program {
+        self.variables.push((name.into(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// In this directory.
+    #[must_use]
+    pub fn current_dir(mut self, directory: &Path) -> Program {
+        self.directory = Some(directory.to_owned());
+        self
+    }
+
+    pub(crate) fn command(&self) -> Command {
+        let words: Vec<&OsString> = self.before.iter().chain(&self.arguments).collect();
+        let program = words[0].to_str().and_then(find_tool).unwrap_or_else(|| words[0].into());
+        let mut command = Command::new(program);
+        command.args(&words[1..]);
+        // The configuration and locale of whoever runs the tests must not change them.
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("UNCOPY") {
+                command.env_remove(name);
+            }
+        }
+        command.env("HOME", "/nonexistent").env("XDG_CONFIG_HOME", "/nonexistent");
+        command.env("LC_ALL", "C").env("NO_COLOR", "1");
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        if let Some(directory) = &self.directory {
+            command.current_dir(directory);
+        }
+        command
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Panics
+    /// If it hangs.
+    #[must_use]
+    pub fn run(&self) -> Run {
+        Run::of(Running::start(self.command()).finish())
+    }
+}
+
+/// How a program ended, and what it printed.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// What it printed for programs.
+    pub stdout: String,
+    /// What it printed for people.
+    pub stderr: String,
+}
+
+impl Run {
+    pub(crate) fn of((status, stdout, stderr): (ExitStatus, Vec<u8>, Vec<u8>)) -> Run {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let run = Run { status, stdout: text(stdout), stderr: text(stderr) };
+        assert!(!run.stderr.contains("panicked at"), "the program panicked: {}", run.stderr);
+        run
+    }
+
+    /// The lines of JSON.
+    #[must_use]
+    pub fn receipts(&self) -> Vec<Receipt> {
+        self.stdout
+            .lines()
+            .map(|line| {
+                assert!(line.starts_with("{\"schema\":1,"), "schema does not come first: {line}");
+                Receipt::new(line)
+            })
+            .collect()
+    }
+
+    /// The one receipt of a run that copied one file.
+    ///
+    /// # Panics
+    /// If it failed.
+    #[must_use]
+    #[track_caller]
+    pub fn receipt(&self) -> Receipt {
+        assert!(self.status.success(), "{}: {}{}", self.status, self.stderr, self.stdout);
+        let receipts = self.receipts();
+        assert_eq!(receipts.len(), 1, "not one line: {}", self.stdout);
+        receipts[0].clone()
+    }
+
+    /// The messages of a run that must fail, with an exit status of its own choice.
+    ///
+    /// # Panics
+    /// If it succeeded, was killed, or says nothing.
+    #[track_caller]
+    pub fn error(&self) -> &str {
+        let code = self.status.code();
+        assert!(code.is_some_and(|code| code != 0), "{}: {}", self.status, self.stdout);
+        assert!(code != Some(101), "a panic is no error message: {}", self.stderr);
+        assert!(!self.stderr.trim().is_empty(), "it failed ({code:?}) without a word");
+        &self.stderr
+    }
+}

@@ -1,0 +1,126 @@
+//! Receipts as the program prints them.
+
+use serde_json::Value;
+
+const MECHANISMS: [&str; 6] =
+    ["reflink", "copy_file_range", "direct", "sendfile", "splice", "read_write"];
+const COSTS: [&str; 6] = ["shared", "moved", "kernel_copied", "user_copied", "hole", "unknown"];
+
+/// The line of one copied file, checked against the rules that hold for each.
+#[derive(Debug, Clone)]
+pub struct Receipt {
+    value: Value,
+}
+
+/// A mechanism that was not used, and why.
+#[derive(Debug, Clone)]
+pub struct Refusal {
+    /// Name of the mechanism.
+    pub mechanism: String,
+    /// Reason, for people.
+    pub reason: String,
+    /// What the kernel answered, by name, if it was asked.
+    pub errno: Option<String>,
+}
+
+impl Receipt {
+    /// Reads a line.
+    ///
+    /// # Panics
+    /// If it breaks the schema: unknown mechanisms or costs, portions that do not add up.
+    #[must_use]
+    pub fn new(line: &str) -> Receipt {
+        let value: Value = serde_json::from_str(line)
+            .unwrap_or_else(|error| panic!("not a line of JSON ({error}): {line}"));
+        let receipt = Receipt { value };
+        for (name, _, cost) in receipt.portions() {
+            assert!(MECHANISMS.contains(&name.as_str()), "no mechanism is called {name}: {line}");
+            assert!(COSTS.contains(&cost.as_str()), "no cost is called {cost}: {line}");
+        }
+        for refusal in receipt.refusals() {
+            assert!(MECHANISMS.contains(&refusal.mechanism.as_str()), "{line}");
+            assert!(!refusal.reason.is_empty(), "a refusal without a reason: {line}");
+        }
+        if receipt.value["event"] == "copied" {
+            let sum: u64 = receipt.portions().iter().map(|portion| portion.1).sum();
+            assert_eq!(sum, receipt.bytes(), "the mechanisms do not add up: {line}");
+            assert!(receipt.value["duration_us"].is_u64(), "no duration_us: {line}");
+        }
+        receipt
+    }
+
+    /// The whole line.
+    #[must_use]
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// Length of the destination.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.value["bytes"].as_u64().unwrap_or_else(|| panic!("no bytes in {}", self.value))
+    }
+
+    fn portions(&self) -> Vec<(String, u64, String)> {
+        let Some(list) = self.value["mechanisms"].as_array() else { return Vec::new() };
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        list.iter()
+            .map(|row| {
+                let bytes = row["bytes"].as_u64();
+                let bytes = bytes.unwrap_or_else(|| panic!("no bytes in {}", self.value));
+                (text(&row["name"]), bytes, text(&row["cost"]))
+            })
+            .collect()
+    }
+
+    /// Bytes by this mechanism, over all costs except holes.
+    #[must_use]
+    pub fn by(&self, mechanism: &str) -> u64 {
+        let portions = self.portions();
+        portions.iter().filter(|p| p.0 == mechanism && p.2 != "hole").map(|p| p.1).sum()
+    }
+
+    /// Bytes at this cost, over all mechanisms.
+    #[must_use]
+    pub fn at(&self, cost: &str) -> u64 {
+        assert!(COSTS.contains(&cost));
+        self.portions().iter().filter(|portion| portion.2 == cost).map(|portion| portion.1).sum()
+    }
+
+    /// Mechanisms that moved bytes, holes left out.
+    #[must_use]
+    pub fn mechanisms(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            self.portions().into_iter().filter(|p| p.2 != "hole").map(|p| p.0).collect();
+        names.dedup();
+        names
+    }
+
+    /// Mechanisms that were not used.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<Refusal> {
+        let Some(list) = self.value["refusals"].as_array() else { return Vec::new() };
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        list.iter()
+            .map(|row| Refusal {
+                mechanism: text(&row["mechanism"]).unwrap_or_default(),
+                reason: text(&row["reason"]).unwrap_or_default(),
+                errno: text(&row["errno"]),
+            })
+            .collect()
+    }
+
+    /// The refusal of this mechanism.
+    #[must_use]
+    pub fn refusal(&self, mechanism: &str) -> Option<Refusal> {
+        self.refusals().into_iter().find(|refusal| refusal.mechanism == mechanism)
+    }
+
+    /// What a person should know, in one string.
+    #[must_use]
+    pub fn notes(&self) -> String {
+        let Some(list) = self.value["notes"].as_array() else { return String::new() };
+        let texts: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
+        texts.join("\n")
+    }
+}

@@ -1,0 +1,143 @@
+//! Directories for one run and for one test.
+
+use std::fs::{DirBuilder, File, TryLockError};
+use std::ops::Deref;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use tempfile::TempDir;
+
+use crate::sandbox::is_root_run;
+
+const PREFIX: &str = "testbed-";
+
+static RUN: Mutex<Option<RunDirectory>> = Mutex::new(None);
+
+struct RunDirectory {
+    disk: TempDir,
+    /// Held while the run lasts: a directory whose lock is free was left by a run that was killed.
+    _lock: File,
+}
+
+/// Makes the directory of this run, and removes those of runs that were killed.
+pub(crate) fn open(target_tmpdir: &str) {
+    let base = base_directory(target_tmpdir);
+    remove_stale(&base);
+    let disk = tempfile::Builder::new()
+        .prefix(PREFIX)
+        .permissions(std::fs::Permissions::from_mode(0o755))
+        .tempdir_in(&base)
+        .unwrap_or_else(|error| panic!("cannot make a directory in {}: {error}", base.display()));
+    let lock = File::create(disk.path().join("lock")).expect("an own directory is writable");
+    lock.lock().expect("a new file is not locked");
+    *RUN.lock().expect("no test holds this lock") = Some(RunDirectory { disk, _lock: lock });
+}
+
+/// Removes the directory of this run.
+pub(crate) fn close() {
+    let run = RUN.lock().expect("no test holds this lock").take();
+    if let Some(run) = run {
+        let path = run.disk.path().to_owned();
+        if let Err(error) = run.disk.close() {
+            eprintln!("cannot remove {}: {error}", path.display());
+        }
+    }
+}
+
+/// The directory of this run, on disk.
+pub(crate) fn run_directory() -> PathBuf {
+    let run = RUN.lock().expect("no test holds this lock");
+    run.as_ref().expect("tests run inside testbed::run").disk.path().to_owned()
+}
+
+fn base_directory(target_tmpdir: &str) -> PathBuf {
+    if let Some(chosen) = std::env::var_os("UNCOPY_TEST_DIR") {
+        return PathBuf::from(chosen);
+    }
+    let target = PathBuf::from(target_tmpdir);
+    // Another user's build directory may be read-only for this one.
+    match tempfile::tempfile_in(&target) {
+        Ok(_) => target,
+        Err(_) => std::env::temp_dir(),
+    }
+}
+
+fn remove_stale(base: &Path) {
+    let Ok(entries) = std::fs::read_dir(base) else { return };
+    for entry in entries.flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            continue;
+        }
+        let Ok(lock) = File::open(entry.path().join("lock")) else { continue };
+        if !matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// A directory for one test; removed with all it holds when dropped.
+#[derive(Debug)]
+pub struct Scratch {
+    dir: TempDir,
+}
+
+impl Scratch {
+    /// A new directory in `parent` that everybody may enter and root may write.
+    #[must_use]
+    pub fn new_in(parent: &Path) -> Scratch {
+        let dir = tempfile::Builder::new()
+            .prefix("t-")
+            .permissions(std::fs::Permissions::from_mode(0o755))
+            .tempdir_in(parent)
+            .unwrap_or_else(|error| panic!("cannot work in {}: {error}", parent.display()));
+        Scratch { dir }
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Names in the directory that do not belong to `expected`, sorted.
+    #[must_use]
+    pub fn strangers(&self, expected: &[&str]) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path()).expect("a scratch directory is readable");
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned())
+            .filter(|name| !expected.contains(&name.as_str()))
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// A subdirectory with this mode, whatever the umask.
+    pub fn subdirectory(&self, name: &str, mode: u32) -> PathBuf {
+        let path = self.join(name);
+        DirBuilder::new().mode(mode).create(&path).expect("a scratch directory is writable");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))
+            .expect("an own directory");
+        path
+    }
+}
+
+impl Deref for Scratch {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        self.path()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // chattr +i and +a outlive a failed test and would keep the directory from going.
+        if std::thread::panicking() && is_root_run() {
+            let _ = std::process::Command::new("chattr")
+                .args(["-R", "-f", "-i", "-a"])
+                .arg(self.path())
+                .output();
+        }
+    }
+}

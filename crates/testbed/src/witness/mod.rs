@@ -1,0 +1,9 @@
+//! What really happened, told by somebody else than the program under test.
+
+mod blocks;
+mod extents;
+mod trace;
+
+pub use blocks::{allocated_bytes, cached_bytes, data_runs};
+pub use extents::{Extent, extents, shared_bytes};
+pub use trace::{Call, Outcome, Stopped, Strace, Trace};

@@ -1,0 +1,314 @@
+//! System calls, as strace sees them; and strace as the hand that breaks them.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::process::Running;
+use crate::program::{Program, Run, STOP_TIMEOUT};
+use crate::scratch::Scratch;
+
+/// A program to be run under strace.
+#[derive(Debug, Clone)]
+pub struct Strace {
+    program: Program,
+    options: Vec<String>,
+}
+
+impl Strace {
+    /// Records every system call of `program`.
+    #[must_use]
+    pub fn new(program: &Program) -> Strace {
+        Strace { program: program.clone(), options: Vec::new() }
+    }
+
+    /// Changes system calls: `copy_file_range:error=EXDEV:when=1`, see `strace(1)`, `inject`.
+    /// `when` counts the calls of that name in each thread.
+    #[must_use]
+    pub fn inject(mut self, expression: &str) -> Strace {
+        self.options.push("-e".to_owned());
+        self.options.push(format!("inject={expression}"));
+        self
+    }
+
+    /// Runs to the end.
+    #[must_use]
+    pub fn run(&self) -> (Run, Trace) {
+        let file = TraceFile::new();
+        let run = Run::of(Running::start(self.traced(&file).command()).finish());
+        let trace = file.read();
+        (run, trace)
+    }
+
+    /// Runs until the `nth` call of this name has ended, and stops the program there.
+    ///
+    /// # Panics
+    /// If it ends without coming there.
+    #[must_use]
+    pub fn stop_after(&self, call: &str, nth: usize) -> Stopped {
+        let file = TraceFile::new();
+        let strace = self.clone().inject(&format!("{call}:signal=SIGSTOP:when={nth}"));
+        let mut running = Running::start(strace.traced(&file).command());
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        loop {
+            if let Some(process) = file.stopped_process() {
+                return Stopped { running, file, process };
+            }
+            assert!(!running.has_ended(), "no {call} number {nth} in {}", file.text());
+            assert!(Instant::now() < deadline, "hangs before {call} number {nth}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn traced(&self, file: &TraceFile) -> Program {
+        let path = file.path.to_string_lossy().into_owned();
+        let mut words = vec!["strace", "-f", "-qq", "-y", "-s", "32", "-o", &path];
+        words.extend(self.options.iter().map(String::as_str));
+        words.push("--");
+        self.program.clone().through(words)
+    }
+}
+
+/// A program that a test has stopped in the middle; killed when dropped.
+#[derive(Debug)]
+pub struct Stopped {
+    running: Running,
+    file: TraceFile,
+    process: Pid,
+}
+
+impl Stopped {
+    /// Its process id.
+    #[must_use]
+    pub fn process_id(&self) -> i32 {
+        self.process.as_raw_nonzero().get()
+    }
+
+    /// Lets it run to its end.
+    #[must_use]
+    pub fn resume(self) -> (Run, Trace) {
+        kill_process(self.process, Signal::CONT).expect("it is stopped and not gone");
+        self.end()
+    }
+
+    /// Sends it a signal and lets it run to its end.
+    #[must_use]
+    pub fn resume_with(self, signal: Signal) -> (Run, Trace) {
+        kill_process(self.process, signal).expect("it is stopped and not gone");
+        self.resume()
+    }
+
+    /// `kill -9`.
+    pub fn kill(self) {
+        kill_process(self.process, Signal::KILL).expect("it is stopped and not gone");
+        let _ = self.end();
+    }
+
+    fn end(self) -> (Run, Trace) {
+        let run = Run::of(self.running.finish());
+        (run, self.file.read())
+    }
+}
+
+#[derive(Debug)]
+struct TraceFile {
+    path: PathBuf,
+    _scratch: Scratch,
+}
+
+impl TraceFile {
+    fn new() -> TraceFile {
+        let scratch = Scratch::new_in(&crate::scratch::run_directory());
+        TraceFile { path: scratch.join("trace"), _scratch: scratch }
+    }
+
+    fn text(&self) -> String {
+        // Bytes of the files copied may appear in it.
+        String::from_utf8_lossy(&std::fs::read(&self.path).unwrap_or_default()).into_owned()
+    }
+
+    fn read(&self) -> Trace {
+        Trace::parse(&self.text())
+    }
+
+    fn stopped_process(&self) -> Option<Pid> {
+        let text = self.text();
+        let line = text.lines().find(|line| line.contains("--- stopped by SIGSTOP ---"))?;
+        Pid::from_raw(line.split_whitespace().next()?.parse().ok()?)
+    }
+}
+
+/// How a system call ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// With this value.
+    Value(i64),
+    /// With this error, by name.
+    Error(String),
+    /// Never: the process was killed in it, or it was to be restarted.
+    Unfinished,
+}
+
+/// One system call.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// The thread.
+    pub thread: i32,
+    /// Its name.
+    pub name: String,
+    /// Its arguments as strace prints them, with the path of each descriptor.
+    pub arguments: String,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// It was the n-th of this name in this thread, from 1: what `when` counts.
+    pub nth: usize,
+}
+
+impl Call {
+    /// The value it returned, if it succeeded.
+    #[must_use]
+    pub fn value(&self) -> Option<i64> {
+        match self.outcome {
+            Outcome::Value(value) => Some(value),
+            Outcome::Error(_) | Outcome::Unfinished => None,
+        }
+    }
+
+    /// Whether a path or an open file below `path` is among its arguments.
+    #[must_use]
+    pub fn mentions(&self, path: &Path) -> bool {
+        self.arguments.contains(path.to_string_lossy().as_ref())
+    }
+}
+
+/// The system calls of a run, in the order in which they ended.
+#[derive(Debug, Clone, Default)]
+pub struct Trace {
+    /// The calls.
+    pub calls: Vec<Call>,
+}
+
+impl Trace {
+    fn parse(text: &str) -> Trace {
+        let mut trace = Trace::default();
+        let mut begun: Vec<(i32, String)> = Vec::new();
+        for line in text.lines() {
+            let Some((thread, rest)) = line.split_once(' ') else { continue };
+            let Ok(thread) = thread.parse::<i32>() else { continue };
+            let rest = rest.trim_start();
+            if let Some(start) = rest.strip_suffix(" <unfinished ...>") {
+                begun.push((thread, start.to_owned()));
+            } else if let Some(resumed) = rest.strip_prefix("<... ") {
+                let Some(at) = begun.iter().position(|(owner, _)| *owner == thread) else {
+                    continue;
+                };
+                let (_, start) = begun.remove(at);
+                let end = resumed.split_once(" resumed>").map_or("", |(_, end)| end);
+                trace.push(thread, &(start + end));
+            } else {
+                trace.push(thread, rest);
+            }
+        }
+        for (thread, start) in begun {
+            trace.push(thread, &(start + ") = ?"));
+        }
+        trace
+    }
+
+    fn push(&mut self, thread: i32, line: &str) {
+        let Some((name, rest)) = line.split_once('(') else { return };
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if name.is_empty() || !name.chars().all(plain) {
+            return;
+        }
+        // The last " = " after a ")": paths in the result of -y may hold another.
+        let Some((arguments, result)) = rest
+            .match_indices(" = ")
+            .filter(|(at, _)| rest[..*at].trim_end().ends_with(')'))
+            .last()
+            .map(|(at, _)| (rest[..at].trim_end().trim_end_matches(')'), rest[at + 3..].trim()))
+        else {
+            return;
+        };
+        let same = |call: &&Call| call.thread == thread && call.name == name;
+        self.calls.push(Call {
+            thread,
+            name: name.to_owned(),
+            arguments: arguments.to_owned(),
+            outcome: parse_outcome(result),
+            nth: 1 + self.calls.iter().filter(same).count(),
+        });
+    }
+
+    /// Calls of these names.
+    #[must_use]
+    pub fn named(&self, names: &[&str]) -> Vec<&Call> {
+        self.calls.iter().filter(|call| names.contains(&call.name.as_str())).collect()
+    }
+
+    /// Position of the first call for which this holds.
+    #[must_use]
+    pub fn position(&self, holds: impl Fn(&Call) -> bool) -> Option<usize> {
+        self.calls.iter().position(holds)
+    }
+
+    /// Sum of what calls of these names on files below `path` returned.
+    #[must_use]
+    pub fn bytes(&self, names: &[&str], path: &Path) -> u64 {
+        let calls = self.named(names);
+        let values =
+            calls.iter().filter(|call| call.mentions(path)).filter_map(|call| call.value());
+        values.filter_map(|value| u64::try_from(value).ok()).sum()
+    }
+}
+
+fn parse_outcome(result: &str) -> Outcome {
+    let mut words = result.split_whitespace();
+    let value = words.next().unwrap_or_default();
+    if value == "-1" {
+        return Outcome::Error(words.next().unwrap_or_default().to_owned());
+    }
+    // With -y a descriptor comes with its path: 3</etc/passwd>.
+    let digits = value.split('<').next().unwrap_or_default();
+    let number = match digits.strip_prefix("0x") {
+        Some(hex) => i64::from_str_radix(hex, 16).ok(),
+        None => digits.parse().ok(),
+    };
+    number.map_or(Outcome::Unfinished, Outcome::Value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_read_with_their_results() {
+        let trace = Trace::parse(concat!(
+            "7 openat(AT_FDCWD</w>, \"a = (b\", O_RDONLY) = 3</w/a = (b>\n",
+            "7 close(3</w/a = (b>)                        = 0\n",
+            "7 copy_file_range(3</w/a>, NULL, 4</w/b>, NULL, 9, 0 <unfinished ...>\n",
+            "8 ioctl(4</w/b>, BTRFS_IOC_CLONE or FICLONE, 3</w/a>) = -1 EOPNOTSUPP (No) (INJECTED)\n",
+            "7 <... copy_file_range resumed>) = 5\n",
+            "7 --- SIGSTOP {si_signo=SIGSTOP, si_code=SI_KERNEL} ---\n",
+            "7 close(4</w/b>) = 0\n",
+            "8 read(3</w/a>,  <unfinished ...>\n",
+            "8 +++ killed by SIGKILL +++\n",
+        ));
+        let rows: Vec<_> =
+            trace.calls.iter().map(|c| (c.name.as_str(), c.nth, c.outcome.clone())).collect();
+        assert_eq!(
+            rows,
+            [
+                ("openat", 1, Outcome::Value(3)),
+                ("close", 1, Outcome::Value(0)),
+                ("ioctl", 1, Outcome::Error("EOPNOTSUPP".to_owned())),
+                ("copy_file_range", 1, Outcome::Value(5)),
+                ("close", 2, Outcome::Value(0)),
+                ("read", 1, Outcome::Unfinished),
+            ]
+        );
+        assert_eq!(trace.bytes(&["copy_file_range"], Path::new("/w/b")), 5);
+        assert!(trace.calls[0].mentions(Path::new("/w")));
+    }
+}
