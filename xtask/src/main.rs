@@ -1,10 +1,10 @@
 //! The project's own tasks, run as `cargo xtask COMMAND`.
 
-//mod compare;
-//mod man;
-//mod peers;
-//mod process;
-//mod soak;
+mod compare;
+mod man;
+mod peers;
+mod process;
+mod soak;
 mod tidy;
 mod workspace;
 
@@ -24,11 +24,31 @@ struct Arguments {
 enum Task {
     /// Check the rules of the house: sizes, names, homes of unsafe code, manifests.
     Tidy(tidy::Arguments),
+    /// Render the man pages of `uncopy` into a directory.
+    Man(man::Arguments),
+    /// Measure a suite side by side with its peers.
+    Compare(compare::Arguments),
+    /// Kill, fill and cut power in a loop, and look at what is left.
+    Soak(soak::Arguments),
+    /// Build the programs that are only compared with.
+    Peers(peers::Arguments),
+    /// Run one program and print what it cost, as JSON (used by `compare`).
+    #[command(hide = true)]
+    Measure(process::MeasureArguments),
+    /// Write to fresh memory and give it back (used by `compare`).
+    #[command(hide = true)]
+    Touch(compare::memory::TouchArguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Tidy(arguments) => tidy::run(&arguments),
+        Task::Man(arguments) => man::run(&arguments),
+        Task::Compare(arguments) => compare::run(&arguments),
+        Task::Soak(arguments) => soak::run(&arguments),
+        Task::Peers(arguments) => peers::run(&arguments),
+        Task::Measure(arguments) => process::measure(&arguments),
+        Task::Touch(arguments) => compare::memory::touch(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

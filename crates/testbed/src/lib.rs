@@ -15,6 +15,7 @@ mod program;
 mod receipt;
 mod sandbox;
 mod scratch;
+mod session;
 pub mod witness;
 
 pub use content::{Content, assert_same, patterned, seeded};
@@ -25,6 +26,7 @@ pub use process::{run_quietly, run_tool};
 pub use program::{Program, Run, STOP_TIMEOUT};
 pub use receipt::{Receipt, Refusal};
 pub use scratch::Scratch;
+pub use session::run_sandboxed;
 
 /// Cases from functions: `cases![[Need::Root] a_function, [] another_function]`, named by module
 /// and function.

@@ -39,9 +39,10 @@ pub(crate) fn is_root_run() -> bool {
 }
 
 pub(crate) fn enter() -> Sandbox {
-    if !is_root_run() {
-        return Sandbox::Entered;
-    }
+    if is_root_run() { enter_as_root() } else { Sandbox::Entered }
+}
+
+pub(crate) fn enter_as_root() -> Sandbox {
     match std::env::var(STAGE).ok().as_deref() {
         Some("tests") => Sandbox::Entered,
         Some(_) => Sandbox::Left(run_the_tests()),

@@ -20,14 +20,18 @@ struct RunDirectory {
     _lock: File,
 }
 
-/// Makes the directory of this run, and removes those of runs that were killed.
+/// Makes the directory of a run of tests.
 pub(crate) fn open(target_tmpdir: &str) {
-    let base = base_directory(target_tmpdir);
-    remove_stale(&base);
+    open_in(&base_directory(target_tmpdir));
+}
+
+/// Makes the directory of this run in `base`, and removes those of runs that were killed.
+pub(crate) fn open_in(base: &Path) {
+    remove_stale(base);
     let disk = tempfile::Builder::new()
         .prefix(PREFIX)
         .permissions(std::fs::Permissions::from_mode(0o755))
-        .tempdir_in(&base)
+        .tempdir_in(base)
         .unwrap_or_else(|error| panic!("cannot make a directory in {}: {error}", base.display()));
     let lock = File::create(disk.path().join("lock")).expect("an own directory is writable");
     lock.lock().expect("a new file is not locked");

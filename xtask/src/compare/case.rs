@@ -1,0 +1,94 @@
+//! What is compared: a suite has cases, a case has subjects that do the same thing.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use super::metric::Sample;
+use super::verdict::Target;
+
+/// A list of cases.
+pub(super) struct Suite {
+    pub(super) name: &'static str,
+    /// How it was measured, for whoever reads the rows.
+    pub(super) notes: Vec<String>,
+    /// Subjects that no case can have, and why: peers that are not installed.
+    pub(super) absent: Vec<(String, String)>,
+    pub(super) cases: Vec<Case>,
+}
+
+/// Subjects that do the same thing under the same conditions.
+pub(super) struct Case {
+    pub(super) name: String,
+    pub(super) rounds: usize,
+    /// The subject whose figures the others are set against.
+    pub(super) baseline: &'static str,
+    /// The subject that runs twice in each round: its second run against its first is the noise.
+    pub(super) again: &'static str,
+    pub(super) subjects: Vec<Subject>,
+    pub(super) targets: Vec<Target>,
+    pub(super) fixture: Box<dyn Fixture>,
+}
+
+/// One of those that are compared.
+pub(super) struct Subject {
+    pub(super) name: String,
+    pub(super) role: Role,
+    pub(super) action: Action,
+}
+
+/// What a subject is to a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// One of ours.
+    Own,
+    /// Another's; the fastest of them is "the best peer".
+    Peer,
+    /// A yardstick that does less than a copier has to, or the same in another order.
+    Yardstick,
+}
+
+/// Makes the command line of a run.
+pub(super) type CommandLine = dyn Fn(&Trial) -> Vec<OsString>;
+
+/// A piece of this program that is measured.
+pub(super) type Piece = dyn FnMut(&Trial) -> Result<Sample>;
+
+/// What is measured.
+pub(super) enum Action {
+    /// A whole process, from its start to its end: this command line.
+    Process(Box<CommandLine>),
+    /// A piece of this program. What it returns is added to its wall and processor time.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for suites that measure in the process"))]
+    Closure(Box<Piece>),
+}
+
+/// One run of one subject.
+pub(super) struct Trial {
+    /// From 0.
+    pub(super) round: usize,
+    /// A path that no run had before.
+    pub(super) path: PathBuf,
+}
+
+/// What surrounds the runs of a case, outside the measured time.
+pub(super) trait Fixture {
+    /// Before the first round. A reason means that the case cannot run here.
+    fn prepare(&mut self) -> Result<Option<String>>;
+
+    /// The directory in which the paths of trials lie. Each round has a folder of its own in it.
+    fn directory(&self) -> PathBuf;
+
+    /// Right before a run of `command` (empty for closures).
+    fn before(&mut self, command: &[OsString]) -> Result<()>;
+
+    /// Right after a run that claims success. Returns further metrics; fails if the claim is false.
+    fn after(&mut self, trial: &Trial) -> Result<Sample>;
+
+    /// After each round.
+    fn between_rounds(&mut self, round: usize) -> Result<()>;
+
+    /// After the last round.
+    fn finish(&mut self) -> Result<()>;
+}

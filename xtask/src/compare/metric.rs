@@ -1,0 +1,34 @@
+//! What is measured in a run.
+
+use std::collections::BTreeMap;
+
+use crate::process::Cost;
+
+/// A quantity of which less is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Metric {
+    pub(super) name: &'static str,
+    pub(super) unit: &'static str,
+}
+
+pub(super) const WALL: Metric = Metric { name: "wall", unit: "s" };
+pub(super) const CPU: Metric = Metric { name: "cpu", unit: "s" };
+pub(super) const PEAK_MEMORY: Metric = Metric { name: "peak_memory", unit: "B" };
+pub(super) const DEVICE_READ: Metric = Metric { name: "device_read", unit: "B" };
+pub(super) const DEVICE_WRITTEN: Metric = Metric { name: "device_written", unit: "B" };
+/// Space that the result takes on its filesystem.
+pub(super) const DISK: Metric = Metric { name: "disk", unit: "B" };
+
+/// The figures of one run.
+pub(super) type Sample = BTreeMap<Metric, f64>;
+
+/// The figures of a whole process.
+pub(super) fn sample_of(cost: &Cost) -> Sample {
+    Sample::from([
+        (WALL, cost.wall_seconds),
+        (CPU, cost.cpu_seconds),
+        (PEAK_MEMORY, cost.peak_bytes as f64),
+        (DEVICE_READ, cost.device_read_bytes as f64),
+        (DEVICE_WRITTEN, cost.device_written_bytes as f64),
+    ])
+}

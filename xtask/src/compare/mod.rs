@@ -1,0 +1,132 @@
+//! `cargo xtask compare`: every suite side by side with its peers, in one harness.
+
+mod case;
+mod copy;
+mod machine;
+pub(crate) mod memory;
+mod metric;
+mod report;
+mod rounds;
+mod row;
+mod verdict;
+
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::{peers, workspace};
+use case::{Case, Suite};
+use report::Report;
+
+/// Arguments of `cargo xtask compare`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The suite.
+    suite: SuiteName,
+    /// Print JSON Lines: one object for each figure.
+    #[arg(long)]
+    json: bool,
+    /// Two rounds of small files, to see that everything runs; judges no target.
+    #[arg(long)]
+    quick: bool,
+    /// Rounds of each case, instead of 7 (41 where a run takes milliseconds).
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: Option<u16>,
+    /// Only cases whose name contains this; may be repeated.
+    #[arg(long, value_name = "CASE")]
+    only: Vec<String>,
+    /// Say which cases there are, and run none.
+    #[arg(long)]
+    list: bool,
+    /// Where to copy: a directory on ext4 directly on a device, for the reference [default:
+    /// target/compare]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum SuiteName {
+    /// One file to another.
+    Copy,
+}
+
+/// Runs a suite.
+///
+/// # Errors
+/// If it cannot be measured here. A target that is missed is a row and no error.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    if cfg!(debug_assertions) {
+        return run_optimised();
+    }
+    let directory = match &arguments.dir {
+        Some(directory) => std::path::absolute(directory)?,
+        None => workspace::target_directory().join("compare"),
+    };
+    std::fs::create_dir_all(&directory)
+        .with_context(|| format!("cannot make {}", directory.display()))?;
+    let code = testbed::run_sandboxed(&directory, || match compare(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cargo xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    });
+    ensure!(code == ExitCode::SUCCESS, "the comparison did not come to its end");
+    Ok(())
+}
+
+/// What is measured inside this program must not be a debug build: starts the release build of it.
+fn run_optimised() -> Result<()> {
+    let xtask = workspace::build_release("xtask", "xtask")?;
+    workspace::build_release("uncopy-cli", "uncopy")?;
+    let error = std::process::Command::new(xtask).args(std::env::args_os().skip(1)).exec();
+    Err(error).context("cannot start the release build of xtask")
+}
+
+fn compare(arguments: &Arguments) -> Result<()> {
+    let mut suite = suite(arguments);
+    let wanted = |case: &Case| {
+        arguments.only.is_empty() || arguments.only.iter().any(|part| case.name.contains(part))
+    };
+    if arguments.list {
+        for case in suite.cases.iter().filter(|case| wanted(case)) {
+            println!("{}", case.name);
+        }
+        return Ok(());
+    }
+    let cases: Vec<Case> = suite.cases.drain(..).filter(|case| wanted(case)).collect();
+    if cases.is_empty() {
+        bail!("no case is named so: --list shows them");
+    }
+    let mut report = Report::new(arguments.json);
+    report.begin(&suite)?;
+    for mut case in cases {
+        let rows = run_case(suite.name, &mut case).with_context(|| case.name.clone())?;
+        report.rows(&rows)?;
+    }
+    Ok(())
+}
+
+fn suite(arguments: &Arguments) -> Suite {
+    match arguments.suite {
+        SuiteName::Copy => copy::suite(copy::Options {
+            uncopy: workspace::target_directory().join("release").join("uncopy"),
+            peers: peers::find(&peers::default_directory()),
+            disk: testbed::Place::Disk.path(),
+            quick: arguments.quick,
+            rounds: arguments.rounds.map(usize::from),
+        }),
+    }
+}
+
+fn run_case(suite: &str, case: &mut Case) -> Result<Vec<row::Row>> {
+    if let Some(reason) = case.fixture.prepare()? {
+        return Ok(row::rows_of_skipped(suite, case, &reason));
+    }
+    let outcomes = rounds::run(case)?;
+    let rows = row::rows_of(suite, case, &outcomes);
+    case.fixture.finish()?;
+    Ok(rows)
+}

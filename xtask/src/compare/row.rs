@@ -1,0 +1,130 @@
+//! The rows of a comparison.
+
+use serde::Serialize;
+
+use super::case::Case;
+use super::metric::Metric;
+use super::rounds::{Outcome, name_again};
+use super::verdict::{Target, finished, judge, ratio, spread, value};
+
+/// One figure. The first ten fields are the format; the last two are there where they say something.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Row {
+    pub(super) suite: String,
+    pub(super) case: String,
+    pub(super) subject: String,
+    pub(super) metric: &'static str,
+    /// The median over the rounds.
+    pub(super) value: Option<f64>,
+    pub(super) unit: &'static str,
+    pub(super) baseline: Option<String>,
+    /// The median of each round's ratio to the baseline.
+    pub(super) ratio: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) target: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) met: Option<bool>,
+    /// The larger of the target's band and the A/A spread: what is granted to noise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) noise: Option<f64>,
+    /// Why there is no value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) skipped: Option<String>,
+}
+
+impl Row {
+    fn new(suite: &str, case: &str, subject: &str, metric: Metric) -> Row {
+        Row {
+            suite: suite.to_owned(),
+            case: case.to_owned(),
+            subject: subject.to_owned(),
+            metric: metric.name,
+            value: None,
+            unit: metric.unit,
+            baseline: None,
+            ratio: None,
+            target: None,
+            met: None,
+            noise: None,
+            skipped: None,
+        }
+    }
+
+    /// The line that says why a subject has no figures.
+    pub(super) fn skipped(suite: &str, case: &str, subject: &str, reason: &str) -> Row {
+        let none = Metric { name: "", unit: "" };
+        Row { skipped: Some(reason.to_owned()), ..Row::new(suite, case, subject, none) }
+    }
+}
+
+/// The rows of a case whose rounds are done.
+pub(super) fn rows_of(suite: &str, case: &Case, outcomes: &[Outcome]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for outcome in outcomes {
+        match &outcome.failure {
+            Some(reason) => rows.push(Row::skipped(suite, &case.name, &outcome.subject, reason)),
+            None => rows.extend(figures(suite, case, outcome, outcomes)),
+        }
+    }
+    let targets = case.targets.iter();
+    rows.extend(targets.map(|target| target_row(suite, case, target, outcomes)));
+    rows
+}
+
+/// A row for each target of a case that cannot run here.
+pub(super) fn rows_of_skipped(suite: &str, case: &Case, reason: &str) -> Vec<Row> {
+    let mut rows = vec![Row::skipped(suite, &case.name, "", reason)];
+    for target in &case.targets {
+        let mut row = target_row(suite, case, target, &[]);
+        row.skipped = Some(reason.to_owned());
+        rows.push(row);
+    }
+    rows
+}
+
+fn figures(suite: &str, case: &Case, outcome: &Outcome, outcomes: &[Outcome]) -> Vec<Row> {
+    let is_second = outcome.subject == name_again(case.again);
+    let against = if is_second { case.again } else { case.baseline };
+    let baseline = finished(outcomes, against);
+    let metrics = outcome.samples.first().map(|sample| sample.keys().copied());
+    let figure = |metric: Metric| Row {
+        value: value(outcome, metric),
+        baseline: baseline.map(|baseline| baseline.subject.clone()),
+        ratio: baseline.and_then(|baseline| ratio(outcome, baseline, metric)),
+        ..Row::new(suite, &case.name, &outcome.subject, metric)
+    };
+    metrics.into_iter().flatten().map(figure).collect()
+}
+
+fn target_row(suite: &str, case: &Case, target: &Target, outcomes: &[Outcome]) -> Row {
+    let spread = spread(outcomes, case.again, target.metric);
+    let row = Row {
+        target: Some(target.limit),
+        noise: Some(target.band.max(spread)),
+        ..Row::new(suite, &case.name, &target.subject, target.metric)
+    };
+    match judge(target, outcomes, spread) {
+        Some(verdict) => Row {
+            value: Some(verdict.value),
+            baseline: verdict.baseline,
+            ratio: verdict.ratio,
+            met: Some(verdict.met),
+            ..row
+        },
+        None => Row { skipped: Some(why_unjudged(target, outcomes)), ..row },
+    }
+}
+
+fn why_unjudged(target: &Target, outcomes: &[Outcome]) -> String {
+    let involved = |outcome: &&Outcome| {
+        outcome.failure.is_some()
+            && (outcome.subject == target.subject
+                || target.against == super::verdict::Against::Subject(outcome.subject.clone()))
+    };
+    let failed: Vec<&str> =
+        outcomes.iter().filter(involved).map(|outcome| outcome.subject.as_str()).collect();
+    match failed.as_slice() {
+        [] => "a subject it names is not here".to_owned(),
+        failed => format!("{} does not work here", failed.join(" and ")),
+    }
+}

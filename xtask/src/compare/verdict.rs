@@ -1,0 +1,200 @@
+//! Medians, ratios and targets: pure.
+
+use super::case::Role;
+use super::metric::{Metric, WALL};
+use super::rounds::{Outcome, name_again};
+
+/// Something that is to be reached.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    pub(super) subject: String,
+    pub(super) metric: Metric,
+    pub(super) against: Against,
+    /// At most this: as a ratio, or in the metric's unit where nothing is set against it.
+    pub(super) limit: f64,
+    /// The part of the limit that allows for noise: 0.03 in "at most 1.03 times the best peer".
+    pub(super) band: f64,
+}
+
+/// What the figure is set against.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Against {
+    /// The figure of this subject.
+    Subject(String),
+    /// That of the peer with the smallest median wall time in this case.
+    BestPeer,
+    /// Nothing: the limit is absolute.
+    Nothing,
+}
+
+/// How a target came out.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Verdict {
+    /// The subject it was set against, by name.
+    pub(super) baseline: Option<String>,
+    pub(super) value: f64,
+    pub(super) ratio: Option<f64>,
+    pub(super) met: bool,
+}
+
+/// The middle one, or the mean of the two in the middle.
+pub(super) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(sorted[middle]),
+        _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
+    }
+}
+
+/// The median over the rounds.
+pub(super) fn value(outcome: &Outcome, metric: Metric) -> Option<f64> {
+    median(outcome.samples.iter().filter_map(|sample| sample.get(&metric).copied()))
+}
+
+/// The median of the ratios of each round. None where the baseline is 0, or either was not
+/// measured.
+pub(super) fn ratio(outcome: &Outcome, baseline: &Outcome, metric: Metric) -> Option<f64> {
+    let pairs = outcome.samples.iter().zip(&baseline.samples);
+    let ratios: Option<Vec<f64>> = pairs
+        .map(|(own, other)| {
+            let (own, other) = (own.get(&metric)?, other.get(&metric)?);
+            (*other > 0.0).then_some(own / other)
+        })
+        .collect();
+    median(ratios?)
+}
+
+/// The outcome of the subject `name`, if it came to the end.
+pub(super) fn finished<'a>(outcomes: &'a [Outcome], name: &str) -> Option<&'a Outcome> {
+    outcomes.iter().find(|outcome| outcome.subject == name && outcome.failure.is_none())
+}
+
+/// How far the second run of `again` in each round is from its first: the noise of a ratio.
+pub(super) fn spread(outcomes: &[Outcome], again: &str, metric: Metric) -> f64 {
+    let first = finished(outcomes, again);
+    let second = finished(outcomes, &name_again(again));
+    let noise = first.zip(second).and_then(|(first, second)| ratio(second, first, metric));
+    noise.map_or(0.0, |ratio| (ratio - 1.0).abs())
+}
+
+/// Judges a target: met within the larger of its band and `spread`. None if a subject it names did
+/// not come to the end.
+pub(super) fn judge(target: &Target, outcomes: &[Outcome], spread: f64) -> Option<Verdict> {
+    let own = finished(outcomes, &target.subject)?;
+    let value = value(own, target.metric)?;
+    let slack = 1.0 + target.band.max(spread);
+    let limit = target.limit / (1.0 + target.band) * slack;
+    let baseline = match &target.against {
+        Against::Nothing => {
+            let met = value <= target.limit;
+            return Some(Verdict { baseline: None, value, ratio: None, met });
+        }
+        Against::Subject(name) => finished(outcomes, name)?,
+        Against::BestPeer => best_peer(outcomes)?,
+    };
+    let ratio = ratio(own, baseline, target.metric)?;
+    let baseline = Some(baseline.subject.clone());
+    Some(Verdict { baseline, value, ratio: Some(ratio), met: ratio <= limit })
+}
+
+fn best_peer(outcomes: &[Outcome]) -> Option<&Outcome> {
+    outcomes
+        .iter()
+        .filter(|outcome| outcome.role == Role::Peer && outcome.failure.is_none())
+        .filter_map(|outcome| Some((value(outcome, WALL)?, outcome)))
+        .min_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, outcome)| outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::metric::{CPU, Sample};
+    use super::*;
+
+    fn outcome(subject: &str, role: Role, walls: &[f64]) -> Outcome {
+        let samples = walls.iter().map(|&wall| Sample::from([(WALL, wall), (CPU, 0.0)])).collect();
+        Outcome { subject: subject.into(), role, samples, failure: None }
+    }
+
+    fn target(against: Against, limit: f64, band: f64) -> Target {
+        Target { subject: "own".into(), metric: WALL, against, limit, band }
+    }
+
+    #[test]
+    fn medians() {
+        assert_eq!(median([]), None);
+        assert_eq!(median([3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median([4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+
+    #[test]
+    fn a_ratio_is_the_median_of_rounds_and_not_the_ratio_of_medians() {
+        let own = outcome("own", Role::Own, &[1.0, 4.0, 9.0]);
+        let peer = outcome("peer", Role::Peer, &[1.0, 8.0, 3.0]);
+        assert_eq!(ratio(&own, &peer, WALL), Some(1.0));
+        assert_eq!(value(&own, WALL), Some(4.0));
+        assert_eq!(ratio(&own, &peer, CPU), None, "nothing can be set against 0");
+    }
+
+    #[test]
+    fn the_best_peer_is_neither_ours_nor_a_yardstick_nor_one_that_failed() {
+        let mut failed = outcome("failed", Role::Peer, &[0.1]);
+        failed.failure = Some("no".into());
+        let outcomes = [
+            outcome("own", Role::Own, &[1.0]),
+            outcome("bare", Role::Yardstick, &[0.5]),
+            failed,
+            outcome("slow", Role::Peer, &[3.0]),
+            outcome("quick", Role::Peer, &[2.0]),
+        ];
+        let verdict = judge(&target(Against::BestPeer, 1.03, 0.03), &outcomes, 0.0).unwrap();
+        assert_eq!(verdict.baseline.as_deref(), Some("quick"));
+        assert_eq!(verdict.ratio, Some(0.5));
+        assert!(verdict.met);
+    }
+
+    #[test]
+    fn a_target_is_met_within_the_larger_of_band_and_spread() {
+        let against = || Against::Subject("peer".into());
+        for (own, limit, band, spread, met) in [
+            (1.02, 1.03, 0.03, 0.0, true),
+            (1.02, 1.03, 0.03, 0.05, true),
+            (1.04, 1.03, 0.03, 0.0, false),
+            (1.04, 1.03, 0.03, 0.05, true),
+            (1.06, 1.03, 0.03, 0.05, false),
+            (1.01, 1.0, 0.0, 0.0, false),
+            (1.01, 1.0, 0.0, 0.02, true),
+        ] {
+            let outcomes = [outcome("own", Role::Own, &[own]), outcome("peer", Role::Peer, &[1.0])];
+            let verdict = judge(&target(against(), limit, band), &outcomes, spread).unwrap();
+            assert_eq!(verdict.met, met, "{own} at most {limit} ± {band}, noise {spread}");
+        }
+    }
+
+    #[test]
+    fn an_absolute_limit_has_no_noise() {
+        let outcomes = [outcome("own", Role::Own, &[2.0])];
+        let judged = |limit| judge(&target(Against::Nothing, limit, 0.0), &outcomes, 9.0).unwrap();
+        assert!(judged(2.0).met && !judged(1.9).met);
+    }
+
+    #[test]
+    fn noise_is_the_second_run_against_the_first() {
+        let outcomes = [
+            outcome("cp", Role::Peer, &[1.0, 1.0, 1.0]),
+            outcome("cp (again)", Role::Yardstick, &[0.9, 1.1, 0.95]),
+        ];
+        assert!((spread(&outcomes, "cp", WALL) - 0.05).abs() < 1e-9);
+        assert_eq!(spread(&outcomes, "xcp", WALL), 0.0);
+    }
+
+    #[test]
+    fn a_target_on_a_subject_that_failed_is_not_judged() {
+        let mut own = outcome("own", Role::Own, &[1.0]);
+        own.failure = Some("no".into());
+        assert_eq!(judge(&target(Against::Nothing, 1.0, 0.0), &[own], 0.0), None);
+    }
+}

@@ -1,0 +1,195 @@
+//! Programs that are only compared with. They are built apart from the project, in `peers/` and
+//! from crates.io, and never part of its build or tests.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace;
+
+/// Arguments of `cargo xtask peers`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Build what is missing (minutes, once).
+    Install {
+        /// Where to install; default: target/peers.
+        #[arg(long)]
+        dir: Option<PathBuf>,
+    },
+    /// Say which are there.
+    List,
+}
+
+/// How a peer comes to the machine.
+enum Origin {
+    /// With the system.
+    System { package: &'static str },
+    /// A crate on crates.io, at a version that is known to build.
+    Crate { name: &'static str, version: &'static str },
+    /// A program of the workspace `peers/`.
+    Own,
+    /// Not to be had, and why.
+    Nowhere { reason: &'static str },
+}
+
+struct Peer {
+    /// What it is called in rows.
+    name: &'static str,
+    /// The file.
+    program: &'static str,
+    /// Flags it always gets.
+    flags: &'static [&'static str],
+    origin: Origin,
+}
+
+const fn system(name: &'static str, package: &'static str) -> Peer {
+    Peer { name, program: name, flags: &[], origin: Origin::System { package } }
+}
+
+const fn from_crates(
+    name: &'static str,
+    program: &'static str,
+    crate_name: &'static str,
+    version: &'static str,
+) -> Peer {
+    let origin = Origin::Crate { name: crate_name, version };
+    Peer { name, program, flags: &[], origin }
+}
+
+const fn own(name: &'static str, program: &'static str) -> Peer {
+    Peer { name, program, flags: &[], origin: Origin::Own }
+}
+
+const PEERS: [Peer; 13] = [
+    system("cp", "coreutils"),
+    Peer { name: "cp --reflink=never", flags: &["--reflink=never"], ..system("cp", "coreutils") },
+    system("rsync", "rsync"),
+    from_crates("uutils cp", "cp", "uu_cp", "0.12.0"),
+    Peer { flags: &["--no-progress"], ..from_crates("xcp", "xcp", "xcp", "0.24.9") },
+    from_crates("fcp", "fcp", "fcp", "0.2.2"),
+    from_crates("cpz", "cpz", "cpz", "3.2.1"),
+    Peer {
+        name: "cp-rs",
+        program: "cp-rs",
+        flags: &[],
+        origin: Origin::Nowhere {
+            reason: "it is not published; the crate of that name is another thing",
+        },
+    },
+    own("std::fs::copy", "std_copy"),
+    own("read/write 128 KiB", "read_write"),
+    own("bare FICLONE", "ficlone"),
+    own("copy_file_range + fsync", "copy_fsync"),
+    own("copy and hash", "hash_copy"),
+];
+
+/// A peer that is there.
+pub(crate) struct Installed {
+    pub(crate) name: &'static str,
+    pub(crate) program: PathBuf,
+    pub(crate) flags: &'static [&'static str],
+}
+
+/// Which peers are there, and why the others are not.
+pub(crate) struct Peers {
+    pub(crate) installed: Vec<Installed>,
+    pub(crate) absent: Vec<(String, String)>,
+}
+
+/// Looks for every peer below `directory` and on the path.
+pub(crate) fn find(directory: &Path) -> Peers {
+    let mut peers = Peers { installed: Vec::new(), absent: Vec::new() };
+    for peer in &PEERS {
+        let (place, missing) = match &peer.origin {
+            Origin::System { package } => (
+                workspace::find_program(peer.program),
+                format!("it is not installed: apt-get install {package}"),
+            ),
+            Origin::Nowhere { reason } => (None, (*reason).to_owned()),
+            Origin::Crate { .. } | Origin::Own => (
+                Some(program_of(directory, peer)).filter(|program| program.is_file()),
+                "it is not built: cargo xtask peers install".to_owned(),
+            ),
+        };
+        match place {
+            Some(program) => {
+                peers.installed.push(Installed { name: peer.name, program, flags: peer.flags });
+            }
+            None => peers.absent.push((peer.name.to_owned(), missing)),
+        }
+    }
+    peers
+}
+
+/// Where peers are, unless told otherwise.
+pub(crate) fn default_directory() -> PathBuf {
+    workspace::target_directory().join("peers")
+}
+
+/// Each crate has a root of its own: some install programs of the same name.
+fn root_of(directory: &Path, peer: &Peer) -> PathBuf {
+    match &peer.origin {
+        Origin::Crate { name, version } => directory.join(format!("{name}-{version}")),
+        _ => directory.join("own"),
+    }
+}
+
+fn program_of(directory: &Path, peer: &Peer) -> PathBuf {
+    root_of(directory, peer).join("bin").join(peer.program)
+}
+
+/// Installs or lists.
+///
+/// # Errors
+/// If a peer cannot be built; the others are built all the same.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    match &arguments.action {
+        Action::Install { dir } => install(&dir.clone().unwrap_or_else(default_directory)),
+        Action::List => {
+            let peers = find(&default_directory());
+            for peer in &peers.installed {
+                println!("{:<26} {}", peer.name, peer.program.display());
+            }
+            for (name, reason) in &peers.absent {
+                println!("{name:<26} skipped: {reason}");
+            }
+            Ok(())
+        }
+    }
+}
+
+fn install(directory: &Path) -> Result<()> {
+    let directory = std::path::absolute(directory).context("cannot name the directory")?;
+    let build = directory.join("build");
+    let mut failed = Vec::new();
+    let own_root = directory.join("own");
+    let source = workspace::root().join("peers");
+    let mut own = workspace::cargo();
+    own.args(["install", "--quiet", "--locked", "--force", "--path"]).arg(source);
+    own.arg("--root").arg(own_root).env("CARGO_TARGET_DIR", &build);
+    workspace::run(&mut own)?;
+    for peer in &PEERS {
+        let Origin::Crate { name, version } = &peer.origin else { continue };
+        if program_of(&directory, peer).is_file() {
+            continue;
+        }
+        println!("building {} ({name} {version})", peer.name);
+        let mut cargo = workspace::cargo();
+        cargo.args(["install", "--quiet", "--locked", name, "--version", version, "--root"]);
+        cargo.arg(root_of(&directory, peer)).env("CARGO_TARGET_DIR", &build);
+        if let Err(error) = workspace::run(&mut cargo) {
+            failed.push(format!("{}: {error:#}", peer.name));
+        }
+    }
+    if !failed.is_empty() {
+        bail!("{}", failed.join("\n"));
+    }
+    println!("peers are in {}", directory.display());
+    Ok(())
+}

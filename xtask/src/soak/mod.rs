@@ -1,0 +1,104 @@
+//! `cargo xtask soak`: kills, full disks and power cuts in a loop, and a look at what is left.
+
+mod full_disk;
+mod kill;
+mod power;
+mod record;
+mod scene;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use testbed::Place;
+
+use crate::workspace;
+use record::Record;
+use scene::Dice;
+
+/// Rounds of kills that count as a full run.
+const FULL: u32 = 300;
+
+/// Arguments of `cargo xtask soak`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// What to soak.
+    suite: Suite,
+    /// Processes to kill; 300 and more are a full run, whose result is recorded.
+    #[arg(long, default_value_t = FULL)]
+    rounds: u32,
+    /// Repeat the random choices of an earlier run.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Where to copy [default: target/soak]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Suite {
+    /// One file to another.
+    Copy,
+}
+
+/// Runs the soak.
+///
+/// # Errors
+/// If a file was found that is neither the old nor the new one, or anything else that must not be;
+/// each is printed.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let Suite::Copy = arguments.suite;
+    let directory = match &arguments.dir {
+        Some(directory) => std::path::absolute(directory)?,
+        None => workspace::target_directory().join("soak"),
+    };
+    std::fs::create_dir_all(&directory)
+        .with_context(|| format!("cannot make {}", directory.display()))?;
+    workspace::build_release("uncopy-cli", "uncopy")?;
+    let code = testbed::run_sandboxed(&directory, || match soak(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cargo xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    });
+    ensure!(code == ExitCode::SUCCESS, "the soak found something, or did not come to its end");
+    Ok(())
+}
+
+fn soak(arguments: &Arguments) -> Result<()> {
+    let uncopy = workspace::target_directory().join("release").join("uncopy");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let seed = arguments.seed.unwrap_or(now.as_nanos() as u64);
+    println!("soak copy: {} rounds, --seed {seed}", arguments.rounds);
+    let mut dice = Dice::new(seed);
+    let mut record = Record::new(seed, now.as_secs());
+    let places = places();
+    kill::run(&uncopy, &places, arguments.rounds, &mut dice, &mut record)?;
+    if rustix::process::geteuid().is_root() {
+        full_disk::run(&uncopy, &mut record)?;
+        power::run(&uncopy, (arguments.rounds / 6).max(4), &mut dice, &mut record)?;
+    } else {
+        println!("full disk, power cut: skipped: need root, to mount");
+    }
+    if arguments.rounds >= FULL && record.findings() == 0 {
+        let file = workspace::root().join("docs/evidence/soak-copy.jsonl");
+        record.write(&file)?;
+        println!("recorded in {}", file.display());
+    }
+    ensure!(record.findings() == 0, "{} findings", record.findings());
+    println!("soak copy: nothing found");
+    Ok(())
+}
+
+/// The filesystems to be killed on: those that can be had.
+fn places() -> Vec<(&'static str, PathBuf)> {
+    let mut places = vec![("disk", Place::Disk)];
+    if rustix::process::geteuid().is_root() {
+        places.extend([("xfs", Place::Xfs), ("btrfs", Place::Btrfs)]);
+    } else {
+        println!("xfs, btrfs: skipped: need root, to mount");
+    }
+    places.into_iter().map(|(name, place)| (name, place.path())).collect()
+}

@@ -1,0 +1,93 @@
+//! What a soak saw, as JSON Lines.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use serde_json::json;
+
+/// What was seen under one set of conditions.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Tally {
+    /// `kill`, `full_disk` or `power_cut`.
+    pub(super) what: &'static str,
+    pub(super) place: String,
+    pub(super) flags: String,
+    /// `existing` or `new`.
+    pub(super) destination: &'static str,
+    pub(super) rounds: u32,
+    /// The process was there to be killed; in the other rounds it had ended.
+    pub(super) killed: u32,
+    /// The destination was wholly the old file, or not there where there was none.
+    pub(super) old: u32,
+    /// The destination was wholly the new file.
+    pub(super) new: u32,
+    /// A temporary file was left, and removed by the next run.
+    pub(super) leftovers: u32,
+    /// Anything that must not be.
+    pub(super) findings: u32,
+}
+
+/// All tallies of a run.
+pub(super) struct Record {
+    seed: u64,
+    unix_seconds: u64,
+    tallies: Vec<Tally>,
+}
+
+impl Record {
+    pub(super) fn new(seed: u64, unix_seconds: u64) -> Record {
+        Record { seed, unix_seconds, tallies: Vec::new() }
+    }
+
+    /// Adds a tally, and prints it.
+    pub(super) fn add(&mut self, tally: Tally) {
+        println!(
+            "  {:<9} {:<6} {:<9} {:<28} {:>4} rounds, {:>4} killed: {:>4} old, {:>4} new, {:>3} \
+             leftovers, {} findings",
+            tally.what,
+            tally.place,
+            tally.destination,
+            tally.flags,
+            tally.rounds,
+            tally.killed,
+            tally.old,
+            tally.new,
+            tally.leftovers,
+            tally.findings,
+        );
+        self.tallies.push(tally);
+    }
+
+    pub(super) fn findings(&self) -> u32 {
+        self.tallies.iter().map(|tally| tally.findings).sum()
+    }
+
+    /// Writes one line for the run and one for each tally.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(super) fn write(&self, path: &Path) -> Result<()> {
+        let system = rustix::system::uname();
+        let head = json!({
+            "schema": 1,
+            "suite": "soak copy",
+            "seed": self.seed,
+            "unix_seconds": self.unix_seconds,
+            "system": system.sysname().to_string_lossy(),
+            "release": system.release().to_string_lossy(),
+            "machine": system.machine().to_string_lossy(),
+            "killed": self.tallies.iter().map(|tally| tally.killed).sum::<u32>(),
+            "findings": self.findings(),
+        });
+        let mut text = format!("{head}\n").into_bytes();
+        for tally in &self.tallies {
+            writeln!(text, "{}", serde_json::to_string(tally)?)?;
+        }
+        let directory = path.parent().context("a record lies in a directory")?;
+        fs::create_dir_all(directory)?;
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+}
