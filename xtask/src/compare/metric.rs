@@ -7,17 +7,19 @@ use crate::process::Cost;
 /// A quantity of which less is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Metric {
+    /// Place in tables; each metric has its own.
+    pub(super) rank: u8,
     pub(super) name: &'static str,
     pub(super) unit: &'static str,
 }
 
-pub(super) const WALL: Metric = Metric { name: "wall", unit: "s" };
-pub(super) const CPU: Metric = Metric { name: "cpu", unit: "s" };
-pub(super) const PEAK_MEMORY: Metric = Metric { name: "peak_memory", unit: "B" };
-pub(super) const DEVICE_READ: Metric = Metric { name: "device_read", unit: "B" };
-pub(super) const DEVICE_WRITTEN: Metric = Metric { name: "device_written", unit: "B" };
+pub(super) const WALL: Metric = Metric { rank: 1, name: "wall", unit: "s" };
+pub(super) const CPU: Metric = Metric { rank: 2, name: "cpu", unit: "s" };
+pub(super) const PEAK_MEMORY: Metric = Metric { rank: 3, name: "peak_memory", unit: "B" };
+pub(super) const DEVICE_READ: Metric = Metric { rank: 4, name: "device_read", unit: "B" };
+pub(super) const DEVICE_WRITTEN: Metric = Metric { rank: 5, name: "device_written", unit: "B" };
 /// Space that the result takes on its filesystem.
-pub(super) const DISK: Metric = Metric { name: "disk", unit: "B" };
+pub(super) const DISK: Metric = Metric { rank: 6, name: "disk", unit: "B" };
 
 /// The figures of one run.
 pub(super) type Sample = BTreeMap<Metric, f64>;

@@ -100,7 +100,7 @@ fn compare(arguments: &Arguments) -> Result<()> {
     if cases.is_empty() {
         bail!("no case is named so: --list shows them");
     }
-    let mut report = Report::new(arguments.json);
+    let report = if arguments.json { Report::Json } else { Report::Table };
     report.begin(&suite)?;
     for mut case in cases {
         let rows = run_case(suite.name, &mut case).with_context(|| case.name.clone())?;

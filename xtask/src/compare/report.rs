@@ -7,22 +7,21 @@ use serde_json::json;
 use super::case::Suite;
 use super::row::Row;
 
-/// Where rows go.
+/// How rows are printed.
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Report {
+    /// A line of JSON each.
     Json,
-    Table {
-        /// The case whose rows were printed last.
-        case: String,
-    },
+    /// A table for each case, then its targets.
+    Table,
 }
 
-impl Report {
-    pub(super) fn new(json: bool) -> Report {
-        if json { Report::Json } else { Report::Table { case: String::new() } }
-    }
+/// So much of a reason is shown in a table.
+const REASON_CHARACTERS: usize = 110;
 
+impl Report {
     /// What stands above the rows.
-    pub(super) fn begin(&self, suite: &Suite) -> io::Result<()> {
+    pub(super) fn begin(self, suite: &Suite) -> io::Result<()> {
         let mut out = io::stdout().lock();
         match self {
             Report::Json => {
@@ -36,7 +35,7 @@ impl Report {
                 });
                 writeln!(out, "{line}")
             }
-            Report::Table { .. } => {
+            Report::Table => {
                 writeln!(out, "suite {}", suite.name)?;
                 for note in &suite.notes {
                     writeln!(out, "  {note}")?;
@@ -49,47 +48,98 @@ impl Report {
         }
     }
 
-    pub(super) fn rows(&mut self, rows: &[Row]) -> io::Result<()> {
+    /// The rows of one case.
+    pub(super) fn rows(self, rows: &[Row]) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        for row in rows {
-            match self {
-                Report::Json => writeln!(out, "{}", serde_json::to_string(row)?)?,
-                Report::Table { case } => {
-                    if *case != row.case {
-                        case.clone_from(&row.case);
-                        writeln!(out, "\n{case}")?;
-                    }
-                    writeln!(out, "{}", line_of(row))?;
+        match self {
+            Report::Json => {
+                for row in rows {
+                    writeln!(out, "{}", serde_json::to_string(row)?)?;
                 }
             }
+            Report::Table => out.write_all(table(rows).as_bytes())?,
         }
         out.flush()
     }
 }
 
-fn line_of(row: &Row) -> String {
-    let figure = row.value.map_or_else(|| "-".to_owned(), |value| quantity(value, row.unit));
-    let mut line = format!("  {:<28} {:<14} {figure:>11}", row.subject, row.metric);
-    if let (Some(ratio), Some(baseline)) = (row.ratio, &row.baseline) {
-        line += &format!("  {ratio:>7.3} x {baseline}");
-    }
-    if let Some(target) = row.target {
-        let limit =
-            if row.baseline.is_some() { target.to_string() } else { quantity(target, row.unit) };
-        let verdict = match row.met {
-            Some(true) => "met",
-            Some(false) => "MISSED",
-            None => "not judged",
-        };
-        line += &format!("  target: at most {limit}: {verdict}");
-        if let (Some(noise), Some(_)) = (row.noise, row.met) {
-            line += &format!(" (noise {:.1} %)", noise * 100.0);
+fn table(rows: &[Row]) -> String {
+    let case = rows.first().map_or("", |row| row.case.as_str());
+    let (targets, rest): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.target.is_some());
+    let mut metrics: Vec<&str> = Vec::new();
+    let mut subjects: Vec<&str> = Vec::new();
+    for row in &rest {
+        if !metrics.contains(&row.metric) && row.skipped.is_none() {
+            metrics.push(row.metric);
+        }
+        if !subjects.contains(&row.subject.as_str()) {
+            subjects.push(&row.subject);
         }
     }
+    let width = subjects.iter().map(|subject| subject.len()).max().unwrap_or(0);
+    let mut text = format!("\n{case:<0$}", width + 2);
+    for metric in &metrics {
+        text += &format!(" {metric:>19}");
+    }
+    text.push('\n');
+    for subject in subjects {
+        text += &format!("  {subject:<width$}");
+        let own = |row: &&&Row| row.subject == subject;
+        if let Some(reason) = rest.iter().find(own).and_then(|row| row.skipped.as_deref()) {
+            text += &format!("  skipped: {}", shortened(reason));
+        } else {
+            for metric in &metrics {
+                let row = rest.iter().find(|row| row.subject == subject && row.metric == *metric);
+                text += &format!(" {:>19}", row.map_or_else(String::new, |row| cell(row)));
+            }
+        }
+        text.push('\n');
+    }
+    for row in targets {
+        text += &format!("  {}\n", target_line(row));
+    }
+    text
+}
+
+/// A figure, and its ratio to the baseline.
+fn cell(row: &Row) -> String {
+    let figure = row.value.map_or_else(String::new, |value| quantity(value, row.unit));
+    match row.ratio {
+        Some(ratio) => format!("{figure} {ratio:>6.3}x"),
+        None => format!("{figure}        "),
+    }
+}
+
+fn target_line(row: &Row) -> String {
+    let limit = row.target.unwrap_or_default();
+    let verdict = match row.met {
+        Some(true) => "met   ",
+        Some(false) => "MISSED",
+        None => "not judged",
+    };
+    let mut line = format!("{verdict} {} {}: ", row.subject, row.metric);
+    match (row.ratio, &row.baseline, row.value) {
+        (Some(ratio), Some(baseline), _) => {
+            let noise = row.noise.unwrap_or_default() * 100.0;
+            line += &format!("{ratio:.3} of {baseline}, at most {limit:.3} (noise {noise:.1} %)");
+        }
+        (_, _, Some(value)) => {
+            line +=
+                &format!("{}, at most {}", quantity(value, row.unit), quantity(limit, row.unit));
+        }
+        _ => line += &format!("at most {limit:.3}"),
+    }
     if let Some(reason) = &row.skipped {
-        line += &format!("  skipped: {reason}");
+        line += &format!(": {}", shortened(reason));
     }
     line
+}
+
+fn shortened(reason: &str) -> String {
+    match reason.char_indices().nth(REASON_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &reason[..end]),
+        None => reason.to_owned(),
+    }
 }
 
 /// A number with its unit, scaled for reading.
@@ -106,8 +156,15 @@ fn quantity(value: f64, unit: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::metric::DISK;
+    use super::super::metric::{DISK, Metric, WALL};
     use super::*;
+
+    fn row(subject: &str, metric: Metric, value: f64, ratio: Option<f64>) -> Row {
+        let mut row = Row::skipped("copy", "ext4/1MiB/warm", subject, "");
+        (row.skipped, row.metric, row.unit) = (None, metric.name, metric.unit);
+        (row.value, row.ratio, row.baseline) = (Some(value), ratio, ratio.map(|_| "cp".into()));
+        row
+    }
 
     #[test]
     fn quantities_are_scaled() {
@@ -124,21 +181,36 @@ mod tests {
 
     #[test]
     fn a_row_without_target_has_no_target_keys() {
-        let row = Row::skipped("copy", "c", "s", "it is not here");
-        let text = serde_json::to_string(&row).unwrap();
+        let text =
+            serde_json::to_string(&Row::skipped("copy", "c", "s", "it is not here")).unwrap();
         assert!(!text.contains("target") && !text.contains("met\":"), "{text}");
         assert!(text.starts_with("{\"suite\":\"copy\",\"case\":\"c\",\"subject\":\"s\""), "{text}");
         assert!(text.ends_with("\"skipped\":\"it is not here\"}"), "{text}");
     }
 
     #[test]
-    fn a_missed_target_is_seen() {
-        let mut row = Row::skipped("copy", "c", "s", "");
-        row.skipped = None;
-        row.value = Some(2e6);
-        row.unit = DISK.unit;
-        row.target = Some(1e6);
-        row.met = Some(false);
-        assert!(line_of(&row).ends_with("target: at most 976.6 KiB: MISSED"), "{}", line_of(&row));
+    fn a_table_has_a_line_for_each_subject_and_each_target() {
+        let mut judged = row("uncopy", WALL, 0.5, Some(0.5));
+        (judged.target, judged.met, judged.noise) = (Some(1.0), Some(true), Some(0.02));
+        let mut missed = row("uncopy", DISK, 2e6, None);
+        (missed.target, missed.met) = (Some(1e6), Some(false));
+        let rows = [
+            row("cp", WALL, 1.0, Some(1.0)),
+            row("cp", DISK, 1e6, None),
+            row("uncopy", WALL, 0.5, Some(0.5)),
+            Row::skipped("copy", "ext4/1MiB/warm", "xcp", "it is not built"),
+            judged,
+            missed,
+        ];
+        let text = table(&rows);
+        let lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[1], ["ext4/1MiB/warm", "wall", "disk"]);
+        assert_eq!(lines[2], ["cp", "1.000", "s", "1.000x", "976.6", "KiB"]);
+        assert_eq!(lines[3], ["uncopy", "0.500", "s", "0.500x"]);
+        assert_eq!(lines[4].join(" "), "xcp skipped: it is not built");
+        let met = "met uncopy wall: 0.500 of cp, at most 1.000 (noise 2.0 %)";
+        assert_eq!(lines[5].join(" "), met);
+        assert_eq!(lines[6].join(" "), "MISSED uncopy disk: 1.9 MiB, at most 976.6 KiB");
     }
 }

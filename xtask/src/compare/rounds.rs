@@ -160,7 +160,7 @@ mod tests {
         }
     }
 
-    const STEPS: Metric = Metric { name: "steps", unit: "" };
+    const STEPS: Metric = Metric { rank: 99, name: "steps", unit: "" };
 
     fn writes(name: &str) -> Subject {
         let action = Action::Closure(Box::new(|trial: &Trial| {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::case::Case;
 use super::metric::Metric;
 use super::rounds::{Outcome, name_again};
-use super::verdict::{Target, finished, judge, ratio, spread, value};
+use super::verdict::{Against, Target, finished, judge, ratio, spread, value};
 
 /// One figure. The first ten fields are the format; the last two are there where they say something.
 #[derive(Debug, Clone, Serialize)]
@@ -52,7 +52,7 @@ impl Row {
 
     /// The line that says why a subject has no figures.
     pub(super) fn skipped(suite: &str, case: &str, subject: &str, reason: &str) -> Row {
-        let none = Metric { name: "", unit: "" };
+        let none = Metric { rank: 0, name: "", unit: "" };
         Row { skipped: Some(reason.to_owned()), ..Row::new(suite, case, subject, none) }
     }
 }
@@ -100,7 +100,7 @@ fn target_row(suite: &str, case: &Case, target: &Target, outcomes: &[Outcome]) -
     let spread = spread(outcomes, case.again, target.metric);
     let row = Row {
         target: Some(target.limit),
-        noise: Some(target.band.max(spread)),
+        noise: (target.against != Against::Nothing).then_some(target.band.max(spread)),
         ..Row::new(suite, &case.name, &target.subject, target.metric)
     };
     match judge(target, outcomes, spread) {
@@ -119,7 +119,7 @@ fn why_unjudged(target: &Target, outcomes: &[Outcome]) -> String {
     let involved = |outcome: &&Outcome| {
         outcome.failure.is_some()
             && (outcome.subject == target.subject
-                || target.against == super::verdict::Against::Subject(outcome.subject.clone()))
+                || target.against == Against::Subject(outcome.subject.clone()))
     };
     let failed: Vec<&str> =
         outcomes.iter().filter(involved).map(|outcome| outcome.subject.as_str()).collect();
