@@ -77,16 +77,15 @@ pub fn patterned(offset: u64, length: u64) -> Vec<u8> {
 /// As [`patterned`], with other bytes for each `seed`.
 #[must_use]
 pub fn seeded(seed: u64, offset: u64, length: u64) -> Vec<u8> {
-    (offset..offset + length)
-        .map(|position| {
-            // splitmix64 of the position's 8-byte word, one byte of it.
-            let mut word =
-                (position / 8).wrapping_add(seed << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            word ^= word >> 27;
-            (word >> (position % 8 * 8)) as u8 | 1
-        })
-        .collect()
+    let end = offset + length;
+    let words = (offset / 8..end.div_ceil(8)).flat_map(|index| {
+        // splitmix64 of the index, each byte made odd.
+        let mut word = index.wrapping_add(seed << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        (word ^ (word >> 27) | 0x0101_0101_0101_0101).to_le_bytes()
+    });
+    let skipped = usize::try_from(offset % 8).expect("less than 8");
+    words.skip(skipped).take(usize::try_from(length).expect("fits in memory")).collect()
 }
 
 /// Fails unless both files have the same length and bytes.
@@ -113,14 +112,14 @@ pub fn assert_same(expected: &Path, found: &Path) {
         }
         let piece = (1 << 20).min(length.saturating_sub(position));
         assert_same_piece(&a, &b, position, piece, found);
-        position += piece.max(1);
+        position = position.saturating_add(piece.max(1));
     }
 }
 
 fn assert_same_piece(a: &File, b: &File, position: u64, piece: u64, found: &Path) {
     let read = |file: &File| {
         let mut bytes = vec![0; usize::try_from(piece).expect("a piece fits in memory")];
-        file.read_exact_at(&mut bytes, position).expect("within the file");
+        file.read_exact_at(&mut bytes, position).expect("it has this length");
         bytes
     };
     let (left, right) = (read(a), read(b));

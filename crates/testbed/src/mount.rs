@@ -1,9 +1,9 @@
 //! Filesystems in images, on loop devices.
 
 use std::ffi::OsString;
-use std::fs::{File, Permissions};
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tempfile::{NamedTempFile, TempDir};
 
@@ -57,7 +57,8 @@ impl Filesystem {
 /// A mounted filesystem, unmounted when dropped.
 #[derive(Debug)]
 pub struct Mount {
-    point: TempDir,
+    point: PathBuf,
+    _own_point: Option<TempDir>,
     image: Option<NamedTempFile>,
     options: Vec<String>,
 }
@@ -79,9 +80,7 @@ impl Mount {
             Filesystem::Ext4 => "loop,noinit_itable".to_owned(),
             Filesystem::Xfs | Filesystem::Btrfs => "loop".to_owned(),
         });
-        let mut mount = Mount { point: mount_point(), image: Some(image), options };
-        mount.attach();
-        mount
+        Mount::attached(Some(image), options)
     }
 
     /// A tmpfs of at most `mebibytes`.
@@ -99,9 +98,17 @@ impl Mount {
     /// `directory` once more, under another name.
     #[must_use]
     pub fn bind(directory: &Path) -> Mount {
-        let point = mount_point();
-        run_tool("mount", ["--bind".as_ref(), directory.as_os_str(), point.path().as_os_str()]);
-        Mount { point, image: None, options: Vec::new() }
+        let own = mount_point();
+        let mut mount = Mount::bind_file(directory, own.path());
+        mount._own_point = Some(own);
+        mount
+    }
+
+    /// One file in the place of another.
+    #[must_use]
+    pub fn bind_file(file: &Path, over: &Path) -> Mount {
+        run_tool("mount", ["--bind".as_ref(), file.as_os_str(), over.as_os_str()]);
+        Mount { point: over.to_owned(), _own_point: None, image: None, options: Vec::new() }
     }
 
     /// An overlay of three directories of one filesystem.
@@ -116,26 +123,41 @@ impl Mount {
         Mount::without_image(&["-t", "overlay", "-o", &options, "overlay"])
     }
 
+    /// `directory` once more, served by a process through FUSE.
+    #[must_use]
+    pub fn fuse(directory: &Path) -> Mount {
+        let own = mount_point();
+        let point = own.path().to_owned();
+        run_tool("bindfs", [directory, &point]);
+        Mount { point, _own_point: Some(own), image: None, options: Vec::new() }
+    }
+
     fn without_image(options: &[&str]) -> Mount {
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        let mut mount = Mount { point: mount_point(), image: None, options };
+        Mount::attached(None, options)
+    }
+
+    fn attached(image: Option<NamedTempFile>, options: Vec<String>) -> Mount {
+        let own = mount_point();
+        let point = own.path().to_owned();
+        let mount = Mount { point, _own_point: Some(own), image, options };
         mount.attach();
         mount
     }
 
-    fn attach(&mut self) {
+    fn attach(&self) {
         let mut arguments: Vec<OsString> = self.options.iter().map(OsString::from).collect();
         arguments.extend(self.image.as_ref().map(|image| image.path().as_os_str().to_owned()));
-        arguments.push(self.point.path().as_os_str().to_owned());
+        arguments.push(self.point.as_os_str().to_owned());
         run_tool("mount", arguments);
-        std::fs::set_permissions(self.point.path(), Permissions::from_mode(0o755))
+        std::fs::set_permissions(&self.point, Permissions::from_mode(0o755))
             .expect("a filesystem just mounted is writable");
     }
 
     /// Where it is mounted.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.point.path()
+        &self.point
     }
 
     /// The block device below.
@@ -151,14 +173,16 @@ impl Mount {
     }
 
     /// Power cut: the filesystem stops at once, with nothing of what it holds in memory written
-    /// (`XFS_IOC_GOINGDOWN`, which ext4 takes too, with "no log flush"), and is mounted again.
-    pub fn cut_power(&mut self) {
-        let anchor = File::open(self.path()).expect("a mounted filesystem");
+    /// (`XFS_IOC_GOINGDOWN`, which ext4 takes too, with "no log flush").
+    pub fn cut_power(&self) {
         run_tool(
             "xfs_io",
             ["-x".as_ref(), "-c".as_ref(), "shutdown".as_ref(), self.path().as_os_str()],
         );
-        drop(anchor);
+    }
+
+    /// After [`Mount::cut_power`], when no file is open any more: what is there now?
+    pub fn restore_power(&self) {
         run_tool("umount", [self.path()]);
         self.attach();
     }

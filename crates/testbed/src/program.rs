@@ -1,6 +1,7 @@
 //! The program under test.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
@@ -163,16 +164,26 @@ impl Run {
         receipts[0].clone()
     }
 
-    /// The messages of a run that must fail, with an exit status of its own choice.
+    /// The messages of a run that must fail with this exit code.
     ///
     /// # Panics
-    /// If it succeeded, was killed, or says nothing.
+    /// If it ended otherwise, or says nothing.
     #[track_caller]
-    pub fn error(&self) -> &str {
-        let code = self.status.code();
-        assert!(code.is_some_and(|code| code != 0), "{}: {}", self.status, self.stdout);
-        assert!(code != Some(101), "a panic is no error message: {}", self.stderr);
-        assert!(!self.stderr.trim().is_empty(), "it failed ({code:?}) without a word");
+    pub fn failed(&self, code: i32) -> &str {
+        let found = self.status.code();
+        assert_eq!(found, Some(code), "{}: {}{}", self.status, self.stderr, self.stdout);
+        assert!(!self.stderr.trim().is_empty(), "it failed without a word");
         &self.stderr
+    }
+
+    /// Checks that this signal ended the run, as a parent sees it (a shell says 128 + number).
+    ///
+    /// # Panics
+    /// If it ended otherwise.
+    #[track_caller]
+    pub fn died_of(&self, signal: i32) {
+        let found = (self.status.signal(), self.status.code());
+        let expected = [(Some(signal), None), (None, Some(128 + signal))];
+        assert!(expected.contains(&found), "{}: {}{}", self.status, self.stderr, self.stdout);
     }
 }

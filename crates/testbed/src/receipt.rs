@@ -105,7 +105,7 @@ impl Receipt {
             .map(|row| Refusal {
                 mechanism: text(&row["mechanism"]).unwrap_or_default(),
                 reason: text(&row["reason"]).unwrap_or_default(),
-                errno: text(&row["errno"]),
+                errno: text(&row["errno_name"]),
             })
             .collect()
     }

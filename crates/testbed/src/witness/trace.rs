@@ -52,13 +52,24 @@ impl Strace {
         let mut running = Running::start(strace.traced(&file).command());
         let deadline = Instant::now() + STOP_TIMEOUT;
         loop {
-            if let Some(process) = file.stopped_process() {
+            if let Some(&process) = file.stops().first() {
                 return Stopped { running, file, process };
             }
             assert!(!running.has_ended(), "no {call} number {nth} in {}", file.text());
             assert!(Instant::now() < deadline, "hangs before {call} number {nth}");
             std::thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    /// Starts the program so that it stops again and again: in the first call of this name, the
+    /// third, the fifth. A call that is stopped before it did anything is started again by the
+    /// kernel, so that stopping all of them would be without end.
+    #[must_use]
+    pub fn stop_in_every_second(&self, call: &str) -> Stepping {
+        let file = TraceFile::new();
+        let strace = self.clone().inject(&format!("{call}:signal=SIGSTOP:when=1+2"));
+        let running = Running::start(strace.traced(&file).command());
+        Stepping { running, file, stops: 0 }
     }
 
     fn traced(&self, file: &TraceFile) -> Program {
@@ -111,6 +122,45 @@ impl Stopped {
     }
 }
 
+/// A program that stops again and again.
+#[derive(Debug)]
+pub struct Stepping {
+    running: Running,
+    file: TraceFile,
+    stops: usize,
+}
+
+impl Stepping {
+    /// Waits for the next stop: `false` if the program ended instead.
+    ///
+    /// # Panics
+    /// If neither happens.
+    pub fn wait(&mut self) -> bool {
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while self.file.stops().len() <= self.stops {
+            if self.running.has_ended() {
+                return false;
+            }
+            assert!(Instant::now() < deadline, "hangs: {}", self.file.text());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        true
+    }
+
+    /// Lets the stopped program run.
+    pub fn go_on(&mut self) {
+        let process = self.file.stops()[self.stops];
+        self.stops += 1;
+        kill_process(process, Signal::CONT).expect("it is stopped and not gone");
+    }
+
+    /// How it ended.
+    #[must_use]
+    pub fn end(self) -> (Run, Trace) {
+        (Run::of(self.running.finish()), self.file.read())
+    }
+}
+
 #[derive(Debug)]
 struct TraceFile {
     path: PathBuf,
@@ -132,10 +182,21 @@ impl TraceFile {
         Trace::parse(&self.text())
     }
 
-    fn stopped_process(&self) -> Option<Pid> {
+    /// The thread of each stop so far. A stop holds all threads, and each may tell of it; the one
+    /// in whose call it came does so first.
+    fn stops(&self) -> Vec<Pid> {
         let text = self.text();
-        let line = text.lines().find(|line| line.contains("--- stopped by SIGSTOP ---"))?;
-        Pid::from_raw(line.split_whitespace().next()?.parse().ok()?)
+        let mut stops = Vec::new();
+        let mut signalled = false;
+        for line in text.lines() {
+            signalled |= line.contains("--- SIGSTOP {");
+            if signalled && line.contains("--- stopped by SIGSTOP ---") {
+                let word = line.split_whitespace().next().unwrap_or_default();
+                stops.extend(word.parse().ok().and_then(Pid::from_raw));
+                signalled = false;
+            }
+        }
+        stops
     }
 }
 

@@ -1,0 +1,89 @@
+//! What becomes of the page cache.
+
+use testbed::witness::{allocated_bytes, cached_bytes};
+use testbed::{Case, Content, Need, Place};
+
+use crate::truth::drop_from_cache;
+use crate::witnessed::Pair;
+use crate::{DIRECT, EVERYWHERE, cp, cp_by};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [Need::Tool("fincore")] keep_leaves_the_copy_in_the_cache,
+        [Need::Tool("fincore")] keep_holds_with_durable_and_cpu,
+        [] keep_and_direct_exclude_each_other,
+        [Need::Tool("fincore"), Need::At(Place::Ext4)] skip_leaves_nothing_on_ext4,
+        [Need::Tool("fincore"), Need::At(Place::Xfs)] skip_leaves_nothing_on_xfs,
+        [Need::Tool("fincore"), Need::At(Place::Btrfs)] skip_leaves_nothing_on_btrfs,
+        [Need::Tool("fincore"), Need::At(Place::Ext4)] skip_leaves_a_cached_source_alone,
+    ]
+}
+
+const LENGTH: u64 = (40 << 20) + 1234;
+const PAGE: u64 = 4096;
+
+fn keep_leaves_the_copy_in_the_cache() {
+    for program in [cp()].into_iter().chain(EVERYWHERE.map(cp_by)) {
+        let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+        let receipt = pair.command(program.arg("--cache=keep")).run().receipt();
+        assert_eq!(receipt.by("direct"), 0, "{}", receipt.value());
+        assert!(cached_bytes(&pair.destination) >= LENGTH, "{}", receipt.value());
+        let refusal = receipt.refusal("direct");
+        assert!(refusal.is_none_or(|refusal| refusal.errno.is_none()), "{}", receipt.value());
+    }
+}
+
+fn keep_holds_with_durable_and_cpu() {
+    for switch in ["--durable", "--prefer=cpu"] {
+        let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+        let receipt = pair.command(cp().args([switch, "--cache=keep"])).run().receipt();
+        assert_eq!(receipt.by("direct"), 0, "{}", receipt.value());
+        let refusal = receipt.refusal("direct").expect("why not, although it would be cheaper?");
+        assert!(refusal.reason.contains("cache"), "{}", receipt.value());
+        assert!(cached_bytes(&pair.destination) >= LENGTH);
+    }
+}
+
+fn keep_and_direct_exclude_each_other() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let run = pair.command(cp_by(DIRECT).arg("--cache=keep")).run();
+    assert!(run.failed(2).contains("--cache=keep"), "{}", run.stderr);
+    pair.assert_nothing_left();
+}
+
+/// Nothing of the copy, and nothing of a source that was not there before.
+fn skip_leaves_nothing(place: Place) {
+    for program in [cp()].into_iter().chain(EVERYWHERE.map(cp_by)) {
+        let pair = Pair::empty(place, place);
+        drop_from_cache(&Content::dense(LENGTH).write(&pair.source));
+        assert_eq!(cached_bytes(&pair.source), 0, "the source was dropped");
+        let receipt = pair.command(program.arg("--cache=skip")).run().receipt();
+        let (copy, source) = (cached_bytes(&pair.destination), cached_bytes(&pair.source));
+        // The last page of a file may stay: it is not whole.
+        assert!(copy <= PAGE, "{copy} bytes of the copy: {}", receipt.value());
+        assert!(source <= PAGE, "{source} bytes of the source: {}", receipt.value());
+        pair.assert_copied();
+    }
+}
+
+fn skip_leaves_nothing_on_ext4() {
+    skip_leaves_nothing(Place::Ext4);
+}
+
+fn skip_leaves_nothing_on_xfs() {
+    skip_leaves_nothing(Place::Xfs);
+}
+
+fn skip_leaves_nothing_on_btrfs() {
+    skip_leaves_nothing(Place::Btrfs);
+}
+
+/// Somebody may be using it.
+fn skip_leaves_a_cached_source_alone() {
+    let pair = Pair::at(Place::Ext4, &Content::dense(LENGTH));
+    let _ = allocated_bytes(&pair.source);
+    assert!(cached_bytes(&pair.source) >= LENGTH);
+    let _ = pair.command(cp().arg("--cache=skip")).run().receipt();
+    assert!(cached_bytes(&pair.source) >= LENGTH, "the source was thrown out of the cache");
+    assert!(cached_bytes(&pair.destination) <= PAGE);
+}

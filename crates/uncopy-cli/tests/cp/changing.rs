@@ -1,0 +1,179 @@
+//! A source that somebody writes to while it is copied.
+//!
+//! The program is stopped between two of its system calls, so that the change always comes at the
+//! same place and nothing depends on time.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use testbed::witness::{Stopped, Strace};
+use testbed::{Case, Content, Need, Place, assert_same, seeded};
+
+use crate::witnessed::{Pair, RENAMES, WRITES};
+use crate::{COPY_FILE_RANGE, DIRECT, Method, READ_WRITE, REFLINK, SENDFILE, SPLICE, cp_by};
+
+/// Each way, and the call in which to stop it: the first that touches the data.
+const STOPS: [(Method, &[&str]); 4] = [
+    (COPY_FILE_RANGE, &["copy_file_range"]),
+    (SENDFILE, &["sendfile"]),
+    (SPLICE, &["splice"]),
+    (READ_WRITE, &WRITES),
+];
+
+const LENGTH: u64 = 2 << 20;
+
+pub(crate) fn cases() -> Vec<Case> {
+    let strace = [Need::Tool("strace")];
+    let mut cases = Vec::new();
+    for (change, name) in CHANGES {
+        for (method, stop) in STOPS {
+            let name = format!("cp::changing::{name}::{}", method.name);
+            cases.push(Case::new(name, &strace, move || changed(change, method, stop)));
+        }
+    }
+    cases.append(&mut testbed::cases![
+        [Need::Tool("strace")] old_destination_survives,
+        [Need::Tool("strace")] retry_gives_the_new_contents,
+        [Need::Tool("strace")] retry_gives_up,
+        [Need::BareDevice, Need::Tool("strace")] mapped_source_shrinks_under_a_direct_write,
+        [Need::At(Place::Xfs), Need::Tool("strace")] a_reflink_is_a_snapshot,
+        [Need::Tool("strace")] a_change_after_the_copy_is_none,
+    ]);
+    cases
+}
+
+type Change = fn(&Path);
+
+const CHANGES: [(Change, &str); 4] =
+    [(shrink, "shrinks"), (grow, "grows"), (rewrite, "is_rewritten"), (empty, "becomes_empty")];
+
+fn open(path: &Path) -> File {
+    File::options().write(true).open(path).unwrap()
+}
+
+fn shrink(path: &Path) {
+    open(path).set_len(LENGTH / 2 + 77).unwrap();
+}
+
+fn empty(path: &Path) {
+    open(path).set_len(0).unwrap();
+}
+
+fn grow(path: &Path) {
+    open(path).write_all_at(&seeded(3, 0, 100_000), LENGTH).unwrap();
+}
+
+/// Same length, other bytes.
+fn rewrite(path: &Path) {
+    open(path).write_all_at(&seeded(4, 0, LENGTH), 0).unwrap();
+}
+
+fn stopped(pair: &Pair, method: Method, stop: &[&str], switch: &str) -> Stopped {
+    pair.stopped_in(&cp_by(method).arg(switch), stop, 1, pair.to.path())
+}
+
+fn changed(change: Change, method: Method, stop: &'static [&'static str]) {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let stop_there = stopped(&pair, method, stop, "--if-changed=fail");
+    change(&pair.source);
+    let (run, _) = stop_there.resume();
+    assert!(run.failed(4).contains("changed while it was copied"), "{}", run.stderr);
+    pair.assert_nothing_left();
+
+    Content::dense(LENGTH).write(&pair.source);
+    let stop_there = stopped(&pair, method, stop, "--if-changed=retry");
+    change(&pair.source);
+    let (run, _) = stop_there.resume();
+    let receipt = run.receipt();
+    pair.assert_copied();
+    assert_eq!(receipt.value()["retries"], 1, "{}", receipt.value());
+    std::fs::remove_file(&pair.destination).unwrap();
+
+    Content::dense(LENGTH).write(&pair.source);
+    let stop_there = stopped(&pair, method, stop, "--if-changed=accept");
+    change(&pair.source);
+    let (run, _) = stop_there.resume();
+    let receipt = run.receipt();
+    assert_eq!(receipt.value()["source_changed"], true, "{}", receipt.value());
+    let length = std::fs::metadata(&pair.destination).unwrap().len();
+    assert_eq!(receipt.bytes(), length, "the receipt counts what the destination has");
+    assert!(length <= LENGTH + 100_000);
+    pair.assert_no_strangers();
+}
+
+fn old_destination_survives() {
+    for change in [shrink, grow, rewrite] {
+        let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+        let old = pair.old_destination();
+        let stop_there = stopped(&pair, COPY_FILE_RANGE, &["copy_file_range"], "--if-changed=fail");
+        change(&pair.source);
+        let (run, _) = stop_there.resume();
+        run.failed(4);
+        pair.assert_kept(&old);
+    }
+}
+
+fn retry_gives_the_new_contents() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    pair.old_destination();
+    let stop_there = stopped(&pair, READ_WRITE, &WRITES, "--if-changed=retry");
+    std::fs::write(&pair.source, b"short").unwrap();
+    let (run, _) = stop_there.resume();
+    assert_eq!(run.receipt().bytes(), 5, "{}", run.stdout);
+    pair.assert_copied();
+}
+
+/// A source that changes in every round: four copies, then an error.
+fn retry_gives_up() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let old = pair.old_destination();
+    let program = pair.command(cp_by(COPY_FILE_RANGE).arg("--if-changed=retry"));
+    let mut stop_there = Strace::new(&program).stop_in_every_second("copy_file_range");
+    let mut rounds = 0;
+    while stop_there.wait() {
+        rounds += 1;
+        open(&pair.source).write_all_at(&seeded(rounds, 0, 10), 0).unwrap();
+        stop_there.go_on();
+        assert!(rounds < 1000, "it never gives up");
+    }
+    let (run, _) = stop_there.end();
+    run.failed(4);
+    assert!(rounds >= 4, "{rounds}");
+    pair.assert_kept(&old);
+}
+
+/// The mapping's pages are gone when the write wants them: EFAULT to the program, and no SIGBUS.
+fn mapped_source_shrinks_under_a_direct_write() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let old = pair.old_destination();
+    let stop_there = pair.stopped_in(&cp_by(DIRECT), &["mmap"], 1, pair.from.path());
+    shrink(&pair.source);
+    let (run, _) = stop_there.resume();
+    assert!(run.failed(4).contains("changed"), "{}", run.stderr);
+    pair.assert_kept(&old);
+}
+
+fn a_reflink_is_a_snapshot() {
+    let pair = Pair::at(Place::Xfs, &Content::dense(LENGTH));
+    let stop_there = pair.stopped_in(&cp_by(REFLINK), &["ioctl"], 1, pair.to.path());
+    rewrite(&pair.source);
+    let (run, _) = stop_there.resume();
+    let receipt = run.receipt();
+    assert_eq!(receipt.at("shared"), LENGTH, "{}", receipt.value());
+    assert!(receipt.value()["source_changed"] != true, "{}", receipt.value());
+    Content::dense(LENGTH).write(&pair.source);
+    assert_same(&pair.source, &pair.destination);
+}
+
+/// Once the new file is in place, nothing that happens to the source matters.
+fn a_change_after_the_copy_is_none() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    pair.old_destination();
+    let stop_there = pair.stopped_in(&cp_by(COPY_FILE_RANGE), &RENAMES, 1, pair.to.path());
+    empty(&pair.source);
+    let (run, _) = stop_there.resume();
+    assert_eq!(run.receipt().bytes(), LENGTH);
+    Content::dense(LENGTH).write(&pair.source);
+    assert_same(&pair.source, &pair.destination);
+}

@@ -1,0 +1,206 @@
+//! `--durable`: after a power cut there is the old file or the new one, whole.
+
+use testbed::witness::{Call, Strace, Trace};
+use testbed::{Case, Content, Filesystem, Mount, Need, Place, assert_same, run_tool};
+
+use crate::leftovers::calls_of_the_copy;
+use crate::witnessed::{Pair, RENAMES};
+use crate::{COPY_FILE_RANGE, DIRECT, EVERYWHERE, READ_WRITE, cp, cp_by};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [Need::Tool("strace")] flush_then_rename_then_flush_the_directory,
+        [Need::Tool("strace")] flush_then_link_then_flush_the_directory,
+        [Need::Tool("strace")] nothing_is_flushed_without_it,
+        [Need::Tool("strace")] flushed_in_pieces,
+        [Need::Tool("strace")] metadata_is_flushed_too,
+        [] the_receipt_says_so,
+        [Need::At(Place::Ext4), Need::Tool("xfs_io")] power_cut_on_ext4,
+        [Need::At(Place::Xfs), Need::Tool("xfs_io")] power_cut_on_xfs,
+        [Need::At(Place::Ext4), Need::Tool("xfs_io"), Need::Tool("strace")] power_cut_in_each_call_on_ext4,
+        [Need::At(Place::Xfs), Need::Tool("xfs_io"), Need::Tool("strace")] power_cut_in_each_call_on_xfs,
+    ]
+}
+
+const LENGTH: u64 = 3 << 20;
+
+fn is_flush(call: &Call) -> bool {
+    matches!(call.name.as_str(), "fsync" | "fdatasync") && call.value() == Some(0)
+}
+
+/// Flush of the file, its new name, flush of the directory: in this order.
+fn assert_order(pair: &Pair, trace: &Trace, put_in_place: &[&str]) {
+    let directory = format!("<{}>", pair.to.path().display());
+    let last_write = trace
+        .calls
+        .iter()
+        .rposition(|call| {
+            let writes =
+                ["write", "pwrite64", "copy_file_range", "sendfile", "splice", "ftruncate"];
+            writes.contains(&call.name.as_str()) && call.mentions(pair.to.path())
+        })
+        .expect("something is written");
+    let position = |what: &str, from: usize, holds: &dyn Fn(&Call) -> bool| {
+        let found = trace.calls[from..].iter().position(holds);
+        found
+            .map_or_else(|| panic!("no {what} behind {from} in {:#?}", trace.calls), |at| at + from)
+    };
+    let flushed = position("flush of the file", last_write, &|call| {
+        is_flush(call) && !call.arguments.contains(&directory)
+    });
+    let placed = position("new name", flushed, &|call| put_in_place.contains(&call.name.as_str()));
+    let _ = position("flush of the directory", placed, &|call| {
+        is_flush(call) && call.arguments.contains(&directory)
+    });
+    let early = trace.calls[..flushed].iter().any(|call| RENAMES.contains(&call.name.as_str()));
+    assert!(!early, "renamed before it was flushed");
+}
+
+fn flush_then_rename_then_flush_the_directory() {
+    for program in [cp(), cp_by(DIRECT)].into_iter().chain(EVERYWHERE.map(cp_by)) {
+        let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+        pair.old_destination();
+        let (run, trace) = pair.traced(program.arg("--durable"));
+        if run.status.success() {
+            assert_order(&pair, &trace, &RENAMES);
+        } else {
+            run.failed(5);
+        }
+    }
+}
+
+fn flush_then_link_then_flush_the_directory() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let (run, trace) = pair.traced(cp().arg("--durable"));
+    let _ = run.receipt();
+    assert_order(&pair, &trace, &["linkat"]);
+}
+
+fn nothing_is_flushed_without_it() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let (run, trace) = pair.traced(cp());
+    let receipt = run.receipt();
+    assert!(trace.named(&["fsync", "fdatasync", "syncfs", "sync"]).is_empty());
+    assert!(receipt.value()["durable"] != true, "{}", receipt.value());
+}
+
+/// One fsync of all at the end takes long, and nothing can interrupt it.
+fn flushed_in_pieces() {
+    for method in [COPY_FILE_RANGE, READ_WRITE] {
+        let pair = Pair::at(Place::Disk, &Content::dense(160 << 20));
+        let (run, trace) = pair.traced(cp_by(method).arg("--durable"));
+        let _ = run.receipt();
+        let pieces = trace.named(&["sync_file_range"]);
+        assert!(pieces.len() >= 2, "{method:?}: {pieces:#?}");
+    }
+}
+
+/// Owner and mode belong to the file as its bytes do.
+fn metadata_is_flushed_too() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    pair.old_destination();
+    let (run, trace) = pair.traced(cp().args(["--durable", "-p"]));
+    let _ = run.receipt();
+    let changes = ["fchmod", "fchown", "utimensat", "fsetxattr"];
+    let last_change = trace
+        .calls
+        .iter()
+        .rposition(|call| changes.contains(&call.name.as_str()) && call.mentions(pair.to.path()));
+    let renamed = trace.position(|call| RENAMES.contains(&call.name.as_str())).unwrap();
+    let last_change = last_change.expect("-p sets something");
+    let flushed = trace.calls[last_change..renamed].iter().any(|call| {
+        call.name == "fsync" && call.value() == Some(0) && call.mentions(pair.to.path())
+    });
+    assert!(flushed, "{:#?}", &trace.calls[last_change..=renamed]);
+}
+
+fn the_receipt_says_so() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let receipt = pair.copy(cp().arg("--durable"));
+    assert_eq!(receipt.value()["durable"], true, "{}", receipt.value());
+}
+
+/// The copy says that it is done; then nothing more reaches the disk.
+fn power_cut(filesystem: Filesystem) {
+    let mount = Mount::image(filesystem, 400);
+    let source = Place::Tmpfs.scratch().join("source");
+    std::fs::create_dir_all(source.parent().unwrap()).unwrap();
+    let (old, new) = (mount.path().join("old"), mount.path().join("new"));
+    for program in [cp(), cp_by(DIRECT), cp_by(READ_WRITE), cp().arg("-p"), cp().arg("--verify")] {
+        Content::sparse(LENGTH + 777, &[(0, 1 << 20), (2 << 20, (1 << 20) + 777)]).write(&source);
+        std::fs::write(&old, b"old").unwrap();
+        let _ = std::fs::remove_file(&new);
+        run_tool("sync", ["-f".as_ref(), mount.path().as_os_str()]);
+        for destination in [&old, &new] {
+            let run = program.clone().arg("--durable").arg(&source).arg(destination).run();
+            let _ = run.receipt();
+            mount.cut_power();
+            mount.restore_power();
+            assert_same(&source, destination);
+        }
+        let names = std::fs::read_dir(mount.path()).unwrap();
+        let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+        assert!(
+            names.iter().all(|name| !name.to_string_lossy().starts_with(".uncopy")),
+            "{names:?}"
+        );
+    }
+    let _ = std::fs::remove_dir_all(source.parent().unwrap());
+}
+
+fn power_cut_on_ext4() {
+    power_cut(Filesystem::Ext4);
+}
+
+fn power_cut_on_xfs() {
+    power_cut(Filesystem::Xfs);
+}
+
+/// Stopped after each of its calls, the power is cut there: the old file or the new one.
+fn power_cut_in_each_call(filesystem: Filesystem) {
+    let rehearsal = Pair::new(Place::Tmpfs, filesystem_place(filesystem), &Content::dense(400_000));
+    let old = rehearsal.old_destination();
+    let program = cp().args(["--durable", "-p"]);
+    let calls = calls_of_the_copy(&rehearsal, &program);
+    let own: Vec<&Call> = calls.iter().filter(|call| call.mentions(rehearsal.to.path())).collect();
+    assert!(own.len() > 5, "{own:?}");
+    let new = std::fs::read(&rehearsal.source).unwrap();
+    let mount = Mount::image(filesystem, 320);
+    let destination = mount.path().join("destination");
+    let (mut olds, mut news) = (0, 0);
+    for call in own {
+        std::fs::write(&destination, &old).unwrap();
+        run_tool("sync", ["-f".as_ref(), mount.path().as_os_str()]);
+        let command = program.clone().arg(&rehearsal.source).arg(&destination);
+        let stopped = Strace::new(&command).stop_after(&call.name, call.nth);
+        mount.cut_power();
+        stopped.kill();
+        mount.restore_power();
+        let found = std::fs::read(&destination).unwrap();
+        let context = format!("cut after {} number {}: {} bytes", call.name, call.nth, found.len());
+        assert!(found == old || found == new, "{context}: neither the old nor the new file");
+        if found == old {
+            olds += 1
+        } else {
+            news += 1
+        };
+        let _ = command.run().receipt();
+    }
+    assert!(olds > 0 && news > 0, "{olds} old, {news} new: this tested half");
+}
+
+fn filesystem_place(filesystem: Filesystem) -> Place {
+    match filesystem {
+        Filesystem::Ext4 => Place::Ext4,
+        Filesystem::Xfs => Place::Xfs,
+        Filesystem::Btrfs => Place::Btrfs,
+    }
+}
+
+fn power_cut_in_each_call_on_ext4() {
+    power_cut_in_each_call(Filesystem::Ext4);
+}
+
+fn power_cut_in_each_call_on_xfs() {
+    power_cut_in_each_call(Filesystem::Xfs);
+}

@@ -1,0 +1,218 @@
+//! What becomes of a name that is taken: links, mounts, running programs.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+use testbed::witness::Strace;
+use testbed::{Case, Content, Mount, Need, Place, assert_same};
+
+use crate::witnessed::{Pair, RENAMES};
+use crate::{EVERYWHERE, cp, cp_by};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [] an_old_file_is_replaced_in_one_step,
+        [] hard_links_keep_the_old_contents_and_are_told,
+        [] a_symbolic_link_is_written_through,
+        [Need::Tool("strace")] the_temporary_file_lies_beside_the_target_of_a_link,
+        [] a_chain_of_links,
+        [] a_dangling_link_is_refused,
+        [] a_loop_of_links_is_refused,
+        [Need::Root] a_bind_mounted_file_is_named_with_a_way_out,
+        [] a_running_program,
+        [] longer_and_shorter_old_files,
+        [Need::Tool("strace")] replaced_by_rename,
+        [] many_copies_to_one_name_at_once,
+    ]
+}
+
+const LENGTH: u64 = 150_000;
+
+/// Whoever has the old file open goes on reading the old file.
+fn an_old_file_is_replaced_in_one_step() {
+    for program in [cp()].into_iter().chain(EVERYWHERE.map(cp_by)) {
+        let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+        let old = pair.old_destination();
+        let mut reader = std::fs::File::open(&pair.destination).unwrap();
+        let inode = std::fs::metadata(&pair.destination).unwrap().ino();
+        pair.copy(program);
+        assert_ne!(std::fs::metadata(&pair.destination).unwrap().ino(), inode);
+        let mut found = Vec::new();
+        std::io::Read::read_to_end(&mut reader, &mut found).unwrap();
+        assert!(found == old);
+    }
+}
+
+fn hard_links_keep_the_old_contents_and_are_told() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let old = pair.old_destination();
+    let others = pair.from.subdirectory("others", 0o755);
+    std::fs::hard_link(&pair.destination, others.join("1")).unwrap();
+    std::fs::hard_link(&pair.destination, others.join("2")).unwrap();
+    let receipt = pair.copy(cp());
+    assert!(receipt.notes().contains("hard link"), "{}", receipt.value());
+    for name in ["1", "2"] {
+        assert!(std::fs::read(others.join(name)).unwrap() == old);
+    }
+    let receipt = pair.copy(cp());
+    assert!(!receipt.notes().contains("hard link"), "{}", receipt.value());
+}
+
+fn a_symbolic_link_is_written_through() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let other = pair.from.subdirectory("other", 0o755);
+    let target = other.join("target");
+    for (link, how) in [(target.clone(), "absolute"), ("../other/target".into(), "relative")] {
+        std::fs::write(&target, b"old").unwrap();
+        let directory = pair.from.join(how);
+        std::fs::create_dir(&directory).unwrap();
+        let name = directory.join("link");
+        symlink(&link, &name).unwrap();
+        for program in [cp(), cp().arg("--in-place"), cp().arg("-f"), cp().arg("-p")] {
+            std::fs::write(&target, b"old").unwrap();
+            let _ = program.arg(&pair.source).arg(&name).run().receipt();
+            assert_eq!(std::fs::read_link(&name).unwrap(), link, "the link was replaced");
+            assert_same(&pair.source, &target);
+        }
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
+        assert_eq!(std::fs::read_dir(&other).unwrap().count(), 1);
+    }
+}
+
+/// A rename works within a filesystem only, and the link may lead to another.
+fn the_temporary_file_lies_beside_the_target_of_a_link() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let target = pair.to.join("target");
+    std::fs::write(&target, b"old").unwrap();
+    let link = pair.from.join("link");
+    symlink(&target, &link).unwrap();
+    let program = cp().arg(&pair.source).arg(&link);
+    let (run, trace) = Strace::new(&program).run();
+    let _ = run.receipt();
+    assert_same(&pair.source, &target);
+    let renames = trace.named(&RENAMES);
+    assert!(!renames.is_empty());
+    for rename in renames {
+        assert!(
+            rename.mentions(pair.to.path()) && !rename.mentions(pair.from.path()),
+            "{rename:?}"
+        );
+    }
+}
+
+fn a_chain_of_links() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    std::fs::write(pair.to.join("target"), b"old").unwrap();
+    symlink("target", pair.to.join("1")).unwrap();
+    symlink(pair.to.join("1"), pair.from.join("2")).unwrap();
+    symlink(pair.from.join("2"), pair.to.join("3")).unwrap();
+    let _ = cp().arg(&pair.source).arg(pair.to.join("3")).run().receipt();
+    assert_same(&pair.source, &pair.to.join("target"));
+    assert!(pair.to.join("1").is_symlink() && pair.to.join("3").is_symlink());
+}
+
+/// As cp: where the link leads is no file of the one who copies yet, and perhaps of nobody.
+fn a_dangling_link_is_refused() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    symlink("nowhere", &pair.destination).unwrap();
+    for program in [cp(), cp().arg("-f"), cp().arg("--in-place"), cp().arg("-p")] {
+        let run = pair.command(program).run();
+        assert!(run.failed(1).contains("symbolic link to nothing"), "{}", run.stderr);
+        assert!(pair.destination.is_symlink());
+        assert!(!pair.to.join("nowhere").exists());
+        pair.assert_no_strangers();
+    }
+}
+
+fn a_loop_of_links_is_refused() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    symlink("destination", &pair.destination).unwrap();
+    let run = pair.command(cp()).run();
+    assert!(run.failed(1).contains("ELOOP"), "{}", run.stderr);
+    let run = cp().arg(&pair.destination).arg(pair.to.join("new")).run();
+    assert!(run.failed(1).contains("ELOOP"), "{}", run.stderr);
+}
+
+fn a_bind_mounted_file_is_named_with_a_way_out() {
+    let pair = Pair::at(Place::Tmpfs, &Content::dense(LENGTH));
+    let below = pair.old_destination();
+    let mounted = pair.from.join("mounted");
+    std::fs::write(&mounted, b"old").unwrap();
+    let mount = Mount::bind_file(&mounted, &pair.destination);
+    for program in [cp(), cp().arg("-f"), cp().arg("--durable")] {
+        let run = pair.command(program).run();
+        assert!(run.failed(1).contains("--in-place"), "{}", run.stderr);
+        assert_eq!(std::fs::read(&mounted).unwrap(), b"old");
+        pair.assert_no_strangers();
+    }
+    let _ = pair.command(cp().arg("--in-place")).run().receipt();
+    assert_same(&pair.source, &mounted);
+    drop(mount);
+    assert!(std::fs::read(&pair.destination).unwrap() == below);
+}
+
+/// It cannot be written to, and can be replaced.
+fn a_running_program() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let sleep = std::fs::canonicalize("/bin/sleep").unwrap();
+    std::fs::copy(sleep, &pair.destination).unwrap();
+    std::fs::set_permissions(&pair.destination, PermissionsExt::from_mode(0o755)).unwrap();
+    let mut running = std::process::Command::new(&pair.destination).arg("60").spawn().unwrap();
+    let old = std::fs::read(&pair.destination).unwrap();
+    let run = pair.command(cp().arg("--in-place")).run();
+    let refused = run.failed(1).contains("ETXTBSY");
+    let kept = std::fs::read(&pair.destination).unwrap() == old;
+    let copied = pair.command(cp()).run();
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert!(refused && kept, "{}", run.stderr);
+    let _ = copied.receipt();
+    pair.assert_copied();
+}
+
+fn longer_and_shorter_old_files() {
+    for old in [0, 1, LENGTH - 1, LENGTH, LENGTH + 1, 3 * LENGTH] {
+        for program in [cp(), cp().arg("--in-place"), cp().arg("--durable")] {
+            let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+            std::fs::write(&pair.destination, testbed::seeded(9, 0, old)).unwrap();
+            pair.copy(program);
+        }
+    }
+}
+
+fn replaced_by_rename() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    pair.old_destination();
+    let (run, trace) = pair.traced(cp());
+    let _ = run.receipt();
+    let opened = trace.calls.iter().any(|call| {
+        call.name.starts_with("open")
+            && call.arguments.contains("O_TRUNC")
+            && call.mentions(pair.to.path())
+    });
+    assert!(!opened, "the old file was truncated");
+    let renames = trace.named(&RENAMES);
+    assert_eq!(renames.len(), 1, "{renames:#?}");
+}
+
+/// Whoever is last wins, whole.
+fn many_copies_to_one_name_at_once() {
+    let pair = Pair::empty(Place::Disk, Place::Disk);
+    let sources: Vec<_> = (0..12)
+        .map(|seed| {
+            let path = pair.from.join(format!("source-{seed}"));
+            std::fs::write(&path, testbed::seeded(seed, 0, 100_000 + seed * 999)).unwrap();
+            path
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for source in &sources {
+            let program = cp().arg(source).arg(&pair.destination);
+            scope.spawn(move || {
+                let _ = program.run().receipt();
+            });
+        }
+    });
+    let found = std::fs::read(&pair.destination).unwrap();
+    assert!(sources.iter().any(|source| std::fs::read(source).unwrap() == found), "a mixture");
+    pair.assert_no_strangers();
+}

@@ -1,0 +1,143 @@
+//! `--in-place`: the inode stays, and with it links and mounts; atomicity goes, and it says so.
+
+use std::os::unix::fs::MetadataExt;
+
+use testbed::{Case, Content, Need, Place};
+
+use crate::metadata::{mode, set_mode};
+use crate::witnessed::Pair;
+use crate::{DIRECT, EVERYWHERE, REFLINK, cp, cp_by};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [] keeps_inode_and_hard_links,
+        [] says_what_it_gives_up,
+        [] makes_a_new_name_as_well,
+        [] old_bytes_do_not_show_through_holes,
+        [Need::At(Place::Xfs)] old_bytes_do_not_show_through_holes_on_xfs,
+        [Need::At(Place::Btrfs)] old_bytes_do_not_show_through_holes_on_btrfs,
+        [Need::At(Place::Tmpfs)] old_bytes_do_not_show_through_holes_on_tmpfs,
+        [] shorter_and_longer_than_before,
+        [] mode_stays,
+        [] retry_is_refused,
+        [] a_pseudo_file_over_a_longer_one,
+    ]
+}
+
+const LENGTH: u64 = 500_000;
+
+fn keeps_inode_and_hard_links() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    pair.old_destination();
+    let other = pair.from.join("other");
+    std::fs::hard_link(&pair.destination, &other).unwrap();
+    let inode = std::fs::metadata(&pair.destination).unwrap().ino();
+    for program in [cp()].into_iter().chain(EVERYWHERE.map(cp_by)) {
+        std::fs::write(&pair.destination, b"old").unwrap();
+        pair.copy(program.arg("--in-place"));
+        assert_eq!(std::fs::metadata(&pair.destination).unwrap().ino(), inode);
+        testbed::assert_same(&pair.source, &other);
+    }
+}
+
+fn says_what_it_gives_up() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    pair.old_destination();
+    let receipt = pair.copy(cp().arg("--in-place"));
+    assert!(receipt.notes().contains("in place"), "{}", receipt.value());
+    let receipt = pair.copy(cp().args(["--in-place", "--verify"]));
+    assert!(receipt.notes().contains("verified"), "{}", receipt.value());
+}
+
+/// There is nothing to write into: it is made like any other, and nothing is given up.
+fn makes_a_new_name_as_well() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let receipt = pair.copy(cp().arg("--in-place"));
+    assert!(!receipt.notes().contains("in place"), "{}", receipt.value());
+}
+
+/// Where the source has a hole, the old file has bytes.
+fn no_old_bytes(place: Place) {
+    let mut methods =
+        vec![cp(), cp_by(DIRECT), cp().arg("--sparse=always"), cp().arg("--sparse=never")];
+    methods.extend(EVERYWHERE.map(cp_by));
+    if place.has_reflinks() {
+        methods.push(cp_by(REFLINK));
+    }
+    for content in [
+        Content::sparse(2 << 20, &[(0, 4096), (1 << 20, 100_000)]),
+        Content::sparse((2 << 20) + 11, &[]),
+        Content::sparse((1 << 20) + 100, &[(1 << 20, 100)]),
+    ] {
+        for old in [100_000, 2 << 20, 3 << 20] {
+            let pair = Pair::at(place, &content);
+            for program in &methods {
+                std::fs::write(&pair.destination, testbed::seeded(8, 0, old)).unwrap();
+                let run = pair.command(program.clone().arg("--in-place")).run();
+                if run.status.code() == Some(5) {
+                    continue;
+                }
+                let _ = run.receipt();
+                pair.assert_copied();
+            }
+        }
+    }
+}
+
+fn old_bytes_do_not_show_through_holes() {
+    no_old_bytes(Place::Disk);
+}
+
+fn old_bytes_do_not_show_through_holes_on_xfs() {
+    no_old_bytes(Place::Xfs);
+}
+
+fn old_bytes_do_not_show_through_holes_on_btrfs() {
+    no_old_bytes(Place::Btrfs);
+}
+
+fn old_bytes_do_not_show_through_holes_on_tmpfs() {
+    no_old_bytes(Place::Tmpfs);
+}
+
+fn shorter_and_longer_than_before() {
+    for program in [cp(), cp_by(DIRECT)].into_iter().chain(EVERYWHERE.map(cp_by)) {
+        for (source, old) in [(0, 100_000), (1, 4097), (100_000, 99_999), (99_999, 100_000)] {
+            let pair = Pair::at(Place::Disk, &Content::dense(source));
+            std::fs::write(&pair.destination, testbed::seeded(8, 0, old)).unwrap();
+            let run = pair.command(program.clone().arg("--in-place")).run();
+            if run.status.code() != Some(5) {
+                let _ = run.receipt();
+                pair.assert_copied();
+            }
+        }
+    }
+}
+
+fn mode_stays() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    pair.old_destination();
+    set_mode(&pair.destination, 0o604);
+    set_mode(&pair.source, 0o755);
+    pair.copy(cp().arg("--in-place"));
+    assert_eq!(mode(&pair.destination), 0o604);
+    pair.copy(cp().args(["--in-place", "-p"]));
+    assert_eq!(mode(&pair.destination), 0o755);
+}
+
+/// The first attempt has destroyed what a second would have to be compared with.
+fn retry_is_refused() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let old = pair.old_destination();
+    let run = pair.command(cp().args(["--in-place", "--if-changed=retry"])).run();
+    assert!(run.failed(2).contains("--if-changed"), "{}", run.stderr);
+    pair.assert_kept(&old);
+}
+
+fn a_pseudo_file_over_a_longer_one() {
+    let pair = Pair::empty(Place::Disk, Place::Disk);
+    pair.old_destination();
+    let _ = cp().arg("--in-place").arg("/proc/version").arg(&pair.destination).run().receipt();
+    let found = std::fs::read(&pair.destination).unwrap();
+    assert!(found == std::fs::read("/proc/version").unwrap());
+}

@@ -1,0 +1,122 @@
+//! Ctrl-C and its kin: nothing is left, and the exit status says why.
+
+use rustix::process::Signal;
+use testbed::witness::Strace;
+use testbed::{Case, Content, Need, Place};
+
+use crate::witnessed::{Pair, WRITES};
+use crate::{COPY_FILE_RANGE, READ_WRITE, SENDFILE, SPLICE, cp, cp_by};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [Need::Tool("strace")] interrupt_leaves_nothing,
+        [Need::Tool("strace")] terminate_and_hangup_too,
+        [Need::Tool("strace")] interrupt_while_verifying,
+        [Need::Tool("strace")] no_piece_is_moved_after_an_interrupt,
+        [Need::Tool("strace")] no_further_file_is_begun_after_an_interrupt,
+        [Need::Tool("strace")] stop_and_continue_harms_nothing,
+        [Need::At(Place::Tmpfs), Need::Tool("strace")] interrupt_is_answered_inside_a_long_kernel_copy,
+    ]
+}
+
+const LENGTH: u64 = 8 << 20;
+
+fn interrupted_by(signal: Signal, number: i32) {
+    for (method, calls) in [
+        (COPY_FILE_RANGE, &["copy_file_range"][..]),
+        (SENDFILE, &["sendfile"]),
+        (SPLICE, &["splice"]),
+        (READ_WRITE, &WRITES),
+    ] {
+        let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+        let stopped = pair.stopped_in(&cp_by(method), calls, 1, pair.to.path());
+        let (run, _) = stopped.resume_with(signal);
+        run.died_of(number);
+        pair.assert_nothing_left();
+
+        let old = pair.old_destination();
+        let stopped = pair.stopped_in(&cp_by(method), calls, 1, pair.to.path());
+        let (run, _) = stopped.resume_with(signal);
+        run.died_of(number);
+        pair.assert_kept(&old);
+    }
+}
+
+fn interrupt_leaves_nothing() {
+    interrupted_by(Signal::INT, 2);
+}
+
+fn terminate_and_hangup_too() {
+    interrupted_by(Signal::TERM, 15);
+    interrupted_by(Signal::HUP, 1);
+}
+
+fn interrupt_while_verifying() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let old = pair.old_destination();
+    let program = cp().arg("--verify");
+    let reads = ["read", "pread64", "preadv", "preadv2"];
+    let stopped = pair.stopped_in(&program, &reads, 1, pair.to.path());
+    let (run, _) = stopped.resume_with(Signal::INT);
+    run.died_of(2);
+    pair.assert_kept(&old);
+}
+
+/// The signal is there when the call returns, so that the piece in which it came is the last.
+fn no_piece_is_moved_after_an_interrupt() {
+    let pair = Pair::at(Place::Disk, &Content::dense(64 << 20));
+    let calls = ["copy_file_range"];
+    let stopped = pair.stopped_in(&cp_by(COPY_FILE_RANGE), &calls, 1, pair.to.path());
+    let (run, trace) = stopped.resume_with(Signal::INT);
+    run.died_of(2);
+    let moved = trace.bytes(&calls, pair.to.path());
+    assert!(moved < 64 << 20, "it went on to the end");
+    assert!(trace.named(&calls).len() <= 2, "it went on: {:#?}", trace.named(&calls));
+}
+
+fn no_further_file_is_begun_after_an_interrupt() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let second = pair.from.join("second");
+    Content::dense(100).write(&second);
+    let program = cp_by(COPY_FILE_RANGE).arg(&pair.source).arg(&second).arg(pair.to.path());
+    let stopped = Strace::new(&program).stop_after("copy_file_range", 1);
+    let (run, _) = stopped.resume_with(Signal::INT);
+    run.died_of(2);
+    assert!(pair.to.strangers(&[]).is_empty(), "{:?}", pair.to.strangers(&[]));
+}
+
+/// A stop breaks calls off early: short counts and restarts in every mechanism.
+fn stop_and_continue_harms_nothing() {
+    for (method, calls) in [
+        (COPY_FILE_RANGE, "copy_file_range"),
+        (SENDFILE, "sendfile"),
+        (SPLICE, "splice"),
+        (READ_WRITE, "pread64"),
+        (READ_WRITE, "pwrite64"),
+    ] {
+        let pair = Pair::at(Place::Disk, &Content::dense(4 << 20));
+        let mut stepping = Strace::new(&pair.command(cp_by(method))).stop_in_every_second(calls);
+        let mut stops = 0;
+        while stepping.wait() {
+            stops += 1;
+            stepping.go_on();
+        }
+        let (run, trace) = stepping.end();
+        let _ = run.receipt();
+        pair.assert_copied();
+        assert!(stops > 0, "no {calls} in {:#?}", trace.calls);
+    }
+}
+
+/// One call of the kernel could copy all of this in one go, unasked; the pieces are what lets a
+/// wish to stop in between. None may be so large that it takes a fifth of a second where copying
+/// a gibibyte takes a whole one.
+fn interrupt_is_answered_inside_a_long_kernel_copy() {
+    let pair = Pair::at(Place::Tmpfs, &Content::dense(192 << 20));
+    let (run, trace) = Strace::new(&pair.command(cp_by(COPY_FILE_RANGE))).run();
+    let _ = run.receipt();
+    let pieces = trace.named(&["copy_file_range"]);
+    let first = pieces.iter().find_map(|call| call.value()).unwrap();
+    assert!(first <= 32 << 20, "the first piece, of unknown speed, has {first} bytes");
+    assert!(pieces.len() >= 3, "{pieces:#?}");
+}

@@ -1,0 +1,259 @@
+//! What a killed run leaves, and who removes it.
+//!
+//! `kill -9` in each of the system calls of a copy: there is the old file or the new one, and at
+//! most one recognisable temporary file, which the next run removes unless somebody holds its lock.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use testbed::witness::{Call, Strace};
+use testbed::{Case, Content, Need, Place, Program, assert_same};
+
+use crate::witnessed::{Pair, RENAMES};
+use crate::{COPY_FILE_RANGE, DIRECT, Method, READ_WRITE, SPLICE, cp, cp_by};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [Need::Tool("strace")] kill_in_each_call_over_an_old_file,
+        [Need::Tool("strace")] kill_in_each_call_of_a_durable_verified_copy,
+        [Need::Tool("strace")] kill_in_each_call_to_a_new_name,
+        [Need::Tool("strace")] kill_in_each_call_with_temporary_names,
+        [Need::Tool("strace")] kill_in_the_middle_of_each_method,
+        [Need::Tool("strace")] a_leftover_is_removed_by_the_next_run,
+        [Need::Tool("strace")] a_locked_temporary_file_is_left_alone,
+        [Need::Tool("strace")] only_own_leftovers_are_removed,
+        [Need::Tool("strace"), Need::Root] a_leftover_of_another_user_is_left_alone,
+    ]
+}
+
+const LENGTH: u64 = 300_001;
+
+/// Temporary files in a directory: `.uncopy-<16 hex digits>-<random>.tmp`.
+pub(crate) fn temporaries(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| is_temporary(&path.file_name().unwrap().to_string_lossy())).collect()
+}
+
+fn is_temporary(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix(".uncopy-") else { return false };
+    let Some((digest, random)) = rest.strip_suffix(".tmp").and_then(|rest| rest.split_once('-'))
+    else {
+        return false;
+    };
+    let hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    digest.len() == 16 && hex(digest) && random.len() >= 16 && hex(random)
+}
+
+/// Calls from the first that names a file of the test on, those of memory and threads left out.
+pub(crate) fn calls_of_the_copy(pair: &Pair, program: &Program) -> Vec<Call> {
+    let (run, trace) = Strace::new(&pair.command(program.clone())).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    let touches = |call: &Call| {
+        call.name != "execve" && (call.mentions(pair.from.path()) || call.mentions(pair.to.path()))
+    };
+    let first = trace.position(touches).expect("it opens the source");
+    let last = trace.calls.iter().rposition(touches).expect("it opens the source");
+    let elsewhere = ["mmap", "munmap", "mprotect", "brk", "futex", "madvise", "clone3", "mremap"];
+    // They cannot fail, or only where the standard library takes that for a bug of the program.
+    let certain = ["geteuid", "getuid", "umask", "gettid", "close"];
+    let signals = |call: &Call| call.name.starts_with("rt_sig") || call.name == "sigaltstack";
+    // GRND_INSECURE: keys of the standard library's hash tables, no matter of the copy.
+    let keys = |call: &Call| call.arguments.contains("GRND_INSECURE");
+    let own = |call: &Call| {
+        let name = call.name.as_str();
+        !elsewhere.contains(&name) && !certain.contains(&name) && !signals(call) && !keys(call)
+    };
+    trace.calls[first..=last].iter().filter(|call| touches(call) || own(call)).cloned().collect()
+}
+
+/// Kills the program in each of its calls, one run each; the state after each run is checked.
+fn kill_in_each_call(program: &Program, old: bool) {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let old_bytes = old.then(|| pair.old_destination());
+    let calls = calls_of_the_copy(&pair, program);
+    assert!(calls.len() > 8, "{calls:?}");
+    for call in &calls {
+        let _ = std::fs::remove_file(&pair.destination);
+        if old {
+            pair.old_destination();
+        }
+        let kill = format!("{}:signal=SIGKILL:when={}", call.name, call.nth);
+        let (run, _) = Strace::new(&pair.command(program.clone())).inject(&kill).run();
+        let context = format!("killed in {} number {}", call.name, call.nth);
+        assert!(!run.status.success(), "{context}: it was not");
+        assert_old_or_new(&pair, old_bytes.as_deref(), &context);
+        let left = temporaries(pair.to.path());
+        assert!(left.len() <= 1, "{context}: {left:?}");
+        assert_eq!(pair.to.strangers(&["destination"]).len(), left.len(), "{context}");
+        let _ = pair.command(program.clone()).run().receipt();
+        pair.assert_copied();
+    }
+}
+
+fn assert_old_or_new(pair: &Pair, old: Option<&[u8]>, context: &str) {
+    match std::fs::read(&pair.destination) {
+        Ok(bytes) if Some(bytes.as_slice()) == old => {}
+        Ok(bytes) => {
+            let new = std::fs::read(&pair.source).unwrap();
+            assert!(bytes == new, "{context}: neither the old nor the new file");
+        }
+        Err(error) => assert!(old.is_none(), "{context}: {error}"),
+    }
+}
+
+fn kill_in_each_call_over_an_old_file() {
+    kill_in_each_call(&cp().arg("-p"), true);
+}
+
+fn kill_in_each_call_of_a_durable_verified_copy() {
+    kill_in_each_call(&cp().args(["--durable", "--verify"]), true);
+}
+
+fn kill_in_each_call_to_a_new_name() {
+    kill_in_each_call(&cp(), false);
+}
+
+/// As on a filesystem without O_TMPFILE: a temporary name is there from the beginning.
+fn kill_in_each_call_with_temporary_names() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let old = pair.old_destination();
+    let unnamed = unnamed_file_call(&pair, &cp());
+    let program = pair.command(cp());
+    let refuse = format!("{}:error=EOPNOTSUPP:when={}", unnamed.name, unnamed.nth);
+    let (run, trace) = Strace::new(&program).inject(&refuse).run();
+    let _ = run.receipt();
+    let first = trace.position(|call| call.mentions(pair.from.path()) && call.name != "execve");
+    let calls = &trace.calls[first.unwrap()..];
+    let own = calls.iter().filter(|call| call.mentions(pair.to.path()));
+    let mut kills = 0;
+    // strace takes one injection for each name; the one that is needed already stays as it is.
+    for call in own.filter(|call| call.name != unnamed.name) {
+        pair.old_destination();
+        let kill = format!("{}:signal=SIGKILL:when={}", call.name, call.nth);
+        let (run, _) = Strace::new(&program).inject(&refuse).inject(&kill).run();
+        let context = format!("killed in {} number {}", call.name, call.nth);
+        assert!(!run.status.success(), "{context}: it was not");
+        assert_old_or_new(&pair, Some(&old), &context);
+        let left = temporaries(pair.to.path());
+        assert!(left.len() <= 1, "{context}: {left:?}");
+        kills += left.len();
+        let _ = program.run().receipt();
+        pair.assert_copied();
+    }
+    assert!(kills > 2, "no kill left a temporary file; this tested nothing");
+}
+
+/// The call that makes a file without a name (`O_TMPFILE`).
+pub(crate) fn unnamed_file_call(pair: &Pair, program: &Program) -> Call {
+    calls_of_the_copy(pair, program)
+        .into_iter()
+        .find(|call| call.arguments.contains("O_TMPFILE"))
+        .expect("a new file is made without a name where that is possible")
+}
+
+fn kill_in_the_middle_of_each_method() {
+    let methods: [(Method, &[&str]); 4] = [
+        (COPY_FILE_RANGE, &["copy_file_range"]),
+        (SPLICE, &["splice"]),
+        (READ_WRITE, &["write", "pwrite64", "pwritev", "pwritev2"]),
+        (DIRECT, &["write", "pwrite64", "pwritev", "pwritev2", "io_uring_enter"]),
+    ];
+    for (method, calls) in methods {
+        let pair = Pair::at(Place::Disk, &Content::dense(2 << 20));
+        let old = pair.old_destination();
+        let supported = pair.command(cp_by(method)).run().status.success();
+        if method == DIRECT && !supported {
+            continue;
+        }
+        pair.old_destination();
+        pair.stopped_in(&cp_by(method), calls, 1, pair.to.path()).kill();
+        assert_old_or_new(&pair, Some(&old), method.name);
+        assert!(temporaries(pair.to.path()).len() <= 1);
+        let _ = pair.command(cp_by(method)).run().receipt();
+        pair.assert_copied();
+    }
+}
+
+/// A run that was killed between giving the new file its temporary name and the rename.
+fn leave_one(pair: &Pair) -> PathBuf {
+    let kill = format!("{}:signal=SIGKILL", RENAMES.join(","));
+    let _ = Strace::new(&pair.command(cp())).inject(&kill).run();
+    let left = temporaries(pair.to.path());
+    assert_eq!(left.len(), 1, "this kill leaves a temporary file");
+    left[0].clone()
+}
+
+fn a_leftover_is_removed_by_the_next_run() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    pair.old_destination();
+    let left = leave_one(&pair);
+    // A run to another destination leaves it alone: it cannot know that nobody wants it.
+    let _ = cp().arg(&pair.source).arg(pair.to.join("other")).run().receipt();
+    let _ = cp().arg(&pair.source).arg(pair.to.join("other")).run().receipt();
+    assert!(left.exists());
+    std::fs::remove_file(pair.to.join("other")).unwrap();
+    pair.copy(cp());
+    assert!(!left.exists());
+}
+
+/// Two runs to one destination at once: the one that is stopped holds its lock.
+fn a_locked_temporary_file_is_left_alone() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    pair.old_destination();
+    let stopped = pair.stopped_in(&cp(), &["linkat"], 1, pair.to.path());
+    let first = temporaries(pair.to.path());
+    assert_eq!(first.len(), 1, "a temporary name between link and rename");
+    let _ = pair.command(cp()).run().receipt();
+    assert_same(&pair.source, &pair.destination);
+    assert_eq!(temporaries(pair.to.path()), first, "another run's file was taken away");
+    let (run, _) = stopped.resume();
+    let _ = run.receipt();
+    pair.assert_copied();
+}
+
+fn only_own_leftovers_are_removed() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    pair.old_destination();
+    let left = leave_one(&pair);
+    let name = left.file_name().unwrap().to_str().unwrap();
+    let others = [
+        ".uncopy-notes.txt".to_owned(),
+        ".uncopy-0123456789abcdef-0123456789abcdef.tmp".to_owned(),
+        name.replace(".tmp", ".bak"),
+        format!("{name}.keep"),
+    ];
+    for other in &others {
+        std::fs::write(pair.to.join(other), b"mine").unwrap();
+    }
+    // The exact name, and no regular file.
+    let link = pair.to.join(name.replace(".tmp", "0.tmp"));
+    std::os::unix::fs::symlink("destination", &link).unwrap();
+    let directory = pair.to.join(name.replace(".tmp", "1.tmp"));
+    std::fs::create_dir(&directory).unwrap();
+
+    let _ = pair.command(cp()).run().receipt();
+    assert_same(&pair.source, &pair.destination);
+    assert!(!left.exists(), "the leftover is still there");
+    for other in &others {
+        assert!(pair.to.join(other).exists(), "{other} was removed");
+    }
+    assert!(link.is_symlink() && directory.is_dir());
+}
+
+/// Nobody makes root remove files that look like leftovers and are not root's to judge; and an
+/// unreadable leftover does not keep a copy from succeeding.
+fn a_leftover_of_another_user_is_left_alone() {
+    let pair = Pair::at(Place::Tmpfs, &Content::dense(LENGTH));
+    pair.old_destination();
+    let left = leave_one(&pair);
+    let open = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    };
+    open(pair.to.path(), 0o1777);
+    open(&pair.destination, 0o666);
+    std::os::unix::fs::chown(&pair.destination, Some(crate::NOBODY), None).unwrap();
+    let run = pair.command(crate::cp_as_nobody()).run();
+    let _ = run.receipt();
+    assert_same(&pair.source, &pair.destination);
+    assert!(left.exists() && File::open(&left).is_ok());
+}

@@ -1,0 +1,352 @@
+//! Modes, owners, times, attributes and access control lists: what GNU cp makes is the measure for
+//! what users expect; `--preserve` must keep what it names, to the nanosecond.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags};
+use testbed::{Case, Content, Need, Place, Program, run_tool};
+
+use crate::witnessed::Pair;
+use crate::{NOBODY, cp, cp_as_nobody};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [Need::Tool("cp")] new_file_follows_umask_like_cp,
+        [Need::Tool("cp"), Need::At(Place::Ext4), Need::Tool("setfacl")] new_file_follows_default_acl_like_cp,
+        [Need::Tool("cp"), Need::At(Place::Ext4)] new_file_in_a_setgid_directory_like_cp,
+        [Need::At(Place::Ext4), Need::Tool("setfacl"), Need::Tool("cp")] old_file_keeps_what_it_has_like_cp,
+        [Need::At(Place::Ext4)] what_cannot_be_kept_is_said,
+        [] preserve_keeps_mode_and_nanoseconds,
+        [] preserve_lists,
+        [] access_time_is_that_from_before_the_copy,
+        [Need::Root] preserve_keeps_setuid_and_owner,
+        [Need::Root] setuid_is_not_given_to_another_owner,
+        [Need::At(Place::Xfs), Need::Tool("setfacl"), Need::Tool("getfattr")] preserve_all_keeps_everything,
+        [Need::At(Place::Xfs), Need::Tool("setfacl")] bare_preserve_takes_no_acl_along,
+        [Need::At(Place::Tmpfs)] attributes_that_do_not_fit_are_said,
+        [Need::At(Place::Ext4), Need::Tool("setfattr"), Need::Tool("getfattr")] file_capabilities,
+        [] extended_attributes,
+    ]
+}
+
+const LENGTH: u64 = 20_000;
+
+pub(crate) fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+pub(crate) fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+fn owner(path: &Path) -> (u32, u32) {
+    let metadata = std::fs::metadata(path).unwrap();
+    (metadata.uid(), metadata.gid())
+}
+
+fn times(path: &Path) -> [(i64, i64); 2] {
+    let metadata = std::fs::metadata(path).unwrap();
+    [(metadata.atime(), metadata.atime_nsec()), (metadata.mtime(), metadata.mtime_nsec())]
+}
+
+fn set_times(path: &Path, access: (i64, i64), modification: (i64, i64)) {
+    let time = |(tv_sec, tv_nsec)| Timespec { tv_sec, tv_nsec };
+    let times = Timestamps { last_access: time(access), last_modification: time(modification) };
+    rustix::fs::utimensat(CWD, path, &times, AtFlags::empty()).unwrap();
+}
+
+fn set_attribute(path: &Path, name: &str, value: &[u8]) -> bool {
+    rustix::fs::setxattr(path, name, value, XattrFlags::empty()).is_ok()
+}
+
+fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut value = vec![0; 1 << 16];
+    let length = rustix::fs::getxattr(path, name, &mut value[..]).ok()?;
+    value.truncate(length);
+    Some(value)
+}
+
+fn acl(path: &Path) -> String {
+    run_tool("getfacl", ["--absolute-names", "--omit-header", path.to_str().unwrap()])
+}
+
+fn gnu_cp() -> Program {
+    Program::new("cp")
+}
+
+/// The same copy by GNU cp, beside.
+fn by_gnu_cp(pair: &Pair, umask: &str) -> std::path::PathBuf {
+    let beside = pair.to.join("by-cp");
+    let run = gnu_cp().with_umask(umask).arg(&pair.source).arg(&beside).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    beside
+}
+
+fn new_file_follows_umask_like_cp() {
+    for umask in ["000", "022", "027", "077", "0777"] {
+        for source_mode in [0o644, 0o600, 0o755, 0o444, 0o666, 0o777, 0o4755, 0o2755, 0o1644, 0o640]
+        {
+            // Small, and large enough to go another way.
+            for length in [LENGTH, 3 << 20] {
+                let pair = Pair::at(Place::Disk, &Content::dense(length));
+                set_mode(&pair.source, source_mode);
+                let beside = by_gnu_cp(&pair, umask);
+                let _ = pair.command(cp().with_umask(umask)).run().receipt();
+                assert_eq!(
+                    mode(&pair.destination),
+                    mode(&beside),
+                    "of {source_mode:o} under {umask}"
+                );
+            }
+        }
+    }
+}
+
+fn new_file_follows_default_acl_like_cp() {
+    for default in ["u::rwx,g::r-x,o::---", "u::rw,g::r,o::-,u:1000:rwx,m::rw"] {
+        for source_mode in [0o644, 0o600, 0o777, 0o640] {
+            let pair = Pair::at(Place::Ext4, &Content::dense(LENGTH));
+            run_tool("setfacl", ["-d", "-m", default, pair.to.path().to_str().unwrap()]);
+            set_mode(&pair.source, source_mode);
+            let beside = by_gnu_cp(&pair, "077");
+            let _ = pair.command(cp().with_umask("077")).run().receipt();
+            assert_eq!(acl(&pair.destination), acl(&beside), "{default} of {source_mode:o}");
+            assert_eq!(mode(&pair.destination), mode(&beside));
+        }
+    }
+}
+
+fn new_file_in_a_setgid_directory_like_cp() {
+    let pair = Pair::at(Place::Ext4, &Content::dense(LENGTH));
+    std::os::unix::fs::chown(pair.to.path(), None, Some(1234)).unwrap();
+    set_mode(pair.to.path(), 0o2775);
+    let beside = by_gnu_cp(&pair, "022");
+    let _ = pair.command(cp()).run().receipt();
+    assert_eq!(owner(&pair.destination), owner(&beside));
+    assert_eq!(owner(&pair.destination).1, 1234);
+}
+
+/// cp truncates and writes; a new file under the old name must look as if it had.
+fn old_file_keeps_what_it_has_like_cp() {
+    let pair = Pair::at(Place::Ext4, &Content::dense(LENGTH));
+    set_mode(&pair.source, 0o755);
+    assert!(set_attribute(&pair.source, "user.of-source", b"x"));
+    let beside = pair.to.join("by-cp");
+    for path in [&pair.destination, &beside] {
+        std::fs::write(path, b"old").unwrap();
+        std::os::unix::fs::chown(path, Some(NOBODY), Some(1234)).unwrap();
+        set_mode(path, 0o640);
+        run_tool("setfacl", ["-m", "u:1000:rw", path.to_str().unwrap()]);
+        assert!(set_attribute(path, "user.kept", b"value"));
+        assert!(set_attribute(path, "trusted.kept", b"secret"));
+    }
+    by_gnu_cp(&pair, "022");
+    let receipt = pair.command(cp()).run().receipt();
+    assert_eq!(receipt.notes(), "", "everything can be kept here");
+    assert_eq!(acl(&pair.destination), acl(&beside));
+    assert_eq!(owner(&pair.destination), owner(&beside));
+    assert_eq!(mode(&pair.destination), mode(&beside));
+    for name in ["user.kept", "trusted.kept", "user.of-source"] {
+        assert_eq!(attribute(&pair.destination, name), attribute(&beside, name), "{name}");
+    }
+    let now = std::time::SystemTime::now();
+    let written = std::fs::metadata(&pair.destination).unwrap().modified().unwrap();
+    assert!(now.duration_since(written).is_ok_and(|age| age.as_secs() < 3600), "a new mtime");
+}
+
+/// Another user's file, in a directory where this user may make and rename files.
+fn what_cannot_be_kept_is_said() {
+    let pair = Pair::at(Place::Ext4, &Content::dense(LENGTH));
+    std::fs::write(&pair.destination, b"old").unwrap();
+    set_mode(&pair.destination, 0o666);
+    set_mode(pair.to.path(), 0o777);
+    let receipt = pair.command(cp_as_nobody()).run().receipt();
+    pair.assert_copied();
+    assert_eq!(owner(&pair.destination).0, NOBODY);
+    assert!(receipt.notes().contains("owner"), "{}", receipt.value());
+}
+
+fn preserve_keeps_mode_and_nanoseconds() {
+    for length in [0, LENGTH, 3 << 20] {
+        let pair = Pair::at(Place::Disk, &Content::dense(length));
+        for source_mode in [0o644, 0o600, 0o444, 0o751, 0o4711, 0o2755, 0o1666, 0o000] {
+            if source_mode & 0o400 == 0 && !rustix::process::geteuid().is_root() {
+                continue;
+            }
+            set_mode(&pair.source, source_mode);
+            set_times(&pair.source, (1_234_567_890, 123_456_789), (981_173_106, 987_654_321));
+            let (expected, expected_mode) = (times(&pair.source), mode(&pair.source));
+            let _ = pair.command(cp().arg("-p").with_umask("077")).run().receipt();
+            assert_eq!(mode(&pair.destination), expected_mode, "{source_mode:o}");
+            assert_eq!(times(&pair.destination), expected, "{source_mode:o}");
+            let _ = std::fs::remove_file(&pair.destination);
+            set_mode(&pair.source, 0o644);
+        }
+    }
+    // Before 1970, and beyond 2038 where the filesystem can.
+    let pair = Pair::at(Place::Disk, &Content::dense(10));
+    for modification in [(-1_000_000, 5), (5_000_000_000, 999_999_999)] {
+        set_times(&pair.source, (3, 4), modification);
+        let expected = times(&pair.source);
+        let _ = pair.command(cp().arg("-p")).run().receipt();
+        assert_eq!(times(&pair.destination), expected);
+    }
+}
+
+/// Each item alone, and over an old file that has something else.
+fn preserve_lists() {
+    for (list, keeps_mode, keeps_times, keeps_attributes) in [
+        ("--preserve=mode", true, false, false),
+        ("--preserve=timestamps", false, true, false),
+        ("--preserve=xattr", false, false, true),
+        ("--preserve=mode,timestamps", true, true, false),
+        ("--preserve=mode,timestamps,xattr", true, true, true),
+        ("--preserve=all", true, true, true),
+        ("-p", true, true, false),
+        ("--preserve", true, true, false),
+    ] {
+        for old in [false, true] {
+            let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+            set_mode(&pair.source, 0o751);
+            set_times(&pair.source, (1_000_000_000, 1), (1_100_000_000, 2));
+            let attributes = set_attribute(&pair.source, "user.note", b"hello");
+            if old {
+                std::fs::write(&pair.destination, b"old").unwrap();
+                set_mode(&pair.destination, 0o606);
+            }
+            let _ = pair.command(cp().arg(list).with_umask("022")).run().receipt();
+            let context = format!("{list}, old: {old}");
+            let otherwise = if old { 0o606 } else { 0o751 & !0o022 };
+            let expected = if keeps_mode { 0o751 } else { otherwise };
+            assert_eq!(mode(&pair.destination), expected, "{context}");
+            let modified = times(&pair.destination)[1];
+            assert_eq!(modified == (1_100_000_000, 2), keeps_times, "{context}: {modified:?}");
+            if attributes {
+                let found = attribute(&pair.destination, "user.note");
+                assert_eq!(found.is_some(), keeps_attributes, "{context}");
+            }
+        }
+    }
+}
+
+fn access_time_is_that_from_before_the_copy() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    // Older than the modification: relatime writes a new one at the first read.
+    set_times(&pair.source, (1_000_000_000, 77), (1_100_000_000, 88));
+    let before = times(&pair.source);
+    let _ = pair.command(cp().arg("-p")).run().receipt();
+    assert_eq!(times(&pair.destination), before);
+}
+
+/// chown takes the setuid bit away, so chmod comes after it.
+fn preserve_keeps_setuid_and_owner() {
+    for switch in ["-p", "--preserve=mode,ownership", "--preserve=all"] {
+        let pair = Pair::at(Place::Tmpfs, &Content::dense(LENGTH));
+        std::os::unix::fs::chown(&pair.source, Some(1000), Some(1234)).unwrap();
+        set_mode(&pair.source, 0o6755);
+        for old in [false, true] {
+            if old {
+                std::fs::write(&pair.destination, b"old").unwrap();
+            }
+            let _ = pair.command(cp().arg(switch)).run().receipt();
+            assert_eq!(owner(&pair.destination), (1000, 1234), "{switch}");
+            assert_eq!(mode(&pair.destination), 0o6755, "{switch}");
+        }
+    }
+}
+
+/// Whoever copies another's setuid file does not get a setuid file of his own.
+fn setuid_is_not_given_to_another_owner() {
+    let pair = Pair::at(Place::Tmpfs, &Content::dense(LENGTH));
+    set_mode(&pair.source, 0o6755);
+    set_mode(pair.to.path(), 0o777);
+    let run = pair.command(cp_as_nobody().arg("-p")).run();
+    let receipt = run.receipt();
+    assert_eq!(owner(&pair.destination), (NOBODY, NOBODY));
+    assert_eq!(mode(&pair.destination), 0o755, "setuid and setgid are gone with their owner");
+    assert!(receipt.notes().contains("owner"), "{}", receipt.value());
+}
+
+fn preserve_all_keeps_everything() {
+    let pair = Pair::at(Place::Xfs, &Content::dense(LENGTH));
+    std::os::unix::fs::chown(&pair.source, Some(1000), Some(1234)).unwrap();
+    set_mode(&pair.source, 0o4750);
+    run_tool("setfacl", ["-m", "u:2000:rw,g:3000:x", pair.source.to_str().unwrap()]);
+    assert!(set_attribute(&pair.source, "user.empty", b""));
+    assert!(set_attribute(&pair.source, "user.binary", &[0, 255, 10, 13]));
+    assert!(set_attribute(&pair.source, "user.long", &[b'x'; 30_000]));
+    assert!(set_attribute(&pair.source, "trusted.root", b"only"));
+    set_times(&pair.source, (1_000_000_000, 111), (1_100_000_000, 222));
+    let expected_times = times(&pair.source);
+    for old in [false, true] {
+        if old {
+            std::fs::remove_file(&pair.destination).unwrap();
+            std::fs::write(&pair.destination, b"old").unwrap();
+            run_tool("setfacl", ["-m", "u:4000:rwx", pair.destination.to_str().unwrap()]);
+            assert!(set_attribute(&pair.destination, "user.of-old", b"?"));
+        }
+        let receipt = pair.command(cp().arg("--preserve=all")).run().receipt();
+        assert_eq!(receipt.notes(), "", "everything can be kept here");
+        assert_eq!(acl(&pair.destination), acl(&pair.source), "old: {old}");
+        assert_eq!(owner(&pair.destination), (1000, 1234));
+        assert_eq!(mode(&pair.destination), mode(&pair.source));
+        assert_eq!(times(&pair.destination), expected_times);
+        for name in ["user.empty", "user.binary", "user.long", "trusted.root"] {
+            assert_eq!(attribute(&pair.destination, name), attribute(&pair.source, name), "{name}");
+        }
+    }
+}
+
+/// The mode of a file with an ACL shows the mask; without the ACL nobody may get more than the
+/// group was allowed.
+fn bare_preserve_takes_no_acl_along() {
+    let pair = Pair::at(Place::Xfs, &Content::dense(LENGTH));
+    set_mode(&pair.source, 0o640);
+    run_tool("setfacl", ["-m", "u:2000:rwx", pair.source.to_str().unwrap()]);
+    let _ = pair.command(cp().arg("--preserve=timestamps")).run().receipt();
+    assert!(!acl(&pair.destination).contains("user:2000"), "{}", acl(&pair.destination));
+}
+
+/// tmpfs takes no attribute of this length; the copy succeeds and says what it lacks.
+fn attributes_that_do_not_fit_are_said() {
+    let pair = Pair::new(Place::Xfs, Place::Tmpfs, &Content::dense(LENGTH));
+    assert!(set_attribute(&pair.source, "user.fits", b"yes"));
+    let receipt = pair.command(cp().arg("--preserve=all")).run().receipt();
+    let kept = attribute(&pair.destination, "user.fits").is_some();
+    assert!(kept || receipt.notes().contains("user.fits"), "{}", receipt.value());
+}
+
+/// `security.capability` is an attribute that chown removes.
+fn file_capabilities() {
+    let pair = Pair::at(Place::Ext4, &Content::dense(LENGTH));
+    std::os::unix::fs::chown(&pair.source, Some(1000), Some(1000)).unwrap();
+    // cap_net_raw, permitted and effective (vfs_cap_data, revision 2).
+    let value = "0x0100000200200000000000000000000000000000";
+    let source = pair.source.to_str().unwrap();
+    run_tool("setfattr", ["-n", "security.capability", "-v", value, source]);
+    let expected = attribute(&pair.source, "security.capability");
+    assert!(expected.is_some());
+    let _ = pair.command(cp().arg("--preserve=all")).run().receipt();
+    assert_eq!(attribute(&pair.destination, "security.capability"), expected);
+    std::fs::remove_file(&pair.destination).unwrap();
+    let _ = pair.command(cp().arg("-p")).run().receipt();
+    assert_eq!(attribute(&pair.destination, "security.capability"), None, "cp -p keeps none");
+}
+
+fn extended_attributes() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    if !set_attribute(&pair.source, "user.a", b"1") {
+        // The test directory's filesystem has none; the places of a root run have.
+        return;
+    }
+    let names: Vec<String> = (0..40).map(|n| format!("user.attribute-{n}")).collect();
+    for name in &names {
+        assert!(set_attribute(&pair.source, name, name.as_bytes()));
+    }
+    let receipt = pair.command(cp().arg("--preserve=xattr")).run().receipt();
+    for name in &names {
+        let found = attribute(&pair.destination, name);
+        assert_eq!(found.as_deref(), Some(name.as_bytes()), "{name}: {}", receipt.notes());
+    }
+}

@@ -1,0 +1,166 @@
+//! Names: any bytes but `/` and NUL, up to 255 of them.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+
+use base64::Engine;
+use testbed::{Case, Content, Place, Receipt, assert_same, patterned};
+
+use crate::cp;
+use crate::witnessed::Pair;
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [] names_that_are_not_utf_8,
+        [] names_with_control_characters,
+        [] the_longest_name,
+        [] a_name_that_looks_like_an_option,
+        [] relative_names,
+        [] into_a_directory,
+        [] several_sources_into_a_directory,
+        [] two_sources_of_one_name,
+        [] one_of_several_is_missing,
+        [] a_trailing_slash_is_a_directory,
+        [] no_such_directory,
+        [] a_symbolic_link_as_the_source,
+    ]
+}
+
+fn decoded(receipt: &Receipt, key: &str) -> Vec<u8> {
+    let text = receipt.value()[key].as_str();
+    let text = text.unwrap_or_else(|| panic!("no {key} in {}", receipt.value()));
+    base64::engine::general_purpose::STANDARD.decode(text).unwrap()
+}
+
+fn names_that_are_not_utf_8() {
+    let scratch = Place::Disk.scratch();
+    let source = scratch.join(OsStr::from_bytes(b"s\xff\xfe\x80"));
+    let destination = scratch.join(OsStr::from_bytes(b"d\xc3("));
+    Content::dense(5000).write(&source);
+    for _ in 0..2 {
+        let receipt = cp().arg(&source).arg(&destination).run().receipt();
+        assert_same(&source, &destination);
+        assert_eq!(decoded(&receipt, "source_base64"), source.as_os_str().as_bytes());
+        assert_eq!(decoded(&receipt, "destination_base64"), destination.as_os_str().as_bytes());
+    }
+    assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 2);
+}
+
+/// A newline in a name is no end of a line of JSON, and an escape is no command to a terminal.
+fn names_with_control_characters() {
+    let scratch = Place::Disk.scratch();
+    let source = scratch.join("a\nb\x1b[31m\"\\");
+    let destination = scratch.join("c\r\t d");
+    Content::dense(10).write(&source);
+    let receipt = cp().arg(&source).arg(&destination).run().receipt();
+    assert_eq!(receipt.value()["source"], source.to_str().unwrap());
+    assert!(receipt.value().get("source_base64").is_none(), "{}", receipt.value());
+    assert_same(&source, &destination);
+}
+
+/// The temporary file's name must not be made by adding to it.
+fn the_longest_name() {
+    let scratch = Place::Disk.scratch();
+    let (source, destination) = (scratch.join("s".repeat(255)), scratch.join("d".repeat(255)));
+    Content::dense(10_000).write(&source);
+    for _ in 0..2 {
+        let _ = cp().arg(&source).arg(&destination).run().receipt();
+        assert_same(&source, &destination);
+    }
+    let too_long = scratch.join("d".repeat(256));
+    let run = cp().arg(&source).arg(&too_long).run();
+    assert!(run.failed(1).contains("ENAMETOOLONG"), "{}", run.stderr);
+}
+
+fn a_name_that_looks_like_an_option() {
+    let scratch = Place::Disk.scratch();
+    Content::dense(10).write(&scratch.join("-p"));
+    let program = cp().current_dir(scratch.path()).args(["--", "-p", "--force"]);
+    let _ = program.run().receipt();
+    assert_same(&scratch.join("-p"), &scratch.join("--force"));
+}
+
+fn relative_names() {
+    let scratch = Place::Disk.scratch();
+    Content::dense(10_000).write(&scratch.join("a"));
+    scratch.subdirectory("sub", 0o755);
+    for (from, to) in [("a", "b"), ("./a", "sub/../c"), ("sub/../a", "sub/d"), ("a", "b")] {
+        let _ = cp().current_dir(scratch.path()).arg(from).arg(to).run().receipt();
+        assert_same(&scratch.join("a"), &scratch.join(to));
+    }
+}
+
+fn into_a_directory() {
+    let pair = Pair::at(Place::Disk, &Content::dense(3000));
+    let receipt = cp().arg(&pair.source).arg(pair.to.path()).run().receipt();
+    let inside = pair.to.join("source");
+    assert_same(&pair.source, &inside);
+    assert_eq!(receipt.value()["destination"], inside.to_str().unwrap());
+}
+
+fn several_sources_into_a_directory() {
+    let pair = Pair::empty(Place::Disk, Place::Disk);
+    let names = ["one", "two", "three"];
+    for (length, name) in (1000..).zip(names) {
+        Content::dense(length).write(&pair.from.join(name));
+    }
+    let sources = names.map(|name| pair.from.join(name));
+    let run = cp().args(&sources).arg(pair.to.path()).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    assert_eq!(run.receipts().len(), 3);
+    for name in names {
+        assert_same(&pair.from.join(name), &pair.to.join(name));
+    }
+    // Without a directory there is no place for more than one.
+    let run = cp().args(&sources).arg(pair.to.join("nowhere")).run();
+    assert!(!run.status.success());
+    assert!(!pair.to.join("nowhere").exists());
+}
+
+/// The second would destroy what the first has just copied.
+fn two_sources_of_one_name() {
+    let pair = Pair::empty(Place::Disk, Place::Disk);
+    let (first, second) = (pair.from.subdirectory("1", 0o755), pair.from.subdirectory("2", 0o755));
+    std::fs::write(first.join("name"), b"first").unwrap();
+    std::fs::write(second.join("name"), b"second").unwrap();
+    let run = cp().arg(first.join("name")).arg(second.join("name")).arg(pair.to.path()).run();
+    assert!(!run.status.success(), "one of two files is lost: {}", run.stdout);
+    let kept = std::fs::read(pair.to.join("name"));
+    assert!(kept.map_or(true, |bytes| bytes == b"first"), "the second replaced the first");
+}
+
+fn one_of_several_is_missing() {
+    let pair = Pair::empty(Place::Disk, Place::Disk);
+    let names = ["one", "missing", "three"];
+    for name in ["one", "three"] {
+        std::fs::write(pair.from.join(name), patterned(0, 999)).unwrap();
+    }
+    let run = cp().args(names.map(|name| pair.from.join(name))).arg(pair.to.path()).run();
+    assert!(run.failed(1).contains("missing"), "{}", run.stderr);
+    for name in ["one", "three"] {
+        assert_same(&pair.from.join(name), &pair.to.join(name));
+    }
+}
+
+fn a_trailing_slash_is_a_directory() {
+    let pair = Pair::at(Place::Disk, &Content::dense(10));
+    let run = cp().arg(&pair.source).arg(pair.to.join("none/")).run();
+    assert!(!run.status.success());
+    assert!(!pair.to.join("none").exists(), "a file where a directory was named");
+}
+
+fn no_such_directory() {
+    let pair = Pair::at(Place::Disk, &Content::dense(10));
+    let run = cp().arg(&pair.source).arg(pair.to.join("none/file")).run();
+    let message = run.failed(1);
+    assert!(message.contains("none") && message.contains("ENOENT"), "{message}");
+}
+
+fn a_symbolic_link_as_the_source() {
+    let pair = Pair::empty(Place::Disk, Place::Disk);
+    Content::dense(10_000).write(&pair.from.join("file"));
+    symlink("file", &pair.source).unwrap();
+    pair.copy(cp());
+    assert!(!std::fs::symlink_metadata(&pair.destination).unwrap().is_symlink());
+}

@@ -1,0 +1,233 @@
+//! While a file is copied nobody sees more of it than before or after, and nobody is let in who has
+//! no right.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use testbed::witness::Strace;
+use testbed::{Case, Content, Need, Place};
+
+use crate::leftovers::{calls_of_the_copy, temporaries, unnamed_file_call};
+use crate::metadata::{mode, set_mode};
+use crate::witnessed::Pair;
+use crate::{NOBODY, cp, cp_as_nobody};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [Need::Tool("strace")] nothing_is_to_be_seen_while_copying,
+        [Need::Tool("strace")] a_temporary_name_is_closed_to_others,
+        [Need::Tool("strace"), Need::Root] a_secret_stays_one_at_every_moment,
+        [Need::Tool("strace"), Need::Root] setuid_comes_after_the_owner,
+        [Need::Root] read_only_destination_needs_force,
+        [Need::Root] unwritable_directory_is_named_with_a_way_out,
+        [Need::Root] sticky_directory_is_named_with_a_way_out,
+        [Need::At(Place::Ext4), Need::Tool("chattr")] immutable_destination,
+        [Need::At(Place::Ext4), Need::Tool("chattr")] append_only_destination,
+        [Need::At(Place::Ext4), Need::Tool("chattr")] immutable_directory,
+        [Need::At(Place::Ext4), Need::Tool("chattr")] immutable_source_is_copied,
+    ]
+}
+
+const LENGTH: u64 = 200_000;
+
+/// With O_TMPFILE there is no name before the file is whole.
+fn nothing_is_to_be_seen_while_copying() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let old = pair.old_destination();
+    let calls = ["copy_file_range", "sendfile", "splice", "write", "pwrite64", "pwritev"];
+    let stopped = pair.stopped_in(&cp(), &calls, 1, pair.to.path());
+    assert!(pair.to.strangers(&["destination"]).is_empty());
+    assert!(std::fs::read(&pair.destination).unwrap() == old);
+    let (run, _) = stopped.resume();
+    let _ = run.receipt();
+    pair.assert_copied();
+}
+
+/// Without it there is one, with mode 0600, whatever umask and modes say.
+fn a_temporary_name_is_closed_to_others() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    set_mode(&pair.source, 0o666);
+    pair.old_destination();
+    set_mode(&pair.destination, 0o666);
+    let program = cp().arg("-p").with_umask("000");
+    let unnamed = unnamed_file_call(&pair, &program);
+    let refuse = format!("{}:error=EOPNOTSUPP:when={}", unnamed.name, unnamed.nth);
+    let names = ["copy_file_range", "sendfile", "splice", "pwrite64"];
+    let calls = calls_of_the_copy(&pair, &program);
+    let data = calls.iter().find(|call| names.contains(&call.name.as_str())).unwrap();
+    let command = pair.command(program);
+    let stopped = Strace::new(&command).inject(&refuse).stop_after(&data.name, data.nth);
+    let left = temporaries(pair.to.path());
+    assert_eq!(left.len(), 1, "{:?}", pair.to.strangers(&[]));
+    assert_eq!(mode(&left[0]), 0o600);
+    assert!(is_locked(&left[0]), "the next run would take it for a leftover");
+    let (run, _) = stopped.resume();
+    let _ = run.receipt();
+    pair.assert_copied();
+    assert_eq!(mode(&pair.destination), 0o666);
+}
+
+fn is_locked(path: &Path) -> bool {
+    std::fs::File::open(path).unwrap().try_lock().is_err()
+}
+
+/// A 0600 source replaces a 0600 file: stopped in each call, whatever lies in the directory can be
+/// read by nobody else.
+fn a_secret_stays_one_at_every_moment() {
+    for program in [cp().with_umask("000"), cp().arg("-p").with_umask("000")] {
+        let pair = Pair::at(Place::Tmpfs, &Content::dense(LENGTH));
+        set_mode(&pair.source, 0o600);
+        let old = || {
+            pair.old_destination();
+            set_mode(&pair.destination, 0o600);
+        };
+        old();
+        for call in calls_of_the_copy(&pair, &program) {
+            old();
+            let command = pair.command(program.clone());
+            let stopped = Strace::new(&command).stop_after(&call.name, call.nth);
+            for entry in std::fs::read_dir(pair.to.path()).unwrap() {
+                let path = entry.unwrap().path();
+                let context = format!("{} after {} {}", path.display(), call.name, call.nth);
+                assert_eq!(mode(&path) & 0o177, 0, "{context}");
+                let tried = testbed::Program::new("cat").as_user(NOBODY).arg(&path).run();
+                assert!(!tried.status.success(), "{context} can be read by another user");
+            }
+            let (run, _) = stopped.resume();
+            let _ = run.receipt();
+        }
+    }
+}
+
+/// A setuid file that belongs to whoever copies, even for a moment, is a hole.
+fn setuid_comes_after_the_owner() {
+    let pair = Pair::at(Place::Tmpfs, &Content::dense(LENGTH));
+    std::os::unix::fs::chown(&pair.source, Some(1000), Some(1000)).unwrap();
+    set_mode(&pair.source, 0o4755);
+    let program = cp().arg("-p");
+    for call in calls_of_the_copy(&pair, &program) {
+        let _ = std::fs::remove_file(&pair.destination);
+        pair.old_destination();
+        let command = pair.command(program.clone());
+        let stopped = Strace::new(&command).stop_after(&call.name, call.nth);
+        for entry in std::fs::read_dir(pair.to.path()).unwrap() {
+            let metadata = entry.unwrap().metadata().unwrap();
+            let setuid = metadata.mode() & 0o4000 != 0;
+            assert!(!setuid || metadata.uid() == 1000, "after {} {}", call.name, call.nth);
+        }
+        let (run, _) = stopped.resume();
+        let _ = run.receipt();
+        assert_eq!(mode(&pair.destination), 0o4755);
+    }
+}
+
+fn for_nobody(pair: &Pair, destination_mode: u32, directory_mode: u32) {
+    std::os::unix::fs::chown(&pair.destination, Some(NOBODY), None).unwrap();
+    set_mode(&pair.destination, destination_mode);
+    set_mode(pair.to.path(), directory_mode);
+}
+
+fn read_only_destination_needs_force() {
+    let pair = Pair::at(Place::Tmpfs, &Content::dense(LENGTH));
+    let old = pair.old_destination();
+    for_nobody(&pair, 0o444, 0o777);
+    for program in [cp_as_nobody(), cp_as_nobody().arg("--in-place")] {
+        let run = pair.command(program).run();
+        let message = run.failed(1);
+        assert!(message.contains("EACCES") || message.contains("-f"), "{message}");
+        pair.assert_kept(&old);
+    }
+    let _ = pair.command(cp_as_nobody().arg("-f")).run().receipt();
+    pair.assert_copied();
+}
+
+fn unwritable_directory_is_named_with_a_way_out() {
+    let pair = Pair::at(Place::Tmpfs, &Content::dense(LENGTH));
+    let old = pair.old_destination();
+    for_nobody(&pair, 0o666, 0o555);
+    let run = pair.command(cp_as_nobody()).run();
+    assert!(run.failed(1).contains("--in-place"), "{}", run.stderr);
+    pair.assert_kept(&old);
+    let _ = pair.command(cp_as_nobody().arg("--in-place")).run().receipt();
+    pair.assert_copied();
+    // A new name cannot be made there in any way.
+    let run = cp_as_nobody().arg(&pair.source).arg(pair.to.join("new")).run();
+    let message = run.failed(1);
+    assert!(message.contains("EACCES") && !message.contains("--in-place"), "{message}");
+}
+
+/// In /tmp another user's file can be written to and not renamed over.
+fn sticky_directory_is_named_with_a_way_out() {
+    let pair = Pair::at(Place::Tmpfs, &Content::dense(LENGTH));
+    let old = pair.old_destination();
+    set_mode(&pair.destination, 0o666);
+    set_mode(pair.to.path(), 0o1777);
+    let run = pair.command(cp_as_nobody()).run();
+    assert!(run.failed(1).contains("--in-place"), "{}", run.stderr);
+    pair.assert_kept(&old);
+    let _ = pair.command(cp_as_nobody().arg("--in-place")).run().receipt();
+    pair.assert_copied();
+}
+
+/// Sets an attribute of a file until dropped.
+struct Attribute<'a>(&'a Path, &'static str);
+
+impl Attribute<'_> {
+    fn set<'a>(path: &'a Path, letter: &'static str) -> Attribute<'a> {
+        testbed::run_tool("chattr", [&format!("+{letter}"), path.to_str().unwrap()]);
+        Attribute(path, letter)
+    }
+}
+
+impl Drop for Attribute<'_> {
+    fn drop(&mut self) {
+        testbed::run_quietly("chattr", [&format!("-{}", self.1), self.0.to_str().unwrap()]);
+    }
+}
+
+fn refused_as_it_is(pair: &Pair, old: &[u8]) {
+    let mut programs = vec![cp(), cp().arg("-f"), cp().arg("-p"), cp().arg("--durable")];
+    programs.push(cp().arg("--in-place"));
+    for program in programs {
+        let run = pair.command(program.clone()).run();
+        let message = run.failed(1);
+        assert!(message.contains("EPERM") || message.contains("EACCES"), "{program:?}: {message}");
+        pair.assert_kept(old);
+    }
+}
+
+fn immutable_destination() {
+    let pair = Pair::at(Place::Ext4, &Content::dense(LENGTH));
+    let old = pair.old_destination();
+    let _immutable = Attribute::set(&pair.destination, "i");
+    refused_as_it_is(&pair, &old);
+}
+
+fn append_only_destination() {
+    let pair = Pair::at(Place::Ext4, &Content::dense(LENGTH));
+    let old = pair.old_destination();
+    let _append_only = Attribute::set(&pair.destination, "a");
+    refused_as_it_is(&pair, &old);
+}
+
+/// Files in it can be written to, and nothing can be made or renamed.
+fn immutable_directory() {
+    let pair = Pair::at(Place::Ext4, &Content::dense(LENGTH));
+    let old = pair.old_destination();
+    let immutable = Attribute::set(pair.to.path(), "i");
+    let run = pair.command(cp()).run();
+    assert!(run.failed(1).contains("--in-place"), "{}", run.stderr);
+    pair.assert_kept(&old);
+    let _ = pair.command(cp().arg("--in-place")).run().receipt();
+    pair.assert_copied();
+    drop(immutable);
+}
+
+fn immutable_source_is_copied() {
+    let pair = Pair::at(Place::Ext4, &Content::dense(LENGTH));
+    let _immutable = Attribute::set(&pair.source, "i");
+    for program in [cp(), cp().arg("--preserve=all")] {
+        pair.copy(program);
+        std::fs::remove_file(&pair.destination).unwrap();
+    }
+}

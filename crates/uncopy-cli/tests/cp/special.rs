@@ -1,0 +1,166 @@
+//! FIFOs, sockets and devices: refused unless asked for, and never waited for.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode};
+use testbed::{Case, Content, Filesystem, Mount, Need, Place, patterned};
+
+use crate::witnessed::Pair;
+use crate::{ACROSS, cp, cp_by};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [] fifo_as_source_is_refused_at_once,
+        [] fifo_as_destination_is_refused_at_once,
+        [] socket_is_refused,
+        [] device_is_refused,
+        [] contents_of_a_fifo,
+        [] contents_into_a_fifo,
+        [] contents_into_dev_null,
+        [Need::At(Place::Ext4)] contents_of_a_block_device,
+        [] fifo_of_many_pipefuls,
+    ]
+}
+
+fn make(path: &Path, kind: FileType) {
+    rustix::fs::mknodat(CWD, path, kind, Mode::from_raw_mode(0o644), 0).unwrap();
+}
+
+fn fifo(directory: &Path, name: &str) -> PathBuf {
+    let path = directory.join(name);
+    make(&path, FileType::Fifo);
+    path
+}
+
+/// Opening a FIFO waits for somebody at the other end; nobody is there, so a copy that opens it
+/// hangs, which the testbed reports.
+fn fifo_as_source_is_refused_at_once() {
+    let pair = Pair::empty(Place::Disk, Place::Disk);
+    let source = fifo(&pair.from, "source");
+    for program in [cp(), cp().arg("-p"), cp().arg("-f")] {
+        let run = pair.command(program).run();
+        let message = run.failed(1);
+        assert!(message.contains("FIFO") && message.contains("--copy-contents"), "{message}");
+        pair.assert_nothing_left();
+    }
+    assert!(std::fs::metadata(source).unwrap().file_type().is_fifo());
+}
+
+fn fifo_as_destination_is_refused_at_once() {
+    let pair = Pair::at(Place::Disk, &Content::dense(100));
+    let destination = fifo(&pair.to, "destination");
+    for program in [cp(), cp().arg("--in-place"), cp().arg("-f")] {
+        let run = pair.command(program).run();
+        assert!(run.failed(1).contains("FIFO"), "{}", run.stderr);
+        let kind = std::fs::metadata(&destination).unwrap().file_type();
+        assert!(kind.is_fifo(), "the FIFO was replaced");
+        pair.assert_no_strangers();
+    }
+}
+
+fn socket_is_refused() {
+    let pair = Pair::empty(Place::Disk, Place::Disk);
+    make(&pair.source, FileType::Socket);
+    let run = pair.command(cp()).run();
+    assert!(run.failed(1).contains("socket"), "{}", run.stderr);
+    pair.assert_nothing_left();
+}
+
+fn device_is_refused() {
+    let pair = Pair::at(Place::Disk, &Content::dense(100));
+    let run = cp().arg("/dev/zero").arg(&pair.destination).run();
+    let message = run.failed(1);
+    assert!(message.contains("device") && message.contains("--copy-contents"), "{message}");
+    pair.assert_nothing_left();
+    let run = cp().arg(&pair.source).arg("/dev/null").run();
+    assert!(run.failed(1).contains("device"), "{}", run.stderr);
+    assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+}
+
+fn contents_of_a_fifo() {
+    let bytes = patterned(0, 300_001);
+    for program in [cp()].into_iter().chain(ACROSS.map(cp_by)) {
+        let pair = Pair::empty(Place::Disk, Place::Disk);
+        let source = fifo(&pair.from, "source");
+        let run = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut writer = std::fs::File::options().write(true).open(&source).unwrap();
+                // Fails if the program refuses this way and goes; the exit status tells.
+                let _ = writer.write_all(&bytes);
+            });
+            let run = pair.command(program.clone().arg("--copy-contents")).run();
+            // Lets a writer go that nobody read from.
+            let _ = std::fs::File::options().read(true).write(true).open(&source);
+            run
+        });
+        if run.status.code() == Some(5) {
+            // sendfile(2) wants a source that can be mapped.
+            assert!(format!("{program:?}").contains("sendfile"), "{}", run.stderr);
+            pair.assert_nothing_left();
+            continue;
+        }
+        assert_eq!(run.receipt().bytes(), bytes.len() as u64);
+        assert!(std::fs::read(&pair.destination).unwrap() == bytes);
+    }
+}
+
+fn contents_into_a_fifo() {
+    let pair = Pair::at(Place::Disk, &Content::dense(200_001));
+    let destination = fifo(&pair.to, "destination");
+    let (run, read) = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut bytes = Vec::new();
+            std::fs::File::open(&destination).unwrap().read_to_end(&mut bytes).unwrap();
+            bytes
+        });
+        let run = pair.command(cp().arg("--copy-contents")).run();
+        let _ = std::fs::File::options().read(true).write(true).open(&destination);
+        (run, reader.join().unwrap())
+    });
+    assert_eq!(run.receipt().bytes(), 200_001);
+    assert!(read == std::fs::read(&pair.source).unwrap());
+    assert!(std::fs::metadata(&destination).unwrap().file_type().is_fifo());
+    pair.assert_no_strangers();
+}
+
+fn contents_into_dev_null() {
+    let pair = Pair::at(Place::Disk, &Content::dense(1 << 20));
+    let run = cp().arg("--copy-contents").arg(&pair.source).arg("/dev/null").run();
+    let receipt = run.receipt();
+    assert_eq!(receipt.bytes(), 1 << 20);
+    assert_eq!(receipt.at("shared") + receipt.at("moved"), 0, "{}", receipt.value());
+    assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+}
+
+/// Its size by `stat` is 0, and it has no holes to walk.
+fn contents_of_a_block_device() {
+    let mount = Mount::image(Filesystem::Ext4, 8);
+    std::fs::write(mount.path().join("file"), patterned(0, 1 << 20)).unwrap();
+    mount.remount("ro");
+    let pair = Pair::empty(Place::Ext4, Place::Ext4);
+    let run = cp().arg("--copy-contents").arg(mount.device()).arg(&pair.destination).run();
+    assert_eq!(run.receipt().bytes(), 8 << 20);
+    let expected = std::fs::read(mount.device()).unwrap();
+    assert!(std::fs::read(&pair.destination).unwrap() == expected);
+}
+
+/// More than any pipe holds, written in odd pieces by a slow writer: short reads are no end.
+fn fifo_of_many_pipefuls() {
+    let bytes = patterned(0, (4 << 20) + 5);
+    let pair = Pair::empty(Place::Disk, Place::Disk);
+    let source = fifo(&pair.from, "source");
+    let run = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = std::fs::File::options().write(true).open(&source).unwrap();
+            for piece in bytes.chunks(77_777) {
+                writer.write_all(piece).unwrap();
+                std::thread::yield_now();
+            }
+        });
+        pair.command(cp().arg("--copy-contents")).run()
+    });
+    assert_eq!(run.receipt().bytes(), bytes.len() as u64);
+    assert!(std::fs::read(&pair.destination).unwrap() == bytes);
+}

@@ -1,0 +1,290 @@
+//! `--verify`: the copy is read back, and put in place only if it is the source.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use testbed::witness::{Strace, Trace};
+use testbed::{Case, Content, Need, Place, Program, Run, run_tool};
+
+use crate::leftovers::{calls_of_the_copy, temporaries, unnamed_file_call};
+use crate::witnessed::{Pair, WRITES, opens_for_direct_io};
+use crate::{
+    COPY_FILE_RANGE, DIRECT, EVERYWHERE, Method, READ_WRITE, REFLINK, SENDFILE, SPLICE, cp, cp_by,
+};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [Need::Tool("sha256sum")] the_digest_is_that_of_the_file,
+        [] every_method_with_every_digest,
+        [] nothing_is_verified_without_being_asked,
+        [] no_verify_overrides_the_environment,
+        [Need::Tool("strace")] a_write_that_did_not_happen_is_found,
+        [Need::Tool("strace")] a_kernel_copy_that_did_not_happen_is_found,
+        [Need::At(Place::Xfs), Need::Tool("strace")] a_clone_that_did_not_happen_is_found,
+        [Need::Tool("strace")] a_byte_changed_after_the_flush_is_found,
+        [Need::Tool("strace")] in_place_says_that_the_old_file_is_gone,
+        [Need::BareDevice, Need::Tool("strace")] from_the_device_where_there_is_one,
+        [Need::At(Place::Tmpfs)] from_the_cache_on_tmpfs,
+        [Need::At(Place::Ext4)] from_the_cache_on_a_loop,
+        [Need::At(Place::Xfs), Need::Tool("strace")] shared_extents_are_read_unless_trusted,
+        [Need::Tool("strace")] read_back_after_the_flush_and_before_the_rename,
+        [] sparse_and_empty_files,
+        [Need::Tool("strace")] a_failing_read_back_is_no_success,
+    ]
+}
+
+const LENGTH: u64 = (2 << 20) + 4321;
+
+/// The receipt of a run that verified.
+fn verified(run: &Run) -> serde_json::Value {
+    let value = run.receipt().value().clone();
+    assert_eq!(value["verified"], true, "{value}");
+    value
+}
+
+fn not_verified(run: &Run) {
+    let value = run.receipt().value().clone();
+    assert_eq!(value["verified"], false, "{value}");
+    assert!(value["digest"].is_null() && value["verified_from"].is_null(), "{value}");
+}
+
+fn the_digest_is_that_of_the_file() {
+    for length in [0, 1, 5000, LENGTH] {
+        let pair = Pair::at(Place::Disk, &Content::dense(length));
+        let run = pair.command(cp().arg("--verify=sha256")).run();
+        let expected = run_tool("sha256sum", [&pair.source]);
+        let said = verified(&run);
+        assert_eq!(said["algorithm"], "sha256", "{said}");
+        assert_eq!(said["digest"], expected.split(' ').next().unwrap(), "{said}");
+    }
+    // `printf abc | b3sum`, and XXH3 (128 bits) of the same: published vectors.
+    let pair = Pair::empty(Place::Disk, Place::Disk);
+    std::fs::write(&pair.source, b"abc").unwrap();
+    for (algorithm, expected) in [
+        ("blake3", "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85"),
+        ("xxh3", "06b05ab6733a618578af5f94892f3950"),
+    ] {
+        let run = pair.command(cp().arg(format!("--verify={algorithm}"))).run();
+        assert_eq!(verified(&run)["digest"], expected);
+    }
+    let run = pair.command(cp().arg("--verify")).run();
+    assert_eq!(verified(&run)["algorithm"], "blake3");
+}
+
+fn every_method_with_every_digest() {
+    for algorithm in ["blake3", "sha256", "xxh3"] {
+        for method in EVERYWHERE.into_iter().chain([DIRECT]) {
+            let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+            pair.old_destination();
+            let run = pair.command(cp_by(method).arg(format!("--verify={algorithm}"))).run();
+            if run.status.code() == Some(5) && method == DIRECT {
+                continue;
+            }
+            assert_eq!(verified(&run)["algorithm"], algorithm);
+            pair.assert_copied();
+        }
+    }
+}
+
+fn nothing_is_verified_without_being_asked() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let run = pair.command(cp()).run();
+    not_verified(&run);
+}
+
+fn no_verify_overrides_the_environment() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let configured = cp().env("UNCOPY_VERIFY", "sha256");
+    let said = verified(&pair.command(configured.clone()).run());
+    assert_eq!(said["algorithm"], "sha256", "{said}");
+    not_verified(&pair.command(configured.arg("--no-verify")).run());
+}
+
+/// Something on the way lost bytes: the verification says so, the old file stays, or no file.
+fn found(pair: &Pair, program: &Program, lie: &str, code: i32) {
+    for old in [None, Some(pair.old_destination())] {
+        if old.is_none() {
+            std::fs::remove_file(&pair.destination).unwrap();
+        } else {
+            pair.old_destination();
+        }
+        let (run, trace) = Strace::new(&pair.command(program.clone())).inject(lie).run();
+        let message = run.failed(code);
+        assert!(code != 3 || message.contains("differ"), "{lie}: {message}\n{:#?}", trace.calls);
+        match old {
+            Some(old) => pair.assert_kept(&old),
+            None => pair.assert_nothing_left(),
+        }
+    }
+}
+
+/// The kernel says that it wrote, and did not.
+fn a_write_that_did_not_happen_is_found() {
+    for algorithm in ["blake3", "sha256", "xxh3"] {
+        let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+        pair.old_destination();
+        let program = cp_by(READ_WRITE).arg(format!("--verify={algorithm}"));
+        let calls = calls_of_the_copy(&pair, &program);
+        let own = calls.iter().filter(|call| call.mentions(pair.to.path()));
+        let writes: Vec<_> = own.filter(|call| WRITES.contains(&call.name.as_str())).collect();
+        for write in [writes[0], writes[writes.len() - 1]] {
+            let value = write.value().unwrap();
+            let lie = format!("{}:retval={value}:when={}", write.name, write.nth);
+            found(&pair, &program, &lie, 3);
+        }
+    }
+}
+
+fn a_kernel_copy_that_did_not_happen_is_found() {
+    let methods: [(Method, &str); 3] =
+        [(COPY_FILE_RANGE, "copy_file_range"), (SENDFILE, "sendfile"), (SPLICE, "splice")];
+    for (method, name) in methods {
+        let pair = Pair::at(Place::Disk, &Content::dense(100_000));
+        pair.old_destination();
+        let program = cp_by(method).arg("--verify");
+        let calls = calls_of_the_copy(&pair, &program);
+        let own = calls.iter().filter(|call| call.mentions(pair.to.path()));
+        let call =
+            own.filter(|call| call.name == name).find(|call| call.value() > Some(0)).unwrap();
+        if method == SPLICE {
+            // What a lying splice leaves in the pipe would come out as the next piece.
+            assert_eq!(call.value(), Some(100_000), "one piece");
+        }
+        let lie = format!("{name}:retval={}:when={}", call.value().unwrap(), call.nth);
+        found(&pair, &program, &lie, 3);
+    }
+}
+
+/// It is seen by its length already: no reflink, and no other way is allowed.
+fn a_clone_that_did_not_happen_is_found() {
+    let pair = Pair::at(Place::Xfs, &Content::dense(LENGTH));
+    pair.old_destination();
+    for trust in [None, Some("--trust-shared-extents")] {
+        let program = cp_by(REFLINK).arg("--verify").args(trust);
+        let calls = calls_of_the_copy(&pair, &program);
+        let clone = calls.iter().find(|call| crate::witnessed::is_clone(call)).unwrap();
+        found(&pair, &program, &format!("ioctl:retval=0:when={}", clone.nth), 5);
+    }
+}
+
+/// Somebody flips a byte of the temporary file between flush and read: a bad disk, in effect.
+fn a_byte_changed_after_the_flush_is_found() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let old = pair.old_destination();
+    let program = cp().arg("--verify");
+    let unnamed = unnamed_file_call(&pair, &program);
+    let refuse = format!("{}:error=EOPNOTSUPP:when={}", unnamed.name, unnamed.nth);
+    for offset in [0, LENGTH / 2, LENGTH - 1] {
+        let calls = calls_of_the_copy(&pair, &program);
+        let flush = calls.iter().find(|call| matches!(call.name.as_str(), "fsync" | "fdatasync"));
+        let flush = flush.expect("what is not flushed cannot be read back");
+        pair.old_destination();
+        let strace = Strace::new(&pair.command(program.clone())).inject(&refuse);
+        let stopped = strace.stop_after(&flush.name, flush.nth);
+        let temporary = temporaries(pair.to.path()).remove(0);
+        let file = File::options().read(true).write(true).open(temporary).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, offset).unwrap();
+        file.write_all_at(&[byte[0] ^ 0x10], offset).unwrap();
+        file.sync_all().unwrap();
+        let (run, _) = stopped.resume();
+        assert!(run.failed(3).contains("differ"), "a byte at {offset}: {}", run.stderr);
+        pair.assert_kept(&old);
+    }
+}
+
+fn in_place_says_that_the_old_file_is_gone() {
+    let pair = Pair::at(Place::Disk, &Content::dense(100_000));
+    pair.old_destination();
+    let program = cp_by(COPY_FILE_RANGE).args(["--verify", "--in-place"]);
+    let lie = "copy_file_range:retval=100000:when=1";
+    let (run, _) = Strace::new(&pair.command(program)).inject(lie).run();
+    let message = run.failed(3);
+    assert!(!message.contains("was not put in place"), "it is in place: {message}");
+}
+
+fn from_the_device_where_there_is_one() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    let (run, trace) = pair.traced(cp_by(COPY_FILE_RANGE).arg("--verify"));
+    assert_eq!(verified(&run)["verified_from"], "device");
+    assert!(opens_for_direct_io(&trace, pair.to.path()), "the cache would have answered");
+}
+
+fn from_the_cache_on_tmpfs() {
+    let pair = Pair::at(Place::Tmpfs, &Content::dense(LENGTH));
+    let run = pair.command(cp().arg("--verify")).run();
+    assert_eq!(verified(&run)["verified_from"], "cache");
+}
+
+fn from_the_cache_on_a_loop() {
+    for place in [Place::Ext4, Place::Xfs, Place::Btrfs] {
+        let pair = Pair::at(place, &Content::dense(LENGTH));
+        let run = pair.command(cp_by(READ_WRITE).arg("--verify")).run();
+        assert_eq!(verified(&run)["verified_from"], "cache", "{place:?}");
+    }
+}
+
+fn bytes_read(trace: &Trace, pair: &Pair) -> u64 {
+    trace.bytes(&["read", "pread64", "preadv", "preadv2"], pair.to.path())
+}
+
+fn shared_extents_are_read_unless_trusted() {
+    let pair = Pair::at(Place::Xfs, &Content::dense(LENGTH));
+    let (run, trace) = pair.traced(cp().arg("--verify"));
+    assert_eq!(verified(&run)["verified_from"], "cache");
+    assert!(bytes_read(&trace, &pair) >= LENGTH, "said to be verified, and not read");
+    std::fs::remove_file(&pair.destination).unwrap();
+
+    let (run, trace) = pair.traced(cp().args(["--verify", "--trust-shared-extents"]));
+    assert_eq!(verified(&run)["verified_from"], "shared_extents");
+    assert_eq!(bytes_read(&trace, &pair), 0);
+    std::fs::remove_file(&pair.destination).unwrap();
+
+    // Nothing is shared here, so that there is nothing to trust.
+    let (run, trace) = pair.traced(cp_by(READ_WRITE).args(["--verify", "--trust-shared-extents"]));
+    assert_eq!(verified(&run)["verified_from"], "cache");
+    assert!(bytes_read(&trace, &pair) >= LENGTH);
+}
+
+fn read_back_after_the_flush_and_before_the_rename() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    pair.old_destination();
+    let (run, trace) = pair.traced(cp().arg("--verify"));
+    let _ = run.receipt();
+    let flushed = trace
+        .position(|call| matches!(call.name.as_str(), "fsync" | "fdatasync"))
+        .expect("a flush");
+    let read = trace.position(|call| {
+        matches!(call.name.as_str(), "read" | "pread64" | "preadv") && call.mentions(pair.to.path())
+    });
+    let renamed = trace.position(|call| crate::witnessed::RENAMES.contains(&call.name.as_str()));
+    assert!(flushed < read.unwrap() && read < renamed, "{:#?}", trace.calls);
+    assert!(bytes_read(&trace, &pair) >= LENGTH);
+}
+
+fn sparse_and_empty_files() {
+    for content in [
+        Content::dense(0),
+        Content::sparse(3 << 20, &[]),
+        Content::sparse((3 << 20) + 7, &[(1 << 20, 4096)]),
+    ] {
+        let pair = Pair::at(Place::Disk, &content);
+        let run = pair.command(cp().args(["--verify", "--sparse=always"])).run();
+        assert_eq!(verified(&run)["algorithm"], "blake3");
+        pair.assert_copied();
+    }
+}
+
+fn a_failing_read_back_is_no_success() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    pair.old_destination();
+    let program = cp_by(COPY_FILE_RANGE).arg("--verify");
+    let calls = calls_of_the_copy(&pair, &program);
+    let old = pair.old_destination();
+    let mut reads = calls.iter().filter(|call| call.mentions(pair.to.path()));
+    let read = reads.find(|call| call.name == "pread64").expect("it reads back");
+    let fault = format!("pread64:error=EIO:when={}", read.nth);
+    let (run, _) = Strace::new(&pair.command(program)).inject(&fault).run();
+    assert!(run.failed(1).contains("EIO"), "{}", run.stderr);
+    pair.assert_kept(&old);
+}
