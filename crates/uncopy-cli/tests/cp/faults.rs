@@ -96,6 +96,11 @@ impl Faults {
     }
 
     fn check(&self, run: &Run, call: &Call, errno: &str, context: &str) {
+        if run.status.code() == Some(127) && run.stderr.contains("shared librar") {
+            // strace counts each thread's calls by themselves: here the first of them, in the
+            // dynamic loader, met the fault before there was a copy.
+            return;
+        }
         let found = std::fs::read(&self.pair.destination).ok();
         if run.status.success() {
             assert!(found.as_ref() == Some(&self.new), "{context}: success, and the copy is wrong");
@@ -227,7 +232,8 @@ fn always(pair: &Pair, program: Program, faults: &[(&str, &str)]) -> Receipt {
 fn a_mechanism_that_is_missing_is_passed_over() {
     let pair = Pair::at(Place::Disk, &content());
     for errno in ["ENOSYS", "EXDEV", "EOPNOTSUPP", "EINVAL", "EPERM", "EBADF", "ETXTBSY"] {
-        let receipt = always(&pair, cp(), &[("copy_file_range", errno), ("ioctl", errno)]);
+        let faults = [("copy_file_range", errno), ("ioctl", errno), ("splice", errno)];
+        let receipt = always(&pair, cp(), &faults);
         assert_eq!(receipt.by("copy_file_range") + receipt.by("reflink"), 0, "{errno}");
         let refusal = receipt.refusal("copy_file_range").expect("it was tried");
         assert_eq!(refusal.errno.as_deref(), Some(errno), "{}", receipt.value());
@@ -289,15 +295,15 @@ fn nothing_moved_is_no_end_of_file() {
 fn the_next_mechanism_goes_on_where_the_bytes_stopped() {
     for answer in ["error=EOPNOTSUPP", "error=EINVAL", "error=ENOSYS", "error=EPERM", "retval=0"] {
         let pair = Pair::at(Place::Disk, &content());
-        let (run, _) = Strace::new(&pair.command(cp()))
-            .inject(&format!("copy_file_range:{answer}:when=2+"))
-            .run();
+        // The first stretch takes two pipefuls, each spliced in and out.
+        let (run, _) =
+            Strace::new(&pair.command(cp())).inject(&format!("splice:{answer}:when=5+")).run();
         let receipt = run.receipt();
         pair.assert_copied();
-        let first = receipt.by("copy_file_range");
+        let first = receipt.by("splice");
         assert!(first > 0 && first < content().data_bytes(), "{answer}: {}", receipt.value());
         assert_eq!(receipt.mechanisms().len(), 2, "{answer}: {}", receipt.value());
-        assert!(receipt.refusal("copy_file_range").is_some(), "{answer}: {}", receipt.value());
+        assert!(receipt.refusal("splice").is_some(), "{answer}: {}", receipt.value());
     }
 }
 
@@ -305,12 +311,11 @@ fn no_room_is_no_reason_to_try_another_way() {
     for errno in ["ENOSPC", "EDQUOT", "EROFS", "EFBIG"] {
         let pair = Pair::at(Place::Disk, &content());
         let old = pair.old_destination();
-        let (run, trace) = Strace::new(&pair.command(cp()))
-            .inject(&format!("copy_file_range:error={errno}"))
-            .run();
+        let (run, trace) =
+            Strace::new(&pair.command(cp())).inject(&format!("splice:error={errno}")).run();
         assert!(run.failed(1).contains(errno), "{}", run.stderr);
         pair.assert_kept(&old);
-        assert_eq!(trace.bytes(&["sendfile", "splice"], pair.to.path()), 0, "it went on");
+        assert_eq!(trace.bytes(&["sendfile", "copy_file_range"], pair.to.path()), 0, "it went on");
     }
 }
 

@@ -91,9 +91,32 @@ pub(crate) fn rivals(facts: &Facts, attempted: &[Attempted]) -> Vec<Mechanism> {
         .collect()
 }
 
+/// All mechanisms, the one that touches the bytes least first. Where `copy_file_range` may share, it
+/// stands before direct writes.
+pub(crate) fn by_cost(facts: &Facts) -> [Mechanism; 6] {
+    use Mechanism::{CopyFileRange, Direct, ReadWrite, Reflink, Sendfile, Splice};
+    if facts.destination.copies_by_splice() {
+        [Reflink, Direct, CopyFileRange, Sendfile, Splice, ReadWrite]
+    } else {
+        [Reflink, CopyFileRange, Direct, Sendfile, Splice, ReadWrite]
+    }
+}
+
+/// The mechanism among `used` that touches the bytes most.
+pub(crate) fn costliest(facts: &Facts, used: impl Iterator<Item = Mechanism>) -> Option<Mechanism> {
+    let order = by_cost(facts);
+    used.max_by_key(|m| order.iter().position(|o| o == m))
+}
+
+/// Orders refusals as [`by_cost`] does.
+pub(crate) fn sort(facts: &Facts, refusals: &mut [Refusal]) {
+    let order = by_cost(facts);
+    refusals.sort_by_key(|r| order.iter().position(|o| *o == r.mechanism));
+}
+
 /// Why every mechanism that stands before `used` in cost was not used, before anything was tried.
 pub(crate) fn refusals(facts: &Facts, used: Option<Mechanism>) -> Vec<Refusal> {
-    Mechanism::ALL
+    by_cost(facts)
         .into_iter()
         .take_while(|m| used != Some(*m))
         .filter_map(|mechanism| {
@@ -112,7 +135,7 @@ pub(crate) fn no_mechanism(facts: &Facts, refused: &[Refusal]) -> Reason {
             .into_iter()
             .filter(|r| !refused.iter().any(|known| known.mechanism == r.mechanism)),
     );
-    all.sort_by_key(|r| r.mechanism);
+    sort(facts, &mut all);
     let all: Vec<_> = all.iter().map(ToString::to_string).collect();
     Reason::NoMechanism { refusals: all.join("; ") }
 }
@@ -184,11 +207,11 @@ fn by_options(facts: &Facts, mechanism: Mechanism) -> Option<&'static str> {
 }
 
 fn by_file(facts: &Facts, mechanism: Mechanism) -> Option<&'static str> {
-    if facts.destination_is_stream {
+    if facts.destination_is_stream && to_the_end(facts, mechanism).is_some() {
         return Some("the destination is not a regular file");
     }
     let Some(size) = facts.size else {
-        return Some("the size of the source is not known before its end");
+        return to_the_end(facts, mechanism);
     };
     if mechanism != Mechanism::Direct {
         return (size == 0).then_some("there is nothing to copy");
@@ -210,6 +233,13 @@ fn by_file(facts: &Facts, mechanism: Mechanism) -> Option<&'static str> {
 /// On these filesystems `copy_file_range` shares extents where it can (`remap_file_range`).
 fn shares_by_copy_file_range(filesystem: Filesystem) -> bool {
     filesystem == Filesystem::XFS || filesystem == Filesystem::BTRFS
+}
+
+/// What is read to its end is read, unless the options ask for the kernel's own copies.
+fn to_the_end(facts: &Facts, mechanism: Mechanism) -> Option<&'static str> {
+    let asked_for = matches!(facts.allow, Allow::NoUserCopy | Allow::Only(_));
+    let able = matches!(mechanism, Mechanism::Sendfile | Mechanism::Splice);
+    (!asked_for || !able).then_some("the size of the source is not known before its end")
 }
 
 /// Why `used` went before `mechanism`, which would have copied less.

@@ -162,8 +162,13 @@ fn move_bytes(
             if plan::next(&facts, &[]) == Step::GiveUp && !empty {
                 return Err(Error::new("copy", source.path, plan::no_mechanism(&facts, &[])));
             }
-            receipt.refusals = plan::refusals(&facts, Some(Mechanism::ReadWrite));
-            let reached = stream::copy_to_end(source, staging, receipt, observer)?;
+            let mechanism = match plan::next(&facts, &[]) {
+                Step::Try(mechanism) => mechanism,
+                Step::GiveUp => Mechanism::ReadWrite,
+            };
+            receipt.refusals = plan::refusals(&facts, Some(mechanism));
+            let reached =
+                stream::copy_to_end(source, staging, &facts, mechanism, receipt, observer)?;
             if facts.in_place && !facts.destination_is_stream {
                 file::truncate(staging.fd(), reached).map_err(|e| {
                     Error::system("set the size of", &staging.destination().given, e)

@@ -1,20 +1,22 @@
 //! Sources that are read to their end, whatever size they claim: pseudo files, pipes, devices,
 //! and empty files.
 
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags};
 
 use super::destination::Destination;
 use super::observer::{Control, Observer, Phase, Progress};
+use super::plan::{self, Facts, Verdict};
 use super::source::Source;
 use super::staging::Staging;
 use crate::error::{Errno, Error, Reason, Result};
-use crate::receipt::{Cost, Mechanism, Receipt};
+use crate::receipt::{Cost, Mechanism, Receipt, Refusal};
 use crate::sys::file::{self, Ready};
-use crate::sys::transfer;
+use crate::sys::{Sys, transfer};
 
 const BUFFER_BYTES: usize = 128 << 10;
 
@@ -43,14 +45,18 @@ pub(crate) fn open_for_writing(
     }
 }
 
-/// Reads until there is no more. Returns the number of bytes.
+/// Moves bytes until there are no more, by `mechanism`. Returns their number.
 pub(crate) fn copy_to_end(
     source: &Source<'_>,
     staging: &Staging<'_>,
+    facts: &Facts,
+    mechanism: Mechanism,
     receipt: &mut Receipt,
     observer: &mut dyn Observer,
 ) -> Result<u64> {
-    let mut buffer = vec![0; BUFFER_BYTES];
+    let destination = staging.destination();
+    let mut way = Way::new(mechanism, source, staging)
+        .map_err(|e| Error::system("make a pipe to copy", source.path, e))?;
     let mut total = 0;
     // Regular files are always ready, and need not be asked; pseudo files may wait as well
     // (/proc/kmsg).
@@ -58,45 +64,111 @@ pub(crate) fn copy_to_end(
     loop {
         let fail = |errno| Error::system("read", source.path, errno);
         if may_wait && !file::wait(source.fd(), Ready::ToRead, PATIENCE).map_err(fail)? {
-            go_on(observer, staging.destination(), total)?;
+            go_on(observer, destination, total)?;
             continue;
         }
-        let n = match transfer::read(source.fd(), &mut buffer) {
+        let n = match way.fill(source, staging) {
             Ok(0) => break,
             Ok(n) => n,
-            Err(Errno::EINTR) => 0,
-            Err(errno) => return Err(fail(errno)),
+            Err(Errno::EINTR) => continue,
+            // The destination is a pipe that is full.
+            Err(Errno::EAGAIN) => {
+                file::wait(staging.fd(), Ready::ToWrite, PATIENCE).map_err(fail)?;
+                go_on(observer, destination, total)?;
+                continue;
+            }
+            Err(errno) => return Err(stopped(source, facts, mechanism, errno, total)),
         };
-        write_all(staging, &buffer[..n], total, observer)?;
+        let mut written = way.written(n);
+        while written < n {
+            match way.empty(staging, written..n) {
+                Ok(0) => return Err(Error::system("write to", &destination.given, Errno::EIO)),
+                Ok(more) => written += more,
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => {
+                    file::wait(staging.fd(), Ready::ToWrite, PATIENCE).map_err(fail)?;
+                    go_on(observer, destination, total)?;
+                }
+                Err(errno) => return Err(Error::system("write to", &destination.given, errno)),
+            }
+        }
         total += n as u64;
-        receipt.add(Mechanism::ReadWrite, n as u64, Cost::UserCopied);
-        go_on(observer, staging.destination(), total)?;
+        receipt.add(mechanism, n as u64, way.cost());
+        go_on(observer, destination, total)?;
     }
     Ok(total)
 }
 
-fn write_all(
-    staging: &Staging<'_>,
-    mut bytes: &[u8],
-    total: u64,
-    observer: &mut dyn Observer,
-) -> Result<()> {
-    let destination = staging.destination();
-    let fail = |errno| Error::system("write to", &destination.given, errno);
-    while !bytes.is_empty() {
-        match transfer::write(staging.fd(), bytes) {
-            Ok(0) => return Err(fail(Errno::EIO)),
-            Ok(n) => bytes = &bytes[n..],
-            Err(Errno::EINTR) => {}
-            // A pipe that is full.
-            Err(Errno::EAGAIN) => {
-                file::wait(staging.fd(), Ready::ToWrite, PATIENCE).map_err(fail)?;
-                go_on(observer, destination, total)?;
+/// A way that was asked for does not work, or a real error.
+fn stopped(
+    source: &Source<'_>,
+    facts: &Facts,
+    mechanism: Mechanism,
+    errno: Errno,
+    moved_bytes: u64,
+) -> Error {
+    if plan::classify(mechanism, errno, moved_bytes) == Verdict::Failed {
+        return Error::system("read", source.path, errno);
+    }
+    let reason = plan::explain(mechanism, errno, facts);
+    let refusal = Refusal { mechanism, reason, errno: Some(errno) };
+    Error::new("copy", source.path, plan::no_mechanism(facts, &[refusal]))
+}
+
+/// How bytes come in, and go on from there.
+enum Way {
+    Buffer(Vec<u8>),
+    Sendfile,
+    /// Source, pipe, destination.
+    Pipe {
+        read: OwnedFd,
+        write: OwnedFd,
+    },
+    /// Source or destination is a pipe itself.
+    Splice,
+}
+
+impl Way {
+    fn new(mechanism: Mechanism, source: &Source<'_>, staging: &Staging<'_>) -> Sys<Way> {
+        let is_pipe = source.stat.file_type() == FileType::Fifo || staging.destination().is_fifo();
+        Ok(match mechanism {
+            Mechanism::Sendfile => Way::Sendfile,
+            Mechanism::Splice if is_pipe => Way::Splice,
+            Mechanism::Splice => {
+                let (read, write, _) = transfer::pipe(BUFFER_BYTES)?;
+                Way::Pipe { read, write }
             }
-            Err(errno) => return Err(fail(errno)),
+            _ => Way::Buffer(vec![0; BUFFER_BYTES]),
+        })
+    }
+
+    fn cost(&self) -> Cost {
+        if matches!(self, Way::Buffer(_)) { Cost::UserCopied } else { Cost::KernelCopied }
+    }
+
+    /// Takes what comes next. 0: the end.
+    fn fill(&mut self, source: &Source<'_>, staging: &Staging<'_>) -> Sys<usize> {
+        match self {
+            Way::Buffer(buffer) => transfer::read(source.fd(), buffer),
+            Way::Sendfile => transfer::sendfile_next(source.fd(), staging.fd(), BUFFER_BYTES),
+            Way::Pipe { write, .. } => transfer::splice_next(source.fd(), write, BUFFER_BYTES),
+            Way::Splice => transfer::splice_next(source.fd(), staging.fd(), BUFFER_BYTES),
         }
     }
-    Ok(())
+
+    /// How much of the `filled` bytes is in the destination already.
+    fn written(&self, filled: usize) -> usize {
+        if matches!(self, Way::Sendfile | Way::Splice) { filled } else { 0 }
+    }
+
+    /// Hands on what was taken and lies in `range`.
+    fn empty(&self, staging: &Staging<'_>, range: Range<usize>) -> Sys<usize> {
+        match self {
+            Way::Buffer(buffer) => transfer::write(staging.fd(), &buffer[range]),
+            Way::Pipe { read, .. } => transfer::splice_next(read, staging.fd(), range.len()),
+            Way::Sendfile | Way::Splice => Ok(range.len()),
+        }
+    }
 }
 
 fn go_on(observer: &mut dyn Observer, destination: &Destination, done_bytes: u64) -> Result<()> {

@@ -478,7 +478,8 @@ impl Transfer<'_> {
 
     /// Adds why the mechanisms were not used that the plan left out, cheapest first.
     fn finish_refusals(&mut self) {
-        let used = self.receipt.portions.iter().map(|p| p.mechanism).max();
+        let used = self.receipt.portions.iter().map(|p| p.mechanism);
+        let used = plan::costliest(&self.facts, used);
         for refusal in plan::refusals(&self.facts, used) {
             if !self.receipt.refusals.iter().any(|r| r.mechanism == refusal.mechanism)
                 && self.receipt.bytes_by(refusal.mechanism) == 0
@@ -486,7 +487,7 @@ impl Transfer<'_> {
                 self.receipt.refusals.push(refusal);
             }
         }
-        self.receipt.refusals.sort_by_key(|r| r.mechanism);
+        plan::sort(&self.facts, &mut self.receipt.refusals);
     }
 }
 

@@ -39,6 +39,20 @@ pub(crate) fn sendfile(
     Ok(fs::sendfile(destination, source, Some(&mut from), length.min(MAX_CALL_BYTES))?)
 }
 
+/// Copies what comes next inside the kernel, from and to the file offsets.
+pub(crate) fn sendfile_next(
+    source: impl AsFd,
+    destination: impl AsFd,
+    length: usize,
+) -> Sys<usize> {
+    Ok(fs::sendfile(destination, source, None, length.min(MAX_CALL_BYTES))?)
+}
+
+/// Moves what comes next; one of the two is a pipe.
+pub(crate) fn splice_next(source: impl AsFd, destination: impl AsFd, length: usize) -> Sys<usize> {
+    Ok(pipe::splice(source, None, destination, None, length, SpliceFlags::MOVE)?)
+}
+
 /// A pipe, as large as `bytes` where the system allows; with its real capacity in bytes.
 pub(crate) fn pipe(bytes: usize) -> Sys<(OwnedFd, OwnedFd, usize)> {
     let (read, write) = pipe::pipe_with(PipeFlags::CLOEXEC)?;

@@ -178,6 +178,22 @@ fn error_numbers_are_classified() {
 }
 
 #[test]
+fn what_is_read_to_its_end_can_be_spliced_if_asked() {
+    let unknown = Facts { size: None, ..facts() };
+    for (allow, expected) in [
+        (Allow::Any, vec![ReadWrite]),
+        (Allow::NoUserCopy, vec![Splice, Sendfile]),
+        (Allow::Only(Sendfile), vec![Sendfile]),
+        (Allow::Only(Splice), vec![Splice]),
+        (Allow::Only(CopyFileRange), vec![]),
+        (Allow::Only(Direct), vec![]),
+        (Allow::ZeroCopy, vec![]),
+    ] {
+        assert_eq!(ladder(&Facts { allow, ..unknown.clone() }), expected, "{allow:?}");
+    }
+}
+
+#[test]
 fn every_cheaper_mechanism_left_out_has_a_reason() {
     for facts in [
         facts(),
