@@ -31,7 +31,17 @@ fn pseudo(path: &str) {
     assert!(!expected.is_empty(), "{path} is no witness");
     for program in [cp()].into_iter().chain(ACROSS.map(cp_by)) {
         let pair = Pair::empty(Place::Disk, Place::Disk);
-        let receipt = program.arg(path).arg(&pair.destination).run().receipt();
+        let run = program.arg(path).arg(&pair.destination).run();
+        if run.status.code() == Some(5) {
+            // Not every pseudo file can be spliced from; one that was asked for says so.
+            assert!(
+                run.stderr.contains("splice: EINVAL") || run.stderr.contains("sendfile: EINVAL")
+            );
+            assert!(!path.ends_with("version"), "{}", run.stderr);
+            pair.assert_nothing_left();
+            continue;
+        }
+        let receipt = run.receipt();
         assert!(
             std::fs::read(&pair.destination).unwrap() == expected,
             "{path}: {}",
