@@ -7,8 +7,12 @@ use super::source::Source;
 
 /// Files and folders of the library that may ask for the platform: the crate's root and the one
 /// place of each part where the portable way is chosen.
-const PLATFORM_FILES: [&str; 3] =
-    ["crates/uncopy/src/lib.rs", "crates/uncopy/src/copy/mod.rs", "crates/uncopy/src/sys/mod.rs"];
+const PLATFORM_FILES: [&str; 4] = [
+    "crates/uncopy/src/lib.rs",
+    "crates/uncopy/src/capabilities/mod.rs",
+    "crates/uncopy/src/copy/mod.rs",
+    "crates/uncopy/src/sys/mod.rs",
+];
 
 const PLATFORM_WORDS: [&str; 5] = ["target_os", "target_family", "target_env", "unix", "windows"];
 
