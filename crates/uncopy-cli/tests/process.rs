@@ -155,7 +155,7 @@ fn several_failures_of_one_kind_keep_their_exit_code() {
     fs::create_dir(&directory).unwrap();
     let copy = |sources: &[&str]| {
         let mut command = uncopy();
-        command.args(["cp", "-q", "--no-user-copy", "-t"]).arg(&directory).args(sources);
+        command.args(["cp", "-q", "--require-zero-copy", "-t"]).arg(&directory).args(sources);
         command.output().unwrap().status.code()
     };
     assert_eq!(copy(&["/proc/version", "/proc/uptime"]), Some(5));
