@@ -90,13 +90,23 @@ fn the_first_signal_stops_the_copy_and_leaves_nothing_behind() {
     }
 }
 
+/// The state behind the name in parentheses is `T` (`proc_pid_stat(5)`).
+fn is_stopped(child: &Child) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+    stat.rsplit(") ").next().unwrap().starts_with('T')
+}
+
 #[test]
 fn the_second_signal_kills_at_once() {
     let scratch = Scratch::new();
     let (fifo, destination) = (scratch.fifo("fifo"), scratch.path("destination"));
     let (child, writer) = start_copy_from(&fifo, &destination);
     // Both arrive before the program can look at the first.
-    for signal in [Signal::STOP, Signal::TERM, Signal::INT, Signal::CONT] {
+    send(&child, Signal::STOP);
+    while !is_stopped(&child) {
+        std::thread::yield_now();
+    }
+    for signal in [Signal::TERM, Signal::INT, Signal::CONT] {
         send(&child, signal);
     }
     let output = child.wait_with_output().unwrap();
