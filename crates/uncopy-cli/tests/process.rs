@@ -74,9 +74,18 @@ fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
+/// Whoever started the tests ignores this signal, and so does the program then: shells do so to
+/// SIGINT for what they run in the background.
+fn is_ignored(signal: Signal) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    let mask = u64::from_str_radix(mask.trim(), 16).unwrap();
+    mask & (1 << (signal.as_raw() - 1)) != 0
+}
+
 #[test]
 fn the_first_signal_stops_the_copy_and_leaves_nothing_behind() {
-    for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
+    for signal in [Signal::HUP, Signal::INT, Signal::TERM].into_iter().filter(|s| !is_ignored(*s)) {
         let scratch = Scratch::new();
         let (fifo, destination) = (scratch.fifo("fifo"), scratch.path("destination"));
         let (child, mut writer) = start_copy_from(&fifo, &destination);
@@ -98,6 +107,9 @@ fn is_stopped(child: &Child) -> bool {
 
 #[test]
 fn the_second_signal_kills_at_once() {
+    if is_ignored(Signal::TERM) || is_ignored(Signal::HUP) {
+        return;
+    }
     let scratch = Scratch::new();
     let (fifo, destination) = (scratch.fifo("fifo"), scratch.path("destination"));
     let (child, writer) = start_copy_from(&fifo, &destination);
@@ -106,12 +118,12 @@ fn the_second_signal_kills_at_once() {
     while !is_stopped(&child) {
         std::thread::yield_now();
     }
-    for signal in [Signal::TERM, Signal::INT, Signal::CONT] {
+    for signal in [Signal::TERM, Signal::HUP, Signal::CONT] {
         send(&child, signal);
     }
     let output = child.wait_with_output().unwrap();
     drop(writer);
-    assert!(matches!(output.status.signal(), Some(2 | 15)), "{:?}", output.status);
+    assert!(matches!(output.status.signal(), Some(1 | 15)), "{:?}", output.status);
     assert_eq!(stderr(&output), "");
     assert!(!destination.exists());
 }
