@@ -22,7 +22,7 @@ pub use content::{Content, assert_same, patterned, seeded};
 pub use harness::{Case, Need, run};
 pub use mount::{Filesystem, Mount};
 pub use place::Place;
-pub use process::{run_quietly, run_tool};
+pub use process::{is_ignored, run_quietly, run_tool};
 pub use program::{Program, Run, STOP_TIMEOUT};
 pub use receipt::{Receipt, Refusal};
 pub use scratch::Scratch;

@@ -141,3 +141,16 @@ pub(crate) fn filesystem_and_source(path: &Path) -> (String, String) {
     let mut words = printed.split_whitespace().map(str::to_owned);
     (words.next().unwrap_or_default(), words.next().unwrap_or_default())
 }
+
+/// Whoever started the tests ignores this signal, and so do the programs that they start: shells do
+/// so to SIGINT for what they run in the background.
+///
+/// # Panics
+/// If `/proc` does not say.
+#[must_use]
+pub fn is_ignored(signal: rustix::process::Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").expect("proc is mounted");
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("a mask");
+    let mask = u64::from_str_radix(mask.trim(), 16).expect("hexadecimal");
+    mask & (1 << (signal.as_raw() - 1)) != 0
+}

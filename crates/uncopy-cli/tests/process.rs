@@ -74,18 +74,11 @@ fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Whoever started the tests ignores this signal, and so does the program then: shells do so to
-/// SIGINT for what they run in the background.
-fn is_ignored(signal: Signal) -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
-    let mask = u64::from_str_radix(mask.trim(), 16).unwrap();
-    mask & (1 << (signal.as_raw() - 1)) != 0
-}
-
 #[test]
 fn the_first_signal_stops_the_copy_and_leaves_nothing_behind() {
-    for signal in [Signal::HUP, Signal::INT, Signal::TERM].into_iter().filter(|s| !is_ignored(*s)) {
+    for signal in
+        [Signal::HUP, Signal::INT, Signal::TERM].into_iter().filter(|s| !testbed::is_ignored(*s))
+    {
         let scratch = Scratch::new();
         let (fifo, destination) = (scratch.fifo("fifo"), scratch.path("destination"));
         let (child, mut writer) = start_copy_from(&fifo, &destination);
@@ -107,7 +100,7 @@ fn is_stopped(child: &Child) -> bool {
 
 #[test]
 fn the_second_signal_kills_at_once() {
-    if is_ignored(Signal::TERM) || is_ignored(Signal::HUP) {
+    if testbed::is_ignored(Signal::TERM) || testbed::is_ignored(Signal::HUP) {
         return;
     }
     let scratch = Scratch::new();
