@@ -65,6 +65,7 @@ fn round(
     }
     let status = child.wait()?;
     mount.cut_power();
+    mount.restore_power();
     tally.killed += u32::from(!status.success());
     let found = scene.found()?;
     ensure!(
