@@ -42,6 +42,9 @@ impl Scene {
         let source = root.join("source");
         let new = seeded(1, 0, source_bytes);
         fs::write(&source, &new).with_context(|| format!("cannot write {}", source.display()))?;
+        // It has to outlast power cuts.
+        fs::File::open(&source)?.sync_all()?;
+        fs::File::open(root)?.sync_all()?;
         let destination = folder.join("destination");
         let old = seeded(2, 0, OLD_BYTES);
         Ok(Scene { source, destination, folder, existing, old, new })
