@@ -18,6 +18,8 @@
 #[cfg(target_os = "linux")]
 mod buf;
 pub mod capabilities;
+#[cfg(target_os = "linux")]
+pub mod channel;
 pub mod copy;
 mod error;
 mod receipt;

@@ -1,8 +1,12 @@
 //! The only home of system calls: one thin function each, no policy.
 #![allow(unsafe_code)]
 
+pub(crate) mod clock;
+pub(crate) mod eventfd;
 pub(crate) mod file;
+pub(crate) mod fork;
 pub(crate) mod mapping;
+pub(crate) mod memfd;
 pub(crate) mod name;
 pub(crate) mod probe;
 pub(crate) mod transfer;

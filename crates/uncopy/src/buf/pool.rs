@@ -1,0 +1,321 @@
+//! Message buffers: taken and given back last in, first out, by size class, so that the next
+//! message finds warm memory and the steady state allocates nothing.
+//!
+//! Each thread has a cache. A thread that only gives back (a reader) hands a batch of buffers to a
+//! depot, and one that only takes (a writer) fetches a batch from there: one lock for
+//! [`BATCH`] buffers (the magazines of Bonwick and Adams, USENIX 2001). The depot's locks are only
+//! ever tried, never waited for: a busy one costs an allocation, and a child forked while another
+//! thread held one does not hang.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::Mutex;
+
+use super::gather::Filling;
+
+/// Size classes: powers of two from 64 to 65,536 bytes.
+const CLASSES: usize = 11;
+const SMALLEST_BYTES: usize = 64;
+/// A cache line; more than any field of a message needs.
+const ALIGN: usize = 64;
+/// Most buffers of one class that a thread keeps; half of them go to the depot at once.
+const KEEP: u32 = 16;
+/// Buffers that move between a thread and the depot together.
+const BATCH: u32 = KEEP / 2;
+/// Batches of one class that the depot keeps.
+const DEPOT_BATCHES: usize = 16;
+/// The class of an empty message, which has no memory.
+const NONE: u8 = u8::MAX;
+
+/// A free buffer's first bytes.
+struct Free {
+    next: Option<NonNull<Free>>,
+}
+
+/// Free buffers of one class, linked through their own memory.
+struct Stack {
+    top: Cell<Option<NonNull<Free>>>,
+    count: Cell<u32>,
+}
+
+/// Owns its buffers.
+struct Batch {
+    top: Option<NonNull<Free>>,
+    class: u8,
+}
+
+// SAFETY: free buffers belong to nobody else, and carry nothing of the thread that used them.
+unsafe impl Send for Batch {}
+
+struct Cache {
+    stacks: [Stack; CLASSES],
+}
+
+static DEPOT: [Mutex<Vec<Batch>>; CLASSES] = [const { Mutex::new(Vec::new()) }; CLASSES];
+
+thread_local! {
+    static CACHE: Cache = const {
+        Cache {
+            stacks: [const { Stack { top: Cell::new(None), count: Cell::new(0) } }; CLASSES],
+        }
+    };
+}
+
+fn layout(class: u8) -> Layout {
+    let size = SMALLEST_BYTES << class;
+    Layout::from_size_align(size, ALIGN).expect("at most 65,536 bytes, aligned to 64")
+}
+
+fn class_of(length: usize) -> u8 {
+    let size = length.max(SMALLEST_BYTES).next_power_of_two();
+    u8::try_from(size.trailing_zeros() - SMALLEST_BYTES.trailing_zeros()).unwrap_or(NONE)
+}
+
+impl Stack {
+    #[inline]
+    fn push(&self, start: NonNull<u8>) {
+        let free = start.cast::<Free>();
+        // SAFETY: a free buffer of at least 64 bytes, aligned to 64, that nobody else refers to.
+        unsafe { free.write(Free { next: self.top.get() }) };
+        self.top.set(Some(free));
+        self.count.set(self.count.get() + 1);
+    }
+
+    #[inline]
+    fn pop(&self) -> Option<NonNull<u8>> {
+        let free = self.top.get()?;
+        // SAFETY: what is on the stack was written by `push` and has not been touched since.
+        self.top.set(unsafe { free.as_ref() }.next);
+        self.count.set(self.count.get() - 1);
+        Some(free.cast())
+    }
+
+    #[cold]
+    fn spill(&self, class: u8) {
+        let rest = Stack { top: Cell::new(None), count: Cell::new(0) };
+        for _ in 0..BATCH {
+            if let Some(start) = self.pop() {
+                rest.push(start);
+            }
+        }
+        let batch = Batch { top: rest.top.take(), class };
+        if let Ok(mut depot) = DEPOT[usize::from(class)].try_lock()
+            && depot.len() < DEPOT_BATCHES
+        {
+            depot.push(batch);
+        }
+    }
+
+    #[cold]
+    fn refill(&self, class: u8) -> Option<NonNull<u8>> {
+        let mut batch = DEPOT[usize::from(class)].try_lock().ok()?.pop()?;
+        self.top.set(batch.top.take());
+        self.count.set(BATCH);
+        self.pop()
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        let rest = Stack { top: Cell::new(self.top.take()), count: Cell::new(u32::MAX) };
+        while let Some(start) = rest.pop() {
+            // SAFETY: allocated with this class's layout, and popped from the only list it is on.
+            unsafe { dealloc(start.as_ptr(), layout(self.class)) };
+        }
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        for (class, stack) in (0..).zip(&self.stacks) {
+            drop(Batch { top: stack.top.take(), class });
+        }
+    }
+}
+
+#[inline]
+fn take(class: u8) -> NonNull<u8> {
+    let cached = CACHE.try_with(|cache| {
+        let stack = &cache.stacks[usize::from(class)];
+        stack.pop().or_else(|| stack.refill(class))
+    });
+    match cached {
+        Ok(Some(start)) => start,
+        _ => allocate(class),
+    }
+}
+
+#[cold]
+fn allocate(class: u8) -> NonNull<u8> {
+    // SAFETY: the layout's size is not zero.
+    let start = unsafe { alloc(layout(class)) };
+    let Some(start) = NonNull::new(start) else { handle_alloc_error(layout(class)) };
+    start
+}
+
+#[inline]
+fn give_back(start: NonNull<u8>, class: u8) {
+    let kept = CACHE.try_with(|cache| {
+        let stack = &cache.stacks[usize::from(class)];
+        stack.push(start);
+        if stack.count.get() > KEEP {
+            stack.spill(class);
+        }
+    });
+    if kept.is_err() {
+        // SAFETY: allocated with this class's layout; the thread is ending and has no cache left.
+        unsafe { dealloc(start.as_ptr(), layout(class)) };
+    }
+}
+
+/// The bytes of one message, at most 65,536, all initialised. Goes back to the pool when dropped.
+pub(crate) struct Buffer {
+    start: NonNull<u8>,
+    length: u32,
+    class: u8,
+}
+
+// SAFETY: a buffer owns its memory alone, like a `Vec<u8>`.
+unsafe impl Send for Buffer {}
+// SAFETY: shared references only read.
+unsafe impl Sync for Buffer {}
+
+/// Memory on its way to become a [`Buffer`]; given back to the pool if it does not.
+struct Vacant {
+    start: NonNull<u8>,
+    class: u8,
+}
+
+impl Drop for Vacant {
+    fn drop(&mut self) {
+        give_back(self.start, self.class);
+    }
+}
+
+impl Buffer {
+    /// Largest length.
+    pub(crate) const MAX_BYTES: usize = SMALLEST_BYTES << (CLASSES - 1);
+
+    /// No bytes, no memory.
+    pub(crate) const fn empty() -> Buffer {
+        Buffer { start: NonNull::dangling(), length: 0, class: NONE }
+    }
+
+    /// A buffer of `length` bytes that `fill` writes, all of them.
+    ///
+    /// # Errors
+    /// `fill`'s own, or `short` if it wrote fewer bytes. The memory goes back to the pool, also
+    /// if `fill` panics.
+    ///
+    /// # Panics
+    /// If `length` is above [`MAX_BYTES`](Self::MAX_BYTES).
+    #[inline]
+    pub(crate) fn filled<E>(
+        length: usize,
+        fill: impl FnOnce(&mut Filling<'_>) -> Result<(), E>,
+        short: E,
+    ) -> Result<Buffer, E> {
+        assert!(length <= Self::MAX_BYTES, "a message of {length} bytes");
+        if length == 0 {
+            fill(&mut Filling::new(&mut []))?;
+            return Ok(Buffer::empty());
+        }
+        let class = class_of(length);
+        let vacant = Vacant { start: take(class), class };
+        let space = vacant.start.cast::<MaybeUninit<u8>>().as_ptr();
+        // SAFETY: the class has at least `length` bytes, `vacant` owns them, and bytes that may
+        // be uninitialised ask for nothing more.
+        let space = unsafe { std::slice::from_raw_parts_mut(space, length) };
+        let mut filling = Filling::new(space);
+        fill(&mut filling)?;
+        if filling.remaining() != 0 {
+            return Err(short);
+        }
+        let buffer =
+            Buffer { start: vacant.start, length: u32::try_from(length).unwrap_or(0), class };
+        std::mem::forget(vacant);
+        Ok(buffer)
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `length` initialised bytes that this buffer owns; dangling only if it is 0.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length as usize) }
+    }
+}
+
+impl DerefMut for Buffer {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and `&mut self` makes it the only reference.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length as usize) }
+    }
+}
+
+impl Drop for Buffer {
+    #[inline]
+    fn drop(&mut self) {
+        if self.class != NONE {
+            give_back(self.start, self.class);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Buffer, KEEP, class_of};
+
+    fn of(length: usize, byte: u8) -> Buffer {
+        let bytes = vec![byte; length];
+        Buffer::filled(length, |filling| filling.append(&bytes).map_err(|_| ()), ()).unwrap()
+    }
+
+    #[test]
+    fn classes_are_powers_of_two_from_64_to_65536() {
+        for (length, class) in
+            [(1, 0), (64, 0), (65, 1), (128, 1), (129, 2), (4096, 6), (4097, 7), (65_536, 10)]
+        {
+            assert_eq!(class_of(length), class, "{length}");
+        }
+    }
+
+    #[test]
+    fn the_last_buffer_given_back_is_the_next_one_taken() {
+        let first = of(100, 1);
+        let address = first.as_ptr();
+        drop(first);
+        let second = of(90, 2);
+        assert_eq!(second.as_ptr(), address);
+        assert_eq!(second.as_ptr() as usize % 64, 0);
+        assert!(second.iter().all(|b| *b == 2) && second.len() == 90);
+    }
+
+    #[test]
+    fn buffers_travel_from_a_thread_that_frees_to_one_that_takes() {
+        let (many, length) = (KEEP as usize * 4, 3000);
+        let buffers: Vec<Buffer> = (0..many).map(|_| of(length, 7)).collect();
+        let mut addresses: Vec<usize> = buffers.iter().map(|b| b.as_ptr() as usize).collect();
+        std::thread::spawn(move || drop(buffers)).join().unwrap();
+        addresses.sort_unstable();
+        let again: Vec<Buffer> = (0..KEEP).map(|_| of(length, 8)).collect();
+        let known = |b: &Buffer| addresses.binary_search(&(b.as_ptr() as usize)).is_ok();
+        assert!(again.iter().any(known), "none of {many} buffers came back through the depot");
+    }
+
+    #[test]
+    fn what_was_not_filled_does_not_become_a_buffer() {
+        let short =
+            Buffer::filled(10, |filling| filling.append(b"123").map_err(|_| "long"), "short");
+        assert_eq!(short.err(), Some("short"));
+        let long = Buffer::filled(2, |filling| filling.append(b"123").map_err(|_| "long"), "short");
+        assert_eq!(long.err(), Some("long"));
+        assert!(Buffer::filled(0, |_| Ok::<(), ()>(()), ()).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,155 @@
+//! A message and the answer to it.
+
+use std::io::IoSlice;
+
+use super::endpoint::{Channel, create, deliver, leave_queue, total_bytes};
+use super::handle::Handle;
+use super::message::MessageBuf;
+use super::rights::Rights;
+use super::status::{Fill, Status};
+use super::sync::Arc;
+use super::wait::{Deadline, Waiter, Wake};
+
+/// Set in every transaction id that a call gives.
+const CALL_BIT: u32 = 1 << 31;
+
+/// Calls that wait at one end for their answers.
+#[derive(Default)]
+pub(super) struct Calls {
+    waiting: Vec<Call>,
+    last: u32,
+}
+
+struct Call {
+    txid: u32,
+    waiter: Arc<Waiter>,
+    answer: Option<Result<MessageBuf, Status>>,
+}
+
+impl Calls {
+    /// A transaction id that no waiting call has.
+    fn next_txid(&mut self) -> u32 {
+        loop {
+            self.last = self.last.wrapping_add(1);
+            let txid = self.last | CALL_BIT;
+            if !self.waiting.iter().any(|call| call.txid == txid) {
+                return txid;
+            }
+        }
+    }
+
+    fn begin(&mut self, txid: u32, waiter: Arc<Waiter>) {
+        self.waiting.push(Call { txid, waiter, answer: None });
+    }
+
+    /// Gives `message` to the call that it answers, or back.
+    #[inline]
+    pub(super) fn answer(&mut self, message: MessageBuf) -> Option<MessageBuf> {
+        if self.waiting.is_empty() {
+            return Some(message);
+        }
+        let txid = message.txid();
+        let waits = |call: &&mut Call| call.txid == txid && call.answer.is_none();
+        match self.waiting.iter_mut().find(waits) {
+            Some(call) => {
+                call.answer = Some(Ok(message));
+                call.waiter.wake(Wake::Answered);
+                None
+            }
+            None => Some(message),
+        }
+    }
+
+    /// Ends every call that has no answer yet.
+    pub(super) fn end(&mut self, status: Status) {
+        for call in self.waiting.iter_mut().filter(|call| call.answer.is_none()) {
+            call.answer = Some(Err(status));
+            call.waiter.wake(Wake::Answered);
+        }
+    }
+
+    /// The call is over; its answer, if there is one.
+    fn finish(&mut self, txid: u32) -> Option<Result<MessageBuf, Status>> {
+        let at = self.waiting.iter().position(|call| call.txid == txid)?;
+        self.waiting.swap_remove(at).answer
+    }
+}
+
+impl Channel {
+    /// Sends the regions as one message and waits for the answer to it.
+    ///
+    /// The first four bytes of the message are replaced by a transaction id that no other call
+    /// waiting on this endpoint has (the caller's memory stays as it is). The peer answers with a
+    /// message that begins with the same four bytes; it comes here and does not make the endpoint
+    /// readable. An answer that comes after the deadline is queued like any message. A deadline
+    /// that has passed still sends. Handles are consumed on success and on every failure.
+    ///
+    /// # Errors
+    /// In this order: [`Status::AccessDenied`] without [`Rights::READ`] and [`Rights::WRITE`];
+    /// [`Status::OutOfRange`]; [`Status::InvalidArgs`] for fewer than four bytes; the handles' as
+    /// for [`write`](Self::write); [`Status::PeerClosed`], now or while waiting;
+    /// [`Status::ShouldWait`]; [`Status::TimedOut`]; [`Status::Canceled`] if this handle is
+    /// revoked while waiting.
+    pub fn call(
+        &self,
+        regions: &[IoSlice<'_>],
+        handles: Vec<Handle>,
+        deadline: Deadline,
+    ) -> Result<MessageBuf, Status> {
+        let mut handles = handles;
+        let fill = |filling: &mut crate::buf::Filling<'_>| Ok(filling.append_all(regions)?);
+        let count = handles.len();
+        let collect = || self.check_handles(&mut handles);
+        self.call_with(total_bytes(regions), fill, count, collect, deadline)
+    }
+
+    /// [`call`](Self::call) for every kind of bytes and handles.
+    pub(super) fn call_with(
+        &self,
+        total_bytes: usize,
+        fill: impl Fill,
+        handle_count: usize,
+        collect: impl FnOnce() -> Result<Vec<Handle>, Status>,
+        deadline: Deadline,
+    ) -> Result<MessageBuf, Status> {
+        self.0.grant.check(Rights::IO)?;
+        let mut message = create(total_bytes, fill, handle_count)?;
+        if !message.set_txid(0) {
+            return Err(Status::InvalidArgs);
+        }
+        if handle_count > 0 {
+            message = message.with_handles(collect()?);
+            self.enter_queue(message.handles());
+        }
+        let waiter = Arc::new(Waiter::default());
+        let txid = self.begin(message, &waiter)?;
+        waiter.sleep(deadline);
+        let answer = self.0.lock()?.end(self.0.side).calls.finish(txid);
+        // `None`: no answer and no end, so the deadline has passed.
+        let message = answer.unwrap_or(Err(Status::TimedOut))?;
+        message.handles().iter().for_each(Handle::arrived);
+        Ok(message)
+    }
+
+    fn begin(&self, mut message: MessageBuf, waiter: &Arc<Waiter>) -> Result<u32, Status> {
+        let side = self.0.side;
+        let mut locked = self.0.lock()?;
+        // Under the lock: whoever revokes the handle either sees this call or has already taken
+        // the right.
+        self.0.grant.check(Rights::IO)?;
+        let txid = locked.end(side).calls.next_txid();
+        message.set_txid(txid);
+        let result = deliver(&mut locked, side, message);
+        if result.is_ok() {
+            locked.end(side).calls.begin(txid, waiter.clone());
+        }
+        drop(locked);
+        match result {
+            Ok(()) => Ok(txid),
+            Err((status, rejected)) => {
+                leave_queue(rejected.handles());
+                Err(status)
+            }
+        }
+    }
+}

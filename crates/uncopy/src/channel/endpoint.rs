@@ -1,0 +1,427 @@
+//! Endpoints: writing and reading.
+
+use std::collections::VecDeque;
+use std::io::{IoSlice, IoSliceMut};
+
+use super::call::Calls;
+use super::cycle::{self, Holder};
+use super::handle::{Handle, Kind, Source};
+use super::message::MessageBuf;
+use super::peer::{End, Locked, Pair, Peered, Side, peered};
+use super::rights::Rights;
+use super::signals::Signals;
+use super::status::{Fill, Status};
+use super::sync::Arc;
+use super::transport::local::{Bounds, Queue};
+use super::{MAX_BYTES, MAX_HANDLES, MAX_REGIONS};
+use crate::buf::{Buffer, Filling, TooLong, scatter};
+
+/// One end of a channel: sends messages to the other end and receives its messages, whole and in
+/// order.
+///
+/// It may be used by several threads at once. Dropping it closes it: the peer keeps what is queued
+/// for it, and messages queued for this end are dropped with their handles.
+#[derive(Debug)]
+pub struct Channel(pub(super) Peered<ChannelEnd>);
+
+peered!(Channel);
+
+/// One end under the pair's lock.
+pub(super) struct ChannelEnd {
+    pub(super) transport: Transport,
+    pub(super) calls: Calls,
+    pub(super) holder: Holder,
+}
+
+/// Where this end's messages go and come from. It is swapped under the lock when the other end
+/// moves to another process.
+pub(super) enum Transport {
+    /// The peer is the other end of this pair; messages for this end wait here.
+    Local(Queue),
+}
+
+/// Sizes of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lengths {
+    /// Bytes.
+    pub bytes: usize,
+    /// Handles.
+    pub handles: usize,
+}
+
+/// What a read does with a message that does not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Oversized {
+    /// It stays queued.
+    #[default]
+    Keep,
+    /// It is dropped, and its handles closed (`ZX_CHANNEL_READ_MAY_DISCARD`).
+    Discard,
+}
+
+/// A message that was not accepted, and why.
+pub(super) type Rejected = (Status, MessageBuf);
+
+impl Channel {
+    /// Both ends of a new channel, with the default [`Bounds`].
+    #[must_use]
+    pub fn pair() -> (Channel, Channel) {
+        Channel::pair_with(Bounds::default())
+    }
+
+    /// Both ends of a new channel whose queues are bounded by `bounds`, each.
+    #[must_use]
+    pub fn pair_with(bounds: Bounds) -> (Channel, Channel) {
+        let ends = [(); 2].map(|()| ChannelEnd {
+            transport: Transport::Local(Queue::new(bounds)),
+            calls: Calls::default(),
+            holder: Holder::default(),
+        });
+        let [a, b] = Peered::pair(ends).map(Channel);
+        (a, b)
+    }
+
+    /// Sends the regions one behind the other as one message, with `handles`: all of it or
+    /// nothing. The bytes are copied once, straight into the message. Handles are consumed on
+    /// success and on every failure.
+    ///
+    /// # Errors
+    /// In this order: [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::OutOfRange`]
+    /// for more than [`MAX_REGIONS`], [`MAX_BYTES`] or [`MAX_HANDLES`]; the first failing handle's
+    /// ([`Status::AccessDenied`] without [`Rights::TRANSFER`], [`Status::NotSupported`] if it is
+    /// this very endpoint); [`Status::PeerClosed`]; [`Status::ShouldWait`] if the peer's queue is
+    /// full.
+    pub fn write(&self, regions: &[IoSlice<'_>], handles: Vec<Handle>) -> Result<(), Status> {
+        let mut handles = handles;
+        self.try_write(regions, &mut handles)
+    }
+
+    /// As [`write`](Self::write), except that the handles stay in `handles` after
+    /// [`Status::ShouldWait`], for the next attempt. `handles` is empty after every other outcome.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    #[inline]
+    pub fn try_write(
+        &self,
+        regions: &[IoSlice<'_>],
+        handles: &mut Vec<Handle>,
+    ) -> Result<(), Status> {
+        self.write_with(total_bytes(regions), |filling| Ok(filling.append_all(regions)?), handles)
+    }
+
+    /// Sends a message of `total_bytes` that `fill` writes in place: the way of all writes.
+    /// [`usize::MAX`] stands for any length that is too long. Handles as in
+    /// [`try_write`](Self::try_write).
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), and after the sizes `fill`'s own.
+    #[inline]
+    pub fn write_with(
+        &self,
+        total_bytes: usize,
+        fill: impl Fill,
+        handles: &mut Vec<Handle>,
+    ) -> Result<(), Status> {
+        let count = handles.len();
+        let result = self.send(total_bytes, fill, count, || self.check_handles(handles));
+        if let Err((status, mut rejected)) = result {
+            handles.clear();
+            if status == Status::ShouldWait {
+                *handles = rejected.take_handles();
+            }
+            return Err(status);
+        }
+        Ok(())
+    }
+
+    /// Checks in Zircon's order, fills a message, collects its handles, delivers it.
+    #[inline]
+    pub(super) fn send(
+        &self,
+        total_bytes: usize,
+        fill: impl Fill,
+        handle_count: usize,
+        collect: impl FnOnce() -> Result<Vec<Handle>, Status>,
+    ) -> Result<(), Rejected> {
+        let refused = |status| (status, MessageBuf::new(Buffer::empty()));
+        self.0.grant.check(Rights::WRITE).map_err(refused)?;
+        let mut message = create(total_bytes, fill, handle_count).map_err(refused)?;
+        if handle_count > 0 {
+            message = message.with_handles(collect().map_err(refused)?);
+            self.enter_queue(message.handles());
+        }
+        let mut locked = match self.0.lock() {
+            Ok(locked) => locked,
+            Err(status) => return Err((status, message)),
+        };
+        let result = deliver(&mut locked, self.0.side, message);
+        drop(locked);
+        result.inspect_err(|(_, rejected)| leave_queue(rejected.handles()))
+    }
+
+    /// Takes the handles if each may be sent from here. All are attempted; the first error counts.
+    pub(super) fn check_handles(&self, handles: &mut Vec<Handle>) -> Result<Vec<Handle>, Status> {
+        let handles = std::mem::take(handles);
+        handles.iter().try_for_each(|handle| self.check_handle(handle))?;
+        Ok(handles)
+    }
+
+    /// The first checks of a handle that is to be sent from here.
+    pub(super) fn check_handle(&self, handle: &Handle) -> Result<(), Status> {
+        handle.grant().check(Rights::TRANSFER)?;
+        match handle {
+            Handle::Channel(channel) if channel.0.is_same_end(&self.0) => Err(Status::NotSupported),
+            _ => Ok(()),
+        }
+    }
+
+    /// Endpoints among `handles` will be reachable through the peer's queue alone.
+    pub(super) fn enter_queue(&self, handles: &[Handle]) {
+        for handle in handles {
+            if let Handle::Channel(channel) = handle
+                && let Ok(mut locked) = channel.0.lock()
+            {
+                let side = channel.0.side;
+                locked.end(side).holder.enter(&self.0.pair, self.0.side.peer());
+            }
+        }
+    }
+
+    /// This endpoint is a program's again.
+    pub(super) fn left_queue(&self) {
+        if let Ok(mut locked) = self.0.lock() {
+            locked.end(self.0.side).holder.leave();
+        }
+    }
+
+    /// Takes the next message, without copying.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::READ`]; [`Status::ShouldWait`] if the queue is
+    /// empty, or [`Status::PeerClosed`] if nothing can come any more.
+    #[inline]
+    pub fn read(&self) -> Result<MessageBuf, Status> {
+        let room = Lengths { bytes: usize::MAX, handles: usize::MAX };
+        self.read_fitting(room, Oversized::Keep)
+    }
+
+    /// As [`read`](Self::read), for a message of at most `room`.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), and [`Status::BufferTooSmall`] with the real sizes.
+    #[inline]
+    pub fn read_fitting(&self, room: Lengths, oversized: Oversized) -> Result<MessageBuf, Status> {
+        self.0.grant.check(Rights::READ)?;
+        let mut locked = self.0.lock()?;
+        let taken = take(&mut locked, self.0.side, room, oversized);
+        drop(locked);
+        let (message, fits) = taken?;
+        if message.handles().is_empty() && fits {
+            return Ok(message);
+        }
+        message.handles().iter().for_each(Handle::arrived);
+        if fits {
+            return Ok(message);
+        }
+        Err(Status::BufferTooSmall { bytes: message.len(), handles: message.handles().len() })
+    }
+
+    /// Copies the next message into `bytes` and its handles into the first slots of `handles`,
+    /// closing what was in them; says how many of each there were. Other slots stay as they were.
+    ///
+    /// # Errors
+    /// As [`read_fitting`](Self::read_fitting).
+    #[inline]
+    pub fn read_into(
+        &self,
+        bytes: &mut [u8],
+        handles: &mut [Option<Handle>],
+    ) -> Result<Lengths, Status> {
+        let room = Lengths { bytes: bytes.len(), handles: handles.len() };
+        let mut message = self.read_fitting(room, Oversized::Keep)?;
+        bytes[..message.len()].copy_from_slice(&message);
+        Ok(hand_out(&mut message, handles))
+    }
+
+    /// As [`read_into`](Self::read_into), with the bytes spread over `regions`, each filled before
+    /// the next.
+    ///
+    /// # Errors
+    /// As [`read_fitting`](Self::read_fitting); room is the sum of all regions.
+    pub fn read_scattered(
+        &self,
+        regions: &mut [IoSliceMut<'_>],
+        handles: &mut [Option<Handle>],
+    ) -> Result<Lengths, Status> {
+        let bytes = regions.iter().fold(0usize, |sum, region| sum.saturating_add(region.len()));
+        let room = Lengths { bytes, handles: handles.len() };
+        let mut message = self.read_fitting(room, Oversized::Keep)?;
+        scatter(&message, regions);
+        Ok(hand_out(&mut message, handles))
+    }
+}
+
+fn hand_out(message: &mut MessageBuf, slots: &mut [Option<Handle>]) -> Lengths {
+    let lengths = Lengths { bytes: message.len(), handles: message.handles().len() };
+    if lengths.handles > 0 {
+        for (slot, handle) in slots.iter_mut().zip(message.take_handles()) {
+            *slot = Some(handle);
+        }
+    }
+    lengths
+}
+
+/// The regions' sum; [`usize::MAX`], which is too long, for too many regions or an overflow.
+#[inline]
+pub(super) fn total_bytes(regions: &[IoSlice<'_>]) -> usize {
+    if regions.len() > MAX_REGIONS {
+        return usize::MAX;
+    }
+    regions.iter().fold(0usize, |sum, region| sum.saturating_add(region.len()))
+}
+
+/// A message without its handles: sizes first, then bytes.
+#[inline]
+pub(super) fn create(
+    total_bytes: usize,
+    fill: impl FnOnce(&mut Filling<'_>) -> Result<(), Status>,
+    handle_count: usize,
+) -> Result<MessageBuf, Status> {
+    if total_bytes > MAX_BYTES || handle_count > MAX_HANDLES {
+        return Err(Status::OutOfRange);
+    }
+    Ok(MessageBuf::new(Buffer::filled(total_bytes, fill, Status::InvalidArgs)?))
+}
+
+/// What could not be sent is a program's again.
+pub(super) fn leave_queue(handles: &[Handle]) {
+    for handle in handles {
+        if let Handle::Channel(channel) = handle {
+            channel.left_queue();
+        }
+    }
+}
+
+/// Hands `message` from `side` to its peer: to the call that waits for it, or to the queue.
+#[inline]
+pub(super) fn deliver(
+    locked: &mut Locked<'_, ChannelEnd>,
+    side: Side,
+    message: MessageBuf,
+) -> Result<(), Rejected> {
+    let peer = side.peer();
+    if locked.is_closed(peer) {
+        return Err((Status::PeerClosed, message));
+    }
+    let end = locked.end(peer);
+    let message = match end.calls.answer(message) {
+        None => return Ok(()),
+        Some(message) => message,
+    };
+    let Transport::Local(queue) = &mut end.transport;
+    if !queue.has_room() {
+        return Err((Status::ShouldWait, message));
+    }
+    queue.push(message);
+    let is_full = !queue.has_room();
+    locked.update(peer, Signals::empty(), Signals::READABLE);
+    if is_full {
+        locked.update(side, Signals::WRITABLE, Signals::empty());
+    }
+    Ok(())
+}
+
+/// Takes the next message of `side`, and says whether it fits into `room`.
+#[inline]
+fn take(
+    locked: &mut Locked<'_, ChannelEnd>,
+    side: Side,
+    room: Lengths,
+    oversized: Oversized,
+) -> Result<(MessageBuf, bool), Status> {
+    let is_orphan = locked.is_closed(side.peer());
+    let Transport::Local(queue) = &mut locked.end(side).transport;
+    let Some(next) = queue.front() else {
+        return Err(if is_orphan { Status::PeerClosed } else { Status::ShouldWait });
+    };
+    let (bytes, handles) = (next.len(), next.handles().len());
+    let fits = bytes <= room.bytes && handles <= room.handles;
+    if !fits && oversized == Oversized::Keep {
+        return Err(Status::BufferTooSmall { bytes, handles });
+    }
+    let was_full = !queue.has_room();
+    let message = queue.pop().ok_or(Status::ShouldWait)?;
+    let (is_empty, has_room) = (queue.is_empty(), queue.has_room());
+    if is_empty {
+        locked.update(side, Signals::READABLE, Signals::empty());
+    }
+    if was_full && has_room && !is_orphan {
+        locked.update(side.peer(), Signals::empty(), Signals::WRITABLE);
+    }
+    Ok((message, fits))
+}
+
+/// What a closed endpoint leaves behind.
+#[derive(Default)]
+pub(super) struct Remains {
+    messages: VecDeque<MessageBuf>,
+    /// The peer, if it lies in a queue: nobody may be able to reach it any more.
+    suspect: Option<(Arc<Pair<ChannelEnd>>, Side)>,
+}
+
+impl End for ChannelEnd {
+    const KIND: Kind = Kind::Channel;
+    const RIGHTS: Rights = Rights::CHANNEL;
+    const INITIAL: Signals = Signals::WRITABLE;
+    const USER: Signals = Signals::USER_ALL;
+    type Remains = Remains;
+
+    fn close(
+        pair: &Arc<Pair<ChannelEnd>>,
+        locked: &mut Locked<'_, ChannelEnd>,
+        side: Side,
+    ) -> Remains {
+        let peer = side.peer();
+        let end = locked.end(side);
+        end.calls.end(Status::Canceled);
+        end.holder.leave();
+        let Transport::Local(queue) = &mut end.transport;
+        let messages = queue.take();
+        let end = locked.end(peer);
+        end.calls.end(Status::PeerClosed);
+        let suspect = end.holder.is_queued().then(|| (pair.clone(), peer));
+        locked.update(peer, Signals::WRITABLE, Signals::PEER_CLOSED);
+        Remains { messages, suspect }
+    }
+
+    /// Messages may hold endpoints whose queues hold endpoints, however deep: one after the other.
+    fn bury(remains: Remains) {
+        let mut handles = Vec::new();
+        let mut next = Some(remains);
+        loop {
+            if let Some(Remains { messages, suspect }) = next.take() {
+                handles.extend(messages.into_iter().flat_map(|mut m| m.take_handles()));
+                if let Some((pair, side)) = suspect {
+                    let lost = cycle::unreachable(&pair, side);
+                    handles.extend(lost.into_iter().flat_map(|mut m| m.take_handles()));
+                }
+            }
+            match handles.pop() {
+                Some(Handle::Channel(mut channel)) => next = Some(channel.0.close()),
+                Some(_) => {}
+                None => return,
+            }
+        }
+    }
+
+    fn cancel_calls(locked: &mut Locked<'_, ChannelEnd>, side: Side) {
+        locked.end(side).calls.end(Status::Canceled);
+    }
+}
+
+impl From<TooLong> for Status {
+    fn from(_: TooLong) -> Status {
+        Status::InvalidArgs
+    }
+}

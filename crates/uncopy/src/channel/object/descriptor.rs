@@ -1,0 +1,60 @@
+//! File descriptors as handles.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::channel::Status;
+use crate::channel::handle::{Kind, Koid, Source};
+use crate::channel::rights::{Grant, Rights};
+use crate::error::Errno;
+
+/// Any open file. It has no signals: poll the descriptor itself.
+#[derive(Debug)]
+pub struct Descriptor {
+    fd: OwnedFd,
+    koid: Koid,
+    grant: Grant,
+}
+
+impl From<OwnedFd> for Descriptor {
+    fn from(fd: OwnedFd) -> Descriptor {
+        Descriptor { fd, koid: Koid::next(), grant: Grant::new(Rights::DESCRIPTOR) }
+    }
+}
+
+impl From<Descriptor> for OwnedFd {
+    fn from(descriptor: Descriptor) -> OwnedFd {
+        descriptor.fd
+    }
+}
+
+impl AsFd for Descriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Source for Descriptor {
+    fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    fn grant_mut(&mut self) -> &mut Grant {
+        &mut self.grant
+    }
+
+    fn object_kind(&self) -> Kind {
+        Kind::Descriptor
+    }
+
+    fn koids(&self) -> (Koid, Option<Koid>) {
+        (self.koid, None)
+    }
+
+    fn reissue(&self, grant: Grant) -> Result<Descriptor, Status> {
+        let fd = self
+            .fd
+            .try_clone()
+            .map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(Errno::EIO.raw())))?;
+        Ok(Descriptor { fd, koid: self.koid, grant })
+    }
+}

@@ -1,0 +1,14 @@
+//! Objects other than channels and ports.
+
+mod descriptor;
+mod event;
+mod fifo;
+mod socket;
+mod solo;
+mod vmo;
+
+pub use descriptor::Descriptor;
+pub use event::{Event, EventPair};
+pub use fifo::Fifo;
+pub use socket::{Socket, SocketKind};
+pub use vmo::Vmo;

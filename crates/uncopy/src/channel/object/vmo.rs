@@ -1,0 +1,84 @@
+//! Memory that travels as a descriptor.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use super::solo::{Solo, solo};
+use crate::channel::Status;
+use crate::channel::handle::Kind;
+use crate::channel::rights::{Grant, Rights};
+use crate::channel::signals::Signals;
+use crate::channel::sync::Arc;
+use crate::sys::memfd;
+
+/// Sizes are whole pages, as Zircon's.
+const PAGE_BYTES: u64 = 4096;
+
+struct Core {
+    solo: Solo,
+    memory: OwnedFd,
+    /// Bytes; fixed.
+    size: u64,
+}
+
+/// Memory (a memfd), read and written by system calls and never mapped here, so that nobody who
+/// shares it can hurt this process by shrinking it.
+pub struct Vmo {
+    core: Arc<Core>,
+    grant: Grant,
+}
+
+impl Vmo {
+    /// At least `size` zero bytes, rounded up to pages of 4,096.
+    ///
+    /// # Errors
+    /// [`Status::OutOfRange`] above 2⁶³ bytes; [`Status::NoResources`] if the process has no
+    /// descriptor left; [`Status::NoMemory`].
+    pub fn new(size: u64) -> Result<Vmo, Status> {
+        let size = size.checked_next_multiple_of(PAGE_BYTES).ok_or(Status::OutOfRange)?;
+        i64::try_from(size).map_err(|_| Status::OutOfRange)?;
+        let memory = memfd::create(size)?;
+        let core = Core { solo: Solo::new(), memory, size };
+        Ok(Vmo { core: Arc::new(core), grant: Grant::new(Rights::VMO) })
+    }
+
+    /// Bytes, a multiple of 4,096.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.core.size
+    }
+
+    /// Fills `bytes` from `offset` on.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::READ`]; [`Status::OutOfRange`] if it goes beyond
+    /// the end.
+    pub fn read(&self, bytes: &mut [u8], offset: u64) -> Result<(), Status> {
+        self.grant.check(Rights::READ)?;
+        self.check_range(offset, bytes.len())?;
+        Ok(memfd::read_exact_at(&self.core.memory, bytes, offset)?)
+    }
+
+    /// Writes `bytes` at `offset`.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::OutOfRange`] if it goes
+    /// beyond the end; [`Status::NoMemory`].
+    pub fn write(&self, bytes: &[u8], offset: u64) -> Result<(), Status> {
+        self.grant.check(Rights::WRITE)?;
+        self.check_range(offset, bytes.len())?;
+        Ok(memfd::write_all_at(&self.core.memory, bytes, offset)?)
+    }
+
+    fn check_range(&self, offset: u64, length: usize) -> Result<(), Status> {
+        let end = offset.checked_add(length as u64);
+        if end.is_some_and(|end| end <= self.core.size) { Ok(()) } else { Err(Status::OutOfRange) }
+    }
+}
+
+impl AsFd for Vmo {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.core.memory.as_fd()
+    }
+}
+
+solo!(Vmo, Kind::Vmo, Signals::USER_ALL);

@@ -1,0 +1,317 @@
+//! Two ends that know each other under one lock: what channels, event pairs, fifos and sockets
+//! have in common.
+
+use std::fmt;
+
+use super::Status;
+use super::handle::{Kind, Koid, Source};
+use super::rights::{Grant, Rights};
+use super::signals::{Observers, Signals};
+use super::sync::atomic::{AtomicU32, Ordering};
+use super::sync::{Arc, Mutex, MutexGuard, lock};
+use crate::sys::fork::Generation;
+
+/// One of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Side(u8);
+
+impl Side {
+    pub(super) const BOTH: [Side; 2] = [Side(0), Side(1)];
+
+    pub(super) fn peer(self) -> Side {
+        Side(self.0 ^ 1)
+    }
+
+    /// 0 or 1, which the compiler can see.
+    pub(super) fn index(self) -> usize {
+        usize::from(self.0 & 1)
+    }
+}
+
+/// What differs between the kinds of pairs.
+pub(super) trait End: Sized {
+    const KIND: Kind;
+    const RIGHTS: Rights;
+    /// Signals of a new end.
+    const INITIAL: Signals;
+    /// What the program may change.
+    const USER: Signals;
+    /// What an end leaves behind that has to be dropped outside the lock.
+    type Remains: Default;
+
+    /// The last handle to `side` is closed.
+    fn close(pair: &Arc<Pair<Self>>, locked: &mut Locked<'_, Self>, side: Side) -> Self::Remains;
+    /// Drops what was left.
+    fn bury(_remains: Self::Remains) {}
+    /// Ends calls in progress on `side`.
+    fn cancel_calls(_pair: &mut Locked<'_, Self>, _side: Side) {}
+}
+
+pub(super) struct Pair<T> {
+    /// Locks and lists belong to the process that made them.
+    generation: Generation,
+    koids: [Koid; 2],
+    /// Written under the lock, read without.
+    signals: [AtomicU32; 2],
+    sides: Mutex<[Half<T>; 2]>,
+}
+
+pub(super) struct Half<T> {
+    pub(super) end: T,
+    observers: Observers,
+    /// Open handles; none: closed.
+    handles: u32,
+}
+
+/// A locked pair.
+pub(super) struct Locked<'a, T> {
+    pair: &'a Pair<T>,
+    sides: MutexGuard<'a, [Half<T>; 2]>,
+}
+
+impl<T> Pair<T> {
+    /// Fails in a child that was forked from the process that made the pair: what another thread
+    /// was doing to it at that moment is unfinished for ever.
+    #[inline]
+    pub(super) fn lock(&self) -> Result<Locked<'_, T>, Status> {
+        if self.generation != Generation::current() {
+            return Err(Status::BadState);
+        }
+        Ok(Locked { pair: self, sides: lock(&self.sides) })
+    }
+
+    #[inline]
+    pub(super) fn signals(&self, side: Side) -> Signals {
+        Signals::from_bits_retain(self.signals[side.index()].load(Ordering::Acquire))
+    }
+}
+
+impl<T> Locked<'_, T> {
+    #[inline]
+    pub(super) fn end(&mut self, side: Side) -> &mut T {
+        &mut self.sides[side.index()].end
+    }
+
+    #[inline]
+    pub(super) fn is_closed(&self, side: Side) -> bool {
+        self.sides[side.index()].handles == 0
+    }
+
+    #[inline]
+    pub(super) fn signals(&self, side: Side) -> Signals {
+        Signals::from_bits_retain(self.pair.signals[side.index()].load(Ordering::Relaxed))
+    }
+
+    /// Changes signals and tells whoever waits for them.
+    #[inline]
+    pub(super) fn update(&mut self, side: Side, clear: Signals, set: Signals) {
+        let old = self.signals(side);
+        let new = old.difference(clear).union(set);
+        if new == old {
+            return;
+        }
+        // A plain store: only holders of the lock write.
+        self.pair.signals[side.index()].store(new.bits(), Ordering::Release);
+        let observers = &mut self.sides[side.index()].observers;
+        if !observers.is_empty() {
+            observers.notify(old, new);
+        }
+    }
+}
+
+/// A handle to one end.
+pub(super) struct Peered<T: End> {
+    pub(super) pair: Arc<Pair<T>>,
+    pub(super) side: Side,
+    pub(super) grant: Grant,
+}
+
+impl<T: End> Peered<T> {
+    pub(super) fn pair(ends: [T; 2]) -> [Peered<T>; 2] {
+        let half = |end| Half { end, observers: Observers::default(), handles: 1 };
+        let pair = Arc::new(Pair {
+            generation: Generation::current(),
+            koids: [Koid::next(), Koid::next()],
+            signals: [T::INITIAL.bits(); 2].map(AtomicU32::new),
+            sides: Mutex::new(ends.map(half)),
+        });
+        Side::BOTH.map(|side| Peered { pair: pair.clone(), side, grant: Grant::new(T::RIGHTS) })
+    }
+
+    /// The same end of the same pair.
+    pub(super) fn is_same_end(&self, other: &Peered<T>) -> bool {
+        self.side == other.side && Arc::ptr_eq(&self.pair, &other.pair)
+    }
+
+    #[inline]
+    pub(super) fn lock(&self) -> Result<Locked<'_, T>, Status> {
+        self.pair.lock()
+    }
+
+    /// Closes this handle, once; what is left of the end if it was the last.
+    pub(super) fn close(&mut self) -> T::Remains {
+        let side = self.side;
+        if self.grant.close() {
+            return T::Remains::default();
+        }
+        let Ok(mut locked) = self.pair.lock() else {
+            // In a forked child: what another thread was changing must not be torn down.
+            std::mem::forget(self.pair.clone());
+            return T::Remains::default();
+        };
+        let half = &mut locked.sides[side.index()];
+        half.observers.cancel(self.grant.id());
+        half.handles -= 1;
+        if half.handles > 0 {
+            return T::Remains::default();
+        }
+        half.observers.cancel_all();
+        T::close(&self.pair, &mut locked, side)
+    }
+}
+
+impl<T: End> Source for Peered<T> {
+    #[inline]
+    fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    fn grant_mut(&mut self) -> &mut Grant {
+        &mut self.grant
+    }
+
+    fn object_kind(&self) -> Kind {
+        T::KIND
+    }
+
+    fn koids(&self) -> (Koid, Option<Koid>) {
+        let koids = self.pair.koids;
+        (koids[self.side.index()], Some(koids[self.side.peer().index()]))
+    }
+
+    #[inline]
+    fn current_signals(&self) -> Signals {
+        self.pair.signals(self.side)
+    }
+
+    fn observers(&self, run: &mut dyn FnMut(Signals, &mut Observers)) {
+        if let Ok(mut locked) = self.lock() {
+            let signals = locked.signals(self.side);
+            run(signals, &mut locked.sides[self.side.index()].observers);
+        }
+    }
+
+    fn change(&self, clear: Signals, set: Signals) -> Result<(), Status> {
+        if !T::USER.contains(clear.union(set)) {
+            return Err(Status::InvalidArgs);
+        }
+        self.lock()?.update(self.side, clear, set);
+        Ok(())
+    }
+
+    fn change_peer(&self, clear: Signals, set: Signals) -> Result<(), Status> {
+        if !T::USER.contains(clear.union(set)) {
+            return Err(Status::InvalidArgs);
+        }
+        let mut locked = self.lock()?;
+        if locked.is_closed(self.side.peer()) {
+            return Err(Status::PeerClosed);
+        }
+        locked.update(self.side.peer(), clear, set);
+        Ok(())
+    }
+
+    fn cancel_calls(&self) {
+        if let Ok(mut locked) = self.lock() {
+            T::cancel_calls(&mut locked, self.side);
+        }
+    }
+
+    fn reissue(&self, grant: Grant) -> Result<Peered<T>, Status> {
+        self.lock()?.sides[self.side.index()].handles += 1;
+        Ok(Peered { pair: self.pair.clone(), side: self.side, grant })
+    }
+}
+
+impl<T: End> Drop for Peered<T> {
+    fn drop(&mut self) {
+        T::bury(self.close());
+    }
+}
+
+impl<T: End> fmt::Debug for Peered<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle")
+            .field("kind", &T::KIND)
+            .field("koid", &self.koids().0)
+            .field("signals", &self.current_signals())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A public type around `Peered`, with what every handle can do.
+macro_rules! peered {
+    ($name:ident) => {
+        impl crate::channel::handle::Source for $name {
+            #[inline]
+            fn grant(&self) -> &crate::channel::rights::Grant {
+                &self.0.grant
+            }
+
+            fn grant_mut(&mut self) -> &mut crate::channel::rights::Grant {
+                &mut self.0.grant
+            }
+
+            fn object_kind(&self) -> crate::channel::Kind {
+                self.0.object_kind()
+            }
+
+            fn koids(&self) -> (crate::channel::Koid, Option<crate::channel::Koid>) {
+                self.0.koids()
+            }
+
+            #[inline]
+            fn current_signals(&self) -> crate::channel::Signals {
+                self.0.current_signals()
+            }
+
+            fn observers(
+                &self,
+                run: &mut dyn FnMut(
+                    crate::channel::Signals,
+                    &mut crate::channel::signals::Observers,
+                ),
+            ) {
+                self.0.observers(run);
+            }
+
+            fn change(
+                &self,
+                clear: crate::channel::Signals,
+                set: crate::channel::Signals,
+            ) -> Result<(), crate::channel::Status> {
+                self.0.change(clear, set)
+            }
+
+            fn change_peer(
+                &self,
+                clear: crate::channel::Signals,
+                set: crate::channel::Signals,
+            ) -> Result<(), crate::channel::Status> {
+                self.0.change_peer(clear, set)
+            }
+
+            fn cancel_calls(&self) {
+                self.0.cancel_calls();
+            }
+
+            fn reissue(
+                &self,
+                grant: crate::channel::rights::Grant,
+            ) -> Result<$name, crate::channel::Status> {
+                self.0.reissue(grant).map($name)
+            }
+        }
+    };
+}
+pub(super) use peered;

@@ -1,0 +1,289 @@
+//! Ports: one queue of packets for the signals of many objects.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+use super::Status;
+use super::handle::{Kind, Koid, Object, Source};
+use super::rights::{Grant, Rights};
+use super::signals::Signals;
+use super::sync::atomic::{AtomicBool, Ordering};
+use super::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, lock};
+use super::wait::Deadline;
+use crate::sys::clock;
+use crate::sys::fork::Generation;
+
+/// User packets that a port keeps before it answers [`Status::ShouldWait`].
+const MAX_USER_PACKETS: usize = 16_384;
+
+bitflags::bitflags! {
+    /// How [`wait_async`](Object::wait_async) waits, with Zircon's bits.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub struct AsyncOptions: u32 {
+        /// The packet says when, by `CLOCK_MONOTONIC`.
+        const TIMESTAMP = 1;
+        /// Only a signal that becomes set counts, not one that is.
+        const EDGE = 1 << 1;
+        /// The packet says when, by `CLOCK_BOOTTIME`.
+        const BOOT_TIMESTAMP = 1 << 2;
+    }
+}
+
+/// What a port hands out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packet {
+    /// As given to [`wait_async`](Object::wait_async) or [`Port::queue`].
+    pub key: u64,
+    /// What happened.
+    pub contents: PacketContents,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PacketContents {
+    /// The program's own 32 bytes.
+    User([u8; 32]),
+    /// A signal was set.
+    Signal {
+        /// What was waited for.
+        trigger: Signals,
+        /// What was set at that moment.
+        observed: Signals,
+        /// Always 1.
+        count: u64,
+        /// When, if it was asked for.
+        timestamp: Option<Duration>,
+    },
+}
+
+/// A packet and the handle that it is about.
+struct Entry {
+    packet: Packet,
+    handle: Option<Koid>,
+}
+
+#[derive(Default)]
+struct State {
+    entries: VecDeque<Entry>,
+    user_packets: usize,
+    sleepers: usize,
+}
+
+/// What bindings refer to.
+pub(super) struct PortQueue {
+    generation: Generation,
+    koid: Koid,
+    is_closed: AtomicBool,
+    state: Mutex<State>,
+    filled: Condvar,
+}
+
+/// Closes the queue with the last handle.
+struct Handles(Arc<PortQueue>);
+
+impl Drop for Handles {
+    fn drop(&mut self) {
+        self.0.is_closed.store(true, Ordering::Relaxed);
+        match self.0.lock() {
+            Ok(mut state) => state.entries.clear(),
+            // In a forked child: what another thread was changing must not be torn down.
+            Err(_) => std::mem::forget(self.0.clone()),
+        }
+    }
+}
+
+impl PortQueue {
+    fn lock(&self) -> Result<MutexGuard<'_, State>, Status> {
+        if self.generation == Generation::current() {
+            Ok(lock(&self.state))
+        } else {
+            Err(Status::BadState)
+        }
+    }
+
+    fn push(&self, mut state: MutexGuard<'_, State>, entry: Entry) {
+        state.entries.push_back(entry);
+        let sleeps = state.sleepers > 0;
+        drop(state);
+        if sleeps {
+            self.filled.notify_one();
+        }
+    }
+}
+
+/// One object's promise of a packet.
+#[derive(Clone)]
+pub(super) struct Binding {
+    queue: Arc<PortQueue>,
+    key: u64,
+    options: AsyncOptions,
+}
+
+impl Binding {
+    pub(super) fn new(port: &Port, key: u64, options: AsyncOptions) -> Result<Binding, Status> {
+        if options.contains(AsyncOptions::TIMESTAMP | AsyncOptions::BOOT_TIMESTAMP) {
+            return Err(Status::InvalidArgs);
+        }
+        port.grant.check(Rights::WRITE)?;
+        Ok(Binding { queue: port.handles.0.clone(), key, options })
+    }
+
+    /// Queues the packet.
+    pub(super) fn fire(&self, handle: Koid, trigger: Signals, observed: Signals) {
+        let timestamp = if self.options.contains(AsyncOptions::TIMESTAMP) {
+            Some(clock::monotonic())
+        } else if self.options.contains(AsyncOptions::BOOT_TIMESTAMP) {
+            Some(clock::boot())
+        } else {
+            None
+        };
+        let contents = PacketContents::Signal { trigger, observed, count: 1, timestamp };
+        if let Ok(state) = self.queue.lock()
+            && !self.is_dead()
+        {
+            let packet = Packet { key: self.key, contents };
+            self.queue.push(state, Entry { packet, handle: Some(handle) });
+        }
+    }
+
+    /// The port is closed.
+    pub(super) fn is_dead(&self) -> bool {
+        self.queue.is_closed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is(&self, port: &Arc<PortQueue>, key: u64) -> bool {
+        self.key == key && Arc::ptr_eq(&self.queue, port)
+    }
+}
+
+/// A queue of packets, first in, first out, for several threads to wait at.
+pub struct Port {
+    handles: Arc<Handles>,
+    grant: Grant,
+}
+
+impl Default for Port {
+    fn default() -> Port {
+        Port::new()
+    }
+}
+
+impl Port {
+    /// A new one.
+    #[must_use]
+    pub fn new() -> Port {
+        let queue = PortQueue {
+            generation: Generation::current(),
+            koid: Koid::next(),
+            is_closed: AtomicBool::new(false),
+            state: Mutex::default(),
+            filled: Condvar::new(),
+        };
+        Port { handles: Arc::new(Handles(Arc::new(queue))), grant: Grant::new(Rights::PORT) }
+    }
+
+    /// Queues a packet of the program's own.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::ShouldWait`] while 16,384
+    /// such packets are queued.
+    pub fn queue(&self, key: u64, contents: [u8; 32]) -> Result<(), Status> {
+        self.grant.check(Rights::WRITE)?;
+        let queue = &self.handles.0;
+        let mut state = queue.lock()?;
+        if state.user_packets >= MAX_USER_PACKETS {
+            return Err(Status::ShouldWait);
+        }
+        state.user_packets += 1;
+        let packet = Packet { key, contents: PacketContents::User(contents) };
+        queue.push(state, Entry { packet, handle: None });
+        Ok(())
+    }
+
+    /// Takes the oldest packet, waiting for one.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::READ`]; [`Status::TimedOut`];
+    /// [`Status::Canceled`] if this handle is revoked meanwhile.
+    pub fn wait(&self, deadline: Deadline) -> Result<Packet, Status> {
+        self.grant.check(Rights::READ)?;
+        let queue = &self.handles.0;
+        let mut state = queue.lock()?;
+        loop {
+            if let Some(entry) = state.entries.pop_front() {
+                state.user_packets -= usize::from(entry.handle.is_none());
+                return Ok(entry.packet);
+            }
+            if self.grant.check(Rights::READ).is_err() {
+                return Err(Status::Canceled);
+            }
+            let remaining = deadline.remaining();
+            if remaining == Some(Duration::ZERO) {
+                return Err(Status::TimedOut);
+            }
+            state.sleepers += 1;
+            state = match remaining {
+                None => queue.filled.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(left) => {
+                    queue.filled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+            state.sleepers -= 1;
+        }
+    }
+
+    /// Takes back what [`wait_async`](Object::wait_async) bound with `source` and `key`: what
+    /// still waits and what is queued.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::NotFound`] if there is
+    /// neither.
+    pub fn cancel(&self, source: &dyn Object, key: u64) -> Result<(), Status> {
+        self.grant.check(Rights::WRITE)?;
+        let queue = &self.handles.0;
+        let id = source.grant().id();
+        let mut found = false;
+        source.observers(&mut |_, observers| found |= observers.unbind(queue, id, key));
+        let mut state = queue.lock()?;
+        let before = state.entries.len();
+        state.entries.retain(|entry| !(entry.handle == Some(id) && entry.packet.key == key));
+        if found || state.entries.len() != before { Ok(()) } else { Err(Status::NotFound) }
+    }
+}
+
+impl Source for Port {
+    fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    fn grant_mut(&mut self) -> &mut Grant {
+        &mut self.grant
+    }
+
+    fn object_kind(&self) -> Kind {
+        Kind::Port
+    }
+
+    fn koids(&self) -> (Koid, Option<Koid>) {
+        (self.handles.0.koid, None)
+    }
+
+    fn cancel_calls(&self) {
+        if let Ok(state) = self.handles.0.lock() {
+            drop(state);
+            self.handles.0.filled.notify_all();
+        }
+    }
+
+    fn reissue(&self, grant: Grant) -> Result<Port, Status> {
+        Ok(Port { handles: self.handles.clone(), grant })
+    }
+}
+
+impl fmt::Debug for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Port").field("koid", &self.koid()).finish_non_exhaustive()
+    }
+}

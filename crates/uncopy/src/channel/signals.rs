@@ -1,0 +1,161 @@
+//! What can be waited for, and who waits.
+
+use super::Koid;
+use super::eventfd::Raised;
+use super::port::{Binding, PortQueue};
+use super::sync::Arc;
+use super::wait::{Waiter, Wake};
+
+bitflags::bitflags! {
+    /// Signals, with Zircon's bits (`zircon/types.h`).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub struct Signals: u32 {
+        /// There is something to read.
+        const READABLE = 1;
+        /// There is room to write: the peer is open and its queue below its bounds.
+        const WRITABLE = 1 << 1;
+        /// The other end is closed.
+        const PEER_CLOSED = 1 << 2;
+        /// An event's own signal.
+        const SIGNALED = 1 << 3;
+        /// A socket's peer will write no more.
+        const PEER_WRITE_DISABLED = 1 << 4;
+        /// This end of a socket may write no more.
+        const WRITE_DISABLED = 1 << 5;
+        /// The handle waited on was closed.
+        const HANDLE_CLOSED = 1 << 23;
+        /// For the program to use.
+        const USER_0 = 1 << 24;
+        /// For the program to use.
+        const USER_1 = 1 << 25;
+        /// For the program to use.
+        const USER_2 = 1 << 26;
+        /// For the program to use.
+        const USER_3 = 1 << 27;
+        /// For the program to use.
+        const USER_4 = 1 << 28;
+        /// For the program to use.
+        const USER_5 = 1 << 29;
+        /// For the program to use.
+        const USER_6 = 1 << 30;
+        /// For the program to use.
+        const USER_7 = 1 << 31;
+        /// All of the program's.
+        const USER_ALL = 0xff << 24;
+    }
+}
+
+/// Who is to hear of changes of one object's signals. Lives under the object's lock.
+#[derive(Default)]
+pub struct Observers {
+    list: Vec<Observer>,
+}
+
+/// One of them, bound to the handle it came by.
+pub(super) struct Observer {
+    pub(super) handle: Koid,
+    pub(super) trigger: Signals,
+    pub(super) kind: ObserverKind,
+}
+
+pub(super) enum ObserverKind {
+    /// A thread that sleeps; `index` is the item of its `wait_many`.
+    Thread { waiter: Arc<Waiter>, index: usize },
+    /// A port that gets one packet.
+    Port(Binding),
+    /// A descriptor that polls readable while a signal of `trigger` is set.
+    Descriptor(Arc<Raised>),
+}
+
+impl Observer {
+    /// Tells it of a change; false when it has nothing more to wait for.
+    fn hear(&self, old: Signals, new: Signals) -> bool {
+        // What waits for a level has none of its triggers set, so that a rise is a match; for one
+        // that waits for an edge nothing else is.
+        let risen = new.difference(old).intersects(self.trigger);
+        match &self.kind {
+            ObserverKind::Thread { waiter, index } if risen => {
+                waiter.wake(Wake::Signaled { index: *index, observed: new });
+                false
+            }
+            ObserverKind::Port(binding) if risen => {
+                binding.fire(self.handle, self.trigger, new);
+                false
+            }
+            ObserverKind::Descriptor(raised) => raised.set(new.intersects(self.trigger)),
+            ObserverKind::Thread { .. } | ObserverKind::Port(_) => true,
+        }
+    }
+
+    fn cancel(&self) {
+        if let ObserverKind::Thread { waiter, index } = &self.kind {
+            waiter.wake(Wake::Canceled { index: *index });
+        }
+    }
+
+    /// Nobody would notice if it were told.
+    fn is_dead(&self) -> bool {
+        match &self.kind {
+            ObserverKind::Thread { .. } => false,
+            ObserverKind::Port(binding) => binding.is_dead(),
+            ObserverKind::Descriptor(raised) => Arc::strong_count(raised) == 1,
+        }
+    }
+}
+
+impl Observers {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(super) fn add(&mut self, observer: Observer) {
+        // Before it grows, what closed ports and dropped descriptors left is cleared away.
+        if self.list.len() == self.list.capacity() {
+            self.list.retain(|o| !o.is_dead());
+        }
+        self.list.push(observer);
+    }
+
+    #[cold]
+    pub(super) fn notify(&mut self, old: Signals, new: Signals) {
+        self.list.retain(|o| o.hear(old, new));
+    }
+
+    /// The handle `handle` is gone.
+    pub(super) fn cancel(&mut self, handle: Koid) {
+        self.remove(|o| o.handle == handle);
+    }
+
+    /// The object itself is gone.
+    pub(super) fn cancel_all(&mut self) {
+        self.remove(|_| true);
+    }
+
+    fn remove(&mut self, which: impl Fn(&Observer) -> bool) {
+        self.list.retain(|o| {
+            let gone = which(o);
+            if gone {
+                o.cancel();
+            }
+            !gone
+        });
+    }
+
+    /// `waiter` no longer sleeps.
+    pub(super) fn forget(&mut self, waiter: &Arc<Waiter>) {
+        self.list.retain(
+            |o| !matches!(&o.kind, ObserverKind::Thread { waiter: w, .. } if Arc::ptr_eq(w, waiter)),
+        );
+    }
+
+    /// Removes what is bound to `port` by `handle` and `key`; says whether there was anything.
+    pub(super) fn unbind(&mut self, port: &Arc<PortQueue>, handle: Koid, key: u64) -> bool {
+        let before = self.list.len();
+        self.list.retain(|o| match &o.kind {
+            ObserverKind::Port(binding) => !(o.handle == handle && binding.is(port, key)),
+            _ => true,
+        });
+        self.list.len() != before
+    }
+}

@@ -1,0 +1,15 @@
+//! The locks of this module: the standard library's, or those of shuttle, whose scheduler tries
+//! interleavings, under `--cfg shuttle`.
+
+#[cfg(not(shuttle))]
+pub(super) use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, atomic};
+
+#[cfg(shuttle)]
+pub(super) use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, atomic};
+
+/// Locks; a panic of somebody who held the lock changes nothing, because nothing that can panic
+/// runs under one (see "Unwinding" in the module's documentation).
+#[inline]
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

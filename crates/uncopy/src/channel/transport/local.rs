@@ -1,0 +1,80 @@
+//! Both ends in this process: a queue at each end, that the other end's writes go into.
+
+use std::collections::VecDeque;
+
+use crate::channel::message::MessageBuf;
+
+/// How much one end's queue takes before the other's writes answer
+/// [`ShouldWait`](crate::channel::Status::ShouldWait) and its
+/// [`WRITABLE`](crate::channel::Signals::WRITABLE) clears.
+///
+/// A queue below all three bounds takes one message more, whatever its size, so that bytes and
+/// handles may exceed theirs by less than one message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Bounds {
+    /// Messages; 4,096 by default.
+    pub messages: usize,
+    /// Bytes of all messages; 16 MiB by default.
+    pub bytes: usize,
+    /// Handles of all messages; 4,096 by default.
+    pub handles: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds { messages: 4096, bytes: 16 << 20, handles: 4096 }
+    }
+}
+
+/// Messages on their way to one end, first in, first out.
+pub(in crate::channel) struct Queue {
+    messages: VecDeque<MessageBuf>,
+    bytes: usize,
+    handles: usize,
+    bounds: Bounds,
+}
+
+impl Queue {
+    pub(in crate::channel) fn new(bounds: Bounds) -> Queue {
+        Queue { messages: VecDeque::new(), bytes: 0, handles: 0, bounds }
+    }
+
+    #[inline]
+    pub(in crate::channel) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    #[inline]
+    pub(in crate::channel) fn has_room(&self) -> bool {
+        self.messages.len() < self.bounds.messages
+            && self.bytes < self.bounds.bytes
+            && self.handles < self.bounds.handles
+    }
+
+    #[inline]
+    pub(in crate::channel) fn front(&self) -> Option<&MessageBuf> {
+        self.messages.front()
+    }
+
+    #[inline]
+    pub(in crate::channel) fn push(&mut self, message: MessageBuf) {
+        self.bytes += message.len();
+        self.handles += message.handles().len();
+        self.messages.push_back(message);
+    }
+
+    #[inline]
+    pub(in crate::channel) fn pop(&mut self) -> Option<MessageBuf> {
+        let message = self.messages.pop_front()?;
+        self.bytes -= message.len();
+        self.handles -= message.handles().len();
+        Some(message)
+    }
+
+    /// Empties it.
+    pub(in crate::channel) fn take(&mut self) -> VecDeque<MessageBuf> {
+        (self.bytes, self.handles) = (0, 0);
+        std::mem::take(&mut self.messages)
+    }
+}

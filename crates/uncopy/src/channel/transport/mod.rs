@@ -1,0 +1,3 @@
+//! How messages get from one end to the other.
+
+pub(super) mod local;

@@ -1,0 +1,21 @@
+//! Time as the kernel counts it.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+fn now(clock: ClockId) -> Duration {
+    let t = clock_gettime(clock);
+    let seconds = u64::try_from(t.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(t.tv_nsec).unwrap_or(0))
+}
+
+/// Time since boot without sleep (`CLOCK_MONOTONIC`).
+pub(crate) fn monotonic() -> Duration {
+    now(ClockId::Monotonic)
+}
+
+/// Time since boot with sleep (`CLOCK_BOOTTIME`).
+pub(crate) fn boot() -> Duration {
+    now(ClockId::Boottime)
+}

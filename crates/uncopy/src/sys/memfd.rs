@@ -1,0 +1,39 @@
+//! Memory behind a descriptor (`memfd_create(2)`), read and written by system calls alone.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use super::Sys;
+use crate::error::Errno;
+
+/// New memory of `size` zero bytes. Close-on-exec, may be sealed.
+pub(crate) fn create(size: u64) -> Sys<OwnedFd> {
+    let fd = memfd_create("uncopy-vmo", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::ftruncate(&fd, size)?;
+    Ok(fd)
+}
+
+/// Fills `bytes` from `offset` on; `EIO` if the memory ends before.
+pub(crate) fn read_exact_at(fd: impl AsFd, bytes: &mut [u8], offset: u64) -> Sys<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match rustix::io::pread(&fd, &mut bytes[done..], offset + done as u64)? {
+            0 => return Err(Errno::EIO),
+            n => done += n,
+        }
+    }
+    Ok(())
+}
+
+/// Writes all of `bytes` at `offset`.
+pub(crate) fn write_all_at(fd: impl AsFd, bytes: &[u8], offset: u64) -> Sys<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match rustix::io::pwrite(&fd, &bytes[done..], offset + done as u64)? {
+            0 => return Err(Errno::EIO),
+            n => done += n,
+        }
+    }
+    Ok(())
+}
