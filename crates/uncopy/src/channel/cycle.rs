@@ -4,7 +4,8 @@
 //! a right that none has), so going from an endpoint to the one whose queue it lies in is a walk
 //! along a line. If the line ends, the endpoint there is a program's and everything on it can be
 //! read. If it goes round, nobody can read what is on the circle. Once the peers of all endpoints
-//! on it are closed as well, nobody could notice either that they are freed.
+//! on it are closed as well, they are freed, with what else lies in their queues. Until then a
+//! writer finds them as they were.
 //!
 //! There is no lock for all of this. Each endpoint counts its moves; two walks that saw the same
 //! counts saw a circle that was whole in between, and such a circle stays.

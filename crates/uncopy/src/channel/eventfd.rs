@@ -18,14 +18,13 @@ pub(super) struct Raised {
 }
 
 impl Raised {
-    /// Follows the signals; true, since it goes on listening.
-    pub(super) fn set(&self, raise: bool) -> bool {
+    /// Follows the signals.
+    pub(super) fn set(&self, raise: bool) {
         if self.is_raised.swap(raise, Ordering::Relaxed) != raise {
             // Neither can fail on a counter that is 0 or 1, except if the program itself read it
             // (EAGAIN), which leaves it as wanted.
             let _ = if raise { eventfd::raise(&self.fd) } else { eventfd::lower(&self.fd) };
         }
-        true
     }
 }
 
@@ -55,7 +54,7 @@ impl SignalFd {
             result = source.grant().check(Rights::WAIT);
             if result.is_ok() {
                 raised.set(signals.intersects(trigger));
-                let kind = ObserverKind::Descriptor(raised.clone());
+                let kind = ObserverKind::Descriptor(Arc::downgrade(&raised));
                 observers.add(Observer { handle: source.grant().id(), trigger, kind });
             }
         });

@@ -3,7 +3,7 @@
 use super::Koid;
 use super::eventfd::Raised;
 use super::port::{Binding, PortQueue};
-use super::sync::Arc;
+use super::sync::{Arc, Weak};
 use super::wait::{Waiter, Wake};
 
 bitflags::bitflags! {
@@ -64,7 +64,7 @@ pub(super) enum ObserverKind {
     /// A port that gets one packet.
     Port(Binding),
     /// A descriptor that polls readable while a signal of `trigger` is set.
-    Descriptor(Arc<Raised>),
+    Descriptor(Weak<Raised>),
 }
 
 impl Observer {
@@ -82,7 +82,10 @@ impl Observer {
                 binding.fire(self.handle, self.trigger, new);
                 false
             }
-            ObserverKind::Descriptor(raised) => raised.set(new.intersects(self.trigger)),
+            ObserverKind::Descriptor(raised) => {
+                let raised = raised.upgrade();
+                raised.inspect(|raised| raised.set(new.intersects(self.trigger))).is_some()
+            }
             ObserverKind::Thread { .. } | ObserverKind::Port(_) => true,
         }
     }
@@ -98,7 +101,7 @@ impl Observer {
         match &self.kind {
             ObserverKind::Thread { .. } => false,
             ObserverKind::Port(binding) => binding.is_dead(),
-            ObserverKind::Descriptor(raised) => Arc::strong_count(raised) == 1,
+            ObserverKind::Descriptor(raised) => raised.strong_count() == 0,
         }
     }
 }

@@ -1,0 +1,143 @@
+//! Calls and their answers.
+
+use std::io::IoSlice;
+use std::time::Duration;
+
+use uncopy::channel::{Channel, Deadline, EventPair, Object, Rights, Signals, Status};
+
+use crate::{is_orphan, past, send};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// Answers the next message with its own first four bytes and `body`.
+fn answer(channel: &Channel, body: &[u8]) -> [u8; 4] {
+    channel.wait_one(Signals::READABLE, Deadline::after(LONG)).unwrap();
+    let request = channel.read().unwrap();
+    let txid = *request.first_chunk::<4>().unwrap();
+    channel.write(&[IoSlice::new(&txid), IoSlice::new(body)], vec![]).unwrap();
+    txid
+}
+
+#[test]
+fn the_id_goes_over_the_first_four_bytes_of_the_message_alone() {
+    let (near, far) = Channel::pair();
+    let (head, middle, rest) = (*b"\0", *b"\0\0", *b"\0request");
+    std::thread::scope(|scope| {
+        let caller = scope.spawn(|| {
+            let regions = [&head[..], &middle, &rest].map(IoSlice::new);
+            near.call(&regions, vec![], Deadline::after(LONG))
+        });
+        far.wait_one(Signals::READABLE, Deadline::after(LONG)).unwrap();
+        let request = far.read().unwrap();
+        let (txid, body) = request.split_first_chunk::<4>().unwrap();
+        assert_ne!(u32::from_ne_bytes(*txid) & 0x8000_0000, 0);
+        assert_eq!(body, b"request");
+        far.write(&[IoSlice::new(txid), IoSlice::new(b"answer")], vec![]).unwrap();
+        assert_eq!(&caller.join().unwrap().unwrap()[4..], b"answer");
+    });
+    assert_eq!((head, middle, &rest), (*b"\0", *b"\0\0", b"\0request"));
+    assert_eq!(near.signals(), Signals::WRITABLE, "an answer is never READABLE");
+}
+
+#[test]
+fn several_callers_get_each_their_own_answer() {
+    const CALLERS: u8 = 8;
+    let (near, far) = Channel::pair();
+    std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..CALLERS)
+            .map(|n| {
+                let near = &near;
+                scope.spawn(move || {
+                    let message = [0, 0, 0, 0, n];
+                    let answer = near.call(&[IoSlice::new(&message)], vec![], Deadline::INFINITE);
+                    assert_eq!(answer.unwrap()[4], n);
+                })
+            })
+            .collect();
+        let mut requests = Vec::new();
+        while requests.len() < usize::from(CALLERS) {
+            far.wait_one(Signals::READABLE, Deadline::after(LONG)).unwrap();
+            requests.push(far.read().unwrap());
+        }
+        for request in requests.iter().rev() {
+            send(&far, request).unwrap();
+        }
+        callers.into_iter().for_each(|caller| caller.join().unwrap());
+    });
+}
+
+#[test]
+fn a_deadline_in_the_past_still_sends_and_a_late_answer_is_queued() {
+    let (near, far) = Channel::pair();
+    let result = near.call(&[IoSlice::new(b"0000late")], vec![], past());
+    assert_eq!(result.unwrap_err(), Status::TimedOut);
+    let txid = answer(&far, b"too late");
+    let queued = near.read().unwrap();
+    assert_eq!((&queued[..4], &queued[4..]), (&txid[..], &b"too late"[..]));
+}
+
+#[test]
+fn checks_of_a_call_come_in_zircons_order() {
+    let large = vec![0; 65_537];
+    for (rights, bytes, open, expected) in [
+        (Rights::CHANNEL - Rights::READ, 65_537, false, Status::AccessDenied),
+        (Rights::CHANNEL - Rights::WRITE, 65_537, false, Status::AccessDenied),
+        (Rights::CHANNEL, 65_537, false, Status::OutOfRange),
+        (Rights::CHANNEL, 3, false, Status::InvalidArgs),
+        (Rights::CHANNEL, 4, false, Status::PeerClosed),
+        (Rights::CHANNEL, 4, true, Status::TimedOut),
+    ] {
+        let (near, far) = Channel::pair();
+        let near = near.replace(Some(rights)).unwrap();
+        let far = open.then_some(far);
+        let (witness, moved) = EventPair::pair();
+        let result = near.call(&[IoSlice::new(&large[..bytes])], vec![moved.into()], past());
+        assert_eq!(result.unwrap_err(), expected);
+        assert_eq!(is_orphan(&witness), !open, "{expected}: consumed, unless it went");
+        drop(far);
+    }
+}
+
+#[test]
+fn a_short_handle_check_comes_after_the_size() {
+    let (near, _far) = Channel::pair();
+    let stuck = EventPair::pair().0.replace(Some(Rights::WAIT)).unwrap();
+    let result = near.call(&[IoSlice::new(b"abc")], vec![stuck.into()], past());
+    assert_eq!(result.unwrap_err(), Status::InvalidArgs);
+}
+
+#[test]
+fn a_closed_peer_and_a_revoked_handle_end_a_call() {
+    for (close_peer, expected) in [(true, Status::PeerClosed), (false, Status::Canceled)] {
+        let (near, far) = Channel::pair();
+        std::thread::scope(|scope| {
+            let caller =
+                scope.spawn(|| near.call(&[IoSlice::new(b"0000")], vec![], Deadline::INFINITE));
+            far.wait_one(Signals::READABLE, Deadline::after(LONG)).unwrap();
+            if close_peer {
+                drop(far);
+            } else {
+                near.revoke();
+            }
+            assert_eq!(caller.join().unwrap().unwrap_err(), expected);
+        });
+    }
+}
+
+#[test]
+fn only_ids_with_the_high_bit_that_somebody_waits_for_are_answers() {
+    let (near, far) = Channel::pair();
+    std::thread::scope(|scope| {
+        let caller =
+            scope.spawn(|| near.call(&[IoSlice::new(b"0000")], vec![], Deadline::INFINITE));
+        far.wait_one(Signals::READABLE, Deadline::after(LONG)).unwrap();
+        let request = far.read().unwrap();
+        for other in [&b"\0\0\0\0"[..], b"abc", b"", &[0xff; 8]] {
+            send(&far, other).unwrap();
+            near.wait_one(Signals::READABLE, Deadline::after(LONG)).unwrap();
+            assert_eq!(&*near.read().unwrap(), other);
+        }
+        send(&far, &request).unwrap();
+        assert_eq!(&*caller.join().unwrap().unwrap(), &*request);
+    });
+}

@@ -1,0 +1,234 @@
+//! Writing and reading: limits, order of checks, what stays queued.
+
+use std::io::{IoSlice, IoSliceMut};
+
+use uncopy::channel::{
+    Bounds, Channel, Event, EventPair, Handle, Lengths, MAX_BYTES, MAX_HANDLES, MAX_REGIONS,
+    Object, Oversized, Rights, Signals, Status,
+};
+
+use crate::{is_orphan, send, send_handles};
+
+fn events(count: usize) -> Vec<Handle> {
+    (0..count).map(|_| Event::new().into()).collect()
+}
+
+#[test]
+fn regions_are_joined_in_order_without_padding() {
+    let (near, far) = Channel::pair();
+    let region = |bytes| IoSlice::new(bytes);
+    near.write(&[region(b"a"), region(b""), region(b"bcd"), region(b"a"), region(b"")], vec![])
+        .unwrap();
+    near.write(&[], vec![]).unwrap();
+    far.write(&[region(b"back")], vec![]).unwrap();
+    assert_eq!(&*far.read().unwrap(), b"abcda");
+    assert_eq!(&*far.read().unwrap(), b"");
+    assert_eq!(&*near.read().unwrap(), b"back");
+}
+
+#[test]
+fn limits_hold_at_their_value_and_break_one_past_it() {
+    let large = vec![7; MAX_BYTES + 1];
+    let whole = IoSlice::new(&large[..MAX_BYTES]);
+    let byte = IoSlice::new(&large[..1]);
+    let empty = IoSlice::new(&[]);
+    for (what, regions, handles, expected) in [
+        ("all bytes", vec![whole], 0, Ok(())),
+        ("all handles", vec![empty], MAX_HANDLES, Ok(())),
+        ("all regions", vec![byte; MAX_REGIONS], 0, Ok(())),
+        ("empty regions count", vec![empty; MAX_REGIONS + 1], 0, Err(Status::OutOfRange)),
+        ("one byte more", vec![IoSlice::new(&large)], 0, Err(Status::OutOfRange)),
+        ("a sum one more", vec![byte, whole], 0, Err(Status::OutOfRange)),
+        ("a sum far above 32 bits' half", vec![whole; MAX_REGIONS], 0, Err(Status::OutOfRange)),
+        ("one handle more", vec![empty], MAX_HANDLES + 1, Err(Status::OutOfRange)),
+    ] {
+        let (near, far) = Channel::pair();
+        assert_eq!(near.write(&regions, events(handles)), expected, "{what}");
+        let length: usize = regions.iter().map(|r| r.len()).sum();
+        match far.read() {
+            Ok(message) => {
+                assert_eq!((message.len(), message.handles().len()), (length, handles), "{what}");
+            }
+            Err(status) => assert_eq!(
+                (Err(Status::ShouldWait), status),
+                (expected.map_err(|_| Status::ShouldWait), Status::ShouldWait),
+                "{what}"
+            ),
+        }
+    }
+}
+
+/// A write that breaks several rules is refused for the first of them, and consumes its handles.
+#[test]
+fn checks_of_a_write_come_in_zircons_order() {
+    let large = vec![0; MAX_BYTES + 1];
+    let no_transfer = || EventPair::pair().0.replace(Some(Rights::WAIT)).unwrap();
+    for (right, bytes, transferable, open, expected) in [
+        (false, MAX_BYTES + 1, false, false, Status::AccessDenied),
+        (true, MAX_BYTES + 1, false, false, Status::OutOfRange),
+        (true, 1, false, false, Status::AccessDenied),
+        (true, 1, true, false, Status::PeerClosed),
+    ] {
+        let (near, far) = Channel::pair();
+        let rights = if right { Rights::CHANNEL } else { Rights::CHANNEL - Rights::WRITE };
+        let near = near.replace(Some(rights)).unwrap();
+        let far = open.then_some(far);
+        let (witness, moved) = EventPair::pair();
+        let mut handles = vec![moved.into()];
+        if !transferable {
+            handles.insert(0, no_transfer().into());
+        }
+        assert_eq!(near.write(&[IoSlice::new(&large[..bytes])], handles), Err(expected));
+        assert!(is_orphan(&witness), "{expected}: the handle was not consumed");
+        drop(far);
+    }
+}
+
+#[test]
+fn a_failing_fill_sends_nothing_and_consumes_the_handles() {
+    let (near, far) = Channel::pair();
+    for (what, fill_with, error, expected) in [
+        ("too little", &b"ab"[..], None, Status::InvalidArgs),
+        ("too much", &b"abcd"[..], None, Status::InvalidArgs),
+        ("its own error", &b"abc"[..], Some(Status::NoMemory), Status::NoMemory),
+    ] {
+        let (witness, moved) = EventPair::pair();
+        let mut handles = vec![moved.into()];
+        let result = near.write_with(
+            3,
+            |filling| {
+                filling.append(fill_with)?;
+                error.map_or(Ok(()), Err)
+            },
+            &mut handles,
+        );
+        assert_eq!(result, Err(expected), "{what}");
+        assert!(handles.is_empty() && is_orphan(&witness), "{what}");
+    }
+    assert_eq!(far.read().unwrap_err(), Status::ShouldWait);
+}
+
+#[test]
+fn a_panicking_fill_leaves_both_ends_as_they_were() {
+    let (near, far) = Channel::pair();
+    let (witness, moved) = EventPair::pair();
+    let mut handles = vec![moved.into()];
+    let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        near.write_with(5, |_| panic!("on purpose"), &mut handles)
+    }));
+    assert!(unwound.is_err());
+    assert!(handles.len() == 1 && !is_orphan(&witness));
+    send(&near, b"after").unwrap();
+    assert_eq!(&*far.read().unwrap(), b"after");
+}
+
+#[test]
+fn an_empty_queue_says_wait_and_a_lonely_one_says_closed() {
+    let (near, far) = Channel::pair();
+    assert_eq!(far.read().unwrap_err(), Status::ShouldWait);
+    send(&near, b"last").unwrap();
+    drop(near);
+    assert_eq!(far.signals(), Signals::READABLE | Signals::PEER_CLOSED);
+    assert_eq!(&*far.read().unwrap(), b"last");
+    assert_eq!(far.read().unwrap_err(), Status::PeerClosed);
+    assert_eq!(far.signals(), Signals::PEER_CLOSED);
+    assert_eq!(send(&far, b"x"), Err(Status::PeerClosed));
+}
+
+#[test]
+fn reading_needs_the_right() {
+    let (near, far) = Channel::pair();
+    send(&near, b"x").unwrap();
+    let far = far.replace(Some(Rights::CHANNEL - Rights::READ)).unwrap();
+    assert_eq!(far.read().unwrap_err(), Status::AccessDenied);
+}
+
+#[test]
+fn a_message_that_does_not_fit_stays_or_is_discarded() {
+    let (near, far) = Channel::pair();
+    let (witness, moved) = EventPair::pair();
+    near.write(&[IoSlice::new(b"12345")], vec![moved.into()]).unwrap();
+    send(&near, b"next").unwrap();
+    let too_small = Err(Status::BufferTooSmall { bytes: 5, handles: 1 });
+    assert_eq!(far.read_into(&mut [0; 4], &mut [None]), too_small);
+    assert_eq!(far.read_into(&mut [0; 5], &mut []), too_small);
+    assert!(!is_orphan(&witness));
+    let room = Lengths { bytes: 5, handles: 0 };
+    let discarded = far.read_fitting(room, Oversized::Discard).map(|_| Lengths::default());
+    assert_eq!(discarded, too_small);
+    assert!(is_orphan(&witness), "a discarded message's handles are closed");
+    let room = Lengths { bytes: 4, handles: 0 };
+    assert_eq!(&*far.read_fitting(room, Oversized::Discard).unwrap(), b"next");
+}
+
+#[test]
+fn reads_spread_over_regions_and_split_into_parts() {
+    let (near, far) = Channel::pair();
+    let (mut a, mut b, mut c) = ([0; 3], [0; 0], [9; 4]);
+    near.write(&[IoSlice::new(b"12345")], events(1)).unwrap();
+    let mut slots = [None, None];
+    let mut regions = [&mut a[..], &mut b, &mut c].map(IoSliceMut::new);
+    let lengths = far.read_scattered(&mut regions, &mut slots).unwrap();
+    assert_eq!(lengths, Lengths { bytes: 5, handles: 1 });
+    assert_eq!((&a, &c), (b"123", &[b'4', b'5', 9, 9]));
+    assert!(slots[0].is_some() && slots[1].is_none());
+
+    near.write(&[IoSlice::new(b"headbody")], events(2)).unwrap();
+    let (part, handles) = far.read().unwrap().into_parts();
+    let (head, body) = part.split_at(4);
+    let (bo, dy) = body.clone().split_at(2);
+    drop(body);
+    assert_eq!((&*head, &*bo, &*dy, handles.len()), (&b"head"[..], &b"bo"[..], &b"dy"[..], 2));
+}
+
+#[test]
+fn a_full_queue_says_wait_clears_writable_and_keeps_the_handles_of_an_attempt() {
+    let mut messages = Bounds::default();
+    messages.messages = 3;
+    let mut bytes = Bounds::default();
+    bytes.bytes = 25;
+    let mut handles = Bounds::default();
+    handles.handles = 3;
+    for (what, bounds) in [("messages", messages), ("bytes", bytes), ("handles", handles)] {
+        let (near, far) = Channel::pair_with(bounds);
+        for _ in 0..3 {
+            assert!(near.signals().contains(Signals::WRITABLE), "{what}");
+            near.write(&[IoSlice::new(&[0; 10])], events(1)).unwrap();
+        }
+        assert_eq!(near.signals(), Signals::empty(), "{what}");
+        assert!(far.signals().contains(Signals::WRITABLE), "the other direction is not full");
+        let (witness, moved) = EventPair::pair();
+        let mut kept = vec![Handle::from(moved)];
+        assert_eq!(near.try_write(&[], &mut kept), Err(Status::ShouldWait), "{what}");
+        assert!(kept.len() == 1 && !is_orphan(&witness), "{what}");
+        assert_eq!(send_handles(&near, kept), Err(Status::ShouldWait), "{what}");
+        assert!(is_orphan(&witness), "{what}");
+        drop(far.read().unwrap());
+        assert_eq!(near.signals(), Signals::WRITABLE, "{what}");
+        send(&near, b"x").unwrap();
+    }
+}
+
+#[test]
+fn default_bounds_take_four_thousand_messages_and_sixteen_mebibytes() {
+    let (near, far) = Channel::pair();
+    for _ in 0..4096 {
+        send(&near, b"").unwrap();
+    }
+    assert_eq!(send(&near, b""), Err(Status::ShouldWait));
+    let large = vec![0; MAX_BYTES];
+    for _ in 0..(16 << 20) / MAX_BYTES {
+        send(&far, &large).unwrap();
+    }
+    assert_eq!(send(&far, b""), Err(Status::ShouldWait));
+}
+
+#[test]
+fn a_closed_queue_closes_what_is_in_it() {
+    let (near, far) = Channel::pair();
+    let (witness, moved) = EventPair::pair();
+    send_handles(&near, vec![moved.into()]).unwrap();
+    drop(far);
+    assert!(is_orphan(&witness));
+    assert_eq!(near.signals(), Signals::PEER_CLOSED);
+}

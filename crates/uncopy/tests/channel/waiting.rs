@@ -1,0 +1,265 @@
+//! Signals, waits, ports, descriptors.
+
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use uncopy::channel::{
+    AsyncOptions, Channel, Deadline, Event, EventPair, Object, PacketContents, Port, Rights,
+    SignalFd, Signals, Status, WaitItem, wait_many,
+};
+
+use crate::{past, send, send_handles};
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[test]
+fn readable_is_set_exactly_while_the_queue_holds_something() {
+    let (near, far) = Channel::pair();
+    assert_eq!((near.signals(), far.signals()), (Signals::WRITABLE, Signals::WRITABLE));
+    send(&near, b"1").unwrap();
+    send(&near, b"2").unwrap();
+    assert_eq!(far.wait_one(Signals::READABLE, past()), Ok(Signals::READABLE | Signals::WRITABLE));
+    drop(far.read().unwrap());
+    assert!(far.signals().contains(Signals::READABLE));
+    drop(far.read().unwrap());
+    assert_eq!(far.wait_one(Signals::READABLE, past()), Err(Status::TimedOut));
+}
+
+#[test]
+fn user_signals_are_the_programs_and_others_are_not() {
+    let (near, far) = Channel::pair();
+    near.signal(Signals::empty(), Signals::USER_0 | Signals::USER_7).unwrap();
+    near.signal(Signals::USER_0, Signals::empty()).unwrap();
+    near.signal_peer(Signals::empty(), Signals::USER_3).unwrap();
+    assert_eq!(near.signals(), Signals::WRITABLE | Signals::USER_7);
+    assert_eq!(far.signals(), Signals::WRITABLE | Signals::USER_3);
+    for signals in [Signals::READABLE, Signals::PEER_CLOSED, Signals::SIGNALED] {
+        assert_eq!(near.signal(Signals::empty(), signals), Err(Status::InvalidArgs));
+        assert_eq!(near.signal(signals, Signals::empty()), Err(Status::InvalidArgs));
+        assert_eq!(near.signal_peer(Signals::empty(), signals), Err(Status::InvalidArgs));
+    }
+    let event = Event::new();
+    assert_eq!(event.signal_peer(Signals::empty(), Signals::USER_0), Err(Status::AccessDenied));
+    event.signal(Signals::empty(), Signals::SIGNALED).unwrap();
+    let deaf = event.duplicate(Some(Rights::TRANSFER)).unwrap();
+    assert_eq!(deaf.signal(Signals::empty(), Signals::SIGNALED), Err(Status::AccessDenied));
+    assert_eq!(deaf.wait_one(Signals::SIGNALED, past()), Err(Status::AccessDenied));
+}
+
+#[test]
+fn a_sleeper_wakes_for_its_signal_for_the_end_of_its_handle_and_for_the_deadline() {
+    let (near, far) = Channel::pair();
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| far.wait_one(Signals::READABLE, Deadline::after(LONG)));
+        send(&near, b"x").unwrap();
+        assert_eq!(sleeper.join().unwrap(), Ok(Signals::READABLE | Signals::WRITABLE));
+        let sleeper = scope.spawn(|| far.wait_one(Signals::USER_0, Deadline::INFINITE));
+        while !sleeper.is_finished() {
+            far.revoke();
+        }
+        let ended = sleeper.join().unwrap().unwrap_err();
+        assert!(matches!(ended, Status::Canceled | Status::BadHandle), "{ended}");
+    });
+    let deadline = Deadline::from(Instant::now() + Duration::from_millis(5));
+    assert_eq!(near.wait_one(Signals::USER_0, deadline), Err(Status::TimedOut));
+}
+
+#[test]
+fn wait_many_waits_for_any_and_reports_all() {
+    let (near, far) = Channel::pair();
+    let event = Event::new();
+    let wait = |deadline| {
+        let mut items = [
+            WaitItem::new(&far, Signals::READABLE),
+            WaitItem::new(&event, Signals::SIGNALED | Signals::USER_1),
+        ];
+        let result = wait_many(&mut items, deadline);
+        (result, items.map(|item| item.pending))
+    };
+    let idle = [Signals::WRITABLE, Signals::empty()];
+    assert_eq!(wait(past()), (Err(Status::TimedOut), idle));
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| wait(Deadline::after(LONG)));
+        event.signal(Signals::empty(), Signals::USER_1).unwrap();
+        assert_eq!(sleeper.join().unwrap(), (Ok(()), [Signals::WRITABLE, Signals::USER_1]));
+    });
+    send(&near, b"x").unwrap();
+    let both = [Signals::WRITABLE | Signals::READABLE, Signals::USER_1];
+    assert_eq!(wait(Deadline::INFINITE), (Ok(()), both));
+
+    assert_eq!(wait_many(&mut [], past()), Err(Status::TimedOut));
+    let mut many: Vec<_> = (0..65).map(|_| WaitItem::new(&event, Signals::USER_1)).collect();
+    assert_eq!(wait_many(&mut many, past()), Err(Status::OutOfRange));
+    assert_eq!(wait_many(&mut many[..64], past()), Ok(()));
+}
+
+fn signal_packet(port: &Port) -> Option<(u64, Signals, Signals)> {
+    match port.wait(past()) {
+        Ok(packet) => match packet.contents {
+            PacketContents::Signal { trigger, observed, count, .. } => {
+                assert_eq!(count, 1);
+                Some((packet.key, trigger, observed))
+            }
+            other => panic!("{other:?}"),
+        },
+        Err(status) => {
+            assert_eq!(status, Status::TimedOut);
+            None
+        }
+    }
+}
+
+#[test]
+fn a_binding_fires_once_at_once_or_at_the_edge() {
+    let (near, far) = Channel::pair();
+    let port = Port::new();
+    let (none, edge) = (AsyncOptions::empty(), AsyncOptions::EDGE);
+    far.wait_async(&port, 1, Signals::READABLE, none).unwrap();
+    assert_eq!(signal_packet(&port), None);
+    send(&near, b"x").unwrap();
+    send(&near, b"y").unwrap();
+    let observed = Signals::READABLE | Signals::WRITABLE;
+    assert_eq!(signal_packet(&port), Some((1, Signals::READABLE, observed)));
+    assert_eq!(signal_packet(&port), None, "it fires once");
+    far.wait_async(&port, 2, Signals::READABLE, none).unwrap();
+    assert_eq!(signal_packet(&port), Some((2, Signals::READABLE, observed)), "set already");
+    far.wait_async(&port, 3, Signals::READABLE, edge).unwrap();
+    send(&near, b"z").unwrap();
+    assert_eq!(signal_packet(&port), None, "set already is no edge");
+    (0..3).for_each(|_| drop(far.read().unwrap()));
+    send(&near, b"again").unwrap();
+    assert_eq!(signal_packet(&port), Some((3, Signals::READABLE, observed)));
+}
+
+#[test]
+fn ports_are_first_in_first_out_and_mix_packets() {
+    let port = Port::new();
+    let (a, b) = (Event::new(), Event::new());
+    a.wait_async(&port, 10, Signals::SIGNALED, AsyncOptions::TIMESTAMP).unwrap();
+    b.wait_async(&port, 11, Signals::SIGNALED, AsyncOptions::empty()).unwrap();
+    b.signal(Signals::empty(), Signals::SIGNALED).unwrap();
+    port.queue(12, [7; 32]).unwrap();
+    a.signal(Signals::empty(), Signals::SIGNALED).unwrap();
+    let packets = [(); 3].map(|()| port.wait(past()).unwrap());
+    assert_eq!(packets.map(|packet| packet.key), [11, 12, 10]);
+    assert_eq!(packets[1].contents, PacketContents::User([7; 32]));
+    let stamped = |i: usize| match packets[i].contents {
+        PacketContents::Signal { timestamp, .. } => timestamp.is_some(),
+        _ => false,
+    };
+    assert_eq!((stamped(0), stamped(2)), (false, true));
+}
+
+#[test]
+fn checks_of_wait_async_come_in_zircons_order() {
+    let (near, _far) = Channel::pair();
+    let both = AsyncOptions::TIMESTAMP | AsyncOptions::BOOT_TIMESTAMP;
+    let readonly = Port::new().replace(Some(Rights::READ)).unwrap();
+    let deaf = near.replace(Some(Rights::CHANNEL - Rights::WAIT)).unwrap();
+    let none = AsyncOptions::empty();
+    for (what, options, port, expected) in [
+        ("options first", both, &readonly, Status::InvalidArgs),
+        ("then the port", none, &readonly, Status::AccessDenied),
+        ("then the object", none, &Port::new(), Status::AccessDenied),
+    ] {
+        assert_eq!(deaf.wait_async(port, 0, Signals::all(), options), Err(expected), "{what}");
+    }
+    assert_eq!(readonly.queue(0, [0; 32]), Err(Status::AccessDenied));
+    let bound = Event::new().wait_async(&readonly, 0, Signals::SIGNALED, none);
+    assert_eq!(bound, Err(Status::AccessDenied));
+}
+
+#[test]
+fn cancel_takes_back_what_waits_and_what_is_queued() {
+    let port = Port::new();
+    let (a, b) = (Event::new(), Event::new());
+    let bind = |event: &Event, key| {
+        event.wait_async(&port, key, Signals::SIGNALED, AsyncOptions::empty()).unwrap();
+    };
+    bind(&a, 1);
+    bind(&a, 2);
+    bind(&b, 1);
+    port.cancel(&a, 1).unwrap();
+    assert_eq!(port.cancel(&a, 1), Err(Status::NotFound));
+    a.signal(Signals::empty(), Signals::SIGNALED).unwrap();
+    b.signal(Signals::empty(), Signals::SIGNALED).unwrap();
+    port.cancel(&a, 2).unwrap();
+    assert_eq!(signal_packet(&port).map(|packet| packet.0), Some(1), "b's is still there");
+    assert_eq!(signal_packet(&port), None);
+}
+
+#[test]
+fn a_binding_ends_with_its_handle_and_stays_behind_when_it_has_fired() {
+    let port = Port::new();
+    let (near, far) = EventPair::pair();
+    let twin = near.duplicate(None).unwrap();
+    twin.wait_async(&port, 1, Signals::USER_0, AsyncOptions::empty()).unwrap();
+    near.wait_async(&port, 2, Signals::USER_0, AsyncOptions::empty()).unwrap();
+    drop(twin);
+    far.signal_peer(Signals::empty(), Signals::USER_0).unwrap();
+    drop(near);
+    assert_eq!(signal_packet(&port).map(|packet| packet.0), Some(2));
+    assert_eq!(signal_packet(&port), None);
+}
+
+#[test]
+fn a_binding_ends_when_its_handle_is_read_at_the_far_side() {
+    let port = Port::new();
+    let (near, far) = Channel::pair();
+    let (witness, moved) = EventPair::pair();
+    moved.wait_async(&port, 1, Signals::USER_0, AsyncOptions::empty()).unwrap();
+    send_handles(&near, vec![moved.into()]).unwrap();
+    let received = far.read().unwrap().take_handles();
+    witness.signal_peer(Signals::empty(), Signals::USER_0).unwrap();
+    assert_eq!(signal_packet(&port), None);
+    drop(received);
+}
+
+#[test]
+fn a_closed_port_keeps_nothing() {
+    let (near, far) = EventPair::pair();
+    for _ in 0..1000 {
+        let port = Port::new();
+        near.wait_async(&port, 1, Signals::USER_0, AsyncOptions::empty()).unwrap();
+    }
+    far.signal_peer(Signals::empty(), Signals::USER_0).unwrap();
+}
+
+#[test]
+fn a_sleeping_port_wakes_for_packets_and_for_the_end_of_its_handle() {
+    let port = Port::new();
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| port.wait(Deadline::after(LONG)));
+        port.queue(5, [0; 32]).unwrap();
+        assert_eq!(sleeper.join().unwrap().unwrap().key, 5);
+        let sleeper = scope.spawn(|| port.wait(Deadline::INFINITE));
+        while !sleeper.is_finished() {
+            port.revoke();
+        }
+        let ended = sleeper.join().unwrap().unwrap_err();
+        assert!(matches!(ended, Status::Canceled | Status::BadHandle), "{ended}");
+    });
+}
+
+fn polls_readable(fd: &SignalFd) -> bool {
+    let mut fds = [PollFd::new(fd, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+}
+
+#[test]
+fn a_descriptor_polls_as_the_signals_are() {
+    let (near, far) = Channel::pair();
+    let fd = far.signal_fd(Signals::READABLE | Signals::PEER_CLOSED).unwrap();
+    assert!(!polls_readable(&fd));
+    send(&near, b"1").unwrap();
+    send(&near, b"2").unwrap();
+    assert!(polls_readable(&fd) && polls_readable(&fd), "level, not edge");
+    drop(far.read().unwrap());
+    assert!(polls_readable(&fd), "one message is left");
+    drop(far.read().unwrap());
+    assert!(!polls_readable(&fd));
+    let late = near.signal_fd(Signals::WRITABLE).unwrap();
+    assert!(polls_readable(&late), "set already");
+    drop(near);
+    assert!(polls_readable(&fd));
+}

@@ -1,0 +1,95 @@
+//! A million operations leave no descriptor and no memory behind. A program of its own, because
+//! what other tests hold would count.
+#![cfg(all(target_os = "linux", not(shuttle)))]
+
+use std::io::IoSlice;
+use std::sync::Mutex;
+
+use uncopy::channel::{
+    AsyncOptions, BatchRegion, Channel, Deadline, Descriptor, Event, Handle, Object, Port, Signals,
+    Vmo,
+};
+
+/// One test at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn past() -> Deadline {
+    Deadline::after(std::time::Duration::ZERO)
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Resident bytes (`proc_pid_statm(5)`).
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+/// Of everything a little.
+fn round(n: usize, channel: &(Channel, Channel), port: &Port) {
+    let (near, far) = channel;
+    let body = [n.to_le_bytes()[0]; 300];
+    near.write(&[IoSlice::new(&body), IoSlice::new(&body[..n % 200])], vec![]).unwrap();
+    far.wait_one(Signals::READABLE, Deadline::INFINITE).unwrap();
+    drop(far.read().unwrap());
+    far.wait_async(port, 1, Signals::READABLE, AsyncOptions::empty()).unwrap();
+    near.write(&[], vec![Event::new().into()]).unwrap();
+    port.wait(past()).unwrap();
+    assert_eq!(far.read_into(&mut [], &mut [None]).unwrap().handles, 1);
+    assert!(near.call(&[IoSlice::new(b"0000")], vec![], past()).is_err());
+    drop(far.read().unwrap());
+    let region = |message| BatchRegion { bytes: &body, message, handles: 0 };
+    near.write_batch(&[region(0), region(1)], &mut vec![]).unwrap();
+    (0..2).for_each(|_| drop(far.read().unwrap()));
+    if n.is_multiple_of(16) {
+        let (inner_near, inner_far) = Channel::pair();
+        inner_near.write(&[], vec![inner_far.into()]).unwrap();
+        let file = Descriptor::from(std::os::fd::OwnedFd::from(std::io::pipe().unwrap().0));
+        let memory = Vmo::new(1).unwrap();
+        let twin = Handle::from(memory.duplicate(None).unwrap());
+        let fd = far.signal_fd(Signals::READABLE).unwrap();
+        near.write(&[], vec![inner_near.into(), file.into(), memory.into(), twin]).unwrap();
+        drop(fd);
+        drop(far.read().unwrap());
+    }
+}
+
+/// More than ten operations a round. A leak of 64 bytes in each would be more than 6 MB.
+#[test]
+fn a_million_operations_leak_nothing() {
+    const ROUNDS: usize = 100_000;
+    let _alone = ALONE.lock().unwrap();
+    let channel = Channel::pair();
+    let port = Port::new();
+    (0..1000).for_each(|n| round(n, &channel, &port));
+    let (fds, memory) = (descriptors(), resident());
+    (0..ROUNDS).for_each(|n| round(n, &channel, &port));
+    let (fds_after, memory_after) = (descriptors(), resident());
+    assert_eq!(fds_after, fds);
+    assert!(memory_after <= memory + (2 << 20), "{memory} bytes became {memory_after}");
+}
+
+/// One thread writes, another reads: the buffers find their way back.
+#[test]
+fn buffers_return_to_the_writer() {
+    const MESSAGES: usize = 100_000;
+    let _alone = ALONE.lock().unwrap();
+    let (near, far) = Channel::pair();
+    let before = resident();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..MESSAGES {
+                near.wait_one(Signals::WRITABLE, Deadline::INFINITE).unwrap();
+                near.write(&[IoSlice::new(&[1; 4000])], vec![]).unwrap();
+            }
+        });
+        for _ in 0..MESSAGES {
+            far.wait_one(Signals::READABLE, Deadline::INFINITE).unwrap();
+            assert_eq!(far.read().unwrap().len(), 4000);
+        }
+    });
+    // At most a full queue of them, not all.
+    assert!(resident() <= before + (24 << 20));
+}
