@@ -49,7 +49,7 @@ fn floors(group: &mut BenchmarkGroup<'_, WallTime>, size: usize) {
 
 fn events(c: &mut Criterion) {
     let mut group = c.benchmark_group("event");
-    group.bench_function("getpid", |b| b.iter(|| std::process::id()));
+    group.bench_function("getpid", |b| b.iter(std::process::id));
     for size in SIZES {
         group.throughput(Throughput::Bytes(size as u64));
         floors(&mut group, size);

@@ -1,5 +1,8 @@
 //! Handles: what can be moved in a message.
 
+// Not shuttle's: a name that is never used twice needs no scheduling.
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::Status;
 use super::endpoint::Channel;
 use super::eventfd::SignalFd;
@@ -7,7 +10,7 @@ use super::object::{Descriptor, Event, EventPair, Fifo, Socket, Vmo};
 use super::port::{AsyncOptions, Binding, Port};
 use super::rights::{Grant, Rights};
 use super::signals::{Observer, ObserverKind, Observers, Signals};
-use super::sync::atomic::{AtomicU64, Ordering};
+
 use super::wait::{self, Deadline};
 
 /// Names one object (or one end of a pair) within this process; never used twice.

@@ -75,6 +75,53 @@ impl Witness {
 #[cfg(test)]
 mod tests {
     use super::Generation;
+    use crate::channel::{Channel, Deadline, Event, Object, Port, Signals, Status};
+
+    /// Runs `check` in a forked child, where memory can be allocated (glibc sees to that) and no
+    /// lock that another thread may have held is touched.
+    fn in_a_child(check: impl FnOnce() -> bool) -> bool {
+        // SAFETY: the child runs `check` and leaves by `_exit(2)`, without destructors.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let code = if check() { 0 } else { 1 };
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(code) };
+        }
+        assert!(child > 0, "fork failed");
+        let mut status = -1;
+        // SAFETY: `child` is this process's own, and `status` lives through the call.
+        let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        waited == child && status == 0
+    }
+
+    #[test]
+    fn differs_in_a_child_and_in_its_child() {
+        let here = Generation::current();
+        assert!(in_a_child(|| {
+            let child = Generation::current();
+            let inner = in_a_child(|| ![here, child].contains(&Generation::current()));
+            child != here && inner
+        }));
+        assert_eq!(Generation::current(), here);
+    }
+
+    #[test]
+    fn inherited_objects_refuse_and_own_ones_work() {
+        let (near, far) = Channel::pair();
+        let (event, port) = (Event::new(), Port::new());
+        let now = Deadline::after(std::time::Duration::ZERO);
+        assert!(in_a_child(|| {
+            let signaled = event.signal(Signals::empty(), Signals::SIGNALED);
+            let refused = near.read().is_err_and(|s| s == Status::BadState)
+                && near.write(&[], Vec::new()) == Err(Status::BadState)
+                && far.wait_one(Signals::READABLE, now) == Err(Status::BadState)
+                && signaled == Err(Status::BadState)
+                && port.wait(now).is_err_and(|s| s == Status::BadState);
+            drop((near, far, event, port));
+            let (near, far) = Channel::pair();
+            refused && near.write(&[], Vec::new()).is_ok() && far.read().is_ok()
+        }));
+    }
 
     #[test]
     fn stays_the_same_within_a_process() {
