@@ -8,8 +8,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use crate::harness::Need;
 use crate::mount::{Filesystem, Mount};
-use crate::process::filesystem_and_source;
-use crate::process::run_tool;
+use crate::process::{filesystem_and_source, find_tool, run_tool};
 use crate::scratch::{Scratch, run_directory};
 
 /// A filesystem to copy from or to, mounted once in a run when it is first used.
@@ -130,6 +129,9 @@ fn keep(mount: Mount) -> PathBuf {
 /// with a `STATX_DIOALIGN`, on a device that is no loop, device-mapper or md device.
 pub(crate) fn disk_is_a_bare_device() -> bool {
     let path = Place::Disk.path();
+    if find_tool("findmnt").is_none() {
+        return false;
+    }
     let (filesystem, source) = filesystem_and_source(&path);
     let Some(device) = Path::new(&source).file_name().and_then(|name| name.to_str()) else {
         return false;

@@ -59,11 +59,17 @@ pub(crate) fn calls_of_the_copy(pair: &Pair, program: &Program) -> Vec<Call> {
     let signals = |call: &Call| call.name.starts_with("rt_sig") || call.name == "sigaltstack";
     // GRND_INSECURE: keys of the standard library's hash tables, no matter of the copy.
     let keys = |call: &Call| call.arguments.contains("GRND_INSECURE");
+    // strace counts in each thread: in a second one, a call that the first made before the copy.
+    let ambiguous = |call: &Call| {
+        let before = &trace.calls[..first];
+        before.iter().any(|other| other.name == call.name && other.nth >= call.nth)
+    };
     let own = |call: &Call| {
         let name = call.name.as_str();
         !elsewhere.contains(&name) && !certain.contains(&name) && !signals(call) && !keys(call)
     };
-    trace.calls[first..=last].iter().filter(|call| touches(call) || own(call)).cloned().collect()
+    let calls = trace.calls[first..=last].iter();
+    calls.filter(|call| (touches(call) || own(call)) && !ambiguous(call)).cloned().collect()
 }
 
 /// Kills the program in each of its calls, one run each; the state after each run is checked.

@@ -18,7 +18,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("strace")] no_user_copy_fails_rather,
         [] no_user_copy_of_pseudo_files,
         [Need::Tool("strace")] no_zero_copy_reads_and_writes,
-        [Need::At(Place::Xfs), Need::Tool("strace")] no_zero_copy_shares_nothing,
+        [Need::At(Place::Xfs), Need::Tool("strace"), Need::Tool("filefrag")] no_zero_copy_shares_nothing,
         [] contradictions_are_refused,
         [Need::BareDevice] cpu_prefers_direct,
         [Need::BareDevice] durable_prefers_direct,

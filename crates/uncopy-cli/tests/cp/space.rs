@@ -17,8 +17,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::At(Place::Ext4)] room_for_the_data_but_not_for_the_holes,
         [Need::At(Place::Btrfs)] quota_exceeded,
         [Need::At(Place::Ext4)] read_only_filesystem,
-        [] longer_than_the_limit_allows,
-        [] too_few_descriptors,
+        [Need::Tool("prlimit")] longer_than_the_limit_allows,
+        [Need::Tool("prlimit")] too_few_descriptors,
     ]
 }
 

@@ -1,0 +1,69 @@
+//! What callers of `uncopy::copy` rely on beside the bytes: progress, the wish to stop, errors that
+//! can be told apart, and nothing left behind in the process.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod descriptors;
+mod errors;
+mod observer;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use testbed::{Content, Place, Scratch};
+use uncopy::Mechanism;
+use uncopy::copy::{Allow, CopyOptions};
+
+/// Every way that works from one file to another on any filesystem.
+const EVERYWHERE: [Mechanism; 4] =
+    [Mechanism::CopyFileRange, Mechanism::Sendfile, Mechanism::Splice, Mechanism::ReadWrite];
+
+/// A source and a name to copy it to.
+struct Pair {
+    scratch: Scratch,
+    source: PathBuf,
+    destination: PathBuf,
+}
+
+impl Pair {
+    fn new(length: u64) -> Pair {
+        let scratch = Place::Disk.scratch();
+        let (source, destination) = (scratch.join("source"), scratch.join("destination"));
+        Content::dense(length).write(&source);
+        Pair { scratch, source, destination }
+    }
+
+    fn old_destination(&self) -> &'static [u8] {
+        std::fs::write(&self.destination, b"old").unwrap();
+        b"old"
+    }
+
+    #[track_caller]
+    fn assert_kept(&self, old: Option<&[u8]>) {
+        assert_eq!(std::fs::read(&self.destination).ok().as_deref(), old);
+        let strangers = self.scratch.strangers(&["source", "destination"]);
+        assert!(strangers.is_empty(), "left behind: {strangers:?}");
+    }
+
+    #[track_caller]
+    fn assert_copied(&self) {
+        testbed::assert_same(&self.source, &self.destination);
+        let strangers = self.scratch.strangers(&["source", "destination"]);
+        assert!(strangers.is_empty(), "left behind: {strangers:?}");
+    }
+}
+
+/// Exactly this way.
+fn only(mechanism: Mechanism) -> CopyOptions {
+    let mut options = CopyOptions::default();
+    options.allow = Allow::Only(mechanism);
+    options
+}
+
+fn main() -> ExitCode {
+    if let Some(directory) = std::env::var_os(descriptors::CHILD) {
+        return descriptors::child(directory.as_ref());
+    }
+    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
+        [descriptors::cases(), errors::cases(), observer::cases()].into_iter().flatten().collect()
+    })
+}
