@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tempfile::{NamedTempFile, TempDir};
 
@@ -183,7 +184,16 @@ impl Mount {
 
     /// After [`Mount::cut_power`], when no file is open any more: what is there now?
     pub fn restore_power(&self) {
-        run_tool("umount", [self.path()]);
+        // A process that another thread is just starting may still have a copy of a descriptor.
+        let mut attempts = (0..100).map(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            run_quietly("umount", [self.path()])
+        });
+        assert!(
+            attempts.any(|output| output.status.success()),
+            "{} is in use",
+            self.point.display()
+        );
         self.attach();
     }
 

@@ -3,7 +3,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use testbed::witness::Strace;
-use testbed::{Case, Content, Mount, Need, Place, assert_same};
+use testbed::{Case, Content, Mount, Need, Place, assert_same, run_tool};
 
 use crate::witnessed::{Pair, RENAMES};
 use crate::{EVERYWHERE, cp, cp_by};
@@ -18,10 +18,11 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_dangling_link_is_refused,
         [] a_loop_of_links_is_refused,
         [Need::Root] a_bind_mounted_file_is_named_with_a_way_out,
-        [] a_running_program,
+        [Need::Tool("cp")] a_running_program,
         [] longer_and_shorter_old_files,
         [Need::Tool("strace")] replaced_by_rename,
         [] many_copies_to_one_name_at_once,
+        [Need::Root, Need::Tool("bindfs"), Need::Tool("strace")] a_fuse_filesystem,
     ]
 }
 
@@ -153,8 +154,9 @@ fn a_bind_mounted_file_is_named_with_a_way_out() {
 /// It cannot be written to, and can be replaced.
 fn a_running_program() {
     let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
-    let sleep = std::fs::canonicalize("/bin/sleep").unwrap();
-    std::fs::copy(sleep, &pair.destination).unwrap();
+    // By another process: what this one has open for writing, a fork in another thread has too,
+    // and the program could not be started.
+    run_tool("cp", ["-L".as_ref(), "/bin/sleep".as_ref(), pair.destination.as_os_str()]);
     std::fs::set_permissions(&pair.destination, PermissionsExt::from_mode(0o755)).unwrap();
     let mut running = std::process::Command::new(&pair.destination).arg("60").spawn().unwrap();
     let old = std::fs::read(&pair.destination).unwrap();
@@ -215,4 +217,38 @@ fn many_copies_to_one_name_at_once() {
     let found = std::fs::read(&pair.destination).unwrap();
     assert!(sources.iter().any(|source| std::fs::read(source).unwrap() == found), "a mixture");
     pair.assert_no_strangers();
+}
+
+/// No O_TMPFILE, no RENAME_NOREPLACE, no reflinks, a server that may say no to anything.
+fn a_fuse_filesystem() {
+    let below = Pair::at(Place::Ext4, &Content::dense(3 << 20));
+    let mount = Mount::fuse(below.to.path());
+    let (destination, seen) = (mount.path().join("destination"), &below.destination);
+    for switches in [&[][..], &["-p"], &["--durable", "--verify"], &["--in-place"], &["-f"]] {
+        let _ = std::fs::remove_file(&destination);
+        for _ in ["new", "old"] {
+            let program = cp().args(switches).arg(&below.source).arg(&destination);
+            let receipt = program.run().receipt();
+            assert_eq!(receipt.at("shared") + receipt.at("moved"), 0, "{}", receipt.value());
+            below.assert_copied();
+        }
+        std::fs::write(&destination, b"old").unwrap();
+        let kept = cp().arg("-n").arg(&below.source).arg(&destination).run();
+        assert!(kept.status.success(), "{}", kept.stderr);
+        below.assert_kept(b"old");
+    }
+    std::fs::remove_file(&destination).unwrap();
+    let made = cp().arg("-n").arg(&below.source).arg(&destination).run();
+    assert_eq!(made.receipt().value()["event"], "copied");
+    below.assert_copied();
+
+    // A file that comes meanwhile is left alone here too.
+    std::fs::remove_file(&destination).unwrap();
+    let program = cp_by(crate::READ_WRITE).arg("-n").arg(&below.source).arg(&destination);
+    let stopped = Strace::new(&program).stop_after("pwrite64", 1);
+    std::fs::write(&destination, b"meanwhile").unwrap();
+    let (run, _) = stopped.resume();
+    assert!(run.status.success(), "{}", run.stderr);
+    assert_eq!(std::fs::read(seen).unwrap(), b"meanwhile");
+    below.assert_no_strangers();
 }

@@ -74,7 +74,9 @@ fn cp_as_nobody() -> Program {
     static COPY: OnceLock<PathBuf> = OnceLock::new();
     let program = COPY.get_or_init(|| {
         let copy = Place::Tmpfs.path().join("uncopy");
-        std::fs::copy(env!("CARGO_BIN_EXE_uncopy"), &copy).expect("a tmpfs has room");
+        // By another process: a program that a fork in another thread has open for writing cannot
+        // be started.
+        testbed::run_tool("cp", [env!("CARGO_BIN_EXE_uncopy").as_ref(), copy.as_os_str()]);
         copy
     });
     Program::new(program).args(["cp", "--json"]).as_user(NOBODY)
