@@ -1,5 +1,6 @@
 //! Where the project lies, and how its programs are built.
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -30,6 +31,20 @@ pub(crate) fn target_directory() -> PathBuf {
 pub(crate) fn build_release(package: &str, program: &str) -> Result<PathBuf> {
     run(cargo().args(["build", "--quiet", "--locked", "--release", "--package", package]))?;
     Ok(target_directory().join("release").join(program))
+}
+
+/// Goes on in the release build of this program, if this is a debug build: what is measured inside
+/// it must be optimised, and files are made and compared many times faster.
+///
+/// # Errors
+/// If it cannot be built or started.
+pub(crate) fn continue_optimised() -> Result<()> {
+    if !cfg!(debug_assertions) {
+        return Ok(());
+    }
+    let release = build_release("xtask", "xtask")?;
+    let error = Command::new(release).args(std::env::args_os().skip(1)).exec();
+    Err(error).context("cannot start the release build of xtask")
 }
 
 /// Runs a command to its end.

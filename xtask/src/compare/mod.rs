@@ -10,7 +10,6 @@ mod rounds;
 mod row;
 mod verdict;
 
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -57,9 +56,8 @@ enum SuiteName {
 /// # Errors
 /// If it cannot be measured here. A target that is missed is a row and no error.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    if cfg!(debug_assertions) {
-        return run_optimised();
-    }
+    workspace::continue_optimised()?;
+    workspace::build_release("uncopy-cli", "uncopy")?;
     let directory = match &arguments.dir {
         Some(directory) => std::path::absolute(directory)?,
         None => workspace::target_directory().join("compare"),
@@ -75,14 +73,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     });
     ensure!(code == ExitCode::SUCCESS, "the comparison did not come to its end");
     Ok(())
-}
-
-/// What is measured inside this program must not be a debug build: starts the release build of it.
-fn run_optimised() -> Result<()> {
-    let xtask = workspace::build_release("xtask", "xtask")?;
-    workspace::build_release("uncopy-cli", "uncopy")?;
-    let error = std::process::Command::new(xtask).args(std::env::args_os().skip(1)).exec();
-    Err(error).context("cannot start the release build of xtask")
 }
 
 fn compare(arguments: &Arguments) -> Result<()> {

@@ -135,10 +135,20 @@ fn target_line(row: &Row) -> String {
     line
 }
 
+/// Its beginning, with no directories in it.
 fn shortened(reason: &str) -> String {
-    match reason.char_indices().nth(REASON_CHARACTERS) {
-        Some((end, _)) => format!("{}…", &reason[..end]),
-        None => reason.to_owned(),
+    let plain: Vec<&str> = reason
+        .split(' ')
+        .map(
+            |word| {
+                if word.starts_with('/') { word.rsplit('/').next().unwrap_or(word) } else { word }
+            },
+        )
+        .collect();
+    let plain = plain.join(" ");
+    match plain.char_indices().nth(REASON_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &plain[..end]),
+        None => plain,
     }
 }
 
@@ -177,6 +187,12 @@ mod tests {
         ] {
             assert_eq!(quantity(value, unit), expected);
         }
+    }
+
+    #[test]
+    fn reasons_are_short_and_without_directories() {
+        assert_eq!(shortened("cannot copy /a/b/source: no"), "cannot copy source: no");
+        assert_eq!(shortened(&"ö".repeat(500)).chars().count(), REASON_CHARACTERS + 1);
     }
 
     #[test]

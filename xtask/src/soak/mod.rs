@@ -48,6 +48,7 @@ enum Suite {
 /// If a file was found that is neither the old nor the new one, or anything else that must not be;
 /// each is printed.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    workspace::continue_optimised()?;
     let Suite::Copy = arguments.suite;
     let directory = match &arguments.dir {
         Some(directory) => std::path::absolute(directory)?,

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use testbed::{Filesystem, Mount};
@@ -21,7 +21,7 @@ const IMAGE_MEBIBYTES: u64 = 512;
 pub(super) fn run(uncopy: &Path, rounds: u32, dice: &mut Dice, record: &mut Record) -> Result<()> {
     for filesystem in [Filesystem::Ext4, Filesystem::Xfs] {
         for existing in [true, false] {
-            let mut mount = Mount::image(filesystem, IMAGE_MEBIBYTES);
+            let mount = Mount::image(filesystem, IMAGE_MEBIBYTES);
             let scene = Scene::new(mount.path(), existing, SOURCE_BYTES)?;
             let mut tally = Tally {
                 what: "power_cut",
@@ -30,16 +30,12 @@ pub(super) fn run(uncopy: &Path, rounds: u32, dice: &mut Dice, record: &mut Reco
                 destination: if existing { "existing" } else { "new" },
                 ..Tally::default()
             };
-            let mut whole = Duration::from_secs(1);
+            let whole = scene.duration_of_a_run(uncopy, &["--durable"])?;
             for index in 0..rounds.div_ceil(2) {
                 let moment = (index % 2 == 1).then(|| whole.mul_f64(dice.fraction()));
-                let begin = Instant::now();
-                if let Err(error) = round(uncopy, &mut mount, &scene, moment, &mut tally) {
+                if let Err(error) = round(uncopy, &mount, &scene, moment, &mut tally) {
                     tally.findings += 1;
                     println!("  FOUND {} power cut at {moment:?}: {error:#}", filesystem.name());
-                }
-                if index == 0 {
-                    whole = begin.elapsed().min(whole);
                 }
             }
             record.add(tally);
@@ -50,7 +46,7 @@ pub(super) fn run(uncopy: &Path, rounds: u32, dice: &mut Dice, record: &mut Reco
 
 fn round(
     uncopy: &Path,
-    mount: &mut Mount,
+    mount: &Mount,
     scene: &Scene,
     moment: Option<Duration>,
     tally: &mut Tally,

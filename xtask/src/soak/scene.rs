@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use testbed::seeded;
@@ -85,6 +86,19 @@ impl Scene {
         command.stderr(Stdio::piped()).output().context("cannot start uncopy")
     }
 
+    /// How long a run takes, from when it was started.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub(super) fn duration_of_a_run(&self, uncopy: &Path, flags: &[&str]) -> Result<Duration> {
+        self.reset()?;
+        let mut child = self.command(uncopy, flags).spawn().context("cannot start uncopy")?;
+        let begin = Instant::now();
+        let status = child.wait()?;
+        ensure!(status.success(), "uncopy cp {}: {status}", flags.join(" "));
+        Ok(begin.elapsed())
+    }
+
     /// What the destination is.
     ///
     /// # Errors
@@ -147,6 +161,13 @@ pub(super) struct Dice(u64);
 impl Dice {
     pub(super) fn new(seed: u64) -> Dice {
         Dice(seed)
+    }
+
+    /// Another order: Fisher and Yates.
+    pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, (self.fraction() * (last + 1) as f64) as usize);
+        }
     }
 
     /// At least 0 and below 1.

@@ -20,6 +20,10 @@ use crate::compare::metric::{DISK, Sample};
 /// From here on a destination is flushed and evicted after its run, and removed after its round.
 const LARGE: u64 = 1 << 20;
 
+/// From here on a destination is removed right after its run, because not all of a round fit on a
+/// disk.
+const HUGE: u64 = 4 << 30;
+
 /// Up to here the bytes are compared after every run, above after the first alone.
 const COMPARED_EVERY_TIME: u64 = 1 << 30;
 
@@ -86,7 +90,8 @@ impl CopyFixture {
     fn shortage(&self, from: &Path, to: &Path) -> Result<Option<String>> {
         const GIB: f64 = (1u64 << 30) as f64;
         let data = self.errand.data;
-        let copies = data * self.runs_per_round;
+        let at_once = if data >= HUGE { 1 } else { self.runs_per_round };
+        let copies = data * at_once;
         let both = if self.errand.from == Place::Tmpfs { copies } else { copies + data };
         let rows = [(self.errand.from, from, data), (self.errand.to, to, both)];
         for (place, directory, needed) in rows {
@@ -147,6 +152,7 @@ impl Fixture for CopyFixture {
             machine::load_programs(command);
             return touch_free_memory(copy + self.errand.data);
         }
+        machine::load_programs(command);
         warm(self.source()?)?;
         if self.is_large() { touch_free_memory(copy) } else { Ok(()) }
     }
@@ -162,6 +168,12 @@ impl Fixture for CopyFixture {
         let disk = copy.metadata()?.blocks() * 512;
         if self.is_large() {
             fadvise(&copy, 0, None, Advice::DontNeed)?;
+        }
+        if self.errand.data >= HUGE {
+            drop(copy);
+            fs::remove_file(&trial.path)?;
+            rustix::fs::sync();
+            machine::wait_until_quiet(self.places.disk())?;
         }
         Ok(Sample::from([(DISK, disk as f64)]))
     }

@@ -43,11 +43,12 @@ fn notes(quick: bool) -> Vec<String> {
          are not in it",
         "peak_memory: ru_maxrss; never below some 3 MiB, which the measuring parent has itself",
         "device_read, device_written: read_bytes and write_bytes of /proc/PID/io: what was read \
-         from devices and what was handed to them, now or as dirty pages; metadata and journal are \
-         not in it",
+         from devices and what was handed to them, now or as dirty pages; of metadata only \
+         what the process itself made dirty, and nothing of the journal",
         "rounds are interleaved in an order shuffled anew in each; every destination is a path that \
          was never used before; destinations are flushed after their run, compared with the source, \
-         evicted, and removed after the round, with a sync before the next",
+         evicted, and removed after the round, with a sync before the next (from 4 GiB on: after the \
+         run, and then the device is waited for, because not all fit on the disk)",
         "warm: the source is read before each run; cold: page cache, dentries and inodes are \
          dropped before each run and the programs loaded again; the cache of a hypervisor, if there \
          is one, is not dropped",
