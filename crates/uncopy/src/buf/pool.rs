@@ -27,6 +27,8 @@ const KEEP: u32 = 16;
 const BATCH: u32 = KEEP / 2;
 /// Batches of one class that the depot keeps.
 const DEPOT_BATCHES: usize = 16;
+/// Received messages up to this size are copied out of the room that had to be there for them.
+const COPIED_BYTES: usize = 16 << 10;
 /// The class of an empty message, which has no memory.
 const NONE: u8 = u8::MAX;
 
@@ -189,6 +191,31 @@ struct Vacant {
     class: u8,
 }
 
+impl Vacant {
+    fn new(length: usize) -> Vacant {
+        let class = class_of(length);
+        Vacant { start: take(class), class }
+    }
+
+    /// The first `length` bytes.
+    ///
+    /// # Safety
+    /// There are so many, they are lent out nowhere else, and `self` outlives the borrow.
+    unsafe fn space<'a>(&self, length: usize) -> &'a mut [MaybeUninit<u8>] {
+        let space = self.start.cast::<MaybeUninit<u8>>().as_ptr();
+        // SAFETY: the caller's; bytes that may be uninitialised ask for nothing more.
+        unsafe { std::slice::from_raw_parts_mut(space, length) }
+    }
+
+    /// The first `length` bytes have been initialised.
+    fn become_buffer(self, length: usize) -> Buffer {
+        let length = u32::try_from(length).unwrap_or(0);
+        let buffer = Buffer { start: self.start, length, class: self.class };
+        std::mem::forget(self);
+        buffer
+    }
+}
+
 impl Drop for Vacant {
     fn drop(&mut self) {
         give_back(self.start, self.class);
@@ -223,21 +250,55 @@ impl Buffer {
             fill(&mut Filling::new(&mut []))?;
             return Ok(Buffer::empty());
         }
-        let class = class_of(length);
-        let vacant = Vacant { start: take(class), class };
-        let space = vacant.start.cast::<MaybeUninit<u8>>().as_ptr();
-        // SAFETY: the class has at least `length` bytes, `vacant` owns them, and bytes that may
-        // be uninitialised ask for nothing more.
-        let space = unsafe { std::slice::from_raw_parts_mut(space, length) };
+        let vacant = Vacant::new(length);
+        // SAFETY: `vacant` has at least `length` bytes, owns them until the end of this function,
+        // and they are lent out once.
+        let space = unsafe { vacant.space(length) };
         let mut filling = Filling::new(space);
         fill(&mut filling)?;
         if filling.remaining() != 0 {
             return Err(short);
         }
-        let buffer =
-            Buffer { start: vacant.start, length: u32::try_from(length).unwrap_or(0), class };
-        std::mem::forget(vacant);
-        Ok(buffer)
+        Ok(vacant.become_buffer(length))
+    }
+
+    /// A buffer of what `receive` writes at the beginning of `room` bytes, in memory no larger
+    /// than that needs.
+    ///
+    /// # Errors
+    /// `receive`'s own.
+    ///
+    /// # Panics
+    /// If `room` is zero or above [`MAX_BYTES`](Self::MAX_BYTES), or if `receive` gives bytes
+    /// from elsewhere.
+    pub(crate) fn received<E>(
+        room: usize,
+        receive: impl for<'a> FnOnce(&'a mut [MaybeUninit<u8>]) -> Result<&'a mut [u8], E>,
+    ) -> Result<Buffer, E> {
+        assert!((1..=Self::MAX_BYTES).contains(&room), "room for {room} bytes");
+        let vacant = Vacant::new(room);
+        // SAFETY: as in `filled`.
+        let space = unsafe { vacant.space(room) };
+        let written = receive(space)?;
+        let length = written.len();
+        let is_own = written.as_ptr() == vacant.start.as_ptr() && length <= room;
+        assert!(is_own || length == 0, "received elsewhere");
+        if length == 0 {
+            return Ok(Buffer::empty());
+        }
+        if length <= COPIED_BYTES && class_of(length) < vacant.class {
+            let small = Vacant::new(length);
+            // SAFETY: two buffers of the pool, both of at least `length` bytes; those of `vacant`
+            // are initialised, as the slice of them shows.
+            unsafe { small.start.copy_from_nonoverlapping(vacant.start, length) };
+            return Ok(small.become_buffer(length));
+        }
+        Ok(vacant.become_buffer(length))
+    }
+
+    /// Forgets what is behind the first `length` bytes.
+    pub(crate) fn truncate(&mut self, length: usize) {
+        self.length = self.length.min(u32::try_from(length).unwrap_or(u32::MAX));
     }
 }
 
@@ -307,6 +368,28 @@ mod tests {
         let again: Vec<Buffer> = (0..KEEP).map(|_| of(length, 8)).collect();
         let known = |b: &Buffer| addresses.binary_search(&(b.as_ptr() as usize)).is_ok();
         assert!(again.iter().any(known), "none of {many} buffers came back through the depot");
+    }
+
+    #[test]
+    fn what_is_received_takes_no_more_memory_than_it_needs() {
+        let receive = |length: usize| {
+            Buffer::received(65_536, |space| {
+                space[..length].fill(std::mem::MaybeUninit::new(9));
+                let start = space.as_mut_ptr().cast();
+                // SAFETY: these bytes have just been written.
+                Ok::<_, ()>(unsafe { std::slice::from_raw_parts_mut(start, length) })
+            })
+            .unwrap()
+        };
+        for (length, class) in [(1, 0), (100, 1), (16_384, 8), (16_385, 10), (65_536, 10)] {
+            let mut buffer = receive(length);
+            assert_eq!((buffer.len(), buffer.class), (length, class));
+            assert!(buffer.iter().all(|byte| *byte == 9));
+            buffer.truncate(length / 2);
+            assert_eq!(buffer.len(), length / 2);
+        }
+        assert!(receive(0).is_empty());
+        assert_eq!(Buffer::received(64, |_| Err("refused")).err(), Some("refused"));
     }
 
     #[test]

@@ -142,10 +142,7 @@ impl Channel {
             let mut taken = handles.drain(..plan.handles).collect();
             let checked = created.and_then(|m| Ok((m, self.check_handles(&mut taken)?)));
             match checked {
-                Ok((message, taken)) => {
-                    self.enter_queue(&taken);
-                    messages.push(message.with_handles(taken));
-                }
+                Ok((message, taken)) => messages.push(message.with_handles(taken)),
                 Err(status) => return Prepared { messages, failure: Some(status) },
             }
         }
@@ -154,6 +151,7 @@ impl Channel {
 
     /// How many went, the one that did not and why, and those behind it.
     fn deliver_all(&self, messages: Vec<MessageBuf>) -> (usize, Option<Rejected>, Vec<MessageBuf>) {
+        messages.iter().for_each(|message| self.enter_queue(message.handles()));
         let mut messages = messages.into_iter();
         let mut locked = match self.0.lock() {
             Ok(locked) => locked,
@@ -162,6 +160,10 @@ impl Channel {
                 return (0, rejected, messages.collect());
             }
         };
+        if locked.wire(self.0.side).is_some() {
+            drop(locked);
+            return self.transmit_all(messages.collect());
+        }
         let mut sent = 0;
         let rejected = loop {
             let Some(message) = messages.next() else { break None };
@@ -172,6 +174,32 @@ impl Channel {
         };
         drop(locked);
         (sent, rejected, messages.collect())
+    }
+
+    /// The same over a socket: one system call for each run of messages without handles.
+    fn transmit_all(
+        &self,
+        mut messages: Vec<MessageBuf>,
+    ) -> (usize, Option<Rejected>, Vec<MessageBuf>) {
+        messages.iter().for_each(|message| leave_queue(message.handles()));
+        let mut sent = 0;
+        while !messages.is_empty() {
+            let run = messages.iter().take_while(|m| m.handles().is_empty()).count();
+            if run > 1 {
+                let gone = self.0.transmit_run(&messages[..run]);
+                messages.drain(..gone);
+                sent += gone;
+                if gone > 0 {
+                    continue;
+                }
+            }
+            // One that did not go in a run says why when it goes alone.
+            match self.transmit_message(messages.remove(0)) {
+                Ok(()) => sent += 1,
+                Err(rejected) => return (sent, Some(rejected), messages),
+            }
+        }
+        (sent, None, messages)
     }
 }
 

@@ -3,9 +3,10 @@
 use std::io::IoSlice;
 
 use super::endpoint::{Channel, create, deliver, leave_queue, total_bytes};
-use super::handle::Handle;
+use super::handle::{Handle, Source};
 use super::message::MessageBuf;
 use super::rights::Rights;
+use super::signals::Signals;
 use super::status::{Fill, Status};
 use super::sync::Arc;
 use super::wait::{Deadline, Waiter, Wake};
@@ -68,6 +69,11 @@ impl Calls {
         }
     }
 
+    /// Has every caller look again what to wait for.
+    pub(super) fn look(&self) {
+        self.waiting.iter().for_each(|call| call.waiter.look());
+    }
+
     /// The call is over; its answer, if there is one.
     fn finish(&mut self, txid: u32) -> Option<Result<MessageBuf, Status>> {
         let at = self.waiting.iter().position(|call| call.txid == txid)?;
@@ -119,12 +125,13 @@ impl Channel {
         }
         if handle_count > 0 {
             message = message.with_handles(collect()?);
-            self.enter_queue(message.handles());
         }
         let waiter = Arc::new(Waiter::default());
         let txid = self.begin(message, &waiter)?;
-        waiter.sleep(deadline);
+        let everything = std::iter::once((self as &dyn Source, Signals::empty()));
+        let rested = waiter.rest(everything, deadline);
         let answer = self.0.lock()?.end(self.0.side).calls.finish(txid);
+        rested?;
         // `None`: no answer and no end, so the deadline has passed.
         let message = answer.unwrap_or(Err(Status::TimedOut))?;
         message.handles().iter().for_each(Handle::arrived);
@@ -133,23 +140,29 @@ impl Channel {
 
     fn begin(&self, mut message: MessageBuf, waiter: &Arc<Waiter>) -> Result<u32, Status> {
         let side = self.0.side;
+        self.enter_queue(message.handles());
         let mut locked = self.0.lock()?;
         // Under the lock: whoever revokes the handle either sees this call or has already taken
         // the right.
         self.0.grant.check(Rights::IO)?;
-        let txid = locked.end(side).calls.next_txid();
+        let calls = &mut locked.end(side).calls;
+        let txid = calls.next_txid();
         message.set_txid(txid);
-        let result = deliver(&mut locked, side, message);
-        if result.is_ok() {
-            locked.end(side).calls.begin(txid, waiter.clone());
+        // Before the message goes: the answer may be quicker than whatever comes after that.
+        calls.begin(txid, waiter.clone());
+        let result = if locked.wire(side).is_some() {
+            drop(locked);
+            leave_queue(message.handles());
+            self.transmit_message(message)
+        } else {
+            let result = deliver(&mut locked, side, message);
+            drop(locked);
+            result.inspect_err(|(_, rejected)| leave_queue(rejected.handles()))
+        };
+        let Err((status, _rejected)) = result else { return Ok(txid) };
+        if let Ok(mut locked) = self.0.lock() {
+            locked.end(side).calls.finish(txid);
         }
-        drop(locked);
-        match result {
-            Ok(()) => Ok(txid),
-            Err((status, rejected)) => {
-                leave_queue(rejected.handles());
-                Err(status)
-            }
-        }
+        Err(status)
     }
 }

@@ -12,7 +12,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use super::endpoint::{ChannelEnd, Transport};
+use super::endpoint::ChannelEnd;
 use super::message::MessageBuf;
 use super::peer::{Pair, Side};
 use super::signals::Signals;
@@ -85,7 +85,7 @@ fn circle(pair: &Arc<Pair<ChannelEnd>>, side: Side) -> Option<Vec<Step>> {
 fn is_silent(step: &Step, members: &HashSet<(usize, usize)>) -> bool {
     let peer = step.side.peer();
     let Ok(locked) = step.pair.lock() else { return false };
-    let is_closed = locked.is_closed(peer);
+    let is_closed = locked.is_orphan(step.side);
     drop(locked);
     is_closed || circle(&step.pair, peer).is_some_and(|other| members.contains(&other[0].key()))
 }
@@ -104,8 +104,7 @@ pub(super) fn unreachable(pair: &Arc<Pair<ChannelEnd>>, side: Side) -> VecDeque<
     }
     let Ok(mut locked) = first[0].pair.lock() else { return VecDeque::new() };
     let side = first[0].side;
-    let Transport::Local(queue) = &mut locked.end(side).transport;
-    let messages = queue.take();
+    let messages = locked.end(side).queue.take();
     locked.update(side, Signals::READABLE, Signals::empty());
     messages
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
 
 use super::call::Calls;
 use super::cycle::{self, Holder};
@@ -12,7 +13,10 @@ use super::rights::Rights;
 use super::signals::Signals;
 use super::status::{Fill, Status};
 use super::sync::Arc;
+use super::transport::carrier::Queued;
 use super::transport::local::{Bounds, Queue};
+use super::transport::packet::Content;
+use super::transport::promotion::Parts;
 use super::{MAX_BYTES, MAX_HANDLES, MAX_REGIONS};
 use crate::buf::{Buffer, Filling, TooLong, scatter};
 
@@ -28,16 +32,18 @@ peered!(Channel);
 
 /// One end under the pair's lock.
 pub(super) struct ChannelEnd {
-    pub(super) transport: Transport,
+    /// Messages for this end: those that the peer wrote, or, if it is in another process, those
+    /// that were taken out of the socket and not read yet.
+    pub(super) queue: Queue,
     pub(super) calls: Calls,
     pub(super) holder: Holder,
 }
 
-/// Where this end's messages go and come from. It is swapped under the lock when the other end
-/// moves to another process.
-pub(super) enum Transport {
-    /// The peer is the other end of this pair; messages for this end wait here.
-    Local(Queue),
+impl ChannelEnd {
+    fn new(bounds: Bounds) -> ChannelEnd {
+        let queue = Queue::new(bounds);
+        ChannelEnd { queue, calls: Calls::default(), holder: Holder::default() }
+    }
 }
 
 /// Sizes of a message.
@@ -72,11 +78,7 @@ impl Channel {
     /// Both ends of a new channel whose queues are bounded by `bounds`, each.
     #[must_use]
     pub fn pair_with(bounds: Bounds) -> (Channel, Channel) {
-        let ends = [(); 2].map(|()| ChannelEnd {
-            transport: Transport::Local(Queue::new(bounds)),
-            calls: Calls::default(),
-            holder: Holder::default(),
-        });
+        let ends = [(); 2].map(|()| ChannelEnd::new(bounds));
         let [a, b] = Peered::pair(ends).map(Channel);
         (a, b)
     }
@@ -107,7 +109,31 @@ impl Channel {
         regions: &[IoSlice<'_>],
         handles: &mut Vec<Handle>,
     ) -> Result<(), Status> {
+        if self.0.is_wired() {
+            return self.write_wired(regions, handles);
+        }
         self.write_with(total_bytes(regions), |filling| Ok(filling.append_all(regions)?), handles)
+    }
+
+    /// The other end is in another process: the regions go to the socket as they are.
+    fn write_wired(
+        &self,
+        regions: &[IoSlice<'_>],
+        handles: &mut Vec<Handle>,
+    ) -> Result<(), Status> {
+        let own = std::mem::take(handles);
+        self.0.grant.check(Rights::WRITE)?;
+        if total_bytes(regions) > MAX_BYTES || own.len() > MAX_HANDLES {
+            return Err(Status::OutOfRange);
+        }
+        own.iter().try_for_each(|handle| self.check_handle(handle))?;
+        let sent = self.0.transmit(regions, own);
+        sent.map_err(|(status, back)| {
+            if status == Status::ShouldWait {
+                *handles = back;
+            }
+            status
+        })
     }
 
     /// Sends a message of `total_bytes` that `fill` writes in place: the way of all writes.
@@ -144,20 +170,42 @@ impl Channel {
         handle_count: usize,
         collect: impl FnOnce() -> Result<Vec<Handle>, Status>,
     ) -> Result<(), Rejected> {
-        let refused = |status| (status, MessageBuf::new(Buffer::empty()));
+        let refused = |status| (status, MessageBuf::empty());
         self.0.grant.check(Rights::WRITE).map_err(refused)?;
         let mut message = create(total_bytes, fill, handle_count).map_err(refused)?;
         if handle_count > 0 {
             message = message.with_handles(collect().map_err(refused)?);
-            self.enter_queue(message.handles());
         }
+        self.hand_over(message)
+    }
+
+    /// Delivers a message, here or over the socket.
+    #[inline]
+    fn hand_over(&self, message: MessageBuf) -> Result<(), Rejected> {
+        if self.0.is_wired() {
+            return self.transmit_message(message);
+        }
+        self.enter_queue(message.handles());
         let mut locked = match self.0.lock() {
             Ok(locked) => locked,
             Err(status) => return Err((status, message)),
         };
+        if locked.wire(self.0.side).is_some() {
+            // The other end has gone just now.
+            drop(locked);
+            leave_queue(message.handles());
+            return self.transmit_message(message);
+        }
         let result = deliver(&mut locked, self.0.side, message);
         drop(locked);
         result.inspect_err(|(_, rejected)| leave_queue(rejected.handles()))
+    }
+
+    /// Sends a message over the socket.
+    pub(super) fn transmit_message(&self, mut message: MessageBuf) -> Result<(), Rejected> {
+        let handles = message.take_handles();
+        let sent = self.0.transmit(&[IoSlice::new(&message)], handles);
+        sent.map_err(|(status, back)| (status, message.with_handles(back)))
     }
 
     /// Takes the handles if each may be sent from here. All are attempted; the first error counts.
@@ -321,7 +369,7 @@ pub(super) fn deliver(
         None => return Ok(()),
         Some(message) => message,
     };
-    let Transport::Local(queue) = &mut end.transport;
+    let queue = &mut end.queue;
     if !queue.has_room() {
         return Err((Status::ShouldWait, message));
     }
@@ -342,8 +390,11 @@ fn take(
     room: Lengths,
     oversized: Oversized,
 ) -> Result<(MessageBuf, bool), Status> {
-    let is_orphan = locked.is_closed(side.peer());
-    let Transport::Local(queue) = &mut locked.end(side).transport;
+    if locked.end(side).queue.is_empty() {
+        locked.pump(side, Signals::READABLE);
+    }
+    let is_orphan = locked.is_orphan(side);
+    let queue = &mut locked.end(side).queue;
     let Some(next) = queue.front() else {
         return Err(if is_orphan { Status::PeerClosed } else { Status::ShouldWait });
     };
@@ -359,9 +410,20 @@ fn take(
         locked.update(side, Signals::READABLE, Signals::empty());
     }
     if was_full && has_room && !is_orphan {
-        locked.update(side.peer(), Signals::empty(), Signals::WRITABLE);
+        made_room(locked, side);
     }
     Ok((message, fits))
+}
+
+/// The queue of `side` is no longer full.
+fn made_room(locked: &mut Locked<'_, ChannelEnd>, side: Side) {
+    if locked.wire(side).is_some() {
+        // What stayed in the socket may be what somebody waits for.
+        locked.pump(side, Signals::empty());
+        locked.look(side);
+    } else {
+        locked.update(side.peer(), Signals::empty(), Signals::WRITABLE);
+    }
 }
 
 /// What a closed endpoint leaves behind.
@@ -388,8 +450,7 @@ impl End for ChannelEnd {
         let end = locked.end(side);
         end.calls.end(Status::Canceled);
         end.holder.leave();
-        let Transport::Local(queue) = &mut end.transport;
-        let messages = queue.take();
+        let messages = end.queue.take();
         let end = locked.end(peer);
         end.calls.end(Status::PeerClosed);
         let suspect = end.holder.is_queued().then(|| (pair.clone(), peer));
@@ -419,6 +480,86 @@ impl End for ChannelEnd {
 
     fn cancel_calls(locked: &mut Locked<'_, ChannelEnd>, side: Side) {
         locked.end(side).calls.end(Status::Canceled);
+    }
+
+    fn has_room(&self) -> bool {
+        self.queue.has_room()
+    }
+
+    fn take_in(
+        locked: &mut Locked<'_, ChannelEnd>,
+        side: Side,
+        content: Content,
+        message: MessageBuf,
+    ) -> bool {
+        if content != Content::Message {
+            return false;
+        }
+        let end = locked.end(side);
+        if let Some(message) = end.calls.answer(message) {
+            end.queue.push(message);
+            locked.update(side, Signals::empty(), Signals::READABLE);
+        }
+        true
+    }
+
+    fn cut_off(&mut self) {
+        self.calls.end(Status::PeerClosed);
+    }
+
+    fn look(&mut self) {
+        self.calls.look();
+    }
+
+    fn give_up(&mut self) -> Vec<Queued> {
+        self.queue.take().into_iter().map(|message| (Content::Message, message)).collect()
+    }
+
+    fn go_remote(&mut self) {
+        self.queue.limit_handles(REMOTE_HANDLES);
+    }
+
+    fn left(&mut self) {
+        self.calls.end(Status::Canceled);
+        self.holder.leave();
+    }
+}
+
+/// From so many handles on that were taken out of the socket and not read, no more are taken, so
+/// that the peer cannot use up this process's descriptors.
+const REMOTE_HANDLES: usize = 64;
+
+impl Channel {
+    /// The endpoint as a socket (`AF_UNIX`, `SOCK_SEQPACKET`), for a process that takes it with
+    /// [`from_fd`](Self::from_fd): one that inherits it, or gets it in an `SCM_RIGHTS` message.
+    /// Messages that are queued for the endpoint go with it.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::TRANSFER`]; [`Status::BadState`] if messages came
+    /// over a socket before and have not been read: read them, or send the endpoint in a message;
+    /// [`Status::NoResources`] if descriptors run out. The endpoint is closed then.
+    pub fn into_fd(self) -> Result<OwnedFd, Status> {
+        self.0.grant.check(Rights::TRANSFER)?;
+        self.left_queue();
+        let departed = self.0.depart()?;
+        if departed.backlog.is_empty() { Ok(departed.fd) } else { Err(Status::BadState) }
+    }
+
+    /// The endpoint behind a socket: the far side of [`into_fd`](Self::into_fd). It has all rights
+    /// of a new endpoint.
+    ///
+    /// # Errors
+    /// [`Status::WrongType`] if it is no socket of `AF_UNIX` and `SOCK_SEQPACKET`.
+    pub fn from_fd(fd: OwnedFd) -> Result<Channel, Status> {
+        let parts = Parts { fds: vec![fd], extra: 0 };
+        Channel::arrive(parts, Rights::CHANNEL).ok_or(Status::WrongType)
+    }
+
+    /// From what another process sent.
+    pub(super) fn arrive(parts: Parts, rights: Rights) -> Option<Channel> {
+        let bounds = Bounds { handles: REMOTE_HANDLES, ..Bounds::default() };
+        let ends = [(); 2].map(|()| ChannelEnd::new(bounds));
+        Peered::arrive(ends, parts, rights).map(Channel)
     }
 }
 

@@ -1,17 +1,20 @@
 //! Handles: what can be moved in a message.
 
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 // Not shuttle's: a name that is never used twice needs no scheduling.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Status;
 use super::endpoint::Channel;
-use super::eventfd::SignalFd;
+use super::eventfd::{Raised, SignalFd};
 use super::object::{Descriptor, Event, EventPair, Fifo, Socket, Vmo};
 use super::port::{AsyncOptions, Binding, Port};
 use super::rights::{Grant, Rights};
 use super::signals::{Observer, ObserverKind, Observers, Signals};
 
+use super::transport::wire::Wire;
 use super::wait::{self, Deadline};
+use crate::sys::seqpacket::Ready;
 
 /// Names one object (or one end of a pair) within this process; never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -54,6 +57,27 @@ pub enum Kind {
     Fifo = 19,
 }
 
+/// A descriptor to poll, and for what.
+pub struct Bell {
+    pub(super) clapper: Clapper,
+    pub(super) ready: Ready,
+}
+
+/// The descriptor of a [`Bell`].
+pub(super) enum Clapper {
+    Wire(std::sync::Arc<Wire>),
+    Epoll(std::sync::Arc<OwnedFd>),
+}
+
+impl Bell {
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        match &self.clapper {
+            Clapper::Wire(wire) => wire.fd(),
+            Clapper::Epoll(set) => set.as_fd(),
+        }
+    }
+}
+
 /// What every object can be asked from within the module. Not to be implemented outside.
 pub trait Source {
     /// Identity and rights of the handle.
@@ -67,6 +91,22 @@ pub trait Source {
     /// The signals, without a lock.
     fn current_signals(&self) -> Signals {
         Signals::empty()
+    }
+    /// Brings the signals up to date, where another process changes them: takes in what has come
+    /// until one of `until` is set; everything if that is empty.
+    #[inline]
+    fn refresh(&self, _until: Signals) {}
+    /// What to poll while waiting for `trigger`, where that shows nowhere else.
+    fn bell(&self, _trigger: Signals) -> Option<Bell> {
+        None
+    }
+    /// Has the binding's port poll what shows nowhere else.
+    fn attach(&self, _binding: &Binding, _trigger: Signals) -> Result<(), Status> {
+        Ok(())
+    }
+    /// Has the descriptor poll what shows nowhere else.
+    fn attach_fd(&self, _raised: &Raised, _trigger: Signals) -> Result<(), Status> {
+        Ok(())
     }
     /// Runs under the object's lock.
     fn observers(&self, run: &mut dyn FnMut(Signals, &mut Observers)) {
@@ -113,6 +153,7 @@ pub trait Object: Source {
 
     /// The signals that are set now.
     fn signals(&self) -> Signals {
+        self.refresh(Signals::empty());
         self.current_signals()
     }
 
@@ -128,6 +169,7 @@ pub trait Object: Source {
         Self: Sized,
     {
         self.grant().check(Rights::WAIT)?;
+        self.refresh(signals);
         let observed = self.current_signals();
         if observed.intersects(signals) {
             return Ok(observed);
@@ -149,6 +191,7 @@ pub trait Object: Source {
         options: AsyncOptions,
     ) -> Result<(), Status> {
         let binding = Binding::new(port, key, options)?;
+        self.refresh(Signals::empty());
         let mut result = Err(Status::BadState);
         self.observers(&mut |current, observers| {
             result = self.grant().check(Rights::WAIT);
@@ -163,7 +206,14 @@ pub trait Object: Source {
                 observers.add(Observer { handle, trigger: signals, kind });
             }
         });
-        result
+        result?;
+        self.attach(&binding, signals).inspect_err(|_| {
+            let queue = binding.queue();
+            let id = self.grant().id();
+            self.observers(&mut |_, observers| {
+                observers.unbind(queue, id, key);
+            });
+        })
     }
 
     /// A descriptor that polls readable while any of `signals` is set, for other event loops.
@@ -310,6 +360,22 @@ macro_rules! handles {
 
             fn observers(&self, run: &mut dyn FnMut(Signals, &mut Observers)) {
                 self.source().observers(run);
+            }
+
+            fn refresh(&self, until: Signals) {
+                self.source().refresh(until);
+            }
+
+            fn bell(&self, trigger: Signals) -> Option<Bell> {
+                self.source().bell(trigger)
+            }
+
+            fn attach(&self, binding: &Binding, trigger: Signals) -> Result<(), Status> {
+                self.source().attach(binding, trigger)
+            }
+
+            fn attach_fd(&self, raised: &Raised, trigger: Signals) -> Result<(), Status> {
+                self.source().attach_fd(raised, trigger)
             }
 
             fn change(&self, clear: Signals, set: Signals) -> Result<(), Status> {

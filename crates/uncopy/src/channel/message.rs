@@ -22,6 +22,11 @@ impl MessageBuf {
         MessageBuf { buffer, handles: Vec::new() }
     }
 
+    /// No bytes, no handles.
+    pub(super) fn empty() -> MessageBuf {
+        MessageBuf::new(Buffer::empty())
+    }
+
     #[inline]
     pub(super) fn with_handles(mut self, handles: Vec<Handle>) -> MessageBuf {
         self.handles = handles;

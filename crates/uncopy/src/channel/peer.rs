@@ -2,14 +2,25 @@
 //! have in common.
 
 use std::fmt;
+use std::io::IoSlice;
 
 use super::Status;
-use super::handle::{Kind, Koid, Source};
+use super::eventfd::Raised;
+use super::handle::{Bell, Kind, Koid, Source};
+use super::message::MessageBuf;
+use super::port::Binding;
 use super::rights::{Grant, Rights};
 use super::signals::{Observers, Signals};
-use super::sync::atomic::{AtomicU32, Ordering};
+use super::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use super::sync::{Arc, Mutex, MutexGuard, lock};
+use super::transport::carrier::Queued;
+use super::transport::packet::{Content, encode_signals};
+use super::transport::wire::Wire;
 use crate::sys::fork::Generation;
+
+mod wired;
+
+pub(super) use wired::{Departed, Refresh};
 
 /// One of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +40,7 @@ impl Side {
 }
 
 /// What differs between the kinds of pairs.
-pub(super) trait End: Sized {
+pub(super) trait End: Sized + Send + 'static {
     const KIND: Kind;
     const RIGHTS: Rights;
     /// Signals of a new end.
@@ -45,6 +56,31 @@ pub(super) trait End: Sized {
     fn bury(_remains: Self::Remains) {}
     /// Ends calls in progress on `side`.
     fn cancel_calls(_pair: &mut Locked<'_, Self>, _side: Side) {}
+
+    /// There is room for what comes over a socket.
+    fn has_room(&self) -> bool {
+        true
+    }
+    /// Takes in what came over a socket; false if it makes no sense here.
+    fn take_in(_: &mut Locked<'_, Self>, _: Side, _: Content, _: MessageBuf) -> bool {
+        false
+    }
+    /// Over the socket nothing comes any more.
+    fn cut_off(&mut self) {}
+    /// Has whoever waits here, other than for signals, look again what to wait for.
+    fn look(&mut self) {}
+    /// What has not been read, and is to be read where this end is going.
+    fn give_up(&mut self) -> Vec<Queued> {
+        Vec::new()
+    }
+    /// This end now hears from another process, which is believed less.
+    fn go_remote(&mut self) {}
+    /// What of its nature another process has to be told.
+    fn nature(&self) -> u32 {
+        0
+    }
+    /// It has gone to another process.
+    fn left(&mut self) {}
 }
 
 pub(super) struct Pair<T> {
@@ -53,20 +89,37 @@ pub(super) struct Pair<T> {
     koids: [Koid; 2],
     /// Written under the lock, read without.
     signals: [AtomicU32; 2],
+    /// The half has a wire. Written under the lock, read without.
+    wired: [AtomicBool; 2],
     sides: Mutex<[Half<T>; 2]>,
 }
 
 pub(super) struct Half<T> {
     pub(super) end: T,
     observers: Observers,
-    /// Open handles; none: closed.
+    /// Open handles in this process; none: closed, or gone to another process.
     handles: u32,
+    /// To the other end, if that is in another process.
+    wire: Option<std::sync::Arc<Wire>>,
 }
 
 /// A locked pair.
 pub(super) struct Locked<'a, T> {
     pair: &'a Pair<T>,
     sides: MutexGuard<'a, [Half<T>; 2]>,
+}
+
+impl<T: End> Pair<T> {
+    fn new(ends: [T; 2]) -> Pair<T> {
+        let half = |end| Half { end, observers: Observers::default(), handles: 1, wire: None };
+        Pair {
+            generation: Generation::current(),
+            koids: [Koid::next(), Koid::next()],
+            signals: [T::INITIAL.bits(); 2].map(AtomicU32::new),
+            wired: [false; 2].map(AtomicBool::new),
+            sides: Mutex::new(ends.map(half)),
+        }
+    }
 }
 
 impl<T> Pair<T> {
@@ -95,6 +148,15 @@ impl<T> Locked<'_, T> {
     #[inline]
     pub(super) fn is_closed(&self, side: Side) -> bool {
         self.sides[side.index()].handles == 0
+    }
+
+    /// The peer of `side` is closed, here or elsewhere.
+    #[inline]
+    pub(super) fn is_orphan(&self, side: Side) -> bool {
+        match &self.sides[side.index()].wire {
+            None => self.is_closed(side.peer()),
+            Some(_) => self.signals(side).contains(Signals::PEER_CLOSED),
+        }
     }
 
     #[inline]
@@ -128,13 +190,7 @@ pub(super) struct Peered<T: End> {
 
 impl<T: End> Peered<T> {
     pub(super) fn pair(ends: [T; 2]) -> [Peered<T>; 2] {
-        let half = |end| Half { end, observers: Observers::default(), handles: 1 };
-        let pair = Arc::new(Pair {
-            generation: Generation::current(),
-            koids: [Koid::next(), Koid::next()],
-            signals: [T::INITIAL.bits(); 2].map(AtomicU32::new),
-            sides: Mutex::new(ends.map(half)),
-        });
+        let pair = Arc::new(Pair::new(ends));
         Side::BOTH.map(|side| Peered { pair: pair.clone(), side, grant: Grant::new(T::RIGHTS) })
     }
 
@@ -166,7 +222,9 @@ impl<T: End> Peered<T> {
             return T::Remains::default();
         }
         half.observers.cancel_all();
-        T::close(&self.pair, &mut locked, side)
+        let remains = T::close(&self.pair, &mut locked, side);
+        locked.unwire(side);
+        remains
     }
 }
 
@@ -201,6 +259,25 @@ impl<T: End> Source for Peered<T> {
         }
     }
 
+    #[inline]
+    fn refresh(&self, until: Signals) {
+        if self.is_wired() {
+            self.pair.refresh_wired(self.side, until);
+        }
+    }
+
+    fn bell(&self, trigger: Signals) -> Option<Bell> {
+        self.wired_bell(trigger)
+    }
+
+    fn attach(&self, binding: &Binding, trigger: Signals) -> Result<(), Status> {
+        self.attach_wired(binding, trigger)
+    }
+
+    fn attach_fd(&self, raised: &Raised, trigger: Signals) -> Result<(), Status> {
+        self.attach_fd_wired(raised, trigger)
+    }
+
     fn change(&self, clear: Signals, set: Signals) -> Result<(), Status> {
         if !T::USER.contains(clear.union(set)) {
             return Err(Status::InvalidArgs);
@@ -214,8 +291,13 @@ impl<T: End> Source for Peered<T> {
             return Err(Status::InvalidArgs);
         }
         let mut locked = self.lock()?;
-        if locked.is_closed(self.side.peer()) {
+        if locked.is_orphan(self.side) {
             return Err(Status::PeerClosed);
+        }
+        if let Some(wire) = locked.wire(self.side) {
+            drop(locked);
+            let body = encode_signals(clear, set);
+            return wire.send(Content::Signals, &[IoSlice::new(&body)], &[], &[]);
         }
         locked.update(self.side.peer(), clear, set);
         Ok(())
@@ -283,6 +365,34 @@ macro_rules! peered {
                 ),
             ) {
                 self.0.observers(run);
+            }
+
+            #[inline]
+            fn refresh(&self, until: crate::channel::Signals) {
+                self.0.refresh(until);
+            }
+
+            fn bell(
+                &self,
+                trigger: crate::channel::Signals,
+            ) -> Option<crate::channel::handle::Bell> {
+                self.0.bell(trigger)
+            }
+
+            fn attach(
+                &self,
+                binding: &crate::channel::port::Binding,
+                trigger: crate::channel::Signals,
+            ) -> Result<(), crate::channel::Status> {
+                self.0.attach(binding, trigger)
+            }
+
+            fn attach_fd(
+                &self,
+                raised: &crate::channel::eventfd::Raised,
+                trigger: crate::channel::Signals,
+            ) -> Result<(), crate::channel::Status> {
+                self.0.attach_fd(raised, trigger)
             }
 
             fn change(

@@ -1,18 +1,23 @@
 //! Ports: one queue of packets for the signals of many objects.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::Arc as StdArc;
 use std::time::Duration;
 
 use super::Status;
-use super::handle::{Kind, Koid, Object, Source};
+use super::handle::{Bell, Clapper, Kind, Koid, Object, Source};
+use super::peer::Refresh;
 use super::rights::{Grant, Rights};
 use super::signals::Signals;
 use super::sync::atomic::{AtomicBool, Ordering};
 use super::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, lock};
-use super::wait::Deadline;
+use super::wait::{Deadline, Waiter};
 use crate::sys::clock;
+use crate::sys::epoll;
 use crate::sys::fork::Generation;
+use crate::sys::seqpacket::Ready;
 
 /// User packets that a port keeps before it answers [`Status::ShouldWait`].
 const MAX_USER_PACKETS: usize = 16_384;
@@ -68,7 +73,26 @@ struct Entry {
 struct State {
     entries: VecDeque<Entry>,
     user_packets: usize,
+    /// Threads that sleep at the condition variable.
     sleepers: usize,
+    /// Those that sleep in `poll(2)`.
+    pollers: Vec<Arc<Waiter>>,
+    /// Objects whose other end is in another process.
+    watched: Option<Watched>,
+}
+
+/// Objects that only a socket tells of.
+struct Watched {
+    set: StdArc<OwnedFd>,
+    sources: HashMap<u64, StdArc<dyn Refresh>>,
+}
+
+impl Watched {
+    /// Brings the signals of those up to date whose sockets have something.
+    fn ready(&self) -> Vec<StdArc<dyn Refresh>> {
+        let tokens = epoll::wait(&*self.set, Some(Duration::ZERO)).unwrap_or_default();
+        tokens.iter().filter_map(|token| self.sources.get(token).cloned()).collect()
+    }
 }
 
 /// What bindings refer to.
@@ -106,16 +130,26 @@ impl PortQueue {
     fn push(&self, mut state: MutexGuard<'_, State>, entry: Entry) {
         state.entries.push_back(entry);
         let sleeps = state.sleepers > 0;
+        let poller = if sleeps { None } else { state.pollers.pop() };
         drop(state);
         if sleeps {
             self.filled.notify_one();
+        } else if let Some(poller) = poller {
+            poller.look();
         }
+    }
+
+    /// Has all who sleep here look again.
+    fn look(&self, mut state: MutexGuard<'_, State>) {
+        state.pollers.drain(..).for_each(|poller| poller.look());
+        drop(state);
+        self.filled.notify_all();
     }
 }
 
 /// One object's promise of a packet.
 #[derive(Clone)]
-pub(super) struct Binding {
+pub struct Binding {
     queue: Arc<PortQueue>,
     key: u64,
     options: AsyncOptions,
@@ -146,6 +180,32 @@ impl Binding {
             let packet = Packet { key: self.key, contents };
             self.queue.push(state, Entry { packet, handle: Some(handle) });
         }
+    }
+
+    /// Has the port poll for the object too: `add` puts what there is to poll into its epoll set,
+    /// at its edges.
+    pub(super) fn watch(
+        &self,
+        token: Koid,
+        source: StdArc<dyn Refresh>,
+        add: impl FnOnce(&StdArc<OwnedFd>) -> Result<(), Status>,
+    ) -> Result<(), Status> {
+        let mut state = self.queue.lock()?;
+        if state.watched.is_none() {
+            let set = StdArc::new(epoll::create()?);
+            state.watched = Some(Watched { set, sources: HashMap::new() });
+        }
+        if let Some(watched) = &mut state.watched {
+            watched.sources.retain(|_, source| !source.is_gone());
+            add(&watched.set)?;
+            watched.sources.insert(token.get(), source);
+        }
+        self.queue.look(state);
+        Ok(())
+    }
+
+    pub(super) fn queue(&self) -> &Arc<PortQueue> {
+        &self.queue
     }
 
     /// The port is closed.
@@ -211,6 +271,7 @@ impl Port {
         self.grant.check(Rights::READ)?;
         let queue = &self.handles.0;
         let mut state = queue.lock()?;
+        let mut has_looked = false;
         loop {
             if let Some(entry) = state.entries.pop_front() {
                 state.user_packets -= usize::from(entry.handle.is_none());
@@ -220,7 +281,13 @@ impl Port {
                 return Err(Status::Canceled);
             }
             let remaining = deadline.remaining();
-            if remaining == Some(Duration::ZERO) {
+            let is_over = remaining == Some(Duration::ZERO);
+            if state.watched.is_some() && !(is_over && has_looked) {
+                has_looked = is_over;
+                state = self.poll(state, deadline)?;
+                continue;
+            }
+            if is_over {
                 return Err(Status::TimedOut);
             }
             state.sleepers += 1;
@@ -232,6 +299,33 @@ impl Port {
             };
             state.sleepers -= 1;
         }
+    }
+
+    /// Sleeps until a packet comes or a socket has something, and looks after that.
+    fn poll<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        deadline: Deadline,
+    ) -> Result<MutexGuard<'a, State>, Status> {
+        let queue = &self.handles.0;
+        let Some(watched) = &state.watched else { return Ok(state) };
+        let ready = Ready { read: true, ..Ready::default() };
+        let bell = Bell { clapper: Clapper::Epoll(watched.set.clone()), ready };
+        let waiter = Arc::new(Waiter::default());
+        state.pollers.push(waiter.clone());
+        drop(state);
+        let slept = waiter.poll(&[bell], deadline);
+        let mut state = queue.lock()?;
+        state.pollers.retain(|poller| !Arc::ptr_eq(poller, &waiter));
+        slept?;
+        let sources = state.watched.as_ref().map_or_else(Vec::new, Watched::ready);
+        if sources.is_empty() {
+            return Ok(state);
+        }
+        // Packets come of it, so not under this lock.
+        drop(state);
+        sources.iter().for_each(|source| source.refresh());
+        queue.lock()
     }
 
     /// Takes back what [`wait_async`](Object::wait_async) bound with `source` and `key`: what
@@ -272,8 +366,7 @@ impl Source for Port {
 
     fn cancel_calls(&self) {
         if let Ok(state) = self.handles.0.lock() {
-            drop(state);
-            self.handles.0.filled.notify_all();
+            self.handles.0.look(state);
         }
     }
 

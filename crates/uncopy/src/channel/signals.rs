@@ -84,7 +84,7 @@ impl Observer {
             }
             ObserverKind::Descriptor(raised) => {
                 let raised = raised.upgrade();
-                raised.inspect(|raised| raised.set(new.intersects(self.trigger))).is_some()
+                raised.inspect(|raised| raised.follow(new.intersects(self.trigger))).is_some()
             }
             ObserverKind::Thread { .. } | ObserverKind::Port(_) => true,
         }
@@ -118,6 +118,11 @@ impl Observers {
             self.list.retain(|o| !o.is_dead());
         }
         self.list.push(observer);
+    }
+
+    /// Looks at every one.
+    pub(super) fn each(&mut self, look: impl FnMut(&Observer)) {
+        self.list.iter().for_each(look);
     }
 
     #[cold]

@@ -91,8 +91,8 @@ impl Status {
 impl From<Errno> for Status {
     fn from(errno: Errno) -> Status {
         match errno {
-            Errno::EMFILE | Errno::ENFILE => Status::NoResources,
-            Errno::ENOMEM | Errno::ENOSPC => Status::NoMemory,
+            Errno::EMFILE | Errno::ENFILE | Errno::ETOOMANYREFS => Status::NoResources,
+            Errno::ENOMEM | Errno::ENOSPC | Errno::ENOBUFS => Status::NoMemory,
             other => Status::Io(other),
         }
     }
@@ -117,6 +117,8 @@ mod tests {
         for (errno, status) in [
             (Errno::EMFILE, Status::NoResources),
             (Errno::ENFILE, Status::NoResources),
+            (Errno::ETOOMANYREFS, Status::NoResources),
+            (Errno::ENOBUFS, Status::NoMemory),
             (Errno::ENOMEM, Status::NoMemory),
             (Errno::EIO, Status::Io(Errno::EIO)),
         ] {

@@ -1,12 +1,16 @@
 //! Sleeping until a signal, a reply, or a deadline.
 
+use std::cell::Cell;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use super::handle::{Object, Source};
+use super::handle::{Bell, Object, Source};
 use super::rights::Rights;
 use super::signals::{Observer, ObserverKind, Signals};
 use super::sync::{Arc, Condvar, Mutex, PoisonError, lock};
 use super::{MAX_WAIT_ITEMS, Status};
+use crate::sys::eventfd;
+use crate::sys::seqpacket::{self, Ready};
 
 /// Until when to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,42 +49,153 @@ pub(super) enum Wake {
     Answered,
 }
 
+/// Why a sleep is over.
+pub(super) enum Slept {
+    Woken(Wake),
+    /// What there is to wait for has changed.
+    Look,
+    TimedOut,
+}
+
 /// A place to sleep at. The first who wakes it is heard.
 #[derive(Default)]
 pub(super) struct Waiter {
-    wake: Mutex<Option<Wake>>,
+    state: Mutex<WaiterState>,
     changed: Condvar,
+}
+
+#[derive(Default)]
+struct WaiterState {
+    wake: Option<Wake>,
+    look: bool,
+    /// Raised by whoever wakes this, while it sleeps in `poll(2)`.
+    alarm: Option<Arc<OwnedFd>>,
+}
+
+/// An eventfd of this thread's, for all its sleeps.
+struct Alarm(Arc<OwnedFd>);
+
+thread_local! {
+    static ALARM: Cell<Option<Arc<OwnedFd>>> = const { Cell::new(None) };
+}
+
+impl Alarm {
+    fn take() -> Result<Alarm, Status> {
+        match ALARM.take() {
+            Some(fd) => Ok(Alarm(fd)),
+            None => Ok(Alarm(Arc::new(eventfd::create()?))),
+        }
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        // `EAGAIN`: nobody raised it.
+        let _ = eventfd::lower(&*self.0);
+        ALARM.set(Some(self.0.clone()));
+    }
 }
 
 impl Waiter {
     pub(super) fn wake(&self, wake: Wake) {
-        let mut slot = lock(&self.wake);
-        if slot.is_none() {
-            *slot = Some(wake);
-            self.changed.notify_one();
+        let mut state = lock(&self.state);
+        if state.wake.is_none() {
+            state.wake = Some(wake);
+            self.rouse(&state);
         }
     }
 
-    /// Sleeps; `None` when the deadline passed.
-    pub(super) fn sleep(&self, deadline: Deadline) -> Option<Wake> {
-        let mut slot = lock(&self.wake);
+    /// Has the sleeper look again what to wait for.
+    pub(super) fn look(&self) {
+        let mut state = lock(&self.state);
+        state.look = true;
+        self.rouse(&state);
+    }
+
+    fn rouse(&self, state: &WaiterState) {
+        match &state.alarm {
+            // It cannot fail while the counter is far from its end, and nobody else reads it.
+            Some(alarm) => drop(eventfd::raise(&**alarm)),
+            None => self.changed.notify_one(),
+        }
+    }
+
+    /// Sleeps until somebody here wakes it.
+    fn sleep(&self, deadline: Deadline) -> Slept {
+        let mut state = lock(&self.state);
         loop {
-            if slot.is_some() {
-                return *slot;
+            if let Some(wake) = state.wake {
+                return Slept::Woken(wake);
             }
-            slot = match deadline.remaining() {
-                None => self.changed.wait(slot).unwrap_or_else(PoisonError::into_inner),
-                Some(Duration::ZERO) => return None,
+            if std::mem::take(&mut state.look) {
+                return Slept::Look;
+            }
+            state = match deadline.remaining() {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => return Slept::TimedOut,
                 Some(left) => {
-                    self.changed.wait_timeout(slot, left).unwrap_or_else(PoisonError::into_inner).0
+                    self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
     }
 
+    /// The same, or until one of the sockets is ready.
+    pub(super) fn poll(&self, bells: &[Bell], deadline: Deadline) -> Result<Slept, Status> {
+        let remaining = deadline.remaining();
+        if remaining == Some(Duration::ZERO) {
+            return Ok(Slept::TimedOut);
+        }
+        let alarm = Alarm::take()?;
+        let mut state = lock(&self.state);
+        if let Some(wake) = state.wake {
+            return Ok(Slept::Woken(wake));
+        }
+        if !std::mem::take(&mut state.look) {
+            state.alarm = Some(alarm.0.clone());
+            drop(state);
+            let raised = Ready { read: true, ..Ready::default() };
+            let mut wanted = vec![(alarm.0.as_fd(), raised)];
+            wanted.extend(bells.iter().map(|bell| (bell.fd(), bell.ready)));
+            let slept = seqpacket::sleep(&wanted, remaining);
+            state = lock(&self.state);
+            state.alarm = None;
+            slept?;
+        }
+        Ok(state.wake.map_or(Slept::Look, Slept::Woken))
+    }
+
+    /// Sleeps until a wake-up or the deadline (`None`), looking after the sockets of `items`
+    /// meanwhile: each with the signals it is waited for, none for everything that comes.
+    pub(super) fn rest<'a>(
+        &self,
+        items: impl Iterator<Item = (&'a dyn Source, Signals)> + Clone,
+        deadline: Deadline,
+    ) -> Result<Option<Wake>, Status> {
+        loop {
+            let bells: Vec<Bell> =
+                items.clone().filter_map(|(source, trigger)| source.bell(trigger)).collect();
+            let slept =
+                if bells.is_empty() { self.sleep(deadline) } else { self.poll(&bells, deadline)? };
+            match slept {
+                Slept::Woken(wake) => return Ok(Some(wake)),
+                Slept::Look => {}
+                Slept::TimedOut if bells.is_empty() => return Ok(self.woken()),
+                Slept::TimedOut => {
+                    items.for_each(|(source, trigger)| source.refresh(trigger));
+                    return Ok(self.woken());
+                }
+            }
+            items.clone().for_each(|(source, trigger)| source.refresh(trigger));
+            if let Some(wake) = self.woken() {
+                return Ok(Some(wake));
+            }
+        }
+    }
+
     /// What woke it, if anything did.
     fn woken(&self) -> Option<Wake> {
-        *lock(&self.wake)
+        lock(&self.state).wake
     }
 }
 
@@ -95,10 +210,10 @@ pub(super) fn wait_one(
     if let Some(observed) = watch(source, &waiter, 0, trigger)? {
         return Ok(observed);
     }
-    let woken = waiter.sleep(deadline);
+    let woken = waiter.rest(std::iter::once((source, trigger)), deadline);
     source.observers(&mut |_, observers| observers.forget(&waiter));
     // A wake-up between the deadline and `forget` counts.
-    match woken.or_else(|| waiter.woken()) {
+    match woken?.or_else(|| waiter.woken()) {
         Some(Wake::Signaled { observed, .. }) => Ok(observed),
         Some(Wake::Canceled { .. } | Wake::Answered) => Err(Status::Canceled),
         None => Err(Status::TimedOut),
@@ -112,6 +227,7 @@ fn watch(
     index: usize,
     trigger: Signals,
 ) -> Result<Option<Signals>, Status> {
+    source.refresh(trigger);
     // Unless the closure runs: the object belongs to the process that forked this one.
     let mut result = Err(Status::BadState);
     source.observers(&mut |signals, observers| {
@@ -173,8 +289,10 @@ pub fn wait_many(items: &mut [WaitItem<'_>], deadline: Deadline) -> Result<(), S
             break;
         }
     }
+    let mut rested = Ok(None);
     if let Ok(None) = found {
-        waiter.sleep(deadline);
+        let sources = items.iter().map(|item| (item.object as &dyn Source, item.wait_for));
+        rested = waiter.rest(sources, deadline);
     }
     for item in &items[..watched] {
         item.object.observers(&mut |_, observers| observers.forget(&waiter));
@@ -185,7 +303,7 @@ pub fn wait_many(items: &mut [WaitItem<'_>], deadline: Deadline) -> Result<(), S
     if found?.is_some() {
         return Ok(());
     }
-    match waiter.woken() {
+    match rested?.or_else(|| waiter.woken()) {
         Some(Wake::Signaled { index, observed }) => {
             items[index].pending |= observed;
             Ok(())

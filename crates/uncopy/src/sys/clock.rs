@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// No time: to look, and not to wait.
+pub(crate) const ZERO: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 fn now(clock: ClockId) -> Duration {
     let t = clock_gettime(clock);

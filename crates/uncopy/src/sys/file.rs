@@ -229,6 +229,11 @@ pub(crate) fn cached_bytes(fd: impl AsFd, offset: u64, length: u64) -> Sys<u64> 
     if r == 0 { Ok(stat.cached * rustix::param::page_size() as u64) } else { Err(last_errno()) }
 }
 
+/// Another descriptor of the same open file, close-on-exec.
+pub(crate) fn duplicate(fd: impl AsFd) -> Sys<OwnedFd> {
+    Ok(rustix::io::fcntl_dupfd_cloexec(fd, 0)?)
+}
+
 /// Takes the exclusive `flock(2)`, or says `EAGAIN` at once.
 pub(crate) fn try_lock(fd: impl AsFd) -> Sys<()> {
     Ok(fs::flock(fd, fs::FlockOperation::NonBlockingLockExclusive)?)

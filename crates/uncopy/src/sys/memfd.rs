@@ -14,6 +14,13 @@ pub(crate) fn create(size: u64) -> Sys<OwnedFd> {
     Ok(fd)
 }
 
+/// Bytes of what must be such memory: `EINVAL` for every other file, which has no seals
+/// (`fcntl(2)`, `F_GET_SEALS`).
+pub(crate) fn size(fd: impl AsFd) -> Sys<u64> {
+    rustix::fs::fcntl_get_seals(&fd)?;
+    Ok(u64::try_from(rustix::fs::fstat(fd)?.st_size).unwrap_or(0))
+}
+
 /// Fills `bytes` from `offset` on; `EIO` if the memory ends before.
 pub(crate) fn read_exact_at(fd: impl AsFd, bytes: &mut [u8], offset: u64) -> Sys<()> {
     let mut done = 0;

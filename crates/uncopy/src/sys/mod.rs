@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod clock;
+pub(crate) mod epoll;
 pub(crate) mod eventfd;
 pub(crate) mod file;
 pub(crate) mod fork;
@@ -9,6 +10,7 @@ pub(crate) mod mapping;
 pub(crate) mod memfd;
 pub(crate) mod name;
 pub(crate) mod probe;
+pub(crate) mod seqpacket;
 pub(crate) mod transfer;
 pub(crate) mod uring;
 pub(crate) mod xattr;

@@ -1,9 +1,10 @@
 //! Several messages in one write.
 
 use uncopy::channel::{
-    BatchError, BatchRegion, Bounds, Channel, EventPair, Handle, Object, Rights, Status,
+    BatchError, BatchRegion, Bounds, Channel, EventPair, Handle, Object, Rights, Signals, Status,
 };
 
+use super::pair;
 use crate::is_orphan;
 
 fn region(bytes: &[u8], message: u16, handles: u16) -> BatchRegion<'_> {
@@ -20,7 +21,7 @@ fn orphans(witnesses: &[EventPair]) -> Vec<bool> {
 
 #[test]
 fn a_batch_is_its_messages_one_by_one() {
-    let (near, far) = Channel::pair();
+    let (near, far) = pair();
     let (witnesses, mut handles) = witnessed(3);
     let regions = [region(b"a", 0, 1), region(b"b", 0, 1), region(b"", 1, 0), region(b"c", 2, 1)];
     assert_eq!(near.write_batch(&regions, &mut handles), Ok(3));
@@ -28,8 +29,11 @@ fn a_batch_is_its_messages_one_by_one() {
     for (bytes, count, first) in [(&b"ab"[..], 2, Some(0)), (b"", 0, None), (b"c", 1, Some(2))] {
         let message = far.read().unwrap();
         assert_eq!((&*message, message.handles().len()), (bytes, count));
-        let koid = message.handles().first().map(Object::koid);
-        assert_eq!(koid, first.and_then(|i: usize| witnesses[i].related_koid()));
+        if let Some(first) = first {
+            let witness: &EventPair = &witnesses[first];
+            witness.signal_peer(Signals::empty(), Signals::SIGNALED).unwrap();
+            assert_eq!(message.handles()[0].signals(), Signals::SIGNALED);
+        }
     }
     assert_eq!(near.write_batch(&[], &mut handles), Ok(0));
     assert_eq!(far.read().unwrap_err(), Status::ShouldWait);
@@ -54,7 +58,7 @@ fn a_full_queue_in_the_middle_gives_back_what_did_not_go() {
 
 #[test]
 fn a_bad_handle_in_the_middle_takes_its_own_message_with_it() {
-    let (near, far) = Channel::pair();
+    let (near, far) = pair();
     let (witnesses, mut handles) = witnessed(4);
     let stuck = handles.remove(1).replace(Some(Rights::WAIT)).unwrap();
     handles.insert(1, stuck);
@@ -73,7 +77,7 @@ fn broken_rules_and_a_closed_peer_send_nothing() {
         (vec![region(b"1", 0, 1), region(b"2", 2, 1)], false, Status::InvalidArgs, 0),
         (vec![region(b"1", 0, 1), region(b"2", 1, 1)], true, Status::PeerClosed, 1),
     ] {
-        let (near, far) = Channel::pair();
+        let (near, far) = pair();
         let (_witnesses, mut handles) = witnessed(2);
         let far = (!close).then_some(far);
         let error = near.write_batch(&regions, &mut handles).unwrap_err();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use uncopy::channel::{Channel, Deadline, EventPair, Object, Rights, Signals, Status};
 
+use super::pair;
 use crate::{is_orphan, past, send};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -20,7 +21,7 @@ fn answer(channel: &Channel, body: &[u8]) -> [u8; 4] {
 
 #[test]
 fn the_id_goes_over_the_first_four_bytes_of_the_message_alone() {
-    let (near, far) = Channel::pair();
+    let (near, far) = pair();
     let (head, middle, rest) = (*b"\0", *b"\0\0", *b"\0request");
     std::thread::scope(|scope| {
         let caller = scope.spawn(|| {
@@ -42,7 +43,7 @@ fn the_id_goes_over_the_first_four_bytes_of_the_message_alone() {
 #[test]
 fn several_callers_get_each_their_own_answer() {
     const CALLERS: u8 = 8;
-    let (near, far) = Channel::pair();
+    let (near, far) = pair();
     std::thread::scope(|scope| {
         let callers: Vec<_> = (0..CALLERS)
             .map(|n| {
@@ -68,7 +69,7 @@ fn several_callers_get_each_their_own_answer() {
 
 #[test]
 fn a_deadline_in_the_past_still_sends_and_a_late_answer_is_queued() {
-    let (near, far) = Channel::pair();
+    let (near, far) = pair();
     let result = near.call(&[IoSlice::new(b"0000late")], vec![], past());
     assert_eq!(result.unwrap_err(), Status::TimedOut);
     let txid = answer(&far, b"too late");
@@ -87,7 +88,7 @@ fn checks_of_a_call_come_in_zircons_order() {
         (Rights::CHANNEL, 4, false, Status::PeerClosed),
         (Rights::CHANNEL, 4, true, Status::TimedOut),
     ] {
-        let (near, far) = Channel::pair();
+        let (near, far) = pair();
         let near = near.replace(Some(rights)).unwrap();
         let far = open.then_some(far);
         let (witness, moved) = EventPair::pair();
@@ -100,7 +101,7 @@ fn checks_of_a_call_come_in_zircons_order() {
 
 #[test]
 fn a_short_handle_check_comes_after_the_size() {
-    let (near, _far) = Channel::pair();
+    let (near, _far) = pair();
     let stuck = EventPair::pair().0.replace(Some(Rights::WAIT)).unwrap();
     let result = near.call(&[IoSlice::new(b"abc")], vec![stuck.into()], past());
     assert_eq!(result.unwrap_err(), Status::InvalidArgs);
@@ -109,7 +110,7 @@ fn a_short_handle_check_comes_after_the_size() {
 #[test]
 fn a_closed_peer_and_a_revoked_handle_end_a_call() {
     for (close_peer, expected) in [(true, Status::PeerClosed), (false, Status::Canceled)] {
-        let (near, far) = Channel::pair();
+        let (near, far) = pair();
         std::thread::scope(|scope| {
             let caller =
                 scope.spawn(|| near.call(&[IoSlice::new(b"0000")], vec![], Deadline::INFINITE));
@@ -126,7 +127,7 @@ fn a_closed_peer_and_a_revoked_handle_end_a_call() {
 
 #[test]
 fn only_ids_with_the_high_bit_that_somebody_waits_for_are_answers() {
-    let (near, far) = Channel::pair();
+    let (near, far) = pair();
     std::thread::scope(|scope| {
         let caller =
             scope.spawn(|| near.call(&[IoSlice::new(b"0000")], vec![], Deadline::INFINITE));

@@ -7,6 +7,7 @@ use uncopy::channel::{
     Object, Oversized, Rights, Signals, Status,
 };
 
+use super::pair;
 use crate::{is_orphan, send, send_handles};
 
 fn events(count: usize) -> Vec<Handle> {
@@ -15,7 +16,7 @@ fn events(count: usize) -> Vec<Handle> {
 
 #[test]
 fn regions_are_joined_in_order_without_padding() {
-    let (near, far) = Channel::pair();
+    let (near, far) = pair();
     let region = |bytes| IoSlice::new(bytes);
     near.write(&[region(b"a"), region(b""), region(b"bcd"), region(b"a"), region(b"")], vec![])
         .unwrap();
@@ -42,7 +43,7 @@ fn limits_hold_at_their_value_and_break_one_past_it() {
         ("a sum far above 32 bits' half", vec![whole; MAX_REGIONS], 0, Err(Status::OutOfRange)),
         ("one handle more", vec![empty], MAX_HANDLES + 1, Err(Status::OutOfRange)),
     ] {
-        let (near, far) = Channel::pair();
+        let (near, far) = pair();
         assert_eq!(near.write(&regions, events(handles)), expected, "{what}");
         let length: usize = regions.iter().map(|r| r.len()).sum();
         match far.read() {
@@ -69,7 +70,7 @@ fn checks_of_a_write_come_in_zircons_order() {
         (true, 1, false, false, Status::AccessDenied),
         (true, 1, true, false, Status::PeerClosed),
     ] {
-        let (near, far) = Channel::pair();
+        let (near, far) = pair();
         let rights = if right { Rights::CHANNEL } else { Rights::CHANNEL - Rights::WRITE };
         let near = near.replace(Some(rights)).unwrap();
         let far = open.then_some(far);
@@ -86,7 +87,7 @@ fn checks_of_a_write_come_in_zircons_order() {
 
 #[test]
 fn a_failing_fill_sends_nothing_and_consumes_the_handles() {
-    let (near, far) = Channel::pair();
+    let (near, far) = pair();
     for (what, fill_with, error, expected) in [
         ("too little", &b"ab"[..], None, Status::InvalidArgs),
         ("too much", &b"abcd"[..], None, Status::InvalidArgs),
@@ -110,7 +111,7 @@ fn a_failing_fill_sends_nothing_and_consumes_the_handles() {
 
 #[test]
 fn a_panicking_fill_leaves_both_ends_as_they_were() {
-    let (near, far) = Channel::pair();
+    let (near, far) = pair();
     let (witness, moved) = EventPair::pair();
     let mut handles = vec![moved.into()];
     let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -124,7 +125,7 @@ fn a_panicking_fill_leaves_both_ends_as_they_were() {
 
 #[test]
 fn an_empty_queue_says_wait_and_a_lonely_one_says_closed() {
-    let (near, far) = Channel::pair();
+    let (near, far) = pair();
     assert_eq!(far.read().unwrap_err(), Status::ShouldWait);
     send(&near, b"last").unwrap();
     drop(near);
@@ -137,7 +138,7 @@ fn an_empty_queue_says_wait_and_a_lonely_one_says_closed() {
 
 #[test]
 fn reading_needs_the_right() {
-    let (near, far) = Channel::pair();
+    let (near, far) = pair();
     send(&near, b"x").unwrap();
     let far = far.replace(Some(Rights::CHANNEL - Rights::READ)).unwrap();
     assert_eq!(far.read().unwrap_err(), Status::AccessDenied);
@@ -145,7 +146,7 @@ fn reading_needs_the_right() {
 
 #[test]
 fn a_message_that_does_not_fit_stays_or_is_discarded() {
-    let (near, far) = Channel::pair();
+    let (near, far) = pair();
     let (witness, moved) = EventPair::pair();
     near.write(&[IoSlice::new(b"12345")], vec![moved.into()]).unwrap();
     send(&near, b"next").unwrap();
@@ -163,7 +164,7 @@ fn a_message_that_does_not_fit_stays_or_is_discarded() {
 
 #[test]
 fn reads_spread_over_regions_and_split_into_parts() {
-    let (near, far) = Channel::pair();
+    let (near, far) = pair();
     let (mut a, mut b, mut c) = ([0; 3], [0; 0], [9; 4]);
     near.write(&[IoSlice::new(b"12345")], events(1)).unwrap();
     let mut slots = [None, None];
@@ -225,7 +226,7 @@ fn default_bounds_take_four_thousand_messages_and_sixteen_mebibytes() {
 
 #[test]
 fn a_closed_queue_closes_what_is_in_it() {
-    let (near, far) = Channel::pair();
+    let (near, far) = pair();
     let (witness, moved) = EventPair::pair();
     send_handles(&near, vec![moved.into()]).unwrap();
     drop(far);

@@ -2,19 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use uncopy::channel::{
-    AsyncOptions, Channel, Deadline, Event, EventPair, Object, PacketContents, Port, Rights,
-    SignalFd, Signals, Status, WaitItem, wait_many,
+    AsyncOptions, Deadline, Event, EventPair, Object, PacketContents, Port, Rights, Signals,
+    Status, WaitItem, wait_many,
 };
 
-use crate::{past, send, send_handles};
+use super::pair;
+use crate::{past, polls_readable, send, send_handles};
 
 const LONG: Duration = Duration::from_secs(60);
 
 #[test]
 fn readable_is_set_exactly_while_the_queue_holds_something() {
-    let (near, far) = Channel::pair();
+    let (near, far) = pair();
     assert_eq!((near.signals(), far.signals()), (Signals::WRITABLE, Signals::WRITABLE));
     send(&near, b"1").unwrap();
     send(&near, b"2").unwrap();
@@ -27,7 +27,7 @@ fn readable_is_set_exactly_while_the_queue_holds_something() {
 
 #[test]
 fn user_signals_are_the_programs_and_others_are_not() {
-    let (near, far) = Channel::pair();
+    let (near, far) = pair();
     near.signal(Signals::empty(), Signals::USER_0 | Signals::USER_7).unwrap();
     near.signal(Signals::USER_0, Signals::empty()).unwrap();
     near.signal_peer(Signals::empty(), Signals::USER_3).unwrap();
@@ -48,7 +48,7 @@ fn user_signals_are_the_programs_and_others_are_not() {
 
 #[test]
 fn a_sleeper_wakes_for_its_signal_for_the_end_of_its_handle_and_for_the_deadline() {
-    let (near, far) = Channel::pair();
+    let (near, far) = pair();
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| far.wait_one(Signals::READABLE, Deadline::after(LONG)));
         send(&near, b"x").unwrap();
@@ -66,7 +66,7 @@ fn a_sleeper_wakes_for_its_signal_for_the_end_of_its_handle_and_for_the_deadline
 
 #[test]
 fn wait_many_waits_for_any_and_reports_all() {
-    let (near, far) = Channel::pair();
+    let (near, far) = pair();
     let event = Event::new();
     let wait = |deadline| {
         let mut items = [
@@ -111,7 +111,7 @@ fn signal_packet(port: &Port) -> Option<(u64, Signals, Signals)> {
 
 #[test]
 fn a_binding_fires_once_at_once_or_at_the_edge() {
-    let (near, far) = Channel::pair();
+    let (near, far) = pair();
     let port = Port::new();
     let (none, edge) = (AsyncOptions::empty(), AsyncOptions::EDGE);
     far.wait_async(&port, 1, Signals::READABLE, none).unwrap();
@@ -152,7 +152,7 @@ fn ports_are_first_in_first_out_and_mix_packets() {
 
 #[test]
 fn checks_of_wait_async_come_in_zircons_order() {
-    let (near, _far) = Channel::pair();
+    let (near, _far) = pair();
     let both = AsyncOptions::TIMESTAMP | AsyncOptions::BOOT_TIMESTAMP;
     let readonly = Port::new().replace(Some(Rights::READ)).unwrap();
     let deaf = near.replace(Some(Rights::CHANNEL - Rights::WAIT)).unwrap();
@@ -205,7 +205,7 @@ fn a_binding_ends_with_its_handle_and_stays_behind_when_it_has_fired() {
 #[test]
 fn a_binding_ends_when_its_handle_is_read_at_the_far_side() {
     let port = Port::new();
-    let (near, far) = Channel::pair();
+    let (near, far) = pair();
     let (witness, moved) = EventPair::pair();
     moved.wait_async(&port, 1, Signals::USER_0, AsyncOptions::empty()).unwrap();
     send_handles(&near, vec![moved.into()]).unwrap();
@@ -241,14 +241,9 @@ fn a_sleeping_port_wakes_for_packets_and_for_the_end_of_its_handle() {
     });
 }
 
-fn polls_readable(fd: &SignalFd) -> bool {
-    let mut fds = [PollFd::new(fd, PollFlags::IN)];
-    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
-}
-
 #[test]
 fn a_descriptor_polls_as_the_signals_are() {
-    let (near, far) = Channel::pair();
+    let (near, far) = pair();
     let fd = far.signal_fd(Signals::READABLE | Signals::PEER_CLOSED).unwrap();
     assert!(!polls_readable(&fd));
     send(&near, b"1").unwrap();

@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crate::channel::Status;
 use crate::channel::handle::{Kind, Koid, Source};
 use crate::channel::rights::{Grant, Rights};
-use crate::error::Errno;
+use crate::channel::transport::promotion::Parts;
+use crate::sys::file;
 
 /// Any open file. It has no signals: poll the descriptor itself.
 #[derive(Debug)]
@@ -18,6 +19,14 @@ pub struct Descriptor {
 impl From<OwnedFd> for Descriptor {
     fn from(fd: OwnedFd) -> Descriptor {
         Descriptor { fd, koid: Koid::next(), grant: Grant::new(Rights::DESCRIPTOR) }
+    }
+}
+
+impl Descriptor {
+    /// From what another process sent.
+    pub(in crate::channel) fn arrive(parts: Parts, rights: Rights) -> Option<Descriptor> {
+        let [fd] = <[OwnedFd; 1]>::try_from(parts.fds).ok()?;
+        Some(Descriptor { fd, koid: Koid::next(), grant: Grant::new(rights) })
     }
 }
 
@@ -51,10 +60,7 @@ impl Source for Descriptor {
     }
 
     fn reissue(&self, grant: Grant) -> Result<Descriptor, Status> {
-        let fd = self
-            .fd
-            .try_clone()
-            .map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(Errno::EIO.raw())))?;
+        let fd = file::duplicate(&self.fd)?;
         Ok(Descriptor { fd, koid: self.koid, grant })
     }
 }

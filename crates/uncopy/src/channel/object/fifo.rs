@@ -1,13 +1,18 @@
 //! Fifos: short queues of elements of one size.
 
 use std::collections::VecDeque;
+use std::io::IoSlice;
 
 use crate::channel::Status;
 use crate::channel::handle::{Kind, Source};
+use crate::channel::message::MessageBuf;
 use crate::channel::peer::{End, Locked, Pair, Peered, Side, peered};
 use crate::channel::rights::Rights;
 use crate::channel::signals::Signals;
 use crate::channel::sync::Arc;
+use crate::channel::transport::carrier::{Queued, queued};
+use crate::channel::transport::packet::Content;
+use crate::channel::transport::promotion::Parts;
 
 /// Bytes of all elements of one direction (`FifoDispatcher::kMaxSizeBytes`).
 const MAX_BYTES: usize = 4096;
@@ -33,8 +38,8 @@ impl Fifo {
     pub fn pair(count: usize, element_bytes: usize) -> Result<(Fifo, Fifo), Status> {
         let capacity = count.checked_mul(element_bytes).filter(|n| (1..=MAX_BYTES).contains(n));
         let capacity = capacity.ok_or(Status::OutOfRange)?;
-        let end = || FifoEnd { bytes: VecDeque::new(), capacity, element: element_bytes };
-        let [a, b] = Peered::pair([end(), end()]).map(Fifo);
+        let ends = [(); 2].map(|()| FifoEnd::new(capacity, element_bytes));
+        let [a, b] = Peered::pair(ends).map(Fifo);
         Ok((a, b))
     }
 
@@ -48,7 +53,7 @@ impl Fifo {
         self.0.grant().check(Rights::WRITE)?;
         let mut locked = self.0.lock()?;
         let (side, peer) = (self.0.side, self.0.side.peer());
-        let is_orphan = locked.is_closed(peer);
+        let is_orphan = locked.is_orphan(side);
         let end = locked.end(peer);
         let size = end.element;
         if elements.is_empty() || !elements.len().is_multiple_of(size) {
@@ -57,7 +62,16 @@ impl Fifo {
         if is_orphan {
             return Err(Status::PeerClosed);
         }
-        let count = (elements.len()).min(end.capacity - end.bytes.len());
+        if locked.wire(side).is_some() {
+            let count = elements.len().min(locked.end(side).capacity);
+            drop(locked);
+            return match self.0.transmit(&[IoSlice::new(&elements[..count])], Vec::new()) {
+                Ok(()) => Ok(count / size),
+                Err((status, _)) => Err(status),
+            };
+        }
+        let end = locked.end(peer);
+        let count = elements.len().min(end.capacity - end.bytes.len());
         if count == 0 {
             return Err(Status::ShouldWait);
         }
@@ -80,7 +94,10 @@ impl Fifo {
         self.0.grant().check(Rights::READ)?;
         let mut locked = self.0.lock()?;
         let (side, peer) = (self.0.side, self.0.side.peer());
-        let is_orphan = locked.is_closed(peer);
+        if locked.end(side).bytes.len() < elements.len() {
+            locked.pump(side, Signals::empty());
+        }
+        let is_orphan = locked.is_orphan(side);
         let end = locked.end(side);
         let size = end.element;
         if elements.is_empty() || !elements.len().is_multiple_of(size) {
@@ -96,10 +113,36 @@ impl Fifo {
         if end.bytes.is_empty() {
             locked.update(side, Signals::READABLE, Signals::empty());
         }
-        if !is_orphan {
+        if locked.wire(side).is_some() {
+            locked.pump(side, Signals::READABLE);
+        } else if !is_orphan {
             locked.update(peer, Signals::empty(), Signals::WRITABLE);
         }
         Ok(count / size)
+    }
+}
+
+impl FifoEnd {
+    fn new(capacity: usize, element: usize) -> FifoEnd {
+        FifoEnd { bytes: VecDeque::new(), capacity, element }
+    }
+}
+
+impl Fifo {
+    /// What of it goes to another process.
+    pub(in crate::channel) fn depart(self) -> Result<Parts, Status> {
+        self.0.depart().map(Parts::from)
+    }
+
+    /// From what another process sent.
+    pub(in crate::channel) fn arrive(parts: Parts, rights: Rights) -> Option<Fifo> {
+        let nature = (parts.extra >> 32) as usize;
+        let (capacity, element) = (nature & 0xffff, nature >> 16);
+        let is_sound = (1..=MAX_BYTES).contains(&capacity)
+            && (1..=capacity).contains(&element)
+            && capacity.is_multiple_of(element);
+        let ends = [(); 2].map(|()| FifoEnd::new(capacity, element));
+        if is_sound { Peered::arrive(ends, parts, rights).map(Fifo) } else { None }
     }
 }
 
@@ -113,5 +156,36 @@ impl End for FifoEnd {
     fn close(_: &Arc<Pair<FifoEnd>>, locked: &mut Locked<'_, FifoEnd>, side: Side) {
         locked.end(side).bytes.clear();
         locked.update(side.peer(), Signals::WRITABLE, Signals::PEER_CLOSED);
+    }
+    fn has_room(&self) -> bool {
+        self.bytes.len() < self.capacity
+    }
+
+    fn take_in(
+        locked: &mut Locked<'_, FifoEnd>,
+        side: Side,
+        content: Content,
+        message: MessageBuf,
+    ) -> bool {
+        let end = locked.end(side);
+        let length = message.len();
+        let fits = (1..=end.capacity).contains(&length) && length.is_multiple_of(end.element);
+        if content != Content::Message || !fits {
+            return false;
+        }
+        end.bytes.extend(&*message);
+        locked.update(side, Signals::empty(), Signals::READABLE);
+        true
+    }
+
+    fn give_up(&mut self) -> Vec<Queued> {
+        let bytes = std::mem::take(&mut self.bytes);
+        let (front, back) = bytes.as_slices();
+        queued(&[IoSlice::new(front), IoSlice::new(back)]).into_iter().collect()
+    }
+
+    fn nature(&self) -> u32 {
+        // Both are at most 4,096.
+        (self.capacity | self.element << 16) as u32
     }
 }

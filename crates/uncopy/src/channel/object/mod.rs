@@ -3,6 +3,7 @@
 mod descriptor;
 mod event;
 mod fifo;
+mod interprocess;
 mod socket;
 mod solo;
 mod vmo;

@@ -1,16 +1,24 @@
 //! Sockets in Zircon's sense: byte streams and datagrams without handles.
 
 use std::collections::VecDeque;
+use std::io::IoSlice;
 
+use crate::channel::MAX_BYTES;
 use crate::channel::Status;
 use crate::channel::handle::{Kind, Source};
+use crate::channel::message::MessageBuf;
 use crate::channel::peer::{End, Locked, Pair, Peered, Side, peered};
 use crate::channel::rights::Rights;
 use crate::channel::signals::Signals;
 use crate::channel::sync::Arc;
+use crate::channel::transport::carrier::{Queued, queued};
+use crate::channel::transport::packet::Content;
+use crate::channel::transport::promotion::Parts;
 
 /// Bytes that one direction holds (`MBufChain::max_size` is of this order).
 const CAPACITY_BYTES: usize = 256 << 10;
+/// Bytes of a datagram, and of what goes over a socket to another process at once.
+const MAX_PIECE_BYTES: usize = MAX_BYTES;
 
 /// Whether borders between writes are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +56,9 @@ impl SocketEnd {
         let count = match self.kind {
             SocketKind::Stream => bytes.len().min(room),
             SocketKind::Datagram if bytes.is_empty() => return Err(Status::InvalidArgs),
-            SocketKind::Datagram if bytes.len() > CAPACITY_BYTES => return Err(Status::OutOfRange),
+            SocketKind::Datagram if bytes.len() > MAX_PIECE_BYTES => {
+                return Err(Status::OutOfRange);
+            }
             SocketKind::Datagram if bytes.len() > room => 0,
             SocketKind::Datagram => bytes.len(),
         };
@@ -94,14 +104,20 @@ impl Socket {
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::PeerClosed`];
     /// [`Status::BadState`] after [`disable_write`](Self::disable_write); for datagrams
-    /// [`Status::InvalidArgs`] if empty and [`Status::OutOfRange`] above 256 KiB;
+    /// [`Status::InvalidArgs`] if empty and [`Status::OutOfRange`] above 64 KiB;
     /// [`Status::ShouldWait`] if there is no room.
     pub fn write(&self, bytes: &[u8]) -> Result<usize, Status> {
         self.0.grant().check(Rights::WRITE)?;
         let mut locked = self.0.lock()?;
         let (side, peer) = (self.0.side, self.0.side.peer());
-        if locked.is_closed(peer) {
+        if locked.is_orphan(side) {
             return Err(Status::PeerClosed);
+        }
+        if locked.wire(side).is_some() {
+            let is_finished = locked.signals(side).contains(Signals::WRITE_DISABLED);
+            let kind = locked.end(side).kind;
+            drop(locked);
+            return if is_finished { Err(Status::BadState) } else { self.transmit(kind, bytes) };
         }
         let end = locked.end(peer);
         if end.is_finished {
@@ -116,6 +132,27 @@ impl Socket {
             locked.update(side, Signals::WRITABLE, Signals::empty());
         }
         Ok(count)
+    }
+
+    /// The other end is in another process.
+    fn transmit(&self, kind: SocketKind, bytes: &[u8]) -> Result<usize, Status> {
+        match kind {
+            SocketKind::Stream => {}
+            SocketKind::Datagram if bytes.is_empty() => return Err(Status::InvalidArgs),
+            SocketKind::Datagram if bytes.len() > MAX_PIECE_BYTES => {
+                return Err(Status::OutOfRange);
+            }
+            SocketKind::Datagram => {}
+        }
+        let mut sent = 0;
+        for piece in bytes.chunks(MAX_PIECE_BYTES) {
+            match self.0.transmit(&[IoSlice::new(piece)], Vec::new()) {
+                Ok(()) => sent += piece.len(),
+                Err((status, _)) if sent == 0 => return Err(status),
+                Err(_) => break,
+            }
+        }
+        Ok(sent)
     }
 
     /// Reads bytes of the stream, or one datagram; says how many. What of a datagram does not fit
@@ -141,7 +178,10 @@ impl Socket {
         self.0.grant().check(Rights::READ)?;
         let mut locked = self.0.lock()?;
         let (side, peer) = (self.0.side, self.0.side.peer());
-        let is_orphan = locked.is_closed(peer);
+        if locked.end(side).bytes.len() < bytes.len() {
+            locked.pump(side, Signals::empty());
+        }
+        let is_orphan = locked.is_orphan(side);
         let end = locked.end(side);
         if end.bytes.is_empty() {
             return Err(match (is_orphan, end.is_finished) {
@@ -156,7 +196,9 @@ impl Socket {
         if is_empty {
             locked.update(side, Signals::READABLE, Signals::empty());
         }
-        if !is_orphan && !is_finished && !is_full {
+        if locked.wire(side).is_some() {
+            locked.pump(side, Signals::READABLE);
+        } else if !is_orphan && !is_finished && !is_full {
             locked.update(peer, Signals::empty(), Signals::WRITABLE);
         }
         Ok(count)
@@ -165,11 +207,18 @@ impl Socket {
     /// This end will write no more; the peer reads what is there and is then told so.
     ///
     /// # Errors
-    /// [`Status::AccessDenied`] without [`Rights::MANAGE_SOCKET`].
+    /// [`Status::AccessDenied`] without [`Rights::MANAGE_SOCKET`]; [`Status::PeerClosed`] or
+    /// [`Status::ShouldWait`] if the peer is in another process and cannot be told.
     pub fn disable_write(&self) -> Result<(), Status> {
         self.0.grant().check(Rights::MANAGE_SOCKET)?;
         let mut locked = self.0.lock()?;
         let (side, peer) = (self.0.side, self.0.side.peer());
+        if let Some(wire) = locked.wire(side) {
+            // Before the signal, so that it can be tried again if there is no room.
+            wire.send(Content::Finished, &[], &[], &[])?;
+            locked.update(side, Signals::WRITABLE, Signals::WRITE_DISABLED);
+            return Ok(());
+        }
         locked.end(peer).is_finished = true;
         locked.update(side, Signals::WRITABLE, Signals::WRITE_DISABLED);
         locked.update(peer, Signals::empty(), Signals::PEER_WRITE_DISABLED);
@@ -189,5 +238,67 @@ impl End for SocketEnd {
         end.bytes = VecDeque::new();
         end.datagrams = VecDeque::new();
         locked.update(side.peer(), Signals::WRITABLE, Signals::PEER_CLOSED);
+    }
+    fn has_room(&self) -> bool {
+        self.bytes.len() < CAPACITY_BYTES
+    }
+
+    fn take_in(
+        locked: &mut Locked<'_, SocketEnd>,
+        side: Side,
+        content: Content,
+        message: MessageBuf,
+    ) -> bool {
+        let end = locked.end(side);
+        match content {
+            Content::Message if !message.is_empty() && !end.is_finished => {
+                end.bytes.extend(&*message);
+                if end.kind == SocketKind::Datagram {
+                    end.datagrams.push_back(message.len());
+                }
+                locked.update(side, Signals::empty(), Signals::READABLE);
+            }
+            Content::Finished => {
+                end.is_finished = true;
+                locked.update(side, Signals::empty(), Signals::PEER_WRITE_DISABLED);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn give_up(&mut self) -> Vec<Queued> {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        let bytes = bytes.make_contiguous();
+        let pieces: Vec<&[u8]> = match self.kind {
+            SocketKind::Stream => bytes.chunks(MAX_PIECE_BYTES).collect(),
+            SocketKind::Datagram => {
+                let mut rest = &*bytes;
+                self.datagrams.drain(..).filter_map(|length| rest.split_off(..length)).collect()
+            }
+        };
+        let pieces = pieces.into_iter().filter_map(|piece| queued(&[IoSlice::new(piece)]));
+        let finished = self.is_finished.then(|| (Content::Finished, MessageBuf::empty()));
+        pieces.chain(finished).collect()
+    }
+
+    fn nature(&self) -> u32 {
+        self.kind as u32
+    }
+}
+
+impl Socket {
+    /// What of it goes to another process.
+    pub(in crate::channel) fn depart(self) -> Result<Parts, Status> {
+        self.0.depart().map(Parts::from)
+    }
+
+    /// From what another process sent.
+    pub(in crate::channel) fn arrive(parts: Parts, rights: Rights) -> Option<Socket> {
+        let kinds = [SocketKind::Stream, SocketKind::Datagram];
+        let nature = parts.extra >> 32;
+        let kind = *kinds.iter().find(|kind| **kind as u64 == nature)?;
+        let ends = [(); 2].map(|()| SocketEnd::new(kind));
+        Peered::arrive(ends, parts, rights).map(Socket)
     }
 }

@@ -1,13 +1,22 @@
-//! Signals of an object that has no other end.
+//! Signals of an object that is nothing else, or whose rest needs no lock of theirs.
 
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc as StdArc;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
+use super::interprocess::Shared;
 use crate::channel::Status;
-use crate::channel::handle::Koid;
-use crate::channel::signals::{Observers, Signals};
+use crate::channel::eventfd::Raised;
+use crate::channel::handle::{Bell, Clapper, Koid};
+use crate::channel::peer::Refresh;
+use crate::channel::port::Binding;
+use crate::channel::signals::{ObserverKind, Observers, Signals};
 use crate::channel::sync::atomic::AtomicU32;
-use crate::channel::sync::{Mutex, lock};
+use crate::channel::sync::{Arc, Mutex, Weak, lock};
+use crate::sys::epoll::{self, Interest};
 use crate::sys::fork::Generation;
+use crate::sys::seqpacket::Ready;
 
 pub(super) struct Solo {
     pub(super) koid: Koid,
@@ -15,16 +24,19 @@ pub(super) struct Solo {
     /// Written under the lock, read without.
     signals: AtomicU32,
     observers: Mutex<Observers>,
+    /// Where the signals are, when other processes have the object too.
+    shared: OnceLock<Shared>,
 }
 
 impl Solo {
-    pub(super) fn new() -> Solo {
-        Solo {
+    pub(super) fn new() -> Arc<Solo> {
+        Arc::new(Solo {
             koid: Koid::next(),
             generation: Generation::current(),
             signals: AtomicU32::new(0),
             observers: Mutex::default(),
-        }
+            shared: OnceLock::new(),
+        })
     }
 
     #[inline]
@@ -40,6 +52,13 @@ impl Solo {
         }
     }
 
+    fn store(&self, observers: &mut Observers, old: Signals, new: Signals) {
+        self.signals.store(new.bits(), Ordering::Release);
+        if new != old && !observers.is_empty() {
+            observers.notify(old, new);
+        }
+    }
+
     /// Changes signals, of which the program may change `allowed`.
     pub(super) fn change(
         &self,
@@ -47,24 +66,128 @@ impl Solo {
         clear: Signals,
         set: Signals,
     ) -> Result<(), Status> {
-        if !allowed.contains(clear.union(set)) {
-            return Err(Status::InvalidArgs);
+        if allowed.contains(clear.union(set)) {
+            self.update(clear, set)
+        } else {
+            Err(Status::InvalidArgs)
         }
+    }
+
+    /// Changes signals.
+    pub(super) fn update(&self, clear: Signals, set: Signals) -> Result<(), Status> {
         let mut result = Err(Status::BadState);
         self.observers(&mut |old, observers| {
-            let new = old.difference(clear).union(set);
-            self.signals.store(new.bits(), Ordering::Release);
-            if new != old && !observers.is_empty() {
-                observers.notify(old, new);
+            result = match self.shared.get() {
+                Some(shared) => shared.write(clear, set),
+                None => Ok(()),
+            };
+            if result.is_ok() {
+                self.store(observers, old, old.difference(clear).union(set));
             }
-            result = Ok(());
+        });
+        if let Some(shared) = self.shared.get() {
+            shared.ring();
+            // The bell rings here too.
+            self.refresh_shared(shared);
+        }
+        result
+    }
+
+    /// Takes over what other processes have changed.
+    #[inline]
+    pub(super) fn refresh(&self) {
+        if let Some(shared) = self.shared.get() {
+            self.refresh_shared(shared);
+        }
+    }
+
+    #[cold]
+    fn refresh_shared(&self, shared: &Shared) {
+        self.observers(&mut |old, observers| self.store(observers, old, shared.read(old)));
+    }
+
+    pub(super) fn shared(&self) -> Option<&Shared> {
+        self.shared.get()
+    }
+
+    /// From now on the signals are in `shared`. Its own come there first, if it is new.
+    pub(super) fn share(self: &Arc<Solo>, shared: Shared, is_new: bool) -> Result<(), Status> {
+        let mut result = Err(Status::BadState);
+        let mut shared = Some(shared);
+        self.observers(&mut |signals, observers| {
+            let Some(shared) = shared.take() else { return };
+            result = if is_new { shared.write(Signals::empty(), signals) } else { Ok(()) };
+            observers.each(|observer| {
+                let attached = match &observer.kind {
+                    ObserverKind::Thread { waiter, .. } => {
+                        waiter.look();
+                        Ok(())
+                    }
+                    ObserverKind::Port(binding) => self.watch(&shared, binding),
+                    ObserverKind::Descriptor(raised) => {
+                        raised.upgrade().map_or(Ok(()), |raised| add(&shared, raised.set()))
+                    }
+                };
+                result = result.and(attached);
+            });
+            if result.is_ok() {
+                // Nobody else sets it: this is under the lock.
+                let _ = self.shared.set(shared);
+            }
         });
         result
     }
+
+    fn watch(self: &Arc<Solo>, shared: &Shared, binding: &Binding) -> Result<(), Status> {
+        let source = StdArc::new(Watched(Arc::downgrade(self)));
+        let token = self.koid;
+        binding.watch(token, source, |set| {
+            let interest = Interest { read: true, edge: true, ..Interest::default() };
+            Ok(epoll::add_once(&**set, shared.set().as_fd(), token.get(), interest)?)
+        })
+    }
+
+    pub(super) fn bell(&self) -> Option<Bell> {
+        let shared = self.shared.get()?;
+        let ready = Ready { read: true, ..Ready::default() };
+        Some(Bell { clapper: Clapper::Epoll(shared.set().clone()), ready })
+    }
+
+    pub(super) fn attach(self: &Arc<Solo>, binding: &Binding) -> Result<(), Status> {
+        let Some(shared) = self.shared.get() else { return Ok(()) };
+        self.watch(shared, binding)?;
+        self.refresh_shared(shared);
+        Ok(())
+    }
+
+    pub(super) fn attach_fd(&self, raised: &Raised) -> Result<(), Status> {
+        self.shared.get().map_or(Ok(()), |shared| add(shared, raised.set()))
+    }
 }
 
-/// The part of `Source` that all types around an `Arc` with a `Solo` in it share: `$field` is the
-/// `Arc`, `$user` what the program may change.
+fn add(shared: &Shared, set: &StdArc<OwnedFd>) -> Result<(), Status> {
+    let interest = Interest { read: true, ..Interest::default() };
+    Ok(epoll::add_once(&**set, shared.set().as_fd(), 1, interest)?)
+}
+
+/// Signals that a port looks after.
+struct Watched(Weak<Solo>);
+
+impl Refresh for Watched {
+    fn refresh(&self) {
+        if let Some(solo) = self.0.upgrade() {
+            solo.refresh();
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
+
+/// `Source` for a type with a method `solo`, which gives its `Solo`, and methods `related`,
+/// `change_other` and `reissued` for the other end, if it has one. `$user` is what the program may
+/// change.
 macro_rules! solo {
     ($name:ident, $kind:expr, $user:expr) => {
         impl $crate::channel::handle::Source for $name {
@@ -82,12 +205,40 @@ macro_rules! solo {
             }
 
             fn koids(&self) -> ($crate::channel::Koid, Option<$crate::channel::Koid>) {
-                (self.core.solo.koid, None)
+                (self.solo().koid, self.related())
             }
 
             #[inline]
             fn current_signals(&self) -> $crate::channel::Signals {
-                self.core.solo.signals()
+                self.solo().signals()
+            }
+
+            #[inline]
+            fn refresh(&self, _until: $crate::channel::Signals) {
+                self.solo().refresh();
+            }
+
+            fn bell(
+                &self,
+                _trigger: $crate::channel::Signals,
+            ) -> Option<$crate::channel::handle::Bell> {
+                self.solo().bell()
+            }
+
+            fn attach(
+                &self,
+                binding: &$crate::channel::port::Binding,
+                _trigger: $crate::channel::Signals,
+            ) -> Result<(), $crate::channel::Status> {
+                self.solo().attach(binding)
+            }
+
+            fn attach_fd(
+                &self,
+                raised: &$crate::channel::eventfd::Raised,
+                _trigger: $crate::channel::Signals,
+            ) -> Result<(), $crate::channel::Status> {
+                self.solo().attach_fd(raised)
             }
 
             fn observers(
@@ -97,7 +248,7 @@ macro_rules! solo {
                     &mut $crate::channel::signals::Observers,
                 ),
             ) {
-                self.core.solo.observers(run);
+                self.solo().observers(run);
             }
 
             fn change(
@@ -105,10 +256,59 @@ macro_rules! solo {
                 clear: $crate::channel::Signals,
                 set: $crate::channel::Signals,
             ) -> Result<(), $crate::channel::Status> {
-                self.core.solo.change($user, clear, set)
+                self.solo().change($user, clear, set)
+            }
+
+            fn change_peer(
+                &self,
+                clear: $crate::channel::Signals,
+                set: $crate::channel::Signals,
+            ) -> Result<(), $crate::channel::Status> {
+                self.change_other(clear, set)
             }
 
             fn reissue(
+                &self,
+                grant: $crate::channel::rights::Grant,
+            ) -> Result<$name, $crate::channel::Status> {
+                self.reissued(grant)
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($name))
+                    .field("koid", &self.solo().koid)
+                    .field("signals", &self.solo().signals())
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+pub(super) use solo;
+
+/// The rest, for a type around an `Arc` with a `Solo` in it that has no other end.
+macro_rules! lone {
+    ($name:ident) => {
+        impl $name {
+            #[inline]
+            fn solo(&self) -> &Arc<Solo> {
+                &self.core.solo
+            }
+
+            fn related(&self) -> Option<$crate::channel::Koid> {
+                None
+            }
+
+            fn change_other(
+                &self,
+                _: $crate::channel::Signals,
+                _: $crate::channel::Signals,
+            ) -> Result<(), $crate::channel::Status> {
+                Err($crate::channel::Status::NotSupported)
+            }
+
+            fn reissued(
                 &self,
                 grant: $crate::channel::rights::Grant,
             ) -> Result<$name, $crate::channel::Status> {
@@ -119,18 +319,9 @@ macro_rules! solo {
         impl Drop for $name {
             fn drop(&mut self) {
                 let id = self.grant.id();
-                self.core.solo.observers(&mut |_, observers| observers.cancel(id));
-            }
-        }
-
-        impl std::fmt::Debug for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_struct(stringify!($name))
-                    .field("koid", &self.core.solo.koid)
-                    .field("signals", &self.core.solo.signals())
-                    .finish_non_exhaustive()
+                self.solo().observers(&mut |_, observers| observers.cancel(id));
             }
         }
     };
 }
-pub(super) use solo;
+pub(super) use lone;

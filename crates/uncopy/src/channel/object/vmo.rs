@@ -2,19 +2,20 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::solo::{Solo, solo};
+use super::solo::{Solo, lone, solo};
 use crate::channel::Status;
 use crate::channel::handle::Kind;
 use crate::channel::rights::{Grant, Rights};
 use crate::channel::signals::Signals;
 use crate::channel::sync::Arc;
-use crate::sys::memfd;
+use crate::channel::transport::promotion::Parts;
+use crate::sys::{file, memfd};
 
 /// Sizes are whole pages, as Zircon's.
 const PAGE_BYTES: u64 = 4096;
 
 struct Core {
-    solo: Solo,
+    solo: Arc<Solo>,
     memory: OwnedFd,
     /// Bytes; fixed.
     size: u64,
@@ -39,6 +40,23 @@ impl Vmo {
         let memory = memfd::create(size)?;
         let core = Core { solo: Solo::new(), memory, size };
         Ok(Vmo { core: Arc::new(core), grant: Grant::new(Rights::VMO) })
+    }
+
+    /// What of it goes to another process: the memory itself.
+    pub(in crate::channel) fn depart(&self) -> Result<Parts, Status> {
+        let fd = file::duplicate(&self.core.memory)?;
+        Ok(Parts { fds: vec![fd], extra: self.core.solo.signals().bits().into() })
+    }
+
+    /// From what another process sent, if it is memory.
+    pub(in crate::channel) fn arrive(parts: Parts, rights: Rights) -> Option<Vmo> {
+        let [memory] = <[OwnedFd; 1]>::try_from(parts.fds).ok()?;
+        let size = memfd::size(&memory).ok()?;
+        let solo = Solo::new();
+        let signals = Signals::from_bits_truncate(parts.extra as u32);
+        solo.change(Signals::USER_ALL, Signals::empty(), signals & Signals::USER_ALL).ok()?;
+        let core = Core { solo, memory, size };
+        Some(Vmo { core: Arc::new(core), grant: Grant::new(rights) })
     }
 
     /// Bytes, a multiple of 4,096.
@@ -81,4 +99,5 @@ impl AsFd for Vmo {
     }
 }
 
+lone!(Vmo);
 solo!(Vmo, Kind::Vmo, Signals::USER_ALL);

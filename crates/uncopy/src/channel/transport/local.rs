@@ -40,6 +40,11 @@ impl Queue {
         Queue { messages: VecDeque::new(), bytes: 0, handles: 0, bounds }
     }
 
+    /// Lowers the bound on handles.
+    pub(in crate::channel) fn limit_handles(&mut self, handles: usize) {
+        self.bounds.handles = self.bounds.handles.min(handles);
+    }
+
     #[inline]
     pub(in crate::channel) fn is_empty(&self) -> bool {
         self.messages.is_empty()

@@ -1,3 +1,9 @@
-//! How messages get from one end to the other.
+//! Where messages go.
 
+pub(super) mod carrier;
+mod gather;
 pub(super) mod local;
+pub(super) mod packet;
+pub(super) mod promotion;
+mod unpack;
+pub(super) mod wire;

@@ -1,0 +1,440 @@
+//! Ends whose other end is in another process, and how they come to that.
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc as StdArc;
+
+use super::{End, Half, Locked, Pair, Peered, Side};
+use crate::channel::Status;
+use crate::channel::eventfd::Raised;
+use crate::channel::handle::{Bell, Clapper, Handle, Koid};
+use crate::channel::message::MessageBuf;
+use crate::channel::port::Binding;
+use crate::channel::rights::{Grant, Rights};
+use crate::channel::signals::{ObserverKind, Signals};
+use crate::channel::sync::atomic::Ordering;
+use crate::channel::sync::{Arc, Weak};
+use crate::channel::transport::carrier::{Carriers, Queued};
+use crate::channel::transport::packet::{Content, decode_signals};
+use crate::channel::transport::promotion::{Parts, pack};
+use crate::channel::transport::wire::{Arrival, Wire, send};
+use crate::sys::epoll::Interest;
+use crate::sys::seqpacket::{self, Ready};
+
+/// An end that has left this process's hands.
+pub(in crate::channel) struct Departed {
+    pub(in crate::channel) fd: OwnedFd,
+    /// Sockets that are to be read before.
+    pub(in crate::channel) backlog: Vec<OwnedFd>,
+    /// User signals that are set, and above them the end's nature.
+    pub(in crate::channel) extra: u64,
+}
+
+/// What goes with an end: user signals, and that it may write no more.
+const CARRIED: Signals = Signals::USER_ALL.union(Signals::WRITE_DISABLED);
+
+/// Something whose signals lag behind until somebody looks.
+pub(in crate::channel) trait Refresh: Send + Sync {
+    /// Looks.
+    fn refresh(&self);
+    /// There is nothing to look at any more.
+    fn is_gone(&self) -> bool;
+}
+
+/// One end, as long as it exists.
+struct Watched<T> {
+    pair: Weak<Pair<T>>,
+    side: Side,
+}
+
+impl<T: End> Refresh for Watched<T> {
+    fn refresh(&self) {
+        if let Some(pair) = self.pair.upgrade() {
+            pair.refresh_wired(self.side, Signals::empty());
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.pair.strong_count() == 0
+    }
+}
+
+impl<T: End> Locked<'_, T> {
+    #[inline]
+    pub(in crate::channel) fn wire(&self, side: Side) -> Option<StdArc<Wire>> {
+        self.sides[side.index()].wire.clone()
+    }
+
+    fn set_wire(&mut self, side: Side, wire: StdArc<Wire>) {
+        let half = &mut self.sides[side.index()];
+        half.wire = Some(wire);
+        half.end.go_remote();
+        self.pair.wired[side.index()].store(true, Ordering::Release);
+    }
+
+    pub(super) fn unwire(&mut self, side: Side) -> Option<StdArc<Wire>> {
+        self.pair.wired[side.index()].store(false, Ordering::Release);
+        self.sides[side.index()].wire.take()
+    }
+
+    /// Takes in what has come for `side`, until it has one of the signals, nothing is left or
+    /// there is no room.
+    pub(in crate::channel) fn pump(&mut self, side: Side, until: Signals) {
+        let Some(wire) = self.wire(side) else { return };
+        while !self.signals(side).intersects(until) && self.end(side).has_room() {
+            match wire.receive() {
+                Arrival::Packet(Content::Signals, message) => {
+                    let (clear, set) = decode_signals(&message);
+                    self.update(side, clear.intersection(T::USER), set.intersection(T::USER));
+                }
+                Arrival::Packet(content, message) => {
+                    if !T::take_in(self, side, content, message) {
+                        seqpacket::shut_down(wire.fd());
+                        return self.hang_up(side, &wire);
+                    }
+                }
+                Arrival::Nothing => return,
+                Arrival::End => return self.hang_up(side, &wire),
+            }
+        }
+    }
+
+    /// Nothing comes any more, and nothing can be sent.
+    fn hang_up(&mut self, side: Side, wire: &Wire) {
+        self.end(side).cut_off();
+        let half = &mut self.sides[side.index()];
+        // A closed socket polls readable for ever.
+        half.observers.each(|observer| {
+            if let ObserverKind::Descriptor(raised) = &observer.kind
+                && let Some(raised) = raised.upgrade()
+            {
+                wire.unwatch(raised.set());
+            }
+        });
+        self.update(side, Signals::WRITABLE, Signals::PEER_CLOSED);
+    }
+
+    /// Has everybody who waits for `side` look again what to wait for.
+    pub(in crate::channel) fn look(&mut self, side: Side) {
+        let half = &mut self.sides[side.index()];
+        half.end.look();
+        half.observers.each(|observer| {
+            if let ObserverKind::Thread { waiter, .. } = &observer.kind {
+                waiter.look();
+            }
+        });
+    }
+}
+
+impl<T: End> Pair<T> {
+    /// Looks at the socket, and takes in what has come until one of the signals is set; everything
+    /// if none is named.
+    #[cold]
+    pub(super) fn refresh_wired(&self, side: Side, until: Signals) {
+        let Ok(mut locked) = self.lock() else { return };
+        let Some(wire) = locked.wire(side) else { return };
+        let ready = wire.ready();
+        let mut until = until;
+        if ready.hung_up {
+            // All of it, to find the end.
+            until = Signals::empty();
+            locked.update(side, Signals::WRITABLE, Signals::PEER_CLOSED);
+        } else if ready.write && !locked.signals(side).contains(Signals::WRITE_DISABLED) {
+            locked.update(side, Signals::empty(), Signals::WRITABLE);
+        }
+        if ready.read || ready.hung_up {
+            locked.pump(side, until);
+        }
+    }
+}
+
+impl<T: End> Peered<T> {
+    /// The other end is in another process.
+    #[inline]
+    pub(in crate::channel) fn is_wired(&self) -> bool {
+        self.pair.wired[self.side.index()].load(Ordering::Acquire)
+    }
+
+    /// One end of a pair whose other end is behind `wire`.
+    pub(in crate::channel) fn remote(
+        ends: [T; 2],
+        wire: Wire,
+        rights: Rights,
+        signals: Signals,
+    ) -> Peered<T> {
+        let pair = Arc::new(Pair::new(ends));
+        let [side, away] = Side::BOTH;
+        if let Ok(mut locked) = pair.lock() {
+            locked.sides[away.index()].handles = 0;
+            locked.set_wire(side, StdArc::new(wire));
+            let carried = signals.intersection(CARRIED);
+            let clear = match carried.contains(Signals::WRITE_DISABLED) {
+                true => Signals::WRITABLE,
+                false => Signals::empty(),
+            };
+            locked.update(side, clear, carried);
+        }
+        Peered { pair, side, grant: Grant::new(rights) }
+    }
+
+    /// A descriptor to poll, while only the socket knows of the signals.
+    pub(super) fn wired_bell(&self, trigger: Signals) -> Option<Bell> {
+        if !self.is_wired() {
+            return None;
+        }
+        let mut locked = self.lock().ok()?;
+        let wire = locked.wire(self.side)?;
+        if locked.signals(self.side).contains(Signals::PEER_CLOSED) {
+            return None;
+        }
+        let sent_only = Signals::WRITABLE.union(Signals::PEER_CLOSED);
+        let read = trigger.is_empty() || !sent_only.contains(trigger);
+        let ready = Ready {
+            read: read && locked.end(self.side).has_room(),
+            write: trigger.contains(Signals::WRITABLE),
+            hung_up: true,
+        };
+        Some(Bell { clapper: Clapper::Wire(wire), ready })
+    }
+
+    fn watched(&self, side: Side) -> (Koid, StdArc<dyn Refresh>) {
+        watched(&self.pair, side)
+    }
+
+    /// Has the port look at the socket too.
+    pub(super) fn attach_wired(&self, binding: &Binding, trigger: Signals) -> Result<(), Status> {
+        let locked = self.lock()?;
+        let Some(wire) = locked.wire(self.side) else { return Ok(()) };
+        drop(locked);
+        let (token, source) = self.watched(self.side);
+        binding.watch(token, source, |set| wire.watch(set, token.get(), edges(trigger)))?;
+        self.pair.refresh_wired(self.side, Signals::empty());
+        Ok(())
+    }
+
+    /// Has the descriptor poll readable for the socket too.
+    pub(super) fn attach_fd_wired(&self, raised: &Raised, trigger: Signals) -> Result<(), Status> {
+        let locked = self.lock()?;
+        match locked.wire(self.side) {
+            Some(wire) if !locked.signals(self.side).contains(Signals::PEER_CLOSED) => {
+                wire.watch(raised.set(), 1, interest(trigger))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Goes to another process: the socket that is left of it.
+    ///
+    /// If anything fails the end is closed, and nothing else has changed.
+    pub(in crate::channel) fn depart(mut self) -> Result<Departed, Status> {
+        let (departed, carriers, backlog) = self.leave()?;
+        carriers.fill(backlog)?;
+        Ok(departed)
+    }
+
+    /// Under the lock: nothing is dropped in here that may hold handles.
+    fn leave(&mut self) -> Result<(Departed, Carriers, Vec<Queued>), Status> {
+        let side = self.side;
+        let pair = self.pair.clone();
+        let mut locked = pair.lock()?;
+        let is_last = locked.sides[side.index()].handles == 1;
+        let old = locked.wire(side);
+        let unread = if is_last { locked.end(side).give_up() } else { Vec::new() };
+        let carriers = match Carriers::for_backlog(&unread) {
+            Ok(carriers) => carriers,
+            Err(status) => return fail(locked, unread, status),
+        };
+        let connected = match &old {
+            None => locked.connect(&pair, side, &carriers, is_last),
+            Some(wire) => reconnect(wire, &carriers, is_last),
+        };
+        let (fd, backlog) = match connected {
+            Ok(connected) => connected,
+            Err(status) => return fail(locked, unread, status),
+        };
+        let extra = u64::from(locked.end(side).nature()) << 32
+            | u64::from(locked.signals(side).intersection(CARRIED).bits());
+        self.grant.close();
+        let half = &mut locked.sides[side.index()];
+        half.observers.cancel(self.grant.id());
+        half.handles -= 1;
+        if is_last {
+            half.observers.cancel_all();
+            half.end.left();
+            locked.unwire(side);
+        }
+        drop(locked);
+        Ok((Departed { fd, backlog, extra }, carriers, unread))
+    }
+}
+
+/// Gives the lock back before what was unread is dropped.
+fn fail<T, U>(locked: Locked<'_, T>, unread: Vec<Queued>, status: Status) -> Result<U, Status> {
+    drop(locked);
+    drop(unread);
+    Err(status)
+}
+
+fn watched<T: End>(pair: &Arc<Pair<T>>, side: Side) -> (Koid, StdArc<dyn Refresh>) {
+    let source = Watched { pair: Arc::downgrade(pair), side };
+    (pair.koids[side.index()], StdArc::new(source))
+}
+
+/// What of the socket makes a descriptor for `trigger` readable.
+fn interest(trigger: Signals) -> Interest {
+    let sent_only = Signals::WRITABLE.union(Signals::PEER_CLOSED);
+    Interest {
+        read: !sent_only.contains(trigger),
+        write: trigger.contains(Signals::WRITABLE),
+        edge: false,
+    }
+}
+
+/// What of the socket has a port look.
+fn edges(trigger: Signals) -> Interest {
+    Interest { read: true, write: trigger.contains(Signals::WRITABLE), edge: true }
+}
+
+/// Another descriptor of the socket there is; the sockets to be read before.
+fn reconnect(
+    wire: &Wire,
+    carriers: &Carriers,
+    is_last: bool,
+) -> Result<(OwnedFd, Vec<OwnedFd>), Status> {
+    let fd = duplicate(wire.fd())?;
+    let mut backlog = carriers.readers_again()?;
+    if is_last {
+        backlog.extend(wire.take_backlog());
+    }
+    Ok((fd, backlog))
+}
+
+fn duplicate(fd: impl AsFd) -> Result<OwnedFd, Status> {
+    Ok(crate::sys::file::duplicate(fd)?)
+}
+
+impl<T: End> Locked<'_, T> {
+    /// Puts a socket between the ends, of which `side` is to go.
+    fn connect(
+        &mut self,
+        pair: &Arc<Pair<T>>,
+        side: Side,
+        carriers: &Carriers,
+        is_last: bool,
+    ) -> Result<(OwnedFd, Vec<OwnedFd>), Status> {
+        let (here, there) = seqpacket::pair()?;
+        let kept = if is_last { None } else { Some(duplicate(&there)?) };
+        if !carriers.readers.is_empty() {
+            send(&here, Content::Backlog, &[], &[], &carriers.readers)?;
+        }
+        let peer = side.peer();
+        if !self.is_closed(peer) {
+            let wire = StdArc::new(Wire::new(here, Vec::new()));
+            self.watch_all(pair, peer, &wire)?;
+            self.set_wire(peer, wire);
+            self.look(peer);
+        }
+        if let Some(kept) = kept {
+            self.set_wire(side, StdArc::new(Wire::new(kept, Vec::new())));
+            self.look(side);
+        }
+        Ok((there, Vec::new()))
+    }
+
+    /// Has the ports and descriptors that wait for `side` look at its socket too.
+    fn watch_all(
+        &mut self,
+        pair: &Arc<Pair<T>>,
+        side: Side,
+        wire: &StdArc<Wire>,
+    ) -> Result<(), Status> {
+        let half: &mut Half<T> = &mut self.sides[side.index()];
+        let mut result = Ok(());
+        half.observers.each(|observer| {
+            let watched = match &observer.kind {
+                ObserverKind::Thread { .. } => Ok(()),
+                ObserverKind::Port(binding) => {
+                    let (token, source) = watched(pair, side);
+                    let edges = edges(observer.trigger);
+                    binding.watch(token, source, |set| wire.watch(set, token.get(), edges))
+                }
+                ObserverKind::Descriptor(raised) => match raised.upgrade() {
+                    Some(raised) => wire.watch(raised.set(), 1, interest(observer.trigger)),
+                    None => Ok(()),
+                },
+            };
+            result = result.and(watched);
+        });
+        result
+    }
+}
+
+impl<T: End> Peered<T> {
+    /// Sends a message over the socket. The handles come back with [`Status::ShouldWait`]; after
+    /// any other failure they are closed.
+    pub(in crate::channel) fn transmit(
+        &self,
+        regions: &[IoSlice<'_>],
+        handles: Vec<Handle>,
+    ) -> Result<(), (Status, Vec<Handle>)> {
+        let lost = |status| (status, Vec::new());
+        let wire = self.open_wire().map_err(lost)?;
+        if handles.is_empty() {
+            return self.note(wire.send(Content::Message, regions, &[], &[])).map_err(lost);
+        }
+        // Before the handles are taken apart.
+        if !wire.ready().write {
+            return match self.note(Err(Status::ShouldWait)) {
+                Err(Status::ShouldWait) => Err((Status::ShouldWait, handles)),
+                other => other.map_err(lost),
+            };
+        }
+        let packed = pack(handles).map_err(lost)?;
+        match self.note(wire.send(Content::Message, regions, &packed.records, &packed.fds)) {
+            Ok(()) => Ok(()),
+            Err(Status::ShouldWait) => Err((Status::ShouldWait, packed.unpack())),
+            Err(status) => Err(lost(status)),
+        }
+    }
+
+    /// Sends as many messages without handles as there is room for, with one system call for
+    /// each 64; says how many.
+    pub(in crate::channel) fn transmit_run(&self, messages: &[MessageBuf]) -> usize {
+        self.open_wire().map_or(0, |wire| wire.send_run(messages))
+    }
+
+    fn open_wire(&self) -> Result<StdArc<Wire>, Status> {
+        let locked = self.lock()?;
+        if locked.is_orphan(self.side) {
+            return Err(Status::PeerClosed);
+        }
+        locked.wire(self.side).ok_or(Status::BadState)
+    }
+
+    /// Has the signals show how sending went.
+    pub(in crate::channel) fn note(&self, sent: Result<(), Status>) -> Result<(), Status> {
+        let set = match sent {
+            Err(Status::ShouldWait) => Signals::empty(),
+            Err(Status::PeerClosed) => Signals::PEER_CLOSED,
+            _ => return sent,
+        };
+        self.lock()?.update(self.side, Signals::WRITABLE, set);
+        sent
+    }
+
+    /// One end of a pair from what another process sent.
+    pub(in crate::channel) fn arrive(
+        ends: [T; 2],
+        parts: Parts,
+        rights: Rights,
+    ) -> Option<Peered<T>> {
+        let mut fds = parts.fds;
+        if fds.is_empty() || !fds.iter().all(seqpacket::is_seqpacket) {
+            return None;
+        }
+        let backlog = fds.split_off(1);
+        let wire = Wire::new(fds.pop()?, backlog);
+        let signals = Signals::from_bits_retain(parts.extra as u32);
+        Some(Peered::remote(ends, wire, rights, signals))
+    }
+}

@@ -1,0 +1,99 @@
+//! Objects on their way to another process: what they are made of there.
+
+use std::os::fd::OwnedFd;
+
+use super::packet::{RECORD_BYTES, Record};
+use super::unpack::unpack;
+use crate::channel::Status;
+use crate::channel::handle::{Handle, Object};
+use crate::channel::peer::Departed;
+use crate::channel::rights::Rights;
+use crate::sys::seqpacket::MAX_FDS;
+
+/// The handles of one message, as they go over a socket.
+#[derive(Default)]
+pub(in crate::channel) struct Packed {
+    pub(in crate::channel) records: Vec<u8>,
+    pub(in crate::channel) fds: Vec<OwnedFd>,
+}
+
+impl Packed {
+    /// The handles again, as another process would get them.
+    pub(in crate::channel) fn unpack(self) -> Vec<Handle> {
+        // Nothing that was taken apart here fails to go together.
+        unpack(&self.records, self.fds).unwrap_or_default()
+    }
+}
+
+/// Descriptors and a number: all that another process needs to have the object.
+pub(in crate::channel) struct Parts {
+    pub(in crate::channel) fds: Vec<OwnedFd>,
+    pub(in crate::channel) extra: u64,
+}
+
+impl Parts {
+    /// An object that is a descriptor and nothing else.
+    pub(in crate::channel) fn plain(fd: OwnedFd) -> Parts {
+        Parts { fds: vec![fd], extra: 0 }
+    }
+}
+
+impl From<Departed> for Parts {
+    fn from(departed: Departed) -> Parts {
+        let Departed { fd, backlog, extra } = departed;
+        Parts { fds: std::iter::once(fd).chain(backlog).collect(), extra }
+    }
+}
+
+/// Takes the handles apart. All are consumed, also if one of them cannot go.
+///
+/// # Errors
+/// [`Status::NotSupported`] for a port; [`Status::NoResources`] if descriptors run out, or the
+/// handles need more of them than one message can carry.
+pub(in crate::channel) fn pack(handles: Vec<Handle>) -> Result<Packed, Status> {
+    let mut packed = Packed::default();
+    packed.records.reserve(handles.len() * RECORD_BYTES);
+    for handle in handles {
+        let (kind, rights) = (handle.kind(), handle.rights());
+        let parts = take_apart(handle)?;
+        let record = Record { kind, fds: parts.fds.len(), rights, extra: parts.extra };
+        packed.records.extend_from_slice(&record.encode());
+        packed.fds.extend(parts.fds);
+        if packed.fds.len() > MAX_FDS {
+            return Err(Status::NoResources);
+        }
+    }
+    Ok(packed)
+}
+
+fn take_apart(handle: Handle) -> Result<Parts, Status> {
+    match handle {
+        Handle::Descriptor(descriptor) => Ok(Parts::plain(descriptor.into())),
+        Handle::Vmo(vmo) => vmo.depart(),
+        Handle::Channel(channel) => channel.0.depart().map(Parts::from),
+        Handle::Fifo(fifo) => fifo.depart(),
+        Handle::Socket(socket) => socket.depart(),
+        Handle::Event(event) => event.depart(),
+        Handle::EventPair(pair) => pair.depart(),
+        // Its packets are about objects of this process.
+        Handle::Port(_) => Err(Status::NotSupported),
+    }
+}
+
+impl Rights {
+    /// Rights that survive nothing else: a handle from another process has at most those of a new
+    /// object of its kind.
+    pub(in crate::channel) fn of(kind: crate::channel::handle::Kind) -> Rights {
+        use crate::channel::handle::Kind;
+        match kind {
+            Kind::Descriptor => Rights::DESCRIPTOR,
+            Kind::Vmo => Rights::VMO,
+            Kind::Channel => Rights::CHANNEL,
+            Kind::Event => Rights::EVENT,
+            Kind::Port => Rights::PORT,
+            Kind::Socket => Rights::SOCKET,
+            Kind::EventPair => Rights::EVENTPAIR,
+            Kind::Fifo => Rights::FIFO,
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The other end in another process: a socket between them.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::gather::Gather;
+use super::packet::{Content, HEADER_BYTES, Header, MAX_RECORD_BYTES, RECORD_BYTES};
+use super::unpack::unpack;
+use crate::buf::Buffer;
+use crate::channel::message::MessageBuf;
+use crate::channel::{MAX_BYTES, Status};
+use crate::error::Errno;
+use crate::sys::epoll;
+use crate::sys::seqpacket::{self, Ready};
+
+/// This process's end of a socket. What it has received and nobody has read lies with the object.
+pub(in crate::channel) struct Wire {
+    fd: OwnedFd,
+    /// Sockets with what was queued before the end moved here, to be read first. Their writers
+    /// are closed.
+    backlog: Mutex<VecDeque<OwnedFd>>,
+    /// Where else the socket is watched; it has to be taken out before it is closed, because a
+    /// duplicate elsewhere would keep it there.
+    watchers: Mutex<Vec<Watcher>>,
+}
+
+/// An epoll instance that the socket is in.
+struct Watcher {
+    epoll: Weak<OwnedFd>,
+    interest: epoll::Interest,
+}
+
+/// What the socket gave.
+pub(in crate::channel) enum Arrival {
+    /// A packet; a message of bytes and handles for those that carry none.
+    Packet(Content, MessageBuf),
+    /// There is none now.
+    Nothing,
+    /// The peer is closed, or was cut off because it broke the rules or a message was lost for
+    /// want of descriptors. Nothing comes any more.
+    End,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Wire {
+    pub(in crate::channel) fn new(fd: OwnedFd, backlog: Vec<OwnedFd>) -> Wire {
+        Wire { fd, backlog: Mutex::new(backlog.into()), watchers: Mutex::default() }
+    }
+
+    pub(in crate::channel) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Sends one packet: all of it or nothing.
+    pub(in crate::channel) fn send(
+        &self,
+        content: Content,
+        regions: &[IoSlice<'_>],
+        records: &[u8],
+        fds: &[OwnedFd],
+    ) -> Result<(), Status> {
+        send(&self.fd, content, regions, records, fds)
+    }
+
+    /// Sends messages without handles, as many as there is room for; says how many.
+    pub(in crate::channel) fn send_run(&self, messages: &[MessageBuf]) -> usize {
+        let mut sent = 0;
+        for run in messages.chunks(RUN) {
+            let headers: Vec<_> = run.iter().map(header_of).collect();
+            let parts: Vec<_> = headers
+                .iter()
+                .zip(run)
+                .map(|(header, message)| [IoSlice::new(header), IoSlice::new(message)])
+                .collect();
+            let gone = seqpacket::send_many(&self.fd, &parts).unwrap_or(0);
+            sent += gone;
+            if gone < run.len() {
+                break;
+            }
+        }
+        sent
+    }
+
+    /// The next packet, from the backlog first.
+    pub(in crate::channel) fn receive(&self) -> Arrival {
+        let mut backlog = lock(&self.backlog);
+        while let Some(first) = backlog.front() {
+            match receive(first) {
+                Received::Packet(Content::Backlog, _, _) => {}
+                Received::Packet(content, message, _) => return Arrival::Packet(content, message),
+                Received::End => drop(backlog.pop_front()),
+                // Nobody can add to it, so there is always something or an end.
+                Received::Nothing | Received::Garbage => return self.cut_off(),
+            }
+        }
+        match receive(&self.fd) {
+            Received::Packet(Content::Backlog, _, fds) => {
+                backlog.extend(fds);
+                drop(backlog);
+                self.receive()
+            }
+            Received::Packet(content, message, _) => Arrival::Packet(content, message),
+            Received::Nothing => Arrival::Nothing,
+            Received::End => Arrival::End,
+            Received::Garbage => self.cut_off(),
+        }
+    }
+
+    fn cut_off(&self) -> Arrival {
+        seqpacket::shut_down(&self.fd);
+        Arrival::End
+    }
+
+    /// What it is ready for now.
+    pub(in crate::channel) fn ready(&self) -> Ready {
+        let ready =
+            seqpacket::ready(&self.fd).unwrap_or(Ready { read: true, write: false, hung_up: true });
+        Ready { read: ready.read || !lock(&self.backlog).is_empty(), ..ready }
+    }
+
+    /// What is left of the backlog, for the next who gets this end.
+    pub(in crate::channel) fn take_backlog(&self) -> VecDeque<OwnedFd> {
+        std::mem::take(&mut lock(&self.backlog))
+    }
+
+    /// Adds the socket to an epoll instance, or to what it is there for.
+    pub(in crate::channel) fn watch(
+        &self,
+        epoll: &Arc<OwnedFd>,
+        token: u64,
+        interest: epoll::Interest,
+    ) -> Result<(), Status> {
+        let mut watchers = lock(&self.watchers);
+        watchers.retain(|watcher| watcher.epoll.strong_count() > 0);
+        let known = watchers.iter_mut().find(|w| w.epoll.as_ptr() == Arc::as_ptr(epoll));
+        let Some(known) = known else {
+            epoll::add(&**epoll, &self.fd, token, interest)?;
+            watchers.push(Watcher { epoll: Arc::downgrade(epoll), interest });
+            return Ok(());
+        };
+        let both = known.interest.union(interest);
+        if both != known.interest {
+            epoll::modify(&**epoll, &self.fd, token, both)?;
+            known.interest = both;
+        }
+        Ok(())
+    }
+
+    /// Takes the socket out of one of the epoll instances again.
+    pub(in crate::channel) fn unwatch(&self, epoll: &Arc<OwnedFd>) {
+        let mut watchers = lock(&self.watchers);
+        let before = watchers.len();
+        watchers.retain(|watcher| watcher.epoll.as_ptr() != Arc::as_ptr(epoll));
+        if watchers.len() != before {
+            epoll::remove(&**epoll, &self.fd);
+        }
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        for watcher in lock(&self.watchers).drain(..) {
+            if let Some(epoll) = watcher.epoll.upgrade() {
+                epoll::remove(&*epoll, &self.fd);
+            }
+        }
+    }
+}
+
+/// Messages that one system call sends.
+const RUN: usize = 64;
+
+fn header_of(message: &MessageBuf) -> [u8; HEADER_BYTES] {
+    Header { content: Content::Message, handles: 0, bytes: message.len() }.encode()
+}
+
+/// Sends one packet over a socket.
+pub(in crate::channel) fn send(
+    fd: impl AsFd,
+    content: Content,
+    regions: &[IoSlice<'_>],
+    records: &[u8],
+    fds: &[OwnedFd],
+) -> Result<(), Status> {
+    let bytes = regions.iter().map(|region| region.len()).sum();
+    let header = Header { content, handles: records.len() / RECORD_BYTES, bytes }.encode();
+    let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+    let sent = Gather::with(&header, regions, records, |parts| seqpacket::send(fd, parts, &fds));
+    sent.map_err(|errno| match errno {
+        Errno::EAGAIN => Status::ShouldWait,
+        Errno::EPIPE | Errno::ECONNRESET | Errno::ENOTCONN => Status::PeerClosed,
+        other => other.into(),
+    })
+}
+
+/// What one socket gave. The descriptors are those of a backlog.
+enum Received {
+    Packet(Content, MessageBuf, Vec<OwnedFd>),
+    Nothing,
+    End,
+    /// It breaks the rules, or a part of it was lost for want of descriptors.
+    Garbage,
+}
+
+fn receive(fd: &OwnedFd) -> Received {
+    let (mut head, mut tail) = ([0; HEADER_BYTES], [0; MAX_RECORD_BYTES]);
+    let mut fds = Vec::new();
+    let mut received = seqpacket::Received { bytes: 0, is_truncated: false };
+    let landed = loop {
+        let landed = Buffer::received(MAX_BYTES, |space| {
+            let (what, body) = seqpacket::receive(fd, &mut head, space, &mut tail, &mut fds)?;
+            received = what;
+            Ok(body)
+        });
+        match landed {
+            // The first of these says that the peer closed and left messages unread; those that
+            // it sent are still to come.
+            Err(Errno::ECONNRESET | Errno::EINTR) => {}
+            other => break other,
+        }
+    };
+    let mut buffer = match landed {
+        Ok(buffer) => buffer,
+        Err(Errno::EAGAIN) => return Received::Nothing,
+        Err(_) => return Received::End,
+    };
+    if received.bytes == 0 {
+        return Received::End;
+    }
+    if received.is_truncated {
+        return Received::Garbage;
+    }
+    let Ok(header) = Header::decode(head, received.bytes) else { return Received::Garbage };
+    if header.content == Content::Backlog {
+        let is_backlog = fds.iter().all(seqpacket::is_seqpacket);
+        let nothing = MessageBuf::empty();
+        return match is_backlog {
+            true => Received::Packet(Content::Backlog, nothing, fds),
+            false => Received::Garbage,
+        };
+    }
+    let records = records(&buffer, &tail, header);
+    buffer.truncate(header.bytes);
+    let message = MessageBuf::new(buffer);
+    if records.is_empty() && fds.is_empty() {
+        return Received::Packet(header.content, message, fds);
+    }
+    match unpack(&records, fds) {
+        Ok(handles) => Received::Packet(header.content, message.with_handles(handles), Vec::new()),
+        Err(_) => Received::Garbage,
+    }
+}
+
+/// The records behind the bytes; what did not fit into the body is in the tail.
+fn records(body: &[u8], tail: &[u8], header: Header) -> Vec<u8> {
+    let length = header.handles * RECORD_BYTES;
+    if length == 0 {
+        return Vec::new();
+    }
+    let mut records = body[header.bytes..].to_vec();
+    records.extend_from_slice(&tail[..length - records.len()]);
+    records
+}
