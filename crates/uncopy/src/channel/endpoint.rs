@@ -369,17 +369,23 @@ pub(super) fn deliver(
         None => return Ok(()),
         Some(message) => message,
     };
-    let queue = &mut end.queue;
-    if !queue.has_room() {
+    if !end.queue.has_room() {
         return Err((Status::ShouldWait, message));
     }
+    enqueue(locked, peer, message);
+    Ok(())
+}
+
+/// Puts `message` behind those that wait for `side`.
+#[inline]
+pub(super) fn enqueue(locked: &mut Locked<'_, ChannelEnd>, side: Side, message: MessageBuf) {
+    let queue = &mut locked.end(side).queue;
     queue.push(message);
     let is_full = !queue.has_room();
-    locked.update(peer, Signals::empty(), Signals::READABLE);
+    locked.update(side, Signals::empty(), Signals::READABLE);
     if is_full {
-        locked.update(side, Signals::WRITABLE, Signals::empty());
+        locked.update(side.peer(), Signals::WRITABLE, Signals::empty());
     }
-    Ok(())
 }
 
 /// Takes the next message of `side`, and says whether it fits into `room`.

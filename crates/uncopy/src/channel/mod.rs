@@ -64,6 +64,8 @@
 //! panics, the buffer goes back to the pool, handles given by value are closed, those in a
 //! borrowed vector stay there, and both ends are as before.
 
+#[cfg(feature = "tokio")]
+mod asynchronous;
 mod batch;
 mod call;
 mod cycle;
@@ -83,6 +85,8 @@ mod transport;
 mod wait;
 
 pub use crate::buf::{Filling, TooLong};
+#[cfg(feature = "tokio")]
+pub use asynchronous::AsyncChannel;
 pub use batch::{BatchError, BatchRegion};
 pub use disposition::{Disposition, Transfer};
 pub use endpoint::{Channel, Lengths, Oversized};

@@ -97,6 +97,13 @@ impl Drop for Alarm {
 }
 
 impl Waiter {
+    /// One that raises `alarm` for whatever happens; nobody sleeps at it otherwise.
+    #[cfg(feature = "tokio")]
+    pub(super) fn ringing(alarm: Arc<OwnedFd>) -> Waiter {
+        let state = WaiterState { alarm: Some(alarm), ..WaiterState::default() };
+        Waiter { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
     pub(super) fn wake(&self, wake: Wake) {
         let mut state = lock(&self.state);
         if state.wake.is_none() {
@@ -194,7 +201,7 @@ impl Waiter {
     }
 
     /// What woke it, if anything did.
-    fn woken(&self) -> Option<Wake> {
+    pub(super) fn woken(&self) -> Option<Wake> {
         lock(&self.state).wake
     }
 }

@@ -10,6 +10,8 @@ pub(crate) mod mapping;
 pub(crate) mod memfd;
 pub(crate) mod name;
 pub(crate) mod probe;
+#[cfg(feature = "tokio")]
+pub(crate) mod reactor;
 pub(crate) mod seqpacket;
 pub(crate) mod transfer;
 pub(crate) mod uring;
