@@ -418,7 +418,11 @@ impl<T: End> Peered<T> {
             Err(Status::PeerClosed) => Signals::PEER_CLOSED,
             _ => return sent,
         };
-        self.lock()?.update(self.side, Signals::WRITABLE, set);
+        let mut locked = self.lock()?;
+        locked.update(self.side, Signals::WRITABLE, set);
+        drop(locked);
+        // There may be room again since; an epoll set at its edges will not say it twice.
+        self.pair.refresh_wired(self.side, Signals::READABLE);
         sent
     }
 
