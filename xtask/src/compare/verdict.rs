@@ -57,14 +57,17 @@ pub(super) fn value(outcome: &Outcome, metric: Metric) -> Option<f64> {
 /// The median of the ratios of each round. None where the baseline is 0, or either was not
 /// measured.
 pub(super) fn ratio(outcome: &Outcome, baseline: &Outcome, metric: Metric) -> Option<f64> {
+    median(ratios(outcome, baseline, metric)?)
+}
+
+fn ratios(outcome: &Outcome, baseline: &Outcome, metric: Metric) -> Option<Vec<f64>> {
     let pairs = outcome.samples.iter().zip(&baseline.samples);
-    let ratios: Option<Vec<f64>> = pairs
+    pairs
         .map(|(own, other)| {
             let (own, other) = (own.get(&metric)?, other.get(&metric)?);
             (*other > 0.0).then_some(own / other)
         })
-        .collect();
-    median(ratios?)
+        .collect()
 }
 
 /// The outcome of the subject `name`, if it came to the end.
@@ -72,12 +75,24 @@ pub(super) fn finished<'a>(outcomes: &'a [Outcome], name: &str) -> Option<&'a Ou
     outcomes.iter().find(|outcome| outcome.subject == name && outcome.failure.is_none())
 }
 
-/// How far the second run of `again` in each round is from its first: the noise of a ratio.
+/// How far from 1 the ratio of the second run of `again` in each round to its first may be: the
+/// noise of a ratio. The same thing is measured twice, so it is the far end of the interval that
+/// holds the median of such ratios 95 times in 100 (McGill, Tukey and Larsen's notch: 1.57 times
+/// the distance between the quartiles, divided by the root of the number of rounds).
 pub(super) fn spread(outcomes: &[Outcome], again: &str, metric: Metric) -> f64 {
     let first = finished(outcomes, again);
     let second = finished(outcomes, &name_again(again));
-    let noise = first.zip(second).and_then(|(first, second)| ratio(second, first, metric));
-    noise.map_or(0.0, |ratio| (ratio - 1.0).abs())
+    let ratios = first.zip(second).and_then(|(first, second)| ratios(second, first, metric));
+    ratios.map_or(0.0, |ratios| noise(&ratios))
+}
+
+fn noise(ratios: &[f64]) -> f64 {
+    let Some(middle) = median(ratios.iter().copied()) else { return 0.0 };
+    let half = |keep: &dyn Fn(f64) -> bool| {
+        median(ratios.iter().copied().filter(|ratio| keep(*ratio))).unwrap_or(middle)
+    };
+    let quartiles = half(&|ratio| ratio >= middle) - half(&|ratio| ratio <= middle);
+    (middle - 1.0).abs() + 1.57 * quartiles / (ratios.len() as f64).sqrt()
 }
 
 /// Judges a target: met within the larger of its band and `spread`. None if a subject it names did
@@ -187,7 +202,10 @@ mod tests {
             outcome("cp", Role::Peer, &[1.0, 1.0, 1.0]),
             outcome("cp (again)", Role::Yardstick, &[0.9, 1.1, 0.95]),
         ];
-        assert!((spread(&outcomes, "cp", WALL) - 0.05).abs() < 1e-9);
+        // The median is 0.95, the quartiles are 0.925 and 1.025.
+        let expected = 0.05 + 1.57 * 0.1 / 3f64.sqrt();
+        assert!((spread(&outcomes, "cp", WALL) - expected).abs() < 1e-9);
+        assert_eq!(noise(&[1.0; 7]), 0.0);
         assert_eq!(spread(&outcomes, "xcp", WALL), 0.0);
     }
 

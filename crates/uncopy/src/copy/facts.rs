@@ -5,8 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use super::destination::Destination;
 use super::mechanism::{Setting, Tail};
-use super::options::{Allow, Cache, CopyOptions};
-use super::plan::{DIRECT_MIN_BYTES, DirectPath, Facts};
+use super::options::{Allow, Cache, CopyOptions, Prefer};
+use super::plan::{
+    DIRECT_MIN_BYTES, DIRECT_SAVES_COLD_MIN_BYTES, DIRECT_SAVES_MIN_BYTES, DirectPath, Facts,
+};
 use super::source::Source;
 use super::sparse;
 use super::sparse::Segment;
@@ -34,6 +36,7 @@ pub(crate) fn gather(
         destination_is_stream: destination.is_stream(),
         direct: DirectPath::None,
         direct_reads: false,
+        source_is_cold: false,
         dirty_budget_bytes: u64::MAX,
         transforms: false,
         in_place: options.in_place && destination.found.is_some(),
@@ -54,6 +57,10 @@ pub(crate) fn refine(facts: &mut Facts, source: &Source<'_>, staging: BorrowedFd
         let stat = file::stat(staging);
         facts.direct = stat.map_or(DirectPath::None, |s| direct_path(&s, facts.destination));
         facts.direct_reads = facts.cache == Cache::Skip && is_cold(source);
+    }
+    let matters = DIRECT_SAVES_MIN_BYTES..DIRECT_SAVES_COLD_MIN_BYTES;
+    if facts.prefer == Prefer::CpuTime && matters.contains(&size) {
+        facts.source_is_cold = is_cold(source);
     }
     if size >= BUDGET_MATTERS_BYTES {
         facts.dirty_budget_bytes = dirty_budget().unwrap_or(u64::MAX);

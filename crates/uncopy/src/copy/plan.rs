@@ -24,6 +24,8 @@ pub(crate) struct Facts {
     /// Elsewhere its mapped pages are quicker also when they are still to be read, because the
     /// kernel reads ahead of them.
     pub(crate) direct_reads: bool,
+    /// Most of the source is still to be read from its device. Looked up only where it matters.
+    pub(crate) source_is_cold: bool,
     /// Bytes that the kernel lets lie dirty before it makes writers wait.
     pub(crate) dirty_budget_bytes: u64,
     /// The bytes are changed on their way (compression).
@@ -51,6 +53,13 @@ pub(crate) enum DirectPath {
 
 /// From this size on direct writes can pay for setting them up.
 pub(crate) const DIRECT_MIN_BYTES: u64 = 1 << 20;
+
+/// From this size on direct writes cost less processor time than the kernel's own copies; tuned.
+pub(crate) const DIRECT_SAVES_MIN_BYTES: u64 = 4 << 20;
+
+/// The same for a source that is still to be read: the kernel reads ahead into few large folios,
+/// which are cheap to pin, only in a longer file.
+pub(crate) const DIRECT_SAVES_COLD_MIN_BYTES: u64 = 64 << 20;
 
 /// From this size on blocks are reserved before they are written.
 pub(crate) const RESERVE_MIN_BYTES: u64 = 128 << 10;
@@ -144,15 +153,17 @@ pub(crate) fn no_mechanism(facts: &Facts, refused: &[Refusal]) -> Reason {
 fn order(facts: &Facts) -> Vec<Mechanism> {
     use Mechanism::{CopyFileRange, Direct, ReadWrite, Reflink, Sendfile, Splice};
     let mut order = match facts.prefer {
-        Prefer::CpuTime => vec![Reflink, Direct, CopyFileRange, Sendfile, Splice, ReadWrite],
+        Prefer::CpuTime if direct_saves_cpu_time(facts) => {
+            vec![Reflink, Direct, CopyFileRange, Sendfile, Splice, ReadWrite]
+        }
         Prefer::WallTime if direct_is_faster(facts) => {
             vec![Reflink, Direct, CopyFileRange, Splice, Sendfile, ReadWrite]
         }
         // The kernel's own loop behind copy_file_range splices too, through a smaller pipe.
-        Prefer::WallTime if facts.destination.copies_by_splice() => {
+        _ if facts.destination.copies_by_splice() => {
             vec![Reflink, Splice, CopyFileRange, Sendfile, ReadWrite, Direct]
         }
-        Prefer::WallTime => vec![Reflink, CopyFileRange, Splice, Sendfile, ReadWrite, Direct],
+        _ => vec![Reflink, CopyFileRange, Splice, Sendfile, ReadWrite, Direct],
     };
     if facts.size.is_some_and(|size| size < SMALL_BYTES) && facts.allow == Allow::Any {
         // One read and one write: nothing that needs setting up is quicker.
@@ -164,6 +175,15 @@ fn order(facts: &Facts) -> Vec<Mechanism> {
 
 /// Below this size one `read` and one `write` are the quickest copy.
 pub(crate) const SMALL_BYTES: u64 = 64 << 10;
+
+/// Direct writes cost the least processor time where there is enough to write.
+fn direct_saves_cpu_time(facts: &Facts) -> bool {
+    let from = match facts.source_is_cold {
+        true => DIRECT_SAVES_COLD_MIN_BYTES,
+        false => DIRECT_SAVES_MIN_BYTES,
+    };
+    facts.allow == Allow::ZeroCopy || facts.size.is_some_and(|size| size >= from)
+}
 
 /// Direct writes win by the clock where the bytes must reach the device anyway.
 fn direct_is_faster(facts: &Facts) -> bool {
@@ -250,6 +270,9 @@ fn outranked(facts: &Facts, mechanism: Mechanism, used: Mechanism) -> Option<Str
         return None;
     }
     let text = match mechanism {
+        Mechanism::Direct if facts.prefer == Prefer::CpuTime => {
+            "the file is so small that pinning its pages costs more than copying them"
+        }
         Mechanism::Direct => {
             "slower by the clock unless the copy must be durable; --prefer=cpu chooses it"
         }

@@ -134,6 +134,9 @@ impl Fixture for CopyFixture {
         let source = home.join("source");
         let file = contents(self.errand.length, self.errand.data).write(&source);
         file.sync_all().context("cannot flush the source")?;
+        // What is warm has been read before, as most files that are copied have, and not just been
+        // written: the kernel reads ahead into larger folios than this was written in.
+        fadvise(&file, 0, None, Advice::DontNeed)?;
         if self.source.set(source).is_err() {
             anyhow::bail!("a case is prepared once");
         }

@@ -49,7 +49,7 @@ fn notes(quick: bool) -> Vec<String> {
          was never used before; destinations are flushed after their run, compared with the source, \
          evicted, and removed after the round, with a sync before the next (from 4 GiB on: after the \
          run, and then the device is waited for, because not all fit on the disk)",
-        "warm: the source is read before each run; cold: page cache, dentries and inodes are \
+        "warm: the source was written, dropped and is read before each run; cold: page cache, dentries and inodes are \
          dropped before each run and the programs loaded again; the cache of a hypervisor, if there \
          is one, is not dropped",
         "before each run of 1 MiB and more, as much free memory as it will take up is written to \
@@ -59,7 +59,8 @@ fn notes(quick: bool) -> Vec<String> {
         "cp, then sync of the file: sh -c 'cp A B && sync B'; uncopy --durable also flushes the \
          directory",
         "noise: the larger of a target's band (3 % where time is set against another way or the \
-         best peer, else 0) and the A/A spread (a peer's second run of each round against its first)",
+         best peer, else 0) and the A/A spread (the far end of the 95 % interval of \
+         the median ratio of a peer's second run of each round to its first)",
     ]
     .map(str::to_owned)
     .to_vec();

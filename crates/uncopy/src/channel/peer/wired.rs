@@ -177,6 +177,18 @@ impl<T: End> Peered<T> {
         Peered { pair, side, grant: Grant::new(rights) }
     }
 
+    /// Takes in what has come until one of the signals is set, and looks at the socket only if
+    /// none is.
+    pub(super) fn take_in_wired(&self, until: Signals) {
+        let Ok(mut locked) = self.lock() else { return };
+        locked.pump(self.side, until);
+        let is_over = locked.signals(self.side).intersects(until);
+        drop(locked);
+        if !is_over {
+            self.pair.refresh_wired(self.side, until);
+        }
+    }
+
     /// A descriptor to poll, while only the socket knows of the signals.
     pub(super) fn wired_bell(&self, trigger: Signals) -> Option<Bell> {
         if !self.is_wired() {
@@ -418,7 +430,11 @@ impl<T: End> Peered<T> {
             Err(Status::PeerClosed) => Signals::PEER_CLOSED,
             _ => return sent,
         };
-        self.lock()?.update(self.side, Signals::WRITABLE, set);
+        let mut locked = self.lock()?;
+        locked.update(self.side, Signals::WRITABLE, set);
+        drop(locked);
+        // There may be room again since; an epoll set at its edges will not say it twice.
+        self.pair.refresh_wired(self.side, Signals::READABLE);
         sent
     }
 

@@ -12,6 +12,7 @@ fn facts() -> Facts {
         destination_is_stream: false,
         direct: DirectPath::Moves,
         direct_reads: false,
+        source_is_cold: false,
         dirty_budget_bytes: u64::MAX,
         transforms: false,
         in_place: false,
@@ -52,6 +53,24 @@ fn direct_goes_first_where_bytes_must_reach_the_device() {
         Facts { prefer: Prefer::CpuTime, ..facts() },
     ] {
         assert_eq!(ladder(&facts)[..2], [Reflink, Direct], "{facts:?}");
+    }
+}
+
+#[test]
+fn direct_saves_processor_time_only_where_there_is_enough_to_write() {
+    const MIB: u64 = 1 << 20;
+    for (size, source_is_cold, first) in [
+        (2 * MIB, false, Splice),
+        (4 * MIB, false, Direct),
+        (4 * MIB, true, Splice),
+        (63 * MIB, true, Splice),
+        (64 * MIB, true, Direct),
+    ] {
+        let prefer = Prefer::CpuTime;
+        let facts = Facts { size: Some(size), source_is_cold, prefer, ..facts() };
+        assert_eq!(ladder(&facts)[1], first, "{size} bytes, cold: {source_is_cold}");
+        let strict = Facts { allow: Allow::ZeroCopy, ..facts };
+        assert_eq!(ladder(&strict)[1], Direct);
     }
 }
 
