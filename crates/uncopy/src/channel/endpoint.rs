@@ -538,7 +538,7 @@ const REMOTE_HANDLES: usize = 64;
 impl Channel {
     /// The endpoint as a socket (`AF_UNIX`, `SOCK_SEQPACKET`), for a process that takes it with
     /// [`from_fd`](Self::from_fd): one that inherits it, or gets it in an `SCM_RIGHTS` message.
-    /// Messages that are queued for the endpoint go with it.
+    /// Messages that are queued for the endpoint go with it; user signals that are set do not.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::TRANSFER`]; [`Status::BadState`] if messages came
