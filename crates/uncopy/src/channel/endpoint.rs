@@ -522,7 +522,7 @@ impl End for ChannelEnd {
     }
 
     fn go_remote(&mut self) {
-        self.queue.limit_handles(REMOTE_HANDLES);
+        self.queue.go_remote();
     }
 
     fn left(&mut self) {
@@ -530,10 +530,6 @@ impl End for ChannelEnd {
         self.holder.leave();
     }
 }
-
-/// From so many handles on that were taken out of the socket and not read, no more are taken, so
-/// that the peer cannot use up this process's descriptors.
-const REMOTE_HANDLES: usize = 64;
 
 impl Channel {
     /// The endpoint as a socket (`AF_UNIX`, `SOCK_SEQPACKET`), for a process that takes it with
@@ -563,8 +559,7 @@ impl Channel {
 
     /// From what another process sent.
     pub(super) fn arrive(parts: Parts, rights: Rights) -> Option<Channel> {
-        let bounds = Bounds { handles: REMOTE_HANDLES, ..Bounds::default() };
-        let ends = [(); 2].map(|()| ChannelEnd::new(bounds));
+        let ends = [(); 2].map(|()| ChannelEnd::new(Bounds::default()));
         Peered::arrive(ends, parts, rights).map(Channel)
     }
 }

@@ -2,6 +2,8 @@
 //! of its own, because its allocator counts.
 #![cfg(all(target_os = "linux", not(shuttle)))]
 
+mod intruder;
+
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::{Mutex, PoisonError};
 

@@ -129,6 +129,11 @@ impl FifoEnd {
 }
 
 impl Fifo {
+    /// Descriptors that it holds.
+    pub(in crate::channel) fn descriptors(&self) -> usize {
+        self.0.descriptors()
+    }
+
     /// What of it goes to another process.
     pub(in crate::channel) fn depart(self) -> Result<Parts, Status> {
         self.0.depart().map(Parts::from)

@@ -288,6 +288,11 @@ impl End for SocketEnd {
 }
 
 impl Socket {
+    /// Descriptors that it holds.
+    pub(in crate::channel) fn descriptors(&self) -> usize {
+        self.0.descriptors()
+    }
+
     /// What of it goes to another process.
     pub(in crate::channel) fn depart(self) -> Result<Parts, Status> {
         self.0.depart().map(Parts::from)

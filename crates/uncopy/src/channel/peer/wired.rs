@@ -33,6 +33,11 @@ pub(in crate::channel) struct Departed {
 /// What goes with an end: user signals, and that it may write no more.
 const CARRIED: Signals = Signals::USER_ALL.union(Signals::WRITE_DISABLED);
 
+/// Packets that are taken in at once: more than a socket can hold (its buffer of 32 MiB, at some
+/// 768 bytes for the smallest), so that what was there is all taken, and a peer that sends
+/// signals, which take no room, as quickly as they are read does not keep the lock for ever.
+const MAX_PACKETS: usize = 1 << 16;
+
 /// Something whose signals lag behind until somebody looks.
 pub(in crate::channel) trait Refresh: Send + Sync {
     /// Looks.
@@ -81,7 +86,10 @@ impl<T: End> Locked<'_, T> {
     /// there is no room.
     pub(in crate::channel) fn pump(&mut self, side: Side, until: Signals) {
         let Some(wire) = self.wire(side) else { return };
-        while !self.signals(side).intersects(until) && self.end(side).has_room() {
+        for _ in 0..MAX_PACKETS {
+            if self.signals(side).intersects(until) || !self.end(side).has_room() {
+                return;
+            }
             match wire.receive() {
                 Arrival::Packet(Content::Signals, message) => {
                     let (clear, set) = decode_signals(&message);
@@ -153,6 +161,13 @@ impl<T: End> Peered<T> {
     #[inline]
     pub(in crate::channel) fn is_wired(&self) -> bool {
         self.pair.wired[self.side.index()].load(Ordering::Acquire)
+    }
+
+    /// Descriptors that it holds. Takes the lock: of an object that nobody else has yet, where
+    /// another's is held.
+    pub(in crate::channel) fn descriptors(&self) -> usize {
+        let wire = if self.is_wired() { self.lock().ok() } else { None };
+        wire.and_then(|locked| locked.wire(self.side)).map_or(0, |wire| wire.descriptors())
     }
 
     /// One end of a pair whose other end is behind `wire`.

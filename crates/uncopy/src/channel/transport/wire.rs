@@ -18,12 +18,18 @@ use crate::sys::seqpacket::{self, Ready};
 /// This process's end of a socket. What it has received and nobody has read lies with the object.
 pub(in crate::channel) struct Wire {
     fd: OwnedFd,
-    /// Sockets with what was queued before the end moved here, to be read first. Their writers
-    /// are closed.
-    backlog: Mutex<VecDeque<OwnedFd>>,
+    backlog: Mutex<Backlog>,
     /// Where else the socket is watched; it has to be taken out before it is closed, because a
     /// duplicate elsewhere would keep it there.
     watchers: Mutex<Vec<Watcher>>,
+}
+
+/// What is to be read before the socket.
+struct Backlog {
+    /// Sockets with what was queued before the end moved here. Their writers are closed.
+    sockets: VecDeque<OwnedFd>,
+    /// Nothing came over the socket yet: only its first packet may bring more of them.
+    is_first: bool,
 }
 
 /// An epoll instance that the socket is in.
@@ -49,7 +55,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Wire {
     pub(in crate::channel) fn new(fd: OwnedFd, backlog: Vec<OwnedFd>) -> Wire {
-        Wire { fd, backlog: Mutex::new(backlog.into()), watchers: Mutex::default() }
+        let backlog = Backlog { sockets: backlog.into(), is_first: true };
+        Wire { fd, backlog: Mutex::new(backlog), watchers: Mutex::default() }
     }
 
     pub(in crate::channel) fn fd(&self) -> BorrowedFd<'_> {
@@ -89,26 +96,38 @@ impl Wire {
     /// The next packet, from the backlog first.
     pub(in crate::channel) fn receive(&self) -> Arrival {
         let mut backlog = lock(&self.backlog);
-        while let Some(first) = backlog.front() {
-            match receive(first) {
-                Received::Packet(Content::Backlog, _, _) => {}
+        loop {
+            while let Some(first) = backlog.sockets.front() {
+                match receive(first) {
+                    Received::End => drop(backlog.sockets.pop_front()),
+                    Received::Packet(content, message, _) if content != Content::Backlog => {
+                        return Arrival::Packet(content, message);
+                    }
+                    // Nobody can add to it, so there is always something or an end; and it has no
+                    // backlog of its own.
+                    _ => return self.cut_off(),
+                }
+            }
+            let received = receive(&self.fd);
+            let is_first = backlog.is_first;
+            backlog.is_first &= matches!(received, Received::Nothing);
+            match received {
+                Received::Packet(Content::Backlog, _, fds) if is_first => {
+                    backlog.sockets.extend(fds);
+                }
+                Received::Packet(Content::Backlog, ..) | Received::Garbage => {
+                    return self.cut_off();
+                }
                 Received::Packet(content, message, _) => return Arrival::Packet(content, message),
-                Received::End => drop(backlog.pop_front()),
-                // Nobody can add to it, so there is always something or an end.
-                Received::Nothing | Received::Garbage => return self.cut_off(),
+                Received::Nothing => return Arrival::Nothing,
+                Received::End => return Arrival::End,
             }
         }
-        match receive(&self.fd) {
-            Received::Packet(Content::Backlog, _, fds) => {
-                backlog.extend(fds);
-                drop(backlog);
-                self.receive()
-            }
-            Received::Packet(content, message, _) => Arrival::Packet(content, message),
-            Received::Nothing => Arrival::Nothing,
-            Received::End => Arrival::End,
-            Received::Garbage => self.cut_off(),
-        }
+    }
+
+    /// Open descriptors: the socket, and those to be read before.
+    pub(in crate::channel) fn descriptors(&self) -> usize {
+        1 + lock(&self.backlog).sockets.len()
     }
 
     fn cut_off(&self) -> Arrival {
@@ -120,12 +139,12 @@ impl Wire {
     pub(in crate::channel) fn ready(&self) -> Ready {
         let ready =
             seqpacket::ready(&self.fd).unwrap_or(Ready { read: true, write: false, hung_up: true });
-        Ready { read: ready.read || !lock(&self.backlog).is_empty(), ..ready }
+        Ready { read: ready.read || !lock(&self.backlog).sockets.is_empty(), ..ready }
     }
 
     /// What is left of the backlog, for the next who gets this end.
     pub(in crate::channel) fn take_backlog(&self) -> VecDeque<OwnedFd> {
-        std::mem::take(&mut lock(&self.backlog))
+        std::mem::take(&mut lock(&self.backlog).sockets)
     }
 
     /// Adds the socket to an epoll instance, or to what it is there for.
