@@ -22,36 +22,43 @@
 //! kernel have them, with two deviations. A queue is bounded ([`Bounds`]): a full one answers
 //! [`Status::ShouldWait`] and clears [`Signals::WRITABLE`] at the end that writes to it. And
 //! endpoints that lie in each other's queues, where nobody can reach them, are freed when nobody
-//! could notice any more.
+//! could notice any more. Between processes there are a few more; `docs/channel.md` lists all.
 //!
 //! # Where a message goes
 //! A write checks the right and the sizes, takes a buffer from the calling thread's pool and has it
 //! filled straight from the regions, all without a lock. Then come the handles; then, under the one
 //! lock of the pair, the message is put into the peer's queue, or given to the call it answers, and
-//! the signals change. A read takes it out under the same lock and lends it ([`MessageBuf`]), or
+//! the signals change. (To another process it goes as below.) A read takes it out under the same lock and lends it ([`MessageBuf`]), or
 //! copies it out after the lock. Signals are an atomic number beside the lock, so that waiting for
 //! one that is set costs one load.
 //!
-//! # The seam to other transports
-//! An end is a state under the pair's lock (`endpoint::ChannelEnd`), and where its messages go is
-//! an enum in it (`endpoint::Transport`). [`Channel`] names the pair and the side, never the
-//! transport, so that it can be swapped under the lock while others hold and use the endpoint:
+//! # Where the other end is
+//! A [`Channel`] names the pair and the side, never the transport; so that the other end can move
+//! to another process while threads hold and use this one. Per pair, each half has signals,
+//! observers and, if the other end is elsewhere, a *wire*: a socket (`AF_UNIX`,
+//! `SOCK_SEQPACKET`).
 //!
-//! - `deliver` and `take` are the two functions that look at the transport. Everything above them
-//!   (filling, handles, calls, batches, signals) does not.
-//! - Signals of a local end change in `deliver`, `take` and `close`, under the lock. An end that is
-//!   backed by a socket knows what it has received and not handed out; for the rest it asks the
-//!   socket where `wait` today goes to sleep.
-//! - Whoever waits is on the end's list of observers, bound to the handle and not to the transport:
-//!   a thread, a port, a descriptor, each with a place of its own. A swap can wake a thread to look
-//!   again and leave the others where they are. Calls wait in the end's own list, by transaction
-//!   id, which a swap does not touch.
-//! - A queue gives up its backlog as a whole (`Queue::take`), for the swap to carry over.
+//! - **Moving** ([`Channel::into_fd`], or an endpoint in a message over a wire) makes a pair of
+//!   sockets under the pair's lock. What is queued at the end that goes is put into sockets that go
+//!   with it, handles in it included, to be read first; the half that stays gets the wire. If a
+//!   step fails, the end that was to go is closed and nothing else has changed. Fifos, sockets and
+//!   event pairs move in the same way, events and event pairs by shared memory and an eventfd.
+//! - **Writing** over a wire sends header, regions and a record for each handle as one packet;
+//!   regions below 4 KiB are put together first, larger ones are sent from where they lie.
+//! - **Reading** looks into the queue first, which holds what has been taken out of the socket.
+//!   Taking in hands answers to calls, changes user signals, and queues messages, until there is
+//!   one, or no room. What a peer sends is checked before it is believed; the first packet that
+//!   breaks a rule ends the connection.
+//! - **Signals** of a wired end lag behind until somebody looks: every wait looks first, then
+//!   sleeps in `poll(2)`, and a port that has such an object in an epoll set. Whoever waits is on
+//!   the end's list of observers, bound to the handle and not to the transport, and is told to look
+//!   again when a wire comes; so are calls.
 //!
 //! # Threads
 //! Everything is `Send` and `Sync`. Each pair has one lock, held for the exchange of a message and
-//! never while bytes are copied; an object's lock may be held while a port's is taken, never two
-//! objects'. Nothing on the way of a message is shared by all threads.
+//! never while bytes are copied from or to the program; an object's lock may be held while a port's
+//! is taken, never two objects' (one that has just arrived, which nobody else has, does not count).
+//! Taking in from a socket holds it, and does not wait. Nothing on the way of a message is shared by all threads.
 //!
 //! # Fork
 //! Objects belong to the process that made them. In a child made by `fork(2)` without `exec`,
@@ -100,6 +107,11 @@ pub use signals::Signals;
 pub use status::{Fill, Status};
 pub use transport::local::Bounds;
 pub use wait::{Deadline, WaitItem, wait_many};
+
+/// The code in the book runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/channel.md")]
+struct Book;
 
 /// Most bytes of one message (`ZX_CHANNEL_MAX_MSG_BYTES`).
 pub const MAX_BYTES: usize = 65_536;
