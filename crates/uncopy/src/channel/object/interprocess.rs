@@ -48,7 +48,9 @@ impl Means {
 
     /// From what another process sent, if it is what it should be.
     pub(super) fn arrive(memory: OwnedFd, bell: OwnedFd) -> Option<Means> {
-        let is_memory = memfd::size(&memory).is_ok_and(|size| size >= MEMORY_BYTES);
+        // Nobody can make it shorter later.
+        let is_memory = memfd::size(&memory).is_ok_and(|size| size >= MEMORY_BYTES)
+            && memfd::is_fixed(&memory).is_ok_and(|is_fixed| is_fixed);
         let is_bell = eventfd::is_anonymous(&bell);
         (is_memory && is_bell).then_some(Means { memory, bell })
     }
@@ -116,7 +118,7 @@ impl Shared {
         let mut bytes = [0; SIGNALS];
         let mut signals = old.difference(TOLD);
         if memfd::read_exact_at(&self.memory, &mut bytes, self.offset).is_err() {
-            // Somebody made it shorter: nothing is said about anything.
+            // Its size is fixed; whatever else went wrong, nothing is said about anything.
             return old;
         }
         for (bit, byte) in bytes.iter().enumerate() {

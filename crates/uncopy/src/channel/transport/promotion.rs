@@ -81,13 +81,12 @@ fn take_apart(handle: Handle) -> Result<Parts, Status> {
 }
 
 impl Rights {
-    /// Rights that survive nothing else: a handle from another process has at most those of a new
-    /// object of its kind.
+    /// All that a handle of this kind can have; one from another process has no others.
     pub(in crate::channel) fn of(kind: crate::channel::handle::Kind) -> Rights {
         use crate::channel::handle::Kind;
         match kind {
             Kind::Descriptor => Rights::DESCRIPTOR,
-            Kind::Vmo => Rights::VMO,
+            Kind::Vmo => Rights::VMO.union(Rights::RESIZE),
             Kind::Channel => Rights::CHANNEL,
             Kind::Event => Rights::EVENT,
             Kind::Port => Rights::PORT,
