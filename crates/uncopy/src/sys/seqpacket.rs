@@ -131,14 +131,20 @@ const CONTROL_BYTES: usize = 1088;
 #[repr(align(8))]
 struct Control([MaybeUninit<u8>; CONTROL_BYTES]);
 
-/// Owns every descriptor that came with `message`.
+/// What the kernel adds to each message after `SO_PASSPIDFD`, which whoever has a duplicate of the
+/// socket can set (Linux 6.5, `include/linux/socket.h`).
+const SCM_PIDFD: libc::c_int = 4;
+
+/// Owns every descriptor that came with `message`, and closes those that nobody sent.
 fn take_rights(message: &libc::msghdr, fds: &mut Vec<OwnedFd>) {
     // SAFETY: the kernel has filled `message`, and its control memory is alive.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !next.is_null() {
         // SAFETY: not null, so inside the control memory and aligned.
         let header = unsafe { next.read() };
-        if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS {
+        let is_sent = header.cmsg_type == libc::SCM_RIGHTS;
+        let has_fds = is_sent || header.cmsg_type == SCM_PIDFD;
+        if header.cmsg_level == libc::SOL_SOCKET && has_fds {
             // SAFETY: as above.
             let data = unsafe { libc::CMSG_DATA(next) }.cast::<libc::c_int>();
             // SAFETY: computes a size.
@@ -150,8 +156,15 @@ fn take_rights(message: &libc::msghdr, fds: &mut Vec<OwnedFd>) {
                 let at = unsafe { data.add(index) };
                 // SAFETY: as above.
                 let raw = unsafe { at.read_unaligned() };
+                if raw < 0 {
+                    // Of a process that is gone there is none, but an error.
+                    continue;
+                }
                 // SAFETY: the kernel has just opened it for this process, and nobody knows it.
-                fds.push(unsafe { OwnedFd::from_raw_fd(raw) });
+                let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+                if is_sent {
+                    fds.push(fd);
+                }
             }
         }
         // SAFETY: `next` came from this message.
@@ -213,5 +226,52 @@ pub(crate) fn sleep(
     match rustix::event::poll(&mut polled, timeout.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(errno) => Err(errno.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+    use std::mem::MaybeUninit;
+    use std::os::fd::AsRawFd;
+
+    use super::{pair, receive, send};
+
+    /// `SO_PASSPIDFD` in `include/uapi/asm-generic/socket.h`.
+    const SO_PASSPIDFD: libc::c_int = 76;
+
+    #[test]
+    fn descriptors_that_nobody_sent_are_closed() {
+        let (near, far) = pair().unwrap();
+        for option in [libc::SO_PASSCRED, SO_PASSPIDFD] {
+            let on: libc::c_int = 1;
+            let size = size_of::<libc::c_int>() as libc::socklen_t;
+            // SAFETY: the option is a number, which lives through the call. Kernels before 6.5
+            // refuse the second.
+            let _ = unsafe {
+                libc::setsockopt(
+                    far.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    option,
+                    (&raw const on).cast(),
+                    size,
+                )
+            };
+        }
+        // What other tests open meanwhile is not a process's.
+        let pidfds = || {
+            let links = std::fs::read_dir("/proc/self/fd").unwrap();
+            let names = links.filter_map(|link| std::fs::read_link(link.unwrap().path()).ok());
+            names.filter(|name| name.to_string_lossy().contains("pidfd")).count()
+        };
+        let before = pidfds();
+        for _ in 0..10 {
+            send(&near, &[IoSlice::new(b"x")], &[std::os::fd::AsFd::as_fd(&near)]).unwrap();
+            let mut fds = Vec::new();
+            let mut body = [MaybeUninit::uninit(); 8];
+            let (received, _) = receive(&far, &mut [], &mut body, &mut [], &mut fds).unwrap();
+            assert_eq!((received.bytes, received.is_truncated, fds.len()), (1, false, 1));
+        }
+        assert_eq!(pidfds(), before);
     }
 }

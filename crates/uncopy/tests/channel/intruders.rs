@@ -62,6 +62,18 @@ fn a_backlog_where_none_belongs_is_the_end() {
     }
 }
 
+/// To the one who receives it looks like the end of a closed socket.
+#[test]
+fn a_packet_of_nothing_is_the_end_for_both() {
+    let (socket, far) = intruded();
+    send(&socket, &packet(MESSAGE, 0, b"before"), &[]).unwrap();
+    send(&socket, &[], &[&socket]).unwrap();
+    assert_eq!(&*far.read().unwrap(), b"before");
+    assert_eq!(far.read().unwrap_err(), Status::PeerClosed);
+    assert_eq!(far.write(&[], vec![]), Err(Status::PeerClosed));
+    assert!(send(&socket, &packet(MESSAGE, 0, b"x"), &[]).is_err());
+}
+
 /// Empty ones that never end would have the reader call itself without end.
 #[test]
 fn a_flood_of_backlogs_is_the_end() {

@@ -97,7 +97,6 @@ impl<T: End> Locked<'_, T> {
                 }
                 Arrival::Packet(content, message) => {
                     if !T::take_in(self, side, content, message) {
-                        seqpacket::shut_down(wire.fd());
                         return self.hang_up(side, &wire);
                     }
                 }
@@ -109,6 +108,8 @@ impl<T: End> Locked<'_, T> {
 
     /// Nothing comes any more, and nothing can be sent.
     fn hang_up(&mut self, side: Side, wire: &Wire) {
+        // A peer that only broke a rule hears of it.
+        seqpacket::shut_down(wire.fd());
         self.end(side).cut_off();
         let half = &mut self.sides[side.index()];
         // A closed socket polls readable for ever.

@@ -105,7 +105,7 @@ impl Wire {
                     }
                     // Nobody can add to it, so there is always something or an end; and it has no
                     // backlog of its own.
-                    _ => return self.cut_off(),
+                    _ => return Arrival::End,
                 }
             }
             let received = receive(&self.fd);
@@ -116,7 +116,7 @@ impl Wire {
                     backlog.sockets.extend(fds);
                 }
                 Received::Packet(Content::Backlog, ..) | Received::Garbage => {
-                    return self.cut_off();
+                    return Arrival::End;
                 }
                 Received::Packet(content, message, _) => return Arrival::Packet(content, message),
                 Received::Nothing => return Arrival::Nothing,
@@ -128,11 +128,6 @@ impl Wire {
     /// Open descriptors: the socket, and those to be read before.
     pub(in crate::channel) fn descriptors(&self) -> usize {
         1 + lock(&self.backlog).sockets.len()
-    }
-
-    fn cut_off(&self) -> Arrival {
-        seqpacket::shut_down(&self.fd);
-        Arrival::End
     }
 
     /// What it is ready for now.
