@@ -36,11 +36,11 @@ use std::path::Path;
 
 pub use observer::{Control, Observer, Phase, Progress};
 pub use options::{
-    Allow, Cache, CopyOptions, Digest, Existing, IfChanged, Prefer, Preserve, RETRIES, Sparse,
-    Verify,
+    Allow, Cache, Contradiction, CopyOptions, Digest, Existing, IfChanged, Prefer, Preserve,
+    RETRIES, Sparse, Verify,
 };
 
-use crate::error::Result;
+use crate::error::{Error, Reason, Result};
 use crate::receipt::Receipt;
 
 /// Copies the file `source` to `destination`.
@@ -67,5 +67,9 @@ pub fn copy_file_observed(
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
-    run::copy(source.as_ref(), destination.as_ref(), options, observer)
+    let destination = destination.as_ref();
+    options
+        .check()
+        .map_err(|found| Error::new("write to", destination, Reason::Options(found.to_string())))?;
+    run::copy(source.as_ref(), destination, options, observer)
 }
