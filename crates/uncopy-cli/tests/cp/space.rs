@@ -19,6 +19,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::At(Place::Ext4)] read_only_filesystem,
         [Need::Tool("prlimit")] longer_than_the_limit_allows,
         [Need::Tool("prlimit")] too_few_descriptors,
+        [Need::At(Place::Tmpfs), Need::Tool("prlimit")] too_few_descriptors_on_tmpfs,
     ]
 }
 
@@ -185,7 +186,16 @@ fn longer_than_the_limit_allows() {
 
 /// Wherever the descriptors run out, it is said, and nothing is left.
 fn too_few_descriptors() {
-    let scratch = Place::Disk.scratch();
+    descriptors_run_out(Place::Disk);
+}
+
+/// Where nothing before it takes as many, they run out when the directory is to be flushed.
+fn too_few_descriptors_on_tmpfs() {
+    descriptors_run_out(Place::Tmpfs);
+}
+
+fn descriptors_run_out(place: Place) {
+    let scratch = place.scratch();
     let (source, old) = (scratch.join("source"), scratch.join("old"));
     Content::dense(4 * MEBIBYTE).write(&source);
     let mut refused = 0;

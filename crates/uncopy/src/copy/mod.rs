@@ -47,7 +47,8 @@ use crate::receipt::Receipt;
 ///
 /// # Errors
 /// Names the operation, the file and the next step; the destination is then as it was before,
-/// except under [`CopyOptions::in_place`].
+/// except under [`CopyOptions::in_place`], and if under [`CopyOptions::durable`] the last flush, of
+/// the directory, failed: then the new file is there, and may be gone after a power cut.
 pub fn copy_file(
     source: impl AsRef<Path>,
     destination: impl AsRef<Path>,

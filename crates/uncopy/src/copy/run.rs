@@ -97,11 +97,13 @@ fn write(
     if options.durable || answers_late {
         flush(&staging, reached, observer)?;
     }
+    // Opened while there is still nothing to take back: descriptors may run out.
+    let directory = if options.durable { Some(staging.open_directory()?) } else { None };
     if staging.commit()? == Commit::Skipped {
         return Ok(Receipt { skipped: true, ..Receipt::default() });
     }
-    if options.durable {
-        staging.sync_directory()?;
+    if let Some(directory) = directory {
+        staging.sync_directory(&directory)?;
         receipt.durable = true;
     }
     Ok(receipt)
