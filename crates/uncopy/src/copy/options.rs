@@ -147,7 +147,8 @@ pub enum Cache {
     /// Whatever the chosen mechanism does.
     #[default]
     Auto,
-    /// The destination is in the page cache afterwards; excludes direct writes.
+    /// What is copied is in the page cache afterwards; excludes direct writes. Shared extents are
+    /// not copied, and are read when somebody wants them.
     Keep,
     /// The destination is not in the page cache afterwards, and a source that was not there
     /// before is not either.
