@@ -9,6 +9,7 @@ use testbed::witness::{Call, Strace};
 use testbed::{Case, Content, Need, Place, Program, Receipt, Run};
 
 use crate::leftovers::{calls_of_the_copy, temporaries, unnamed_file_call};
+use crate::metadata::{mode, set_mode};
 use crate::witnessed::{Pair, RENAMES, WRITES};
 use crate::{
     COPY_FILE_RANGE, DIRECT, EVERYWHERE, Method, READ_WRITE, REFLINK, SENDFILE, SPLICE, cp, cp_by,
@@ -410,18 +411,25 @@ fn without_o_tmpfile() {
     for errno in ["EOPNOTSUPP", "EISDIR", "EINVAL", "ENOENT"] {
         for old in [false, true] {
             let pair = Pair::at(Place::Disk, &content());
-            if old {
-                pair.old_destination();
-            }
-            let unnamed = unnamed_file_call(&pair, &cp());
-            let _ = std::fs::remove_file(&pair.destination);
-            if old {
-                pair.old_destination();
-            }
+            set_mode(&pair.source, 0o666);
+            let program = cp().with_umask("026");
+            let reset = || {
+                let _ = std::fs::remove_file(&pair.destination);
+                if old {
+                    pair.old_destination();
+                    set_mode(&pair.destination, 0o604);
+                }
+            };
+            reset();
+            let unnamed = unnamed_file_call(&pair, &program);
+            reset();
             let fault = format!("{}:error={errno}:when={}", unnamed.name, unnamed.nth);
-            let (run, trace) = Strace::new(&pair.command(cp())).inject(&fault).run();
+            let (run, trace) = Strace::new(&pair.command(program)).inject(&fault).run();
             let _ = run.receipt();
             pair.assert_copied();
+            // As if it had been created under its own name.
+            let expected = if old { 0o604 } else { 0o666 & !0o026 };
+            assert_eq!(mode(&pair.destination), expected, "{errno}, old: {old}");
             let made = trace.calls.iter().find(|call| call.arguments.contains("O_EXCL"));
             let made = made.expect("a temporary name is made anew");
             assert!(made.arguments.contains("0600"), "{made:?}");
