@@ -12,7 +12,9 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::At(Place::Xfs)] xfs_full,
         [Need::At(Place::Btrfs)] btrfs_full,
         [Need::Root] tmpfs_full,
+        [Need::Root] tmpfs_full_in_the_last_write,
         [Need::At(Place::Ext4)] full_while_copying_within,
+        [Need::Root] full_while_copying_within_tmpfs,
         [Need::At(Place::Ext4)] full_in_place_says_so,
         [Need::At(Place::Ext4)] room_for_the_data_but_not_for_the_holes,
         [Need::At(Place::Btrfs)] quota_exceeded,
@@ -100,18 +102,37 @@ fn tmpfs_full() {
     full(&Mount::tmpfs(4), 4, "ENOSPC");
 }
 
+/// The last write comes back short, and no other follows that would fail.
+fn tmpfs_full_in_the_last_write() {
+    let mount = Mount::tmpfs(4);
+    // Beside the old file, in whole pages.
+    let full = Full::new(mount.path(), 4 * MEBIBYTE - 200_704 + 50_000);
+    for program in [cp()].into_iter().chain(ACROSS.map(cp_by)) {
+        full.refuses(&program, "ENOSPC");
+    }
+}
+
 /// Source and destination on the filesystem that fills up: copy_file_range meets ENOSPC itself.
 fn full_while_copying_within() {
-    let mount = Mount::image(Filesystem::Ext4, 24);
+    fills_up(&Mount::image(Filesystem::Ext4, 24));
+}
+
+/// Nothing can be reserved here: each call moves what still fits, and only the next one fails.
+fn full_while_copying_within_tmpfs() {
+    fills_up(&Mount::tmpfs(20));
+}
+
+fn fills_up(mount: &Mount) {
     let (source, old) = (mount.path().join("source"), mount.path().join("old"));
     Content::dense(12 * MEBIBYTE).write(&source);
     std::fs::write(&old, b"old").unwrap();
+    let names = || std::fs::read_dir(mount.path()).unwrap().count();
+    let before = names();
     for method in [COPY_FILE_RANGE].into_iter().chain(ACROSS) {
         let run = cp_by(method).arg(&source).arg(&old).run();
         assert!(run.failed(1).contains("ENOSPC"), "{}", run.stderr);
         assert_eq!(std::fs::read(&old).unwrap(), b"old");
-        let names = std::fs::read_dir(mount.path()).unwrap().count();
-        assert_eq!(names, 3, "more than source, old and lost+found");
+        assert_eq!(names(), before, "more than what was there");
     }
 }
 
