@@ -2,14 +2,17 @@
 
 use std::path::Path;
 
+use testbed::witness::Strace;
 use testbed::{Case, Content, Filesystem, Mount, Need, Place, Program, Scratch, run_tool, seeded};
 
+use crate::truth::drop_from_cache;
 use crate::{ACROSS, COPY_FILE_RANGE, DIRECT, READ_WRITE, SENDFILE, SPLICE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [Need::At(Place::Ext4)] ext4_full,
         [Need::At(Place::Xfs)] xfs_full,
+        [Need::At(Place::Xfs), Need::At(Place::Ext4), Need::Tool("strace")] xfs_full_behind_a_ring,
         [Need::At(Place::Btrfs)] btrfs_full,
         [Need::Root] tmpfs_full,
         [Need::Root] tmpfs_full_in_the_last_write,
@@ -36,8 +39,13 @@ struct Full {
 
 impl Full {
     fn new(target: &Path, source_bytes: u64) -> Full {
-        let source = Place::Tmpfs.scratch();
-        Content::dense(source_bytes).write(&source.join("source"));
+        Full::from(Place::Tmpfs, target, source_bytes)
+    }
+
+    /// From a source that is not in the page cache, where that place has any other.
+    fn from(source: Place, target: &Path, source_bytes: u64) -> Full {
+        let source = source.scratch();
+        drop_from_cache(&Content::dense(source_bytes).write(&source.join("source")));
         let target = Scratch::new_in(target);
         let old = seeded(5, 0, 200_000);
         std::fs::write(target.join("old"), &old).unwrap();
@@ -90,6 +98,19 @@ fn xfs_full() {
     let mount = Mount::image(Filesystem::Xfs, 320);
     leave_free(&mount, 16);
     full(&mount, 16, "ENOSPC");
+}
+
+/// Many writes are under way at once; those before the one that fails have been made.
+fn xfs_full_behind_a_ring() {
+    let mount = Mount::image(Filesystem::Xfs, 320);
+    leave_free(&mount, 16);
+    let full = Full::from(Place::Ext4, mount.path(), 20 * MEBIBYTE);
+    let program = cp_by(DIRECT).arg("--cache=skip");
+    full.refuses(&program, "ENOSPC");
+    let command = program.arg(full.source.join("source")).arg(full.target.join("new"));
+    let (run, trace) = Strace::new(&command).run();
+    run.failed(1);
+    assert!(!trace.named(&["io_uring_enter"]).is_empty(), "not this way: {:#?}", trace.calls);
 }
 
 fn btrfs_full() {
