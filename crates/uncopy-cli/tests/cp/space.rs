@@ -135,17 +135,17 @@ fn tmpfs_full_in_the_last_write() {
 
 /// Source and destination on the filesystem that fills up: copy_file_range meets ENOSPC itself.
 fn full_while_copying_within() {
-    fills_up(&Mount::image(Filesystem::Ext4, 24));
+    fills_up(&Mount::image(Filesystem::Ext4, 24), 12);
 }
 
-/// Nothing can be reserved here: each call moves what still fits, and only the next one fails.
+/// Nothing can be reserved here: one call asks for all, and moves what still fits.
 fn full_while_copying_within_tmpfs() {
-    fills_up(&Mount::tmpfs(20));
+    fills_up(&Mount::tmpfs(12), 8);
 }
 
-fn fills_up(mount: &Mount) {
+fn fills_up(mount: &Mount, mebibytes: u64) {
     let (source, old) = (mount.path().join("source"), mount.path().join("old"));
-    Content::dense(12 * MEBIBYTE).write(&source);
+    Content::dense(mebibytes * MEBIBYTE).write(&source);
     std::fs::write(&old, b"old").unwrap();
     let names = || std::fs::read_dir(mount.path()).unwrap().count();
     let before = names();
