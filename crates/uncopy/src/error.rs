@@ -144,7 +144,8 @@ pub enum Reason {
         /// Every mechanism with its reason, for people.
         refusals: String,
     },
-    /// Options that contradict each other.
+    /// Options that contradict each other ([`Contradiction`](crate::copy::Contradiction)), or that
+    /// this system cannot obey.
     #[error("{0}")]
     Options(String),
     /// The caller asked to stop; nothing was left behind.
