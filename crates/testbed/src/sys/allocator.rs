@@ -46,18 +46,24 @@ impl Default for CountingAllocator {
 // SAFETY: every call goes to the system's allocator as it is; counting neither allocates (the
 // thread's counter needs no destructor and is made at compile time) nor panics.
 unsafe impl GlobalAlloc for CountingAllocator {
+    /// # Safety
+    /// As [`GlobalAlloc::alloc`].
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.count(layout.size());
         // SAFETY: the caller keeps to the rules of `GlobalAlloc`, which are those of `System`.
         unsafe { System.alloc(layout) }
     }
 
+    /// # Safety
+    /// As [`GlobalAlloc::dealloc`].
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         self.live_bytes.fetch_sub(layout.size(), Ordering::Relaxed);
         // SAFETY: as above; `block` came from `System`.
         unsafe { System.dealloc(block, layout) }
     }
 
+    /// # Safety
+    /// As [`GlobalAlloc::realloc`].
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         self.live_bytes.fetch_sub(layout.size(), Ordering::Relaxed);
         self.count(size);
