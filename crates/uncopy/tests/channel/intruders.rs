@@ -112,7 +112,8 @@ fn a_peer_that_does_nothing_but_signal_does_not_hold_the_reader_up() {
         };
         scope.spawn(flood);
         scope.spawn(flood);
-        for _ in 0..200 {
+        // Each may take in as much as a socket can hold.
+        for _ in 0..4 {
             assert_eq!(far.read().unwrap_err(), Status::ShouldWait);
         }
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);
