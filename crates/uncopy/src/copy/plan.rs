@@ -145,8 +145,7 @@ pub(crate) fn no_mechanism(facts: &Facts, refused: &[Refusal]) -> Reason {
             .filter(|r| !refused.iter().any(|known| known.mechanism == r.mechanism)),
     );
     sort(facts, &mut all);
-    let all: Vec<_> = all.iter().map(ToString::to_string).collect();
-    Reason::NoMechanism { refusals: all.join("; ") }
+    Reason::NoMechanism { refusals: all }
 }
 
 /// All mechanisms, the preferred first.

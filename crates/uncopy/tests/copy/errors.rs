@@ -52,6 +52,13 @@ fn predicates_and_next_steps() {
     let error = copy_file("/proc/version", &pair.destination, &only(Mechanism::Direct));
     let error = error.unwrap_err();
     assert!(error.is_no_mechanism(), "{}", complete(&error));
+    let Reason::NoMechanism { refusals } = error.reason() else { panic!("{error}") };
+    let mut refused: Vec<Mechanism> = refusals.iter().map(|refusal| refusal.mechanism).collect();
+    refused.sort_unstable();
+    assert_eq!(refused, Mechanism::ALL, "each with its reason");
+    for refusal in refusals {
+        assert!(!refusal.reason.is_empty() && error.to_string().contains(&refusal.to_string()));
+    }
     for error in [
         error.is_not_found(),
         error.is_same_file(),
