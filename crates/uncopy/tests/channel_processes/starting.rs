@@ -1,5 +1,6 @@
 //! How a child gets its end.
 
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::process::Command;
 
@@ -13,6 +14,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_child_has_its_end_and_nothing_else,
         [] a_command_can_be_used_again,
         [] a_program_that_cannot_be_started_leaves_nothing,
+        [] the_sandboxed_child_of_the_example_counts_words,
     ]
 }
 
@@ -53,4 +55,16 @@ fn a_program_that_cannot_be_started_leaves_nothing() {
     }
     assert!(descriptors() < before + 25, "other tests open some, but not so many");
     drop(file);
+}
+
+fn the_sandboxed_child_of_the_example_counts_words() {
+    let mut text = tempfile::NamedTempFile::new().unwrap();
+    text.write_all(b"four score and seven\nyears ago").unwrap();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["run", "--quiet", "--locked", "--package", "uncopy"]);
+    cargo.args(["--example", "sandboxed_child", "--"]).arg(text.path());
+    let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "counted: 6 words\n", "{said}");
 }
