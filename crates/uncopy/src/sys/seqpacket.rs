@@ -127,6 +127,10 @@ pub(crate) fn receive<'a>(
 /// Room for the descriptors of one message and for what else a peer may have the kernel add.
 const CONTROL_BYTES: usize = 1088;
 
+/// A descriptor of the sending process (`include/linux/socket.h`, Linux 6.5). Whoever holds a
+/// duplicate of this end can have each message bring one (`SO_PASSPIDFD`); nobody here wants it.
+const SCM_PIDFD: libc::c_int = 4;
+
 /// Aligned as a `cmsghdr` must be.
 #[repr(align(8))]
 struct Control([MaybeUninit<u8>; CONTROL_BYTES]);
@@ -138,7 +142,9 @@ fn take_rights(message: &libc::msghdr, fds: &mut Vec<OwnedFd>) {
     while !next.is_null() {
         // SAFETY: not null, so inside the control memory and aligned.
         let header = unsafe { next.read() };
-        if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS {
+        let opened = header.cmsg_level == libc::SOL_SOCKET
+            && matches!(header.cmsg_type, libc::SCM_RIGHTS | SCM_PIDFD);
+        if opened {
             // SAFETY: as above.
             let data = unsafe { libc::CMSG_DATA(next) }.cast::<libc::c_int>();
             // SAFETY: computes a size.
@@ -150,8 +156,15 @@ fn take_rights(message: &libc::msghdr, fds: &mut Vec<OwnedFd>) {
                 let at = unsafe { data.add(index) };
                 // SAFETY: as above.
                 let raw = unsafe { at.read_unaligned() };
+                if raw < 0 {
+                    // There was no descriptor for the process.
+                    continue;
+                }
                 // SAFETY: the kernel has just opened it for this process, and nobody knows it.
-                fds.push(unsafe { OwnedFd::from_raw_fd(raw) });
+                let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+                if header.cmsg_type == libc::SCM_RIGHTS {
+                    fds.push(fd);
+                }
             }
         }
         // SAFETY: `next` came from this message.
@@ -213,5 +226,53 @@ pub(crate) fn sleep(
     match rustix::event::poll(&mut polled, timeout.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(errno) => Err(errno.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+    use std::mem::MaybeUninit;
+    use std::os::fd::{AsRawFd, OwnedFd};
+
+    use super::{pair, receive, send};
+
+    /// `SO_PASSPIDFD` (`include/uapi/asm-generic/socket.h`).
+    const SO_PASSPIDFD: libc::c_int = 76;
+
+    fn open_descriptors() -> Vec<std::path::PathBuf> {
+        let entries = std::fs::read_dir("/proc/self/fd").unwrap();
+        entries.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok()).collect()
+    }
+
+    #[test]
+    fn descriptors_that_somebody_else_had_the_kernel_add_are_closed() {
+        let (here, there) = pair().unwrap();
+        let one: libc::c_int = 1;
+        // SAFETY: the option is an `int`, which lives through the call.
+        let set = unsafe {
+            libc::setsockopt(
+                here.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_PASSPIDFD,
+                (&raw const one).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        };
+        if set != 0 {
+            // Before Linux 6.5 there is no such thing.
+            return;
+        }
+        for _ in 0..20 {
+            send(&there, &[IoSlice::new(b"x")], &[]).unwrap();
+            let (mut head, mut tail) = ([0; 1], [0; 1]);
+            let mut body = [MaybeUninit::uninit(); 4];
+            let mut fds: Vec<OwnedFd> = Vec::new();
+            let (got, _) = receive(&here, &mut head, &mut body, &mut tail, &mut fds).unwrap();
+            assert_eq!((got.bytes, fds.len()), (1, 0));
+        }
+        let pidfds = open_descriptors();
+        let pidfds = pidfds.iter().filter(|to| to.to_string_lossy().contains("pidfd")).count();
+        assert_eq!(pidfds, 0);
     }
 }
