@@ -409,19 +409,19 @@ fn take(
     if is_empty {
         locked.update(side, Signals::READABLE, Signals::empty());
     }
-    if was_full && has_room && !is_orphan {
-        made_room(locked, side);
+    if was_full && has_room {
+        made_room(locked, side, is_orphan);
     }
     Ok((message, fits))
 }
 
 /// The queue of `side` is no longer full.
-fn made_room(locked: &mut Locked<'_, ChannelEnd>, side: Side) {
+fn made_room(locked: &mut Locked<'_, ChannelEnd>, side: Side, is_orphan: bool) {
     if locked.wire(side).is_some() {
         // What stayed in the socket may be what somebody waits for.
         locked.pump(side, Signals::empty());
         locked.look(side);
-    } else {
+    } else if !is_orphan {
         locked.update(side.peer(), Signals::empty(), Signals::WRITABLE);
     }
 }
@@ -525,8 +525,8 @@ impl End for ChannelEnd {
     }
 }
 
-/// From so many handles on that were taken out of the socket and not read, no more are taken, so
-/// that the peer cannot use up this process's descriptors.
+/// From so many descriptors on that were taken out of the socket and not read, no more are taken, so
+/// that the peer cannot use up this process's.
 const REMOTE_HANDLES: usize = 64;
 
 impl Channel {
