@@ -179,8 +179,7 @@ impl Wire {
 
 impl Inflow {
     fn next(&mut self, fd: &OwnedFd) -> Arrival {
-        loop {
-            let Some(first) = self.backlog.front() else { break };
+        while let Some(first) = self.backlog.front() {
             match receive(first) {
                 Received::Packet(Content::Backlog, _, _) => return Arrival::End,
                 Received::Packet(content, message, _) => return Arrival::Packet(content, message),
