@@ -48,6 +48,16 @@
 //!   id, which a swap does not touch.
 //! - A queue gives up its backlog as a whole (`Queue::take`), for the swap to carry over.
 //!
+//! # Other processes
+//! [`spawn`] starts a program with an end, which takes it with [`Channel::inherited`]; every other
+//! end, and every object but a port, goes there in a message. A peer in another process is not
+//! trusted: what it sends is looked at before it is used, a packet that breaks a rule ends the
+//! channel (what came before it is still read), and it can neither fill this process's memory nor
+//! its table of descriptors beyond a bound for each channel. Three things it can do. It can keep a
+//! duplicate of an end that it gave away, and so read what is meant for the new owner. Its rights
+//! bind it only if it wants. And answers to calls come through the same socket as messages: while
+//! the queue of an end is full, they wait until somebody reads from it.
+//!
 //! # Threads
 //! Everything is `Send` and `Sync`. Each pair has one lock, held for the exchange of a message and
 //! never while bytes are copied; an object's lock may be held while a port's is taken, never two
