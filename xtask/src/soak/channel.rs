@@ -60,7 +60,9 @@ pub(super) fn run(rounds: u32, seed: u64, unix_seconds: u64, is_full: bool) -> R
     );
     ensure!(tally.findings == 0, "{} findings", tally.findings);
     if is_full {
-        let file = workspace::root().join("docs/evidence/soak-channel.jsonl");
+        let directory = workspace::root().join("docs/evidence");
+        fs::create_dir_all(&directory)?;
+        let file = directory.join("soak-channel.jsonl");
         let head = json!({
             "schema": 1,
             "suite": "soak channel",

@@ -545,8 +545,9 @@ impl Channel {
         if departed.backlog.is_empty() { Ok(departed.fd) } else { Err(Status::BadState) }
     }
 
-    /// The endpoint behind a socket: the far side of [`into_fd`](Self::into_fd). It has all rights
-    /// of a new endpoint.
+    /// The endpoint behind a socket: the far side of [`into_fd`](Self::into_fd), or one of those
+    /// that `sd_listen_fds(3)` gives. It has all rights of a new endpoint. Whether the descriptor
+    /// is close-on-exec stays as it is.
     ///
     /// # Errors
     /// [`Status::WrongType`] if it is no socket of `AF_UNIX` and `SOCK_SEQPACKET`.
