@@ -38,6 +38,9 @@ enum Task {
     /// Write to fresh memory and give it back (used by `compare`).
     #[command(hide = true)]
     Touch(compare::memory::TouchArguments),
+    /// Write to the channel it was started with until it is killed (used by `soak`).
+    #[command(hide = true)]
+    WriteToChannel,
 }
 
 fn main() -> ExitCode {
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Task::Peers(arguments) => peers::run(&arguments),
         Task::Measure(arguments) => process::measure(&arguments),
         Task::Touch(arguments) => compare::memory::touch(&arguments),
+        Task::WriteToChannel => soak::channel::write(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

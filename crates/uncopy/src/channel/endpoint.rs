@@ -415,19 +415,19 @@ fn take(
     if is_empty {
         locked.update(side, Signals::READABLE, Signals::empty());
     }
-    if was_full && has_room && !is_orphan {
-        made_room(locked, side);
+    if was_full && has_room {
+        made_room(locked, side, is_orphan);
     }
     Ok((message, fits))
 }
 
 /// The queue of `side` is no longer full.
-fn made_room(locked: &mut Locked<'_, ChannelEnd>, side: Side) {
+fn made_room(locked: &mut Locked<'_, ChannelEnd>, side: Side, is_orphan: bool) {
     if locked.wire(side).is_some() {
         // What stayed in the socket may be what somebody waits for.
         locked.pump(side, Signals::empty());
         locked.look(side);
-    } else {
+    } else if !is_orphan {
         locked.update(side.peer(), Signals::empty(), Signals::WRITABLE);
     }
 }
@@ -522,7 +522,7 @@ impl End for ChannelEnd {
     }
 
     fn go_remote(&mut self) {
-        self.queue.go_remote();
+        self.queue.limit_handles(REMOTE_HANDLES);
     }
 
     fn left(&mut self) {
@@ -530,6 +530,10 @@ impl End for ChannelEnd {
         self.holder.leave();
     }
 }
+
+/// From so many descriptors on that were taken out of the socket and not read, no more are taken, so
+/// that the peer cannot use up this process's.
+const REMOTE_HANDLES: usize = 64;
 
 impl Channel {
     /// The endpoint as a socket (`AF_UNIX`, `SOCK_SEQPACKET`), for a process that takes it with
@@ -547,8 +551,9 @@ impl Channel {
         if departed.backlog.is_empty() { Ok(departed.fd) } else { Err(Status::BadState) }
     }
 
-    /// The endpoint behind a socket: the far side of [`into_fd`](Self::into_fd). It has all rights
-    /// of a new endpoint.
+    /// The endpoint behind a socket: the far side of [`into_fd`](Self::into_fd), or one of those
+    /// that `sd_listen_fds(3)` gives. It has all rights of a new endpoint. Whether the descriptor
+    /// is close-on-exec stays as it is.
     ///
     /// # Errors
     /// [`Status::WrongType`] if it is no socket of `AF_UNIX` and `SOCK_SEQPACKET`.

@@ -427,21 +427,6 @@ handles! {
 }
 
 impl Handle {
-    /// Descriptors that it has in this process, if another sent it.
-    pub(super) fn descriptors(&self) -> usize {
-        match self {
-            Handle::Descriptor(_) | Handle::Vmo(_) => 1,
-            Handle::Channel(channel) => channel.0.descriptors(),
-            Handle::Socket(socket) => socket.descriptors(),
-            Handle::Fifo(fifo) => fifo.descriptors(),
-            // Memory, bell, and an epoll set.
-            Handle::Event(_) => 3,
-            // The same for each end, and what says that the other is alive.
-            Handle::EventPair(_) => 7,
-            Handle::Port(_) => 0,
-        }
-    }
-
     /// The handle was read at the far side: what still waits on it ends.
     pub(super) fn arrived(&self) {
         let id = self.grant().id();

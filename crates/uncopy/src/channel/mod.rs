@@ -54,6 +54,16 @@
 //!   the end's list of observers, bound to the handle and not to the transport, and is told to look
 //!   again when a wire comes; so are calls.
 //!
+//! # Other processes
+//! [`spawn`] starts a program with an end, which takes it with [`Channel::inherited`]; every other
+//! end, and every object but a port, goes there in a message. A peer in another process is not
+//! trusted: what it sends is looked at before it is used, a packet that breaks a rule ends the
+//! channel (what came before it is still read), and it can neither fill this process's memory nor
+//! its table of descriptors beyond a bound for each channel. Three things it can do. It can keep a
+//! duplicate of an end that it gave away, and so read what is meant for the new owner. Its rights
+//! bind it only if it wants. And answers to calls come through the same socket as messages: while
+//! the queue of an end is full, they wait until somebody reads from it.
+//!
 //! # Threads
 //! Everything is `Send` and `Sync`. Each pair has one lock, held for the exchange of a message and
 //! never while bytes are copied from or to the program; an object's lock may be held while a port's
@@ -84,6 +94,7 @@ mod message;
 mod object;
 mod peer;
 mod port;
+mod process;
 mod rights;
 mod signals;
 mod status;
@@ -102,6 +113,7 @@ pub use handle::{Handle, Kind, Koid, Object};
 pub use message::{MessageBuf, Part};
 pub use object::{Descriptor, Event, EventPair, Fifo, Socket, SocketKind, Vmo};
 pub use port::{AsyncOptions, Packet, PacketContents, Port};
+pub use process::{FD_VARIABLE, spawn};
 pub use rights::Rights;
 pub use signals::Signals;
 pub use status::{Fill, Status};

@@ -6,6 +6,7 @@ pub(crate) mod epoll;
 pub(crate) mod eventfd;
 pub(crate) mod file;
 pub(crate) mod fork;
+pub(crate) mod inherit;
 pub(crate) mod mapping;
 pub(crate) mod memfd;
 pub(crate) mod name;

@@ -129,11 +129,6 @@ impl FifoEnd {
 }
 
 impl Fifo {
-    /// Descriptors that it holds.
-    pub(in crate::channel) fn descriptors(&self) -> usize {
-        self.0.descriptors()
-    }
-
     /// What of it goes to another process.
     pub(in crate::channel) fn depart(self) -> Result<Parts, Status> {
         self.0.depart().map(Parts::from)
@@ -175,7 +170,7 @@ impl End for FifoEnd {
         let end = locked.end(side);
         let length = message.len();
         let fits = (1..=end.capacity).contains(&length) && length.is_multiple_of(end.element);
-        if content != Content::Message || !fits {
+        if content != Content::Message || !fits || !message.handles().is_empty() {
             return false;
         }
         end.bytes.extend(&*message);

@@ -250,8 +250,9 @@ impl End for SocketEnd {
         message: MessageBuf,
     ) -> bool {
         let end = locked.end(side);
+        let is_sound = !message.is_empty() && message.handles().is_empty();
         match content {
-            Content::Message if !message.is_empty() && !end.is_finished => {
+            Content::Message if is_sound && !end.is_finished => {
                 end.bytes.extend(&*message);
                 if end.kind == SocketKind::Datagram {
                     end.datagrams.push_back(message.len());
@@ -288,11 +289,6 @@ impl End for SocketEnd {
 }
 
 impl Socket {
-    /// Descriptors that it holds.
-    pub(in crate::channel) fn descriptors(&self) -> usize {
-        self.0.descriptors()
-    }
-
     /// What of it goes to another process.
     pub(in crate::channel) fn depart(self) -> Result<Parts, Status> {
         self.0.depart().map(Parts::from)

@@ -33,10 +33,9 @@ pub(in crate::channel) struct Departed {
 /// What goes with an end: user signals, and that it may write no more.
 const CARRIED: Signals = Signals::USER_ALL.union(Signals::WRITE_DISABLED);
 
-/// Packets that are taken in at once: more than a socket can hold (its buffer of 32 MiB, at some
-/// 768 bytes for the smallest), so that what was there is all taken, and a peer that sends
-/// signals, which take no room, as quickly as they are read does not keep the lock for ever.
-const MAX_PACKETS: usize = 1 << 16;
+/// Packets that are taken out of a socket in one go: a peer that sends them as quickly as they are
+/// taken cannot keep anybody here for ever.
+const MOST_AT_ONCE: u32 = 8192;
 
 /// Something whose signals lag behind until somebody looks.
 pub(in crate::channel) trait Refresh: Send + Sync {
@@ -86,10 +85,12 @@ impl<T: End> Locked<'_, T> {
     /// there is no room.
     pub(in crate::channel) fn pump(&mut self, side: Side, until: Signals) {
         let Some(wire) = self.wire(side) else { return };
-        for _ in 0..MAX_PACKETS {
-            if self.signals(side).intersects(until) || !self.end(side).has_room() {
-                return;
+        let mut left = MOST_AT_ONCE;
+        while !self.signals(side).intersects(until) && self.end(side).has_room() {
+            if left == 0 {
+                return wire.report_again();
             }
+            left -= 1;
             match wire.receive() {
                 Arrival::Packet(Content::Signals, message) => {
                     let (clear, set) = decode_signals(&message);
@@ -97,6 +98,7 @@ impl<T: End> Locked<'_, T> {
                 }
                 Arrival::Packet(content, message) => {
                     if !T::take_in(self, side, content, message) {
+                        wire.end();
                         return self.hang_up(side, &wire);
                     }
                 }
@@ -106,11 +108,8 @@ impl<T: End> Locked<'_, T> {
         }
     }
 
-    /// Nothing comes any more, and nothing can be sent.
-    fn hang_up(&mut self, side: Side, wire: &Wire) {
-        // A peer that only broke a rule hears of it.
-        seqpacket::shut_down(wire.fd());
-        self.end(side).cut_off();
+    /// The peer is closed, and perhaps some of what it sent is still in the socket.
+    fn lose_peer(&mut self, side: Side, wire: &Wire) {
         let half = &mut self.sides[side.index()];
         // A closed socket polls readable for ever.
         half.observers.each(|observer| {
@@ -121,6 +120,12 @@ impl<T: End> Locked<'_, T> {
             }
         });
         self.update(side, Signals::WRITABLE, Signals::PEER_CLOSED);
+    }
+
+    /// Nothing comes any more, and nothing can be sent.
+    fn hang_up(&mut self, side: Side, wire: &Wire) {
+        self.end(side).cut_off();
+        self.lose_peer(side, wire);
     }
 
     /// Has everybody who waits for `side` look again what to wait for.
@@ -147,12 +152,16 @@ impl<T: End> Pair<T> {
         if ready.hung_up {
             // All of it, to find the end.
             until = Signals::empty();
-            locked.update(side, Signals::WRITABLE, Signals::PEER_CLOSED);
+            locked.lose_peer(side, &wire);
         } else if ready.write && !locked.signals(side).contains(Signals::WRITE_DISABLED) {
             locked.update(side, Signals::empty(), Signals::WRITABLE);
         }
         if ready.read || ready.hung_up {
             locked.pump(side, until);
+        }
+        if ready.hung_up && !locked.end(side).has_room() {
+            // An answer may be behind what nobody reads; the call does not wait for that.
+            locked.end(side).cut_off();
         }
     }
 }
@@ -162,13 +171,6 @@ impl<T: End> Peered<T> {
     #[inline]
     pub(in crate::channel) fn is_wired(&self) -> bool {
         self.pair.wired[self.side.index()].load(Ordering::Acquire)
-    }
-
-    /// Descriptors that it holds. Takes the lock: of an object that nobody else has yet, where
-    /// another's is held.
-    pub(in crate::channel) fn descriptors(&self) -> usize {
-        let wire = if self.is_wired() { self.lock().ok() } else { None };
-        wire.and_then(|locked| locked.wire(self.side)).map_or(0, |wire| wire.descriptors())
     }
 
     /// One end of a pair whose other end is behind `wire`.

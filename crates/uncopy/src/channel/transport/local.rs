@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use crate::channel::handle::Handle;
 use crate::channel::message::MessageBuf;
 
 /// How much one end's queue takes before the other's writes answer
@@ -30,37 +29,20 @@ impl Default for Bounds {
 
 /// Messages on their way to one end, first in, first out.
 pub(in crate::channel) struct Queue {
-    /// Each with what it counts for of the bound on handles.
-    messages: VecDeque<(MessageBuf, usize)>,
+    messages: VecDeque<MessageBuf>,
     bytes: usize,
     handles: usize,
     bounds: Bounds,
-    /// Messages come from another process.
-    is_remote: bool,
 }
-
-/// From so many descriptors on that were taken out of a socket and not read, no more are taken, so
-/// that the peer cannot use up this process's.
-const REMOTE_DESCRIPTORS: usize = 64;
 
 impl Queue {
     pub(in crate::channel) fn new(bounds: Bounds) -> Queue {
-        Queue { messages: VecDeque::new(), bytes: 0, handles: 0, bounds, is_remote: false }
+        Queue { messages: VecDeque::new(), bytes: 0, handles: 0, bounds }
     }
 
-    /// From now on it is filled by another process: handles count for the descriptors they hold,
-    /// and fewer are taken.
-    pub(in crate::channel) fn go_remote(&mut self) {
-        self.is_remote = true;
-        self.bounds.handles = self.bounds.handles.min(REMOTE_DESCRIPTORS);
-    }
-
-    fn weight(&self, message: &MessageBuf) -> usize {
-        match message.handles() {
-            [] => 0,
-            handles if self.is_remote => handles.iter().map(Handle::descriptors).sum(),
-            handles => handles.len(),
-        }
+    /// Lowers the bound on handles.
+    pub(in crate::channel) fn limit_handles(&mut self, handles: usize) {
+        self.bounds.handles = self.bounds.handles.min(handles);
     }
 
     #[inline]
@@ -77,28 +59,27 @@ impl Queue {
 
     #[inline]
     pub(in crate::channel) fn front(&self) -> Option<&MessageBuf> {
-        self.messages.front().map(|(message, _)| message)
+        self.messages.front()
     }
 
     #[inline]
     pub(in crate::channel) fn push(&mut self, message: MessageBuf) {
-        let weight = self.weight(&message);
         self.bytes += message.len();
-        self.handles += weight;
-        self.messages.push_back((message, weight));
+        self.handles += message.weight();
+        self.messages.push_back(message);
     }
 
     #[inline]
     pub(in crate::channel) fn pop(&mut self) -> Option<MessageBuf> {
-        let (message, weight) = self.messages.pop_front()?;
+        let message = self.messages.pop_front()?;
         self.bytes -= message.len();
-        self.handles -= weight;
+        self.handles -= message.weight();
         Some(message)
     }
 
     /// Empties it.
     pub(in crate::channel) fn take(&mut self) -> VecDeque<MessageBuf> {
         (self.bytes, self.handles) = (0, 0);
-        std::mem::take(&mut self.messages).into_iter().map(|(message, _)| message).collect()
+        std::mem::take(&mut self.messages)
     }
 }

@@ -1,5 +1,6 @@
 //! Objects on their way to another process: what they are made of there.
 
+use std::cell::Cell;
 use std::os::fd::OwnedFd;
 
 use super::packet::{RECORD_BYTES, Record};
@@ -45,12 +46,42 @@ impl From<Departed> for Parts {
     }
 }
 
+/// Ends that lie in the backlogs of each other's may move together; deeper ones would take more
+/// stack than a thread can be relied on to have.
+const MOST_LEVELS: u32 = 256;
+
+/// How deep this thread is in backlogs of backlogs.
+struct Level;
+
+thread_local! {
+    static LEVELS: Cell<u32> = const { Cell::new(0) };
+}
+
+impl Level {
+    fn enter() -> Result<Level, Status> {
+        let levels = LEVELS.get();
+        if levels == MOST_LEVELS {
+            return Err(Status::NoResources);
+        }
+        LEVELS.set(levels + 1);
+        Ok(Level)
+    }
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        LEVELS.set(LEVELS.get() - 1);
+    }
+}
+
 /// Takes the handles apart. All are consumed, also if one of them cannot go.
 ///
 /// # Errors
-/// [`Status::NotSupported`] for a port; [`Status::NoResources`] if descriptors run out, or the
-/// handles need more of them than one message can carry.
+/// [`Status::NotSupported`] for a port; [`Status::NoResources`] if descriptors run out, the handles
+/// need more of them than one message can carry, or an end's backlog holds an end whose backlog
+/// holds an end, and so on, 256 deep.
 pub(in crate::channel) fn pack(handles: Vec<Handle>) -> Result<Packed, Status> {
+    let _level = Level::enter()?;
     let mut packed = Packed::default();
     packed.records.reserve(handles.len() * RECORD_BYTES);
     for handle in handles {

@@ -18,23 +18,28 @@ use crate::sys::seqpacket::{self, Ready};
 /// This process's end of a socket. What it has received and nobody has read lies with the object.
 pub(in crate::channel) struct Wire {
     fd: OwnedFd,
-    backlog: Mutex<Backlog>,
+    inflow: Mutex<Inflow>,
     /// Where else the socket is watched; it has to be taken out before it is closed, because a
     /// duplicate elsewhere would keep it there.
     watchers: Mutex<Vec<Watcher>>,
 }
 
-/// What is to be read before the socket.
-struct Backlog {
-    /// Sockets with what was queued before the end moved here. Their writers are closed.
-    sockets: VecDeque<OwnedFd>,
-    /// Nothing came over the socket yet: only its first packet may bring more of them.
-    is_first: bool,
+/// What is to be read, and how far that has come.
+#[derive(Default)]
+struct Inflow {
+    /// Sockets with what was queued before the end moved here, to be read first. Their writers
+    /// are closed.
+    backlog: VecDeque<OwnedFd>,
+    /// Something has come over the socket itself. What was queued is told of before all else.
+    has_begun: bool,
+    /// Nothing is read any more, whatever lies there.
+    has_ended: bool,
 }
 
 /// An epoll instance that the socket is in.
 struct Watcher {
     epoll: Weak<OwnedFd>,
+    token: u64,
     interest: epoll::Interest,
 }
 
@@ -55,8 +60,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Wire {
     pub(in crate::channel) fn new(fd: OwnedFd, backlog: Vec<OwnedFd>) -> Wire {
-        let backlog = Backlog { sockets: backlog.into(), is_first: true };
-        Wire { fd, backlog: Mutex::new(backlog), watchers: Mutex::default() }
+        let inflow = Inflow { backlog: backlog.into(), ..Inflow::default() };
+        Wire { fd, inflow: Mutex::new(inflow), watchers: Mutex::default() }
     }
 
     pub(in crate::channel) fn fd(&self) -> BorrowedFd<'_> {
@@ -93,53 +98,39 @@ impl Wire {
         sent
     }
 
-    /// The next packet, from the backlog first.
+    /// The next packet, from the backlog first. The first end is the end for good: what a peer
+    /// sends behind a packet that makes no sense is not looked at.
     pub(in crate::channel) fn receive(&self) -> Arrival {
-        let mut backlog = lock(&self.backlog);
-        loop {
-            while let Some(first) = backlog.sockets.front() {
-                match receive(first) {
-                    Received::End => drop(backlog.sockets.pop_front()),
-                    Received::Packet(content, message, _) if content != Content::Backlog => {
-                        return Arrival::Packet(content, message);
-                    }
-                    // Nobody can add to it, so there is always something or an end; and it has no
-                    // backlog of its own.
-                    _ => return Arrival::End,
-                }
-            }
-            let received = receive(&self.fd);
-            let is_first = backlog.is_first;
-            backlog.is_first &= matches!(received, Received::Nothing);
-            match received {
-                Received::Packet(Content::Backlog, _, fds) if is_first => {
-                    backlog.sockets.extend(fds);
-                }
-                Received::Packet(Content::Backlog, ..) | Received::Garbage => {
-                    return Arrival::End;
-                }
-                Received::Packet(content, message, _) => return Arrival::Packet(content, message),
-                Received::Nothing => return Arrival::Nothing,
-                Received::End => return Arrival::End,
-            }
+        let mut inflow = lock(&self.inflow);
+        if inflow.has_ended {
+            return Arrival::End;
         }
+        let arrival = inflow.next(&self.fd);
+        drop(inflow);
+        if let Arrival::End = arrival {
+            self.end();
+        }
+        arrival
     }
 
-    /// Open descriptors: the socket, and those to be read before.
-    pub(in crate::channel) fn descriptors(&self) -> usize {
-        1 + lock(&self.backlog).sockets.len()
+    /// Nothing is received any more, nor sent.
+    pub(in crate::channel) fn end(&self) {
+        let mut inflow = lock(&self.inflow);
+        inflow.has_ended = true;
+        inflow.backlog.clear();
+        seqpacket::shut_down(&self.fd);
     }
 
     /// What it is ready for now.
     pub(in crate::channel) fn ready(&self) -> Ready {
         let ready =
             seqpacket::ready(&self.fd).unwrap_or(Ready { read: true, write: false, hung_up: true });
-        Ready { read: ready.read || !lock(&self.backlog).sockets.is_empty(), ..ready }
+        Ready { read: ready.read || !lock(&self.inflow).backlog.is_empty(), ..ready }
     }
 
     /// What is left of the backlog, for the next who gets this end.
     pub(in crate::channel) fn take_backlog(&self) -> VecDeque<OwnedFd> {
-        std::mem::take(&mut lock(&self.backlog).sockets)
+        std::mem::take(&mut lock(&self.inflow).backlog)
     }
 
     /// Adds the socket to an epoll instance, or to what it is there for.
@@ -154,7 +145,7 @@ impl Wire {
         let known = watchers.iter_mut().find(|w| w.epoll.as_ptr() == Arc::as_ptr(epoll));
         let Some(known) = known else {
             epoll::add(&**epoll, &self.fd, token, interest)?;
-            watchers.push(Watcher { epoll: Arc::downgrade(epoll), interest });
+            watchers.push(Watcher { epoll: Arc::downgrade(epoll), token, interest });
             return Ok(());
         };
         let both = known.interest.union(interest);
@@ -165,6 +156,16 @@ impl Wire {
         Ok(())
     }
 
+    /// Has the epoll instances that report changes alone report once more what is still there.
+    pub(in crate::channel) fn report_again(&self) {
+        for watcher in lock(&self.watchers).iter().filter(|watcher| watcher.interest.edge) {
+            if let Some(epoll) = watcher.epoll.upgrade() {
+                // It is there: nothing else can be wrong with it.
+                let _ = epoll::modify(&*epoll, &self.fd, watcher.token, watcher.interest);
+            }
+        }
+    }
+
     /// Takes the socket out of one of the epoll instances again.
     pub(in crate::channel) fn unwatch(&self, epoll: &Arc<OwnedFd>) {
         let mut watchers = lock(&self.watchers);
@@ -172,6 +173,34 @@ impl Wire {
         watchers.retain(|watcher| watcher.epoll.as_ptr() != Arc::as_ptr(epoll));
         if watchers.len() != before {
             epoll::remove(&**epoll, &self.fd);
+        }
+    }
+}
+
+impl Inflow {
+    fn next(&mut self, fd: &OwnedFd) -> Arrival {
+        while let Some(first) = self.backlog.front() {
+            match receive(first) {
+                Received::Packet(Content::Backlog, _, _) => return Arrival::End,
+                Received::Packet(content, message, _) => return Arrival::Packet(content, message),
+                Received::End => drop(self.backlog.pop_front()),
+                // Nobody can add to it, so there is always something or an end.
+                Received::Nothing | Received::Garbage => return Arrival::End,
+            }
+        }
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        match receive(fd) {
+            Received::Packet(Content::Backlog, _, fds) if is_first => {
+                self.backlog.extend(fds);
+                self.next(fd)
+            }
+            Received::Packet(Content::Backlog, _, _) | Received::Garbage => Arrival::End,
+            Received::Packet(content, message, _) => Arrival::Packet(content, message),
+            Received::Nothing => {
+                self.has_begun = !is_first;
+                Arrival::Nothing
+            }
+            Received::End => Arrival::End,
         }
     }
 }
@@ -241,7 +270,7 @@ fn receive(fd: &OwnedFd) -> Received {
     let mut buffer = match landed {
         Ok(buffer) => buffer,
         Err(Errno::EAGAIN) => return Received::Nothing,
-        Err(_) => return Received::End,
+        Err(_) => return Received::Garbage,
     };
     if received.bytes == 0 {
         return Received::End;
@@ -264,8 +293,12 @@ fn receive(fd: &OwnedFd) -> Received {
     if records.is_empty() && fds.is_empty() {
         return Received::Packet(header.content, message, fds);
     }
+    let descriptors = fds.len();
     match unpack(&records, fds) {
-        Ok(handles) => Received::Packet(header.content, message.with_handles(handles), Vec::new()),
+        Ok(handles) => {
+            let message = message.with_received(handles, descriptors);
+            Received::Packet(header.content, message, Vec::new())
+        }
         Err(_) => Received::Garbage,
     }
 }
