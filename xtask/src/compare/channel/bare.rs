@@ -98,7 +98,7 @@ impl Endpoint for Pipes {
     #[inline]
     fn send(&mut self, regions: &[IoSlice<'_>]) -> Result<()> {
         let written = rustix::io::writev(&self.writer, regions)?;
-        ensure!(written == self.out.len(), "{written} bytes fitted into the pipe");
+        ensure!(written == self.out.len(), "one call took {written} bytes alone");
         Ok(())
     }
 

@@ -150,7 +150,11 @@ impl Setting {
 
     fn further_regions(&self, message: Message) -> Case {
         let further = |name, style| subjects::further_regions(name, style, message, self.time);
-        let subjects = vec![further(COPIED, Style::COPIED), further(LENT, Style::LENT)];
+        let subjects = vec![
+            further(COPIED, Style::COPIED),
+            further(LENT, Style::LENT),
+            subjects::further_copies(MEMCPY, message, self.time),
+        ];
         let limit = |subject: &str| Target {
             against: Against::Nothing,
             ..at_most(4.0, TIME_OF_REGION, subject, "")

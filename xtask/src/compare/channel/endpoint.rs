@@ -45,7 +45,8 @@ mod tests {
         for regions in [1, 3, 64, 100] {
             let slices = Message { bytes: 100, regions }.of(&bytes);
             assert_eq!(slices.len(), regions);
-            assert_eq!(slices.concat(), bytes);
+            let joined: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+            assert_eq!(joined, bytes);
         }
     }
 }

@@ -58,7 +58,8 @@ fn notes(quick: bool) -> Vec<String> {
          gathers, so that several regions are linearised first. crossbeam-channel: Vec<u8>, within \
          a process only; ipc-channel: bytes_channel; iceoryx2: publish and subscribe, where who \
          receives looks again and again, and with its events, where it sleeps",
-        "each region of 64: the time that 64 regions take longer than one, divided by 63",
+        "each region of 64: the time that 64 regions take longer than one, divided by 63; memcpy: the \
+         same for copies into one buffer alone",
         "noise: the larger of a target's band (3 % for gathering against linearising, else 0) and \
          the A/A spread (the baseline's second run of each round against its first)",
     ]

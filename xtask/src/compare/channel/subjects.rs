@@ -228,23 +228,42 @@ pub(super) fn further_regions(
         let (near, far) = Channel::pair();
         Ok((Own::new(near, style), Own::new(far, style)))
     };
-    let bytes = vec![1u8; message.bytes];
     subject(name, Role::Own, open, move |(near, far)| {
-        let (one, many) = (Message { regions: 1, ..message }.of(&bytes), message.of(&bytes));
-        let count = calibrate(time / 2, &mut || exchange(near, far, &many, bytes.len()))?;
-        // In turns, so that both see the same machine.
-        let (turns, mut difference) = (8, 0.0);
-        for _ in 0..turns {
-            let mut of = |regions: &[IoSlice<'_>]| {
-                nanoseconds_each(count / turns + 1, &mut || {
-                    exchange(near, far, regions, bytes.len())
-                })
-            };
-            difference += of(&many)? - of(&one)?;
-        }
-        let each = difference / f64::from(turns) / (message.regions - 1) as f64;
-        Ok(Sample::from([(TIME_OF_REGION, each)]))
+        further(message, time, |regions| exchange(near, far, regions, message.bytes))
     })
+}
+
+/// The same for copies alone.
+pub(super) fn further_copies(name: &str, message: Message, time: Duration) -> Subject {
+    let open = move || Ok(Vec::with_capacity(message.bytes));
+    subject(name, Role::Yardstick, open, move |out| {
+        further(message, time, |regions| {
+            out.clear();
+            black_box(regions).iter().for_each(|region| out.extend_from_slice(region));
+            black_box(&out);
+            Ok(())
+        })
+    })
+}
+
+fn further(
+    message: Message,
+    time: Duration,
+    mut exchange: impl FnMut(&[IoSlice<'_>]) -> Result<()>,
+) -> Result<Sample> {
+    let bytes = vec![1u8; message.bytes];
+    let (one, many) = (Message { regions: 1, ..message }.of(&bytes), message.of(&bytes));
+    let count = calibrate(time / 2, &mut || exchange(&many))?;
+    // In turns, so that both see the same machine.
+    let (turns, mut difference) = (8, 0.0);
+    for _ in 0..turns {
+        let mut of = |regions: &[IoSlice<'_>]| {
+            nanoseconds_each(count / turns + 1, &mut || exchange(regions))
+        };
+        difference += of(&many)? - of(&one)?;
+    }
+    let each = difference / f64::from(turns) / (message.regions - 1) as f64;
+    Ok(Sample::from([(TIME_OF_REGION, each)]))
 }
 
 /// What a peer prints.
