@@ -187,6 +187,9 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
+    /// Everything.
+    pub(crate) const ALL: Ready = Ready { read: true, write: true, hung_up: true };
+
     fn flags(self) -> PollFlags {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, self.read);
@@ -204,11 +207,11 @@ impl Ready {
     }
 }
 
-/// What the socket is ready for now.
-pub(crate) fn ready(fd: impl AsFd) -> Sys<Ready> {
+/// Which of the things asked for the socket is ready for now. Whether there is room is the dear one:
+/// it takes the peer's lock (`unix_dgram_poll` in `net/unix/af_unix.c`).
+pub(crate) fn ready(fd: impl AsFd, asked: Ready) -> Sys<Ready> {
     let fd = fd.as_fd();
-    let all = Ready { read: true, write: true, hung_up: true };
-    let mut polled = [PollFd::from_borrowed_fd(fd, all.flags())];
+    let mut polled = [PollFd::from_borrowed_fd(fd, asked.flags())];
     rustix::event::poll(&mut polled, Some(&super::clock::ZERO))?;
     Ok(Ready::from_flags(polled[0].revents()))
 }

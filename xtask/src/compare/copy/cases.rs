@@ -286,7 +286,8 @@ mod tests {
     use super::*;
 
     fn setting(quick: bool) -> Setting {
-        let peers = crate::peers::find(std::path::Path::new("/nonexistent"));
+        let peers =
+            crate::peers::find(std::path::Path::new("/nonexistent"), &crate::peers::COPIERS);
         let programs = Programs { uncopy: "uncopy".into(), peers };
         let places = Rc::new(Places::new("/nonexistent".into()));
         Setting { programs, places, quick, rounds: None }

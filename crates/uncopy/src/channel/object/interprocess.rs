@@ -127,9 +127,9 @@ impl Shared {
                 signals |= signal;
             }
         }
-        let is_orphan = lock(&self.life)
-            .as_ref()
-            .is_some_and(|life| seqpacket::ready(life.as_fd()).is_ok_and(|ready| ready.hung_up));
+        let is_orphan = lock(&self.life).as_ref().is_some_and(|life| {
+            seqpacket::ready(life.as_fd(), seqpacket::Ready::ALL).is_ok_and(|ready| ready.hung_up)
+        });
         signals.set(Signals::PEER_CLOSED, is_orphan || old.contains(Signals::PEER_CLOSED));
         signals
     }

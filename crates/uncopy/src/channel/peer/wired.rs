@@ -147,13 +147,15 @@ impl<T: End> Pair<T> {
     pub(super) fn refresh_wired(&self, side: Side, until: Signals) {
         let Ok(mut locked) = self.lock() else { return };
         let Some(wire) = locked.wire(side) else { return };
-        let ready = wire.ready();
+        let settled = Signals::WRITABLE | Signals::WRITE_DISABLED;
+        let asks_for_room = !locked.signals(side).intersects(settled);
+        let ready = wire.ready(Ready { write: asks_for_room, ..Ready::ALL });
         let mut until = until;
         if ready.hung_up {
             // All of it, to find the end.
             until = Signals::empty();
             locked.lose_peer(side, &wire);
-        } else if ready.write && !locked.signals(side).contains(Signals::WRITE_DISABLED) {
+        } else if ready.write {
             locked.update(side, Signals::empty(), Signals::WRITABLE);
         }
         if ready.read || ready.hung_up {
@@ -413,7 +415,7 @@ impl<T: End> Peered<T> {
             return self.note(wire.send(Content::Message, regions, &[], &[])).map_err(lost);
         }
         // Before the handles are taken apart.
-        if !wire.ready().write {
+        if !wire.ready(Ready::ALL).write {
             return match self.note(Err(Status::ShouldWait)) {
                 Err(Status::ShouldWait) => Err((Status::ShouldWait, handles)),
                 other => other.map_err(lost),

@@ -121,10 +121,10 @@ impl Wire {
         seqpacket::shut_down(&self.fd);
     }
 
-    /// What it is ready for now.
-    pub(in crate::channel) fn ready(&self) -> Ready {
-        let ready =
-            seqpacket::ready(&self.fd).unwrap_or(Ready { read: true, write: false, hung_up: true });
+    /// Which of the things asked for it is ready for now.
+    pub(in crate::channel) fn ready(&self, asked: Ready) -> Ready {
+        let lost = Ready { read: true, write: false, hung_up: true };
+        let ready = seqpacket::ready(&self.fd, asked).unwrap_or(lost);
         Ready { read: ready.read || !lock(&self.inflow).backlog.is_empty(), ..ready }
     }
 
