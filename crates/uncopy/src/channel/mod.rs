@@ -28,9 +28,9 @@
 //! A write checks the right and the sizes, takes a buffer from the calling thread's pool and has it
 //! filled straight from the regions, all without a lock. Then come the handles; then, under the one
 //! lock of the pair, the message is put into the peer's queue, or given to the call it answers, and
-//! the signals change. (To another process it goes as below.) A read takes it out under the same lock and lends it ([`MessageBuf`]), or
-//! copies it out after the lock. Signals are an atomic number beside the lock, so that waiting for
-//! one that is set costs one load.
+//! the signals change. (To another process it goes as below.) A read takes it out under the same
+//! lock and lends it ([`MessageBuf`]), or copies it out after the lock. Signals are an atomic number
+//! beside the lock, so that waiting for one that is set costs one load.
 //!
 //! # Where the other end is
 //! A [`Channel`] names the pair and the side, never the transport; so that the other end can move
@@ -68,7 +68,8 @@
 //! Everything is `Send` and `Sync`. Each pair has one lock, held for the exchange of a message and
 //! never while bytes are copied from or to the program; an object's lock may be held while a port's
 //! is taken, never two objects' (one that has just arrived, which nobody else has, does not count).
-//! Taking in from a socket holds it, and does not wait. Nothing on the way of a message is shared by all threads.
+//! Taking in from a socket holds it, and does not wait. Nothing on the way of a message is shared
+//! by all threads.
 //!
 //! # Fork
 //! Objects belong to the process that made them. In a child made by `fork(2)` without `exec`,
