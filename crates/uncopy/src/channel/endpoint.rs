@@ -531,8 +531,8 @@ impl End for ChannelEnd {
     }
 }
 
-/// From so many descriptors on that were taken out of the socket and not read, no more are taken, so
-/// that the peer cannot use up this process's.
+/// From so many descriptors on that were taken out of the socket and not read, no more are taken,
+/// so that the peer cannot use up this process's.
 const REMOTE_HANDLES: usize = 64;
 
 impl Channel {

@@ -29,8 +29,8 @@
 //! filled straight from the regions, all without a lock. Then come the handles; then, under the one
 //! lock of the pair, the message is put into the peer's queue, or given to the call it answers, and
 //! the signals change. (To another process it goes as below.) A read takes it out under the same
-//! lock and lends it ([`MessageBuf`]), or copies it out after the lock. Signals are an atomic number
-//! beside the lock, so that waiting for one that is set costs one load.
+//! lock and lends it ([`MessageBuf`]), or copies it out after the lock. Signals are an atomic
+//! number beside the lock, so that waiting for one that is set costs one load.
 //!
 //! # Where the other end is
 //! A [`Channel`] names the pair and the side, never the transport; so that the other end can move
