@@ -31,6 +31,28 @@ pub(crate) struct Received {
     pub(crate) is_truncated: bool,
 }
 
+/// Room behind the body of a message.
+pub(crate) const TAIL_BYTES: usize = 1024;
+
+/// What of a message did not fit into its body.
+pub(crate) struct Tail {
+    bytes: [MaybeUninit<u8>; TAIL_BYTES],
+    written: usize,
+}
+
+impl Tail {
+    pub(crate) fn new() -> Tail {
+        Tail { bytes: [MaybeUninit::uninit(); TAIL_BYTES], written: 0 }
+    }
+
+    /// What was received.
+    pub(crate) fn received(&self) -> &[u8] {
+        // SAFETY: the kernel wrote so many bytes from the beginning on, and nobody else changes
+        // the count.
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.written) }
+    }
+}
+
 /// Both ends, close-on-exec.
 pub(crate) fn pair() -> Sys<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -96,14 +118,14 @@ pub(crate) fn receive<'a>(
     fd: impl AsFd,
     head: &mut [u8],
     body: &'a mut [MaybeUninit<u8>],
-    tail: &mut [u8],
+    tail: &mut Tail,
     fds: &mut Vec<OwnedFd>,
 ) -> Sys<(Received, &'a mut [u8])> {
     let part = |start: *mut u8, length| libc::iovec { iov_base: start.cast(), iov_len: length };
     let mut parts = [
         part(head.as_mut_ptr(), head.len()),
         part(body.as_mut_ptr().cast(), body.len()),
-        part(tail.as_mut_ptr(), tail.len()),
+        part(tail.bytes.as_mut_ptr().cast(), TAIL_BYTES),
     ];
     let mut control = Control([MaybeUninit::uninit(); CONTROL_BYTES]);
     // SAFETY: all fields of a `msghdr` may be zero.
@@ -118,7 +140,9 @@ pub(crate) fn receive<'a>(
     let Ok(bytes) = usize::try_from(n) else { return Err(last_errno()) };
     take_rights(&message, fds);
     let is_truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
-    let written = bytes.saturating_sub(head.len()).min(body.len());
+    let behind_head = bytes.saturating_sub(head.len());
+    let written = behind_head.min(body.len());
+    tail.written = (behind_head - written).min(TAIL_BYTES);
     // SAFETY: the kernel fills the parts in order, so that it wrote these bytes of `body`.
     let body = unsafe { std::slice::from_raw_parts_mut(body.as_mut_ptr().cast(), written) };
     Ok((Received { bytes, is_truncated }, body))
@@ -238,7 +262,7 @@ mod tests {
     use std::mem::MaybeUninit;
     use std::os::fd::{AsRawFd, OwnedFd};
 
-    use super::{pair, receive, send};
+    use super::{Tail, pair, receive, send};
 
     /// `SO_PASSPIDFD` (`include/uapi/asm-generic/socket.h`).
     const SO_PASSPIDFD: libc::c_int = 76;
@@ -268,7 +292,7 @@ mod tests {
         }
         for _ in 0..20 {
             send(&there, &[IoSlice::new(b"x")], &[]).unwrap();
-            let (mut head, mut tail) = ([0; 1], [0; 1]);
+            let (mut head, mut tail) = ([0; 1], Tail::new());
             let mut body = [MaybeUninit::uninit(); 4];
             let mut fds: Vec<OwnedFd> = Vec::new();
             let (got, _) = receive(&here, &mut head, &mut body, &mut tail, &mut fds).unwrap();

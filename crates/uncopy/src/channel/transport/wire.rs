@@ -6,14 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::gather::Gather;
-use super::packet::{Content, HEADER_BYTES, Header, MAX_RECORD_BYTES, RECORD_BYTES};
+use super::packet::{Content, HEADER_BYTES, Header, RECORD_BYTES};
 use super::unpack::unpack;
 use crate::buf::Buffer;
 use crate::channel::message::MessageBuf;
 use crate::channel::{MAX_BYTES, Status};
 use crate::error::Errno;
 use crate::sys::epoll;
-use crate::sys::seqpacket::{self, Ready};
+use crate::sys::seqpacket::{self, Ready, Tail};
 
 /// This process's end of a socket. What it has received and nobody has read lies with the object.
 pub(in crate::channel) struct Wire {
@@ -230,10 +230,9 @@ pub(in crate::channel) fn send(
     records: &[u8],
     fds: &[OwnedFd],
 ) -> Result<(), Status> {
-    let bytes = regions.iter().map(|region| region.len()).sum();
-    let header = Header { content, handles: records.len() / RECORD_BYTES, bytes }.encode();
+    let header = |bytes| Header { content, handles: records.len() / RECORD_BYTES, bytes }.encode();
     let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-    let sent = Gather::with(&header, regions, records, |parts| seqpacket::send(fd, parts, &fds));
+    let sent = Gather::with(header, regions, records, |parts| seqpacket::send(fd, parts, &fds));
     sent.map_err(|errno| match errno {
         Errno::EAGAIN => Status::ShouldWait,
         Errno::EPIPE | Errno::ECONNRESET | Errno::ENOTCONN => Status::PeerClosed,
@@ -251,7 +250,7 @@ enum Received {
 }
 
 fn receive(fd: &OwnedFd) -> Received {
-    let (mut head, mut tail) = ([0; HEADER_BYTES], [0; MAX_RECORD_BYTES]);
+    let (mut head, mut tail) = ([0; HEADER_BYTES], Tail::new());
     let mut fds = Vec::new();
     let mut received = seqpacket::Received { bytes: 0, is_truncated: false };
     let landed = loop {
@@ -287,7 +286,7 @@ fn receive(fd: &OwnedFd) -> Received {
             false => Received::Garbage,
         };
     }
-    let records = records(&buffer, &tail, header);
+    let records = records(&buffer, tail.received(), header);
     buffer.truncate(header.bytes);
     let message = MessageBuf::new(buffer);
     if records.is_empty() && fds.is_empty() {
@@ -310,6 +309,7 @@ fn records(body: &[u8], tail: &[u8], header: Header) -> Vec<u8> {
         return Vec::new();
     }
     let mut records = body[header.bytes..].to_vec();
-    records.extend_from_slice(&tail[..length - records.len()]);
+    records.extend_from_slice(tail);
+    debug_assert_eq!(records.len(), length, "the header was checked against all bytes");
     records
 }
