@@ -160,7 +160,10 @@ impl Setting {
             ..at_most(4.0, TIME_OF_REGION, subject, "")
         };
         let name = format!("local/1-process/{}B/each region of 64", message.bytes);
-        self.case(name, COPIED, subjects, vec![limit(COPIED), limit(LENT)])
+        // Regions of a full message are so long that copying them alone takes longer than that.
+        let is_short = message.bytes <= 4096;
+        let targets = if is_short { vec![limit(COPIED), limit(LENT)] } else { Vec::new() };
+        self.case(name, COPIED, subjects, targets)
     }
 
     fn port(&self, transport: Transport, bytes: usize) -> Case {
