@@ -39,8 +39,9 @@ pub(super) fn run(rounds: u32, seed: u64, unix_seconds: u64, is_full: bool) -> R
     println!("soak channel: {rounds} rounds, --seed {seed}");
     let mut dice = Dice::new(seed);
     let mut tally = Tally::default();
-    // What a process opens once and keeps.
+    // What a process opens once and keeps, and what a thread does that sleeps at a socket.
     round(&mut dice, &mut Tally::default())?;
+    sleep_once()?;
     let descriptors = open_descriptors()?;
     for number in 0..rounds {
         let result = round(&mut dice, &mut tally).and_then(|()| {
@@ -80,6 +81,14 @@ pub(super) fn run(rounds: u32, seed: u64, unix_seconds: u64, is_full: bool) -> R
         println!("recorded in {}", file.display());
     }
     println!("soak channel: nothing found");
+    Ok(())
+}
+
+fn sleep_once() -> Result<()> {
+    let (near, far) = Channel::pair();
+    let _far = Channel::from_fd(far.into_fd()?)?;
+    let slept = near.wait_one(Signals::READABLE, Deadline::after(Duration::from_millis(1)));
+    ensure!(slept == Err(Status::TimedOut), "nothing was sent, and {slept:?} was seen");
     Ok(())
 }
 

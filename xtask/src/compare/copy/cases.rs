@@ -84,7 +84,7 @@ impl Setting {
 
     /// Only those that share blocks, because the others would write gigabytes.
     fn reflink(&self, place: Place) -> Case {
-        let errand = self.scaled(Errand::on(place, GIB));
+        let errand = self.scaled(Errand { shares: true, ..Errand::on(place, GIB) });
         let source = Source::default();
         let mut subjects = self.programs.installed(&["cp", "uutils cp", "xcp"], &source);
         let bare =
