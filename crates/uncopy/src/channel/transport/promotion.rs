@@ -8,7 +8,6 @@ use super::unpack::unpack;
 use crate::channel::Status;
 use crate::channel::handle::{Handle, Object};
 use crate::channel::peer::Departed;
-use crate::channel::rights::Rights;
 use crate::sys::seqpacket::MAX_FDS;
 
 /// The handles of one message, as they go over a socket.
@@ -108,22 +107,5 @@ fn take_apart(handle: Handle) -> Result<Parts, Status> {
         Handle::EventPair(pair) => pair.depart(),
         // Its packets are about objects of this process.
         Handle::Port(_) => Err(Status::NotSupported),
-    }
-}
-
-impl Rights {
-    /// All that a handle of this kind can have; one from another process has no others.
-    pub(in crate::channel) fn of(kind: crate::channel::handle::Kind) -> Rights {
-        use crate::channel::handle::Kind;
-        match kind {
-            Kind::Descriptor => Rights::DESCRIPTOR,
-            Kind::Vmo => Rights::VMO.union(Rights::RESIZE),
-            Kind::Channel => Rights::CHANNEL,
-            Kind::Event => Rights::EVENT,
-            Kind::Port => Rights::PORT,
-            Kind::Socket => Rights::SOCKET,
-            Kind::EventPair => Rights::EVENTPAIR,
-            Kind::Fifo => Rights::FIFO,
-        }
     }
 }

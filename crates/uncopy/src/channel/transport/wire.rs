@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use super::gather::Gather;
 use super::packet::{Content, HEADER_BYTES, Header, RECORD_BYTES};
 use super::unpack::unpack;
 use crate::buf::Buffer;
 use crate::channel::message::MessageBuf;
+use crate::channel::sync::{Mutex, lock};
 use crate::channel::{MAX_BYTES, Status};
 use crate::error::Errno;
 use crate::sys::epoll;
@@ -52,10 +53,6 @@ pub(in crate::channel) enum Arrival {
     /// The peer is closed, or was cut off because it broke the rules or a message was lost for
     /// want of descriptors. Nothing comes any more.
     End,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Wire {
