@@ -9,6 +9,8 @@ mod metric;
 mod report;
 mod rounds;
 mod row;
+mod send;
+mod timing;
 mod verdict;
 
 use std::path::PathBuf;
@@ -52,6 +54,8 @@ enum SuiteName {
     Copy,
     /// Messages, within a process and between two.
     Channel,
+    /// Datagrams to a device that drops them without copying.
+    Send,
 }
 
 /// Runs a suite.
@@ -69,7 +73,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     };
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot make {}", directory.display()))?;
-    let code = testbed::run_sandboxed(&directory, || match compare(arguments) {
+    let compared = || match arguments.suite {
+        SuiteName::Copy | SuiteName::Channel => compare(arguments),
+        SuiteName::Send => send::on_a_network(|| compare(arguments)),
+    };
+    let code = testbed::run_sandboxed(&directory, || match compared() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("cargo xtask: {error:#}");
@@ -116,6 +124,11 @@ fn suite(arguments: &Arguments) -> Suite {
         SuiteName::Channel => channel::suite(channel::Options {
             peers: peers::find(&peers::default_directory(), &peers::CHANNELS),
             directory: testbed::Place::Disk.path().join("channel"),
+            quick: arguments.quick,
+            rounds: arguments.rounds.map(usize::from),
+        }),
+        SuiteName::Send => send::suite(send::Options {
+            directory: testbed::Place::Disk.path().join("send"),
             quick: arguments.quick,
             rounds: arguments.rounds.map(usize::from),
         }),

@@ -14,31 +14,13 @@ use super::bare::{Pipes, Seqpacket};
 use super::echo::{self, Echoed, Way};
 use super::endpoint::{Endpoint, Message};
 use super::own::{Own, Style};
-use super::timing::{calibrate, divided, nanoseconds_each, sample};
-use crate::compare::case::{Action, Role, Subject};
+use crate::compare::case::{Role, Subject, subject};
 use crate::compare::metric::{CPU_EACH, Sample, TIME_EACH, TIME_OF_REGION};
+use crate::compare::timing::{calibrate, divided, nanoseconds_each, sample};
 use crate::peers::Installed;
 
 /// Makes both ends of a channel of ours.
 pub(super) type MakePair = fn() -> Result<(Channel, Channel)>;
-
-/// A subject whose `open` makes what `run` needs, once, when it is run for the first time.
-fn subject<T: 'static>(
-    name: &str,
-    role: Role,
-    open: impl Fn() -> Result<T> + 'static,
-    mut run: impl FnMut(&mut T) -> Result<Sample> + 'static,
-) -> Subject {
-    let mut opened = None;
-    let action = Action::Closure(Box::new(move |_| {
-        let opened = match &mut opened {
-            Some(opened) => opened,
-            none => none.insert(open()?),
-        };
-        run(opened)
-    }));
-    Subject { name: name.to_owned(), role, action }
-}
 
 fn exchange(
     from: &mut impl Endpoint,

@@ -1,11 +1,11 @@
-//! What one message costs.
+//! What one message or send costs.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::compare::metric::{CPU_EACH, Sample, TIME_EACH};
+use super::metric::{CPU_EACH, Sample, TIME_EACH};
 
 /// Runs `operation` for about `time` and says what one costs.
 pub(super) fn sample(time: Duration, mut operation: impl FnMut() -> Result<()>) -> Result<Sample> {

@@ -1,0 +1,155 @@
+//! The cases of the suite `send`, and what is to be reached in them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use testbed::BareSend;
+use uncopy::send::{Mode, PageSize, train_bytes};
+
+use super::subjects::{self, Flush, Load};
+use crate::compare::case::{Bare, Case, Subject};
+use crate::compare::metric::CPU_EACH;
+use crate::compare::verdict::{Against, Target};
+
+const SIZES: [usize; 8] = [64_000, 16_384, 8000, 4000, 1500, 1200, 1000, 600];
+/// The train of the measurements that the targets come from.
+const SEGMENT: u16 = 1200;
+const SEGMENTS: usize = 40;
+
+/// Runs of some milliseconds vary much.
+const ROUNDS: usize = 21;
+
+const SEND: &str = "bare send";
+const SENDMMSG: &str = "bare sendmmsg of 64";
+const BARE_RING_COPY: &str = "bare ring, copy";
+const BARE_REGISTERED: &str = "bare ring, registered";
+const COPY: &str = "uncopy, copy";
+const RING_COPY: &str = "ring, copy";
+const MSG_ZEROCOPY: &str = "uncopy, MSG_ZEROCOPY";
+const NORMAL: &str = "ring, SEND_ZC";
+const REGISTERED: &str = "ring, registered";
+const HUGE: &str = "ring, registered, 2 MiB pages";
+const FLUSH_EACH: &str = "ring, registered, flush each send";
+const FLUSH_BUNCH: &str = "ring, registered, flush each 64";
+const FLUSH_NEVER: &str = "ring, SEND_ZC, never flushed";
+const AUTO: &str = "ring, registered, auto";
+
+/// What all cases share.
+pub(super) struct Setting {
+    pub(super) directory: PathBuf,
+    /// Of one run of one subject.
+    pub(super) time: Duration,
+    /// Two rounds, no targets: shows that everything runs.
+    pub(super) quick: bool,
+    pub(super) rounds: Option<usize>,
+}
+
+impl Setting {
+    /// Every case.
+    pub(super) fn cases(&self) -> Vec<Case> {
+        let mut cases: Vec<Case> = SIZES.into_iter().map(|bytes| self.of_size(bytes)).collect();
+        cases.push(self.trains());
+        cases
+    }
+
+    fn of_size(&self, bytes: usize) -> Case {
+        let (load, time) = (Load { bytes, segment: None }, self.time);
+        let registered =
+            |name, mode, flush, pages| subjects::registered(name, mode, (flush, pages), load, time);
+        let (zerocopy, base) = (Mode::Zerocopy, PageSize::Base);
+        let subjects = vec![
+            subjects::bare(SEND, false, load, time),
+            subjects::bare(SENDMMSG, true, load, time),
+            subjects::bare_ring(BARE_RING_COPY, BareSend::Copy, load, time),
+            subjects::bare_ring(BARE_REGISTERED, BareSend::Registered, load, time),
+            subjects::sender(COPY, Mode::Copy, load, time),
+            subjects::sender(MSG_ZEROCOPY, zerocopy, load, time),
+            subjects::ring(RING_COPY, Mode::Copy, Flush::NoSlots, load, time),
+            subjects::ring(NORMAL, zerocopy, Flush::NoSlots, load, time),
+            registered(REGISTERED, zerocopy, Flush::NoSlots, base),
+            registered(HUGE, zerocopy, Flush::NoSlots, PageSize::HugeIfPossible),
+            registered(FLUSH_EACH, zerocopy, Flush::EachSend, base),
+            registered(FLUSH_BUNCH, zerocopy, Flush::EachBunch, base),
+            subjects::ring(FLUSH_NEVER, zerocopy, Flush::Never, load, time),
+            registered(AUTO, Mode::Auto, Flush::NoSlots, base),
+        ];
+        self.case(format!("udp/{bytes}B"), RING_COPY, subjects, targets(bytes))
+    }
+
+    /// Many datagrams in one send, against one send for each of as many.
+    fn trains(&self) -> Case {
+        let bytes = usize::from(SEGMENT) * SEGMENTS;
+        let (load, time) = (Load { bytes, segment: Some(SEGMENT) }, self.time);
+        let base = (Flush::NoSlots, PageSize::Base);
+        let subjects = vec![
+            subjects::sender(COPY, Mode::Copy, load, time),
+            subjects::sender(MSG_ZEROCOPY, Mode::Zerocopy, load, time),
+            subjects::ring(RING_COPY, Mode::Copy, Flush::NoSlots, load, time),
+            subjects::registered(REGISTERED, Mode::Zerocopy, base, load, time),
+        ];
+        let targets = vec![at_most(1.0 / 2.4, REGISTERED, COPY)];
+        debug_assert!(bytes <= train_bytes(SEGMENT, false));
+        self.case(format!("udp/{SEGMENTS} × {SEGMENT}B"), COPY, subjects, targets)
+    }
+
+    fn case(
+        &self,
+        name: String,
+        baseline: &'static str,
+        subjects: Vec<Subject>,
+        targets: Vec<Target>,
+    ) -> Case {
+        Case {
+            name,
+            rounds: self.rounds.unwrap_or(if self.quick { 2 } else { ROUNDS }),
+            baseline,
+            again: baseline,
+            subjects,
+            targets: if self.quick { Vec::new() } else { targets },
+            fixture: Box::new(Bare(self.directory.clone())),
+        }
+    }
+}
+
+fn at_most(limit: f64, subject: &str, against: &str) -> Target {
+    let against = Against::Subject(against.to_owned());
+    Target { subject: subject.to_owned(), metric: CPU_EACH, against, limit, band: 0.0 }
+}
+
+fn targets(bytes: usize) -> Vec<Target> {
+    let mut targets = vec![
+        Target { band: 0.03, ..at_most(1.03, AUTO, RING_COPY) },
+        Target { band: 0.05, ..at_most(1.05, FLUSH_BUNCH, REGISTERED) },
+        Target { band: 0.03, ..at_most(1.03, REGISTERED, BARE_REGISTERED) },
+        Target { band: 0.03, ..at_most(1.03, COPY, SEND) },
+    ];
+    match bytes {
+        64_000 => targets.push(at_most(1.0 / 3.0, HUGE, RING_COPY)),
+        8000 => targets.push(at_most(1.0 / 1.45, REGISTERED, RING_COPY)),
+        _ => {}
+    }
+    targets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cases() -> Vec<Case> {
+        let time = Duration::from_micros(1);
+        let directory = "/nonexistent".into();
+        Setting { directory, time, quick: false, rounds: None }.cases()
+    }
+
+    #[test]
+    fn every_case_has_its_baseline_and_what_its_targets_name() {
+        for case in cases() {
+            let has = |name: &str| case.subjects.iter().any(|subject| subject.name == name);
+            assert!(has(case.baseline), "{}", case.name);
+            for target in &case.targets {
+                assert!(has(&target.subject), "{} {}", case.name, target.subject);
+                assert!(matches!(&target.against, Against::Subject(name) if has(name)));
+            }
+        }
+    }
+}
