@@ -88,8 +88,15 @@ pub struct Release<B> {
 impl<B: StableBytes> Release<B> {
     pub(crate) fn of(landed: Landed<B>, transport: Transport) -> Release<B> {
         let Landed { number, payload, usage } = landed;
-        let fate = fate(usage, transport, None);
+        let fate = usage.fate(transport);
         Release { id: SendId(number), payload, fate, bytes: usage.bytes }
+    }
+}
+
+impl Usage {
+    /// What is known of the bytes of one send.
+    pub(crate) fn fate(self, transport: Transport) -> Fate {
+        fate(self, transport, None)
     }
 }
 
@@ -98,7 +105,7 @@ impl<B: StableBytes> Release<B> {
 ///
 /// Over TCP without it the kernel segments in software, which copies, and reports success all the
 /// same.
-pub(crate) fn fate(usage: Usage, transport: Transport, scatter_gather: Option<bool>) -> Fate {
+fn fate(usage: Usage, transport: Transport, scatter_gather: Option<bool>) -> Fate {
     match (usage.copied_parts, usage.lent_parts) {
         (0, 0) => Fate::Unsent,
         (1.., _) => Fate::Copied,

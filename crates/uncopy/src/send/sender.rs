@@ -1,5 +1,6 @@
 //! `MSG_ZEROCOPY` on one socket.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -99,6 +100,8 @@ pub struct Sender<B: StableBytes> {
     outstanding: Outstanding,
     /// Lent since the error queue was last read.
     since_drain: Outstanding,
+    /// Released, and not taken.
+    landed: VecDeque<Landed<B>>,
 }
 
 /// A send that has begun.
@@ -134,6 +137,7 @@ impl<B: StableBytes> Sender<B> {
             counters: Counters::default(),
             outstanding: Outstanding::default(),
             since_drain: Outstanding::default(),
+            landed: VecDeque::new(),
         }
     }
 
@@ -279,6 +283,7 @@ impl<B: StableBytes> Sender<B> {
 
     pub(super) fn end(&mut self, sending: &Sending, is_whole: bool) {
         self.flight.end(sending.number);
+        self.collect();
         match is_whole {
             true => self.counters.sends += 1,
             false => self.counters.failed_sends += 1,
@@ -297,7 +302,20 @@ impl<B: StableBytes> Sender<B> {
         let foreign = self.flight.foreign();
         self.counters.foreign_errors = foreign.count;
         self.counters.last_foreign_error = foreign.last;
+        self.collect();
         drained
+    }
+
+    /// Takes note of what has landed, whenever its owner will ask for it.
+    fn collect(&mut self) {
+        while let Some(landed) = self.flight.next_landed() {
+            let fate = landed.usage.fate(self.transport());
+            self.counters.released(fate, landed.usage.bytes);
+            if landed.usage.lent_parts > 0 {
+                self.auto.learn(Some(fate == Fate::Copied));
+            }
+            self.landed.push_back(landed);
+        }
     }
 
     /// The next release that is there, without waiting.
@@ -306,22 +324,16 @@ impl<B: StableBytes> Sender<B> {
     /// The kernel reports sends that this sender did not make: the socket is shared in spite of
     /// [`Socket::adopt`]'s rules. Nothing that is outstanding is ever released then.
     pub fn next_release(&mut self) -> Result<Option<Release<B>>> {
-        let Some(landed) = self.next_landed()? else { return Ok(None) };
-        let was_lent = landed.usage.lent_parts > 0;
-        let release = Release::of(landed, self.transport());
-        self.counters.released(release.fate, release.bytes);
-        if was_lent {
-            self.auto.learn(Some(release.fate == Fate::Copied));
-        }
-        Ok(Some(release))
+        let transport = self.transport();
+        Ok(self.next_landed()?.map(|landed| Release::of(landed, transport)))
     }
 
     /// The next payload that is free.
     pub(super) fn next_landed(&mut self) -> Result<Option<Landed<B>>> {
-        if self.flight.landed() == 0 && self.flight.outstanding() > 0 {
+        if self.landed.is_empty() && self.flight.outstanding() > 0 {
             self.drain().map_err(|errno| self.socket().error("read the error queue of", errno))?;
         }
-        let Some(landed) = self.flight.next_landed() else {
+        let Some(landed) = self.landed.pop_front() else {
             return if self.flight.is_lost() { Err(self.lost()) } else { Ok(None) };
         };
         self.outstanding.sends -= 1;
@@ -367,16 +379,16 @@ impl<B: StableBytes> Sender<B> {
     /// The release of this send has not been taken.
     #[cfg(feature = "tokio")]
     pub(super) fn is_outstanding(&self, number: u64) -> bool {
-        self.flight.has(number)
+        self.flight.has(number) || self.landed.iter().any(|landed| landed.number == number)
     }
 
     /// Releases that were read and not taken.
     #[must_use]
     pub fn released(&self) -> usize {
-        self.flight.landed()
+        self.landed.len()
     }
 
-    /// What the sends came to so far. Bytes by fate are counted when a release is taken.
+    /// What the sends came to so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters

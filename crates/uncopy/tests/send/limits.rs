@@ -139,7 +139,9 @@ fn a_connection_that_is_reset() {
     drop(stream);
     let mut refused = Vec::new();
     while refused.is_empty() {
-        (0..4).for_each(|_| drop(ring.send(socket, Message::new(vec![8; 50_000])).unwrap()));
+        for _ in 0..4 {
+            ring.send(socket, Message::new(vec![8; 50_000])).unwrap();
+        }
         let happened = run(&mut ring);
         assert_eq!((happened.results.len(), happened.releases.len()), (4, 4));
         refused.extend(happened.results.into_iter().filter_map(|(_, result)| result.err()));

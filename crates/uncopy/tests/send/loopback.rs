@@ -59,7 +59,9 @@ fn zerocopy_over_loopback_is_copied_and_told() {
     let received = to_the_end(stream);
     let mut ring = ring(Mode::Zerocopy);
     let socket = ring.add(socket);
-    (0..50).for_each(|_| drop(ring.send(socket, Message::new(vec![1; 30_000])).unwrap()));
+    for _ in 0..50 {
+        ring.send(socket, Message::new(vec![1; 30_000])).unwrap();
+    }
     let happened = run(&mut ring);
     assert!(!fates(&happened.releases).contains(&Fate::NotCopied));
     drop(ring);

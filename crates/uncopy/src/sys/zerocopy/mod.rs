@@ -238,11 +238,6 @@ impl<B: StableBytes> Flight<B> {
             index.and_then(|index| self.cargo.sends.get(index)).is_some_and(Option::is_some);
         under_way || self.cargo.landed.iter().any(|landed| landed.number == number)
     }
-
-    /// Payloads that have landed and were not taken.
-    pub(crate) fn landed(&self) -> usize {
-        self.cargo.landed.len()
-    }
 }
 
 impl<B: StableBytes> Cargo<B> {
