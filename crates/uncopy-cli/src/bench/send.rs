@@ -117,7 +117,7 @@ fn through_calls(
     let mut bytes = vec![0; size];
     fill(&mut bytes);
     let payload = Arc::new(bytes);
-    let mut sender = Sender::new(socket, options);
+    let mut sender = Sender::new(socket, &options);
     let mut releases = 0;
     let failed = |error: uncopy::Error| Failure::from(&error);
     while Instant::now() < deadline {
@@ -178,7 +178,7 @@ fn batches<B: StableBytes>(
     let mut options = RingOptions::default();
     options.mode = uncopy::send::Mode::Zerocopy;
     options.entries = BATCH as u32;
-    let mut ring = Ring::new(options);
+    let mut ring = Ring::new(&options);
     if let Some(pool) = pool
         && ring.io_uring_refusal().is_none()
     {

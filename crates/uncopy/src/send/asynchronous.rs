@@ -27,7 +27,7 @@ use crate::sys::reactor::{self, Watched};
 ///
 /// let receiver = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
 /// let socket = Socket::connect_udp(receiver.local_addr().unwrap())?;
-/// let sender = AsyncSender::new(Sender::new(socket, SenderOptions::default()));
+/// let sender = AsyncSender::new(Sender::new(socket, &SenderOptions::default()));
 ///
 /// let (sent, buffer) = sender.send(b"sixteen bytes..!".to_vec()).await;
 /// assert_eq!(sent?, 16);

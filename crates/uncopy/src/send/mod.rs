@@ -6,7 +6,7 @@
 //!
 //! let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
 //! let socket = Socket::connect_udp(receiver.local_addr().unwrap())?;
-//! let mut sender = Sender::new(socket, SenderOptions::default());
+//! let mut sender = Sender::new(socket, &SenderOptions::default());
 //! assert_eq!(sender.send("sixteen bytes..!").result?, 16);
 //! while let Some(release) = sender.wait_release(None)? {
 //!     println!("{:?}: {}", release.id, release.fate);

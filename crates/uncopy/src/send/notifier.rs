@@ -117,11 +117,13 @@ impl<T> Slots<T> {
     }
 
     /// A bound send is released.
+    #[allow(clippy::needless_pass_by_value, reason = "a binding is used up")]
     pub(crate) fn release(&mut self, binding: Binding, release: T) {
-        let Some(notifier) = &mut self.notifiers[binding.0] else { return };
+        let Binding(index) = binding;
+        let Some(notifier) = &mut self.notifiers[index] else { return };
         notifier.pending -= 1;
         notifier.releases.push(release);
-        self.post_if_complete(binding.0);
+        self.post_if_complete(index);
     }
 
     /// Seals the notifier in each of the slots, and puts a fresh one there.

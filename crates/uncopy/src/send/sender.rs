@@ -57,7 +57,7 @@ pub struct Outstanding {
 /// let socket = Socket::connect_udp(receiver.local_addr().unwrap())?;
 /// let mut options = SenderOptions::default();
 /// options.mode = Mode::Zerocopy;
-/// let mut sender = Sender::new(socket, options);
+/// let mut sender = Sender::new(socket, &options);
 ///
 /// let sent = sender.send(b"sixteen bytes..!".to_vec());
 /// assert_eq!(sent.result?, 16);
@@ -128,11 +128,11 @@ impl<B: StableBytes> Sender<B> {
     /// Sends over `socket`. Where kernel or socket do not have `MSG_ZEROCOPY`, everything is
     /// copied, and [`Counters::fallbacks`] says why.
     #[must_use]
-    pub fn new(socket: Socket, options: SenderOptions) -> Sender<B> {
+    pub fn new(socket: Socket, options: &SenderOptions) -> Sender<B> {
         let flight = Flight::new(socket, options.park_timeout);
         Sender {
             flight,
-            options,
+            options: options.clone(),
             auto: Auto::new(),
             counters: Counters::default(),
             outstanding: Outstanding::default(),

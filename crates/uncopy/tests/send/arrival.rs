@@ -341,7 +341,7 @@ fn batches_of_trains_under_one_notification() {
 fn without_io_uring() {
     let mut options = ring_options(Mode::Zerocopy);
     options.without_io_uring = true;
-    let mut ring = uncopy::send::Ring::new(options);
+    let mut ring = uncopy::send::Ring::new(&options);
     assert!(ring.io_uring_refusal().is_some());
     let (receiver, socket) = udp(false);
     let (stream, stream_socket) = tcp(true);

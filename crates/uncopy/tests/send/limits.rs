@@ -101,7 +101,7 @@ fn a_send_that_waits_too_long() {
     let (stream, socket) = tcp(false);
     let mut options = options(Mode::Zerocopy);
     options.send_timeout = Some(Duration::from_millis(30));
-    let mut sender = Sender::new(socket, options);
+    let mut sender = Sender::new(socket, &options);
     let length = 64 << 20;
     let error = sender.send(vec![7; length]).result.unwrap_err();
     assert_eq!(error.errno(), Some(uncopy::Errno::ETIMEDOUT), "{error}");
@@ -194,7 +194,7 @@ fn completions_that_overflow() {
     let mut options = ring_options(Mode::Zerocopy);
     options.entries = 64;
     options.completions = Some(64);
-    let mut ring = Ring::new(options);
+    let mut ring = Ring::new(&options);
     assert_eq!(ring.io_uring_refusal(), None);
     let socket = ring.add(socket);
     let begin = Instant::now();
@@ -226,7 +226,7 @@ fn more_sends_than_entries() {
     let (stream, socket) = tcp(false);
     let mut options = ring_options(Mode::Zerocopy);
     options.entries = 4;
-    let mut ring = Ring::new(options);
+    let mut ring = Ring::new(&options);
     let socket = ring.add(socket);
     let received = to_the_end(stream);
     let mut expected = Vec::new();

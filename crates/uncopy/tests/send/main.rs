@@ -38,7 +38,7 @@ fn options(mode: Mode) -> SenderOptions {
 }
 
 fn sender<B: StableBytes>(socket: Socket, mode: Mode) -> Sender<B> {
-    Sender::new(socket, options(mode))
+    Sender::new(socket, &options(mode))
 }
 
 fn ring_options(mode: Mode) -> RingOptions {
@@ -49,7 +49,7 @@ fn ring_options(mode: Mode) -> RingOptions {
 
 /// A ring through io_uring, which must be there.
 fn ring<B: StableBytes>(mode: Mode) -> Ring<B> {
-    let ring = Ring::new(ring_options(mode));
+    let ring = Ring::new(&ring_options(mode));
     assert_eq!(ring.io_uring_refusal(), None, "these tests need io_uring");
     ring
 }

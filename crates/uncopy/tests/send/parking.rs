@@ -98,7 +98,7 @@ fn memory_stays_while_the_device_has_it() {
         let mut options = options(Mode::Zerocopy);
         options.park_timeout = Duration::from_millis(1);
         let socket = Socket::connect_udp(End::Far.address(false, 9)).unwrap();
-        let mut sender = Sender::new(socket, options);
+        let mut sender = Sender::new(socket, &options);
         let buffers: Vec<_> = (0..3).map(|n| Arc::new(vec![n; 9000])).collect();
         for buffer in &buffers {
             sender.send(buffer.clone()).result.unwrap();
@@ -117,7 +117,7 @@ fn a_silent_connection_is_aborted() {
         network.sink();
         let mut options = options(Mode::Zerocopy);
         options.park_timeout = Duration::from_millis(50);
-        let mut sender = Sender::new(network.silent_connection(true, 4000), options);
+        let mut sender = Sender::new(network.silent_connection(true, 4000), &options);
         let buffer = Arc::new(vec![5; 60_000]);
         sender.send(buffer.clone()).result.unwrap();
         drop(sender);
@@ -131,7 +131,7 @@ fn a_dropped_ring_aborts_and_waits() {
         network.sink();
         let mut options = ring_options(Mode::Zerocopy);
         options.drop_timeout = Duration::from_millis(50);
-        let mut ring = uncopy::send::Ring::new(options);
+        let mut ring = uncopy::send::Ring::new(&options);
         let socket = ring.add(network.silent_connection(false, 4000));
         let buffer = Arc::new(vec![5; 60_000]);
         ring.send(socket, Message::new(buffer.clone())).unwrap();

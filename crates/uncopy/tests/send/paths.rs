@@ -282,7 +282,7 @@ fn without_scatter_gather() {
         let mut sender = sender(over_the_sink(false), Mode::Zerocopy);
         assert_all(&send_some(&mut sender, 10, 9000), Fate::Copied);
         network.ethtool("-K sink sg on tx on");
-        let mut again = Sender::new(over_the_sink(false), options(Mode::Zerocopy));
+        let mut again = Sender::new(over_the_sink(false), &options(Mode::Zerocopy));
         assert_all(&send_some(&mut again, 10, 9000), Fate::NotCopied);
     });
 }

@@ -82,7 +82,7 @@ pub(super) fn sender(name: &str, mode: Mode, load: Load, time: Duration) -> Subj
     let open = move || {
         let mut options = SenderOptions::default();
         options.mode = mode;
-        Ok(Sender::new(socket(load)?, options))
+        Ok(Sender::new(socket(load)?, &options))
     };
     subject(name, Role::Own, open, move |sender| {
         let bunch = sample(time, || {
@@ -119,7 +119,7 @@ fn open_loop<B: StableBytes>(mode: Mode, load: Load, flush: Flush) -> Result<Loo
     let mut options = RingOptions::default();
     options.mode = mode;
     options.entries = BUNCH as u32;
-    let mut ring = Ring::new(options);
+    let mut ring = Ring::new(&options);
     if let Some(errno) = ring.io_uring_refusal() {
         bail!("no io_uring: {errno}");
     }

@@ -58,7 +58,7 @@ impl<B: StableBytes> Engine<B> {
         match self {
             Engine::Ring(_, sockets) => sockets.push(Arc::new(socket)),
             Engine::Calls(calls) => {
-                let sender = Box::new(Sender::new(socket, calls.options.clone()));
+                let sender = Box::new(Sender::new(socket, &calls.options));
                 calls.lanes.push(Lane::Own { sender, numbers: VecDeque::new() });
             }
         }

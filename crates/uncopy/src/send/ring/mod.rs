@@ -136,7 +136,7 @@ struct Lane {
 /// use uncopy::send::{Event, Message, PageSize, Pool, Ring, RingOptions, Socket};
 ///
 /// let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
-/// let mut ring = Ring::new(RingOptions::default());
+/// let mut ring = Ring::new(&RingOptions::default());
 /// let socket = ring.add(Socket::connect_udp(receiver.local_addr().unwrap())?);
 /// let pool = Pool::new(64, 8000, PageSize::HugeIfPossible)?;
 /// // Where it cannot be registered, its slices are sent like other memory.
@@ -166,7 +166,7 @@ struct Lane {
 /// A ring belongs to the thread that made it (`IORING_SETUP_SINGLE_ISSUER`), which costs the
 /// kernel less; each thread that sends has its own.
 /// ```compile_fail
-/// let ring = uncopy::send::Ring::<Vec<u8>>::new(Default::default());
+/// let ring = uncopy::send::Ring::<Vec<u8>>::new(&Default::default());
 /// std::thread::spawn(move || drop(ring));
 /// ```
 ///
@@ -199,30 +199,29 @@ pub struct Ring<B: StableBytes> {
 impl<B: StableBytes> Ring<B> {
     /// A ring for the calling thread.
     #[must_use]
-    pub fn new(options: RingOptions) -> Ring<B> {
+    pub fn new(options: &RingOptions) -> Ring<B> {
+        let RingOptions { entries, completions, mode, drop_timeout, without_io_uring } = *options;
         let setup = Setup {
-            entries: options.entries.clamp(1, 1 << 15),
-            completions: options.completions.map(|wanted| wanted.clamp(2, 1 << 16)),
-            linger: options.drop_timeout,
+            entries: entries.clamp(1, 1 << 15),
+            completions: completions.map(|wanted| wanted.clamp(2, 1 << 16)),
+            linger: drop_timeout,
         };
-        let made = match options.without_io_uring {
+        let made = match without_io_uring {
             true => Err(Errno::EOPNOTSUPP),
             false => SendRing::new(setup),
         };
         let (engine, refusal) = match made {
             Ok(ring) => (Engine::Ring(Box::new(ring), Vec::new()), None),
             Err(errno) => {
-                let park_timeout = options.drop_timeout;
-                (
-                    Engine::calls(SenderOptions { park_timeout, ..SenderOptions::default() }),
-                    Some(errno),
-                )
+                let park_timeout = drop_timeout;
+                let options = SenderOptions { park_timeout, ..SenderOptions::default() };
+                (Engine::calls(options), Some(errno))
             }
         };
         Ring {
             engine,
             refusal,
-            mode: options.mode,
+            mode,
             slots: Slots::new(),
             contexts: VecDeque::new(),
             first: 0,
