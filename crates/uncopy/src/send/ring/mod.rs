@@ -1,6 +1,7 @@
 //! Sends in batches through io_uring, and notifiers over them.
 
 mod engine;
+mod message;
 mod plain;
 
 use std::collections::VecDeque;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::auto::{Auto, Way};
 use super::counters::{Counters, FallbackReason};
-use super::notifier::{Binding, Notification, SlotError, Slots};
+use super::notifier::{Binding, SlotError, Slots};
 use super::plan::{self, Mode, Next, Refused};
 use super::release::{Fate, Release, SendId, Sent};
 use super::sender::{Outstanding, Sender, SenderOptions};
@@ -20,6 +21,7 @@ use crate::sys::inet::{Socket, Transport};
 use crate::sys::send_ring::{MAX_BYTES, SendRing, Setup, Step};
 use crate::sys::zerocopy::MAX_REGIONS;
 use engine::{Engine, Request};
+pub use message::{Event, Message, NotTaken};
 
 /// How a [`Ring`] works.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,63 +56,6 @@ impl Default for RingOptions {
 /// A socket of a [`Ring`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RingSocket(usize);
-
-/// A send for [`Ring::send`].
-#[derive(Debug)]
-#[must_use = "nothing is sent before it is given to a ring"]
-pub struct Message<B> {
-    payload: Payload<B>,
-    to: Option<SocketAddr>,
-    slot: Option<u32>,
-    flush: bool,
-}
-
-impl<B: StableBytes> Message<B> {
-    /// One buffer or several, as one datagram or behind what was sent before on a stream.
-    pub fn new(payload: impl Into<Payload<B>>) -> Message<B> {
-        Message { payload: payload.into(), to: None, slot: None, flush: false }
-    }
-
-    /// To this address, from a UDP socket, whether or not it is connected.
-    pub fn to(mut self, address: SocketAddr) -> Message<B> {
-        self.to = Some(address);
-        self
-    }
-
-    /// Bound to the notifier that is in this slot when the send is given to the ring: its buffers
-    /// come back with the [`Notification`].
-    pub fn bind(mut self, slot: u32) -> Message<B> {
-        self.slot = Some(slot);
-        self
-    }
-
-    /// As [`bind`](Self::bind), and the last of its notifier: the slot is flushed with it.
-    pub fn bind_and_flush(mut self, slot: u32) -> Message<B> {
-        self.slot = Some(slot);
-        self.flush = true;
-        self
-    }
-}
-
-/// A send that a ring did not take, with its buffers.
-#[derive(Debug)]
-pub struct NotTaken<B> {
-    /// The buffers.
-    pub payload: Payload<B>,
-    /// Why.
-    pub error: Error,
-}
-
-/// What happened on a ring.
-#[derive(Debug)]
-pub enum Event<B> {
-    /// The result of a send.
-    Sent(Sent),
-    /// The buffers of a send that is bound to no slot are free again.
-    Released(Release<B>),
-    /// The buffers of all sends of a notifier are free again.
-    Notified(Notification<Release<B>>),
-}
 
 /// What is known of a send on its way.
 struct Context {
@@ -296,7 +241,7 @@ impl<B: StableBytes> Ring<B> {
     }
 
     /// Seals the notifier that is in each of the slots, and puts a fresh one there: a
-    /// [`Notification`] comes when the last send bound to it is released, at once if none is.
+    /// notification comes when the last send bound to it is released, at once if none is.
     ///
     /// # Errors
     /// [`SlotError::NoSuchSlot`] for one of them; none is flushed then.
@@ -343,7 +288,7 @@ impl<B: StableBytes> Ring<B> {
     }
 
     /// Takes several sends in, all bound to the notifier in `slot`, which is flushed with the last:
-    /// one [`Notification`] for all of them. Each buffer is a datagram, or on a socket that
+    /// one notification for all of them. Each buffer is a datagram, or on a socket that
     /// [cuts its sends](Socket::set_segment_bytes) a train of them; on a stream they follow one
     /// another.
     ///
