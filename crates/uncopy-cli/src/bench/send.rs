@@ -132,8 +132,9 @@ fn through_calls(
         releases += 1;
     }
     let counters = sender.counters().clone();
-    // What is only copied is released by no report of the kernel.
-    let releases = if mode == Mode::Copy { 0 } else { releases };
+    // What is copied by choice is released by no report of the kernel.
+    let by_choice: u64 = counters.fallbacks.iter().map(|fallback| fallback.sends).sum();
+    let releases = u64::saturating_sub(releases, by_choice);
     let (notifications, pages, without_io_uring) = Default::default();
     Ok(Tally { counters, releases, notifications, pages, without_io_uring })
 }

@@ -24,6 +24,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.extend([
         named("the_smallest_option_memory", the_smallest_option_memory),
         named("option_memory_that_a_backlog_fills", option_memory_that_a_backlog_fills),
+        named("more_than_may_be_locked", more_than_may_be_locked),
     ]);
     cases
 }
@@ -82,6 +83,67 @@ fn option_memory_that_a_backlog_fills() {
         let copied = releases.iter().filter(|release| release.fate == Fate::Copied).count();
         assert_eq!(copied as u64, sender.counters().fallbacks_for(FallbackReason::NoBufferSpace));
     });
+}
+
+/// Sockets whose datagrams wait in a device's queue, each until its own buffer is full.
+const SOCKETS: u16 = 40;
+const EACH: usize = 25;
+
+fn more_than_may_be_locked() {
+    isolated(|network| {
+        // Otherwise less is lent than the kernel lets be locked.
+        network.set("net/core/optmem_max", 4 << 20);
+        network.sink();
+        let slow = "qdisc add dev sink root tbf rate 8kbit burst 10000 limit 100000000";
+        network.tc(slow);
+        limit_locked_memory(4 << 20);
+        let to = |number| {
+            let socket = Socket::connect_udp(End::Far.address(false, number)).unwrap();
+            socket.set_send_buffer_bytes(4 << 20).unwrap();
+            socket
+        };
+        let mut senders: Vec<_> =
+            (1..=SOCKETS).map(|number| sender(to(number), Mode::Zerocopy)).collect();
+        for sender in &mut senders {
+            for seed in 0..EACH {
+                assert_eq!(sender.send(vec![seed as u8; 9000]).result.unwrap(), 9000);
+            }
+        }
+        let copied = |sender: &Sender<Vec<u8>>| {
+            sender.counters().fallbacks_for(FallbackReason::NoBufferSpace)
+        };
+        assert!(senders.iter().map(copied).sum::<u64>() > 0);
+        assert_eq!(senders.iter().map(|sender| sender.counters().failed_sends).sum::<u64>(), 0);
+        network.tc("qdisc del dev sink root");
+        senders.iter_mut().for_each(|sender| assert_eq!(all_releases(sender).len(), EACH));
+
+        network.tc(slow);
+        let mut ring = ring(Mode::Zerocopy);
+        let sockets: Vec<_> = (1..=SOCKETS).map(|number| ring.add(to(number))).collect();
+        for socket in sockets.iter().flat_map(|socket| [*socket; EACH]) {
+            ring.send(socket, Message::new(vec![1; 9000])).unwrap();
+        }
+        ring.submit().unwrap();
+        ring.submit().unwrap();
+        let counters = sockets.iter().map(|socket| ring.counters(*socket).unwrap());
+        let copied = counters.map(|c| c.fallbacks_for(FallbackReason::LockedMemory));
+        assert!(copied.sum::<u64>() > 0);
+        network.tc("qdisc del dev sink root");
+        let happened = run(&mut ring);
+        assert!(happened.results.iter().all(|(_, result)| result.is_ok()));
+    });
+}
+
+/// For this thread, which loses the privilege to go beyond it.
+fn limit_locked_memory(bytes: u64) {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    let mut limit = getrlimit(Resource::Memlock);
+    limit.current = Some(bytes);
+    setrlimit(Resource::Memlock, limit).unwrap();
+    let mut sets = capabilities(None).unwrap();
+    sets.effective.remove(CapabilitySet::IPC_LOCK);
+    set_capabilities(None, sets).unwrap();
 }
 
 /// Over loopback the receiver's copy is what is released first: the sender's buffers are free

@@ -1,10 +1,10 @@
 //! Where the kernel copies, and says so.
 
 use testbed::{Case, cases};
-use uncopy::send::{FallbackReason, Fate, Message, Mode, PageSize, Pool};
+use uncopy::send::{FallbackReason, Fate, Message, Mode, PageSize, Pool, Ring};
 
 use crate::receiver::{tcp, to_the_end, udp};
-use crate::{LONG, all_releases, fates, ring, run, sender};
+use crate::{LONG, all_releases, fates, ring, ring_options, run, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -12,6 +12,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] auto_in_a_ring_stops_lending_over_loopback,
         [] zerocopy_over_loopback_is_copied_and_told,
         [] a_local_socket_is_refused,
+        [] where_a_filter_forbids_io_uring,
         [] errors_name_the_operation_and_the_next_step,
     ]
 }
@@ -71,6 +72,32 @@ fn zerocopy_over_loopback_is_copied_and_told() {
 fn a_local_socket_is_refused() {
     let error = testbed::network::refusal_of_a_local_socket().to_string();
     assert!(error.contains("local socket") && error.contains("plain write"), "{error}");
+}
+
+fn where_a_filter_forbids_io_uring() {
+    use seccompiler::{SeccompAction, SeccompFilter};
+    let filter = SeccompFilter::new(
+        [(libc::SYS_io_uring_setup, vec![])].into(),
+        SeccompAction::Allow,
+        SeccompAction::Errno(libc::EPERM as u32),
+        std::env::consts::ARCH.try_into().unwrap(),
+    );
+    let program: seccompiler::BpfProgram = filter.unwrap().try_into().unwrap();
+    // Filters are a thread's own.
+    let thread = std::thread::spawn(move || {
+        seccompiler::apply_filter(&program).unwrap();
+        let (receiver, socket) = udp(false);
+        let mut ring = Ring::new(&ring_options(Mode::Zerocopy));
+        assert_eq!(ring.io_uring_refusal(), Some(uncopy::Errno::EPERM));
+        let pool = Pool::new(1, 3000, PageSize::Base).unwrap();
+        let error = ring.register_pool(&pool).unwrap_err();
+        assert_eq!(error.errno(), Some(uncopy::Errno::EOPNOTSUPP));
+        let socket = ring.add(socket);
+        ring.send(socket, Message::new(pool.take().unwrap())).unwrap();
+        assert_eq!(run(&mut ring).sent_bytes(), [3000]);
+        crate::receiver::expect(&receiver, &[0; 3000]);
+    });
+    thread.join().unwrap();
 }
 
 fn errors_name_the_operation_and_the_next_step() {
