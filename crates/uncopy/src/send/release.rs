@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::buf::{Payload, StableBytes};
 use crate::error::Result;
-use crate::sys::inet::Transport;
+use crate::sys::inet::{Socket, Transport};
 use crate::sys::zerocopy::{Landed, Usage};
 
 /// Which send of a sender or ring; counted from zero on.
@@ -86,22 +86,25 @@ pub struct Release<B> {
 }
 
 impl<B: StableBytes> Release<B> {
-    pub(crate) fn of(landed: Landed<B>, transport: Transport) -> Release<B> {
+    pub(crate) fn of(landed: Landed<B>, socket: &Socket) -> Release<B> {
         let Landed { number, payload, usage } = landed;
-        let fate = usage.fate(transport);
+        let fate = usage.fate(socket);
         Release { id: SendId(number), payload, fate, bytes: usage.bytes }
     }
 }
 
 impl Usage {
-    /// What is known of the bytes of one send.
-    pub(crate) fn fate(self, transport: Transport) -> Fate {
-        fate(self, transport, None)
+    /// What is known of the bytes of one send on this socket.
+    pub(crate) fn fate(self, socket: &Socket) -> Fate {
+        let transport = socket.transport();
+        // Looked up only where it matters.
+        let is_claimed = transport == Transport::Tcp && self.lent_parts > 0 && !self.copied_later;
+        fate(self, transport, is_claimed.then(|| socket.scatter_gather()).flatten())
     }
 }
 
-/// What is known of the bytes of one send over a device that can, cannot or may do
-/// scatter-gather.
+/// What is known of the bytes of one send over a device that does scatter-gather, does not, or of
+/// which that is not known.
 ///
 /// Over TCP without it the kernel segments in software, which copies, and reports success all the
 /// same.
@@ -110,7 +113,7 @@ fn fate(usage: Usage, transport: Transport, scatter_gather: Option<bool>) -> Fat
         (0, 0) => Fate::Unsent,
         (1.., _) => Fate::Copied,
         _ if usage.copied_later => Fate::Copied,
-        _ if transport == Transport::Tcp && scatter_gather == Some(false) => Fate::Unknown,
+        _ if transport == Transport::Tcp && scatter_gather != Some(true) => Fate::Unknown,
         _ => Fate::NotCopied,
     }
 }
@@ -136,6 +139,7 @@ mod tests {
             (usage(1, 3, false), Tcp, Some(true), Fate::Copied),
             (usage(0, 3, false), Tcp, Some(true), Fate::NotCopied),
             (usage(0, 3, false), Tcp, Some(false), Fate::Unknown),
+            (usage(0, 3, false), Tcp, None, Fate::Unknown),
             (usage(0, 3, true), Tcp, Some(false), Fate::Copied),
             // Without scatter-gather UDP copies, and says so.
             (usage(0, 1, true), Udp, Some(false), Fate::Copied),

@@ -210,6 +210,7 @@ impl<B: StableBytes> Sender<B> {
             self.counters.fell_back(reason);
         }
         let lend = lend.is_ok();
+        note_device(self.socket(), lend);
         let number = self.flight.begin(payload);
         self.outstanding.sends += 1;
         self.outstanding.bytes += length;
@@ -309,7 +310,7 @@ impl<B: StableBytes> Sender<B> {
     /// Takes note of what has landed, whenever its owner will ask for it.
     fn collect(&mut self) {
         while let Some(landed) = self.flight.next_landed() {
-            let fate = landed.usage.fate(self.transport());
+            let fate = landed.usage.fate(self.flight.socket());
             self.counters.released(fate, landed.usage.bytes);
             if landed.usage.lent_parts > 0 {
                 self.auto.learn(Some(fate == Fate::Copied));
@@ -324,8 +325,8 @@ impl<B: StableBytes> Sender<B> {
     /// The kernel reports sends that this sender did not make: the socket is shared in spite of
     /// [`Socket::adopt`]'s rules. Nothing that is outstanding is ever released then.
     pub fn next_release(&mut self) -> Result<Option<Release<B>>> {
-        let transport = self.transport();
-        Ok(self.next_landed()?.map(|landed| Release::of(landed, transport)))
+        let landed = self.next_landed()?;
+        Ok(landed.map(|landed| Release::of(landed, self.flight.socket())))
     }
 
     /// The next payload that is free.
@@ -430,6 +431,13 @@ impl<B: StableBytes> Sender<B> {
     /// The socket, for a ring that sends on it too.
     pub(super) fn share(&self) -> Arc<Socket> {
         self.flight.socket().clone()
+    }
+}
+
+/// Looks up, once, what releases of a stream's lent sends will be worth.
+pub(super) fn note_device(socket: &Socket, lend: bool) {
+    if lend && socket.transport() == Transport::Tcp {
+        let _ = socket.scatter_gather();
     }
 }
 

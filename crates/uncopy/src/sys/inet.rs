@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::IoSlice;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
@@ -50,6 +51,7 @@ impl Transport {
 pub struct Socket {
     fd: OwnedFd,
     transport: Transport,
+    scatter_gather: OnceLock<Option<bool>>,
 }
 
 impl Socket {
@@ -125,7 +127,7 @@ impl Socket {
         let fd = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).map_err(
             |errno| Error::network("open a socket for", subject(transport, for_address), errno),
         )?;
-        Ok(Socket { fd, transport })
+        Ok(Socket::new(fd, transport))
     }
 
     #[allow(clippy::result_large_err, reason = "the descriptor comes back")]
@@ -149,7 +151,11 @@ impl Socket {
                 return Err((fd, Error::new("take over", "a socket", Reason::Refused(reason))));
             }
         };
-        Ok(Socket { fd, transport })
+        Ok(Socket::new(fd, transport))
+    }
+
+    fn new(fd: OwnedFd, transport: Transport) -> Socket {
+        Socket { fd, transport, scatter_gather: OnceLock::new() }
     }
 
     /// Which protocol it speaks.
@@ -235,6 +241,15 @@ impl Socket {
         let value = libc::c_int::from(bytes.unwrap_or(0));
         let set = self.set_option(libc::SOL_UDP, libc::UDP_SEGMENT, value);
         set.map_err(|errno| self.error("set UDP_SEGMENT of", errno))
+    }
+
+    /// Whether the device that the connection goes over does scatter-gather, as it was when this
+    /// was first asked, which must be while it is connected. `None`: it cannot be told.
+    pub(crate) fn scatter_gather(&self) -> Option<bool> {
+        *self.scatter_gather.get_or_init(|| {
+            let device = super::route::device_to(self.peer_address()?.ip()).ok()?;
+            super::route::has_scatter_gather(&self.fd, device).ok()
+        })
     }
 
     pub(crate) fn allow_zerocopy(&self) -> Sys<()> {

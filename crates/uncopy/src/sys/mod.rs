@@ -15,6 +15,7 @@ pub(crate) mod name;
 pub(crate) mod probe;
 #[cfg(feature = "tokio")]
 pub(crate) mod reactor;
+pub(crate) mod route;
 pub(crate) mod send_ring;
 pub(crate) mod seqpacket;
 pub(crate) mod transfer;

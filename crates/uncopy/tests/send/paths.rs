@@ -29,6 +29,10 @@ pub(crate) fn cases() -> Vec<Case> {
         named("a_train_that_is_refused_is_counted", a_train_that_is_refused_is_counted),
         with_ethtool("without_scatter_gather", without_scatter_gather),
         with_ethtool("without_checksum_offload", without_checksum_offload),
+        with_ethtool(
+            "tcp_without_scatter_gather_claims_nothing",
+            tcp_without_scatter_gather_claims_nothing,
+        ),
     ]
 }
 
@@ -293,5 +297,22 @@ fn without_checksum_offload() {
         network.ethtool("-K sink tx off");
         let mut sender = sender(over_the_sink(false), Mode::Zerocopy);
         assert_all(&send_some(&mut sender, 10, 9000), Fate::Copied);
+    });
+}
+
+/// The kernel cuts segments in software then, which copies, and reports that nothing was copied.
+fn tcp_without_scatter_gather_claims_nothing() {
+    isolated(|network| {
+        network.sink();
+        network.ethtool("-K sink sg off");
+        let socket = network.silent_connection(false, 4000);
+        socket.set_send_buffer_bytes(1 << 20).unwrap();
+        let mut sender = sender(socket, Mode::Zerocopy);
+        for seed in 0..4 {
+            assert_eq!(sender.send(seeded(seed, 0, 60_000)).result.unwrap(), 60_000);
+        }
+        sender.abort();
+        let fates = fates(&all_releases(&mut sender));
+        assert!(!fates.contains(&Fate::NotCopied), "{fates:?}");
     });
 }

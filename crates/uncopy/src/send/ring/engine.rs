@@ -168,9 +168,8 @@ impl<B: StableBytes> Calls<B> {
                 }
                 Lane::Shared { socket } => {
                     let (landed, result) = super::plain::send(socket, number, payload, to);
-                    let transport = socket.transport();
                     self.steps.push_back(Step::Result { number, result });
-                    self.steps.push_back(Step::Landed { landed, transport });
+                    self.steps.push_back(Step::Landed(landed));
                     continue;
                 }
             };
@@ -183,26 +182,21 @@ impl<B: StableBytes> Calls<B> {
         let Some((number, request)) = place.and_then(|place| self.waiting.remove(place)) else {
             return;
         };
-        let transport = match &self.lanes[request.socket] {
-            Lane::Own { sender, .. } => sender.socket().transport(),
-            Lane::Shared { socket } => socket.transport(),
-        };
         self.steps.push_back(Step::Result { number, result: Err(Errno::ECANCELED) });
         let landed = super::plain::unsent(number, request.payload);
-        self.steps.push_back(Step::Landed { landed, transport });
+        self.steps.push_back(Step::Landed(landed));
     }
 
     /// Collects releases.
     fn look(&mut self) {
         for lane in &mut self.lanes {
             let Lane::Own { sender, numbers } = lane else { continue };
-            let transport = sender.socket().transport();
             // A queue that cannot be read gives nothing more.
             while let Ok(Some(mut landed)) = sender.next_landed() {
                 let place = numbers.iter().position(|(own, _)| *own == landed.number);
                 if let Some((_, number)) = place.and_then(|place| numbers.remove(place)) {
                     landed.number = number;
-                    self.steps.push_back(Step::Landed { landed, transport });
+                    self.steps.push_back(Step::Landed(landed));
                 }
             }
         }

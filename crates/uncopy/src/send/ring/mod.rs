@@ -14,12 +14,12 @@ use super::counters::{Counters, FallbackReason};
 use super::notifier::{Binding, SlotError, Slots};
 use super::plan::{self, Mode, Next, Refused};
 use super::release::{Fate, Release, SendId, Sent};
-use super::sender::{Outstanding, Sender, SenderOptions};
+use super::sender::{Outstanding, Sender, SenderOptions, note_device};
 use crate::buf::{Payload, Pool, StableBytes};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::inet::{Socket, Transport};
 use crate::sys::send_ring::{MAX_BYTES, SendRing, Setup, Step};
-use crate::sys::zerocopy::MAX_REGIONS;
+use crate::sys::zerocopy::{Landed, MAX_REGIONS};
 use engine::{Engine, Request};
 pub use message::{Event, Message, NotTaken};
 
@@ -273,6 +273,9 @@ impl<B: StableBytes> Ring<B> {
         }
         let lend = self.choose(socket.0, &payload, bytes);
         let lent = lend.is_ok();
+        if let Some(socket) = self.engine.socket(socket.0) {
+            note_device(socket, lent);
+        }
         let request = Request { payload, socket: socket.0, to, lend };
         // The socket was looked for above.
         let number = self.engine.push(request).unwrap_or_default();
@@ -402,10 +405,7 @@ impl<B: StableBytes> Ring<B> {
         while let Some(step) = self.steps.pop_front() {
             match step {
                 Step::Result { number, result } => self.sent(number, result),
-                Step::Landed { landed, transport } => {
-                    let learns = landed.usage.lent_parts > 0;
-                    self.released(Release::of(landed, transport), learns);
-                }
+                Step::Landed(landed) => self.released(landed),
             }
         }
         self.post();
@@ -438,11 +438,14 @@ impl<B: StableBytes> Ring<B> {
         self.events.push_back(Event::Sent(Sent { id: SendId(number), result }));
     }
 
-    fn released(&mut self, mut release: Release<B>, learns: bool) {
-        let number = release.id.get();
-        let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+    fn released(&mut self, landed: Landed<B>) {
+        let learns = landed.usage.lent_parts > 0;
+        let index =
+            landed.number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         let context = index.and_then(|index| self.contexts.get_mut(index)).and_then(Option::take);
         let Some(context) = context else { return };
+        let Some(socket) = self.engine.socket(context.socket) else { return };
+        let mut release = Release::of(landed, socket);
         while let Some(None) = self.contexts.front() {
             self.contexts.pop_front();
             self.first += 1;

@@ -49,7 +49,7 @@ pub(crate) enum Step<B> {
     /// The kernel took so many bytes, or refused.
     Result { number: u64, result: Sys<usize> },
     /// Its memory is free.
-    Landed { landed: Landed<B>, transport: Transport },
+    Landed(Landed<B>),
 }
 
 /// A ring that sends.
@@ -389,9 +389,8 @@ impl<B: StableBytes> SendRing<B> {
         let Some(index) = number.checked_sub(self.first) else { return };
         let slot = usize::try_from(index).ok().and_then(|index| self.operations.get_mut(index));
         let Some(operation) = slot.and_then(Option::take) else { return };
-        let transport = operation.socket.transport();
         let landed = Landed { number, payload: operation.payload, usage: operation.usage };
-        steps.push_back(Step::Landed { landed, transport });
+        steps.push_back(Step::Landed(landed));
         while let Some(None) = self.operations.front() {
             self.operations.pop_front();
             self.first += 1;
