@@ -40,8 +40,17 @@ pub(super) fn run(flags: &SendArgs) -> Result<String, Failure> {
     }
     pin(&flags.path)?;
     let time = duration(&flags.path)?;
-    let socket = connect(flags)?;
     let size = flags.size.map_or_else(|| largest(flags), std::num::NonZeroUsize::get);
+    if let (0, Some(segment)) = (size, flags.gso) {
+        let next_step = "name at most 65,507 bytes, over IPv6 65,527";
+        return Err(failure(
+            "cut sends into datagrams of",
+            segment,
+            "no packet holds one",
+            next_step,
+        ));
+    }
+    let socket = connect(flags)?;
     let before = (Instant::now(), processor_time());
     let deadline = before.0 + time;
     let tally = match is_ring {
@@ -204,10 +213,8 @@ fn batches<B: StableBytes>(
         count(&mut ring, &mut counts)?;
     }
     while ring.outstanding().sends > 0 {
-        let before = ring.outstanding();
         ring.wait(Some(PATIENCE)).map_err(failed)?;
-        count(&mut ring, &mut counts)?;
-        if ring.outstanding() == before {
+        if count(&mut ring, &mut counts)? == 0 {
             break;
         }
     }
@@ -246,9 +253,12 @@ fn one_batch<B: StableBytes>(
     Ok(taken)
 }
 
-/// Counts releases and notifications; the first error of a send ends the run.
-fn count<B: StableBytes>(ring: &mut Ring<B>, counts: &mut (u64, u64)) -> Result<(), Failure> {
+/// Counts releases and notifications, and says how much happened; the first error of a send ends
+/// the run.
+fn count<B: StableBytes>(ring: &mut Ring<B>, counts: &mut (u64, u64)) -> Result<usize, Failure> {
+    let mut events = 0;
     while let Some(event) = ring.next_event() {
+        events += 1;
         match event {
             Event::Sent(sent) => {
                 sent.result.map_err(|error| Failure::from(&error))?;
@@ -260,5 +270,5 @@ fn count<B: StableBytes>(ring: &mut Ring<B>, counts: &mut (u64, u64)) -> Result<
             }
         }
     }
-    Ok(())
+    Ok(events)
 }

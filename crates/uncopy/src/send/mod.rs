@@ -51,7 +51,7 @@ pub use counters::{Counters, Fallback, FallbackReason};
 pub use notifier::{MAX_SLOTS, Notification, SlotError};
 pub use plan::Mode;
 pub use release::{Fate, Release, SendId, Sent};
-pub use ring::{Event, Message, NotTaken, Ring, RingOptions, RingSocket};
+pub use ring::{Event, Message, NotTaken, RegisteredPools, Ring, RingOptions, RingSocket};
 pub use sender::{Outstanding, Sender, SenderOptions};
 
 /// Sockets whose senders are gone, and which are kept together with their buffers until the kernel

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use testbed::{Case, cases};
-use uncopy::send::{Fate, Message, Mode, SlotError};
+use uncopy::send::{Fate, Message, Mode, PageSize, Pool, PoolSlice, Ring, SlotError};
 
 use crate::receiver::{tcp, udp};
 use crate::{LONG, ring, run};
@@ -19,6 +19,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_send_is_canceled_before_it_is_submitted,
         [] a_stream_that_is_full_is_canceled,
         [] what_was_released_and_not_posted_comes_back,
+        [] rings_of_several_threads_share_their_pools,
     ]
 }
 
@@ -182,4 +183,40 @@ fn what_was_released_and_not_posted_comes_back() {
     }
     ring.flush(&[1]).unwrap();
     assert_eq!(ring.into_releases().len(), 4);
+}
+
+fn rings_of_several_threads_share_their_pools() {
+    let pools = [1000, 3000].map(|bytes| Pool::new(8, bytes, PageSize::Base).unwrap());
+    let mut first = ring::<PoolSlice>(Mode::Zerocopy);
+    pools.iter().for_each(|pool| first.register_pool(pool).unwrap());
+    let shared = first.registered_pools().unwrap();
+    let send_all = |mut ring: Ring<PoolSlice>| {
+        let (receiver, socket) = udp(false);
+        let socket = ring.add(socket);
+        for (pool, byte) in pools.iter().zip(1..) {
+            let mut slice = pool.take().unwrap();
+            slice.fill(byte);
+            let length = slice.len();
+            ring.send(socket, Message::new(slice)).unwrap();
+            assert_eq!(run(&mut ring).sent_bytes(), [length]);
+            crate::receiver::expect(&receiver, &vec![byte; length]);
+        }
+    };
+    std::thread::scope(|scope| {
+        for is_first_dropped in [false, true] {
+            let (shared, send_all) = (&shared, &send_all);
+            let thread = scope.spawn(move || {
+                let mut ring = ring::<PoolSlice>(Mode::Zerocopy);
+                ring.register_pools_of(shared).unwrap();
+                // They are all there: one by one, and nothing to do.
+                ring.register_pools_of(shared).unwrap();
+                send_all(ring);
+            });
+            thread.join().unwrap();
+            if !is_first_dropped {
+                send_all(std::mem::replace(&mut first, crate::ring(Mode::Zerocopy)));
+            }
+        }
+    });
+    assert!(pools.iter().all(|pool| pool.free_slices() == 8));
 }

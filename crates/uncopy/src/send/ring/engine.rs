@@ -10,7 +10,7 @@ use crate::error::{Errno, Result};
 use crate::send::counters::FallbackReason;
 use crate::send::sender::{Sender, SenderOptions};
 use crate::sys::inet::{Socket, Transport};
-use crate::sys::send_ring::{Operation, SendRing, Step};
+use crate::sys::send_ring::{Operation, Registered, SendRing, Step};
 
 /// A send that is handed to an engine.
 pub(super) struct Request<B> {
@@ -87,6 +87,26 @@ impl<B: StableBytes> Engine<B> {
             Engine::Ring(ring, _) => ring.register(pool),
             Engine::Calls(_) => Err(Errno::EOPNOTSUPP),
         }
+    }
+
+    pub(super) fn registered(&self) -> Result<Registered, Errno> {
+        match self {
+            Engine::Ring(ring, _) => Ok(ring.registered()),
+            Engine::Calls(_) => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    /// Takes over what another ring has registered, anew where the kernel cannot do better.
+    pub(super) fn register_clone(&mut self, registered: &Registered) -> Result<(), Errno> {
+        let Engine::Ring(ring, _) = self else { return Err(Errno::EOPNOTSUPP) };
+        if ring.register_clone(registered).is_ok() {
+            return Ok(());
+        }
+        // Before Linux 6.12; or other buffers are registered here.
+        registered.pools.iter().try_for_each(|pool| match ring.has(pool) {
+            true => Ok(()),
+            false => ring.register(pool),
+        })
     }
 
     /// The pool is registered with the kernel.

@@ -1,11 +1,13 @@
 //! What goes into a ring, and what comes out.
 
+use std::fmt;
 use std::net::SocketAddr;
 
 use crate::buf::{Payload, StableBytes};
 use crate::error::Error;
 use crate::send::notifier::Notification;
 use crate::send::release::{Release, Sent};
+use crate::sys::send_ring::Registered;
 
 /// A send for [`Ring::send`](super::Ring::send).
 #[derive(Debug)]
@@ -62,4 +64,14 @@ pub enum Event<B> {
     Released(Release<B>),
     /// The buffers of all sends of a notifier are free again.
     Notified(Notification<Release<B>>),
+}
+
+/// What a [`Ring`](super::Ring) has registered, for rings of other threads. Keeps the pools'
+/// memory.
+pub struct RegisteredPools(pub(super) Registered);
+
+impl fmt::Debug for RegisteredPools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RegisteredPools").field(&self.0.pools).finish()
+    }
 }

@@ -21,7 +21,7 @@ use crate::sys::inet::{Socket, Transport};
 use crate::sys::send_ring::{MAX_BYTES, SendRing, Setup, Step};
 use crate::sys::zerocopy::{Landed, MAX_REGIONS};
 use engine::{Engine, Request};
-pub use message::{Event, Message, NotTaken};
+pub use message::{Event, Message, NotTaken, RegisteredPools};
 
 /// How a [`Ring`] works.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -191,7 +191,8 @@ impl<B: StableBytes> Ring<B> {
     }
 
     /// Sends on the socket of a [`Sender`] too: what is sent through the ring is not counted among
-    /// what the sender lent, so that both may be used in turn.
+    /// what the sender lent, so that both may be used in turn. A ring that is dropped and waits in
+    /// vain aborts the sender's connection too.
     pub fn add_shared<C: StableBytes>(&mut self, sender: &Sender<C>) -> RingSocket {
         let socket = sender.share();
         let transport = socket.transport();
@@ -223,6 +224,27 @@ impl<B: StableBytes> Ring<B> {
         }
         let register = self.engine.register(pool);
         register.map_err(|errno| Error::network("register", "a pool with a ring", errno))
+    }
+
+    /// The pools that are registered here, for rings of other threads.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: there is no io_uring.
+    pub fn registered_pools(&self) -> Result<RegisteredPools> {
+        let registered = self.engine.registered();
+        let failed = |errno| Error::network("share", "the pools of a ring", errno);
+        registered.map(RegisteredPools).map_err(failed)
+    }
+
+    /// Registers the pools of another ring here too, without having their pages looked up, pinned
+    /// and counted once more (Linux 6.12; before, and where pools are registered here already, one
+    /// by one as [`register_pool`](Self::register_pool) does).
+    ///
+    /// # Errors
+    /// As [`register_pool`](Self::register_pool).
+    pub fn register_pools_of(&mut self, pools: &RegisteredPools) -> Result<()> {
+        let register = self.engine.register_clone(&pools.0);
+        register.map_err(|errno| Error::network("register", "pools with a ring", errno))
     }
 
     /// Registers notification slots, one for each tag, under the indexes from 0 on.

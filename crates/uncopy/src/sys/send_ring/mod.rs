@@ -10,6 +10,7 @@ mod operation;
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use io_uring::types::{SubmitArgs, Timespec};
@@ -42,6 +43,13 @@ pub(crate) struct Setup {
     pub(crate) completions: Option<u32>,
     /// How long a dropped ring waits before it aborts connections.
     pub(crate) linger: Duration,
+}
+
+/// What a ring has registered.
+pub(crate) struct Registered {
+    /// Sends nothing. `None`: the kernel cannot do this.
+    ring: Option<IoUring>,
+    pub(crate) pools: Vec<Pool>,
 }
 
 /// What became of a send.
@@ -119,6 +127,28 @@ impl<B: StableBytes> SendRing<B> {
             unsafe { self.ring.submitter().register_buffers_update(index, &[region], None) };
         registered.map_err(|error| raw(&error))?;
         self.pools.push(pool.clone());
+        Ok(())
+    }
+
+    /// What is registered, for other rings, in other threads too.
+    ///
+    /// Only its own thread may take from a ring that belongs to one (`EEXIST`), so that a small
+    /// ring that belongs to none takes it first.
+    pub(crate) fn registered(&self) -> Registered {
+        let ring = IoUring::builder().dontfork().build(1).and_then(|ring| {
+            ring.submitter().register_buffers_clone(self.ring.as_raw_fd())?;
+            Ok(ring)
+        });
+        Registered { ring: ring.ok(), pools: self.pools.clone() }
+    }
+
+    /// Takes over what another ring has registered, without the kernel looking up the pages again
+    /// (Linux 6.12). `EBUSY`: something is registered here already.
+    pub(crate) fn register_clone(&mut self, registered: &Registered) -> Sys<()> {
+        let from = registered.ring.as_ref().ok_or(Errno::EOPNOTSUPP)?;
+        let clone = self.ring.submitter().register_buffers_clone(from.as_raw_fd());
+        clone.map_err(|error| raw(&error))?;
+        self.pools = registered.pools.clone();
         Ok(())
     }
 
@@ -439,5 +469,33 @@ impl<B: StableBytes> Drop for SendRing<B> {
             std::mem::forget(std::mem::take(&mut self.operations));
             parking::leaked();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{SendRing, Setup};
+    use crate::buf::{PageSize, Pool, PoolSlice};
+
+    fn ring() -> SendRing<PoolSlice> {
+        let setup = Setup { entries: 4, completions: None, linger: Duration::ZERO };
+        SendRing::new(setup).unwrap()
+    }
+
+    #[test]
+    fn what_is_registered_is_cloned_in_another_thread() {
+        let pool = Pool::new(1, 100, PageSize::Base).unwrap();
+        let mut first = ring();
+        first.register(&pool).unwrap();
+        let registered = first.registered();
+        drop(first);
+        if registered.ring.is_none() {
+            // Before Linux 6.12 there is no such thing.
+            return;
+        }
+        let cloned = || ring().register_clone(&registered);
+        std::thread::scope(|scope| assert_eq!(scope.spawn(cloned).join().unwrap(), Ok(())));
     }
 }
