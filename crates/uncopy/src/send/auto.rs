@@ -41,8 +41,9 @@ enum State {
     Lending { copied_in_a_row: u32 },
     /// The path copies: so many large sends are copied before it is tried again.
     Resting { left: u32, rest: u32 },
-    /// Trying again: so many may still be lent, and so many answers are awaited.
-    Probing { left: u32, unanswered: u32, rest: u32 },
+    /// Trying again: so many may still be lent, and so many answers are awaited, for as many large
+    /// sends as `patience` says. A probe that failed, or whose answer says nothing, has none.
+    Probing { left: u32, unanswered: u32, patience: u32, rest: u32 },
 }
 
 /// What was learnt of one path.
@@ -64,15 +65,23 @@ impl Auto {
         match &mut self.state {
             State::Lending { .. } => Ok(()),
             State::Resting { left: 0, rest } => {
-                let rest = *rest;
-                self.state = State::Probing { left: PROBES - 1, unanswered: PROBES, rest };
+                let (rest, patience) = (*rest, FIRST_REST);
+                self.state =
+                    State::Probing { left: PROBES - 1, unanswered: PROBES, patience, rest };
                 Ok(())
             }
             State::Resting { left, .. } => {
                 *left -= 1;
                 Err(FallbackReason::PathCopies)
             }
-            State::Probing { left: 0, .. } => Err(FallbackReason::PathCopies),
+            State::Probing { left: 0, patience: 0, rest, .. } => {
+                self.state = State::Resting { left: *rest, rest: *rest };
+                Err(FallbackReason::PathCopies)
+            }
+            State::Probing { left: 0, patience, .. } => {
+                *patience -= 1;
+                Err(FallbackReason::PathCopies)
+            }
             State::Probing { left, .. } => {
                 *left -= 1;
                 Ok(())
@@ -97,8 +106,8 @@ impl Auto {
                 let rest = rest.saturating_mul(2).min(LONGEST_REST);
                 State::Resting { left: rest, rest }
             }
-            (State::Probing { left, unanswered, rest }, Some(true)) => {
-                State::Probing { left, unanswered: unanswered - 1, rest }
+            (State::Probing { left, unanswered, patience, rest }, Some(true)) => {
+                State::Probing { left, unanswered: unanswered - 1, patience, rest }
             }
             (State::Lending { .. } | State::Probing { .. }, Some(false)) => {
                 State::Lending { copied_in_a_row: 0 }
@@ -170,6 +179,24 @@ mod tests {
         for _ in 0..1000 {
             assert_eq!(auto.choose(LARGE, Way::Ring), Ok(()));
         }
+    }
+
+    #[test]
+    fn probes_without_an_answer_are_made_again() {
+        let mut auto = Auto::new();
+        convince(&mut auto);
+        for _ in 0..3 {
+            assert_eq!(copied_until_lent(&mut auto), FIRST_REST);
+            for _ in 1..PROBES {
+                assert_eq!(auto.choose(LARGE, Way::Ring), Ok(()));
+            }
+            for _ in 0..=FIRST_REST {
+                assert_eq!(auto.choose(LARGE, Way::Ring), Err(FallbackReason::PathCopies));
+            }
+        }
+        assert_eq!(copied_until_lent(&mut auto), FIRST_REST);
+        auto.learn(Some(false));
+        assert_eq!(auto.choose(LARGE, Way::Ring), Ok(()));
     }
 
     #[test]

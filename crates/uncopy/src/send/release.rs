@@ -113,6 +113,7 @@ fn fate(usage: Usage, transport: Transport, scatter_gather: Option<bool>) -> Fat
         (0, 0) => Fate::Unsent,
         (1.., _) => Fate::Copied,
         _ if usage.copied_later => Fate::Copied,
+        _ if usage.is_unreported => Fate::Unknown,
         _ if transport == Transport::Tcp && scatter_gather != Some(true) => Fate::Unknown,
         _ => Fate::NotCopied,
     }
@@ -128,6 +129,7 @@ mod tests {
             copied_parts,
             lent_parts,
             copied_later,
+            is_unreported: false,
             bytes: 0,
         };
         use Transport::{Tcp, Udp};
@@ -146,5 +148,7 @@ mod tests {
         ] {
             assert_eq!(fate(usage, transport, scatter_gather), expected, "{usage:?}");
         }
+        let unreported = Usage { is_unreported: true, ..usage(0, 1, false) };
+        assert_eq!(fate(unreported, Udp, Some(true)), Fate::Unknown);
     }
 }

@@ -313,7 +313,7 @@ impl<B: StableBytes> Sender<B> {
             let fate = landed.usage.fate(self.flight.socket());
             self.counters.released(fate, landed.usage.bytes);
             if landed.usage.lent_parts > 0 {
-                self.auto.learn(Some(fate == Fate::Copied));
+                self.auto.learn((fate != Fate::Unknown).then_some(fate == Fate::Copied));
             }
             self.landed.push_back(landed);
         }

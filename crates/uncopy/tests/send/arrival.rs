@@ -22,6 +22,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] datagrams_through_a_ring,
         [] streams_through_a_ring,
         [] registered_and_normal_buffers_mixed,
+        [] messages_of_several_registered_slices,
         [] trains_of_segments,
         [] batches_of_trains_under_one_notification,
         [] without_io_uring,
@@ -282,6 +283,45 @@ fn registered_and_normal_buffers_mixed() {
     assert_eq!(registered.free_slices(), 4);
     drop(happened);
     assert_eq!(registered.free_slices(), 8);
+}
+
+fn messages_of_several_registered_slices() {
+    let (receiver, socket) = udp(false);
+    let (stream, stream_socket) = tcp(true);
+    let received = to_the_end(stream);
+    let mut ring = ring(Mode::Zerocopy);
+    let (datagrams, through) = (ring.add(socket), ring.add(stream_socket));
+    let unconnected = ring.add(Socket::bind_udp(here(false)).unwrap());
+    let to = receiver.local_addr().unwrap();
+    let pools = [700, 5000].map(|bytes| Pool::new(8, bytes, PageSize::Base).unwrap());
+    pools.iter().for_each(|pool| ring.register_pool(pool).unwrap());
+    let slice = |pool: usize, seed| {
+        let mut slice = pools[pool].take().unwrap();
+        let content = bytes(seed, slice.len());
+        slice.copy_from_slice(&content);
+        slice
+    };
+    let mut expected = Vec::new();
+    // All of one pool, of both, and one alone to an address.
+    for from in [&[1, 1, 1][..], &[0, 1, 0], &[1], &[0, 0]] {
+        let slices = || from.iter().enumerate().map(|(seed, pool)| slice(*pool, seed)).collect();
+        let content = |(seed, pool): (usize, &usize)| bytes(seed, [700, 5000][*pool]);
+        let whole: Vec<u8> = from.iter().enumerate().flat_map(content).collect();
+        let payload: Vec<_> = slices();
+        ring.send(datagrams, Message::new(payload)).unwrap();
+        assert_eq!(run(&mut ring).sent_bytes(), [whole.len()]);
+        expect(&receiver, &whole);
+        let payload: Vec<_> = slices();
+        ring.send(unconnected, Message::new(payload).to(to)).unwrap();
+        assert_eq!(run(&mut ring).sent_bytes(), [whole.len()]);
+        expect(&receiver, &whole);
+        let payload: Vec<_> = slices();
+        ring.send(through, Message::new(payload)).unwrap();
+        assert_eq!(run(&mut ring).sent_bytes(), [whole.len()]);
+        expected.extend(whole);
+    }
+    drop(ring);
+    assert!(received.join().unwrap() == expected);
 }
 
 fn trains_of_segments() {

@@ -348,7 +348,9 @@ impl<B: StableBytes> Ring<B> {
     ) -> Result<(), FallbackReason> {
         let way = match (&self.engine, payload) {
             (Engine::Calls(_), _) => Way::MsgZerocopy,
-            (Engine::Ring(..), Payload::One(only)) if only.pool_slice().is_some() => {
+            (Engine::Ring(..), _)
+                if payload.as_slice().iter().all(|b| b.pool_slice().is_some()) =>
+            {
                 Way::RingRegistered
             }
             _ => Way::Ring,
@@ -481,7 +483,8 @@ impl<B: StableBytes> Ring<B> {
         }
         lane.counters.released(release.fate, release.bytes);
         if learns && context.lent {
-            lane.auto.learn(believed.then_some(release.fate == Fate::Copied));
+            let is_told = believed && release.fate != Fate::Unknown;
+            lane.auto.learn(is_told.then_some(release.fate == Fate::Copied));
         }
         match context.binding {
             Some(binding) => self.slots.release(binding, release),

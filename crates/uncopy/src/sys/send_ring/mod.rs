@@ -23,7 +23,7 @@ use super::zerocopy::{Landed, parking};
 use crate::buf::{Pool, StableBytes};
 use crate::error::Errno;
 pub(crate) use operation::Operation;
-use operation::Stage;
+use operation::{Ability, Means, Stage};
 
 /// Pools that one ring can register.
 pub(crate) const MAX_POOLS: u32 = 64;
@@ -71,6 +71,7 @@ pub(crate) struct SendRing<B: StableBytes> {
     /// Sends that the kernel has, or will be given with the next call, and has not ended.
     in_kernel: usize,
     pools: Vec<Pool>,
+    ability: Ability,
     linger: Duration,
     /// `IORING_SETUP_SINGLE_ISSUER`: the thread that made it alone may use it.
     _thread: PhantomData<*const ()>,
@@ -103,6 +104,7 @@ impl<B: StableBytes> SendRing<B> {
             waiting: VecDeque::new(),
             in_kernel: 0,
             pools: Vec::new(),
+            ability: Ability::of(&super::probe::kernel_release()),
             linger: setup.linger,
             _thread: PhantomData,
         })
@@ -260,9 +262,11 @@ impl<B: StableBytes> SendRing<B> {
     }
 
     fn queue(&mut self, number: u64, links: bool) {
+        let ability = self.ability;
         let pools = std::mem::take(&mut self.pools);
         if let Some(operation) = self.operation(number) {
-            let mut entry = operation.entry(&pools).user_data(number);
+            let means = Means { pools: &pools, ability };
+            let mut entry = operation.entry(means).user_data(number);
             operation.stage = Stage::Submitted;
             if links {
                 entry = entry.flags(squeue::Flags::IO_LINK);
@@ -404,9 +408,11 @@ impl<B: StableBytes> SendRing<B> {
     }
 
     fn notified(&mut self, number: u64, copied: bool, steps: &mut VecDeque<Step<B>>) {
+        let is_reported = self.ability.reports;
         let Some(operation) = self.operation(number) else { return };
         let Stage::Lent { again } = operation.stage else { return };
         operation.usage.copied_later |= copied;
+        operation.usage.is_unreported |= !is_reported;
         self.in_kernel -= 1;
         match again {
             true => self.put_back(number),

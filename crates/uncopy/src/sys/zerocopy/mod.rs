@@ -43,6 +43,8 @@ pub(crate) struct Usage {
     pub(crate) lent_parts: u32,
     /// It reported that it copied some of the latter later.
     pub(crate) copied_later: bool,
+    /// It does not say whether it did.
+    pub(crate) is_unreported: bool,
     /// Bytes of all parts.
     pub(crate) bytes: usize,
 }
