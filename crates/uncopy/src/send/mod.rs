@@ -46,6 +46,7 @@ pub use crate::buf::{PageSize, Pages, Payload, Pool, PoolSlice, StableBytes};
 pub use crate::sys::inet::{Socket, Transport};
 #[cfg(feature = "tokio")]
 pub use asynchronous::{AsyncSender, Pending};
+pub(crate) use auto::Way;
 pub use batch::train_bytes;
 pub use counters::{Counters, Fallback, FallbackReason};
 pub use notifier::{MAX_SLOTS, Notification, SlotError};

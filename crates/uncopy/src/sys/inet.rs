@@ -13,6 +13,7 @@ use rustix::net::{
     sockopt,
 };
 
+use super::offload::Offload;
 use super::{Sys, last_errno};
 use crate::error::{Errno, Error, Reason, Result};
 
@@ -247,8 +248,9 @@ impl Socket {
     /// was first asked, which must be while it is connected. `None`: it cannot be told.
     pub(crate) fn scatter_gather(&self) -> Option<bool> {
         *self.scatter_gather.get_or_init(|| {
-            let device = super::route::device_to(self.peer_address()?.ip()).ok()?;
-            super::route::has_scatter_gather(&self.fd, device).ok()
+            let peer = self.peer_address()?;
+            let device = super::netlink::route::route_to(peer.ip(), scope(peer)).ok()?.device;
+            super::offload::is_on(&self.fd, device, Offload::ScatterGather).ok()
         })
     }
 
@@ -332,6 +334,14 @@ pub(crate) enum Wanted {
     Input,
     Room,
     Errors,
+}
+
+/// The device that a link-local address is on, or 0.
+pub(crate) fn scope(address: SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V4(_) => 0,
+        SocketAddr::V6(address) => address.scope_id(),
+    }
 }
 
 fn subject(transport: Transport, address: SocketAddr) -> String {

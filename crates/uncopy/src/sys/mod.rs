@@ -12,10 +12,12 @@ pub(crate) mod inherit;
 pub(crate) mod mapping;
 pub(crate) mod memfd;
 pub(crate) mod name;
+pub(crate) mod netlink;
+pub(crate) mod offload;
+pub(crate) mod pidfd;
 pub(crate) mod probe;
 #[cfg(feature = "tokio")]
 pub(crate) mod reactor;
-pub(crate) mod route;
 pub(crate) mod send_ring;
 pub(crate) mod seqpacket;
 pub(crate) mod transfer;

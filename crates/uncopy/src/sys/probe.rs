@@ -16,6 +16,19 @@ pub(crate) fn kernel_release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
+/// The numbers that a release begins with: `6.17.10-300.fc43.x86_64` is 6, 17, 10.
+pub(crate) fn version_of(release: &str) -> [u32; 3] {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
+    [next(), next(), next()]
+}
+
+/// This thread may lock more memory than the limit says (`CAP_IPC_LOCK`).
+pub(crate) fn may_lock_beyond_limit() -> bool {
+    use rustix::thread::{CapabilitySet, capabilities};
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK))
+}
+
 /// Which operations io_uring knows (`IORING_REGISTER_PROBE`, Linux 5.6).
 pub(crate) fn uring_operations() -> Sys<Probe> {
     let ring = IoUring::new(1).map_err(|e| raw(&e))?;

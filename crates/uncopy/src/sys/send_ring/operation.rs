@@ -9,6 +9,7 @@ use rustix::net::SocketAddrAny;
 
 use crate::buf::{Payload, Pool, StableBytes};
 use crate::sys::inet::{Socket, Transport};
+use crate::sys::probe::version_of;
 use crate::sys::zerocopy::{MAX_REGIONS, Usage};
 
 /// `IORING_SEND_ZC_REPORT_USAGE` (`include/uapi/linux/io_uring.h`), Linux 6.2.
@@ -169,9 +170,7 @@ pub(super) struct Ability {
 
 impl Ability {
     pub(super) fn of(release: &str) -> Ability {
-        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-        let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
-        let version = [next(), next(), next()];
+        let version = version_of(release);
         Ability { fixed_vectors: version >= [6, 17, 11], reports: version >= [6, 2, 0] }
     }
 }

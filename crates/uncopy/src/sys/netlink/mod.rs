@@ -1,0 +1,210 @@
+//! Questions to the kernel by `netlink(7)`.
+//!
+//! The crates for it bring an asynchronous runtime and a type for every attribute there is. Half a
+//! dozen questions need this: a message is built, answers are taken apart, nothing is unsafe.
+
+pub(crate) mod ethtool;
+pub(crate) mod packet_diag;
+pub(crate) mod route;
+
+use std::os::fd::OwnedFd;
+
+use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+use super::Sys;
+use crate::error::Errno;
+
+/// `struct nlmsghdr` (`linux/netlink.h`).
+const HEADER_BYTES: usize = 16;
+/// `struct nlattr`, and `struct rtattr`, before the value.
+const ATTRIBUTE_BYTES: usize = 4;
+/// The flags `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER` share the number of an attribute.
+const ATTRIBUTE_KIND: u16 = 0x3fff;
+const NESTED: u16 = 0x8000;
+/// A dump comes in pieces of 32 KiB at most (`netlink_dump` in `net/netlink/af_netlink.c`), another
+/// answer is a page or little more.
+const ANSWER_BYTES: usize = 128 << 10;
+
+/// A question: header, the fixed part of its kind, attributes.
+pub(crate) struct Question(Vec<u8>);
+
+impl Question {
+    /// Of this kind, with the fixed part that belongs to it.
+    pub(crate) fn new(kind: u16, fixed: &[u8]) -> Question {
+        let mut bytes = Vec::with_capacity(64);
+        // Length, set in the end; kind; flags; sequence number; port.
+        bytes.extend([0; 4]);
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
+        bytes.extend([0; 8]);
+        bytes.extend(fixed);
+        Question(bytes)
+    }
+
+    /// For everything there is, instead of one thing.
+    pub(crate) fn dump(mut self) -> Question {
+        let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+        self.0[6..8].copy_from_slice(&flags.to_ne_bytes());
+        self
+    }
+
+    /// With this attribute.
+    pub(crate) fn with(mut self, kind: u16, value: &[u8]) -> Question {
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self.0.extend(((ATTRIBUTE_BYTES + value.len()) as u16).to_ne_bytes());
+        self.0.extend(kind.to_ne_bytes());
+        self.0.extend(value);
+        self
+    }
+
+    /// With an attribute made of attributes.
+    pub(crate) fn with_nested(self, kind: u16, inner: &[(u16, &[u8])]) -> Question {
+        let nothing = Question(Vec::new());
+        let inner = inner.iter().fold(nothing, |inner, (kind, value)| inner.with(*kind, value));
+        self.with(kind | NESTED, &inner.0)
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        let length = self.0.len() as u32;
+        self.0[..4].copy_from_slice(&length.to_ne_bytes());
+        self.0
+    }
+
+    fn is_dump(&self) -> bool {
+        let flags = short_at(&self.0, 6).map_or(0, i32::from);
+        flags & libc::NLM_F_DUMP == libc::NLM_F_DUMP
+    }
+}
+
+/// A socket that asks one question after the other.
+pub(crate) struct Netlink(OwnedFd);
+
+impl Netlink {
+    /// For questions of this protocol; `None`: `rtnetlink(7)`.
+    pub(crate) fn open(protocol: Option<Protocol>) -> Sys<Netlink> {
+        let (kind, flags) = (SocketType::RAW, SocketFlags::CLOEXEC);
+        let socket = rustix::net::socket_with(AddressFamily::NETLINK, kind, flags, protocol)?;
+        Ok(Netlink(socket))
+    }
+
+    /// What the kernel answers, each without its header.
+    pub(crate) fn ask(&self, question: Question) -> Sys<Vec<Vec<u8>>> {
+        let is_dump = question.is_dump();
+        rustix::net::send(&self.0, &question.finish(), SendFlags::empty())?;
+        let mut buffer = vec![0; ANSWER_BYTES];
+        let mut answers = Vec::new();
+        loop {
+            let flags = RecvFlags::TRUNC;
+            let (_, length) =
+                rustix::io::retry_on_intr(|| rustix::net::recv(&self.0, &mut buffer[..], flags))?;
+            // The rest of an answer that is too long is gone.
+            let received = buffer.get(..length).ok_or(Errno::EMSGSIZE)?;
+            if split(received, is_dump, &mut answers)? {
+                return Ok(answers);
+            }
+        }
+    }
+}
+
+/// Takes the answers out of what was received. `true`: that was the last.
+fn split(received: &[u8], is_dump: bool, answers: &mut Vec<Vec<u8>>) -> Sys<bool> {
+    let mut at = 0;
+    while at < received.len() {
+        let rest = &received[at..];
+        let length = number_at(rest, 0).ok_or(Errno::EIO)? as usize;
+        let answer = rest.get(HEADER_BYTES..length).ok_or(Errno::EIO)?;
+        match short_at(rest, 4).map(i32::from) {
+            Some(libc::NLMSG_DONE) => return Ok(true),
+            Some(libc::NLMSG_ERROR) => {
+                let errno = number_at(answer, 0).map_or(libc::EIO, |number| -(number as i32));
+                return Err(Errno::from_raw(errno));
+            }
+            Some(libc::NLMSG_NOOP) => {}
+            _ => answers.push(answer.to_vec()),
+        }
+        at += length.next_multiple_of(4);
+    }
+    Ok(!is_dump && !answers.is_empty())
+}
+
+/// The attributes in these bytes; ends at the first that makes no sense.
+pub(crate) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let length = usize::from(short_at(rest, 0)?);
+        let kind = short_at(rest, 2)? & ATTRIBUTE_KIND;
+        let value = rest.get(ATTRIBUTE_BYTES..length)?;
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+/// The value of the first attribute of this kind.
+pub(crate) fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
+    attributes(bytes).find(|(found, _)| *found == kind).map(|(_, value)| value)
+}
+
+/// A string, with or without a zero at its end.
+pub(crate) fn text(value: &[u8]) -> String {
+    let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
+    String::from_utf8_lossy(&value[..end]).into_owned()
+}
+
+/// The four bytes at `at`, as the machine has them.
+pub(crate) fn number_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// The two bytes at `at`.
+pub(crate) fn short_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: i32, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = Question::new(kind as u16, payload).finish();
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    #[test]
+    fn questions_are_laid_out_as_the_kernel_reads_them() {
+        let bytes = Question::new(26, &[2, 32, 0, 0])
+            .with(1, &[192, 0, 2])
+            .with_nested(3, &[(1, &[7]), (2, &[8])])
+            .finish();
+        assert_eq!(number_at(&bytes, 0), Some(bytes.len() as u32));
+        assert_eq!((short_at(&bytes, 4), short_at(&bytes, 6)), (Some(26), Some(1)));
+        let fixed = HEADER_BYTES + 4;
+        let found: Vec<_> = attributes(&bytes[fixed..]).collect();
+        assert_eq!(found[0], (1, &[192, 0, 2][..]));
+        let inner: Vec<_> = attributes(found[1].1).collect();
+        assert_eq!((found[1].0, inner), (3, vec![(1, &[7][..]), (2, &[8][..])]));
+    }
+
+    #[test]
+    fn answers_end_where_the_kernel_says() {
+        let mut answers = Vec::new();
+        let two = [message(20, &[1; 5]), message(20, &[2; 8])].concat();
+        assert_eq!(split(&two, true, &mut answers), Ok(false));
+        assert_eq!(split(&message(libc::NLMSG_DONE, &[0; 4]), true, &mut answers), Ok(true));
+        assert_eq!(answers, [vec![1; 5], vec![2; 8]]);
+        assert_eq!(split(&message(20, &[3; 4]), false, &mut Vec::new()), Ok(true));
+        let refused = message(libc::NLMSG_ERROR, &(-libc::ENETUNREACH).to_ne_bytes());
+        assert_eq!(split(&refused, false, &mut Vec::new()), Err(Errno::ENETUNREACH));
+    }
+
+    #[test]
+    fn answers_that_make_no_sense_hold_nobody() {
+        let whole = message(20, &[9; 20]);
+        for end in 1..whole.len() {
+            assert!(split(&whole[..end], false, &mut Vec::new()).is_err(), "{end}");
+        }
+        // An attribute of no length.
+        assert_eq!(attributes(&[0; 8]).count(), 0);
+        assert_eq!(attributes(&[200, 0, 1, 0, 5]).count(), 0);
+    }
+}
