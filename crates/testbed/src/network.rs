@@ -1,15 +1,13 @@
 //! Networks for one test: a namespace of its own, with devices that exist only there.
 
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType};
 use uncopy::send::Socket;
 
 use crate::process::run_tool;
-use crate::sys::{namespace, silent};
+use crate::sys::{namespace, silent, tap};
 
 /// What a test in a network namespace needs.
 pub const NEEDS: &[crate::Need] =
@@ -166,13 +164,34 @@ impl Network {
     /// If the kernel does not let it be made.
     #[must_use]
     pub fn tap(&self) -> Tap {
-        // ETH_P_ALL in network byte order.
-        let all = NonZeroU32::new(u32::from(3u16.to_be())).map(Protocol::from_raw);
-        let (family, kind) = (AddressFamily::PACKET, SocketType::DGRAM);
-        let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, all);
+        self.tap_of(ALL_PROTOCOLS, None, false)
+    }
+
+    /// Starts a packet socket for a protocol (`linux/if_ether.h`) on a device, or on all; it stops
+    /// when it is dropped.
+    ///
+    /// # Panics
+    /// If the kernel does not let it be made.
+    #[must_use]
+    pub fn tap_of(&self, protocol: u16, device: Option<&str>, ignores_outgoing: bool) -> Tap {
+        let device = device.map_or(0, |name| self.index_of(name));
+        let socket = tap::open(protocol, device, ignores_outgoing);
         Tap { _socket: socket.expect("root may open packet sockets") }
     }
+
+    /// The index of a device.
+    ///
+    /// # Panics
+    /// If there is none of that name.
+    #[must_use]
+    pub fn index_of(&self, device: &str) -> u32 {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback is up");
+        rustix::net::netdevice::name_to_index(&socket, device).expect("the device is there")
+    }
 }
+
+/// `ETH_P_ALL` (`linux/if_ether.h`).
+pub const ALL_PROTOCOLS: u16 = 0x0003;
 
 /// What taking over a local socket (`unix(7)`) for sends without copying is answered.
 ///

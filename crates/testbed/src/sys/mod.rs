@@ -5,6 +5,7 @@ mod allocator;
 mod floor;
 pub(crate) mod namespace;
 pub(crate) mod silent;
+pub(crate) mod tap;
 
 pub use allocator::CountingAllocator;
 pub use floor::{BareRing, BareSend};
