@@ -25,6 +25,12 @@ pub enum Exit {
     SourceChanged = 4,
     /// No mechanism that the options allow works for this file here.
     NoMechanism = 5,
+    /// `uncopy doctor`: the bytes will be copied.
+    Copied = 6,
+    /// `uncopy doctor`: whether they are copied cannot be told.
+    NotKnown = 7,
+    /// `uncopy doctor`: they are not copied, up to a limit, or it does not pay.
+    Limited = 8,
 }
 
 impl Exit {

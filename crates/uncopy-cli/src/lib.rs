@@ -10,6 +10,8 @@
 mod bench;
 mod capabilities;
 mod cp;
+#[cfg(target_os = "linux")]
+mod doctor;
 mod exit;
 mod flags;
 mod progress;
@@ -35,6 +37,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     match matches.subcommand() {
         Some(("cp", flags)) => with_flags(flags, cp::run),
         Some(("capabilities", flags)) => with_flags(flags, capabilities::run),
+        #[cfg(target_os = "linux")]
+        Some(("doctor", flags)) => with_flags(flags, doctor::run),
         #[cfg(target_os = "linux")]
         Some(("bench", flags)) => with_flags(flags, bench::run),
         Some(("completions", flags)) => with_flags(flags, completions),

@@ -21,6 +21,8 @@ pub mod capabilities;
 #[cfg(target_os = "linux")]
 pub mod channel;
 pub mod copy;
+#[cfg(target_os = "linux")]
+pub mod doctor;
 mod error;
 mod receipt;
 #[cfg(target_os = "linux")]

@@ -6,6 +6,8 @@ pub(crate) mod capabilities;
 pub(crate) mod completions;
 pub(crate) mod conflict;
 pub(crate) mod copy;
+#[cfg(target_os = "linux")]
+pub(crate) mod doctor;
 
 use clap::error::ErrorKind;
 use clap::{Args, Command};
@@ -43,6 +45,16 @@ const SUBCOMMANDS: &[Subcommand] = &[
         name: "capabilities",
         about: "Show what this kernel and the filesystems of PATHs really offer",
         flags: |command| CapabilitiesArgs::augment_args(command).after_help(capabilities::EXAMPLES),
+    },
+    #[cfg(target_os = "linux")]
+    Subcommand {
+        name: "doctor",
+        about: "Say why bytes are copied, or not, on a path",
+        flags: |command| {
+            doctor::DoctorArgs::augment_args(command)
+                .after_help(doctor::EXAMPLES)
+                .after_long_help(format!("{}\n\n{}", doctor::EXAMPLES, doctor::EXIT_CODES))
+        },
     },
     #[cfg(target_os = "linux")]
     Subcommand {

@@ -87,6 +87,11 @@ pub fn kernel() -> &'static Kernel {
     KERNEL.get_or_init(probe::kernel)
 }
 
+/// The limits as they are now, for this thread: they differ between networks.
+pub(crate) fn limits() -> Limits {
+    probe::limits()
+}
+
 /// What the filesystem at `path` does, tried with temporary files in that directory, or in the
 /// directory of that file, of less than 2 MiB together. They have no name where the filesystem
 /// allows that, and else an unguessable one that is removed at once. Not cached: a filesystem can

@@ -22,6 +22,10 @@ pub(super) fn kernel() -> Kernel {
     }
 }
 
+pub(super) fn limits() -> Limits {
+    Limits::default()
+}
+
 pub(super) fn storage(path: &Path) -> Result<Storage> {
     let metadata = std::fs::metadata(path).map_err(|error| {
         Error::system("examine", path, Errno::from_raw(error.raw_os_error().unwrap_or(0)))

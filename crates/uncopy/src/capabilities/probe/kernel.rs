@@ -20,12 +20,17 @@ pub(in crate::capabilities) fn kernel() -> Kernel {
             .iter()
             .map(|kind| ZerocopySocket { kind: *kind, answer: zerocopy(*kind).into() })
             .collect(),
-        limits: Limits {
-            pipe_max_bytes: setting("fs/pipe-max-size"),
-            optmem_max_bytes: setting("net/core/optmem_max"),
-            memlock: limit(&probe::memlock_limit()),
-            open_files: limit(&probe::open_files_limit()),
-        },
+        limits: limits(),
+    }
+}
+
+/// See [`crate::capabilities::limits`].
+pub(in crate::capabilities) fn limits() -> Limits {
+    Limits {
+        pipe_max_bytes: setting("fs/pipe-max-size"),
+        optmem_max_bytes: setting("net/core/optmem_max"),
+        memlock: limit(&probe::memlock_limit()),
+        open_files: limit(&probe::open_files_limit()),
     }
 }
 

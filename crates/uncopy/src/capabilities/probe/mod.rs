@@ -3,5 +3,5 @@
 mod kernel;
 mod storage;
 
-pub(super) use kernel::kernel;
+pub(super) use kernel::{kernel, limits};
 pub(super) use storage::storage;

@@ -1,0 +1,119 @@
+//! Reports for programs, documented in `docs/json.md`.
+
+use serde::Serialize;
+use uncopy::doctor::{Report, Target};
+
+use crate::report::Failure;
+use crate::report::json::{Problem, SCHEMA, line};
+
+#[derive(Serialize)]
+struct Examined<'a> {
+    schema: u32,
+    target: &'a str,
+    verdict: &'static str,
+    headline: &'a str,
+    findings: Vec<Finding<'a>>,
+    facts: Vec<Fact<'a>>,
+}
+
+#[derive(Serialize)]
+struct Finding<'a> {
+    id: &'static str,
+    topic: &'static str,
+    severity: &'static str,
+    summary: &'a str,
+    evidence: Vec<Evidence<'a>>,
+    effect: &'a str,
+    next_step: Option<&'a str>,
+    needs_root: bool,
+}
+
+#[derive(Serialize)]
+struct Evidence<'a> {
+    source: &'static str,
+    found: &'a str,
+}
+
+#[derive(Serialize)]
+struct Fact<'a> {
+    name: &'static str,
+    value: &'a str,
+}
+
+#[derive(Serialize)]
+struct Failed<'a> {
+    schema: u32,
+    target: String,
+    error: Problem<'a>,
+}
+
+/// One object on one line.
+pub(super) fn report(target: &Target, examined: &Result<Report, Failure>) -> String {
+    match examined {
+        Ok(report) => line(&of(report)),
+        Err(failure) => line(&Failed {
+            schema: SCHEMA,
+            target: target.to_string(),
+            error: Problem::from(failure),
+        }),
+    }
+}
+
+fn of(report: &Report) -> Examined<'_> {
+    Examined {
+        schema: SCHEMA,
+        target: &report.target,
+        verdict: report.verdict.name(),
+        headline: &report.headline,
+        findings: report.findings.iter().map(Finding::from).collect(),
+        facts: report.facts.iter().map(|f| Fact { name: f.name, value: &f.value }).collect(),
+    }
+}
+
+impl<'a> From<&'a uncopy::doctor::Finding> for Finding<'a> {
+    fn from(found: &'a uncopy::doctor::Finding) -> Finding<'a> {
+        let evidence = found.evidence.iter();
+        Finding {
+            id: found.condition.id,
+            topic: found.condition.topic.name(),
+            severity: found.severity.name(),
+            summary: &found.summary,
+            evidence: evidence
+                .map(|one| Evidence { source: one.source, found: &one.found })
+                .collect(),
+            effect: &found.effect,
+            next_step: found.next_step.as_deref(),
+            needs_root: found.needs_root,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use uncopy::doctor::{Options, examine};
+
+    use super::*;
+
+    #[test]
+    fn a_report_is_one_line_that_starts_with_the_schema() {
+        let target = Target::Udp("127.0.0.1:9".parse().unwrap());
+        let text = report(&target, &Ok(examine(&target, &Options::default()).unwrap()));
+        assert!(text.starts_with("{\"schema\":1,\"target\":\"udp://127.0.0.1:9\""), "{text}");
+        assert_eq!(text.find('\n'), Some(text.len() - 1));
+        let report: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(report["verdict"], "copied");
+        assert_eq!(report["findings"][0]["id"], "loopback");
+        assert_eq!(report["findings"][0]["evidence"][0]["source"], "rtnetlink RTM_GETROUTE");
+    }
+
+    #[test]
+    fn a_target_that_is_not_there_is_an_error() {
+        let target = Target::Device("nonesuch0".into());
+        let error = examine(&target, &Options::default()).unwrap_err();
+        let text = report(&target, &Err(Failure::from(&error)));
+        let report: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(report["target"], "nonesuch0");
+        assert_eq!(report["error"]["errno_name"], "ENODEV");
+    }
+}

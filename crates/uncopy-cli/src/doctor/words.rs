@@ -1,0 +1,115 @@
+//! Reports for people: the verdict first.
+
+use std::fmt::Write as _;
+
+use uncopy::doctor::{Finding, Report, Severity, Verdict};
+
+use crate::report::printable;
+
+/// Whether to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    Plain,
+    Coloured,
+}
+
+impl Style {
+    /// Colours are for terminals, unless `NO_COLOR` is set to something (<https://no-color.org>).
+    pub(super) fn of(is_terminal: bool) -> Style {
+        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        if is_terminal && !unwanted { Style::Coloured } else { Style::Plain }
+    }
+
+    /// In bold, with this colour (`console_codes(4)`).
+    fn paint(self, colour: u8, text: &str) -> String {
+        match self {
+            Style::Plain => text.to_owned(),
+            Style::Coloured => format!("\x1b[1;{colour}m{text}\x1b[0m"),
+        }
+    }
+}
+
+const RED: u8 = 31;
+const GREEN: u8 = 32;
+const YELLOW: u8 = 33;
+const BLUE: u8 = 34;
+
+/// The verdict, what was found, and what was looked at. `follows`: after another one.
+pub(super) fn report(report: &Report, style: Style, follows: bool) -> String {
+    let mut text = String::from(if follows { "\n" } else { "" });
+    let colour = match report.verdict {
+        Verdict::ZeroCopy => GREEN,
+        Verdict::Limited | Verdict::Unknown => YELLOW,
+        _ => RED,
+    };
+    let _ = writeln!(text, "{}", style.paint(colour, &printable(&report.headline)));
+    let (notes, weighty): (Vec<_>, Vec<_>) =
+        report.findings.iter().partition(|finding| finding.severity == Severity::Note);
+    for finding in &weighty {
+        weighed(&mut text, finding, style);
+    }
+    if !notes.is_empty() {
+        text.push('\n');
+    }
+    for finding in &notes {
+        let severity = style.paint(BLUE, "note");
+        let summary = printable(&finding.summary);
+        let _ = writeln!(text, "{severity}: {summary} [{}]", finding.condition.id);
+    }
+    text.push_str("\nlooked at\n");
+    for fact in &report.facts {
+        let _ = writeln!(text, "  {:8}{}", fact.name, printable(&fact.value));
+    }
+    if let Some(first) = report.findings.first() {
+        let _ = writeln!(text, "\nmore: uncopy doctor --explain {}", first.condition.id);
+    }
+    text
+}
+
+/// Everything about a finding that matters to the verdict.
+fn weighed(text: &mut String, finding: &Finding, style: Style) {
+    let colour = if finding.severity == Severity::Copies { RED } else { YELLOW };
+    let severity = style.paint(colour, finding.severity.name());
+    let summary = printable(&finding.summary);
+    let _ = writeln!(text, "\n{severity}: {summary} [{}]", finding.condition.id);
+    for evidence in &finding.evidence {
+        let _ = writeln!(text, "  seen in {}: {}", evidence.source, printable(&evidence.found));
+    }
+    let _ = writeln!(text, "  effect: {}", printable(&finding.effect));
+    if let Some(step) = &finding.next_step {
+        let root = if finding.needs_root { " (needs root)" } else { "" };
+        let _ = writeln!(text, "  next step{root}: {}", printable(step));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uncopy::doctor::{Options, Target, examine};
+
+    use super::*;
+
+    fn loopback() -> Report {
+        let target = Target::Tcp("127.0.0.1:9".parse().unwrap());
+        examine(&target, &Options::default()).unwrap()
+    }
+
+    #[test]
+    fn the_verdict_comes_first_and_the_reason_with_it() {
+        let text = super::report(&loopback(), Style::Plain, false);
+        let first =
+            "TCP to 127.0.0.1:9 through lo will be copied: 127.0.0.1:9 is on this machine\n";
+        assert!(text.starts_with(first), "{text}");
+        assert!(text.contains("\ncopies: 127.0.0.1:9 is on this machine [loopback]\n"), "{text}");
+        assert!(text.contains("\n  next step: "), "{text}");
+        assert!(text.contains("\nlooked at\n  route   through lo\n"), "{text}");
+        assert!(text.ends_with("\nmore: uncopy doctor --explain loopback\n"), "{text}");
+        assert!(!text.contains('\x1b'));
+    }
+
+    #[test]
+    fn colours_are_for_terminals() {
+        let text = super::report(&loopback(), Style::Coloured, true);
+        assert!(text.starts_with("\n\x1b[1;31mTCP to"), "{text}");
+        assert_eq!(Style::of(false), Style::Plain);
+    }
+}

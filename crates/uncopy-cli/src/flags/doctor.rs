@@ -1,0 +1,59 @@
+//! `uncopy doctor`.
+
+use std::ffi::OsString;
+use std::num::{NonZeroU16, NonZeroUsize};
+
+use clap::Args;
+
+/// Shown below the flags.
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  uncopy doctor tcp://10.0.0.2:443           will what is sent there be copied, and why
+  uncopy doctor udp://[fd00::2]:8000 --segment 1200
+  uncopy doctor eth1                         whatever leaves through a device
+  uncopy doctor --explain tap-eth-p-all      what a finding means; all explains every one";
+
+/// Shown by `--help`.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0  nothing was found that copies
+  1  something could not be examined, or the report not be written
+  2  the command line makes no sense
+  6  the bytes will be copied
+  7  whether they are copied cannot be told
+  8  they are not copied, up to a limit, or it does not pay";
+
+/// Say why bytes are copied, or not, on a path.
+///
+/// Looks at routes, devices, packet taps, limits and the kernel, and draws conclusions; changes
+/// nothing and sends nothing. Each finding names its evidence, its effect and what to do.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// tcp://HOST:PORT, udp://HOST:PORT, or a network device
+    #[arg(value_name = "TARGET")]
+    pub targets: Vec<OsString>,
+
+    /// Look at the sockets of a process that have a peer; may be repeated
+    #[arg(long, value_name = "PID")]
+    pub pid: Vec<u32>,
+
+    /// Bytes of each send; 64 KiB over TCP and a whole packet over UDP if left out
+    #[arg(long, value_name = "BYTES")]
+    pub size: Option<NonZeroUsize>,
+
+    /// Have UDP cut each send into datagrams of this size (UDP_SEGMENT)
+    #[arg(long, value_name = "BYTES")]
+    pub segment: Option<NonZeroU16>,
+
+    /// Bytes that are to be in flight at a time; those of 16 sends if left out
+    #[arg(long, value_name = "BYTES")]
+    pub in_flight: Option<NonZeroUsize>,
+
+    /// Explain a finding by its id, or all of them
+    #[arg(long, value_name = "ID", conflicts_with_all = ["targets", "pid"])]
+    pub explain: Option<String>,
+
+    /// Print one JSON object a line for each target (docs/json.md)
+    #[arg(long, conflicts_with = "explain")]
+    pub json: bool,
+}

@@ -1,0 +1,32 @@
+//! `uncopy doctor` as people and programs meet it.
+#![cfg(target_os = "linux")]
+
+mod network;
+mod words;
+
+use std::process::ExitCode;
+
+use serde_json::Value;
+use testbed::{Program, Run};
+
+fn uncopy(words: &str) -> Program {
+    Program::new(env!("CARGO_BIN_EXE_uncopy")).args(words.split_whitespace())
+}
+
+/// The JSON object of a run that ended with this code.
+#[track_caller]
+fn report(run: &Run, code: i32) -> Value {
+    assert_eq!(run.status.code(), Some(code), "{}{}", run.stderr, run.stdout);
+    serde_json::from_str(&run.stdout).unwrap()
+}
+
+/// The finding of this id.
+fn finding<'a>(report: &'a Value, id: &str) -> Option<&'a Value> {
+    report["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == id)
+}
+
+fn main() -> ExitCode {
+    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
+        [network::cases(), words::cases()].into_iter().flatten().collect()
+    })
+}

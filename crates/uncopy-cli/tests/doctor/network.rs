@@ -1,0 +1,155 @@
+//! The program in networks of its own: what it says, and what `uncopy bench send` then measures.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use testbed::network::{ALL_PROTOCOLS, NEEDS, isolated};
+use testbed::{Case, Need};
+
+use crate::{finding, report, uncopy};
+
+pub(crate) fn cases() -> Vec<Case> {
+    let needs =
+        [NEEDS, &[Need::Tool("ethtool"), Need::Tool("setpriv"), Need::Tool("bash")]].concat();
+    let named = |name: &str, body: fn()| Case::new(format!("network::{name}"), &needs, body);
+    vec![
+        named("what_is_predicted_is_measured", what_is_predicted_is_measured),
+        named("without_root_taps_are_not_judged", without_root_taps_are_not_judged),
+        named("the_sockets_of_a_process", the_sockets_of_a_process),
+        named("another_network_is_not_judged", another_network_is_not_judged),
+    ]
+}
+
+const UDP: &str = "udp://10.11.0.2:9";
+
+#[track_caller]
+fn doctor(words: &str, code: i32) -> Value {
+    report(&uncopy(&format!("doctor --json {words}")).run(), code)
+}
+
+/// What a sender is told on the same way, in both kernel interfaces.
+#[track_caller]
+fn measured(mode: &str) -> Value {
+    let words = format!("bench send -4 udp -D 10.11.0.2 -p 9 -t 0.1 -s 30000 --mode {mode} --json");
+    report(&uncopy(&words).run(), 0)
+}
+
+fn what_is_predicted_is_measured() {
+    isolated(|network| {
+        network.sink();
+        let agree = |code: i32, zero_copy: bool| {
+            doctor(&format!("{UDP} --size 30000"), code);
+            for mode in ["msg-zerocopy", "ring-registered"] {
+                let measured = measured(mode);
+                assert_eq!(measured["zero_copy"], zero_copy, "{mode}: {measured}");
+                let key = if zero_copy { "copied_sends" } else { "not_copied_sends" };
+                assert_eq!(measured[key], 0, "{mode}: {measured}");
+            }
+        };
+        agree(0, true);
+        let tap = network.tap();
+        agree(6, false);
+        drop(tap);
+        agree(0, true);
+        network.ethtool("-K sink sg off");
+        agree(6, false);
+        network.ethtool("-K sink sg on tx on");
+        network.ip("link set sink mtu 1500");
+        agree(6, false);
+        network.ip("link set sink mtu 65535");
+        agree(0, true);
+    });
+}
+
+/// Nobody but root may see who holds a tap, and whether it ignores what is sent.
+fn without_root_taps_are_not_judged() {
+    isolated(|network| {
+        network.sink();
+        let doctor = |words: &str| uncopy(&format!("doctor --json {words}"));
+        let clean = report(&doctor(UDP).as_user(65534).run(), 0);
+        assert_eq!(clean["verdict"], "zero_copy", "{clean}");
+        for ignores in [false, true] {
+            let tap = network.tap_of(ALL_PROTOCOLS, None, ignores);
+            let found = report(&doctor(UDP).as_user(65534).run(), 7);
+            let found = finding(&found, "tap-eth-p-all").unwrap();
+            assert_eq!(
+                (&found["severity"], &found["needs_root"]),
+                (&"unknown".into(), &true.into())
+            );
+            assert_eq!(found["summary"], "somebody (user id 0) holds a packet tap on all devices");
+            assert_eq!(found["next_step"], "Run the doctor as root.");
+            let as_root = doctor(UDP).run();
+            report(&as_root, if ignores { 0 } else { 6 });
+            drop(tap);
+        }
+        // What does not depend on it is told.
+        network.ethtool("-K sink sg off");
+        report(&doctor(UDP).as_user(65534).run(), 6);
+        let hidden = report(&doctor("--pid 1").as_user(65534).run(), 7);
+        assert!(finding(&hidden, "sockets-hidden").is_some(), "{hidden}");
+    });
+}
+
+fn the_sockets_of_a_process() {
+    isolated(|network| {
+        network.sink();
+        // A socket with a peer that does not have SO_ZEROCOPY; the shell then becomes `sleep`.
+        let child = Child::start("bash", &["-c", "exec 3<>/dev/udp/10.11.0.2/9; exec sleep 60"]);
+        let seen = child.seen("1 with a peer", 0);
+        let option = finding(&seen, "so-zerocopy-off").unwrap();
+        assert_eq!(option["evidence"][0]["found"], "SO_ZEROCOPY is off on descriptors 3");
+        let tap = network.tap();
+        let seen = child.seen("1 with a peer", 6);
+        assert!(finding(&seen, "tap-eth-p-all").is_some(), "{seen}");
+        drop((tap, child));
+        // This one has it.
+        let words = "bench send -4 udp -D 10.11.0.2 -p 9 -t 60 -s 9000 -z";
+        let words: Vec<&str> = words.split(' ').collect();
+        let sender = Child::start(env!("CARGO_BIN_EXE_uncopy"), &words);
+        let seen = sender.seen("1 with a peer", 0);
+        assert!(finding(&seen, "so-zerocopy-off").is_none(), "{seen}");
+        drop(sender);
+        let idle = Child::start("sleep", &["60"]);
+        let seen = idle.seen("0 with a peer", 0);
+        assert!(finding(&seen, "no-sockets").is_some(), "{seen}");
+    });
+}
+
+/// A process of the network, killed when dropped.
+struct Child(std::process::Child);
+
+impl Child {
+    fn start(program: &str, words: &[&str]) -> Child {
+        let mut command = std::process::Command::new(program);
+        Child(command.args(words).stdout(std::process::Stdio::null()).spawn().unwrap())
+    }
+
+    /// What is said of it, once it has so many sockets.
+    #[track_caller]
+    fn seen(&self, sockets: &str, code: i32) -> Value {
+        let begin = Instant::now();
+        loop {
+            let run = uncopy(&format!("doctor --json --pid {}", self.0.id())).run();
+            if run.stdout.contains(sockets) {
+                return report(&run, code);
+            }
+            assert!(begin.elapsed() < Duration::from_secs(30), "{}{}", run.stdout, run.stderr);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn another_network_is_not_judged() {
+    isolated(|_| {
+        let seen = doctor(&format!("--pid {}", std::process::id()), 7);
+        let found = finding(&seen, "other-namespace").unwrap();
+        assert!(found["next_step"].as_str().unwrap().contains("nsenter"), "{found}");
+    });
+}

@@ -1,0 +1,147 @@
+//! Every condition that the doctor knows, once: reports, `--explain` and the book come from here.
+
+mod network;
+
+use std::fmt::Write as _;
+
+pub(crate) use network::*;
+
+use super::finding::Severity;
+
+/// A condition under which bytes are copied, or may be, or that is worth knowing.
+#[derive(Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Condition {
+    /// Its stable name: `tap-eth-p-all`.
+    pub id: &'static str,
+    /// What it is, as the heading of its section in the book.
+    pub title: &'static str,
+    /// What it concerns.
+    pub topic: Topic,
+    /// What it usually means.
+    pub severity: Severity,
+    /// How it comes about, and how it is found.
+    pub about: &'static str,
+    /// What it does to the bytes.
+    pub effect: &'static str,
+    /// What a person can do about it; empty: nothing has to be done.
+    pub next_step: &'static str,
+    /// The next step needs root.
+    pub needs_root: bool,
+}
+
+/// What a condition concerns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Topic {
+    /// Sending over TCP and UDP.
+    Network,
+}
+
+impl Topic {
+    /// Every topic.
+    pub const ALL: [Topic; 1] = [Topic::Network];
+
+    /// The name in reports: `network`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Topic::Network => "network",
+        }
+    }
+}
+
+/// Makes constants of conditions, and the list of them.
+macro_rules! table {
+    ($topic:expr; $($name:ident = $id:literal, $title:literal, $severity:ident, $root:literal,
+        $about:literal, $effect:literal, $next_step:literal;)*) => {
+        $(
+            pub(crate) static $name: $crate::doctor::condition::Condition =
+                $crate::doctor::condition::Condition {
+                    id: $id,
+                    title: $title,
+                    topic: $topic,
+                    severity: $crate::doctor::finding::Severity::$severity,
+                    about: $about,
+                    effect: $effect,
+                    next_step: $next_step,
+                    needs_root: $root,
+                };
+        )*
+        pub(super) static LIST: &[&$crate::doctor::condition::Condition] = &[$(&$name),*];
+    };
+}
+use table;
+
+/// Every condition, by topic.
+pub fn conditions() -> impl Iterator<Item = &'static Condition> {
+    network::LIST.iter().copied()
+}
+
+/// The condition of this id.
+#[must_use]
+pub fn condition(id: &str) -> Option<&'static Condition> {
+    conditions().find(|condition| condition.id == id)
+}
+
+impl Condition {
+    /// Its section in the book, in Markdown.
+    #[must_use]
+    pub fn page(&self) -> String {
+        let mut page = format!("### `{}`: {}\n\n", self.id, self.title);
+        let _ =
+            write!(page, "{}\n\n- **Means**: `{}`. {}\n", self.about, self.severity, self.effect);
+        let root = if self.needs_root { " Needs root." } else { "" };
+        match self.next_step {
+            "" => page.push_str("- **Next step**: none is needed.\n"),
+            step => {
+                let _ = writeln!(page, "- **Next step**: {step}{root}");
+            }
+        }
+        page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn ids_are_names_and_differ() {
+        let mut seen = HashSet::new();
+        for condition in conditions() {
+            assert!(seen.insert(condition.id), "{} twice", condition.id);
+            assert!(
+                condition
+                    .id
+                    .chars()
+                    .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'),
+                "{}",
+                condition.id
+            );
+            for sentence in [condition.about, condition.effect] {
+                assert!(sentence.ends_with('.'), "{}: {sentence}", condition.id);
+            }
+            assert!(condition.next_step.is_empty() || condition.next_step.ends_with('.'));
+            assert!(!condition.needs_root || !condition.next_step.is_empty(), "{}", condition.id);
+        }
+    }
+
+    /// Sections of the book by topic, as `uncopy doctor --explain all` prints them.
+    #[test]
+    fn every_condition_has_its_section_in_the_book_and_no_other_has() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/doctor.md");
+        let book = std::fs::read_to_string(path).unwrap();
+        for condition in conditions() {
+            assert!(
+                book.contains(&condition.page()),
+                "docs/doctor.md lacks or changes this section; put in what `uncopy doctor \
+                 --explain {}` prints",
+                condition.id
+            );
+        }
+        let sections = book.lines().filter(|line| line.starts_with("### `")).count();
+        assert_eq!(sections, conditions().count(), "sections of conditions that are gone");
+    }
+}

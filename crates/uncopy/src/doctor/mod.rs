@@ -1,0 +1,83 @@
+//! Why zero-copy does, or does not, happen here.
+//!
+//! ```
+//! use uncopy::doctor::{Options, Target, Verdict, examine};
+//!
+//! let target = Target::Udp("127.0.0.1:9".parse().unwrap());
+//! let report = examine(&target, &Options::default())?;
+//! assert_eq!(report.verdict, Verdict::Copied);
+//! let loopback = report.finding("loopback").unwrap();
+//! println!("{}: {}", report.headline, loopback.effect);
+//! # Ok::<(), uncopy::Error>(())
+//! ```
+//!
+//! Facts are gathered by asking the kernel and by trying; findings are drawn from them by pure
+//! functions. Nothing is changed: what is made to try something is gone afterwards, and nothing is
+//! sent unless a probe is asked for.
+
+mod condition;
+mod finding;
+mod network;
+mod process;
+mod report;
+
+use std::fmt;
+use std::net::SocketAddr;
+
+pub use condition::{Condition, Topic, condition, conditions};
+pub use finding::{Evidence, Finding, Severity};
+pub use report::{Fact, Report, Verdict};
+
+use crate::error::Result;
+use crate::send::Transport;
+
+/// What to look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Target {
+    /// TCP to an address.
+    Tcp(SocketAddr),
+    /// UDP to an address.
+    Udp(SocketAddr),
+    /// Whatever leaves through a network device.
+    Device(String),
+    /// Whatever a process sends to the peers of its sockets, by its id.
+    Process(u32),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Tcp(to) => write!(f, "tcp://{to}"),
+            Target::Udp(to) => write!(f, "udp://{to}"),
+            Target::Device(name) => f.write_str(name),
+            Target::Process(pid) => write!(f, "pid {pid}"),
+        }
+    }
+}
+
+/// What is to be done, as far as the target does not say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {
+    /// Bytes of each send. `None`: 64 KiB over TCP, over UDP as many as fit into one packet.
+    pub message_bytes: Option<usize>,
+    /// Have the kernel cut each send over UDP into datagrams of so many bytes (`UDP_SEGMENT`).
+    pub segment_bytes: Option<u16>,
+    /// Bytes that are lent at a time. `None`: those of 16 sends, after which a
+    /// [`Sender`](crate::send::Sender) reads its reports.
+    pub in_flight_bytes: Option<usize>,
+}
+
+/// Looks at a target, and says what keeps its bytes from staying where they are.
+///
+/// # Errors
+/// There is no such device or process.
+pub fn examine(target: &Target, options: &Options) -> Result<Report> {
+    match target {
+        Target::Tcp(to) => Ok(network::address(Transport::Tcp, *to, options)),
+        Target::Udp(to) => Ok(network::address(Transport::Udp, *to, options)),
+        Target::Device(name) => network::device(name, options),
+        Target::Process(pid) => network::sockets::process(*pid, options),
+    }
+}

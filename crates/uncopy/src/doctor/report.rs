@@ -1,0 +1,143 @@
+//! What the doctor says in the end.
+
+use std::fmt;
+
+use super::finding::{Finding, Severity};
+
+/// The answer to "will these bytes be copied?".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// Nothing was found that copies.
+    ZeroCopy,
+    /// Nothing copies, up to a limit; or it costs more than it brings.
+    Limited,
+    /// A processor copies the bytes.
+    Copied,
+    /// It cannot be told.
+    Unknown,
+}
+
+impl Verdict {
+    /// Every verdict.
+    pub const ALL: [Verdict; 4] =
+        [Verdict::ZeroCopy, Verdict::Limited, Verdict::Copied, Verdict::Unknown];
+
+    /// The name in reports: `zero_copy`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Verdict::ZeroCopy => "zero_copy",
+            Verdict::Limited => "limited",
+            Verdict::Copied => "copied",
+            Verdict::Unknown => "unknown",
+        }
+    }
+
+    /// What follows from the worst of these findings.
+    #[must_use]
+    pub fn of(findings: &[Finding]) -> Verdict {
+        match findings.iter().map(|finding| finding.severity).min() {
+            Some(Severity::Copies) => Verdict::Copied,
+            Some(Severity::Unknown) => Verdict::Unknown,
+            Some(Severity::Limits) => Verdict::Limited,
+            Some(Severity::Note) | None => Verdict::ZeroCopy,
+        }
+    }
+
+    /// What is said of the subject before the reason.
+    const fn predicate(self) -> &'static str {
+        match self {
+            Verdict::ZeroCopy => "is not copied, as far as can be seen",
+            Verdict::Limited => "is not copied, with a limit",
+            Verdict::Copied => "will be copied",
+            Verdict::Unknown => "may be copied, which cannot be told",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Something that was looked at, whatever came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fact {
+    /// What: `route`, `device`, `source`.
+    pub name: &'static str,
+    /// What it is like, for people.
+    pub value: String,
+}
+
+/// What was found out about one target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// What was asked about: `tcp://192.0.2.1:443`.
+    pub target: String,
+    /// The answer.
+    pub verdict: Verdict,
+    /// The answer as a sentence, with the first reason.
+    pub headline: String,
+    /// What was found, the worst first.
+    pub findings: Vec<Finding>,
+    /// What was looked at.
+    pub facts: Vec<Fact>,
+}
+
+impl Report {
+    /// Sorts the findings and draws the conclusion. `subject` begins the headline: `TCP to
+    /// 192.0.2.1 through eth1`.
+    pub(crate) fn conclude(
+        target: String,
+        subject: &str,
+        mut findings: Vec<Finding>,
+        facts: Vec<Fact>,
+    ) -> Report {
+        findings.sort_by_key(|finding| finding.severity);
+        let verdict = Verdict::of(&findings);
+        let reason = findings.first().filter(|first| first.severity != Severity::Note);
+        let reason = reason.map(|first| format!(": {}", first.summary)).unwrap_or_default();
+        let headline = format!("{subject} {}{reason}", verdict.predicate());
+        Report { target, verdict, headline, findings, facts }
+    }
+
+    /// The finding of this condition, if there is one.
+    #[must_use]
+    pub fn finding(&self, id: &str) -> Option<&Finding> {
+        self.findings.iter().find(|finding| finding.condition.id == id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::condition;
+
+    #[test]
+    fn the_worst_finding_is_the_verdict_and_leads() {
+        let finding = |severity| {
+            Finding::of(&condition::LOOPBACK, format!("{severity} it"))
+                .meaning(severity, "")
+                .seen("a test", "")
+        };
+        use Severity::{Copies, Limits, Note, Unknown};
+        for (severities, verdict, headline) in [
+            (&[][..], Verdict::ZeroCopy, "It is not copied, as far as can be seen"),
+            (&[Note], Verdict::ZeroCopy, "It is not copied, as far as can be seen"),
+            (&[Note, Limits], Verdict::Limited, "It is not copied, with a limit: limits it"),
+            (
+                &[Limits, Unknown],
+                Verdict::Unknown,
+                "It may be copied, which cannot be told: unknown it",
+            ),
+            (&[Note, Unknown, Copies, Limits], Verdict::Copied, "It will be copied: copies it"),
+        ] {
+            let findings = severities.iter().copied().map(finding).collect();
+            let report = Report::conclude("x".into(), "It", findings, vec![]);
+            assert_eq!((report.verdict, report.headline.as_str()), (verdict, headline));
+            assert!(report.findings.is_sorted_by_key(|finding| finding.severity));
+        }
+    }
+}

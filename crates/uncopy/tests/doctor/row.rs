@@ -1,0 +1,176 @@
+//! One network condition: how it is made and taken away, and what must be said of it.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use testbed::network::{Network, Tap, isolated};
+use testbed::seeded;
+use uncopy::doctor::{Options, Report, Severity, Target, Verdict, examine};
+use uncopy::send::{Fate, Mode, Sender, SenderOptions, Socket};
+
+/// Longer than anything takes that goes well.
+const LONG: Duration = Duration::from_secs(60);
+
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    target: &'static str,
+    options: fn(&mut Options),
+    prepare: fn(&Network),
+    create: fn(&Network) -> Option<Tap>,
+    remove: fn(&Network),
+    expected: (&'static str, Severity, &'static str),
+    is_sent: bool,
+}
+
+impl Row {
+    /// On the way to `target`, the condition `id` of this severity is to be found, with this text
+    /// in its evidence.
+    pub(crate) fn new(
+        name: &'static str,
+        target: &'static str,
+        expected: (&'static str, Severity, &'static str),
+    ) -> Row {
+        Row {
+            name,
+            target,
+            options: |_| (),
+            prepare: |_| (),
+            create: |_| None,
+            remove: |_| (),
+            expected,
+            is_sent: true,
+        }
+    }
+
+    pub(crate) fn options(mut self, options: fn(&mut Options)) -> Row {
+        self.options = options;
+        self
+    }
+
+    /// What is there before, during and after.
+    pub(crate) fn prepare(mut self, prepare: fn(&Network)) -> Row {
+        self.prepare = prepare;
+        self
+    }
+
+    pub(crate) fn create(mut self, create: fn(&Network) -> Option<Tap>) -> Row {
+        self.create = create;
+        self
+    }
+
+    pub(crate) fn remove(mut self, remove: fn(&Network)) -> Row {
+        self.remove = remove;
+        self
+    }
+
+    /// Nothing can be sent to show that the prediction holds.
+    pub(crate) fn unsent(mut self) -> Row {
+        self.is_sent = false;
+        self
+    }
+
+    /// Makes the condition in a network of its own, looks, takes it away, and looks again.
+    pub(crate) fn run(&self) {
+        isolated(|network| {
+            network.sink();
+            (self.prepare)(network);
+            let (id, severity, evidence) = self.expected;
+            let kept = (self.create)(network);
+            let report = self.examine();
+            let finding = report.finding(id);
+            let finding = finding.unwrap_or_else(|| panic!("{id} is not found: {report:#?}"));
+            assert_eq!(finding.severity, severity, "{finding:#?}");
+            let found = finding.evidence.iter().any(|one| one.found.contains(evidence));
+            assert!(found, "{evidence:?} is not in the evidence: {finding:#?}");
+            if severity != Severity::Note {
+                let verdict = Verdict::of(std::slice::from_ref(finding));
+                assert_eq!(report.verdict, verdict, "{report:#?}");
+                assert!(report.headline.ends_with(&finding.summary), "{}", report.headline);
+            }
+            if self.is_sent {
+                self.send(network, &report);
+            }
+            drop(kept);
+            (self.remove)(network);
+            // A program that another test is just starting may hold a copy of the tap until it runs.
+            let begin = Instant::now();
+            while let Some(finding) = self.examine().finding(id) {
+                assert!(begin.elapsed() < LONG, "{id} is gone, and found: {finding:#?}");
+            }
+        });
+    }
+
+    fn wanted(&self) -> Options {
+        let mut options = Options::default();
+        (self.options)(&mut options);
+        options
+    }
+
+    fn target(&self) -> Target {
+        match self.target.split_once("://") {
+            Some(("tcp", to)) => Target::Tcp(to.parse().unwrap()),
+            Some((_, to)) => Target::Udp(to.parse().unwrap()),
+            None => Target::Device(self.target.to_owned()),
+        }
+    }
+
+    pub(crate) fn examine(&self) -> Report {
+        examine(&self.target(), &self.wanted()).unwrap()
+    }
+
+    /// Sends as was asked about; the releases must say what was predicted.
+    fn send(&self, network: &Network, report: &Report) {
+        let options = self.wanted();
+        let (socket, length) = match self.target() {
+            Target::Tcp(to) => (silent(network, to), options.message_bytes.unwrap_or(60_000)),
+            Target::Udp(to) => {
+                let socket = Socket::connect_udp(to).unwrap();
+                socket.set_segment_bytes(options.segment_bytes).unwrap();
+                let largest = if options.segment_bytes.is_some() { 60_000 } else { 30_000 };
+                (socket, options.message_bytes.unwrap_or(largest))
+            }
+            _ => panic!("nothing can be sent to {}", self.target),
+        };
+        let receiver = self.target.contains("127.0.0.1").then(|| {
+            let Target::Udp(to) = self.target() else { panic!("{}", self.target) };
+            UdpSocket::bind(to).unwrap()
+        });
+        let fates = fates(socket, length);
+        drop(receiver);
+        let all = |fate| !fates.is_empty() && fates.iter().all(|found| *found == fate);
+        match report.verdict {
+            Verdict::Copied => assert!(all(Fate::Copied), "{fates:?} {report:#?}"),
+            Verdict::ZeroCopy => assert!(all(Fate::NotCopied), "{fates:?} {report:#?}"),
+            Verdict::Unknown => assert!(all(Fate::Unknown), "{fates:?} {report:#?}"),
+            // Where the limit is met sends are copied by choice.
+            _ => assert!(fates.contains(&Fate::NotCopied), "{fates:?} {report:#?}"),
+        }
+    }
+}
+
+/// A connection to a peer that never answers.
+fn silent(network: &Network, to: SocketAddr) -> Socket {
+    let socket = network.silent_connection(to.is_ipv6(), to.port());
+    socket.set_send_buffer_bytes(1 << 20).unwrap();
+    socket
+}
+
+/// What becomes of a few sends.
+pub(crate) fn fates(socket: Socket, length: usize) -> Vec<Fate> {
+    let is_tcp = socket.transport() == uncopy::send::Transport::Tcp;
+    let mut options = SenderOptions::default();
+    options.mode = Mode::Zerocopy;
+    let mut sender = Sender::new(socket, &options);
+    for seed in 0..4 {
+        assert_eq!(sender.send(seeded(seed, 0, length as u64)).result.unwrap(), length);
+    }
+    if is_tcp {
+        sender.abort();
+    }
+    let mut fates = Vec::new();
+    while sender.outstanding().sends > 0 {
+        let release = sender.wait_release(Some(LONG)).unwrap();
+        fates.push(release.expect("it is released before long").fate);
+    }
+    fates
+}
