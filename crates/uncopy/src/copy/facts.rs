@@ -119,14 +119,15 @@ pub(crate) fn setting(
 /// Most of the source is not in the page cache, as far as samples tell. `false` where the kernel
 /// cannot tell.
 fn is_cold(source: &Source<'_>) -> bool {
-    const SAMPLES: u64 = 16;
     const SAMPLE_BYTES: u64 = 1 << 20;
     let size = source.stat.size;
-    let length = SAMPLE_BYTES.min(size.div_ceil(SAMPLES)).max(1);
-    let cached: u64 = (0..SAMPLES)
-        .map(|i| file::cached_bytes(source.fd(), size / SAMPLES * i, length).unwrap_or(length))
+    let samples = size.div_ceil(SAMPLE_BYTES).clamp(1, 16);
+    let length = SAMPLE_BYTES.min(size).max(1);
+    let last = size.saturating_sub(length);
+    let cached: u64 = (0..samples)
+        .map(|i| file::cached_bytes(source.fd(), last / samples * i, length).unwrap_or(length))
         .sum();
-    cached < SAMPLES * length / 2
+    cached < samples * length / 2
 }
 
 /// Bytes that may lie dirty before the kernel makes writers wait for the device: half of
