@@ -52,7 +52,29 @@ impl<'a> Filling<'a> {
     /// [`TooLong`] at the first that does not fit; those before it are copied.
     #[inline]
     pub fn append_all(&mut self, regions: &[IoSlice<'_>]) -> Result<(), TooLong> {
-        regions.iter().try_for_each(|region| self.append(region))
+        if let [region] = regions { self.append(region) } else { self.append_each(regions) }
+    }
+
+    /// Out of line, so that the loop has the registers for itself.
+    #[inline(never)]
+    fn append_each(&mut self, regions: &[IoSlice<'_>]) -> Result<(), TooLong> {
+        let rest = std::mem::take(&mut self.rest);
+        let mut done = 0;
+        let mut result = Ok(());
+        for region in regions {
+            if region.len() > rest.len() - done {
+                result = Err(TooLong);
+                break;
+            }
+            // SAFETY: `done` is at most the length.
+            let to = unsafe { rest.as_mut_ptr().add(done) };
+            // SAFETY: the destination has at least as many bytes left (checked above), and is
+            // borrowed mutably while the region is borrowed, so that they do not overlap.
+            unsafe { copy_short(region.as_ptr(), to.cast(), region.len()) };
+            done += region.len();
+        }
+        self.rest = &mut rest[done..];
+        result
     }
 
     /// The memory still to be written, for a copy that `append` cannot do (from pointers that may
@@ -118,12 +140,12 @@ unsafe fn copy_short(from: *const u8, to: *mut u8, length: usize) {
         match length {
             0 => {}
             1 => to.write(from.read()),
-            2..=3 => both_ends::<[u8; 2]>(from, to, length),
-            4..=7 => both_ends::<[u8; 4]>(from, to, length),
-            8..=15 => both_ends::<[u8; 8]>(from, to, length),
-            16..=31 => both_ends::<[u8; 16]>(from, to, length),
-            32..=63 => both_ends::<[u8; 32]>(from, to, length),
-            64..=128 => both_ends::<[u8; 64]>(from, to, length),
+            2..=4 => both_ends::<[u8; 2]>(from, to, length),
+            5..=8 => both_ends::<[u8; 4]>(from, to, length),
+            9..=16 => both_ends::<[u8; 8]>(from, to, length),
+            17..=32 => both_ends::<[u8; 16]>(from, to, length),
+            33..=64 => both_ends::<[u8; 32]>(from, to, length),
+            65..=128 => both_ends::<[u8; 64]>(from, to, length),
             _ => to.copy_from_nonoverlapping(from, length),
         }
     }

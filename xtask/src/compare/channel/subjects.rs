@@ -22,22 +22,34 @@ use crate::peers::Installed;
 /// Makes both ends of a channel of ours.
 pub(super) type MakePair = fn() -> Result<(Channel, Channel)>;
 
-/// A subject whose `open` makes what `run` needs, once, when it is run for the first time.
+/// A subject whose `open` makes what `run` needs, once, when it is run for the first time. `run` is
+/// told the round.
 fn subject<T: 'static>(
     name: &str,
     role: Role,
     open: impl Fn() -> Result<T> + 'static,
-    mut run: impl FnMut(&mut T) -> Result<Sample> + 'static,
+    mut run: impl FnMut(&mut T, usize) -> Result<Sample> + 'static,
 ) -> Subject {
     let mut opened = None;
-    let action = Action::Closure(Box::new(move |_| {
+    let action = Action::Closure(Box::new(move |trial| {
         let opened = match &mut opened {
             Some(opened) => opened,
             none => none.insert(open()?),
         };
-        run(opened)
+        run(opened, trial.round)
     }));
     Subject { name: name.to_owned(), role, action }
+}
+
+const PAGE_BYTES: usize = 4096;
+
+/// `length` bytes of `memory`, in each round at another place of a page: a load behind a store
+/// whose address ends in the same twelve bits waits for it (Intel's optimization manual, "4K
+/// aliasing"), and where memory lies is a lottery.
+fn placed(memory: &[u8], length: usize, round: usize) -> &[u8] {
+    /// Visits every sixteenth byte of a page before it comes back.
+    const STEP: usize = 16 * 69;
+    &memory[round * STEP % PAGE_BYTES..][..length]
 }
 
 fn exchange(
@@ -59,10 +71,10 @@ fn one_process<E: Endpoint + 'static>(
     time: Duration,
     open: impl Fn() -> Result<(E, E)> + 'static,
 ) -> Subject {
-    let bytes = vec![1; message.bytes];
-    subject(name, role, open, move |(near, far)| {
-        let regions = message.of(&bytes);
-        sample(time, || exchange(near, far, &regions, bytes.len()))
+    let bytes = vec![1; message.bytes + PAGE_BYTES];
+    subject(name, role, open, move |(near, far), round| {
+        let regions = message.of(placed(&bytes, message.bytes, round));
+        sample(time, || exchange(near, far, &regions, message.bytes))
     })
 }
 
@@ -74,7 +86,7 @@ fn two_processes<E: Endpoint + 'static>(
     open: impl Fn() -> Result<Echoed<E>> + 'static,
 ) -> Subject {
     let bytes = vec![1; message.bytes];
-    subject(name, role, open, move |Echoed { endpoint, .. }| {
+    subject(name, role, open, move |Echoed { endpoint, .. }, _| {
         let regions = message.of(&bytes);
         let round_trip = sample(time, || {
             endpoint.send(black_box(&regions))?;
@@ -130,15 +142,16 @@ pub(super) fn pipes_echoed(name: &str, message: Message, time: Duration) -> Subj
 
 /// Copies into a buffer of the channel's own pool, and out of it again if it is to be `twice`.
 pub(super) fn memcpy(name: &str, twice: bool, length: usize, time: Duration) -> Subject {
-    let (bytes, mut out) = (vec![1u8; length], vec![0u8; length]);
+    let (bytes, mut out) = (vec![1u8; length + PAGE_BYTES], vec![0u8; length]);
     let open = move || {
         let (near, far) = Channel::pair();
         near.write(&[IoSlice::new(&vec![0; length])], Vec::new())?;
         Ok(far.read()?)
     };
-    subject(name, Role::Yardstick, open, move |buffer| {
+    subject(name, Role::Yardstick, open, move |buffer, round| {
+        let bytes = placed(&bytes, length, round);
         sample(time, || {
-            black_box(&mut *buffer).copy_from_slice(black_box(&bytes));
+            black_box(&mut *buffer).copy_from_slice(black_box(bytes));
             if twice {
                 black_box(&mut out).copy_from_slice(black_box(&*buffer));
             }
@@ -149,7 +162,7 @@ pub(super) fn memcpy(name: &str, twice: bool, length: usize, time: Duration) -> 
 
 /// The smallest system call.
 pub(super) fn getpid(name: &str, time: Duration) -> Subject {
-    let run = move |(): &mut ()| {
+    let run = move |(): &mut (), _| {
         sample(time, || {
             black_box(std::process::id());
             Ok(())
@@ -162,7 +175,7 @@ pub(super) fn getpid(name: &str, time: Duration) -> Subject {
 pub(super) fn port(name: &str, pair: MakePair, length: usize, time: Duration) -> Subject {
     let (bytes, mut out) = (vec![1u8; length], vec![0u8; length]);
     let open = move || Ok((pair()?, Port::new()));
-    subject(name, Role::Own, open, move |((near, far), port)| {
+    subject(name, Role::Own, open, move |((near, far), port), _| {
         sample(time, || {
             far.wait_async(port, 1, Signals::READABLE, AsyncOptions::empty())?;
             near.write(&[IoSlice::new(black_box(&bytes))], Vec::new())?;
@@ -188,7 +201,7 @@ fn drain(channel: &Channel, length: usize) -> Result<()> {
 /// All messages in one write: an array of regions that names each one's message.
 pub(super) fn batch(name: &str, pair: MakePair, message: Message, time: Duration) -> Subject {
     let bytes = vec![1u8; message.bytes];
-    subject(name, Role::Own, pair, move |(near, far)| {
+    subject(name, Role::Own, pair, move |(near, far), _| {
         let regions = message.of(&bytes);
         let numbered = |number| {
             regions.iter().map(move |bytes| BatchRegion { bytes, message: number, handles: 0 })
@@ -205,7 +218,7 @@ pub(super) fn batch(name: &str, pair: MakePair, message: Message, time: Duration
 /// A write for each message: an array of arrays.
 pub(super) fn one_by_one(name: &str, pair: MakePair, message: Message, time: Duration) -> Subject {
     let bytes = vec![1u8; message.bytes];
-    subject(name, Role::Own, pair, move |(near, far)| {
+    subject(name, Role::Own, pair, move |(near, far), _| {
         let nested = vec![message.of(&bytes); usize::from(BATCH)];
         let all = sample(time, || {
             for regions in black_box(&nested) {
@@ -228,7 +241,7 @@ pub(super) fn further_regions(
         let (near, far) = Channel::pair();
         Ok((Own::new(near, style), Own::new(far, style)))
     };
-    subject(name, Role::Own, open, move |(near, far)| {
+    subject(name, Role::Own, open, move |(near, far), _| {
         further(message, time, |regions| exchange(near, far, regions, message.bytes))
     })
 }
@@ -236,7 +249,7 @@ pub(super) fn further_regions(
 /// The same for copies alone.
 pub(super) fn further_copies(name: &str, message: Message, time: Duration) -> Subject {
     let open = move || Ok(Vec::with_capacity(message.bytes));
-    subject(name, Role::Yardstick, open, move |out| {
+    subject(name, Role::Yardstick, open, move |out, _| {
         further(message, time, |regions| {
             out.clear();
             black_box(regions).iter().for_each(|region| out.extend_from_slice(region));
@@ -279,7 +292,7 @@ pub(super) fn peer(peer: &Installed, processes: u8, message: Message, time: Dura
     let figures = [usize::from(processes), message.bytes, message.regions, millis(time)];
     words.extend(figures.map(|figure| figure.to_string().into()));
     let program = peer.program.clone();
-    let run = move |(): &mut ()| {
+    let run = move |(): &mut (), _| {
         let output = Command::new(&program).args(&words).stdin(Stdio::null()).output()?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{}", said.lines().next().unwrap_or("it said nothing"));
