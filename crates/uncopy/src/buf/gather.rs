@@ -55,9 +55,26 @@ impl<'a> Filling<'a> {
         if let [region] = regions { self.append(region) } else { self.append_each(regions) }
     }
 
-    /// Out of line, so that the loop has the registers for itself.
+    /// Out of line, so that the loop has the registers for itself; where there are wide ones, those.
     #[inline(never)]
     fn append_each(&mut self, regions: &[IoSlice<'_>]) -> Result<(), TooLong> {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has what the function is compiled for.
+            return unsafe { self.append_each_avx2(regions) };
+        }
+        self.append_each_plainly(regions)
+    }
+
+    /// The same code, compiled for registers of 32 bytes.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn append_each_avx2(&mut self, regions: &[IoSlice<'_>]) -> Result<(), TooLong> {
+        self.append_each_plainly(regions)
+    }
+
+    #[inline(always)]
+    fn append_each_plainly(&mut self, regions: &[IoSlice<'_>]) -> Result<(), TooLong> {
         let rest = std::mem::take(&mut self.rest);
         let mut done = 0;
         let mut result = Ok(());
@@ -115,13 +132,13 @@ pub(crate) fn append(to: &mut Vec<u8>, bytes: &[u8]) {
 ///
 /// # Safety
 /// `from` may be read and `to` written for `length` bytes, and they do not overlap.
-#[inline]
+#[inline(always)]
 unsafe fn copy_short(from: *const u8, to: *mut u8, length: usize) {
     /// Copies the first and the last `size_of::<T>()` bytes.
     ///
     /// # Safety
     /// As above, and `length` is at least `size_of::<T>()`.
-    #[inline]
+    #[inline(always)]
     #[allow(clippy::multiple_unsafe_ops_per_block)]
     unsafe fn both_ends<T: Copy>(from: *const u8, to: *mut u8, length: usize) {
         let last = length - size_of::<T>();
