@@ -120,6 +120,10 @@ pub trait Source {
     fn change_peer(&self, _clear: Signals, _set: Signals) -> Result<(), Status> {
         Err(Status::NotSupported)
     }
+    /// Handles to the object in this process.
+    fn handle_count(&self) -> usize {
+        1
+    }
     /// Ends what blocks on this handle other than waits for signals.
     fn cancel_calls(&self) {}
     /// Another handle to the object.
@@ -386,6 +390,10 @@ macro_rules! handles {
                 self.source().change_peer(clear, set)
             }
 
+            fn handle_count(&self) -> usize {
+                self.source().handle_count()
+            }
+
             fn cancel_calls(&self) {
                 self.source().cancel_calls();
             }
@@ -419,6 +427,23 @@ handles! {
 }
 
 impl Handle {
+    /// Handles to the object that are open in this process, this one included; a descriptor counts
+    /// as one.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.handle_count()
+    }
+
+    /// A handle that takes this one's place while others are still using this one: with its rights,
+    /// and with the waits that are bound to it. They end when the new one is closed or read from a
+    /// message; dropping this one ends none of them.
+    ///
+    /// # Errors
+    /// [`Status::BadHandle`] if it was revoked; [`Status::NoResources`].
+    pub fn succeed(&self) -> Result<Handle, Status> {
+        self.reissue(self.grant().succeed()?)
+    }
+
     /// The handle was read at the far side: what still waits on it ends.
     pub(super) fn arrived(&self) {
         let id = self.grant().id();

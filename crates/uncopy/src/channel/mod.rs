@@ -83,7 +83,7 @@ mod transport;
 mod wait;
 
 pub use crate::buf::{Filling, TooLong};
-pub use batch::{BatchError, BatchRegion};
+pub use batch::{BatchError, BatchRegion, BatchShape};
 pub use disposition::{Disposition, Transfer};
 pub use endpoint::{Channel, Lengths, Oversized};
 pub use eventfd::SignalFd;

@@ -207,6 +207,7 @@ impl<T: End> Peered<T> {
     /// Closes this handle, once; what is left of the end if it was the last.
     pub(super) fn close(&mut self) -> T::Remains {
         let side = self.side;
+        let is_succeeded = self.grant.is_succeeded();
         if self.grant.close() {
             return T::Remains::default();
         }
@@ -216,7 +217,9 @@ impl<T: End> Peered<T> {
             return T::Remains::default();
         };
         let half = &mut locked.sides[side.index()];
-        half.observers.cancel(self.grant.id());
+        if !is_succeeded {
+            half.observers.cancel(self.grant.id());
+        }
         half.handles -= 1;
         if half.handles > 0 {
             return T::Remains::default();
@@ -307,6 +310,10 @@ impl<T: End> Source for Peered<T> {
         if let Ok(mut locked) = self.lock() {
             T::cancel_calls(&mut locked, self.side);
         }
+    }
+
+    fn handle_count(&self) -> usize {
+        self.lock().map_or(0, |locked| locked.sides[self.side.index()].handles as usize)
     }
 
     fn reissue(&self, grant: Grant) -> Result<Peered<T>, Status> {
@@ -413,6 +420,10 @@ macro_rules! peered {
 
             fn cancel_calls(&self) {
                 self.0.cancel_calls();
+            }
+
+            fn handle_count(&self) -> usize {
+                self.0.handle_count()
             }
 
             fn reissue(

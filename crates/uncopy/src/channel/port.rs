@@ -40,6 +40,8 @@ bitflags::bitflags! {
 pub struct Packet {
     /// As given to [`wait_async`](Object::wait_async) or [`Port::queue`].
     pub key: u64,
+    /// As given to [`Port::queue_status`]; else 0.
+    pub status: i32,
     /// What happened.
     pub contents: PacketContents,
 }
@@ -177,7 +179,7 @@ impl Binding {
         if let Ok(state) = self.queue.lock()
             && !self.is_dead()
         {
-            let packet = Packet { key: self.key, contents };
+            let packet = Packet { key: self.key, status: 0, contents };
             self.queue.push(state, Entry { packet, handle: Some(handle) });
         }
     }
@@ -250,6 +252,14 @@ impl Port {
     /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::ShouldWait`] while 16,384
     /// such packets are queued.
     pub fn queue(&self, key: u64, contents: [u8; 32]) -> Result<(), Status> {
+        self.queue_status(key, 0, contents)
+    }
+
+    /// As [`queue`](Self::queue), with a number of the program's choice as status.
+    ///
+    /// # Errors
+    /// As [`queue`](Self::queue).
+    pub fn queue_status(&self, key: u64, status: i32, contents: [u8; 32]) -> Result<(), Status> {
         self.grant.check(Rights::WRITE)?;
         let queue = &self.handles.0;
         let mut state = queue.lock()?;
@@ -257,7 +267,7 @@ impl Port {
             return Err(Status::ShouldWait);
         }
         state.user_packets += 1;
-        let packet = Packet { key, contents: PacketContents::User(contents) };
+        let packet = Packet { key, status, contents: PacketContents::User(contents) };
         queue.push(state, Entry { packet, handle: None });
         Ok(())
     }
@@ -368,6 +378,10 @@ impl Source for Port {
         if let Ok(state) = self.handles.0.lock() {
             self.handles.0.look(state);
         }
+    }
+
+    fn handle_count(&self) -> usize {
+        Arc::strong_count(&self.handles)
     }
 
     fn reissue(&self, grant: Grant) -> Result<Port, Status> {

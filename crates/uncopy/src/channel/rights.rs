@@ -77,6 +77,8 @@ bitflags::bitflags! {
 const REVOKED: u32 = 1 << 30;
 /// No right is beside it: the handle is closed.
 const CLOSED: u32 = 1 << 29;
+/// Beside the rights: another handle has taken this one's place.
+const SUCCEEDED: u32 = 1 << 28;
 
 /// What a handle is, apart from its object: an identity that waits are bound to, and rights.
 #[derive(Debug)]
@@ -97,7 +99,11 @@ impl Grant {
 
     pub(super) fn rights(&self) -> Rights {
         let bits = self.rights.load(Ordering::Relaxed);
-        if bits >= CLOSED { Rights::empty() } else { Rights::from_bits_retain(bits) }
+        if bits >= CLOSED {
+            Rights::empty()
+        } else {
+            Rights::from_bits_retain(bits & !SUCCEEDED)
+        }
     }
 
     /// Checks for all of `needed`.
@@ -118,6 +124,22 @@ impl Grant {
     /// Marks the handle closed; says whether it was before.
     pub(super) fn close(&mut self) -> bool {
         std::mem::replace(self.rights.get_mut(), CLOSED) == CLOSED
+    }
+
+    /// The same identity and rights for a handle that takes this one's place: what is bound to
+    /// them is bound to that one from now on.
+    pub(super) fn succeed(&self) -> Result<Grant, Status> {
+        let bits = self.rights.fetch_or(SUCCEEDED, Ordering::SeqCst);
+        if bits >= CLOSED {
+            return Err(Status::BadHandle);
+        }
+        Ok(Grant { id: self.id, rights: AtomicU32::new(bits & !SUCCEEDED) })
+    }
+
+    /// Closing this handle ends nothing that is bound to it.
+    pub(super) fn is_succeeded(&self) -> bool {
+        let bits = self.rights.load(Ordering::SeqCst);
+        bits < CLOSED && bits & SUCCEEDED != 0
     }
 
     /// Takes everything away.

@@ -143,6 +143,10 @@ impl EventPair {
         self.other().change(USER, clear, set)
     }
 
+    fn count_handles(&self) -> usize {
+        lock(&self.ends.handles)[self.side & 1] as usize
+    }
+
     fn reissued(&self, grant: Grant) -> Result<EventPair, Status> {
         lock(&self.ends.handles)[self.side & 1] += 1;
         Ok(EventPair { ends: self.ends.clone(), side: self.side, grant })
@@ -175,10 +179,12 @@ impl Ends {
 
 impl Drop for EventPair {
     fn drop(&mut self) {
-        let id = self.grant.id();
+        let (id, is_succeeded) = (self.grant.id(), self.grant.is_succeeded());
         let mut is_own = false;
         self.solo().observers(&mut |_, observers| {
-            observers.cancel(id);
+            if !is_succeeded {
+                observers.cancel(id);
+            }
             is_own = true;
         });
         if !is_own {

@@ -267,6 +267,10 @@ macro_rules! solo {
                 self.change_other(clear, set)
             }
 
+            fn handle_count(&self) -> usize {
+                self.count_handles()
+            }
+
             fn reissue(
                 &self,
                 grant: $crate::channel::rights::Grant,
@@ -308,6 +312,11 @@ macro_rules! lone {
                 Err($crate::channel::Status::NotSupported)
             }
 
+            /// Each has one reference, and nothing else has any.
+            fn count_handles(&self) -> usize {
+                Arc::strong_count(&self.core)
+            }
+
             fn reissued(
                 &self,
                 grant: $crate::channel::rights::Grant,
@@ -319,7 +328,9 @@ macro_rules! lone {
         impl Drop for $name {
             fn drop(&mut self) {
                 let id = self.grant.id();
-                self.solo().observers(&mut |_, observers| observers.cancel(id));
+                if !self.grant.is_succeeded() {
+                    self.solo().observers(&mut |_, observers| observers.cancel(id));
+                }
             }
         }
     };
