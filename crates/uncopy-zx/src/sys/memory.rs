@@ -52,6 +52,7 @@ impl<T> In<T> {
     }
 }
 
+#[allow(private_bounds, reason = "what it adds is private as well")]
 impl<T: Plain> In<T> {
     /// The value there.
     pub(crate) fn read(self) -> Result<T, Fault> {
@@ -136,6 +137,7 @@ impl<T> Out<T> {
     }
 }
 
+#[allow(private_bounds, reason = "what it adds is private as well")]
 impl<T: Plain> Out<T> {
     /// Writes one value.
     #[inline]
