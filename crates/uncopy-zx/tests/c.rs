@@ -1,5 +1,6 @@
 //! Programs in C and C++, compiled by the system's compilers and run: plainly, with the kernel
-//! copying, and under AddressSanitizer and UndefinedBehaviorSanitizer.
+//! copying, and under AddressSanitizer and UndefinedBehaviorSanitizer. With `UNCOPY_TEST_VALGRIND`
+//! set, those without sanitizers run under Valgrind as well.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -52,7 +53,10 @@ fn main() {
         }
     };
     let can_sanitize = bench.can_sanitize();
-    let mut trials = Vec::new();
+    let mut trials = vec![Trial::test("shared_library", {
+        let bench = bench.clone();
+        move || bench.run_with_shared_library()
+    })];
     for source in sources() {
         let is_c = source.extension() == Some(OsStr::new("c"));
         let builds: &'static [Build] = if is_c { &C_BUILDS } else { &CPP_BUILDS };
@@ -68,10 +72,25 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
+fn directory_of_programs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c")
+}
+
+/// Runs a program under Valgrind, in which bad pointers are expected where they are tried.
+fn valgrind(program: &Path) -> Command {
+    let mut command = Command::new("valgrind");
+    let known = directory_of_programs().join("valgrind.supp");
+    command
+        .args(["--quiet", "--error-exitcode=99", "--leak-check=full"])
+        .arg(format!("--suppressions={}", known.display()))
+        .arg(program)
+        .env("UNCOPY_ZX_TEST_SHORT", "1");
+    command
+}
+
 /// The programs, sorted.
 fn sources() -> Vec<PathBuf> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
-    let entries = std::fs::read_dir(directory).expect("the programs lie beside this test");
+    let entries = std::fs::read_dir(directory_of_programs()).expect("the programs lie beside this test");
     let mut sources: Vec<PathBuf> = entries
         .map(|entry| entry.expect("a readable directory").path())
         .filter(|path| path.extension().is_some_and(|kind| kind == "c" || kind == "cpp"))
@@ -107,14 +126,38 @@ impl Bench {
     }
 
     fn build_and_run(&self, source: &Path, build: Build) -> Result<(), Failed> {
-        let program = self.build(source, build)?;
+        let program = self.build(source, build, &self.library)?;
         succeed(Command::new(&program), "the program")?;
         let mut with_kernel = Command::new(&program);
         with_kernel.env("UNCOPY_ZX_TEST_KERNEL", "1");
-        succeed(with_kernel, "the program with the kernel copying")
+        succeed(with_kernel, "the program with the kernel copying")?;
+        let is_asked = std::env::var_os("UNCOPY_TEST_VALGRIND").is_some();
+        // Crashes are not what it is for.
+        let can_help = !build.flags.contains(&SANITIZERS) && !program.ends_with("crash-c11");
+        if is_asked && can_help { succeed(valgrind(&program), "Valgrind") } else { Ok(()) }
     }
 
-    fn build(&self, source: &Path, build: Build) -> Result<PathBuf, Failed> {
+    /// A program finds the library by the name that the library says of itself.
+    fn run_with_shared_library(&self) -> Result<(), Failed> {
+        let directory = self.directory.path().join("shared");
+        std::fs::create_dir_all(&directory)?;
+        let library = directory.join("libuncopy_zx.so");
+        std::fs::copy(self.library.with_extension("so"), &library)?;
+        let source = directory_of_programs().join("raii.cpp");
+        let program = self.build(&source, Build { name: "shared", flags: &[] }, &library)?;
+        let run = || {
+            let mut command = Command::new(&program);
+            command.env("LD_LIBRARY_PATH", &directory);
+            command
+        };
+        if succeed(run(), "the program").is_ok() {
+            return Err("it was found by another name than its SONAME".into());
+        }
+        std::fs::rename(&library, directory.join("libuncopy_zx.so.0"))?;
+        succeed(run(), "the program")
+    }
+
+    fn build(&self, source: &Path, build: Build, library: &Path) -> Result<PathBuf, Failed> {
         let is_c = source.extension() == Some(OsStr::new("c"));
         let stem = source.file_stem().unwrap_or_default().to_string_lossy();
         let program = self.directory.path().join(format!("{stem}-{}", build.name));
@@ -125,7 +168,7 @@ impl Bench {
             .arg("-I")
             .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include"))
             .arg(source)
-            .arg(&self.library)
+            .arg(library)
             .args(["-lpthread", "-ldl", "-lm", "-lgcc_s", "-o"])
             .arg(&program);
         succeed(compiler, "the compiler")?;

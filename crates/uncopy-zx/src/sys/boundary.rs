@@ -13,6 +13,7 @@ macro_rules! exported {
         fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block
     )*) => {$(
         $(#[$attribute])*
+        #[allow(clippy::too_many_arguments, reason = "Zircon's")]
         #[allow(unsafe_code, reason = "the attribute below; nothing in a body is unsafe")]
         // SAFETY: the name is Zircon's, for the function that it has there, or begins with this
         // project's prefix.

@@ -81,8 +81,9 @@ static int serve(int fd) {
   message[4] = 'A';
   if (zx_event_create(0, &event) != ZX_OK) return 5;
   if (zx_channel_write(end, 0, message, bytes, &event, 1) != ZX_OK) return 6;
-  /* Stay until the other side has looked. */
-  zx_object_wait_one(end, ZX_CHANNEL_PEER_CLOSED, ZX_TIME_INFINITE, &observed);
+  /* Stay until told to go. Not until the other end is closed: a child without exec has copies of all
+   * descriptors, that end's too. */
+  if (zx_object_wait_one(end, ZX_CHANNEL_READABLE, ZX_TIME_INFINITE, &observed) != ZX_OK) return 8;
   return zx_handle_close(end) == ZX_OK ? 0 : 7;
 }
 
@@ -105,10 +106,11 @@ static void processes_call_each_other(void) {
   EQ(strcmp(reply.text, "Asked"), 0);
   EQ(handles, 1);
   OK(zx_handle_close(got));
-  OK(zx_handle_close(ends[0]));
+  OK(zx_channel_write(ends[0], 0, "go", 2, NULL, 0));
   int status = -1;
   EQ(waitpid(child, &status, 0), child);
   EQ(status, 0);
+  OK(zx_handle_close(ends[0]));
 }
 
 int main(void) {

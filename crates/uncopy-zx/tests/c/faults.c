@@ -181,6 +181,25 @@ static void many_faulting_rounds_leave_nothing(void) {
   close_both(ends);
 }
 
+static void pages_behind_the_end_of_a_file(void) {
+  new_channel(ends);
+  char name[] = "/tmp/uncopy-zx-XXXXXX";
+  int fd = mkstemp(name);
+  CHECK(fd >= 0 && unlink(name) == 0);
+  /* Mapped, and yet nothing is there: SIGBUS. */
+  char* page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  CHECK(page != MAP_FAILED);
+  EQ(zx_channel_write(ends[0], 0, page, 1, NULL, 0), ZX_ERR_INVALID_ARGS);
+  EQ(zx_channel_write(ends[0], 0, page, 4096, NULL, 0), ZX_ERR_INVALID_ARGS);
+  OK(zx_channel_write(ends[0], 0, "0123456789", 10, NULL, 0));
+  EQ(zx_channel_read(ends[1], 0, page, NULL, 4096, 0, NULL, NULL), ZX_ERR_INVALID_ARGS);
+  EQ(ftruncate(fd, 4096), 0);
+  OK(zx_channel_write(ends[0], 0, page, 4096, NULL, 0));
+  munmap(page, 4096);
+  close(fd);
+  close_both(ends);
+}
+
 static void* fault_in_a_thread(void* arg) {
   for (int i = 0; i < 2000; ++i) {
     EQ(zx_channel_write(ends[0], 0, (void*)1, 1000, NULL, 0), ZX_ERR_INVALID_ARGS);
@@ -203,6 +222,7 @@ int main(void) {
   RUN(reading_to_bad_pointers);
   RUN(making_things_at_bad_pointers);
   RUN(waiting_and_asking_with_bad_pointers);
+  RUN(pages_behind_the_end_of_a_file);
   RUN(many_faulting_rounds_leave_nothing);
   RUN(several_threads_fault_at_once);
   return failures != 0;

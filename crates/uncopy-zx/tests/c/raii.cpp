@@ -5,6 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include <zircon/assert.h>
+#include <zircon/availability.h>
+#include <zircon/limits.h>
+#include <zircon/object.h>
+
 #include "check.h"
 
 namespace zx {
@@ -98,7 +103,7 @@ void channels_close_themselves() {
   {
     zx::channel dropped;
     OK(zx::channel::create(0, &kept, &dropped));
-    CHECK(kept.is_valid());
+    ZX_ASSERT(kept.is_valid());
   }
   zx_signals_t pending = 0;
   OK(kept.wait_one(ZX_CHANNEL_PEER_CLOSED, ZX_TIME_INFINITE, &pending));

@@ -144,7 +144,7 @@ impl Channel {
         let mut locked = self.0.lock()?;
         // Under the lock: whoever revokes the handle either sees this call or has already taken
         // the right.
-        self.0.grant.check(Rights::IO)?;
+        self.0.grant.check_binding(Rights::IO)?;
         let calls = &mut locked.end(side).calls;
         let txid = calls.next_txid();
         message.set_txid(txid);

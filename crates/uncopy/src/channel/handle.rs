@@ -198,7 +198,7 @@ pub trait Object: Source {
         self.refresh(Signals::empty());
         let mut result = Err(Status::BadState);
         self.observers(&mut |current, observers| {
-            result = self.grant().check(Rights::WAIT);
+            result = self.grant().check_binding(Rights::WAIT);
             if result.is_err() {
                 return;
             }
@@ -436,7 +436,7 @@ impl Handle {
 
     /// A handle that takes this one's place while others are still using this one: with its rights,
     /// and with the waits that are bound to it. They end when the new one is closed or read from a
-    /// message; dropping this one ends none of them.
+    /// message; dropping this one ends none of them. Nothing more can be bound to this one.
     ///
     /// # Errors
     /// [`Status::BadHandle`] if it was revoked; [`Status::NoResources`].

@@ -136,6 +136,12 @@ impl Grant {
         Ok(Grant { id: self.id, rights: AtomicU32::new(bits & !SUCCEEDED) })
     }
 
+    /// As [`check`](Self::check), under the object's lock, for what will be bound to the handle: once
+    /// another has taken its place nothing would end that any more.
+    pub(super) fn check_binding(&self, needed: Rights) -> Result<(), Status> {
+        if self.is_succeeded() { Err(Status::BadHandle) } else { self.check(needed) }
+    }
+
     /// Closing this handle ends nothing that is bound to it.
     pub(super) fn is_succeeded(&self) -> bool {
         let bits = self.rights.load(Ordering::SeqCst);
