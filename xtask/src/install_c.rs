@@ -30,7 +30,8 @@ const SONAME: &str = "libuncopy_zx.so.0";
 /// # Errors
 /// If it cannot be built, or a file cannot be written.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let build = ["build", "--quiet", "--locked", "--profile", "c-library", "--package", "uncopy-zx"];
+    let build =
+        ["build", "--quiet", "--locked", "--profile", "c-library", "--package", "uncopy-zx"];
     workspace::run(workspace::cargo().args(build))?;
     let built = workspace::target_directory().join("c-library");
     // Of an absolute path `join` would keep nothing else.

@@ -90,7 +90,8 @@ fn valgrind(program: &Path) -> Command {
 
 /// The programs, sorted.
 fn sources() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(directory_of_programs()).expect("the programs lie beside this test");
+    let entries = std::fs::read_dir(directory_of_programs());
+    let entries = entries.expect("the programs lie beside this test");
     let mut sources: Vec<PathBuf> = entries
         .map(|entry| entry.expect("a readable directory").path())
         .filter(|path| path.extension().is_some_and(|kind| kind == "c" || kind == "cpp"))

@@ -19,7 +19,8 @@ pub(super) unsafe fn copy_in(to: *mut u8, from: *const u8, length: usize) -> Res
     // SAFETY: asks for a number.
     let process = unsafe { libc::getpid() };
     // SAFETY: the caller's promise for `here`; the kernel checks both.
-    let count = unsafe { libc::process_vm_readv(process, &raw const here, 1, &raw const there, 1, 0) };
+    let count =
+        unsafe { libc::process_vm_readv(process, &raw const here, 1, &raw const there, 1, 0) };
     if is_forbidden(count) {
         // SAFETY: the caller's promise.
         return unsafe { file_copy_in(to, from, length) };
@@ -37,7 +38,8 @@ pub(super) unsafe fn copy_out(to: *mut u8, bytes: &[u8]) -> Result<(), Fault> {
     // SAFETY: asks for a number.
     let process = unsafe { libc::getpid() };
     // SAFETY: the kernel only reads `here` and checks `there`, which the caller gives up.
-    let count = unsafe { libc::process_vm_writev(process, &raw const here, 1, &raw const there, 1, 0) };
+    let count =
+        unsafe { libc::process_vm_writev(process, &raw const here, 1, &raw const there, 1, 0) };
     if is_forbidden(count) {
         // SAFETY: the caller's promise.
         return unsafe { file_copy_out(to, bytes) };

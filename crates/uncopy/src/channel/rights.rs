@@ -136,8 +136,8 @@ impl Grant {
         Ok(Grant { id: self.id, rights: AtomicU32::new(bits & !SUCCEEDED) })
     }
 
-    /// As [`check`](Self::check), under the object's lock, for what will be bound to the handle: once
-    /// another has taken its place nothing would end that any more.
+    /// As [`check`](Self::check), under the object's lock, for what will be bound to the handle:
+    /// once another has taken its place nothing would end that any more.
     pub(super) fn check_binding(&self, needed: Rights) -> Result<(), Status> {
         if self.is_succeeded() { Err(Status::BadHandle) } else { self.check(needed) }
     }
