@@ -38,9 +38,15 @@ enum Task {
     /// Run one program and print what it cost, as JSON (used by `compare`).
     #[command(hide = true)]
     Measure(process::MeasureArguments),
+    /// Send back every message that comes on the standard input (used by `compare`).
+    #[command(hide = true)]
+    Echo(compare::channel::echo::EchoArguments),
     /// Write to fresh memory and give it back (used by `compare`).
     #[command(hide = true)]
     Touch(compare::memory::TouchArguments),
+    /// Write to the channel it was started with until it is killed (used by `soak`).
+    #[command(hide = true)]
+    WriteToChannel,
 }
 
 fn main() -> ExitCode {
@@ -52,7 +58,9 @@ fn main() -> ExitCode {
         Task::Soak(arguments) => soak::run(&arguments),
         Task::Peers(arguments) => peers::run(&arguments),
         Task::Measure(arguments) => process::measure(&arguments),
+        Task::Echo(arguments) => compare::channel::echo::run(&arguments),
         Task::Touch(arguments) => compare::memory::touch(&arguments),
+        Task::WriteToChannel => soak::channel::write(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -38,7 +38,8 @@ enum Origin {
     Nowhere { reason: &'static str },
 }
 
-struct Peer {
+/// One of those that a suite compares with.
+pub(crate) struct Peer {
     /// What it is called in rows.
     name: &'static str,
     /// The file.
@@ -66,7 +67,17 @@ const fn own(name: &'static str, program: &'static str) -> Peer {
     Peer { name, program, flags: &[], origin: Origin::Own }
 }
 
-const PEERS: [Peer; 13] = [
+/// A program that measures itself.
+const fn channel(
+    name: &'static str,
+    program: &'static str,
+    flags: &'static [&'static str],
+) -> Peer {
+    Peer { name, program, flags, origin: Origin::Own }
+}
+
+/// Those that copy.
+pub(crate) const COPIERS: [Peer; 13] = [
     system("cp", "coreutils"),
     Peer { name: "cp --reflink=never", flags: &["--reflink=never"], ..system("cp", "coreutils") },
     system("rsync", "rsync"),
@@ -89,6 +100,14 @@ const PEERS: [Peer; 13] = [
     own("copy and hash", "hash_copy"),
 ];
 
+/// Those that carry messages.
+pub(crate) const CHANNELS: [Peer; 4] = [
+    channel("crossbeam-channel", "channels", &["crossbeam-channel"]),
+    channel("ipc-channel", "channels", &["ipc-channel"]),
+    channel("iceoryx2", "iceoryx2", &["iceoryx2"]),
+    channel("iceoryx2 + event", "iceoryx2", &["iceoryx2 + event"]),
+];
+
 /// A peer that is there.
 pub(crate) struct Installed {
     pub(crate) name: &'static str,
@@ -102,10 +121,10 @@ pub(crate) struct Peers {
     pub(crate) absent: Vec<(String, String)>,
 }
 
-/// Looks for every peer below `directory` and on the path.
-pub(crate) fn find(directory: &Path) -> Peers {
+/// Looks for each of `wanted` below `directory` and on the path.
+pub(crate) fn find(directory: &Path, wanted: &[Peer]) -> Peers {
     let mut peers = Peers { installed: Vec::new(), absent: Vec::new() };
-    for peer in &PEERS {
+    for peer in wanted {
         let (place, missing) = match &peer.origin {
             Origin::System { package } => (
                 workspace::find_program(peer.program),
@@ -126,6 +145,9 @@ pub(crate) fn find(directory: &Path) -> Peers {
     }
     peers
 }
+
+/// Folders of the workspace `peers/`, each built alone: one that fails leaves the others.
+const PACKAGES: [&str; 3] = [".", "channels", "iceoryx2"];
 
 /// Where peers are, unless told otherwise.
 pub(crate) fn default_directory() -> PathBuf {
@@ -152,15 +174,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.action {
         Action::Install { dir } => install(&dir.clone().unwrap_or_else(default_directory)),
         Action::List => {
-            let peers = find(&default_directory());
-            for peer in &peers.installed {
-                println!("{:<26} {}", peer.name, peer.program.display());
-            }
-            for (name, reason) in &peers.absent {
-                println!("{name:<26} skipped: {reason}");
-            }
+            list(&find(&default_directory(), &COPIERS));
+            list(&find(&default_directory(), &CHANNELS));
             Ok(())
         }
+    }
+}
+
+fn list(peers: &Peers) {
+    for peer in &peers.installed {
+        println!("{:<26} {}", peer.name, peer.program.display());
+    }
+    for (name, reason) in &peers.absent {
+        println!("{name:<26} skipped: {reason}");
     }
 }
 
@@ -168,13 +194,16 @@ fn install(directory: &Path) -> Result<()> {
     let directory = std::path::absolute(directory).context("cannot name the directory")?;
     let build = directory.join("build");
     let mut failed = Vec::new();
-    let own_root = directory.join("own");
-    let source = workspace::root().join("peers");
-    let mut own = workspace::cargo();
-    own.args(["install", "--quiet", "--locked", "--force", "--path"]).arg(source);
-    own.arg("--root").arg(own_root).env("CARGO_TARGET_DIR", &build);
-    workspace::run(&mut own)?;
-    for peer in &PEERS {
+    for package in PACKAGES {
+        let mut cargo = workspace::cargo();
+        cargo.args(["install", "--quiet", "--locked", "--force", "--path"]);
+        cargo.arg(workspace::root().join("peers").join(package));
+        cargo.arg("--root").arg(directory.join("own")).env("CARGO_TARGET_DIR", &build);
+        if let Err(error) = workspace::run(&mut cargo) {
+            failed.push(format!("peers/{package}: {error:#}"));
+        }
+    }
+    for peer in &COPIERS {
         let Origin::Crate { name, version } = &peer.origin else { continue };
         if program_of(&directory, peer).is_file() {
             continue;

@@ -16,6 +16,7 @@ mod receipt;
 mod sandbox;
 mod scratch;
 mod session;
+mod sys;
 pub mod witness;
 
 pub use content::{Content, assert_same, patterned, seeded};
@@ -27,6 +28,7 @@ pub use program::{Program, Run, STOP_TIMEOUT};
 pub use receipt::{Receipt, Refusal};
 pub use scratch::Scratch;
 pub use session::run_sandboxed;
+pub use sys::CountingAllocator;
 
 /// Cases from functions: `cases![[Need::Root] a_function, [] another_function]`, named by module
 /// and function.

@@ -47,24 +47,52 @@ fn floors(group: &mut BenchmarkGroup<'_, WallTime>, size: usize) {
     });
 }
 
+/// Makes both ends of a channel.
+type MakePair = fn() -> (Channel, Channel);
+
+/// Both ends in this process, with a socket between them.
+fn socket_pair() -> (Channel, Channel) {
+    let (near, far) = Channel::pair();
+    let socket = far.into_fd().expect("a socket");
+    (near, Channel::from_fd(socket).expect("an endpoint"))
+}
+
 fn events(c: &mut Criterion) {
     let mut group = c.benchmark_group("event");
     group.bench_function("getpid", |b| b.iter(std::process::id));
     for size in SIZES {
         group.throughput(Throughput::Bytes(size as u64));
         floors(&mut group, size);
-        let bytes = vec![1u8; size];
-        for count in REGIONS.into_iter().filter(|count| *count <= size) {
-            let regions = regions(&bytes, count);
-            one_way(&mut group, &regions, size);
-        }
+        every_count(&mut group, size, Channel::pair);
     }
     group.finish();
 }
 
+/// The same over a socket.
+fn socket_events(c: &mut Criterion) {
+    let mut group = c.benchmark_group("socket");
+    for size in SIZES {
+        group.throughput(Throughput::Bytes(size as u64));
+        every_count(&mut group, size, socket_pair);
+    }
+    group.finish();
+}
+
+fn every_count(group: &mut BenchmarkGroup<'_, WallTime>, size: usize, pair: MakePair) {
+    let bytes = vec![1u8; size];
+    for count in REGIONS.into_iter().filter(|count| *count <= size) {
+        one_way(group, &regions(&bytes, count), size, pair);
+    }
+}
+
 /// Every way to read what was gathered, and what is written after linearising.
-fn one_way(group: &mut BenchmarkGroup<'_, WallTime>, regions: &[IoSlice<'_>], size: usize) {
-    let (near, far) = Channel::pair();
+fn one_way(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    regions: &[IoSlice<'_>],
+    size: usize,
+    pair: MakePair,
+) {
+    let (near, far) = pair();
     let mut out = vec![0u8; MAX_BYTES];
     let name = |way: &str| format!("{way}/{size}/{}", regions.len());
     group.bench_function(name("gather_borrow"), |b| {
@@ -97,28 +125,33 @@ fn one_way(group: &mut BenchmarkGroup<'_, WallTime>, regions: &[IoSlice<'_>], si
 
 /// Sixteen messages at once: one array of regions, against an array of arrays, against one by one.
 fn batches(c: &mut Criterion) {
-    const MESSAGES: u16 = 16;
     let mut group = c.benchmark_group("batch");
-    let (near, far) = Channel::pair();
+    batch(&mut group, "local", Channel::pair);
+    batch(&mut group, "socket", socket_pair);
+    group.finish();
+}
+
+fn batch(group: &mut BenchmarkGroup<'_, WallTime>, transport: &str, pair: MakePair) {
+    const MESSAGES: u16 = 16;
+    let (near, far) = pair();
     let body = [1u8; 64];
     let flat: Vec<BatchRegion<'_>> = (0..MESSAGES)
         .flat_map(|message| [BatchRegion { bytes: &body, message, handles: 0 }; 2])
         .collect();
     let drain = || (0..MESSAGES).for_each(|_| drop(black_box(far.read().expect("a message"))));
-    group.bench_function("flat/16x2x64", |b| {
+    group.bench_function(format!("flat/{transport}/16x2x64"), |b| {
         b.iter(|| {
             near.write_batch(black_box(&flat), &mut Vec::new()).expect("room");
             drain();
         });
     });
     let nested = vec![vec![IoSlice::new(&body); 2]; usize::from(MESSAGES)];
-    group.bench_function("one_by_one/16x2x64", |b| {
+    group.bench_function(format!("one_by_one/{transport}/16x2x64"), |b| {
         b.iter(|| {
             black_box(&nested).iter().for_each(|regions| send(&near, regions));
             drain();
         });
     });
-    group.finish();
 }
 
 /// The port's way: bind, write, take the packet, read.
@@ -156,6 +189,6 @@ criterion_group! {
         .warm_up_time(Duration::from_millis(200))
         .measurement_time(Duration::from_millis(500))
         .sample_size(20);
-    targets = events, batches, ports
+    targets = events, socket_events, batches, ports
 }
 criterion_main!(benches);

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::receipt::Refusal;
+
 /// A Linux error number (`errno(3)`), printed by its name: `EXDEV`, not `18`.
 ///
 /// The numbers are those of the generic Linux ABI (`include/uapi/asm-generic/errno*.h`), which
@@ -139,12 +141,13 @@ pub enum Reason {
         found: String,
     },
     /// No mechanism that the options allow can copy this file here.
-    #[error("no allowed way works here: {refusals}")]
+    #[error("no allowed way works here: {}", joined(refusals))]
     NoMechanism {
-        /// Every mechanism with its reason, for people.
-        refusals: String,
+        /// Why not, for every mechanism, the cheapest first.
+        refusals: Vec<Refusal>,
     },
-    /// Options that contradict each other.
+    /// Options that contradict each other ([`Contradiction`](crate::copy::Contradiction)), or that
+    /// this system cannot obey.
     #[error("{0}")]
     Options(String),
     /// The caller asked to stop; nothing was left behind.
@@ -268,6 +271,10 @@ impl Error {
             Reason::Options(_) | Reason::Cancelled | Reason::Refused(_) => None,
         }
     }
+}
+
+fn joined(refusals: &[Refusal]) -> String {
+    refusals.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 fn next_step_after(errno: Errno) -> Option<&'static str> {

@@ -52,15 +52,14 @@ pub(super) enum Role {
 /// Makes the command line of a run.
 pub(super) type CommandLine = dyn Fn(&Trial) -> Vec<OsString>;
 
-/// A piece of this program that is measured.
+/// A piece of this program, with what it cost.
 pub(super) type Piece = dyn FnMut(&Trial) -> Result<Sample>;
 
 /// What is measured.
 pub(super) enum Action {
     /// A whole process, from its start to its end: this command line.
     Process(Box<CommandLine>),
-    /// A piece of this program. What it returns is added to its wall and processor time.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for suites that measure in the process"))]
+    /// A piece of this program, which measures itself.
     Closure(Box<Piece>),
 }
 

@@ -20,6 +20,12 @@ pub(super) const DEVICE_READ: Metric = Metric { rank: 4, name: "device_read", un
 pub(super) const DEVICE_WRITTEN: Metric = Metric { rank: 5, name: "device_written", unit: "B" };
 /// Space that the result takes on its filesystem.
 pub(super) const DISK: Metric = Metric { rank: 6, name: "disk", unit: "B" };
+/// Wall time of one operation.
+pub(super) const TIME_EACH: Metric = Metric { rank: 7, name: "time", unit: "ns" };
+/// Processor time of one operation.
+pub(super) const CPU_EACH: Metric = Metric { rank: 8, name: "cpu", unit: "ns" };
+/// Wall time that each further region takes.
+pub(super) const TIME_OF_REGION: Metric = Metric { rank: 9, name: "region", unit: "ns" };
 
 /// The figures of one run.
 pub(super) type Sample = BTreeMap<Metric, f64>;

@@ -1,6 +1,7 @@
 //! `cargo xtask compare`: every suite side by side with its peers, in one harness.
 
 mod case;
+pub(crate) mod channel;
 mod copy;
 mod machine;
 pub(crate) mod memory;
@@ -27,7 +28,7 @@ pub(crate) struct Arguments {
     /// Print JSON Lines: one object for each figure.
     #[arg(long)]
     json: bool,
-    /// Two rounds of small files, to see that everything runs; judges no target.
+    /// Two rounds of small files or few messages, to see that everything runs; judges no target.
     #[arg(long)]
     quick: bool,
     /// Rounds of each case, instead of 7 (41 where a run takes milliseconds).
@@ -49,6 +50,8 @@ pub(crate) struct Arguments {
 enum SuiteName {
     /// One file to another.
     Copy,
+    /// Messages, within a process and between two.
+    Channel,
 }
 
 /// Runs a suite.
@@ -57,7 +60,9 @@ enum SuiteName {
 /// If it cannot be measured here. A target that is missed is a row and no error.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     workspace::continue_optimised()?;
-    workspace::build_release("uncopy-cli", "uncopy")?;
+    if let SuiteName::Copy = arguments.suite {
+        workspace::build_release("uncopy-cli", "uncopy")?;
+    }
     let directory = match &arguments.dir {
         Some(directory) => std::path::absolute(directory)?,
         None => workspace::target_directory().join("compare"),
@@ -103,8 +108,14 @@ fn suite(arguments: &Arguments) -> Suite {
     match arguments.suite {
         SuiteName::Copy => copy::suite(copy::Options {
             uncopy: workspace::target_directory().join("release").join("uncopy"),
-            peers: peers::find(&peers::default_directory()),
+            peers: peers::find(&peers::default_directory(), &peers::COPIERS),
             disk: testbed::Place::Disk.path(),
+            quick: arguments.quick,
+            rounds: arguments.rounds.map(usize::from),
+        }),
+        SuiteName::Channel => channel::suite(channel::Options {
+            peers: peers::find(&peers::default_directory(), &peers::CHANNELS),
+            directory: testbed::Place::Disk.path().join("channel"),
             quick: arguments.quick,
             rounds: arguments.rounds.map(usize::from),
         }),

@@ -157,6 +157,8 @@ fn quantity(value: f64, unit: &str) -> String {
     match unit {
         "s" if value < 0.1 => format!("{:.3} ms", value * 1e3),
         "s" => format!("{value:.3} s"),
+        "ns" if value < 10_000.0 => format!("{value:.1} ns"),
+        "ns" => format!("{:.2} µs", value / 1e3),
         "B" if value < 1024.0 => format!("{value:.0} B"),
         "B" if value < 1_048_576.0 => format!("{:.1} KiB", value / 1024.0),
         "B" => format!("{:.1} MiB", value / 1_048_576.0),
@@ -181,6 +183,8 @@ mod tests {
         for (value, unit, expected) in [
             (0.0123, "s", "12.300 ms"),
             (1.5, "s", "1.500 s"),
+            (53.21, "ns", "53.2 ns"),
+            (12_345.0, "ns", "12.35 µs"),
             (512.0, "B", "512 B"),
             (2048.0, "B", "2.0 KiB"),
             (1_048_576.0, "B", "1.0 MiB"),

@@ -2,14 +2,11 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::time::Instant;
 
 use anyhow::{Context, Result};
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
 
-use super::case::{Action, Case, Piece, Role, Subject, Trial};
-use super::metric::{CPU, Sample, WALL, sample_of};
+use super::case::{Action, Case, Role, Subject, Trial};
+use super::metric::{Sample, sample_of};
 use crate::process::run_measured;
 
 /// What the rounds of one subject gave.
@@ -82,7 +79,7 @@ fn run_one(case: &mut Case, index: usize, trial: &Trial) -> Result<Result<Sample
     case.fixture.before(&command)?;
     let measured = match action {
         Action::Process(_) => run_measured(&command).map(|cost| sample_of(&cost)),
-        Action::Closure(closure) => measure_closure(closure, trial),
+        Action::Closure(closure) => closure(trial),
     };
     let mut sample = match measured {
         Ok(sample) => sample,
@@ -93,20 +90,6 @@ fn run_one(case: &mut Case, index: usize, trial: &Trial) -> Result<Result<Sample
         sample.extend(further);
         sample
     }))
-}
-
-fn measure_closure(closure: &mut Piece, trial: &Trial) -> Result<Sample> {
-    let cpu_seconds = || -> Result<f64> {
-        let usage = getrusage(UsageWho::RUSAGE_SELF)?;
-        Ok((usage.user_time() + usage.system_time()).num_microseconds() as f64 / 1e6)
-    };
-    let cpu_before = cpu_seconds()?;
-    let begin = Instant::now();
-    let further = closure(trial)?;
-    let wall = begin.elapsed().as_secs_f64();
-    let mut sample = Sample::from([(WALL, wall), (CPU, cpu_seconds()? - cpu_before)]);
-    sample.extend(further);
-    Ok(sample)
 }
 
 /// An order of `count` entrants, another one in each round: Fisher and Yates' shuffle, driven by
@@ -195,7 +178,6 @@ mod tests {
         assert_eq!(outcomes[0].samples.len(), 3);
         assert_eq!(outcomes[2].samples[2][&STEPS], 2.0);
         assert_eq!(outcomes[0].samples[0][&DISK], 7.0);
-        assert!(outcomes[0].samples[0].contains_key(&WALL));
         let failure = outcomes[1].failure.as_deref().unwrap();
         assert!(failure.starts_with("it claims success: "), "{failure}");
         assert!(outcomes[1].samples.is_empty());

@@ -1,5 +1,6 @@
 //! `cargo xtask soak`: kills, full disks and power cuts in a loop, and a look at what is left.
 
+pub(crate) mod channel;
 mod full_disk;
 mod kill;
 mod power;
@@ -8,7 +9,7 @@ mod scene;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use testbed::Place;
@@ -40,6 +41,8 @@ pub(crate) struct Arguments {
 enum Suite {
     /// One file to another.
     Copy,
+    /// Messages from one process to another.
+    Channel,
 }
 
 /// Runs the soak.
@@ -49,7 +52,11 @@ enum Suite {
 /// each is printed.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     workspace::continue_optimised()?;
-    let Suite::Copy = arguments.suite;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let seed = arguments.seed.unwrap_or(now.as_nanos() as u64);
+    if let Suite::Channel = arguments.suite {
+        return channel::run(arguments.rounds, seed, now.as_secs(), arguments.rounds >= FULL);
+    }
     let directory = match &arguments.dir {
         Some(directory) => std::path::absolute(directory)?,
         None => workspace::target_directory().join("soak"),
@@ -57,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot make {}", directory.display()))?;
     workspace::build_release("uncopy-cli", "uncopy")?;
-    let code = testbed::run_sandboxed(&directory, || match soak(arguments) {
+    let code = testbed::run_sandboxed(&directory, || match soak(arguments, seed, now) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("cargo xtask: {error:#}");
@@ -68,10 +75,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn soak(arguments: &Arguments) -> Result<()> {
+fn soak(arguments: &Arguments, seed: u64, now: Duration) -> Result<()> {
     let uncopy = workspace::target_directory().join("release").join("uncopy");
-    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-    let seed = arguments.seed.unwrap_or(now.as_nanos() as u64);
     println!("soak copy: {} rounds, --seed {seed}", arguments.rounds);
     let mut dice = Dice::new(seed);
     let mut record = Record::new(seed, now.as_secs());

@@ -32,6 +32,7 @@ pub(crate) fn run(flags: &CopyArgs) -> Result<Exit, clap::Error> {
     let configured = configured.as_ref().map(|name| name.to_string_lossy());
     let options = request::options(flags, configured.as_deref())
         .map_err(|message| misuse(ErrorKind::ValueValidation, message))?;
+    options.check().map_err(|found| misuse(ErrorKind::ArgumentConflict, found.to_string()))?;
     let names = target::names(flags)
         .map_err(|names| misuse(ErrorKind::MissingRequiredArgument, names.to_string()))?;
 

@@ -1,8 +1,9 @@
-//! Flags of `uncopy cp` that contradict each other.
+//! Flags of `uncopy cp` that contradict each other before they become options of the library, which
+//! has contradictions of its own ([`uncopy::copy::CopyOptions::check`]).
 
 use std::fmt;
 
-use crate::flags::copy::{CacheArg, CopyArgs, Method};
+use crate::flags::copy::{CopyArgs, Method};
 
 /// Two flags that cannot both be obeyed, and what to do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +27,6 @@ pub(crate) fn find(flags: &CopyArgs) -> Option<Conflict> {
     let named = flags.method != Method::Auto;
     let into_directory = flags.target_directory.is_some();
     let verifying = flags.verify.is_some();
-    let direct_kept = flags.cache == CacheArg::Keep && flags.method == Method::Direct;
     let rows = [
         (named && flags.require_zero_copy, "--method", "--require-zero-copy", ONE_RULE),
         (named && flags.no_user_copy, "--method", "--no-user-copy", ONE_RULE),
@@ -39,12 +39,6 @@ pub(crate) fn find(flags: &CopyArgs) -> Option<Conflict> {
             ONE_OF_THEM,
         ),
         (flags.no_user_copy && flags.no_zero_copy, "--no-user-copy", "--no-zero-copy", ONE_OF_THEM),
-        (
-            direct_kept,
-            "--cache=keep",
-            "--method direct",
-            "direct writes bypass the page cache; leave one of them out",
-        ),
         (flags.force && flags.no_clobber, "--force", "--no-clobber", ONE_OF_THEM),
         (
             into_directory && flags.dest.is_some(),
@@ -107,7 +101,6 @@ mod tests {
             ("--zero-copy --no-zero-copy a b", "--zero-copy --no-zero-copy"),
             ("--require-zero-copy --no-zero-copy a b", "--require-zero-copy --no-zero-copy"),
             ("--no-user-copy --no-zero-copy a b", "--no-user-copy --no-zero-copy"),
-            ("--cache=keep --method=direct a b", "--cache=keep --method direct"),
             ("-nf a b", "--force --no-clobber"),
             ("-t x -d y a", "--target-directory --dest"),
             ("-Tt x a", "--target-directory --no-target-directory"),

@@ -1,7 +1,7 @@
 //! What becomes of the page cache.
 
 use testbed::witness::{allocated_bytes, cached_bytes};
-use testbed::{Case, Content, Need, Place};
+use testbed::{Case, Content, Need, Place, Receipt};
 
 use crate::truth::drop_from_cache;
 use crate::witnessed::Pair;
@@ -27,7 +27,7 @@ fn keep_leaves_the_copy_in_the_cache() {
         let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
         let receipt = pair.command(program.arg("--cache=keep")).run().receipt();
         assert_eq!(receipt.by("direct"), 0, "{}", receipt.value());
-        assert!(cached_bytes(&pair.destination) >= LENGTH, "{}", receipt.value());
+        assert!(is_cached(&pair, &receipt), "{}", receipt.value());
         let refusal = receipt.refusal("direct");
         assert!(refusal.is_none_or(|refusal| refusal.errno.is_none()), "{}", receipt.value());
     }
@@ -38,10 +38,18 @@ fn keep_holds_with_durable_and_cpu() {
         let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
         let receipt = pair.command(cp().args([switch, "--cache=keep"])).run().receipt();
         assert_eq!(receipt.by("direct"), 0, "{}", receipt.value());
-        let refusal = receipt.refusal("direct").expect("why not, although it would be cheaper?");
-        assert!(refusal.reason.contains("cache"), "{}", receipt.value());
-        assert!(cached_bytes(&pair.destination) >= LENGTH);
+        // Where copy_file_range may share, it stands before direct writes anyway.
+        if receipt.at("kernel_copied") + receipt.at("user_copied") > 0 {
+            let refusal = receipt.refusal("direct").expect("why not, although it is cheaper?");
+            assert!(refusal.reason.contains("cache"), "{}", receipt.value());
+        }
+        assert!(is_cached(&pair, &receipt), "{}", receipt.value());
     }
+}
+
+/// All that was copied; what is shared was neither read nor written.
+fn is_cached(pair: &Pair, receipt: &Receipt) -> bool {
+    cached_bytes(&pair.destination) + receipt.at("shared") >= LENGTH
 }
 
 fn keep_and_direct_exclude_each_other() {

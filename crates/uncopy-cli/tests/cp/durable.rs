@@ -4,7 +4,7 @@ use testbed::witness::{Call, Strace, Trace};
 use testbed::{Case, Content, Filesystem, Mount, Need, Place, assert_same, run_tool};
 
 use crate::leftovers::calls_of_the_copy;
-use crate::witnessed::{Pair, RENAMES};
+use crate::witnessed::{Pair, RENAMES, is_clone};
 use crate::{COPY_FILE_RANGE, DIRECT, EVERYWHERE, READ_WRITE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -37,7 +37,8 @@ fn assert_order(pair: &Pair, trace: &Trace, put_in_place: &[&str]) {
         .rposition(|call| {
             let writes =
                 ["write", "pwrite64", "copy_file_range", "sendfile", "splice", "ftruncate"];
-            writes.contains(&call.name.as_str()) && call.mentions(pair.to.path())
+            (writes.contains(&call.name.as_str()) || is_clone(call))
+                && call.mentions(pair.to.path())
         })
         .expect("something is written");
     let position = |what: &str, from: usize, holds: &dyn Fn(&Call) -> bool| {

@@ -9,6 +9,7 @@ use testbed::witness::{Call, Strace};
 use testbed::{Case, Content, Need, Place, Program, Receipt, Run};
 
 use crate::leftovers::{calls_of_the_copy, temporaries, unnamed_file_call};
+use crate::metadata::{mode, set_mode};
 use crate::witnessed::{Pair, RENAMES, WRITES};
 use crate::{
     COPY_FILE_RANGE, DIRECT, EVERYWHERE, Method, READ_WRITE, REFLINK, SENDFILE, SPLICE, cp, cp_by,
@@ -28,6 +29,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("strace")] no_allowed_mechanism_is_left,
         [Need::Tool("strace")] nothing_moved_is_no_end_of_file,
         [Need::Tool("strace")] the_next_mechanism_goes_on_where_the_bytes_stopped,
+        [Need::At(Place::Ext4), Need::Tool("strace")] a_page_that_cannot_be_pinned_is_no_shrunk_source,
         [Need::Tool("strace")] no_room_is_no_reason_to_try_another_way,
         [Need::Tool("strace")] an_interrupted_call_is_made_again,
         [Need::Tool("strace")] without_o_tmpfile,
@@ -321,9 +323,13 @@ fn nothing_moved_is_no_end_of_file() {
 fn the_next_mechanism_goes_on_where_the_bytes_stopped() {
     for answer in ["error=EOPNOTSUPP", "error=EINVAL", "error=ENOSYS", "error=EPERM", "retval=0"] {
         let pair = Pair::at(Place::Disk, &content());
-        // The first stretch takes two pipefuls, each spliced in and out.
-        let (run, _) =
-            Strace::new(&pair.command(cp())).inject(&format!("splice:{answer}:when=5+")).run();
+        // The first stretch takes two pipefuls, each spliced in and out. Reflinks and
+        // copy_file_range, which may share, come first where they work.
+        let (run, _) = Strace::new(&pair.command(cp()))
+            .inject("ioctl:error=EOPNOTSUPP")
+            .inject("copy_file_range:error=EOPNOTSUPP")
+            .inject(&format!("splice:{answer}:when=5+"))
+            .run();
         let receipt = run.receipt();
         pair.assert_copied();
         let first = receipt.by("splice");
@@ -333,15 +339,43 @@ fn the_next_mechanism_goes_on_where_the_bytes_stopped() {
     }
 }
 
+/// EFAULT also comes from pages that no device can be given, with the source as long as ever: from
+/// the first write on, or in the midst of the file.
+fn a_page_that_cannot_be_pinned_is_no_shrunk_source() {
+    let length = (24 << 20) + 77;
+    for (when, moves) in [("1+", false), ("2+", true)] {
+        let pair = Pair::at(Place::Ext4, &Content::dense(length));
+        let old = pair.old_destination();
+        let fault = format!("pwrite64:error=EFAULT:when={when}");
+        let program = pair.command(cp().arg("--prefer=cpu"));
+        let (run, _) = Strace::new(&program).inject(&fault).run();
+        let receipt = run.receipt();
+        pair.assert_copied();
+        let refusal = receipt.refusal("direct").expect("it was tried");
+        assert_eq!(refusal.errno.as_deref(), Some("EFAULT"), "{}", receipt.value());
+        let direct = receipt.by("direct");
+        assert!((direct > 0) == moves && direct < length, "{}", receipt.value());
+
+        pair.old_destination();
+        let (run, _) = Strace::new(&pair.command(cp_by(DIRECT))).inject(&fault).run();
+        assert!(run.failed(5).contains("EFAULT"), "{}", run.stderr);
+        pair.assert_kept(&old);
+    }
+}
+
 fn no_room_is_no_reason_to_try_another_way() {
     for errno in ["ENOSPC", "EDQUOT", "EROFS", "EFBIG"] {
         let pair = Pair::at(Place::Disk, &content());
         let old = pair.old_destination();
-        let (run, trace) =
-            Strace::new(&pair.command(cp())).inject(&format!("splice:error={errno}")).run();
+        let (run, trace) = Strace::new(&pair.command(cp()))
+            .inject("ioctl:error=EOPNOTSUPP")
+            .inject(&format!("splice,copy_file_range:error={errno}"))
+            .run();
         assert!(run.failed(1).contains(errno), "{}", run.stderr);
         pair.assert_kept(&old);
-        assert_eq!(trace.bytes(&["sendfile", "copy_file_range"], pair.to.path()), 0, "it went on");
+        assert_eq!(trace.bytes(&["sendfile"], pair.to.path()), 0, "it went on");
+        let tried = trace.named(&["splice", "copy_file_range"]);
+        assert_eq!(tried.len(), 1, "it went on: {tried:?}");
     }
 }
 
@@ -377,18 +411,25 @@ fn without_o_tmpfile() {
     for errno in ["EOPNOTSUPP", "EISDIR", "EINVAL", "ENOENT"] {
         for old in [false, true] {
             let pair = Pair::at(Place::Disk, &content());
-            if old {
-                pair.old_destination();
-            }
-            let unnamed = unnamed_file_call(&pair, &cp());
-            let _ = std::fs::remove_file(&pair.destination);
-            if old {
-                pair.old_destination();
-            }
+            set_mode(&pair.source, 0o666);
+            let program = cp().with_umask("026");
+            let reset = || {
+                let _ = std::fs::remove_file(&pair.destination);
+                if old {
+                    pair.old_destination();
+                    set_mode(&pair.destination, 0o604);
+                }
+            };
+            reset();
+            let unnamed = unnamed_file_call(&pair, &program);
+            reset();
             let fault = format!("{}:error={errno}:when={}", unnamed.name, unnamed.nth);
-            let (run, trace) = Strace::new(&pair.command(cp())).inject(&fault).run();
+            let (run, trace) = Strace::new(&pair.command(program)).inject(&fault).run();
             let _ = run.receipt();
             pair.assert_copied();
+            // As if it had been created under its own name.
+            let expected = if old { 0o604 } else { 0o666 & !0o026 };
+            assert_eq!(mode(&pair.destination), expected, "{errno}, old: {old}");
             let made = trace.calls.iter().find(|call| call.arguments.contains("O_EXCL"));
             let made = made.expect("a temporary name is made anew");
             assert!(made.arguments.contains("0600"), "{made:?}");

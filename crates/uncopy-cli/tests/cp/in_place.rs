@@ -2,11 +2,13 @@
 
 use std::os::unix::fs::MetadataExt;
 
+use testbed::witness::Strace;
 use testbed::{Case, Content, Need, Place};
 
+use crate::leftovers::calls_of_the_copy;
 use crate::metadata::{mode, set_mode};
 use crate::witnessed::Pair;
-use crate::{DIRECT, EVERYWHERE, REFLINK, cp, cp_by};
+use crate::{DIRECT, EVERYWHERE, READ_WRITE, REFLINK, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -17,6 +19,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::At(Place::Xfs)] old_bytes_do_not_show_through_holes_on_xfs,
         [Need::At(Place::Btrfs)] old_bytes_do_not_show_through_holes_on_btrfs,
         [Need::At(Place::Tmpfs)] old_bytes_do_not_show_through_holes_on_tmpfs,
+        [] old_bytes_do_not_show_through_zeros,
+        [Need::Tool("strace")] another_file_that_takes_the_name_meanwhile_is_left_alone,
         [] shorter_and_longer_than_before,
         [] mode_stays,
         [] retry_is_refused,
@@ -98,6 +102,39 @@ fn old_bytes_do_not_show_through_holes_on_btrfs() {
 
 fn old_bytes_do_not_show_through_holes_on_tmpfs() {
     no_old_bytes(Place::Tmpfs);
+}
+
+/// Zeros that are data in the source, and become holes where the old file has bytes.
+fn old_bytes_do_not_show_through_zeros() {
+    let pair = Pair::empty(Place::Disk, Place::Disk);
+    let mut bytes = vec![0; (1 << 20) + 11];
+    bytes[..5000].fill(1);
+    bytes[600_000..700_000].fill(2);
+    std::fs::write(&pair.source, &bytes).unwrap();
+    for program in [cp(), cp_by(READ_WRITE), cp().arg("--no-zero-copy")] {
+        std::fs::write(&pair.destination, testbed::seeded(8, 0, 2 << 20)).unwrap();
+        let receipt = pair.copy(program.args(["--in-place", "--sparse=always"]));
+        assert!(receipt.at("hole") > 0, "no zeros were found: {}", receipt.value());
+    }
+}
+
+/// Between the look at the name and its opening: nobody has said that this file may be lost.
+fn another_file_that_takes_the_name_meanwhile_is_left_alone() {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    pair.old_destination();
+    let program = cp().arg("--in-place");
+    let calls = calls_of_the_copy(&pair, &program);
+    let look = calls.iter().find(|call| {
+        call.arguments.contains("O_PATH") && call.arguments.contains("\"destination\"")
+    });
+    let look = look.unwrap_or_else(|| panic!("nobody looks at it in {calls:#?}"));
+    let stopped = Strace::new(&pair.command(program)).stop_after(&look.name, look.nth);
+    let other = pair.from.join("other");
+    std::fs::write(&other, b"other").unwrap();
+    std::fs::rename(&other, &pair.destination).unwrap();
+    let (run, _) = stopped.resume();
+    assert!(run.failed(1).contains("meanwhile"), "{}", run.stderr);
+    pair.assert_kept(b"other");
 }
 
 fn shorter_and_longer_than_before() {

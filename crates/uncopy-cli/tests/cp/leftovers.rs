@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use testbed::witness::{Call, Strace};
 use testbed::{Case, Content, Need, Place, Program, assert_same};
 
+use crate::metadata::set_mode;
 use crate::witnessed::{Pair, RENAMES};
 use crate::{COPY_FILE_RANGE, DIRECT, Method, READ_WRITE, SPLICE, cp, cp_by};
 
@@ -249,17 +250,18 @@ fn only_own_leftovers_are_removed() {
 /// Nobody makes root remove files that look like leftovers and are not root's to judge; and an
 /// unreadable leftover does not keep a copy from succeeding.
 fn a_leftover_of_another_user_is_left_alone() {
-    let pair = Pair::at(Place::Tmpfs, &Content::dense(LENGTH));
-    pair.old_destination();
-    let left = leave_one(&pair);
-    let open = |path: &Path, mode| {
-        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
-    };
-    open(pair.to.path(), 0o1777);
-    open(&pair.destination, 0o666);
-    std::os::unix::fs::chown(&pair.destination, Some(crate::NOBODY), None).unwrap();
-    let run = pair.command(crate::cp_as_nobody()).run();
-    let _ = run.receipt();
-    assert_same(&pair.source, &pair.destination);
-    assert!(left.exists() && File::open(&left).is_ok());
+    // In the first the kernel would keep nobody from removing it.
+    for directory_mode in [0o777, 0o1777] {
+        let pair = Pair::at(Place::Tmpfs, &Content::dense(LENGTH));
+        pair.old_destination();
+        let left = leave_one(&pair);
+        set_mode(pair.to.path(), directory_mode);
+        set_mode(&pair.destination, 0o666);
+        set_mode(&left, 0o644);
+        std::os::unix::fs::chown(&pair.destination, Some(crate::NOBODY), None).unwrap();
+        let run = pair.command(crate::cp_as_nobody()).run();
+        let _ = run.receipt();
+        assert_same(&pair.source, &pair.destination);
+        assert!(left.exists() && File::open(&left).is_ok());
+    }
 }

@@ -5,8 +5,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags};
+use testbed::witness::Strace;
 use testbed::{Case, Content, Need, Place, Program, run_tool};
 
+use crate::leftovers::unnamed_file_call;
 use crate::witnessed::Pair;
 use crate::{NOBODY, cp, cp_as_nobody};
 
@@ -14,6 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [Need::Tool("cp")] new_file_follows_umask_like_cp,
         [Need::Tool("cp"), Need::At(Place::Ext4), Need::Tool("setfacl")] new_file_follows_default_acl_like_cp,
+        [Need::Tool("cp"), Need::At(Place::Ext4), Need::Tool("setfacl"), Need::Tool("strace")] without_o_tmpfile_too,
         [Need::Tool("cp"), Need::At(Place::Ext4)] new_file_in_a_setgid_directory_like_cp,
         [Need::At(Place::Ext4), Need::Tool("setfacl"), Need::Tool("cp")] old_file_keeps_what_it_has_like_cp,
         [Need::At(Place::Ext4)] what_cannot_be_kept_is_said,
@@ -22,6 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] access_time_is_that_from_before_the_copy,
         [Need::Root] preserve_keeps_setuid_and_owner,
         [Need::Root] setuid_is_not_given_to_another_owner,
+        [Need::At(Place::Tmpfs)] setuid_is_no_matter_of_new_contents,
         [Need::At(Place::Xfs), Need::Tool("setfacl"), Need::Tool("getfattr")] preserve_all_keeps_everything,
         [Need::At(Place::Xfs), Need::Tool("setfacl")] bare_preserve_takes_no_acl_along,
         [Need::At(Place::Tmpfs)] attributes_that_do_not_fit_are_said,
@@ -114,6 +118,24 @@ fn new_file_follows_default_acl_like_cp() {
             assert_eq!(acl(&pair.destination), acl(&beside), "{default} of {source_mode:o}");
             assert_eq!(mode(&pair.destination), mode(&beside));
         }
+    }
+}
+
+/// A temporary name has mode 0600 and whatever the kernel makes of the default ACL then.
+fn without_o_tmpfile_too() {
+    for default in ["u::rwx,g::r-x,o::---", "u::rw,g::r,o::-,u:1000:rwx,m::rw"] {
+        let pair = Pair::at(Place::Ext4, &Content::dense(LENGTH));
+        run_tool("setfacl", ["-d", "-m", default, pair.to.path().to_str().unwrap()]);
+        set_mode(&pair.source, 0o664);
+        let program = cp().with_umask("077");
+        let unnamed = unnamed_file_call(&pair, &program);
+        std::fs::remove_file(&pair.destination).unwrap();
+        let beside = by_gnu_cp(&pair, "077");
+        let refuse = format!("{}:error=EOPNOTSUPP:when={}", unnamed.name, unnamed.nth);
+        let (run, _) = Strace::new(&pair.command(program)).inject(&refuse).run();
+        let _ = run.receipt();
+        assert_eq!(acl(&pair.destination), acl(&beside), "{default}");
+        assert_eq!(mode(&pair.destination), mode(&beside));
     }
 }
 
@@ -308,6 +330,19 @@ fn bare_preserve_takes_no_acl_along() {
     assert!(!acl(&pair.destination).contains("user:2000"), "{}", acl(&pair.destination));
 }
 
+/// As when somebody without privilege writes to the old file: it is not run as its owner any more.
+fn setuid_is_no_matter_of_new_contents() {
+    let pair = Pair::at(Place::Tmpfs, &Content::dense(LENGTH));
+    pair.old_destination();
+    for path in [pair.to.path(), &pair.destination] {
+        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    set_mode(&pair.destination, 0o6755);
+    let _ = pair.command(cp_as_nobody()).run().receipt();
+    pair.assert_copied();
+    assert_eq!(mode(&pair.destination), 0o755);
+}
+
 /// tmpfs takes no attribute of this length; the copy succeeds and says what it lacks.
 fn attributes_that_do_not_fit_are_said() {
     let pair = Pair::new(Place::Xfs, Place::Tmpfs, &Content::dense(LENGTH));
@@ -332,6 +367,11 @@ fn file_capabilities() {
     std::fs::remove_file(&pair.destination).unwrap();
     let _ = pair.command(cp().arg("-p")).run().receipt();
     assert_eq!(attribute(&pair.destination, "security.capability"), None, "cp -p keeps none");
+    // Those of the old contents are none of the new ones': write(2) would have removed them.
+    let old = pair.destination.to_str().unwrap();
+    run_tool("setfattr", ["-n", "security.capability", "-v", value, old]);
+    let _ = pair.command(cp()).run().receipt();
+    assert_eq!(attribute(&pair.destination, "security.capability"), None);
 }
 
 fn extended_attributes() {

@@ -7,7 +7,7 @@ use testbed::{Case, Content, Need, Place, assert_same};
 
 use crate::leftovers::unnamed_file_call;
 use crate::witnessed::Pair;
-use crate::{cp, cp_by};
+use crate::{SENDFILE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -62,11 +62,10 @@ fn any_kind_of_name_is_left_alone() {
     assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
 }
 
-const DATA: [&str; 6] = ["copy_file_range", "sendfile", "splice", "write", "pwrite64", "pwritev"];
-
 fn a_file_that_comes_meanwhile_is_left_alone() {
     let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
-    let stopped = pair.stopped_in(&cp().arg("-n"), &DATA, 1, pair.to.path());
+    let program = cp_by(SENDFILE).arg("-n");
+    let stopped = pair.stopped_in(&program, &["sendfile"], 1, pair.to.path());
     let old = pair.old_destination();
     let (run, _) = stopped.resume();
     assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
@@ -76,7 +75,7 @@ fn a_file_that_comes_meanwhile_is_left_alone() {
 
 fn a_file_that_comes_meanwhile_is_replaced_without_it() {
     let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
-    let stopped = pair.stopped_in(&cp(), &DATA, 1, pair.to.path());
+    let stopped = pair.stopped_in(&cp_by(SENDFILE), &["sendfile"], 1, pair.to.path());
     pair.old_destination();
     let (run, _) = stopped.resume();
     let _ = run.receipt();

@@ -109,6 +109,7 @@ fn no_user_copy_fails_rather() {
     let pair = Pair::at(Place::Disk, &Content::dense(100_000));
     let old = pair.old_destination();
     let (run, _) = Strace::new(&pair.command(cp().arg("--no-user-copy")))
+        .inject("ioctl:error=EOPNOTSUPP")
         .inject("copy_file_range:error=ENOSYS")
         .inject("sendfile:error=EINVAL")
         .inject("splice:error=EINVAL")

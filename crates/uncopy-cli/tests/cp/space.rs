@@ -2,23 +2,29 @@
 
 use std::path::Path;
 
+use testbed::witness::Strace;
 use testbed::{Case, Content, Filesystem, Mount, Need, Place, Program, Scratch, run_tool, seeded};
 
+use crate::truth::drop_from_cache;
 use crate::{ACROSS, COPY_FILE_RANGE, DIRECT, READ_WRITE, SENDFILE, SPLICE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [Need::At(Place::Ext4)] ext4_full,
         [Need::At(Place::Xfs)] xfs_full,
+        [Need::At(Place::Xfs), Need::At(Place::Ext4), Need::Tool("strace")] xfs_full_behind_a_ring,
         [Need::At(Place::Btrfs)] btrfs_full,
         [Need::Root] tmpfs_full,
+        [Need::Root] tmpfs_full_in_the_last_write,
         [Need::At(Place::Ext4)] full_while_copying_within,
+        [Need::Root] full_while_copying_within_tmpfs,
         [Need::At(Place::Ext4)] full_in_place_says_so,
         [Need::At(Place::Ext4)] room_for_the_data_but_not_for_the_holes,
         [Need::At(Place::Btrfs)] quota_exceeded,
         [Need::At(Place::Ext4)] read_only_filesystem,
         [Need::Tool("prlimit")] longer_than_the_limit_allows,
         [Need::Tool("prlimit")] too_few_descriptors,
+        [Need::At(Place::Tmpfs), Need::Tool("prlimit")] too_few_descriptors_on_tmpfs,
     ]
 }
 
@@ -33,8 +39,13 @@ struct Full {
 
 impl Full {
     fn new(target: &Path, source_bytes: u64) -> Full {
-        let source = Place::Tmpfs.scratch();
-        Content::dense(source_bytes).write(&source.join("source"));
+        Full::from(Place::Tmpfs, target, source_bytes)
+    }
+
+    /// From a source that is not in the page cache, where that place has any other.
+    fn from(source: Place, target: &Path, source_bytes: u64) -> Full {
+        let source = source.scratch();
+        drop_from_cache(&Content::dense(source_bytes).write(&source.join("source")));
         let target = Scratch::new_in(target);
         let old = seeded(5, 0, 200_000);
         std::fs::write(target.join("old"), &old).unwrap();
@@ -89,6 +100,19 @@ fn xfs_full() {
     full(&mount, 16, "ENOSPC");
 }
 
+/// Many writes are under way at once; those before the one that fails have been made.
+fn xfs_full_behind_a_ring() {
+    let mount = Mount::image(Filesystem::Xfs, 320);
+    leave_free(&mount, 16);
+    let full = Full::from(Place::Ext4, mount.path(), 20 * MEBIBYTE);
+    let program = cp_by(DIRECT).arg("--cache=skip");
+    full.refuses(&program, "ENOSPC");
+    let command = program.arg(full.source.join("source")).arg(full.target.join("new"));
+    let (run, trace) = Strace::new(&command).run();
+    run.failed(1);
+    assert!(!trace.named(&["io_uring_enter"]).is_empty(), "not this way: {:#?}", trace.calls);
+}
+
 fn btrfs_full() {
     let mount = Mount::image(Filesystem::Btrfs, 128);
     leave_free(&mount, 8);
@@ -99,18 +123,37 @@ fn tmpfs_full() {
     full(&Mount::tmpfs(4), 4, "ENOSPC");
 }
 
+/// The last write comes back short, and no other follows that would fail.
+fn tmpfs_full_in_the_last_write() {
+    let mount = Mount::tmpfs(4);
+    // Beside the old file, in whole pages.
+    let full = Full::new(mount.path(), 4 * MEBIBYTE - 200_704 + 50_000);
+    for program in [cp()].into_iter().chain(ACROSS.map(cp_by)) {
+        full.refuses(&program, "ENOSPC");
+    }
+}
+
 /// Source and destination on the filesystem that fills up: copy_file_range meets ENOSPC itself.
 fn full_while_copying_within() {
-    let mount = Mount::image(Filesystem::Ext4, 24);
+    fills_up(&Mount::image(Filesystem::Ext4, 24), 12);
+}
+
+/// Nothing can be reserved here: one call asks for all, and moves what still fits.
+fn full_while_copying_within_tmpfs() {
+    fills_up(&Mount::tmpfs(12), 8);
+}
+
+fn fills_up(mount: &Mount, mebibytes: u64) {
     let (source, old) = (mount.path().join("source"), mount.path().join("old"));
-    Content::dense(12 * MEBIBYTE).write(&source);
+    Content::dense(mebibytes * MEBIBYTE).write(&source);
     std::fs::write(&old, b"old").unwrap();
+    let names = || std::fs::read_dir(mount.path()).unwrap().count();
+    let before = names();
     for method in [COPY_FILE_RANGE].into_iter().chain(ACROSS) {
         let run = cp_by(method).arg(&source).arg(&old).run();
         assert!(run.failed(1).contains("ENOSPC"), "{}", run.stderr);
         assert_eq!(std::fs::read(&old).unwrap(), b"old");
-        let names = std::fs::read_dir(mount.path()).unwrap().count();
-        assert_eq!(names, 3, "more than source, old and lost+found");
+        assert_eq!(names(), before, "more than what was there");
     }
 }
 
@@ -185,7 +228,16 @@ fn longer_than_the_limit_allows() {
 
 /// Wherever the descriptors run out, it is said, and nothing is left.
 fn too_few_descriptors() {
-    let scratch = Place::Disk.scratch();
+    descriptors_run_out(Place::Disk);
+}
+
+/// Where nothing before it takes as many, they run out when the directory is to be flushed.
+fn too_few_descriptors_on_tmpfs() {
+    descriptors_run_out(Place::Tmpfs);
+}
+
+fn descriptors_run_out(place: Place) {
+    let scratch = place.scratch();
     let (source, old) = (scratch.join("source"), scratch.join("old"));
     Content::dense(4 * MEBIBYTE).write(&source);
     let mut refused = 0;

@@ -75,6 +75,19 @@ impl<'a> Filling<'a> {
     }
 }
 
+/// Copies `bytes` behind what is in `to`: `extend_from_slice`, quick for short ones.
+#[inline]
+pub(crate) fn append(to: &mut Vec<u8>, bytes: &[u8]) {
+    to.reserve(bytes.len());
+    let space = to.spare_capacity_mut().as_mut_ptr();
+    // SAFETY: there is room for so many bytes (reserved above), and `to` is borrowed mutably while
+    // `bytes` is borrowed, so that they do not overlap.
+    unsafe { copy_short(bytes.as_ptr(), space.cast(), bytes.len()) };
+    let length = to.len() + bytes.len();
+    // SAFETY: within the capacity (reserved above), and the bytes up to there have been written.
+    unsafe { to.set_len(length) };
+}
+
 /// `memcpy`, without the call for up to 128 bytes: two loads from both ends that overlap, and two
 /// stores. Lists of many regions are lists of short ones.
 ///
@@ -134,7 +147,7 @@ pub(crate) fn scatter(bytes: &[u8], regions: &mut [IoSliceMut<'_>]) -> usize {
 mod tests {
     use std::io::IoSliceMut;
 
-    use super::{Filling, scatter};
+    use super::{Filling, append, scatter};
 
     #[test]
     fn appends_regions_of_every_length() {
@@ -149,6 +162,18 @@ mod tests {
             let bytes: Vec<u8> = space.iter().map(|b| unsafe { b.assume_init() }).collect();
             assert_eq!((&bytes[..length], bytes[length]), (&source[7..7 + length], 0xee));
         }
+    }
+
+    #[test]
+    fn appends_to_a_vector_that_grows() {
+        let source: Vec<u8> = (0..=255).collect();
+        let mut to = Vec::new();
+        let mut expected = Vec::new();
+        for length in 0..140 {
+            append(&mut to, &source[3..3 + length]);
+            expected.extend_from_slice(&source[3..3 + length]);
+        }
+        assert_eq!(to, expected);
     }
 
     #[test]

@@ -6,6 +6,6 @@ mod gather;
 mod pool;
 
 pub(crate) use aligned::AlignedBuffer;
-pub(crate) use gather::scatter;
 pub use gather::{Filling, TooLong};
+pub(crate) use gather::{append, scatter};
 pub(crate) use pool::Buffer;

@@ -2,7 +2,9 @@
 
 use std::io::IoSlice;
 
-use super::endpoint::{Channel, create, deliver, leave_queue, total_bytes};
+#[cfg(feature = "tokio")]
+use super::endpoint::enqueue;
+use super::endpoint::{Channel, Rejected, create, deliver, leave_queue, total_bytes};
 use super::handle::{Handle, Source};
 use super::message::MessageBuf;
 use super::rights::Rights;
@@ -118,33 +120,70 @@ impl Channel {
         collect: impl FnOnce() -> Result<Vec<Handle>, Status>,
         deadline: Deadline,
     ) -> Result<MessageBuf, Status> {
-        self.0.grant.check(Rights::IO)?;
-        let mut message = create(total_bytes, fill, handle_count)?;
-        if !message.set_txid(0) {
-            return Err(Status::InvalidArgs);
-        }
+        let mut message = self.question(total_bytes, fill, handle_count)?;
         if handle_count > 0 {
             message = message.with_handles(collect()?);
         }
         let waiter = Arc::new(Waiter::default());
-        let txid = self.begin(message, &waiter)?;
+        let txid = self.begin(message, &waiter).map_err(|(status, _)| status)?;
         let everything = std::iter::once((self as &dyn Source, Signals::empty()));
         let rested = waiter.rest(everything, deadline);
-        let answer = self.0.lock()?.end(self.0.side).calls.finish(txid);
-        rested?;
-        // `None`: no answer and no end, so the deadline has passed.
-        let message = answer.unwrap_or(Err(Status::TimedOut))?;
-        message.handles().iter().for_each(Handle::arrived);
-        Ok(message)
+        match self.finish(txid)? {
+            Some(answer) => answer,
+            // No answer and no end, so the deadline has passed.
+            None => Err(rested.err().unwrap_or(Status::TimedOut)),
+        }
     }
 
-    fn begin(&self, mut message: MessageBuf, waiter: &Arc<Waiter>) -> Result<u32, Status> {
+    /// What a call sends, without its handles.
+    pub(super) fn question(
+        &self,
+        total_bytes: usize,
+        fill: impl Fill,
+        handle_count: usize,
+    ) -> Result<MessageBuf, Status> {
+        self.0.grant.check(Rights::IO)?;
+        let mut message = create(total_bytes, fill, handle_count)?;
+        if message.set_txid(0) { Ok(message) } else { Err(Status::InvalidArgs) }
+    }
+
+    /// The call is over: its answer, or how it ended, if it did.
+    pub(super) fn finish(&self, txid: u32) -> Result<Option<Result<MessageBuf, Status>>, Status> {
+        let answer = self.0.lock()?.end(self.0.side).calls.finish(txid);
+        if let Some(Ok(message)) = &answer {
+            message.handles().iter().for_each(Handle::arrived);
+        }
+        Ok(answer)
+    }
+
+    /// Nobody wants the answer any more. One that has come already is queued like any message.
+    #[cfg(feature = "tokio")]
+    pub(super) fn abandon(&self, txid: u32) {
+        let side = self.0.side;
+        let Ok(mut locked) = self.0.lock() else { return };
+        if let Some(Ok(message)) = locked.end(side).calls.finish(txid) {
+            enqueue(&mut locked, side, message);
+        }
+    }
+
+    /// Sends the message of a call and lists the call as waiting.
+    pub(super) fn begin(
+        &self,
+        mut message: MessageBuf,
+        waiter: &Arc<Waiter>,
+    ) -> Result<u32, Rejected> {
         let side = self.0.side;
         self.enter_queue(message.handles());
-        let mut locked = self.0.lock()?;
+        let mut locked = match self.0.lock() {
+            Ok(locked) => locked,
+            Err(status) => return Err((status, message)),
+        };
         // Under the lock: whoever revokes the handle either sees this call or has already taken
         // the right.
-        self.0.grant.check_binding(Rights::IO)?;
+        if let Err(status) = self.0.grant.check_binding(Rights::IO) {
+            drop(locked);
+            return Err((status, message));
+        }
         let calls = &mut locked.end(side).calls;
         let txid = calls.next_txid();
         message.set_txid(txid);
@@ -159,10 +198,11 @@ impl Channel {
             drop(locked);
             result.inspect_err(|(_, rejected)| leave_queue(rejected.handles()))
         };
-        let Err((status, _rejected)) = result else { return Ok(txid) };
-        if let Ok(mut locked) = self.0.lock() {
+        if result.is_err()
+            && let Ok(mut locked) = self.0.lock()
+        {
             locked.end(side).calls.finish(txid);
         }
-        Err(status)
+        result.map(|()| txid)
     }
 }

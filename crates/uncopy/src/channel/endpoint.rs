@@ -369,17 +369,23 @@ pub(super) fn deliver(
         None => return Ok(()),
         Some(message) => message,
     };
-    let queue = &mut end.queue;
-    if !queue.has_room() {
+    if !end.queue.has_room() {
         return Err((Status::ShouldWait, message));
     }
+    enqueue(locked, peer, message);
+    Ok(())
+}
+
+/// Puts `message` behind those that wait for `side`.
+#[inline]
+pub(super) fn enqueue(locked: &mut Locked<'_, ChannelEnd>, side: Side, message: MessageBuf) {
+    let queue = &mut locked.end(side).queue;
     queue.push(message);
     let is_full = !queue.has_room();
-    locked.update(peer, Signals::empty(), Signals::READABLE);
+    locked.update(side, Signals::empty(), Signals::READABLE);
     if is_full {
-        locked.update(side, Signals::WRITABLE, Signals::empty());
+        locked.update(side.peer(), Signals::WRITABLE, Signals::empty());
     }
-    Ok(())
 }
 
 /// Takes the next message of `side`, and says whether it fits into `room`.
@@ -409,19 +415,19 @@ fn take(
     if is_empty {
         locked.update(side, Signals::READABLE, Signals::empty());
     }
-    if was_full && has_room && !is_orphan {
-        made_room(locked, side);
+    if was_full && has_room {
+        made_room(locked, side, is_orphan);
     }
     Ok((message, fits))
 }
 
 /// The queue of `side` is no longer full.
-fn made_room(locked: &mut Locked<'_, ChannelEnd>, side: Side) {
+fn made_room(locked: &mut Locked<'_, ChannelEnd>, side: Side, is_orphan: bool) {
     if locked.wire(side).is_some() {
         // What stayed in the socket may be what somebody waits for.
         locked.pump(side, Signals::empty());
         locked.look(side);
-    } else {
+    } else if !is_orphan {
         locked.update(side.peer(), Signals::empty(), Signals::WRITABLE);
     }
 }
@@ -525,14 +531,14 @@ impl End for ChannelEnd {
     }
 }
 
-/// From so many handles on that were taken out of the socket and not read, no more are taken, so
-/// that the peer cannot use up this process's descriptors.
+/// From so many descriptors on that were taken out of the socket and not read, no more are taken,
+/// so that the peer cannot use up this process's.
 const REMOTE_HANDLES: usize = 64;
 
 impl Channel {
     /// The endpoint as a socket (`AF_UNIX`, `SOCK_SEQPACKET`), for a process that takes it with
     /// [`from_fd`](Self::from_fd): one that inherits it, or gets it in an `SCM_RIGHTS` message.
-    /// Messages that are queued for the endpoint go with it.
+    /// Messages that are queued for the endpoint go with it; user signals that are set do not.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::TRANSFER`]; [`Status::BadState`] if messages came
@@ -545,8 +551,9 @@ impl Channel {
         if departed.backlog.is_empty() { Ok(departed.fd) } else { Err(Status::BadState) }
     }
 
-    /// The endpoint behind a socket: the far side of [`into_fd`](Self::into_fd). It has all rights
-    /// of a new endpoint.
+    /// The endpoint behind a socket: the far side of [`into_fd`](Self::into_fd), or one of those
+    /// that `sd_listen_fds(3)` gives. It has all rights of a new endpoint. Whether the descriptor
+    /// is close-on-exec stays as it is.
     ///
     /// # Errors
     /// [`Status::WrongType`] if it is no socket of `AF_UNIX` and `SOCK_SEQPACKET`.
@@ -557,8 +564,7 @@ impl Channel {
 
     /// From what another process sent.
     pub(super) fn arrive(parts: Parts, rights: Rights) -> Option<Channel> {
-        let bounds = Bounds { handles: REMOTE_HANDLES, ..Bounds::default() };
-        let ends = [(); 2].map(|()| ChannelEnd::new(bounds));
+        let ends = [(); 2].map(|()| ChannelEnd::new(Bounds::default()));
         Peered::arrive(ends, parts, rights).map(Channel)
     }
 }

@@ -30,6 +30,18 @@ impl Raised {
         Ok(Raised { fd, epoll: StdArc::new(epoll), is_raised: AtomicBool::new(false) })
     }
 
+    /// The handle is gone: whoever polls is to look, and finds that out.
+    pub(super) fn end(&self) {
+        self.follow(true);
+    }
+
+    /// Has whoever polls look when `alarm` is raised, too.
+    #[cfg(feature = "tokio")]
+    fn add(&self, alarm: &OwnedFd) -> Result<(), Status> {
+        let edge = Interest { read: true, edge: true, ..Interest::default() };
+        Ok(epoll::add(&self.epoll, alarm, 2, edge)?)
+    }
+
     /// The epoll set.
     pub(super) fn set(&self) -> &StdArc<OwnedFd> {
         &self.epoll
@@ -50,8 +62,9 @@ impl Raised {
 ///
 /// It is an epoll set; only poll it. It stays with its object, also when the other end moves to
 /// another process: it may then be readable for something that turns out to be no signal (the
-/// answer to a call), so look before you act. It stops following when dropped, duplicates of the
-/// descriptor included.
+/// answer to a call), so look before you act. When the handle it was made from is closed, moved or
+/// revoked it stays readable. It stops following when dropped, duplicates of the descriptor
+/// included.
 #[derive(Debug)]
 pub struct SignalFd {
     raised: Arc<Raised>,
@@ -79,5 +92,18 @@ impl SignalFd {
         result?;
         source.attach_fd(&raised, trigger)?;
         Ok(SignalFd { raised })
+    }
+
+    /// The descriptor, also for later.
+    #[cfg(feature = "tokio")]
+    pub(super) fn set(&self) -> &StdArc<OwnedFd> {
+        self.raised.set()
+    }
+
+    /// Becomes readable when `alarm` is raised, too.
+    #[cfg(feature = "tokio")]
+    pub(super) fn with_alarm(self, alarm: &OwnedFd) -> Result<SignalFd, Status> {
+        self.raised.add(alarm)?;
+        Ok(self)
     }
 }

@@ -96,6 +96,10 @@ pub trait Source {
     /// until one of `until` is set; everything if that is empty.
     #[inline]
     fn refresh(&self, _until: Signals) {}
+    /// The same after a sleep, where what else has changed meanwhile can wait.
+    fn take_in(&self, until: Signals) {
+        self.refresh(until);
+    }
     /// What to poll while waiting for `trigger`, where that shows nowhere else.
     fn bell(&self, _trigger: Signals) -> Option<Bell> {
         None
@@ -368,6 +372,10 @@ macro_rules! handles {
 
             fn refresh(&self, until: Signals) {
                 self.source().refresh(until);
+            }
+
+            fn take_in(&self, until: Signals) {
+                self.source().take_in(until);
             }
 
             fn bell(&self, trigger: Signals) -> Option<Bell> {

@@ -14,12 +14,14 @@ use crate::buf::Buffer;
 pub struct MessageBuf {
     buffer: Buffer,
     handles: Vec<Handle>,
+    /// What they count for in a queue that is bounded.
+    weight: u32,
 }
 
 impl MessageBuf {
     #[inline]
     pub(super) fn new(buffer: Buffer) -> MessageBuf {
-        MessageBuf { buffer, handles: Vec::new() }
+        MessageBuf { buffer, handles: Vec::new(), weight: 0 }
     }
 
     /// No bytes, no handles.
@@ -29,8 +31,24 @@ impl MessageBuf {
 
     #[inline]
     pub(super) fn with_handles(mut self, handles: Vec<Handle>) -> MessageBuf {
+        // At most 64.
+        self.weight = handles.len() as u32;
         self.handles = handles;
         self
+    }
+
+    /// With handles that are made of `descriptors`, and count for as many.
+    pub(super) fn with_received(self, handles: Vec<Handle>, descriptors: usize) -> MessageBuf {
+        let mut message = self.with_handles(handles);
+        // At most 253.
+        message.weight = message.weight.max(descriptors as u32);
+        message
+    }
+
+    /// What its handles count for in a queue.
+    #[inline]
+    pub(super) fn weight(&self) -> usize {
+        self.weight as usize
     }
 
     /// Handles that have not been taken out.

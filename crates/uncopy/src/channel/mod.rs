@@ -22,36 +22,54 @@
 //! kernel have them, with two deviations. A queue is bounded ([`Bounds`]): a full one answers
 //! [`Status::ShouldWait`] and clears [`Signals::WRITABLE`] at the end that writes to it. And
 //! endpoints that lie in each other's queues, where nobody can reach them, are freed when nobody
-//! could notice any more.
+//! could notice any more. Between processes there are a few more; `docs/channel.md` lists all.
 //!
 //! # Where a message goes
 //! A write checks the right and the sizes, takes a buffer from the calling thread's pool and has it
 //! filled straight from the regions, all without a lock. Then come the handles; then, under the one
 //! lock of the pair, the message is put into the peer's queue, or given to the call it answers, and
-//! the signals change. A read takes it out under the same lock and lends it ([`MessageBuf`]), or
-//! copies it out after the lock. Signals are an atomic number beside the lock, so that waiting for
-//! one that is set costs one load.
+//! the signals change. (To another process it goes as below.) A read takes it out under the same
+//! lock and lends it ([`MessageBuf`]), or copies it out after the lock. Signals are an atomic
+//! number beside the lock, so that waiting for one that is set costs one load.
 //!
-//! # The seam to other transports
-//! An end is a state under the pair's lock (`endpoint::ChannelEnd`), and where its messages go is
-//! an enum in it (`endpoint::Transport`). [`Channel`] names the pair and the side, never the
-//! transport, so that it can be swapped under the lock while others hold and use the endpoint:
+//! # Where the other end is
+//! A [`Channel`] names the pair and the side, never the transport; so that the other end can move
+//! to another process while threads hold and use this one. Per pair, each half has signals,
+//! observers and, if the other end is elsewhere, a *wire*: a socket (`AF_UNIX`,
+//! `SOCK_SEQPACKET`).
 //!
-//! - `deliver` and `take` are the two functions that look at the transport. Everything above them
-//!   (filling, handles, calls, batches, signals) does not.
-//! - Signals of a local end change in `deliver`, `take` and `close`, under the lock. An end that is
-//!   backed by a socket knows what it has received and not handed out; for the rest it asks the
-//!   socket where `wait` today goes to sleep.
-//! - Whoever waits is on the end's list of observers, bound to the handle and not to the transport:
-//!   a thread, a port, a descriptor, each with a place of its own. A swap can wake a thread to look
-//!   again and leave the others where they are. Calls wait in the end's own list, by transaction
-//!   id, which a swap does not touch.
-//! - A queue gives up its backlog as a whole (`Queue::take`), for the swap to carry over.
+//! - **Moving** ([`Channel::into_fd`], or an endpoint in a message over a wire) makes a pair of
+//!   sockets under the pair's lock. What is queued at the end that goes is put into sockets that go
+//!   with it, handles in it included, to be read first; the half that stays gets the wire. If a
+//!   step fails, the end that was to go is closed and nothing else has changed. Fifos, sockets and
+//!   event pairs move in the same way, events and event pairs by shared memory and an eventfd.
+//! - **Writing** over a wire sends header, regions and a record for each handle as one packet;
+//!   regions below 4 KiB are put together first, larger ones are sent from where they lie.
+//! - **Reading** looks into the queue first, which holds what has been taken out of the socket.
+//!   Taking in hands answers to calls, changes user signals, and queues messages, until there is
+//!   one, or no room. What a peer sends is checked before it is believed; the first packet that
+//!   breaks a rule ends the connection.
+//! - **Signals** of a wired end lag behind until somebody looks: every wait looks first, then
+//!   sleeps in `poll(2)`, and a port that has such an object in an epoll set. Whoever waits is on
+//!   the end's list of observers, bound to the handle and not to the transport, and is told to look
+//!   again when a wire comes; so are calls.
+//!
+//! # Other processes
+//! [`spawn`] starts a program with an end, which takes it with [`Channel::inherited`]; every other
+//! end, and every object but a port, goes there in a message. A peer in another process is not
+//! trusted: what it sends is looked at before it is used, a packet that breaks a rule ends the
+//! channel (what came before it is still read), and it can neither fill this process's memory nor
+//! its table of descriptors beyond a bound for each channel. Three things it can do. It can keep a
+//! duplicate of an end that it gave away, and so read what is meant for the new owner. Its rights
+//! bind it only if it wants. And answers to calls come through the same socket as messages: while
+//! the queue of an end is full, they wait until somebody reads from it.
 //!
 //! # Threads
 //! Everything is `Send` and `Sync`. Each pair has one lock, held for the exchange of a message and
-//! never while bytes are copied; an object's lock may be held while a port's is taken, never two
-//! objects'. Nothing on the way of a message is shared by all threads.
+//! never while bytes are copied from or to the program; an object's lock may be held while a port's
+//! is taken, never two objects' (one that has just arrived, which nobody else has, does not count).
+//! Taking in from a socket holds it, and does not wait. Nothing on the way of a message is shared
+//! by all threads.
 //!
 //! # Fork
 //! Objects belong to the process that made them. In a child made by `fork(2)` without `exec`,
@@ -64,6 +82,8 @@
 //! panics, the buffer goes back to the pool, handles given by value are closed, those in a
 //! borrowed vector stay there, and both ends are as before.
 
+#[cfg(feature = "tokio")]
+mod asynchronous;
 mod batch;
 mod call;
 mod cycle;
@@ -75,6 +95,7 @@ mod message;
 mod object;
 mod peer;
 mod port;
+mod process;
 mod rights;
 mod signals;
 mod status;
@@ -83,6 +104,8 @@ mod transport;
 mod wait;
 
 pub use crate::buf::{Filling, TooLong};
+#[cfg(feature = "tokio")]
+pub use asynchronous::AsyncChannel;
 pub use batch::{BatchError, BatchRegion, BatchShape};
 pub use disposition::{Disposition, Transfer};
 pub use endpoint::{Channel, Lengths, Oversized};
@@ -91,11 +114,17 @@ pub use handle::{Handle, Kind, Koid, Object};
 pub use message::{MessageBuf, Part};
 pub use object::{Descriptor, Event, EventPair, Fifo, Socket, SocketKind, Vmo};
 pub use port::{AsyncOptions, Packet, PacketContents, Port};
+pub use process::{FD_VARIABLE, spawn};
 pub use rights::Rights;
 pub use signals::Signals;
 pub use status::{Fill, Status};
 pub use transport::local::Bounds;
 pub use wait::{Deadline, WaitItem, wait_many};
+
+/// The code in the book runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/channel.md")]
+struct Book;
 
 /// Most bytes of one message (`ZX_CHANNEL_MAX_MSG_BYTES`).
 pub const MAX_BYTES: usize = 65_536;

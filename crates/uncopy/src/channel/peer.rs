@@ -269,6 +269,12 @@ impl<T: End> Source for Peered<T> {
         }
     }
 
+    fn take_in(&self, until: Signals) {
+        if self.is_wired() {
+            self.take_in_wired(until);
+        }
+    }
+
     fn bell(&self, trigger: Signals) -> Option<Bell> {
         self.wired_bell(trigger)
     }
@@ -377,6 +383,10 @@ macro_rules! peered {
             #[inline]
             fn refresh(&self, until: crate::channel::Signals) {
                 self.0.refresh(until);
+            }
+
+            fn take_in(&self, until: crate::channel::Signals) {
+                self.0.take_in(until);
             }
 
             fn bell(

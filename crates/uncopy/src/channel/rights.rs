@@ -1,7 +1,7 @@
 //! What the holder of a handle may do with it.
 
 use super::sync::atomic::{AtomicU32, Ordering};
-use super::{Koid, Status};
+use super::{Kind, Koid, Status};
 
 bitflags::bitflags! {
     /// Rights, with Zircon's bits (`zircon/rights.h`).
@@ -70,6 +70,22 @@ bitflags::bitflags! {
         /// Those of a wrapped file descriptor, which has no signals.
         const DESCRIPTOR = (Self::BASIC.bits() & !Self::WAIT.bits()) | Self::IO.bits();
 
+    }
+}
+
+impl Rights {
+    /// All that a handle of this kind can have; one from another process has no others.
+    pub(super) fn of(kind: Kind) -> Rights {
+        match kind {
+            Kind::Descriptor => Rights::DESCRIPTOR,
+            Kind::Vmo => Rights::VMO.union(Rights::RESIZE),
+            Kind::Channel => Rights::CHANNEL,
+            Kind::Event => Rights::EVENT,
+            Kind::Port => Rights::PORT,
+            Kind::Socket => Rights::SOCKET,
+            Kind::EventPair => Rights::EVENTPAIR,
+            Kind::Fifo => Rights::FIFO,
+        }
     }
 }
 

@@ -91,8 +91,16 @@ impl Observer {
     }
 
     fn cancel(&self) {
-        if let ObserverKind::Thread { waiter, index } = &self.kind {
-            waiter.wake(Wake::Canceled { index: *index });
+        match &self.kind {
+            ObserverKind::Thread { waiter, index } => {
+                waiter.wake(Wake::Canceled { index: *index });
+            }
+            ObserverKind::Descriptor(raised) => {
+                if let Some(raised) = raised.upgrade() {
+                    raised.end();
+                }
+            }
+            ObserverKind::Port(_) => {}
         }
     }
 

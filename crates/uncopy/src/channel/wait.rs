@@ -70,10 +70,14 @@ struct WaiterState {
     look: bool,
     /// Raised by whoever wakes this, while it sleeps in `poll(2)`.
     alarm: Option<Arc<OwnedFd>>,
+    is_raised: bool,
 }
 
 /// An eventfd of this thread's, for all its sleeps.
-struct Alarm(Arc<OwnedFd>);
+struct Alarm {
+    fd: Arc<OwnedFd>,
+    is_raised: bool,
+}
 
 thread_local! {
     static ALARM: Cell<Option<Arc<OwnedFd>>> = const { Cell::new(None) };
@@ -82,26 +86,35 @@ thread_local! {
 impl Alarm {
     fn take() -> Result<Alarm, Status> {
         match ALARM.take() {
-            Some(fd) => Ok(Alarm(fd)),
-            None => Ok(Alarm(Arc::new(eventfd::create()?))),
+            Some(fd) => Ok(Alarm { fd, is_raised: false }),
+            None => Ok(Alarm { fd: Arc::new(eventfd::create()?), is_raised: false }),
         }
     }
 }
 
 impl Drop for Alarm {
     fn drop(&mut self) {
-        // `EAGAIN`: nobody raised it.
-        let _ = eventfd::lower(&*self.0);
-        ALARM.set(Some(self.0.clone()));
+        if self.is_raised {
+            // It was, and nobody else lowers it.
+            let _ = eventfd::lower(&*self.fd);
+        }
+        ALARM.set(Some(self.fd.clone()));
     }
 }
 
 impl Waiter {
+    /// One that raises `alarm` for whatever happens; nobody sleeps at it otherwise.
+    #[cfg(feature = "tokio")]
+    pub(super) fn ringing(alarm: Arc<OwnedFd>) -> Waiter {
+        let state = WaiterState { alarm: Some(alarm), ..WaiterState::default() };
+        Waiter { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
     pub(super) fn wake(&self, wake: Wake) {
         let mut state = lock(&self.state);
         if state.wake.is_none() {
             state.wake = Some(wake);
-            self.rouse(&state);
+            self.rouse(&mut state);
         }
     }
 
@@ -109,13 +122,13 @@ impl Waiter {
     pub(super) fn look(&self) {
         let mut state = lock(&self.state);
         state.look = true;
-        self.rouse(&state);
+        self.rouse(&mut state);
     }
 
-    fn rouse(&self, state: &WaiterState) {
+    fn rouse(&self, state: &mut WaiterState) {
         match &state.alarm {
             // It cannot fail while the counter is far from its end, and nobody else reads it.
-            Some(alarm) => drop(eventfd::raise(&**alarm)),
+            Some(alarm) => state.is_raised |= eventfd::raise(&**alarm).is_ok(),
             None => self.changed.notify_one(),
         }
     }
@@ -146,20 +159,21 @@ impl Waiter {
         if remaining == Some(Duration::ZERO) {
             return Ok(Slept::TimedOut);
         }
-        let alarm = Alarm::take()?;
+        let mut alarm = Alarm::take()?;
         let mut state = lock(&self.state);
         if let Some(wake) = state.wake {
             return Ok(Slept::Woken(wake));
         }
         if !std::mem::take(&mut state.look) {
-            state.alarm = Some(alarm.0.clone());
+            state.alarm = Some(alarm.fd.clone());
             drop(state);
             let raised = Ready { read: true, ..Ready::default() };
-            let mut wanted = vec![(alarm.0.as_fd(), raised)];
+            let mut wanted = vec![(alarm.fd.as_fd(), raised)];
             wanted.extend(bells.iter().map(|bell| (bell.fd(), bell.ready)));
             let slept = seqpacket::sleep(&wanted, remaining);
             state = lock(&self.state);
             state.alarm = None;
+            alarm.is_raised = std::mem::take(&mut state.is_raised);
             slept?;
         }
         Ok(state.wake.map_or(Slept::Look, Slept::Woken))
@@ -186,7 +200,7 @@ impl Waiter {
                     return Ok(self.woken());
                 }
             }
-            items.clone().for_each(|(source, trigger)| source.refresh(trigger));
+            items.clone().for_each(|(source, trigger)| source.take_in(trigger));
             if let Some(wake) = self.woken() {
                 return Ok(Some(wake));
             }
@@ -194,7 +208,7 @@ impl Waiter {
     }
 
     /// What woke it, if anything did.
-    fn woken(&self) -> Option<Wake> {
+    pub(super) fn woken(&self) -> Option<Wake> {
         lock(&self.state).wake
     }
 }
@@ -220,14 +234,14 @@ pub(super) fn wait_one(
     }
 }
 
-/// Puts `waiter` on the object's list unless a signal of `trigger` is set already.
+/// Puts `waiter` on the object's list unless a signal of `trigger` is set already, as far as this
+/// process knows.
 fn watch(
     source: &dyn Source,
     waiter: &Arc<Waiter>,
     index: usize,
     trigger: Signals,
 ) -> Result<Option<Signals>, Status> {
-    source.refresh(trigger);
     // Unless the closure runs: the object belongs to the process that forked this one.
     let mut result = Err(Status::BadState);
     source.observers(&mut |signals, observers| {
@@ -283,6 +297,7 @@ pub fn wait_many(items: &mut [WaitItem<'_>], deadline: Deadline) -> Result<(), S
     let mut watched = 0;
     let mut found = Ok(None);
     for (index, item) in items.iter().enumerate() {
+        item.object.refresh(item.wait_for);
         found = watch(item.object, &waiter, index, item.wait_for);
         watched = index + 1;
         if !matches!(found, Ok(None)) {

@@ -30,6 +30,7 @@ pub(crate) fn gather(
     let magic = file::filesystem_magic(staging.fd()).unwrap_or(0);
     Facts {
         size: source.size(),
+        data_bytes: source.size().unwrap_or(0).min(source.stat.blocks.saturating_mul(512)),
         has_holes: has_holes(source),
         source: source.filesystem,
         destination: Filesystem::from_magic(magic),

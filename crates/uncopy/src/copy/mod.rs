@@ -36,18 +36,19 @@ use std::path::Path;
 
 pub use observer::{Control, Observer, Phase, Progress};
 pub use options::{
-    Allow, Cache, CopyOptions, Digest, Existing, IfChanged, Prefer, Preserve, RETRIES, Sparse,
-    Verify,
+    Allow, Cache, Contradiction, CopyOptions, Digest, Existing, IfChanged, Prefer, Preserve,
+    RETRIES, Sparse, Verify,
 };
 
-use crate::error::Result;
+use crate::error::{Error, Reason, Result};
 use crate::receipt::Receipt;
 
 /// Copies the file `source` to `destination`.
 ///
 /// # Errors
 /// Names the operation, the file and the next step; the destination is then as it was before,
-/// except under [`CopyOptions::in_place`].
+/// except under [`CopyOptions::in_place`], and if under [`CopyOptions::durable`] the last flush, of
+/// the directory, failed: then the new file is there, and may be gone after a power cut.
 pub fn copy_file(
     source: impl AsRef<Path>,
     destination: impl AsRef<Path>,
@@ -67,5 +68,9 @@ pub fn copy_file_observed(
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
-    run::copy(source.as_ref(), destination.as_ref(), options, observer)
+    let destination = destination.as_ref();
+    options
+        .check()
+        .map_err(|found| Error::new("write to", destination, Reason::Options(found.to_string())))?;
+    run::copy(source.as_ref(), destination, options, observer)
 }

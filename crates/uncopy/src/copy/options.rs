@@ -1,5 +1,7 @@
 //! What a caller can ask of a copy.
 
+use thiserror::Error;
+
 use crate::receipt::Mechanism;
 
 /// How to copy one file. Every field has the default of plain `uncopy cp`.
@@ -37,6 +39,68 @@ pub struct CopyOptions {
     pub in_place: bool,
     /// Read the bytes of a FIFO or device, and write into one, instead of refusing it.
     pub copy_contents: bool,
+}
+
+impl CopyOptions {
+    /// Whether these options can be obeyed together, whatever the files are.
+    ///
+    /// Every copy begins with it; a caller with many files to copy asks once, before the first.
+    ///
+    /// ```
+    /// use uncopy::Mechanism;
+    /// use uncopy::copy::{Allow, Cache, Contradiction, CopyOptions};
+    /// let mut options = CopyOptions::default();
+    /// assert_eq!(options.check(), Ok(()));
+    /// options.cache = Cache::Keep;
+    /// options.allow = Allow::Only(Mechanism::Direct);
+    /// assert_eq!(options.check(), Err(Contradiction::DirectKeepsNoCache));
+    /// ```
+    ///
+    /// # Errors
+    /// The first contradiction. No file is touched, or looked at.
+    pub fn check(&self) -> Result<(), Contradiction> {
+        let looks_at_bytes =
+            matches!(self.allow, Allow::Any | Allow::ReadWrite | Allow::Only(Mechanism::ReadWrite));
+        let rows = [
+            (
+                self.cache == Cache::Keep && self.allow == Allow::Only(Mechanism::Direct),
+                Contradiction::DirectKeepsNoCache,
+            ),
+            (self.sparse == Sparse::Always && !looks_at_bytes, Contradiction::ZerosNeedReading),
+            (
+                self.in_place && self.if_changed == IfChanged::Retry,
+                Contradiction::InPlaceCannotRetry,
+            ),
+        ];
+        rows.into_iter().find(|(holds, _)| *holds).map_or(Ok(()), |(_, found)| Err(found))
+    }
+}
+
+/// Options of [`CopyOptions`] that cannot be obeyed together.
+///
+/// Displayed as a sentence that ends in what to do about it, with the options as the flags of
+/// `uncopy cp` are called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Contradiction {
+    /// [`Cache::Keep`], and no mechanism but [`Mechanism::Direct`].
+    #[error(
+        "--cache=keep contradicts --method direct: direct writes bypass the page cache; leave one \
+         of them out"
+    )]
+    DirectKeepsNoCache,
+    /// [`Sparse::Always`], and [`Mechanism::ReadWrite`] is not allowed.
+    #[error(
+        "--sparse=always looks at every byte, which only read and write can; leave it out, or \
+         allow them"
+    )]
+    ZerosNeedReading,
+    /// [`CopyOptions::in_place`] and [`IfChanged::Retry`].
+    #[error(
+        "--in-place contradicts --if-changed=retry: what was written in place cannot be taken \
+         back to be tried again; leave one of them out"
+    )]
+    InPlaceCannotRetry,
 }
 
 /// Which mechanisms may be used.
@@ -83,7 +147,8 @@ pub enum Cache {
     /// Whatever the chosen mechanism does.
     #[default]
     Auto,
-    /// The destination is in the page cache afterwards; excludes direct writes.
+    /// What is copied is in the page cache afterwards; excludes direct writes. Shared extents are
+    /// not copied, and are read when somebody wants them.
     Keep,
     /// The destination is not in the page cache afterwards, and a source that was not there
     /// before is not either.
@@ -181,6 +246,64 @@ impl Digest {
             Digest::Blake3 => "blake3",
             Digest::Sha256 => "sha256",
             Digest::Xxh3 => "xxh3",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(change: impl FnOnce(&mut CopyOptions)) -> Result<(), Contradiction> {
+        let mut options = CopyOptions::default();
+        change(&mut options);
+        options.check()
+    }
+
+    #[test]
+    fn direct_writes_keep_nothing_in_the_page_cache() {
+        for (allow, cache, agrees) in [
+            (Allow::Only(Mechanism::Direct), Cache::Keep, false),
+            (Allow::Only(Mechanism::Direct), Cache::Auto, true),
+            (Allow::Only(Mechanism::Direct), Cache::Skip, true),
+            (Allow::Only(Mechanism::Splice), Cache::Keep, true),
+            (Allow::ZeroCopy, Cache::Keep, true),
+            (Allow::Any, Cache::Keep, true),
+        ] {
+            let expected = if agrees { Ok(()) } else { Err(Contradiction::DirectKeepsNoCache) };
+            let found = checked(|o| (o.allow, o.cache) = (allow, cache));
+            assert_eq!(found, expected, "{allow:?} {cache:?}");
+        }
+    }
+
+    #[test]
+    fn zeros_are_found_by_reading_alone() {
+        let reads = [Allow::Any, Allow::ReadWrite, Allow::Only(Mechanism::ReadWrite)];
+        let others = Mechanism::ALL.into_iter().filter(|m| *m != Mechanism::ReadWrite);
+        let others = others.map(Allow::Only).chain([Allow::ZeroCopy, Allow::NoUserCopy]);
+        for allow in others {
+            let found = checked(|o| (o.allow, o.sparse) = (allow, Sparse::Always));
+            assert_eq!(found, Err(Contradiction::ZerosNeedReading), "{allow:?}");
+            for sparse in [Sparse::Auto, Sparse::Never] {
+                assert_eq!(checked(|o| (o.allow, o.sparse) = (allow, sparse)), Ok(()));
+            }
+        }
+        for allow in reads {
+            assert_eq!(checked(|o| (o.allow, o.sparse) = (allow, Sparse::Always)), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_copy_in_place_has_one_attempt() {
+        for (in_place, if_changed, agrees) in [
+            (true, IfChanged::Retry, false),
+            (true, IfChanged::Fail, true),
+            (true, IfChanged::Accept, true),
+            (false, IfChanged::Retry, true),
+        ] {
+            let expected = if agrees { Ok(()) } else { Err(Contradiction::InPlaceCannotRetry) };
+            let found = checked(|o| (o.in_place, o.if_changed) = (in_place, if_changed));
+            assert_eq!(found, expected, "{in_place} {if_changed:?}");
         }
     }
 }

@@ -12,6 +12,8 @@ use crate::receipt::{Mechanism, Refusal};
 pub(crate) struct Facts {
     /// Bytes to copy; `None`: not known before the end is met (pseudo files, pipes, devices).
     pub(crate) size: Option<u64>,
+    /// Bytes of it that are no holes, as far as its blocks tell.
+    pub(crate) data_bytes: u64,
     /// The source has holes.
     pub(crate) has_holes: bool,
     pub(crate) source: Filesystem,
@@ -145,8 +147,7 @@ pub(crate) fn no_mechanism(facts: &Facts, refused: &[Refusal]) -> Reason {
             .filter(|r| !refused.iter().any(|known| known.mechanism == r.mechanism)),
     );
     sort(facts, &mut all);
-    let all: Vec<_> = all.iter().map(ToString::to_string).collect();
-    Reason::NoMechanism { refusals: all.join("; ") }
+    Reason::NoMechanism { refusals: all }
 }
 
 /// All mechanisms, the preferred first.
@@ -182,13 +183,13 @@ fn direct_saves_cpu_time(facts: &Facts) -> bool {
         true => DIRECT_SAVES_COLD_MIN_BYTES,
         false => DIRECT_SAVES_MIN_BYTES,
     };
-    facts.allow == Allow::ZeroCopy || facts.size.is_some_and(|size| size >= from)
+    facts.allow == Allow::ZeroCopy || facts.data_bytes >= from
 }
 
 /// Direct writes win by the clock where the bytes must reach the device anyway.
 fn direct_is_faster(facts: &Facts) -> bool {
-    let beyond_budget = facts.size.is_some_and(|size| size > facts.dirty_budget_bytes);
-    facts.durable || facts.cache == Cache::Skip || beyond_budget
+    let is_beyond_budget = facts.data_bytes > facts.dirty_budget_bytes;
+    facts.durable || facts.cache == Cache::Skip || is_beyond_budget
 }
 
 /// Why the options or the kind of file rule a mechanism out.

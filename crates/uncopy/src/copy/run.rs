@@ -9,7 +9,7 @@ use super::destination::Destination;
 use super::facts;
 use super::metadata;
 use super::observer::{Control, Observer, Phase, Progress};
-use super::options::{Allow, Cache, CopyOptions, Existing, IfChanged, RETRIES, Sparse};
+use super::options::{Cache, CopyOptions, Existing, IfChanged, RETRIES};
 use super::plan::{self, Facts, Step};
 use super::source::Source;
 use super::staging::{Commit, Staging};
@@ -25,7 +25,6 @@ pub(super) fn copy(
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
-    check(destination, options)?;
     let begin = Instant::now();
     let mut retries = 0;
     loop {
@@ -47,28 +46,6 @@ pub(super) fn copy(
             }
         }
     }
-}
-
-/// Options that contradict each other.
-fn check(destination: &Path, options: &CopyOptions) -> Result<()> {
-    let contradiction = if options.cache == Cache::Keep
-        && options.allow == Allow::Only(Mechanism::Direct)
-    {
-        "direct writes bypass the page cache; --cache=keep and --method=direct exclude each other"
-    } else if options.sparse == Sparse::Always
-        && !matches!(
-            options.allow,
-            Allow::Any | Allow::ReadWrite | Allow::Only(Mechanism::ReadWrite)
-        )
-    {
-        "--sparse=always looks at every byte, which only read and write can; allow them"
-    } else if options.in_place && options.if_changed == IfChanged::Retry {
-        "a copy in place cannot be taken back to be tried again; leave out --if-changed=retry or \
-         --in-place"
-    } else {
-        return Ok(());
-    };
-    Err(Error::new("write to", destination, Reason::Options(contradiction.into())))
 }
 
 fn copy_once(
@@ -120,11 +97,13 @@ fn write(
     if options.durable || answers_late {
         flush(&staging, reached, observer)?;
     }
+    // Opened while there is still nothing to take back: descriptors may run out.
+    let directory = if options.durable { Some(staging.open_directory()?) } else { None };
     if staging.commit()? == Commit::Skipped {
         return Ok(Receipt { skipped: true, ..Receipt::default() });
     }
-    if options.durable {
-        staging.sync_directory()?;
+    if let Some(directory) = directory {
+        staging.sync_directory(&directory)?;
         receipt.durable = true;
     }
     Ok(receipt)

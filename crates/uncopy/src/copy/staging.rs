@@ -177,12 +177,17 @@ impl<'a> Staging<'a> {
         Ok(Commit::Done)
     }
 
-    /// Flushes the directory, so that the name survives a power cut.
-    pub(crate) fn sync_directory(&self) -> Result<()> {
+    /// The directory, for [`Staging::sync_directory`]; an `O_PATH` handle cannot be flushed.
+    pub(crate) fn open_directory(&self) -> Result<OwnedFd> {
         let destination = self.destination;
         name::open_directory_for_reading(destination.directory())
-            .and_then(file::sync)
-            .map_err(|e| Error::system("flush the directory of", &destination.given, e))
+            .map_err(|e| Error::system("open the directory of", &destination.given, e))
+    }
+
+    /// Flushes the directory, so that the name survives a power cut.
+    pub(crate) fn sync_directory(&self, directory: &OwnedFd) -> Result<()> {
+        file::sync(directory)
+            .map_err(|e| Error::system("flush the directory of", &self.destination.given, e))
     }
 }
 

@@ -2,16 +2,36 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, memfd_create};
 
 use super::Sys;
 use crate::error::Errno;
 
-/// New memory of `size` zero bytes. Close-on-exec, may be sealed.
+/// What keeps a size as it is, whoever has the descriptor.
+const FIXED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+
+/// New memory of `size` zero bytes, for good. Close-on-exec, may be sealed further.
 pub(crate) fn create(size: u64) -> Sys<OwnedFd> {
+    let fd = create_resizable(size)?;
+    rustix::fs::fcntl_add_seals(&fd, FIXED)?;
+    Ok(fd)
+}
+
+/// New memory of `size` zero bytes, whose size can change. Close-on-exec, may be sealed.
+pub(crate) fn create_resizable(size: u64) -> Sys<OwnedFd> {
     let fd = memfd_create("uncopy-vmo", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&fd, size)?;
     Ok(fd)
+}
+
+/// Nobody can change the size of what must be such memory; `EINVAL` as for [`size`].
+pub(crate) fn is_fixed(fd: impl AsFd) -> Sys<bool> {
+    Ok(rustix::fs::fcntl_get_seals(fd)?.contains(FIXED))
+}
+
+/// Makes it longer, with zero bytes, or shorter.
+pub(crate) fn resize(fd: impl AsFd, size: u64) -> Sys<()> {
+    Ok(rustix::fs::ftruncate(fd, size)?)
 }
 
 /// Bytes of what must be such memory: `EINVAL` for every other file, which has no seals

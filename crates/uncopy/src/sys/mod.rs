@@ -6,10 +6,13 @@ pub(crate) mod epoll;
 pub(crate) mod eventfd;
 pub(crate) mod file;
 pub(crate) mod fork;
+pub(crate) mod inherit;
 pub(crate) mod mapping;
 pub(crate) mod memfd;
 pub(crate) mod name;
 pub(crate) mod probe;
+#[cfg(feature = "tokio")]
+pub(crate) mod reactor;
 pub(crate) mod seqpacket;
 pub(crate) mod transfer;
 pub(crate) mod uring;

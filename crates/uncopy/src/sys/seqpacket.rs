@@ -31,6 +31,28 @@ pub(crate) struct Received {
     pub(crate) is_truncated: bool,
 }
 
+/// Room behind the body of a message.
+pub(crate) const TAIL_BYTES: usize = 1024;
+
+/// What of a message did not fit into its body.
+pub(crate) struct Tail {
+    bytes: [MaybeUninit<u8>; TAIL_BYTES],
+    written: usize,
+}
+
+impl Tail {
+    pub(crate) fn new() -> Tail {
+        Tail { bytes: [MaybeUninit::uninit(); TAIL_BYTES], written: 0 }
+    }
+
+    /// What was received.
+    pub(crate) fn received(&self) -> &[u8] {
+        // SAFETY: the kernel wrote so many bytes from the beginning on, and nobody else changes
+        // the count.
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.written) }
+    }
+}
+
 /// Both ends, close-on-exec.
 pub(crate) fn pair() -> Sys<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -96,14 +118,14 @@ pub(crate) fn receive<'a>(
     fd: impl AsFd,
     head: &mut [u8],
     body: &'a mut [MaybeUninit<u8>],
-    tail: &mut [u8],
+    tail: &mut Tail,
     fds: &mut Vec<OwnedFd>,
 ) -> Sys<(Received, &'a mut [u8])> {
     let part = |start: *mut u8, length| libc::iovec { iov_base: start.cast(), iov_len: length };
     let mut parts = [
         part(head.as_mut_ptr(), head.len()),
         part(body.as_mut_ptr().cast(), body.len()),
-        part(tail.as_mut_ptr(), tail.len()),
+        part(tail.bytes.as_mut_ptr().cast(), TAIL_BYTES),
     ];
     let mut control = Control([MaybeUninit::uninit(); CONTROL_BYTES]);
     // SAFETY: all fields of a `msghdr` may be zero.
@@ -118,7 +140,9 @@ pub(crate) fn receive<'a>(
     let Ok(bytes) = usize::try_from(n) else { return Err(last_errno()) };
     take_rights(&message, fds);
     let is_truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
-    let written = bytes.saturating_sub(head.len()).min(body.len());
+    let behind_head = bytes.saturating_sub(head.len());
+    let written = behind_head.min(body.len());
+    tail.written = (behind_head - written).min(TAIL_BYTES);
     // SAFETY: the kernel fills the parts in order, so that it wrote these bytes of `body`.
     let body = unsafe { std::slice::from_raw_parts_mut(body.as_mut_ptr().cast(), written) };
     Ok((Received { bytes, is_truncated }, body))
@@ -131,14 +155,20 @@ const CONTROL_BYTES: usize = 1088;
 #[repr(align(8))]
 struct Control([MaybeUninit<u8>; CONTROL_BYTES]);
 
-/// Owns every descriptor that came with `message`.
+/// What the kernel adds to each message after `SO_PASSPIDFD`, which whoever has a duplicate of the
+/// socket can set (Linux 6.5, `include/linux/socket.h`).
+const SCM_PIDFD: libc::c_int = 4;
+
+/// Owns every descriptor that came with `message`, and closes those that nobody sent.
 fn take_rights(message: &libc::msghdr, fds: &mut Vec<OwnedFd>) {
     // SAFETY: the kernel has filled `message`, and its control memory is alive.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !next.is_null() {
         // SAFETY: not null, so inside the control memory and aligned.
         let header = unsafe { next.read() };
-        if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS {
+        let opened = header.cmsg_level == libc::SOL_SOCKET
+            && matches!(header.cmsg_type, libc::SCM_RIGHTS | SCM_PIDFD);
+        if opened {
             // SAFETY: as above.
             let data = unsafe { libc::CMSG_DATA(next) }.cast::<libc::c_int>();
             // SAFETY: computes a size.
@@ -150,8 +180,15 @@ fn take_rights(message: &libc::msghdr, fds: &mut Vec<OwnedFd>) {
                 let at = unsafe { data.add(index) };
                 // SAFETY: as above.
                 let raw = unsafe { at.read_unaligned() };
+                if raw < 0 {
+                    // There was no descriptor for the process.
+                    continue;
+                }
                 // SAFETY: the kernel has just opened it for this process, and nobody knows it.
-                fds.push(unsafe { OwnedFd::from_raw_fd(raw) });
+                let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+                if header.cmsg_type == libc::SCM_RIGHTS {
+                    fds.push(fd);
+                }
             }
         }
         // SAFETY: `next` came from this message.
@@ -174,6 +211,9 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
+    /// Everything.
+    pub(crate) const ALL: Ready = Ready { read: true, write: true, hung_up: true };
+
     fn flags(self) -> PollFlags {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, self.read);
@@ -191,11 +231,11 @@ impl Ready {
     }
 }
 
-/// What the socket is ready for now.
-pub(crate) fn ready(fd: impl AsFd) -> Sys<Ready> {
+/// Which of the things asked for the socket is ready for now. Whether there is room is the dear one:
+/// it takes the peer's lock (`unix_dgram_poll` in `net/unix/af_unix.c`).
+pub(crate) fn ready(fd: impl AsFd, asked: Ready) -> Sys<Ready> {
     let fd = fd.as_fd();
-    let all = Ready { read: true, write: true, hung_up: true };
-    let mut polled = [PollFd::from_borrowed_fd(fd, all.flags())];
+    let mut polled = [PollFd::from_borrowed_fd(fd, asked.flags())];
     rustix::event::poll(&mut polled, Some(&super::clock::ZERO))?;
     Ok(Ready::from_flags(polled[0].revents()))
 }
@@ -213,5 +253,53 @@ pub(crate) fn sleep(
     match rustix::event::poll(&mut polled, timeout.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(errno) => Err(errno.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+    use std::mem::MaybeUninit;
+    use std::os::fd::{AsRawFd, OwnedFd};
+
+    use super::{Tail, pair, receive, send};
+
+    /// `SO_PASSPIDFD` (`include/uapi/asm-generic/socket.h`).
+    const SO_PASSPIDFD: libc::c_int = 76;
+
+    fn open_descriptors() -> Vec<std::path::PathBuf> {
+        let entries = std::fs::read_dir("/proc/self/fd").unwrap();
+        entries.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok()).collect()
+    }
+
+    #[test]
+    fn descriptors_that_somebody_else_had_the_kernel_add_are_closed() {
+        let (here, there) = pair().unwrap();
+        let one: libc::c_int = 1;
+        // SAFETY: the option is an `int`, which lives through the call.
+        let set = unsafe {
+            libc::setsockopt(
+                here.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_PASSPIDFD,
+                (&raw const one).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        };
+        if set != 0 {
+            // Before Linux 6.5 there is no such thing.
+            return;
+        }
+        for _ in 0..20 {
+            send(&there, &[IoSlice::new(b"x")], &[]).unwrap();
+            let (mut head, mut tail) = ([0; 1], Tail::new());
+            let mut body = [MaybeUninit::uninit(); 4];
+            let mut fds: Vec<OwnedFd> = Vec::new();
+            let (got, _) = receive(&here, &mut head, &mut body, &mut tail, &mut fds).unwrap();
+            assert_eq!((got.bytes, fds.len()), (1, 0));
+        }
+        let pidfds = open_descriptors();
+        let pidfds = pidfds.iter().filter(|to| to.to_string_lossy().contains("pidfd")).count();
+        assert_eq!(pidfds, 0);
     }
 }

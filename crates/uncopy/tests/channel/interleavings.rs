@@ -1,6 +1,7 @@
 //! Under shuttle's scheduler: queue, wait, port and call with every kind of company.
 
 use std::io::IoSlice;
+use std::time::Duration;
 
 use shuttle::sync::Arc;
 use shuttle::{check_random, thread};
@@ -11,6 +12,28 @@ use uncopy::channel::{
 use crate::{send, send_handles};
 
 const ITERATIONS: usize = 3000;
+
+/// Of tests with sockets.
+const SOCKET_ITERATIONS: usize = 400;
+
+/// How long a sleeper sleeps in `poll(2)`, where the scheduler cannot let others run. A condition
+/// variable does not time out under the scheduler: a lost wake-up there is a deadlock, and found.
+const DOZE: Duration = Duration::from_micros(200);
+
+/// Until it is anything but a deadline.
+fn doze<T>(mut attempt: impl FnMut(Deadline) -> Result<T, Status>) -> Result<T, Status> {
+    loop {
+        match attempt(Deadline::after(DOZE)) {
+            Err(Status::TimedOut) => thread::yield_now(),
+            done => return done,
+        }
+    }
+}
+
+/// As another process gets it.
+fn moved(channel: Channel) -> Channel {
+    Channel::from_fd(channel.into_fd().unwrap()).unwrap()
+}
 
 #[test]
 fn writers_and_readers_lose_nothing_and_readable_is_never_spurious() {
@@ -156,5 +179,154 @@ fn circles_and_closes_race_without_deadlock() {
             two.join().unwrap();
         },
         ITERATIONS,
+    );
+}
+
+#[test]
+fn every_packet_wakes_one_who_waits_at_the_port() {
+    check_random(
+        || {
+            let port = Arc::new(Port::new());
+            let waiters: Vec<_> = (0..2)
+                .map(|_| {
+                    let port = port.clone();
+                    thread::spawn(move || port.wait(Deadline::INFINITE).unwrap().key)
+                })
+                .collect();
+            let pusher = {
+                let port = port.clone();
+                thread::spawn(move || port.queue(1, [0; 32]).unwrap())
+            };
+            port.queue(2, [0; 32]).unwrap();
+            pusher.join().unwrap();
+            let mut keys: Vec<u64> = waiters.into_iter().map(|w| w.join().unwrap()).collect();
+            keys.sort_unstable();
+            assert_eq!(keys, [1, 2]);
+        },
+        ITERATIONS,
+    );
+}
+
+#[test]
+fn a_port_that_is_revoked_lets_its_waiters_go() {
+    check_random(
+        || {
+            let port = Arc::new(Port::new());
+            let waiters: Vec<_> = (0..2)
+                .map(|_| {
+                    let port = port.clone();
+                    thread::spawn(move || port.wait(Deadline::INFINITE).map(drop))
+                })
+                .collect();
+            let pusher = {
+                let port = port.clone();
+                thread::spawn(move || {
+                    let _ = port.queue(1, [0; 32]);
+                })
+            };
+            port.revoke();
+            pusher.join().unwrap();
+            for waiter in waiters {
+                let ended = waiter.join().unwrap();
+                assert!(matches!(ended, Ok(()) | Err(Status::Canceled | Status::BadHandle)));
+            }
+        },
+        ITERATIONS,
+    );
+}
+
+#[test]
+fn a_sleeper_follows_its_end_to_the_socket() {
+    check_random(
+        || {
+            let (near, far) = Channel::pair();
+            let sleeper = thread::spawn(move || {
+                doze(|deadline| near.wait_one(Signals::READABLE, deadline)).unwrap();
+                assert_eq!(&*near.read().unwrap(), b"before");
+                doze(|deadline| near.wait_one(Signals::READABLE, deadline)).unwrap();
+                assert_eq!(&*near.read().unwrap(), b"after");
+                doze(|deadline| near.wait_one(Signals::PEER_CLOSED, deadline)).unwrap();
+            });
+            send(&far, b"before").unwrap();
+            let far = moved(far);
+            send(&far, b"after").unwrap();
+            drop(far);
+            sleeper.join().unwrap();
+        },
+        SOCKET_ITERATIONS,
+    );
+}
+
+#[test]
+fn writes_race_with_the_move_of_the_other_end_and_keep_their_order() {
+    check_random(
+        || {
+            let (near, far) = Channel::pair();
+            let writer = thread::spawn(move || {
+                for n in 0..4 {
+                    let handles = vec![Event::new().into()];
+                    near.write(&[IoSlice::new(&[n])], handles).unwrap();
+                }
+            });
+            let far = moved(far);
+            for n in 0..4 {
+                doze(|deadline| far.wait_one(Signals::READABLE, deadline)).unwrap();
+                let message = far.read().unwrap();
+                assert_eq!((&*message, message.handles().len()), (&[n][..], 1));
+            }
+            writer.join().unwrap();
+        },
+        SOCKET_ITERATIONS,
+    );
+}
+
+#[test]
+fn a_binding_follows_its_end_to_the_socket_and_fires_once() {
+    check_random(
+        || {
+            let (near, far) = Channel::pair();
+            let port = Arc::new(Port::new());
+            let waiter = {
+                let port = port.clone();
+                thread::spawn(move || doze(|deadline| port.wait(deadline)).unwrap().key)
+            };
+            let mover = thread::spawn(move || {
+                let far = moved(far);
+                send(&far, b"x").unwrap();
+                far
+            });
+            near.wait_async(&port, 7, Signals::READABLE, AsyncOptions::empty()).unwrap();
+            assert_eq!(waiter.join().unwrap(), 7);
+            drop(mover.join().unwrap());
+            assert_eq!(port.wait(crate::past()).unwrap_err(), Status::TimedOut);
+        },
+        SOCKET_ITERATIONS,
+    );
+}
+
+#[test]
+fn a_call_is_answered_from_where_the_other_end_has_moved() {
+    check_random(
+        || {
+            let (near, far) = Channel::pair();
+            let caller = thread::spawn(move || {
+                let call = near.call(&[IoSlice::new(b"0000")], vec![], Deadline::after(DOZE));
+                // A late answer is a message like any.
+                let answer = match call {
+                    Err(Status::TimedOut) => {
+                        doze(|deadline| near.wait_one(Signals::READABLE, deadline)).unwrap();
+                        near.read()
+                    }
+                    other => other,
+                };
+                assert_eq!(&answer.unwrap()[4..], b"!");
+            });
+            let far = moved(far);
+            doze(|deadline| far.wait_one(Signals::READABLE, deadline)).unwrap();
+            let question = far.read().unwrap();
+            send(&far, &[&question[..], b"!"].concat()).unwrap();
+            caller.join().unwrap();
+        },
+        SOCKET_ITERATIONS,
     );
 }

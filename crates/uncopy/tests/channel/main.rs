@@ -7,6 +7,7 @@ mod cycles;
 mod handles;
 #[cfg(shuttle)]
 mod interleavings;
+mod intruders;
 mod model;
 mod objects;
 mod over_local;

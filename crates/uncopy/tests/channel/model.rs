@@ -1,4 +1,8 @@
-//! Random operations on channels against a model that is as simple as the rules.
+//! Random operations on channels against a model that is as simple as the rules: in one process,
+//! over sockets, and with ends that move from the one to the other in the middle.
+//!
+//! Over sockets the bounds are the kernel's and out of reach here, and no endpoint is sent where it
+//! would lie in its own reach: when such circles are freed is the kernel's business.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -8,20 +12,54 @@ use uncopy::channel::{
     BatchRegion, Bounds, Channel, Handle, Lengths, Object, Oversized, Signals, Status,
 };
 
+use crate::socket_pair;
+
 const CHANNELS: usize = 3;
 const MAX_MESSAGES: usize = 4;
 const MAX_QUEUED_BYTES: usize = 60;
 
 #[derive(Debug, Clone)]
 enum Operation {
-    Write { end: usize, pieces: Vec<Vec<u8>>, moved: Option<usize> },
-    Batch { end: usize, bodies: Vec<Vec<u8>> },
-    Read { end: usize, room: usize, handles: usize, discard: bool },
-    Close { end: usize },
-    Signal { end: usize, set: bool, peer: bool },
+    Write {
+        end: usize,
+        pieces: Vec<Vec<u8>>,
+        moved: Option<usize>,
+    },
+    Batch {
+        end: usize,
+        bodies: Vec<Vec<u8>>,
+    },
+    Read {
+        end: usize,
+        room: usize,
+        handles: usize,
+        discard: bool,
+    },
+    Close {
+        end: usize,
+    },
+    Signal {
+        end: usize,
+        set: bool,
+        peer: bool,
+    },
+    /// To another process, as far as anybody can tell, and back.
+    Promote {
+        end: usize,
+        in_message: bool,
+    },
 }
 
-fn operations() -> impl Strategy<Value = Vec<Operation>> {
+/// What is between the ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Transport {
+    Queues,
+    Sockets,
+    /// First the one, then the other.
+    Both,
+}
+
+fn operations(transport: Transport) -> impl Strategy<Value = Vec<Operation>> {
     let end = 0..CHANNELS * 2;
     let piece = prop::collection::vec(any::<u8>(), 0..12);
     let pieces = prop::collection::vec(piece, 0..4);
@@ -34,8 +72,10 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
             |(end, room, handles, discard)| Operation::Read { end, room, handles, discard }
         ),
         1 => end.clone().prop_map(|end| Operation::Close { end }),
-        1 => (end, any::<bool>(), any::<bool>())
+        1 => (end.clone(), any::<bool>(), any::<bool>())
             .prop_map(|(end, set, peer)| Operation::Signal { end, set, peer }),
+        if transport == Transport::Queues { 0 } else { 2 } => (end, any::<bool>())
+            .prop_map(|(end, in_message)| Operation::Promote { end, in_message }),
     ];
     prop::collection::vec(operation, 1..80)
 }
@@ -58,31 +98,34 @@ struct ModelEnd {
     user: bool,
 }
 
-struct Model(Vec<ModelEnd>);
+struct Model {
+    ends: Vec<ModelEnd>,
+    has_bounds: bool,
+}
 
 impl Model {
-    fn new() -> Model {
+    fn new(has_bounds: bool) -> Model {
         let end = || ModelEnd { place: Place::Program, queue: VecDeque::new(), user: false };
-        Model((0..CHANNELS * 2).map(|_| end()).collect())
+        Model { ends: (0..CHANNELS * 2).map(|_| end()).collect(), has_bounds }
     }
 
     fn is_closed(&self, end: usize) -> bool {
-        self.0[end].place == Place::Closed
+        self.ends[end].place == Place::Closed
     }
 
     fn has_room(&self, end: usize) -> bool {
-        let queue = &self.0[end].queue;
-        queue.len() < MAX_MESSAGES
-            && queue.iter().map(|(bytes, _)| bytes.len()).sum::<usize>() < MAX_QUEUED_BYTES
+        let queue = &self.ends[end].queue;
+        let bytes: usize = queue.iter().map(|(bytes, _)| bytes.len()).sum();
+        !self.has_bounds || (queue.len() < MAX_MESSAGES && bytes < MAX_QUEUED_BYTES)
     }
 
     fn signals(&self, end: usize) -> Signals {
         let peer = end ^ 1;
         let mut signals = Signals::empty();
-        signals.set(Signals::READABLE, !self.0[end].queue.is_empty());
+        signals.set(Signals::READABLE, !self.ends[end].queue.is_empty());
         signals.set(Signals::PEER_CLOSED, self.is_closed(peer));
         signals.set(Signals::WRITABLE, !self.is_closed(peer) && self.has_room(peer));
-        signals.set(Signals::USER_0, self.0[end].user);
+        signals.set(Signals::USER_0, self.ends[end].user);
         signals
     }
 
@@ -90,8 +133,8 @@ impl Model {
         if self.is_closed(end) {
             return;
         }
-        self.0[end].place = Place::Closed;
-        for (_, inner) in std::mem::take(&mut self.0[end].queue) {
+        self.ends[end].place = Place::Closed;
+        for (_, inner) in std::mem::take(&mut self.ends[end].queue) {
             inner.into_iter().for_each(|inner| self.close(inner));
         }
         if let Some(circle) = self.circle(end ^ 1)
@@ -103,7 +146,7 @@ impl Model {
 
     /// Whose queue `end` lies in.
     fn holder(&self, end: usize) -> Option<usize> {
-        (0..self.0.len()).find(|at| self.0[*at].queue.iter().any(|m| m.1 == Some(end)))
+        (0..self.ends.len()).find(|at| self.ends[*at].queue.iter().any(|m| m.1 == Some(end)))
     }
 
     /// The ends that lie in each other's queues, if going from holder to holder leads there.
@@ -116,6 +159,18 @@ impl Model {
             }
             path.push(next);
         }
+    }
+
+    /// `moved` would lie in a queue that only `moved` leads to.
+    fn would_be_circle(&self, moved: usize, at: usize) -> bool {
+        let mut holder = Some(at);
+        while let Some(at) = holder {
+            if at == moved {
+                return true;
+            }
+            holder = self.holder(at);
+        }
+        false
     }
 
     /// Nobody can write to `end` any more.
@@ -134,8 +189,8 @@ impl Model {
         };
         match (result, message.1) {
             (Ok(()), moved) => {
-                moved.into_iter().for_each(|moved| self.0[moved].place = Place::Queue);
-                self.0[end ^ 1].queue.push_back(message);
+                moved.into_iter().for_each(|moved| self.ends[moved].place = Place::Queue);
+                self.ends[end ^ 1].queue.push_back(message);
             }
             (Err(_), Some(moved)) => self.close(moved),
             (Err(_), None) => {}
@@ -144,7 +199,7 @@ impl Model {
     }
 
     fn read(&mut self, end: usize, room: Lengths, discard: bool) -> Result<Message, Status> {
-        let Some((bytes, moved)) = self.0[end].queue.front() else {
+        let Some((bytes, moved)) = self.ends[end].queue.front() else {
             let is_closed = self.is_closed(end ^ 1);
             return Err(if is_closed { Status::PeerClosed } else { Status::ShouldWait });
         };
@@ -154,9 +209,9 @@ impl Model {
         if !fits && !discard {
             return Err(too_small);
         }
-        let message = self.0[end].queue.pop_front().unwrap();
+        let message = self.ends[end].queue.pop_front().unwrap();
         if fits {
-            message.1.into_iter().for_each(|moved| self.0[moved].place = Place::Program);
+            message.1.into_iter().for_each(|moved| self.ends[moved].place = Place::Program);
             return Ok(message);
         }
         message.1.into_iter().for_each(|moved| self.close(moved));
@@ -168,16 +223,27 @@ impl Model {
 struct Both {
     model: Model,
     real: Vec<Option<Channel>>,
+    transport: Transport,
+    /// There may be a socket between the ends.
+    has_moved: [bool; CHANNELS],
+    /// What ends move over.
+    carrier: (Channel, Channel),
 }
 
 impl Both {
-    fn new() -> Both {
+    fn new(transport: Transport) -> Both {
         let mut bounds = Bounds::default();
         bounds.messages = MAX_MESSAGES;
         bounds.bytes = MAX_QUEUED_BYTES;
-        let pairs = (0..CHANNELS).map(|_| Channel::pair_with(bounds));
-        let real = pairs.flat_map(|(a, b)| [Some(a), Some(b)]).collect();
-        Both { model: Model::new(), real }
+        let pair = || match transport {
+            Transport::Queues => Channel::pair_with(bounds),
+            Transport::Sockets => socket_pair(),
+            Transport::Both => Channel::pair(),
+        };
+        let real = (0..CHANNELS).map(|_| pair()).flat_map(|(a, b)| [Some(a), Some(b)]).collect();
+        let model = Model::new(transport == Transport::Queues);
+        let has_moved = [transport == Transport::Sockets; CHANNELS];
+        Both { model, real, transport, has_moved, carrier: socket_pair() }
     }
 
     fn apply(&mut self, operation: Operation) {
@@ -193,6 +259,7 @@ impl Both {
                 }
             }
             Operation::Signal { end, set, peer } => self.signal(end, set, peer),
+            Operation::Promote { end, in_message } => self.promote(end, in_message),
         }
     }
 
@@ -201,6 +268,9 @@ impl Both {
         if self.real[end].is_none() {
             return;
         }
+        let may_be_circle = self.transport == Transport::Queues;
+        let moved = moved.filter(|m| may_be_circle || !self.model.would_be_circle(*m, end ^ 1));
+        moved.into_iter().for_each(|moved| self.has_moved[moved / 2] = true);
         let handles = moved.and_then(|moved| self.real[moved].take()).map(Handle::from);
         let regions: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
         let channel = self.real[end].as_ref().unwrap();
@@ -262,18 +332,33 @@ impl Both {
         let (clear, set_bits) = (user(!set), user(set));
         if !peer {
             assert_eq!(channel.signal(clear, set_bits), Ok(()));
-            self.model.0[end].user = set;
+            self.model.ends[end].user = set;
         } else if self.model.is_closed(end ^ 1) {
             assert_eq!(channel.signal_peer(clear, set_bits), Err(Status::PeerClosed));
         } else {
             assert_eq!(channel.signal_peer(clear, set_bits), Ok(()));
-            self.model.0[end ^ 1].user = set;
+            self.model.ends[end ^ 1].user = set;
         }
+    }
+
+    fn promote(&mut self, end: usize, in_message: bool) {
+        let Some(channel) = self.real[end].take() else { return };
+        // What came over a socket and is unread only goes on in a message.
+        let has_unread = self.has_moved[end / 2] && !self.model.ends[end].queue.is_empty();
+        self.has_moved[end / 2] = true;
+        self.real[end] = Some(if in_message || has_unread {
+            self.carrier.0.write(&[], vec![channel.into()]).unwrap();
+            let handle = self.carrier.1.read().unwrap().take_handles().remove(0);
+            Channel::try_from(handle).unwrap()
+        } else {
+            self.model.ends[end].user = false;
+            Channel::from_fd(channel.into_fd().unwrap()).unwrap()
+        });
     }
 
     fn compare(&self) {
         for (end, channel) in self.real.iter().enumerate() {
-            let place = self.model.0[end].place;
+            let place = self.model.ends[end].place;
             assert_eq!(channel.is_some(), place == Place::Program, "end {end}");
             if let Some(channel) = channel {
                 assert_eq!(channel.signals(), self.model.signals(end), "end {end}");
@@ -282,13 +367,29 @@ impl Both {
     }
 }
 
+fn check(transport: Transport, operations: Vec<Operation>) {
+    let mut both = Both::new(transport);
+    for operation in operations {
+        both.apply(operation);
+        both.compare();
+    }
+}
+
 proptest! {
     #[test]
-    fn channels_do_what_the_model_does(operations in operations()) {
-        let mut both = Both::new();
-        for operation in operations {
-            both.apply(operation);
-            both.compare();
-        }
+    fn queues_do_what_the_model_does(operations in operations(Transport::Queues)) {
+        check(Transport::Queues, operations);
+    }
+
+    #[test]
+    fn sockets_do_what_the_model_does(operations in operations(Transport::Sockets)) {
+        check(Transport::Sockets, operations);
+    }
+
+    #[test]
+    fn ends_that_move_in_the_middle_do_what_the_model_does(
+        operations in operations(Transport::Both)
+    ) {
+        check(Transport::Both, operations);
     }
 }

@@ -104,10 +104,41 @@ fn memory_is_shared_by_duplicates_and_ends_at_its_size() {
     assert_eq!(Vmo::new(u64::MAX).map(drop), Err(Status::OutOfRange));
 }
 
-/// Another holder of the descriptor may shrink the memory: an error, never a signal.
 #[test]
-fn memory_shrunk_behind_our_back_is_an_error() {
+fn memory_of_a_fixed_size_keeps_it_whoever_has_the_descriptor() {
     let vmo = Vmo::new(8192).unwrap();
-    rustix::fs::ftruncate(vmo.as_fd(), 4096).unwrap();
-    assert!(matches!(vmo.read(&mut [0; 8], 4096), Err(Status::Io(_))));
+    assert!(!vmo.rights().contains(Rights::RESIZE));
+    assert_eq!(vmo.set_size(4096), Err(Status::AccessDenied));
+    for size in [4096, 16_384] {
+        assert_eq!(rustix::fs::ftruncate(vmo.as_fd(), size), Err(rustix::io::Errno::PERM));
+    }
+}
+
+/// In this process and, as far as anybody can tell, in another.
+#[test]
+fn a_new_size_is_everybodys() {
+    let vmo = Vmo::resizable(5000).unwrap();
+    vmo.write(b"old", 4096).unwrap();
+    let twin = vmo.duplicate(None).unwrap();
+    let poor = vmo.duplicate(Some(Rights::READ | Rights::WRITE)).unwrap();
+    let (near, far) = crate::socket_pair();
+    near.write(&[], vec![vmo.duplicate(None).unwrap().into()]).unwrap();
+    let there = Vmo::try_from(far.read().unwrap().take_handles().remove(0)).unwrap();
+    assert!(there.rights().contains(Rights::RESIZE));
+    assert_eq!(poor.set_size(0), Err(Status::AccessDenied));
+    assert_eq!(vmo.set_size(u64::MAX), Err(Status::OutOfRange));
+    for (size, pages) in [(20_000, 5), (4096, 1), (0, 0), (4097, 2)] {
+        there.set_size(size).unwrap();
+        for vmo in [&vmo, &twin, &poor, &there] {
+            assert_eq!(vmo.size(), pages * 4096);
+            assert_eq!(vmo.write(b"xx", pages * 4096 - pages.min(1)), Err(Status::OutOfRange));
+            assert_eq!(vmo.read(&mut [0; 2], pages * 4096), Err(Status::OutOfRange));
+        }
+    }
+    let mut bytes = [1; 3];
+    vmo.read(&mut bytes, 4096).unwrap();
+    assert_eq!(bytes, [0; 3], "what was cut off is gone");
+    // Another holder of the descriptor may make it shorter by itself: an error, never a signal.
+    rustix::fs::ftruncate(there.as_fd(), 100).unwrap();
+    assert_eq!(vmo.read(&mut [0; 8], 4096), Err(Status::OutOfRange));
 }

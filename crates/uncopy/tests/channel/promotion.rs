@@ -278,3 +278,32 @@ fn an_event_pair_works_between_processes_and_its_end_is_seen() {
     let near = EventPair::try_from(sent(near)).unwrap();
     assert!(near.signals().contains(Signals::PEER_CLOSED));
 }
+
+/// Each end lies in the queue of the next; all of them go, or the outermost is closed with them.
+#[test]
+fn ends_nested_deep_in_backlogs_go_or_are_closed() {
+    for depth in [200, 5000] {
+        let (innermost, mut far) = Channel::pair();
+        for _ in 0..depth {
+            let (near, outer) = Channel::pair();
+            send_handles(&near, vec![far.into()]).unwrap();
+            far = outer;
+        }
+        match far.into_fd() {
+            Ok(fd) => {
+                let mut at = Channel::from_fd(fd).unwrap();
+                for _ in 0..depth {
+                    let inner = at.read().unwrap().take_handles().remove(0);
+                    at = Channel::try_from(inner).unwrap();
+                }
+                send(&innermost, b"deep").unwrap();
+                assert_eq!(&*at.read().unwrap(), b"deep");
+            }
+            Err(status) => {
+                assert_eq!(status, Status::NoResources);
+                let closed = Signals::PEER_CLOSED;
+                assert!(innermost.wait_one(closed, Deadline::after(LONG)).is_ok());
+            }
+        }
+    }
+}

@@ -258,3 +258,15 @@ fn a_descriptor_polls_as_the_signals_are() {
     drop(near);
     assert!(polls_readable(&fd));
 }
+
+#[test]
+fn a_descriptor_whose_handle_is_gone_stays_readable() {
+    let (near, far) = pair();
+    let (closed, revoked) = (near.signal_fd(Signals::USER_0), far.signal_fd(Signals::USER_0));
+    let (closed, revoked) = (closed.unwrap(), revoked.unwrap());
+    assert!(!polls_readable(&closed) && !polls_readable(&revoked));
+    far.revoke();
+    assert!(!polls_readable(&closed) && polls_readable(&revoked));
+    drop(near);
+    assert!(polls_readable(&closed));
+}

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use testbed::Case;
 use uncopy::copy::{
-    Control, Existing, IfChanged, Progress, RETRIES, copy_file, copy_file_observed,
+    Cache, Control, Existing, IfChanged, Progress, RETRIES, Sparse, copy_file, copy_file_observed,
 };
 use uncopy::{Cost, Errno, Error, Mechanism, Reason, Receipt};
 
@@ -14,6 +14,7 @@ use crate::{EVERYWHERE, Pair, only};
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] predicates_and_next_steps,
+        [] contradictions_come_before_the_files,
         [] a_source_that_changes_once,
         [] a_source_that_changes_always,
         [] existing_files_are_kept,
@@ -51,6 +52,13 @@ fn predicates_and_next_steps() {
     let error = copy_file("/proc/version", &pair.destination, &only(Mechanism::Direct));
     let error = error.unwrap_err();
     assert!(error.is_no_mechanism(), "{}", complete(&error));
+    let Reason::NoMechanism { refusals } = error.reason() else { panic!("{error}") };
+    let mut refused: Vec<Mechanism> = refusals.iter().map(|refusal| refusal.mechanism).collect();
+    refused.sort_unstable();
+    assert_eq!(refused, Mechanism::ALL, "each with its reason");
+    for refusal in refusals {
+        assert!(!refusal.reason.is_empty() && error.to_string().contains(&refusal.to_string()));
+    }
     for error in [
         error.is_not_found(),
         error.is_same_file(),
@@ -61,6 +69,26 @@ fn predicates_and_next_steps() {
         assert!(!error, "one kind at a time");
     }
     pair.assert_kept(None);
+}
+
+/// Neither file is there, and that is not what the error is about.
+fn contradictions_come_before_the_files() {
+    let scratch = testbed::Place::Disk.scratch();
+    let mut direct = only(Mechanism::Direct);
+    direct.cache = Cache::Keep;
+    let mut sparse = only(Mechanism::Sendfile);
+    sparse.sparse = Sparse::Always;
+    let mut in_place = uncopy::copy::CopyOptions::default();
+    in_place.in_place = true;
+    in_place.if_changed = IfChanged::Retry;
+    for options in [direct, sparse, in_place] {
+        let found = options.check().unwrap_err();
+        let destination = scratch.join("missing/destination");
+        let error = copy_file(scratch.join("missing"), &destination, &options).unwrap_err();
+        assert_eq!(error.subject(), destination);
+        let Reason::Options(reason) = error.reason() else { panic!("{error}") };
+        assert_eq!(*reason, found.to_string());
+    }
 }
 
 /// Copies, and writes to the source in the midst of it: in the first `times` attempts.

@@ -84,7 +84,7 @@ impl Setting {
 
     /// Only those that share blocks, because the others would write gigabytes.
     fn reflink(&self, place: Place) -> Case {
-        let errand = self.scaled(Errand::on(place, GIB));
+        let errand = self.scaled(Errand { shares: true, ..Errand::on(place, GIB) });
         let source = Source::default();
         let mut subjects = self.programs.installed(&["cp", "uutils cp", "xcp"], &source);
         let bare =
@@ -286,7 +286,8 @@ mod tests {
     use super::*;
 
     fn setting(quick: bool) -> Setting {
-        let peers = crate::peers::find(std::path::Path::new("/nonexistent"));
+        let peers =
+            crate::peers::find(std::path::Path::new("/nonexistent"), &crate::peers::COPIERS);
         let programs = Programs { uncopy: "uncopy".into(), peers };
         let places = Rc::new(Places::new("/nonexistent".into()));
         Setting { programs, places, quick, rounds: None }

@@ -178,7 +178,7 @@ impl End for FifoEnd {
         let end = locked.end(side);
         let length = message.len();
         let fits = (1..=end.capacity).contains(&length) && length.is_multiple_of(end.element);
-        if content != Content::Message || !fits {
+        if content != Content::Message || !fits || !message.handles().is_empty() {
             return false;
         }
         end.bytes.extend(&*message);

@@ -6,10 +6,11 @@
 //! epoll set it is in.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::channel::Status;
 use crate::channel::signals::Signals;
+use crate::channel::sync::{Mutex, lock};
 use crate::sys::epoll::{self, Interest};
 use crate::sys::{eventfd, file, memfd, seqpacket};
 
@@ -22,17 +23,12 @@ const MEMORY_BYTES: u64 = 2 * SIGNALS as u64;
 
 /// One end's signals among processes.
 pub(super) struct Shared {
-    memory: OwnedFd,
+    means: Means,
     offset: u64,
-    bell: OwnedFd,
     /// A socket whose peer the holders of the other end have.
     life: Mutex<Option<OwnedFd>>,
     /// Bell and life, at their edges. This process's own.
     set: Arc<OwnedFd>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Memory and bell, before they belong to an end.
@@ -48,7 +44,9 @@ impl Means {
 
     /// From what another process sent, if it is what it should be.
     pub(super) fn arrive(memory: OwnedFd, bell: OwnedFd) -> Option<Means> {
-        let is_memory = memfd::size(&memory).is_ok_and(|size| size >= MEMORY_BYTES);
+        // Nobody can make it shorter later.
+        let is_memory = memfd::size(&memory).is_ok_and(|size| size >= MEMORY_BYTES)
+            && memfd::is_fixed(&memory).is_ok_and(|is_fixed| is_fixed);
         let is_bell = eventfd::is_anonymous(&bell);
         (is_memory && is_bell).then_some(Means { memory, bell })
     }
@@ -68,9 +66,8 @@ impl Shared {
         if let Some(life) = &life {
             epoll::add(&*set, life, 1, edge)?;
         }
-        let Means { memory, bell } = means;
         let life = Mutex::new(life);
-        Ok(Shared { memory, offset: (end * SIGNALS) as u64, bell, life, set })
+        Ok(Shared { means, offset: (end * SIGNALS) as u64, life, set })
     }
 
     /// The set to wait for.
@@ -80,8 +77,7 @@ impl Shared {
 
     /// What another process needs.
     pub(super) fn means(&self) -> Result<Means, Status> {
-        let (memory, bell) = (file::duplicate(&self.memory)?, file::duplicate(&self.bell)?);
-        Ok(Means { memory, bell })
+        self.means.duplicate()
     }
 
     pub(super) fn life(&self) -> Result<Option<OwnedFd>, Status> {
@@ -100,23 +96,24 @@ impl Shared {
         for (signals, value) in [(clear.difference(set), [0]), (set, [1])] {
             for signal in signals.intersection(TOLD).iter() {
                 let at = self.offset + u64::from(signal.bits().trailing_zeros());
-                memfd::write_all_at(&self.memory, &value, at)?;
+                memfd::write_all_at(&self.means.memory, &value, at)?;
             }
         }
         Ok(())
     }
 
     pub(super) fn ring(&self) {
-        eventfd::ring(&self.bell);
+        eventfd::ring(&self.means.bell);
     }
 
-    /// The signals now, and what of `old` no other process tells. Waits for the set end.
+    /// The signals now, and what of `old` no other process tells. Whoever waits at
+    /// the set sleeps on until the next ring.
     pub(super) fn read(&self, old: Signals) -> Signals {
         let _ = epoll::wait(&*self.set, Some(std::time::Duration::ZERO));
         let mut bytes = [0; SIGNALS];
         let mut signals = old.difference(TOLD);
-        if memfd::read_exact_at(&self.memory, &mut bytes, self.offset).is_err() {
-            // Somebody made it shorter: nothing is said about anything.
+        if memfd::read_exact_at(&self.means.memory, &mut bytes, self.offset).is_err() {
+            // Its size is fixed; whatever else went wrong, nothing is said about anything.
             return old;
         }
         for (bit, byte) in bytes.iter().enumerate() {
@@ -125,9 +122,9 @@ impl Shared {
                 signals |= signal;
             }
         }
-        let is_orphan = lock(&self.life)
-            .as_ref()
-            .is_some_and(|life| seqpacket::ready(life.as_fd()).is_ok_and(|ready| ready.hung_up));
+        let is_orphan = lock(&self.life).as_ref().is_some_and(|life| {
+            seqpacket::ready(life.as_fd(), seqpacket::Ready::ALL).is_ok_and(|ready| ready.hung_up)
+        });
         signals.set(Signals::PEER_CLOSED, is_orphan || old.contains(Signals::PEER_CLOSED));
         signals
     }

@@ -250,8 +250,9 @@ impl End for SocketEnd {
         message: MessageBuf,
     ) -> bool {
         let end = locked.end(side);
+        let is_sound = !message.is_empty() && message.handles().is_empty();
         match content {
-            Content::Message if !message.is_empty() && !end.is_finished => {
+            Content::Message if is_sound && !end.is_finished => {
                 end.bytes.extend(&*message);
                 if end.kind == SocketKind::Datagram {
                     end.datagrams.push_back(message.len());

@@ -19,8 +19,8 @@ const MAX_NAME_BYTES: usize = 31;
 struct Core {
     solo: Arc<Solo>,
     memory: OwnedFd,
-    /// Bytes; fixed.
-    size: u64,
+    /// Bytes, if their number stays.
+    fixed_size: Option<u64>,
     name: Mutex<Vec<u8>>,
 }
 
@@ -38,11 +38,32 @@ impl Vmo {
     /// [`Status::OutOfRange`] above 2⁶³ bytes; [`Status::NoResources`] if the process has no
     /// descriptor left; [`Status::NoMemory`].
     pub fn new(size: u64) -> Result<Vmo, Status> {
-        let size = size.checked_next_multiple_of(PAGE_BYTES).ok_or(Status::OutOfRange)?;
-        i64::try_from(size).map_err(|_| Status::OutOfRange)?;
+        let size = whole_pages(size)?;
         let memory = memfd::create(size)?;
-        let core = Core { solo: Solo::new(), memory, size, name: Mutex::default() };
+        let core = Core { solo: Solo::new(), memory, fixed_size: Some(size), name: Mutex::default() };
         Ok(Vmo { core: Arc::new(core), grant: Grant::new(Rights::VMO) })
+    }
+
+    /// The same, with [`Rights::RESIZE`]: its size can be changed (`ZX_VMO_RESIZABLE`).
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn resizable(size: u64) -> Result<Vmo, Status> {
+        let memory = memfd::create_resizable(whole_pages(size)?)?;
+        let core = Core { solo: Solo::new(), memory, fixed_size: None, name: Mutex::default() };
+        let rights = Rights::VMO.union(Rights::RESIZE);
+        Ok(Vmo { core: Arc::new(core), grant: Grant::new(rights) })
+    }
+
+    /// Makes it at least `size` bytes long, rounded up to pages, for all who have it; new bytes are
+    /// zero.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::WRITE`] and [`Rights::RESIZE`], which memory of a
+    /// fixed size does not have; [`Status::OutOfRange`] above 2⁶³ bytes; [`Status::NoMemory`].
+    pub fn set_size(&self, size: u64) -> Result<(), Status> {
+        self.grant.check(Rights::WRITE | Rights::RESIZE)?;
+        Ok(memfd::resize(&self.core.memory, whole_pages(size)?)?)
     }
 
     /// What of it goes to another process: the memory itself.
@@ -55,17 +76,20 @@ impl Vmo {
     pub(in crate::channel) fn arrive(parts: Parts, rights: Rights) -> Option<Vmo> {
         let [memory] = <[OwnedFd; 1]>::try_from(parts.fds).ok()?;
         let size = memfd::size(&memory).ok()?;
+        let fixed_size = memfd::is_fixed(&memory).ok()?.then_some(size);
         let solo = Solo::new();
         let signals = Signals::from_bits_truncate(parts.extra as u32);
         solo.change(Signals::USER_ALL, Signals::empty(), signals & Signals::USER_ALL).ok()?;
-        let core = Core { solo, memory, size, name: Mutex::default() };
+        let core = Core { solo, memory, fixed_size, name: Mutex::default() };
         Some(Vmo { core: Arc::new(core), grant: Grant::new(rights) })
     }
 
-    /// Bytes, a multiple of 4,096.
+    /// Bytes, a multiple of 4,096 unless another process has it otherwise. Of memory whose size can
+    /// change: those it has now.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.core.size
+        let now = || memfd::size(&self.core.memory).unwrap_or(0);
+        self.core.fixed_size.unwrap_or_else(now)
     }
 
     /// What [`set_name`](Self::set_name) called it in this process; nothing at first.
@@ -112,8 +136,14 @@ impl Vmo {
 
     fn check_range(&self, offset: u64, length: usize) -> Result<(), Status> {
         let end = offset.checked_add(length as u64);
-        if end.is_some_and(|end| end <= self.core.size) { Ok(()) } else { Err(Status::OutOfRange) }
+        if end.is_some_and(|end| end <= self.size()) { Ok(()) } else { Err(Status::OutOfRange) }
     }
+}
+
+fn whole_pages(size: u64) -> Result<u64, Status> {
+    let size = size.checked_next_multiple_of(PAGE_BYTES).ok_or(Status::OutOfRange)?;
+    i64::try_from(size).map_err(|_| Status::OutOfRange)?;
+    Ok(size)
 }
 
 impl AsFd for Vmo {

@@ -33,6 +33,10 @@ pub(in crate::channel) struct Departed {
 /// What goes with an end: user signals, and that it may write no more.
 const CARRIED: Signals = Signals::USER_ALL.union(Signals::WRITE_DISABLED);
 
+/// Packets that are taken out of a socket in one go: a peer that sends them as quickly as they are
+/// taken cannot keep anybody here for ever.
+const MOST_AT_ONCE: u32 = 8192;
+
 /// Something whose signals lag behind until somebody looks.
 pub(in crate::channel) trait Refresh: Send + Sync {
     /// Looks.
@@ -81,7 +85,12 @@ impl<T: End> Locked<'_, T> {
     /// there is no room.
     pub(in crate::channel) fn pump(&mut self, side: Side, until: Signals) {
         let Some(wire) = self.wire(side) else { return };
+        let mut left = MOST_AT_ONCE;
         while !self.signals(side).intersects(until) && self.end(side).has_room() {
+            if left == 0 {
+                return wire.report_again();
+            }
+            left -= 1;
             match wire.receive() {
                 Arrival::Packet(Content::Signals, message) => {
                     let (clear, set) = decode_signals(&message);
@@ -89,7 +98,7 @@ impl<T: End> Locked<'_, T> {
                 }
                 Arrival::Packet(content, message) => {
                     if !T::take_in(self, side, content, message) {
-                        seqpacket::shut_down(wire.fd());
+                        wire.end();
                         return self.hang_up(side, &wire);
                     }
                 }
@@ -99,9 +108,8 @@ impl<T: End> Locked<'_, T> {
         }
     }
 
-    /// Nothing comes any more, and nothing can be sent.
-    fn hang_up(&mut self, side: Side, wire: &Wire) {
-        self.end(side).cut_off();
+    /// The peer is closed, and perhaps some of what it sent is still in the socket.
+    fn lose_peer(&mut self, side: Side, wire: &Wire) {
         let half = &mut self.sides[side.index()];
         // A closed socket polls readable for ever.
         half.observers.each(|observer| {
@@ -112,6 +120,12 @@ impl<T: End> Locked<'_, T> {
             }
         });
         self.update(side, Signals::WRITABLE, Signals::PEER_CLOSED);
+    }
+
+    /// Nothing comes any more, and nothing can be sent.
+    fn hang_up(&mut self, side: Side, wire: &Wire) {
+        self.end(side).cut_off();
+        self.lose_peer(side, wire);
     }
 
     /// Has everybody who waits for `side` look again what to wait for.
@@ -133,17 +147,23 @@ impl<T: End> Pair<T> {
     pub(super) fn refresh_wired(&self, side: Side, until: Signals) {
         let Ok(mut locked) = self.lock() else { return };
         let Some(wire) = locked.wire(side) else { return };
-        let ready = wire.ready();
+        let settled = Signals::WRITABLE | Signals::WRITE_DISABLED;
+        let asks_for_room = !locked.signals(side).intersects(settled);
+        let ready = wire.ready(Ready { write: asks_for_room, ..Ready::ALL });
         let mut until = until;
         if ready.hung_up {
             // All of it, to find the end.
             until = Signals::empty();
-            locked.update(side, Signals::WRITABLE, Signals::PEER_CLOSED);
-        } else if ready.write && !locked.signals(side).contains(Signals::WRITE_DISABLED) {
+            locked.lose_peer(side, &wire);
+        } else if ready.write {
             locked.update(side, Signals::empty(), Signals::WRITABLE);
         }
         if ready.read || ready.hung_up {
             locked.pump(side, until);
+        }
+        if ready.hung_up && !locked.end(side).has_room() {
+            // An answer may be behind what nobody reads; the call does not wait for that.
+            locked.end(side).cut_off();
         }
     }
 }
@@ -175,6 +195,18 @@ impl<T: End> Peered<T> {
             locked.update(side, clear, carried);
         }
         Peered { pair, side, grant: Grant::new(rights) }
+    }
+
+    /// Takes in what has come until one of the signals is set, and looks at the socket only if
+    /// none is.
+    pub(super) fn take_in_wired(&self, until: Signals) {
+        let Ok(mut locked) = self.lock() else { return };
+        locked.pump(self.side, until);
+        let is_over = locked.signals(self.side).intersects(until);
+        drop(locked);
+        if !is_over {
+            self.pair.refresh_wired(self.side, until);
+        }
     }
 
     /// A descriptor to poll, while only the socket knows of the signals.
@@ -383,7 +415,7 @@ impl<T: End> Peered<T> {
             return self.note(wire.send(Content::Message, regions, &[], &[])).map_err(lost);
         }
         // Before the handles are taken apart.
-        if !wire.ready().write {
+        if !wire.ready(Ready::ALL).write {
             return match self.note(Err(Status::ShouldWait)) {
                 Err(Status::ShouldWait) => Err((Status::ShouldWait, handles)),
                 other => other.map_err(lost),

@@ -65,7 +65,7 @@ impl Queue {
     #[inline]
     pub(in crate::channel) fn push(&mut self, message: MessageBuf) {
         self.bytes += message.len();
-        self.handles += message.handles().len();
+        self.handles += message.weight();
         self.messages.push_back(message);
     }
 
@@ -73,7 +73,7 @@ impl Queue {
     pub(in crate::channel) fn pop(&mut self) -> Option<MessageBuf> {
         let message = self.messages.pop_front()?;
         self.bytes -= message.len();
-        self.handles -= message.handles().len();
+        self.handles -= message.weight();
         Some(message)
     }
 

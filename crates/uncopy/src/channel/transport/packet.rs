@@ -8,13 +8,15 @@ use crate::channel::handle::Kind;
 use crate::channel::rights::Rights;
 use crate::channel::signals::Signals;
 use crate::channel::{MAX_BYTES, MAX_HANDLES};
+use crate::sys::seqpacket;
 
 /// Bytes of the header.
 pub(super) const HEADER_BYTES: usize = 8;
 /// Bytes of a record.
 pub(super) const RECORD_BYTES: usize = 16;
-/// Bytes of all records of one message.
-pub(super) const MAX_RECORD_BYTES: usize = MAX_HANDLES * RECORD_BYTES;
+
+// All records of one message have room behind its body.
+const _: () = assert!(MAX_HANDLES * RECORD_BYTES <= seqpacket::TAIL_BYTES);
 
 /// Begins every packet: "uncopy's channels, first form".
 const MAGIC: u8 = 0xc1;

@@ -1,5 +1,6 @@
 //! Objects on their way to another process: what they are made of there.
 
+use std::cell::Cell;
 use std::os::fd::OwnedFd;
 
 use super::packet::{RECORD_BYTES, Record};
@@ -7,7 +8,6 @@ use super::unpack::unpack;
 use crate::channel::Status;
 use crate::channel::handle::{Handle, Object};
 use crate::channel::peer::Departed;
-use crate::channel::rights::Rights;
 use crate::sys::seqpacket::MAX_FDS;
 
 /// The handles of one message, as they go over a socket.
@@ -45,12 +45,42 @@ impl From<Departed> for Parts {
     }
 }
 
+/// Ends that lie in the backlogs of each other's may move together; deeper ones would take more
+/// stack than a thread can be relied on to have.
+const MOST_LEVELS: u32 = 256;
+
+/// How deep this thread is in backlogs of backlogs.
+struct Level;
+
+thread_local! {
+    static LEVELS: Cell<u32> = const { Cell::new(0) };
+}
+
+impl Level {
+    fn enter() -> Result<Level, Status> {
+        let levels = LEVELS.get();
+        if levels == MOST_LEVELS {
+            return Err(Status::NoResources);
+        }
+        LEVELS.set(levels + 1);
+        Ok(Level)
+    }
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        LEVELS.set(LEVELS.get() - 1);
+    }
+}
+
 /// Takes the handles apart. All are consumed, also if one of them cannot go.
 ///
 /// # Errors
-/// [`Status::NotSupported`] for a port; [`Status::NoResources`] if descriptors run out, or the
-/// handles need more of them than one message can carry.
+/// [`Status::NotSupported`] for a port; [`Status::NoResources`] if descriptors run out, the handles
+/// need more of them than one message can carry, or an end's backlog holds an end whose backlog
+/// holds an end, and so on, 256 deep.
 pub(in crate::channel) fn pack(handles: Vec<Handle>) -> Result<Packed, Status> {
+    let _level = Level::enter()?;
     let mut packed = Packed::default();
     packed.records.reserve(handles.len() * RECORD_BYTES);
     for handle in handles {
@@ -77,23 +107,5 @@ fn take_apart(handle: Handle) -> Result<Parts, Status> {
         Handle::EventPair(pair) => pair.depart(),
         // Its packets are about objects of this process.
         Handle::Port(_) => Err(Status::NotSupported),
-    }
-}
-
-impl Rights {
-    /// Rights that survive nothing else: a handle from another process has at most those of a new
-    /// object of its kind.
-    pub(in crate::channel) fn of(kind: crate::channel::handle::Kind) -> Rights {
-        use crate::channel::handle::Kind;
-        match kind {
-            Kind::Descriptor => Rights::DESCRIPTOR,
-            Kind::Vmo => Rights::VMO,
-            Kind::Channel => Rights::CHANNEL,
-            Kind::Event => Rights::EVENT,
-            Kind::Port => Rights::PORT,
-            Kind::Socket => Rights::SOCKET,
-            Kind::EventPair => Rights::EVENTPAIR,
-            Kind::Fifo => Rights::FIFO,
-        }
     }
 }

@@ -3,32 +3,44 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use super::gather::Gather;
-use super::packet::{Content, HEADER_BYTES, Header, MAX_RECORD_BYTES, RECORD_BYTES};
+use super::packet::{Content, HEADER_BYTES, Header, RECORD_BYTES};
 use super::unpack::unpack;
 use crate::buf::Buffer;
 use crate::channel::message::MessageBuf;
+use crate::channel::sync::{Mutex, lock};
 use crate::channel::{MAX_BYTES, Status};
 use crate::error::Errno;
 use crate::sys::epoll;
-use crate::sys::seqpacket::{self, Ready};
+use crate::sys::seqpacket::{self, Ready, Tail};
 
 /// This process's end of a socket. What it has received and nobody has read lies with the object.
 pub(in crate::channel) struct Wire {
     fd: OwnedFd,
-    /// Sockets with what was queued before the end moved here, to be read first. Their writers
-    /// are closed.
-    backlog: Mutex<VecDeque<OwnedFd>>,
+    inflow: Mutex<Inflow>,
     /// Where else the socket is watched; it has to be taken out before it is closed, because a
     /// duplicate elsewhere would keep it there.
     watchers: Mutex<Vec<Watcher>>,
 }
 
+/// What is to be read, and how far that has come.
+#[derive(Default)]
+struct Inflow {
+    /// Sockets with what was queued before the end moved here, to be read first. Their writers
+    /// are closed.
+    backlog: VecDeque<OwnedFd>,
+    /// Something has come over the socket itself. What was queued is told of before all else.
+    has_begun: bool,
+    /// Nothing is read any more, whatever lies there.
+    has_ended: bool,
+}
+
 /// An epoll instance that the socket is in.
 struct Watcher {
     epoll: Weak<OwnedFd>,
+    token: u64,
     interest: epoll::Interest,
 }
 
@@ -43,13 +55,10 @@ pub(in crate::channel) enum Arrival {
     End,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Wire {
     pub(in crate::channel) fn new(fd: OwnedFd, backlog: Vec<OwnedFd>) -> Wire {
-        Wire { fd, backlog: Mutex::new(backlog.into()), watchers: Mutex::default() }
+        let inflow = Inflow { backlog: backlog.into(), ..Inflow::default() };
+        Wire { fd, inflow: Mutex::new(inflow), watchers: Mutex::default() }
     }
 
     pub(in crate::channel) fn fd(&self) -> BorrowedFd<'_> {
@@ -86,46 +95,39 @@ impl Wire {
         sent
     }
 
-    /// The next packet, from the backlog first.
+    /// The next packet, from the backlog first. The first end is the end for good: what a peer
+    /// sends behind a packet that makes no sense is not looked at.
     pub(in crate::channel) fn receive(&self) -> Arrival {
-        let mut backlog = lock(&self.backlog);
-        while let Some(first) = backlog.front() {
-            match receive(first) {
-                Received::Packet(Content::Backlog, _, _) => {}
-                Received::Packet(content, message, _) => return Arrival::Packet(content, message),
-                Received::End => drop(backlog.pop_front()),
-                // Nobody can add to it, so there is always something or an end.
-                Received::Nothing | Received::Garbage => return self.cut_off(),
-            }
+        let mut inflow = lock(&self.inflow);
+        if inflow.has_ended {
+            return Arrival::End;
         }
-        match receive(&self.fd) {
-            Received::Packet(Content::Backlog, _, fds) => {
-                backlog.extend(fds);
-                drop(backlog);
-                self.receive()
-            }
-            Received::Packet(content, message, _) => Arrival::Packet(content, message),
-            Received::Nothing => Arrival::Nothing,
-            Received::End => Arrival::End,
-            Received::Garbage => self.cut_off(),
+        let arrival = inflow.next(&self.fd);
+        drop(inflow);
+        if let Arrival::End = arrival {
+            self.end();
         }
+        arrival
     }
 
-    fn cut_off(&self) -> Arrival {
+    /// Nothing is received any more, nor sent.
+    pub(in crate::channel) fn end(&self) {
+        let mut inflow = lock(&self.inflow);
+        inflow.has_ended = true;
+        inflow.backlog.clear();
         seqpacket::shut_down(&self.fd);
-        Arrival::End
     }
 
-    /// What it is ready for now.
-    pub(in crate::channel) fn ready(&self) -> Ready {
-        let ready =
-            seqpacket::ready(&self.fd).unwrap_or(Ready { read: true, write: false, hung_up: true });
-        Ready { read: ready.read || !lock(&self.backlog).is_empty(), ..ready }
+    /// Which of the things asked for it is ready for now.
+    pub(in crate::channel) fn ready(&self, asked: Ready) -> Ready {
+        let lost = Ready { read: true, write: false, hung_up: true };
+        let ready = seqpacket::ready(&self.fd, asked).unwrap_or(lost);
+        Ready { read: ready.read || !lock(&self.inflow).backlog.is_empty(), ..ready }
     }
 
     /// What is left of the backlog, for the next who gets this end.
     pub(in crate::channel) fn take_backlog(&self) -> VecDeque<OwnedFd> {
-        std::mem::take(&mut lock(&self.backlog))
+        std::mem::take(&mut lock(&self.inflow).backlog)
     }
 
     /// Adds the socket to an epoll instance, or to what it is there for.
@@ -140,7 +142,7 @@ impl Wire {
         let known = watchers.iter_mut().find(|w| w.epoll.as_ptr() == Arc::as_ptr(epoll));
         let Some(known) = known else {
             epoll::add(&**epoll, &self.fd, token, interest)?;
-            watchers.push(Watcher { epoll: Arc::downgrade(epoll), interest });
+            watchers.push(Watcher { epoll: Arc::downgrade(epoll), token, interest });
             return Ok(());
         };
         let both = known.interest.union(interest);
@@ -151,6 +153,16 @@ impl Wire {
         Ok(())
     }
 
+    /// Has the epoll instances that report changes alone report once more what is still there.
+    pub(in crate::channel) fn report_again(&self) {
+        for watcher in lock(&self.watchers).iter().filter(|watcher| watcher.interest.edge) {
+            if let Some(epoll) = watcher.epoll.upgrade() {
+                // It is there: nothing else can be wrong with it.
+                let _ = epoll::modify(&*epoll, &self.fd, watcher.token, watcher.interest);
+            }
+        }
+    }
+
     /// Takes the socket out of one of the epoll instances again.
     pub(in crate::channel) fn unwatch(&self, epoll: &Arc<OwnedFd>) {
         let mut watchers = lock(&self.watchers);
@@ -158,6 +170,34 @@ impl Wire {
         watchers.retain(|watcher| watcher.epoll.as_ptr() != Arc::as_ptr(epoll));
         if watchers.len() != before {
             epoll::remove(&**epoll, &self.fd);
+        }
+    }
+}
+
+impl Inflow {
+    fn next(&mut self, fd: &OwnedFd) -> Arrival {
+        while let Some(first) = self.backlog.front() {
+            match receive(first) {
+                Received::Packet(Content::Backlog, _, _) => return Arrival::End,
+                Received::Packet(content, message, _) => return Arrival::Packet(content, message),
+                Received::End => drop(self.backlog.pop_front()),
+                // Nobody can add to it, so there is always something or an end.
+                Received::Nothing | Received::Garbage => return Arrival::End,
+            }
+        }
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        match receive(fd) {
+            Received::Packet(Content::Backlog, _, fds) if is_first => {
+                self.backlog.extend(fds);
+                self.next(fd)
+            }
+            Received::Packet(Content::Backlog, _, _) | Received::Garbage => Arrival::End,
+            Received::Packet(content, message, _) => Arrival::Packet(content, message),
+            Received::Nothing => {
+                self.has_begun = !is_first;
+                Arrival::Nothing
+            }
+            Received::End => Arrival::End,
         }
     }
 }
@@ -187,10 +227,9 @@ pub(in crate::channel) fn send(
     records: &[u8],
     fds: &[OwnedFd],
 ) -> Result<(), Status> {
-    let bytes = regions.iter().map(|region| region.len()).sum();
-    let header = Header { content, handles: records.len() / RECORD_BYTES, bytes }.encode();
+    let header = |bytes| Header { content, handles: records.len() / RECORD_BYTES, bytes }.encode();
     let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-    let sent = Gather::with(&header, regions, records, |parts| seqpacket::send(fd, parts, &fds));
+    let sent = Gather::with(header, regions, records, |parts| seqpacket::send(fd, parts, &fds));
     sent.map_err(|errno| match errno {
         Errno::EAGAIN => Status::ShouldWait,
         Errno::EPIPE | Errno::ECONNRESET | Errno::ENOTCONN => Status::PeerClosed,
@@ -208,7 +247,7 @@ enum Received {
 }
 
 fn receive(fd: &OwnedFd) -> Received {
-    let (mut head, mut tail) = ([0; HEADER_BYTES], [0; MAX_RECORD_BYTES]);
+    let (mut head, mut tail) = ([0; HEADER_BYTES], Tail::new());
     let mut fds = Vec::new();
     let mut received = seqpacket::Received { bytes: 0, is_truncated: false };
     let landed = loop {
@@ -227,7 +266,7 @@ fn receive(fd: &OwnedFd) -> Received {
     let mut buffer = match landed {
         Ok(buffer) => buffer,
         Err(Errno::EAGAIN) => return Received::Nothing,
-        Err(_) => return Received::End,
+        Err(_) => return Received::Garbage,
     };
     if received.bytes == 0 {
         return Received::End;
@@ -244,14 +283,18 @@ fn receive(fd: &OwnedFd) -> Received {
             false => Received::Garbage,
         };
     }
-    let records = records(&buffer, &tail, header);
+    let records = records(&buffer, tail.received(), header);
     buffer.truncate(header.bytes);
     let message = MessageBuf::new(buffer);
     if records.is_empty() && fds.is_empty() {
         return Received::Packet(header.content, message, fds);
     }
+    let descriptors = fds.len();
     match unpack(&records, fds) {
-        Ok(handles) => Received::Packet(header.content, message.with_handles(handles), Vec::new()),
+        Ok(handles) => {
+            let message = message.with_received(handles, descriptors);
+            Received::Packet(header.content, message, Vec::new())
+        }
         Err(_) => Received::Garbage,
     }
 }
@@ -263,6 +306,7 @@ fn records(body: &[u8], tail: &[u8], header: Header) -> Vec<u8> {
         return Vec::new();
     }
     let mut records = body[header.bytes..].to_vec();
-    records.extend_from_slice(&tail[..length - records.len()]);
+    records.extend_from_slice(tail);
+    debug_assert_eq!(records.len(), length, "the header was checked against all bytes");
     records
 }

@@ -6,6 +6,7 @@ const MIB: u64 = 1 << 20;
 fn facts() -> Facts {
     Facts {
         size: Some(100 * MIB),
+        data_bytes: 100 * MIB,
         has_holes: false,
         source: Filesystem::EXT4,
         destination: Filesystem::EXT4,
@@ -57,6 +58,15 @@ fn direct_goes_first_where_bytes_must_reach_the_device() {
 }
 
 #[test]
+fn holes_fill_no_dirty_budget() {
+    let dirty_budget_bytes = 50 * MIB;
+    let sparse = Facts { has_holes: true, data_bytes: MIB, dirty_budget_bytes, ..facts() };
+    assert_eq!(ladder(&sparse).last(), Some(&Direct));
+    let thrifty = Facts { prefer: Prefer::CpuTime, ..sparse };
+    assert_eq!(ladder(&thrifty).last(), Some(&Direct));
+}
+
+#[test]
 fn direct_saves_processor_time_only_where_there_is_enough_to_write() {
     const MIB: u64 = 1 << 20;
     for (size, source_is_cold, first) in [
@@ -67,7 +77,8 @@ fn direct_saves_processor_time_only_where_there_is_enough_to_write() {
         (64 * MIB, true, Direct),
     ] {
         let prefer = Prefer::CpuTime;
-        let facts = Facts { size: Some(size), source_is_cold, prefer, ..facts() };
+        let data_bytes = size;
+        let facts = Facts { size: Some(size), data_bytes, source_is_cold, prefer, ..facts() };
         assert_eq!(ladder(&facts)[1], first, "{size} bytes, cold: {source_is_cold}");
         let strict = Facts { allow: Allow::ZeroCopy, ..facts };
         assert_eq!(ladder(&strict)[1], Direct);

@@ -1,0 +1,47 @@
+//! Descriptors that run out.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use testbed::Case;
+use uncopy::channel::{Channel, Event, Handle, Vmo};
+
+use crate::{Actor, next, roles, send_with};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [] a_receiver_without_descriptors_sees_the_end_and_keeps_none,
+        [] a_sender_with_too_many_on_their_way_loses_only_those,
+    ]
+}
+
+fn a_receiver_without_descriptors_sees_the_end_and_keeps_none() {
+    for count in [4usize, 20, 64] {
+        let actor = Actor::start("starve");
+        let (report, there) = Channel::pair();
+        send_with(&actor.channel, &[], vec![there.into()]).unwrap();
+        assert_eq!(&*next(&actor.channel).unwrap(), b"ready");
+        let vmos: Vec<Handle> = (0..count).map(|_| Vmo::new(1).unwrap().into()).collect();
+        send_with(&actor.channel, b"too many", vmos).unwrap();
+        let said = next(&report).unwrap();
+        assert_eq!(String::from_utf8_lossy(&said), "Err(PeerClosed) 0", "{count}");
+        // This end is told.
+        assert!(next(&actor.channel).is_err());
+        drop(report);
+        actor.finish();
+    }
+}
+
+fn a_sender_with_too_many_on_their_way_loses_only_those() {
+    // The limit is for a user without privileges.
+    let mut command = Command::new("/proc/self/exe");
+    command.env(roles::VARIABLE, "hoard");
+    if rustix::process::geteuid().is_root() {
+        command.uid(65_534).gid(65_534);
+    }
+    let actor = Actor::start_by(&mut command);
+    let said = next(&actor.channel).unwrap();
+    assert_eq!(String::from_utf8_lossy(&said), "NoResources 1");
+    send_with(&actor.channel, &[], vec![Event::new().into()]).unwrap();
+    actor.finish();
+}

@@ -1,0 +1,112 @@
+//! Channels between processes: real ones, that are started, starved and killed.
+#![cfg(all(target_os = "linux", not(shuttle)))]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod deaths;
+mod limits;
+mod messages;
+mod objects;
+mod roles;
+mod starting;
+mod travels;
+
+use std::io::IoSlice;
+use std::process::{Child, Command, ExitCode};
+use std::time::Duration;
+
+use uncopy::channel::{self, Channel, Deadline, Handle, MessageBuf, Object, Signals, Status};
+
+/// Longer than anything takes that goes well.
+const LONG: Duration = Duration::from_secs(60);
+
+fn soon() -> Deadline {
+    Deadline::after(LONG)
+}
+
+/// For what is not to happen.
+fn tick() -> Deadline {
+    Deadline::after(Duration::from_millis(10))
+}
+
+/// A child that does what its role says. Killed when this is dropped.
+struct Actor {
+    channel: Channel,
+    child: Child,
+}
+
+impl Actor {
+    fn start(role: &str) -> Actor {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        Actor::start_by(command.env(roles::VARIABLE, role))
+    }
+
+    fn start_by(command: &mut Command) -> Actor {
+        let (channel, child) = channel::spawn(command).unwrap();
+        Actor { channel, child }
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// It ends by itself once nobody talks to it, and has found nothing wrong.
+    #[track_caller]
+    fn finish(self) {
+        let Actor { channel, mut child } = self;
+        drop(channel);
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+fn send(channel: &Channel, bytes: &[u8]) -> Result<(), Status> {
+    channel.write(&[IoSlice::new(bytes)], vec![])
+}
+
+fn send_with(channel: &Channel, bytes: &[u8], handles: Vec<Handle>) -> Result<(), Status> {
+    channel.write(&[IoSlice::new(bytes)], handles)
+}
+
+/// The next message, or why none comes.
+fn next(channel: &Channel) -> Result<MessageBuf, Status> {
+    loop {
+        match channel.read() {
+            Err(Status::ShouldWait) => {
+                channel.wait_one(Signals::READABLE | Signals::PEER_CLOSED, soon())?;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// The only handle of the next message.
+#[track_caller]
+fn next_handle<T: TryFrom<Handle, Error = Handle>>(channel: &Channel) -> T {
+    let mut handles = next(channel).unwrap().take_handles();
+    assert_eq!(handles.len(), 1);
+    T::try_from(handles.remove(0)).unwrap()
+}
+
+/// Open descriptors of this process.
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+fn main() -> ExitCode {
+    if let Ok(role) = std::env::var(roles::VARIABLE) {
+        return roles::play(&role);
+    }
+    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
+        [
+            deaths::cases(),
+            limits::cases(),
+            messages::cases(),
+            objects::cases(),
+            starting::cases(),
+            travels::cases(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    })
+}

@@ -1,0 +1,104 @@
+//! Objects that live in two processes.
+
+use testbed::Case;
+use uncopy::channel::{
+    Channel, Event, EventPair, Fifo, Object, Signals, Socket, SocketKind, Status, Vmo,
+};
+
+use crate::{Actor, next, next_handle, send, send_with, soon};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [] every_kind_works_in_two_processes,
+        [] an_event_pair_dies_with_its_process,
+        [] channels_within_channels_come_back,
+    ]
+}
+
+fn every_kind_works_in_two_processes() {
+    let actor = Actor::start("objects");
+    let event = Event::new();
+    send_with(&actor.channel, &[], vec![event.duplicate(None).unwrap().into()]).unwrap();
+    event.signal(Signals::empty(), Signals::USER_1).unwrap();
+    assert_eq!(event.wait_one(Signals::SIGNALED, soon()), Ok(Signals::SIGNALED));
+
+    let (near, far) = EventPair::pair();
+    send_with(&actor.channel, &[], vec![far.into()]).unwrap();
+    near.signal_peer(Signals::empty(), Signals::SIGNALED).unwrap();
+    assert!(near.wait_one(Signals::USER_3, soon()).is_ok());
+
+    let (fifo, far) = Fifo::pair(4, 4).unwrap();
+    fifo.write(b"one.two.").unwrap();
+    send_with(&actor.channel, &[], vec![far.into()]).unwrap();
+    fifo.wait_one(Signals::READABLE, soon()).unwrap();
+    let mut elements = [0; 8];
+    assert_eq!(fifo.read(&mut elements), Ok(2));
+    assert_eq!(&elements, b"one.two.");
+
+    let (socket, far) = Socket::pair(SocketKind::Stream);
+    let bytes: Vec<u8> = (0..300_000u32).map(|n| n as u8).collect();
+    // Some of it goes along, the rest goes after it.
+    let mut sent = socket.write(&bytes[..200_000]).unwrap();
+    send_with(&actor.channel, &[], vec![far.into()]).unwrap();
+    while sent < bytes.len() {
+        match socket.write(&bytes[sent..]) {
+            Ok(count) => sent += count,
+            Err(Status::ShouldWait) => drop(socket.wait_one(Signals::WRITABLE, soon()).unwrap()),
+            Err(other) => panic!("{other}"),
+        }
+    }
+    socket.wait_one(Signals::READABLE, soon()).unwrap();
+    let mut sum = [0; 8];
+    assert_eq!(socket.read(&mut sum), Ok(8));
+    assert_eq!(u64::from_ne_bytes(sum), bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>());
+
+    let vmo = Vmo::new(3 * 4096).unwrap();
+    vmo.write(b"borders!", 4090).unwrap();
+    send_with(&actor.channel, &[], vec![vmo.duplicate(None).unwrap().into()]).unwrap();
+    assert_eq!(&*next(&actor.channel).unwrap(), b"borders!");
+    let mut seen = [0; 4];
+    vmo.read(&mut seen, 8192).unwrap();
+    assert_eq!(&seen, b"seen");
+    actor.finish();
+    assert!(near.wait_one(Signals::PEER_CLOSED, soon()).is_ok());
+    assert_eq!(fifo.read(&mut elements), Err(Status::PeerClosed));
+}
+
+fn an_event_pair_dies_with_its_process() {
+    let mut actor = Actor::start("silent");
+    let (near, far) = EventPair::pair();
+    send_with(&actor.channel, &[], vec![far.into()]).unwrap();
+    assert!(!near.signals().contains(Signals::PEER_CLOSED));
+    let fd = near.signal_fd(Signals::PEER_CLOSED).unwrap();
+    actor.kill();
+    assert!(near.wait_one(Signals::PEER_CLOSED, soon()).is_ok());
+    let mut polled = [rustix::event::PollFd::new(&fd, rustix::event::PollFlags::IN)];
+    assert_eq!(rustix::event::poll(&mut polled, None), Ok(1));
+}
+
+/// Ten ends, each in a message of the next, there and back.
+fn channels_within_channels_come_back() {
+    let actor = Actor::start("echo");
+    let mut kept = Vec::new();
+    let mut cargo: Option<Channel> = None;
+    for n in 0..10u8 {
+        let (near, far) = Channel::pair();
+        send_with(&near, &[n], cargo.take().into_iter().map(Into::into).collect()).unwrap();
+        kept.push(near);
+        cargo = Some(far);
+    }
+    send_with(&actor.channel, b"all", vec![cargo.unwrap().into()]).unwrap();
+    let mut at: Channel = next_handle(&actor.channel);
+    for n in (0..10u8).rev() {
+        let mut message = next(&at).unwrap();
+        assert_eq!(*message, [n]);
+        send(&kept[usize::from(n)], b"down").unwrap();
+        assert_eq!(&*next(&at).unwrap(), b"down");
+        send(&at, b"up").unwrap();
+        assert_eq!(&*next(&kept[usize::from(n)]).unwrap(), b"up");
+        if let Some(inner) = message.take_handles().pop() {
+            at = Channel::try_from(inner).unwrap();
+        }
+    }
+    actor.finish();
+}

@@ -1,0 +1,185 @@
+//! What children do.
+
+use std::io::IoSlice;
+use std::os::fd::AsRawFd;
+use std::process::ExitCode;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use uncopy::channel::{
+    Channel, Event, EventPair, Fifo, Handle, Object, Signals, Socket, Status, Vmo,
+};
+
+use crate::{descriptors, next, next_handle, send, send_with, soon};
+
+/// Names the role of a child.
+pub(crate) const VARIABLE: &str = "UNCOPY_TEST_ROLE";
+
+/// All went well.
+const END: Result<(), Status> = Ok(());
+
+pub(crate) fn play(role: &str) -> ExitCode {
+    let channel = Channel::inherited().unwrap();
+    assert_eq!(Channel::inherited().unwrap_err(), Status::BadHandle, "once only");
+    let played = match role {
+        "echo" => echo(&channel),
+        "relay" => relay(&channel),
+        "objects" => objects(&channel),
+        "starve" => starve(&channel),
+        "flood" => flood(&channel),
+        "hoard" => hoard(&channel),
+        "sever" => sever(&channel),
+        "bridge" => bridge(&channel),
+        "silent" => wait_for_the_end(&channel),
+        "descriptors" => count(&channel),
+        other => unreachable!("no role is called {other}"),
+    };
+    assert_eq!(played, END, "{role}");
+    ExitCode::SUCCESS
+}
+
+/// Sends everything back, bytes and handles, until nobody is there.
+fn echo(channel: &Channel) -> Result<(), Status> {
+    loop {
+        let mut message = match next(channel) {
+            Err(Status::PeerClosed) => return END,
+            other => other?,
+        };
+        let mut handles = message.take_handles();
+        while let Err(status) = channel.try_write(&[IoSlice::new(&message)], &mut handles) {
+            match status {
+                Status::ShouldWait => {
+                    channel.wait_one(Signals::WRITABLE | Signals::PEER_CLOSED, soon())?;
+                }
+                Status::PeerClosed => return END,
+                other => return Err(other),
+            }
+        }
+    }
+}
+
+/// Sends back what comes from the end it gets.
+fn bridge(channel: &Channel) -> Result<(), Status> {
+    echo(&next_handle(channel))
+}
+
+/// Gets an end, reads one message of its backlog, and passes it on through the other end it gets.
+fn relay(channel: &Channel) -> Result<(), Status> {
+    let mut handles = next(channel)?.take_handles();
+    let [travelling, to] = [0, 0].map(|_| Channel::try_from(handles.remove(0)).unwrap());
+    // One message is read here, the others go on.
+    let first = next(&travelling)?;
+    send(channel, &first)?;
+    // The writer has put more behind what came along.
+    next(channel)?;
+    send_with(&to, b"yours", vec![travelling.into()])?;
+    send(channel, b"passed on")?;
+    wait_for_the_end(channel)
+}
+
+fn wait_for_the_end(channel: &Channel) -> Result<(), Status> {
+    channel.wait_one(Signals::PEER_CLOSED, soon()).map(|_| ())
+}
+
+/// Works with one object of each kind.
+fn objects(channel: &Channel) -> Result<(), Status> {
+    let event: Event = next_handle(channel);
+    event.wait_one(Signals::USER_1, soon())?;
+    event.signal(Signals::USER_1, Signals::SIGNALED)?;
+    let pair: EventPair = next_handle(channel);
+    pair.wait_one(Signals::SIGNALED, soon())?;
+    pair.signal_peer(Signals::empty(), Signals::USER_3)?;
+    let fifo: Fifo = next_handle(channel);
+    let mut elements = [0; 8];
+    fifo.wait_one(Signals::READABLE, soon())?;
+    assert_eq!(fifo.read(&mut elements)?, 2);
+    assert_eq!(fifo.write(&elements)?, 2);
+    let socket: Socket = next_handle(channel);
+    let mut bytes = vec![0; 1 << 20];
+    let mut length = 0;
+    while length < 300_000 {
+        socket.wait_one(Signals::READABLE, soon())?;
+        length += socket.read(&mut bytes[length..])?;
+    }
+    let sum: u64 = bytes[..length].iter().map(|byte| u64::from(*byte)).sum();
+    assert_eq!(socket.write(&sum.to_ne_bytes())?, 8);
+    let vmo: Vmo = next_handle(channel);
+    vmo.read(&mut elements, 4090)?;
+    vmo.write(b"seen", 8192)?;
+    send(channel, &elements)?;
+    wait_for_the_end(channel)
+}
+
+/// Reads with hardly a descriptor left, says what came of it, and what was left open.
+fn starve(channel: &Channel) -> Result<(), Status> {
+    let report: Channel = next_handle(channel);
+    // What waiting needs once.
+    assert!(report.wait_one(Signals::READABLE, crate::tick()).is_err());
+    let before = descriptors();
+    let old = getrlimit(Resource::Nofile);
+    // All numbers below this one are taken.
+    let lowest = std::fs::File::open("/").unwrap().as_raw_fd();
+    let few = Rlimit { current: Some(lowest as u64 + 2), ..old };
+    setrlimit(Resource::Nofile, few).unwrap();
+    send(channel, b"ready")?;
+    let outcome = next(channel);
+    setrlimit(Resource::Nofile, old).unwrap();
+    let after = descriptors();
+    let said = format!("{:?} {}", outcome.map(|m| m.handles().len()), after as i64 - before as i64);
+    send(&report, said.as_bytes())?;
+    wait_for_the_end(&report)
+}
+
+/// Numbered messages of many sizes without end, each of which can be checked.
+fn flood(channel: &Channel) -> Result<(), Status> {
+    for number in 0u64.. {
+        let body = crate::deaths::body_of(number);
+        while let Err(status) = channel.write(&[IoSlice::new(&body)], handles_of(number)) {
+            match status {
+                Status::ShouldWait => channel.wait_one(Signals::WRITABLE, soon()).map(|_| ())?,
+                other => return Err(other),
+            }
+        }
+    }
+    END
+}
+
+fn handles_of(number: u64) -> Vec<Handle> {
+    if number.is_multiple_of(7) { vec![Event::new().into()] } else { vec![] }
+}
+
+/// Sends more descriptors than its user may have on their way, to nobody who takes them.
+fn hoard(channel: &Channel) -> Result<(), Status> {
+    let old = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(64), ..old }).unwrap();
+    let (inner, other) = Channel::pair();
+    let other = Channel::from_fd(other.into_fd()?)?;
+    let refused = loop {
+        let before = descriptors();
+        let vmos = (0..8).map(|_| Vmo::new(1).map(Handle::from)).collect::<Result<_, _>>()?;
+        if let Err(status) = inner.write(&[], vmos) {
+            assert_eq!(descriptors(), before, "the moved handles alone are closed");
+            break status;
+        }
+    };
+    // The channel itself goes on.
+    send(&inner, b"still")?;
+    let mut count = 0;
+    while let Ok(message) = other.read() {
+        count += usize::from(&*message == b"still");
+    }
+    inner.write(&[], vec![Vmo::new(1)?.into()])?;
+    send(channel, format!("{refused:?} {count}").as_bytes())?;
+    wait_for_the_end(channel)
+}
+
+/// Takes one message, leaves the others unread, and ends.
+fn sever(channel: &Channel) -> Result<(), Status> {
+    next(channel)?;
+    (0..100u32).try_for_each(|n| send(channel, &n.to_ne_bytes()))
+}
+
+/// Says how many descriptors it was started with, and one more, that it counts them in.
+fn count(channel: &Channel) -> Result<(), Status> {
+    send(channel, descriptors().to_string().as_bytes())?;
+    wait_for_the_end(channel)
+}

@@ -1,0 +1,70 @@
+//! How a child gets its end.
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::process::Command;
+
+use testbed::Case;
+use uncopy::channel::{self, FD_VARIABLE};
+
+use crate::{Actor, descriptors, next, roles};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [] a_child_has_its_end_and_nothing_else,
+        [] a_command_can_be_used_again,
+        [] a_program_that_cannot_be_started_leaves_nothing,
+        [] the_sandboxed_child_of_the_example_counts_words,
+    ]
+}
+
+/// What [`roles`]' child that counts has to say: one more than a program that is started as usual.
+fn one_more_than_usual() -> String {
+    let listed = Command::new("ls").arg("/proc/self/fd").output().unwrap().stdout;
+    let usual = listed.iter().filter(|byte| **byte == b'\n').count();
+    (usual + 1).to_string()
+}
+
+fn a_child_has_its_end_and_nothing_else() {
+    let _others: Vec<_> = (0..5).map(|_| Actor::start("silent")).collect();
+    let actor = Actor::start("descriptors");
+    assert_eq!(*next(&actor.channel).unwrap(), *one_more_than_usual().as_bytes());
+    actor.finish();
+}
+
+fn a_command_can_be_used_again() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.env(roles::VARIABLE, "descriptors");
+    for _ in 0..3 {
+        let actor = Actor::start_by(&mut command);
+        assert_eq!(*next(&actor.channel).unwrap(), *one_more_than_usual().as_bytes());
+        actor.finish();
+    }
+    let mut plain = Command::new("sh");
+    plain.args(["-c", &format!("test -z \"${FD_VARIABLE}\"")]);
+    let (_channel, mut child) = channel::spawn(&mut plain).unwrap();
+    assert!(!child.wait().unwrap().success(), "it has the variable");
+    assert!(plain.status().unwrap().success(), "it has no longer");
+}
+
+fn a_program_that_cannot_be_started_leaves_nothing() {
+    let file = OwnedFd::from(tempfile::tempfile().unwrap());
+    let before = descriptors();
+    for _ in 0..50 {
+        assert!(channel::spawn(&mut Command::new("/nowhere/at all")).is_err());
+    }
+    assert!(descriptors() < before + 25, "other tests open some, but not so many");
+    drop(file);
+}
+
+fn the_sandboxed_child_of_the_example_counts_words() {
+    let mut text = tempfile::NamedTempFile::new().unwrap();
+    text.write_all(b"four score and seven\nyears ago").unwrap();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["run", "--quiet", "--locked", "--package", "uncopy"]);
+    cargo.args(["--example", "sandboxed_child", "--"]).arg(text.path());
+    let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "counted: 6 words\n", "{said}");
+}

@@ -1,0 +1,105 @@
+//! Ends that travel on, and what waits meanwhile.
+
+use std::io::IoSlice;
+
+use testbed::Case;
+use uncopy::channel::{AsyncOptions, Channel, Object, Port, Signals};
+
+use crate::{Actor, next, send, send_with, soon};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [] an_end_goes_through_three_processes_with_a_backlog_at_each,
+        [] waits_calls_and_ports_outlive_the_move,
+    ]
+}
+
+/// From here to a first child, from there to a second, which sends back what it reads.
+fn an_end_goes_through_three_processes_with_a_backlog_at_each() {
+    let (first, second) = (Actor::start("relay"), Actor::start("echo"));
+    let (near, far) = Channel::pair();
+    // The way from the first child to the second, whose messages come back to `answers`.
+    let (to, to_second) = Channel::pair();
+    for n in 0..500u32 {
+        send(&near, &n.to_ne_bytes()).unwrap();
+    }
+    send_with(&first.channel, b"pass on", vec![far.into(), to.into()]).unwrap();
+    assert_eq!(*next(&first.channel).unwrap(), 0u32.to_ne_bytes());
+    for n in 500..1000u32 {
+        send(&near, &n.to_ne_bytes()).unwrap();
+    }
+    send(&first.channel, b"go").unwrap();
+    assert_eq!(&*next(&first.channel).unwrap(), b"passed on");
+    for n in 1000..1500u32 {
+        send(&near, &n.to_ne_bytes()).unwrap();
+    }
+    // Here, then there, then here again.
+    let mut message = next(&to_second).unwrap();
+    let far = message.take_handles().remove(0);
+    send_with(&second.channel, b"last", vec![far]).unwrap();
+    let far = Channel::try_from(next(&second.channel).unwrap().take_handles().remove(0)).unwrap();
+    for n in 1..1500u32 {
+        assert_eq!(*next(&far).unwrap(), n.to_ne_bytes(), "{n}");
+    }
+    send(&far, b"back").unwrap();
+    assert_eq!(&*next(&near).unwrap(), b"back");
+    first.finish();
+    drop(far);
+    assert!(near.wait_one(Signals::PEER_CLOSED, soon()).is_ok());
+    second.finish();
+}
+
+fn waits_calls_and_ports_outlive_the_move() {
+    let (near, far) = Channel::pair();
+    let port = Port::new();
+    near.wait_async(&port, 5, Signals::READABLE, AsyncOptions::empty()).unwrap();
+    near.wait_async(&port, 6, Signals::PEER_CLOSED, AsyncOptions::empty()).unwrap();
+    let mut actor = Actor::start("echo");
+    std::thread::scope(|scope| {
+        let packets = scope.spawn(|| [(); 2].map(|()| port.wait(soon()).unwrap().key));
+        let sleeper = scope.spawn(|| near.wait_one(Signals::PEER_CLOSED, soon()));
+        let callers: Vec<_> = (0..3u8)
+            .map(|n| {
+                let near = &near;
+                scope.spawn(move || {
+                    let answer = near.call(&[IoSlice::new(&[0, 0, 0, 0, n])], vec![], soon());
+                    assert_eq!(answer.unwrap()[4], n);
+                })
+            })
+            .collect();
+        // The child's end is a process's own: it sends back what it gets there.
+        far.wait_one(Signals::READABLE, soon()).unwrap();
+        let echo = Echo::through(&mut actor, far);
+        callers.into_iter().for_each(|caller| caller.join().unwrap());
+        send(&near, b"plain").unwrap();
+        assert_eq!(&*next(&near).unwrap(), b"plain");
+        drop(echo);
+        assert!(sleeper.join().unwrap().unwrap().contains(Signals::PEER_CLOSED));
+        assert_eq!(packets.join().unwrap(), [5, 6]);
+    });
+    actor.finish();
+}
+
+/// A second child that has `far` as its own channel.
+struct Echo(std::process::Child);
+
+impl Echo {
+    fn through(actor: &mut Actor, far: Channel) -> Echo {
+        // There and back: it is a socket then, and was in another process.
+        send_with(&actor.channel, b"", vec![far.into()]).unwrap();
+        let far = next(&actor.channel).unwrap().take_handles().remove(0);
+        let second = Actor::start("bridge");
+        send_with(&second.channel, b"", vec![far]).unwrap();
+        let Actor { channel, child } = second;
+        // It goes on without this channel.
+        drop(channel);
+        Echo(child)
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}

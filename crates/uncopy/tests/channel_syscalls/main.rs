@@ -1,0 +1,102 @@
+//! How many system calls an operation on a channel makes, as strace sees them. Each case runs this
+//! program again, which does the operation between two calls of `getppid(2)`.
+
+use std::hint::black_box;
+use std::io::IoSlice;
+use std::process::ExitCode;
+
+use testbed::witness::Strace;
+use testbed::{Need, Program};
+use uncopy::channel::{BatchRegion, Channel, Deadline, MAX_BYTES, Object, Signals};
+
+/// Names the operation in the environment of the other run.
+const OPERATION: &str = "UNCOPY_TEST_OPERATION";
+
+fn socket_pair() -> (Channel, Channel) {
+    let (near, far) = Channel::pair();
+    (near, Channel::from_fd(far.into_fd().unwrap()).unwrap())
+}
+
+/// Runs it once before, so that pools and caches are what they stay.
+fn marked(mut operation: impl FnMut()) {
+    operation();
+    black_box(rustix::process::getppid());
+    operation();
+    black_box(rustix::process::getppid());
+}
+
+fn event(pair: &(Channel, Channel), length: usize) {
+    let body = vec![1; length];
+    let (front, back) = body.split_at(length / 2);
+    let mut out = vec![0; MAX_BYTES];
+    let regions = [front, back].map(IoSlice::new);
+    marked(|| {
+        pair.0.write(&regions, Vec::new()).unwrap();
+        pair.1.wait_one(Signals::READABLE, Deadline::INFINITE).unwrap();
+        assert_eq!(pair.1.read_into(&mut out, &mut []).unwrap().bytes, length);
+    });
+}
+
+fn batch(pair: &(Channel, Channel)) {
+    let regions: Vec<_> = (0..130)
+        .map(|message| BatchRegion { bytes: b"one of many", message, handles: 0 })
+        .collect();
+    marked(|| assert_eq!(pair.0.write_batch(&regions, &mut Vec::new()), Ok(130)));
+}
+
+fn operate(name: &str) {
+    match name {
+        "local event" => event(&Channel::pair(), 1000),
+        "small event" => event(&socket_pair(), 1000),
+        "large event" => event(&socket_pair(), 20_000),
+        "local batch" => batch(&Channel::pair()),
+        "batch" => batch(&socket_pair()),
+        other => panic!("no operation {other}"),
+    }
+}
+
+/// The calls between the marks.
+fn calls(operation: &str) -> Vec<String> {
+    let program = std::env::current_exe().unwrap();
+    let (run, trace) = Strace::new(&Program::new(program).env(OPERATION, operation)).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    let names = trace.calls.into_iter().map(|call| call.name);
+    names
+        .skip_while(|name| name != "getppid")
+        .skip(1)
+        .take_while(|name| name != "getppid")
+        .collect()
+}
+
+fn one_process_needs_no_system_call() {
+    assert_eq!(calls("local event"), [""; 0]);
+    assert_eq!(calls("local batch"), [""; 0]);
+}
+
+fn a_message_over_a_socket_is_one_call_to_send_and_one_to_receive() {
+    for (operation, send) in [("small event", "sendto"), ("large event", "sendmsg")] {
+        let calls = calls(operation);
+        let count = |name: &str| calls.iter().filter(|call| *call == name).count();
+        assert_eq!((calls[0].as_str(), count(send), count("recvmsg")), (send, 1, 1), "{calls:?}");
+        // `poll(2)`, without waiting, is how the wait looks.
+        assert!(calls.len() <= 4, "{calls:?}");
+    }
+}
+
+fn a_batch_is_one_call_for_each_64_messages() {
+    assert_eq!(calls("batch"), ["sendmmsg"; 3]);
+}
+
+fn main() -> ExitCode {
+    if let Some(operation) = std::env::var_os(OPERATION) {
+        operate(&operation.to_string_lossy());
+        return ExitCode::SUCCESS;
+    }
+    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
+        testbed::cases![
+            [Need::Tool("strace")] one_process_needs_no_system_call,
+            [Need::Tool("strace")] a_message_over_a_socket_is_one_call_to_send_and_one_to_receive,
+            [Need::Tool("strace")] a_batch_is_one_call_for_each_64_messages,
+        ]
+    })
+}

@@ -1,0 +1,165 @@
+//! How a channel is measured: many messages in a row, in one process or to another and back.
+
+use std::ffi::OsString;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// One end, or both, of a channel.
+pub trait Endpoint {
+    /// Sends one message of these bytes.
+    ///
+    /// # Errors
+    /// The channel's own.
+    fn send(&mut self, bytes: &[u8]) -> Result<()>;
+
+    /// Waits for a message and takes it out; says how long it is.
+    ///
+    /// # Errors
+    /// The channel's own.
+    fn receive(&mut self) -> Result<usize>;
+}
+
+/// What is to be measured: `PEER PROCESSES BYTES REGIONS MILLISECONDS`.
+pub struct Errand {
+    /// Which channel.
+    pub peer: String,
+    /// In one process, or between two.
+    pub processes: u8,
+    /// Bytes of a message.
+    pub bytes: usize,
+    /// In how many pieces they lie.
+    pub regions: usize,
+    /// How long to send messages.
+    pub time: Duration,
+}
+
+impl Errand {
+    /// From the command line.
+    ///
+    /// # Errors
+    /// If it is not as above.
+    pub fn from_arguments() -> Result<Errand> {
+        let words: Vec<String> = std::env::args().skip(1).collect();
+        let [peer, processes, bytes, regions, milliseconds] = words.as_slice() else {
+            anyhow::bail!("say PEER PROCESSES BYTES REGIONS MILLISECONDS");
+        };
+        let regions: usize = regions.parse()?;
+        ensure!(regions > 0, "REGIONS is at least 1");
+        Ok(Errand {
+            peer: peer.clone(),
+            processes: processes.parse()?,
+            bytes: bytes.parse()?,
+            regions,
+            time: Duration::from_millis(milliseconds.parse()?),
+        })
+    }
+
+    /// Sends messages to the endpoint and takes them out again, and prints what one cost.
+    ///
+    /// The pieces are put together first, because none of these channels gathers.
+    ///
+    /// # Errors
+    /// The channel's own, or if a message is not as long as it was.
+    pub fn measure(&self, mut endpoint: impl Endpoint) -> Result<()> {
+        let bytes = vec![1u8; self.bytes];
+        let pieces: Vec<&[u8]> = self.pieces(&bytes);
+        let mut linear = Vec::with_capacity(self.bytes);
+        let mut one = || {
+            if let [piece] = pieces.as_slice() {
+                endpoint.send(piece)?;
+            } else {
+                linear.clear();
+                pieces.iter().for_each(|piece| linear.extend_from_slice(piece));
+                endpoint.send(&linear)?;
+            }
+            let received = endpoint.receive()?;
+            ensure!(received == self.bytes, "{received} bytes came of {}", self.bytes);
+            Ok(())
+        };
+        let mut count = 8u32;
+        let took = loop {
+            let took = run(count, &mut one)?;
+            if took.wall * 8 > self.time {
+                break took;
+            }
+            count *= 2;
+        };
+        let times = self.time.as_secs_f64() / took.wall.as_secs_f64() * f64::from(count);
+        let count = (times as u32).max(1);
+        let took = run(count, &mut one)?;
+        // Both ways are one round trip.
+        let per_message = 1e9 / f64::from(count) / f64::from(self.processes);
+        println!(
+            "{{\"nanoseconds\":{},\"cpu_nanoseconds\":{}}}",
+            took.wall.as_secs_f64() * per_message,
+            took.cpu.as_secs_f64() * per_message,
+        );
+        Ok(())
+    }
+
+    /// Cuts `bytes` into pieces of the same length; what is left over goes to the last.
+    fn pieces<'a>(&self, bytes: &'a [u8]) -> Vec<&'a [u8]> {
+        let each = bytes.len() / self.regions;
+        let end = |i| if i + 1 == self.regions { bytes.len() } else { (i + 1) * each };
+        (0..self.regions).map(|i| &bytes[i * each..end(i)]).collect()
+    }
+}
+
+struct Took {
+    wall: Duration,
+    cpu: Duration,
+}
+
+fn run(count: u32, one: &mut impl FnMut() -> Result<()>) -> Result<Took> {
+    let cpu = || duration(clock_gettime(ClockId::ProcessCPUTime));
+    let (begin, cpu_before) = (Instant::now(), cpu());
+    for _ in 0..count {
+        one()?;
+    }
+    Ok(Took { wall: begin.elapsed(), cpu: cpu() - cpu_before })
+}
+
+fn duration(time: Timespec) -> Duration {
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
+/// Sends back every message until the process is killed.
+///
+/// # Errors
+/// The channel's own.
+pub fn echo(mut endpoint: impl Endpoint, length: usize) -> Result<()> {
+    let bytes = vec![1u8; length];
+    loop {
+        endpoint.receive()?;
+        endpoint.send(&bytes)?;
+    }
+}
+
+/// A second process that echoes, as long as this exists.
+pub struct Echo(Child);
+
+/// The first argument of a process that echoes.
+pub const ECHO: &str = "echo";
+
+impl Echo {
+    /// Starts this program with `echo` and these arguments. It ends with an error when the other end
+    /// is gone, which is nothing to say aloud.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(arguments: &[OsString]) -> Result<Echo> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg(ECHO).args(arguments).stderr(Stdio::null());
+        Ok(Echo(command.spawn().context("cannot start the echo")?))
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,338 @@
+//! The cases of the suite `channel`, and what is to be reached in them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::echo::Way;
+use super::endpoint::Message;
+use super::own::{Style, local_pair, socket_pair};
+use super::subjects::{self, MakePair};
+use crate::compare::case::{Case, Fixture, Subject, Trial};
+use crate::compare::metric::{Metric, Sample, TIME_EACH, TIME_OF_REGION};
+use crate::compare::verdict::{Against, Target};
+use crate::peers::Peers;
+
+const SIZES: [usize; 5] = [64, 256, 1024, 4096, 65_280];
+const REGIONS: [usize; 6] = [1, 2, 16, 64, 1024, 8192];
+
+/// Runs of some milliseconds vary much.
+const ROUNDS: usize = 41;
+/// What gathering may be slower than linearising.
+const BAND: f64 = 0.03;
+/// Most regions of one system call (`IOV_MAX`, `include/uapi/linux/uio.h`).
+const IOV_MAX: usize = 1024;
+
+const COPIED: &str = "uncopy";
+const LENT: &str = "uncopy, lent";
+const LINEARISED: &str = "uncopy, linearised";
+const MEMCPY: &str = "memcpy";
+const MEMCPY_TWICE: &str = "memcpy twice";
+const GETPID: &str = "getpid";
+const BARE: &str = "bare sendmsg + poll + recvmsg";
+const PIPES: &str = "pipes";
+const PORT: &str = "uncopy, port";
+const ONE_BY_ONE: &str = "uncopy, 16 writes";
+const BATCH: &str = "uncopy, write_batch of 16";
+
+/// What all cases share.
+pub(super) struct Setting {
+    pub(super) peers: Peers,
+    pub(super) directory: PathBuf,
+    /// Of one run of one subject.
+    pub(super) time: Duration,
+    /// Two rounds, no targets: shows that everything runs.
+    pub(super) quick: bool,
+    pub(super) rounds: Option<usize>,
+}
+
+/// How the two ends are connected, within this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Transport {
+    Local,
+    Socket,
+}
+
+impl Transport {
+    const BOTH: [Transport; 2] = [Transport::Local, Transport::Socket];
+
+    fn name(self) -> &'static str {
+        match self {
+            Transport::Local => "local",
+            Transport::Socket => "socket",
+        }
+    }
+
+    fn pair(self) -> MakePair {
+        match self {
+            Transport::Local => local_pair,
+            Transport::Socket => socket_pair,
+        }
+    }
+}
+
+/// Every size in every number of regions that it has bytes for.
+fn messages() -> impl Iterator<Item = Message> {
+    SIZES.into_iter().flat_map(|bytes| {
+        let counts = REGIONS.into_iter().filter(move |regions| *regions <= bytes);
+        counts.map(move |regions| Message { bytes, regions })
+    })
+}
+
+fn message_name(message: Message) -> String {
+    format!("{}B/{}", message.bytes, message.regions)
+}
+
+impl Setting {
+    /// Every case.
+    pub(super) fn cases(&self) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for transport in Transport::BOTH {
+            cases.extend(messages().map(|message| self.one_process(transport, message)));
+        }
+        cases.extend(messages().map(|message| self.two_processes(message)));
+        let of_64 = |bytes| Message { bytes, regions: 64 };
+        cases.extend(SIZES.into_iter().map(|bytes| self.further_regions(of_64(bytes))));
+        for transport in Transport::BOTH {
+            cases.extend([256, 4096].map(|bytes| self.port(transport, bytes)));
+            let message = Message { bytes: 256, regions: 2 };
+            cases.push(self.batch(transport, message));
+        }
+        cases
+    }
+
+    fn one_process(&self, transport: Transport, message: Message) -> Case {
+        let (pair, time) = (transport.pair(), self.time);
+        let own = |name, style| subjects::own(name, style, pair, message, time);
+        let mut subjects = vec![
+            own(COPIED, Style::COPIED),
+            own(LENT, Style::LENT),
+            own(LINEARISED, Style::LINEARISED),
+            subjects::memcpy(MEMCPY, false, message.bytes, time),
+            subjects::memcpy(MEMCPY_TWICE, true, message.bytes, time),
+            subjects::getpid(GETPID, time),
+        ];
+        let mut baseline = MEMCPY_TWICE;
+        if transport == Transport::Socket {
+            subjects.push(subjects::seqpacket(BARE, message, time));
+            subjects.push(subjects::pipes(PIPES, message, time));
+            baseline = bare_if_it_can(message);
+        }
+        subjects.extend(self.peers(1, message));
+        let targets = targets_of_one_process(transport, message);
+        let name = format!("{}/1-process/{}", transport.name(), message_name(message));
+        self.case(name, baseline, subjects, targets)
+    }
+
+    fn two_processes(&self, message: Message) -> Case {
+        let time = self.time;
+        let own = |name, way| subjects::own_echoed(name, way, message, time);
+        let mut subjects = vec![
+            own(COPIED, Way::Copied),
+            own(LENT, Way::Lent),
+            own(LINEARISED, Way::Linearised),
+            subjects::seqpacket_echoed(BARE, message, time),
+            subjects::pipes_echoed(PIPES, message, time),
+        ];
+        subjects.extend(self.peers(2, message));
+        let name = format!("socket/2-processes/{}", message_name(message));
+        self.case(name, bare_if_it_can(message), subjects, Vec::new())
+    }
+
+    /// Those that are there, and can do it.
+    fn peers(&self, processes: u8, message: Message) -> Vec<Subject> {
+        let can = |name: &str| processes == 1 || name != "crossbeam-channel";
+        let able = self.peers.installed.iter().filter(|peer| can(peer.name));
+        able.map(|peer| subjects::peer(peer, processes, message, self.time)).collect()
+    }
+
+    fn further_regions(&self, message: Message) -> Case {
+        let further = |name, style| subjects::further_regions(name, style, message, self.time);
+        let subjects = vec![
+            further(COPIED, Style::COPIED),
+            further(LENT, Style::LENT),
+            subjects::further_copies(MEMCPY, message, self.time),
+        ];
+        let limit = |subject: &str| Target {
+            against: Against::Nothing,
+            ..at_most(4.0, TIME_OF_REGION, subject, "")
+        };
+        let name = format!("local/1-process/{}B/each region of 64", message.bytes);
+        // Regions of a full message are so long that copying them alone takes longer than that.
+        let is_short = message.bytes <= 4096;
+        let targets = if is_short { vec![limit(COPIED), limit(LENT)] } else { Vec::new() };
+        self.case(name, COPIED, subjects, targets)
+    }
+
+    fn port(&self, transport: Transport, bytes: usize) -> Case {
+        let (pair, message) = (transport.pair(), Message { bytes, regions: 1 });
+        let subjects = vec![
+            subjects::own(COPIED, Style::COPIED, pair, message, self.time),
+            subjects::port(PORT, pair, bytes, self.time),
+            subjects::getpid(GETPID, self.time),
+        ];
+        let name = format!("{}/1-process/{bytes}B/port", transport.name());
+        self.case(name, COPIED, subjects, Vec::new())
+    }
+
+    fn batch(&self, transport: Transport, message: Message) -> Case {
+        let pair = transport.pair();
+        let subjects = vec![
+            subjects::one_by_one(ONE_BY_ONE, pair, message, self.time),
+            subjects::batch(BATCH, pair, message, self.time),
+        ];
+        let name = format!("{}/1-process/{}/batch", transport.name(), message_name(message));
+        self.case(name, ONE_BY_ONE, subjects, Vec::new())
+    }
+
+    fn case(
+        &self,
+        name: String,
+        baseline: &'static str,
+        subjects: Vec<Subject>,
+        targets: Vec<Target>,
+    ) -> Case {
+        Case {
+            name,
+            rounds: self.rounds.unwrap_or(if self.quick { 2 } else { ROUNDS }),
+            baseline,
+            again: baseline,
+            subjects,
+            targets: if self.quick { Vec::new() } else { targets },
+            fixture: Box::new(Bare(self.directory.clone())),
+        }
+    }
+}
+
+fn bare_if_it_can(message: Message) -> &'static str {
+    if message.regions <= IOV_MAX { BARE } else { LINEARISED }
+}
+
+fn at_most(limit: f64, metric: Metric, subject: &str, against: &str) -> Target {
+    let against = Against::Subject(against.to_owned());
+    Target { subject: subject.to_owned(), metric, against, limit, band: 0.0 }
+}
+
+fn targets_of_one_process(transport: Transport, message: Message) -> Vec<Target> {
+    let at_most = |limit, subject, against| at_most(limit, TIME_EACH, subject, against);
+    let mut targets = vec![Target { band: BAND, ..at_most(1.0 + BAND, COPIED, LINEARISED) }];
+    targets.extend(match (transport, message.bytes, message.regions) {
+        (Transport::Local, 4096, 1) => vec![
+            at_most(1.8, COPIED, MEMCPY_TWICE),
+            at_most(2.5, LENT, MEMCPY),
+            at_most(0.1, COPIED, "ipc-channel"),
+        ],
+        (Transport::Local, 256, 1) => vec![at_most(0.9, COPIED, GETPID)],
+        (Transport::Socket, 256 | 4096, 1) => vec![at_most(1.15, COPIED, BARE)],
+        _ => Vec::new(),
+    });
+    targets
+}
+
+/// Nothing surrounds a message but a directory that nobody looks into.
+struct Bare(PathBuf);
+
+impl Fixture for Bare {
+    fn prepare(&mut self) -> Result<Option<String>> {
+        Ok(None)
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.0.clone()
+    }
+
+    fn before(&mut self, _: &[OsString]) -> Result<()> {
+        Ok(())
+    }
+
+    fn after(&mut self, _: &Trial) -> Result<Sample> {
+        Ok(Sample::new())
+    }
+
+    fn between_rounds(&mut self, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peers::{CHANNELS, find};
+
+    fn setting(quick: bool) -> Setting {
+        let peers = find(std::path::Path::new("/nonexistent"), &CHANNELS);
+        let time = Duration::from_micros(1);
+        Setting { peers, directory: "/nonexistent".into(), time, quick, rounds: None }
+    }
+
+    #[test]
+    fn no_message_has_more_regions_than_bytes() {
+        assert!(messages().all(|message| message.regions <= message.bytes));
+        assert_eq!(messages().count(), 4 + 4 + 5 + 5 + 6);
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let names: Vec<String> = setting(false).cases().into_iter().map(|case| case.name).collect();
+        let mut unique = names.clone();
+        unique.sort();
+        unique.dedup();
+        assert_eq!(unique.len(), names.len());
+    }
+
+    #[test]
+    fn every_case_has_its_baseline() {
+        for case in setting(false).cases() {
+            assert!(case.subjects.iter().any(|s| s.name == case.baseline), "{}", case.name);
+            assert!(case.rounds >= 7);
+        }
+    }
+
+    /// Each row: case, subject, limit, what it is set against.
+    #[test]
+    fn every_named_target_has_a_row() {
+        let cases = setting(false).cases();
+        for (case, subject, limit, against) in [
+            ("local/1-process/4096B/1", COPIED, 1.8, Some(MEMCPY_TWICE)),
+            ("local/1-process/4096B/1", LENT, 2.5, Some(MEMCPY)),
+            ("local/1-process/4096B/1", COPIED, 0.1, Some("ipc-channel")),
+            ("local/1-process/256B/1", COPIED, 0.9, Some(GETPID)),
+            ("local/1-process/256B/each region of 64", COPIED, 4.0, None),
+            ("local/1-process/4096B/each region of 64", LENT, 4.0, None),
+            ("socket/1-process/256B/1", COPIED, 1.15, Some(BARE)),
+            ("socket/1-process/4096B/1", COPIED, 1.15, Some(BARE)),
+        ] {
+            let against =
+                against.map_or(Against::Nothing, |name| Against::Subject(name.to_owned()));
+            let targets = cases.iter().filter(|c| c.name == case).flat_map(|c| &c.targets);
+            let found = targets.filter(|target| {
+                target.subject == subject && target.limit == limit && target.against == against
+            });
+            assert_eq!(found.count(), 1, "{case} {subject}");
+        }
+    }
+
+    #[test]
+    fn gathering_is_set_against_linearising_at_any_size_and_count() {
+        let cases = setting(false).cases();
+        for transport in Transport::BOTH {
+            for message in messages() {
+                let name = format!("{}/1-process/{}", transport.name(), message_name(message));
+                let case = cases.iter().find(|case| case.name == name).unwrap();
+                let against = Against::Subject(LINEARISED.to_owned());
+                assert!(case.targets.iter().any(|target| target.against == against), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn quick_runs_judge_nothing() {
+        assert!(setting(true).cases().iter().all(|c| c.rounds == 2 && c.targets.is_empty()));
+    }
+}

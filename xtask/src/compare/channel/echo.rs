@@ -1,0 +1,118 @@
+//! A second process that sends every message back.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use uncopy::channel::Channel;
+
+use super::bare::{Pipes, Seqpacket};
+use super::endpoint::{Endpoint, Message};
+use super::own::{Own, Style};
+
+/// Arguments of `cargo xtask echo`.
+#[derive(clap::Args)]
+pub(crate) struct EchoArguments {
+    way: Way,
+    bytes: usize,
+    regions: usize,
+}
+
+/// How messages go to and fro.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Way {
+    Copied,
+    Lent,
+    Linearised,
+    Seqpacket,
+    Pipes,
+}
+
+impl Way {
+    fn style(self) -> Style {
+        match self {
+            Way::Lent => Style::LENT,
+            Way::Linearised => Style::LINEARISED,
+            _ => Style::COPIED,
+        }
+    }
+}
+
+/// Sends back every message that comes on the standard input, in as many regions, until the other
+/// end is gone.
+///
+/// # Errors
+/// If the standard input is not what `way` needs.
+pub(crate) fn run(arguments: &EchoArguments) -> Result<()> {
+    let EchoArguments { way, bytes, regions } = *arguments;
+    let message = Message { bytes, regions };
+    let input = std::io::stdin().as_fd().try_clone_to_owned()?;
+    match way {
+        Way::Copied | Way::Lent | Way::Linearised => {
+            let channel = Channel::from_fd(input)?;
+            echo(Own::of_second_process(channel, way.style()), message);
+        }
+        Way::Seqpacket => echo(Seqpacket::new(input), message),
+        Way::Pipes => {
+            let output = std::io::stdout().as_fd().try_clone_to_owned()?;
+            echo(Pipes::new(output, input, bytes), message);
+        }
+    }
+    Ok(())
+}
+
+fn echo(mut endpoint: impl Endpoint, message: Message) {
+    let bytes = vec![1; message.bytes];
+    let regions = message.of(&bytes);
+    // The only error there can be without one on the other end.
+    while endpoint.receive().is_ok() && endpoint.send(&regions).is_ok() {}
+}
+
+/// The second process, as long as this exists.
+struct Process(Child);
+
+impl Process {
+    fn start(way: Way, message: Message, input: OwnedFd, output: Stdio) -> Result<Process> {
+        let way = way.to_possible_value().map_or_else(String::new, |way| way.get_name().to_owned());
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["echo", &way, &message.bytes.to_string(), &message.regions.to_string()]);
+        command.stdin(input).stdout(output).stderr(Stdio::null());
+        Ok(Process(command.spawn().context("cannot start the second process")?))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// This process's end of what leads to a second process.
+pub(super) struct Echoed<E> {
+    pub(super) endpoint: E,
+    _process: Process,
+}
+
+/// Our channel to a second process.
+pub(super) fn own(way: Way, message: Message) -> Result<Echoed<Own>> {
+    let (endpoint, far) = Own::with_far(way.style())?;
+    Ok(Echoed { endpoint, _process: Process::start(way, message, far, Stdio::null())? })
+}
+
+/// A bare socket to a second process.
+pub(super) fn seqpacket(message: Message) -> Result<Echoed<Seqpacket>> {
+    let (near, far) = Seqpacket::sockets()?;
+    let process = Process::start(Way::Seqpacket, message, far, Stdio::null())?;
+    Ok(Echoed { endpoint: Seqpacket::new(near), _process: process })
+}
+
+/// A pipe to a second process, and one back.
+pub(super) fn pipes(message: Message) -> Result<Echoed<Pipes>> {
+    let (their_input, writer) = Pipes::pipe()?;
+    let (reader, their_output) = Pipes::pipe()?;
+    let process = Process::start(Way::Pipes, message, their_input, their_output.into())?;
+    Ok(Echoed { endpoint: Pipes::new(writer, reader, message.bytes), _process: process })
+}

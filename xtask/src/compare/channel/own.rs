@@ -1,0 +1,89 @@
+//! Our own channel.
+
+use std::hint::black_box;
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+
+use anyhow::Result;
+use uncopy::channel::{Channel, Deadline, MAX_BYTES, Object, Signals};
+
+use super::endpoint::Endpoint;
+
+/// How messages are written and read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Style {
+    /// Copied into one buffer before they are written.
+    pub(super) is_linearised: bool,
+    /// Lent, and not copied out.
+    pub(super) is_lent: bool,
+}
+
+impl Style {
+    pub(super) const COPIED: Style = Style { is_linearised: false, is_lent: false };
+    pub(super) const LENT: Style = Style { is_linearised: false, is_lent: true };
+    pub(super) const LINEARISED: Style = Style { is_linearised: true, is_lent: false };
+}
+
+/// One end, and the memory that it needs.
+pub(super) struct Own {
+    channel: Channel,
+    style: Style,
+    awaited: Signals,
+    out: Vec<u8>,
+    linear: Vec<u8>,
+}
+
+/// Both ends in this process.
+pub(super) fn local_pair() -> Result<(Channel, Channel)> {
+    Ok(Channel::pair())
+}
+
+/// Both ends in this process, with a socket between them.
+pub(super) fn socket_pair() -> Result<(Channel, Channel)> {
+    let (near, far) = Channel::pair();
+    Ok((near, Channel::from_fd(far.into_fd()?)?))
+}
+
+impl Own {
+    pub(super) fn new(channel: Channel, style: Style) -> Own {
+        let (out, linear) = (vec![0; MAX_BYTES], Vec::with_capacity(MAX_BYTES));
+        Own { channel, style, awaited: Signals::READABLE, out, linear }
+    }
+
+    /// One whose peer may go at any time.
+    pub(super) fn of_second_process(channel: Channel, style: Style) -> Own {
+        let awaited = Signals::READABLE | Signals::PEER_CLOSED;
+        Own { awaited, ..Own::new(channel, style) }
+    }
+
+    /// One end of a new channel, and the socket that the other has become.
+    pub(super) fn with_far(style: Style) -> Result<(Own, OwnedFd)> {
+        let (near, far) = Channel::pair();
+        Ok((Own::new(near, style), far.into_fd()?))
+    }
+}
+
+impl Endpoint for Own {
+    #[inline]
+    fn send(&mut self, regions: &[IoSlice<'_>]) -> Result<()> {
+        if !self.style.is_linearised {
+            return Ok(self.channel.write(regions, Vec::new())?);
+        }
+        self.linear.clear();
+        for region in regions {
+            self.linear.extend_from_slice(region);
+        }
+        Ok(self.channel.write(&[IoSlice::new(&self.linear)], Vec::new())?)
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Result<usize> {
+        self.channel.wait_one(self.awaited, Deadline::INFINITE)?;
+        if self.style.is_lent {
+            return Ok(black_box(self.channel.read()?).len());
+        }
+        let lengths = self.channel.read_into(&mut self.out, &mut [])?;
+        black_box(&self.out[..lengths.bytes]);
+        Ok(lengths.bytes)
+    }
+}

@@ -1,0 +1,295 @@
+//! Those that carry messages, ready to be run.
+
+use std::ffi::OsString;
+use std::hint::black_box;
+use std::io::IoSlice;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use uncopy::channel::{AsyncOptions, BatchRegion, Channel, Deadline, Object, Port, Signals};
+
+use super::bare::{Pipes, Seqpacket};
+use super::echo::{self, Echoed, Way};
+use super::endpoint::{Endpoint, Message};
+use super::own::{Own, Style};
+use super::timing::{calibrate, divided, nanoseconds_each, sample};
+use crate::compare::case::{Action, Role, Subject};
+use crate::compare::metric::{CPU_EACH, Sample, TIME_EACH, TIME_OF_REGION};
+use crate::peers::Installed;
+
+/// Makes both ends of a channel of ours.
+pub(super) type MakePair = fn() -> Result<(Channel, Channel)>;
+
+/// A subject whose `open` makes what `run` needs, once, when it is run for the first time.
+fn subject<T: 'static>(
+    name: &str,
+    role: Role,
+    open: impl Fn() -> Result<T> + 'static,
+    mut run: impl FnMut(&mut T) -> Result<Sample> + 'static,
+) -> Subject {
+    let mut opened = None;
+    let action = Action::Closure(Box::new(move |_| {
+        let opened = match &mut opened {
+            Some(opened) => opened,
+            none => none.insert(open()?),
+        };
+        run(opened)
+    }));
+    Subject { name: name.to_owned(), role, action }
+}
+
+fn exchange(
+    from: &mut impl Endpoint,
+    to: &mut impl Endpoint,
+    regions: &[IoSlice<'_>],
+    length: usize,
+) -> Result<()> {
+    from.send(black_box(regions))?;
+    let received = to.receive()?;
+    ensure!(received == length, "{received} bytes came of {length}");
+    Ok(())
+}
+
+/// Both ends in this process.
+fn one_process<E: Endpoint + 'static>(
+    (name, role): (&str, Role),
+    message: Message,
+    time: Duration,
+    open: impl Fn() -> Result<(E, E)> + 'static,
+) -> Subject {
+    let bytes = vec![1; message.bytes];
+    subject(name, role, open, move |(near, far)| {
+        let regions = message.of(&bytes);
+        sample(time, || exchange(near, far, &regions, bytes.len()))
+    })
+}
+
+/// To another process and back.
+fn two_processes<E: Endpoint + 'static>(
+    (name, role): (&str, Role),
+    message: Message,
+    time: Duration,
+    open: impl Fn() -> Result<Echoed<E>> + 'static,
+) -> Subject {
+    let bytes = vec![1; message.bytes];
+    subject(name, role, open, move |Echoed { endpoint, .. }| {
+        let regions = message.of(&bytes);
+        let round_trip = sample(time, || {
+            endpoint.send(black_box(&regions))?;
+            let received = endpoint.receive()?;
+            ensure!(received == bytes.len(), "{received} bytes came of {}", bytes.len());
+            Ok(())
+        })?;
+        Ok(divided(round_trip, 2.0))
+    })
+}
+
+/// Ours, within this process.
+pub(super) fn own(
+    name: &str,
+    style: Style,
+    pair: MakePair,
+    message: Message,
+    time: Duration,
+) -> Subject {
+    one_process((name, Role::Own), message, time, move || {
+        let (near, far) = pair()?;
+        Ok((Own::new(near, style), Own::new(far, style)))
+    })
+}
+
+/// Ours, to a second process.
+pub(super) fn own_echoed(name: &str, way: Way, message: Message, time: Duration) -> Subject {
+    two_processes((name, Role::Own), message, time, move || echo::own(way, message))
+}
+
+pub(super) fn seqpacket(name: &str, message: Message, time: Duration) -> Subject {
+    one_process((name, Role::Yardstick), message, time, || {
+        let (near, far) = Seqpacket::sockets()?;
+        Ok((Seqpacket::new(near), Seqpacket::new(far)))
+    })
+}
+
+pub(super) fn seqpacket_echoed(name: &str, message: Message, time: Duration) -> Subject {
+    two_processes((name, Role::Yardstick), message, time, move || echo::seqpacket(message))
+}
+
+/// A pipe each way, of which one process needs but one.
+pub(super) fn pipes(name: &str, message: Message, time: Duration) -> Subject {
+    one_process((name, Role::Peer), message, time, move || {
+        let ((here, to_here), (there, to_there)) = (Pipes::pipe()?, Pipes::pipe()?);
+        Ok((Pipes::new(to_there, here, message.bytes), Pipes::new(to_here, there, message.bytes)))
+    })
+}
+
+pub(super) fn pipes_echoed(name: &str, message: Message, time: Duration) -> Subject {
+    two_processes((name, Role::Peer), message, time, move || echo::pipes(message))
+}
+
+/// Copies into a buffer of the channel's own pool, and out of it again if it is to be `twice`.
+pub(super) fn memcpy(name: &str, twice: bool, length: usize, time: Duration) -> Subject {
+    let (bytes, mut out) = (vec![1u8; length], vec![0u8; length]);
+    let open = move || {
+        let (near, far) = Channel::pair();
+        near.write(&[IoSlice::new(&vec![0; length])], Vec::new())?;
+        Ok(far.read()?)
+    };
+    subject(name, Role::Yardstick, open, move |buffer| {
+        sample(time, || {
+            black_box(&mut *buffer).copy_from_slice(black_box(&bytes));
+            if twice {
+                black_box(&mut out).copy_from_slice(black_box(&*buffer));
+            }
+            Ok(())
+        })
+    })
+}
+
+/// The smallest system call.
+pub(super) fn getpid(name: &str, time: Duration) -> Subject {
+    let run = move |(): &mut ()| {
+        sample(time, || {
+            black_box(std::process::id());
+            Ok(())
+        })
+    };
+    subject(name, Role::Yardstick, || Ok(()), run)
+}
+
+/// A message of one region, waited for through a port that is bound for each.
+pub(super) fn port(name: &str, pair: MakePair, length: usize, time: Duration) -> Subject {
+    let (bytes, mut out) = (vec![1u8; length], vec![0u8; length]);
+    let open = move || Ok((pair()?, Port::new()));
+    subject(name, Role::Own, open, move |((near, far), port)| {
+        sample(time, || {
+            far.wait_async(port, 1, Signals::READABLE, AsyncOptions::empty())?;
+            near.write(&[IoSlice::new(black_box(&bytes))], Vec::new())?;
+            black_box(port.wait(Deadline::INFINITE)?);
+            far.read_into(&mut out, &mut [])?;
+            Ok(())
+        })
+    })
+}
+
+/// Messages in a batch.
+pub(super) const BATCH: u16 = 16;
+
+fn drain(channel: &Channel, length: usize) -> Result<()> {
+    for _ in 0..BATCH {
+        channel.wait_one(Signals::READABLE, Deadline::INFINITE)?;
+        let received = black_box(channel.read()?).len();
+        ensure!(received == length, "{received} bytes came of {length}");
+    }
+    Ok(())
+}
+
+/// All messages in one write: an array of regions that names each one's message.
+pub(super) fn batch(name: &str, pair: MakePair, message: Message, time: Duration) -> Subject {
+    let bytes = vec![1u8; message.bytes];
+    subject(name, Role::Own, pair, move |(near, far)| {
+        let regions = message.of(&bytes);
+        let numbered = |number| {
+            regions.iter().map(move |bytes| BatchRegion { bytes, message: number, handles: 0 })
+        };
+        let flat: Vec<BatchRegion<'_>> = (0..BATCH).flat_map(numbered).collect();
+        let all = sample(time, || {
+            near.write_batch(black_box(&flat), &mut Vec::new())?;
+            drain(far, bytes.len())
+        })?;
+        Ok(divided(all, f64::from(BATCH)))
+    })
+}
+
+/// A write for each message: an array of arrays.
+pub(super) fn one_by_one(name: &str, pair: MakePair, message: Message, time: Duration) -> Subject {
+    let bytes = vec![1u8; message.bytes];
+    subject(name, Role::Own, pair, move |(near, far)| {
+        let nested = vec![message.of(&bytes); usize::from(BATCH)];
+        let all = sample(time, || {
+            for regions in black_box(&nested) {
+                near.write(regions, Vec::new())?;
+            }
+            drain(far, bytes.len())
+        })?;
+        Ok(divided(all, f64::from(BATCH)))
+    })
+}
+
+/// What each of `message`'s regions adds to the time of one region of the same length.
+pub(super) fn further_regions(
+    name: &str,
+    style: Style,
+    message: Message,
+    time: Duration,
+) -> Subject {
+    let open = move || {
+        let (near, far) = Channel::pair();
+        Ok((Own::new(near, style), Own::new(far, style)))
+    };
+    subject(name, Role::Own, open, move |(near, far)| {
+        further(message, time, |regions| exchange(near, far, regions, message.bytes))
+    })
+}
+
+/// The same for copies alone.
+pub(super) fn further_copies(name: &str, message: Message, time: Duration) -> Subject {
+    let open = move || Ok(Vec::with_capacity(message.bytes));
+    subject(name, Role::Yardstick, open, move |out| {
+        further(message, time, |regions| {
+            out.clear();
+            black_box(regions).iter().for_each(|region| out.extend_from_slice(region));
+            black_box(&out);
+            Ok(())
+        })
+    })
+}
+
+fn further(
+    message: Message,
+    time: Duration,
+    mut exchange: impl FnMut(&[IoSlice<'_>]) -> Result<()>,
+) -> Result<Sample> {
+    let bytes = vec![1u8; message.bytes];
+    let (one, many) = (Message { regions: 1, ..message }.of(&bytes), message.of(&bytes));
+    let count = calibrate(time / 2, &mut || exchange(&many))?;
+    // In turns, so that both see the same machine.
+    let (turns, mut difference) = (8, 0.0);
+    for _ in 0..turns {
+        let mut of = |regions: &[IoSlice<'_>]| {
+            nanoseconds_each(count / turns + 1, &mut || exchange(regions))
+        };
+        difference += of(&many)? - of(&one)?;
+    }
+    let each = difference / f64::from(turns) / (message.regions - 1) as f64;
+    Ok(Sample::from([(TIME_OF_REGION, each)]))
+}
+
+/// What a peer prints.
+#[derive(Deserialize)]
+struct Printed {
+    nanoseconds: f64,
+    cpu_nanoseconds: f64,
+}
+
+/// A peer, which measures itself in a process of its own.
+pub(super) fn peer(peer: &Installed, processes: u8, message: Message, time: Duration) -> Subject {
+    let mut words: Vec<OsString> = peer.flags.iter().map(OsString::from).collect();
+    let figures = [usize::from(processes), message.bytes, message.regions, millis(time)];
+    words.extend(figures.map(|figure| figure.to_string().into()));
+    let program = peer.program.clone();
+    let run = move |(): &mut ()| {
+        let output = Command::new(&program).args(&words).stdin(Stdio::null()).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{}", said.lines().next().unwrap_or("it said nothing"));
+        let printed: Printed = serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("{} did not print its figures", program.display()))?;
+        Ok(Sample::from([(TIME_EACH, printed.nanoseconds), (CPU_EACH, printed.cpu_nanoseconds)]))
+    };
+    subject(peer.name, Role::Peer, || Ok(()), run)
+}
+
+fn millis(time: Duration) -> usize {
+    usize::try_from(time.as_millis()).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,215 @@
+//! Writers of a channel that are killed at random moments, and what the reader finds.
+
+use std::fs;
+use std::io::IoSlice;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::json;
+use testbed::seeded;
+use uncopy::channel::{self, Channel, Deadline, Handle, Object, Signals, Status, Vmo};
+
+use super::scene::Dice;
+use crate::workspace;
+
+/// Longest life of a writer, from when its first message was read.
+const LIFE: Duration = Duration::from_millis(25);
+/// A message that takes longer does not come.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Above the header and a region that is copied, below the largest message.
+const MOST_BYTES: u64 = 40_000;
+
+/// What was seen.
+#[derive(Default)]
+struct Tally {
+    rounds: u32,
+    messages: u64,
+    handles: u64,
+    /// Read after the kill, until the end was seen.
+    after_the_kill: u64,
+    findings: u32,
+}
+
+/// Kills `rounds` writers. A full run is recorded.
+///
+/// # Errors
+/// If a message was torn, lost, doubled or came out of order, or a descriptor stayed open.
+pub(super) fn run(rounds: u32, seed: u64, unix_seconds: u64, is_full: bool) -> Result<()> {
+    println!("soak channel: {rounds} rounds, --seed {seed}");
+    let mut dice = Dice::new(seed);
+    let mut tally = Tally::default();
+    // What a process opens once and keeps, and what a thread does that sleeps at a socket.
+    round(&mut dice, &mut Tally::default())?;
+    sleep_once()?;
+    let descriptors = open_descriptors()?;
+    for number in 0..rounds {
+        let result = round(&mut dice, &mut tally).and_then(|()| {
+            let now = open_descriptors()?;
+            ensure!(now == descriptors, "{now} descriptors are open, and {descriptors} before");
+            Ok(())
+        });
+        if let Err(error) = result {
+            println!("  round {number}: {error:#}");
+            tally.findings += 1;
+        }
+        tally.rounds += 1;
+    }
+    println!(
+        "  {} writers killed; {} messages with {} handles read, {} of them after the kill",
+        tally.rounds, tally.messages, tally.handles, tally.after_the_kill
+    );
+    ensure!(tally.findings == 0, "{} findings", tally.findings);
+    if is_full {
+        let directory = workspace::root().join("docs/evidence");
+        fs::create_dir_all(&directory)?;
+        let file = directory.join("soak-channel.jsonl");
+        let head = json!({
+            "schema": 1,
+            "suite": "soak channel",
+            "seed": seed,
+            "unix_seconds": unix_seconds,
+            "release": rustix::system::uname().release().to_string_lossy(),
+            "killed": tally.rounds,
+            "messages": tally.messages,
+            "handles": tally.handles,
+            "after_the_kill": tally.after_the_kill,
+            "findings": tally.findings,
+        });
+        fs::write(&file, format!("{head}\n"))
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        println!("recorded in {}", file.display());
+    }
+    println!("soak channel: nothing found");
+    Ok(())
+}
+
+fn sleep_once() -> Result<()> {
+    let (near, far) = Channel::pair();
+    let _far = Channel::from_fd(far.into_fd()?)?;
+    let slept = near.wait_one(Signals::READABLE, Deadline::after(Duration::from_millis(1)));
+    ensure!(slept == Err(Status::TimedOut), "nothing was sent, and {slept:?} was seen");
+    Ok(())
+}
+
+fn open_descriptors() -> Result<usize> {
+    Ok(fs::read_dir("/proc/self/fd").context("cannot count open descriptors")?.count())
+}
+
+/// Starts a writer, kills it, and reads to the end.
+fn round(dice: &mut Dice, tally: &mut Tally) -> Result<()> {
+    let (channel, child) =
+        channel::spawn(Command::new(std::env::current_exe()?).arg("write-to-channel"))
+            .context("cannot start the writer")?;
+    let mut writer = Writer(child);
+    let life = LIFE.mul_f64(dice.fraction());
+    let mut killed_at = None;
+    let mut begin = None;
+    for number in 0.. {
+        let Some(mut message) = next(&channel)? else {
+            ensure!(killed_at.is_some(), "the writer ended by itself after {number} messages");
+            return Ok(());
+        };
+        check(number, &message)?;
+        let handles = message.take_handles();
+        ensure!(handles.len() == usize::from(has_handles(number)) * 2, "handles of {number}");
+        tally.handles += handles.len() as u64;
+        check_handles(number, handles).with_context(|| format!("message {number}"))?;
+        tally.messages += 1;
+        tally.after_the_kill += u64::from(killed_at.is_some());
+        let begin = *begin.get_or_insert_with(Instant::now);
+        if killed_at.is_none() && begin.elapsed() >= life {
+            writer.0.kill()?;
+            killed_at = Some(Instant::now());
+        }
+    }
+    Ok(())
+}
+
+/// Killed and waited for, whatever happens.
+struct Writer(Child);
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // It may be dead already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The next message; none at the end.
+fn next(channel: &Channel) -> Result<Option<channel::MessageBuf>> {
+    loop {
+        match channel.read() {
+            Ok(message) => return Ok(Some(message)),
+            Err(Status::PeerClosed) => return Ok(None),
+            Err(Status::ShouldWait) => {}
+            Err(other) => return Err(other.into()),
+        }
+        let come = Signals::READABLE | Signals::PEER_CLOSED;
+        channel.wait_one(come, Deadline::after(PATIENCE)).context("nothing comes")?;
+    }
+}
+
+/// Bytes that follow from the number, which stands in front.
+fn body(number: u64) -> Vec<u8> {
+    let mut body = number.to_ne_bytes().to_vec();
+    body.extend(seeded(number, 0, number.wrapping_mul(0x9E37_79B9) % MOST_BYTES));
+    body
+}
+
+fn check(number: u64, message: &[u8]) -> Result<()> {
+    let wanted = body(number);
+    if message == wanted {
+        return Ok(());
+    }
+    let equal = message.iter().zip(&wanted).take_while(|(a, b)| a == b).count();
+    bail!("message {number}: {} of {} bytes, {equal} right", message.len(), wanted.len())
+}
+
+fn has_handles(number: u64) -> bool {
+    number % 5 == 3
+}
+
+fn check_handles(number: u64, handles: Vec<Handle>) -> Result<()> {
+    for handle in handles {
+        match handle {
+            Handle::Vmo(memory) => {
+                let mut found = [0; 8];
+                memory.read(&mut found, 0)?;
+                ensure!(found == number.to_ne_bytes(), "its memory is another's");
+            }
+            Handle::Channel(inner) => check(number + 1, &inner.read()?)?,
+            other => bail!("a {:?} that nobody sent", other.kind()),
+        }
+    }
+    Ok(())
+}
+
+/// Writes numbered messages, some with memory and an end that holds a message, until it is killed
+/// (`cargo xtask write-to-channel`).
+///
+/// # Errors
+/// If the channel does not work.
+pub(crate) fn write() -> Result<()> {
+    let channel = Channel::inherited().context("is started by `cargo xtask soak channel`")?;
+    for number in 0u64.. {
+        let body = body(number);
+        let regions: Vec<IoSlice<'_>> = body.chunks(6000).map(IoSlice::new).collect();
+        let mut handles = if has_handles(number) { cargo(number)? } else { Vec::new() };
+        while let Err(status) = channel.try_write(&regions, &mut handles) {
+            ensure!(status == Status::ShouldWait, "message {number}: {status}");
+            let room = Signals::WRITABLE | Signals::PEER_CLOSED;
+            channel.wait_one(room, Deadline::after(PATIENCE)).context("nobody reads")?;
+        }
+    }
+    Ok(())
+}
+
+fn cargo(number: u64) -> Result<Vec<Handle>> {
+    let memory = Vmo::new(8)?;
+    memory.write(&number.to_ne_bytes(), 0)?;
+    let (near, far) = Channel::pair();
+    near.write(&[IoSlice::new(&body(number + 1))], Vec::new())?;
+    Ok(vec![memory.into(), far.into()])
+}
