@@ -113,9 +113,8 @@ impl Channel {
         regions: &[BatchRegion<'_>],
         handles: &mut Vec<Handle>,
     ) -> Result<usize, BatchError> {
-        let append = |region: &BatchRegion<'_>, filling: &mut Filling<'_>| {
-            Ok(filling.append(region.bytes)?)
-        };
+        let append =
+            |region: &BatchRegion<'_>, filling: &mut Filling<'_>| Ok(filling.append(region.bytes)?);
         self.write_batch_with(regions, BatchRegion::shape, append, handles)
     }
 

@@ -130,10 +130,18 @@ pub trait Source {
     }
     /// Ends what blocks on this handle other than waits for signals.
     fn cancel_calls(&self) {}
-    /// Another handle to the object.
+    /// Another handle to the object, which must be open.
     fn reissue(&self, grant: Grant) -> Result<Self, Status>
     where
         Self: Sized;
+    /// A handle in the place of this one, whose grant is succeeded: the object counts that one, and
+    /// is closed with it even while this one is in use.
+    fn succeeded_by(&self, grant: Grant) -> Result<Self, Status>
+    where
+        Self: Sized,
+    {
+        self.reissue(grant)
+    }
 }
 
 /// What every handle can do, whatever its object. Implemented by [`Handle`] and by each object's
@@ -147,6 +155,15 @@ pub trait Object: Source {
     /// What may be done with it. Empty after [`revoke`](Object::revoke).
     fn rights(&self) -> Rights {
         self.grant().rights()
+    }
+
+    /// Whether all of `needed` may be done with it.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] if not; [`Status::BadHandle`] after [`revoke`](Object::revoke).
+    #[inline]
+    fn check_rights(&self, needed: Rights) -> Result<(), Status> {
+        self.grant().check(needed)
     }
 
     /// The object's name; all handles to it give the same.
@@ -411,6 +428,12 @@ macro_rules! handles {
                     $(Handle::$kind(object) => object.reissue(grant)?.into(),)*
                 })
             }
+
+            fn succeeded_by(&self, grant: Grant) -> Result<Handle, Status> {
+                Ok(match self {
+                    $(Handle::$kind(object) => object.succeeded_by(grant)?.into(),)*
+                })
+            }
         }
     };
 }
@@ -443,13 +466,14 @@ impl Handle {
     }
 
     /// A handle that takes this one's place while others are still using this one: with its rights,
-    /// and with the waits that are bound to it. They end when the new one is closed or read from a
-    /// message; dropping this one ends none of them. Nothing more can be bound to this one.
+    /// and with the waits and calls that are under way. They end when the new one is closed or read
+    /// from a message, and so does the object, if it is the last; dropping this one ends nothing.
+    /// Nothing more can be bound to this one, and it cannot go to another process.
     ///
     /// # Errors
     /// [`Status::BadHandle`] if it was revoked; [`Status::NoResources`].
     pub fn succeed(&self) -> Result<Handle, Status> {
-        self.reissue(self.grant().succeed()?)
+        self.succeeded_by(self.grant().succeed()?)
     }
 
     /// The handle was read at the far side: what still waits on it ends.

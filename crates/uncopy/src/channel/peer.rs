@@ -150,11 +150,12 @@ impl<T> Locked<'_, T> {
         self.sides[side.index()].handles == 0
     }
 
-    /// The peer of `side` is closed, here or elsewhere.
+    /// The peer of `side` is closed, here or elsewhere, or out of reach because `side` itself is: a
+    /// handle that was succeeded may still be in use then.
     #[inline]
     pub(super) fn is_orphan(&self, side: Side) -> bool {
         match &self.sides[side.index()].wire {
-            None => self.is_closed(side.peer()),
+            None => self.is_closed(side.peer()) || self.is_closed(side),
             Some(_) => self.signals(side).contains(Signals::PEER_CLOSED),
         }
     }
@@ -216,10 +217,11 @@ impl<T: End> Peered<T> {
             std::mem::forget(self.pair.clone());
             return T::Remains::default();
         };
-        let half = &mut locked.sides[side.index()];
-        if !is_succeeded {
-            half.observers.cancel(self.grant.id());
+        if is_succeeded {
+            return T::Remains::default();
         }
+        let half = &mut locked.sides[side.index()];
+        half.observers.cancel(self.grant.id());
         half.handles -= 1;
         if half.handles > 0 {
             return T::Remains::default();
@@ -323,7 +325,17 @@ impl<T: End> Source for Peered<T> {
     }
 
     fn reissue(&self, grant: Grant) -> Result<Peered<T>, Status> {
-        self.lock()?.sides[self.side.index()].handles += 1;
+        let mut locked = self.lock()?;
+        let handles = &mut locked.sides[self.side.index()].handles;
+        if *handles == 0 {
+            return Err(Status::BadHandle);
+        }
+        *handles += 1;
+        Ok(Peered { pair: self.pair.clone(), side: self.side, grant })
+    }
+
+    fn succeeded_by(&self, grant: Grant) -> Result<Peered<T>, Status> {
+        drop(self.lock()?);
         Ok(Peered { pair: self.pair.clone(), side: self.side, grant })
     }
 }
@@ -441,6 +453,13 @@ macro_rules! peered {
                 grant: crate::channel::rights::Grant,
             ) -> Result<$name, crate::channel::Status> {
                 self.0.reissue(grant).map($name)
+            }
+
+            fn succeeded_by(
+                &self,
+                grant: crate::channel::rights::Grant,
+            ) -> Result<$name, crate::channel::Status> {
+                self.0.succeeded_by(grant).map($name)
             }
         }
     };

@@ -1,5 +1,6 @@
 //! What tables of handle numbers need: handles that succeed others, counts, batches of any regions.
 
+use std::io::IoSlice;
 use std::thread;
 use std::time::Duration;
 
@@ -48,10 +49,97 @@ fn a_wait_on_the_old_ends_when_the_successor_is_read() {
 }
 
 #[test]
-fn a_revoked_handle_has_no_successor() {
-    let handle = Handle::from(Event::new());
+fn a_revoked_handle_has_no_successor_and_still_closes_its_object() {
+    let (near, far) = Channel::pair();
+    let handle = Handle::from(near);
     handle.revoke();
     assert_eq!(handle.succeed().unwrap_err(), Status::BadHandle);
+    drop(handle);
+    assert!(far.signals().contains(Signals::PEER_CLOSED));
+}
+
+fn channel_of(handle: &Handle) -> &Channel {
+    let Handle::Channel(channel) = handle else { panic!("{handle:?}") };
+    channel
+}
+
+#[test]
+fn a_call_on_the_old_ends_when_the_successor_is_closed_unread() {
+    for is_sent in [false, true] {
+        let (near, far) = Channel::pair();
+        let old = Handle::from(near);
+        thread::scope(|scope| {
+            let calling = scope.spawn(|| {
+                let question = [IoSlice::new(b"ask?")];
+                channel_of(&old).call(&question, vec![], Deadline::INFINITE).map(drop)
+            });
+            far.wait_one(Signals::READABLE, Deadline::INFINITE).unwrap();
+            let new = old.succeed().unwrap();
+            if is_sent {
+                let (there, here) = Channel::pair();
+                send_handles(&there, vec![new]).unwrap();
+                drop(here);
+            } else {
+                drop(new);
+            }
+            assert_eq!(calling.join().unwrap(), Err(Status::Canceled), "{is_sent}");
+        });
+        // The peer heard of it at once, and the old one is of no use any more.
+        assert!(far.signals().contains(Signals::PEER_CLOSED));
+        assert_eq!(channel_of(&old).write(&[], vec![]), Err(Status::PeerClosed));
+        assert_eq!(channel_of(&old).read().unwrap_err(), Status::PeerClosed);
+    }
+}
+
+#[test]
+fn a_wait_at_the_old_port_ends_when_the_last_handle_is_closed() {
+    let old = Handle::from(Port::new());
+    let Handle::Port(port) = &old else { unreachable!() };
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| port.wait(Deadline::INFINITE).map(drop));
+        let new = old.succeed().unwrap();
+        let other = new.duplicate(None).unwrap();
+        assert_eq!(new.count(), 2);
+        drop(new);
+        thread::sleep(Duration::from_millis(5));
+        drop(other);
+        assert_eq!(waiting.join().unwrap(), Err(Status::Canceled));
+    });
+    assert_eq!(old.duplicate(None).unwrap_err(), Status::BadHandle);
+}
+
+#[test]
+fn what_is_closed_with_its_successor_has_no_more_duplicates() {
+    let (pair, fifo) = (EventPair::pair(), Fifo::pair(1, 1).unwrap());
+    for (old, peer) in
+        [(Handle::from(pair.0), Handle::from(pair.1)), (Handle::from(fifo.0), Handle::from(fifo.1))]
+    {
+        let new = old.succeed().unwrap();
+        assert_eq!(old.succeed().unwrap_err(), Status::BadHandle);
+        drop(old.duplicate(None).unwrap());
+        assert!(!peer.signals().contains(Signals::PEER_CLOSED));
+        drop(new);
+        assert!(peer.signals().contains(Signals::PEER_CLOSED), "{peer:?}");
+        assert_eq!(old.duplicate(None).unwrap_err(), Status::BadHandle);
+        assert_eq!(peer.signal_peer(Signals::empty(), Signals::USER_0), Err(Status::PeerClosed));
+        old.revoke();
+        drop(old);
+        assert!(peer.signals().contains(Signals::PEER_CLOSED), "{peer:?}");
+    }
+}
+
+#[test]
+fn what_is_queued_goes_with_the_successor_while_the_old_is_in_use() {
+    let (near, far) = Channel::pair();
+    near.write(&[IoSlice::new(b"queued")], vec![]).unwrap();
+    let old = Handle::from(far);
+    let new = Channel::try_from(old.succeed().unwrap()).unwrap();
+    let arrived = Channel::from_fd(new.into_fd().unwrap()).unwrap();
+    assert_eq!(*arrived.read().unwrap(), *b"queued");
+    assert_eq!(channel_of(&old).write(&[], vec![]), Err(Status::PeerClosed));
+    drop(old);
+    near.write(&[IoSlice::new(b"later")], vec![]).unwrap();
+    assert_eq!(*arrived.read().unwrap(), *b"later");
 }
 
 #[test]
@@ -95,11 +183,8 @@ fn names_of_memory() {
 #[test]
 fn batches_of_other_regions_and_their_failures() {
     let (near, far) = Channel::pair();
-    let shape = |&(byte, message): &(u8, u16)| BatchShape {
-        bytes: usize::from(byte),
-        message,
-        handles: 0,
-    };
+    let shape =
+        |&(byte, message): &(u8, u16)| BatchShape { bytes: usize::from(byte), message, handles: 0 };
     let append = |&(byte, _): &(u8, u16), filling: &mut Filling<'_>| {
         if byte == 3 {
             return Err(Status::InvalidArgs);

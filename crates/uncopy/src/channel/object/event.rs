@@ -148,7 +148,15 @@ impl EventPair {
     }
 
     fn reissued(&self, grant: Grant) -> Result<EventPair, Status> {
-        lock(&self.ends.handles)[self.side & 1] += 1;
+        let mut handles = lock(&self.ends.handles);
+        if handles[self.side & 1] == 0 {
+            return Err(Status::BadHandle);
+        }
+        handles[self.side & 1] += 1;
+        self.inherited(grant)
+    }
+
+    fn inherited(&self, grant: Grant) -> Result<EventPair, Status> {
         Ok(EventPair { ends: self.ends.clone(), side: self.side, grant })
     }
 }
@@ -190,6 +198,9 @@ impl Drop for EventPair {
         if !is_own {
             // In a forked child: what another thread was changing must not be torn down.
             std::mem::forget(self.ends.clone());
+            return;
+        }
+        if is_succeeded {
             return;
         }
         let mut handles = lock(&self.ends.handles);

@@ -185,9 +185,9 @@ impl Refresh for Watched {
     }
 }
 
-/// `Source` for a type with a method `solo`, which gives its `Solo`, and methods `related`,
-/// `change_other` and `reissued` for the other end, if it has one. `$user` is what the program may
-/// change.
+/// `Source` for a type with a method `solo`, which gives its `Solo`, methods `related` and
+/// `change_other` for the other end, if it has one, and `count_handles`, `reissued` and `inherited`
+/// for handles. `$user` is what the program may change.
 macro_rules! solo {
     ($name:ident, $kind:expr, $user:expr) => {
         impl $crate::channel::handle::Source for $name {
@@ -277,6 +277,13 @@ macro_rules! solo {
             ) -> Result<$name, $crate::channel::Status> {
                 self.reissued(grant)
             }
+
+            fn succeeded_by(
+                &self,
+                grant: $crate::channel::rights::Grant,
+            ) -> Result<$name, $crate::channel::Status> {
+                self.inherited(grant)
+            }
         }
 
         impl std::fmt::Debug for $name {
@@ -322,6 +329,13 @@ macro_rules! lone {
                 grant: $crate::channel::rights::Grant,
             ) -> Result<$name, $crate::channel::Status> {
                 Ok($name { core: self.core.clone(), grant })
+            }
+
+            fn inherited(
+                &self,
+                grant: $crate::channel::rights::Grant,
+            ) -> Result<$name, $crate::channel::Status> {
+                self.reissued(grant)
             }
         }
 

@@ -40,7 +40,8 @@ impl Vmo {
     pub fn new(size: u64) -> Result<Vmo, Status> {
         let size = whole_pages(size)?;
         let memory = memfd::create(size)?;
-        let core = Core { solo: Solo::new(), memory, fixed_size: Some(size), name: Mutex::default() };
+        let core =
+            Core { solo: Solo::new(), memory, fixed_size: Some(size), name: Mutex::default() };
         Ok(Vmo { core: Arc::new(core), grant: Grant::new(Rights::VMO) })
     }
 
