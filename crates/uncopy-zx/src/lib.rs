@@ -16,4 +16,4 @@ pub mod calls;
 mod sys;
 mod table;
 
-pub use sys::memory::{In, Out};
+pub use sys::memory::{In, Out, gather_surely};

@@ -2,20 +2,21 @@
 //!
 //! A number has its two low bits set, as all of Zircon's, above them the index of a slot, above
 //! that the slot's generation. A slot is used again only when many others have been free for
-//! longer, so that a number comes back after [`RESERVE`] × [`SHARDS`] × 2^[`GENERATION_BITS`]
-//! handles (64 Mi) at the earliest: until then a stale number is no handle, and never another one.
+//! longer, so that a number comes back after [`RESERVE`] × 2^[`GENERATION_BITS`] handles (4 Mi) at
+//! the earliest, or fewer where almost all slots are in use: until then a stale number is no
+//! handle, and never another one.
 //!
-//! Looking up takes no lock and writes nothing that another thread reads. A handle that is closed
-//! or moved while a call on another thread uses it stays alive until that call ends.
+//! Looking up takes no lock. A handle that is closed or moved while a call on another thread uses it
+//! stays alive until that call ends.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use arc_swap::{ArcSwapOption, Guard};
 use uncopy::channel::{Handle, Object, Status};
 
 use crate::abi::{ZX_HANDLE_INVALID, zx_handle_t};
+use crate::sys::slot::{self, Occupant, Slot};
 
 const FIXED_BITS: u32 = 0b11;
 const INDEX_BITS: u32 = 20;
@@ -30,12 +31,37 @@ const SHARDS: usize = 16;
 /// Free slots that a shard keeps before it uses the one that was freed first.
 const RESERVE: usize = 4096;
 
-type Slot = ArcSwapOption<Entry>;
-
-struct Entry {
-    value: zx_handle_t,
+/// A handle, and where it is.
+pub(crate) struct Entry {
+    index: u32,
+    generation: u32,
     handle: Handle,
 }
+
+impl Entry {
+    /// Its slot rests; what is left is the handle.
+    fn vacate(self) -> Handle {
+        let next = (self.generation + 1) & GENERATION_MASK;
+        lock(shard_of(self.index)).free.push_back((self.index, next));
+        self.handle
+    }
+}
+
+impl Occupant for Entry {
+    type Content = Handle;
+
+    #[inline]
+    fn content(&self) -> &Handle {
+        &self.handle
+    }
+
+    fn left(self) {
+        drop(self.vacate());
+    }
+}
+
+/// A handle in use by a call.
+pub(crate) type Lease = slot::Lease<'static, Entry>;
 
 /// Who may give numbers out. Each has the chunks whose number it is modulo `SHARDS`.
 struct Shard {
@@ -45,26 +71,11 @@ struct Shard {
     used: u32,
 }
 
-static SLOTS: [OnceLock<Box<[Slot]>>; CHUNKS] = [const { OnceLock::new() }; CHUNKS];
+static SLOTS: [OnceLock<Box<[Slot<Entry>]>>; CHUNKS] = [const { OnceLock::new() }; CHUNKS];
 static SHARD: [Mutex<Shard>; SHARDS] =
     [const { Mutex::new(Shard { free: VecDeque::new(), used: 0 }) }; SHARDS];
 static CREATED: AtomicU64 = AtomicU64::new(0);
 static CLOSED: AtomicU64 = AtomicU64::new(0);
-
-/// A handle in use by a call.
-pub(crate) struct Lease(Guard<Option<Arc<Entry>>>);
-
-impl std::ops::Deref for Lease {
-    type Target = Handle;
-
-    #[inline]
-    fn deref(&self) -> &Handle {
-        match &*self.0 {
-            Some(entry) => &entry.handle,
-            None => unreachable!("a lease is of an entry"),
-        }
-    }
-}
 
 /// Handles that exist, and that existed.
 pub(crate) fn counts() -> (u64, u64) {
@@ -83,7 +94,8 @@ fn decode(value: zx_handle_t) -> Option<(u32, u32)> {
     (value & FIXED_BITS == FIXED_BITS).then_some(parts)
 }
 
-fn slot(index: u32) -> Option<&'static Slot> {
+#[inline]
+fn slot(index: u32) -> Option<&'static Slot<Entry>> {
     SLOTS[(index / CHUNK) as usize].get()?.get((index % CHUNK) as usize)
 }
 
@@ -105,11 +117,15 @@ fn own_shard() -> usize {
 }
 
 impl Shard {
-    /// An index and its generation; `None` if all are taken.
+    /// An index and its generation, of a slot that was never used or has rested for long; `None`
+    /// if there is none.
     fn take(&mut self, number: usize) -> Option<(u32, u32)> {
         let capacity = CHUNKS as u32 / SHARDS as u32 * CHUNK;
-        if self.free.len() > RESERVE || self.used == capacity {
+        if self.free.len() > RESERVE {
             return self.free.pop_front();
+        }
+        if self.used == capacity {
+            return None;
         }
         let chunk = self.used / CHUNK * SHARDS as u32 + number as u32;
         let index = chunk * CHUNK + self.used % CHUNK;
@@ -125,12 +141,16 @@ impl Shard {
 /// [`Status::NoMemory`] if 1,048,576 handles are open; the handle is closed then.
 pub(crate) fn insert(handle: Handle) -> Result<zx_handle_t, Status> {
     let first = own_shard();
-    let taken = (first..first + SHARDS).find_map(|n| lock(n % SHARDS).take(n % SHARDS));
+    let shards = || (first..first + SHARDS).map(|n| n % SHARDS);
+    let taken = shards()
+        .find_map(|n| lock(n).take(n))
+        .or_else(|| shards().find_map(|n| lock(n).free.pop_front()));
     let (index, generation) = taken.ok_or(Status::NoMemory)?;
-    let value = encode(index, generation);
-    slot(index).ok_or(Status::NoMemory)?.store(Some(Arc::new(Entry { value, handle })));
+    let entry = Entry { index, generation, handle };
+    // It is free: nobody else was given it.
+    slot(index).ok_or(Status::NoMemory)?.open(generation, entry).map_err(|_| Status::NoMemory)?;
     CREATED.fetch_add(1, Ordering::Relaxed);
-    Ok(value)
+    Ok(encode(index, generation))
 }
 
 /// The handle of that number.
@@ -139,35 +159,28 @@ pub(crate) fn insert(handle: Handle) -> Result<zx_handle_t, Status> {
 /// [`Status::BadHandle`] if there is none.
 #[inline]
 pub(crate) fn lease(value: zx_handle_t) -> Result<Lease, Status> {
-    let (index, _) = decode(value).ok_or(Status::BadHandle)?;
-    let guard = slot(index).ok_or(Status::BadHandle)?.load();
-    match &*guard {
-        Some(entry) if entry.value == value => Ok(Lease(guard)),
-        _ => Err(Status::BadHandle),
-    }
+    let (index, generation) = decode(value).ok_or(Status::BadHandle)?;
+    slot(index).and_then(|slot| slot.lease(generation)).ok_or(Status::BadHandle)
 }
 
-/// Takes the entry out. Only one of several who try gets it.
-fn remove(value: zx_handle_t) -> Option<Arc<Entry>> {
-    let Lease(guard) = lease(value).ok()?;
-    let (index, generation) = decode(value)?;
-    let before = slot(index)?.compare_and_swap(&*guard, None);
-    let entry = Guard::into_inner(before).filter(|entry| entry.value == value)?;
-    drop(guard);
-    let next = (generation + 1) & GENERATION_MASK;
-    lock(shard_of(index)).free.push_back((index, next));
+/// Ends the number. Only one of several who try does.
+fn end(value: zx_handle_t) -> Result<Lease, Status> {
+    let lease = lease(value)?;
+    if !lease.end() {
+        return Err(Status::BadHandle);
+    }
     CLOSED.fetch_add(1, Ordering::Relaxed);
-    Some(entry)
+    Ok(lease)
 }
 
 /// Takes the handle out, to be sent or changed. `None` if there is none of that number.
 ///
 /// Calls that use it on other threads go on with what they hold, until whoever gets the handle
-/// reads it from its message.
+/// reads it from its message, or closes it.
 pub(crate) fn take(value: zx_handle_t) -> Option<Handle> {
-    match Arc::try_unwrap(remove(value)?) {
-        Ok(entry) => Some(entry.handle),
-        Err(entry) => entry.handle.succeed().ok(),
+    match end(value).ok()?.into_value() {
+        Ok(entry) => Some(entry.vacate()),
+        Err(used) => used.succeed().ok(),
     }
 }
 
@@ -180,20 +193,43 @@ pub(crate) fn close(value: zx_handle_t) -> Result<(), Status> {
     if value == ZX_HANDLE_INVALID {
         return Ok(());
     }
-    match Arc::try_unwrap(remove(value).ok_or(Status::BadHandle)?) {
-        Ok(entry) => drop(entry),
-        Err(entry) => entry.handle.revoke(),
+    match end(value)?.into_value() {
+        Ok(entry) => drop(entry.vacate()),
+        Err(used) => used.revoke(),
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
+    use std::collections::{HashSet, VecDeque};
 
     use uncopy::channel::{Deadline, Event, Object, Signals, Status};
 
+    use super::{CHUNK, CHUNKS, RESERVE, SHARDS, Shard, shard_of};
     use super::{close, decode, encode, insert, lease, take};
+
+    #[test]
+    fn slots_rest_before_they_are_used_again() {
+        let mut shard = Shard { free: VecDeque::new(), used: 0 };
+        let number = SHARDS - 1;
+        let mut given = HashSet::new();
+        // One at a time, each freed at once.
+        for round in 0..4 * RESERVE {
+            let (index, generation) = shard.take(number).unwrap();
+            assert!(given.insert((index, generation)), "{index} came back");
+            assert_eq!(shard_of(index), number);
+            assert!(generation as usize <= round / RESERVE);
+            shard.free.push_back((index, generation + 1));
+        }
+        assert!(shard.used as usize <= RESERVE + 1);
+        // With all in use there is nothing to take, and what has not rested is left alone.
+        let capacity = CHUNKS / SHARDS * CHUNK as usize;
+        let mut full = Shard { free: VecDeque::from([(0, 1)]), used: capacity as u32 };
+        assert_eq!(full.take(number), None);
+        full.free.extend((0..RESERVE as u32).map(|index| (index, 1)));
+        assert_eq!(full.take(number), Some((0, 1)));
+    }
 
     #[test]
     fn numbers_hold_index_and_generation() {
@@ -233,7 +269,7 @@ mod tests {
             let value = insert(Event::new().into()).unwrap();
             let threads: Vec<_> =
                 (0..4).map(|_| std::thread::spawn(move || take(value).is_some())).collect();
-            let winners = threads.into_iter().filter(|_| true).map(|t| t.join().unwrap());
+            let winners = threads.into_iter().map(|thread| thread.join().unwrap());
             assert_eq!(winners.filter(|won| *won).count(), 1);
         }
     }

@@ -1,8 +1,10 @@
-//! Programs in C and C++, compiled by the system's compilers and run: plainly, with the kernel
-//! copying, and under AddressSanitizer and UndefinedBehaviorSanitizer. With `UNCOPY_TEST_VALGRIND`
-//! set, those without sanitizers run under Valgrind as well.
+//! Programs in C and C++, compiled by the system's compilers (`CC`, `CXX`) and run: plainly, with
+//! the kernel copying, and under AddressSanitizer and UndefinedBehaviorSanitizer. With
+//! `UNCOPY_TEST_VALGRIND` set, those without sanitizers run under Valgrind as well. For another
+//! processor `UNCOPY_TEST_RUNNER` says what runs them (`qemu-aarch64 -L …`).
 
-use std::ffi::OsStr;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -25,16 +27,18 @@ struct Build {
     flags: &'static [&'static str],
 }
 
-const C_BUILDS: [Build; 2] = [
+const C_BUILDS: [Build; 3] = [
     Build { name: "c11", flags: &["-std=gnu11", "-O1"] },
+    Build { name: "fuchsia", flags: &["-std=gnu11", "-O2", "-D__Fuchsia__"] },
     Build {
         name: "sanitized",
         flags: &["-std=gnu11", SANITIZERS, "-fno-sanitize-recover=undefined", "-O1"],
     },
 ];
 
-const CPP_BUILDS: [Build; 4] = [
+const CPP_BUILDS: [Build; 5] = [
     Build { name: "c++17", flags: &["-std=c++17"] },
+    Build { name: "c++17-fuchsia", flags: &["-std=c++17", "-D__Fuchsia__"] },
     Build { name: "c++20", flags: &["-std=c++20"] },
     Build { name: "c++20-fuchsia", flags: &["-std=c++20", "-D__Fuchsia__"] },
     Build {
@@ -53,10 +57,15 @@ fn main() {
         }
     };
     let can_sanitize = bench.can_sanitize();
-    let mut trials = vec![Trial::test("shared_library", {
+    let of_bench = |name: &str, run: fn(&Bench) -> Result<(), Failed>| {
         let bench = bench.clone();
-        move || bench.run_with_shared_library()
-    })];
+        Trial::test(name, move || run(&bench))
+    };
+    let mut trials = vec![
+        of_bench("shared_library", Bench::run_with_shared_library),
+        of_bench("headers_stand_alone", Bench::compile_headers),
+        of_bench("headers_declare_what_is_exported", Bench::compare_symbols),
+    ];
     for source in sources() {
         let is_c = source.extension() == Some(OsStr::new("c"));
         let builds: &'static [Build] = if is_c { &C_BUILDS } else { &CPP_BUILDS };
@@ -90,14 +99,61 @@ fn valgrind(program: &Path) -> Command {
 
 /// The programs, sorted.
 fn sources() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(directory_of_programs());
-    let entries = entries.expect("the programs lie beside this test");
-    let mut sources: Vec<PathBuf> = entries
-        .map(|entry| entry.expect("a readable directory").path())
-        .filter(|path| path.extension().is_some_and(|kind| kind == "c" || kind == "cpp"))
-        .collect();
-    sources.sort();
+    let mut sources = files_below(&directory_of_programs());
+    sources.retain(|path| path.extension().is_some_and(|kind| kind == "c" || kind == "cpp"));
     sources
+}
+
+fn directory_of_headers() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("include")
+}
+
+/// All of them, sorted.
+fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).expect("a directory of this crate");
+    let mut files = Vec::new();
+    for path in entries.map(|entry| entry.expect("a readable directory").path()) {
+        if path.is_dir() { files.extend(files_below(&path)) } else { files.push(path) }
+    }
+    files.sort();
+    files
+}
+
+/// The compiler of C, or of C++.
+fn compiler(is_c: bool) -> Command {
+    let (variable, usual) = if is_c { ("CC", "cc") } else { ("CXX", "c++") };
+    Command::new(std::env::var_os(variable).unwrap_or_else(|| usual.into()))
+}
+
+/// Starts a program that was built.
+fn start(program: &Path) -> Command {
+    let runner = std::env::var("UNCOPY_TEST_RUNNER").unwrap_or_default();
+    let mut words: Vec<OsString> = runner.split_whitespace().map(OsString::from).collect();
+    words.push(program.into());
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    command
+}
+
+/// The functions that a header declares: names with one of our beginnings before a parenthesis, in
+/// lines that begin a declaration. Inline functions are none.
+fn declared(header: &str) -> BTreeSet<String> {
+    let mut rest = header;
+    let mut code = String::new();
+    while let Some((before, comment)) = rest.split_once("/*") {
+        code += before;
+        rest = comment.split_once("*/").map_or("", |(_, after)| after);
+    }
+    code += rest;
+    let starts = code.lines().filter(|line| !line.starts_with(['#', ' ']) && line.contains('('));
+    let names = starts
+        .filter(|line| !line.starts_with("static inline"))
+        .filter_map(|line| line.split('(').next()?.split([' ', '*']).next_back());
+    names.filter(|name| is_ours(name)).map(str::to_owned).collect()
+}
+
+fn is_ours(name: &str) -> bool {
+    name.starts_with("zx_") || name.starts_with("uncopy_zx_")
 }
 
 impl Bench {
@@ -118,18 +174,18 @@ impl Bench {
         let source = self.directory.path().join("empty.c");
         let program = self.directory.path().join("empty");
         std::fs::write(&source, "int main(void) { return 0; }\n").is_ok()
-            && Command::new("cc")
+            && compiler(true)
                 .args([SANITIZERS, "-o"])
                 .args([&program, &source])
                 .output()
                 .is_ok_and(|output| output.status.success())
-            && Command::new(&program).output().is_ok_and(|output| output.status.success())
+            && start(&program).output().is_ok_and(|output| output.status.success())
     }
 
     fn build_and_run(&self, source: &Path, build: Build) -> Result<(), Failed> {
         let program = self.build(source, build, &self.library)?;
-        succeed(Command::new(&program), "the program")?;
-        let mut with_kernel = Command::new(&program);
+        succeed(start(&program), "the program")?;
+        let mut with_kernel = start(&program);
         with_kernel.env("UNCOPY_ZX_TEST_KERNEL", "1");
         succeed(with_kernel, "the program with the kernel copying")?;
         let is_asked = std::env::var_os("UNCOPY_TEST_VALGRIND").is_some();
@@ -147,7 +203,7 @@ impl Bench {
         let source = directory_of_programs().join("raii.cpp");
         let program = self.build(&source, Build { name: "shared", flags: &[] }, &library)?;
         let run = || {
-            let mut command = Command::new(&program);
+            let mut command = start(&program);
             command.env("LD_LIBRARY_PATH", &directory);
             command
         };
@@ -158,16 +214,66 @@ impl Bench {
         succeed(run(), "the program")
     }
 
+    /// Each header needs no other before it, in strict C11, C++17 and C++20.
+    fn compile_headers(&self) -> Result<(), Failed> {
+        for header in files_below(&directory_of_headers()) {
+            let name = header.strip_prefix(directory_of_headers())?.display().to_string();
+            for standard in ["c11", "c++17", "c++20"] {
+                let is_c = standard == "c11";
+                let file = if is_c { "alone.c" } else { "alone.cpp" };
+                let source = self.directory.path().join(file);
+                // Twice, as it may come by two ways.
+                std::fs::write(
+                    &source,
+                    format!("#include <{name}>\n#include <{name}>\nint nothing;\n"),
+                )?;
+                for system in ["-U__Fuchsia__", "-D__Fuchsia__"] {
+                    let mut compiler = compiler(is_c);
+                    compiler
+                        .args(WARNINGS)
+                        .args(["-pedantic-errors", "-fsyntax-only", system])
+                        .arg(format!("-std={standard}"))
+                        .arg("-I")
+                        .arg(directory_of_headers())
+                        .arg(&source);
+                    succeed(compiler, &format!("{name} in {standard} with {system}"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// No function is declared that is not there, and none is there without its documentation.
+    fn compare_symbols(&self) -> Result<(), Failed> {
+        let mut command = Command::new("nm");
+        command.args(["--dynamic", "--defined-only", "--format=posix"]);
+        let output = command.arg(self.library.with_extension("so")).output()?;
+        let listed = String::from_utf8(output.stdout)?;
+        let names = listed.lines().filter_map(|line| line.split(' ').next());
+        let exported: BTreeSet<String> =
+            names.filter(|name| is_ours(name)).map(str::to_owned).collect();
+        let mut declarations = BTreeSet::new();
+        for header in files_below(&directory_of_headers()) {
+            declarations.extend(declared(&std::fs::read_to_string(header)?));
+        }
+        let differing: Vec<&String> = exported.symmetric_difference(&declarations).collect();
+        if differing.is_empty() && exported.len() > 50 {
+            Ok(())
+        } else {
+            Err(format!("{} exported; in one list alone: {differing:?}", exported.len()).into())
+        }
+    }
+
     fn build(&self, source: &Path, build: Build, library: &Path) -> Result<PathBuf, Failed> {
         let is_c = source.extension() == Some(OsStr::new("c"));
         let stem = source.file_stem().unwrap_or_default().to_string_lossy();
         let program = self.directory.path().join(format!("{stem}-{}", build.name));
-        let mut compiler = Command::new(if is_c { "cc" } else { "c++" });
+        let mut compiler = compiler(is_c);
         compiler
             .args(WARNINGS)
             .args(build.flags)
             .arg("-I")
-            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include"))
+            .arg(directory_of_headers())
             .arg(source)
             .arg(library)
             .args(["-lpthread", "-ldl", "-lm", "-lgcc_s", "-o"])

@@ -49,8 +49,8 @@ zx_status_t uncopy_zx_channel_from_fd(int fd, zx_handle_t* out);
 zx_status_t uncopy_zx_channel_to_fd(zx_handle_t handle, int* out);
 
 /* A descriptor that polls readable (POLLIN) while any of signals is set, for poll(2), epoll(7) and
- * io_uring. It stays the library's: only poll it, and give it to uncopy_zx_poll_fd_close, never to
- * close(2). Needs ZX_RIGHT_WAIT. ZX_ERR_NO_RESOURCES: no descriptor is left. */
+ * io_uring; and for good once handle is closed or moved. It stays the library's: only poll it, and
+ * give it to uncopy_zx_poll_fd_close, never to close(2). Needs ZX_RIGHT_WAIT. ZX_ERR_NO_RESOURCES: no descriptor is left. */
 zx_status_t uncopy_zx_poll_fd_create(zx_handle_t handle, zx_signals_t signals, int* out);
 
 /* ZX_ERR_NOT_FOUND: fd is no such descriptor. */

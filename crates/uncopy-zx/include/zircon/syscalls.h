@@ -224,9 +224,9 @@ zx_status_t zx_socket_read(zx_handle_t handle, uint32_t options, void* buffer,
 zx_status_t zx_socket_set_disposition(zx_handle_t handle, uint32_t disposition,
                                       uint32_t disposition_peer);
 
-/* Memory of size bytes, rounded up to pages of 4096, all zero: a memfd.
- * ZX_ERR_NOT_SUPPORTED: ZX_VMO_RESIZABLE. ZX_ERR_INVALID_ARGS: another option.
- * ZX_ERR_OUT_OF_RANGE: too large. */
+/* Memory of size bytes, rounded up to pages of 4096, all zero: a memfd. With ZX_VMO_RESIZABLE its
+ * handle has ZX_RIGHT_RESIZE too. ZX_ERR_INVALID_ARGS: another option. ZX_ERR_OUT_OF_RANGE: too
+ * large. */
 zx_status_t zx_vmo_create(uint64_t size, uint32_t options, zx_handle_t* out);
 
 /* Copy between memory and the caller's buffer. Need ZX_RIGHT_READ or ZX_RIGHT_WRITE.
@@ -235,6 +235,9 @@ zx_status_t zx_vmo_read(zx_handle_t handle, void* buffer, uint64_t offset, size_
 zx_status_t zx_vmo_write(zx_handle_t handle, const void* buffer, uint64_t offset,
                          size_t buffer_size);
 zx_status_t zx_vmo_get_size(zx_handle_t handle, uint64_t* size);
+/* Changes the size, rounded up to pages, for all who have the memory; what is added is zero. Needs
+ * ZX_RIGHT_WRITE and ZX_RIGHT_RESIZE. ZX_ERR_OUT_OF_RANGE: too large. */
+zx_status_t zx_vmo_set_size(zx_handle_t handle, uint64_t size);
 
 /* ---- Time and system ---- */
 

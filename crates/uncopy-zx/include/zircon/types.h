@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /* A handle: the two low bits of a valid one are set. A value that was closed or moved away is not
- * given out again before 64 Mi other handles have been. */
+ * given out again before 4 Mi other handles have been, unless almost 1 Mi are open at once. */
 typedef uint32_t zx_handle_t;
 #define ZX_HANDLE_INVALID ((zx_handle_t)0u)
 #define ZX_HANDLE_FIXED_BITS_MASK ((zx_handle_t)3u)
@@ -224,9 +224,11 @@ typedef struct zx_wait_item {
 #define UNCOPY_ZX_AT(type, field, offset) UNCOPY_ZX_ASSERT(offsetof(type, field) == (offset))
 #if UINTPTR_MAX == UINT64_MAX
 UNCOPY_ZX_ASSERT(sizeof(zx_channel_iovec_t) == 16);
+UNCOPY_ZX_AT(zx_channel_iovec_t, buffer, 0);
 UNCOPY_ZX_AT(zx_channel_iovec_t, capacity, 8);
 UNCOPY_ZX_AT(zx_channel_iovec_t, reserved, 12);
 UNCOPY_ZX_ASSERT(sizeof(zx_channel_call_args_t) == 48);
+UNCOPY_ZX_AT(zx_channel_call_args_t, wr_bytes, 0);
 UNCOPY_ZX_AT(zx_channel_call_args_t, wr_handles, 8);
 UNCOPY_ZX_AT(zx_channel_call_args_t, rd_bytes, 16);
 UNCOPY_ZX_AT(zx_channel_call_args_t, rd_handles, 24);
@@ -235,6 +237,7 @@ UNCOPY_ZX_AT(zx_channel_call_args_t, wr_num_handles, 36);
 UNCOPY_ZX_AT(zx_channel_call_args_t, rd_num_bytes, 40);
 UNCOPY_ZX_AT(zx_channel_call_args_t, rd_num_handles, 44);
 UNCOPY_ZX_ASSERT(sizeof(zx_channel_call_etc_args_t) == 48);
+UNCOPY_ZX_AT(zx_channel_call_etc_args_t, wr_bytes, 0);
 UNCOPY_ZX_AT(zx_channel_call_etc_args_t, wr_handles, 8);
 UNCOPY_ZX_AT(zx_channel_call_etc_args_t, rd_bytes, 16);
 UNCOPY_ZX_AT(zx_channel_call_etc_args_t, rd_handles, 24);
@@ -244,15 +247,18 @@ UNCOPY_ZX_AT(zx_channel_call_etc_args_t, rd_num_bytes, 40);
 UNCOPY_ZX_AT(zx_channel_call_etc_args_t, rd_num_handles, 44);
 #endif
 UNCOPY_ZX_ASSERT(sizeof(zx_handle_disposition_t) == 20);
+UNCOPY_ZX_AT(zx_handle_disposition_t, operation, 0);
 UNCOPY_ZX_AT(zx_handle_disposition_t, handle, 4);
 UNCOPY_ZX_AT(zx_handle_disposition_t, type, 8);
 UNCOPY_ZX_AT(zx_handle_disposition_t, rights, 12);
 UNCOPY_ZX_AT(zx_handle_disposition_t, result, 16);
 UNCOPY_ZX_ASSERT(sizeof(zx_handle_info_t) == 16);
+UNCOPY_ZX_AT(zx_handle_info_t, handle, 0);
 UNCOPY_ZX_AT(zx_handle_info_t, type, 4);
 UNCOPY_ZX_AT(zx_handle_info_t, rights, 8);
 UNCOPY_ZX_AT(zx_handle_info_t, unused, 12);
 UNCOPY_ZX_ASSERT(sizeof(zx_wait_item_t) == 12);
+UNCOPY_ZX_AT(zx_wait_item_t, handle, 0);
 UNCOPY_ZX_AT(zx_wait_item_t, waitfor, 4);
 UNCOPY_ZX_AT(zx_wait_item_t, pending, 8);
 

@@ -5,9 +5,7 @@ use uncopy::channel::{Channel, Filling, Handle, MessageBuf, Rights, Status};
 use super::channel::{describe, hand_out};
 use super::clock::deadline_at;
 use super::message::{Message, Sent};
-use crate::abi::{
-    ZX_CHANNEL_WRITE_USE_IOVEC, zx_channel_call_args_t, zx_handle_t, zx_time_t,
-};
+use crate::abi::{ZX_CHANNEL_WRITE_USE_IOVEC, zx_channel_call_args_t, zx_handle_t, zx_time_t};
 use crate::sys::boundary::exported;
 use crate::sys::memory::{In, Out, Plain};
 use crate::table;
@@ -23,8 +21,7 @@ exported! {
         actual_handles: Out<u32>,
     ) {
         let args = args.read()?;
-        let handles = In::at(args.wr_handles);
-        let sent = Sent::Moved { handles, count: args.wr_num_handles };
+        let sent = Sent::moved(In::at(args.wr_handles), args.wr_num_handles);
         let call = Call { args, sent, actual_bytes, actual_handles };
         call.perform(handle, options, deadline, |value, _| value)
     }
@@ -39,8 +36,7 @@ exported! {
         actual_handles: Out<u32>,
     ) {
         let args = args.read()?;
-        let handles = args.dispositions();
-        let sent = Sent::Disposed { handles, count: args.wr_num_handles };
+        let sent = Sent::disposed(args.dispositions(), args.wr_num_handles);
         let call = Call { args, sent, actual_bytes, actual_handles };
         call.perform(handle, options, deadline, describe)
     }

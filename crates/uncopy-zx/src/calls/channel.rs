@@ -32,7 +32,7 @@ exported! {
         handles: In<zx_handle_t>,
         num_handles: u32,
     ) {
-        write(handle, options, bytes, num_bytes, Sent::Moved { handles, count: num_handles })
+        write(handle, options, bytes, num_bytes, &Sent::moved(handles, num_handles))
     }
 
     /// Sends a message, with a disposition for each handle.
@@ -44,7 +44,7 @@ exported! {
         handles: Out<zx_handle_disposition_t>,
         num_handles: u32,
     ) {
-        write(handle, options, bytes, num_bytes, Sent::Disposed { handles, count: num_handles })
+        write(handle, options, bytes, num_bytes, &Sent::disposed(handles, num_handles))
     }
 
     /// Takes the next message.
@@ -84,7 +84,7 @@ fn write(
     options: u32,
     bytes: In<u8>,
     num_bytes: u32,
-    sent: Sent,
+    sent: &Sent,
 ) -> Result<(), Status> {
     let attempt = || {
         if options & !ZX_CHANNEL_WRITE_USE_IOVEC != 0 {

@@ -1,6 +1,8 @@
 //! Handles: closing, copying, asking what they are.
 
-use uncopy::channel::{Channel, Event, EventPair, Fifo, Handle, Kind, Object, Port, Rights, Socket};
+use uncopy::channel::{
+    Channel, Event, EventPair, Fifo, Handle, Kind, Object, Port, Rights, Socket,
+};
 use uncopy::channel::{Status, Vmo};
 
 use crate::abi::{
@@ -16,7 +18,7 @@ use crate::table::{self, Lease};
 pub(crate) const CHUNK: usize = 64;
 
 /// An object of one kind, out of a handle of any.
-pub(crate) trait Typed: Sized {
+pub(crate) trait Typed: Object + Sized {
     /// The object, if the handle is of its kind.
     fn of(handle: &Handle) -> Option<&Self>;
 }
@@ -39,7 +41,8 @@ impl Lease {
     #[inline]
     pub(crate) fn object<T: Typed>(&self, needed: Rights) -> Result<&T, Status> {
         let object = T::of(self).ok_or(Status::WrongType)?;
-        if self.rights().contains(needed) { Ok(object) } else { Err(Status::AccessDenied) }
+        object.check_rights(needed)?;
+        Ok(object)
     }
 }
 
@@ -128,9 +131,7 @@ exported! {
             ZX_INFO_HANDLE_BASIC => record.give(basic_info(&*table::lease(handle)?)),
             ZX_INFO_HANDLE_COUNT => {
                 let lease = table::lease(handle)?;
-                if !lease.rights().contains(Rights::INSPECT) {
-                    return Err(Status::AccessDenied);
-                }
+                lease.check_rights(Rights::INSPECT)?;
                 let handle_count = u32::try_from(lease.count()).unwrap_or(u32::MAX);
                 record.give(zx_info_handle_count_t { handle_count })
             }
@@ -146,9 +147,7 @@ exported! {
         value_size: usize,
     ) {
         let lease = table::lease(handle)?;
-        if !lease.rights().contains(Rights::GET_PROPERTY) {
-            return Err(Status::AccessDenied);
-        }
+        lease.check_rights(Rights::GET_PROPERTY)?;
         let (ZX_PROP_NAME, Handle::Vmo(vmo)) = (property, &*lease) else {
             return Err(Status::NotSupported);
         };
@@ -169,9 +168,7 @@ exported! {
         value_size: usize,
     ) {
         let lease = table::lease(handle)?;
-        if !lease.rights().contains(Rights::SET_PROPERTY) {
-            return Err(Status::AccessDenied);
-        }
+        lease.check_rights(Rights::SET_PROPERTY)?;
         let (ZX_PROP_NAME, Handle::Vmo(vmo)) = (property, &*lease) else {
             return Err(Status::NotSupported);
         };

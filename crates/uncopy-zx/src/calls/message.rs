@@ -1,5 +1,7 @@
 //! The message that a program wants sent: bytes from anywhere, handles out of the table.
 
+use std::cell::Cell;
+
 use uncopy::channel::{Disposition, Filling, Handle, Kind, MAX_BYTES, MAX_HANDLES, MAX_REGIONS};
 use uncopy::channel::{Object, Status, Transfer};
 
@@ -102,18 +104,36 @@ fn gathered<R>(
 }
 
 /// The handles of a message.
+pub(super) struct Sent {
+    array: Array,
+    count: u32,
+    /// They are out of the table. The array is the program's again from then on.
+    are_taken: Cell<bool>,
+}
+
+/// Where the program has them.
 #[derive(Clone, Copy)]
-pub(super) enum Sent {
-    Moved { handles: In<zx_handle_t>, count: u32 },
-    Disposed { handles: Out<zx_handle_disposition_t>, count: u32 },
+enum Array {
+    Moved(In<zx_handle_t>),
+    Disposed(Out<zx_handle_disposition_t>),
 }
 
 impl Sent {
+    /// Those that move.
+    #[inline]
+    pub(super) fn moved(handles: In<zx_handle_t>, count: u32) -> Sent {
+        Sent { array: Array::Moved(handles), count, are_taken: Cell::new(false) }
+    }
+
+    /// Those with a disposition each.
+    #[inline]
+    pub(super) fn disposed(handles: Out<zx_handle_disposition_t>, count: u32) -> Sent {
+        Sent { array: Array::Disposed(handles), count, are_taken: Cell::new(false) }
+    }
+
     #[inline]
     pub(super) fn count(&self) -> u32 {
-        match self {
-            Sent::Moved { count, .. } | Sent::Disposed { count, .. } => *count,
-        }
+        self.count
     }
 
     /// Takes the handles out of the table and hands them to `deliver`, at most 64.
@@ -121,9 +141,11 @@ impl Sent {
         &self,
         deliver: impl FnOnce(&mut [Disposition<'_>]) -> Result<R, Status>,
     ) -> Result<R, Status> {
-        match *self {
-            Sent::Moved { handles, count } => {
-                let values = handles.read_some(0, count as usize)?;
+        let count = self.count as usize;
+        match self.array {
+            Array::Moved(handles) => {
+                let values = handles.read_some(0, count)?;
+                self.are_taken.set(true);
                 let moved = values.into_iter().map(|value| Disposition {
                     transfer: Transfer::Move(table::take(value)),
                     kind: None,
@@ -132,29 +154,33 @@ impl Sent {
                 });
                 deliver(&mut moved.collect::<Vec<_>>())
             }
-            Sent::Disposed { handles, count } => dispose(handles, count as usize, deliver),
+            Array::Disposed(handles) => {
+                let asked = handles.as_in().read_some(0, count)?;
+                self.are_taken.set(true);
+                dispose(&asked, handles, deliver)
+            }
         }
     }
 
-    /// Closes what is consumed by a call that failed: all that can be read, also above the limit,
-    /// except for what was to be duplicated.
+    /// Closes what is consumed by a call that failed before it took the handles: all that can be
+    /// read, also above the limit, except for what was to be duplicated.
     #[cold]
     pub(super) fn consume(&self) {
+        if self.are_taken.get() {
+            return;
+        }
         // An array that cannot be read names no handles; neither do numbers that are none.
         let close = |value: zx_handle_t| {
             let _ = table::close(value);
         };
-        let _ = match *self {
-            Sent::Moved { handles, count } => {
-                for_each(handles, count as usize, |handle| close(*handle))
-            }
-            Sent::Disposed { handles, count } => {
-                for_each(handles.as_in(), count as usize, |disposition| {
-                    if disposition.operation != ZX_HANDLE_OP_DUPLICATE {
-                        close(disposition.handle);
-                    }
-                })
-            }
+        let count = self.count as usize;
+        let _ = match self.array {
+            Array::Moved(handles) => for_each(handles, count, |handle| close(*handle)),
+            Array::Disposed(handles) => for_each(handles.as_in(), count, |disposition| {
+                if disposition.operation != ZX_HANDLE_OP_DUPLICATE {
+                    close(disposition.handle);
+                }
+            }),
         };
     }
 }
@@ -166,11 +192,10 @@ enum Origin {
 }
 
 fn dispose<R>(
+    asked: &[zx_handle_disposition_t],
     array: Out<zx_handle_disposition_t>,
-    count: usize,
     deliver: impl FnOnce(&mut [Disposition<'_>]) -> Result<R, Status>,
 ) -> Result<R, Status> {
-    let asked = array.as_in().read_some(0, count)?;
     let mut origins: Vec<Origin> = asked.iter().map(origin).collect();
     let mut dispositions: Vec<Disposition<'_>> =
         asked.iter().zip(&mut origins).map(|(one, origin)| disposition(one, origin)).collect();

@@ -51,9 +51,7 @@ exported! {
         let lease = table::lease(handle)?;
         let port = lease.object::<Port>(Rights::WRITE)?;
         let source = table::lease(source)?;
-        if !source.rights().contains(Rights::WAIT) {
-            return Err(Status::AccessDenied);
-        }
+        source.check_rights(Rights::WAIT)?;
         port.cancel(&*source, key)
     }
 

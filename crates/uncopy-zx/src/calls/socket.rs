@@ -32,11 +32,11 @@ exported! {
         buffer_size: usize,
         actual: Out<usize>,
     ) {
+        let lease = table::lease(handle)?;
+        let socket = lease.object::<Socket>(Rights::WRITE)?;
         if options != 0 {
             return Err(Status::InvalidArgs);
         }
-        let lease = table::lease(handle)?;
-        let socket = lease.object::<Socket>(Rights::WRITE)?;
         // One more than the most, so that a datagram that is too long stays so.
         let bytes = buffer.read_some(0, buffer_size.min(MAX_BYTES + 1))?;
         let written = socket.write(&bytes)?;

@@ -18,7 +18,7 @@ exported! {
     fn zx_vmo_create(size: u64, options: u32, out: Out<zx_handle_t>) {
         match options {
             0 => give(Vmo::new(size)?, out),
-            RESIZABLE => Err(Status::NotSupported),
+            RESIZABLE => give(Vmo::resizable(size)?, out),
             _ => Err(Status::InvalidArgs),
         }
     }
@@ -37,6 +37,12 @@ exported! {
         let vmo = lease.object::<Vmo>(Rights::WRITE)?;
         check_range(vmo, offset, buffer_size)?;
         buffer.write_to_file(vmo.as_fd(), offset, buffer_size)
+    }
+
+    /// Changes how large it is.
+    fn zx_vmo_set_size(handle: zx_handle_t, size: u64) {
+        let lease = table::lease(handle)?;
+        lease.object::<Vmo>(Rights::WRITE | Rights::RESIZE)?.set_size(size)
     }
 
     /// Says how large it is.

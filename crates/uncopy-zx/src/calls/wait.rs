@@ -55,5 +55,6 @@ exported! {
 
 fn lease_to_wait(handle: zx_handle_t) -> Result<Lease, Status> {
     let lease = table::lease(handle)?;
-    if lease.rights().contains(Rights::WAIT) { Ok(lease) } else { Err(Status::AccessDenied) }
+    lease.check_rights(Rights::WAIT)?;
+    Ok(lease)
 }

@@ -1,5 +1,6 @@
 //! Memory of the calling program: read and written without trust in its addresses.
 
+use std::io::IoSlice;
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -76,6 +77,23 @@ impl<T: Plain> In<T> {
         In(self.0.wrapping_add(skip)).read_all(&mut values)?;
         Ok(values)
     }
+}
+
+/// Copies the regions one behind the other into `to` by the copies that every call makes of the
+/// program's memory; false if they do not fit. This is what `cargo xtask compare zx` sets against
+/// plain copies.
+#[must_use]
+pub fn gather_surely(regions: &[IoSlice<'_>], to: &mut [u8]) -> bool {
+    let mut rest = to;
+    for region in regions {
+        let Some((now, later)) = rest.split_at_mut_checked(region.len()) else { return false };
+        // SAFETY: all of `now` is written to, which is as long as the region.
+        if unsafe { copy_in(now.as_mut_ptr(), region.as_ptr(), region.len()) }.is_err() {
+            return false;
+        }
+        rest = later;
+    }
+    true
 }
 
 impl In<u8> {
@@ -214,5 +232,22 @@ impl abi::zx_channel_call_args_t {
     pub(crate) fn dispositions(&self) -> Out<abi::zx_handle_disposition_t> {
         // SAFETY: the field is the C program's `zx_handle_disposition_t *wr_handles`.
         unsafe { Out::at(self.wr_handles) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+
+    use super::gather_surely;
+
+    #[test]
+    fn regions_come_in_order_if_they_fit() {
+        let regions = [IoSlice::new(b"ab"), IoSlice::new(b""), IoSlice::new(b"cde")];
+        let mut out = [b'x'; 6];
+        assert!(gather_surely(&regions, &mut out));
+        assert_eq!(out, *b"abcdex");
+        assert!(gather_surely(&regions, &mut out[..5]));
+        assert!(!gather_surely(&regions, &mut out[..4]));
     }
 }

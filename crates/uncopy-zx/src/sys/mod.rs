@@ -11,3 +11,4 @@ pub(crate) mod fault;
 mod kernel;
 pub(crate) mod memory;
 pub(crate) mod signal;
+pub(crate) mod slot;

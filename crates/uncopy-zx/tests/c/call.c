@@ -159,7 +159,38 @@ static void answers_that_do_not_fit_or_have_nowhere_to_go(void) {
   close_both(ends);
 }
 
-enum { CLOSE_OWN, CLOSE_PEER, MOVE_AND_READ };
+static zx_handle_t sent_array[1];
+
+static void* reuse_the_array(void* arg) {
+  char message[sizeof(message_t)];
+  zx_handle_t got;
+  OK(zx_object_wait_one(ends[1], ZX_CHANNEL_READABLE, ZX_TIME_INFINITE, NULL));
+  OK(zx_channel_read(ends[1], 0, message, &got, sizeof(message), 1, NULL, NULL));
+  OK(zx_handle_close(got));
+  sent_array[0] = *(zx_handle_t*)arg;
+  OK(zx_handle_close(ends[1]));
+  return NULL;
+}
+
+static void a_call_that_fails_later_leaves_the_array_alone(void) {
+  new_channel(ends);
+  message_t request = {0, "one"}, reply;
+  zx_channel_call_args_t args = args_of(&request, &reply);
+  zx_handle_t other = new_event();
+  uint32_t bytes, handles;
+  pthread_t thread;
+  sent_array[0] = new_event();
+  args.wr_handles = sent_array;
+  args.wr_num_handles = 1;
+  pthread_create(&thread, NULL, reuse_the_array, &other);
+  EQ(zx_channel_call(ends[0], 0, ZX_TIME_INFINITE, &args, &bytes, &handles), ZX_ERR_PEER_CLOSED);
+  pthread_join(thread, NULL);
+  CHECK(is_open(other));
+  OK(zx_handle_close(other));
+  OK(zx_handle_close(ends[0]));
+}
+
+enum { CLOSE_OWN, CLOSE_PEER, MOVE_AND_READ, MOVE_AND_FAIL, MOVE_AND_LOSE };
 
 static void* end_the_call(void* arg) {
   OK(zx_object_wait_one(ends[1], ZX_CHANNEL_READABLE, ZX_TIME_INFINITE, NULL));
@@ -170,6 +201,17 @@ static void* end_the_call(void* arg) {
       break;
     case CLOSE_PEER:
       OK(zx_handle_close(ends[1]));
+      break;
+    case MOVE_AND_FAIL:
+      new_channel(other);
+      OK(zx_handle_close(other[1]));
+      EQ(zx_channel_write(other[0], 0, NULL, 0, &ends[0], 1), ZX_ERR_PEER_CLOSED);
+      OK(zx_handle_close(other[0]));
+      break;
+    case MOVE_AND_LOSE:
+      new_channel(other);
+      OK(zx_channel_write(other[0], 0, NULL, 0, &ends[0], 1));
+      close_both(other);
       break;
     default:
       new_channel(other);
@@ -182,8 +224,9 @@ static void* end_the_call(void* arg) {
 }
 
 static void calls_end_with_their_handles(void) {
-  const zx_status_t expected[] = {ZX_ERR_CANCELED, ZX_ERR_PEER_CLOSED, ZX_ERR_CANCELED};
-  for (int how = CLOSE_OWN; how <= MOVE_AND_READ; ++how) {
+  const zx_status_t expected[] = {ZX_ERR_CANCELED, ZX_ERR_PEER_CLOSED, ZX_ERR_CANCELED,
+                                  ZX_ERR_CANCELED, ZX_ERR_CANCELED};
+  for (int how = CLOSE_OWN; how <= MOVE_AND_LOSE; ++how) {
     for (int round = 0; round < 50; ++round) {
       new_channel(ends);
       message_t request = {0, "end"}, reply;
@@ -193,8 +236,11 @@ static void calls_end_with_their_handles(void) {
       pthread_create(&thread, NULL, end_the_call, &how);
       EQ(zx_channel_call(ends[0], 0, ZX_TIME_INFINITE, &args, &bytes, &handles), expected[how]);
       pthread_join(thread, NULL);
-      if (how == CLOSE_PEER) OK(zx_handle_close(ends[0]));
-      else OK(zx_handle_close(ends[1]));
+      /* The question was not read. */
+      if (how != CLOSE_PEER) {
+        EQ(signals_of(ends[1]), ZX_CHANNEL_PEER_CLOSED | ZX_CHANNEL_READABLE);
+      }
+      OK(zx_handle_close(how == CLOSE_PEER ? ends[0] : ends[1]));
     }
   }
 }
@@ -241,6 +287,7 @@ int main(void) {
   RUN(checks_in_order);
   RUN(a_past_deadline_still_sends_and_a_late_answer_is_queued);
   RUN(answers_that_do_not_fit_or_have_nowhere_to_go);
+  RUN(a_call_that_fails_later_leaves_the_array_alone);
   RUN(calls_end_with_their_handles);
   RUN(several_callers_get_their_own_answers);
   return failures != 0;

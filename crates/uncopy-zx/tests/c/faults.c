@@ -164,6 +164,106 @@ static void waiting_and_asking_with_bad_pointers(void) {
   OK(zx_handle_close(event));
 }
 
+/* Counts come last: what was done stays done. */
+static void counting_at_bad_pointers(void) {
+  zx_handle_t fifo[2], socket[2];
+  char bytes[8];
+  new_channel(ends);
+  OK(zx_fifo_create(4, 4, 0, &fifo[0], &fifo[1]));
+  OK(zx_socket_create(0, &socket[0], &socket[1]));
+  EACH_BAD(p) {
+    zx_channel_iovec_t part = {"a", 1, UNCOPY_ZX_BATCH(0, 0)};
+    EQ(uncopy_zx_channel_write_batch(ends[0], 0, p, 1, NULL, 0, NULL), ZX_ERR_INVALID_ARGS);
+    EQ(uncopy_zx_channel_write_batch(ends[0], 0, &part, 1, p, 1, NULL), ZX_ERR_INVALID_ARGS);
+    EQ(zx_handle_close_many(p, 2), ZX_ERR_INVALID_ARGS);
+    OK(zx_handle_close_many(p, 0));
+    if (p == NULL) continue;
+    EQ(zx_fifo_write(fifo[0], 4, "abcd", 1, p), ZX_ERR_INVALID_ARGS);
+    OK(zx_fifo_read(fifo[1], 4, bytes, 1, NULL));
+    OK(zx_fifo_write(fifo[0], 4, "abcd", 1, NULL));
+    EQ(zx_fifo_read(fifo[1], 4, bytes, 1, p), ZX_ERR_INVALID_ARGS);
+    EQ(zx_fifo_read(fifo[1], 4, bytes, 1, NULL), ZX_ERR_SHOULD_WAIT);
+    EQ(zx_socket_write(socket[0], 0, "abcd", 4, p), ZX_ERR_INVALID_ARGS);
+    OK(zx_socket_read(socket[1], 0, bytes, 4, NULL));
+    OK(zx_socket_write(socket[0], 0, "abcd", 4, NULL));
+    EQ(zx_socket_read(socket[1], 0, bytes, 4, p), ZX_ERR_INVALID_ARGS);
+    EQ(zx_socket_read(socket[1], 0, bytes, 4, NULL), ZX_ERR_SHOULD_WAIT);
+    EQ(uncopy_zx_channel_write_batch(ends[0], 0, &part, 1, NULL, 0, p), ZX_ERR_INVALID_ARGS);
+    OK(zx_channel_read(ends[1], 0, bytes, NULL, 1, 0, NULL, NULL));
+  }
+  close_both(fifo);
+  close_both(socket);
+  close_both(ends);
+}
+
+static void* answer_with_a_handle(void* left) {
+  char message[16];
+  OK(zx_object_wait_one(ends[1], ZX_CHANNEL_READABLE, ZX_TIME_INFINITE, NULL));
+  OK(zx_channel_read(ends[1], 0, message, NULL, sizeof(message), 0, NULL, NULL));
+  zx_handle_t pair[2];
+  OK(zx_eventpair_create(0, &pair[0], &pair[1]));
+  *(zx_handle_t*)left = pair[1];
+  OK(zx_channel_write(ends[1], 0, message, sizeof(message), &pair[0], 1));
+  return NULL;
+}
+
+static void calling_with_bad_pointers(void) {
+  new_channel(ends);
+  EACH_BAD(p) {
+    char request[16] = "????question", reply[16];
+    zx_handle_t got;
+    zx_handle_info_t info;
+    uint32_t bytes, handles;
+    zx_channel_call_args_t args = {p, NULL, reply, &got, 16, 0, 16, 1};
+    zx_channel_call_etc_args_t etc = {p, NULL, reply, &info, 16, 0, 16, 1};
+    EQ(zx_channel_call(ends[0], 0, 0, &args, &bytes, &handles), ZX_ERR_INVALID_ARGS);
+    EQ(zx_channel_call_etc(ends[0], 0, 0, &etc, &bytes, &handles), ZX_ERR_INVALID_ARGS);
+    args.wr_bytes = etc.wr_bytes = request;
+    args.wr_handles = p;
+    etc.wr_handles = p;
+    args.wr_num_handles = etc.wr_num_handles = 1;
+    EQ(zx_channel_call(ends[0], 0, 0, &args, &bytes, &handles), ZX_ERR_INVALID_ARGS);
+    EQ(zx_channel_call_etc(ends[0], 0, 0, &etc, &bytes, &handles), ZX_ERR_INVALID_ARGS);
+    args.wr_num_handles = etc.wr_num_handles = 0;
+    for (int where = 0; where < 4; ++where) {
+      uint32_t* actual_bytes = where == 0 ? p : &bytes;
+      uint32_t* actual_handles = where == 1 ? p : &handles;
+      args.rd_bytes = etc.rd_bytes = where == 2 ? p : reply;
+      args.rd_handles = where == 3 ? p : &got;
+      etc.rd_handles = where == 3 ? p : &info;
+      zx_handle_t left = ZX_HANDLE_INVALID;
+      pthread_t thread;
+      pthread_create(&thread, NULL, answer_with_a_handle, &left);
+      EQ(zx_channel_call(ends[0], 0, ZX_TIME_INFINITE, &args, actual_bytes, actual_handles),
+         ZX_ERR_INVALID_ARGS);
+      pthread_join(thread, NULL);
+      lost(left);
+      pthread_create(&thread, NULL, answer_with_a_handle, &left);
+      EQ(zx_channel_call_etc(ends[0], 0, ZX_TIME_INFINITE, &etc, actual_bytes, actual_handles),
+         ZX_ERR_INVALID_ARGS);
+      pthread_join(thread, NULL);
+      lost(left);
+    }
+  }
+  close_both(ends);
+}
+
+static void bridging_with_bad_pointers(void) {
+  EACH_BAD(p) {
+    int fd = -1;
+    new_channel(ends);
+    OK(uncopy_zx_channel_to_fd(ends[0], &fd));
+    EQ(uncopy_zx_channel_from_fd(fd, p), ZX_ERR_INVALID_ARGS);
+    OK(zx_object_wait_one(ends[1], ZX_CHANNEL_PEER_CLOSED, ZX_TIME_INFINITE, NULL));
+    OK(zx_handle_close(ends[1]));
+    new_channel(ends);
+    EQ(uncopy_zx_channel_to_fd(ends[0], p), ZX_ERR_INVALID_ARGS);
+    OK(zx_object_wait_one(ends[1], ZX_CHANNEL_PEER_CLOSED, ZX_TIME_INFINITE, NULL));
+    CHECK(!is_open(ends[0]));
+    OK(zx_handle_close(ends[1]));
+  }
+}
+
 static void many_faulting_rounds_leave_nothing(void) {
   int is_slow = getenv("UNCOPY_ZX_TEST_KERNEL") != NULL || getenv("UNCOPY_ZX_TEST_SHORT") != NULL;
   int rounds = is_slow ? 4096 : 263168;
@@ -222,6 +322,9 @@ int main(void) {
   RUN(reading_to_bad_pointers);
   RUN(making_things_at_bad_pointers);
   RUN(waiting_and_asking_with_bad_pointers);
+  RUN(counting_at_bad_pointers);
+  RUN(calling_with_bad_pointers);
+  RUN(bridging_with_bad_pointers);
   RUN(pages_behind_the_end_of_a_file);
   RUN(many_faulting_rounds_leave_nothing);
   RUN(several_threads_fault_at_once);

@@ -176,7 +176,38 @@ static void memory(void) {
   OK(zx_vmo_read(weak, back, 0, 1));
   EQ(zx_object_get_property(weak, ZX_PROP_NAME, name, 32), ZX_ERR_ACCESS_DENIED);
   OK(zx_handle_close(weak));
+  EQ(zx_vmo_set_size(vmo, 4096), ZX_ERR_ACCESS_DENIED);
   OK(zx_handle_close(vmo));
+}
+
+static void memory_that_changes_its_size(void) {
+  zx_handle_t vmo, fixed;
+  zx_info_handle_basic_t info;
+  uint64_t size = 0;
+  char back[4];
+  OK(zx_vmo_create(4096, ZX_VMO_RESIZABLE, &vmo));
+  OK(zx_object_get_info(vmo, ZX_INFO_HANDLE_BASIC, &info, sizeof(info), NULL, NULL));
+  EQ(info.rights, ZX_DEFAULT_VMO_RIGHTS | ZX_RIGHT_RESIZE);
+  OK(zx_vmo_write(vmo, "tail", 4092, 4));
+  OK(zx_vmo_set_size(vmo, 4097));
+  OK(zx_vmo_get_size(vmo, &size));
+  EQ(size, 8192);
+  OK(zx_vmo_read(vmo, back, 4092, 4));
+  EQ(memcmp(back, "tail", 4), 0);
+  OK(zx_vmo_read(vmo, back, 8188, 4));
+  EQ(memcmp(back, "\0\0\0", 4), 0);
+  OK(zx_vmo_set_size(vmo, 0));
+  EQ(zx_vmo_read(vmo, back, 0, 4), ZX_ERR_OUT_OF_RANGE);
+  /* What comes back is zero. */
+  OK(zx_vmo_set_size(vmo, 4096));
+  OK(zx_vmo_read(vmo, back, 4092, 4));
+  EQ(memcmp(back, "\0\0\0", 4), 0);
+  EQ(zx_vmo_set_size(vmo, UINT64_MAX), ZX_ERR_OUT_OF_RANGE);
+  OK(zx_handle_duplicate(vmo, ZX_RIGHT_READ | ZX_RIGHT_WRITE, &fixed));
+  EQ(zx_vmo_set_size(fixed, 1), ZX_ERR_ACCESS_DENIED);
+  OK(zx_handle_close(fixed));
+  OK(zx_handle_close(vmo));
+  EQ(zx_vmo_set_size(vmo, 1), ZX_ERR_BAD_HANDLE);
 }
 
 static void time_passes(void) {
@@ -235,6 +266,7 @@ int main(void) {
   RUN(fifos);
   RUN(sockets);
   RUN(memory);
+  RUN(memory_that_changes_its_size);
   RUN(time_passes);
   RUN(statuses_have_names);
   RUN(default_rights);

@@ -54,6 +54,27 @@ static void waits_end_with_their_handles(void) {
   OK(zx_handle_close(other));
 }
 
+static void* move_and_lose(void* handle) {
+  zx_handle_t through[2];
+  zx_nanosleep(zx_deadline_after(ZX_MSEC(5)));
+  new_channel(through);
+  OK(zx_channel_write(through[0], 0, NULL, 0, (zx_handle_t*)handle, 1));
+  close_both(through);
+  return NULL;
+}
+
+static void waits_at_ports_end_with_the_last_handle(void) {
+  zx_handle_t port, copy;
+  zx_port_packet_t packet;
+  pthread_t thread;
+  OK(zx_port_create(0, &port));
+  copy = port;
+  pthread_create(&thread, NULL, move_and_lose, &copy);
+  EQ(zx_port_wait(port, ZX_TIME_INFINITE, &packet), ZX_ERR_CANCELED);
+  pthread_join(thread, NULL);
+  CHECK(!is_open(port));
+}
+
 static void wait_many(void) {
   zx_wait_item_t items[ZX_WAIT_MANY_MAX_ITEMS + 1];
   for (size_t i = 0; i <= ZX_WAIT_MANY_MAX_ITEMS; ++i) {
@@ -229,6 +250,7 @@ int main(void) {
   choose_mode();
   RUN(wait_one);
   RUN(waits_end_with_their_handles);
+  RUN(waits_at_ports_end_with_the_last_handle);
   RUN(wait_many);
   RUN(packets_of_the_program_come_in_order);
   RUN(signals_become_packets);

@@ -38,11 +38,14 @@ typedef struct zx_info_handle_count {
 #define ZX_PROP_NAME ((uint32_t)3u)
 
 UNCOPY_ZX_ASSERT(sizeof(zx_info_handle_basic_t) == 32);
+UNCOPY_ZX_AT(zx_info_handle_basic_t, koid, 0);
 UNCOPY_ZX_AT(zx_info_handle_basic_t, rights, 8);
 UNCOPY_ZX_AT(zx_info_handle_basic_t, type, 12);
 UNCOPY_ZX_AT(zx_info_handle_basic_t, related_koid, 16);
 UNCOPY_ZX_AT(zx_info_handle_basic_t, reserved, 24);
+UNCOPY_ZX_AT(zx_info_handle_basic_t, padding1, 28);
 UNCOPY_ZX_ASSERT(sizeof(zx_info_handle_count_t) == 4);
+UNCOPY_ZX_AT(zx_info_handle_count_t, handle_count, 0);
 
 #ifdef __cplusplus
 }

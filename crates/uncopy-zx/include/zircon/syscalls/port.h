@@ -49,11 +49,13 @@ typedef struct zx_port_packet {
 
 UNCOPY_ZX_ASSERT(sizeof(zx_packet_user_t) == 32);
 UNCOPY_ZX_ASSERT(sizeof(zx_packet_signal_t) == 32);
+UNCOPY_ZX_AT(zx_packet_signal_t, trigger, 0);
 UNCOPY_ZX_AT(zx_packet_signal_t, observed, 4);
 UNCOPY_ZX_AT(zx_packet_signal_t, count, 8);
 UNCOPY_ZX_AT(zx_packet_signal_t, timestamp, 16);
 UNCOPY_ZX_AT(zx_packet_signal_t, reserved1, 24);
 UNCOPY_ZX_ASSERT(sizeof(zx_port_packet_t) == 48);
+UNCOPY_ZX_AT(zx_port_packet_t, key, 0);
 UNCOPY_ZX_AT(zx_port_packet_t, type, 8);
 UNCOPY_ZX_AT(zx_port_packet_t, status, 12);
 UNCOPY_ZX_AT(zx_port_packet_t, user, 16);
