@@ -30,17 +30,30 @@ const SONAME: &str = "libuncopy_zx.so.0";
 /// # Errors
 /// If it cannot be built, or a file cannot be written.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let build =
-        ["build", "--quiet", "--locked", "--profile", "c-library", "--package", "uncopy-zx"];
-    workspace::run(workspace::cargo().args(build))?;
-    let built = workspace::target_directory().join("c-library");
     // Of an absolute path `join` would keep nothing else.
     let prefix = std::path::absolute(&arguments.prefix).context("the prefix is no path")?;
     let root = match &arguments.destdir {
         Some(directory) => directory.join(prefix.strip_prefix("/").unwrap_or(&prefix)),
         None => prefix.clone(),
     };
-    let libraries = root.join(&arguments.libdir);
+    install(&prefix, &root, &arguments.libdir)?;
+    println!("uncopy-zx {VERSION} is in {}", root.display());
+    Ok(())
+}
+
+/// Builds, and installs below `root` what will be found below `prefix`.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn install(prefix: &Path, root: &Path, libdir: &str) -> Result<()> {
+    // One kind of output each, because cargo optimises across crates only then.
+    for kind in ["cdylib", "staticlib"] {
+        let build = ["rustc", "--quiet", "--locked", "--profile", "c-library", "--package"];
+        let what = ["uncopy-zx", "--lib", "--crate-type", kind];
+        workspace::run(workspace::cargo().args(build).args(what))?;
+    }
+    let built = workspace::target_directory().join("c-library");
+    let libraries = root.join(libdir);
     let full_name = format!("libuncopy_zx.so.{VERSION}");
     place(&built.join("libuncopy_zx.a"), &libraries.join("libuncopy_zx.a"))?;
     place(&built.join("libuncopy_zx.so"), &libraries.join(&full_name))?;
@@ -48,9 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     link(SONAME, &libraries.join("libuncopy_zx.so"))?;
     place_tree(&workspace::root().join("crates/uncopy-zx/include"), &root.join("include"))?;
     let description = libraries.join("pkgconfig/uncopy-zx.pc");
-    write(&description, &pkg_config(&prefix, &arguments.libdir))?;
-    println!("uncopy-zx {VERSION} is in {}", root.display());
-    Ok(())
+    write(&description, &pkg_config(prefix, libdir))
 }
 
 /// The pkg-config file. `Libs.private` is what `rustc --print native-static-libs` says.

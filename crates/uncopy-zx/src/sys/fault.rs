@@ -127,10 +127,10 @@ mod tests {
 
     #[test]
     fn copies_every_length_and_nothing_beside_it() {
-        let source: Vec<u8> = (0..1200u32).map(|n| (n * 7 % 251) as u8).collect();
+        let source: Vec<u8> = (0..70_010u32).map(|n| (n * 7 % 251) as u8).collect();
         for wanted in [Mode::Handlers, Mode::Kernel] {
             set_mode(wanted);
-            for length in (0..700).chain([1000, 1150]) {
+            for length in (0..700).chain([1000, 1150, 24_575, 24_576, 70_000]) {
                 for offset in [0, 1, 31] {
                     let mut to = vec![0xee; length + offset + 1];
                     // SAFETY: both ranges are within their vectors.
@@ -153,7 +153,7 @@ mod tests {
         for wanted in [Mode::Handlers, Mode::Kernel] {
             set_mode(wanted);
             for address in BAD {
-                for length in [1, 3, 7, 15, 31, 63, 128, 129, 5000] {
+                for length in [1, 3, 7, 15, 31, 63, 128, 129, 5000, 70_000] {
                     let mut own = vec![0u8; length];
                     let bad = std::ptr::without_provenance_mut::<u8>(address);
                     // SAFETY: `own` has that length.

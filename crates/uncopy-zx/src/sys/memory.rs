@@ -82,6 +82,7 @@ impl<T: Plain> In<T> {
 /// Copies the regions one behind the other into `to` by the copies that every call makes of the
 /// program's memory; false if they do not fit. This is what `cargo xtask compare zx` sets against
 /// plain copies.
+#[inline]
 #[must_use]
 pub fn gather_surely(regions: &[IoSlice<'_>], to: &mut [u8]) -> bool {
     let mut rest = to;

@@ -195,6 +195,9 @@ unsafe extern "C" {
 
 /// Longest copy that goes without a loop.
 const SHORT_BYTES: usize = 128;
+/// From here on `rep movsb` is quicker where the processor is quick at it (ERMS): both sides together
+/// begin to outgrow the first cache, as with glibc's `memcpy`.
+const STRING_BYTES: usize = 24 << 10;
 
 /// Copies; false if either side faulted, which it survives while the handlers are installed.
 ///
@@ -206,8 +209,9 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, length: usize) -> bool {
         // SAFETY: the caller's promise; up to 128 bytes, as the code assumes.
         return unsafe { uncopy_zx_copy_short(to, from, length) } == 0;
     }
-    // Which of the two is asked of the processor once (std caches it).
-    if std::arch::is_x86_feature_detected!("avx") {
+    // What there is is asked of the processor once (std caches it).
+    let is_long = length >= STRING_BYTES && std::arch::is_x86_feature_detected!("ermsb");
+    if !is_long && std::arch::is_x86_feature_detected!("avx") {
         // SAFETY: the caller's promise; more than 128 bytes, and the processor has AVX.
         return unsafe { uncopy_zx_copy_avx(to, from, length) } == 0;
     }
