@@ -52,11 +52,11 @@ impl Message<'_> {
                 let mut few = [zx_channel_iovec_t::default(); FEW];
                 gathered(array, &mut few[..count], num_handles, send)
             }
-            0..=SOME => {
+            _ if count <= SOME => {
                 let mut some = [zx_channel_iovec_t::default(); SOME];
                 gathered(array, &mut some[..count], num_handles, send)
             }
-            0..=MAX_REGIONS => {
+            _ if count <= MAX_REGIONS => {
                 let mut many = vec![zx_channel_iovec_t::default(); count];
                 gathered(array, &mut many, num_handles, send)
             }

@@ -29,7 +29,7 @@ plain!(abi::zx_handle_disposition_t, abi::zx_wait_item_t, abi::zx_port_packet_t)
 plain!(abi::zx_info_handle_basic_t, abi::zx_info_handle_count_t, abi::uncopy_zx_counters_t);
 
 /// An address to read from, as C passes it: `const T *`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 #[repr(transparent)]
 pub struct In<T>(*const T);
 
@@ -37,9 +37,28 @@ pub struct In<T>(*const T);
 ///
 /// No safe code makes one: C programs pass them, or pass numbers that [`Out::at`] makes into them,
 /// and promise by that that what can be written there may be.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 #[repr(transparent)]
 pub struct Out<T>(*mut T, PhantomData<T>);
+
+// Addresses are copied, whatever is there.
+impl<T> Clone for In<T> {
+    #[inline]
+    fn clone(&self) -> In<T> {
+        *self
+    }
+}
+
+impl<T> Copy for In<T> {}
+
+impl<T> Clone for Out<T> {
+    #[inline]
+    fn clone(&self) -> Out<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Out<T> {}
 
 impl<T> In<T> {
     /// What a C program wrote as a number into a structure.
