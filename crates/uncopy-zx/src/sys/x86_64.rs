@@ -123,6 +123,28 @@ uncopy_zx_copy_avx_begin:
     .type uncopy_zx_copy_avx, @function
 uncopy_zx_copy_avx:
     .cfi_startproc
+    cmp rdx, 256
+    ja 45f
+    vmovups ymm0, [rsi]
+    vmovups ymm1, [rsi + 32]
+    vmovups ymm2, [rsi + 64]
+    vmovups ymm3, [rsi + 96]
+    vmovups ymm4, [rsi + rdx - 128]
+    vmovups ymm5, [rsi + rdx - 96]
+    vmovups ymm6, [rsi + rdx - 64]
+    vmovups ymm7, [rsi + rdx - 32]
+    vmovups [rdi], ymm0
+    vmovups [rdi + 32], ymm1
+    vmovups [rdi + 64], ymm2
+    vmovups [rdi + 96], ymm3
+    vmovups [rdi + rdx - 128], ymm4
+    vmovups [rdi + rdx - 96], ymm5
+    vmovups [rdi + rdx - 64], ymm6
+    vmovups [rdi + rdx - 32], ymm7
+    vzeroupper
+    xor eax, eax
+    ret
+45:
     vmovups ymm4, [rsi]
     vmovups ymm5, [rsi + rdx - 32]
     vmovups ymm6, [rsi + rdx - 64]
