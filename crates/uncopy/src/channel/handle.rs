@@ -96,6 +96,11 @@ pub trait Source {
     /// until one of `until` is set; everything if that is empty.
     #[inline]
     fn refresh(&self, _until: Signals) {}
+    /// None of `until` is set, and looking before a sleep has been of no use lately.
+    #[inline]
+    fn expects_sleep(&self, _until: Signals) -> bool {
+        false
+    }
     /// The same after a sleep, where what else has changed meanwhile can wait.
     fn take_in(&self, until: Signals) {
         self.refresh(until);
@@ -194,10 +199,12 @@ pub trait Object: Source {
         Self: Sized,
     {
         self.grant().check(Rights::WAIT)?;
-        self.refresh(signals);
-        let observed = self.current_signals();
-        if observed.intersects(signals) {
-            return Ok(observed);
+        if !self.expects_sleep(signals) {
+            self.refresh(signals);
+            let observed = self.current_signals();
+            if observed.intersects(signals) {
+                return Ok(observed);
+            }
         }
         wait::wait_one(self, signals, deadline)
     }
@@ -389,6 +396,10 @@ macro_rules! handles {
 
             fn refresh(&self, until: Signals) {
                 self.source().refresh(until);
+            }
+
+            fn expects_sleep(&self, until: Signals) -> bool {
+                self.source().expects_sleep(until)
             }
 
             fn take_in(&self, until: Signals) {

@@ -12,7 +12,7 @@ use super::port::Binding;
 use super::rights::{Grant, Rights};
 use super::signals::{Observers, Signals};
 use super::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use super::sync::{Arc, Mutex, MutexGuard, lock};
+use super::sync::{Arc, BriefGuard, BriefLock, hold};
 use super::transport::carrier::Queued;
 use super::transport::packet::{Content, encode_signals};
 use super::transport::wire::Wire;
@@ -91,7 +91,9 @@ pub(super) struct Pair<T> {
     signals: [AtomicU32; 2],
     /// The half has a wire. Written under the lock, read without.
     wired: [AtomicBool; 2],
-    sides: Mutex<[Half<T>; 2]>,
+    /// Looks at the half's wire that are left out, because one was of no use.
+    unused_looks: [AtomicU32; 2],
+    sides: BriefLock<[Half<T>; 2]>,
 }
 
 pub(super) struct Half<T> {
@@ -106,7 +108,7 @@ pub(super) struct Half<T> {
 /// A locked pair.
 pub(super) struct Locked<'a, T> {
     pair: &'a Pair<T>,
-    sides: MutexGuard<'a, [Half<T>; 2]>,
+    sides: BriefGuard<'a, [Half<T>; 2]>,
 }
 
 impl<T: End> Pair<T> {
@@ -117,7 +119,8 @@ impl<T: End> Pair<T> {
             koids: [Koid::next(), Koid::next()],
             signals: [T::INITIAL.bits(); 2].map(AtomicU32::new),
             wired: [false; 2].map(AtomicBool::new),
-            sides: Mutex::new(ends.map(half)),
+            unused_looks: [0; 2].map(AtomicU32::new),
+            sides: BriefLock::new(ends.map(half)),
         }
     }
 }
@@ -130,7 +133,7 @@ impl<T> Pair<T> {
         if self.generation != Generation::current() {
             return Err(Status::BadState);
         }
-        Ok(Locked { pair: self, sides: lock(&self.sides) })
+        Ok(Locked { pair: self, sides: hold(&self.sides) })
     }
 
     #[inline]
@@ -271,6 +274,11 @@ impl<T: End> Source for Peered<T> {
         }
     }
 
+    #[inline]
+    fn expects_sleep(&self, until: Signals) -> bool {
+        self.is_wired() && self.expects_sleep_wired(until)
+    }
+
     fn take_in(&self, until: Signals) {
         if self.is_wired() {
             self.take_in_wired(until);
@@ -395,6 +403,11 @@ macro_rules! peered {
             #[inline]
             fn refresh(&self, until: crate::channel::Signals) {
                 self.0.refresh(until);
+            }
+
+            #[inline]
+            fn expects_sleep(&self, until: crate::channel::Signals) -> bool {
+                self.0.expects_sleep(until)
             }
 
             fn take_in(&self, until: crate::channel::Signals) {

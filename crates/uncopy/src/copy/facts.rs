@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use super::destination::Destination;
 use super::mechanism::{Setting, Tail};
-use super::options::{Allow, Cache, CopyOptions, Prefer};
+use super::options::{Allow, Cache, CopyOptions};
 use super::plan::{
-    DIRECT_MIN_BYTES, DIRECT_SAVES_COLD_MIN_BYTES, DIRECT_SAVES_MIN_BYTES, DirectPath, Facts,
+    COLD_MATTERS_MIN_BYTES, DIRECT_MIN_BYTES, DIRECT_SAVES_COLD_MIN_BYTES, DirectPath, Facts,
 };
 use super::source::Source;
 use super::sparse;
@@ -59,8 +59,7 @@ pub(crate) fn refine(facts: &mut Facts, source: &Source<'_>, staging: BorrowedFd
         facts.direct = stat.map_or(DirectPath::None, |s| direct_path(&s, facts.destination));
         facts.direct_reads = facts.cache == Cache::Skip && is_cold(source);
     }
-    let matters = DIRECT_SAVES_MIN_BYTES..DIRECT_SAVES_COLD_MIN_BYTES;
-    if facts.prefer == Prefer::CpuTime && matters.contains(&size) {
+    if (COLD_MATTERS_MIN_BYTES..DIRECT_SAVES_COLD_MIN_BYTES).contains(&size) {
         facts.source_is_cold = is_cold(source);
     }
     if size >= BUDGET_MATTERS_BYTES {
