@@ -12,6 +12,8 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 const SANITIZERS: &str = "-fsanitize=address,undefined";
+/// Has Valgrind keep the program counter up to date at every access, which faults are told by.
+const PRECISE: &str = "--vex-iropt-register-updates=allregs-at-mem-access";
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-g"];
 
 /// What is compiled with, and where to.
@@ -90,7 +92,7 @@ fn valgrind(program: &Path) -> Command {
     let mut command = Command::new("valgrind");
     let known = directory_of_programs().join("valgrind.supp");
     command
-        .args(["--quiet", "--error-exitcode=99", "--leak-check=full"])
+        .args(["--quiet", "--error-exitcode=99", "--leak-check=full", PRECISE])
         .arg(format!("--suppressions={}", known.display()))
         .arg(program)
         .env("UNCOPY_ZX_TEST_SHORT", "1");
