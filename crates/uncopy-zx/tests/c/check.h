@@ -51,8 +51,15 @@ static inline uint64_t open_handles(void) {
     printf("%s %s\n", failures == failures_before ? "ok" : "FAILED", #test); \
   } while (0)
 
+/* Valgrind cannot make the stack longer for a signal. */
+static inline void use_some_stack(void) {
+  volatile char space[131072];
+  for (size_t i = 0; i < sizeof(space); i += 1024) space[i] = 0;
+}
+
 /* Has the kernel copy if the environment asks for that, and ends a program that hangs. */
 static inline void choose_mode(void) {
+  use_some_stack();
   alarm(300);
   if (getenv("UNCOPY_ZX_TEST_KERNEL") != NULL) {
     OK(uncopy_zx_fault_mode(UNCOPY_ZX_FAULT_MODE_KERNEL));
