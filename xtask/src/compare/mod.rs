@@ -5,11 +5,14 @@ pub(crate) mod channel;
 mod copy;
 mod machine;
 pub(crate) mod memory;
+mod message;
 mod metric;
 mod report;
 mod rounds;
 mod row;
+mod timing;
 mod verdict;
+mod zx;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -52,6 +55,8 @@ enum SuiteName {
     Copy,
     /// Messages, within a process and between two.
     Channel,
+    /// The C library against the Rust library, and both against published figures of Zircon.
+    Zx,
 }
 
 /// Runs a suite.
@@ -60,8 +65,10 @@ enum SuiteName {
 /// If it cannot be measured here. A target that is missed is a row and no error.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     workspace::continue_optimised()?;
-    if let SuiteName::Copy = arguments.suite {
-        workspace::build_release("uncopy-cli", "uncopy")?;
+    match arguments.suite {
+        SuiteName::Copy => drop(workspace::build_release("uncopy-cli", "uncopy")?),
+        SuiteName::Channel => {}
+        SuiteName::Zx => zx::build()?,
     }
     let directory = match &arguments.dir {
         Some(directory) => std::path::absolute(directory)?,
@@ -116,6 +123,11 @@ fn suite(arguments: &Arguments) -> Suite {
         SuiteName::Channel => channel::suite(channel::Options {
             peers: peers::find(&peers::default_directory(), &peers::CHANNELS),
             directory: testbed::Place::Disk.path().join("channel"),
+            quick: arguments.quick,
+            rounds: arguments.rounds.map(usize::from),
+        }),
+        SuiteName::Zx => zx::suite(zx::Options {
+            directory: testbed::Place::Disk.path().join("zx"),
             quick: arguments.quick,
             rounds: arguments.rounds.map(usize::from),
         }),

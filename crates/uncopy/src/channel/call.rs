@@ -180,7 +180,7 @@ impl Channel {
         };
         // Under the lock: whoever revokes the handle either sees this call or has already taken
         // the right.
-        if let Err(status) = self.0.grant.check(Rights::IO) {
+        if let Err(status) = self.0.grant.check_binding(Rights::IO) {
             drop(locked);
             return Err((status, message));
         }

@@ -365,7 +365,8 @@ pub(super) fn deliver(
     message: MessageBuf,
 ) -> Result<(), Rejected> {
     let peer = side.peer();
-    if locked.is_closed(peer) {
+    // Of `side` itself: with its last handle, while one that was succeeded is in use.
+    if locked.is_closed(peer) || locked.is_closed(side) {
         return Err((Status::PeerClosed, message));
     }
     let end = locked.end(peer);

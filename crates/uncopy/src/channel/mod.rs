@@ -106,7 +106,7 @@ mod wait;
 pub use crate::buf::{Filling, TooLong};
 #[cfg(feature = "tokio")]
 pub use asynchronous::AsyncChannel;
-pub use batch::{BatchError, BatchRegion};
+pub use batch::{BatchError, BatchRegion, BatchShape};
 pub use disposition::{Disposition, Transfer};
 pub use endpoint::{Channel, Lengths, Oversized};
 pub use eventfd::SignalFd;

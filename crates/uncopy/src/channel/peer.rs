@@ -153,11 +153,12 @@ impl<T> Locked<'_, T> {
         self.sides[side.index()].handles == 0
     }
 
-    /// The peer of `side` is closed, here or elsewhere.
+    /// The peer of `side` is closed, here or elsewhere, or out of reach because `side` itself is: a
+    /// handle that was succeeded may still be in use then.
     #[inline]
     pub(super) fn is_orphan(&self, side: Side) -> bool {
         match &self.sides[side.index()].wire {
-            None => self.is_closed(side.peer()),
+            None => self.is_closed(side.peer()) || self.is_closed(side),
             Some(_) => self.signals(side).contains(Signals::PEER_CLOSED),
         }
     }
@@ -210,6 +211,7 @@ impl<T: End> Peered<T> {
     /// Closes this handle, once; what is left of the end if it was the last.
     pub(super) fn close(&mut self) -> T::Remains {
         let side = self.side;
+        let is_succeeded = self.grant.is_succeeded();
         if self.grant.close() {
             return T::Remains::default();
         }
@@ -218,6 +220,9 @@ impl<T: End> Peered<T> {
             std::mem::forget(self.pair.clone());
             return T::Remains::default();
         };
+        if is_succeeded {
+            return T::Remains::default();
+        }
         let half = &mut locked.sides[side.index()];
         half.observers.cancel(self.grant.id());
         half.handles -= 1;
@@ -323,8 +328,22 @@ impl<T: End> Source for Peered<T> {
         }
     }
 
+    fn handle_count(&self) -> usize {
+        self.lock().map_or(0, |locked| locked.sides[self.side.index()].handles as usize)
+    }
+
     fn reissue(&self, grant: Grant) -> Result<Peered<T>, Status> {
-        self.lock()?.sides[self.side.index()].handles += 1;
+        let mut locked = self.lock()?;
+        let handles = &mut locked.sides[self.side.index()].handles;
+        if *handles == 0 {
+            return Err(Status::BadHandle);
+        }
+        *handles += 1;
+        Ok(Peered { pair: self.pair.clone(), side: self.side, grant })
+    }
+
+    fn succeeded_by(&self, grant: Grant) -> Result<Peered<T>, Status> {
+        drop(self.lock()?);
         Ok(Peered { pair: self.pair.clone(), side: self.side, grant })
     }
 }
@@ -438,11 +457,22 @@ macro_rules! peered {
                 self.0.cancel_calls();
             }
 
+            fn handle_count(&self) -> usize {
+                self.0.handle_count()
+            }
+
             fn reissue(
                 &self,
                 grant: crate::channel::rights::Grant,
             ) -> Result<$name, crate::channel::Status> {
                 self.0.reissue(grant).map($name)
+            }
+
+            fn succeeded_by(
+                &self,
+                grant: crate::channel::rights::Grant,
+            ) -> Result<$name, crate::channel::Status> {
+                self.0.succeeded_by(grant).map($name)
             }
         }
     };

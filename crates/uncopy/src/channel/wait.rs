@@ -260,7 +260,7 @@ fn watch(
     source.observers(&mut |signals, observers| {
         // Under the object's lock: whoever revokes the handle either sees this observer or has
         // already taken the right.
-        if let Err(status) = source.grant().check(Rights::WAIT) {
+        if let Err(status) = source.grant().check_binding(Rights::WAIT) {
             result = Err(status);
         } else if signals.intersects(trigger) {
             result = Ok(Some(signals));

@@ -1,18 +1,15 @@
 //! The cases of the suite `channel`, and what is to be reached in them.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
-
 use super::echo::Way;
-use super::endpoint::Message;
 use super::own::{Style, local_pair, socket_pair};
 use super::subjects::{self, MakePair};
-use crate::compare::case::{Case, Fixture, Subject, Trial};
-use crate::compare::metric::{Metric, Sample, TIME_EACH, TIME_OF_REGION};
-use crate::compare::verdict::{Against, Target};
+use crate::compare::case::{Bare, Case, Subject};
+use crate::compare::message::Message;
+use crate::compare::metric::{TIME_EACH, TIME_OF_REGION};
+use crate::compare::verdict::{Against, Target, at_most};
 use crate::peers::Peers;
 
 const SIZES: [usize; 5] = [64, 256, 1024, 4096, 65_280];
@@ -210,11 +207,6 @@ fn bare_if_it_can(message: Message) -> &'static str {
     if message.regions <= IOV_MAX { BARE } else { LINEARISED }
 }
 
-fn at_most(limit: f64, metric: Metric, subject: &str, against: &str) -> Target {
-    let against = Against::Subject(against.to_owned());
-    Target { subject: subject.to_owned(), metric, against, limit, band: 0.0 }
-}
-
 fn targets_of_one_process(transport: Transport, message: Message) -> Vec<Target> {
     let at_most = |limit, subject, against| at_most(limit, TIME_EACH, subject, against);
     let mut targets = vec![Target { band: BAND, ..at_most(1.0 + BAND, COPIED, LINEARISED) }];
@@ -229,35 +221,6 @@ fn targets_of_one_process(transport: Transport, message: Message) -> Vec<Target>
         _ => Vec::new(),
     });
     targets
-}
-
-/// Nothing surrounds a message but a directory that nobody looks into.
-struct Bare(PathBuf);
-
-impl Fixture for Bare {
-    fn prepare(&mut self) -> Result<Option<String>> {
-        Ok(None)
-    }
-
-    fn directory(&self) -> PathBuf {
-        self.0.clone()
-    }
-
-    fn before(&mut self, _: &[OsString]) -> Result<()> {
-        Ok(())
-    }
-
-    fn after(&mut self, _: &Trial) -> Result<Sample> {
-        Ok(Sample::new())
-    }
-
-    fn between_rounds(&mut self, _: usize) -> Result<()> {
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

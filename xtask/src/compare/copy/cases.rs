@@ -7,7 +7,7 @@ use super::place::{Place, Places};
 use super::subjects::{METHODS, Programs, method_flag, own_name, shell};
 use crate::compare::case::{Case, Role, Subject};
 use crate::compare::metric::{CPU, DISK, Metric, WALL};
-use crate::compare::verdict::{Against, Target};
+use crate::compare::verdict::{Against, Target, at_most};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -245,11 +245,6 @@ fn size_name(length: u64) -> String {
         mebibytes if mebibytes % MIB == 0 => format!("{}MiB", mebibytes / MIB),
         kibibytes => format!("{}KiB", kibibytes / KIB),
     }
-}
-
-fn at_most(limit: f64, metric: Metric, subject: &str, against: &str) -> Target {
-    let against = Against::Subject(against.to_owned());
-    Target { subject: subject.to_owned(), metric, against, limit, band: 0.0 }
 }
 
 /// Not more than the other, within the band.

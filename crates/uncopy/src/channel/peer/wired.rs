@@ -284,6 +284,9 @@ impl<T: End> Peered<T> {
 
     /// Under the lock: nothing is dropped in here that may hold handles.
     fn leave(&mut self) -> Result<(Departed, Carriers, Vec<Queued>), Status> {
+        if self.grant.is_succeeded() {
+            return Err(Status::BadHandle);
+        }
         let side = self.side;
         let pair = self.pair.clone();
         let mut locked = pair.lock()?;
