@@ -35,7 +35,7 @@ pub struct In<T>(*const T);
 
 /// An address to write to, as C passes it: `T *`.
 ///
-/// No safe code makes one: C programs pass them, or pass numbers that [`Out::at`] makes into them,
+/// No safe code makes one: C programs pass them, or pass numbers that `Out::at` makes into them,
 /// and promise by that that what can be written there may be.
 #[derive(Debug)]
 #[repr(transparent)]
