@@ -184,9 +184,9 @@ pub(crate) fn scatter(bytes: &[u8], regions: &mut [IoSliceMut<'_>]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::io::IoSliceMut;
+    use std::io::{IoSlice, IoSliceMut};
 
-    use super::{Filling, append, scatter};
+    use super::{Filling, TooLong, append, scatter};
 
     #[test]
     fn appends_regions_of_every_length() {
@@ -200,6 +200,22 @@ mod tests {
             // SAFETY: all were initialised when the vector was made.
             let bytes: Vec<u8> = space.iter().map(|b| unsafe { b.assume_init() }).collect();
             assert_eq!((&bytes[..length], bytes[length]), (&source[7..7 + length], 0xee));
+        }
+    }
+
+    #[test]
+    fn appends_lists_up_to_the_first_that_does_not_fit() {
+        let source: Vec<u8> = (0..=255).collect();
+        for length in 0..140 {
+            let regions = [&source[1..1 + length], &source[3..3 + length], &source[..2]];
+            let mut space = vec![std::mem::MaybeUninit::new(0xee); 2 * length + 1];
+            let mut filling = Filling::new(&mut space);
+            assert_eq!(filling.append_all(&regions.map(IoSlice::new)), Err(TooLong));
+            assert_eq!(filling.remaining(), 1);
+            filling.append_all(&[IoSlice::new(b"!"), IoSlice::new(b"")]).unwrap();
+            // SAFETY: all were initialised when the vector was made.
+            let bytes: Vec<u8> = space.iter().map(|b| unsafe { b.assume_init() }).collect();
+            assert_eq!(bytes, [regions[0], regions[1], b"!"].concat());
         }
     }
 
