@@ -38,6 +38,27 @@ pub(super) struct Subject {
     pub(super) action: Action,
 }
 
+impl Subject {
+    /// A piece of this program whose `open` makes what `run` needs, once, when it is run for the
+    /// first time. `run` is told the round.
+    pub(super) fn piece<T: 'static>(
+        name: &str,
+        role: Role,
+        open: impl Fn() -> Result<T> + 'static,
+        mut run: impl FnMut(&mut T, usize) -> Result<Sample> + 'static,
+    ) -> Subject {
+        let mut opened = None;
+        let action = Action::Closure(Box::new(move |trial| {
+            let opened = match &mut opened {
+                Some(opened) => opened,
+                none => none.insert(open()?),
+            };
+            run(opened, trial.round)
+        }));
+        Subject { name: name.to_owned(), role, action }
+    }
+}
+
 /// What a subject is to a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
@@ -119,22 +140,4 @@ impl Fixture for Bare {
     fn finish(&mut self) -> Result<()> {
         Ok(())
     }
-}
-
-/// A subject whose `open` makes what `run` needs, once, when it is run for the first time.
-pub(super) fn subject<T: 'static>(
-    name: &str,
-    role: Role,
-    open: impl Fn() -> Result<T> + 'static,
-    mut run: impl FnMut(&mut T) -> Result<Sample> + 'static,
-) -> Subject {
-    let mut opened = None;
-    let action = Action::Closure(Box::new(move |_| {
-        let opened = match &mut opened {
-            Some(opened) => opened,
-            none => none.insert(open()?),
-        };
-        run(opened)
-    }));
-    Subject { name: name.to_owned(), role, action }
 }

@@ -9,7 +9,7 @@ use uncopy::send::{Mode, PageSize, train_bytes};
 use super::subjects::{self, Flush, Load};
 use crate::compare::case::{Bare, Case, Subject};
 use crate::compare::metric::CPU_EACH;
-use crate::compare::verdict::{Against, Target};
+use crate::compare::verdict::{Target, at_most};
 
 const SIZES: [usize; 8] = [64_000, 16_384, 8000, 4000, 1500, 1200, 1000, 600];
 /// The train of the measurements that the targets come from.
@@ -73,7 +73,7 @@ impl Setting {
             subjects::ring(FLUSH_NEVER, zerocopy, Flush::Never, load, time),
             registered(AUTO, Mode::Auto, Flush::NoSlots, base),
         ];
-        self.case(format!("udp/{bytes}B"), RING_COPY, subjects, targets(bytes))
+        self.case(format!("udp/{bytes}B"), RING_COPY, subjects, targets_of(bytes))
     }
 
     /// Many datagrams in one send, against one send for each of as many.
@@ -87,7 +87,7 @@ impl Setting {
             subjects::ring(RING_COPY, Mode::Copy, Flush::NoSlots, load, time),
             subjects::registered(REGISTERED, Mode::Zerocopy, base, load, time),
         ];
-        let targets = vec![at_most(1.0 / 2.4, REGISTERED, COPY)];
+        let targets = vec![at_most(1.0 / 2.4, CPU_EACH, REGISTERED, COPY)];
         debug_assert!(bytes <= train_bytes(SEGMENT, false));
         self.case(format!("udp/{SEGMENTS} × {SEGMENT}B"), COPY, subjects, targets)
     }
@@ -111,12 +111,8 @@ impl Setting {
     }
 }
 
-fn at_most(limit: f64, subject: &str, against: &str) -> Target {
-    let against = Against::Subject(against.to_owned());
-    Target { subject: subject.to_owned(), metric: CPU_EACH, against, limit, band: 0.0 }
-}
-
-fn targets(bytes: usize) -> Vec<Target> {
+fn targets_of(bytes: usize) -> Vec<Target> {
+    let at_most = |limit, subject, against| at_most(limit, CPU_EACH, subject, against);
     let mut targets = vec![
         Target { band: 0.03, ..at_most(1.03, AUTO, RING_COPY) },
         Target { band: 0.05, ..at_most(1.05, FLUSH_BUNCH, REGISTERED) },
@@ -134,6 +130,7 @@ fn targets(bytes: usize) -> Vec<Target> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::verdict::Against;
 
     fn cases() -> Vec<Case> {
         let time = Duration::from_micros(1);
