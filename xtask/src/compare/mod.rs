@@ -1,5 +1,6 @@
 //! `cargo xtask compare`: every suite side by side with its peers, in one harness.
 
+mod brief;
 mod case;
 pub(crate) mod channel;
 mod copy;
@@ -119,30 +120,23 @@ fn compare(arguments: &Arguments) -> Result<()> {
 }
 
 fn suite(arguments: &Arguments) -> Suite {
+    let (disk, quick) = (testbed::Place::Disk.path(), arguments.quick);
+    let rounds = arguments.rounds.map(usize::from);
+    let brief = |name| brief::Options { directory: disk.join(name), quick, rounds };
     match arguments.suite {
         SuiteName::Copy => copy::suite(copy::Options {
             uncopy: workspace::target_directory().join("release").join("uncopy"),
             peers: peers::find(&peers::default_directory(), &peers::COPIERS),
-            disk: testbed::Place::Disk.path(),
-            quick: arguments.quick,
-            rounds: arguments.rounds.map(usize::from),
+            disk: disk.clone(),
+            quick,
+            rounds,
         }),
-        SuiteName::Channel => channel::suite(channel::Options {
-            peers: peers::find(&peers::default_directory(), &peers::CHANNELS),
-            directory: testbed::Place::Disk.path().join("channel"),
-            quick: arguments.quick,
-            rounds: arguments.rounds.map(usize::from),
-        }),
-        SuiteName::Send => send::suite(send::Options {
-            directory: testbed::Place::Disk.path().join("send"),
-            quick: arguments.quick,
-            rounds: arguments.rounds.map(usize::from),
-        }),
-        SuiteName::Zx => zx::suite(zx::Options {
-            directory: testbed::Place::Disk.path().join("zx"),
-            quick: arguments.quick,
-            rounds: arguments.rounds.map(usize::from),
-        }),
+        SuiteName::Channel => {
+            let peers = peers::find(&peers::default_directory(), &peers::CHANNELS);
+            channel::suite(peers, brief("channel"))
+        }
+        SuiteName::Send => send::suite(brief("send")),
+        SuiteName::Zx => zx::suite(brief("zx")),
     }
 }
 
