@@ -1,10 +1,12 @@
 //! `cargo xtask compare`: every suite side by side with its peers, in one harness.
 
+mod brief;
 mod case;
 pub(crate) mod channel;
 mod copy;
 mod machine;
 pub(crate) mod memory;
+mod message;
 mod metric;
 mod report;
 mod rounds;
@@ -12,6 +14,7 @@ mod row;
 mod send;
 mod timing;
 mod verdict;
+mod zx;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -33,7 +36,7 @@ pub(crate) struct Arguments {
     /// Two rounds of small files or few messages, to see that everything runs; judges no target.
     #[arg(long)]
     quick: bool,
-    /// Rounds of each case, instead of 7 (41 where a run takes milliseconds).
+    /// Rounds of each case, instead of 7 (21 or 41 where a run takes milliseconds).
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: Option<u16>,
     /// Only cases whose name contains this; may be repeated.
@@ -56,6 +59,8 @@ enum SuiteName {
     Channel,
     /// Datagrams to a device that drops them without copying.
     Send,
+    /// The C library against the Rust library, and both against published figures of Zircon.
+    Zx,
 }
 
 /// Runs a suite.
@@ -64,8 +69,10 @@ enum SuiteName {
 /// If it cannot be measured here. A target that is missed is a row and no error.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     workspace::continue_optimised()?;
-    if let SuiteName::Copy = arguments.suite {
-        workspace::build_release("uncopy-cli", "uncopy")?;
+    match arguments.suite {
+        SuiteName::Copy => drop(workspace::build_release("uncopy-cli", "uncopy")?),
+        SuiteName::Channel | SuiteName::Send => {}
+        SuiteName::Zx => zx::build()?,
     }
     let directory = match &arguments.dir {
         Some(directory) => std::path::absolute(directory)?,
@@ -74,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot make {}", directory.display()))?;
     let compared = || match arguments.suite {
-        SuiteName::Copy | SuiteName::Channel => compare(arguments),
+        SuiteName::Copy | SuiteName::Channel | SuiteName::Zx => compare(arguments),
         SuiteName::Send => send::on_a_network(|| compare(arguments)),
     };
     let code = testbed::run_sandboxed(&directory, || match compared() {
@@ -113,25 +120,23 @@ fn compare(arguments: &Arguments) -> Result<()> {
 }
 
 fn suite(arguments: &Arguments) -> Suite {
+    let (disk, quick) = (testbed::Place::Disk.path(), arguments.quick);
+    let rounds = arguments.rounds.map(usize::from);
+    let brief = |name| brief::Options { directory: disk.join(name), quick, rounds };
     match arguments.suite {
         SuiteName::Copy => copy::suite(copy::Options {
             uncopy: workspace::target_directory().join("release").join("uncopy"),
             peers: peers::find(&peers::default_directory(), &peers::COPIERS),
-            disk: testbed::Place::Disk.path(),
-            quick: arguments.quick,
-            rounds: arguments.rounds.map(usize::from),
+            disk: disk.clone(),
+            quick,
+            rounds,
         }),
-        SuiteName::Channel => channel::suite(channel::Options {
-            peers: peers::find(&peers::default_directory(), &peers::CHANNELS),
-            directory: testbed::Place::Disk.path().join("channel"),
-            quick: arguments.quick,
-            rounds: arguments.rounds.map(usize::from),
-        }),
-        SuiteName::Send => send::suite(send::Options {
-            directory: testbed::Place::Disk.path().join("send"),
-            quick: arguments.quick,
-            rounds: arguments.rounds.map(usize::from),
-        }),
+        SuiteName::Channel => {
+            let peers = peers::find(&peers::default_directory(), &peers::CHANNELS);
+            channel::suite(peers, brief("channel"))
+        }
+        SuiteName::Send => send::suite(brief("send")),
+        SuiteName::Zx => zx::suite(brief("zx")),
     }
 }
 

@@ -1,23 +1,18 @@
 //! The cases of the suite `send`, and what is to be reached in them.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use testbed::BareSend;
 use uncopy::send::{Mode, PageSize, train_bytes};
 
 use super::subjects::{self, Flush, Load};
-use crate::compare::case::{Bare, Case, Subject};
+use crate::compare::brief::BriefRuns;
+use crate::compare::case::Case;
 use crate::compare::metric::CPU_EACH;
-use crate::compare::verdict::{Against, Target};
+use crate::compare::verdict::{Target, at_most};
 
 const SIZES: [usize; 8] = [64_000, 16_384, 8000, 4000, 1500, 1200, 1000, 600];
 /// The train of the measurements that the targets come from.
 const SEGMENT: u16 = 1200;
 const SEGMENTS: usize = 40;
-
-/// Runs of some milliseconds vary much.
-const ROUNDS: usize = 21;
 
 const SEND: &str = "bare send";
 const SENDMMSG: &str = "bare sendmmsg of 64";
@@ -36,12 +31,7 @@ const AUTO: &str = "ring, registered, auto";
 
 /// What all cases share.
 pub(super) struct Setting {
-    pub(super) directory: PathBuf,
-    /// Of one run of one subject.
-    pub(super) time: Duration,
-    /// Two rounds, no targets: shows that everything runs.
-    pub(super) quick: bool,
-    pub(super) rounds: Option<usize>,
+    pub(super) runs: BriefRuns,
 }
 
 impl Setting {
@@ -53,7 +43,7 @@ impl Setting {
     }
 
     fn of_size(&self, bytes: usize) -> Case {
-        let (load, time) = (Load { bytes, segment: None }, self.time);
+        let (load, time) = (Load { bytes, segment: None }, self.runs.time);
         let registered =
             |name, mode, flush, pages| subjects::registered(name, mode, (flush, pages), load, time);
         let (zerocopy, base) = (Mode::Zerocopy, PageSize::Base);
@@ -73,13 +63,13 @@ impl Setting {
             subjects::ring(FLUSH_NEVER, zerocopy, Flush::Never, load, time),
             registered(AUTO, Mode::Auto, Flush::NoSlots, base),
         ];
-        self.case(format!("udp/{bytes}B"), RING_COPY, subjects, targets(bytes))
+        self.runs.case(format!("udp/{bytes}B"), RING_COPY, subjects, targets_of(bytes))
     }
 
     /// Many datagrams in one send, against one send for each of as many.
     fn trains(&self) -> Case {
         let bytes = usize::from(SEGMENT) * SEGMENTS;
-        let (load, time) = (Load { bytes, segment: Some(SEGMENT) }, self.time);
+        let (load, time) = (Load { bytes, segment: Some(SEGMENT) }, self.runs.time);
         let base = (Flush::NoSlots, PageSize::Base);
         let subjects = vec![
             subjects::sender(COPY, Mode::Copy, load, time),
@@ -87,36 +77,14 @@ impl Setting {
             subjects::ring(RING_COPY, Mode::Copy, Flush::NoSlots, load, time),
             subjects::registered(REGISTERED, Mode::Zerocopy, base, load, time),
         ];
-        let targets = vec![at_most(1.0 / 2.4, REGISTERED, COPY)];
+        let targets = vec![at_most(1.0 / 2.4, CPU_EACH, REGISTERED, COPY)];
         debug_assert!(bytes <= train_bytes(SEGMENT, false));
-        self.case(format!("udp/{SEGMENTS} × {SEGMENT}B"), COPY, subjects, targets)
-    }
-
-    fn case(
-        &self,
-        name: String,
-        baseline: &'static str,
-        subjects: Vec<Subject>,
-        targets: Vec<Target>,
-    ) -> Case {
-        Case {
-            name,
-            rounds: self.rounds.unwrap_or(if self.quick { 2 } else { ROUNDS }),
-            baseline,
-            again: baseline,
-            subjects,
-            targets: if self.quick { Vec::new() } else { targets },
-            fixture: Box::new(Bare(self.directory.clone())),
-        }
+        self.runs.case(format!("udp/{SEGMENTS} × {SEGMENT}B"), COPY, subjects, targets)
     }
 }
 
-fn at_most(limit: f64, subject: &str, against: &str) -> Target {
-    let against = Against::Subject(against.to_owned());
-    Target { subject: subject.to_owned(), metric: CPU_EACH, against, limit, band: 0.0 }
-}
-
-fn targets(bytes: usize) -> Vec<Target> {
+fn targets_of(bytes: usize) -> Vec<Target> {
+    let at_most = |limit, subject, against| at_most(limit, CPU_EACH, subject, against);
     let mut targets = vec![
         Target { band: 0.03, ..at_most(1.03, AUTO, RING_COPY) },
         Target { band: 0.05, ..at_most(1.05, FLUSH_BUNCH, REGISTERED) },
@@ -133,12 +101,13 @@ fn targets(bytes: usize) -> Vec<Target> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{ROUNDS, RUN};
     use super::*;
+    use crate::compare::brief::Options;
+    use crate::compare::verdict::Against;
 
     fn cases() -> Vec<Case> {
-        let time = Duration::from_micros(1);
-        let directory = "/nonexistent".into();
-        Setting { directory, time, quick: false, rounds: None }.cases()
+        Setting { runs: BriefRuns::new(Options::nowhere(), RUN, ROUNDS) }.cases()
     }
 
     #[test]

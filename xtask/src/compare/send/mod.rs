@@ -4,25 +4,18 @@
 mod cases;
 mod subjects;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use super::brief::{BriefRuns, Options};
 use super::case::Suite;
 use cases::Setting;
 
-/// What the suite is made of.
-pub(super) struct Options {
-    /// A directory of its own.
-    pub(super) directory: PathBuf,
-    pub(super) quick: bool,
-    pub(super) rounds: Option<usize>,
-}
-
 /// How long a subject sends in a round.
 const RUN: Duration = Duration::from_millis(20);
-const QUICK_RUN: Duration = Duration::from_millis(2);
+/// Runs of some milliseconds vary much.
+const ROUNDS: usize = 21;
 
 /// Runs `body` on the last processor, in a network with a sink.
 ///
@@ -42,27 +35,19 @@ pub(super) fn on_a_network(body: impl FnOnce() -> Result<()> + Send) -> Result<(
 
 /// The suite.
 pub(super) fn suite(options: Options) -> Suite {
-    let Options { directory, quick, rounds } = options;
-    let time = if quick { QUICK_RUN } else { RUN };
-    let setting = Setting { directory, time, quick, rounds };
-    Suite { name: "send", notes: notes(quick), absent: Vec::new(), cases: setting.cases() }
+    let runs = BriefRuns::new(options, RUN, ROUNDS);
+    let notes = runs.notes(NOTES);
+    Suite { name: "send", notes, absent: Vec::new(), cases: Setting { runs }.cases() }
 }
 
-fn notes(quick: bool) -> Vec<String> {
-    let mut notes = [
-        "time, cpu: wall and processor time of one send, pinned to one processor; value: median over \
-         rounds of a run's mean; ratio: median of each round's ratio",
-        "UDP over IPv4 to an ifb device in a network namespace of its own: scatter-gather, checksum \
-         offload, an MTU of 65,535, and nobody behind it",
-        "each loop: 64 sends, then everything that has come back is taken in, and waited for where \
-         less than 64 buffers are free",
-        "bare: the system calls alone, in such a loop; ring: through io_uring, 64 with each call, of \
-         the same flags; flush: a notifier for each send, each 64, or never",
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    if quick {
-        notes.push("quick: two rounds of runs of 2 ms, no target is judged".to_owned());
-    }
-    notes
-}
+/// How it is measured.
+const NOTES: &[&str] = &[
+    "time, cpu: wall and processor time of one send, pinned to one processor; value: median over \
+     rounds of a run's mean; ratio: median of each round's ratio",
+    "UDP over IPv4 to an ifb device in a network namespace of its own: scatter-gather, checksum \
+     offload, an MTU of 65,535, and nobody behind it",
+    "each loop: 64 sends, then everything that has come back is taken in, and waited for where \
+     less than 64 buffers are free",
+    "bare: the system calls alone, in such a loop; ring: through io_uring, 64 with each call, of \
+     the same flags; flush: a notifier for each send, each 64, or never",
+];

@@ -13,7 +13,7 @@ use uncopy::send::{
     Socket, StableBytes,
 };
 
-use crate::compare::case::{Role, Subject, subject};
+use crate::compare::case::{Role, Subject};
 use crate::compare::timing::{divided, sample};
 
 /// Sends in one turn of the loop.
@@ -41,7 +41,7 @@ fn socket(load: Load) -> Result<Socket> {
 /// `send(2)`, or `sendmmsg(2)` for all of a bunch.
 pub(super) fn bare(name: &str, many: bool, load: Load, time: Duration) -> Subject {
     let bytes = vec![7u8; load.bytes];
-    subject(name, Role::Yardstick, bare_socket, move |socket| {
+    Subject::piece(name, Role::Yardstick, bare_socket, move |socket, _| {
         let regions = [IoSlice::new(&bytes)];
         let bunch = sample(time, || {
             if !many {
@@ -70,7 +70,7 @@ fn bare_socket() -> Result<std::net::UdpSocket> {
 /// The same system calls as a ring's, in a plain loop.
 pub(super) fn bare_ring(name: &str, how: BareSend, load: Load, time: Duration) -> Subject {
     let open = move || Ok(BareRing::new(bare_socket()?, load.bytes, BUNCH as u32)?);
-    subject(name, Role::Yardstick, open, move |ring| {
+    Subject::piece(name, Role::Yardstick, open, move |ring, _| {
         let bunch = sample(time, || Ok(ring.bunch(BUNCH, how)?))?;
         Ok(divided(bunch, BUNCH as f64))
     })
@@ -84,7 +84,7 @@ pub(super) fn sender(name: &str, mode: Mode, load: Load, time: Duration) -> Subj
         options.mode = mode;
         Ok(Sender::new(socket(load)?, &options))
     };
-    subject(name, Role::Own, open, move |sender| {
+    Subject::piece(name, Role::Own, open, move |sender, _| {
         let bunch = sample(time, || {
             for _ in 0..BUNCH {
                 sender.send(payload.clone()).result?;
@@ -163,15 +163,11 @@ impl<B: StableBytes> Loop<B> {
 /// A [`Ring`] over ordinary memory.
 pub(super) fn ring(name: &str, mode: Mode, flush: Flush, load: Load, time: Duration) -> Subject {
     let payload = Arc::new(vec![7u8; load.bytes]);
-    subject(
-        name,
-        Role::Own,
-        move || open_loop(mode, load, flush),
-        move |each| {
-            let bunch = sample(time, || each.bunch(flush, || Some(payload.clone())))?;
-            Ok(divided(bunch, BUNCH as f64))
-        },
-    )
+    let open = move || open_loop(mode, load, flush);
+    Subject::piece(name, Role::Own, open, move |each, _| {
+        let bunch = sample(time, || each.bunch(flush, || Some(payload.clone())))?;
+        Ok(divided(bunch, BUNCH as f64))
+    })
 }
 
 /// A [`Ring`] over a registered pool.
@@ -193,7 +189,7 @@ pub(super) fn registered(
         each.ring.register_pool(&pool)?;
         Ok((each, pool))
     };
-    subject(name, Role::Own, open, move |(each, pool)| {
+    Subject::piece(name, Role::Own, open, move |(each, pool), _| {
         let bunch = sample(time, || each.bunch(flush, || pool.take()))?;
         Ok(divided(bunch, BUNCH as f64))
     })
