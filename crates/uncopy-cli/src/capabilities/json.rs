@@ -91,6 +91,7 @@ struct Device<'a> {
     name: Option<&'a str>,
     kind: &'static str,
     rotational: Option<bool>,
+    transport: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -109,7 +110,7 @@ struct Direct<'a> {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+pub(crate) struct Answer<'a> {
     answer: &'static str,
     errno: Option<i32>,
     errno_name: Option<&'static str>,
@@ -203,6 +204,7 @@ impl<'a> From<&'a found::Storage> for Storage<'a> {
                 name: Some(name).filter(|name| !name.is_empty()),
                 kind: storage.device.kind.name(),
                 rotational: storage.device.rotational,
+                transport: storage.device.transport,
             },
             reflink: Answer::from(&storage.reflink),
             copy_file_range: CopyFileRange {

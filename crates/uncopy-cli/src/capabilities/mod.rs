@@ -1,6 +1,6 @@
 //! `uncopy capabilities`.
 
-mod json;
+pub(crate) mod json;
 mod words;
 
 use uncopy::capabilities::{Storage, kernel, storage};

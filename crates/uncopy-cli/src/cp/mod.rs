@@ -24,15 +24,8 @@ use written::Written;
 /// # Errors
 /// The command line makes no sense; nothing was touched.
 pub(crate) fn run(flags: &CopyArgs) -> Result<Exit, clap::Error> {
+    let options = options(flags)?;
     let misuse = |kind, message: String| flags::usage_error("cp", kind, &message);
-    if let Some(conflict) = conflict::find(flags) {
-        return Err(misuse(ErrorKind::ArgumentConflict, conflict.to_string()));
-    }
-    let configured = std::env::var_os(request::UNCOPY_VERIFY);
-    let configured = configured.as_ref().map(|name| name.to_string_lossy());
-    let options = request::options(flags, configured.as_deref())
-        .map_err(|message| misuse(ErrorKind::ValueValidation, message))?;
-    options.check().map_err(|found| misuse(ErrorKind::ArgumentConflict, found.to_string()))?;
     let names = target::names(flags)
         .map_err(|names| misuse(ErrorKind::MissingRequiredArgument, names.to_string()))?;
 
@@ -53,6 +46,31 @@ pub(crate) fn run(flags: &CopyArgs) -> Result<Exit, clap::Error> {
     Ok(match copy_all(&pairs, &options, &stop, &mut report) {
         Some(signal) => report.stopped(signal),
         None => report.finish(),
+    })
+}
+
+/// The options of the library for these flags and the environment.
+///
+/// # Errors
+/// They make no sense.
+pub(crate) fn options(flags: &CopyArgs) -> Result<CopyOptions, clap::Error> {
+    let misuse = |kind, message: String| flags::usage_error("cp", kind, &message);
+    if let Some(conflict) = conflict::find(flags) {
+        return Err(misuse(ErrorKind::ArgumentConflict, conflict.to_string()));
+    }
+    let configured = std::env::var_os(request::UNCOPY_VERIFY);
+    let configured = configured.as_ref().map(|name| name.to_string_lossy());
+    let options = request::options(flags, configured.as_deref())
+        .map_err(|message| misuse(ErrorKind::ValueValidation, message))?;
+    options.check().map_err(|found| misuse(ErrorKind::ArgumentConflict, found.to_string()))?;
+    Ok(options)
+}
+
+/// Where the wish to verify comes from.
+pub(crate) fn verify_origin(flags: &CopyArgs, options: &CopyOptions) -> Option<String> {
+    options.verify.map(|_| match flags.verify {
+        Some(_) => "the flag --verify".to_owned(),
+        None => format!("{} in the environment", request::UNCOPY_VERIFY),
     })
 }
 

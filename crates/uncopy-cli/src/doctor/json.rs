@@ -3,6 +3,7 @@
 use serde::Serialize;
 use uncopy::doctor::{Report, Target};
 
+use crate::capabilities::json::Answer;
 use crate::report::Failure;
 use crate::report::json::{Problem, SCHEMA, line};
 
@@ -14,6 +15,19 @@ struct Examined<'a> {
     headline: &'a str,
     findings: Vec<Finding<'a>>,
     facts: Vec<Fact<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ways: Vec<Way<'a>>,
+}
+
+/// A mechanism as it was tried.
+#[derive(Serialize)]
+struct Way<'a> {
+    mechanism: &'static str,
+    #[serde(flatten)]
+    answer: Answer<'a>,
+    cost: Option<&'static str>,
+    proof: &'a str,
+    passed_over: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -67,6 +81,7 @@ fn of(report: &Report) -> Examined<'_> {
         headline: &report.headline,
         findings: report.findings.iter().map(Finding::from).collect(),
         facts: report.facts.iter().map(|f| Fact { name: f.name, value: &f.value }).collect(),
+        ways: report.ways.iter().map(Way::from).collect(),
     }
 }
 
@@ -84,6 +99,21 @@ impl<'a> From<&'a uncopy::doctor::Finding> for Finding<'a> {
             effect: &found.effect,
             next_step: found.next_step.as_deref(),
             needs_root: found.needs_root,
+        }
+    }
+}
+
+impl<'a> From<&'a uncopy::doctor::Way> for Way<'a> {
+    fn from(way: &'a uncopy::doctor::Way) -> Way<'a> {
+        Way {
+            mechanism: way.mechanism.name(),
+            answer: Answer::from(&way.answer),
+            cost: match &way.answer {
+                uncopy::capabilities::Answer::Yes(cost) => Some(cost.name()),
+                _ => None,
+            },
+            proof: &way.proof,
+            passed_over: way.passed_over.as_deref(),
         }
     }
 }

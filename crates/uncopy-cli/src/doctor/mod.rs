@@ -13,6 +13,7 @@ use crate::exit::Exit;
 use crate::flags::doctor::DoctorArgs;
 use crate::flags::usage_error;
 use crate::report::{self, Failure};
+use target::Asked;
 
 /// Looks at every target, and says what was found. One that cannot be looked at does not keep the
 /// others from being shown.
@@ -20,9 +21,8 @@ pub(crate) fn run(flags: &DoctorArgs) -> Result<Exit, clap::Error> {
     if let Some(id) = &flags.explain {
         return explain(id);
     }
-    let refused = |message: String| usage_error("doctor", ErrorKind::InvalidValue, &message);
-    let targets = target::parse(flags).map_err(refused)?;
-    let options = options(flags);
+    let Asked { targets, verify_origin } = target::parse(flags)?;
+    let options = options(flags, verify_origin);
     let style = words::Style::of(std::io::stdout().is_terminal());
     let mut exit = Exit::Success;
     for (number, target) in targets.iter().enumerate() {
@@ -46,11 +46,12 @@ pub(crate) fn run(flags: &DoctorArgs) -> Result<Exit, clap::Error> {
     Ok(exit)
 }
 
-fn options(flags: &DoctorArgs) -> Options {
+fn options(flags: &DoctorArgs, verify_origin: Option<String>) -> Options {
     let mut options = Options::default();
     options.message_bytes = flags.size.map(Into::into);
     options.segment_bytes = flags.segment.map(Into::into);
     options.in_flight_bytes = flags.in_flight.map(Into::into);
+    options.verify_origin = verify_origin;
     options
 }
 

@@ -1,29 +1,92 @@
 //! What is to be looked at, from words.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
 
-use uncopy::doctor::Target;
+use clap::error::ErrorKind;
+use clap::{Args, Command, FromArgMatches};
+use uncopy::doctor::{Target, has_device};
 
+use crate::cp;
+use crate::flags::copy::CopyArgs;
 use crate::flags::doctor::DoctorArgs;
+use crate::flags::usage_error;
+
+/// What the command line asks about.
+pub(super) struct Asked {
+    pub(super) targets: Vec<Target>,
+    /// Where the wish to verify a copy comes from.
+    pub(super) verify_origin: Option<String>,
+}
 
 /// The targets that the command line names.
 ///
 /// # Errors
-/// A sentence for people, which ends in what to do.
-pub(super) fn parse(flags: &DoctorArgs) -> Result<Vec<Target>, String> {
-    let mut targets = Vec::new();
+/// They make no sense.
+pub(super) fn parse(flags: &DoctorArgs) -> Result<Asked, clap::Error> {
+    let refused = |message: String| usage_error("doctor", ErrorKind::InvalidValue, &message);
+    let mut asked = Asked { targets: Vec::new(), verify_origin: None };
+    let mut others: Vec<&OsStr> = Vec::new();
     for word in &flags.targets {
-        targets.push(match address(word)? {
-            Some(target) => target,
-            None => Target::Device(word.to_string_lossy().into_owned()),
-        });
+        match address(word).map_err(refused)? {
+            Some(target) => asked.targets.push(target),
+            None => others.push(word),
+        }
     }
-    targets.extend(flags.pid.iter().copied().map(Target::Process));
-    if targets.is_empty() {
-        return Err("name a target: tcp://HOST:PORT, udp://HOST:PORT, a device, --pid".to_owned());
+    match others.as_slice() {
+        [source, destination] if !is_device(source) || !is_device(destination) => {
+            let (target, verify_origin) = copy(source.as_ref(), destination.as_ref(), flags)?;
+            asked.targets.push(target);
+            asked.verify_origin = verify_origin;
+        }
+        _ if !flags.cp_flags.is_empty() => {
+            return Err(refused("flags of cp belong to a copy; name SRC and DST".to_owned()));
+        }
+        [one] if !is_device(one) && Path::new(one).exists() => {
+            let one = one.to_string_lossy();
+            return Err(refused(format!(
+                "{one} is no network device; for a copy name SRC and DST"
+            )));
+        }
+        devices => {
+            let named = devices.iter().map(|name| name.to_string_lossy().into_owned());
+            asked.targets.extend(named.map(Target::Device));
+        }
     }
-    Ok(targets)
+    asked.targets.extend(flags.pid.iter().copied().map(Target::Process));
+    if asked.targets.is_empty() {
+        let all = "tcp://HOST:PORT, udp://HOST:PORT, a device, SRC DST, --pid";
+        return Err(refused(format!("name a target: {all}")));
+    }
+    Ok(asked)
+}
+
+fn is_device(word: &OsStr) -> bool {
+    word.to_str().is_some_and(has_device)
+}
+
+/// A copy as `uncopy cp` would make it.
+fn copy(
+    source: &Path,
+    destination: &Path,
+    flags: &DoctorArgs,
+) -> Result<(Target, Option<String>), clap::Error> {
+    let words = std::iter::once(OsString::from("cp")).chain(flags.cp_flags.iter().cloned());
+    let command = CopyArgs::augment_args(Command::new("cp"));
+    let cp = CopyArgs::from_arg_matches(&command.try_get_matches_from(words)?)?;
+    if !cp.paths.is_empty() || !cp.source.is_empty() || cp.dest.is_some() {
+        let message = "behind -- there are flags of cp alone; name SRC and DST before it";
+        return Err(usage_error("doctor", ErrorKind::InvalidValue, message));
+    }
+    let options = cp::options(&cp)?;
+    let verify_origin = cp::verify_origin(&cp, &options);
+    let destination = match (destination.is_dir() && !source.is_dir(), source.file_name()) {
+        (true, Some(name)) => destination.join(name),
+        _ => destination.to_owned(),
+    };
+    let source = source.to_owned();
+    Ok((Target::Copy { source, destination, options }, verify_origin))
 }
 
 /// An address, if the word looks like one.

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use uncopy::doctor::{Finding, Report, Severity, Verdict};
+use uncopy::capabilities::Answer;
+use uncopy::doctor::{Finding, Report, Severity, Verdict, Way};
 
 use crate::report::printable;
 
@@ -56,6 +57,12 @@ pub(super) fn report(report: &Report, style: Style, follows: bool) -> String {
         let summary = printable(&finding.summary);
         let _ = writeln!(text, "{severity}: {summary} [{}]", finding.condition.id);
     }
+    if !report.ways.is_empty() {
+        text.push_str("\nways, the cheapest first\n");
+    }
+    for way in &report.ways {
+        let _ = writeln!(text, "  {:16}{}", way.mechanism.name(), printable(&tried(way)));
+    }
     text.push_str("\nlooked at\n");
     for fact in &report.facts {
         let _ = writeln!(text, "  {:8}{}", fact.name, printable(&fact.value));
@@ -64,6 +71,18 @@ pub(super) fn report(report: &Report, style: Style, follows: bool) -> String {
         let _ = writeln!(text, "\nmore: uncopy doctor --explain {}", first.condition.id);
     }
     text
+}
+
+/// What came of trying a way.
+fn tried(way: &Way) -> String {
+    let answer = match &way.answer {
+        Answer::Yes(cost) => format!("yes, {cost}"),
+        Answer::No { errno: Some(errno), reason } => format!("no: {reason} ({errno})"),
+        Answer::No { errno: None, reason } => format!("no: {reason}"),
+        Answer::Unknown { reason } => format!("not known: {reason}"),
+    };
+    let passed_over = way.passed_over.iter().map(|reason| format!("; not taken: {reason}"));
+    std::iter::once(answer).chain(passed_over).collect()
 }
 
 /// Everything about a finding that matters to the verdict.

@@ -11,6 +11,9 @@ Examples:
   uncopy doctor tcp://10.0.0.2:443           will what is sent there be copied, and why
   uncopy doctor udp://[fd00::2]:8000 --segment 1200
   uncopy doctor eth1                         whatever leaves through a device
+  uncopy doctor disk.img /backup             how a copy would go; a directory is judged by its
+                                             largest file
+  uncopy doctor disk.img /backup -- --durable --prefer=cpu
   uncopy doctor --explain tap-eth-p-all      what a finding means; all explains every one";
 
 /// Shown by `--help`.
@@ -25,11 +28,12 @@ Exit codes:
 
 /// Say why bytes are copied, or not, on a path.
 ///
-/// Looks at routes, devices, packet taps, limits and the kernel, and draws conclusions; changes
-/// nothing and sends nothing. Each finding names its evidence, its effect and what to do.
+/// Looks at routes, devices, packet taps, limits and the kernel; tries every way to copy a file on
+/// temporary ones. Nothing is changed, and nothing sent. Each finding names its evidence, its effect
+/// and what to do.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// tcp://HOST:PORT, udp://HOST:PORT, or a network device
+    /// tcp://HOST:PORT, udp://HOST:PORT, a network device, or two paths: SRC DST
     #[arg(value_name = "TARGET")]
     pub targets: Vec<OsString>,
 
@@ -56,4 +60,8 @@ pub(crate) struct DoctorArgs {
     /// Print one JSON object a line for each target (docs/json.md)
     #[arg(long, conflicts_with = "explain")]
     pub json: bool,
+
+    /// Flags of `uncopy cp`, with which the copy would be made
+    #[arg(last = true, value_name = "CP_FLAGS", allow_hyphen_values = true)]
+    pub cp_flags: Vec<OsString>,
 }

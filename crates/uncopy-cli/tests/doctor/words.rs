@@ -1,6 +1,6 @@
 //! The command line: targets, explanations, refusals.
 
-use testbed::{Case, cases};
+use testbed::{Case, Need, Place, cases};
 
 use crate::{finding, report, uncopy};
 
@@ -11,6 +11,9 @@ pub(crate) fn cases() -> Vec<Case> {
         [] findings_are_explained,
         [] refusals_end_in_a_next_step,
         [] json_says_the_same,
+        [] a_copy_is_judged_with_the_flags_of_cp,
+        [] a_directory_is_judged_by_its_largest_file,
+        [Need::Root, Need::Tool("setpriv")] what_the_user_may_not_do_is_not_judged,
     ]
 }
 
@@ -49,6 +52,11 @@ fn refusals_end_in_a_next_step() {
         ("doctor --size 0 udp://127.0.0.1:9", "--size"),
         ("doctor --explain loopback lo", "cannot be used with"),
         ("doctor", "name a target"),
+        ("doctor lo -- --durable", "name SRC and DST"),
+        ("doctor /tmp", "for a copy name SRC and DST"),
+        ("doctor a b -- --no-such-flag", "--no-such-flag"),
+        ("doctor a b -- c", "flags of cp alone"),
+        ("doctor a b -- --prefer=cpu --sparse=always --require-zero-copy", "--sparse=always"),
     ] {
         let run = uncopy(words).run();
         assert!(run.failed(2).contains(expected), "{words}: {}", run.stderr);
@@ -67,4 +75,60 @@ fn json_says_the_same() {
     }
     assert_eq!(loopback["needs_root"], false);
     assert_eq!(report["facts"][0]["name"], "route");
+}
+
+fn a_copy_is_judged_with_the_flags_of_cp() {
+    let scratch = Place::Disk.scratch();
+    let directory = scratch.path();
+    std::fs::write(directory.join("source"), [7; 100_000]).unwrap();
+    std::fs::create_dir(directory.join("into")).unwrap();
+    let doctor = |words: &str| {
+        let words = format!("doctor --json source into {words}");
+        report_of(&uncopy(&words).current_dir(directory).env("UNCOPY_VERIFY", "sha256"))
+    };
+    let plain = doctor("-- --no-zero-copy");
+    assert_eq!(plain["target"], "source -> into/source");
+    assert_eq!(plain["verdict"], "copied", "{plain}");
+    let setting = finding(&plain, "setting-refuses").unwrap();
+    assert_eq!(setting["evidence"][0]["found"], "the flag: --no-zero-copy");
+    let verification = finding(&plain, "verification").unwrap();
+    assert_eq!(verification["evidence"][0]["found"], "UNCOPY_VERIFY in the environment");
+    assert_eq!(plain["ways"].as_array().unwrap().len(), 6);
+    assert_eq!(plain["ways"][0]["mechanism"], "reflink");
+    let unverified = doctor("-- --no-verify");
+    assert!(finding(&unverified, "verification").is_none(), "{unverified}");
+    let left: Vec<_> = std::fs::read_dir(directory.join("into")).unwrap().collect();
+    assert!(left.is_empty(), "nothing was copied: {left:?}");
+}
+
+fn report_of(program: &testbed::Program) -> serde_json::Value {
+    let run = program.run();
+    assert!(run.stderr.is_empty(), "{}", run.stderr);
+    serde_json::from_str(&run.stdout).unwrap()
+}
+
+fn a_directory_is_judged_by_its_largest_file() {
+    let scratch = Place::Disk.scratch();
+    let directory = scratch.path();
+    for (name, length) in [("large", 3 << 20), ("a", 10), ("b", 10)] {
+        std::fs::write(directory.join(name), vec![7; length]).unwrap();
+    }
+    std::fs::create_dir(directory.join("into")).unwrap();
+    let report = report_of(&uncopy("doctor --json . into").current_dir(directory));
+    for id in ["many-small-files", "bytes-in-large-files"] {
+        assert!(finding(&report, id).is_some(), "{id}: {report}");
+    }
+    assert!(report["facts"].to_string().contains("./large"), "{report}");
+}
+
+fn what_the_user_may_not_do_is_not_judged() {
+    let scratch = Place::Disk.scratch();
+    let directory = scratch.path();
+    std::fs::write(directory.join("source"), [7; 100_000]).unwrap();
+    let words = format!("doctor --json {0}/source {0}/copy", directory.display());
+    let run = uncopy(&words).as_user(65534).run();
+    let report = report(&run, 7);
+    let finding = finding(&report, "not-tried").unwrap();
+    assert!(finding["evidence"][0]["found"].as_str().unwrap().contains("EACCES"), "{finding}");
+    report_of(&uncopy(&words));
 }

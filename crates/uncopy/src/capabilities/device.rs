@@ -46,14 +46,21 @@ pub struct Device {
     pub kind: DeviceKind,
     /// Spinning, where the kernel says.
     pub rotational: Option<bool>,
+    /// How it is attached, as its place in sysfs tells: `nvme`, `virtio`, `ata`, `usb`, `mmc`,
+    /// `iscsi`, `nvme-of`.
+    pub transport: Option<&'static str>,
 }
 
 impl Device {
     /// The device with this `st_dev`, as `/sys/dev/block` describes it.
     #[must_use]
     pub fn with_number(major: u32, minor: u32) -> Device {
-        let anonymous =
-            Device { name: String::new(), kind: DeviceKind::Anonymous, rotational: None };
+        let anonymous = Device {
+            name: String::new(),
+            kind: DeviceKind::Anonymous,
+            rotational: None,
+            transport: None,
+        };
         if major == 0 {
             return anonymous;
         }
@@ -62,12 +69,15 @@ impl Device {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let disk = whole_disk(&path);
         let stacked = fs::read_dir(disk.join("slaves")).is_ok_and(|mut d| d.next().is_some());
+        let transport = transport_of(&path);
+        let is_remote = matches!(transport, Some("iscsi" | "nvme-of"));
         Device {
-            kind: match (stacked, is_remote(&path)) {
+            kind: match (stacked, is_remote) {
                 (true, _) => DeviceKind::Stacked,
                 (false, true) => DeviceKind::Network,
                 (false, false) => kind_of(&name),
             },
+            transport,
             rotational: fs::read_to_string(disk.join("queue/rotational"))
                 .ok()
                 .map(|text| text.trim() == "1"),
@@ -81,13 +91,22 @@ fn whole_disk(path: &Path) -> &Path {
     if path.join("partition").exists() { path.parent().unwrap_or(path) } else { path }
 }
 
-/// NVMe over fabrics and iSCSI disks have local names; their place in sysfs tells.
-fn is_remote(path: &Path) -> bool {
-    path.components().any(|part| {
-        let part = part.as_os_str().to_string_lossy();
-        part == "nvme-fabrics"
-            || part.strip_prefix("session").is_some_and(|n| n.parse::<u32>().is_ok())
-    })
+/// How a disk is attached: remote ones have local names, and their place in sysfs tells.
+fn transport_of(path: &Path) -> Option<&'static str> {
+    let numbered = |part: &str, prefix: &str| {
+        part.strip_prefix(prefix).is_some_and(|n| n.parse::<u32>().is_ok())
+    };
+    let known = |part: &str| match part {
+        "nvme-fabrics" => Some("nvme-of"),
+        "nvme" => Some("nvme"),
+        "mmc_host" => Some("mmc"),
+        _ if numbered(part, "session") => Some("iscsi"),
+        _ if numbered(part, "virtio") => Some("virtio"),
+        _ if numbered(part, "ata") => Some("ata"),
+        _ if numbered(part, "usb") => Some("usb"),
+        _ => None,
+    };
+    path.components().find_map(|part| known(&part.as_os_str().to_string_lossy()))
 }
 
 fn kind_of(name: &str) -> DeviceKind {
@@ -114,15 +133,24 @@ fn kind_of(name: &str) -> DeviceKind {
 mod tests {
     use std::path::Path;
 
-    use super::{DeviceKind, is_remote, kind_of};
+    use super::{DeviceKind, kind_of, transport_of};
 
     #[test]
-    fn remote_disks_are_told_by_their_place() {
-        let local = "/sys/devices/pci0000:00/0000:00:03.0/virtio1/block/vda";
-        let iscsi = "/sys/devices/platform/host3/session1/target3:0:0/3:0:0:1/block/sdb";
-        let fabrics = "/sys/devices/virtual/nvme-fabrics/ctl/nvme1/nvme1n1";
-        assert!(!is_remote(Path::new(local)));
-        assert!(is_remote(Path::new(iscsi)) && is_remote(Path::new(fabrics)));
+    fn the_place_in_sysfs_tells_how_a_disk_is_attached() {
+        for (path, expected) in [
+            ("/sys/devices/pci0000:00/0000:00:03.0/virtio1/block/vda", Some("virtio")),
+            (
+                "/sys/devices/pci0000:00/0000:00:17.0/ata3/host2/target2:0:0/2:0:0:0/block/sda",
+                Some("ata"),
+            ),
+            ("/sys/devices/pci0000:00/0000:00:14.0/usb2/2-1/2-1:1.0/host6/block/sdc", Some("usb")),
+            ("/sys/devices/pci0000:00/0000:01:00.0/nvme/nvme0/nvme0n1", Some("nvme")),
+            ("/sys/devices/platform/host3/session1/target3:0:0/3:0:0:1/block/sdb", Some("iscsi")),
+            ("/sys/devices/virtual/nvme-fabrics/ctl/nvme1/nvme1n1", Some("nvme-of")),
+            ("/sys/devices/virtual/block/loop0", None),
+        ] {
+            assert_eq!(transport_of(Path::new(path)), expected, "{path}");
+        }
     }
 
     #[test]

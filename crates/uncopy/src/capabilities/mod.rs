@@ -24,6 +24,8 @@ use std::sync::OnceLock;
 pub use device::{Device, DeviceKind};
 pub use filesystem::Filesystem;
 pub use kernel::{IoUring, Kernel, Limit, Limits, SocketKind, UringOperation, ZerocopySocket};
+#[cfg(target_os = "linux")]
+pub(crate) use probe::{TrialFiles, sharing};
 pub use storage::{Alignment, Sharing, Storage};
 
 use crate::error::{Errno, Result};

@@ -38,7 +38,12 @@ pub(super) fn storage(path: &Path) -> Result<Storage> {
         path: path.to_owned(),
         directory: directory.to_owned(),
         filesystem: Filesystem::from_magic(0),
-        device: Device { name: String::new(), kind: DeviceKind::Anonymous, rotational: None },
+        device: Device {
+            name: String::new(),
+            kind: DeviceKind::Anonymous,
+            rotational: None,
+            transport: None,
+        },
         reflink: not_asked(),
         copy_file_range: not_asked(),
         direct_alignment: None,

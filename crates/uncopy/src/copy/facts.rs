@@ -12,7 +12,6 @@ use super::plan::{
 use super::source::Source;
 use super::sparse;
 use super::sparse::Segment;
-use super::staging::Staging;
 use crate::capabilities::{Device, DeviceKind, Filesystem};
 use crate::receipt::Mechanism;
 use crate::sys::file::{self, Stat};
@@ -24,10 +23,10 @@ const BUDGET_MATTERS_BYTES: u64 = 256 << 20;
 pub(crate) fn gather(
     source: &Source<'_>,
     destination: &Destination,
-    staging: &Staging<'_>,
+    written: BorrowedFd<'_>,
     options: &CopyOptions,
 ) -> Facts {
-    let magic = file::filesystem_magic(staging.fd()).unwrap_or(0);
+    let magic = file::filesystem_magic(written).unwrap_or(0);
     Facts {
         size: source.size(),
         data_bytes: source.size().unwrap_or(0).min(source.stat.blocks.saturating_mul(512)),
@@ -79,7 +78,7 @@ fn has_holes(source: &Source<'_>) -> bool {
     sparse::segment(&source.fd(), 0, size) != Segment::Data { start: 0, end: size }
 }
 
-fn direct_path(written: &Stat, filesystem: Filesystem) -> DirectPath {
+pub(super) fn direct_path(written: &Stat, filesystem: Filesystem) -> DirectPath {
     if written.direct.is_none() {
         // btrfs and tmpfs take the flag, give no alignment, and copy.
         return DirectPath::None;

@@ -8,11 +8,13 @@ mod destination;
 #[cfg(target_os = "linux")]
 mod facts;
 #[cfg(target_os = "linux")]
+pub(crate) mod forecast;
+#[cfg(target_os = "linux")]
 mod mechanism;
 #[cfg(target_os = "linux")]
 mod metadata;
 #[cfg(target_os = "linux")]
-mod plan;
+pub(crate) mod plan;
 #[cfg_attr(not(target_os = "linux"), path = "portable.rs")]
 mod run;
 #[cfg(target_os = "linux")]

@@ -60,7 +60,7 @@ fn copy_once(
         return Ok(Receipt { skipped: true, ..Receipt::default() });
     }
     let staging = open_staging(&source, &destination, options, observer)?;
-    let facts = facts::gather(&source, &destination, &staging, options);
+    let facts = facts::gather(&source, &destination, staging.fd(), options);
     let in_place = facts.in_place;
     let result = write(&source, &destination, staging, facts, options, observer);
     result.map_err(|error| if in_place { error.while_in_place() } else { error })

@@ -16,6 +16,7 @@
 //! sent unless a probe is asked for.
 
 mod condition;
+mod files;
 mod finding;
 mod network;
 mod process;
@@ -23,11 +24,13 @@ mod report;
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 pub use condition::{Condition, Topic, condition, conditions};
 pub use finding::{Evidence, Finding, Severity};
-pub use report::{Fact, Report, Verdict};
+pub use report::{Fact, Report, Verdict, Way};
 
+use crate::copy::CopyOptions;
 use crate::error::Result;
 use crate::send::Transport;
 
@@ -41,6 +44,15 @@ pub enum Target {
     Udp(SocketAddr),
     /// Whatever leaves through a network device.
     Device(String),
+    /// A copy of a file; or of a directory, which is judged by its largest file.
+    Copy {
+        /// The file or directory.
+        source: PathBuf,
+        /// The file to write. For a directory: the directory to write to.
+        destination: PathBuf,
+        /// How it would be copied.
+        options: CopyOptions,
+    },
     /// Whatever a process sends to the peers of its sockets, by its id.
     Process(u32),
 }
@@ -51,6 +63,9 @@ impl fmt::Display for Target {
             Target::Tcp(to) => write!(f, "tcp://{to}"),
             Target::Udp(to) => write!(f, "udp://{to}"),
             Target::Device(name) => f.write_str(name),
+            Target::Copy { source, destination, .. } => {
+                write!(f, "{} -> {}", source.display(), destination.display())
+            }
             Target::Process(pid) => write!(f, "pid {pid}"),
         }
     }
@@ -67,17 +82,29 @@ pub struct Options {
     /// Bytes that are lent at a time. `None`: those of 16 sends, after which a
     /// [`Sender`](crate::send::Sender) reads its reports.
     pub in_flight_bytes: Option<usize>,
+    /// Where the wish to verify comes from, for people: a flag, a variable of the environment.
+    pub verify_origin: Option<String>,
+}
+
+/// Whether this thread's network has a device of this name.
+#[must_use]
+pub fn has_device(name: &str) -> bool {
+    network::has_device(name)
 }
 
 /// Looks at a target, and says what keeps its bytes from staying where they are.
 ///
 /// # Errors
-/// There is no such device or process.
+/// There is no such device or process; or those of a copy that never begins, because a file cannot be
+/// opened, is no regular one, or both are one file.
 pub fn examine(target: &Target, options: &Options) -> Result<Report> {
     match target {
         Target::Tcp(to) => Ok(network::address(Transport::Tcp, *to, options)),
         Target::Udp(to) => Ok(network::address(Transport::Udp, *to, options)),
         Target::Device(name) => network::device(name, options),
+        Target::Copy { source, destination, options: how } => {
+            files::copy(source, destination, how, options)
+        }
         Target::Process(pid) => network::sockets::process(*pid, options),
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 
 use super::finding::{Finding, Severity};
+use crate::capabilities::Answer;
+use crate::receipt::{Cost, Mechanism};
 
 /// The answer to "will these bytes be copied?".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -70,6 +72,20 @@ pub struct Fact {
     pub value: String,
 }
 
+/// One way to copy a file, as it was tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Way {
+    /// The mechanism.
+    pub mechanism: Mechanism,
+    /// Whether it works between these directories, and what it would cost.
+    pub answer: Answer<Cost>,
+    /// What was done to find out, and what came of it; empty if nothing was.
+    pub proof: String,
+    /// Why a copy would not take it although it works; `None`: it would, or it does not work.
+    pub passed_over: Option<String>,
+}
+
 /// What was found out about one target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -84,6 +100,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// What was looked at.
     pub facts: Vec<Fact>,
+    /// For a file: every mechanism, the one that touches the bytes least first.
+    pub ways: Vec<Way>,
 }
 
 impl Report {
@@ -100,7 +118,7 @@ impl Report {
         let reason = findings.first().filter(|first| first.severity != Severity::Note);
         let reason = reason.map(|first| format!(": {}", first.summary)).unwrap_or_default();
         let headline = format!("{subject} {}{reason}", verdict.predicate());
-        Report { target, verdict, headline, findings, facts }
+        Report { target, verdict, headline, findings, facts, ways: Vec::new() }
     }
 
     /// The finding of this condition, if there is one.

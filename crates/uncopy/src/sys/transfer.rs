@@ -1,11 +1,11 @@
 //! Calls that move bytes between two descriptors.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs;
 use rustix::pipe::{self, PipeFlags, SpliceFlags};
 
-use super::Sys;
+use super::{Sys, last_errno};
 
 /// What `copy_file_range` and `sendfile` move at most in one call: `MAX_RW_COUNT` of the kernel
 /// (`include/linux/fs.h`), `INT_MAX` rounded down to a page.
@@ -14,6 +14,28 @@ pub(crate) const MAX_CALL_BYTES: usize = 0x7fff_f000;
 /// Shares the whole file (`FICLONE`).
 pub(crate) fn clone_file(source: impl AsFd, destination: impl AsFd) -> Sys<()> {
     Ok(fs::ioctl_ficlone(destination, source)?)
+}
+
+/// Shares the first `length` bytes of a source of `size` bytes, or all it has
+/// (`FICLONERANGE`, `ioctl_ficlonerange(2)`).
+pub(crate) fn clone_beginning(
+    source: impl AsFd,
+    destination: impl AsFd,
+    size: u64,
+    length: u64,
+) -> Sys<()> {
+    let range = libc::file_clone_range {
+        src_fd: source.as_fd().as_raw_fd().into(),
+        src_offset: 0,
+        // None: to the end, which need not fill a block.
+        src_length: if size > length { length } else { 0 },
+        dest_offset: 0,
+    };
+    // SAFETY: the structure is that of linux/fs.h and outlives the call, which only reads it.
+    let r = unsafe {
+        libc::ioctl(destination.as_fd().as_raw_fd(), libc::FICLONERANGE as _, &raw const range)
+    };
+    if r == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
 /// Copies inside the kernel, from and to the same offset.

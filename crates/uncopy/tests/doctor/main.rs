@@ -3,6 +3,7 @@
 #![cfg(all(target_os = "linux", not(shuttle)))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod files;
 mod network;
 mod network_rows;
 mod row;
@@ -10,5 +11,7 @@ mod row;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    testbed::run(env!("CARGO_TARGET_TMPDIR"), network::cases)
+    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
+        [files::cases(), network::cases()].into_iter().flatten().collect()
+    })
 }

@@ -2,6 +2,8 @@
 
 mod kernel;
 mod storage;
+mod trial;
 
 pub(super) use kernel::{kernel, limits};
 pub(super) use storage::storage;
+pub(crate) use trial::{TrialFiles, sharing};

@@ -1,19 +1,16 @@
 //! What a filesystem does when it is asked to.
 
-use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, OFlags};
 
+use super::trial::{DATA_BYTES, TrialFiles, sharing, unguessable_name, write_data};
 use crate::buf::AlignedBuffer;
 use crate::capabilities::{Alignment, Answer, Device, Filesystem, Sharing, Storage};
 use crate::error::{Errno, Error, Result};
 use crate::sys::file::{self, Stat};
 use crate::sys::{Sys, name, probe, transfer};
-
-/// Too much for any filesystem to keep inside the inode, and a multiple of every block size.
-const DATA_BYTES: u64 = 128 << 10;
 
 /// Length of the hole in the file that has one.
 const HOLE_BYTES: u64 = 1 << 20;
@@ -39,7 +36,7 @@ pub(in crate::capabilities) fn storage(path: &Path) -> Result<Storage> {
         seek_hole: ask(&bench, Bench::seek_hole),
         punch_hole: ask(&bench, Bench::punch_hole),
         fallocate: ask(&bench, Bench::fallocate),
-        unnamed_files: ask(&bench, |bench| bench.unnamed.into()),
+        unnamed_files: ask(&bench, |bench| bench.0.unnamed.into()),
         rename_noreplace: ask(&bench, Bench::rename_noreplace),
         directory,
     })
@@ -68,58 +65,31 @@ fn ask<T>(bench: &Result<Bench, String>, trial: impl FnOnce(&Bench) -> Answer<T>
     }
 }
 
-/// A directory in which files can be made.
-struct Bench {
-    directory: OwnedFd,
-    /// Whether they can be made without a name.
-    unnamed: Sys<()>,
-    /// One that is empty.
-    file: OwnedFd,
-}
+/// A directory in which things are tried.
+struct Bench(TrialFiles);
 
 impl Bench {
     /// The sentence of an error says why nothing can be tried.
     fn open(path: &Path, subject: &Stat) -> Result<Bench, String> {
-        let because = |errno: Errno| format!("{}: {} ({errno})", path.display(), errno.message());
-        let directory = name::open_directory(path).map_err(because)?;
-        if file::stat(&directory).map_err(because)?.device != subject.device {
+        let files = TrialFiles::open(path)?;
+        if files.device != subject.device {
             return Err(format!("{} is on another filesystem", path.display()));
         }
-        let made = name::create_unnamed(&directory, 0o600);
-        let unnamed = made.as_ref().map(|_| ()).map_err(|errno| *errno);
-        let file = made
-            .or_else(|_| create_and_unlink(&directory))
-            .map_err(|errno| format!("no file can be made in {}", because(errno)))?;
-        Ok(Bench { directory, unnamed, file })
-    }
-
-    /// A new file that nobody else can find.
-    fn create(&self) -> Sys<OwnedFd> {
-        match self.unnamed {
-            Ok(()) => name::create_unnamed(&self.directory, 0o600),
-            Err(_) => create_and_unlink(&self.directory),
-        }
-    }
-
-    /// As [`create`](Bench::create), with data.
-    fn create_with_data(&self) -> Sys<OwnedFd> {
-        let file = self.create()?;
-        write_data(&file, 0)?;
-        Ok(file)
+        Ok(Bench(files))
     }
 
     fn alignment(&self) -> Option<Alignment> {
-        file::stat(&self.file).ok().as_ref().and_then(alignment)
+        file::stat(&self.0.file).ok().as_ref().and_then(alignment)
     }
 
     fn reflink(&self) -> Answer {
-        let trial = || transfer::clone_file(self.create_with_data()?, self.create()?);
+        let trial = || transfer::clone_file(self.0.create_with_data()?, self.0.create()?);
         trial().into()
     }
 
     fn copy_file_range(&self) -> Answer<Sharing> {
         let trial = || {
-            let (source, copy) = (self.create_with_data()?, self.create()?);
+            let (source, copy) = (self.0.create_with_data()?, self.0.create()?);
             let mut done = 0;
             while done < DATA_BYTES {
                 let left = (DATA_BYTES - done) as usize;
@@ -128,7 +98,7 @@ impl Bench {
                     n => done += n as u64,
                 }
             }
-            Ok(Some(sharing(&source, &copy)))
+            Ok(Some(sharing(copy.as_fd())))
         };
         match trial() {
             Ok(Some(sharing)) => Answer::Yes(sharing),
@@ -140,7 +110,7 @@ impl Bench {
 
     fn direct_write(&self) -> Answer {
         let trial = || {
-            let file = self.create()?;
+            let file = self.0.create()?;
             file::set_direct(&file, true)?;
             let length = self.alignment().map_or(0, |align| align.offset_bytes as usize);
             let written = transfer::write_at(&file, &AlignedBuffer::new(length), 0)?;
@@ -168,12 +138,12 @@ impl Bench {
     }
 
     fn punch_hole(&self) -> Answer {
-        let trial = || file::punch_hole(self.create_with_data()?, 0, DATA_BYTES / 2);
+        let trial = || file::punch_hole(self.0.create_with_data()?, 0, DATA_BYTES / 2);
         trial().into()
     }
 
     fn fallocate(&self) -> Answer {
-        let trial = || file::allocate(self.create()?, 0, HOLE_BYTES);
+        let trial = || file::allocate(self.0.create()?, 0, HOLE_BYTES);
         trial().into()
     }
 
@@ -181,10 +151,10 @@ impl Bench {
     fn rename_noreplace(&self) -> Answer {
         let trial = || {
             let (from, to) = (unguessable_name()?, unguessable_name()?);
-            name::create_new(&self.directory, &from, 0o600)?;
-            let renamed = probe::rename_noreplace(&self.directory, &from, &to);
+            name::create_new(&self.0.directory, &from, 0o600)?;
+            let renamed = probe::rename_noreplace(&self.0.directory, &from, &to);
             let left = if renamed.is_ok() { &to } else { &from };
-            name::unlink(&self.directory, left)?;
+            name::unlink(&self.0.directory, left)?;
             renamed
         };
         trial().into()
@@ -193,7 +163,7 @@ impl Bench {
     /// A hole of [`HOLE_BYTES`] and data behind it. The size is set first: a write at the end of a
     /// file makes some filesystems reserve more than is written.
     fn create_with_hole(&self) -> Sys<OwnedFd> {
-        let file = self.create()?;
+        let file = self.0.create()?;
         file::truncate(&file, HOLE_BYTES + DATA_BYTES)?;
         write_data(&file, HOLE_BYTES)?;
         Ok(file)
@@ -202,41 +172,6 @@ impl Bench {
 
 fn refuted<T>(reason: &str) -> Answer<T> {
     Answer::No { errno: None, reason: reason.to_owned() }
-}
-
-fn sharing(source: &OwnedFd, copy: &OwnedFd) -> Sharing {
-    // Until it is flushed an extent may have no place yet.
-    match file::sync_data(copy).and_then(|()| file::share_all_extents(source, copy)) {
-        Ok(true) => Sharing::Shared,
-        Ok(false) => Sharing::Copied,
-        Err(_) => Sharing::Unknown,
-    }
-}
-
-/// Bytes that are no zeros, which some filesystems would not store.
-fn write_data(file: impl AsFd, offset: u64) -> Sys<()> {
-    let data = vec![0xA5; DATA_BYTES as usize];
-    let mut done = 0;
-    while done < data.len() {
-        match transfer::write_at(&file, &data[done..], offset + done as u64)? {
-            0 => return Err(Errno::EIO),
-            n => done += n,
-        }
-    }
-    Ok(())
-}
-
-/// A file that has a name only for a moment, where `O_TMPFILE` is not to be had.
-fn create_and_unlink(directory: &OwnedFd) -> Sys<OwnedFd> {
-    let name = unguessable_name()?;
-    let file = name::create_new(directory, &name, 0o600)?;
-    name::unlink(directory, &name)?;
-    Ok(file)
-}
-
-fn unguessable_name() -> Sys<OsString> {
-    let random = u128::from_ne_bytes(name::random_bytes()?);
-    Ok(format!(".uncopy-probe-{random:032x}.tmp").into())
 }
 
 #[cfg(test)]
@@ -263,9 +198,9 @@ mod tests {
     #[test]
     fn files_that_need_a_name_for_a_moment_answer_too() {
         let directory = tempfile::tempdir().unwrap();
-        let opened = name::open_directory(directory.path()).unwrap();
-        let file = create_and_unlink(&opened).unwrap();
-        let bench = Bench { directory: opened, unnamed: Err(Errno::EOPNOTSUPP), file };
+        let mut files = TrialFiles::open(directory.path()).unwrap();
+        files.unnamed = Err(Errno::EOPNOTSUPP);
+        let bench = Bench(files);
         assert_eq!(bench.holes(), Answer::Yes(()));
         assert_eq!(bench.seek_hole(), Answer::Yes(()));
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);

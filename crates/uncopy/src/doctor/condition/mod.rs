@@ -1,9 +1,11 @@
 //! Every condition that the doctor knows, once: reports, `--explain` and the book come from here.
 
+mod files;
 mod network;
 
 use std::fmt::Write as _;
 
+pub(crate) use files::*;
 pub(crate) use network::*;
 
 use super::finding::Severity;
@@ -35,17 +37,20 @@ pub struct Condition {
 pub enum Topic {
     /// Sending over TCP and UDP.
     Network,
+    /// Copying files.
+    Files,
 }
 
 impl Topic {
     /// Every topic.
-    pub const ALL: [Topic; 1] = [Topic::Network];
+    pub const ALL: [Topic; 2] = [Topic::Network, Topic::Files];
 
     /// The name in reports: `network`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Topic::Network => "network",
+            Topic::Files => "files",
         }
     }
 }
@@ -74,7 +79,7 @@ use table;
 
 /// Every condition, by topic.
 pub fn conditions() -> impl Iterator<Item = &'static Condition> {
-    network::LIST.iter().copied()
+    [network::LIST, files::LIST].into_iter().flatten().copied()
 }
 
 /// The condition of this id.

@@ -33,6 +33,11 @@ pub(super) fn address(transport: Transport, to: SocketAddr, options: &Options) -
     Report::conclude(target, &subject, found, told(&facts))
 }
 
+/// Whether there is a network device of this name.
+pub(super) fn has_device(name: &str) -> bool {
+    route::links().unwrap_or_default().iter().any(|link| link.name == name)
+}
+
 /// What there is to say about sending over a device.
 pub(super) fn device(name: &str, options: &Options) -> Result<Report> {
     let wanted = Wanted {

@@ -1,0 +1,165 @@
+use super::*;
+use crate::capabilities::Filesystem;
+use crate::copy::plan::Facts;
+use crate::copy::{Allow, Cache, Prefer, Sparse};
+use crate::doctor::finding::Severity;
+use crate::doctor::report::Verdict;
+use crate::sys::file::DirectAlign;
+use Severity::{Copies, Note, Unknown};
+
+const NFS: Filesystem = Filesystem::from_magic(0x6969);
+const FUSE: Filesystem = Filesystem::from_magic(0x6573_5546);
+
+fn device(name: &str) -> Device {
+    let mut device = Device::with_number(0, 0);
+    device.name = name.to_owned();
+    device.kind = DeviceKind::Disk;
+    device
+}
+
+/// 4 MiB from ext4 to ext4 on a disk, in the page cache.
+fn ordinary() -> Forecast {
+    let size = 4 << 20;
+    let tried = |mechanism, answer| TriedWay {
+        mechanism,
+        answer,
+        proof: "it was tried".into(),
+        passed_over: None,
+    };
+    let none = Answer::No { errno: Some(Errno::EOPNOTSUPP), reason: "ext4 has no reflinks".into() };
+    let mut direct = tried(Mechanism::Direct, Answer::Yes(Cost::Moved));
+    direct.passed_over = Some("slower by the clock".into());
+    Forecast {
+        facts: Facts {
+            size: Some(size),
+            data_bytes: size,
+            has_holes: false,
+            source: Filesystem::EXT4,
+            destination: Filesystem::EXT4,
+            destination_is_stream: false,
+            direct: DirectPath::Moves,
+            direct_reads: false,
+            source_is_cold: false,
+            dirty_budget_bytes: u64::MAX,
+            transforms: false,
+            in_place: false,
+            durable: false,
+            allow: Allow::Any,
+            prefer: Prefer::WallTime,
+            sparse: Sparse::Auto,
+            cache: Cache::Auto,
+        },
+        source_bytes: size,
+        is_empty: false,
+        cached_bytes: None,
+        source_device: device("vda"),
+        destination_device: device("vda"),
+        destination_align: Some(DirectAlign { memory: 512, offset: 512 }),
+        ways: vec![
+            tried(Mechanism::Reflink, none),
+            direct,
+            tried(Mechanism::CopyFileRange, Answer::Yes(Cost::KernelCopied)),
+            tried(Mechanism::Splice, Answer::Yes(Cost::KernelCopied)),
+            tried(Mechanism::ReadWrite, Answer::Yes(Cost::UserCopied)),
+        ],
+        choice: Some((Mechanism::Splice, Cost::KernelCopied)),
+        rivals: Vec::new(),
+    }
+}
+
+fn answer(forecast: &mut Forecast, mechanism: Mechanism, answer: Answer<Cost>) {
+    let way = forecast.ways.iter_mut().find(|way| way.mechanism == mechanism).unwrap();
+    way.answer = answer;
+}
+
+fn refused(errno: Errno) -> Answer<Cost> {
+    Answer::No { errno: Some(errno), reason: "why".into() }
+}
+
+type Row = (fn(&mut Forecast), &'static str, Severity);
+
+const ROWS: &[Row] = &[
+    (|_| (), "kernel-copies", Copies),
+    (|_| (), "no-reflink", Note),
+    (|_| (), "direct-needs-durable", Note),
+    (|f| answer(f, Mechanism::Reflink, refused(Errno::EXDEV)), "cross-filesystem", Note),
+    (|f| answer(f, Mechanism::Reflink, refused(Errno::EINVAL)), "reflink-refused", Note),
+    (|f| answer(f, Mechanism::Reflink, refused(Errno::ETXTBSY)), "reflink-refused", Note),
+    (|f| answer(f, Mechanism::Reflink, Answer::unknown("no space")), "not-tried", Unknown),
+    (|f| answer(f, Mechanism::Direct, refused(Errno::EINVAL)), "no-direct-io", Note),
+    (|f| answer(f, Mechanism::Direct, Answer::Yes(Cost::KernelCopied)), "direct-copies", Note),
+    (|f| f.facts.size = Some(100 << 10), "direct-too-small", Note),
+    (|f| f.facts.size = Some(100), "small-file", Note),
+    (|f| f.choice = Some((Mechanism::ReadWrite, Cost::UserCopied)), "program-copies", Copies),
+    (|f| f.choice = Some((Mechanism::Reflink, Cost::Shared)), "blocks-shared", Note),
+    (|f| f.choice = Some((Mechanism::Direct, Cost::Moved)), "direct-moves", Note),
+    (|f| f.choice = Some((Mechanism::Direct, Cost::Unknown)), "direct-unknown", Unknown),
+    (
+        |f| f.choice = Some((Mechanism::CopyFileRange, Cost::Unknown)),
+        "filesystem-may-copy",
+        Unknown,
+    ),
+    (|f| f.choice = None, "no-mechanism", Unknown),
+    (|f| f.is_empty = true, "empty-file", Note),
+    (|f| f.facts.source = Filesystem::from_magic(0x9fa0), "pseudo-file", Copies),
+    (|f| f.facts.destination_is_stream = true, "destination-is-stream", Copies),
+    (|f| f.facts.source = NFS, "network-filesystem", Note),
+    (|f| f.facts.destination = NFS, "network-filesystem", Note),
+    (|f| f.facts.source = FUSE, "fuse", Note),
+    (|f| f.facts.in_place = true, "in-place", Note),
+    (|f| f.cached_bytes = Some(4 << 20), "source-cached", Note),
+    (|f| f.cached_bytes = Some(1 << 20), "source-not-cached", Note),
+    (|f| f.facts.has_holes = true, "holes", Note),
+    (|f| f.facts.size = Some((4 << 20) + 1), "unaligned-tail", Note),
+    (|f| f.source_device.rotational = Some(true), "rotational", Note),
+    (|f| f.destination_device.kind = DeviceKind::Network, "remote-device", Note),
+    (|f| f.ways[1].passed_over = Some("--cache=keep: it bypasses".into()), "setting-refuses", Note),
+];
+
+#[test]
+fn each_fact_has_its_finding() {
+    for (row, (change, id, severity)) in ROWS.iter().enumerate() {
+        let mut forecast = ordinary();
+        change(&mut forecast);
+        // Two devices, as far as their names tell.
+        forecast.destination_device.name.push('2');
+        let found = findings(&forecast, None);
+        let finding = found.iter().find(|finding| finding.condition.id == *id);
+        let finding = finding.unwrap_or_else(|| panic!("row {row}: {id}: {found:#?}"));
+        assert_eq!(finding.severity, *severity, "row {row}: {finding:#?}");
+        assert!(!finding.evidence.is_empty(), "row {row}: {finding:#?}");
+    }
+}
+
+#[test]
+fn shared_blocks_need_no_more_words() {
+    let mut forecast = ordinary();
+    forecast.choice = Some((Mechanism::Reflink, Cost::Shared));
+    answer(&mut forecast, Mechanism::Reflink, Answer::Yes(Cost::Shared));
+    let ids: Vec<_> = findings(&forecast, None).iter().map(|one| one.condition.id).collect();
+    assert_eq!(ids, ["blocks-shared"]);
+    assert_eq!(Verdict::of(&findings(&forecast, None)), Verdict::ZeroCopy);
+}
+
+#[test]
+fn settings_are_named_with_their_origin() {
+    let mut forecast = ordinary();
+    for way in &mut forecast.ways[..4] {
+        way.passed_over = Some("--no-zero-copy".into());
+    }
+    forecast.choice = Some((Mechanism::ReadWrite, Cost::UserCopied));
+    let found = findings(&forecast, Some("UNCOPY_VERIFY in the environment"));
+    let said = |id: &str| found.iter().find(|finding| finding.condition.id == id).unwrap();
+    let setting = said("setting-refuses");
+    // Reflink does not work anyway.
+    assert_eq!(setting.summary, "--no-zero-copy rules out direct, copy_file_range, splice");
+    assert_eq!(setting.evidence[0].found, "the flag: --no-zero-copy");
+    assert_eq!(said("verification").evidence[0].found, "UNCOPY_VERIFY in the environment");
+    assert!(said("verification").summary.contains("8388608 bytes"));
+    let copies = said("program-copies");
+    assert!(copies.summary.ends_with(", as --no-zero-copy has it"), "{}", copies.summary);
+    assert_eq!(
+        copies.next_step.as_deref(),
+        Some("Leave out --no-zero-copy. Keep such files on XFS or btrfs.")
+    );
+}
