@@ -56,8 +56,7 @@ pub(super) fn parse(flags: &DoctorArgs) -> Result<Asked, clap::Error> {
     }
     asked.targets.extend(flags.pid.iter().copied().map(Target::Process));
     if asked.targets.is_empty() {
-        let all = "tcp://HOST:PORT, udp://HOST:PORT, a device, SRC DST, --pid";
-        return Err(refused(format!("name a target: {all}")));
+        asked.targets.push(Target::System);
     }
     Ok(asked)
 }

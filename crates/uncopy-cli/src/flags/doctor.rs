@@ -8,6 +8,7 @@ use clap::Args;
 /// Shown below the flags.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
+  uncopy doctor                              everything at a glance
   uncopy doctor tcp://10.0.0.2:443           will what is sent there be copied, and why
   uncopy doctor udp://[fd00::2]:8000 --segment 1200
   uncopy doctor eth1                         whatever leaves through a device
@@ -33,7 +34,8 @@ Exit codes:
 /// and what to do.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// tcp://HOST:PORT, udp://HOST:PORT, a network device, or two paths: SRC DST
+    /// tcp://HOST:PORT, udp://HOST:PORT, a network device, or two paths: SRC DST;
+    /// nothing: everything at a glance
     #[arg(value_name = "TARGET")]
     pub targets: Vec<OsString>,
 

@@ -11,6 +11,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] findings_are_explained,
         [] refusals_end_in_a_next_step,
         [] json_says_the_same,
+        [] nothing_named_is_everything_at_a_glance,
         [] a_copy_is_judged_with_the_flags_of_cp,
         [] a_directory_is_judged_by_its_largest_file,
         [Need::Root, Need::Tool("setpriv")] what_the_user_may_not_do_is_not_judged,
@@ -51,7 +52,6 @@ fn refusals_end_in_a_next_step() {
         ("doctor http://127.0.0.1:80", "write tcp:// or udp://"),
         ("doctor --size 0 udp://127.0.0.1:9", "--size"),
         ("doctor --explain loopback lo", "cannot be used with"),
-        ("doctor", "name a target"),
         ("doctor lo -- --durable", "name SRC and DST"),
         ("doctor /tmp", "for a copy name SRC and DST"),
         ("doctor a b -- --no-such-flag", "--no-such-flag"),
@@ -131,4 +131,16 @@ fn what_the_user_may_not_do_is_not_judged() {
     let finding = finding(&report, "not-tried").unwrap();
     assert!(finding["evidence"][0]["found"].as_str().unwrap().contains("EACCES"), "{finding}");
     report_of(&uncopy(&words));
+}
+
+fn nothing_named_is_everything_at_a_glance() {
+    let few = uncopy("doctor --json").through(["sh", "-c", "ulimit -n 100; exec \"$0\" \"$@\""]);
+    let many = uncopy("doctor --json").through(["sh", "-c", "ulimit -n 1024; exec \"$0\" \"$@\""]);
+    let report = |program: &testbed::Program| report_of(program);
+    let (few, many) = (report(&few), report(&many));
+    assert_eq!(few["target"], "this machine");
+    let finding_of = |report| finding(report, "open-files").cloned();
+    assert_eq!(finding_of(&few).unwrap()["severity"], "limits");
+    assert!(finding_of(&many).is_none(), "{many}");
+    assert!(finding(&many, "channel-transports").is_some(), "{many}");
 }

@@ -21,6 +21,7 @@ mod finding;
 mod network;
 mod process;
 mod report;
+mod system;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -55,6 +56,8 @@ pub enum Target {
     },
     /// Whatever a process sends to the peers of its sockets, by its id.
     Process(u32),
+    /// Everything at a glance: the kernel, limits, channels, and the devices that lead elsewhere.
+    System,
 }
 
 impl fmt::Display for Target {
@@ -67,6 +70,7 @@ impl fmt::Display for Target {
                 write!(f, "{} -> {}", source.display(), destination.display())
             }
             Target::Process(pid) => write!(f, "pid {pid}"),
+            Target::System => f.write_str("this machine"),
         }
     }
 }
@@ -106,5 +110,6 @@ pub fn examine(target: &Target, options: &Options) -> Result<Report> {
             files::copy(source, destination, how, options)
         }
         Target::Process(pid) => network::sockets::process(*pid, options),
+        Target::System => Ok(system::at_a_glance(options)),
     }
 }

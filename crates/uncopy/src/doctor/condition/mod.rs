@@ -2,11 +2,13 @@
 
 mod files;
 mod network;
+mod system;
 
 use std::fmt::Write as _;
 
 pub(crate) use files::*;
 pub(crate) use network::*;
+pub(crate) use system::*;
 
 use super::finding::Severity;
 
@@ -39,11 +41,13 @@ pub enum Topic {
     Network,
     /// Copying files.
     Files,
+    /// Limits, channels, the kernel.
+    System,
 }
 
 impl Topic {
     /// Every topic.
-    pub const ALL: [Topic; 2] = [Topic::Network, Topic::Files];
+    pub const ALL: [Topic; 3] = [Topic::Network, Topic::Files, Topic::System];
 
     /// The name in reports: `network`.
     #[must_use]
@@ -51,6 +55,7 @@ impl Topic {
         match self {
             Topic::Network => "network",
             Topic::Files => "files",
+            Topic::System => "system",
         }
     }
 }
@@ -79,7 +84,7 @@ use table;
 
 /// Every condition, by topic.
 pub fn conditions() -> impl Iterator<Item = &'static Condition> {
-    [network::LIST, files::LIST].into_iter().flatten().copied()
+    [network::LIST, files::LIST, system::LIST].into_iter().flatten().copied()
 }
 
 /// The condition of this id.

@@ -6,11 +6,12 @@ mod gather;
 pub(super) mod sockets;
 mod tap;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use facts::{Facts, Wanted, largest_datagram, shown};
 
 use super::Options;
+use super::finding::Finding;
 use super::report::{Fact, Report};
 use crate::error::{Errno, Error, Result};
 use crate::send::{Transport, train_bytes};
@@ -124,4 +125,33 @@ fn told(facts: &Facts) -> Vec<Fact> {
     }
     tell("kernel", format!("Linux {}", facts.kernel.release));
     told
+}
+
+/// What the kernel as such has to say to who sends.
+pub(super) fn kernel() -> Vec<Finding> {
+    let facts = Facts {
+        transport: None,
+        destination: None,
+        route: None,
+        devices: Vec::new(),
+        taps: Vec::new(),
+        kernel: gather::kernel(None, false),
+        limits: gather::limits(),
+        wanted: Wanted { message_bytes: 0, segment_bytes: None, in_flight_bytes: 0 },
+    };
+    findings::findings(&facts)
+}
+
+/// Names of the devices that packets to the rest of the world leave through: to addresses that are
+/// for documentation (RFC 5737, RFC 3849), which nothing is sent to.
+pub(super) fn outward_devices() -> Vec<String> {
+    const ELSEWHERE: [IpAddr; 2] = [
+        IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
+        IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+    ];
+    let routes = ELSEWHERE.into_iter().filter_map(|to| route::route_to(to, 0).ok());
+    let indices: Vec<u32> = routes.filter(|route| !route.is_local).map(|r| r.device).collect();
+    let links = route::links().unwrap_or_default();
+    let outward = links.iter().filter(|link| indices.contains(&link.index));
+    outward.map(|link| link.name.clone()).collect()
 }
