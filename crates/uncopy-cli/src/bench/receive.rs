@@ -2,10 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{RecvFlags, SocketType};
+use rustix::net::{RecvFlags, SendFlags, SocketType};
+use uncopy::doctor::{GREETING, HELLO};
 
 use super::{duration, failure, outcome, pin};
 use crate::flags::bench::{Protocol, RecvArgs};
@@ -54,14 +55,19 @@ fn is_ready(fd: impl AsFd, deadline: Instant) -> Result<bool, Failure> {
     }
 }
 
-/// Throws away what comes, without copying it here (`MSG_TRUNC`).
+/// Throws away what comes, without copying it here (`MSG_TRUNC`); answers `uncopy doctor --probe`.
 fn drain(fd: impl AsFd, kind: SocketType, deadline: Instant) -> Result<(u64, u64), Failure> {
     let (mut receives, mut bytes) = (0, 0);
-    let mut room = vec![0; if kind == SocketType::STREAM { 2 << 20 } else { 1 }];
-    while is_ready(&fd, deadline)? && Instant::now() + Duration::ZERO < deadline {
-        match rustix::net::recv(&fd, &mut room[..], RecvFlags::TRUNC | RecvFlags::DONTWAIT) {
-            Ok((_, 0)) if kind == SocketType::STREAM => break,
-            Ok((_, length)) => {
+    let is_stream = kind == SocketType::STREAM;
+    let mut room = vec![0; if is_stream { 2 << 20 } else { HELLO.len() }];
+    while is_ready(&fd, deadline)? && Instant::now() < deadline {
+        let taken = match is_stream && receives == 0 {
+            true => begin(&fd, &mut room[..HELLO.len()]),
+            false => take(&fd, &mut room, is_stream),
+        };
+        match taken {
+            Ok(0) if is_stream => break,
+            Ok(length) => {
                 receives += 1;
                 bytes += length as u64;
             }
@@ -71,4 +77,27 @@ fn drain(fd: impl AsFd, kind: SocketType, deadline: Instant) -> Result<(u64, u64
         }
     }
     Ok((receives, bytes))
+}
+
+/// The beginning of a stream, which may be a probe's question.
+fn begin(fd: impl AsFd, room: &mut [u8]) -> rustix::io::Result<usize> {
+    let (length, _) = rustix::net::recv(&fd, &mut *room, RecvFlags::DONTWAIT)?;
+    if room[..length] == *HELLO {
+        rustix::net::send(&fd, GREETING, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+    }
+    Ok(length)
+}
+
+/// What comes next. A datagram is looked at as far as a probe's question would go.
+fn take(fd: impl AsFd, room: &mut [u8], is_stream: bool) -> rustix::io::Result<usize> {
+    let flags = RecvFlags::TRUNC | RecvFlags::DONTWAIT;
+    if is_stream {
+        return rustix::net::recv(&fd, room, flags).map(|(_, length)| length);
+    }
+    let (_, length, from) = rustix::net::recvfrom(&fd, &mut *room, flags)?;
+    if let (true, Some(from)) = (length == HELLO.len() && *room == *HELLO, from) {
+        // A lost answer is asked for again.
+        let _ = rustix::net::sendto(&fd, GREETING, SendFlags::DONTWAIT, &from);
+    }
+    Ok(length)
 }

@@ -7,7 +7,7 @@ mod words;
 use std::io::IsTerminal;
 
 use clap::error::ErrorKind;
-use uncopy::doctor::{Options, Report, Verdict, condition, conditions, examine};
+use uncopy::doctor::{Options, Probe, Report, Verdict, condition, conditions, examine};
 
 use crate::exit::Exit;
 use crate::flags::doctor::DoctorArgs;
@@ -51,6 +51,11 @@ fn options(flags: &DoctorArgs, verify_origin: Option<String>) -> Options {
     options.message_bytes = flags.size.map(Into::into);
     options.segment_bytes = flags.segment.map(Into::into);
     options.in_flight_bytes = flags.in_flight.map(Into::into);
+    options.probe = match (flags.probe_anyway, flags.probe) {
+        (true, _) => Probe::Anyway,
+        (false, true) => Probe::IfGreeted,
+        (false, false) => Probe::No,
+    };
     options.verify_origin = verify_origin;
     options
 }

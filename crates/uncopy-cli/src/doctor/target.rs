@@ -55,6 +55,10 @@ pub(super) fn parse(flags: &DoctorArgs) -> Result<Asked, clap::Error> {
         }
     }
     asked.targets.extend(flags.pid.iter().copied().map(Target::Process));
+    let is_address = |target: &Target| matches!(target, Target::Tcp(_) | Target::Udp(_));
+    if (flags.probe || flags.probe_anyway) && !asked.targets.iter().any(is_address) {
+        return Err(refused("a probe needs an address; name tcp://HOST:PORT or udp://...".into()));
+    }
     if asked.targets.is_empty() {
         asked.targets.push(Target::System);
     }

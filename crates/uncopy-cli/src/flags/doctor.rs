@@ -30,7 +30,7 @@ Exit codes:
 /// Say why bytes are copied, or not, on a path.
 ///
 /// Looks at routes, devices, packet taps, limits and the kernel; tries every way to copy a file on
-/// temporary ones. Nothing is changed, and nothing sent. Each finding names its evidence, its effect
+/// temporary ones. Nothing is changed, and without --probe nothing sent. Each finding names its evidence, its effect
 /// and what to do.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
@@ -54,6 +54,15 @@ pub(crate) struct DoctorArgs {
     /// Bytes that are to be in flight at a time; those of 16 sends if left out
     #[arg(long, value_name = "BYTES")]
     pub in_flight: Option<NonZeroUsize>,
+
+    /// Also send up to 4 MiB to each address, and see what becomes of it, if an `uncopy bench recv`
+    /// answers there
+    #[arg(long)]
+    pub probe: bool,
+
+    /// As --probe, whoever is there
+    #[arg(long)]
+    pub probe_anyway: bool,
 
     /// Explain a finding by its id, or all of them
     #[arg(long, value_name = "ID", conflicts_with_all = ["targets", "pid"])]

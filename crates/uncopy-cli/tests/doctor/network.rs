@@ -16,6 +16,11 @@ pub(crate) fn cases() -> Vec<Case> {
         named("what_is_predicted_is_measured", what_is_predicted_is_measured),
         named("without_root_taps_are_not_judged", without_root_taps_are_not_judged),
         named("the_sockets_of_a_process", the_sockets_of_a_process),
+        named("a_probe_agrees_and_sends_only_on_request", a_probe_agrees_and_sends_only_on_request),
+        named(
+            "a_probe_tells_what_others_may_not_look_up",
+            a_probe_tells_what_others_may_not_look_up,
+        ),
         named("another_network_is_not_judged", another_network_is_not_judged),
     ]
 }
@@ -151,5 +156,74 @@ fn another_network_is_not_judged() {
         let seen = doctor(&format!("--pid {}", std::process::id()), 7);
         let found = finding(&seen, "other-namespace").unwrap();
         assert!(found["next_step"].as_str().unwrap().contains("nsenter"), "{found}");
+    });
+}
+
+fn a_probe_agrees_and_sends_only_on_request() {
+    isolated(|network| {
+        network.sink();
+        let sent = || {
+            let text = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+            let line = text.lines().find(|line| line.contains("sink:")).unwrap().to_owned();
+            // Name, bytes, packets, errors, packets that were dropped: what this device does.
+            line.split_whitespace().nth(4).unwrap().parse::<u64>().unwrap()
+        };
+        let before = sent();
+        doctor(UDP, 0);
+        assert_eq!(sent(), before, "nothing is sent without a probe");
+        let refused = doctor(&format!("{UDP} --probe"), 7);
+        let found = finding(&refused, "probe-unclear").unwrap();
+        assert_eq!(found["evidence"][0]["found"], "no greeting came");
+        let asked = sent();
+        assert!((before + 1..before + 9).contains(&asked), "nothing but the question: {asked}");
+        let probed = doctor(&format!("{UDP} --probe-anyway"), 0);
+        assert!(finding(&probed, "probe-not-copied").is_some(), "{probed}");
+        let packets = sent() - asked;
+        assert_eq!(packets, 32, "16 through each interface");
+        network.ethtool("-K sink sg off");
+        let probed = doctor(&format!("{UDP} --probe-anyway"), 6);
+        assert!(finding(&probed, "probe-copied").is_some(), "{probed}");
+        for kind in ["udp", "tcp"] {
+            for (host, family) in [("127.0.0.1", "-4"), ("[::1]", "-6")] {
+                greeted(kind, host, family);
+            }
+        }
+    });
+}
+
+/// `uncopy bench recv` answers, and the probe goes on.
+fn greeted(kind: &str, host: &str, family: &str) {
+    let words = format!("bench recv {family} {kind} -p 8013 -t 60");
+    let words: Vec<&str> = words.split(' ').collect();
+    let receiver = Child::start(env!("CARGO_BIN_EXE_uncopy"), &words);
+    let begin = Instant::now();
+    loop {
+        let probe = uncopy(&format!("doctor --json --probe {kind}://{host}:8013")).run();
+        // Until the receiver is there, nobody answers.
+        if probe.stdout.contains("probe-copied") {
+            report(&probe, 6);
+            break;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(30), "{}{}", probe.stdout, probe.stderr);
+    }
+    drop(receiver);
+}
+
+fn a_probe_tells_what_others_may_not_look_up() {
+    isolated(|network| {
+        network.sink();
+        let probe = |code| {
+            let words = format!("doctor --json --probe-anyway --size 30000 {UDP}");
+            report(&uncopy(&words).as_user(65534).run(), code)
+        };
+        let tap = network.tap_of(ALL_PROTOCOLS, None, true);
+        let cleared = probe(0);
+        let found = finding(&cleared, "tap-eth-p-all").unwrap();
+        assert_eq!(found["severity"], "note", "{found}");
+        drop(tap);
+        let tap = network.tap();
+        let copied = probe(6);
+        assert!(finding(&copied, "probe-copied").is_some(), "{copied}");
+        drop(tap);
     });
 }

@@ -29,6 +29,7 @@ use std::path::PathBuf;
 
 pub use condition::{Condition, Topic, condition, conditions};
 pub use finding::{Evidence, Finding, Severity};
+pub use network::{GREETING, HELLO, Probe};
 pub use report::{Fact, Report, Verdict, Way};
 
 use crate::copy::CopyOptions;
@@ -86,6 +87,8 @@ pub struct Options {
     /// Bytes that are lent at a time. `None`: those of 16 sends, after which a
     /// [`Sender`](crate::send::Sender) reads its reports.
     pub in_flight_bytes: Option<usize>,
+    /// Whether to send something to a TCP or UDP address, and see what becomes of it: at most 4 MiB.
+    pub probe: Probe,
     /// Where the wish to verify comes from, for people: a flag, a variable of the environment.
     pub verify_origin: Option<String>,
 }

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{
@@ -16,6 +16,9 @@ use rustix::net::{
 use super::offload::Offload;
 use super::{Sys, last_errno};
 use crate::error::{Errno, Error, Reason, Result};
+
+/// Between two looks for input.
+const BRIEF: Duration = Duration::from_millis(5);
 
 /// A transport protocol that can send without copying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -64,6 +67,27 @@ impl Socket {
         let socket = Self::open(to, Transport::Tcp)?;
         rustix::io::retry_on_intr(|| rustix::net::connect(&socket.fd, &to))
             .map_err(|errno| Error::network("connect to", subject(Transport::Tcp, to), errno))?;
+        Ok(socket)
+    }
+
+    /// As [`connect_tcp`](Self::connect_tcp), waiting for so long at most.
+    pub(crate) fn connect_tcp_within(to: SocketAddr, timeout: Duration) -> Result<Socket> {
+        let socket = Self::open(to, Transport::Tcp)?;
+        let fail = |errno: Errno| Error::network("connect to", subject(Transport::Tcp, to), errno);
+        rustix::io::ioctl_fionbio(&socket.fd, true).map_err(|errno| fail(errno.into()))?;
+        match rustix::net::connect(&socket.fd, &to) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR) => {
+                socket.wait(Wanted::Room, Some(timeout));
+                if let Some(errno) = socket.take_error() {
+                    return Err(fail(errno));
+                }
+            }
+            Err(errno) => return Err(fail(errno.into())),
+        }
+        if socket.peer_address().is_none() {
+            return Err(fail(Errno::ETIMEDOUT));
+        }
         Ok(socket)
     }
 
@@ -199,6 +223,30 @@ impl Socket {
                 Ok((n, _)) => return Ok(n),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => self.wait(Wanted::Input, None),
+                Err(errno) => return Err(self.error("receive on", errno)),
+            }
+        }
+    }
+
+    /// As [`receive`](Self::receive), waiting for so long at most; `None`: nothing came.
+    pub(crate) fn receive_within(
+        &self,
+        bytes: &mut [u8],
+        timeout: Duration,
+    ) -> Result<Option<usize>> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            match rustix::net::recv(&self.fd, &mut *bytes, RecvFlags::DONTWAIT) {
+                Ok((n, _)) => return Ok(Some(n)),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Ok(None);
+                    }
+                    // Not `poll(2)`: reports in the error queue would end each wait at once.
+                    std::thread::sleep(left.min(BRIEF));
+                }
                 Err(errno) => return Err(self.error("receive on", errno)),
             }
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use testbed::network::{Network, Tap, isolated};
 use testbed::seeded;
-use uncopy::doctor::{Options, Report, Severity, Target, Verdict, examine};
+use uncopy::doctor::{Options, Probe, Report, Severity, Target, Verdict, examine};
 use uncopy::send::{Fate, Mode, Sender, SenderOptions, Socket};
 
 /// Longer than anything takes that goes well.
@@ -118,6 +118,24 @@ impl Row {
         examine(&self.target(), &self.wanted()).unwrap()
     }
 
+    /// The live probe says the same, where its receiver need not be there.
+    fn probe(&self, report: &Report) {
+        let expected = match report.verdict {
+            Verdict::Copied => "probe-copied",
+            Verdict::ZeroCopy => "probe-not-copied",
+            // Where a limit is met it depends on when reports are read.
+            _ => return,
+        };
+        if !self.target.starts_with("udp://10.") && !self.target.starts_with("udp://[") {
+            return;
+        }
+        let mut options = self.wanted();
+        options.probe = Probe::Anyway;
+        let probed = examine(&self.target(), &options).unwrap();
+        assert!(probed.finding(expected).is_some(), "{probed:#?}");
+        assert_eq!(probed.verdict, report.verdict, "{probed:#?}");
+    }
+
     /// Sends as was asked about; the releases must say what was predicted.
     fn send(&self, network: &Network, report: &Report) {
         let options = self.wanted();
@@ -131,6 +149,7 @@ impl Row {
             }
             _ => panic!("nothing can be sent to {}", self.target),
         };
+        self.probe(report);
         let receiver = self.target.contains("127.0.0.1").then(|| {
             let Target::Udp(to) = self.target() else { panic!("{}", self.target) };
             UdpSocket::bind(to).unwrap()

@@ -119,6 +119,18 @@ XDP = "xdp", "An XDP program sees what is received", Note, false,
 "An XDP program is attached to the device. It looks at what comes in, never at what is sent.",
 "Nothing that is sent is copied for it.",
 "";
+PROBE_COPIED = "probe-copied", "The probe was copied", Copies, false,
+"The live probe (`--probe`) sent large messages by `MSG_ZEROCOPY` and through io_uring, and read in the kernel's reports what became of them.",
+"The kernel says that it copied them.",
+"See the other findings for the reason; if there is none, sample the kernel (perf record -a -g).";
+PROBE_LENT = "probe-not-copied", "The probe was not copied", Note, false,
+"The live probe (`--probe`) sent large messages by `MSG_ZEROCOPY` and through io_uring, and read in the kernel's reports what became of them.",
+"The kernel says that it copied none of them.",
+"";
+PROBE_UNCLEAR = "probe-unclear", "The probe does not tell", Unknown, false,
+"The kernel's reports about the live probe contradict each other, are missing, or cannot be believed: over a device without scatter-gather TCP copies and reports that it did not.",
+"Whether the bytes are copied cannot be told from reports.",
+"Sample the kernel (perf record -a -g), and look for functions that copy.";
 NO_SOCKETS = "no-sockets", "The process has no peer", Note, false,
 "No socket of the process is a TCP or UDP socket with a peer (`/proc/PID/fd`, `/proc/net/tcp` and its like). Sockets that name the destination with each send are not connected, and not seen.",
 "There is nothing to look at.",

@@ -3,10 +3,13 @@
 mod facts;
 mod findings;
 mod gather;
+mod probe;
 pub(super) mod sockets;
 mod tap;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+pub use probe::{GREETING, HELLO, Probe};
 
 use facts::{Facts, Wanted, largest_datagram, shown};
 
@@ -25,13 +28,16 @@ const SENDS_IN_FLIGHT: usize = 16;
 
 /// What there is to say about sending to an address.
 pub(super) fn address(transport: Transport, to: SocketAddr, options: &Options) -> Report {
-    let facts = gather::to_address(transport, to, wanted(transport, to, options));
-    let found = findings::findings(&facts);
+    let wanted = wanted(transport, to, options);
+    let facts = gather::to_address(transport, to, wanted);
+    let mut found = findings::findings(&facts);
+    let mut told = told(&facts);
+    probe::probe(transport, to, wanted, options.probe, &mut found, &mut told);
     let target = format!("{}://{}", transport.name(), shown(to));
     let through = facts.devices.first().map(|device| format!(" through {}", device.name));
     let name = transport.name().to_uppercase();
     let subject = format!("{name} to {}{}", shown(to), through.unwrap_or_default());
-    Report::conclude(target, &subject, found, told(&facts))
+    Report::conclude(target, &subject, found, told)
 }
 
 /// Whether there is a network device of this name.
