@@ -56,6 +56,7 @@ fn options(flags: &DoctorArgs, verify_origin: Option<String>) -> Options {
         (false, true) => Probe::IfGreeted,
         (false, false) => Probe::No,
     };
+    options.trace = flags.trace;
     options.verify_origin = verify_origin;
     options
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::num::{NonZeroU16, NonZeroUsize};
+use std::time::Duration;
 
 use clap::Args;
 
@@ -15,6 +16,7 @@ Examples:
   uncopy doctor disk.img /backup             how a copy would go; a directory is judged by its
                                              largest file
   uncopy doctor disk.img /backup -- --durable --prefer=cpu
+  uncopy doctor --trace 5 --pid 812          where the kernel copies what a process sends
   uncopy doctor --explain tap-eth-p-all      what a finding means; all explains every one";
 
 /// Shown by `--help`.
@@ -64,6 +66,10 @@ pub(crate) struct DoctorArgs {
     #[arg(long)]
     pub probe_anyway: bool,
 
+    /// Also sample the kernel for so long, and name the functions that were seen copying
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub trace: Option<Duration>,
+
     /// Explain a finding by its id, or all of them
     #[arg(long, value_name = "ID", conflicts_with_all = ["targets", "pid"])]
     pub explain: Option<String>,
@@ -76,3 +82,12 @@ pub(crate) struct DoctorArgs {
     #[arg(last = true, value_name = "CP_FLAGS", allow_hyphen_values = true)]
     pub cp_flags: Vec<OsString>,
 }
+
+/// A time above zero that somebody may want to wait for.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.filter(|time| !time.is_zero() && *time <= LONGEST_TRACE)
+        .ok_or_else(|| format!("name a number of seconds up to {}", LONGEST_TRACE.as_secs()))
+}
+
+const LONGEST_TRACE: Duration = Duration::from_secs(600);

@@ -21,6 +21,8 @@ pub(crate) fn cases() -> Vec<Case> {
             "a_probe_tells_what_others_may_not_look_up",
             a_probe_tells_what_others_may_not_look_up,
         ),
+        named("the_kernel_is_seen_copying", the_kernel_is_seen_copying),
+        named("who_may_not_sample_is_told_why", who_may_not_sample_is_told_why),
         named("another_network_is_not_judged", another_network_is_not_judged),
     ]
 }
@@ -226,4 +228,43 @@ fn a_probe_tells_what_others_may_not_look_up() {
         assert!(finding(&copied, "probe-copied").is_some(), "{copied}");
         drop(tap);
     });
+}
+
+/// The samples of a process that sends over a tapped device name the tap's function.
+fn the_kernel_is_seen_copying() {
+    isolated(|network| {
+        network.sink();
+        let words = "bench send -4 udp -D 10.11.0.2 -p 9 -t 120 -s 60000 -z";
+        let words: Vec<&str> = words.split(' ').collect();
+        let sender = Child::start(env!("CARGO_BIN_EXE_uncopy"), &words);
+        sender.seen("1 with a peer", 0);
+        let trace = || {
+            let words = format!("doctor --json --trace 0.5 --pid {}", sender.0.id());
+            serde_json::from_str::<Value>(&uncopy(&words).run().stdout).unwrap()
+        };
+        let taps = |report: &Value| report["findings"].to_string().contains("dev_queue_xmit_nit");
+        let clean = trace();
+        assert!(finding(&clean, "trace-forbidden").is_none(), "{clean}");
+        assert!(!taps(&clean), "{clean}");
+        let tap = network.tap();
+        let begin = Instant::now();
+        let mut seen = trace();
+        // On a busy machine the sender may hardly run.
+        while !taps(&seen) && begin.elapsed() < Duration::from_secs(30) {
+            seen = trace();
+        }
+        let copies = finding(&seen, "trace-copies").unwrap();
+        assert!(copies["summary"].as_str().unwrap().contains("a packet tap copied"), "{copies}");
+        assert_eq!(seen["verdict"], "copied");
+        drop((tap, sender));
+    });
+}
+
+fn who_may_not_sample_is_told_why() {
+    let run = uncopy("doctor --json --trace 0.1").as_user(65534).run();
+    let seen = report(&run, 7);
+    let found = finding(&seen, "trace-forbidden").unwrap();
+    let evidence = found["evidence"].to_string();
+    assert!(evidence.contains("perf_event_paranoid is ") && evidence.contains("kptr_restrict is "));
+    assert!(found["next_step"].as_str().unwrap().contains("CAP_PERFMON"), "{found}");
 }

@@ -22,10 +22,12 @@ mod network;
 mod process;
 mod report;
 mod system;
+mod trace;
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub use condition::{Condition, Topic, condition, conditions};
 pub use finding::{Evidence, Finding, Severity};
@@ -35,6 +37,7 @@ pub use report::{Fact, Report, Verdict, Way};
 use crate::copy::CopyOptions;
 use crate::error::Result;
 use crate::send::Transport;
+use trace::Subject;
 
 /// What to look at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,6 +92,9 @@ pub struct Options {
     pub in_flight_bytes: Option<usize>,
     /// Whether to send something to a TCP or UDP address, and see what becomes of it: at most 4 MiB.
     pub probe: Probe,
+    /// Sample the kernel for so long, and look for functions that copy. What is to be seen has to be
+    /// going on meanwhile. Of a process its own samples count, else those of everybody.
+    pub trace: Option<Duration>,
     /// Where the wish to verify comes from, for people: a flag, a variable of the environment.
     pub verify_origin: Option<String>,
 }
@@ -105,14 +111,23 @@ pub fn has_device(name: &str) -> bool {
 /// There is no such device or process; or those of a copy that never begins, because a file cannot be
 /// opened, is no regular one, or both are one file.
 pub fn examine(target: &Target, options: &Options) -> Result<Report> {
-    match target {
-        Target::Tcp(to) => Ok(network::address(Transport::Tcp, *to, options)),
-        Target::Udp(to) => Ok(network::address(Transport::Udp, *to, options)),
-        Target::Device(name) => network::device(name, options),
+    let report = match target {
+        Target::Tcp(to) => network::address(Transport::Tcp, *to, options),
+        Target::Udp(to) => network::address(Transport::Udp, *to, options),
+        Target::Device(name) => network::device(name, options)?,
         Target::Copy { source, destination, options: how } => {
-            files::copy(source, destination, how, options)
+            files::copy(source, destination, how, options)?
         }
-        Target::Process(pid) => network::sockets::process(*pid, options),
-        Target::System => Ok(system::at_a_glance(options)),
-    }
+        Target::Process(pid) => network::sockets::process(*pid, options)?,
+        Target::System => system::at_a_glance(options),
+    };
+    let Some(time) = options.trace else { return Ok(report) };
+    let (subject, pid) = match target {
+        Target::Copy { .. } => (Subject::Copying, None),
+        Target::Process(pid) => (Subject::Everything, Some(*pid)),
+        Target::System => (Subject::Everything, None),
+        _ => (Subject::Sending, None),
+    };
+    let (findings, facts) = trace::trace(time, subject, pid);
+    Ok(report.with(findings, facts))
 }

@@ -102,6 +102,8 @@ pub struct Report {
     pub facts: Vec<Fact>,
     /// For a file: every mechanism, the one that touches the bytes least first.
     pub ways: Vec<Way>,
+    /// What begins the headline.
+    subject: String,
 }
 
 impl Report {
@@ -110,15 +112,31 @@ impl Report {
     pub(crate) fn conclude(
         target: String,
         subject: &str,
-        mut findings: Vec<Finding>,
+        findings: Vec<Finding>,
         facts: Vec<Fact>,
     ) -> Report {
-        findings.sort_by_key(|finding| finding.severity);
-        let verdict = Verdict::of(&findings);
-        let reason = findings.first().filter(|first| first.severity != Severity::Note);
+        let report = Report {
+            target,
+            verdict: Verdict::ZeroCopy,
+            headline: String::new(),
+            findings: Vec::new(),
+            facts: Vec::new(),
+            ways: Vec::new(),
+            subject: subject.to_owned(),
+        };
+        report.with(findings, facts)
+    }
+
+    /// The same with more, and the conclusion from all of it.
+    pub(crate) fn with(mut self, findings: Vec<Finding>, facts: Vec<Fact>) -> Report {
+        self.findings.extend(findings);
+        self.facts.extend(facts);
+        self.findings.sort_by_key(|finding| finding.severity);
+        self.verdict = Verdict::of(&self.findings);
+        let reason = self.findings.first().filter(|first| first.severity != Severity::Note);
         let reason = reason.map(|first| format!(": {}", first.summary)).unwrap_or_default();
-        let headline = format!("{subject} {}{reason}", verdict.predicate());
-        Report { target, verdict, headline, findings, facts, ways: Vec::new() }
+        self.headline = format!("{} {}{reason}", self.subject, self.verdict.predicate());
+        self
     }
 
     /// The finding of this condition, if there is one.

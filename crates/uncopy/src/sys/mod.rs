@@ -16,6 +16,7 @@ pub(crate) mod memfd;
 pub(crate) mod name;
 pub(crate) mod netlink;
 pub(crate) mod offload;
+pub(crate) mod perf;
 pub(crate) mod pidfd;
 pub(crate) mod probe;
 #[cfg(feature = "tokio")]

@@ -27,4 +27,16 @@ NO_SEQPACKET = "no-seqpacket", "No sockets between processes", Limits, false,
 "A `SOCK_SEQPACKET` socket pair of `unix(7)` cannot be made.",
 "Channels stay within one process.",
 "Allow the call in the sandbox.";
+TRACE_COPIES = "trace-copies", "The kernel was seen copying", Copies, false,
+"Samples of the kernel's stacks (`perf_event_open(2)`, cpu-clock) hold functions that copy payload, called from where packets are sent.",
+"The share of samples is the share of processor time.",
+"See what the function's caller stands for, and the finding of that name.";
+TRACE_CLEAN = "trace-clean", "No copying was seen", Note, false,
+"Samples of the kernel's stacks hold no function that copies payload.",
+"What takes less than about a hundredth of the processor's time is not seen.",
+"";
+TRACE_FORBIDDEN = "trace-forbidden", "The kernel may not be sampled", Unknown, true,
+"`perf_event_open(2)` refuses to sample the kernel: `kernel.perf_event_paranoid` above 0 without CAP_PERFMON, or a seccomp filter; or `kernel.kptr_restrict` hides the addresses of functions.",
+"Copies cannot be shown by sampling.",
+"Run as root, give CAP_PERFMON and CAP_SYSLOG, or lower kernel.perf_event_paranoid and kernel.kptr_restrict.";
 }
