@@ -1,0 +1,205 @@
+//! Envelopes: eight bytes before a payload that a receiver may not know. A payload of at most four
+//! bytes is in the envelope itself.
+
+use crate::decode::{Decode, Decoder, Inline};
+use crate::encode::{Encode, Output, encode_object};
+use crate::error::{Result, Rule};
+use crate::limits::Depth;
+use crate::wire::vector::{self, decode_header};
+
+/// Bytes of an envelope.
+pub const ENVELOPE_SIZE: usize = 8;
+/// Most bytes of a payload inside.
+const INLINE_BYTES: usize = 4;
+/// Flag: the payload is inside.
+const IS_INLINE: u16 = 1;
+
+/// Writes the envelope at `at`, which is all zeros, and the payload behind everything.
+///
+/// # Errors
+/// Any rule that the payload breaks.
+#[inline]
+pub fn encode_envelope<'v, T: Encode, O: Output<'v>>(
+    payload: &'v T,
+    out: &mut O,
+    at: usize,
+    constraint: T::Constraint,
+    depth: Depth,
+) -> Result<()> {
+    let depth = depth.deeper()?;
+    let (begin, handles) = (out.length(), out.handles());
+    let is_inline = T::SIZE <= INLINE_BYTES;
+    if is_inline {
+        payload.encode_inline(out.inline(at, T::SIZE), constraint)?;
+        if !T::IS_FLAT {
+            payload.encode_rest(out, at, constraint, depth)?;
+        }
+    } else {
+        encode_object(payload, out, constraint, depth)?;
+    }
+    // Both fit: a message has at most 64 KiB and 64 handles.
+    let (bytes, handles) = ((out.length() - begin) as u32, (out.handles() - handles) as u16);
+    let envelope = out.inline(at, ENVELOPE_SIZE);
+    if !is_inline {
+        envelope[..4].copy_from_slice(&bytes.to_le_bytes());
+    }
+    envelope[4..6].copy_from_slice(&handles.to_le_bytes());
+    envelope[6..].copy_from_slice(&u16::from(is_inline).to_le_bytes());
+    Ok(())
+}
+
+/// An envelope that is there.
+#[derive(Debug, Clone, Copy)]
+pub struct Envelope<'a> {
+    inline: Inline<'a>,
+    bytes: usize,
+    handles: usize,
+    is_inline: bool,
+}
+
+impl<'a> Envelope<'a> {
+    /// The envelope in `inline`, unless it is absent.
+    ///
+    /// # Errors
+    /// [`Rule::InvalidEnvelopeFlags`].
+    #[inline]
+    pub fn decode(inline: Inline<'a>) -> Result<Option<Envelope<'a>>> {
+        let [b0, b1, b2, b3, h0, h1, f0, f1] = inline.array();
+        if inline.array() == [0; ENVELOPE_SIZE] {
+            return Ok(None);
+        }
+        let flags = u16::from_le_bytes([f0, f1]);
+        if flags > IS_INLINE {
+            return Err(inline.breaks(Rule::InvalidEnvelopeFlags { found: flags }));
+        }
+        Ok(Some(Envelope {
+            inline,
+            bytes: u32::from_le_bytes([b0, b1, b2, b3]) as usize,
+            handles: usize::from(u16::from_le_bytes([h0, h1])),
+            is_inline: flags == IS_INLINE,
+        }))
+    }
+
+    /// Checks the payload as a `T`.
+    ///
+    /// # Errors
+    /// Any rule that it breaks.
+    #[inline]
+    pub fn payload<T: Decode>(
+        self,
+        decoder: &mut Decoder<'a, '_>,
+        constraint: T::Constraint,
+        depth: Depth,
+    ) -> Result<T::View<'a>> {
+        let depth = depth.deeper()?;
+        if self.is_inline != (T::SIZE <= INLINE_BYTES) {
+            return Err(self.inline.breaks(Rule::EnvelopeInlining { size: T::SIZE }));
+        }
+        let (begin, first_handle) = decoder.used();
+        let object = if self.is_inline {
+            self.inline.check_padding(T::SIZE.min(INLINE_BYTES), INLINE_BYTES)?;
+            self.inline.part(0, T::SIZE)
+        } else {
+            decoder.object(self.inline, T::SIZE)?
+        };
+        let view = T::decode(object, decoder, constraint, depth)?;
+        let (end, last_handle) = decoder.used();
+        let (bytes, handles) = (end - begin, last_handle - first_handle);
+        if !self.is_inline && bytes != self.bytes {
+            let rule = Rule::EnvelopeBytes { announced: self.bytes, found: bytes };
+            return Err(self.inline.breaks(rule));
+        }
+        if handles != self.handles {
+            let rule = Rule::EnvelopeHandles { announced: self.handles, found: handles };
+            return Err(self.inline.breaks(rule));
+        }
+        Ok(view)
+    }
+
+    /// Passes over a payload that is not known and closes its handles. Gives its bytes: four if
+    /// they are in the envelope.
+    ///
+    /// # Errors
+    /// [`Rule::TooFewBytes`], [`Rule::TooFewHandles`], [`Rule::EnvelopeBytes`].
+    pub fn skip(self, decoder: &mut Decoder<'a, '_>, depth: Depth) -> Result<Skipped<'a>> {
+        depth.deeper()?;
+        let bytes = if self.is_inline {
+            self.inline.part(0, INLINE_BYTES)
+        } else {
+            let found = self.bytes.next_multiple_of(8);
+            if self.bytes != found || found == 0 {
+                let rule = Rule::EnvelopeBytes { announced: self.bytes, found: found.max(8) };
+                return Err(self.inline.breaks(rule));
+            }
+            decoder.object(self.inline, self.bytes)?
+        };
+        decoder.close_handles(self.inline, self.handles)?;
+        Ok(Skipped { bytes: bytes.bytes(), handles: self.handles })
+    }
+}
+
+/// A payload that nobody here knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Skipped<'a> {
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// How many handles it had; they are closed.
+    pub handles: usize,
+}
+
+/// The envelopes of a table, by ordinal.
+#[derive(Debug)]
+pub struct Envelopes<'a> {
+    inline: Inline<'a>,
+    depth: Depth,
+    ordinal: usize,
+    count: usize,
+}
+
+impl<'a> Envelopes<'a> {
+    /// Of the table in `inline`.
+    ///
+    /// # Errors
+    /// As for a vector, and [`Rule::LastEnvelopeAbsent`].
+    pub fn open(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        depth: Depth,
+    ) -> Result<Envelopes<'a>> {
+        let header = decode_header(inline, |count| Rule::AbsentVectorWithCount { count })?;
+        let count = header.ok_or_else(|| inline.breaks(Rule::RequiredIsAbsent))?;
+        let depth = if count == 0 { depth } else { depth.deeper()? };
+        let envelopes = decoder.object(inline, count.saturating_mul(ENVELOPE_SIZE))?;
+        if count > 0 {
+            let last = envelopes.part((count - 1) * ENVELOPE_SIZE, ENVELOPE_SIZE);
+            if last.array() == [0; ENVELOPE_SIZE] {
+                return Err(last.breaks(Rule::LastEnvelopeAbsent { count }));
+            }
+        }
+        Ok(Envelopes { inline: envelopes, depth, ordinal: 0, count })
+    }
+
+    /// The next one that is there, with its ordinal.
+    ///
+    /// # Errors
+    /// [`Rule::InvalidEnvelopeFlags`].
+    pub fn next_present(&mut self) -> Result<Option<(u64, Envelope<'a>)>> {
+        while self.ordinal < self.count {
+            let inline = self.inline.part(self.ordinal * ENVELOPE_SIZE, ENVELOPE_SIZE);
+            self.ordinal += 1;
+            if let Some(envelope) = Envelope::decode(inline)? {
+                return Ok(Some((self.ordinal as u64, envelope)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Inside the table's vector.
+    #[must_use]
+    pub fn depth(&self) -> Depth {
+        self.depth
+    }
+}
+
+/// Bytes of a table's inline part.
+pub const TABLE_SIZE: usize = vector::SIZE;
