@@ -5,13 +5,14 @@ mod attributes;
 mod bits;
 mod enumeration;
 mod model;
+mod protocol;
 mod structure;
 mod table;
 mod union;
 
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
-use syn::{Data, DeriveInput, Error, Result, parse_macro_input};
+use syn::{Data, DeriveInput, Error, ItemTrait, Result, parse_macro_input};
 
 use attributes::TypeAttributes;
 use model::Subject;
@@ -46,6 +47,36 @@ use model::Subject;
 pub fn derive_fidl(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     expand(&input).unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// Makes clients and services of a protocol, which is written as a trait: a function with an answer
+/// is a two-way method, one without a one-way method, and one with `#[fidl(event)]` an event. Each
+/// has at most one payload, a struct, table or union.
+///
+/// Of `trait Echo` come `EchoClient`; `EchoServer`, the trait that a server has, and `EchoService`,
+/// which makes a service of that; if there are events, `EchoEvent` and `EchoEventSender`; and
+/// `Echo` itself, for `ClientEnd<Echo, _>`.
+///
+/// | `#[protocol(…)]` | means |
+/// |---|---|
+/// | `library = "example"` | ordinals are made of `example/Echo.Method`, with the method's name in camel case |
+/// | `open`, `ajar`, `closed` | what happens to messages that it does not have; `open` if nothing is said |
+/// | `tokio` | `AsyncEchoClient` too; needs the feature `tokio` of `uncopy-fidl-channel`, and the crate `uncopy` |
+///
+/// | `#[fidl(…)]` on functions | means |
+/// |---|---|
+/// | `flexible` | who does not know it may go on; the answer is an `Outcome` |
+/// | `event` | a server sends it by itself |
+/// | `ordinal = 5` | this ordinal |
+///
+/// An answer `Result<Answer, Error>` goes as an `Outcome` too.
+#[proc_macro_attribute]
+pub fn protocol(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let mut parsed = protocol::Arguments::default();
+    let parser = syn::meta::parser(|meta| parsed.word(&meta));
+    parse_macro_input!(arguments with parser);
+    let item = parse_macro_input!(item as ItemTrait);
+    protocol::expand(&parsed, &item).unwrap_or_else(Error::into_compile_error).into()
 }
 
 fn expand(input: &DeriveInput) -> Result<Tokens> {
