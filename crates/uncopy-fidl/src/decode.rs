@@ -120,6 +120,12 @@ impl<'a> Inline<'a> {
     }
 }
 
+/// The last eight bytes, of which the last is the highest.
+#[inline]
+fn last_word(bytes: &[u8]) -> u64 {
+    bytes.last_chunk().map_or(0, |word| u64::from_le_bytes(*word))
+}
+
 #[inline]
 fn check_zero(bytes: &[u8], offset: usize) -> Result<()> {
     match bytes.iter().position(|byte| *byte != 0) {
@@ -187,8 +193,12 @@ impl<'a> Decoder<'a, '_> {
             let needed = size.checked_next_multiple_of(8).unwrap_or(size);
             return Err(parent.breaks(Rule::TooFewBytes { needed, left }));
         }
-        self.cursor.next = next + padded(size);
-        check_zero(&bytes[next + size..next + padded(size)], next + size)?;
+        let end = next + padded(size);
+        self.cursor.next = end;
+        let padding = end - (next + size);
+        if padding > 0 && last_word(&bytes[..end]) >> (64 - 8 * padding) != 0 {
+            check_zero(&bytes[end - padding..end], end - padding)?;
+        }
         Ok(Inline { bytes: &bytes[next..next + size], offset: next })
     }
 

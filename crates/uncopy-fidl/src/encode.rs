@@ -379,14 +379,20 @@ impl Encoder {
         self.gather_behind(value, regions)
     }
 
-    #[inline]
     fn gather_behind<'r, T: Encode>(
         &'r mut self,
         value: &'r T,
         regions: &mut Regions<'r>,
     ) -> Result<()> {
+        regions.begin(self.options.max_regions);
         let mut gather = Gather::new(&mut self.bytes, regions, self.options);
         let encoded = encode_root(value, &mut gather);
-        gather.finish(encoded)
+        // Field by field: a struct that has just been written costs more to move than to read.
+        let Gather { scratch, borrowed, .. } = gather;
+        match encoded {
+            Ok(()) => regions.complete(scratch, borrowed),
+            Err(_) => regions.clear(),
+        }
+        encoded
     }
 }

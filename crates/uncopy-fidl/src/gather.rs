@@ -8,7 +8,7 @@
 
 use std::io::IoSlice;
 
-use smallvec::SmallVec;
+use arrayvec::ArrayVec;
 
 use crate::encode::{HandleCount, Output, append_padding, append_zeros};
 use crate::error::{Error, Result, Rule};
@@ -31,9 +31,9 @@ pub struct GatherOptions {
 const INLINE_REGIONS: usize = 16;
 
 impl Default for GatherOptions {
-    /// 256 bytes, 16 regions.
+    /// 1,024 bytes, 16 regions.
     fn default() -> GatherOptions {
-        GatherOptions { min_body_bytes: 256, max_regions: INLINE_REGIONS }
+        GatherOptions { min_body_bytes: 1024, max_regions: INLINE_REGIONS }
     }
 }
 
@@ -48,13 +48,18 @@ impl GatherOptions {
 
 /// The regions of a message, one behind the other: for `writev`, `sendmsg` or a channel's write.
 ///
-/// A list lives as long as the value and the encoder that it borrows. One of more than 16 regions
-/// has memory of its own, which [`recycle`](Self::recycle) keeps for the next value.
+/// A list lives as long as the value and the encoder that it borrows. One that may have more than
+/// 16 regions has memory of its own, which [`recycle`](Self::recycle) keeps for the next value.
 #[derive(Debug, Default)]
 pub struct Regions<'r> {
-    slices: SmallVec<[IoSlice<'r>; INLINE_REGIONS]>,
-    /// Places in `slices` that wait for pieces of scratch.
-    pieces: SmallVec<[Piece; INLINE_REGIONS / 2]>,
+    /// Where the list is if [`GatherOptions::max_regions`] lets it be short.
+    few: ArrayVec<IoSlice<'r>, INLINE_REGIONS>,
+    /// Where it is else.
+    many: Vec<IoSlice<'r>>,
+    /// Places in either that wait for pieces of scratch.
+    few_pieces: ArrayVec<Piece, { INLINE_REGIONS / 2 }>,
+    many_pieces: Vec<Piece>,
+    is_long: bool,
     /// Of all regions together.
     bytes: usize,
 }
@@ -71,14 +76,14 @@ impl<'r> Regions<'r> {
     #[inline]
     #[must_use]
     pub fn new() -> Regions<'r> {
-        Regions { slices: SmallVec::new(), pieces: SmallVec::new(), bytes: 0 }
+        Regions::default()
     }
 
     /// The regions in order. None is empty.
     #[inline]
     #[must_use]
     pub fn as_slices(&self) -> &[IoSlice<'r>] {
-        &self.slices
+        if self.is_long { &self.many } else { &self.few }
     }
 
     /// Bytes of all regions together.
@@ -92,27 +97,89 @@ impl<'r> Regions<'r> {
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.bytes);
-        self.slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
+        self.as_slices().iter().for_each(|slice| bytes.extend_from_slice(slice));
         bytes
     }
 
     /// An empty list with the memory of this one, for a value that lives elsewhere.
     #[must_use]
     pub fn recycle<'s>(mut self) -> Regions<'s> {
-        self.slices.clear();
-        self.pieces.clear();
-        let slices = if self.slices.spilled() {
-            SmallVec::from_vec(relabelled(self.slices.into_vec()))
-        } else {
-            SmallVec::new()
-        };
-        Regions { slices, pieces: self.pieces, bytes: 0 }
+        self.many.clear();
+        self.many_pieces.clear();
+        let (many, many_pieces) = (relabelled(self.many), self.many_pieces);
+        Regions { many, many_pieces, ..Regions::default() }
     }
 
-    fn clear(&mut self) {
-        self.slices.clear();
-        self.pieces.clear();
+    /// Makes it an empty one for at most `max_regions`.
+    #[inline]
+    pub(crate) fn begin(&mut self, max_regions: usize) {
+        // A list has regions exactly if it has bytes.
+        if self.bytes > 0 {
+            self.clear();
+        }
+        self.is_long = max_regions > INLINE_REGIONS;
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.few.clear();
+        self.few_pieces.clear();
+        self.many.clear();
+        self.many_pieces.clear();
         self.bytes = 0;
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.as_slices().len()
+    }
+
+    #[inline]
+    fn push(&mut self, slice: IoSlice<'r>) {
+        if self.is_long { self.many.push(slice) } else { self.few.push(slice) }
+    }
+
+    /// Keeps a place for the scratch up to `end`.
+    #[inline]
+    fn push_piece(&mut self, end: usize) {
+        // Both are far below 2³²: a message is at most 64 KiB.
+        let piece = Piece { place: self.len() as u32, end: end as u32 };
+        if self.is_long {
+            self.many_pieces.push(piece)
+        } else {
+            self.few_pieces.push(piece)
+        }
+        self.push(IoSlice::new(&[]));
+    }
+
+    #[inline]
+    fn pieces(&self) -> &[Piece] {
+        if self.is_long { &self.many_pieces } else { &self.few_pieces }
+    }
+
+    /// Where the scratch ends that has a place already.
+    #[inline]
+    fn placed(&self) -> usize {
+        self.pieces().last().map_or(0, |piece| piece.end as usize)
+    }
+
+    /// Puts the pieces of scratch, which does not move any more, in their places.
+    #[inline]
+    pub(crate) fn complete(&mut self, scratch: &'r [u8], borrowed: usize) {
+        let rest = self.placed();
+        let (slices, pieces): (&mut [IoSlice<'r>], &[Piece]) = if self.is_long {
+            (&mut self.many, &self.many_pieces)
+        } else {
+            (&mut self.few, &self.few_pieces)
+        };
+        let mut begin = 0;
+        for Piece { place, end } in pieces {
+            slices[*place as usize] = IoSlice::new(&scratch[begin..*end as usize]);
+            begin = *end as usize;
+        }
+        if rest < scratch.len() {
+            self.push(IoSlice::new(&scratch[rest..]));
+        }
+        self.bytes = scratch.len() + borrowed;
     }
 }
 
@@ -125,46 +192,23 @@ fn relabelled<'s>(empty: Vec<IoSlice<'_>>) -> Vec<IoSlice<'s>> {
 
 /// A message on its way into a list of regions.
 pub(crate) struct Gather<'b, 'r> {
-    scratch: &'r mut Vec<u8>,
+    pub(crate) scratch: &'r mut Vec<u8>,
     regions: &'b mut Regions<'r>,
     options: GatherOptions,
     /// Bytes of bodies that stay in place.
-    borrowed: usize,
+    pub(crate) borrowed: usize,
     handles: HandleCount,
 }
 
 impl<'b, 'r> Gather<'b, 'r> {
-    /// Behind what is in `scratch` already.
+    /// Behind what is in `scratch` already, into an empty list.
     #[inline]
     pub(crate) fn new(
         scratch: &'r mut Vec<u8>,
         regions: &'b mut Regions<'r>,
         options: GatherOptions,
     ) -> Gather<'b, 'r> {
-        regions.clear();
         Gather { scratch, regions, options, borrowed: 0, handles: HandleCount::default() }
-    }
-
-    /// Puts the pieces of scratch in their places, or clears the list if encoding failed.
-    #[inline]
-    pub(crate) fn finish(self, encoded: Result<()>) -> Result<()> {
-        let Gather { scratch, regions, borrowed, .. } = self;
-        if let Err(error) = encoded {
-            regions.clear();
-            return Err(error);
-        }
-        let scratch: &'r [u8] = scratch;
-        let Regions { slices, pieces, bytes } = regions;
-        let mut begin = 0;
-        for Piece { place, end } in &*pieces {
-            slices[*place as usize] = IoSlice::new(&scratch[begin..*end as usize]);
-            begin = *end as usize;
-        }
-        if begin < scratch.len() {
-            slices.push(IoSlice::new(&scratch[begin..]));
-        }
-        *bytes = scratch.len() + borrowed;
-        Ok(())
     }
 
     /// A body of `length` bytes stays in place: it is long enough, and there is room for it, for
@@ -172,20 +216,16 @@ impl<'b, 'r> Gather<'b, 'r> {
     #[inline]
     fn stays(&self, length: usize) -> bool {
         length >= self.options.min_body_bytes
-            && self.regions.slices.len() + 3 <= self.options.max_regions
+            && self.regions.len() + 3 <= self.options.max_regions
             && length > 0
     }
 
     fn borrow(&mut self, bytes: &'r [u8]) {
-        let Regions { slices, pieces, .. } = &mut *self.regions;
         let end = self.scratch.len();
-        let begin = pieces.last().map_or(0, |piece| piece.end as usize);
-        if begin < end {
-            // Both are far below 2³²: a message is at most 64 KiB.
-            pieces.push(Piece { place: slices.len() as u32, end: end as u32 });
-            slices.push(IoSlice::new(&[]));
+        if self.regions.placed() < end {
+            self.regions.push_piece(end);
         }
-        slices.push(IoSlice::new(bytes));
+        self.regions.push(IoSlice::new(bytes));
         self.borrowed += bytes.len();
     }
 }
@@ -243,13 +283,13 @@ mod tests {
 
     #[test]
     fn bodies_stay_in_place_and_the_rest_is_scratch() {
-        let value: Vec<Vec<u8>> = vec![vec![1; 300], vec![2; 8], vec![3; 304]];
+        let value: Vec<Vec<u8>> = vec![vec![1; 1300], vec![2; 8], vec![3; 1304]];
         let mut encoder = Encoder::new();
         let linear = encoder.linear(&value).unwrap().to_vec();
         let mut regions = Regions::new();
         encoder.gather(&value, &mut regions).unwrap();
         let lengths: Vec<usize> = regions.as_slices().iter().map(|slice| slice.len()).collect();
-        assert_eq!(lengths, [16 + 48, 300, 4 + 8, 304]);
+        assert_eq!(lengths, [16 + 48, 1300, 4 + 8, 1304]);
         assert_eq!(regions.as_slices()[1].as_ptr(), value[0].as_ptr());
         assert_eq!((regions.to_vec(), regions.total_bytes()), (linear.clone(), linear.len()));
     }

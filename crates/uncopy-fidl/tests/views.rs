@@ -143,7 +143,7 @@ struct Picture {
 #[test]
 fn plain_structs_stay_where_they_are() {
     let pixel = |n| Pixel { red: n, green: n, blue: n, alpha: u16::MAX };
-    let picture = Picture { corner: pixel(0), pixels: (0..100).map(pixel).collect() };
+    let picture = Picture { corner: pixel(0), pixels: (0..200).map(pixel).collect() };
     let mut encoder = Encoder::new();
     let mut regions = Regions::new();
     encoder.gather(&picture, &mut regions).unwrap();
@@ -153,7 +153,7 @@ fn plain_structs_stay_where_they_are() {
     let bytes = regions.to_vec();
     let view = decode::<Picture>(&bytes).unwrap();
     assert_eq!((view.corner.get(), view.pixels.get(7).unwrap().get()), (pixel(0), pixel(7)));
-    assert!(view.pixels.get(100).is_none());
+    assert!(view.pixels.get(200).is_none());
     let owned: Picture = decode_owned::<Picture, NoHandle>(&bytes, vec![]).unwrap();
     assert_eq!(owned, picture);
 }
@@ -174,7 +174,7 @@ struct Owning {
 
 #[test]
 fn what_borrows_is_encoded_as_what_owns() {
-    let (words, more) = (vec![1, 2, 3], vec![4u8; 400]);
+    let (words, more) = (vec![1, 2, 3], vec![4u8; 1200]);
     let borrowing = Borrowing { name: "x", words: &words, more: Some(&more) };
     let mut encoder = Encoder::new();
     let mut regions = Regions::new();
