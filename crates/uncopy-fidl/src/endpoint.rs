@@ -3,10 +3,11 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline, Items};
+use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline};
 use crate::encode::{Encode, EncodeOptional, Optional, Output};
 use crate::error::Result;
 use crate::handle::{HandleIndex, Handles, Leaving, ObjectType, OwnedHandle, TakeHandles};
+use crate::late::Items;
 use crate::layout::{HandleConstraint, Layout};
 use crate::limits::Depth;
 

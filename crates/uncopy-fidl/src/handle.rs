@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use crate::decode::{Decode, DecodeOptional, Decoder, FromView, HandleTable, Inline, Items};
+use crate::decode::{Decode, DecodeOptional, Decoder, FromView, HandleTable, Inline};
 use crate::encode::{Encode, EncodeOptional, Optional, Output};
 use crate::error::{Error, Result, Rule};
+use crate::late::Items;
 use crate::layout::{HandleConstraint, Layout};
 use crate::limits::Depth;
 

@@ -90,13 +90,13 @@ mod error;
 mod gather;
 mod handle;
 mod header;
+mod late;
 mod layout;
 mod limits;
 mod wire;
 
 pub use decode::{
-    Boxed, Decode, FromView, Items, ItemsIter, Received, decode, decode_message, decode_owned,
-    decode_with_handles,
+    Decode, FromView, Received, decode, decode_message, decode_owned, decode_with_handles,
 };
 pub use dump::{Dump, dump, dump_message};
 pub use encode::{Encode, Encoder, encode, encode_message, encode_message_into, take_handles};
@@ -107,6 +107,7 @@ pub use handle::{
     Departing, Handle, HandleIndex, Handles, NoHandle, ObjectType, OwnedHandle, Rights, TakeHandles,
 };
 pub use header::{EPITAPH_ORDINAL, HEADER_BYTES, Header};
+pub use late::{Boxed, Items, ItemsIter};
 pub use layout::{HandleConstraint, Layout};
 pub use limits::{MAX_BYTES, MAX_DEPTH, MAX_HANDLES, MAX_REGIONS};
 pub use uncopy_fidl_derive::Fidl;
@@ -175,10 +176,11 @@ pub use zerocopy;
 /// What `#[derive(Fidl)]` writes its code with. Not for other use; it changes without notice.
 #[doc(hidden)]
 pub mod derived {
-    pub use crate::decode::{Boxed, Decode, DecodeOptional, Decoder, FromView, Inline, Items};
+    pub use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline};
     pub use crate::encode::{Encode, EncodeOptional, Optional, Output};
     pub use crate::error::{Error, Result, Rule};
     pub use crate::handle::{Handles, Leaving, TakeHandles};
+    pub use crate::late::{Boxed, Items};
     pub use crate::layout::{Layout, NoConstraint, StructLayout, all};
     pub use crate::limits::Depth;
     pub use crate::wire::{

@@ -2,10 +2,11 @@
 
 use std::array;
 
-use crate::decode::{Decode, Decoder, FromView, Inline, Items};
+use crate::decode::{Decode, Decoder, FromView, Inline};
 use crate::encode::{Encode, Output};
 use crate::error::Result;
 use crate::handle::{Handles, Leaving, TakeHandles};
+use crate::late::Items;
 use crate::layout::{EachItem, Layout};
 use crate::limits::Depth;
 use crate::wire::vector::encode_all_inline;

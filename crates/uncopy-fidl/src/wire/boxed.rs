@@ -1,10 +1,11 @@
 //! Values behind a pointer of the program: a struct in a box, which is out of line and may be
 //! absent, or any type that would contain itself.
 
-use crate::decode::{Boxed, Decode, Decoder, FromView, Inline, Items};
+use crate::decode::{Decode, Decoder, FromView, Inline};
 use crate::encode::{Encode, Output, encode_object};
 use crate::error::{Result, Rule};
 use crate::handle::{Handles, Leaving, TakeHandles};
+use crate::late::{Boxed, Items};
 use crate::layout::Layout;
 use crate::limits::Depth;
 use crate::wire::vector::PRESENT;

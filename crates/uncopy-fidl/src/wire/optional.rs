@@ -1,9 +1,10 @@
 //! What can be absent: all zeros then.
 
-use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline, Items};
+use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline};
 use crate::encode::{Encode, EncodeOptional, Optional, Output};
 use crate::error::Result;
 use crate::handle::{Handles, Leaving, TakeHandles};
+use crate::late::Items;
 use crate::layout::Layout;
 use crate::limits::Depth;
 

@@ -2,10 +2,11 @@
 
 use std::convert::Infallible;
 
-use crate::decode::{Decode, Decoder, FromView, Inline, Items};
+use crate::decode::{Decode, Decoder, FromView, Inline};
 use crate::encode::{Encode, Output};
 use crate::error::{Error, Result, Rule};
 use crate::handle::{Handles, Leaving, TakeHandles};
+use crate::late::Items;
 use crate::layout::{Layout, NoConstraint};
 use crate::limits::Depth;
 use crate::wire::envelope::encode_envelope;

@@ -1,9 +1,10 @@
 //! Strings: vectors of bytes that are UTF-8.
 
-use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline, Items};
+use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline};
 use crate::encode::{Encode, EncodeOptional, Optional, Output};
 use crate::error::{Error, Result, Rule};
 use crate::handle::{Handles, TakeHandles};
+use crate::late::Items;
 use crate::layout::{Layout, Limit, NoConstraint};
 use crate::limits::Depth;
 use crate::wire::vector::{self, decode_header, encode_header};

@@ -1,9 +1,10 @@
 //! Vectors: sixteen bytes of count and presence, and the items out of line.
 
-use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline, Items};
+use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline};
 use crate::encode::{Encode, EncodeOptional, Optional, Output};
 use crate::error::{Error, Result, Rule};
 use crate::handle::{Handles, Leaving, TakeHandles};
+use crate::late::Items;
 use crate::layout::{Layout, Limit};
 use crate::limits::{Depth, MAX_BYTES};
 
