@@ -3,12 +3,15 @@
 mod case;
 pub(crate) mod channel;
 mod copy;
+mod fidl;
 mod machine;
 pub(crate) mod memory;
 mod metric;
+mod piece;
 mod report;
 mod rounds;
 mod row;
+mod timing;
 mod verdict;
 
 use std::path::PathBuf;
@@ -52,6 +55,8 @@ enum SuiteName {
     Copy,
     /// Messages, within a process and between two.
     Channel,
+    /// Values to messages and back.
+    Fidl,
 }
 
 /// Runs a suite.
@@ -116,6 +121,12 @@ fn suite(arguments: &Arguments) -> Suite {
         SuiteName::Channel => channel::suite(channel::Options {
             peers: peers::find(&peers::default_directory(), &peers::CHANNELS),
             directory: testbed::Place::Disk.path().join("channel"),
+            quick: arguments.quick,
+            rounds: arguments.rounds.map(usize::from),
+        }),
+        SuiteName::Fidl => fidl::suite(fidl::Options {
+            peers: peers::find(&peers::default_directory(), &peers::CODECS),
+            directory: testbed::Place::Disk.path().join("fidl"),
             quick: arguments.quick,
             rounds: arguments.rounds.map(usize::from),
         }),

@@ -1,17 +1,15 @@
 //! The cases of the suite `channel`, and what is to be reached in them.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
-
-use anyhow::Result;
 
 use super::echo::Way;
 use super::endpoint::Message;
 use super::own::{Style, local_pair, socket_pair};
 use super::subjects::{self, MakePair};
-use crate::compare::case::{Case, Fixture, Subject, Trial};
-use crate::compare::metric::{Metric, Sample, TIME_EACH, TIME_OF_REGION};
+use crate::compare::case::{Case, Subject};
+use crate::compare::metric::{Metric, TIME_EACH, TIME_OF_REGION};
+use crate::compare::piece::Bare;
 use crate::compare::verdict::{Against, Target};
 use crate::peers::Peers;
 
@@ -229,35 +227,6 @@ fn targets_of_one_process(transport: Transport, message: Message) -> Vec<Target>
         _ => Vec::new(),
     });
     targets
-}
-
-/// Nothing surrounds a message but a directory that nobody looks into.
-struct Bare(PathBuf);
-
-impl Fixture for Bare {
-    fn prepare(&mut self) -> Result<Option<String>> {
-        Ok(None)
-    }
-
-    fn directory(&self) -> PathBuf {
-        self.0.clone()
-    }
-
-    fn before(&mut self, _: &[OsString]) -> Result<()> {
-        Ok(())
-    }
-
-    fn after(&mut self, _: &Trial) -> Result<Sample> {
-        Ok(Sample::new())
-    }
-
-    fn between_rounds(&mut self, _: usize) -> Result<()> {
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ pub(crate) mod echo;
 mod endpoint;
 mod own;
 mod subjects;
-mod timing;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,44 +1,24 @@
 //! Those that carry messages, ready to be run.
 
-use std::ffi::OsString;
 use std::hint::black_box;
 use std::io::IoSlice;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use serde::Deserialize;
+use anyhow::{Result, ensure};
 use uncopy::channel::{AsyncOptions, BatchRegion, Channel, Deadline, Object, Port, Signals};
 
 use super::bare::{Pipes, Seqpacket};
 use super::echo::{self, Echoed, Way};
 use super::endpoint::{Endpoint, Message};
 use super::own::{Own, Style};
-use super::timing::{calibrate, divided, nanoseconds_each, sample};
-use crate::compare::case::{Action, Role, Subject};
-use crate::compare::metric::{CPU_EACH, Sample, TIME_EACH, TIME_OF_REGION};
+use crate::compare::case::{Role, Subject};
+use crate::compare::metric::{Sample, TIME_OF_REGION};
+use crate::compare::piece::{run_peer, subject};
+use crate::compare::timing::{calibrate, divided, nanoseconds_each, sample};
 use crate::peers::Installed;
 
 /// Makes both ends of a channel of ours.
 pub(super) type MakePair = fn() -> Result<(Channel, Channel)>;
-
-/// A subject whose `open` makes what `run` needs, once, when it is run for the first time.
-fn subject<T: 'static>(
-    name: &str,
-    role: Role,
-    open: impl Fn() -> Result<T> + 'static,
-    mut run: impl FnMut(&mut T) -> Result<Sample> + 'static,
-) -> Subject {
-    let mut opened = None;
-    let action = Action::Closure(Box::new(move |_| {
-        let opened = match &mut opened {
-            Some(opened) => opened,
-            none => none.insert(open()?),
-        };
-        run(opened)
-    }));
-    Subject { name: name.to_owned(), role, action }
-}
 
 fn exchange(
     from: &mut impl Endpoint,
@@ -266,28 +246,12 @@ fn further(
     Ok(Sample::from([(TIME_OF_REGION, each)]))
 }
 
-/// What a peer prints.
-#[derive(Deserialize)]
-struct Printed {
-    nanoseconds: f64,
-    cpu_nanoseconds: f64,
-}
-
 /// A peer, which measures itself in a process of its own.
 pub(super) fn peer(peer: &Installed, processes: u8, message: Message, time: Duration) -> Subject {
-    let mut words: Vec<OsString> = peer.flags.iter().map(OsString::from).collect();
     let figures = [usize::from(processes), message.bytes, message.regions, millis(time)];
-    words.extend(figures.map(|figure| figure.to_string().into()));
-    let program = peer.program.clone();
-    let run = move |(): &mut ()| {
-        let output = Command::new(&program).args(&words).stdin(Stdio::null()).output()?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{}", said.lines().next().unwrap_or("it said nothing"));
-        let printed: Printed = serde_json::from_slice(&output.stdout)
-            .with_context(|| format!("{} did not print its figures", program.display()))?;
-        Ok(Sample::from([(TIME_EACH, printed.nanoseconds), (CPU_EACH, printed.cpu_nanoseconds)]))
-    };
-    subject(peer.name, Role::Peer, || Ok(()), run)
+    let words = figures.map(|figure| figure.to_string());
+    let run = peer.clone();
+    subject(peer.name, Role::Peer, || Ok(()), move |(): &mut ()| run_peer(&run, &words))
 }
 
 fn millis(time: Duration) -> usize {

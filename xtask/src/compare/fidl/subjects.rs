@@ -1,0 +1,218 @@
+//! Those that encode and decode, ready to be run.
+
+use std::hint::black_box;
+use std::io::IoSlice;
+use std::time::Duration;
+
+use anyhow::Result;
+use uncopy::channel::{Channel, Deadline, MAX_BYTES, Object, Signals};
+use uncopy_fidl::{
+    Decode, Encode, Encoder, FromView, Handles, Header, NoHandle, Regions, decode_message,
+    encode_message, encode_message_into,
+};
+
+use super::values::{ByteVector, byte_vector};
+use crate::compare::case::{Role, Subject};
+use crate::compare::metric::{Sample, TIME_EACH};
+use crate::compare::piece::{run_peer, subject};
+use crate::compare::timing::sample;
+use crate::peers::Installed;
+
+/// What is encoded and decoded.
+pub(super) trait Value: Encode + FromView<NoHandle> + 'static {}
+
+impl<T: Encode + FromView<NoHandle> + 'static> Value for T {}
+
+const HEADER: Header = Header::one_way(0x1234_5678_9abc_def0);
+
+pub(super) fn gather<T: Value>(
+    name: &str,
+    make: impl Fn() -> T + 'static,
+    time: Duration,
+) -> Subject {
+    let open = move || Ok((make(), Encoder::new()));
+    subject(name, Role::Own, open, move |(value, encoder)| {
+        sample(time, || {
+            let mut regions = Regions::new();
+            encoder.gather_message(&HEADER, black_box(&*value), &mut regions)?;
+            black_box(regions.as_slices());
+            Ok(())
+        })
+    })
+}
+
+pub(super) fn reused<T: Value>(
+    name: &str,
+    make: impl Fn() -> T + 'static,
+    time: Duration,
+) -> Subject {
+    let open = move || Ok((make(), Encoder::new()));
+    subject(name, Role::Own, open, move |(value, encoder)| {
+        sample(time, || {
+            black_box(encoder.linear_message(&HEADER, black_box(&*value))?);
+            Ok(())
+        })
+    })
+}
+
+pub(super) fn fresh<T: Value>(
+    name: &str,
+    make: impl Fn() -> T + 'static,
+    time: Duration,
+) -> Subject {
+    subject(
+        name,
+        Role::Own,
+        move || Ok(make()),
+        move |value| {
+            sample(time, || {
+                black_box(encode_message(&HEADER, black_box(&*value))?);
+                Ok(())
+            })
+        },
+    )
+}
+
+/// Into a fresh buffer of which somebody knew how long it must be.
+pub(super) fn exact<T: Value>(
+    name: &str,
+    make: impl Fn() -> T + 'static,
+    time: Duration,
+) -> Subject {
+    subject(
+        name,
+        Role::Yardstick,
+        move || Ok(make()),
+        move |value| {
+            let length = encode_message(&HEADER, &*value)?.len();
+            sample(time, || {
+                let mut bytes = Vec::with_capacity(length);
+                encode_message_into(&HEADER, black_box(&*value), &mut bytes)?;
+                black_box(bytes);
+                Ok(())
+            })
+        },
+    )
+}
+
+pub(super) fn view<T: Value>(
+    name: &str,
+    make: impl Fn() -> T + 'static,
+    time: Duration,
+) -> Subject {
+    let open = move || Ok(encode_message(&HEADER, &make())?);
+    subject(name, Role::Own, open, move |message| {
+        sample(time, || {
+            let mut handles = Handles::<NoHandle>::default();
+            black_box(decode_message::<T, _>(black_box(&*message), &mut handles)?);
+            Ok(())
+        })
+    })
+}
+
+pub(super) fn owned<T: Value>(
+    name: &str,
+    make: impl Fn() -> T + 'static,
+    time: Duration,
+) -> Subject {
+    let open = move || Ok(encode_message(&HEADER, &make())?);
+    subject(name, Role::Own, open, move |message| {
+        sample(time, || {
+            let mut handles = Handles::<NoHandle>::default();
+            let view = decode_message::<T, _>(black_box(&*message), &mut handles)?;
+            black_box(T::from_view(view, &mut handles));
+            Ok(())
+        })
+    })
+}
+
+/// How a message gets into the channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    Gathered,
+    Reused,
+    Fresh,
+}
+
+/// How it gets out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    Lent,
+    Copied,
+}
+
+/// The whole way of a vector of `bytes`: encoded, written, waited for, read, decoded.
+pub(super) fn event(name: &str, sent: Sent, taken: Taken, bytes: usize, time: Duration) -> Subject {
+    let open = move || {
+        let ends = Channel::pair();
+        Ok((ends, byte_vector(bytes), Encoder::new(), vec![0; MAX_BYTES]))
+    };
+    subject(name, Role::Own, open, move |((near, far), value, encoder, out)| {
+        sample(time, || {
+            send(near, black_box(&*value), encoder, sent)?;
+            far.wait_one(Signals::READABLE, Deadline::INFINITE)?;
+            match taken {
+                Taken::Lent => look(&far.read()?),
+                Taken::Copied => {
+                    let lengths = far.read_into(out, &mut [])?;
+                    look(&out[..lengths.bytes])
+                }
+            }
+        })
+    })
+}
+
+#[inline]
+fn send(channel: &Channel, value: &ByteVector, encoder: &mut Encoder, sent: Sent) -> Result<()> {
+    match sent {
+        Sent::Gathered => {
+            let mut regions = Regions::new();
+            encoder.gather_message(&HEADER, value, &mut regions)?;
+            channel.write(regions.as_slices(), Vec::new())?;
+        }
+        Sent::Reused => {
+            let message = encoder.linear_message(&HEADER, value)?;
+            channel.write(&[IoSlice::new(message)], Vec::new())?;
+        }
+        Sent::Fresh => {
+            let message = encode_message(&HEADER, value)?;
+            channel.write(&[IoSlice::new(&message)], Vec::new())?;
+        }
+    }
+    Ok(())
+}
+
+#[inline]
+fn look(message: &[u8]) -> Result<()> {
+    let mut handles = Handles::<NoHandle>::default();
+    let view: <ByteVector as Decode>::View<'_> =
+        decode_message::<ByteVector, _>(message, &mut handles)?;
+    black_box(view.bytes);
+    Ok(())
+}
+
+/// What a peer is told: `OPERATION VALUE MILLISECONDS`.
+fn words(operation: &str, value: &str, time: Duration) -> [String; 3] {
+    [operation.to_owned(), value.to_owned(), time.as_millis().to_string()]
+}
+
+/// A peer, which measures itself in a process of its own.
+pub(super) fn peer(peer: &Installed, operation: &str, value: &str, time: Duration) -> Subject {
+    let (run, words) = (peer.clone(), words(operation, value, time));
+    subject(peer.name, Role::Peer, || Ok(()), move |(): &mut ()| run_peer(&run, &words))
+}
+
+/// The time that is granted to a view where `peer` takes what it takes.
+pub(super) fn granted(name: &str, peer: &Installed, value: &str, time: Duration) -> Subject {
+    let (run, words) = (peer.clone(), words("decode", value, time));
+    subject(
+        name,
+        Role::Yardstick,
+        || Ok(()),
+        move |(): &mut ()| {
+            let took = run_peer(&run, &words)?;
+            let nanoseconds = took.get(&TIME_EACH).copied().unwrap_or_default();
+            Ok(Sample::from([(TIME_EACH, (nanoseconds * 1.5).max(nanoseconds + 10.0))]))
+        },
+    )
+}
