@@ -379,6 +379,7 @@ impl Encoder {
         self.gather_behind(value, regions)
     }
 
+    #[inline]
     fn gather_behind<'r, T: Encode>(
         &'r mut self,
         value: &'r T,
