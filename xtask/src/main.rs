@@ -1,6 +1,7 @@
 //! The project's own tasks, run as `cargo xtask COMMAND`.
 
 mod compare;
+mod install_c;
 mod man;
 mod peers;
 mod process;
@@ -24,6 +25,8 @@ struct Arguments {
 enum Task {
     /// Check the rules of the house: sizes, names, homes of unsafe code, manifests.
     Tidy(tidy::Arguments),
+    /// Build and install the C library with its headers.
+    InstallC(install_c::Arguments),
     /// Render the man pages of `uncopy` into a directory.
     Man(man::Arguments),
     /// Measure a suite side by side with its peers.
@@ -49,6 +52,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Tidy(arguments) => tidy::run(&arguments),
+        Task::InstallC(arguments) => install_c::run(&arguments),
         Task::Man(arguments) => man::run(&arguments),
         Task::Compare(arguments) => compare::run(&arguments),
         Task::Soak(arguments) => soak::run(&arguments),

@@ -2,6 +2,7 @@
 //! from crates.io, and never part of its build or tests.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -129,6 +130,15 @@ pub(crate) struct Installed {
     pub(crate) name: &'static str,
     pub(crate) program: PathBuf,
     pub(crate) flags: &'static [&'static str],
+}
+
+impl Installed {
+    /// The program with the flags it always gets.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(self.flags);
+        command
+    }
 }
 
 /// Which peers are there, and why the others are not.

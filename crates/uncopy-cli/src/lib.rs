@@ -16,6 +16,7 @@ mod stop;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::mem::ManuallyDrop;
 
 use clap::{ArgMatches, FromArgMatches};
 
@@ -26,8 +27,10 @@ pub use flags::command;
 ///
 /// Prints to standard output and standard error. A signal that stops a copy ends the process.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
-    let matches = match command().try_get_matches_from(arguments) {
-        Ok(matches) => matches,
+    // Neither is taken apart: the process ends soon, and that takes no time.
+    let mut command = ManuallyDrop::new(command());
+    let matches = match command.try_get_matches_from_mut(arguments) {
+        Ok(matches) => ManuallyDrop::new(matches),
         Err(error) => return print_clap(&error),
     };
     match matches.subcommand() {

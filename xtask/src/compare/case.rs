@@ -38,6 +38,27 @@ pub(super) struct Subject {
     pub(super) action: Action,
 }
 
+impl Subject {
+    /// A piece of this program whose `open` makes what `run` needs, once, when it is run for the
+    /// first time. `run` is told the round.
+    pub(super) fn piece<T: 'static>(
+        name: &str,
+        role: Role,
+        open: impl Fn() -> Result<T> + 'static,
+        mut run: impl FnMut(&mut T, usize) -> Result<Sample> + 'static,
+    ) -> Subject {
+        let mut opened = None;
+        let action = Action::Closure(Box::new(move |trial| {
+            let opened = match &mut opened {
+                Some(opened) => opened,
+                none => none.insert(open()?),
+            };
+            run(opened, trial.round)
+        }));
+        Subject { name: name.to_owned(), role, action }
+    }
+}
+
 /// What a subject is to a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
@@ -90,4 +111,33 @@ pub(super) trait Fixture {
 
     /// After the last round.
     fn finish(&mut self) -> Result<()>;
+}
+
+/// Nothing surrounds a message but a directory that nobody looks into.
+pub(super) struct Bare(pub(super) PathBuf);
+
+impl Fixture for Bare {
+    fn prepare(&mut self) -> Result<Option<String>> {
+        Ok(None)
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.0.clone()
+    }
+
+    fn before(&mut self, _: &[OsString]) -> Result<()> {
+        Ok(())
+    }
+
+    fn after(&mut self, _: &Trial) -> Result<Sample> {
+        Ok(Sample::new())
+    }
+
+    fn between_rounds(&mut self, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
 }

@@ -6,13 +6,14 @@ mod copy;
 mod fidl;
 mod machine;
 pub(crate) mod memory;
+mod message;
 mod metric;
-mod piece;
 mod report;
 mod rounds;
 mod row;
 mod timing;
 mod verdict;
+mod zx;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -57,6 +58,8 @@ enum SuiteName {
     Channel,
     /// Values to messages and back.
     Fidl,
+    /// The C library against the Rust library, and both against published figures of Zircon.
+    Zx,
 }
 
 /// Runs a suite.
@@ -65,8 +68,10 @@ enum SuiteName {
 /// If it cannot be measured here. A target that is missed is a row and no error.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     workspace::continue_optimised()?;
-    if let SuiteName::Copy = arguments.suite {
-        workspace::build_release("uncopy-cli", "uncopy")?;
+    match arguments.suite {
+        SuiteName::Copy => drop(workspace::build_release("uncopy-cli", "uncopy")?),
+        SuiteName::Channel | SuiteName::Fidl => {}
+        SuiteName::Zx => zx::build()?,
     }
     let directory = match &arguments.dir {
         Some(directory) => std::path::absolute(directory)?,
@@ -127,6 +132,11 @@ fn suite(arguments: &Arguments) -> Suite {
         SuiteName::Fidl => fidl::suite(fidl::Options {
             peers: peers::find(&peers::default_directory(), &peers::CODECS),
             directory: testbed::Place::Disk.path().join("fidl"),
+            quick: arguments.quick,
+            rounds: arguments.rounds.map(usize::from),
+        }),
+        SuiteName::Zx => zx::suite(zx::Options {
+            directory: testbed::Place::Disk.path().join("zx"),
             quick: arguments.quick,
             rounds: arguments.rounds.map(usize::from),
         }),

@@ -1,9 +1,11 @@
 //! What one message costs.
 
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use rustix::time::{ClockId, clock_gettime};
+use serde::Deserialize;
 
 use super::metric::{CPU_EACH, Sample, TIME_EACH};
 
@@ -47,6 +49,24 @@ pub(super) fn divided(sample: Sample, by: f64) -> Sample {
     sample.into_iter().map(|(metric, value)| (metric, value / by)).collect()
 }
 
+/// What a program prints that measures itself.
+#[derive(Deserialize)]
+struct Printed {
+    nanoseconds: f64,
+    cpu_nanoseconds: f64,
+}
+
+/// Runs a program that measures itself.
+pub(super) fn printed_by(command: &mut Command) -> Result<Sample> {
+    let output = command.stdin(Stdio::null()).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}", said.lines().next().unwrap_or("it said nothing"));
+    let printed: Printed = serde_json::from_slice(&output.stdout).with_context(|| {
+        format!("{} did not print its figures", command.get_program().display())
+    })?;
+    Ok(Sample::from([(TIME_EACH, printed.nanoseconds), (CPU_EACH, printed.cpu_nanoseconds)]))
+}
+
 fn cpu_nanoseconds() -> f64 {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
@@ -62,6 +82,16 @@ mod tests {
     fn a_failing_operation_ends_the_run() {
         let failing = || anyhow::bail!("no");
         assert!(sample(Duration::from_millis(1), failing).is_err());
+    }
+
+    #[test]
+    fn programs_print_their_figures_or_say_why_not() {
+        let sh = |script: &str| printed_by(Command::new("sh").args(["-c", script]));
+        let sample = sh(r#"echo '{"nanoseconds":2.5,"cpu_nanoseconds":1}'"#).unwrap();
+        assert_eq!((sample[&TIME_EACH], sample[&CPU_EACH]), (2.5, 1.0));
+        assert_eq!(sh("echo no >&2; exit 1").unwrap_err().to_string(), "no");
+        let silent = sh("exit 0").unwrap_err().to_string();
+        assert_eq!(silent, "sh did not print its figures");
     }
 
     #[test]

@@ -27,6 +27,12 @@ pub(super) enum Against {
     Nothing,
 }
 
+/// Not more than `limit` times the other's figure.
+pub(super) fn at_most(limit: f64, metric: Metric, subject: &str, against: &str) -> Target {
+    let against = Against::Subject(against.to_owned());
+    Target { subject: subject.to_owned(), metric, against, limit, band: 0.0 }
+}
+
 /// How a target came out.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Verdict {

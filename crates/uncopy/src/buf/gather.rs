@@ -52,7 +52,46 @@ impl<'a> Filling<'a> {
     /// [`TooLong`] at the first that does not fit; those before it are copied.
     #[inline]
     pub fn append_all(&mut self, regions: &[IoSlice<'_>]) -> Result<(), TooLong> {
-        regions.iter().try_for_each(|region| self.append(region))
+        if let [region] = regions { self.append(region) } else { self.append_each(regions) }
+    }
+
+    /// Out of line, so that the loop has the registers for itself; where there are wide ones, those.
+    #[inline(never)]
+    fn append_each(&mut self, regions: &[IoSlice<'_>]) -> Result<(), TooLong> {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has what the function is compiled for.
+            return unsafe { self.append_each_avx2(regions) };
+        }
+        self.append_each_plainly(regions)
+    }
+
+    /// The same code, compiled for registers of 32 bytes.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn append_each_avx2(&mut self, regions: &[IoSlice<'_>]) -> Result<(), TooLong> {
+        self.append_each_plainly(regions)
+    }
+
+    #[inline(always)]
+    fn append_each_plainly(&mut self, regions: &[IoSlice<'_>]) -> Result<(), TooLong> {
+        let rest = std::mem::take(&mut self.rest);
+        let mut done = 0;
+        let mut result = Ok(());
+        for region in regions {
+            if region.len() > rest.len() - done {
+                result = Err(TooLong);
+                break;
+            }
+            // SAFETY: `done` is at most the length.
+            let to = unsafe { rest.as_mut_ptr().add(done) };
+            // SAFETY: the destination has at least as many bytes left (checked above), and is
+            // borrowed mutably while the region is borrowed, so that they do not overlap.
+            unsafe { copy_short(region.as_ptr(), to.cast(), region.len()) };
+            done += region.len();
+        }
+        self.rest = &mut rest[done..];
+        result
     }
 
     /// The memory still to be written, for a copy that `append` cannot do (from pointers that may
@@ -93,13 +132,13 @@ pub(crate) fn append(to: &mut Vec<u8>, bytes: &[u8]) {
 ///
 /// # Safety
 /// `from` may be read and `to` written for `length` bytes, and they do not overlap.
-#[inline]
+#[inline(always)]
 unsafe fn copy_short(from: *const u8, to: *mut u8, length: usize) {
     /// Copies the first and the last `size_of::<T>()` bytes.
     ///
     /// # Safety
     /// As above, and `length` is at least `size_of::<T>()`.
-    #[inline]
+    #[inline(always)]
     #[allow(clippy::multiple_unsafe_ops_per_block)]
     unsafe fn both_ends<T: Copy>(from: *const u8, to: *mut u8, length: usize) {
         let last = length - size_of::<T>();
@@ -118,12 +157,12 @@ unsafe fn copy_short(from: *const u8, to: *mut u8, length: usize) {
         match length {
             0 => {}
             1 => to.write(from.read()),
-            2..=3 => both_ends::<[u8; 2]>(from, to, length),
-            4..=7 => both_ends::<[u8; 4]>(from, to, length),
-            8..=15 => both_ends::<[u8; 8]>(from, to, length),
-            16..=31 => both_ends::<[u8; 16]>(from, to, length),
-            32..=63 => both_ends::<[u8; 32]>(from, to, length),
-            64..=128 => both_ends::<[u8; 64]>(from, to, length),
+            2..=4 => both_ends::<[u8; 2]>(from, to, length),
+            5..=8 => both_ends::<[u8; 4]>(from, to, length),
+            9..=16 => both_ends::<[u8; 8]>(from, to, length),
+            17..=32 => both_ends::<[u8; 16]>(from, to, length),
+            33..=64 => both_ends::<[u8; 32]>(from, to, length),
+            65..=128 => both_ends::<[u8; 64]>(from, to, length),
             _ => to.copy_from_nonoverlapping(from, length),
         }
     }
@@ -145,9 +184,9 @@ pub(crate) fn scatter(bytes: &[u8], regions: &mut [IoSliceMut<'_>]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::io::IoSliceMut;
+    use std::io::{IoSlice, IoSliceMut};
 
-    use super::{Filling, append, scatter};
+    use super::{Filling, TooLong, append, scatter};
 
     #[test]
     fn appends_regions_of_every_length() {
@@ -161,6 +200,22 @@ mod tests {
             // SAFETY: all were initialised when the vector was made.
             let bytes: Vec<u8> = space.iter().map(|b| unsafe { b.assume_init() }).collect();
             assert_eq!((&bytes[..length], bytes[length]), (&source[7..7 + length], 0xee));
+        }
+    }
+
+    #[test]
+    fn appends_lists_up_to_the_first_that_does_not_fit() {
+        let source: Vec<u8> = (0..=255).collect();
+        for length in 0..140 {
+            let regions = [&source[1..1 + length], &source[3..3 + length], &source[..2]];
+            let mut space = vec![std::mem::MaybeUninit::new(0xee); 2 * length + 1];
+            let mut filling = Filling::new(&mut space);
+            assert_eq!(filling.append_all(&regions.map(IoSlice::new)), Err(TooLong));
+            assert_eq!(filling.remaining(), 1);
+            filling.append_all(&[IoSlice::new(b"!"), IoSlice::new(b"")]).unwrap();
+            // SAFETY: all were initialised when the vector was made.
+            let bytes: Vec<u8> = space.iter().map(|b| unsafe { b.assume_init() }).collect();
+            assert_eq!(bytes, [regions[0], regions[1], b"!"].concat());
         }
     }
 

@@ -6,6 +6,7 @@ use super::message::MessageBuf;
 use super::rights::Rights;
 use super::status::Status;
 use super::{MAX_BYTES, MAX_HANDLES, MAX_REGIONS};
+use crate::buf::Filling;
 
 /// A region of a batch: RFC-0010's flat representation, in which the reserved field of an iovec
 /// holds the number of its message and its count of handles.
@@ -18,6 +19,24 @@ pub struct BatchRegion<'a> {
     pub message: u16,
     /// How many of the handles, in their order, go with this region's message.
     pub handles: u16,
+}
+
+/// What a batch needs to know of a region before its bytes are copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchShape {
+    /// Bytes.
+    pub bytes: usize,
+    /// As in [`BatchRegion`].
+    pub message: u16,
+    /// As in [`BatchRegion`].
+    pub handles: u16,
+}
+
+impl BatchRegion<'_> {
+    fn shape(&self) -> BatchShape {
+        let BatchRegion { bytes, message, handles } = *self;
+        BatchShape { bytes: bytes.len(), message, handles }
+    }
 }
 
 /// Why a batch did not go as a whole. The handles of the messages behind the failed one stay with
@@ -41,12 +60,17 @@ struct Plan {
 }
 
 /// Takes the regions apart into messages.
-fn plan(regions: &[BatchRegion<'_>], handle_count: usize) -> Result<Vec<Plan>, Status> {
+fn plan<R>(
+    regions: &[R],
+    shape: impl Fn(&R) -> BatchShape,
+    handle_count: usize,
+) -> Result<Vec<Plan>, Status> {
     if regions.len() > MAX_REGIONS {
         return Err(Status::OutOfRange);
     }
-    let mut plans: Vec<Plan> = Vec::with_capacity(count_messages(regions));
-    for (index, region) in regions.iter().enumerate() {
+    let messages = regions.last().map_or(0, |last| usize::from(shape(last).message) + 1);
+    let mut plans: Vec<Plan> = Vec::with_capacity(messages.min(regions.len()));
+    for (index, region) in regions.iter().map(shape).enumerate() {
         let number = usize::from(region.message);
         if number == plans.len() {
             plans.push(Plan { regions_end: index, bytes: 0, handles: 0 });
@@ -55,7 +79,7 @@ fn plan(regions: &[BatchRegion<'_>], handle_count: usize) -> Result<Vec<Plan>, S
         }
         let Some(last) = plans.last_mut() else { return Err(Status::InvalidArgs) };
         last.regions_end = index + 1;
-        last.bytes = last.bytes.saturating_add(region.bytes.len());
+        last.bytes = last.bytes.saturating_add(region.bytes);
         last.handles += usize::from(region.handles);
         if last.bytes > MAX_BYTES || last.handles > MAX_HANDLES {
             return Err(Status::OutOfRange);
@@ -63,10 +87,6 @@ fn plan(regions: &[BatchRegion<'_>], handle_count: usize) -> Result<Vec<Plan>, S
     }
     let total: usize = plans.iter().map(|plan| plan.handles).sum();
     if total == handle_count { Ok(plans) } else { Err(Status::InvalidArgs) }
-}
-
-fn count_messages(regions: &[BatchRegion<'_>]) -> usize {
-    regions.last().map_or(0, |last| usize::from(last.message) + 1)
 }
 
 /// Messages ready to go, and why the next one is not.
@@ -93,15 +113,32 @@ impl Channel {
         regions: &[BatchRegion<'_>],
         handles: &mut Vec<Handle>,
     ) -> Result<usize, BatchError> {
+        let append =
+            |region: &BatchRegion<'_>, filling: &mut Filling<'_>| Ok(filling.append(region.bytes)?);
+        self.write_batch_with(regions, BatchRegion::shape, append, handles)
+    }
+
+    /// [`write_batch`](Self::write_batch) of regions of any kind, which `shape` describes and
+    /// `append` copies. `append` runs outside every lock.
+    ///
+    /// # Errors
+    /// As [`write_batch`](Self::write_batch), and for each message `append`'s own.
+    pub fn write_batch_with<R>(
+        &self,
+        regions: &[R],
+        shape: impl Fn(&R) -> BatchShape,
+        append: impl Fn(&R, &mut Filling<'_>) -> Result<(), Status>,
+        handles: &mut Vec<Handle>,
+    ) -> Result<usize, BatchError> {
         let checked = self.0.grant.check(Rights::WRITE);
-        let plans = match checked.and_then(|()| plan(regions, handles.len())) {
+        let plans = match checked.and_then(|()| plan(regions, shape, handles.len())) {
             Ok(plans) => plans,
             Err(status) => {
                 handles.clear();
                 return Err(BatchError { status, sent: 0 });
             }
         };
-        let Prepared { messages, failure } = self.prepare(regions, &plans, handles);
+        let Prepared { messages, failure } = self.prepare(regions, &plans, append, handles);
         let (sent, rejected, mut unsent) = self.deliver_all(messages);
         let Some((status, mut message)) = rejected else {
             return match failure {
@@ -124,10 +161,11 @@ impl Channel {
     }
 
     /// Fills all messages, outside the lock, up to the first that cannot be sent.
-    fn prepare(
+    fn prepare<R>(
         &self,
-        regions: &[BatchRegion<'_>],
+        regions: &[R],
         plans: &[Plan],
+        append: impl Fn(&R, &mut Filling<'_>) -> Result<(), Status>,
         handles: &mut Vec<Handle>,
     ) -> Prepared {
         let mut messages = Vec::with_capacity(plans.len());
@@ -135,8 +173,8 @@ impl Channel {
         for plan in plans {
             let own = &regions[start..plan.regions_end];
             start = plan.regions_end;
-            let fill = |filling: &mut crate::buf::Filling<'_>| {
-                Ok(own.iter().try_for_each(|region| filling.append(region.bytes))?)
+            let fill = |filling: &mut Filling<'_>| {
+                own.iter().try_for_each(|region| append(region, filling))
             };
             let created = create(plan.bytes, fill, plan.handles);
             let mut taken = handles.drain(..plan.handles).collect();
@@ -205,8 +243,12 @@ impl Channel {
 
 #[cfg(test)]
 mod tests {
-    use super::{BatchRegion, Plan, plan};
+    use super::{BatchRegion, Plan};
     use crate::channel::{MAX_BYTES, MAX_HANDLES, MAX_REGIONS, Status};
+
+    fn plan(regions: &[BatchRegion<'_>], handles: usize) -> Result<Vec<Plan>, Status> {
+        super::plan(regions, BatchRegion::shape, handles)
+    }
 
     fn region(message: u16, handles: u16) -> BatchRegion<'static> {
         BatchRegion { bytes: b"abc", message, handles }

@@ -23,10 +23,18 @@ pub(super) struct Calls {
     last: u32,
 }
 
-struct Call {
+pub(super) struct Call {
     txid: u32,
     waiter: Arc<Waiter>,
     answer: Option<Result<MessageBuf, Status>>,
+}
+
+impl Call {
+    /// Ends it.
+    pub(super) fn answer(&mut self, answer: Result<MessageBuf, Status>) {
+        self.answer = Some(answer);
+        self.waiter.wake(Wake::Answered);
+    }
 }
 
 impl Calls {
@@ -45,29 +53,21 @@ impl Calls {
         self.waiting.push(Call { txid, waiter, answer: None });
     }
 
-    /// Gives `message` to the call that it answers, or back.
+    /// The call that `message` answers.
     #[inline]
-    pub(super) fn answer(&mut self, message: MessageBuf) -> Option<MessageBuf> {
-        if self.waiting.is_empty() {
-            return Some(message);
-        }
-        let txid = message.txid();
-        let waits = |call: &&mut Call| call.txid == txid && call.answer.is_none();
-        match self.waiting.iter_mut().find(waits) {
-            Some(call) => {
-                call.answer = Some(Ok(message));
-                call.waiter.wake(Wake::Answered);
-                None
-            }
-            None => Some(message),
-        }
+    pub(super) fn asked_for(&mut self, message: &MessageBuf) -> Option<&mut Call> {
+        if self.waiting.is_empty() { None } else { self.find(message.txid()) }
+    }
+
+    #[cold]
+    fn find(&mut self, txid: u32) -> Option<&mut Call> {
+        self.waiting.iter_mut().find(|call| call.txid == txid && call.answer.is_none())
     }
 
     /// Ends every call that has no answer yet.
     pub(super) fn end(&mut self, status: Status) {
         for call in self.waiting.iter_mut().filter(|call| call.answer.is_none()) {
-            call.answer = Some(Err(status));
-            call.waiter.wake(Wake::Answered);
+            call.answer(Err(status));
         }
     }
 
@@ -127,7 +127,7 @@ impl Channel {
         let waiter = Arc::new(Waiter::default());
         let txid = self.begin(message, &waiter).map_err(|(status, _)| status)?;
         let everything = std::iter::once((self as &dyn Source, Signals::empty()));
-        let rested = waiter.rest(everything, deadline);
+        let rested = waiter.rest(&everything, deadline);
         match self.finish(txid)? {
             Some(answer) => answer,
             // No answer and no end, so the deadline has passed.
@@ -180,7 +180,7 @@ impl Channel {
         };
         // Under the lock: whoever revokes the handle either sees this call or has already taken
         // the right.
-        if let Err(status) = self.0.grant.check(Rights::IO) {
+        if let Err(status) = self.0.grant.check_binding(Rights::IO) {
             drop(locked);
             return Err((status, message));
         }

@@ -93,8 +93,7 @@ impl Channel {
     /// ([`Status::AccessDenied`] without [`Rights::TRANSFER`], [`Status::NotSupported`] if it is
     /// this very endpoint); [`Status::PeerClosed`]; [`Status::ShouldWait`] if the peer's queue is
     /// full.
-    pub fn write(&self, regions: &[IoSlice<'_>], handles: Vec<Handle>) -> Result<(), Status> {
-        let mut handles = handles;
+    pub fn write(&self, regions: &[IoSlice<'_>], mut handles: Vec<Handle>) -> Result<(), Status> {
         self.try_write(regions, &mut handles)
     }
 
@@ -180,7 +179,7 @@ impl Channel {
     }
 
     /// Delivers a message, here or over the socket.
-    #[inline]
+    #[inline(always)]
     fn hand_over(&self, message: MessageBuf) -> Result<(), Rejected> {
         if self.0.is_wired() {
             return self.transmit_message(message);
@@ -196,9 +195,14 @@ impl Channel {
             leave_queue(message.handles());
             return self.transmit_message(message);
         }
-        let result = deliver(&mut locked, self.0.side, message);
-        drop(locked);
-        result.inspect_err(|(_, rejected)| leave_queue(rejected.handles()))
+        match deliver(&mut locked, self.0.side, message) {
+            Ok(()) => Ok(()),
+            Err((status, rejected)) => {
+                drop(locked);
+                leave_queue(rejected.handles());
+                Err((status, rejected))
+            }
+        }
     }
 
     /// Sends a message over the socket.
@@ -354,21 +358,22 @@ pub(super) fn leave_queue(handles: &[Handle]) {
 }
 
 /// Hands `message` from `side` to its peer: to the call that waits for it, or to the queue.
-#[inline]
+#[inline(always)]
 pub(super) fn deliver(
     locked: &mut Locked<'_, ChannelEnd>,
     side: Side,
     message: MessageBuf,
 ) -> Result<(), Rejected> {
     let peer = side.peer();
-    if locked.is_closed(peer) {
+    // Of `side` itself: with its last handle, while one that was succeeded is in use.
+    if locked.is_closed(peer) || locked.is_closed(side) {
         return Err((Status::PeerClosed, message));
     }
     let end = locked.end(peer);
-    let message = match end.calls.answer(message) {
-        None => return Ok(()),
-        Some(message) => message,
-    };
+    if let Some(call) = end.calls.asked_for(&message) {
+        call.answer(Ok(message));
+        return Ok(());
+    }
     if !end.queue.has_room() {
         return Err((Status::ShouldWait, message));
     }
@@ -377,7 +382,7 @@ pub(super) fn deliver(
 }
 
 /// Puts `message` behind those that wait for `side`.
-#[inline]
+#[inline(always)]
 pub(super) fn enqueue(locked: &mut Locked<'_, ChannelEnd>, side: Side, message: MessageBuf) {
     let queue = &mut locked.end(side).queue;
     queue.push(message);
@@ -502,9 +507,12 @@ impl End for ChannelEnd {
             return false;
         }
         let end = locked.end(side);
-        if let Some(message) = end.calls.answer(message) {
-            end.queue.push(message);
-            locked.update(side, Signals::empty(), Signals::READABLE);
+        match end.calls.asked_for(&message) {
+            Some(call) => call.answer(Ok(message)),
+            None => {
+                end.queue.push(message);
+                locked.update(side, Signals::empty(), Signals::READABLE);
+            }
         }
         true
     }

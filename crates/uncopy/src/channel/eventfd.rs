@@ -82,7 +82,7 @@ impl SignalFd {
         source.refresh(Signals::empty());
         let mut result = Err(Status::BadState);
         source.observers(&mut |signals, observers| {
-            result = source.grant().check(Rights::WAIT);
+            result = source.grant().check_binding(Rights::WAIT);
             if result.is_ok() {
                 raised.follow(signals.intersects(trigger));
                 let kind = ObserverKind::Descriptor(Arc::downgrade(&raised));

@@ -96,6 +96,11 @@ pub trait Source {
     /// until one of `until` is set; everything if that is empty.
     #[inline]
     fn refresh(&self, _until: Signals) {}
+    /// None of `until` is set, and looking before a sleep has been of no use lately.
+    #[inline]
+    fn expects_sleep(&self, _until: Signals) -> bool {
+        false
+    }
     /// The same after a sleep, where what else has changed meanwhile can wait.
     fn take_in(&self, until: Signals) {
         self.refresh(until);
@@ -124,12 +129,24 @@ pub trait Source {
     fn change_peer(&self, _clear: Signals, _set: Signals) -> Result<(), Status> {
         Err(Status::NotSupported)
     }
+    /// Handles to the object in this process.
+    fn handle_count(&self) -> usize {
+        1
+    }
     /// Ends what blocks on this handle other than waits for signals.
     fn cancel_calls(&self) {}
-    /// Another handle to the object.
+    /// Another handle to the object, which must be open.
     fn reissue(&self, grant: Grant) -> Result<Self, Status>
     where
         Self: Sized;
+    /// A handle in the place of this one, whose grant is succeeded: the object counts that one, and
+    /// is closed with it even while this one is in use.
+    fn succeeded_by(&self, grant: Grant) -> Result<Self, Status>
+    where
+        Self: Sized,
+    {
+        self.reissue(grant)
+    }
 }
 
 /// What every handle can do, whatever its object. Implemented by [`Handle`] and by each object's
@@ -143,6 +160,15 @@ pub trait Object: Source {
     /// What may be done with it. Empty after [`revoke`](Object::revoke).
     fn rights(&self) -> Rights {
         self.grant().rights()
+    }
+
+    /// Whether all of `needed` may be done with it.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] if not; [`Status::BadHandle`] after [`revoke`](Object::revoke).
+    #[inline]
+    fn check_rights(&self, needed: Rights) -> Result<(), Status> {
+        self.grant().check(needed)
     }
 
     /// The object's name; all handles to it give the same.
@@ -173,10 +199,12 @@ pub trait Object: Source {
         Self: Sized,
     {
         self.grant().check(Rights::WAIT)?;
-        self.refresh(signals);
-        let observed = self.current_signals();
-        if observed.intersects(signals) {
-            return Ok(observed);
+        if !self.expects_sleep(signals) {
+            self.refresh(signals);
+            let observed = self.current_signals();
+            if observed.intersects(signals) {
+                return Ok(observed);
+            }
         }
         wait::wait_one(self, signals, deadline)
     }
@@ -198,7 +226,7 @@ pub trait Object: Source {
         self.refresh(Signals::empty());
         let mut result = Err(Status::BadState);
         self.observers(&mut |current, observers| {
-            result = self.grant().check(Rights::WAIT);
+            result = self.grant().check_binding(Rights::WAIT);
             if result.is_err() {
                 return;
             }
@@ -370,6 +398,10 @@ macro_rules! handles {
                 self.source().refresh(until);
             }
 
+            fn expects_sleep(&self, until: Signals) -> bool {
+                self.source().expects_sleep(until)
+            }
+
             fn take_in(&self, until: Signals) {
                 self.source().take_in(until);
             }
@@ -394,6 +426,10 @@ macro_rules! handles {
                 self.source().change_peer(clear, set)
             }
 
+            fn handle_count(&self) -> usize {
+                self.source().handle_count()
+            }
+
             fn cancel_calls(&self) {
                 self.source().cancel_calls();
             }
@@ -401,6 +437,12 @@ macro_rules! handles {
             fn reissue(&self, grant: Grant) -> Result<Handle, Status> {
                 Ok(match self {
                     $(Handle::$kind(object) => object.reissue(grant)?.into(),)*
+                })
+            }
+
+            fn succeeded_by(&self, grant: Grant) -> Result<Handle, Status> {
+                Ok(match self {
+                    $(Handle::$kind(object) => object.succeeded_by(grant)?.into(),)*
                 })
             }
         }
@@ -427,6 +469,24 @@ handles! {
 }
 
 impl Handle {
+    /// Handles to the object that are open in this process, this one included; a descriptor counts
+    /// as one.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.handle_count()
+    }
+
+    /// A handle that takes this one's place while others are still using this one: with its rights,
+    /// and with the waits and calls that are under way. They end when the new one is closed or read
+    /// from a message, and so does the object, if it is the last; dropping this one ends nothing.
+    /// Nothing more can be bound to this one, and it cannot go to another process.
+    ///
+    /// # Errors
+    /// [`Status::BadHandle`] if it was revoked; [`Status::NoResources`].
+    pub fn succeed(&self) -> Result<Handle, Status> {
+        self.succeeded_by(self.grant().succeed()?)
+    }
+
     /// The handle was read at the far side: what still waits on it ends.
     pub(super) fn arrived(&self) {
         let id = self.grant().id();

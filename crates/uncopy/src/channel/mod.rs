@@ -49,10 +49,10 @@
 //!   Taking in hands answers to calls, changes user signals, and queues messages, until there is
 //!   one, or no room. What a peer sends is checked before it is believed; the first packet that
 //!   breaks a rule ends the connection.
-//! - **Signals** of a wired end lag behind until somebody looks: every wait looks first, then
-//!   sleeps in `poll(2)`, and a port that has such an object in an epoll set. Whoever waits is on
-//!   the end's list of observers, bound to the handle and not to the transport, and is told to look
-//!   again when a wire comes; so are calls.
+//! - **Signals** of a wired end lag behind until somebody looks: a wait looks, unless looking has
+//!   been of no use lately, then sleeps in `poll(2)`, and a port that has such an object in an epoll
+//!   set. Whoever waits is on the end's list of observers, bound to the handle and not to the
+//!   transport, and is told to look again when a wire comes; so are calls.
 //!
 //! # Other processes
 //! [`spawn`] starts a program with an end, which takes it with [`Channel::inherited`]; every other
@@ -106,7 +106,7 @@ mod wait;
 pub use crate::buf::{Filling, TooLong};
 #[cfg(feature = "tokio")]
 pub use asynchronous::AsyncChannel;
-pub use batch::{BatchError, BatchRegion};
+pub use batch::{BatchError, BatchRegion, BatchShape};
 pub use disposition::{Disposition, Transfer};
 pub use endpoint::{Channel, Lengths, Oversized};
 pub use eventfd::SignalFd;

@@ -12,7 +12,7 @@ use super::port::Binding;
 use super::rights::{Grant, Rights};
 use super::signals::{Observers, Signals};
 use super::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use super::sync::{Arc, Mutex, MutexGuard, lock};
+use super::sync::{Arc, BriefGuard, BriefLock, hold};
 use super::transport::carrier::Queued;
 use super::transport::packet::{Content, encode_signals};
 use super::transport::wire::Wire;
@@ -91,7 +91,9 @@ pub(super) struct Pair<T> {
     signals: [AtomicU32; 2],
     /// The half has a wire. Written under the lock, read without.
     wired: [AtomicBool; 2],
-    sides: Mutex<[Half<T>; 2]>,
+    /// Looks at the half's wire that are left out, because one was of no use.
+    unused_looks: [AtomicU32; 2],
+    sides: BriefLock<[Half<T>; 2]>,
 }
 
 pub(super) struct Half<T> {
@@ -106,7 +108,7 @@ pub(super) struct Half<T> {
 /// A locked pair.
 pub(super) struct Locked<'a, T> {
     pair: &'a Pair<T>,
-    sides: MutexGuard<'a, [Half<T>; 2]>,
+    sides: BriefGuard<'a, [Half<T>; 2]>,
 }
 
 impl<T: End> Pair<T> {
@@ -117,7 +119,8 @@ impl<T: End> Pair<T> {
             koids: [Koid::next(), Koid::next()],
             signals: [T::INITIAL.bits(); 2].map(AtomicU32::new),
             wired: [false; 2].map(AtomicBool::new),
-            sides: Mutex::new(ends.map(half)),
+            unused_looks: [0; 2].map(AtomicU32::new),
+            sides: BriefLock::new(ends.map(half)),
         }
     }
 }
@@ -130,7 +133,7 @@ impl<T> Pair<T> {
         if self.generation != Generation::current() {
             return Err(Status::BadState);
         }
-        Ok(Locked { pair: self, sides: lock(&self.sides) })
+        Ok(Locked { pair: self, sides: hold(&self.sides) })
     }
 
     #[inline]
@@ -150,11 +153,12 @@ impl<T> Locked<'_, T> {
         self.sides[side.index()].handles == 0
     }
 
-    /// The peer of `side` is closed, here or elsewhere.
+    /// The peer of `side` is closed, here or elsewhere, or out of reach because `side` itself is: a
+    /// handle that was succeeded may still be in use then.
     #[inline]
     pub(super) fn is_orphan(&self, side: Side) -> bool {
         match &self.sides[side.index()].wire {
-            None => self.is_closed(side.peer()),
+            None => self.is_closed(side.peer()) || self.is_closed(side),
             Some(_) => self.signals(side).contains(Signals::PEER_CLOSED),
         }
     }
@@ -207,6 +211,7 @@ impl<T: End> Peered<T> {
     /// Closes this handle, once; what is left of the end if it was the last.
     pub(super) fn close(&mut self) -> T::Remains {
         let side = self.side;
+        let is_succeeded = self.grant.is_succeeded();
         if self.grant.close() {
             return T::Remains::default();
         }
@@ -215,6 +220,9 @@ impl<T: End> Peered<T> {
             std::mem::forget(self.pair.clone());
             return T::Remains::default();
         };
+        if is_succeeded {
+            return T::Remains::default();
+        }
         let half = &mut locked.sides[side.index()];
         half.observers.cancel(self.grant.id());
         half.handles -= 1;
@@ -266,6 +274,11 @@ impl<T: End> Source for Peered<T> {
         }
     }
 
+    #[inline]
+    fn expects_sleep(&self, until: Signals) -> bool {
+        self.is_wired() && self.expects_sleep_wired(until)
+    }
+
     fn take_in(&self, until: Signals) {
         if self.is_wired() {
             self.take_in_wired(until);
@@ -315,8 +328,22 @@ impl<T: End> Source for Peered<T> {
         }
     }
 
+    fn handle_count(&self) -> usize {
+        self.lock().map_or(0, |locked| locked.sides[self.side.index()].handles as usize)
+    }
+
     fn reissue(&self, grant: Grant) -> Result<Peered<T>, Status> {
-        self.lock()?.sides[self.side.index()].handles += 1;
+        let mut locked = self.lock()?;
+        let handles = &mut locked.sides[self.side.index()].handles;
+        if *handles == 0 {
+            return Err(Status::BadHandle);
+        }
+        *handles += 1;
+        Ok(Peered { pair: self.pair.clone(), side: self.side, grant })
+    }
+
+    fn succeeded_by(&self, grant: Grant) -> Result<Peered<T>, Status> {
+        drop(self.lock()?);
         Ok(Peered { pair: self.pair.clone(), side: self.side, grant })
     }
 }
@@ -378,6 +405,11 @@ macro_rules! peered {
                 self.0.refresh(until);
             }
 
+            #[inline]
+            fn expects_sleep(&self, until: crate::channel::Signals) -> bool {
+                self.0.expects_sleep(until)
+            }
+
             fn take_in(&self, until: crate::channel::Signals) {
                 self.0.take_in(until);
             }
@@ -425,11 +457,22 @@ macro_rules! peered {
                 self.0.cancel_calls();
             }
 
+            fn handle_count(&self) -> usize {
+                self.0.handle_count()
+            }
+
             fn reissue(
                 &self,
                 grant: crate::channel::rights::Grant,
             ) -> Result<$name, crate::channel::Status> {
                 self.0.reissue(grant).map($name)
+            }
+
+            fn succeeded_by(
+                &self,
+                grant: crate::channel::rights::Grant,
+            ) -> Result<$name, crate::channel::Status> {
+                self.0.succeeded_by(grant).map($name)
             }
         }
     };

@@ -11,7 +11,7 @@ use super::handle::{Bell, Clapper, Kind, Koid, Object, Source};
 use super::peer::Refresh;
 use super::rights::{Grant, Rights};
 use super::signals::Signals;
-use super::sync::atomic::{AtomicBool, Ordering};
+use super::sync::atomic::{AtomicU32, Ordering};
 use super::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, lock};
 use super::wait::{Deadline, Waiter};
 use crate::sys::clock;
@@ -40,6 +40,8 @@ bitflags::bitflags! {
 pub struct Packet {
     /// As given to [`wait_async`](Object::wait_async) or [`Port::queue`].
     pub key: u64,
+    /// As given to [`Port::queue_status`]; else 0.
+    pub status: i32,
     /// What happened.
     pub contents: PacketContents,
 }
@@ -99,23 +101,10 @@ impl Watched {
 pub(super) struct PortQueue {
     generation: Generation,
     koid: Koid,
-    is_closed: AtomicBool,
+    /// Open handles; none: it is closed.
+    handles: AtomicU32,
     state: Mutex<State>,
     filled: Condvar,
-}
-
-/// Closes the queue with the last handle.
-struct Handles(Arc<PortQueue>);
-
-impl Drop for Handles {
-    fn drop(&mut self) {
-        self.0.is_closed.store(true, Ordering::Relaxed);
-        match self.0.lock() {
-            Ok(mut state) => state.entries.clear(),
-            // In a forked child: what another thread was changing must not be torn down.
-            Err(_) => std::mem::forget(self.0.clone()),
-        }
-    }
 }
 
 impl PortQueue {
@@ -145,6 +134,10 @@ impl PortQueue {
         drop(state);
         self.filled.notify_all();
     }
+
+    fn is_closed(&self) -> bool {
+        self.handles.load(Ordering::Relaxed) == 0
+    }
 }
 
 /// One object's promise of a packet.
@@ -161,7 +154,7 @@ impl Binding {
             return Err(Status::InvalidArgs);
         }
         port.grant.check(Rights::WRITE)?;
-        Ok(Binding { queue: port.handles.0.clone(), key, options })
+        Ok(Binding { queue: port.queue.clone(), key, options })
     }
 
     /// Queues the packet.
@@ -177,7 +170,7 @@ impl Binding {
         if let Ok(state) = self.queue.lock()
             && !self.is_dead()
         {
-            let packet = Packet { key: self.key, contents };
+            let packet = Packet { key: self.key, status: 0, contents };
             self.queue.push(state, Entry { packet, handle: Some(handle) });
         }
     }
@@ -210,7 +203,7 @@ impl Binding {
 
     /// The port is closed.
     pub(super) fn is_dead(&self) -> bool {
-        self.queue.is_closed.load(Ordering::Relaxed)
+        self.queue.is_closed()
     }
 
     pub(super) fn is(&self, port: &Arc<PortQueue>, key: u64) -> bool {
@@ -220,7 +213,7 @@ impl Binding {
 
 /// A queue of packets, first in, first out, for several threads to wait at.
 pub struct Port {
-    handles: Arc<Handles>,
+    queue: Arc<PortQueue>,
     grant: Grant,
 }
 
@@ -237,11 +230,11 @@ impl Port {
         let queue = PortQueue {
             generation: Generation::current(),
             koid: Koid::next(),
-            is_closed: AtomicBool::new(false),
+            handles: AtomicU32::new(1),
             state: Mutex::default(),
             filled: Condvar::new(),
         };
-        Port { handles: Arc::new(Handles(Arc::new(queue))), grant: Grant::new(Rights::PORT) }
+        Port { queue: Arc::new(queue), grant: Grant::new(Rights::PORT) }
     }
 
     /// Queues a packet of the program's own.
@@ -250,14 +243,22 @@ impl Port {
     /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::ShouldWait`] while 16,384
     /// such packets are queued.
     pub fn queue(&self, key: u64, contents: [u8; 32]) -> Result<(), Status> {
+        self.queue_status(key, 0, contents)
+    }
+
+    /// As [`queue`](Self::queue), with a number of the program's choice as status.
+    ///
+    /// # Errors
+    /// As [`queue`](Self::queue).
+    pub fn queue_status(&self, key: u64, status: i32, contents: [u8; 32]) -> Result<(), Status> {
         self.grant.check(Rights::WRITE)?;
-        let queue = &self.handles.0;
+        let queue = &self.queue;
         let mut state = queue.lock()?;
         if state.user_packets >= MAX_USER_PACKETS {
             return Err(Status::ShouldWait);
         }
         state.user_packets += 1;
-        let packet = Packet { key, contents: PacketContents::User(contents) };
+        let packet = Packet { key, status, contents: PacketContents::User(contents) };
         queue.push(state, Entry { packet, handle: None });
         Ok(())
     }
@@ -266,10 +267,11 @@ impl Port {
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::READ`]; [`Status::TimedOut`];
-    /// [`Status::Canceled`] if this handle is revoked meanwhile.
+    /// [`Status::Canceled`] if this handle is revoked, or the one that succeeded it is closed as the
+    /// last, meanwhile.
     pub fn wait(&self, deadline: Deadline) -> Result<Packet, Status> {
         self.grant.check(Rights::READ)?;
-        let queue = &self.handles.0;
+        let queue = &self.queue;
         let mut state = queue.lock()?;
         let mut has_looked = false;
         loop {
@@ -277,7 +279,7 @@ impl Port {
                 state.user_packets -= usize::from(entry.handle.is_none());
                 return Ok(entry.packet);
             }
-            if self.grant.check(Rights::READ).is_err() {
+            if queue.is_closed() || self.grant.check(Rights::READ).is_err() {
                 return Err(Status::Canceled);
             }
             let remaining = deadline.remaining();
@@ -307,7 +309,7 @@ impl Port {
         mut state: MutexGuard<'a, State>,
         deadline: Deadline,
     ) -> Result<MutexGuard<'a, State>, Status> {
-        let queue = &self.handles.0;
+        let queue = &self.queue;
         let Some(watched) = &state.watched else { return Ok(state) };
         let ready = Ready { read: true, ..Ready::default() };
         let bell = Bell { clapper: Clapper::Epoll(watched.set.clone()), ready };
@@ -336,7 +338,7 @@ impl Port {
     /// neither.
     pub fn cancel(&self, source: &dyn Object, key: u64) -> Result<(), Status> {
         self.grant.check(Rights::WRITE)?;
-        let queue = &self.handles.0;
+        let queue = &self.queue;
         let id = source.grant().id();
         let mut found = false;
         source.observers(&mut |_, observers| found |= observers.unbind(queue, id, key));
@@ -348,6 +350,7 @@ impl Port {
 }
 
 impl Source for Port {
+    #[inline]
     fn grant(&self) -> &Grant {
         &self.grant
     }
@@ -361,17 +364,48 @@ impl Source for Port {
     }
 
     fn koids(&self) -> (Koid, Option<Koid>) {
-        (self.handles.0.koid, None)
+        (self.queue.koid, None)
     }
 
     fn cancel_calls(&self) {
-        if let Ok(state) = self.handles.0.lock() {
-            self.handles.0.look(state);
+        if let Ok(state) = self.queue.lock() {
+            self.queue.look(state);
         }
     }
 
+    fn handle_count(&self) -> usize {
+        self.queue.handles.load(Ordering::Relaxed) as usize
+    }
+
     fn reissue(&self, grant: Grant) -> Result<Port, Status> {
-        Ok(Port { handles: self.handles.clone(), grant })
+        let one_more = |handles| (handles > 0).then_some(handles + 1);
+        let counted =
+            self.queue.handles.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        counted.map_err(|_| Status::BadHandle)?;
+        self.succeeded_by(grant)
+    }
+
+    fn succeeded_by(&self, grant: Grant) -> Result<Port, Status> {
+        Ok(Port { queue: self.queue.clone(), grant })
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        let queue = &self.queue;
+        if queue.generation != Generation::current() {
+            // In a forked child: what another thread was changing must not be torn down.
+            std::mem::forget(queue.clone());
+            return;
+        }
+        if self.grant.is_succeeded() || queue.handles.fetch_sub(1, Ordering::Relaxed) > 1 {
+            return;
+        }
+        if let Ok(mut state) = queue.lock() {
+            state.entries.clear();
+            // Those that wait by a handle that was succeeded.
+            queue.look(state);
+        }
     }
 }
 

@@ -93,6 +93,8 @@ impl Rights {
 const REVOKED: u32 = 1 << 30;
 /// No right is beside it: the handle is closed.
 const CLOSED: u32 = 1 << 29;
+/// Beside the rights, or `REVOKED`: another handle has taken this one's place.
+const SUCCEEDED: u32 = 1 << 28;
 
 /// What a handle is, apart from its object: an identity that waits are bound to, and rights.
 #[derive(Debug)]
@@ -113,7 +115,7 @@ impl Grant {
 
     pub(super) fn rights(&self) -> Rights {
         let bits = self.rights.load(Ordering::Relaxed);
-        if bits >= CLOSED { Rights::empty() } else { Rights::from_bits_retain(bits) }
+        if bits >= CLOSED { Rights::empty() } else { Rights::from_bits_retain(bits & !SUCCEEDED) }
     }
 
     /// Checks for all of `needed`.
@@ -136,9 +138,32 @@ impl Grant {
         std::mem::replace(self.rights.get_mut(), CLOSED) == CLOSED
     }
 
+    /// The same identity and rights for a handle that takes this one's place: what is bound to
+    /// them is bound to that one from now on.
+    pub(super) fn succeed(&self) -> Result<Grant, Status> {
+        let mark = |bits| (bits < SUCCEEDED).then_some(bits | SUCCEEDED);
+        let marked = self.rights.fetch_update(Ordering::SeqCst, Ordering::SeqCst, mark);
+        let bits = marked.map_err(|_| Status::BadHandle)?;
+        Ok(Grant { id: self.id, rights: AtomicU32::new(bits) })
+    }
+
+    /// As [`check`](Self::check), under the object's lock, for what will be bound to the handle:
+    /// once another has taken its place nothing would end that any more.
+    pub(super) fn check_binding(&self, needed: Rights) -> Result<(), Status> {
+        if self.is_succeeded() { Err(Status::BadHandle) } else { self.check(needed) }
+    }
+
+    /// Another has taken this one's place: closing this one ends nothing, and its object counts it
+    /// no more.
+    pub(super) fn is_succeeded(&self) -> bool {
+        self.rights.load(Ordering::SeqCst) & SUCCEEDED != 0
+    }
+
     /// Takes everything away.
     pub(super) fn revoke(&self) {
-        self.rights.store(REVOKED, Ordering::SeqCst);
+        // First, so that nobody sees rights that are neither there nor revoked.
+        self.rights.fetch_or(REVOKED, Ordering::SeqCst);
+        self.rights.fetch_and(REVOKED | SUCCEEDED, Ordering::SeqCst);
     }
 }
 
@@ -170,5 +195,21 @@ mod tests {
         grant.revoke();
         assert_eq!(grant.check(Rights::READ), Err(Status::BadHandle));
         assert_eq!(grant.check(Rights::empty()), Err(Status::BadHandle));
+    }
+
+    #[test]
+    fn a_grant_is_succeeded_by_one_with_its_rights_and_revoked_alone() {
+        let old = Grant::new(Rights::IO);
+        let new = old.succeed().unwrap();
+        assert_eq!((new.id(), new.rights()), (old.id(), old.rights()));
+        assert!(old.is_succeeded() && !new.is_succeeded());
+        assert_eq!(old.check(Rights::IO), Ok(()));
+        assert_eq!(old.check_binding(Rights::IO), Err(Status::BadHandle));
+        assert_eq!(old.succeed().unwrap_err(), Status::BadHandle);
+        old.revoke();
+        assert!(old.is_succeeded());
+        assert_eq!(old.check(Rights::IO), Err(Status::BadHandle));
+        assert_eq!(new.check_binding(Rights::IO), Ok(()));
+        assert_eq!(old.succeed().unwrap_err(), Status::BadHandle);
     }
 }

@@ -13,3 +13,19 @@ pub(super) use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Wea
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// A lock that is held for a few instructions.
+#[cfg(not(shuttle))]
+pub(super) use crate::sys::lock::{Guard as BriefGuard, Lock as BriefLock};
+
+#[cfg(shuttle)]
+pub(super) use shuttle::sync::{Mutex as BriefLock, MutexGuard as BriefGuard};
+
+/// As [`lock`], for the other kind.
+#[inline]
+pub(super) fn hold<T>(lock: &BriefLock<T>) -> BriefGuard<'_, T> {
+    #[cfg(not(shuttle))]
+    return lock.lock();
+    #[cfg(shuttle)]
+    return self::lock(lock);
+}

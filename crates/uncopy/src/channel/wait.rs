@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use arrayvec::ArrayVec;
+
 use super::handle::{Bell, Object, Source};
 use super::rights::Rights;
 use super::signals::{Observer, ObserverKind, Signals};
@@ -52,8 +54,10 @@ pub(super) enum Wake {
 /// Why a sleep is over.
 pub(super) enum Slept {
     Woken(Wake),
-    /// What there is to wait for has changed.
-    Look,
+    /// What there is to wait for has changed, and perhaps a peer is closed.
+    Look {
+        hung_up: bool,
+    },
     TimedOut,
 }
 
@@ -68,6 +72,8 @@ pub(super) struct Waiter {
 struct WaiterState {
     wake: Option<Wake>,
     look: bool,
+    /// It sleeps on `changed`. To notify nobody would be a system call all the same.
+    is_asleep: bool,
     /// Raised by whoever wakes this, while it sleeps in `poll(2)`.
     alarm: Option<Arc<OwnedFd>>,
     is_raised: bool,
@@ -129,7 +135,8 @@ impl Waiter {
         match &state.alarm {
             // It cannot fail while the counter is far from its end, and nobody else reads it.
             Some(alarm) => state.is_raised |= eventfd::raise(&**alarm).is_ok(),
-            None => self.changed.notify_one(),
+            None if state.is_asleep => self.changed.notify_one(),
+            None => {}
         }
     }
 
@@ -141,8 +148,9 @@ impl Waiter {
                 return Slept::Woken(wake);
             }
             if std::mem::take(&mut state.look) {
-                return Slept::Look;
+                return Slept::Look { hung_up: false };
             }
+            state.is_asleep = true;
             state = match deadline.remaining() {
                 None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(Duration::ZERO) => return Slept::TimedOut,
@@ -150,6 +158,7 @@ impl Waiter {
                     self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
+            state.is_asleep = false;
         }
     }
 
@@ -164,45 +173,49 @@ impl Waiter {
         if let Some(wake) = state.wake {
             return Ok(Slept::Woken(wake));
         }
+        let mut hung_up = false;
         if !std::mem::take(&mut state.look) {
             state.alarm = Some(alarm.fd.clone());
             drop(state);
             let raised = Ready { read: true, ..Ready::default() };
-            let mut wanted = vec![(alarm.fd.as_fd(), raised)];
-            wanted.extend(bells.iter().map(|bell| (bell.fd(), bell.ready)));
-            let slept = seqpacket::sleep(&wanted, remaining);
+            let wanted = bells.iter().map(|bell| (bell.fd(), bell.ready));
+            let wanted = std::iter::once((alarm.fd.as_fd(), raised)).chain(wanted);
+            let slept = seqpacket::sleep(wanted, remaining);
             state = lock(&self.state);
             state.alarm = None;
             alarm.is_raised = std::mem::take(&mut state.is_raised);
-            slept?;
+            hung_up = slept?;
         }
-        Ok(state.wake.map_or(Slept::Look, Slept::Woken))
+        Ok(state.wake.map_or(Slept::Look { hung_up }, Slept::Woken))
     }
 
     /// Sleeps until a wake-up or the deadline (`None`), looking after the sockets of `items`
     /// meanwhile: each with the signals it is waited for, none for everything that comes.
     pub(super) fn rest<'a>(
         &self,
-        items: impl Iterator<Item = (&'a dyn Source, Signals)> + Clone,
+        items: &(impl Iterator<Item = (&'a dyn Source, Signals)> + Clone),
         deadline: Deadline,
     ) -> Result<Option<Wake>, Status> {
         loop {
-            let bells: Vec<Bell> =
+            let bells: ArrayVec<Bell, MAX_WAIT_ITEMS> =
                 items.clone().filter_map(|(source, trigger)| source.bell(trigger)).collect();
             let slept =
                 if bells.is_empty() { self.sleep(deadline) } else { self.poll(&bells, deadline)? };
-            match slept {
+            let is_over = match slept {
                 Slept::Woken(wake) => return Ok(Some(wake)),
-                Slept::Look => {}
                 Slept::TimedOut if bells.is_empty() => return Ok(self.woken()),
-                Slept::TimedOut => {
-                    items.for_each(|(source, trigger)| source.refresh(trigger));
-                    return Ok(self.woken());
+                Slept::TimedOut => true,
+                Slept::Look { .. } => false,
+            };
+            for (source, trigger) in items.clone() {
+                match slept {
+                    Slept::Look { hung_up: false } => source.take_in(trigger),
+                    _ => source.refresh(trigger),
                 }
             }
-            items.clone().for_each(|(source, trigger)| source.take_in(trigger));
-            if let Some(wake) = self.woken() {
-                return Ok(Some(wake));
+            let wake = self.woken();
+            if is_over || wake.is_some() {
+                return Ok(wake);
             }
         }
     }
@@ -224,7 +237,7 @@ pub(super) fn wait_one(
     if let Some(observed) = watch(source, &waiter, 0, trigger)? {
         return Ok(observed);
     }
-    let woken = waiter.rest(std::iter::once((source, trigger)), deadline);
+    let woken = waiter.rest(&std::iter::once((source, trigger)), deadline);
     source.observers(&mut |_, observers| observers.forget(&waiter));
     // A wake-up between the deadline and `forget` counts.
     match woken?.or_else(|| waiter.woken()) {
@@ -247,7 +260,7 @@ fn watch(
     source.observers(&mut |signals, observers| {
         // Under the object's lock: whoever revokes the handle either sees this observer or has
         // already taken the right.
-        if let Err(status) = source.grant().check(Rights::WAIT) {
+        if let Err(status) = source.grant().check_binding(Rights::WAIT) {
             result = Err(status);
         } else if signals.intersects(trigger) {
             result = Ok(Some(signals));
@@ -307,7 +320,7 @@ pub fn wait_many(items: &mut [WaitItem<'_>], deadline: Deadline) -> Result<(), S
     let mut rested = Ok(None);
     if let Ok(None) = found {
         let sources = items.iter().map(|item| (item.object as &dyn Source, item.wait_for));
-        rested = waiter.rest(sources, deadline);
+        rested = waiter.rest(&sources, deadline);
     }
     for item in &items[..watched] {
         item.object.observers(&mut |_, observers| observers.forget(&waiter));

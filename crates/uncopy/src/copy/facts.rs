@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use super::destination::Destination;
 use super::mechanism::{Setting, Tail};
-use super::options::{Allow, Cache, CopyOptions, Prefer};
+use super::options::{Allow, Cache, CopyOptions};
 use super::plan::{
-    DIRECT_MIN_BYTES, DIRECT_SAVES_COLD_MIN_BYTES, DIRECT_SAVES_MIN_BYTES, DirectPath, Facts,
+    COLD_MATTERS_MIN_BYTES, DIRECT_MIN_BYTES, DIRECT_SAVES_COLD_MIN_BYTES, DirectPath, Facts,
 };
 use super::source::Source;
 use super::sparse;
@@ -59,8 +59,7 @@ pub(crate) fn refine(facts: &mut Facts, source: &Source<'_>, staging: BorrowedFd
         facts.direct = stat.map_or(DirectPath::None, |s| direct_path(&s, facts.destination));
         facts.direct_reads = facts.cache == Cache::Skip && is_cold(source);
     }
-    let matters = DIRECT_SAVES_MIN_BYTES..DIRECT_SAVES_COLD_MIN_BYTES;
-    if facts.prefer == Prefer::CpuTime && matters.contains(&size) {
+    if (COLD_MATTERS_MIN_BYTES..DIRECT_SAVES_COLD_MIN_BYTES).contains(&size) {
         facts.source_is_cold = is_cold(source);
     }
     if size >= BUDGET_MATTERS_BYTES {
@@ -120,14 +119,15 @@ pub(crate) fn setting(
 /// Most of the source is not in the page cache, as far as samples tell. `false` where the kernel
 /// cannot tell.
 fn is_cold(source: &Source<'_>) -> bool {
-    const SAMPLES: u64 = 16;
     const SAMPLE_BYTES: u64 = 1 << 20;
     let size = source.stat.size;
-    let length = SAMPLE_BYTES.min(size.div_ceil(SAMPLES)).max(1);
-    let cached: u64 = (0..SAMPLES)
-        .map(|i| file::cached_bytes(source.fd(), size / SAMPLES * i, length).unwrap_or(length))
+    let samples = size.div_ceil(SAMPLE_BYTES).clamp(1, 16);
+    let length = SAMPLE_BYTES.min(size).max(1);
+    let last = size.saturating_sub(length);
+    let cached: u64 = (0..samples)
+        .map(|i| file::cached_bytes(source.fd(), last / samples * i, length).unwrap_or(length))
         .sum();
-    cached < SAMPLES * length / 2
+    cached < samples * length / 2
 }
 
 /// Bytes that may lie dirty before the kernel makes writers wait for the device: half of

@@ -57,11 +57,15 @@ pub(crate) enum DirectPath {
 pub(crate) const DIRECT_MIN_BYTES: u64 = 1 << 20;
 
 /// From this size on direct writes cost less processor time than the kernel's own copies; tuned.
-pub(crate) const DIRECT_SAVES_MIN_BYTES: u64 = 4 << 20;
+const DIRECT_SAVES_MIN_BYTES: u64 = 4 << 20;
 
 /// The same for a source that is still to be read: the kernel reads ahead into few large folios,
 /// which are cheap to pin, only in a longer file.
 pub(crate) const DIRECT_SAVES_COLD_MIN_BYTES: u64 = 64 << 20;
+
+/// From this size on a copy in small pieces, as the kernel's own loop makes them, overlaps with the
+/// reads of a source that is still to be read; two such pieces.
+pub(crate) const COLD_MATTERS_MIN_BYTES: u64 = 128 << 10;
 
 /// From this size on blocks are reserved before they are written.
 pub(crate) const RESERVE_MIN_BYTES: u64 = 128 << 10;
@@ -161,7 +165,7 @@ fn order(facts: &Facts) -> Vec<Mechanism> {
             vec![Reflink, Direct, CopyFileRange, Splice, Sendfile, ReadWrite]
         }
         // The kernel's own loop behind copy_file_range splices too, through a smaller pipe.
-        _ if facts.destination.copies_by_splice() => {
+        _ if facts.destination.copies_by_splice() && !facts.source_is_cold => {
             vec![Reflink, Splice, CopyFileRange, Sendfile, ReadWrite, Direct]
         }
         _ => vec![Reflink, CopyFileRange, Splice, Sendfile, ReadWrite, Direct],

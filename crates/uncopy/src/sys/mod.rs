@@ -7,6 +7,8 @@ pub(crate) mod eventfd;
 pub(crate) mod file;
 pub(crate) mod fork;
 pub(crate) mod inherit;
+#[cfg(not(shuttle))]
+pub(crate) mod lock;
 pub(crate) mod mapping;
 pub(crate) mod memfd;
 pub(crate) mod name;

@@ -8,6 +8,7 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{
     AddressFamily, MMsgHdr, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
@@ -240,18 +241,25 @@ pub(crate) fn ready(fd: impl AsFd, asked: Ready) -> Sys<Ready> {
     Ok(Ready::from_flags(polled[0].revents()))
 }
 
+/// Descriptors that one sleep can watch.
+pub(crate) const MAX_SLEEP_FDS: usize = 65;
+
 /// Sleeps until one of the descriptors is ready for one of the things named with it, a signal
-/// arrives, or the time is over (`None`: never).
-pub(crate) fn sleep(
-    wanted: &[(BorrowedFd<'_>, Ready)],
+/// arrives, or the time is over (`None`: never). Says whether a peer among them is closed.
+///
+/// # Panics
+/// With more than [`MAX_SLEEP_FDS`].
+pub(crate) fn sleep<'a>(
+    wanted: impl Iterator<Item = (BorrowedFd<'a>, Ready)>,
     timeout: Option<std::time::Duration>,
-) -> Sys<()> {
-    let mut polled: Vec<PollFd<'_>> =
-        wanted.iter().map(|(fd, ready)| PollFd::from_borrowed_fd(*fd, ready.flags())).collect();
+) -> Sys<bool> {
+    let mut polled: ArrayVec<PollFd<'a>, MAX_SLEEP_FDS> =
+        wanted.map(|(fd, ready)| PollFd::from_borrowed_fd(fd, ready.flags())).collect();
     // Beyond what fits: for ever, as good as.
     let timeout = timeout.and_then(|left| left.try_into().ok());
     match rustix::event::poll(&mut polled, timeout.as_ref()) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Ok(_) => Ok(polled.iter().any(|fd| Ready::from_flags(fd.revents()).hung_up)),
+        Err(rustix::io::Errno::INTR) => Ok(false),
         Err(errno) => Err(errno.into()),
     }
 }

@@ -13,6 +13,7 @@ mod objects;
 mod over_local;
 mod over_socket;
 mod promotion;
+mod succession;
 
 use std::io::IoSlice;
 

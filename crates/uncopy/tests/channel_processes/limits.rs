@@ -12,6 +12,7 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] a_receiver_without_descriptors_sees_the_end_and_keeps_none,
         [] a_sender_with_too_many_on_their_way_loses_only_those,
+        [] a_sender_without_descriptors_loses_only_what_it_moves,
     ]
 }
 
@@ -43,5 +44,23 @@ fn a_sender_with_too_many_on_their_way_loses_only_those() {
     let said = next(&actor.channel).unwrap();
     assert_eq!(String::from_utf8_lossy(&said), "NoResources 1");
     send_with(&actor.channel, &[], vec![Event::new().into()]).unwrap();
+    actor.finish();
+}
+
+fn a_sender_without_descriptors_loses_only_what_it_moves() {
+    let actor = Actor::start("cramp");
+    let (mut moved, mut refused) = (0, 0);
+    let said = loop {
+        let mut message = next(&actor.channel).unwrap();
+        match &*message {
+            b"moved" => moved += message.take_handles().len(),
+            b"still there" => refused += 1,
+            _ => break String::from_utf8_lossy(&message).into_owned(),
+        }
+    };
+    let counts: Vec<u64> = said.split(' ').map(|count| count.parse().unwrap()).collect();
+    assert_eq!((moved, counts.len()), (5, 5));
+    assert!(counts.iter().all(|count| *count > 0), "{said}");
+    assert_eq!(counts.iter().sum::<u64>(), refused);
     actor.finish();
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use uncopy::channel::{
-    Channel, Event, EventPair, Fifo, Handle, Object, Signals, Socket, Status, Vmo,
+    Channel, Event, EventPair, Fifo, Handle, Kind, Object, Signals, Socket, SocketKind, Status, Vmo,
 };
 
 use crate::{descriptors, next, next_handle, send, send_with, soon};
@@ -27,6 +27,7 @@ pub(crate) fn play(role: &str) -> ExitCode {
         "starve" => starve(&channel),
         "flood" => flood(&channel),
         "hoard" => hoard(&channel),
+        "cramp" => cramp(&channel),
         "sever" => sever(&channel),
         "bridge" => bridge(&channel),
         "silent" => wait_for_the_end(&channel),
@@ -170,6 +171,65 @@ fn hoard(channel: &Channel) -> Result<(), Status> {
     inner.write(&[], vec![Vmo::new(1)?.into()])?;
     send(channel, format!("{refused:?} {count}").as_bytes())?;
     wait_for_the_end(channel)
+}
+
+/// Sends ends of local objects with no descriptor to spare, with one, and so on until it goes well;
+/// says how often each kind did not.
+fn cramp(channel: &Channel) -> Result<(), Status> {
+    // What waiting needs once.
+    assert!(channel.wait_one(Signals::READABLE, crate::tick()).is_err());
+    let makers: [Maker; 5] = [
+        laden_channel,
+        || Event::new().duplicate(None).and_then(|event| both((event.duplicate(None)?, event))),
+        || both(EventPair::pair()),
+        || both(Fifo::pair(4, 4)?),
+        || both(Socket::pair(SocketKind::Stream)),
+    ];
+    let counts = makers.map(|make| refusals(channel, make).unwrap().to_string());
+    send(channel, counts.join(" ").as_bytes())?;
+    wait_for_the_end(channel)
+}
+
+/// Makes an end that is kept and one that is moved.
+type Maker = fn() -> Result<(Handle, Handle), Status>;
+
+fn both<T: Into<Handle>>((kept, moved): (T, T)) -> Result<(Handle, Handle), Status> {
+    Ok((kept.into(), moved.into()))
+}
+
+/// The end that moves has a message to take along, and an event in it.
+fn laden_channel() -> Result<(Handle, Handle), Status> {
+    let (kept, moved) = Channel::pair();
+    send_with(&kept, b"luggage", vec![Event::new().into()])?;
+    both((kept, moved))
+}
+
+fn refusals(channel: &Channel, make: Maker) -> Result<u64, Status> {
+    let limit = getrlimit(Resource::Nofile);
+    for spare in 0.. {
+        let before = descriptors();
+        let (kept, moved) = make()?;
+        // All numbers below this one are taken.
+        let lowest = std::fs::File::open("/").unwrap().as_raw_fd();
+        let few = Rlimit { current: Some(lowest as u64 + spare), ..limit };
+        setrlimit(Resource::Nofile, few).unwrap();
+        let sent = send_with(channel, b"moved", vec![moved]);
+        setrlimit(Resource::Nofile, limit).unwrap();
+        if sent.is_ok() {
+            return Ok(spare);
+        }
+        assert_eq!(sent, Err(Status::NoResources), "{spare}");
+        if kept.kind() == Kind::Event {
+            kept.signal(Signals::empty(), Signals::SIGNALED)?;
+            assert!(kept.signals().contains(Signals::SIGNALED), "the event goes on");
+        } else {
+            assert!(kept.signals().contains(Signals::PEER_CLOSED), "the moved end is closed");
+        }
+        drop(kept);
+        assert_eq!(descriptors(), before, "{spare}");
+        send(channel, b"still there")?;
+    }
+    unreachable!("there are only so many numbers")
 }
 
 /// Takes one message, leaves the others unread, and ends.

@@ -4,13 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::echo::Way;
-use super::endpoint::Message;
 use super::own::{Style, local_pair, socket_pair};
 use super::subjects::{self, MakePair};
-use crate::compare::case::{Case, Subject};
-use crate::compare::metric::{Metric, TIME_EACH, TIME_OF_REGION};
-use crate::compare::piece::Bare;
-use crate::compare::verdict::{Against, Target};
+use crate::compare::case::{Bare, Case, Subject};
+use crate::compare::message::Message;
+use crate::compare::metric::{TIME_EACH, TIME_OF_REGION};
+use crate::compare::verdict::{Against, Target, at_most};
 use crate::peers::Peers;
 
 const SIZES: [usize; 5] = [64, 256, 1024, 4096, 65_280];
@@ -119,7 +118,7 @@ impl Setting {
             baseline = bare_if_it_can(message);
         }
         subjects.extend(self.peers(1, message));
-        let targets = targets_of_one_process(transport, message);
+        let targets = targets_of(transport, message);
         let name = format!("{}/1-process/{}", transport.name(), message_name(message));
         self.case(name, baseline, subjects, targets)
     }
@@ -136,7 +135,8 @@ impl Setting {
         ];
         subjects.extend(self.peers(2, message));
         let name = format!("socket/2-processes/{}", message_name(message));
-        self.case(name, bare_if_it_can(message), subjects, Vec::new())
+        let targets = targets_of(Transport::Socket, message);
+        self.case(name, bare_if_it_can(message), subjects, targets)
     }
 
     /// Those that are there, and can do it.
@@ -208,12 +208,7 @@ fn bare_if_it_can(message: Message) -> &'static str {
     if message.regions <= IOV_MAX { BARE } else { LINEARISED }
 }
 
-fn at_most(limit: f64, metric: Metric, subject: &str, against: &str) -> Target {
-    let against = Against::Subject(against.to_owned());
-    Target { subject: subject.to_owned(), metric, against, limit, band: 0.0 }
-}
-
-fn targets_of_one_process(transport: Transport, message: Message) -> Vec<Target> {
+fn targets_of(transport: Transport, message: Message) -> Vec<Target> {
     let at_most = |limit, subject, against| at_most(limit, TIME_EACH, subject, against);
     let mut targets = vec![Target { band: BAND, ..at_most(1.0 + BAND, COPIED, LINEARISED) }];
     targets.extend(match (transport, message.bytes, message.regions) {
@@ -276,6 +271,8 @@ mod tests {
             ("local/1-process/4096B/each region of 64", LENT, 4.0, None),
             ("socket/1-process/256B/1", COPIED, 1.15, Some(BARE)),
             ("socket/1-process/4096B/1", COPIED, 1.15, Some(BARE)),
+            ("socket/2-processes/256B/1", COPIED, 1.15, Some(BARE)),
+            ("socket/2-processes/4096B/1", COPIED, 1.15, Some(BARE)),
         ] {
             let against =
                 against.map_or(Against::Nothing, |name| Against::Subject(name.to_owned()));
@@ -290,9 +287,9 @@ mod tests {
     #[test]
     fn gathering_is_set_against_linearising_at_any_size_and_count() {
         let cases = setting(false).cases();
-        for transport in Transport::BOTH {
+        for place in ["local/1-process", "socket/1-process", "socket/2-processes"] {
             for message in messages() {
-                let name = format!("{}/1-process/{}", transport.name(), message_name(message));
+                let name = format!("{place}/{}", message_name(message));
                 let case = cases.iter().find(|case| case.name == name).unwrap();
                 let against = Against::Subject(LINEARISED.to_owned());
                 assert!(case.targets.iter().any(|target| target.against == against), "{name}");

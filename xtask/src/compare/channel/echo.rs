@@ -8,8 +8,9 @@ use clap::ValueEnum;
 use uncopy::channel::Channel;
 
 use super::bare::{Pipes, Seqpacket};
-use super::endpoint::{Endpoint, Message};
+use super::endpoint::Endpoint;
 use super::own::{Own, Style};
+use crate::compare::message::Message;
 
 /// Arguments of `cargo xtask echo`.
 #[derive(clap::Args)]

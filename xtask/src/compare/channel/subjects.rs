@@ -9,16 +9,27 @@ use uncopy::channel::{AsyncOptions, BatchRegion, Channel, Deadline, Object, Port
 
 use super::bare::{Pipes, Seqpacket};
 use super::echo::{self, Echoed, Way};
-use super::endpoint::{Endpoint, Message};
+use super::endpoint::Endpoint;
 use super::own::{Own, Style};
 use crate::compare::case::{Role, Subject};
+use crate::compare::message::Message;
 use crate::compare::metric::{Sample, TIME_OF_REGION};
-use crate::compare::piece::{run_peer, subject};
-use crate::compare::timing::{calibrate, divided, nanoseconds_each, sample};
+use crate::compare::timing::{calibrate, divided, nanoseconds_each, printed_by, sample};
 use crate::peers::Installed;
 
 /// Makes both ends of a channel of ours.
 pub(super) type MakePair = fn() -> Result<(Channel, Channel)>;
+
+const PAGE_BYTES: usize = 4096;
+
+/// `length` bytes of `memory`, in each round at another place of a page: a load behind a store
+/// whose address ends in the same twelve bits waits for it (Intel's optimization manual, "4K
+/// aliasing"), and where memory lies is a lottery.
+fn placed(memory: &[u8], length: usize, round: usize) -> &[u8] {
+    /// Visits every sixteenth byte of a page before it comes back.
+    const STEP: usize = 16 * 69;
+    &memory[round * STEP % PAGE_BYTES..][..length]
+}
 
 fn exchange(
     from: &mut impl Endpoint,
@@ -39,10 +50,10 @@ fn one_process<E: Endpoint + 'static>(
     time: Duration,
     open: impl Fn() -> Result<(E, E)> + 'static,
 ) -> Subject {
-    let bytes = vec![1; message.bytes];
-    subject(name, role, open, move |(near, far)| {
-        let regions = message.of(&bytes);
-        sample(time, || exchange(near, far, &regions, bytes.len()))
+    let bytes = vec![1; message.bytes + PAGE_BYTES];
+    Subject::piece(name, role, open, move |(near, far), round| {
+        let regions = message.of(placed(&bytes, message.bytes, round));
+        sample(time, || exchange(near, far, &regions, message.bytes))
     })
 }
 
@@ -54,7 +65,7 @@ fn two_processes<E: Endpoint + 'static>(
     open: impl Fn() -> Result<Echoed<E>> + 'static,
 ) -> Subject {
     let bytes = vec![1; message.bytes];
-    subject(name, role, open, move |Echoed { endpoint, .. }| {
+    Subject::piece(name, role, open, move |Echoed { endpoint, .. }, _| {
         let regions = message.of(&bytes);
         let round_trip = sample(time, || {
             endpoint.send(black_box(&regions))?;
@@ -110,15 +121,16 @@ pub(super) fn pipes_echoed(name: &str, message: Message, time: Duration) -> Subj
 
 /// Copies into a buffer of the channel's own pool, and out of it again if it is to be `twice`.
 pub(super) fn memcpy(name: &str, twice: bool, length: usize, time: Duration) -> Subject {
-    let (bytes, mut out) = (vec![1u8; length], vec![0u8; length]);
+    let (bytes, mut out) = (vec![1u8; length + PAGE_BYTES], vec![0u8; length]);
     let open = move || {
         let (near, far) = Channel::pair();
         near.write(&[IoSlice::new(&vec![0; length])], Vec::new())?;
         Ok(far.read()?)
     };
-    subject(name, Role::Yardstick, open, move |buffer| {
+    Subject::piece(name, Role::Yardstick, open, move |buffer, round| {
+        let bytes = placed(&bytes, length, round);
         sample(time, || {
-            black_box(&mut *buffer).copy_from_slice(black_box(&bytes));
+            black_box(&mut *buffer).copy_from_slice(black_box(bytes));
             if twice {
                 black_box(&mut out).copy_from_slice(black_box(&*buffer));
             }
@@ -129,20 +141,20 @@ pub(super) fn memcpy(name: &str, twice: bool, length: usize, time: Duration) -> 
 
 /// The smallest system call.
 pub(super) fn getpid(name: &str, time: Duration) -> Subject {
-    let run = move |(): &mut ()| {
+    let run = move |(): &mut (), _| {
         sample(time, || {
             black_box(std::process::id());
             Ok(())
         })
     };
-    subject(name, Role::Yardstick, || Ok(()), run)
+    Subject::piece(name, Role::Yardstick, || Ok(()), run)
 }
 
 /// A message of one region, waited for through a port that is bound for each.
 pub(super) fn port(name: &str, pair: MakePair, length: usize, time: Duration) -> Subject {
     let (bytes, mut out) = (vec![1u8; length], vec![0u8; length]);
     let open = move || Ok((pair()?, Port::new()));
-    subject(name, Role::Own, open, move |((near, far), port)| {
+    Subject::piece(name, Role::Own, open, move |((near, far), port), _| {
         sample(time, || {
             far.wait_async(port, 1, Signals::READABLE, AsyncOptions::empty())?;
             near.write(&[IoSlice::new(black_box(&bytes))], Vec::new())?;
@@ -168,7 +180,7 @@ fn drain(channel: &Channel, length: usize) -> Result<()> {
 /// All messages in one write: an array of regions that names each one's message.
 pub(super) fn batch(name: &str, pair: MakePair, message: Message, time: Duration) -> Subject {
     let bytes = vec![1u8; message.bytes];
-    subject(name, Role::Own, pair, move |(near, far)| {
+    Subject::piece(name, Role::Own, pair, move |(near, far), _| {
         let regions = message.of(&bytes);
         let numbered = |number| {
             regions.iter().map(move |bytes| BatchRegion { bytes, message: number, handles: 0 })
@@ -185,7 +197,7 @@ pub(super) fn batch(name: &str, pair: MakePair, message: Message, time: Duration
 /// A write for each message: an array of arrays.
 pub(super) fn one_by_one(name: &str, pair: MakePair, message: Message, time: Duration) -> Subject {
     let bytes = vec![1u8; message.bytes];
-    subject(name, Role::Own, pair, move |(near, far)| {
+    Subject::piece(name, Role::Own, pair, move |(near, far), _| {
         let nested = vec![message.of(&bytes); usize::from(BATCH)];
         let all = sample(time, || {
             for regions in black_box(&nested) {
@@ -208,7 +220,7 @@ pub(super) fn further_regions(
         let (near, far) = Channel::pair();
         Ok((Own::new(near, style), Own::new(far, style)))
     };
-    subject(name, Role::Own, open, move |(near, far)| {
+    Subject::piece(name, Role::Own, open, move |(near, far), _| {
         further(message, time, |regions| exchange(near, far, regions, message.bytes))
     })
 }
@@ -216,7 +228,7 @@ pub(super) fn further_regions(
 /// The same for copies alone.
 pub(super) fn further_copies(name: &str, message: Message, time: Duration) -> Subject {
     let open = move || Ok(Vec::with_capacity(message.bytes));
-    subject(name, Role::Yardstick, open, move |out| {
+    Subject::piece(name, Role::Yardstick, open, move |out, _| {
         further(message, time, |regions| {
             out.clear();
             black_box(regions).iter().for_each(|region| out.extend_from_slice(region));
@@ -250,8 +262,9 @@ fn further(
 pub(super) fn peer(peer: &Installed, processes: u8, message: Message, time: Duration) -> Subject {
     let figures = [usize::from(processes), message.bytes, message.regions, millis(time)];
     let words = figures.map(|figure| figure.to_string());
-    let run = peer.clone();
-    subject(peer.name, Role::Peer, || Ok(()), move |(): &mut ()| run_peer(&run, &words))
+    let program = peer.clone();
+    let run = move |(): &mut (), _| printed_by(program.command().args(&words));
+    Subject::piece(peer.name, Role::Peer, || Ok(()), run)
 }
 
 fn millis(time: Duration) -> usize {

@@ -49,9 +49,10 @@ fn notes(quick: bool) -> Vec<String> {
          was never used before; destinations are flushed after their run, compared with the source, \
          evicted, and removed after the round, with a sync before the next (from 4 GiB on: after the \
          run, and then the device is waited for, because not all fit on the disk)",
-        "warm: the source was written, dropped and is read before each run; cold: page cache, dentries and inodes are \
-         dropped before each run and the programs loaded again; the cache of a hypervisor, if there \
-         is one, is not dropped",
+        "warm: the source was written, dropped and is read before each run; cold: page cache, \
+         dentries and inodes are dropped before each run and the programs loaded again; the cache of \
+         a hypervisor, if there is one, is not dropped",
+        "programs are dropped from the page cache and read again before each case",
         "before each run of 1 MiB and more, as much free memory as it will take up is written to \
          and given back: a hypervisor that takes back free pages would otherwise charge the first \
          to use them",

@@ -35,6 +35,11 @@ impl Place {
             Place::Tmpfs => "tmpfs",
         }
     }
+
+    /// Files on it can share blocks.
+    pub(super) fn shares(self) -> bool {
+        matches!(self, Place::Xfs | Place::Btrfs)
+    }
 }
 
 /// The places of one comparison; images are mounted when they are first used.

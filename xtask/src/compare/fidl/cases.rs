@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use super::subjects::{self, Sent, Taken};
 use super::values::{self, Bytes16, Bytes256};
-use crate::compare::case::{Case, Subject};
+use crate::compare::case::{Bare, Case, Subject};
 use crate::compare::metric::TIME_EACH;
-use crate::compare::piece::Bare;
-use crate::compare::verdict::{Against, Target};
+use crate::compare::verdict::{Target, at_most};
 use crate::peers::Peers;
 
 const SIZES: [usize; 4] = [16, 256, 4096, 65_280];
@@ -79,7 +78,7 @@ impl Setting {
         decoders.extend(self.peers("decode", name));
         let rkyv = self.peers.installed.iter().find(|peer| peer.name == RKYV);
         decoders.extend(rkyv.map(|peer| subjects::granted(GRANTED, peer, name, time)));
-        let targets = vec![at_most(1.0, VIEW, GRANTED)];
+        let targets = vec![at_most(1.0, TIME_EACH, VIEW, GRANTED)];
         cases.push(self.case(format!("decode/{name}"), VIEW, decoders, targets));
     }
 
@@ -100,10 +99,10 @@ impl Setting {
             event("uncopy, fresh, copied", Sent::Fresh, Taken::Copied),
         ];
         let targets = match bytes {
-            256 => vec![at_most(1.0 / 2.3, GATHER_LENT, FRESH_LENT)],
+            256 => vec![at_most(1.0 / 2.3, TIME_EACH, GATHER_LENT, FRESH_LENT)],
             4096 => vec![
-                at_most(1.0 / 1.4, GATHER_LENT, FRESH_LENT),
-                at_most(1.0 / 2.09, GATHER_LENT, FRESH_LENT),
+                at_most(1.0 / 1.4, TIME_EACH, GATHER_LENT, FRESH_LENT),
+                at_most(1.0 / 2.09, TIME_EACH, GATHER_LENT, FRESH_LENT),
             ],
             _ => Vec::new(),
         };
@@ -140,16 +139,11 @@ fn can(peer: &str, operation: &str, value: &str) -> bool {
     }
 }
 
-fn at_most(limit: f64, subject: &str, against: &str) -> Target {
-    let against = Against::Subject(against.to_owned());
-    Target { subject: subject.to_owned(), metric: TIME_EACH, against, limit, band: 0.0 }
-}
-
 /// The ratios of RFC-0010's own table, and what comes beside it.
 fn encode_targets(value: &str) -> Vec<Target> {
     let mut targets = vec![
-        Target { band: BAND, ..at_most(1.0 + BAND, GATHER, REUSED) },
-        at_most(1.0, GATHER, RKYV),
+        Target { band: BAND, ..at_most(1.0 + BAND, TIME_EACH, GATHER, REUSED) },
+        at_most(1.0, TIME_EACH, GATHER, RKYV),
     ];
     let of_rfc = match value {
         "bytes/4096" => Some(3.9),
@@ -157,13 +151,14 @@ fn encode_targets(value: &str) -> Vec<Target> {
         "struct/256" => Some(1.36),
         _ => None,
     };
-    targets.extend(of_rfc.map(|times| at_most(1.0 / times, GATHER, FRESH)));
+    targets.extend(of_rfc.map(|times| at_most(1.0 / times, TIME_EACH, GATHER, FRESH)));
     targets
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::verdict::Against;
     use crate::peers::{CODECS, find};
 
     fn setting() -> Setting {

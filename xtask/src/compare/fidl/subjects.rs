@@ -14,8 +14,7 @@ use uncopy_fidl::{
 use super::values::{ByteVector, byte_vector};
 use crate::compare::case::{Role, Subject};
 use crate::compare::metric::{Sample, TIME_EACH};
-use crate::compare::piece::{run_peer, subject};
-use crate::compare::timing::sample;
+use crate::compare::timing::{printed_by, sample};
 use crate::peers::Installed;
 
 /// What is encoded and decoded.
@@ -31,7 +30,7 @@ pub(super) fn gather<T: Value>(
     time: Duration,
 ) -> Subject {
     let open = move || Ok((make(), Encoder::new()));
-    subject(name, Role::Own, open, move |(value, encoder)| {
+    Subject::piece(name, Role::Own, open, move |(value, encoder), _| {
         sample(time, || {
             let mut regions = Regions::new();
             encoder.gather_message(&HEADER, black_box(&*value), &mut regions)?;
@@ -47,7 +46,7 @@ pub(super) fn reused<T: Value>(
     time: Duration,
 ) -> Subject {
     let open = move || Ok((make(), Encoder::new()));
-    subject(name, Role::Own, open, move |(value, encoder)| {
+    Subject::piece(name, Role::Own, open, move |(value, encoder), _| {
         sample(time, || {
             black_box(encoder.linear_message(&HEADER, black_box(&*value))?);
             Ok(())
@@ -60,11 +59,11 @@ pub(super) fn fresh<T: Value>(
     make: impl Fn() -> T + 'static,
     time: Duration,
 ) -> Subject {
-    subject(
+    Subject::piece(
         name,
         Role::Own,
         move || Ok(make()),
-        move |value| {
+        move |value, _| {
             sample(time, || {
                 black_box(encode_message(&HEADER, black_box(&*value))?);
                 Ok(())
@@ -79,11 +78,11 @@ pub(super) fn exact<T: Value>(
     make: impl Fn() -> T + 'static,
     time: Duration,
 ) -> Subject {
-    subject(
+    Subject::piece(
         name,
         Role::Yardstick,
         move || Ok(make()),
-        move |value| {
+        move |value, _| {
             let length = encode_message(&HEADER, &*value)?.len();
             sample(time, || {
                 let mut bytes = Vec::with_capacity(length);
@@ -101,7 +100,7 @@ pub(super) fn view<T: Value>(
     time: Duration,
 ) -> Subject {
     let open = move || Ok(encode_message(&HEADER, &make())?);
-    subject(name, Role::Own, open, move |message| {
+    Subject::piece(name, Role::Own, open, move |message, _| {
         sample(time, || {
             let mut handles = Handles::<NoHandle>::default();
             black_box(decode_message::<T, _>(black_box(&*message), &mut handles)?);
@@ -116,7 +115,7 @@ pub(super) fn owned<T: Value>(
     time: Duration,
 ) -> Subject {
     let open = move || Ok(encode_message(&HEADER, &make())?);
-    subject(name, Role::Own, open, move |message| {
+    Subject::piece(name, Role::Own, open, move |message, _| {
         sample(time, || {
             let mut handles = Handles::<NoHandle>::default();
             let view = decode_message::<T, _>(black_box(&*message), &mut handles)?;
@@ -147,7 +146,7 @@ pub(super) fn event(name: &str, sent: Sent, taken: Taken, bytes: usize, time: Du
         let ends = Channel::pair();
         Ok((ends, byte_vector(bytes), Encoder::new(), vec![0; MAX_BYTES]))
     };
-    subject(name, Role::Own, open, move |((near, far), value, encoder, out)| {
+    Subject::piece(name, Role::Own, open, move |((near, far), value, encoder, out), _| {
         sample(time, || {
             send(near, black_box(&*value), encoder, sent)?;
             far.wait_one(Signals::READABLE, Deadline::INFINITE)?;
@@ -198,21 +197,17 @@ fn words(operation: &str, value: &str, time: Duration) -> [String; 3] {
 
 /// A peer, which measures itself in a process of its own.
 pub(super) fn peer(peer: &Installed, operation: &str, value: &str, time: Duration) -> Subject {
-    let (run, words) = (peer.clone(), words(operation, value, time));
-    subject(peer.name, Role::Peer, || Ok(()), move |(): &mut ()| run_peer(&run, &words))
+    let (program, words) = (peer.clone(), words(operation, value, time));
+    let run = move |(): &mut (), _| printed_by(program.command().args(&words));
+    Subject::piece(peer.name, Role::Peer, || Ok(()), run)
 }
 
 /// The time that is granted to a view where `peer` takes what it takes.
 pub(super) fn granted(name: &str, peer: &Installed, value: &str, time: Duration) -> Subject {
-    let (run, words) = (peer.clone(), words("decode", value, time));
-    subject(
-        name,
-        Role::Yardstick,
-        || Ok(()),
-        move |(): &mut ()| {
-            let took = run_peer(&run, &words)?;
-            let nanoseconds = took.get(&TIME_EACH).copied().unwrap_or_default();
-            Ok(Sample::from([(TIME_EACH, (nanoseconds * 1.5).max(nanoseconds + 10.0))]))
-        },
-    )
+    let (program, words) = (peer.clone(), words("decode", value, time));
+    let run = move |(): &mut (), _| {
+        let nanoseconds = printed_by(program.command().args(&words))?[&TIME_EACH];
+        Ok(Sample::from([(TIME_EACH, (nanoseconds * 1.5).max(nanoseconds + 10.0))]))
+    };
+    Subject::piece(name, Role::Yardstick, || Ok(()), run)
 }

@@ -143,8 +143,20 @@ impl EventPair {
         self.other().change(USER, clear, set)
     }
 
+    fn count_handles(&self) -> usize {
+        lock(&self.ends.handles)[self.side & 1] as usize
+    }
+
     fn reissued(&self, grant: Grant) -> Result<EventPair, Status> {
-        lock(&self.ends.handles)[self.side & 1] += 1;
+        let mut handles = lock(&self.ends.handles);
+        if handles[self.side & 1] == 0 {
+            return Err(Status::BadHandle);
+        }
+        handles[self.side & 1] += 1;
+        self.inherited(grant)
+    }
+
+    fn inherited(&self, grant: Grant) -> Result<EventPair, Status> {
         Ok(EventPair { ends: self.ends.clone(), side: self.side, grant })
     }
 }
@@ -175,15 +187,20 @@ impl Ends {
 
 impl Drop for EventPair {
     fn drop(&mut self) {
-        let id = self.grant.id();
+        let (id, is_succeeded) = (self.grant.id(), self.grant.is_succeeded());
         let mut is_own = false;
         self.solo().observers(&mut |_, observers| {
-            observers.cancel(id);
+            if !is_succeeded {
+                observers.cancel(id);
+            }
             is_own = true;
         });
         if !is_own {
             // In a forked child: what another thread was changing must not be torn down.
             std::mem::forget(self.ends.clone());
+            return;
+        }
+        if is_succeeded {
             return;
         }
         let mut handles = lock(&self.ends.handles);

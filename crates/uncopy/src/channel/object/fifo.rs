@@ -43,6 +43,14 @@ impl Fifo {
         Ok((a, b))
     }
 
+    /// Bytes of one element.
+    ///
+    /// # Errors
+    /// [`Status::BadState`] in a forked child.
+    pub fn element_bytes(&self) -> Result<usize, Status> {
+        Ok(self.0.lock()?.end(self.0.side).element)
+    }
+
     /// Writes as many whole elements of `elements` as there is room for; says how many.
     ///
     /// # Errors

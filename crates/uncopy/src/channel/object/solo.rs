@@ -185,9 +185,9 @@ impl Refresh for Watched {
     }
 }
 
-/// `Source` for a type with a method `solo`, which gives its `Solo`, and methods `related`,
-/// `change_other` and `reissued` for the other end, if it has one. `$user` is what the program may
-/// change.
+/// `Source` for a type with a method `solo`, which gives its `Solo`, methods `related` and
+/// `change_other` for the other end, if it has one, and `count_handles`, `reissued` and `inherited`
+/// for handles. `$user` is what the program may change.
 macro_rules! solo {
     ($name:ident, $kind:expr, $user:expr) => {
         impl $crate::channel::handle::Source for $name {
@@ -267,11 +267,22 @@ macro_rules! solo {
                 self.change_other(clear, set)
             }
 
+            fn handle_count(&self) -> usize {
+                self.count_handles()
+            }
+
             fn reissue(
                 &self,
                 grant: $crate::channel::rights::Grant,
             ) -> Result<$name, $crate::channel::Status> {
                 self.reissued(grant)
+            }
+
+            fn succeeded_by(
+                &self,
+                grant: $crate::channel::rights::Grant,
+            ) -> Result<$name, $crate::channel::Status> {
+                self.inherited(grant)
             }
         }
 
@@ -308,18 +319,32 @@ macro_rules! lone {
                 Err($crate::channel::Status::NotSupported)
             }
 
+            /// Each has one reference, and nothing else has any.
+            fn count_handles(&self) -> usize {
+                Arc::strong_count(&self.core)
+            }
+
             fn reissued(
                 &self,
                 grant: $crate::channel::rights::Grant,
             ) -> Result<$name, $crate::channel::Status> {
                 Ok($name { core: self.core.clone(), grant })
             }
+
+            fn inherited(
+                &self,
+                grant: $crate::channel::rights::Grant,
+            ) -> Result<$name, $crate::channel::Status> {
+                self.reissued(grant)
+            }
         }
 
         impl Drop for $name {
             fn drop(&mut self) {
                 let id = self.grant.id();
-                self.solo().observers(&mut |_, observers| observers.cancel(id));
+                if !self.grant.is_succeeded() {
+                    self.solo().observers(&mut |_, observers| observers.cancel(id));
+                }
             }
         }
     };

@@ -7,18 +7,21 @@ use crate::channel::Status;
 use crate::channel::handle::Kind;
 use crate::channel::rights::{Grant, Rights};
 use crate::channel::signals::Signals;
-use crate::channel::sync::Arc;
+use crate::channel::sync::{Arc, Mutex, lock};
 use crate::channel::transport::promotion::Parts;
 use crate::sys::{file, memfd};
 
 /// Sizes are whole pages, as Zircon's.
 const PAGE_BYTES: u64 = 4096;
+/// Longest name (`ZX_MAX_NAME_LEN` less its last zero).
+const MAX_NAME_BYTES: usize = 31;
 
 struct Core {
     solo: Arc<Solo>,
     memory: OwnedFd,
     /// Bytes, if their number stays.
     fixed_size: Option<u64>,
+    name: Mutex<Vec<u8>>,
 }
 
 /// Memory (a memfd), read and written by system calls and never mapped here, so that nobody who
@@ -37,7 +40,8 @@ impl Vmo {
     pub fn new(size: u64) -> Result<Vmo, Status> {
         let size = whole_pages(size)?;
         let memory = memfd::create(size)?;
-        let core = Core { solo: Solo::new(), memory, fixed_size: Some(size) };
+        let core =
+            Core { solo: Solo::new(), memory, fixed_size: Some(size), name: Mutex::default() };
         Ok(Vmo { core: Arc::new(core), grant: Grant::new(Rights::VMO) })
     }
 
@@ -47,7 +51,7 @@ impl Vmo {
     /// As [`new`](Self::new).
     pub fn resizable(size: u64) -> Result<Vmo, Status> {
         let memory = memfd::create_resizable(whole_pages(size)?)?;
-        let core = Core { solo: Solo::new(), memory, fixed_size: None };
+        let core = Core { solo: Solo::new(), memory, fixed_size: None, name: Mutex::default() };
         let rights = Rights::VMO.union(Rights::RESIZE);
         Ok(Vmo { core: Arc::new(core), grant: Grant::new(rights) })
     }
@@ -77,7 +81,7 @@ impl Vmo {
         let solo = Solo::new();
         let signals = Signals::from_bits_truncate(parts.extra as u32);
         solo.change(Signals::USER_ALL, Signals::empty(), signals & Signals::USER_ALL).ok()?;
-        let core = Core { solo, memory, fixed_size };
+        let core = Core { solo, memory, fixed_size, name: Mutex::default() };
         Some(Vmo { core: Arc::new(core), grant: Grant::new(rights) })
     }
 
@@ -87,6 +91,26 @@ impl Vmo {
     pub fn size(&self) -> u64 {
         let now = || memfd::size(&self.core.memory).unwrap_or(0);
         self.core.fixed_size.unwrap_or_else(now)
+    }
+
+    /// What [`set_name`](Self::set_name) called it in this process; nothing at first.
+    #[must_use]
+    pub fn name(&self) -> Vec<u8> {
+        lock(&self.core.name).clone()
+    }
+
+    /// Names it, for people who look at it.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::SET_PROPERTY`]; [`Status::OutOfRange`] above 31
+    /// bytes.
+    pub fn set_name(&self, name: &[u8]) -> Result<(), Status> {
+        self.grant.check(Rights::SET_PROPERTY)?;
+        if name.len() > MAX_NAME_BYTES {
+            return Err(Status::OutOfRange);
+        }
+        *lock(&self.core.name) = name.to_vec();
+        Ok(())
     }
 
     /// Fills `bytes` from `offset` on.

@@ -37,6 +37,10 @@ const CARRIED: Signals = Signals::USER_ALL.union(Signals::WRITE_DISABLED);
 /// taken cannot keep anybody here for ever.
 const MOST_AT_ONCE: u32 = 8192;
 
+/// After a look at a socket that found nothing, so many waits go to sleep without one: whoever
+/// waits for answers waits for most of them.
+const UNUSED_LOOKS: u32 = 15;
+
 /// Something whose signals lag behind until somebody looks.
 pub(in crate::channel) trait Refresh: Send + Sync {
     /// Looks.
@@ -150,6 +154,9 @@ impl<T: End> Pair<T> {
         let settled = Signals::WRITABLE | Signals::WRITE_DISABLED;
         let asks_for_room = !locked.signals(side).intersects(settled);
         let ready = wire.ready(Ready { write: asks_for_room, ..Ready::ALL });
+        let found = ready.read || ready.hung_up;
+        let unused = if found { 0 } else { UNUSED_LOOKS };
+        self.unused_looks[side.index()].store(unused, Ordering::Relaxed);
         let mut until = until;
         if ready.hung_up {
             // All of it, to find the end.
@@ -158,7 +165,7 @@ impl<T: End> Pair<T> {
         } else if ready.write {
             locked.update(side, Signals::empty(), Signals::WRITABLE);
         }
-        if ready.read || ready.hung_up {
+        if found {
             locked.pump(side, until);
         }
         if ready.hung_up && !locked.end(side).has_room() {
@@ -195,6 +202,17 @@ impl<T: End> Peered<T> {
             locked.update(side, clear, carried);
         }
         Peered { pair, side, grant: Grant::new(rights) }
+    }
+
+    /// None of the signals is set, and the last look found nothing either.
+    pub(super) fn expects_sleep_wired(&self, until: Signals) -> bool {
+        let looks = &self.pair.unused_looks[self.side.index()];
+        let left = looks.load(Ordering::Relaxed);
+        if left == 0 || self.pair.signals(self.side).intersects(until) {
+            return false;
+        }
+        looks.store(left - 1, Ordering::Relaxed);
+        true
     }
 
     /// Takes in what has come until one of the signals is set, and looks at the socket only if
@@ -266,6 +284,9 @@ impl<T: End> Peered<T> {
 
     /// Under the lock: nothing is dropped in here that may hold handles.
     fn leave(&mut self) -> Result<(Departed, Carriers, Vec<Queued>), Status> {
+        if self.grant.is_succeeded() {
+            return Err(Status::BadHandle);
+        }
         let side = self.side;
         let pair = self.pair.clone();
         let mut locked = pair.lock()?;

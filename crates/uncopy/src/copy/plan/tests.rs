@@ -72,8 +72,8 @@ fn direct_saves_processor_time_only_where_there_is_enough_to_write() {
     for (size, source_is_cold, first) in [
         (2 * MIB, false, Splice),
         (4 * MIB, false, Direct),
-        (4 * MIB, true, Splice),
-        (63 * MIB, true, Splice),
+        (4 * MIB, true, CopyFileRange),
+        (63 * MIB, true, CopyFileRange),
         (64 * MIB, true, Direct),
     ] {
         let prefer = Prefer::CpuTime;
@@ -83,6 +83,15 @@ fn direct_saves_processor_time_only_where_there_is_enough_to_write() {
         let strict = Facts { allow: Allow::ZeroCopy, ..facts };
         assert_eq!(ladder(&strict)[1], Direct);
     }
+}
+
+#[test]
+fn a_cold_source_is_copied_in_the_kernels_small_pieces() {
+    let cold = Facts { source_is_cold: true, ..facts() };
+    let expected = [Reflink, CopyFileRange, Splice, Sendfile, ReadWrite, Direct];
+    assert_eq!(ladder(&cold), expected);
+    let warm = [Reflink, Splice, CopyFileRange, Sendfile, ReadWrite, Direct];
+    assert_eq!(ladder(&facts()), warm);
 }
 
 #[test]

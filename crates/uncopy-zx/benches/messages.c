@@ -1,0 +1,143 @@
+/* What messages cost in C: the half of `cargo xtask compare zx` that calls the library.
+ *
+ * messages WHAT BYTES REGIONS MILLISECONDS prints the mean time of one message as JSON, over about
+ * so many milliseconds after an eighth of that to warm up. WHAT is
+ *   linear   the regions put into one buffer, and that written, waited for and read
+ *   iovec    the regions written as they are, waited for and read
+ *   write    the regions written with zx_channel_write_etc; reading them is not counted
+ * The regions have the same length, what is left over goes to the last; 0 stands for the three of a
+ * byte vector as FIDL has it: 16 bytes of header, 16 of the vector itself, and what is in it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <zircon/status.h>
+#include <zircon/syscalls.h>
+
+/* Written before they are read, where only writing counts. */
+#define WRITES 8
+
+static zx_handle_t near_end, far_end, port;
+static zx_channel_iovec_t* parts;
+static uint32_t num_parts, num_bytes;
+static char* linear;
+static char* back;
+
+static void check(zx_status_t status, const char* what) {
+  if (status != ZX_OK) {
+    fprintf(stderr, "%s: %s\n", what, zx_status_get_string(status));
+    exit(1);
+  }
+}
+
+/* One message, waited for through the port. */
+static void receive(void) {
+  zx_port_packet_t packet;
+  uint32_t actual = 0;
+  check(zx_object_wait_async(far_end, port, 1, ZX_CHANNEL_READABLE, 0), "zx_object_wait_async");
+  check(zx_port_wait(port, ZX_TIME_INFINITE, &packet), "zx_port_wait");
+  check(zx_channel_read(far_end, 0, back, NULL, num_bytes, 0, &actual, NULL), "zx_channel_read");
+  if (packet.key != 1 || actual != num_bytes) {
+    fprintf(stderr, "%u bytes came of %u\n", actual, num_bytes);
+    exit(1);
+  }
+}
+
+static double now(clockid_t clock) {
+  struct timespec time;
+  clock_gettime(clock, &time);
+  return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
+}
+
+/* Nanoseconds that `count` messages take. */
+typedef double measured_t(long count);
+
+static double send_linear(long count) {
+  double begin = now(CLOCK_MONOTONIC);
+  for (long i = 0; i < count; ++i) {
+    char* end = linear;
+    for (uint32_t part = 0; part < num_parts; ++part) {
+      memcpy(end, parts[part].buffer, parts[part].capacity);
+      end += parts[part].capacity;
+    }
+    check(zx_channel_write(near_end, 0, linear, num_bytes, NULL, 0), "zx_channel_write");
+    receive();
+  }
+  return now(CLOCK_MONOTONIC) - begin;
+}
+
+static double send_parts(long count) {
+  double begin = now(CLOCK_MONOTONIC);
+  for (long i = 0; i < count; ++i) {
+    check(zx_channel_write(near_end, ZX_CHANNEL_WRITE_USE_IOVEC, parts, num_parts, NULL, 0),
+          "zx_channel_write");
+    receive();
+  }
+  return now(CLOCK_MONOTONIC) - begin;
+}
+
+static double write_parts(long count) {
+  double spent = 0;
+  for (long i = 0; i < count; i += WRITES) {
+    double begin = now(CLOCK_MONOTONIC);
+    for (int each = 0; each < WRITES; ++each) {
+      check(zx_channel_write_etc(near_end, ZX_CHANNEL_WRITE_USE_IOVEC, parts, num_parts, NULL, 0),
+            "zx_channel_write_etc");
+    }
+    spent += now(CLOCK_MONOTONIC) - begin;
+    for (int each = 0; each < WRITES; ++each) {
+      check(zx_channel_read(far_end, 0, back, NULL, num_bytes, 0, NULL, NULL), "zx_channel_read");
+    }
+  }
+  /* The last round is a whole one. */
+  long whole = (count + WRITES - 1) / WRITES * WRITES;
+  return spent / (double)whole * (double)count;
+}
+
+static void make_parts(uint32_t bytes, uint32_t regions) {
+  int is_vector = regions == 0;
+  if (is_vector) regions = 3;
+  char* memory = malloc(bytes);
+  parts = calloc(regions, sizeof(*parts));
+  linear = malloc(bytes);
+  back = malloc(bytes);
+  if (memory == NULL || parts == NULL || linear == NULL || back == NULL) exit(1);
+  memset(memory, 1, bytes);
+  memset(back, 0, bytes);
+  num_bytes = bytes;
+  num_parts = regions;
+  for (uint32_t i = 0; i < regions; ++i) {
+    uint32_t each = is_vector ? 16 : bytes / regions;
+    parts[i].buffer = memory + (size_t)i * each;
+    parts[i].capacity = i + 1 == regions ? bytes - i * each : each;
+  }
+}
+
+int main(int count, char** words) {
+  if (count != 5) {
+    fprintf(stderr, "messages linear|iovec|write BYTES REGIONS MILLISECONDS\n");
+    return 2;
+  }
+  uint32_t bytes = (uint32_t)strtoul(words[2], NULL, 10);
+  uint32_t regions = (uint32_t)strtoul(words[3], NULL, 10);
+  double wanted = strtod(words[4], NULL) * 1e6;
+  int is_write = strcmp(words[1], "write") == 0;
+  if (bytes < 48 || regions > bytes || bytes > ZX_CHANNEL_MAX_MSG_BYTES) return 2;
+  measured_t* run = is_write                           ? write_parts
+                    : strcmp(words[1], "linear") == 0 ? send_linear
+                                                      : send_parts;
+  make_parts(bytes, regions);
+  check(zx_channel_create(0, &near_end, &far_end), "zx_channel_create");
+  check(zx_port_create(0, &port), "zx_port_create");
+  long messages = WRITES;
+  double time;
+  while ((time = run(messages)) * 8 < wanted) messages *= 2;
+  messages = (long)(wanted / (time / (double)messages)) + 1;
+  double cpu = now(CLOCK_PROCESS_CPUTIME_ID);
+  time = run(messages);
+  cpu = now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+  printf("{\"nanoseconds\":%.3f,\"cpu_nanoseconds\":%.3f}\n", time / (double)messages,
+         cpu / (double)messages);
+  return 0;
+}

@@ -1,0 +1,260 @@
+/* The calls of Zircon that work on Linux. Part of uncopy-zx.
+ * Licensed under MIT or Apache-2.0.
+ *
+ * What holds for every call:
+ *
+ *  - Handles are of this process. In a child made by fork(2) without exec every call on an inherited
+ *    object answers ZX_ERR_BAD_STATE.
+ *  - A bad pointer is ZX_ERR_INVALID_ARGS and never a crash, unless the thread has SIGSEGV or SIGBUS
+ *    blocked or the program replaced the handlers later: see uncopy_zx_fault_mode in uncopy/zx.h.
+ *    Of what a call makes, nothing is left after that.
+ *  - ZX_ERR_BAD_HANDLE for a value that is no handle, ZX_ERR_WRONG_TYPE for a handle of another
+ *    type, ZX_ERR_ACCESS_DENIED for one without the right that is named, in this order, wherever a
+ *    handle is passed. ZX_ERR_NO_MEMORY and ZX_ERR_NO_RESOURCES wherever something is made.
+ *  - Calls may come from any thread at any time. A handle that is closed while a call waits on it
+ *    ends that call with ZX_ERR_CANCELED.
+ */
+#ifndef UNCOPY_ZIRCON_SYSCALLS_H_
+#define UNCOPY_ZIRCON_SYSCALLS_H_
+
+#include <zircon/compiler.h>
+#include <zircon/errors.h>
+#include <zircon/rights.h>
+#include <zircon/syscalls/object.h>
+#include <zircon/syscalls/port.h>
+#include <zircon/syscalls/types.h>
+#include <zircon/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Channels ---- */
+
+/* Makes both ends of a channel. Both handles are the caller's, or none.
+ * ZX_ERR_INVALID_ARGS: options is not 0. */
+zx_status_t zx_channel_create(uint32_t options, zx_handle_t* out0, zx_handle_t* out1);
+
+/* Takes the next message. Bytes are written before handles; the handles are the caller's from then
+ * on. Needs ZX_RIGHT_READ. actual_bytes and actual_handles may be NULL.
+ *
+ * ZX_ERR_NOT_SUPPORTED: options other than ZX_CHANNEL_READ_MAY_DISCARD.
+ * ZX_ERR_SHOULD_WAIT: no message is there; ZX_ERR_PEER_CLOSED: and none can come.
+ * ZX_ERR_BUFFER_TOO_SMALL: it needs actual_bytes and actual_handles. It stays, unless
+ *   ZX_CHANNEL_READ_MAY_DISCARD had it dropped and its handles closed.
+ * ZX_ERR_INVALID_ARGS: a pointer is bad. The message is lost and its handles are closed. */
+zx_status_t zx_channel_read(zx_handle_t handle, uint32_t options, void* bytes,
+                            zx_handle_t* handles, uint32_t num_bytes, uint32_t num_handles,
+                            uint32_t* actual_bytes, uint32_t* actual_handles);
+
+/* As zx_channel_read, and tells type and rights of each handle. */
+zx_status_t zx_channel_read_etc(zx_handle_t handle, uint32_t options, void* bytes,
+                                zx_handle_info_t* handles, uint32_t num_bytes,
+                                uint32_t num_handles, uint32_t* actual_bytes,
+                                uint32_t* actual_handles);
+
+/* Sends bytes and handles as one message, all of it or nothing. Needs ZX_RIGHT_WRITE. With
+ * ZX_CHANNEL_WRITE_USE_IOVEC bytes is an array of num_bytes zx_channel_iovec_t, whose buffers are
+ * sent one behind the other without padding. The handles are consumed on success and on every
+ * failure.
+ *
+ * In this order:
+ * ZX_ERR_INVALID_ARGS: another option.
+ * ZX_ERR_OUT_OF_RANGE: more than 8192 regions; more than 65536 bytes or 64 handles.
+ * ZX_ERR_INVALID_ARGS: an array or buffer cannot be read, or a region's reserved field is not 0.
+ * The first failing handle's: ZX_ERR_BAD_HANDLE; ZX_ERR_ACCESS_DENIED without ZX_RIGHT_TRANSFER;
+ *   ZX_ERR_NOT_SUPPORTED for this very endpoint (the other end may be sent).
+ * ZX_ERR_PEER_CLOSED.
+ * ZX_ERR_SHOULD_WAIT: 4096 messages, 16 MiB or 4096 handles lie unread at the other end, of which
+ *   ZX_CHANNEL_WRITABLE tells. Zircon has no such limit, and ends a process that goes too far. */
+zx_status_t zx_channel_write(zx_handle_t handle, uint32_t options, const void* bytes,
+                             uint32_t num_bytes, const zx_handle_t* handles,
+                             uint32_t num_handles);
+
+/* As zx_channel_write, with a disposition for each handle: moved or duplicated, of a certain type,
+ * with fewer rights. Every one is tried; the first error is returned, and the result of each that
+ * fails is written. Handles are consumed unless the operation is ZX_HANDLE_OP_DUPLICATE, also those
+ * with an operation that there is not (ZX_ERR_INVALID_ARGS).
+ *
+ * For each handle, in this order: ZX_ERR_BAD_HANDLE; ZX_ERR_ACCESS_DENIED without
+ * ZX_RIGHT_TRANSFER; ZX_ERR_NOT_SUPPORTED for this very endpoint; ZX_ERR_WRONG_TYPE;
+ * ZX_ERR_INVALID_ARGS for rights that it does not have; ZX_ERR_ACCESS_DENIED without
+ * ZX_RIGHT_DUPLICATE where it is duplicated. */
+zx_status_t zx_channel_write_etc(zx_handle_t handle, uint32_t options, const void* bytes,
+                                 uint32_t num_bytes, zx_handle_disposition_t* handles,
+                                 uint32_t num_handles);
+
+/* Sends a message and waits for the one that answers it: whose first four bytes are those that this
+ * call puts over the first four of the message (the caller's memory stays as it is). Needs
+ * ZX_RIGHT_READ and ZX_RIGHT_WRITE. actual_bytes and actual_handles must not be NULL. A deadline
+ * that has passed still sends. An answer that comes too late is a message like any other. Handles
+ * as for zx_channel_write.
+ *
+ * As zx_channel_write; ZX_ERR_INVALID_ARGS for a message of fewer than four bytes; then
+ * ZX_ERR_TIMED_OUT; ZX_ERR_PEER_CLOSED; ZX_ERR_CANCELED if the handle is closed, or read at the far
+ *   side of another channel;
+ * ZX_ERR_BUFFER_TOO_SMALL: the answer does not fit, and is lost;
+ * ZX_ERR_INVALID_ARGS: a pointer is bad, and the answer is lost. */
+zx_status_t zx_channel_call(zx_handle_t handle, uint32_t options, zx_time_t deadline,
+                            const zx_channel_call_args_t* args, uint32_t* actual_bytes,
+                            uint32_t* actual_handles);
+
+/* The same with dispositions, as zx_channel_write_etc and zx_channel_read_etc have them. */
+zx_status_t zx_channel_call_etc(zx_handle_t handle, uint32_t options, zx_time_t deadline,
+                                zx_channel_call_etc_args_t* args, uint32_t* actual_bytes,
+                                uint32_t* actual_handles);
+
+/* ---- Handles ---- */
+
+/* Closes a handle. ZX_HANDLE_INVALID is closed already: ZX_OK. */
+zx_status_t zx_handle_close(zx_handle_t handle);
+
+/* Closes each; ZX_ERR_BAD_HANDLE if one of them was none, and the others are closed all the same. */
+zx_status_t zx_handle_close_many(const zx_handle_t* handles, size_t num_handles);
+
+/* Makes another handle to the same object. Needs ZX_RIGHT_DUPLICATE.
+ * ZX_ERR_INVALID_ARGS: rights that handle does not have. */
+zx_status_t zx_handle_duplicate(zx_handle_t handle, zx_rights_t rights, zx_handle_t* out);
+
+/* Makes a handle with other rights out of one, which is consumed on success and on failure.
+ * ZX_ERR_INVALID_ARGS: rights that handle does not have. */
+zx_status_t zx_handle_replace(zx_handle_t handle, zx_rights_t rights, zx_handle_t* out);
+
+/* ZX_OK for a handle, ZX_ERR_NOT_FOUND for any other number. */
+zx_status_t zx_handle_check_valid(zx_handle_t handle);
+
+/* ---- Objects ---- */
+
+/* Tells of an object; see zircon/syscalls/object.h. ZX_INFO_HANDLE_COUNT needs ZX_RIGHT_INSPECT.
+ * actual and avail may be NULL.
+ * ZX_ERR_NOT_SUPPORTED: another topic. ZX_ERR_BUFFER_TOO_SMALL: the record does not fit. */
+zx_status_t zx_object_get_info(zx_handle_t handle, uint32_t topic, void* buffer,
+                               size_t buffer_size, size_t* actual, size_t* avail);
+
+/* The name (ZX_PROP_NAME) of a VMO. Need ZX_RIGHT_GET_PROPERTY and ZX_RIGHT_SET_PROPERTY. Longer
+ * names are cut off. ZX_ERR_NOT_SUPPORTED: another property or type. ZX_ERR_BUFFER_TOO_SMALL: less
+ * than ZX_MAX_NAME_LEN bytes to read into. */
+zx_status_t zx_object_get_property(zx_handle_t handle, uint32_t property, void* value,
+                                   size_t value_size);
+zx_status_t zx_object_set_property(zx_handle_t handle, uint32_t property, const void* value,
+                                   size_t value_size);
+
+/* Clears, then sets, user signals; of events and event pairs also ZX_EVENT_SIGNALED. Needs
+ * ZX_RIGHT_SIGNAL. ZX_ERR_INVALID_ARGS: other signals. */
+zx_status_t zx_object_signal(zx_handle_t handle, uint32_t clear_mask, uint32_t set_mask);
+
+/* The same at the other end. Needs ZX_RIGHT_SIGNAL_PEER. ZX_ERR_PEER_CLOSED. */
+zx_status_t zx_object_signal_peer(zx_handle_t handle, uint32_t clear_mask, uint32_t set_mask);
+
+/* Waits until any of signals is set; observed, which may be NULL, is what is set then, also after
+ * ZX_ERR_TIMED_OUT. Needs ZX_RIGHT_WAIT. ZX_ERR_CANCELED, with ZX_SIGNAL_HANDLE_CLOSED observed:
+ * the handle was closed. */
+zx_status_t zx_object_wait_one(zx_handle_t handle, zx_signals_t signals, zx_time_t deadline,
+                               zx_signals_t* observed);
+
+/* Waits for any of several objects; pending of every item is what is set then. Without items it
+ * sleeps: ZX_ERR_TIMED_OUT. ZX_ERR_OUT_OF_RANGE: more than ZX_WAIT_MANY_MAX_ITEMS. */
+zx_status_t zx_object_wait_many(zx_wait_item_t* items, size_t num_items, zx_time_t deadline);
+
+/* Has port receive one packet when any of signals is set: at once if one is, except with
+ * ZX_WAIT_ASYNC_EDGE. It ends with handle. Needs ZX_RIGHT_WAIT, and ZX_RIGHT_WRITE of port.
+ * ZX_ERR_INVALID_ARGS: another option, or two timestamps. */
+zx_status_t zx_object_wait_async(zx_handle_t handle, zx_handle_t port, uint64_t key,
+                                 zx_signals_t signals, uint32_t options);
+
+/* ---- Ports ---- */
+
+/* Makes a port. ZX_ERR_INVALID_ARGS: an option other than ZX_PORT_BIND_TO_INTERRUPT, which changes
+ * nothing here. */
+zx_status_t zx_port_create(uint32_t options, zx_handle_t* out);
+
+/* Queues a packet of the caller's; its type becomes ZX_PKT_TYPE_USER. Needs ZX_RIGHT_WRITE.
+ * ZX_ERR_SHOULD_WAIT: 16384 of them are queued. */
+zx_status_t zx_port_queue(zx_handle_t handle, const zx_port_packet_t* packet);
+
+/* Takes the oldest packet. Needs ZX_RIGHT_READ. ZX_ERR_TIMED_OUT, ZX_ERR_CANCELED.
+ * ZX_ERR_INVALID_ARGS: packet is bad, and the packet is lost. */
+zx_status_t zx_port_wait(zx_handle_t handle, zx_time_t deadline, zx_port_packet_t* packet);
+
+/* Takes back what zx_object_wait_async bound with source and key: what waits and what is queued.
+ * Needs ZX_RIGHT_WRITE. ZX_ERR_NOT_FOUND: there is neither. */
+zx_status_t zx_port_cancel(zx_handle_t handle, zx_handle_t source, uint64_t key);
+
+/* ---- Events, fifos, sockets, memory ---- */
+
+/* ZX_ERR_INVALID_ARGS: options is not 0. */
+zx_status_t zx_event_create(uint32_t options, zx_handle_t* out);
+
+/* ZX_ERR_NOT_SUPPORTED: options is not 0. */
+zx_status_t zx_eventpair_create(uint32_t options, zx_handle_t* out0, zx_handle_t* out1);
+
+/* A queue of elem_count elements of elem_size bytes in each direction. ZX_ERR_OUT_OF_RANGE: options
+ * is not 0, or either number is, or their product is above ZX_FIFO_MAX_SIZE_BYTES. */
+zx_status_t zx_fifo_create(size_t elem_count, size_t elem_size, uint32_t options,
+                           zx_handle_t* out0, zx_handle_t* out1);
+
+/* Read or write as many whole elements as there are, or as there is room for; actual_count may be
+ * NULL. Need ZX_RIGHT_READ or ZX_RIGHT_WRITE. ZX_ERR_OUT_OF_RANGE: another elem_size, or count is 0.
+ * ZX_ERR_SHOULD_WAIT, ZX_ERR_PEER_CLOSED. ZX_ERR_INVALID_ARGS: a pointer is bad; elements that were
+ * read are lost then. */
+zx_status_t zx_fifo_read(zx_handle_t handle, size_t elem_size, void* data, size_t count,
+                         size_t* actual_count);
+zx_status_t zx_fifo_write(zx_handle_t handle, size_t elem_size, const void* data, size_t count,
+                          size_t* actual_count);
+
+/* A stream or a socket of datagrams, of 256 KiB in each direction.
+ * ZX_ERR_INVALID_ARGS: options is neither ZX_SOCKET_STREAM nor ZX_SOCKET_DATAGRAM. */
+zx_status_t zx_socket_create(uint32_t options, zx_handle_t* out0, zx_handle_t* out1);
+
+/* Writes bytes, of a stream as many as there is room for. Needs ZX_RIGHT_WRITE; actual may be NULL.
+ * ZX_ERR_INVALID_ARGS: options is not 0, or the datagram is empty. ZX_ERR_OUT_OF_RANGE: a datagram
+ * above 64 KiB. ZX_ERR_BAD_STATE: writing is disabled. ZX_ERR_PEER_CLOSED, ZX_ERR_SHOULD_WAIT. */
+zx_status_t zx_socket_write(zx_handle_t handle, uint32_t options, const void* buffer,
+                            size_t buffer_size, size_t* actual);
+
+/* Reads bytes, or one datagram, of which it drops what does not fit; with ZX_SOCKET_PEEK leaves what
+ * it read. Needs ZX_RIGHT_READ; actual may be NULL. ZX_ERR_INVALID_ARGS: another option; also a bad
+ * pointer, and what was read is lost. ZX_ERR_BAD_STATE: nothing is left and the other end disabled
+ * its writing. ZX_ERR_PEER_CLOSED, ZX_ERR_SHOULD_WAIT. */
+zx_status_t zx_socket_read(zx_handle_t handle, uint32_t options, void* buffer,
+                           size_t buffer_size, size_t* actual);
+
+/* ZX_SOCKET_DISPOSITION_WRITE_DISABLED at this end: it writes no more. Needs ZX_RIGHT_MANAGE_SOCKET.
+ * ZX_ERR_NOT_SUPPORTED: enabling it again, or the other end's. */
+zx_status_t zx_socket_set_disposition(zx_handle_t handle, uint32_t disposition,
+                                      uint32_t disposition_peer);
+
+/* Memory of size bytes, rounded up to pages of 4096, all zero: a memfd. With ZX_VMO_RESIZABLE its
+ * handle has ZX_RIGHT_RESIZE too. ZX_ERR_INVALID_ARGS: another option. ZX_ERR_OUT_OF_RANGE: too
+ * large. */
+zx_status_t zx_vmo_create(uint64_t size, uint32_t options, zx_handle_t* out);
+
+/* Copy between memory and the caller's buffer. Need ZX_RIGHT_READ or ZX_RIGHT_WRITE.
+ * ZX_ERR_OUT_OF_RANGE: beyond the end. After ZX_ERR_INVALID_ARGS a part may have been copied. */
+zx_status_t zx_vmo_read(zx_handle_t handle, void* buffer, uint64_t offset, size_t buffer_size);
+zx_status_t zx_vmo_write(zx_handle_t handle, const void* buffer, uint64_t offset,
+                         size_t buffer_size);
+zx_status_t zx_vmo_get_size(zx_handle_t handle, uint64_t* size);
+/* Changes the size, rounded up to pages, for all who have the memory; what is added is zero. Needs
+ * ZX_RIGHT_WRITE and ZX_RIGHT_RESIZE. ZX_ERR_OUT_OF_RANGE: too large. */
+zx_status_t zx_vmo_set_size(zx_handle_t handle, uint64_t size);
+
+/* ---- Time and system ---- */
+
+/* CLOCK_MONOTONIC and CLOCK_BOOTTIME. */
+zx_time_t zx_clock_get_monotonic(void);
+zx_time_t zx_clock_get_boot(void);
+/* The time that is nanoseconds from now; never beyond the ends of time. */
+zx_time_t zx_deadline_after(zx_duration_t nanoseconds);
+/* Sleeps until deadline. Always ZX_OK. */
+zx_status_t zx_nanosleep(zx_time_t deadline);
+/* Ticks are nanoseconds of CLOCK_MONOTONIC. */
+zx_ticks_t zx_ticks_get(void);
+zx_ticks_t zx_ticks_per_second(void);
+uint32_t zx_system_get_page_size(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,181 @@
+//! Between handles and the rest of Linux: what Zircon does not have.
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use uncopy::channel::{
+    BatchShape, Channel, Descriptor, Filling, Handle, MAX_REGIONS, Object, Rights, SignalFd,
+    Signals, Status,
+};
+
+use super::handle::{for_each, give};
+use crate::abi::{uncopy_zx_counters_t, zx_channel_iovec_t, zx_handle_t, zx_signals_t};
+use crate::sys::boundary::exported;
+use crate::sys::descriptor::adopt;
+use crate::sys::fault::{self, Mode};
+use crate::sys::memory::{In, Out};
+use crate::sys::signal;
+use crate::table;
+
+/// Descriptors to poll, as long as the program wants them to follow.
+static POLLED: Mutex<Option<HashMap<RawFd, SignalFd>>> = Mutex::new(None);
+
+fn polled() -> MutexGuard<'static, Option<HashMap<RawFd, SignalFd>>> {
+    POLLED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+exported! {
+    /// Chooses how bad pointers are survived.
+    fn uncopy_zx_fault_mode(mode: u32) {
+        let (wanted, is_needed) = match mode {
+            0 => (Mode::Handlers, false),
+            1 => (Mode::Handlers, true),
+            2 => (Mode::Kernel, true),
+            _ => return Err(Status::InvalidArgs),
+        };
+        let chosen = fault::set_mode(wanted);
+        if is_needed && chosen != wanted { Err(Status::NotSupported) } else { Ok(()) }
+    }
+
+    /// Wraps a descriptor.
+    fn uncopy_zx_handle_from_fd(fd: c_int, out: Out<zx_handle_t>) {
+        give(Descriptor::from(adopt(fd)?), out)
+    }
+
+    /// Unwraps a descriptor.
+    fn uncopy_zx_handle_to_fd(handle: zx_handle_t, out: Out<c_int>) {
+        let is_descriptor = matches!(*table::lease(handle)?, Handle::Descriptor(_));
+        if !is_descriptor {
+            return Err(Status::WrongType);
+        }
+        let taken = table::take(handle).ok_or(Status::BadHandle)?;
+        let descriptor = Descriptor::try_from(taken).map_err(|_| Status::WrongType)?;
+        give_fd(descriptor.into(), out)
+    }
+
+    /// Makes an endpoint of a socket.
+    fn uncopy_zx_channel_from_fd(fd: c_int, out: Out<zx_handle_t>) {
+        give(Channel::from_fd(adopt(fd)?)?, out)
+    }
+
+    /// Makes a socket of an endpoint.
+    fn uncopy_zx_channel_to_fd(handle: zx_handle_t, out: Out<c_int>) {
+        table::lease(handle)?.object::<Channel>(Rights::TRANSFER)?;
+        let taken = table::take(handle).ok_or(Status::BadHandle)?;
+        let channel = Channel::try_from(taken).map_err(|_| Status::WrongType)?;
+        give_fd(channel.into_fd()?, out)
+    }
+
+    /// Makes a descriptor that polls readable while an object has a signal.
+    fn uncopy_zx_poll_fd_create(handle: zx_handle_t, signals: zx_signals_t, out: Out<c_int>) {
+        let followed = table::lease(handle)?.signal_fd(Signals::from_bits_retain(signals))?;
+        let fd = followed.as_fd().as_raw_fd();
+        // Before the number is known to anybody.
+        polled().get_or_insert_default().insert(fd, followed);
+        Ok(out.write(fd).inspect_err(|_| drop(forget(fd)))?)
+    }
+
+    /// Closes such a descriptor.
+    fn uncopy_zx_poll_fd_close(fd: c_int) {
+        forget(fd).map(drop).ok_or(Status::NotFound)
+    }
+
+    /// Tells what this library holds and has met.
+    fn uncopy_zx_get_counters(out: Out<uncopy_zx_counters_t>) {
+        let (handles, handles_created) = table::counts();
+        let counters = uncopy_zx_counters_t {
+            handles,
+            handles_created,
+            faults: signal::faults(),
+            fault_mode: fault::mode() as u32,
+            reserved: 0,
+        };
+        Ok(out.write(counters)?)
+    }
+
+    /// Sends several messages.
+    fn uncopy_zx_channel_write_batch(
+        handle: zx_handle_t,
+        options: u32,
+        iovecs: In<zx_channel_iovec_t>,
+        num_iovecs: u32,
+        handles: In<zx_handle_t>,
+        num_handles: u32,
+        actual_messages: Out<u32>,
+    ) {
+        let batch = Batch { iovecs, num_iovecs, handles, num_handles };
+        let (sent, result) = batch.send(handle, options);
+        actual_messages.write_if_wanted(sent)?;
+        result
+    }
+}
+
+/// Takes a descriptor out of those that are polled.
+fn forget(fd: RawFd) -> Option<SignalFd> {
+    polled().as_mut()?.remove(&fd)
+}
+
+/// Gives a descriptor to the program; it is closed if the program's memory is bad.
+fn give_fd(fd: OwnedFd, out: Out<c_int>) -> Result<(), Status> {
+    out.write(fd.as_raw_fd())?;
+    // The program's from now on.
+    let _ = fd.into_raw_fd();
+    Ok(())
+}
+
+struct Batch {
+    iovecs: In<zx_channel_iovec_t>,
+    num_iovecs: u32,
+    handles: In<zx_handle_t>,
+    num_handles: u32,
+}
+
+impl Batch {
+    /// How many messages went, and why not all. All handles are consumed.
+    fn send(&self, handle: zx_handle_t, options: u32) -> (u32, Result<(), Status>) {
+        let mut moved = Vec::new();
+        let mut is_whole = true;
+        // Also those of a call that fails early.
+        let read = for_each(self.handles, self.num_handles as usize, |value| {
+            let taken = table::take(*value);
+            is_whole &= taken.is_some();
+            moved.extend(taken);
+        });
+        let checked = if options == 0 { Ok(()) } else { Err(Status::InvalidArgs) };
+        let whole = if is_whole { Ok(()) } else { Err(Status::BadHandle) };
+        let mut attempt = || {
+            checked?;
+            let lease = table::lease(handle)?;
+            let channel = lease.object::<Channel>(Rights::WRITE)?;
+            if self.num_iovecs as usize > MAX_REGIONS {
+                return Err(Status::OutOfRange);
+            }
+            let regions = self.iovecs.read_some(0, self.num_iovecs as usize)?;
+            read.and(whole)?;
+            let sent = channel.write_batch_with(&regions, shape, append, &mut moved);
+            Ok(match sent {
+                Ok(sent) => (sent, Ok(())),
+                Err(error) => (error.sent, Err(error.status)),
+            })
+        };
+        let (sent, result) = attempt().unwrap_or_else(|status| (0, Err(status)));
+        // At most as many as there are regions.
+        (sent as u32, result)
+    }
+}
+
+/// The reserved field holds the message's number below its count of handles.
+fn shape(region: &zx_channel_iovec_t) -> BatchShape {
+    let [a, b, c, d] = region.reserved.to_le_bytes();
+    BatchShape {
+        bytes: region.capacity as usize,
+        message: u16::from_le_bytes([a, b]),
+        handles: u16::from_le_bytes([c, d]),
+    }
+}
+
+fn append(region: &zx_channel_iovec_t, filling: &mut Filling<'_>) -> Result<(), Status> {
+    In::at(region.buffer).append_to(filling, region.capacity as usize)
+}

@@ -1,0 +1,202 @@
+//! Channels: create, write, read.
+
+use uncopy::channel::{
+    Channel, Filling, Handle, Lengths, MessageBuf, Object, Oversized, Rights, Status,
+};
+
+use super::handle::{give_both, type_of};
+use super::message::{Message, Sent};
+use crate::abi::{
+    ZX_CHANNEL_READ_MAY_DISCARD, ZX_CHANNEL_WRITE_USE_IOVEC, zx_handle_disposition_t,
+    zx_handle_info_t, zx_handle_t,
+};
+use crate::sys::boundary::exported;
+use crate::sys::memory::{In, Out, Plain};
+use crate::table;
+
+exported! {
+    /// Makes a channel.
+    fn zx_channel_create(options: u32, out0: Out<zx_handle_t>, out1: Out<zx_handle_t>) {
+        if options != 0 {
+            return Err(Status::InvalidArgs);
+        }
+        give_both(Channel::pair(), (out0, out1))
+    }
+
+    /// Sends a message.
+    fn zx_channel_write(
+        handle: zx_handle_t,
+        options: u32,
+        bytes: In<u8>,
+        num_bytes: u32,
+        handles: In<zx_handle_t>,
+        num_handles: u32,
+    ) {
+        write(handle, options, bytes, num_bytes, &Sent::moved(handles, num_handles))
+    }
+
+    /// Sends a message, with a disposition for each handle.
+    fn zx_channel_write_etc(
+        handle: zx_handle_t,
+        options: u32,
+        bytes: In<u8>,
+        num_bytes: u32,
+        handles: Out<zx_handle_disposition_t>,
+        num_handles: u32,
+    ) {
+        write(handle, options, bytes, num_bytes, &Sent::disposed(handles, num_handles))
+    }
+
+    /// Takes the next message.
+    fn zx_channel_read(
+        handle: zx_handle_t,
+        options: u32,
+        bytes: Out<u8>,
+        handles: Out<zx_handle_t>,
+        num_bytes: u32,
+        num_handles: u32,
+        actual_bytes: Out<u32>,
+        actual_handles: Out<u32>,
+    ) {
+        let reading = Reading { bytes, num_bytes, num_handles, actual_bytes, actual_handles };
+        reading.read(handle, options, handles, |value, _| value)
+    }
+
+    /// Takes the next message, with what each handle is.
+    fn zx_channel_read_etc(
+        handle: zx_handle_t,
+        options: u32,
+        bytes: Out<u8>,
+        handles: Out<zx_handle_info_t>,
+        num_bytes: u32,
+        num_handles: u32,
+        actual_bytes: Out<u32>,
+        actual_handles: Out<u32>,
+    ) {
+        let reading = Reading { bytes, num_bytes, num_handles, actual_bytes, actual_handles };
+        reading.read(handle, options, handles, describe)
+    }
+}
+
+#[inline]
+fn write(
+    handle: zx_handle_t,
+    options: u32,
+    bytes: In<u8>,
+    num_bytes: u32,
+    sent: &Sent,
+) -> Result<(), Status> {
+    let attempt = || {
+        if options & !ZX_CHANNEL_WRITE_USE_IOVEC != 0 {
+            return Err(Status::InvalidArgs);
+        }
+        let lease = table::lease(handle)?;
+        let channel = lease.object::<Channel>(Rights::WRITE)?;
+        Message::with(bytes, num_bytes, options, sent.count(), |message| {
+            let total_bytes = message.total_bytes();
+            if sent.count() == 0 {
+                let fill = |filling: &mut Filling<'_>| message.fill(filling);
+                return channel.write_with(total_bytes, fill, &mut Vec::new());
+            }
+            sent.send(|dispositions| {
+                let fill = |filling: &mut Filling<'_>| message.fill(filling);
+                channel.write_etc_with(total_bytes, fill, dispositions)
+            })
+        })
+    };
+    attempt().inspect_err(|_| sent.consume())
+}
+
+/// A handle of a message as `zx_channel_read_etc` tells of it.
+pub(super) fn describe(value: zx_handle_t, handle: &Handle) -> zx_handle_info_t {
+    zx_handle_info_t {
+        handle: value,
+        r#type: type_of(handle.kind()),
+        rights: handle.rights().bits(),
+        unused: 0,
+    }
+}
+
+/// Where a message goes.
+struct Reading {
+    bytes: Out<u8>,
+    num_bytes: u32,
+    num_handles: u32,
+    actual_bytes: Out<u32>,
+    actual_handles: Out<u32>,
+}
+
+impl Reading {
+    #[inline]
+    fn read<T: Plain>(
+        &self,
+        handle: zx_handle_t,
+        options: u32,
+        handles: Out<T>,
+        describe: impl Fn(zx_handle_t, &Handle) -> T,
+    ) -> Result<(), Status> {
+        let lease = table::lease(handle)?;
+        let channel = lease.object::<Channel>(Rights::READ)?;
+        let oversized = match options {
+            0 => Oversized::Keep,
+            ZX_CHANNEL_READ_MAY_DISCARD => Oversized::Discard,
+            _ => return Err(Status::NotSupported),
+        };
+        let room = Lengths { bytes: self.num_bytes as usize, handles: self.num_handles as usize };
+        let message = match channel.read_fitting(room, oversized) {
+            Ok(message) => message,
+            Err(status) => {
+                if let Status::BufferTooSmall { bytes, handles } = status {
+                    self.tell(bytes, handles)?;
+                }
+                return Err(status);
+            }
+        };
+        self.tell(message.len(), message.handles().len())?;
+        hand_out(message, self.bytes, handles, describe)
+    }
+
+    fn tell(&self, bytes: usize, handles: usize) -> Result<(), Status> {
+        // A message has at most 64 KiB and 64 handles.
+        self.actual_bytes.write_if_wanted(bytes as u32)?;
+        Ok(self.actual_handles.write_if_wanted(handles as u32)?)
+    }
+}
+
+/// Copies a message to the program, bytes before handles. If either address is bad the message is
+/// lost and its handles are closed.
+#[inline]
+pub(super) fn hand_out<T: Plain>(
+    mut message: MessageBuf,
+    bytes: Out<u8>,
+    handles: Out<T>,
+    describe: impl Fn(zx_handle_t, &Handle) -> T,
+) -> Result<(), Status> {
+    if !message.is_empty() {
+        bytes.write_all(&message)?;
+    }
+    if message.handles().is_empty() {
+        return Ok(());
+    }
+    let mut values = Vec::with_capacity(message.handles().len());
+    let mut described = Vec::with_capacity(message.handles().len());
+    let mut result = Ok(());
+    for handle in message.take_handles() {
+        let inserted = table::insert(handle).and_then(|value| Ok((value, table::lease(value)?)));
+        match inserted {
+            Ok((value, lease)) => {
+                values.push(value);
+                described.push(describe(value, &lease));
+            }
+            Err(status) => result = Err(status),
+        }
+    }
+    let result = result.and_then(|()| Ok(handles.write_all(&described)?));
+    if result.is_err() {
+        // They are there, unless the program guessed their numbers.
+        for value in values {
+            let _ = table::close(value);
+        }
+    }
+    result
+}

@@ -1,0 +1,216 @@
+//! Handles: closing, copying, asking what they are.
+
+use uncopy::channel::{
+    Channel, Event, EventPair, Fifo, Handle, Kind, Object, Port, Rights, Socket,
+};
+use uncopy::channel::{Status, Vmo};
+
+use crate::abi::{
+    ZX_INFO_HANDLE_BASIC, ZX_INFO_HANDLE_COUNT, ZX_INFO_HANDLE_VALID, ZX_MAX_NAME_LEN,
+    ZX_PROP_NAME, ZX_RIGHT_SAME_RIGHTS, zx_handle_t, zx_info_handle_basic_t,
+    zx_info_handle_count_t, zx_rights_t,
+};
+use crate::sys::boundary::exported;
+use crate::sys::memory::{In, Out, Plain};
+use crate::table::{self, Lease};
+
+/// Handles that are read from the program's memory at once.
+pub(crate) const CHUNK: usize = 64;
+
+/// An object of one kind, out of a handle of any.
+pub(crate) trait Typed: Object + Sized {
+    /// The object, if the handle is of its kind.
+    fn of(handle: &Handle) -> Option<&Self>;
+}
+
+macro_rules! typed {
+    ($($kind:ident),*) => {$(
+        impl Typed for $kind {
+            #[inline]
+            fn of(handle: &Handle) -> Option<&$kind> {
+                if let Handle::$kind(object) = handle { Some(object) } else { None }
+            }
+        }
+    )*};
+}
+
+typed!(Channel, Event, EventPair, Fifo, Port, Socket, Vmo);
+
+impl Lease {
+    /// The object, which must be of that kind and the handle have the rights.
+    #[inline]
+    pub(crate) fn object<T: Typed>(&self, needed: Rights) -> Result<&T, Status> {
+        let object = T::of(self).ok_or(Status::WrongType)?;
+        object.check_rights(needed)?;
+        Ok(object)
+    }
+}
+
+/// The rights that a number asks for: `None` for those there are.
+pub(crate) fn wanted_rights(rights: zx_rights_t) -> Option<Rights> {
+    (rights != ZX_RIGHT_SAME_RIGHTS).then(|| Rights::from_bits_retain(rights))
+}
+
+/// Gives a handle to the program; it is closed again if the program's memory is bad.
+pub(crate) fn give(handle: impl Into<Handle>, out: Out<zx_handle_t>) -> Result<(), Status> {
+    let value = table::insert(handle.into())?;
+    out.write(value).map_err(|fault| {
+        // It is there, unless the program guessed its number.
+        let _ = table::close(value);
+        fault.into()
+    })
+}
+
+/// Gives both or none.
+pub(crate) fn give_both(
+    handles: (impl Into<Handle>, impl Into<Handle>),
+    outs: (Out<zx_handle_t>, Out<zx_handle_t>),
+) -> Result<(), Status> {
+    let first = table::insert(handles.0.into())?;
+    let given = outs.0.write(first).map_err(Status::from);
+    given.and_then(|()| give(handles.1, outs.1)).inspect_err(|_| {
+        // As in `give`.
+        let _ = table::close(first);
+    })
+}
+
+/// Calls `each` with the program's values, as many as can be read.
+pub(crate) fn for_each<T: Plain>(
+    values: In<T>,
+    count: usize,
+    mut each: impl FnMut(&T),
+) -> Result<(), Status> {
+    for start in (0..count).step_by(CHUNK) {
+        let chunk = values.read_some(start, CHUNK.min(count - start))?;
+        chunk.iter().for_each(&mut each);
+    }
+    Ok(())
+}
+
+exported! {
+    /// Closes a handle.
+    fn zx_handle_close(handle: zx_handle_t) {
+        table::close(handle)
+    }
+
+    /// Closes several.
+    fn zx_handle_close_many(handles: In<zx_handle_t>, num_handles: usize) {
+        let mut result = Ok(());
+        for_each(handles, num_handles, |handle| result = result.and(table::close(*handle)))?;
+        result
+    }
+
+    /// Makes another handle to the same object.
+    fn zx_handle_duplicate(handle: zx_handle_t, rights: zx_rights_t, out: Out<zx_handle_t>) {
+        give(table::lease(handle)?.duplicate(wanted_rights(rights))?, out)
+    }
+
+    /// Makes a handle with other rights out of one.
+    fn zx_handle_replace(handle: zx_handle_t, rights: zx_rights_t, out: Out<zx_handle_t>) {
+        let taken = table::take(handle).ok_or(Status::BadHandle)?;
+        give(taken.replace(wanted_rights(rights))?, out)
+    }
+
+    /// Says whether a number is a handle's.
+    fn zx_handle_check_valid(handle: zx_handle_t) {
+        table::lease(handle).map(drop).map_err(|_| Status::NotFound)
+    }
+
+    /// Tells of an object.
+    fn zx_object_get_info(
+        handle: zx_handle_t,
+        topic: u32,
+        buffer: Out<u8>,
+        buffer_size: usize,
+        actual_count: Out<usize>,
+        avail_count: Out<usize>,
+    ) {
+        let record = Record { buffer, buffer_size, actual_count, avail_count };
+        match topic {
+            ZX_INFO_HANDLE_VALID => table::lease(handle).map(drop),
+            ZX_INFO_HANDLE_BASIC => record.give(basic_info(&*table::lease(handle)?)),
+            ZX_INFO_HANDLE_COUNT => {
+                let lease = table::lease(handle)?;
+                lease.check_rights(Rights::INSPECT)?;
+                let handle_count = u32::try_from(lease.count()).unwrap_or(u32::MAX);
+                record.give(zx_info_handle_count_t { handle_count })
+            }
+            _ => Err(Status::NotSupported),
+        }
+    }
+
+    /// Reads a property.
+    fn zx_object_get_property(
+        handle: zx_handle_t,
+        property: u32,
+        value: Out<u8>,
+        value_size: usize,
+    ) {
+        let lease = table::lease(handle)?;
+        lease.check_rights(Rights::GET_PROPERTY)?;
+        let (ZX_PROP_NAME, Handle::Vmo(vmo)) = (property, &*lease) else {
+            return Err(Status::NotSupported);
+        };
+        if value_size < ZX_MAX_NAME_LEN {
+            return Err(Status::BufferTooSmall { bytes: ZX_MAX_NAME_LEN, handles: 0 });
+        }
+        let mut padded = [0; ZX_MAX_NAME_LEN];
+        let name = vmo.name();
+        padded[..name.len()].copy_from_slice(&name);
+        Ok(value.write_all(&padded)?)
+    }
+
+    /// Changes a property.
+    fn zx_object_set_property(
+        handle: zx_handle_t,
+        property: u32,
+        value: In<u8>,
+        value_size: usize,
+    ) {
+        let lease = table::lease(handle)?;
+        lease.check_rights(Rights::SET_PROPERTY)?;
+        let (ZX_PROP_NAME, Handle::Vmo(vmo)) = (property, &*lease) else {
+            return Err(Status::NotSupported);
+        };
+        let name = value.read_some(0, value_size.min(ZX_MAX_NAME_LEN - 1))?;
+        let length = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+        vmo.set_name(&name[..length])
+    }
+}
+
+/// Where a record of information goes.
+struct Record {
+    buffer: Out<u8>,
+    buffer_size: usize,
+    actual_count: Out<usize>,
+    avail_count: Out<usize>,
+}
+
+impl Record {
+    /// One record, or the news that it does not fit.
+    fn give<T: Plain>(&self, record: T) -> Result<(), Status> {
+        let fits = self.buffer_size >= size_of::<T>();
+        if fits {
+            self.buffer.cast::<T>().write(record)?;
+        }
+        self.actual_count.write_if_wanted(usize::from(fits))?;
+        self.avail_count.write_if_wanted(1)?;
+        let too_small = Status::BufferTooSmall { bytes: size_of::<T>(), handles: 0 };
+        if fits { Ok(()) } else { Err(too_small) }
+    }
+}
+
+/// What an object is, in the interface's numbers.
+pub(crate) fn type_of(kind: Kind) -> u32 {
+    kind as u32
+}
+
+fn basic_info(handle: &Handle) -> zx_info_handle_basic_t {
+    zx_info_handle_basic_t {
+        koid: handle.koid().get(),
+        rights: handle.rights().bits(),
+        r#type: type_of(handle.kind()),
+        related_koid: handle.related_koid().map_or(0, |koid| koid.get()),
+        ..Default::default()
+    }
+}

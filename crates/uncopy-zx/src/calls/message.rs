@@ -1,0 +1,267 @@
+//! The message that a program wants sent: bytes from anywhere, handles out of the table.
+
+use std::cell::Cell;
+
+use uncopy::channel::{Disposition, Filling, Handle, Kind, MAX_BYTES, MAX_HANDLES, MAX_REGIONS};
+use uncopy::channel::{Object, Status, Transfer};
+
+use super::handle::{for_each, type_of, wanted_rights};
+use crate::abi::{
+    ZX_CHANNEL_WRITE_USE_IOVEC, ZX_HANDLE_OP_DUPLICATE, ZX_HANDLE_OP_MOVE, ZX_OBJ_TYPE_NONE,
+    zx_channel_iovec_t, zx_handle_disposition_t, zx_handle_t,
+};
+use crate::sys::memory::{In, Out};
+use crate::table::{self, Lease};
+
+/// Regions that are read onto the stack; more go to the heap.
+const FEW: usize = 16;
+const SOME: usize = 64;
+
+/// The bytes of a message. The list of regions has been read once and for all, so that the program
+/// cannot change it between the checks and the copies.
+#[derive(Clone, Copy)]
+pub(super) enum Message<'a> {
+    Linear { bytes: In<u8>, length: usize },
+    Gathered { regions: &'a [zx_channel_iovec_t], total_bytes: usize },
+}
+
+impl Message<'_> {
+    /// Checks sizes and regions, and hands the message to `send`.
+    ///
+    /// # Errors
+    /// [`Status::OutOfRange`] for sizes, [`Status::InvalidArgs`] for regions that cannot be read or
+    /// have something in their reserved field; else those of `send`.
+    #[inline]
+    pub(super) fn with<R>(
+        bytes: In<u8>,
+        count: u32,
+        options: u32,
+        num_handles: u32,
+        send: impl FnOnce(Message<'_>) -> Result<R, Status>,
+    ) -> Result<R, Status> {
+        let count = count as usize;
+        if options & ZX_CHANNEL_WRITE_USE_IOVEC == 0 {
+            if count > MAX_BYTES || num_handles as usize > MAX_HANDLES {
+                return Err(Status::OutOfRange);
+            }
+            return send(Message::Linear { bytes, length: count });
+        }
+        let array = bytes.cast::<zx_channel_iovec_t>();
+        match count {
+            0..=FEW => {
+                let mut few = [zx_channel_iovec_t::default(); FEW];
+                gathered(array, &mut few[..count], num_handles, send)
+            }
+            _ if count <= SOME => {
+                let mut some = [zx_channel_iovec_t::default(); SOME];
+                gathered(array, &mut some[..count], num_handles, send)
+            }
+            _ if count <= MAX_REGIONS => {
+                let mut many = vec![zx_channel_iovec_t::default(); count];
+                gathered(array, &mut many, num_handles, send)
+            }
+            _ => Err(Status::OutOfRange),
+        }
+    }
+
+    #[inline]
+    pub(super) fn total_bytes(&self) -> usize {
+        match self {
+            Message::Linear { length, .. } => *length,
+            Message::Gathered { total_bytes, .. } => *total_bytes,
+        }
+    }
+
+    /// Copies the bytes to where they are sent from.
+    #[inline]
+    pub(super) fn fill(&self, filling: &mut Filling<'_>) -> Result<(), Status> {
+        match self {
+            Message::Linear { bytes, length } => bytes.append_to(filling, *length),
+            Message::Gathered { regions, .. } => regions.iter().try_for_each(|region| {
+                In::at(region.buffer).append_to(filling, region.capacity as usize)
+            }),
+        }
+    }
+}
+
+#[inline]
+fn gathered<R>(
+    array: In<zx_channel_iovec_t>,
+    regions: &mut [zx_channel_iovec_t],
+    num_handles: u32,
+    send: impl FnOnce(Message<'_>) -> Result<R, Status>,
+) -> Result<R, Status> {
+    array.read_all(regions)?;
+    if regions.iter().any(|region| region.reserved != 0) {
+        return Err(Status::InvalidArgs);
+    }
+    // At most 8,192 numbers of 32 bits.
+    let total_bytes = regions.iter().map(|region| region.capacity as usize).sum();
+    if total_bytes > MAX_BYTES || num_handles as usize > MAX_HANDLES {
+        return Err(Status::OutOfRange);
+    }
+    send(Message::Gathered { regions, total_bytes })
+}
+
+/// The handles of a message.
+pub(super) struct Sent {
+    array: Array,
+    count: u32,
+    /// They are out of the table. The array is the program's again from then on.
+    are_taken: Cell<bool>,
+}
+
+/// Where the program has them.
+#[derive(Clone, Copy)]
+enum Array {
+    Moved(In<zx_handle_t>),
+    Disposed(Out<zx_handle_disposition_t>),
+}
+
+impl Sent {
+    /// Those that move.
+    #[inline]
+    pub(super) fn moved(handles: In<zx_handle_t>, count: u32) -> Sent {
+        Sent { array: Array::Moved(handles), count, are_taken: Cell::new(false) }
+    }
+
+    /// Those with a disposition each.
+    #[inline]
+    pub(super) fn disposed(handles: Out<zx_handle_disposition_t>, count: u32) -> Sent {
+        Sent { array: Array::Disposed(handles), count, are_taken: Cell::new(false) }
+    }
+
+    #[inline]
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Takes the handles out of the table and hands them to `deliver`, at most 64.
+    pub(super) fn send<R>(
+        &self,
+        deliver: impl FnOnce(&mut [Disposition<'_>]) -> Result<R, Status>,
+    ) -> Result<R, Status> {
+        let count = self.count as usize;
+        match self.array {
+            Array::Moved(handles) => {
+                let values = handles.read_some(0, count)?;
+                self.are_taken.set(true);
+                let moved = values.into_iter().map(|value| Disposition {
+                    transfer: Transfer::Move(table::take(value)),
+                    kind: None,
+                    rights: None,
+                    result: Ok(()),
+                });
+                deliver(&mut moved.collect::<Vec<_>>())
+            }
+            Array::Disposed(handles) => {
+                let asked = handles.as_in().read_some(0, count)?;
+                self.are_taken.set(true);
+                dispose(&asked, handles, deliver)
+            }
+        }
+    }
+
+    /// Closes what is consumed by a call that failed before it took the handles: all that can be
+    /// read, also above the limit, except for what was to be duplicated.
+    #[cold]
+    pub(super) fn consume(&self) {
+        if self.are_taken.get() {
+            return;
+        }
+        // An array that cannot be read names no handles; neither do numbers that are none.
+        let close = |value: zx_handle_t| {
+            let _ = table::close(value);
+        };
+        let count = self.count as usize;
+        let _ = match self.array {
+            Array::Moved(handles) => for_each(handles, count, |handle| close(*handle)),
+            Array::Disposed(handles) => for_each(handles.as_in(), count, |disposition| {
+                if disposition.operation != ZX_HANDLE_OP_DUPLICATE {
+                    close(disposition.handle);
+                }
+            }),
+        };
+    }
+}
+
+/// Where a disposition's handle comes from.
+enum Origin {
+    Taken(Option<Handle>),
+    Leased(Option<Lease>),
+}
+
+fn dispose<R>(
+    asked: &[zx_handle_disposition_t],
+    array: Out<zx_handle_disposition_t>,
+    deliver: impl FnOnce(&mut [Disposition<'_>]) -> Result<R, Status>,
+) -> Result<R, Status> {
+    let mut origins: Vec<Origin> = asked.iter().map(origin).collect();
+    let mut dispositions: Vec<Disposition<'_>> =
+        asked.iter().zip(&mut origins).map(|(one, origin)| disposition(one, origin)).collect();
+    let mut delivered = deliver(&mut dispositions);
+    let mut first = None;
+    for (index, (one, done)) in asked.iter().zip(&dispositions).enumerate() {
+        let Err(status) = done.result else { continue };
+        let status = if is_operation(one.operation) { status } else { Status::InvalidArgs };
+        first = first.or(Some(status));
+        write_result(array, index, status)?;
+    }
+    // Failing handles are why the whole failed, if there are any.
+    if let (Err(status), Some(first)) = (&mut delivered, first) {
+        *status = first;
+    }
+    delivered
+}
+
+fn is_operation(operation: u32) -> bool {
+    matches!(operation, ZX_HANDLE_OP_MOVE | ZX_HANDLE_OP_DUPLICATE)
+}
+
+fn origin(asked: &zx_handle_disposition_t) -> Origin {
+    match asked.operation {
+        ZX_HANDLE_OP_MOVE => Origin::Taken(table::take(asked.handle)),
+        ZX_HANDLE_OP_DUPLICATE => Origin::Leased(table::lease(asked.handle).ok()),
+        _ => {
+            // Consumed all the same; that nothing is left to send makes it fail.
+            let _ = table::close(asked.handle);
+            Origin::Taken(None)
+        }
+    }
+}
+
+fn disposition<'a>(asked: &zx_handle_disposition_t, origin: &'a mut Origin) -> Disposition<'a> {
+    let held = match &*origin {
+        Origin::Taken(handle) => handle.as_ref(),
+        Origin::Leased(lease) => lease.as_deref(),
+    };
+    let kind = held.and_then(|handle| wanted_kind(asked.r#type, handle.kind()));
+    let transfer = match origin {
+        Origin::Taken(handle) => Transfer::Move(handle.take()),
+        Origin::Leased(lease) => Transfer::Duplicate(lease.as_deref()),
+    };
+    Disposition { transfer, kind, rights: wanted_rights(asked.rights), result: Ok(()) }
+}
+
+/// The kind that `number` asks for of a handle of the kind `own`: `None` for any. A number that is
+/// no kind at all becomes one that does not fit.
+fn wanted_kind(number: u32, own: Kind) -> Option<Kind> {
+    if number == ZX_OBJ_TYPE_NONE {
+        None
+    } else if number == type_of(own) {
+        Some(own)
+    } else if own == Kind::Event {
+        Some(Kind::Port)
+    } else {
+        Some(Kind::Event)
+    }
+}
+
+/// The result is the last of five numbers.
+fn write_result(
+    array: Out<zx_handle_disposition_t>,
+    index: usize,
+    status: Status,
+) -> Result<(), Status> {
+    Ok(array.skip(index).cast::<i32>().skip(4).write(status.code())?)
+}

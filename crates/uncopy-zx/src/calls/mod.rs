@@ -1,0 +1,15 @@
+//! The calls, by the object that they are about.
+
+pub mod bridge;
+pub mod call;
+pub mod channel;
+pub mod clock;
+pub mod event;
+pub mod fifo;
+pub mod handle;
+mod message;
+pub mod port;
+pub mod socket;
+mod status;
+pub mod vmo;
+pub mod wait;

@@ -1,0 +1,77 @@
+//! Sockets.
+
+use uncopy::channel::{Rights, Socket, SocketKind, Status};
+
+use super::handle::give_both;
+use crate::abi::{ZX_SOCKET_DATAGRAM, ZX_SOCKET_PEEK, ZX_SOCKET_STREAM, zx_handle_t};
+use crate::sys::boundary::exported;
+use crate::sys::memory::{In, Out};
+use crate::table;
+
+/// More than a socket holds, so that a larger buffer changes nothing.
+const MAX_BYTES: usize = 256 << 10;
+/// `ZX_SOCKET_DISPOSITION_WRITE_DISABLED`.
+const WRITE_DISABLED: u32 = 1;
+
+exported! {
+    /// Makes a socket.
+    fn zx_socket_create(options: u32, out0: Out<zx_handle_t>, out1: Out<zx_handle_t>) {
+        let kind = match options {
+            ZX_SOCKET_STREAM => SocketKind::Stream,
+            ZX_SOCKET_DATAGRAM => SocketKind::Datagram,
+            _ => return Err(Status::InvalidArgs),
+        };
+        give_both(Socket::pair(kind), (out0, out1))
+    }
+
+    /// Writes bytes.
+    fn zx_socket_write(
+        handle: zx_handle_t,
+        options: u32,
+        buffer: In<u8>,
+        buffer_size: usize,
+        actual: Out<usize>,
+    ) {
+        let lease = table::lease(handle)?;
+        let socket = lease.object::<Socket>(Rights::WRITE)?;
+        if options != 0 {
+            return Err(Status::InvalidArgs);
+        }
+        // One more than the most, so that a datagram that is too long stays so.
+        let bytes = buffer.read_some(0, buffer_size.min(MAX_BYTES + 1))?;
+        let written = socket.write(&bytes)?;
+        Ok(actual.write_if_wanted(written)?)
+    }
+
+    /// Reads bytes.
+    fn zx_socket_read(
+        handle: zx_handle_t,
+        options: u32,
+        buffer: Out<u8>,
+        buffer_size: usize,
+        actual: Out<usize>,
+    ) {
+        if options & !ZX_SOCKET_PEEK != 0 {
+            return Err(Status::InvalidArgs);
+        }
+        let lease = table::lease(handle)?;
+        let socket = lease.object::<Socket>(Rights::READ)?;
+        let mut bytes = vec![0; buffer_size.min(MAX_BYTES)];
+        let is_peek = options == ZX_SOCKET_PEEK;
+        let read = if is_peek { socket.peek(&mut bytes) } else { socket.read(&mut bytes) }?;
+        buffer.write_all(&bytes[..read])?;
+        Ok(actual.write_if_wanted(read)?)
+    }
+
+    /// Disables writing at this end.
+    fn zx_socket_set_disposition(handle: zx_handle_t, disposition: u32, disposition_peer: u32) {
+        let lease = table::lease(handle)?;
+        let socket = lease.object::<Socket>(Rights::MANAGE_SOCKET)?;
+        match (disposition, disposition_peer) {
+            (WRITE_DISABLED, 0) => socket.disable_write(),
+            (0, 0) => Ok(()),
+            (0..=2, 0..=2) => Err(Status::NotSupported),
+            _ => Err(Status::InvalidArgs),
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Descriptors of the calling program.
+
+use std::ffi::c_int;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
+
+use uncopy::channel::Status;
+
+/// Takes a descriptor over, which the program promises to be its own to give.
+///
+/// # Errors
+/// [`Status::InvalidArgs`] if it is not open.
+pub(crate) fn adopt(fd: c_int) -> Result<OwnedFd, Status> {
+    if fd < 0 {
+        return Err(Status::InvalidArgs);
+    }
+    // SAFETY: not −1, and used for a question alone that any number may be asked.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    rustix::io::fcntl_getfd(borrowed).map_err(|_| Status::InvalidArgs)?;
+    // SAFETY: it is open, and the program gives it up by this call.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

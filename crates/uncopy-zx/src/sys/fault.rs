@@ -1,0 +1,190 @@
+//! Copies from and to addresses that a C program gave, which may be bad.
+//!
+//! In the first mode the copying code of `arch` runs straight at them, and signal handlers send a
+//! thread that faults in it to a landing place. In the second the kernel copies, and answers
+//! `EFAULT`.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::{arch, kernel, signal};
+
+/// An address was bad.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fault;
+
+impl From<Fault> for uncopy::channel::Status {
+    fn from(_: Fault) -> uncopy::channel::Status {
+        uncopy::channel::Status::InvalidArgs
+    }
+}
+
+/// How bad addresses are survived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Mode {
+    /// By handlers of `SIGSEGV` and `SIGBUS`.
+    Handlers = 1,
+    /// By having the kernel copy.
+    Kernel = 2,
+}
+
+/// A `Mode`, or 0 before the first use.
+static MODE: AtomicU8 = AtomicU8::new(0);
+/// Held while the mode changes.
+static CHANGE: Mutex<()> = Mutex::new(());
+
+/// The mode in force, chosen now if nobody has.
+pub(crate) fn mode() -> Mode {
+    match MODE.load(Ordering::Relaxed) {
+        1 => Mode::Handlers,
+        2 => Mode::Kernel,
+        _ => choose(Mode::Handlers, false),
+    }
+}
+
+/// Changes to `wanted`, or to the kernel where handlers are not to be had; says which it is.
+pub(crate) fn set_mode(wanted: Mode) -> Mode {
+    choose(wanted, true)
+}
+
+#[cold]
+fn choose(wanted: Mode, anew: bool) -> Mode {
+    let held = CHANGE.lock();
+    if !anew && MODE.load(Ordering::Relaxed) != 0 {
+        drop(held);
+        return mode();
+    }
+    let can_land = wanted == Mode::Handlers && arch::IS_SUPPORTED && signal::install();
+    let mode = if can_land { Mode::Handlers } else { Mode::Kernel };
+    // The handlers are the process's as soon as `sigaction(2)` returns, whatever thread sees this
+    // first.
+    MODE.store(mode as u8, Ordering::Relaxed);
+    mode
+}
+
+/// Copies `length` bytes from an address that may be bad.
+///
+/// # Safety
+/// `to` may be written for `length` bytes, and what lies there is nobody else's.
+#[inline]
+pub(super) unsafe fn copy_in(to: *mut u8, from: *const u8, length: usize) -> Result<(), Fault> {
+    if MODE.load(Ordering::Relaxed) == Mode::Handlers as u8 {
+        // SAFETY: the caller's promise; memory of this library does not overlap the program's, or
+        // else what is copied is of no consequence.
+        let is_done = unsafe { arch::copy(to, from, length) };
+        return if is_done { Ok(()) } else { Err(Fault) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { copy_in_slowly(to, from, length) }
+}
+
+/// # Safety
+/// As [`copy_in`].
+#[cold]
+unsafe fn copy_in_slowly(to: *mut u8, from: *const u8, length: usize) -> Result<(), Fault> {
+    match mode() {
+        // SAFETY: the caller's promise; the mode is set now, so that this comes here no second
+        // time unless somebody changes it, which `copy_in` sees.
+        Mode::Handlers => unsafe { copy_in(to, from, length) },
+        // SAFETY: the caller's promise.
+        Mode::Kernel => unsafe { kernel::copy_in(to, from, length) },
+    }
+}
+
+/// Copies `bytes` to an address that may be bad.
+///
+/// # Safety
+/// What can be written from `to` on for the length of `bytes` is the program's to be overwritten.
+#[inline]
+pub(super) unsafe fn copy_out(to: *mut u8, bytes: &[u8]) -> Result<(), Fault> {
+    if MODE.load(Ordering::Relaxed) == Mode::Handlers as u8 {
+        // SAFETY: the caller's promise; `bytes` is borrowed, so that it is not the program's.
+        let is_done = unsafe { arch::copy(to, bytes.as_ptr(), bytes.len()) };
+        return if is_done { Ok(()) } else { Err(Fault) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { copy_out_slowly(to, bytes) }
+}
+
+/// # Safety
+/// As [`copy_out`].
+#[cold]
+unsafe fn copy_out_slowly(to: *mut u8, bytes: &[u8]) -> Result<(), Fault> {
+    match mode() {
+        // SAFETY: the caller's promise.
+        Mode::Handlers => unsafe { copy_out(to, bytes) },
+        // SAFETY: the caller's promise.
+        Mode::Kernel => unsafe { kernel::copy_out(to, bytes) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fault, Mode, copy_in, copy_out, kernel, mode, set_mode};
+
+    const BAD: [usize; 5] = [0, 1, usize::MAX, usize::MAX - 15, 1 << 63];
+
+    #[test]
+    fn copies_every_length_and_nothing_beside_it() {
+        let source: Vec<u8> = (0..70_010u32).map(|n| (n * 7 % 251) as u8).collect();
+        for wanted in [Mode::Handlers, Mode::Kernel] {
+            set_mode(wanted);
+            for length in (0..700).chain([1000, 1150, 24_575, 24_576, 70_000]) {
+                for offset in [0, 1, 31] {
+                    let mut to = vec![0xee; length + offset + 1];
+                    // SAFETY: both ranges are within their vectors.
+                    unsafe { copy_in(to[offset..].as_mut_ptr(), source[3..].as_ptr(), length) }
+                        .unwrap();
+                    assert_eq!(to[offset..offset + length], source[3..3 + length], "{length}");
+                    assert_eq!(to[offset + length], 0xee, "{length}");
+                    assert!(to[..offset].iter().all(|byte| *byte == 0xee), "{length}");
+                    // SAFETY: within the vector.
+                    unsafe { copy_out(to[offset..].as_mut_ptr(), &source[5..5 + length]) }.unwrap();
+                    assert_eq!(to[offset..offset + length], source[5..5 + length], "{length}");
+                }
+            }
+        }
+        assert_eq!(set_mode(Mode::Handlers), mode());
+    }
+
+    #[test]
+    fn bad_addresses_are_faults_in_both_directions() {
+        for wanted in [Mode::Handlers, Mode::Kernel] {
+            set_mode(wanted);
+            for address in BAD {
+                for length in [1, 3, 7, 15, 31, 63, 128, 129, 5000, 70_000] {
+                    let mut own = vec![0u8; length];
+                    let bad = std::ptr::without_provenance_mut::<u8>(address);
+                    // SAFETY: `own` has that length.
+                    let read = unsafe { copy_in(own.as_mut_ptr(), bad, length) };
+                    assert_eq!(read, Err(Fault), "{address:#x} {length}");
+                    // SAFETY: nothing can be written there.
+                    let written = unsafe { copy_out(bad, &own) };
+                    assert_eq!(written, Err(Fault), "{address:#x} {length}");
+                }
+            }
+        }
+        set_mode(Mode::Handlers);
+    }
+
+    #[test]
+    fn the_way_through_a_file_is_as_good() {
+        let source: Vec<u8> = (0..=255).collect();
+        let mut to = vec![0u8; 256];
+        // SAFETY: both have 256 bytes.
+        unsafe { kernel::file_copy_in(to.as_mut_ptr(), source.as_ptr(), 256) }.unwrap();
+        assert_eq!(to, source);
+        to.fill(0);
+        // SAFETY: within the vector.
+        unsafe { kernel::file_copy_out(to.as_mut_ptr(), &source) }.unwrap();
+        assert_eq!(to, source);
+        for address in BAD {
+            let bad = std::ptr::without_provenance_mut::<u8>(address);
+            // SAFETY: `to` has 256 bytes.
+            assert!(unsafe { kernel::file_copy_in(to.as_mut_ptr(), bad, 256) }.is_err());
+            // SAFETY: nothing can be written there.
+            assert!(unsafe { kernel::file_copy_out(bad, &source) }.is_err());
+        }
+    }
+}

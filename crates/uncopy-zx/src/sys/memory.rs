@@ -1,0 +1,273 @@
+//! Memory of the calling program: read and written without trust in its addresses.
+
+use std::io::IoSlice;
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use uncopy::channel::{Filling, Status};
+
+use super::fault::{Fault, copy_in, copy_out};
+use crate::abi;
+
+/// A type whose every pattern of bits is a value, and that has no padding.
+///
+/// # Safety
+/// Both are true.
+pub(crate) unsafe trait Plain: Copy + Default {}
+
+macro_rules! plain {
+    ($($type:ty),*) => {$(
+        // SAFETY: integers alone, of which the sizes add up to that of the type (asserted below or
+        // in `abi`).
+        unsafe impl Plain for $type {}
+    )*};
+}
+
+plain!(u8, u32, i32, u64, i64, usize);
+plain!(abi::zx_channel_iovec_t, abi::zx_channel_call_args_t, abi::zx_handle_info_t);
+plain!(abi::zx_handle_disposition_t, abi::zx_wait_item_t, abi::zx_port_packet_t);
+plain!(abi::zx_info_handle_basic_t, abi::zx_info_handle_count_t, abi::uncopy_zx_counters_t);
+
+/// An address to read from, as C passes it: `const T *`.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct In<T>(*const T);
+
+/// An address to write to, as C passes it: `T *`.
+///
+/// No safe code makes one: C programs pass them, or pass numbers that `Out::at` makes into them,
+/// and promise by that that what can be written there may be.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Out<T>(*mut T, PhantomData<T>);
+
+// Addresses are copied, whatever is there.
+impl<T> Clone for In<T> {
+    #[inline]
+    fn clone(&self) -> In<T> {
+        *self
+    }
+}
+
+impl<T> Copy for In<T> {}
+
+impl<T> Clone for Out<T> {
+    #[inline]
+    fn clone(&self) -> Out<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Out<T> {}
+
+impl<T> In<T> {
+    /// What a C program wrote as a number into a structure.
+    pub(crate) fn at(address: usize) -> In<T> {
+        In(std::ptr::without_provenance(address))
+    }
+
+    /// The same address, for values of another type.
+    pub(crate) fn cast<U>(self) -> In<U> {
+        In(self.0.cast())
+    }
+}
+
+#[allow(private_bounds, reason = "what it adds is private as well")]
+impl<T: Plain> In<T> {
+    /// The value there.
+    pub(crate) fn read(self) -> Result<T, Fault> {
+        let mut value = T::default();
+        self.read_all(std::slice::from_mut(&mut value))?;
+        Ok(value)
+    }
+
+    /// As many values as `values` has room for.
+    #[inline]
+    pub(crate) fn read_all(self, values: &mut [T]) -> Result<(), Fault> {
+        let to = values.as_mut_ptr().cast::<u8>();
+        // SAFETY: the whole of `values`, whose type takes every pattern of bits; should only a part
+        // be written, the rest keeps its values.
+        unsafe { copy_in(to, self.0.cast(), size_of_val(values)) }
+    }
+
+    /// The `count` values behind the first `skip`.
+    pub(crate) fn read_some(self, skip: usize, count: usize) -> Result<Vec<T>, Fault> {
+        let mut values = vec![T::default(); count];
+        In(self.0.wrapping_add(skip)).read_all(&mut values)?;
+        Ok(values)
+    }
+}
+
+/// Copies the regions one behind the other into `to` by the copies that every call makes of the
+/// program's memory; false if they do not fit. This is what `cargo xtask compare zx` sets against
+/// plain copies.
+#[inline]
+#[must_use]
+pub fn gather_surely(regions: &[IoSlice<'_>], to: &mut [u8]) -> bool {
+    let mut rest = to;
+    for region in regions {
+        let Some((now, later)) = rest.split_at_mut_checked(region.len()) else { return false };
+        // SAFETY: all of `now` is written to, which is as long as the region.
+        if unsafe { copy_in(now.as_mut_ptr(), region.as_ptr(), region.len()) }.is_err() {
+            return false;
+        }
+        rest = later;
+    }
+    true
+}
+
+impl In<u8> {
+    /// Has the bytes appended to a message.
+    #[inline]
+    pub(crate) fn append_to(self, filling: &mut Filling<'_>, length: usize) -> Result<(), Status> {
+        let space = filling.unfilled();
+        if length > space.len() {
+            return Err(Status::InvalidArgs);
+        }
+        // SAFETY: `space` has so many bytes, and is borrowed.
+        unsafe { copy_in(space.as_mut_ptr().cast(), self.0, length) }?;
+        // SAFETY: all of them were written just now.
+        unsafe { filling.assume_appended(length) };
+        Ok(())
+    }
+
+    /// Writes `length` bytes to the file at `offset`: the kernel checks the address.
+    pub(crate) fn write_to_file(
+        self,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        length: usize,
+    ) -> Result<(), Status> {
+        transfer(length, |done| {
+            let (address, at) = (self.0.wrapping_add(done), offset as i64 + done as i64);
+            // SAFETY: the kernel only reads there, and checks the address.
+            unsafe { libc::pwrite64(file.as_raw_fd(), address.cast(), length - done, at) }
+        })
+    }
+}
+
+impl<T> Out<T> {
+    /// What a C program wrote as a number into a structure, for this call to write to.
+    ///
+    /// # Safety
+    /// It did, and has promised what is said of [`Out`].
+    unsafe fn at(address: usize) -> Out<T> {
+        Out(std::ptr::without_provenance_mut(address), PhantomData)
+    }
+
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The same address, to read from.
+    pub(crate) fn as_in(self) -> In<T> {
+        In(self.0)
+    }
+
+    /// The same address, for values of another type.
+    pub(crate) fn cast<U>(self) -> Out<U> {
+        Out(self.0.cast(), PhantomData)
+    }
+
+    /// The address of the value at `index`.
+    pub(crate) fn skip(self, index: usize) -> Out<T> {
+        Out(self.0.wrapping_add(index), PhantomData)
+    }
+}
+
+#[allow(private_bounds, reason = "what it adds is private as well")]
+impl<T: Plain> Out<T> {
+    /// Writes one value.
+    #[inline]
+    pub(crate) fn write(self, value: T) -> Result<(), Fault> {
+        self.write_all(&[value])
+    }
+
+    /// Writes one value unless the address is null.
+    #[inline]
+    pub(crate) fn write_if_wanted(self, value: T) -> Result<(), Fault> {
+        if self.is_null() { Ok(()) } else { self.write(value) }
+    }
+
+    /// Writes all values.
+    #[inline]
+    pub(crate) fn write_all(self, values: &[T]) -> Result<(), Fault> {
+        let start = values.as_ptr().cast::<u8>();
+        // SAFETY: the type has no padding, so that all of its bytes are initialised.
+        let bytes = unsafe { std::slice::from_raw_parts(start, size_of_val(values)) };
+        // SAFETY: what is said of `Out`.
+        unsafe { copy_out(self.0.cast(), bytes) }
+    }
+}
+
+impl Out<u8> {
+    /// Reads `length` bytes from the file at `offset`: the kernel checks the address.
+    pub(crate) fn read_from_file(
+        self,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        length: usize,
+    ) -> Result<(), Status> {
+        transfer(length, |done| {
+            let (address, at) = (self.0.wrapping_add(done), offset as i64 + done as i64);
+            // SAFETY: what is said of `Out`; the kernel checks the address.
+            unsafe { libc::pread64(file.as_raw_fd(), address.cast(), length - done, at) }
+        })
+    }
+}
+
+/// Goes on until `step` has moved `length` bytes.
+fn transfer(length: usize, step: impl Fn(usize) -> isize) -> Result<(), Status> {
+    let mut done = 0;
+    while done < length {
+        let Ok(count) = usize::try_from(step(done)) else {
+            match std::io::Error::last_os_error().raw_os_error() {
+                Some(libc::EINTR) => continue,
+                Some(libc::EFAULT) => return Err(Status::InvalidArgs),
+                _ => return Err(Status::NoMemory),
+            }
+        };
+        if count == 0 {
+            return Err(Status::OutOfRange);
+        }
+        done += count;
+    }
+    Ok(())
+}
+
+impl abi::zx_channel_call_args_t {
+    /// Where the answer's bytes go.
+    pub(crate) fn reply_bytes(&self) -> Out<u8> {
+        // SAFETY: the field is the C program's `void *rd_bytes`, to be written to by this call.
+        unsafe { Out::at(self.rd_bytes) }
+    }
+
+    /// Where the answer's handles go.
+    pub(crate) fn reply_handles<T>(&self) -> Out<T> {
+        // SAFETY: the field is the C program's `rd_handles`, to be written to by this call.
+        unsafe { Out::at(self.rd_handles) }
+    }
+
+    /// The dispositions, whose results this call writes.
+    pub(crate) fn dispositions(&self) -> Out<abi::zx_handle_disposition_t> {
+        // SAFETY: the field is the C program's `zx_handle_disposition_t *wr_handles`.
+        unsafe { Out::at(self.wr_handles) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+
+    use super::gather_surely;
+
+    #[test]
+    fn regions_come_in_order_if_they_fit() {
+        let regions = [IoSlice::new(b"ab"), IoSlice::new(b""), IoSlice::new(b"cde")];
+        let mut out = [b'x'; 6];
+        assert!(gather_surely(&regions, &mut out));
+        assert_eq!(out, *b"abcdex");
+        assert!(gather_surely(&regions, &mut out[..5]));
+        assert!(!gather_surely(&regions, &mut out[..4]));
+    }
+}

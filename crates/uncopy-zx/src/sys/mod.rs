@@ -1,0 +1,14 @@
+//! The home of unsafe code: exported symbols, memory behind pointers of C programs, signals.
+#![allow(unsafe_code)]
+
+#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "elsewhere.rs")]
+mod arch;
+pub(crate) mod boundary;
+pub(crate) mod descriptor;
+pub(crate) mod fault;
+mod kernel;
+pub(crate) mod memory;
+pub(crate) mod signal;
+pub(crate) mod slot;

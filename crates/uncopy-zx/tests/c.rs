@@ -1,0 +1,300 @@
+//! Programs in C and C++, compiled by the system's compilers (`CC`, `CXX`) and run: plainly, with
+//! the kernel copying, and under AddressSanitizer and UndefinedBehaviorSanitizer. With
+//! `UNCOPY_TEST_VALGRIND` set, those without sanitizers run under Valgrind as well. For another
+//! processor `UNCOPY_TEST_RUNNER` says what runs them (`qemu-aarch64 -L …`).
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+const SANITIZERS: &str = "-fsanitize=address,undefined";
+/// Has Valgrind keep the program counter up to date at every access, which faults are told by.
+const PRECISE: &str = "--vex-iropt-register-updates=allregs-at-mem-access";
+const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-g"];
+
+/// What is compiled with, and where to.
+struct Bench {
+    directory: tempfile::TempDir,
+    library: PathBuf,
+}
+
+/// One way to build a program.
+#[derive(Clone, Copy)]
+struct Build {
+    name: &'static str,
+    flags: &'static [&'static str],
+}
+
+const C_BUILDS: [Build; 3] = [
+    Build { name: "c11", flags: &["-std=gnu11", "-O1"] },
+    Build { name: "fuchsia", flags: &["-std=gnu11", "-O2", "-D__Fuchsia__"] },
+    Build {
+        name: "sanitized",
+        flags: &["-std=gnu11", SANITIZERS, "-fno-sanitize-recover=undefined", "-O1"],
+    },
+];
+
+const CPP_BUILDS: [Build; 5] = [
+    Build { name: "c++17", flags: &["-std=c++17"] },
+    Build { name: "c++17-fuchsia", flags: &["-std=c++17", "-D__Fuchsia__"] },
+    Build { name: "c++20", flags: &["-std=c++20"] },
+    Build { name: "c++20-fuchsia", flags: &["-std=c++20", "-D__Fuchsia__"] },
+    Build {
+        name: "sanitized",
+        flags: &["-std=c++17", SANITIZERS, "-fno-sanitize-recover=undefined"],
+    },
+];
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let bench = match Bench::new() {
+        Ok(bench) => Arc::new(bench),
+        Err(why) => {
+            eprintln!("cannot test C programs: {why}");
+            std::process::exit(1);
+        }
+    };
+    let can_sanitize = bench.can_sanitize();
+    let of_bench = |name: &str, run: fn(&Bench) -> Result<(), Failed>| {
+        let bench = bench.clone();
+        Trial::test(name, move || run(&bench))
+    };
+    let mut trials = vec![
+        of_bench("shared_library", Bench::run_with_shared_library),
+        of_bench("headers_stand_alone", Bench::compile_headers),
+        of_bench("headers_declare_what_is_exported", Bench::compare_symbols),
+    ];
+    for source in sources() {
+        let is_c = source.extension() == Some(OsStr::new("c"));
+        let builds: &'static [Build] = if is_c { &C_BUILDS } else { &CPP_BUILDS };
+        for build in builds {
+            let is_sanitized = build.flags.contains(&SANITIZERS);
+            let stem = source.file_stem().and_then(OsStr::to_str).unwrap_or("?");
+            let name = format!("{stem}/{}", build.name);
+            let (bench, source) = (bench.clone(), source.clone());
+            let trial = Trial::test(name, move || bench.build_and_run(&source, *build));
+            trials.push(trial.with_ignored_flag(is_sanitized && !can_sanitize));
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn directory_of_programs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c")
+}
+
+/// Runs a program under Valgrind, in which bad pointers are expected where they are tried.
+fn valgrind(program: &Path) -> Command {
+    let mut command = Command::new("valgrind");
+    let known = directory_of_programs().join("valgrind.supp");
+    command
+        .args(["--quiet", "--error-exitcode=99", "--leak-check=full", PRECISE])
+        // Tables are pointed into, not at.
+        .arg("--errors-for-leak-kinds=definite")
+        .arg(format!("--suppressions={}", known.display()))
+        .arg(program)
+        .env("UNCOPY_ZX_TEST_SHORT", "1");
+    command
+}
+
+/// The programs, sorted.
+fn sources() -> Vec<PathBuf> {
+    let mut sources = files_below(&directory_of_programs());
+    sources.retain(|path| path.extension().is_some_and(|kind| kind == "c" || kind == "cpp"));
+    sources
+}
+
+fn directory_of_headers() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("include")
+}
+
+/// All of them, sorted.
+fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).expect("a directory of this crate");
+    let mut files = Vec::new();
+    for path in entries.map(|entry| entry.expect("a readable directory").path()) {
+        if path.is_dir() { files.extend(files_below(&path)) } else { files.push(path) }
+    }
+    files.sort();
+    files
+}
+
+/// The compiler of C, or of C++.
+fn compiler(is_c: bool) -> Command {
+    let (variable, usual) = if is_c { ("CC", "cc") } else { ("CXX", "c++") };
+    Command::new(std::env::var_os(variable).unwrap_or_else(|| usual.into()))
+}
+
+/// Starts a program that was built.
+fn start(program: &Path) -> Command {
+    let runner = std::env::var("UNCOPY_TEST_RUNNER").unwrap_or_default();
+    let mut words: Vec<OsString> = runner.split_whitespace().map(OsString::from).collect();
+    words.push(program.into());
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    command
+}
+
+/// The functions that a header declares: names with one of our beginnings before a parenthesis, in
+/// lines that begin a declaration. Inline functions are none.
+fn declared(header: &str) -> BTreeSet<String> {
+    let mut rest = header;
+    let mut code = String::new();
+    while let Some((before, comment)) = rest.split_once("/*") {
+        code += before;
+        rest = comment.split_once("*/").map_or("", |(_, after)| after);
+    }
+    code += rest;
+    let starts = code.lines().filter(|line| !line.starts_with(['#', ' ']) && line.contains('('));
+    let names = starts
+        .filter(|line| !line.starts_with("static inline"))
+        .filter_map(|line| line.split('(').next()?.split([' ', '*']).next_back());
+    names.filter(|name| is_ours(name)).map(str::to_owned).collect()
+}
+
+fn is_ours(name: &str) -> bool {
+    name.starts_with("zx_") || name.starts_with("uncopy_zx_")
+}
+
+impl Bench {
+    fn new() -> Result<Bench, String> {
+        let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+        // Cargo puts all artefacts of the library beside the test program.
+        let own = std::env::current_exe().map_err(|error| error.to_string())?;
+        let library = own.with_file_name("libuncopy_zx.a");
+        if library.is_file() {
+            Ok(Bench { directory, library })
+        } else {
+            Err(format!("{} is missing; run this by `cargo test`", library.display()))
+        }
+    }
+
+    /// The compiler has sanitizers, and they work here.
+    fn can_sanitize(&self) -> bool {
+        let source = self.directory.path().join("empty.c");
+        let program = self.directory.path().join("empty");
+        std::fs::write(&source, "int main(void) { return 0; }\n").is_ok()
+            && compiler(true)
+                .args([SANITIZERS, "-o"])
+                .args([&program, &source])
+                .output()
+                .is_ok_and(|output| output.status.success())
+            && start(&program).output().is_ok_and(|output| output.status.success())
+    }
+
+    fn build_and_run(&self, source: &Path, build: Build) -> Result<(), Failed> {
+        let program = self.build(source, build, &self.library)?;
+        succeed(start(&program), "the program")?;
+        let mut with_kernel = start(&program);
+        with_kernel.env("UNCOPY_ZX_TEST_KERNEL", "1");
+        succeed(with_kernel, "the program with the kernel copying")?;
+        let is_asked = std::env::var_os("UNCOPY_TEST_VALGRIND").is_some();
+        // Crashes are not what it is for.
+        let can_help = !build.flags.contains(&SANITIZERS) && !program.ends_with("crash-c11");
+        if is_asked && can_help { succeed(valgrind(&program), "Valgrind") } else { Ok(()) }
+    }
+
+    /// A program finds the library by the name that the library says of itself.
+    fn run_with_shared_library(&self) -> Result<(), Failed> {
+        let directory = self.directory.path().join("shared");
+        std::fs::create_dir_all(&directory)?;
+        let library = directory.join("libuncopy_zx.so");
+        std::fs::copy(self.library.with_extension("so"), &library)?;
+        let source = directory_of_programs().join("raii.cpp");
+        let program = self.build(&source, Build { name: "shared", flags: &[] }, &library)?;
+        let run = || {
+            let mut command = start(&program);
+            command.env("LD_LIBRARY_PATH", &directory);
+            command
+        };
+        if succeed(run(), "the program").is_ok() {
+            return Err("it was found by another name than its SONAME".into());
+        }
+        std::fs::rename(&library, directory.join("libuncopy_zx.so.0"))?;
+        succeed(run(), "the program")
+    }
+
+    /// Each header needs no other before it, in strict C11, C++17 and C++20.
+    fn compile_headers(&self) -> Result<(), Failed> {
+        for header in files_below(&directory_of_headers()) {
+            let name = header.strip_prefix(directory_of_headers())?.display().to_string();
+            for standard in ["c11", "c++17", "c++20"] {
+                let is_c = standard == "c11";
+                let file = if is_c { "alone.c" } else { "alone.cpp" };
+                let source = self.directory.path().join(file);
+                // Twice, as it may come by two ways.
+                std::fs::write(
+                    &source,
+                    format!("#include <{name}>\n#include <{name}>\nint nothing;\n"),
+                )?;
+                for system in ["-U__Fuchsia__", "-D__Fuchsia__"] {
+                    let mut compiler = compiler(is_c);
+                    compiler
+                        .args(WARNINGS)
+                        .args(["-pedantic-errors", "-fsyntax-only", system])
+                        .arg(format!("-std={standard}"))
+                        .arg("-I")
+                        .arg(directory_of_headers())
+                        .arg(&source);
+                    succeed(compiler, &format!("{name} in {standard} with {system}"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// No function is declared that is not there, and none is there without its documentation.
+    fn compare_symbols(&self) -> Result<(), Failed> {
+        let mut command = Command::new("nm");
+        command.args(["--dynamic", "--defined-only", "--format=posix"]);
+        let output = command.arg(self.library.with_extension("so")).output()?;
+        let listed = String::from_utf8(output.stdout)?;
+        let names = listed.lines().filter_map(|line| line.split(' ').next());
+        let exported: BTreeSet<String> =
+            names.filter(|name| is_ours(name)).map(str::to_owned).collect();
+        let mut declarations = BTreeSet::new();
+        for header in files_below(&directory_of_headers()) {
+            declarations.extend(declared(&std::fs::read_to_string(header)?));
+        }
+        let differing: Vec<&String> = exported.symmetric_difference(&declarations).collect();
+        if differing.is_empty() && exported.len() > 50 {
+            Ok(())
+        } else {
+            Err(format!("{} exported; in one list alone: {differing:?}", exported.len()).into())
+        }
+    }
+
+    fn build(&self, source: &Path, build: Build, library: &Path) -> Result<PathBuf, Failed> {
+        let is_c = source.extension() == Some(OsStr::new("c"));
+        let stem = source.file_stem().unwrap_or_default().to_string_lossy();
+        let program = self.directory.path().join(format!("{stem}-{}", build.name));
+        let mut compiler = compiler(is_c);
+        compiler
+            .args(WARNINGS)
+            .args(build.flags)
+            .arg("-I")
+            .arg(directory_of_headers())
+            .arg(source)
+            .arg(library)
+            .args(["-lpthread", "-ldl", "-lm", "-lgcc_s", "-o"])
+            .arg(&program);
+        succeed(compiler, "the compiler")?;
+        Ok(program)
+    }
+}
+
+/// Runs to the end.
+fn succeed(mut command: Command, what: &str) -> Result<(), Failed> {
+    let output = command.output().map_err(|error| format!("cannot start {command:?}: {error}"))?;
+    if output.status.success() { Ok(()) } else { Err(describe(what, &output).into()) }
+}
+
+fn describe(what: &str, output: &Output) -> String {
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    format!("{what} ended with {}\n{out}{err}", output.status)
+}

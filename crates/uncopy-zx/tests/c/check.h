@@ -1,0 +1,99 @@
+/* What the test programs have in common: checks, and a look at handles left open. */
+#ifndef CHECK_H_
+#define CHECK_H_
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <uncopy/zx.h>
+#include <zircon/status.h>
+#include <zircon/syscalls.h>
+#include <zircon/time.h>
+
+static int failures;
+
+#define CHECK(what)                                                   \
+  do {                                                                \
+    if (!(what)) {                                                    \
+      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what); \
+      ++failures;                                                     \
+    }                                                                 \
+  } while (0)
+
+#define EQ(found, expected)                                                                  \
+  do {                                                                                       \
+    long long found_ = (long long)(found), expected_ = (long long)(expected);                \
+    if (found_ != expected_) {                                                               \
+      fprintf(stderr, "%s:%d: %s is %lld, not %lld (%s)\n", __FILE__, __LINE__, #found, found_, \
+              expected_, #expected);                                                         \
+      ++failures;                                                                            \
+    }                                                                                        \
+  } while (0)
+
+#define OK(call) EQ(call, ZX_OK)
+
+static inline uint64_t open_handles(void) {
+  uncopy_zx_counters_t counters = {0, 0, 0, 0, 0};
+  OK(uncopy_zx_get_counters(&counters));
+  return counters.handles;
+}
+
+/* Runs a test, which must leave as many handles as it found. */
+#define RUN(test)                                                      \
+  do {                                                                 \
+    int failures_before = failures;                                    \
+    uint64_t handles_before = open_handles();                          \
+    test();                                                            \
+    EQ(open_handles(), handles_before);                                \
+    printf("%s %s\n", failures == failures_before ? "ok" : "FAILED", #test); \
+  } while (0)
+
+/* Valgrind cannot make the stack longer for a signal. */
+static inline void use_some_stack(void) {
+  volatile char space[131072];
+  for (size_t i = 0; i < sizeof(space); i += 1024) space[i] = 0;
+}
+
+/* Has the kernel copy if the environment asks for that, and ends a program that hangs. */
+static inline void choose_mode(void) {
+  use_some_stack();
+  alarm(300);
+  if (getenv("UNCOPY_ZX_TEST_KERNEL") != NULL) {
+    OK(uncopy_zx_fault_mode(UNCOPY_ZX_FAULT_MODE_KERNEL));
+  }
+}
+
+static inline zx_handle_t new_event(void) {
+  zx_handle_t event = ZX_HANDLE_INVALID;
+  OK(zx_event_create(0, &event));
+  return event;
+}
+
+static inline void new_channel(zx_handle_t ends[2]) {
+  OK(zx_channel_create(0, &ends[0], &ends[1]));
+}
+
+static inline void close_both(zx_handle_t ends[2]) {
+  OK(zx_handle_close(ends[0]));
+  OK(zx_handle_close(ends[1]));
+}
+
+static inline zx_signals_t signals_of(zx_handle_t handle) {
+  zx_signals_t observed = 0xdead;
+  EQ(zx_object_wait_one(handle, 0, 0, &observed), ZX_ERR_TIMED_OUT);
+  return observed;
+}
+
+static inline zx_koid_t koid_of(zx_handle_t handle) {
+  zx_info_handle_basic_t info;
+  OK(zx_object_get_info(handle, ZX_INFO_HANDLE_BASIC, &info, sizeof(info), NULL, NULL));
+  return info.koid;
+}
+
+/* 1 while the handle is open. */
+static inline int is_open(zx_handle_t handle) { return zx_handle_check_valid(handle) == ZX_OK; }
+
+#endif

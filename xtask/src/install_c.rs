@@ -1,0 +1,180 @@
+//! `cargo xtask install-c PREFIX`: the C library, its headers and its pkg-config file.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::workspace;
+
+/// Arguments of `cargo xtask install-c`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Where it will be found, such as /usr/local.
+    prefix: PathBuf,
+    /// Put before every path that is written to, for packages that are made elsewhere.
+    #[arg(long, value_name = "DIR")]
+    destdir: Option<PathBuf>,
+    /// Directory of libraries below the prefix.
+    #[arg(long, value_name = "NAME", default_value = "lib")]
+    libdir: String,
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The name of the interface, as the library says it (`crates/uncopy-zx/build.rs`).
+const SONAME: &str = "libuncopy_zx.so.0";
+
+/// Builds and installs.
+///
+/// # Errors
+/// If it cannot be built, or a file cannot be written.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    // Of an absolute path `join` would keep nothing else.
+    let prefix = std::path::absolute(&arguments.prefix).context("the prefix is no path")?;
+    let root = match &arguments.destdir {
+        Some(directory) => directory.join(prefix.strip_prefix("/").unwrap_or(&prefix)),
+        None => prefix.clone(),
+    };
+    install(&prefix, &root, &arguments.libdir)?;
+    println!("uncopy-zx {VERSION} is in {}", root.display());
+    Ok(())
+}
+
+/// Builds, and installs below `root` what will be found below `prefix`.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn install(prefix: &Path, root: &Path, libdir: &str) -> Result<()> {
+    // One kind of output each, because cargo optimises across crates only then.
+    for kind in ["cdylib", "staticlib"] {
+        let build = ["rustc", "--quiet", "--locked", "--profile", "c-library", "--package"];
+        let what = ["uncopy-zx", "--lib", "--crate-type", kind];
+        workspace::run(workspace::cargo().args(build).args(what))?;
+    }
+    let built = workspace::target_directory().join("c-library");
+    let libraries = root.join(libdir);
+    let full_name = format!("libuncopy_zx.so.{VERSION}");
+    place(&built.join("libuncopy_zx.a"), &libraries.join("libuncopy_zx.a"))?;
+    place(&built.join("libuncopy_zx.so"), &libraries.join(&full_name))?;
+    link(&full_name, &libraries.join(SONAME))?;
+    link(SONAME, &libraries.join("libuncopy_zx.so"))?;
+    place_tree(&workspace::root().join("crates/uncopy-zx/include"), &root.join("include"))?;
+    let description = libraries.join("pkgconfig/uncopy-zx.pc");
+    write(&description, &pkg_config(prefix, libdir))
+}
+
+/// The pkg-config file. `Libs.private` is what `rustc --print native-static-libs` says.
+fn pkg_config(prefix: &Path, libdir: &str) -> String {
+    format!(
+        "prefix={}\n\
+         libdir=${{prefix}}/{libdir}\n\
+         includedir=${{prefix}}/include\n\n\
+         Name: uncopy-zx\n\
+         Description: Zircon's channel calls on Linux\n\
+         Version: {VERSION}\n\
+         Cflags: -I${{includedir}}\n\
+         Libs: -L${{libdir}} -luncopy_zx\n\
+         Libs.private: -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc\n",
+        prefix.display()
+    )
+}
+
+/// Copies beside the destination and renames, so that programs that have the old library mapped
+/// keep it.
+fn place(from: &Path, to: &Path) -> Result<()> {
+    let aside = aside(to)?;
+    fs::copy(from, &aside)
+        .with_context(|| format!("cannot copy {} to {}", from.display(), aside.display()))?;
+    rename(&aside, to)
+}
+
+fn write(to: &Path, text: &str) -> Result<()> {
+    let aside = aside(to)?;
+    fs::write(&aside, text).with_context(|| format!("cannot write {}", aside.display()))?;
+    rename(&aside, to)
+}
+
+fn link(target: &str, to: &Path) -> Result<()> {
+    let aside = aside(to)?;
+    symlink(target, &aside).with_context(|| format!("cannot link {}", aside.display()))?;
+    rename(&aside, to)
+}
+
+/// A free name in the destination's directory, which is made.
+fn aside(to: &Path) -> Result<PathBuf> {
+    let directory = to.parent().context("a destination without a directory")?;
+    fs::create_dir_all(directory)
+        .with_context(|| format!("cannot make {}", directory.display()))?;
+    let name = to.file_name().unwrap_or_default().to_string_lossy();
+    let aside = directory.join(format!(".{name}.{}", std::process::id()));
+    match fs::remove_file(&aside) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", aside.display()))
+        }
+        _ => Ok(aside),
+    }
+}
+
+fn rename(from: &Path, to: &Path) -> Result<()> {
+    fs::rename(from, to).with_context(|| format!("cannot replace {}", to.display()))
+}
+
+/// Every file below `from`, at the same place below `to`.
+fn place_tree(from: &Path, to: &Path) -> Result<()> {
+    let entries = fs::read_dir(from).with_context(|| format!("cannot list {}", from.display()))?;
+    for entry in entries {
+        let path = entry.with_context(|| format!("cannot list {}", from.display()))?.path();
+        let destination = to.join(path.file_name().unwrap_or_default());
+        if path.is_dir() {
+            place_tree(&path, &destination)?;
+        } else {
+            place(&path, &destination)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::{link, pkg_config, place, place_tree};
+    use crate::workspace;
+
+    #[test]
+    fn pkg_config_names_the_places() {
+        let text = pkg_config(Path::new("/opt/x"), "lib64");
+        assert!(text.starts_with("prefix=/opt/x\nlibdir=${prefix}/lib64\n"), "{text}");
+        assert!(text.contains("Libs: -L${libdir} -luncopy_zx\n"), "{text}");
+    }
+
+    #[test]
+    fn files_are_replaced_and_never_written_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let (from, to) = (directory.path().join("from"), directory.path().join("deep/to"));
+        fs::write(&from, "old").unwrap();
+        place(&from, &to).unwrap();
+        let held = directory.path().join("held");
+        fs::hard_link(&to, &held).unwrap();
+        fs::write(&from, "new").unwrap();
+        place(&from, &to).unwrap();
+        assert_eq!(fs::read_to_string(&to).unwrap(), "new");
+        assert_eq!(fs::read_to_string(&held).unwrap(), "old");
+        link("to", &directory.path().join("deep/link")).unwrap();
+        link("to", &directory.path().join("deep/link")).unwrap();
+        assert_eq!(fs::read_to_string(directory.path().join("deep/link")).unwrap(), "new");
+        assert_eq!(fs::read_dir(directory.path().join("deep")).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn headers_keep_their_places() {
+        let directory = tempfile::tempdir().unwrap();
+        let headers = workspace::root().join("crates/uncopy-zx/include");
+        place_tree(&headers, directory.path()).unwrap();
+        for name in ["zircon/syscalls.h", "zircon/syscalls/port.h", "uncopy/zx.h"] {
+            assert!(directory.path().join(name).is_file(), "{name}");
+        }
+    }
+}
