@@ -20,7 +20,11 @@ pub(crate) fn expand(subject: &Subject<'_>, data: &DataStruct) -> Result<TokenSt
         size: quote!(::core::mem::size_of::<#number>()),
         align: quote!(::core::mem::size_of::<#number>()),
         is_flat: quote!(true),
-        is_trivial: if attributes.flexible.is_some() { quote!(true) } else { quote!(false) },
+        validity: if attributes.flexible.is_some() {
+            quote!(__fidl::Validity::Any)
+        } else {
+            quote!(__fidl::Validity::zeros_in_number(!Self::ALL.0 as u64))
+        },
     });
     let unknown = quote! {
         __fidl::Rule::UnknownBits {

@@ -37,7 +37,11 @@ pub(crate) fn expand(subject: &Subject<'_>, data: &DataEnum) -> Result<TokenStre
         size: quote!(::core::mem::size_of::<#number>()),
         align: quote!(::core::mem::size_of::<#number>()),
         is_flat: quote!(true),
-        is_trivial: if unknown.is_some() { quote!(true) } else { quote!(false) },
+        validity: if unknown.is_some() {
+            quote!(__fidl::Validity::Any)
+        } else {
+            quote!(__fidl::Validity::Checked)
+        },
     });
     let encode = encode(subject, number, &members, unknown);
     let take = subject.take_handles(&TokenStream::new());

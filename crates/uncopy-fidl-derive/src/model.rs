@@ -191,14 +191,14 @@ impl<'a> Subject<'a> {
 
     /// `Layout`.
     pub(crate) fn layout(&self, layout: &LayoutOf) -> TokenStream {
-        let LayoutOf { size, align, is_flat, is_trivial } = layout;
+        let LayoutOf { size, align, is_flat, validity } = layout;
         let has_handles = self.attributes.resource.is_some();
         let body = quote! {
             const SIZE: usize = #size;
             const ALIGN: usize = #align;
             const IS_FLAT: bool = #is_flat;
             const HAS_HANDLES: bool = #has_handles;
-            const IS_TRIVIAL: bool = #is_trivial;
+            const VALIDITY: __fidl::Validity = #validity;
             type Constraint = __fidl::NoConstraint;
             const UNCONSTRAINED: __fidl::NoConstraint = __fidl::NoConstraint;
         };
@@ -317,7 +317,7 @@ pub(crate) struct LayoutOf {
     pub(crate) size: TokenStream,
     pub(crate) align: TokenStream,
     pub(crate) is_flat: TokenStream,
-    pub(crate) is_trivial: TokenStream,
+    pub(crate) validity: TokenStream,
 }
 
 /// Every member has an ordinal of its own that is not reserved.

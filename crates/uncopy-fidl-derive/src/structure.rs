@@ -65,7 +65,11 @@ fn constants(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
     quote! {
         #constraints
         const LAYOUT: __fidl::StructLayout<#count> = __fidl::StructLayout::new([
-            #((<#types as __fidl::Layout>::SIZE, <#types as __fidl::Layout>::ALIGN),)*
+            #((
+                <#types as __fidl::Layout>::SIZE,
+                <#types as __fidl::Layout>::ALIGN,
+                <#types as __fidl::Layout>::VALIDITY,
+            ),)*
         ]);
     }
 }
@@ -76,9 +80,7 @@ fn layout(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
         size: quote!(LAYOUT.size),
         align: quote!(LAYOUT.align),
         is_flat: quote!(__fidl::all(&[#(<#types as __fidl::Layout>::IS_FLAT),*])),
-        is_trivial: quote! {
-            !LAYOUT.has_padding && __fidl::all(&[#(<#types as __fidl::Layout>::IS_TRIVIAL),*])
-        },
+        validity: quote!(LAYOUT.validity),
     })
 }
 
@@ -273,7 +275,7 @@ fn plain(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
                 "a plain struct lies in memory as on the wire: add #[repr(C)]"
             );
             const _: () = assert!(
-                <#ty as __fidl::Layout>::IS_TRIVIAL,
+                <#ty as __fidl::Layout>::VALIDITY.is_any(),
                 "any bytes are a value of a plain struct's fields: numbers, and arrays and plain \
                  structs of them"
             );
@@ -281,7 +283,7 @@ fn plain(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
     });
     let size = quote! {
         const _: () = assert!(
-            ::core::mem::size_of::<#name>() == LAYOUT.size && !LAYOUT.has_padding,
+            ::core::mem::size_of::<#name>() == LAYOUT.size && LAYOUT.validity.is_any(),
             "a plain struct has no padding"
         );
     };

@@ -36,7 +36,7 @@ pub(crate) fn expand(subject: &Subject<'_>, data: &DataEnum) -> Result<TokenStre
         size: quote!(__fidl::UNION_SIZE),
         align: quote!(8),
         is_flat: quote!(false),
-        is_trivial: quote!(false),
+        validity: quote!(__fidl::Validity::Checked),
     });
     let encode = encode(subject, &members);
     let take = take_handles(subject, &members);

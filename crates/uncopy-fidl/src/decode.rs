@@ -5,6 +5,9 @@
 //! pointers, so objects out of line are found by walking through the message once, in the order in
 //! which they were written; what comes in unknown numbers ([`Items`](crate::Items)) or can contain itself
 //! ([`Boxed`](crate::Boxed)) is checked then, and walked through again when somebody looks.
+//!
+//! The place in the message is needed for every object, so it should be in registers. That takes
+//! functions that are always inlined where they move it, and errors that are made elsewhere.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -116,30 +119,46 @@ impl<'a> Inline<'a> {
     /// [`Rule::NonZeroPadding`].
     #[inline]
     pub fn check_padding(self, from: usize, to: usize) -> Result<()> {
-        check_zero(&self.bytes[from..to], self.offset + from)
+        let padding = &self.bytes[from..to];
+        // No short circuit: a few bytes are joined sooner than they are asked one by one.
+        match padding.iter().fold(0, |joined, byte| joined | byte) {
+            0 => Ok(()),
+            _ => Err(non_zero(padding, self.offset + from)),
+        }
     }
 }
 
-/// The last eight bytes, of which the last is the highest.
-#[inline]
-fn last_word(bytes: &[u8]) -> u64 {
-    bytes.last_chunk().map_or(0, |word| u64::from_le_bytes(*word))
+/// The first of `bytes` that is not zero, as an error.
+#[cold]
+fn non_zero(bytes: &[u8], offset: usize) -> Error {
+    let at = bytes.iter().position(|byte| *byte != 0).unwrap_or(0);
+    let found = bytes.get(at).copied().unwrap_or(0);
+    Error::at(offset + at, Rule::NonZeroPadding { found })
 }
 
-#[inline]
-fn check_zero(bytes: &[u8], offset: usize) -> Result<()> {
-    match bytes.iter().position(|byte| *byte != 0) {
-        None => Ok(()),
-        Some(at) => Err(Error::at(offset + at, Rule::NonZeroPadding { found: bytes[at] })),
-    }
+/// An object of `size` bytes does not fit into what is left.
+#[cold]
+fn too_few_bytes(parent: Inline<'_>, size: usize, left: usize) -> Error {
+    let needed = size.checked_next_multiple_of(8).unwrap_or(size);
+    parent.breaks(Rule::TooFewBytes { needed, left })
 }
 
 /// Where the next object out of line and the next handle are.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor<'a> {
-    bytes: &'a [u8],
-    next: usize,
+    /// From the next object on.
+    rest: &'a [u8],
+    /// Of the whole message.
+    length: usize,
     next_handle: usize,
+}
+
+impl Cursor<'_> {
+    /// Of the next object in the message.
+    #[inline]
+    fn offset(&self) -> usize {
+        self.length - self.rest.len()
+    }
 }
 
 /// Handles that came with a message, seen from the decoder.
@@ -175,6 +194,8 @@ impl HandleTable for Unchecked {
 /// Walks through a message.
 pub struct Decoder<'a, 'h> {
     cursor: Cursor<'a>,
+    /// How many there are, used or not.
+    handle_count: usize,
     handles: &'h mut dyn HandleTable,
 }
 
@@ -184,22 +205,24 @@ impl<'a> Decoder<'a, '_> {
     ///
     /// # Errors
     /// [`Rule::TooFewBytes`], [`Rule::NonZeroPadding`].
-    #[inline]
+    #[inline(always)]
     pub fn object(&mut self, parent: Inline<'a>, size: usize) -> Result<Inline<'a>> {
-        let Cursor { bytes, next, .. } = self.cursor;
-        let left = bytes.len() - next;
-        // Nothing overflows: a size of more than the whole message is refused first.
-        if size > left || padded(size) > left {
-            let needed = size.checked_next_multiple_of(8).unwrap_or(size);
-            return Err(parent.breaks(Rule::TooFewBytes { needed, left }));
+        let offset = self.cursor.offset();
+        // Longer than any message where it would overflow.
+        let needed = padded(size.min(MAX_BYTES + 1));
+        let Some((object, rest)) = self.cursor.rest.split_at_checked(needed) else {
+            return Err(too_few_bytes(parent, size, self.cursor.rest.len()));
+        };
+        self.cursor.rest = rest;
+        let (bytes, padding) = object.split_at(size);
+        if let Some(word) = object.last_chunk() {
+            // The padding is the upper end of the last word, and at most seven bytes of it.
+            let word = u64::from_le_bytes(*word);
+            if word >> 1 >> (63 - 8 * padding.len()) != 0 {
+                return Err(non_zero(padding, offset + size));
+            }
         }
-        let end = next + padded(size);
-        self.cursor.next = end;
-        let padding = end - (next + size);
-        if padding > 0 && last_word(&bytes[..end]) >> (64 - 8 * padding) != 0 {
-            check_zero(&bytes[end - padding..end], end - padding)?;
-        }
-        Ok(Inline { bytes: &bytes[next..next + size], offset: next })
+        Ok(Inline { bytes, offset })
     }
 
     /// The place of the next handle, which fulfils `constraint`.
@@ -229,7 +252,7 @@ impl<'a> Decoder<'a, '_> {
     }
 
     fn take_handle_place(&mut self, parent: Inline<'a>) -> Result<usize> {
-        let (index, count) = (self.cursor.next_handle, self.handles.count());
+        let (index, count) = (self.cursor.next_handle, self.handle_count);
         if index >= count {
             return Err(parent.breaks(Rule::TooFewHandles { needed: index + 1, count }));
         }
@@ -240,7 +263,7 @@ impl<'a> Decoder<'a, '_> {
     /// Bytes of objects out of line so far, and handles.
     #[inline]
     pub(crate) fn used(&self) -> (usize, usize) {
-        (self.cursor.next, self.cursor.next_handle)
+        (self.cursor.offset(), self.cursor.next_handle)
     }
 
     #[inline]
@@ -250,13 +273,13 @@ impl<'a> Decoder<'a, '_> {
 
     /// All bytes and all handles were used.
     fn finish(&self) -> Result<()> {
-        let Cursor { bytes, next, next_handle } = self.cursor;
-        if next < bytes.len() {
-            return Err(Error::at(next, Rule::ExtraBytes { left: bytes.len() - next }));
+        let Cursor { rest, next_handle, .. } = self.cursor;
+        if !rest.is_empty() {
+            return Err(Error::at(self.cursor.offset(), Rule::ExtraBytes { left: rest.len() }));
         }
-        let left = self.handles.count() - next_handle;
+        let left = self.handle_count - next_handle;
         if left > 0 {
-            return Err(Error::at(next, Rule::ExtraHandles { left }));
+            return Err(Error::at(self.cursor.offset(), Rule::ExtraHandles { left }));
         }
         Ok(())
     }
@@ -270,7 +293,8 @@ pub(crate) fn revisit<'a, T: Decode>(
     depth: Depth,
 ) -> Option<T::View<'a>> {
     let mut handles = Unchecked(usize::MAX);
-    let mut decoder = Decoder { cursor: *cursor, handles: &mut handles };
+    let mut decoder =
+        Decoder { cursor: *cursor, handle_count: handles.count(), handles: &mut handles };
     let view = T::decode(inline, &mut decoder, constraint, depth);
     *cursor = decoder.cursor;
     view.ok()
@@ -284,11 +308,13 @@ fn decode_from<'a, T: Decode>(
     if bytes.len() > MAX_BYTES {
         return Err(Error::new(Rule::MessageTooLong { bytes: bytes.len() }));
     }
-    if handles.count() > MAX_HANDLES {
-        return Err(Error::new(Rule::TooManyHandles { handles: handles.count() }));
+    let handle_count = handles.count();
+    if handle_count > MAX_HANDLES {
+        return Err(Error::new(Rule::TooManyHandles { handles: handle_count }));
     }
-    let mut decoder = Decoder { cursor: Cursor { bytes, next, next_handle: 0 }, handles };
     let root = Inline { bytes: &bytes[next..], offset: next };
+    let cursor = Cursor { rest: root.bytes, length: bytes.len(), next_handle: 0 };
+    let mut decoder = Decoder { cursor, handle_count, handles };
     let object = decoder.object(root, T::SIZE)?;
     let view = T::decode(object, &mut decoder, T::UNCONSTRAINED, Depth::ROOT)?;
     decoder.finish()?;

@@ -10,6 +10,7 @@ use crate::handle::{HandleIndex, Handles, Leaving, ObjectType, OwnedHandle, Take
 use crate::late::Items;
 use crate::layout::{HandleConstraint, Layout};
 use crate::limits::Depth;
+use crate::validity::Validity;
 
 macro_rules! endpoints {
     ($($(#[$doc:meta])* $end:ident;)*) => {$(
@@ -56,7 +57,7 @@ macro_rules! endpoints {
             const ALIGN: usize = OwnedHandle::<H>::ALIGN;
             const IS_FLAT: bool = false;
             const HAS_HANDLES: bool = true;
-            const IS_TRIVIAL: bool = false;
+            const VALIDITY: Validity = Validity::Checked;
             type Constraint = HandleConstraint;
             const UNCONSTRAINED: HandleConstraint =
                 HandleConstraint::ANY.with_object_type(ObjectType::CHANNEL);

@@ -8,6 +8,7 @@ use crate::error::{Error, Result, Rule};
 use crate::late::Items;
 use crate::layout::{HandleConstraint, Layout};
 use crate::limits::Depth;
+use crate::validity::Validity;
 
 /// A handle that the codec can move and check.
 ///
@@ -197,7 +198,7 @@ impl<H> Layout for OwnedHandle<H> {
     // Handles are counted where objects out of line are written.
     const IS_FLAT: bool = false;
     const HAS_HANDLES: bool = true;
-    const IS_TRIVIAL: bool = false;
+    const VALIDITY: Validity = Validity::Checked;
     type Constraint = HandleConstraint;
     const UNCONSTRAINED: HandleConstraint = HandleConstraint::ANY;
 }

@@ -7,6 +7,7 @@ use crate::decode::{Cursor, Decode, DecodeOptional, Decoder, Inline, revisit};
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::limits::Depth;
+use crate::validity::are_values;
 
 /// Items of a vector or array that cannot be told apart without looking: each is decoded when it
 /// is asked for.
@@ -39,11 +40,12 @@ impl<'a, T: Decode> Items<'a, T> {
         depth: Depth,
     ) -> Result<Items<'a, T>> {
         let items = Items { inline, cursor: decoder.cursor(), constraint, depth, of: PhantomData };
-        if !T::IS_TRIVIAL {
-            for index in 0..items.len() {
-                let part = inline.part(index * T::SIZE, T::SIZE);
-                T::decode(part, decoder, constraint, depth).map_err(|e| e.in_item(index))?;
-            }
+        if are_values::<T>(inline.bytes) {
+            return Ok(items);
+        }
+        for index in 0..items.len() {
+            let part = inline.part(index * T::SIZE, T::SIZE);
+            T::decode(part, decoder, constraint, depth).map_err(|e| e.in_item(index))?;
         }
         Ok(items)
     }

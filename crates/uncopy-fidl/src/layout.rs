@@ -1,6 +1,7 @@
 //! How types lie in a message, and what limits a field can set on its type.
 
 use crate::handle::{ObjectType, Rights};
+use crate::validity::{MaskedField, Validity};
 
 /// How a type lies in a message, whatever it is encoded from or decoded into.
 ///
@@ -15,8 +16,8 @@ pub trait Layout {
     const IS_FLAT: bool;
     /// It may have handles: a resource type.
     const HAS_HANDLES: bool;
-    /// Any bytes are a value of it: decoding has nothing to check.
-    const IS_TRIVIAL: bool;
+    /// What decoding has to check of the inline part.
+    const VALIDITY: Validity;
     /// What a field can demand beyond the type: the most items, a handle's rights.
     type Constraint: Copy;
     /// Nothing is demanded.
@@ -104,27 +105,28 @@ pub struct StructLayout<const N: usize> {
     pub size: usize,
     /// Of the whole.
     pub align: usize,
-    /// There are bytes that belong to no field.
-    pub has_padding: bool,
+    /// What decoding has to check of the whole.
+    pub validity: Validity,
 }
 
 impl<const N: usize> StructLayout<N> {
-    /// Lays out fields of these sizes and alignments, one behind the other. A struct without
-    /// fields has one byte, which is 0.
+    /// Lays out fields of these sizes, alignments and validities, one behind the other. A struct
+    /// without fields has one byte, which is 0.
     #[must_use]
-    pub const fn new(fields: [(usize, usize); N]) -> StructLayout<N> {
+    pub const fn new(fields: [(usize, usize, Validity); N]) -> StructLayout<N> {
         let (mut offsets, mut ends) = ([0; N], [0; N]);
-        let (mut end, mut align, mut used) = (0, 1, 0);
+        let mut masked = [MaskedField { offset: 0, size: 0, validity: Validity::Any }; N];
+        let (mut end, mut align) = (0, 1);
         let mut index = 0;
         while index < N {
-            let (size, field_align) = fields[index];
+            let (size, field_align, validity) = fields[index];
             let offset = aligned(end, field_align);
             offsets[index] = offset;
             if index > 0 {
                 ends[index - 1] = offset;
             }
+            masked[index] = MaskedField { offset, size, validity };
             end = offset + size;
-            used += size;
             if field_align > align {
                 align = field_align;
             }
@@ -134,7 +136,8 @@ impl<const N: usize> StructLayout<N> {
         if N > 0 {
             ends[N - 1] = size;
         }
-        StructLayout { offsets, ends, size, align, has_padding: used != size }
+        let validity = Validity::of_fields(size, &masked);
+        StructLayout { offsets, ends, size, align, validity }
     }
 }
 
@@ -168,7 +171,7 @@ impl<T: Layout> Layout for &T {
     const ALIGN: usize = T::ALIGN;
     const IS_FLAT: bool = T::IS_FLAT;
     const HAS_HANDLES: bool = T::HAS_HANDLES;
-    const IS_TRIVIAL: bool = T::IS_TRIVIAL;
+    const VALIDITY: Validity = T::VALIDITY;
     type Constraint = T::Constraint;
     const UNCONSTRAINED: T::Constraint = T::UNCONSTRAINED;
 }
@@ -179,21 +182,26 @@ impl<H, T: Layout> crate::TakeHandles<H> for &T {}
 #[cfg(test)]
 mod tests {
     use super::StructLayout;
+    use crate::validity::Validity;
+
+    fn layout<const N: usize>(fields: [(usize, usize); N]) -> StructLayout<N> {
+        StructLayout::new(fields.map(|(size, align)| (size, align, Validity::Any)))
+    }
 
     #[test]
     fn fields_are_aligned_and_the_whole_is_padded() {
-        let layout = StructLayout::new([(4, 4), (1, 1)]);
-        assert_eq!((layout.offsets, layout.ends), ([0, 4], [4, 8]));
-        assert_eq!((layout.size, layout.align, layout.has_padding), (8, 4, true));
-        let layout = StructLayout::new([(1, 1), (16, 8), (2, 2)]);
-        assert_eq!((layout.offsets, layout.ends), ([0, 8, 24], [8, 24, 32]));
-        let layout = StructLayout::new([(1, 1), (1, 1), (1, 1)]);
-        assert_eq!((layout.size, layout.align, layout.has_padding), (3, 1, false));
+        let small = layout([(4, 4), (1, 1)]);
+        assert_eq!((small.offsets, small.ends), ([0, 4], [4, 8]));
+        assert_eq!((small.size, small.align, small.validity.is_any()), (8, 4, false));
+        let large = layout([(1, 1), (16, 8), (2, 2)]);
+        assert_eq!((large.offsets, large.ends), ([0, 8, 24], [8, 24, 32]));
+        let dense = layout([(1, 1), (1, 1), (1, 1)]);
+        assert_eq!((dense.size, dense.align, dense.validity.is_any()), (3, 1, true));
     }
 
     #[test]
     fn a_struct_without_fields_has_a_byte() {
-        let layout = StructLayout::new([]);
-        assert_eq!((layout.size, layout.align, layout.has_padding), (1, 1, true));
+        let empty = layout([]);
+        assert_eq!((empty.size, empty.align, empty.validity.is_any()), (1, 1, false));
     }
 }

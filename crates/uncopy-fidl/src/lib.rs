@@ -93,6 +93,7 @@ mod header;
 mod late;
 mod layout;
 mod limits;
+mod validity;
 mod wire;
 
 pub use decode::{
@@ -183,6 +184,7 @@ pub mod derived {
     pub use crate::late::{Boxed, Items};
     pub use crate::layout::{Layout, NoConstraint, StructLayout, all};
     pub use crate::limits::Depth;
+    pub use crate::validity::Validity;
     pub use crate::wire::{
         BOX_SIZE, ENVELOPE_SIZE, Empty, Envelope, Envelopes, Plain, Skipped, TABLE_SIZE,
         UNION_SIZE, Unknown, UnknownView, decode_box, decode_union, encode_box_inline,

@@ -56,6 +56,34 @@ fn parcel(count: &Rc<Cell<i32>>) -> Parcel {
     Parcel { label: "fragile".into(), content, key: Some(Counted::open(count).into()) }
 }
 
+#[derive(Debug, Clone, Fidl)]
+struct Sample {
+    at: u64,
+    value: f32,
+    is_valid: bool,
+}
+
+#[test]
+fn the_item_of_a_long_run_that_breaks_a_rule_is_named() {
+    #[derive(Debug, Fidl)]
+    struct Samples {
+        samples: Vec<Sample>,
+    }
+    let samples = vec![Sample { at: u64::MAX, value: -1.0, is_valid: true }; 100];
+    let bytes = encode(&Samples { samples }).unwrap();
+    let item = 16 + 40 * 16;
+    for (offset, rule, path) in [
+        (item + 12, Rule::InvalidBool { found: 3 }, "samples[40].is_valid"),
+        (item + 14, Rule::NonZeroPadding { found: 2 }, "samples[40]"),
+    ] {
+        let mut changed = bytes.clone();
+        changed[offset] |= 2;
+        let error = decode::<Samples>(&changed).unwrap_err();
+        assert_eq!((error.rule(), error.offset()), (rule, Some(offset)));
+        assert_eq!(error.path(), path);
+    }
+}
+
 #[test]
 fn handles_move_once_and_none_is_left_open() {
     let count = Rc::new(Cell::new(0));

@@ -9,6 +9,7 @@ use crate::handle::{Handles, Leaving, TakeHandles};
 use crate::late::Items;
 use crate::layout::{EachItem, Layout};
 use crate::limits::Depth;
+use crate::validity::Validity;
 use crate::wire::vector::encode_all_inline;
 
 impl<T: Layout, const N: usize> Layout for [T; N] {
@@ -19,7 +20,7 @@ impl<T: Layout, const N: usize> Layout for [T; N] {
     const ALIGN: usize = T::ALIGN;
     const IS_FLAT: bool = T::IS_FLAT;
     const HAS_HANDLES: bool = T::HAS_HANDLES;
-    const IS_TRIVIAL: bool = T::IS_TRIVIAL;
+    const VALIDITY: Validity = T::VALIDITY.repeated(T::SIZE, N);
     type Constraint = EachItem<T::Constraint>;
     const UNCONSTRAINED: EachItem<T::Constraint> = EachItem { item: T::UNCONSTRAINED };
 }

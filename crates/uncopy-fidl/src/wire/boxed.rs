@@ -8,6 +8,7 @@ use crate::handle::{Handles, Leaving, TakeHandles};
 use crate::late::{Boxed, Items};
 use crate::layout::Layout;
 use crate::limits::Depth;
+use crate::validity::Validity;
 use crate::wire::vector::PRESENT;
 
 /// By itself a box is what is in it.
@@ -16,7 +17,7 @@ impl<T: Layout> Layout for Box<T> {
     const ALIGN: usize = T::ALIGN;
     const IS_FLAT: bool = T::IS_FLAT;
     const HAS_HANDLES: bool = T::HAS_HANDLES;
-    const IS_TRIVIAL: bool = T::IS_TRIVIAL;
+    const VALIDITY: Validity = T::VALIDITY;
     type Constraint = T::Constraint;
     const UNCONSTRAINED: T::Constraint = T::UNCONSTRAINED;
 }

@@ -52,9 +52,8 @@ pub fn encode_envelope<'v, T: Encode, O: Output<'v>>(
 #[derive(Debug, Clone, Copy)]
 pub struct Envelope<'a> {
     inline: Inline<'a>,
-    bytes: usize,
-    handles: usize,
-    is_inline: bool,
+    /// Bytes of the payload or the payload, handles, flags: from the low end to the high one.
+    word: u64,
 }
 
 impl<'a> Envelope<'a> {
@@ -62,29 +61,40 @@ impl<'a> Envelope<'a> {
     ///
     /// # Errors
     /// [`Rule::InvalidEnvelopeFlags`].
-    #[inline]
+    #[inline(always)]
     pub fn decode(inline: Inline<'a>) -> Result<Option<Envelope<'a>>> {
-        let [b0, b1, b2, b3, h0, h1, f0, f1] = inline.array();
-        if inline.array() == [0; ENVELOPE_SIZE] {
+        let word = u64::from_le_bytes(inline.array());
+        if word == 0 {
             return Ok(None);
         }
-        let flags = u16::from_le_bytes([f0, f1]);
+        let flags = (word >> 48) as u16;
         if flags > IS_INLINE {
             return Err(inline.breaks(Rule::InvalidEnvelopeFlags { found: flags }));
         }
-        Ok(Some(Envelope {
-            inline,
-            bytes: u32::from_le_bytes([b0, b1, b2, b3]) as usize,
-            handles: usize::from(u16::from_le_bytes([h0, h1])),
-            is_inline: flags == IS_INLINE,
-        }))
+        Ok(Some(Envelope { inline, word }))
+    }
+
+    #[inline]
+    fn is_inline(self) -> bool {
+        self.word >> 48 != 0
+    }
+
+    #[inline]
+    fn handles(self) -> usize {
+        usize::from((self.word >> 32) as u16)
+    }
+
+    /// Of a payload out of line.
+    #[inline]
+    fn bytes(self) -> usize {
+        self.word as u32 as usize
     }
 
     /// Checks the payload as a `T`.
     ///
     /// # Errors
     /// Any rule that it breaks.
-    #[inline]
+    #[inline(always)]
     pub fn payload<T: Decode>(
         self,
         decoder: &mut Decoder<'a, '_>,
@@ -92,11 +102,12 @@ impl<'a> Envelope<'a> {
         depth: Depth,
     ) -> Result<T::View<'a>> {
         let depth = depth.deeper()?;
-        if self.is_inline != (T::SIZE <= INLINE_BYTES) {
+        let is_inline = T::SIZE <= INLINE_BYTES;
+        if self.is_inline() != is_inline {
             return Err(self.inline.breaks(Rule::EnvelopeInlining { size: T::SIZE }));
         }
         let (begin, first_handle) = decoder.used();
-        let object = if self.is_inline {
+        let object = if is_inline {
             self.inline.check_padding(T::SIZE.min(INLINE_BYTES), INLINE_BYTES)?;
             self.inline.part(0, T::SIZE)
         } else {
@@ -105,12 +116,12 @@ impl<'a> Envelope<'a> {
         let view = T::decode(object, decoder, constraint, depth)?;
         let (end, last_handle) = decoder.used();
         let (bytes, handles) = (end - begin, last_handle - first_handle);
-        if !self.is_inline && bytes != self.bytes {
-            let rule = Rule::EnvelopeBytes { announced: self.bytes, found: bytes };
+        if !is_inline && bytes != self.bytes() {
+            let rule = Rule::EnvelopeBytes { announced: self.bytes(), found: bytes };
             return Err(self.inline.breaks(rule));
         }
-        if handles != self.handles {
-            let rule = Rule::EnvelopeHandles { announced: self.handles, found: handles };
+        if handles != self.handles() {
+            let rule = Rule::EnvelopeHandles { announced: self.handles(), found: handles };
             return Err(self.inline.breaks(rule));
         }
         Ok(view)
@@ -123,18 +134,19 @@ impl<'a> Envelope<'a> {
     /// [`Rule::TooFewBytes`], [`Rule::TooFewHandles`], [`Rule::EnvelopeBytes`].
     pub fn skip(self, decoder: &mut Decoder<'a, '_>, depth: Depth) -> Result<Skipped<'a>> {
         depth.deeper()?;
-        let bytes = if self.is_inline {
+        let bytes = if self.is_inline() {
             self.inline.part(0, INLINE_BYTES)
         } else {
-            let found = self.bytes.next_multiple_of(8);
-            if self.bytes != found || found == 0 {
-                let rule = Rule::EnvelopeBytes { announced: self.bytes, found: found.max(8) };
+            let announced = self.bytes();
+            let found = announced.next_multiple_of(8);
+            if announced != found || found == 0 {
+                let rule = Rule::EnvelopeBytes { announced, found: found.max(8) };
                 return Err(self.inline.breaks(rule));
             }
-            decoder.object(self.inline, self.bytes)?
+            decoder.object(self.inline, announced)?
         };
-        decoder.close_handles(self.inline, self.handles)?;
-        Ok(Skipped { bytes: bytes.bytes(), handles: self.handles })
+        decoder.close_handles(self.inline, self.handles())?;
+        Ok(Skipped { bytes: bytes.bytes(), handles: self.handles() })
     }
 }
 
@@ -161,6 +173,7 @@ impl<'a> Envelopes<'a> {
     ///
     /// # Errors
     /// As for a vector, and [`Rule::LastEnvelopeAbsent`].
+    #[inline(always)]
     pub fn open(
         inline: Inline<'a>,
         decoder: &mut Decoder<'a, '_>,
@@ -183,6 +196,7 @@ impl<'a> Envelopes<'a> {
     ///
     /// # Errors
     /// [`Rule::InvalidEnvelopeFlags`].
+    #[inline(always)]
     pub fn next_present(&mut self) -> Result<Option<(u64, Envelope<'a>)>> {
         while self.ordinal < self.count {
             let inline = self.inline.part(self.ordinal * ENVELOPE_SIZE, ENVELOPE_SIZE);

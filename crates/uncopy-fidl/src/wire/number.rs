@@ -8,6 +8,7 @@ use crate::error::{Result, Rule};
 use crate::handle::{Handles, TakeHandles};
 use crate::layout::{Layout, NoConstraint};
 use crate::limits::Depth;
+use crate::validity::Validity;
 
 /// Numbers of `$number`, many of which are seen as `$items`, each read by `$read`.
 macro_rules! numbers {
@@ -17,7 +18,7 @@ macro_rules! numbers {
             const ALIGN: usize = Self::SIZE;
             const IS_FLAT: bool = true;
             const HAS_HANDLES: bool = false;
-            const IS_TRIVIAL: bool = true;
+            const VALIDITY: Validity = Validity::Any;
             type Constraint = NoConstraint;
             const UNCONSTRAINED: NoConstraint = NoConstraint;
         }
@@ -102,7 +103,7 @@ impl Layout for bool {
     const ALIGN: usize = 1;
     const IS_FLAT: bool = true;
     const HAS_HANDLES: bool = false;
-    const IS_TRIVIAL: bool = false;
+    const VALIDITY: Validity = Validity::zeros_in_number(0xfe);
     type Constraint = NoConstraint;
     const UNCONSTRAINED: NoConstraint = NoConstraint;
 }

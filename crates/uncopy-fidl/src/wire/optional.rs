@@ -7,13 +7,14 @@ use crate::handle::{Handles, Leaving, TakeHandles};
 use crate::late::Items;
 use crate::layout::Layout;
 use crate::limits::Depth;
+use crate::validity::Validity;
 
 impl<T: Optional> Layout for Option<T> {
     const SIZE: usize = T::OPTIONAL_SIZE;
     const ALIGN: usize = T::OPTIONAL_ALIGN;
     const IS_FLAT: bool = false;
     const HAS_HANDLES: bool = T::HAS_HANDLES;
-    const IS_TRIVIAL: bool = false;
+    const VALIDITY: Validity = Validity::Checked;
     type Constraint = T::Constraint;
     const UNCONSTRAINED: T::Constraint = T::UNCONSTRAINED;
 }

@@ -9,6 +9,7 @@ use crate::handle::{Handles, Leaving, TakeHandles};
 use crate::late::Items;
 use crate::layout::{Layout, NoConstraint};
 use crate::limits::Depth;
+use crate::validity::Validity;
 use crate::wire::envelope::encode_envelope;
 use crate::wire::union::{UNION_SIZE, decode_union};
 
@@ -24,7 +25,7 @@ macro_rules! bodies {
             const ALIGN: usize = 1;
             const IS_FLAT: bool = true;
             const HAS_HANDLES: bool = false;
-            const IS_TRIVIAL: bool = false;
+            const VALIDITY: Validity = Validity::Checked;
             type Constraint = NoConstraint;
             const UNCONSTRAINED: NoConstraint = NoConstraint;
         }
@@ -110,7 +111,7 @@ impl<T: Layout, E: Layout, const IS_FLEXIBLE: bool> Layout for Outcome<T, E, IS_
     const ALIGN: usize = 8;
     const IS_FLAT: bool = false;
     const HAS_HANDLES: bool = T::HAS_HANDLES || E::HAS_HANDLES;
-    const IS_TRIVIAL: bool = false;
+    const VALIDITY: Validity = Validity::Checked;
     type Constraint = NoConstraint;
     const UNCONSTRAINED: NoConstraint = NoConstraint;
 }

@@ -7,6 +7,7 @@ use crate::handle::{Handles, TakeHandles};
 use crate::late::Items;
 use crate::layout::{Layout, Limit, NoConstraint};
 use crate::limits::Depth;
+use crate::validity::Validity;
 use crate::wire::vector::{self, decode_header, encode_header};
 
 macro_rules! strings {
@@ -16,7 +17,7 @@ macro_rules! strings {
             const ALIGN: usize = 8;
             const IS_FLAT: bool = false;
             const HAS_HANDLES: bool = false;
-            const IS_TRIVIAL: bool = false;
+            const VALIDITY: Validity = Validity::Checked;
             type Constraint = Limit<NoConstraint>;
             const UNCONSTRAINED: Limit<NoConstraint> =
                 Limit { max: u32::MAX as usize, item: NoConstraint };
@@ -73,7 +74,7 @@ impl Decode for String {
     type View<'a> = &'a str;
     type Slice<'a> = Items<'a, String>;
 
-    #[inline]
+    #[inline(always)]
     fn decode<'a>(
         inline: Inline<'a>,
         decoder: &mut Decoder<'a, '_>,
@@ -95,7 +96,7 @@ impl Decode for String {
 }
 
 impl DecodeOptional for String {
-    #[inline]
+    #[inline(always)]
     fn decode_optional<'a>(
         inline: Inline<'a>,
         decoder: &mut Decoder<'a, '_>,
@@ -115,7 +116,9 @@ impl DecodeOptional for String {
         }
         let object = decoder.object(inline, count)?;
         match std::str::from_utf8(object.bytes()) {
-            Ok(text) => Ok(Some(text)),
+            // The same again, in registers: the two halves of `text` were just stored one by one,
+            // and a load of both at once would wait for them.
+            Ok(text) => Ok(text.get(..count)),
             Err(error) => Err(object.breaks(Rule::NotUtf8 { valid: error.valid_up_to() })),
         }
     }

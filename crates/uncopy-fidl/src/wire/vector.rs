@@ -7,6 +7,7 @@ use crate::handle::{Handles, Leaving, TakeHandles};
 use crate::late::Items;
 use crate::layout::{Layout, Limit};
 use crate::limits::{Depth, MAX_BYTES};
+use crate::validity::Validity;
 
 /// Bytes of count and presence marker.
 pub(super) const SIZE: usize = 16;
@@ -22,7 +23,7 @@ pub fn encode_header(inline: &mut [u8], count: usize) {
 
 /// The count, unless it is absent. `absent_with_count` is the rule that is broken when something
 /// absent has a count.
-#[inline]
+#[inline(always)]
 pub(super) fn decode_header(
     inline: Inline<'_>,
     absent_with_count: impl FnOnce(u64) -> Rule,
@@ -116,7 +117,7 @@ macro_rules! vectors {
             const ALIGN: usize = 8;
             const IS_FLAT: bool = false;
             const HAS_HANDLES: bool = T::HAS_HANDLES;
-            const IS_TRIVIAL: bool = false;
+            const VALIDITY: Validity = Validity::Checked;
             type Constraint = Limit<T::Constraint>;
             const UNCONSTRAINED: Limit<T::Constraint> =
                 Limit { max: u32::MAX as usize, item: T::UNCONSTRAINED };
@@ -175,7 +176,7 @@ impl<T: Decode> Decode for Vec<T> {
     type View<'a> = T::Slice<'a>;
     type Slice<'a> = Items<'a, Vec<T>>;
 
-    #[inline]
+    #[inline(always)]
     fn decode<'a>(
         inline: Inline<'a>,
         decoder: &mut Decoder<'a, '_>,
@@ -197,7 +198,7 @@ impl<T: Decode> Decode for Vec<T> {
 }
 
 impl<T: Decode> DecodeOptional for Vec<T> {
-    #[inline]
+    #[inline(always)]
     fn decode_optional<'a>(
         inline: Inline<'a>,
         decoder: &mut Decoder<'a, '_>,

@@ -13,7 +13,8 @@ use uncopy_fidl::{
 };
 
 use zoo::{
-    Color, Containers, Leaf, Mode, Numbers, Settings, Strict, Tree, Value, check_any, check_changed,
+    Color, Containers, Leaf, Mark, Mode, Numbers, Settings, Strict, Tree, Value, check_any,
+    check_changed,
 };
 
 fn text() -> impl Strategy<Value = String> {
@@ -46,6 +47,14 @@ fn mode() -> impl Strategy<Value = Mode> {
     (0u8..8).prop_map(|bits| Mode(bits & 3 | if bits & 4 == 0 { 0 } else { 0x80 }))
 }
 
+fn mark() -> impl Strategy<Value = Mark> {
+    (mode(), any::<u16>(), any::<bool>()).prop_map(|(mode, place, is_set)| Mark {
+        mode,
+        place,
+        is_set,
+    })
+}
+
 fn containers() -> impl Strategy<Value = Containers> {
     let vectors = (
         vec(any::<u8>(), 0..600),
@@ -55,18 +64,23 @@ fn containers() -> impl Strategy<Value = Containers> {
         vec(text(), 0..5),
         vec(vec(vec(any::<u16>(), 0..5), 0..4), 0..4),
     );
-    let others = ([option::of(text()), option::of(text())], color(), mode());
+    let flat = (vec(numbers(), 0..5), [mark(), mark(), mark()]);
+    let others = (flat, [option::of(text()), option::of(text())], color(), mode());
     (vectors, others).prop_map(
-        |((bytes, words, floats, flags, texts, nested), (pair, color, mode))| Containers {
-            bytes,
-            words,
-            floats,
-            flags,
-            texts,
-            nested,
-            pair,
-            color,
-            mode,
+        |((bytes, words, floats, flags, texts, nested), ((numbers, marks), pair, color, mode))| {
+            Containers {
+                bytes,
+                words,
+                floats,
+                flags,
+                texts,
+                nested,
+                numbers,
+                marks,
+                pair,
+                color,
+                mode,
+            }
         },
     )
 }

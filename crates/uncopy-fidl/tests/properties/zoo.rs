@@ -28,6 +28,14 @@ pub(crate) enum Color {
 #[fidl(bits(READ = 1, WRITE = 2, RUN = 0x80))]
 pub(crate) struct Mode(pub u8);
 
+/// Shorter than a word.
+#[derive(Debug, Clone, Copy, PartialEq, Fidl)]
+pub(crate) struct Mark {
+    pub(crate) mode: Mode,
+    pub(crate) place: u16,
+    pub(crate) is_set: bool,
+}
+
 #[derive(Debug, Clone, PartialEq, Fidl)]
 pub(crate) struct Containers {
     pub(crate) bytes: Vec<u8>,
@@ -36,6 +44,8 @@ pub(crate) struct Containers {
     pub(crate) flags: Vec<bool>,
     pub(crate) texts: Vec<String>,
     pub(crate) nested: Vec<Vec<Vec<u16>>>,
+    pub(crate) numbers: Vec<Numbers>,
+    pub(crate) marks: [Mark; 3],
     pub(crate) pair: [Option<String>; 2],
     pub(crate) color: Color,
     pub(crate) mode: Mode,
