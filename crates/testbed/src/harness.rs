@@ -31,7 +31,9 @@ impl Need {
             Need::Root if sandbox::root_is_asked_for() => {
                 Some("needs user id 0, which UNCOPY_TEST_ROOT=1 promises".to_owned())
             }
-            Need::Root => Some("needs root and UNCOPY_TEST_ROOT=1 (mounts filesystems)".to_owned()),
+            Need::Root => Some(
+                "needs root and UNCOPY_TEST_ROOT=1 (mounts filesystems, makes networks)".to_owned(),
+            ),
             Need::Tool(name) if find_tool(name).is_some() => None,
             Need::Tool(name) => Some(format!("needs {name}, which is not installed")),
             Need::At(place) => place.needs().iter().find_map(|need| need.unmet()),

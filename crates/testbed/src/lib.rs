@@ -1,5 +1,5 @@
-//! What the tests stand on: a harness in which a skipped test is seen, filesystems to copy on, and
-//! witnesses that say what really happened.
+//! What the tests stand on: a harness in which a skipped test is seen, filesystems to copy on,
+//! networks to send over, and witnesses that say what really happened.
 //!
 //! A plain run mounts nothing and needs no privileges. With `UNCOPY_TEST_ROOT=1`, as root, the test
 //! process moves into a mount and process namespace of its own and mounts what it needs there; a
@@ -9,6 +9,7 @@
 mod content;
 mod harness;
 mod mount;
+pub mod network;
 mod place;
 mod process;
 mod program;
@@ -28,7 +29,7 @@ pub use program::{Program, Run, STOP_TIMEOUT};
 pub use receipt::{Receipt, Refusal};
 pub use scratch::Scratch;
 pub use session::run_sandboxed;
-pub use sys::CountingAllocator;
+pub use sys::{BareRing, BareSend, CountingAllocator};
 
 /// Cases from functions: `cases![[Need::Root] a_function, [] another_function]`, named by module
 /// and function.

@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
+#[cfg(target_os = "linux")]
+mod bench;
 mod capabilities;
 mod cp;
 mod exit;
@@ -36,6 +38,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     match matches.subcommand() {
         Some(("cp", flags)) => with_flags(flags, cp::run),
         Some(("capabilities", flags)) => with_flags(flags, capabilities::run),
+        #[cfg(target_os = "linux")]
+        Some(("bench", flags)) => with_flags(flags, bench::run),
         Some(("completions", flags)) => with_flags(flags, completions),
         _ => Exit::Usage,
     }

@@ -38,8 +38,11 @@ errnos! {
     EISDIR = 21, EINVAL = 22, ENFILE = 23, EMFILE = 24, ENOTTY = 25, ETXTBSY = 26, EFBIG = 27,
     ENOSPC = 28, ESPIPE = 29, EROFS = 30, EMLINK = 31, EPIPE = 32, ERANGE = 34, ENAMETOOLONG = 36,
     ENOLCK = 37, ENOSYS = 38, ENOTEMPTY = 39, ELOOP = 40, ENODATA = 61, EOVERFLOW = 75,
-    EMSGSIZE = 90, EOPNOTSUPP = 95, ECONNRESET = 104, ENOBUFS = 105, ENOTCONN = 107,
-    ETOOMANYREFS = 109, ESTALE = 116, EDQUOT = 122, ECANCELED = 125, ENOTSUPP = 524,
+    EDESTADDRREQ = 89, EMSGSIZE = 90, EPROTONOSUPPORT = 93, EOPNOTSUPP = 95, EAFNOSUPPORT = 97,
+    EADDRINUSE = 98, EADDRNOTAVAIL = 99, ENETDOWN = 100, ENETUNREACH = 101, ECONNABORTED = 103,
+    ECONNRESET = 104, ENOBUFS = 105, EISCONN = 106, ENOTCONN = 107, ETOOMANYREFS = 109,
+    ETIMEDOUT = 110, ECONNREFUSED = 111, EHOSTUNREACH = 113, EINPROGRESS = 115, ESTALE = 116,
+    EDQUOT = 122, ECANCELED = 125, ENOTSUPP = 524,
 }
 
 impl Errno {
@@ -112,6 +115,12 @@ pub enum Reason {
         /// What it answered.
         errno: Errno,
     },
+    /// The system refused a call on a socket or a ring.
+    #[error("{} ({errno})", errno.message())]
+    Network {
+        /// What it answered.
+        errno: Errno,
+    },
     /// Source and destination are one file, by device and inode of the open files.
     #[error("it is the same file as {} (a hard link, a symbolic link or a bind mount of it)", source_path.display())]
     SameFile {
@@ -180,13 +189,22 @@ impl Error {
         Error::new(operation, subject, Reason::System { errno: errno.into() })
     }
 
+    /// A refusal of a call on a socket, or on the ring that serves it.
+    pub(crate) fn network(
+        operation: &'static str,
+        subject: impl AsRef<Path>,
+        errno: impl Into<Errno>,
+    ) -> Error {
+        Error::new(operation, subject, Reason::Network { errno: errno.into() })
+    }
+
     /// What was attempted, as a verb phrase: "open", "write to".
     #[must_use]
     pub fn operation(&self) -> &'static str {
         self.operation
     }
 
-    /// The file it was attempted on.
+    /// The file it was attempted on; for a socket, protocol and address: `udp 192.0.2.1:9000`.
     #[must_use]
     pub fn subject(&self) -> &Path {
         &self.subject
@@ -202,7 +220,7 @@ impl Error {
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
         match self.reason {
-            Reason::System { errno } => Some(errno),
+            Reason::System { errno } | Reason::Network { errno } => Some(errno),
             _ => None,
         }
     }
@@ -254,6 +272,7 @@ impl Error {
         }
         match &self.reason {
             Reason::System { errno } => next_step_after(*errno),
+            Reason::Network { errno } => next_step_on_network(*errno),
             Reason::SameFile { .. } => Some("name another destination"),
             Reason::NotRegular { kind: "a directory" } => {
                 Some("name the file to copy, or the file to write, instead")
@@ -292,6 +311,37 @@ fn next_step_after(errno: Errno) -> Option<&'static str> {
         Errno::ENAMETOOLONG => "shorten the name (255 bytes at most on most filesystems)",
         Errno::EFBIG => "the file is larger than the filesystem or the limit (ulimit -f) allows",
         Errno::EIO => "the device reported an error; see the kernel log (dmesg)",
+        _ => return None,
+    })
+}
+
+fn next_step_on_network(errno: Errno) -> Option<&'static str> {
+    Some(match errno {
+        Errno::ECONNREFUSED => "start the receiver, or check address and port",
+        Errno::ECONNRESET | Errno::EPIPE | Errno::ECONNABORTED | Errno::ENOTCONN => {
+            "the connection is over; make a new one"
+        }
+        Errno::ETIMEDOUT => "see that the other end answers, or wait longer",
+        Errno::ENETUNREACH | Errno::EHOSTUNREACH | Errno::ENETDOWN => {
+            "check the route to the address (ip route get)"
+        }
+        Errno::EADDRINUSE => "choose another port, or end what uses this one",
+        Errno::EADDRNOTAVAIL => "name an address of this machine (ip address)",
+        Errno::EMSGSIZE => "send less at once: a datagram holds 65,507 bytes, over IPv6 65,527",
+        Errno::ENOBUFS | Errno::ENOMEM => {
+            "wait for releases, or raise net.core.optmem_max or the limit on locked memory \
+             (ulimit -l)"
+        }
+        Errno::EMFILE | Errno::ENFILE => "raise the limit on open files (ulimit -n)",
+        Errno::EPERM | Errno::EACCES => {
+            "see what forbids it: a firewall, a seccomp filter, kernel.io_uring_disabled, or a \
+             broadcast address"
+        }
+        Errno::EDESTADDRREQ => "name a destination, or connect the socket first",
+        Errno::ENOSYS => "use a kernel that has the call",
+        Errno::EOPNOTSUPP | Errno::EPROTONOSUPPORT | Errno::EAFNOSUPPORT => {
+            "use a TCP or UDP socket over IPv4 or IPv6"
+        }
         _ => return None,
     })
 }

@@ -24,6 +24,8 @@ pub mod copy;
 mod error;
 mod receipt;
 #[cfg(target_os = "linux")]
+pub mod send;
+#[cfg(target_os = "linux")]
 mod sys;
 
 pub use error::{Errno, Error, Reason, Result};

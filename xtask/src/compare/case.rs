@@ -112,32 +112,3 @@ pub(super) trait Fixture {
     /// After the last round.
     fn finish(&mut self) -> Result<()>;
 }
-
-/// Nothing surrounds a message but a directory that nobody looks into.
-pub(super) struct Bare(pub(super) PathBuf);
-
-impl Fixture for Bare {
-    fn prepare(&mut self) -> Result<Option<String>> {
-        Ok(None)
-    }
-
-    fn directory(&self) -> PathBuf {
-        self.0.clone()
-    }
-
-    fn before(&mut self, _: &[OsString]) -> Result<()> {
-        Ok(())
-    }
-
-    fn after(&mut self, _: &Trial) -> Result<Sample> {
-        Ok(Sample::new())
-    }
-
-    fn between_rounds(&mut self, _: usize) -> Result<()> {
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        Ok(())
-    }
-}

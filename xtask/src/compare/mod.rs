@@ -1,5 +1,6 @@
 //! `cargo xtask compare`: every suite side by side with its peers, in one harness.
 
+mod brief;
 mod case;
 pub(crate) mod channel;
 mod copy;
@@ -11,6 +12,7 @@ mod metric;
 mod report;
 mod rounds;
 mod row;
+mod send;
 mod timing;
 mod verdict;
 mod zx;
@@ -35,7 +37,7 @@ pub(crate) struct Arguments {
     /// Two rounds of small files or few messages, to see that everything runs; judges no target.
     #[arg(long)]
     quick: bool,
-    /// Rounds of each case, instead of 7 (41 where a run takes milliseconds).
+    /// Rounds of each case, instead of 7 (21 or 41 where a run takes milliseconds).
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: Option<u16>,
     /// Only cases whose name contains this; may be repeated.
@@ -58,6 +60,8 @@ enum SuiteName {
     Channel,
     /// Values to messages and back.
     Fidl,
+    /// Datagrams to a device that drops them without copying.
+    Send,
     /// The C library against the Rust library, and both against published figures of Zircon.
     Zx,
 }
@@ -70,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     workspace::continue_optimised()?;
     match arguments.suite {
         SuiteName::Copy => drop(workspace::build_release("uncopy-cli", "uncopy")?),
-        SuiteName::Channel | SuiteName::Fidl => {}
+        SuiteName::Channel | SuiteName::Fidl | SuiteName::Send => {}
         SuiteName::Zx => zx::build()?,
     }
     let directory = match &arguments.dir {
@@ -79,7 +83,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     };
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot make {}", directory.display()))?;
-    let code = testbed::run_sandboxed(&directory, || match compare(arguments) {
+    let compared = || match arguments.suite {
+        SuiteName::Send => send::on_a_network(|| compare(arguments)),
+        SuiteName::Copy | SuiteName::Channel | SuiteName::Fidl | SuiteName::Zx => {
+            compare(arguments)
+        }
+    };
+    let code = testbed::run_sandboxed(&directory, || match compared() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("cargo xtask: {error:#}");
@@ -115,31 +125,27 @@ fn compare(arguments: &Arguments) -> Result<()> {
 }
 
 fn suite(arguments: &Arguments) -> Suite {
+    let (disk, quick) = (testbed::Place::Disk.path(), arguments.quick);
+    let rounds = arguments.rounds.map(usize::from);
+    let brief = |name| brief::Options { directory: disk.join(name), quick, rounds };
     match arguments.suite {
         SuiteName::Copy => copy::suite(copy::Options {
             uncopy: workspace::target_directory().join("release").join("uncopy"),
             peers: peers::find(&peers::default_directory(), &peers::COPIERS),
-            disk: testbed::Place::Disk.path(),
-            quick: arguments.quick,
-            rounds: arguments.rounds.map(usize::from),
+            disk: disk.clone(),
+            quick,
+            rounds,
         }),
-        SuiteName::Channel => channel::suite(channel::Options {
-            peers: peers::find(&peers::default_directory(), &peers::CHANNELS),
-            directory: testbed::Place::Disk.path().join("channel"),
-            quick: arguments.quick,
-            rounds: arguments.rounds.map(usize::from),
-        }),
-        SuiteName::Fidl => fidl::suite(fidl::Options {
-            peers: peers::find(&peers::default_directory(), &peers::CODECS),
-            directory: testbed::Place::Disk.path().join("fidl"),
-            quick: arguments.quick,
-            rounds: arguments.rounds.map(usize::from),
-        }),
-        SuiteName::Zx => zx::suite(zx::Options {
-            directory: testbed::Place::Disk.path().join("zx"),
-            quick: arguments.quick,
-            rounds: arguments.rounds.map(usize::from),
-        }),
+        SuiteName::Channel => {
+            let peers = peers::find(&peers::default_directory(), &peers::CHANNELS);
+            channel::suite(peers, brief("channel"))
+        }
+        SuiteName::Fidl => {
+            let peers = peers::find(&peers::default_directory(), &peers::CODECS);
+            fidl::suite(peers, brief("fidl"))
+        }
+        SuiteName::Send => send::suite(brief("send")),
+        SuiteName::Zx => zx::suite(brief("zx")),
     }
 }
 

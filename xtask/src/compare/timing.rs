@@ -1,4 +1,4 @@
-//! What one message costs.
+//! What one message or send costs.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

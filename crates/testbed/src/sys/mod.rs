@@ -2,5 +2,9 @@
 #![allow(unsafe_code)]
 
 mod allocator;
+mod floor;
+pub(crate) mod namespace;
+pub(crate) mod silent;
 
 pub use allocator::CountingAllocator;
+pub use floor::{BareRing, BareSend};

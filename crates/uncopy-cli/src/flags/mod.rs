@@ -1,5 +1,7 @@
 //! Every flag, defined once: parser, help, man page and completions come from here.
 
+#[cfg(target_os = "linux")]
+pub(crate) mod bench;
 pub(crate) mod capabilities;
 pub(crate) mod completions;
 pub(crate) mod conflict;
@@ -21,7 +23,7 @@ struct Subcommand {
     flags: fn(Command) -> Command,
 }
 
-const SUBCOMMANDS: [Subcommand; 3] = [
+const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "cp",
         about: "Copy files the cheapest correct way",
@@ -41,6 +43,12 @@ const SUBCOMMANDS: [Subcommand; 3] = [
         name: "capabilities",
         about: "Show what this kernel and the filesystems of PATHs really offer",
         flags: |command| CapabilitiesArgs::augment_args(command).after_help(capabilities::EXAMPLES),
+    },
+    #[cfg(target_os = "linux")]
+    Subcommand {
+        name: "bench",
+        about: "Measure what sending without copying is worth on a path",
+        flags: |command| bench::BenchArgs::augment_args(command).after_help(bench::EXAMPLES),
     },
     Subcommand {
         name: "completions",

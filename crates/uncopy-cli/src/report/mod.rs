@@ -50,6 +50,7 @@ impl From<&Error> for Failure {
         Failure {
             kind: match error.reason() {
                 Reason::System { .. } => "system",
+                Reason::Network { .. } => "network",
                 Reason::SameFile { .. } => "same_file",
                 Reason::NotRegular { .. } => "not_regular",
                 Reason::SourceChanged { .. } => "source_changed",

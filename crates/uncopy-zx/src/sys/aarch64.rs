@@ -7,6 +7,8 @@ use std::arch::global_asm;
 
 use libc::ucontext_t;
 
+use super::fault::Copy;
+
 /// Signal handlers can make bad pointers harmless here.
 pub(super) const IS_SUPPORTED: bool = true;
 
@@ -115,14 +117,15 @@ unsafe extern "C" {
     fn uncopy_zx_copy(to: *mut u8, from: *const u8, length: usize) -> u32;
 }
 
-/// Copies; false if either side faulted, which it survives while the handlers are installed.
-///
-/// # Safety
-/// What can be written at `to` may be, and the two do not overlap.
-#[inline]
-pub(super) unsafe fn copy(to: *mut u8, from: *const u8, length: usize) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { uncopy_zx_copy(to, from, length) == 0 }
+/// The quickest on this processor.
+pub(super) fn best() -> Copy {
+    uncopy_zx_copy
+}
+
+/// All of them.
+#[cfg(test)]
+pub(super) fn all() -> Vec<Copy> {
+    vec![best()]
 }
 
 /// Sends the interrupted thread to the landing place if it faulted in the copying code; says

@@ -4,8 +4,9 @@
 //! thread that faults in it to a landing place. In the second the kernel copies, and answers
 //! `EFAULT`.
 
+use std::mem::transmute;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 use super::{arch, kernel, signal};
 
@@ -17,6 +18,64 @@ impl From<Fault> for uncopy::channel::Status {
     fn from(_: Fault) -> uncopy::channel::Status {
         uncopy::channel::Status::InvalidArgs
     }
+}
+
+/// Copies, and answers something else than 0 if either side faulted.
+///
+/// # Safety
+/// What can be written at `to` may be, for `length` bytes, and the two do not overlap. Code of
+/// [`arch`] runs only while the handlers are installed.
+pub(super) type Copy = unsafe extern "C" fn(to: *mut u8, from: *const u8, length: usize) -> u32;
+
+/// What copies in one direction now: a pointer, so that a copy costs what a call of `memcpy` does.
+struct Way(AtomicPtr<()>);
+
+/// From the program.
+static IN: Way = Way::new(first_in);
+/// To the program.
+static OUT: Way = Way::new(first_out);
+
+impl Way {
+    const fn new(copy: Copy) -> Way {
+        Way(AtomicPtr::new(copy as *mut ()))
+    }
+
+    fn set(&self, copy: Copy) {
+        self.0.store(copy as *mut (), Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn get(&self) -> Copy {
+        let copy = self.0.load(Ordering::Relaxed);
+        // SAFETY: only `new` and `set` write, and both write a `Copy`.
+        unsafe { transmute::<*mut (), Copy>(copy) }
+    }
+}
+
+/// Chooses at the first use.
+unsafe extern "C" fn first_in(to: *mut u8, from: *const u8, length: usize) -> u32 {
+    mode();
+    // SAFETY: the caller's promise; what copies has been chosen now.
+    unsafe { IN.get()(to, from, length) }
+}
+
+/// Chooses at the first use.
+unsafe extern "C" fn first_out(to: *mut u8, from: *const u8, length: usize) -> u32 {
+    mode();
+    // SAFETY: the caller's promise; what copies has been chosen now.
+    unsafe { OUT.get()(to, from, length) }
+}
+
+unsafe extern "C" fn kernel_in(to: *mut u8, from: *const u8, length: usize) -> u32 {
+    // SAFETY: the caller's promise.
+    u32::from(unsafe { kernel::copy_in(to, from, length) }.is_err())
+}
+
+unsafe extern "C" fn kernel_out(to: *mut u8, from: *const u8, length: usize) -> u32 {
+    // SAFETY: `copy_out` alone comes here, with a slice.
+    let bytes = unsafe { std::slice::from_raw_parts(from, length) };
+    // SAFETY: the caller's promise.
+    u32::from(unsafe { kernel::copy_out(to, bytes) }.is_err())
 }
 
 /// How bad addresses are survived.
@@ -36,7 +95,7 @@ static CHANGE: Mutex<()> = Mutex::new(());
 
 /// The mode in force, chosen now if nobody has.
 pub(crate) fn mode() -> Mode {
-    match MODE.load(Ordering::Relaxed) {
+    match MODE.load(Ordering::Acquire) {
         1 => Mode::Handlers,
         2 => Mode::Kernel,
         _ => choose(Mode::Handlers, false),
@@ -59,7 +118,13 @@ fn choose(wanted: Mode, anew: bool) -> Mode {
     let mode = if can_land { Mode::Handlers } else { Mode::Kernel };
     // The handlers are the process's as soon as `sigaction(2)` returns, whatever thread sees this
     // first.
-    MODE.store(mode as u8, Ordering::Relaxed);
+    let (copy_in, copy_out) = match mode {
+        Mode::Handlers => (arch::best(), arch::best()),
+        Mode::Kernel => (kernel_in as Copy, kernel_out as Copy),
+    };
+    IN.set(copy_in);
+    OUT.set(copy_out);
+    MODE.store(mode as u8, Ordering::Release);
     mode
 }
 
@@ -69,27 +134,10 @@ fn choose(wanted: Mode, anew: bool) -> Mode {
 /// `to` may be written for `length` bytes, and what lies there is nobody else's.
 #[inline]
 pub(super) unsafe fn copy_in(to: *mut u8, from: *const u8, length: usize) -> Result<(), Fault> {
-    if MODE.load(Ordering::Relaxed) == Mode::Handlers as u8 {
-        // SAFETY: the caller's promise; memory of this library does not overlap the program's, or
-        // else what is copied is of no consequence.
-        let is_done = unsafe { arch::copy(to, from, length) };
-        return if is_done { Ok(()) } else { Err(Fault) };
-    }
-    // SAFETY: the caller's promise.
-    unsafe { copy_in_slowly(to, from, length) }
-}
-
-/// # Safety
-/// As [`copy_in`].
-#[cold]
-unsafe fn copy_in_slowly(to: *mut u8, from: *const u8, length: usize) -> Result<(), Fault> {
-    match mode() {
-        // SAFETY: the caller's promise; the mode is set now, so that this comes here no second
-        // time unless somebody changes it, which `copy_in` sees.
-        Mode::Handlers => unsafe { copy_in(to, from, length) },
-        // SAFETY: the caller's promise.
-        Mode::Kernel => unsafe { kernel::copy_in(to, from, length) },
-    }
+    // SAFETY: the caller's promise; memory of this library does not overlap the program's, or else
+    // what is copied is of no consequence.
+    let failed = unsafe { IN.get()(to, from, length) };
+    if failed == 0 { Ok(()) } else { Err(Fault) }
 }
 
 /// Copies `bytes` to an address that may be bad.
@@ -98,30 +146,14 @@ unsafe fn copy_in_slowly(to: *mut u8, from: *const u8, length: usize) -> Result<
 /// What can be written from `to` on for the length of `bytes` is the program's to be overwritten.
 #[inline]
 pub(super) unsafe fn copy_out(to: *mut u8, bytes: &[u8]) -> Result<(), Fault> {
-    if MODE.load(Ordering::Relaxed) == Mode::Handlers as u8 {
-        // SAFETY: the caller's promise; `bytes` is borrowed, so that it is not the program's.
-        let is_done = unsafe { arch::copy(to, bytes.as_ptr(), bytes.len()) };
-        return if is_done { Ok(()) } else { Err(Fault) };
-    }
-    // SAFETY: the caller's promise.
-    unsafe { copy_out_slowly(to, bytes) }
-}
-
-/// # Safety
-/// As [`copy_out`].
-#[cold]
-unsafe fn copy_out_slowly(to: *mut u8, bytes: &[u8]) -> Result<(), Fault> {
-    match mode() {
-        // SAFETY: the caller's promise.
-        Mode::Handlers => unsafe { copy_out(to, bytes) },
-        // SAFETY: the caller's promise.
-        Mode::Kernel => unsafe { kernel::copy_out(to, bytes) },
-    }
+    // SAFETY: the caller's promise; `bytes` is borrowed, so that it is not the program's.
+    let failed = unsafe { OUT.get()(to, bytes.as_ptr(), bytes.len()) };
+    if failed == 0 { Ok(()) } else { Err(Fault) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Fault, Mode, copy_in, copy_out, kernel, mode, set_mode};
+    use super::{Fault, Mode, arch, copy_in, copy_out, kernel, mode, set_mode};
 
     const BAD: [usize; 5] = [0, 1, usize::MAX, usize::MAX - 15, 1 << 63];
 
@@ -166,6 +198,33 @@ mod tests {
             }
         }
         set_mode(Mode::Handlers);
+    }
+
+    #[test]
+    fn what_other_processors_run_copies_and_survives_as_well() {
+        assert_eq!(set_mode(Mode::Handlers) == Mode::Handlers, arch::IS_SUPPORTED);
+        let source: Vec<u8> = (0..70_000u32).map(|n| (n * 7 % 251) as u8).collect();
+        for copy in arch::all() {
+            for length in (0..700).chain([24_575, 24_576, 69_990]) {
+                let mut to = vec![0xee; length + 2];
+                // SAFETY: both ranges are within their vectors.
+                let failed = unsafe { copy(to[1..].as_mut_ptr(), source[3..].as_ptr(), length) };
+                assert_eq!(failed, 0, "{length}");
+                assert_eq!(to[1..=length], source[3..3 + length], "{length}");
+                assert_eq!((to[0], to[length + 1]), (0xee, 0xee), "{length}");
+                if length == 0 {
+                    continue;
+                }
+                for address in BAD {
+                    let bad = std::ptr::without_provenance_mut::<u8>(address);
+                    // SAFETY: nothing can be written there.
+                    let written = unsafe { copy(bad, source.as_ptr(), length) };
+                    // SAFETY: `to` has that length.
+                    let read = unsafe { copy(to.as_mut_ptr(), bad, length) };
+                    assert!(written != 0 && read != 0, "{address:#x} {length}");
+                }
+            }
+        }
     }
 
     #[test]

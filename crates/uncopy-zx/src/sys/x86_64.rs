@@ -1,11 +1,16 @@
 //! Copying on x86-64, by code whose every fault has a place to land.
 //!
+//! Registers that only AVX-512 has (`ymm16` and up) leave nothing that `vzeroupper` would have to
+//! clear, which a copy of 256 bytes takes a third longer for.
+//!
 //! It touches no stack, so that whoever faults in it can be sent to the landing place as if that
 //! had been jumped to.
 
 use std::arch::global_asm;
 
 use libc::ucontext_t;
+
+use super::fault::Copy;
 
 /// Signal handlers can make bad pointers harmless here.
 pub(super) const IS_SUPPORTED: bool = true;
@@ -114,6 +119,118 @@ uncopy_zx_copy_string:
     .cfi_endproc
     .size uncopy_zx_copy_string, . - uncopy_zx_copy_string
 
+    /* More than 128 bytes, through nine registers of 32 bytes. */
+    .macro uncopy_zx_copy_wide r0, r1, r2, r3, r4, r5, r6, r7, r8, leave:vararg
+    cmp rdx, 256
+    ja 45f
+    vmovups \r0, [rsi]
+    vmovups \r1, [rsi + 32]
+    vmovups \r2, [rsi + 64]
+    vmovups \r3, [rsi + 96]
+    vmovups \r4, [rsi + rdx - 128]
+    vmovups \r5, [rsi + rdx - 96]
+    vmovups \r6, [rsi + rdx - 64]
+    vmovups \r7, [rsi + rdx - 32]
+    vmovups [rdi], \r0
+    vmovups [rdi + 32], \r1
+    vmovups [rdi + 64], \r2
+    vmovups [rdi + 96], \r3
+    vmovups [rdi + rdx - 128], \r4
+    vmovups [rdi + rdx - 96], \r5
+    vmovups [rdi + rdx - 64], \r6
+    vmovups [rdi + rdx - 32], \r7
+    \leave
+    xor eax, eax
+    ret
+45:
+    vmovups \r4, [rsi]
+    vmovups \r5, [rsi + rdx - 32]
+    vmovups \r6, [rsi + rdx - 64]
+    vmovups \r7, [rsi + rdx - 96]
+    vmovups \r8, [rsi + rdx - 128]
+    lea r9, [rdi + rdx]
+    lea r10, [rdi + rdx - 128]
+    lea r8, [rdi + 32]
+    and r8, -32
+    vmovups [rdi], \r4
+    sub r8, rdi
+    add rsi, r8
+    add rdi, r8
+    cmp rdi, r10
+    jae 60f
+    .balign 32
+50:
+    vmovups \r0, [rsi]
+    vmovups \r1, [rsi + 32]
+    vmovups \r2, [rsi + 64]
+    vmovups \r3, [rsi + 96]
+    sub rsi, -128
+    vmovaps [rdi], \r0
+    vmovaps [rdi + 32], \r1
+    vmovaps [rdi + 64], \r2
+    vmovaps [rdi + 96], \r3
+    sub rdi, -128
+    cmp rdi, r10
+    jb 50b
+60:
+    vmovups [r9 - 128], \r8
+    vmovups [r9 - 96], \r7
+    vmovups [r9 - 64], \r6
+    vmovups [r9 - 32], \r5
+    \leave
+    xor eax, eax
+    ret
+    .endm
+
+    .balign 64
+    .hidden uncopy_zx_copy_evex
+    .globl uncopy_zx_copy_evex
+    .type uncopy_zx_copy_evex, @function
+uncopy_zx_copy_evex:
+    .cfi_startproc
+    cmp rdx, 32
+    jb uncopy_zx_copy_short
+    cmp rdx, 64
+    ja 41f
+    vmovups ymm16, [rsi]
+    vmovups ymm17, [rsi + rdx - 32]
+    vmovups [rdi], ymm16
+    vmovups [rdi + rdx - 32], ymm17
+    xor eax, eax
+    ret
+41:
+    cmp rdx, 128
+    ja 42f
+    vmovups ymm16, [rsi]
+    vmovups ymm17, [rsi + 32]
+    vmovups ymm18, [rsi + rdx - 64]
+    vmovups ymm19, [rsi + rdx - 32]
+    vmovups [rdi], ymm16
+    vmovups [rdi + 32], ymm17
+    vmovups [rdi + rdx - 64], ymm18
+    vmovups [rdi + rdx - 32], ymm19
+    xor eax, eax
+    ret
+42:
+    cmp rdx, 256
+    ja 43f
+    vmovups zmm16, [rsi]
+    vmovups zmm17, [rsi + 64]
+    vmovups zmm18, [rsi + rdx - 128]
+    vmovups zmm19, [rsi + rdx - 64]
+    vmovups [rdi], zmm16
+    vmovups [rdi + 64], zmm17
+    vmovups [rdi + rdx - 128], zmm18
+    vmovups [rdi + rdx - 64], zmm19
+    xor eax, eax
+    ret
+43:
+    cmp rdx, {string_bytes}
+    jae uncopy_zx_copy_string
+    uncopy_zx_copy_wide ymm16, ymm17, ymm18, ymm19, ymm20, ymm21, ymm22, ymm23, ymm24
+    .cfi_endproc
+    .size uncopy_zx_copy_evex, . - uncopy_zx_copy_evex
+
     .hidden uncopy_zx_copy_avx_begin
     .globl uncopy_zx_copy_avx_begin
 uncopy_zx_copy_avx_begin:
@@ -123,67 +240,10 @@ uncopy_zx_copy_avx_begin:
     .type uncopy_zx_copy_avx, @function
 uncopy_zx_copy_avx:
     .cfi_startproc
-    cmp rdx, 256
-    ja 45f
-    vmovups ymm0, [rsi]
-    vmovups ymm1, [rsi + 32]
-    vmovups ymm2, [rsi + 64]
-    vmovups ymm3, [rsi + 96]
-    vmovups ymm4, [rsi + rdx - 128]
-    vmovups ymm5, [rsi + rdx - 96]
-    vmovups ymm6, [rsi + rdx - 64]
-    vmovups ymm7, [rsi + rdx - 32]
-    vmovups [rdi], ymm0
-    vmovups [rdi + 32], ymm1
-    vmovups [rdi + 64], ymm2
-    vmovups [rdi + 96], ymm3
-    vmovups [rdi + rdx - 128], ymm4
-    vmovups [rdi + rdx - 96], ymm5
-    vmovups [rdi + rdx - 64], ymm6
-    vmovups [rdi + rdx - 32], ymm7
-    vzeroupper
-    xor eax, eax
-    ret
-45:
-    vmovups ymm4, [rsi]
-    vmovups ymm5, [rsi + rdx - 32]
-    vmovups ymm6, [rsi + rdx - 64]
-    vmovups ymm7, [rsi + rdx - 96]
-    vmovups ymm8, [rsi + rdx - 128]
-    lea r9, [rdi + rdx]
-    lea r10, [rdi + rdx - 128]
-    lea r8, [rdi + 32]
-    and r8, -32
-    vmovups [rdi], ymm4
-    sub r8, rdi
-    add rsi, r8
-    add rdi, r8
-    cmp rdi, r10
-    jae 60f
-    .balign 32
-50:
-    vmovups ymm0, [rsi]
-    vmovups ymm1, [rsi + 32]
-    vmovups ymm2, [rsi + 64]
-    vmovups ymm3, [rsi + 96]
-    sub rsi, -128
-    vmovaps [rdi], ymm0
-    vmovaps [rdi + 32], ymm1
-    vmovaps [rdi + 64], ymm2
-    vmovaps [rdi + 96], ymm3
-    sub rdi, -128
-    cmp rdi, r10
-    jb 50b
-60:
-    vmovups [r9 - 128], ymm8
-    vmovups [r9 - 96], ymm7
-    vmovups [r9 - 64], ymm6
-    vmovups [r9 - 32], ymm5
-    vzeroupper
-    xor eax, eax
-    ret
+    uncopy_zx_copy_wide ymm0, ymm1, ymm2, ymm3, ymm4, ymm5, ymm6, ymm7, ymm8, vzeroupper
     .cfi_endproc
     .size uncopy_zx_copy_avx, . - uncopy_zx_copy_avx
+    .purgem uncopy_zx_copy_wide
 
     .hidden uncopy_zx_copy_end
     .globl uncopy_zx_copy_end
@@ -199,7 +259,8 @@ uncopy_zx_copy_landing:
     mov eax, 1
     ret
     .popsection
-"#
+"#,
+    string_bytes = const STRING_BYTES,
 );
 
 // SAFETY: the symbols are those of the assembly above, with these signatures: C's calling
@@ -212,33 +273,45 @@ unsafe extern "C" {
     static uncopy_zx_copy_avx_landing: u8;
     fn uncopy_zx_copy_short(to: *mut u8, from: *const u8, length: usize) -> u32;
     fn uncopy_zx_copy_string(to: *mut u8, from: *const u8, length: usize) -> u32;
+    fn uncopy_zx_copy_evex(to: *mut u8, from: *const u8, length: usize) -> u32;
     fn uncopy_zx_copy_avx(to: *mut u8, from: *const u8, length: usize) -> u32;
 }
 
-/// Longest copy that goes without a loop.
+/// Longest copy that goes without a loop in registers of 16 bytes.
 const SHORT_BYTES: usize = 128;
 /// From here on `rep movsb` is quicker where the processor is quick at it (ERMS): both sides together
 /// begin to outgrow the first cache, as with glibc's `memcpy`.
 const STRING_BYTES: usize = 24 << 10;
 
-/// Copies; false if either side faulted, which it survives while the handlers are installed.
-///
-/// # Safety
-/// What can be written at `to` may be, and the two do not overlap.
-#[inline]
-pub(super) unsafe fn copy(to: *mut u8, from: *const u8, length: usize) -> bool {
+/// The quickest on this processor.
+pub(super) fn best() -> Copy {
+    let has_evex = std::arch::is_x86_feature_detected!("avx512vl");
+    match has_evex && std::arch::is_x86_feature_detected!("ermsb") {
+        true => uncopy_zx_copy_evex,
+        false => copy_without_evex,
+    }
+}
+
+/// All of them that run on this processor.
+#[cfg(test)]
+pub(super) fn all() -> Vec<Copy> {
+    vec![best(), copy_without_evex, uncopy_zx_copy_string]
+}
+
+/// Copies on a processor without AVX-512.
+unsafe extern "C" fn copy_without_evex(to: *mut u8, from: *const u8, length: usize) -> u32 {
     if length <= SHORT_BYTES {
         // SAFETY: the caller's promise; up to 128 bytes, as the code assumes.
-        return unsafe { uncopy_zx_copy_short(to, from, length) } == 0;
+        return unsafe { uncopy_zx_copy_short(to, from, length) };
     }
     // What there is is asked of the processor once (std caches it).
     let is_long = length >= STRING_BYTES && std::arch::is_x86_feature_detected!("ermsb");
     if !is_long && std::arch::is_x86_feature_detected!("avx") {
         // SAFETY: the caller's promise; more than 128 bytes, and the processor has AVX.
-        return unsafe { uncopy_zx_copy_avx(to, from, length) } == 0;
+        return unsafe { uncopy_zx_copy_avx(to, from, length) };
     }
     // SAFETY: the caller's promise.
-    unsafe { uncopy_zx_copy_string(to, from, length) == 0 }
+    unsafe { uncopy_zx_copy_string(to, from, length) }
 }
 
 /// Where a fault at `counter` lands, if that lies in the copying code.

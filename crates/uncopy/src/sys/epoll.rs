@@ -49,6 +49,15 @@ pub(crate) fn add(set: impl AsFd, fd: impl AsFd, token: u64, interest: Interest)
     Ok(epoll::add(set, fd, EventData::new_u64(token), interest.flags())?)
 }
 
+/// A set of this descriptor alone: readable, for another set, each time it becomes ready for that
+/// or has errors queued.
+#[cfg(feature = "tokio")]
+pub(crate) fn set_of(fd: impl AsFd, interest: Interest) -> Sys<OwnedFd> {
+    let set = create()?;
+    add(&set, fd, 0, interest)?;
+    Ok(set)
+}
+
 /// As [`add`], for one that may be there already.
 pub(crate) fn add_once(set: impl AsFd, fd: impl AsFd, token: u64, interest: Interest) -> Sys<()> {
     match add(set, fd, token, interest) {

@@ -1,11 +1,13 @@
 //! The only home of system calls: one thin function each, no policy.
 #![allow(unsafe_code)]
 
+pub(crate) mod anonymous;
 pub(crate) mod clock;
 pub(crate) mod epoll;
 pub(crate) mod eventfd;
 pub(crate) mod file;
 pub(crate) mod fork;
+pub(crate) mod inet;
 pub(crate) mod inherit;
 #[cfg(not(shuttle))]
 pub(crate) mod lock;
@@ -15,10 +17,13 @@ pub(crate) mod name;
 pub(crate) mod probe;
 #[cfg(feature = "tokio")]
 pub(crate) mod reactor;
+pub(crate) mod route;
+pub(crate) mod send_ring;
 pub(crate) mod seqpacket;
 pub(crate) mod transfer;
 pub(crate) mod uring;
 pub(crate) mod xattr;
+pub(crate) mod zerocopy;
 
 use crate::error::Errno;
 

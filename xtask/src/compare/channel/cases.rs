@@ -1,12 +1,10 @@
 //! The cases of the suite `channel`, and what is to be reached in them.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use super::echo::Way;
 use super::own::{Style, local_pair, socket_pair};
 use super::subjects::{self, MakePair};
-use crate::compare::case::{Bare, Case, Subject};
+use crate::compare::brief::BriefRuns;
+use crate::compare::case::{Case, Subject};
 use crate::compare::message::Message;
 use crate::compare::metric::{TIME_EACH, TIME_OF_REGION};
 use crate::compare::verdict::{Against, Target, at_most};
@@ -15,8 +13,6 @@ use crate::peers::Peers;
 const SIZES: [usize; 5] = [64, 256, 1024, 4096, 65_280];
 const REGIONS: [usize; 6] = [1, 2, 16, 64, 1024, 8192];
 
-/// Runs of some milliseconds vary much.
-const ROUNDS: usize = 41;
 /// What gathering may be slower than linearising.
 const BAND: f64 = 0.03;
 /// Most regions of one system call (`IOV_MAX`, `include/uapi/linux/uio.h`).
@@ -37,12 +33,7 @@ const BATCH: &str = "uncopy, write_batch of 16";
 /// What all cases share.
 pub(super) struct Setting {
     pub(super) peers: Peers,
-    pub(super) directory: PathBuf,
-    /// Of one run of one subject.
-    pub(super) time: Duration,
-    /// Two rounds, no targets: shows that everything runs.
-    pub(super) quick: bool,
-    pub(super) rounds: Option<usize>,
+    pub(super) runs: BriefRuns,
 }
 
 /// How the two ends are connected, within this process.
@@ -101,7 +92,7 @@ impl Setting {
     }
 
     fn one_process(&self, transport: Transport, message: Message) -> Case {
-        let (pair, time) = (transport.pair(), self.time);
+        let (pair, time) = (transport.pair(), self.runs.time);
         let own = |name, style| subjects::own(name, style, pair, message, time);
         let mut subjects = vec![
             own(COPIED, Style::COPIED),
@@ -120,11 +111,11 @@ impl Setting {
         subjects.extend(self.peers(1, message));
         let targets = targets_of(transport, message);
         let name = format!("{}/1-process/{}", transport.name(), message_name(message));
-        self.case(name, baseline, subjects, targets)
+        self.runs.case(name, baseline, subjects, targets)
     }
 
     fn two_processes(&self, message: Message) -> Case {
-        let time = self.time;
+        let time = self.runs.time;
         let own = |name, way| subjects::own_echoed(name, way, message, time);
         let mut subjects = vec![
             own(COPIED, Way::Copied),
@@ -136,22 +127,22 @@ impl Setting {
         subjects.extend(self.peers(2, message));
         let name = format!("socket/2-processes/{}", message_name(message));
         let targets = targets_of(Transport::Socket, message);
-        self.case(name, bare_if_it_can(message), subjects, targets)
+        self.runs.case(name, bare_if_it_can(message), subjects, targets)
     }
 
     /// Those that are there, and can do it.
     fn peers(&self, processes: u8, message: Message) -> Vec<Subject> {
         let can = |name: &str| processes == 1 || name != "crossbeam-channel";
         let able = self.peers.installed.iter().filter(|peer| can(peer.name));
-        able.map(|peer| subjects::peer(peer, processes, message, self.time)).collect()
+        able.map(|peer| subjects::peer(peer, processes, message, self.runs.time)).collect()
     }
 
     fn further_regions(&self, message: Message) -> Case {
-        let further = |name, style| subjects::further_regions(name, style, message, self.time);
+        let further = |name, style| subjects::further_regions(name, style, message, self.runs.time);
         let subjects = vec![
             further(COPIED, Style::COPIED),
             further(LENT, Style::LENT),
-            subjects::further_copies(MEMCPY, message, self.time),
+            subjects::further_copies(MEMCPY, message, self.runs.time),
         ];
         let limit = |subject: &str| Target {
             against: Against::Nothing,
@@ -161,46 +152,28 @@ impl Setting {
         // Regions of a full message are so long that copying them alone takes longer than that.
         let is_short = message.bytes <= 4096;
         let targets = if is_short { vec![limit(COPIED), limit(LENT)] } else { Vec::new() };
-        self.case(name, COPIED, subjects, targets)
+        self.runs.case(name, COPIED, subjects, targets)
     }
 
     fn port(&self, transport: Transport, bytes: usize) -> Case {
         let (pair, message) = (transport.pair(), Message { bytes, regions: 1 });
         let subjects = vec![
-            subjects::own(COPIED, Style::COPIED, pair, message, self.time),
-            subjects::port(PORT, pair, bytes, self.time),
-            subjects::getpid(GETPID, self.time),
+            subjects::own(COPIED, Style::COPIED, pair, message, self.runs.time),
+            subjects::port(PORT, pair, bytes, self.runs.time),
+            subjects::getpid(GETPID, self.runs.time),
         ];
         let name = format!("{}/1-process/{bytes}B/port", transport.name());
-        self.case(name, COPIED, subjects, Vec::new())
+        self.runs.case(name, COPIED, subjects, Vec::new())
     }
 
     fn batch(&self, transport: Transport, message: Message) -> Case {
         let pair = transport.pair();
         let subjects = vec![
-            subjects::one_by_one(ONE_BY_ONE, pair, message, self.time),
-            subjects::batch(BATCH, pair, message, self.time),
+            subjects::one_by_one(ONE_BY_ONE, pair, message, self.runs.time),
+            subjects::batch(BATCH, pair, message, self.runs.time),
         ];
         let name = format!("{}/1-process/{}/batch", transport.name(), message_name(message));
-        self.case(name, ONE_BY_ONE, subjects, Vec::new())
-    }
-
-    fn case(
-        &self,
-        name: String,
-        baseline: &'static str,
-        subjects: Vec<Subject>,
-        targets: Vec<Target>,
-    ) -> Case {
-        Case {
-            name,
-            rounds: self.rounds.unwrap_or(if self.quick { 2 } else { ROUNDS }),
-            baseline,
-            again: baseline,
-            subjects,
-            targets: if self.quick { Vec::new() } else { targets },
-            fixture: Box::new(Bare(self.directory.clone())),
-        }
+        self.runs.case(name, ONE_BY_ONE, subjects, Vec::new())
     }
 }
 
@@ -226,13 +199,14 @@ fn targets_of(transport: Transport, message: Message) -> Vec<Target> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{ROUNDS, RUN};
     use super::*;
+    use crate::compare::brief::Options;
     use crate::peers::{CHANNELS, find};
 
-    fn setting(quick: bool) -> Setting {
+    fn setting() -> Setting {
         let peers = find(std::path::Path::new("/nonexistent"), &CHANNELS);
-        let time = Duration::from_micros(1);
-        Setting { peers, directory: "/nonexistent".into(), time, quick, rounds: None }
+        Setting { peers, runs: BriefRuns::new(Options::nowhere(), RUN, ROUNDS) }
     }
 
     #[test]
@@ -243,7 +217,7 @@ mod tests {
 
     #[test]
     fn names_are_unique() {
-        let names: Vec<String> = setting(false).cases().into_iter().map(|case| case.name).collect();
+        let names: Vec<String> = setting().cases().into_iter().map(|case| case.name).collect();
         let mut unique = names.clone();
         unique.sort();
         unique.dedup();
@@ -252,7 +226,7 @@ mod tests {
 
     #[test]
     fn every_case_has_its_baseline() {
-        for case in setting(false).cases() {
+        for case in setting().cases() {
             assert!(case.subjects.iter().any(|s| s.name == case.baseline), "{}", case.name);
             assert!(case.rounds >= 7);
         }
@@ -261,7 +235,7 @@ mod tests {
     /// Each row: case, subject, limit, what it is set against.
     #[test]
     fn every_named_target_has_a_row() {
-        let cases = setting(false).cases();
+        let cases = setting().cases();
         for (case, subject, limit, against) in [
             ("local/1-process/4096B/1", COPIED, 1.8, Some(MEMCPY_TWICE)),
             ("local/1-process/4096B/1", LENT, 2.5, Some(MEMCPY)),
@@ -286,7 +260,7 @@ mod tests {
 
     #[test]
     fn gathering_is_set_against_linearising_at_any_size_and_count() {
-        let cases = setting(false).cases();
+        let cases = setting().cases();
         for place in ["local/1-process", "socket/1-process", "socket/2-processes"] {
             for message in messages() {
                 let name = format!("{place}/{}", message_name(message));
@@ -295,10 +269,5 @@ mod tests {
                 assert!(case.targets.iter().any(|target| target.against == against), "{name}");
             }
         }
-    }
-
-    #[test]
-    fn quick_runs_judge_nothing() {
-        assert!(setting(true).cases().iter().all(|c| c.rounds == 2 && c.targets.is_empty()));
     }
 }

@@ -7,66 +7,50 @@ mod endpoint;
 mod own;
 mod subjects;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
+use super::brief::{BriefRuns, Options};
 use super::case::Suite;
 use cases::Setting;
 
 use crate::peers::Peers;
 
-/// What the suite is made of.
-pub(super) struct Options {
-    pub(super) peers: Peers,
-    /// A directory of its own.
-    pub(super) directory: PathBuf,
-    pub(super) quick: bool,
-    pub(super) rounds: Option<usize>,
-}
-
 /// How long a subject sends messages in a round.
 const RUN: Duration = Duration::from_millis(10);
-const QUICK_RUN: Duration = Duration::from_millis(2);
+/// Runs of some milliseconds vary much.
+const ROUNDS: usize = 41;
 
 /// The suite.
-pub(super) fn suite(options: Options) -> Suite {
-    let Options { peers, directory, quick, rounds } = options;
+pub(super) fn suite(peers: Peers, options: Options) -> Suite {
     let absent = peers.absent.clone();
-    let time = if quick { QUICK_RUN } else { RUN };
-    let setting = Setting { peers, directory, time, quick, rounds };
-    Suite { name: "channel", notes: notes(quick), absent, cases: setting.cases() }
+    let runs = BriefRuns::new(options, RUN, ROUNDS);
+    let notes = runs.notes(NOTES);
+    Suite { name: "channel", notes, absent, cases: Setting { peers, runs }.cases() }
 }
 
-fn notes(quick: bool) -> Vec<String> {
-    let mut notes = [
-        "time: wall time of one message that is sent, waited for and received; value: median over \
-         rounds of a run's mean; ratio: median of each round's ratio. Between two processes: half a \
-         round trip",
-        "cpu: user and system time of a message; between two processes that of the first alone",
-        "a run lasts some 10 ms, after one of an eighth that warms up and counts; rounds are \
-         interleaved in an order shuffled anew in each",
-        "uncopy: the regions as they are, waited for with wait_one(READABLE); copied out with \
-         read_into, or lent with read (\"lent\"); \"linearised\": the regions are first copied into \
-         one buffer, which is kept, and that is written",
-        "what is sent from one process to itself lies at another place of a page in each round",
-        "local: both ends in this process; socket: the far end went through into_fd and from_fd",
-        "memcpy, memcpy twice: into a buffer of the channel's own pool, and out of it again",
-        "bare sendmsg + poll + recvmsg: SOCK_SEQPACKET, the same regions, room for 253 descriptors, \
-         no header; pipes: writev + poll + read, which keep no borders of messages. Neither can \
-         send more than 1,024 regions",
-        "the peers of peers/ are processes of their own that measure themselves; none of them \
-         gathers, so that several regions are linearised first. crossbeam-channel: Vec<u8>, within \
-         a process only; ipc-channel: bytes_channel; iceoryx2: publish and subscribe, where who \
-         receives looks again and again, and with its events, where it sleeps",
-        "each region of 64: the time that 64 regions take longer than one, divided by 63; memcpy: the \
-         same for copies into one buffer alone",
-        "noise: the larger of a target's band (3 % for gathering against linearising, else 0) and \
-         the A/A spread (the baseline's second run of each round against its first)",
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    if quick {
-        notes.push("quick: two rounds of runs of 2 ms, no target is judged".to_owned());
-    }
-    notes
-}
+/// How it is measured.
+const NOTES: &[&str] = &[
+    "time: wall time of one message that is sent, waited for and received; value: median over \
+     rounds of a run's mean; ratio: median of each round's ratio. Between two processes: half a \
+     round trip",
+    "cpu: user and system time of a message; between two processes that of the first alone",
+    "a run lasts some 10 ms, after one of an eighth that warms up and counts; rounds are \
+     interleaved in an order shuffled anew in each",
+    "uncopy: the regions as they are, waited for with wait_one(READABLE); copied out with \
+     read_into, or lent with read (\"lent\"); \"linearised\": the regions are first copied into \
+     one buffer, which is kept, and that is written",
+    "what is sent from one process to itself lies at another place of a page in each round",
+    "local: both ends in this process; socket: the far end went through into_fd and from_fd",
+    "memcpy, memcpy twice: into a buffer of the channel's own pool, and out of it again",
+    "bare sendmsg + poll + recvmsg: SOCK_SEQPACKET, the same regions, room for 253 descriptors, \
+     no header; pipes: writev + poll + read, which keep no borders of messages. Neither can \
+     send more than 1,024 regions",
+    "the peers of peers/ are processes of their own that measure themselves; none of them \
+     gathers, so that several regions are linearised first. crossbeam-channel: Vec<u8>, within \
+     a process only; ipc-channel: bytes_channel; iceoryx2: publish and subscribe, where who \
+     receives looks again and again, and with its events, where it sleeps",
+    "each region of 64: the time that 64 regions take longer than one, divided by 63; memcpy: the \
+     same for copies into one buffer alone",
+    "noise: the larger of a target's band (3 % for gathering against linearising, else 0) and \
+     the A/A spread (the baseline's second run of each round against its first)",
+];

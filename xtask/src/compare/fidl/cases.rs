@@ -1,19 +1,15 @@
 //! The cases of the suite `fidl`, and what is to be reached in them.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use super::subjects::{self, Sent, Taken};
 use super::values::{self, Bytes16, Bytes256};
-use crate::compare::case::{Bare, Case, Subject};
+use crate::compare::brief::BriefRuns;
+use crate::compare::case::{Case, Subject};
 use crate::compare::metric::TIME_EACH;
 use crate::compare::verdict::{Target, at_most};
 use crate::peers::Peers;
 
 const SIZES: [usize; 4] = [16, 256, 4096, 65_280];
 
-/// Runs of some milliseconds vary much.
-const ROUNDS: usize = 41;
 /// What gathering may be slower than one buffer that is kept.
 const BAND: f64 = 0.03;
 
@@ -32,12 +28,7 @@ const FRESH_LENT: &str = "uncopy, fresh, lent";
 /// What all cases share.
 pub(super) struct Setting {
     pub(super) peers: Peers,
-    pub(super) directory: PathBuf,
-    /// Of one run of one subject.
-    pub(super) time: Duration,
-    /// Two rounds, no targets: shows that everything runs.
-    pub(super) quick: bool,
-    pub(super) rounds: Option<usize>,
+    pub(super) runs: BriefRuns,
 }
 
 impl Setting {
@@ -63,7 +54,7 @@ impl Setting {
         name: &str,
         make: impl Fn() -> T + Copy + 'static,
     ) {
-        let time = self.time;
+        let time = self.runs.time;
         let mut encoders = vec![
             subjects::gather(GATHER, make, time),
             subjects::reused(REUSED, make, time),
@@ -72,24 +63,24 @@ impl Setting {
         ];
         encoders.extend(self.peers("encode", name));
         let targets = encode_targets(name);
-        cases.push(self.case(format!("encode/{name}"), REUSED, encoders, targets));
+        cases.push(self.runs.case(format!("encode/{name}"), REUSED, encoders, targets));
         let mut decoders =
             vec![subjects::view(VIEW, make, time), subjects::owned(OWNED, make, time)];
         decoders.extend(self.peers("decode", name));
         let rkyv = self.peers.installed.iter().find(|peer| peer.name == RKYV);
         decoders.extend(rkyv.map(|peer| subjects::granted(GRANTED, peer, name, time)));
         let targets = vec![at_most(1.0, TIME_EACH, VIEW, GRANTED)];
-        cases.push(self.case(format!("decode/{name}"), VIEW, decoders, targets));
+        cases.push(self.runs.case(format!("decode/{name}"), VIEW, decoders, targets));
     }
 
     /// Those that are there, and can do it.
     fn peers(&self, operation: &str, value: &str) -> Vec<Subject> {
         let able = self.peers.installed.iter().filter(|peer| can(peer.name, operation, value));
-        able.map(|peer| subjects::peer(peer, operation, value, self.time)).collect()
+        able.map(|peer| subjects::peer(peer, operation, value, self.runs.time)).collect()
     }
 
     fn event(&self, bytes: usize) -> Case {
-        let time = self.time;
+        let time = self.runs.time;
         let event = |name, sent, taken| subjects::event(name, sent, taken, bytes, time);
         let subjects = vec![
             event(GATHER_LENT, Sent::Gathered, Taken::Lent),
@@ -106,25 +97,7 @@ impl Setting {
             ],
             _ => Vec::new(),
         };
-        self.case(format!("event/bytes/{bytes}"), FRESH_LENT, subjects, targets)
-    }
-
-    fn case(
-        &self,
-        name: String,
-        baseline: &'static str,
-        subjects: Vec<Subject>,
-        targets: Vec<Target>,
-    ) -> Case {
-        Case {
-            name,
-            rounds: self.rounds.unwrap_or(if self.quick { 2 } else { ROUNDS }),
-            baseline,
-            again: baseline,
-            subjects,
-            targets: if self.quick { Vec::new() } else { targets },
-            fixture: Box::new(Bare(self.directory.clone())),
-        }
+        self.runs.case(format!("event/bytes/{bytes}"), FRESH_LENT, subjects, targets)
     }
 }
 
@@ -157,14 +130,17 @@ fn encode_targets(value: &str) -> Vec<Target> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::compare::brief::Options;
     use crate::compare::verdict::Against;
     use crate::peers::{CODECS, find};
 
     fn setting() -> Setting {
         let peers = find(std::path::Path::new("/nonexistent"), &CODECS);
         let time = Duration::from_micros(1);
-        Setting { peers, directory: "/nonexistent".into(), time, quick: false, rounds: None }
+        Setting { peers, runs: BriefRuns::new(Options::nowhere(), time, 1) }
     }
 
     #[test]

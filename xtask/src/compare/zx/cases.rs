@@ -1,14 +1,14 @@
 //! The cases of the suite `zx`, and what is to be reached in them.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use super::published;
 use super::subjects::{self, Shape, What};
-use crate::compare::case::{Bare, Case, Subject};
+use crate::compare::brief::BriefRuns;
+use crate::compare::case::{Case, Subject};
 use crate::compare::message::Message;
 use crate::compare::metric::TIME_EACH;
-use crate::compare::verdict::{Target, at_most};
+use crate::compare::verdict::at_most;
 
 /// Bytes in a byte vector. With the last the message is full.
 const VECTORS: [usize; 3] = [256, 4096, FULL_VECTOR];
@@ -19,9 +19,6 @@ const FULL: usize = 65_536;
 /// Bytes that are copied, and in how many regions.
 const COPIES: [usize; 3] = [256, 4096, FULL];
 const COPY_COUNTS: [usize; 3] = [1, 16, 64];
-
-/// Runs of some milliseconds vary much.
-const ROUNDS: usize = 41;
 
 /// What C may take of the time that Rust takes, for a full message and for a short one.
 const LIMIT_OF_FULL: f64 = 1.25;
@@ -42,12 +39,7 @@ const PLAIN: &str = "memcpy";
 pub(super) struct Setting {
     /// The program in C.
     pub(super) program: PathBuf,
-    pub(super) directory: PathBuf,
-    /// Of one run of one subject.
-    pub(super) time: Duration,
-    /// Two rounds, no targets: shows that everything runs.
-    pub(super) quick: bool,
-    pub(super) rounds: Option<usize>,
+    pub(super) runs: BriefRuns,
 }
 
 impl Setting {
@@ -66,11 +58,11 @@ impl Setting {
     }
 
     fn in_c(&self, name: &str, what: What, shape: Shape) -> Subject {
-        subjects::in_c(name, self.program.clone(), (what, shape), self.time)
+        subjects::in_c(name, self.program.clone(), (what, shape), self.runs.time)
     }
 
     fn in_rust(&self, name: &str, what: What, shape: Shape) -> Subject {
-        subjects::in_rust(name, (what, shape), self.time)
+        subjects::in_rust(name, (what, shape), self.runs.time)
     }
 
     fn vector(&self, contents: usize) -> Case {
@@ -94,7 +86,7 @@ impl Setting {
         let targets = limit.into_iter().flat_map(|limit| {
             pairs.map(|(subject, against)| at_most(limit, TIME_EACH, subject, against))
         });
-        self.case(format!("vector/{contents}B"), RUST_IOVEC, subjects, targets.collect())
+        self.runs.case(format!("vector/{contents}B"), RUST_IOVEC, subjects, targets.collect())
     }
 
     fn iovecs(&self, message: Message) -> Case {
@@ -112,13 +104,13 @@ impl Setting {
         let is_full = bytes == FULL;
         let targets = is_full.then(|| at_most(LIMIT_OF_FULL, TIME_EACH, C, RUST));
         let name = format!("iovecs/{bytes}B/{regions}");
-        self.case(name, RUST, subjects, targets.into_iter().collect())
+        self.runs.case(name, RUST, subjects, targets.into_iter().collect())
     }
 
     fn copy(&self, message: Message) -> Case {
         let subjects = vec![
-            subjects::sure_copies(SURE, message, self.time),
-            subjects::plain_copies(PLAIN, message, self.time),
+            subjects::sure_copies(SURE, message, self.runs.time),
+            subjects::plain_copies(PLAIN, message, self.runs.time),
         ];
         let limit = match message.regions {
             1 => Some(1.1),
@@ -127,42 +119,25 @@ impl Setting {
         };
         let targets = limit.map(|limit| at_most(limit, TIME_EACH, SURE, PLAIN));
         let name = format!("copy/{}B/{}", message.bytes, message.regions);
-        self.case(name, PLAIN, subjects, targets.into_iter().collect())
-    }
-
-    fn case(
-        &self,
-        name: String,
-        baseline: &'static str,
-        subjects: Vec<Subject>,
-        targets: Vec<Target>,
-    ) -> Case {
-        Case {
-            name,
-            rounds: self.rounds.unwrap_or(if self.quick { 2 } else { ROUNDS }),
-            baseline,
-            again: baseline,
-            subjects,
-            targets: if self.quick { Vec::new() } else { targets },
-            fixture: Box::new(Bare(self.directory.clone())),
-        }
+        self.runs.case(name, PLAIN, subjects, targets.into_iter().collect())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{ROUNDS, RUN};
     use super::*;
+    use crate::compare::brief::Options;
     use crate::compare::verdict::Against;
 
-    fn setting(quick: bool) -> Setting {
-        let time = Duration::from_micros(1);
-        let nowhere = PathBuf::from("/nonexistent");
-        Setting { program: nowhere.clone(), directory: nowhere, time, quick, rounds: None }
+    fn setting() -> Setting {
+        let runs = BriefRuns::new(Options::nowhere(), RUN, ROUNDS);
+        Setting { program: "/nonexistent".into(), runs }
     }
 
     #[test]
     fn cases_are_unique_and_have_their_baseline() {
-        let cases = setting(false).cases();
+        let cases = setting().cases();
         let mut names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
         names.sort_unstable();
         names.dedup();
@@ -176,7 +151,7 @@ mod tests {
     /// Each row: case, subject, limit, what it is set against.
     #[test]
     fn every_named_target_has_a_row() {
-        let cases = setting(false).cases();
+        let cases = setting().cases();
         for (case, subject, limit, against) in [
             ("vector/256B", C_LINEAR, 1.6, RUST_LINEAR),
             ("vector/256B", C_IOVEC, 1.6, RUST_IOVEC),
@@ -199,7 +174,7 @@ mod tests {
 
     #[test]
     fn published_figures_stand_beside_what_they_are_of() {
-        let cases = setting(false).cases();
+        let cases = setting().cases();
         let published = |case: &&Case| {
             case.subjects.iter().filter(|subject| subject.name.starts_with("published")).count()
         };
@@ -208,10 +183,5 @@ mod tests {
         assert_eq!(count_of("vector/65504B"), Some(0));
         assert_eq!(count_of("iovecs/1024B/16"), Some(1));
         assert_eq!(cases.iter().filter(|case| published(case) == 1).count(), 12);
-    }
-
-    #[test]
-    fn quick_runs_judge_nothing() {
-        assert!(setting(true).cases().iter().all(|c| c.rounds == 2 && c.targets.is_empty()));
     }
 }

@@ -11,21 +11,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::brief::{BriefRuns, Options};
 use super::case::Suite;
 use crate::{install_c, workspace};
 use cases::Setting;
 
-/// What the suite is made of.
-pub(super) struct Options {
-    /// A directory of its own.
-    pub(super) directory: PathBuf,
-    pub(super) quick: bool,
-    pub(super) rounds: Option<usize>,
-}
-
 /// How long a subject sends messages in a round.
 const RUN: Duration = Duration::from_millis(10);
-const QUICK_RUN: Duration = Duration::from_millis(2);
+/// Runs of some milliseconds vary much.
+const ROUNDS: usize = 41;
 
 /// Where the library is installed for this suite.
 fn prefix() -> PathBuf {
@@ -60,35 +54,28 @@ pub(super) fn build() -> Result<()> {
 
 /// The suite.
 pub(super) fn suite(options: Options) -> Suite {
-    let Options { directory, quick, rounds } = options;
-    let time = if quick { QUICK_RUN } else { RUN };
-    let setting = Setting { program: program(), directory, time, quick, rounds };
-    Suite { name: "zx", notes: notes(quick), absent: Vec::new(), cases: setting.cases() }
+    let runs = BriefRuns::new(options, RUN, ROUNDS);
+    let notes = runs.notes(NOTES);
+    let setting = Setting { program: program(), runs };
+    Suite { name: "zx", notes, absent: Vec::new(), cases: setting.cases() }
 }
 
-fn notes(quick: bool) -> Vec<String> {
-    let mut notes = [
-        "time: wall time of one message: write, wait_async, port_wait, read, both ends in this \
-         process; value: median over rounds of a run's mean; ratio: median of each round's ratio",
-        "C: a program of its own that calls the shared library as it is installed (crates/uncopy-zx/\
-         benches/messages.c); Rust: the same calls of uncopy::channel within this program",
-        "vector: a byte vector as FIDL sends one: 16 bytes of header, 16 of the vector itself, its \
-         contents. linear: put into one buffer, which is kept, and that is written; iovec: the three \
-         as they are. 65504B is a full message",
-        "iovecs/BYTES/COUNT: a message of so many bytes in COUNT regions of the same length; write_etc: \
-         writing alone, eight messages that are then read, which does not count",
-        "published, RFC-0010: Intel Core i5-7300U, \"before\" and \"after\" of its prototype, for the \
-         vectors as FIDL events, encoding and decoding included; published, Zircon: the kernel's own \
-         microbenchmark of write_etc on an Intel NUC. Other machines, other systems: to be read beside \
-         the rest, and judged against nothing",
-        "copy/BYTES/COUNT: COUNT regions into one buffer, by the copies that survive bad addresses and \
-         by memcpy",
-        "noise: the A/A spread (the baseline's second run of each round against its first)",
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    if quick {
-        notes.push("quick: two rounds of runs of 2 ms, no target is judged".to_owned());
-    }
-    notes
-}
+/// How it is measured.
+const NOTES: &[&str] = &[
+    "time: wall time of one message: write, wait_async, port_wait, read, both ends in this \
+     process; value: median over rounds of a run's mean; ratio: median of each round's ratio",
+    "C: a program of its own that calls the shared library as it is installed (crates/uncopy-zx/\
+     benches/messages.c); Rust: the same calls of uncopy::channel within this program",
+    "vector: a byte vector as FIDL sends one: 16 bytes of header, 16 of the vector itself, its \
+     contents. linear: put into one buffer, which is kept, and that is written; iovec: the three \
+     as they are. 65504B is a full message",
+    "iovecs/BYTES/COUNT: a message of so many bytes in COUNT regions of the same length; write_etc: \
+     writing alone, eight messages that are then read, which does not count",
+    "published, RFC-0010: Intel Core i5-7300U, \"before\" and \"after\" of its prototype, for the \
+     vectors as FIDL events, encoding and decoding included; published, Zircon: the kernel's own \
+     microbenchmark of write_etc on an Intel NUC. Other machines, other systems: to be read beside \
+     the rest, and judged against nothing",
+    "copy/BYTES/COUNT: COUNT regions into one buffer, by the copies that survive bad addresses and \
+     by memcpy",
+    "noise: the A/A spread (the baseline's second run of each round against its first)",
+];

@@ -1,0 +1,190 @@
+//! Networks for one test: a namespace of its own, with devices that exist only there.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType};
+use uncopy::send::Socket;
+
+use crate::process::run_tool;
+use crate::sys::{namespace, silent};
+
+/// What a test in a network namespace needs.
+pub const NEEDS: &[crate::Need] =
+    &[crate::Need::Root, crate::Need::Tool("ip"), crate::Need::Tool("tc")];
+
+/// The network of one test.
+///
+/// Everything that its thread starts and every socket that it opens is in it.
+#[derive(Debug)]
+pub struct Network(());
+
+/// Address of an end of a link. Each has one of IPv4 and one of IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// This side.
+    Near,
+    /// The other, where somebody may or may not be.
+    Far,
+}
+
+impl End {
+    /// Its address, with this port.
+    #[must_use]
+    pub fn address(self, is_v6: bool, port: u16) -> SocketAddr {
+        let text = match (self, is_v6) {
+            (End::Near, false) => "10.11.0.1",
+            (End::Far, false) => "10.11.0.2",
+            (End::Near, true) => "fd11::1",
+            (End::Far, true) => "fd11::2",
+        };
+        SocketAddr::new(text.parse().expect("an address"), port)
+    }
+}
+
+/// Runs `body` in a network namespace of its own, which goes with the last socket in it.
+///
+/// # Panics
+/// If `body` does, or the namespace cannot be made.
+pub fn isolated<T: Send>(body: impl FnOnce(&Network) -> T + Send) -> T {
+    let inside = || {
+        namespace::leave_network().expect("root may leave its network");
+        let network = Network(());
+        network.ip("link set lo up");
+        body(&network)
+    };
+    let ended = std::thread::scope(|scope| scope.spawn(inside).join());
+    ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Runs `near` and `far` in a network each, with a veth link between them.
+///
+/// # Panics
+/// If one of them does, or the link cannot be made.
+pub fn linked<T: Send>(
+    near: impl FnOnce(&Network) -> T + Send,
+    far: impl FnOnce(&Network) + Send,
+) -> T {
+    let (far_is, near_waits): (Sender<i32>, Receiver<i32>) = channel();
+    let (near_has, far_waits): (Sender<()>, Receiver<()>) = channel();
+    std::thread::scope(|scope| {
+        let far = scope.spawn(move || {
+            isolated(move |network| {
+                let thread = rustix::thread::gettid().as_raw_nonzero().get();
+                far_is.send(thread).expect("the other side waits");
+                far_waits.recv().expect("the other side makes the link");
+                network.address("veth1", End::Far);
+                far(network);
+            });
+        });
+        let result = isolated(move |network| {
+            let thread = near_waits.recv().expect("the far side begins");
+            network.ip("link add veth0 type veth peer name veth1");
+            network.ip(&format!("link set veth1 netns {thread}"));
+            network.address("veth0", End::Near);
+            near_has.send(()).expect("the far side waits");
+            near(network)
+        });
+        far.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        result
+    })
+}
+
+impl Network {
+    /// Runs `ip` with these words.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn ip(&self, words: &str) {
+        run_tool("ip", words.split_whitespace());
+    }
+
+    /// Runs `tc` with these words.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn tc(&self, words: &str) {
+        run_tool("tc", words.split_whitespace());
+    }
+
+    /// Runs `ethtool` with these words.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn ethtool(&self, words: &str) {
+        run_tool("ethtool", words.split_whitespace());
+    }
+
+    /// Sets a number below `/proc/sys` that each namespace has of its own.
+    ///
+    /// # Panics
+    /// If it cannot be set.
+    pub fn set(&self, name: &str, value: u64) {
+        // Shown as the network of the thread that opens it.
+        let path = format!("/proc/sys/{name}");
+        std::fs::write(&path, value.to_string()).unwrap_or_else(|e| panic!("{path}: {e}"));
+    }
+
+    /// Gives a device the addresses of an end, and sets it up.
+    fn address(&self, device: &str, end: End) {
+        let (four, six) = (end.address(false, 0).ip(), end.address(true, 0).ip());
+        self.ip(&format!("address add {four}/24 dev {device}"));
+        self.ip(&format!("address add {six}/64 dev {device} nodad"));
+        self.ip(&format!("link set {device} up"));
+    }
+
+    /// A device called `sink` that drops what is sent to [`End::Far`] over it, without copying:
+    /// it has scatter-gather and checksum offload, and nobody listens. Datagrams of up to 65,507
+    /// bytes fit into a packet.
+    pub fn sink(&self) {
+        self.ip("link add sink type ifb");
+        self.ip("link set sink mtu 65535");
+        self.address("sink", End::Near);
+        for is_v6 in [false, true] {
+            let far = End::Far.address(is_v6, 0).ip();
+            self.ip(&format!(
+                "neighbour add {far} lladdr 02:00:00:00:00:02 dev sink nud permanent"
+            ));
+        }
+    }
+
+    /// A TCP connection over the sink to a peer that never answers.
+    ///
+    /// # Panics
+    /// If the kernel does not let it be made.
+    #[must_use]
+    pub fn silent_connection(&self, is_v6: bool, port: u16) -> Socket {
+        let (near, far) = (End::Near.address(is_v6, port), End::Far.address(is_v6, port));
+        silent::connect(near, far).unwrap_or_else(|error| panic!("TCP_REPAIR: {error}"))
+    }
+
+    /// Starts a packet tap on every device; it stops when it is dropped.
+    ///
+    /// # Panics
+    /// If the kernel does not let it be made.
+    #[must_use]
+    pub fn tap(&self) -> Tap {
+        // ETH_P_ALL in network byte order.
+        let all = NonZeroU32::new(u32::from(3u16.to_be())).map(Protocol::from_raw);
+        let (family, kind) = (AddressFamily::PACKET, SocketType::DGRAM);
+        let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, all);
+        Tap { _socket: socket.expect("root may open packet sockets") }
+    }
+}
+
+/// What taking over a local socket (`unix(7)`) for sends without copying is answered.
+///
+/// # Panics
+/// If it is taken.
+#[must_use]
+pub fn refusal_of_a_local_socket() -> uncopy::Error {
+    silent::adopt_local().unwrap_or_else(|error| panic!("a local socket: {error}"))
+}
+
+/// A running packet tap, as `tcpdump` has one.
+#[derive(Debug)]
+pub struct Tap {
+    _socket: OwnedFd,
+}

@@ -1,0 +1,99 @@
+//! The system calls of a sender with nothing around them: what a library can be measured against.
+
+use std::io::{Error, Result};
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+
+use io_uring::{IoUring, cqueue, opcode, types};
+
+/// Sends one buffer again and again through io_uring, in bunches.
+pub struct BareRing {
+    ring: IoUring,
+    socket: UdpSocket,
+    memory: Vec<u8>,
+    /// Completions that the kernel owes.
+    owed: usize,
+}
+
+/// How a [`BareRing`] sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BareSend {
+    /// `IORING_OP_SEND`: the kernel copies.
+    Copy,
+    /// `IORING_OP_SEND_ZC` of a registered buffer.
+    Registered,
+}
+
+impl BareRing {
+    /// A ring that sends `length` bytes at a time on a connected socket.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn new(socket: UdpSocket, length: usize, entries: u32) -> Result<BareRing> {
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .setup_cqsize(entries * 4)
+            .build(entries)?;
+        let mut memory = vec![7u8; length];
+        let region = libc::iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: memory.len() };
+        // SAFETY: the memory is neither moved nor freed before the ring: `drop` waits for it.
+        unsafe { ring.submitter().register_buffers(&[region]) }?;
+        Ok(BareRing { ring, socket, memory, owed: 0 })
+    }
+
+    /// Submits `count` sends with one call, and takes in what has completed.
+    ///
+    /// # Errors
+    /// The kernel's, or of the first send that failed.
+    pub fn bunch(&mut self, count: usize, how: BareSend) -> Result<()> {
+        let fd = types::Fd(self.socket.as_raw_fd());
+        let (start, length) = (self.memory.as_ptr(), self.memory.len() as u32);
+        for _ in 0..count {
+            let entry = match how {
+                BareSend::Copy => opcode::Send::new(fd, start, length).build(),
+                BareSend::Registered => {
+                    opcode::SendZc::new(fd, start, length).buf_index(Some(0)).build()
+                }
+            };
+            // SAFETY: the memory lives until nothing is owed any more; nothing ever writes to it.
+            let pushed = unsafe { self.ring.submission().push(&entry) };
+            pushed.map_err(Error::other)?;
+            self.owed += 1;
+        }
+        self.ring.submit_and_wait(count)?;
+        self.take()?;
+        while self.owed >= count * 2 {
+            self.ring.submit_and_wait(1)?;
+            self.take()?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self) -> Result<()> {
+        let mut failed = None;
+        for completion in self.ring.completion() {
+            if completion.result() < 0 && !cqueue::notif(completion.flags()) {
+                failed = Some(Error::from_raw_os_error(-completion.result()));
+            }
+            if !cqueue::more(completion.flags()) {
+                self.owed -= 1;
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for BareRing {
+    fn drop(&mut self) {
+        while self.owed > 0 {
+            if self.ring.submit_and_wait(1).is_err() {
+                // The kernel may still read it.
+                std::mem::forget(std::mem::take(&mut self.memory));
+                return;
+            }
+            let _ = self.take();
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! TCP connections without a peer (`TCP_REPAIR`, `tcp_repair` in `net/ipv4/tcp.c`).
+
+use std::io::{Error, Result};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use uncopy::send::Socket;
+
+/// `struct tcp_repair_window` (`include/uapi/linux/tcp.h`).
+#[repr(C)]
+struct Window {
+    snd_wl1: u32,
+    snd_wnd: u32,
+    max_window: u32,
+    rcv_wnd: u32,
+    rcv_wup: u32,
+}
+
+/// `TCP_REPAIR_WINDOW` (same file).
+const REPAIR_WINDOW: libc::c_int = 29;
+/// `TCP_REPAIR_OFF_NO_WP` (same file): no probe of the window.
+const OFF_NO_PROBE: libc::c_int = -1;
+
+fn set<T>(fd: &OwnedFd, name: libc::c_int, value: &T) -> Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    let value: *const T = value;
+    // SAFETY: the value outlives the call, which only reads `length` bytes of it.
+    match unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_TCP, name, value.cast(), length) } {
+        0 => Ok(()),
+        _ => Err(Error::last_os_error()),
+    }
+}
+
+/// A connection to a peer that does not exist, which takes everything in and answers nothing.
+pub(crate) fn connect(local: SocketAddr, peer: SocketAddr) -> Result<Socket> {
+    let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fd = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set(&fd, libc::TCP_REPAIR, &1)?;
+    rustix::net::bind(&fd, &local)?;
+    rustix::net::connect(&fd, &peer)?;
+    let wide = 1 << 28;
+    let window =
+        Window { snd_wl1: 0, snd_wnd: wide, max_window: wide, rcv_wnd: 65_535, rcv_wup: 0 };
+    set(&fd, REPAIR_WINDOW, &window)?;
+    set(&fd, libc::TCP_REPAIR, &OFF_NO_PROBE)?;
+    // SAFETY: the socket has just been made, by nobody else, and nothing was sent on it.
+    unsafe { Socket::adopt(fd) }.map_err(|(_, error)| Error::other(error))
+}
+
+/// What taking over a local socket is answered.
+pub(crate) fn adopt_local() -> Result<uncopy::Error> {
+    let flags = SocketFlags::CLOEXEC;
+    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // SAFETY: as above.
+    match unsafe { Socket::adopt(fd) } {
+        Ok(_) => Err(Error::other("it was taken")),
+        Err((_, error)) => Ok(error),
+    }
+}

@@ -1,0 +1,78 @@
+//! `uncopy bench`: what sending without copying is worth on a path.
+
+mod outcome;
+mod receive;
+mod send;
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::exit::Exit;
+use crate::flags::bench::{BenchArgs, PathArgs, Task};
+use crate::report::{self, Failure};
+
+/// Runs one end.
+pub(crate) fn run(flags: &BenchArgs) -> Result<Exit, clap::Error> {
+    let measured = match &flags.task {
+        Task::Send(flags) => send::run(flags),
+        Task::Recv(flags) => receive::run(flags),
+    };
+    Ok(match measured {
+        Ok(text) => match report::print(&text) {
+            Ok(()) => Exit::Success,
+            Err(error) => report::output_failed(&error),
+        },
+        Err(failure) => {
+            report::say(&failure.to_string());
+            failure.exit
+        }
+    })
+}
+
+/// Something that is no system call of the library went wrong.
+fn failure(
+    operation: &'static str,
+    subject: impl std::fmt::Display,
+    reason: impl std::fmt::Display,
+    next_step: &'static str,
+) -> Failure {
+    Failure {
+        kind: "network",
+        operation,
+        subject: subject.to_string().into(),
+        errno: None,
+        reason: reason.to_string(),
+        next_step: Some(next_step),
+        exit: Exit::Failure,
+    }
+}
+
+/// How long to run.
+fn duration(flags: &PathArgs) -> Result<Duration, Failure> {
+    let next_step = "name a number of seconds above zero";
+    Duration::try_from_secs_f64(flags.seconds)
+        .ok()
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| failure("run for", flags.seconds, "it is no time", next_step))
+}
+
+/// Stays on the processor that was asked for.
+fn pin(flags: &PathArgs) -> Result<(), Failure> {
+    let Some(processor) = flags.processor else { return Ok(()) };
+    let next_step = "name a processor of this machine (nproc)";
+    let refused = |reason: String| failure("run on processor", processor, reason, next_step);
+    let mut set = rustix::thread::CpuSet::new();
+    if processor >= rustix::thread::CpuSet::MAX_CPU {
+        return Err(refused("there are never so many".to_owned()));
+    }
+    set.set(processor);
+    rustix::thread::sched_setaffinity(None, &set).map_err(|errno| refused(errno.to_string()))
+}
+
+/// Processor time that this process has used.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}

@@ -1,0 +1,274 @@
+//! The sending end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use uncopy::send::{
+    Counters, Event, Message, PageSize, Pages, Pool, PoolSlice, Ring, RingOptions, RingSocket,
+    Sender, SenderOptions, Socket, StableBytes, train_bytes,
+};
+
+use super::outcome::Outcome;
+use super::{duration, failure, pin, processor_time};
+use crate::flags::bench::{Mode, Protocol, SendArgs};
+use crate::report::Failure;
+
+/// Sends that a ring is given at once.
+const BATCH: usize = 64;
+/// Slices of a registered pool: two batches, one of which is on its way.
+const SLICES: usize = 2 * BATCH;
+/// How long releases are waited for at the end.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a run brought, besides its times.
+struct Tally {
+    counters: Counters,
+    releases: u64,
+    notifications: u64,
+    pages: Option<Pages>,
+    without_io_uring: Option<String>,
+}
+
+/// Sends until the time is over.
+pub(super) fn run(flags: &SendArgs) -> Result<String, Failure> {
+    let mode = if flags.zerocopy { Mode::MsgZerocopy } else { flags.mode };
+    let is_ring = matches!(mode, Mode::Ring | Mode::RingRegistered);
+    if flags.slots > 0 && !is_ring {
+        let next_step = "pass --mode=ring or --mode=ring-registered";
+        return Err(failure("use", "--slots", "only rings have slots", next_step));
+    }
+    pin(&flags.path)?;
+    let time = duration(&flags.path)?;
+    let size = flags.size.map_or_else(|| largest(flags), std::num::NonZeroUsize::get);
+    if let (0, Some(segment)) = (size, flags.gso) {
+        let next_step = "name at most 65,507 bytes, over IPv6 65,527";
+        return Err(failure(
+            "cut sends into datagrams of",
+            segment,
+            "no packet holds one",
+            next_step,
+        ));
+    }
+    let socket = connect(flags)?;
+    let before = (Instant::now(), processor_time());
+    let deadline = before.0 + time;
+    let tally = match is_ring {
+        true => through_ring(flags, mode, socket, size, deadline)?,
+        false => through_calls(mode, socket, size, deadline)?,
+    };
+    let outcome = Outcome {
+        mode: mode.name(),
+        size,
+        counters: &tally.counters,
+        releases: tally.releases,
+        notifications: tally.notifications,
+        wall: before.0.elapsed(),
+        processor: processor_time().saturating_sub(before.1),
+        pages: tally.pages.as_ref(),
+        without_io_uring: tally.without_io_uring,
+    };
+    Ok(if flags.path.json { outcome.json() } else { outcome.words() })
+}
+
+fn connect(flags: &SendArgs) -> Result<Socket, Failure> {
+    let path = &flags.path;
+    if flags.host.is_ipv6() != path.ipv6 {
+        let next_step = "pass -4 for an IPv4 address and -6 for an IPv6 address";
+        return Err(failure("send to", flags.host, "it is of the other family", next_step));
+    }
+    let to = SocketAddr::new(flags.host, path.port);
+    let socket = match path.transport {
+        Protocol::Udp => Socket::connect_udp(to),
+        Protocol::Tcp => Socket::connect_tcp(to),
+    };
+    let socket = socket.map_err(|error| Failure::from(&error))?;
+    if let Some(segment) = flags.gso {
+        let set = socket.set_segment_bytes(Some(segment.get()));
+        set.map_err(|error| Failure::from(&error))?;
+    }
+    Ok(socket)
+}
+
+/// What the kernel's tool sends if it is not told: a whole packet.
+fn largest(flags: &SendArgs) -> usize {
+    let header = match flags.path.transport {
+        Protocol::Tcp => 20,
+        Protocol::Udp => 8,
+    };
+    let network = if flags.path.ipv6 { 40 } else { 20 };
+    match flags.gso {
+        Some(segment) => train_bytes(segment.get(), flags.path.ipv6),
+        None => 65_535 - header - network,
+    }
+}
+
+/// The bytes of the kernel's tool, which its receiver looks at.
+fn fill(bytes: &mut [u8]) {
+    for (byte, letter) in bytes.iter_mut().zip((b'a'..=b'z').cycle()) {
+        *byte = letter;
+    }
+}
+
+fn through_calls(
+    mode: Mode,
+    socket: Socket,
+    size: usize,
+    deadline: Instant,
+) -> Result<Tally, Failure> {
+    let mut options = SenderOptions::default();
+    options.mode = match mode {
+        Mode::Copy => uncopy::send::Mode::Copy,
+        Mode::Auto => uncopy::send::Mode::Auto,
+        _ => uncopy::send::Mode::Zerocopy,
+    };
+    options.send_timeout = Some(PATIENCE);
+    let mut bytes = vec![0; size];
+    fill(&mut bytes);
+    let payload = Arc::new(bytes);
+    let mut sender = Sender::new(socket, &options);
+    let mut releases = 0;
+    let failed = |error: uncopy::Error| Failure::from(&error);
+    while Instant::now() < deadline {
+        for _ in 0..BATCH / 4 {
+            sender.send(payload.clone()).result.map_err(failed)?;
+        }
+        while sender.next_release().map_err(failed)?.is_some() {
+            releases += 1;
+        }
+    }
+    while sender.wait_release(Some(PATIENCE)).map_err(failed)?.is_some() {
+        releases += 1;
+    }
+    let counters = sender.counters().clone();
+    // What is copied by choice is released by no report of the kernel.
+    let by_choice: u64 = counters.fallbacks.iter().map(|fallback| fallback.sends).sum();
+    let releases = u64::saturating_sub(releases, by_choice);
+    let (notifications, pages, without_io_uring) = Default::default();
+    Ok(Tally { counters, releases, notifications, pages, without_io_uring })
+}
+
+fn through_ring(
+    flags: &SendArgs,
+    mode: Mode,
+    socket: Socket,
+    size: usize,
+    deadline: Instant,
+) -> Result<Tally, Failure> {
+    let pool = Pool::new(SLICES, size, PageSize::HugeIfPossible);
+    let pool = pool.map_err(|error| Failure::from(&error))?;
+    let mut bytes = vec![0; size];
+    fill(&mut bytes);
+    let all: Vec<PoolSlice> = std::iter::from_fn(|| pool.take())
+        .map(|mut slice| {
+            slice.copy_from_slice(&bytes);
+            slice
+        })
+        .collect();
+    drop(all);
+    if mode == Mode::RingRegistered {
+        let mut tally = batches(flags, socket, deadline, Some(&pool), || pool.take())?;
+        tally.pages = Some(pool.pages().clone());
+        return Ok(tally);
+    }
+    let payload = Arc::new(bytes);
+    let next = || (Arc::strong_count(&payload) <= SLICES).then(|| payload.clone());
+    batches(flags, socket, deadline, None, next)
+}
+
+/// Sends batch after batch of what `next` gives, as long as it gives something.
+fn batches<B: StableBytes>(
+    flags: &SendArgs,
+    socket: Socket,
+    deadline: Instant,
+    pool: Option<&Pool>,
+    mut next: impl FnMut() -> Option<B>,
+) -> Result<Tally, Failure> {
+    let failed = |error: uncopy::Error| Failure::from(&error);
+    let mut options = RingOptions::default();
+    options.mode = uncopy::send::Mode::Zerocopy;
+    options.entries = BATCH as u32;
+    let mut ring = Ring::new(&options);
+    if let Some(pool) = pool
+        && ring.io_uring_refusal().is_none()
+    {
+        ring.register_pool(pool).map_err(failed)?;
+    }
+    let tags: Vec<u64> = (0..u64::from(flags.slots)).collect();
+    if !tags.is_empty() {
+        let next_step = "name another number of slots";
+        let register = ring.register_slots(&tags);
+        register.map_err(|error| failure("register", "--slots", error, next_step))?;
+    }
+    let socket = ring.add(socket);
+    let mut counts = (0, 0);
+    let mut slot = 0;
+    while Instant::now() < deadline {
+        let taken = one_batch(&mut ring, socket, &mut next, &tags, slot)?;
+        slot = (slot + 1) % tags.len().max(1);
+        match taken {
+            0 => ring.wait(Some(PATIENCE)).map_err(failed)?,
+            _ => ring.submit().map_err(failed)?,
+        }
+        count(&mut ring, &mut counts)?;
+    }
+    while ring.outstanding().sends > 0 {
+        ring.wait(Some(PATIENCE)).map_err(failed)?;
+        if count(&mut ring, &mut counts)? == 0 {
+            break;
+        }
+    }
+    Ok(Tally {
+        counters: ring.counters(socket).cloned().unwrap_or_default(),
+        releases: counts.0,
+        notifications: counts.1,
+        pages: None,
+        without_io_uring: ring.io_uring_refusal().map(|errno| errno.message()),
+    })
+}
+
+fn one_batch<B: StableBytes>(
+    ring: &mut Ring<B>,
+    socket: RingSocket,
+    next: &mut impl FnMut() -> Option<B>,
+    tags: &[u64],
+    slot: usize,
+) -> Result<usize, Failure> {
+    let mut taken = 0;
+    while taken < BATCH
+        && let Some(buffer) = next()
+    {
+        let message = match tags.is_empty() {
+            true => Message::new(buffer),
+            false => Message::new(buffer).bind(slot as u32),
+        };
+        ring.send(socket, message).map_err(|refused| Failure::from(&refused.error))?;
+        taken += 1;
+    }
+    if taken > 0 && !tags.is_empty() {
+        let next_step = "report this";
+        let flush = ring.flush(&[slot as u32]);
+        flush.map_err(|error| failure("flush", format!("slot {slot}"), error, next_step))?;
+    }
+    Ok(taken)
+}
+
+/// Counts releases and notifications, and says how much happened; the first error of a send ends
+/// the run.
+fn count<B: StableBytes>(ring: &mut Ring<B>, counts: &mut (u64, u64)) -> Result<usize, Failure> {
+    let mut events = 0;
+    while let Some(event) = ring.next_event() {
+        events += 1;
+        match event {
+            Event::Sent(sent) => {
+                sent.result.map_err(|error| Failure::from(&error))?;
+            }
+            Event::Released(_) => counts.0 += 1,
+            Event::Notified(notification) => {
+                counts.0 += notification.releases.len() as u64;
+                counts.1 += 1;
+            }
+        }
+    }
+    Ok(events)
+}

@@ -1,0 +1,225 @@
+//! When a send is worth lending, learnt from what came of those before. Pure.
+
+use super::counters::FallbackReason;
+
+/// How a send can be lent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// `MSG_ZEROCOPY`.
+    MsgZerocopy,
+    /// io_uring, whose pages the kernel looks up for each send.
+    Ring,
+    /// io_uring, out of a registered pool.
+    RingRegistered,
+}
+
+impl Way {
+    /// From this size on lending takes less processor time than copying. Where the straight lines
+    /// through the measurements at 4,000, 16,384 and 64,000 bytes cross (UDP over ifb, Linux
+    /// 6.18), rounded up.
+    pub(crate) const fn pays_from_bytes(self) -> usize {
+        match self {
+            Way::MsgZerocopy => 20 << 10,
+            Way::Ring => 6 << 10,
+            Way::RingRegistered => 4 << 10,
+        }
+    }
+}
+
+/// So many lent sends in a row that were copied all the same say that the path copies.
+const CONVINCED_AFTER: u32 = 8;
+/// Large sends that are copied then before the path is tried again.
+const FIRST_REST: u32 = 256;
+/// The rest doubles up to this each time the path still copies.
+const LONGEST_REST: u32 = 1 << 16;
+/// Lent sends that try the path again.
+const PROBES: u32 = 2;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Everything large enough is lent; so many in a row came back copied.
+    Lending { copied_in_a_row: u32 },
+    /// The path copies: so many large sends are copied before it is tried again.
+    Resting { left: u32, rest: u32 },
+    /// Trying again: so many may still be lent, and so many answers are awaited, for as many large
+    /// sends as `patience` says. A probe that failed, or whose answer says nothing, has none.
+    Probing { left: u32, unanswered: u32, patience: u32, rest: u32 },
+}
+
+/// What was learnt of one path.
+#[derive(Debug)]
+pub(crate) struct Auto {
+    state: State,
+}
+
+impl Auto {
+    pub(crate) fn new() -> Auto {
+        Auto { state: State::Lending { copied_in_a_row: 0 } }
+    }
+
+    /// Whether to lend a send of `bytes` bytes, or why not.
+    pub(crate) fn choose(&mut self, bytes: usize, way: Way) -> Result<(), FallbackReason> {
+        if bytes < way.pays_from_bytes() {
+            return Err(FallbackReason::TooSmall);
+        }
+        match &mut self.state {
+            State::Lending { .. } => Ok(()),
+            State::Resting { left: 0, rest } => {
+                let (rest, patience) = (*rest, FIRST_REST);
+                self.state =
+                    State::Probing { left: PROBES - 1, unanswered: PROBES, patience, rest };
+                Ok(())
+            }
+            State::Resting { left, .. } => {
+                *left -= 1;
+                Err(FallbackReason::PathCopies)
+            }
+            State::Probing { left: 0, patience: 0, rest, .. } => {
+                self.state = State::Resting { left: *rest, rest: *rest };
+                Err(FallbackReason::PathCopies)
+            }
+            State::Probing { left: 0, patience, .. } => {
+                *patience -= 1;
+                Err(FallbackReason::PathCopies)
+            }
+            State::Probing { left, .. } => {
+                *left -= 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// A send that was lent has been released; whether it was copied all the same, as far as the
+    /// kernel can be believed. (io_uring reports TCP sends that follow one another as copied when
+    /// they were not, since Linux 6.10: those say nothing.)
+    pub(crate) fn learn(&mut self, copied: Option<bool>) {
+        self.state = match (self.state, copied) {
+            (State::Lending { copied_in_a_row }, Some(true)) => {
+                let copied_in_a_row = copied_in_a_row + 1;
+                if copied_in_a_row < CONVINCED_AFTER {
+                    State::Lending { copied_in_a_row }
+                } else {
+                    State::Resting { left: FIRST_REST, rest: FIRST_REST }
+                }
+            }
+            (State::Probing { unanswered: 1, rest, .. }, Some(true)) => {
+                let rest = rest.saturating_mul(2).min(LONGEST_REST);
+                State::Resting { left: rest, rest }
+            }
+            (State::Probing { left, unanswered, patience, rest }, Some(true)) => {
+                State::Probing { left, unanswered: unanswered - 1, patience, rest }
+            }
+            (State::Lending { .. } | State::Probing { .. }, Some(false)) => {
+                State::Lending { copied_in_a_row: 0 }
+            }
+            // Sends from before the rest, and what says nothing.
+            (state @ State::Resting { .. }, _) | (state, None) => state,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Auto, CONVINCED_AFTER, FIRST_REST, FallbackReason, LONGEST_REST, PROBES, Way};
+
+    const LARGE: usize = 64_000;
+
+    #[test]
+    fn small_sends_are_copied_whatever_was_learnt() {
+        for (way, bytes, lent) in [
+            (Way::MsgZerocopy, 16_384, false),
+            (Way::MsgZerocopy, 32_768, true),
+            (Way::Ring, 4_000, false),
+            (Way::Ring, 8_000, true),
+            (Way::RingRegistered, 1_500, false),
+            (Way::RingRegistered, 8_000, true),
+        ] {
+            let chosen = Auto::new().choose(bytes, way);
+            assert_eq!(chosen.is_ok(), lent, "{way:?} {bytes}");
+            assert!(lent || chosen == Err(FallbackReason::TooSmall));
+        }
+    }
+
+    /// Sends until one is lent; says how many were copied before.
+    fn copied_until_lent(auto: &mut Auto) -> u32 {
+        (0..).take_while(|_| auto.choose(LARGE, Way::Ring).is_err()).count() as u32
+    }
+
+    fn convince(auto: &mut Auto) {
+        for _ in 0..CONVINCED_AFTER {
+            assert_eq!(auto.choose(LARGE, Way::Ring), Ok(()));
+            auto.learn(Some(true));
+        }
+    }
+
+    #[test]
+    fn stops_on_a_path_that_copies_and_tries_again_ever_more_seldom() {
+        let mut auto = Auto::new();
+        convince(&mut auto);
+        let mut rest = FIRST_REST;
+        for _ in 0..20 {
+            assert_eq!(copied_until_lent(&mut auto), rest);
+            for _ in 1..PROBES {
+                assert_eq!(auto.choose(LARGE, Way::Ring), Ok(()));
+            }
+            // Nothing more is lent before the probes have answered.
+            assert_eq!(auto.choose(LARGE, Way::Ring), Err(FallbackReason::PathCopies));
+            (0..PROBES).for_each(|_| auto.learn(Some(true)));
+            rest = (rest * 2).min(LONGEST_REST);
+        }
+    }
+
+    #[test]
+    fn lends_again_when_a_probe_was_not_copied() {
+        let mut auto = Auto::new();
+        convince(&mut auto);
+        assert_eq!(copied_until_lent(&mut auto), FIRST_REST);
+        auto.learn(Some(true));
+        auto.learn(Some(false));
+        for _ in 0..1000 {
+            assert_eq!(auto.choose(LARGE, Way::Ring), Ok(()));
+        }
+    }
+
+    #[test]
+    fn probes_without_an_answer_are_made_again() {
+        let mut auto = Auto::new();
+        convince(&mut auto);
+        for _ in 0..3 {
+            assert_eq!(copied_until_lent(&mut auto), FIRST_REST);
+            for _ in 1..PROBES {
+                assert_eq!(auto.choose(LARGE, Way::Ring), Ok(()));
+            }
+            for _ in 0..=FIRST_REST {
+                assert_eq!(auto.choose(LARGE, Way::Ring), Err(FallbackReason::PathCopies));
+            }
+        }
+        assert_eq!(copied_until_lent(&mut auto), FIRST_REST);
+        auto.learn(Some(false));
+        assert_eq!(auto.choose(LARGE, Way::Ring), Ok(()));
+    }
+
+    #[test]
+    fn what_cannot_be_believed_changes_nothing() {
+        let mut auto = Auto::new();
+        for _ in 0..100 {
+            assert_eq!(auto.choose(LARGE, Way::Ring), Ok(()));
+            auto.learn(None);
+        }
+        convince(&mut auto);
+        // Late answers of what was lent before.
+        auto.learn(Some(true));
+        auto.learn(Some(false));
+        auto.learn(None);
+        assert_eq!(copied_until_lent(&mut auto), FIRST_REST);
+    }
+
+    #[test]
+    fn one_copy_among_many_is_no_path_that_copies() {
+        let mut auto = Auto::new();
+        for n in 0..1000 {
+            assert_eq!(auto.choose(LARGE, Way::Ring), Ok(()));
+            auto.learn(Some(n % CONVINCED_AFTER != 0));
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Memory to socket without copying, where that can be had, and the truth about it.
+//!
+//! ```
+//! use std::net::UdpSocket;
+//! use uncopy::send::{Sender, SenderOptions, Socket};
+//!
+//! let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+//! let socket = Socket::connect_udp(receiver.local_addr().unwrap())?;
+//! let mut sender = Sender::new(socket, &SenderOptions::default());
+//! assert_eq!(sender.send("sixteen bytes..!").result?, 16);
+//! while let Some(release) = sender.wait_release(None)? {
+//!     println!("{:?}: {}", release.id, release.fate);
+//! }
+//! # Ok::<(), uncopy::Error>(())
+//! ```
+//!
+//! # Ownership
+//! A send takes its buffers, of any type that is [`StableBytes`], and yields two events: the result
+//! ([`Sent`]), and the [`Release`], which hands the buffers back and says what the kernel did with
+//! them. In between nothing in safe code can change or free them, whatever is dropped, forgotten or
+//! unwound. **Released means reusable**: not sent, and not delivered.
+//!
+//! The kernel numbers the `MSG_ZEROCOPY` sends of a socket and reports by number. So a
+//! [`Socket`] is owned by its [`Sender`] and lends its descriptor to nobody, and taking over one
+//! that may be shared is `unsafe` ([`Socket::adopt`]).
+//!
+//! # What it takes to not copy
+//! Lending pays from some 20 KB on, and only where nothing on the path copies all the same: UDP
+//! needs a device with scatter-gather and transmit checksum offload, and a datagram that fits the
+//! MTU; a packet tap (`tcpdump`, a DHCP client, `lldpd`), loopback and a veth to this machine always
+//! copy. The kernel tells with the release, [`Mode::Auto`] learns from it, and [`Counters`] add it
+//! up.
+
+#[cfg(feature = "tokio")]
+mod asynchronous;
+mod auto;
+mod batch;
+mod counters;
+mod notifier;
+mod plan;
+mod release;
+mod ring;
+mod sender;
+
+pub use crate::buf::{PageSize, Pages, Payload, Pool, PoolSlice, StableBytes};
+pub use crate::sys::inet::{Socket, Transport};
+#[cfg(feature = "tokio")]
+pub use asynchronous::{AsyncSender, Pending};
+pub use batch::train_bytes;
+pub use counters::{Counters, Fallback, FallbackReason};
+pub use notifier::{MAX_SLOTS, Notification, SlotError};
+pub use plan::Mode;
+pub use release::{Fate, Release, SendId, Sent};
+pub use ring::{Event, Message, NotTaken, RegisteredPools, Ring, RingOptions, RingSocket};
+pub use sender::{Outstanding, Sender, SenderOptions};
+
+/// Sockets whose senders are gone, and which are kept together with their buffers until the kernel
+/// has released these.
+#[must_use]
+pub fn parked() -> usize {
+    crate::sys::zerocopy::parking::parked()
+}
+
+/// The code in the book runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/send.md")]
+struct Book;

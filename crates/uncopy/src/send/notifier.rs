@@ -1,0 +1,208 @@
+//! Notifiers: one event for many sends, when all their buffers are free again. Pure.
+//!
+//! As the fourth version of io_uring's zero-copy send patches had them in the kernel. Linux as
+//! released posts one notification for each send; here they are counted together.
+
+use std::collections::VecDeque;
+
+/// Most slots that can be registered.
+pub const MAX_SLOTS: usize = 1 << 15;
+
+/// All sends that were bound to a notifier have been released.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notification<T> {
+    /// The tag that the slot was registered with.
+    pub tag: u64,
+    /// Always 0.
+    pub result: i32,
+    /// Counts the notifiers of the slot from 0 on, and around at 2³².
+    pub sequence: u32,
+    /// The releases of the sends, in the order in which they came.
+    pub releases: Vec<T>,
+}
+
+/// Why slots cannot be used so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SlotError {
+    /// No slot is registered under this index.
+    #[error("no slot is registered under this index ({slots} are); register more")]
+    NoSuchSlot {
+        /// How many slots there are.
+        slots: usize,
+    },
+    /// Slots are registered already.
+    #[error("slots are registered already; unregister them first")]
+    AlreadyRegistered,
+    /// None or more than [`MAX_SLOTS`] were to be registered.
+    #[error("between 1 and {MAX_SLOTS} slots can be registered")]
+    Count,
+}
+
+/// A send's place with a notifier.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Binding(usize);
+
+#[derive(Debug)]
+struct Slot {
+    tag: u64,
+    next_sequence: u32,
+    /// The notifier that sends are bound to now. None was needed since the last flush: `None`.
+    current: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Notifier<T> {
+    tag: u64,
+    sequence: u32,
+    /// Bound sends that are not released.
+    pending: usize,
+    releases: Vec<T>,
+    is_sealed: bool,
+}
+
+/// The slots of a ring, and the notifiers that are in them or were.
+#[derive(Debug)]
+pub(crate) struct Slots<T> {
+    slots: Vec<Slot>,
+    /// `None`: vacant, and in `vacant`.
+    notifiers: Vec<Option<Notifier<T>>>,
+    vacant: Vec<usize>,
+    posted: VecDeque<Notification<T>>,
+}
+
+impl<T> Slots<T> {
+    pub(crate) fn new() -> Slots<T> {
+        Slots {
+            slots: Vec::new(),
+            notifiers: Vec::new(),
+            vacant: Vec::new(),
+            posted: VecDeque::new(),
+        }
+    }
+
+    /// Registers one slot for each tag.
+    pub(crate) fn register(&mut self, tags: &[u64]) -> Result<(), SlotError> {
+        self.register_from(tags, 0)
+    }
+
+    fn register_from(&mut self, tags: &[u64], next_sequence: u32) -> Result<(), SlotError> {
+        if !self.slots.is_empty() {
+            return Err(SlotError::AlreadyRegistered);
+        }
+        if tags.is_empty() || tags.len() > MAX_SLOTS {
+            return Err(SlotError::Count);
+        }
+        let slot = |tag: &u64| Slot { tag: *tag, next_sequence, current: None };
+        self.slots = tags.iter().map(slot).collect();
+        Ok(())
+    }
+
+    /// Takes all slots away. Notifiers that sends were bound to are flushed.
+    pub(crate) fn unregister(&mut self) {
+        for slot in std::mem::take(&mut self.slots) {
+            if let Some(index) = slot.current {
+                self.seal(index);
+            }
+        }
+    }
+
+    /// Binds a send to the notifier that is in the slot now.
+    pub(crate) fn bind(&mut self, slot: u32) -> Result<Binding, SlotError> {
+        let index = self.current(slot)?;
+        if let Some(notifier) = &mut self.notifiers[index] {
+            notifier.pending += 1;
+        }
+        Ok(Binding(index))
+    }
+
+    /// A bound send is released.
+    #[allow(clippy::needless_pass_by_value, reason = "a binding is used up")]
+    pub(crate) fn release(&mut self, binding: Binding, release: T) {
+        let Binding(index) = binding;
+        let Some(notifier) = &mut self.notifiers[index] else { return };
+        notifier.pending -= 1;
+        notifier.releases.push(release);
+        self.post_if_complete(index);
+    }
+
+    /// Seals the notifier in each of the slots, and puts a fresh one there.
+    ///
+    /// # Errors
+    /// One of them does not exist; none is sealed then.
+    pub(crate) fn flush(&mut self, slots: &[u32]) -> Result<(), SlotError> {
+        let count = self.slots.len();
+        if slots.iter().any(|slot| *slot as usize >= count) {
+            return Err(SlotError::NoSuchSlot { slots: count });
+        }
+        for slot in slots {
+            let index = self.current(*slot)?;
+            self.slots[*slot as usize].current = None;
+            self.seal(index);
+        }
+        Ok(())
+    }
+
+    /// There is such a slot.
+    pub(crate) fn has(&self, slot: u32) -> Result<(), SlotError> {
+        match self.slots.get(slot as usize) {
+            Some(_) => Ok(()),
+            None => Err(SlotError::NoSuchSlot { slots: self.slots.len() }),
+        }
+    }
+
+    /// The next notification, in the order in which they became complete.
+    pub(crate) fn next(&mut self) -> Option<Notification<T>> {
+        self.posted.pop_front()
+    }
+
+    /// Everything that was released to a notifier and not posted.
+    pub(crate) fn into_releases(self) -> Vec<T> {
+        let posted = self.posted.into_iter().flat_map(|notification| notification.releases);
+        let held = self.notifiers.into_iter().flatten().flat_map(|notifier| notifier.releases);
+        posted.chain(held).collect()
+    }
+
+    /// The notifier in a slot, made if there is none.
+    fn current(&mut self, slot: u32) -> Result<usize, SlotError> {
+        let count = self.slots.len();
+        let slot = self.slots.get_mut(slot as usize);
+        let slot = slot.ok_or(SlotError::NoSuchSlot { slots: count })?;
+        if let Some(index) = slot.current {
+            return Ok(index);
+        }
+        let sequence = slot.next_sequence;
+        slot.next_sequence = sequence.wrapping_add(1);
+        let releases = Vec::new();
+        let notifier = Notifier { tag: slot.tag, sequence, pending: 0, releases, is_sealed: false };
+        let index = match self.vacant.pop() {
+            Some(index) => index,
+            None => {
+                self.notifiers.push(None);
+                self.notifiers.len() - 1
+            }
+        };
+        self.notifiers[index] = Some(notifier);
+        slot.current = Some(index);
+        Ok(index)
+    }
+
+    fn seal(&mut self, index: usize) {
+        if let Some(notifier) = &mut self.notifiers[index] {
+            notifier.is_sealed = true;
+            self.post_if_complete(index);
+        }
+    }
+
+    fn post_if_complete(&mut self, index: usize) {
+        let complete = |notifier: &mut Notifier<T>| notifier.is_sealed && notifier.pending == 0;
+        if let Some(notifier) = self.notifiers[index].take_if(complete) {
+            let Notifier { tag, sequence, releases, .. } = notifier;
+            self.posted.push_back(Notification { tag, result: 0, sequence, releases });
+            self.vacant.push(index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

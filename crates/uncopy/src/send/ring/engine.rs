@@ -1,0 +1,240 @@
+//! What carries a ring's sends out: io_uring, or single calls where there is none.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::buf::{Payload, Pool, StableBytes};
+use crate::error::{Errno, Result};
+use crate::send::counters::FallbackReason;
+use crate::send::sender::{Sender, SenderOptions};
+use crate::sys::inet::{Socket, Transport};
+use crate::sys::send_ring::{Operation, Registered, SendRing, Step};
+
+/// A send that is handed to an engine.
+pub(super) struct Request<B> {
+    pub(super) payload: Payload<B>,
+    pub(super) socket: usize,
+    pub(super) to: Option<SocketAddr>,
+    pub(super) lend: Result<(), FallbackReason>,
+}
+
+pub(super) enum Engine<B: StableBytes> {
+    Ring(Box<SendRing<B>>, Vec<Arc<Socket>>),
+    Calls(Calls<B>),
+}
+
+/// One call for each send.
+pub(super) struct Calls<B: StableBytes> {
+    lanes: Vec<Lane<B>>,
+    /// Not carried out yet, by number.
+    waiting: VecDeque<(u64, Request<B>)>,
+    next: u64,
+    options: SenderOptions,
+    steps: VecDeque<Step<B>>,
+}
+
+/// A socket, and which of the ring's numbers its sends have.
+enum Lane<B: StableBytes> {
+    Own {
+        sender: Box<Sender<B>>,
+        numbers: VecDeque<(u64, u64)>,
+    },
+    /// Of a sender elsewhere, which counts what is lent there: nothing is lent here.
+    Shared {
+        socket: Arc<Socket>,
+    },
+}
+
+impl<B: StableBytes> Engine<B> {
+    pub(super) fn calls(options: SenderOptions) -> Engine<B> {
+        let (lanes, waiting, steps) = Default::default();
+        Engine::Calls(Calls { lanes, waiting, next: 0, options, steps })
+    }
+
+    /// Takes a socket in; it has the next index.
+    pub(super) fn add(&mut self, socket: Socket) {
+        match self {
+            Engine::Ring(_, sockets) => sockets.push(Arc::new(socket)),
+            Engine::Calls(calls) => {
+                let sender = Box::new(Sender::new(socket, &calls.options));
+                calls.lanes.push(Lane::Own { sender, numbers: VecDeque::new() });
+            }
+        }
+    }
+
+    /// Takes in a socket that a sender has.
+    pub(super) fn add_shared(&mut self, socket: Arc<Socket>) {
+        match self {
+            Engine::Ring(_, sockets) => sockets.push(socket),
+            Engine::Calls(calls) => calls.lanes.push(Lane::Shared { socket }),
+        }
+    }
+
+    pub(super) fn socket(&self, index: usize) -> Option<&Socket> {
+        match self {
+            Engine::Ring(_, sockets) => sockets.get(index).map(|socket| &**socket),
+            Engine::Calls(calls) => calls.lanes.get(index).map(|lane| match lane {
+                Lane::Own { sender, .. } => sender.socket(),
+                Lane::Shared { socket } => &**socket,
+            }),
+        }
+    }
+
+    pub(super) fn register(&mut self, pool: &Pool) -> Result<(), Errno> {
+        match self {
+            Engine::Ring(ring, _) => ring.register(pool),
+            Engine::Calls(_) => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    pub(super) fn registered(&self) -> Result<Registered, Errno> {
+        match self {
+            Engine::Ring(ring, _) => Ok(ring.registered()),
+            Engine::Calls(_) => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    /// Takes over what another ring has registered, anew where the kernel cannot do better.
+    pub(super) fn register_clone(&mut self, registered: &Registered) -> Result<(), Errno> {
+        let Engine::Ring(ring, _) = self else { return Err(Errno::EOPNOTSUPP) };
+        if ring.register_clone(registered).is_ok() {
+            return Ok(());
+        }
+        // Before Linux 6.12; or other buffers are registered here.
+        registered.pools.iter().try_for_each(|pool| match ring.has(pool) {
+            true => Ok(()),
+            false => ring.register(pool),
+        })
+    }
+
+    /// The pool is registered with the kernel.
+    pub(super) fn has(&self, pool: &Pool) -> bool {
+        matches!(self, Engine::Ring(ring, _) if ring.has(pool))
+    }
+
+    /// Takes a send in; gives its number. `None`: there is no such socket.
+    pub(super) fn push(&mut self, request: Request<B>) -> Option<u64> {
+        match self {
+            Engine::Ring(ring, sockets) => {
+                let socket = sockets.get(request.socket)?.clone();
+                let Request { payload, to, lend, .. } = request;
+                Some(ring.push(Operation::new(payload, socket, to, lend.is_ok())))
+            }
+            Engine::Calls(calls) => {
+                calls.lanes.get(request.socket)?;
+                let number = calls.next;
+                calls.next += 1;
+                calls.waiting.push_back((number, request));
+                Some(number)
+            }
+        }
+    }
+
+    /// Sends that were not submitted.
+    pub(super) fn waiting(&self) -> usize {
+        match self {
+            Engine::Ring(ring, _) => ring.waiting(),
+            Engine::Calls(calls) => calls.waiting.len(),
+        }
+    }
+
+    /// Submits what waits; waits for `want` completions or until the time is over.
+    pub(super) fn submit(&mut self, want: usize, timeout: Option<Duration>) -> Result<(), Errno> {
+        match self {
+            Engine::Ring(ring, _) => ring.submit(want, timeout),
+            Engine::Calls(calls) => {
+                calls.carry_out();
+                calls.wait(want, timeout);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn cancel(&mut self, number: u64, steps: &mut VecDeque<Step<B>>) {
+        match self {
+            Engine::Ring(ring, _) => ring.cancel(number, steps),
+            Engine::Calls(calls) => calls.cancel(number),
+        }
+    }
+
+    /// Collects what happened.
+    pub(super) fn reap(
+        &mut self,
+        steps: &mut VecDeque<Step<B>>,
+        again: impl FnMut(u64, Errno, Transport, bool) -> bool,
+    ) -> Result<(), Errno> {
+        match self {
+            Engine::Ring(ring, _) => ring.reap(steps, again),
+            Engine::Calls(calls) => {
+                calls.look();
+                steps.append(&mut calls.steps);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl<B: StableBytes> Calls<B> {
+    fn carry_out(&mut self) {
+        for (number, request) in std::mem::take(&mut self.waiting) {
+            let Request { payload, socket, to, lend } = request;
+            let result = match &mut self.lanes[socket] {
+                Lane::Own { sender, numbers } => {
+                    let (own, result) = sender.send_chosen(payload, to, lend);
+                    numbers.push_back((own, number));
+                    result
+                }
+                Lane::Shared { socket } => {
+                    let (landed, result) = super::plain::send(socket, number, payload, to);
+                    self.steps.push_back(Step::Result { number, result });
+                    self.steps.push_back(Step::Landed(landed));
+                    continue;
+                }
+            };
+            self.steps.push_back(Step::Result { number, result });
+        }
+    }
+
+    fn cancel(&mut self, number: u64) {
+        let place = self.waiting.iter().position(|(waiting, _)| *waiting == number);
+        let Some((number, request)) = place.and_then(|place| self.waiting.remove(place)) else {
+            return;
+        };
+        self.steps.push_back(Step::Result { number, result: Err(Errno::ECANCELED) });
+        let landed = super::plain::unsent(number, request.payload);
+        self.steps.push_back(Step::Landed(landed));
+    }
+
+    /// Collects releases.
+    fn look(&mut self) {
+        for lane in &mut self.lanes {
+            let Lane::Own { sender, numbers } = lane else { continue };
+            // A queue that cannot be read gives nothing more.
+            while let Ok(Some(mut landed)) = sender.next_landed() {
+                let place = numbers.iter().position(|(own, _)| *own == landed.number);
+                if let Some((_, number)) = place.and_then(|place| numbers.remove(place)) {
+                    landed.number = number;
+                    self.steps.push_back(Step::Landed(landed));
+                }
+            }
+        }
+    }
+
+    fn wait(&mut self, want: usize, timeout: Option<Duration>) {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            self.look();
+            let is_outstanding = self.lanes.iter().any(
+                |lane| matches!(lane, Lane::Own { sender, .. } if sender.outstanding().sends > 0),
+            );
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            if self.steps.len() >= want || !is_outstanding || left == Some(Duration::ZERO) {
+                return;
+            }
+            // Several sockets, each of which may be the first: looked at in turn.
+            std::thread::sleep(Duration::from_micros(200).min(left.unwrap_or(Duration::MAX)));
+        }
+    }
+}

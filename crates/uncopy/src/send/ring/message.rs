@@ -1,0 +1,77 @@
+//! What goes into a ring, and what comes out.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use crate::buf::{Payload, StableBytes};
+use crate::error::Error;
+use crate::send::notifier::Notification;
+use crate::send::release::{Release, Sent};
+use crate::sys::send_ring::Registered;
+
+/// A send for [`Ring::send`](super::Ring::send).
+#[derive(Debug)]
+#[must_use = "nothing is sent before it is given to a ring"]
+pub struct Message<B> {
+    pub(super) payload: Payload<B>,
+    pub(super) to: Option<SocketAddr>,
+    pub(super) slot: Option<u32>,
+    pub(super) flush: bool,
+}
+
+impl<B: StableBytes> Message<B> {
+    /// One buffer or several, as one datagram or behind what was sent before on a stream.
+    pub fn new(payload: impl Into<Payload<B>>) -> Message<B> {
+        Message { payload: payload.into(), to: None, slot: None, flush: false }
+    }
+
+    /// To this address, from a UDP socket, whether or not it is connected.
+    pub fn to(mut self, address: SocketAddr) -> Message<B> {
+        self.to = Some(address);
+        self
+    }
+
+    /// Bound to the notifier that is in this slot when the send is given to the ring: its buffers
+    /// come back with the [`Notification`].
+    pub fn bind(mut self, slot: u32) -> Message<B> {
+        self.slot = Some(slot);
+        self
+    }
+
+    /// As [`bind`](Self::bind), and the last of its notifier: the slot is flushed with it.
+    pub fn bind_and_flush(mut self, slot: u32) -> Message<B> {
+        self.slot = Some(slot);
+        self.flush = true;
+        self
+    }
+}
+
+/// A send that a ring did not take, with its buffers.
+#[derive(Debug)]
+pub struct NotTaken<B> {
+    /// The buffers.
+    pub payload: Payload<B>,
+    /// Why.
+    pub error: Error,
+}
+
+/// What happened on a ring.
+#[derive(Debug)]
+pub enum Event<B> {
+    /// The result of a send.
+    Sent(Sent),
+    /// The buffers of a send that is bound to no slot are free again.
+    Released(Release<B>),
+    /// The buffers of all sends of a notifier are free again.
+    Notified(Notification<Release<B>>),
+}
+
+/// What a [`Ring`](super::Ring) has registered, for rings of other threads. Keeps the pools'
+/// memory.
+pub struct RegisteredPools(pub(super) Registered);
+
+impl fmt::Debug for RegisteredPools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RegisteredPools").field(&self.0.pools).finish()
+    }
+}

@@ -1,0 +1,452 @@
+//! `MSG_ZEROCOPY` on one socket.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::auto::{Auto, Way};
+use super::counters::{Counters, FallbackReason};
+use super::plan::{self, Mode, Next, Refused};
+use super::release::{Fate, Release, SendId, Sent};
+use crate::buf::{Payload, StableBytes};
+use crate::error::{Errno, Error, Reason, Result};
+use crate::sys::inet::{Socket, Transport, Wanted};
+use crate::sys::zerocopy::{Flight, Landed, Refusal};
+
+/// How a [`Sender`] works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SenderOptions {
+    /// Whether to lend or to copy.
+    pub mode: Mode,
+    /// How long a send waits for room in the socket before it fails with `ETIMEDOUT`. `None`: for
+    /// as long as it takes.
+    pub send_timeout: Option<Duration>,
+    /// How long socket and buffers of a dropped sender are kept for the kernel to finish with
+    /// them, before a TCP connection is aborted. The buffers are kept until they are released in
+    /// any case.
+    pub park_timeout: Duration,
+}
+
+impl Default for SenderOptions {
+    fn default() -> SenderOptions {
+        let park_timeout = Duration::from_secs(60);
+        SenderOptions { mode: Mode::Auto, send_timeout: None, park_timeout }
+    }
+}
+
+/// What the kernel still needs of a sender's buffers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Outstanding {
+    /// Sends whose buffers have not been released.
+    pub sends: usize,
+    /// Bytes in these buffers.
+    pub bytes: usize,
+}
+
+/// Sends buffers over a TCP or UDP socket, lending them to the kernel where that pays
+/// (`MSG_ZEROCOPY`), and gives each of them back when the kernel needs it no more.
+///
+/// ```
+/// use std::net::UdpSocket;
+/// use uncopy::send::{Fate, Mode, Sender, SenderOptions, Socket};
+///
+/// let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+/// let socket = Socket::connect_udp(receiver.local_addr().unwrap())?;
+/// let mut options = SenderOptions::default();
+/// options.mode = Mode::Zerocopy;
+/// let mut sender = Sender::new(socket, &options);
+///
+/// let sent = sender.send(b"sixteen bytes..!".to_vec());
+/// assert_eq!(sent.result?, 16);
+///
+/// let release = sender.wait_release(None)?.expect("one is outstanding");
+/// assert_eq!(release.id, sent.id);
+/// assert_eq!(release.fate, Fate::Copied, "over loopback the kernel copies, and says so");
+/// let buffer: Vec<u8> = release.payload.into_one().unwrap();
+/// # Ok::<(), uncopy::Error>(())
+/// ```
+///
+/// # Two events
+/// [`send`](Self::send) gives the result; the buffers come back in a [`Release`] later, from
+/// [`next_release`](Self::next_release) or [`wait_release`](Self::wait_release), also those that
+/// were copied or refused. Releases need not come in the order of the sends.
+///
+/// # Waiting
+/// A send waits while the socket has no room, and reads the kernel's reports meanwhile, as it does
+/// after every few sends: a caller that only sends does not run into the limits of the socket. It
+/// keeps the releases until they are taken; their number is [`released`](Self::released).
+///
+/// # Dropping
+/// Buffers that the kernel still needs are parked together with the socket until it has released
+/// them ([`parked`](super::parked)); the peer of a stream reads its end after what was sent.
+/// [`close`](Self::close) waits instead. A sender that is forgotten keeps its buffers for ever.
+///
+/// What was lent cannot be touched:
+/// ```compile_fail
+/// # fn of(mut sender: uncopy::send::Sender<Vec<u8>>) {
+/// let buffer = vec![0; 4096];
+/// let _sent = sender.send(buffer);
+/// println!("{}", buffer[0]); // it belongs to the send
+/// # }
+/// ```
+pub struct Sender<B: StableBytes> {
+    flight: Flight<B>,
+    options: SenderOptions,
+    auto: Auto,
+    counters: Counters,
+    outstanding: Outstanding,
+    /// Lent since the error queue was last read.
+    since_drain: Outstanding,
+    /// Released, and not taken.
+    landed: VecDeque<Landed<B>>,
+}
+
+/// A send that has begun.
+#[derive(Debug)]
+pub(super) struct Sending {
+    pub(super) number: u64,
+    pub(super) to: Option<SocketAddr>,
+    length: usize,
+    pub(super) done: usize,
+    lend: bool,
+    /// The error queue was read since the kernel last had no room.
+    drained: bool,
+}
+
+/// How far a send came.
+#[derive(Debug)]
+pub(super) enum Progress {
+    Done,
+    WaitForRoom,
+    Failed(Errno),
+}
+
+impl<B: StableBytes> Sender<B> {
+    /// Sends over `socket`. Where kernel or socket do not have `MSG_ZEROCOPY`, everything is
+    /// copied, and [`Counters::fallbacks`] says why.
+    #[must_use]
+    pub fn new(socket: Socket, options: &SenderOptions) -> Sender<B> {
+        let flight = Flight::new(socket, options.park_timeout);
+        Sender {
+            flight,
+            options: options.clone(),
+            auto: Auto::new(),
+            counters: Counters::default(),
+            outstanding: Outstanding::default(),
+            since_drain: Outstanding::default(),
+            landed: VecDeque::new(),
+        }
+    }
+
+    /// The socket, for everything that does not send.
+    #[must_use]
+    pub fn socket(&self) -> &Socket {
+        self.flight.socket()
+    }
+
+    /// Sends one buffer or several, as one datagram or behind what was sent before, all of it.
+    pub fn send(&mut self, payload: impl Into<Payload<B>>) -> Sent {
+        self.send_message(payload.into(), None)
+    }
+
+    /// Sends a datagram to `to`, from a UDP socket, whether or not it is connected.
+    pub fn send_to(&mut self, payload: impl Into<Payload<B>>, to: SocketAddr) -> Sent {
+        self.send_message(payload.into(), Some(to))
+    }
+
+    fn send_message(&mut self, payload: Payload<B>, to: Option<SocketAddr>) -> Sent {
+        let lend = self.choose(payload.len());
+        let (number, result) = self.send_chosen(payload, to, lend);
+        let result = result.map_err(|errno| self.refusal_of(to, errno));
+        Sent { id: SendId(number), result }
+    }
+
+    /// The error of a send that the kernel refused so.
+    pub(super) fn refusal_of(&self, to: Option<SocketAddr>, errno: Errno) -> Error {
+        let subject = match to {
+            Some(to) => format!("{} {to}", self.transport().name()),
+            None => self.socket().subject(),
+        };
+        Error::network("send to", subject, errno)
+    }
+
+    /// Sends, lent or for this reason copied; gives the send's number and what came of it.
+    pub(super) fn send_chosen(
+        &mut self,
+        payload: Payload<B>,
+        to: Option<SocketAddr>,
+        lend: Result<(), FallbackReason>,
+    ) -> (u64, Result<usize, Errno>) {
+        let mut sending = self.begin(payload, to, lend);
+        let deadline = self.options.send_timeout.and_then(|t| Instant::now().checked_add(t));
+        let result = loop {
+            match self.advance(&mut sending) {
+                Progress::Done => break Ok(sending.done),
+                Progress::Failed(errno) => break Err(errno),
+                Progress::WaitForRoom => {
+                    let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+                    if left == Some(Duration::ZERO) {
+                        break Err(Errno::ETIMEDOUT);
+                    }
+                    self.flight.socket().wait(Wanted::Room, left);
+                }
+            }
+        };
+        self.end(&sending, result.is_ok());
+        (sending.number, result)
+    }
+
+    pub(super) fn begin(
+        &mut self,
+        payload: Payload<B>,
+        to: Option<SocketAddr>,
+        lend: Result<(), FallbackReason>,
+    ) -> Sending {
+        let length = payload.len();
+        if let Err(reason) = lend {
+            self.counters.fell_back(reason);
+        }
+        let lend = lend.is_ok();
+        note_device(self.socket(), lend);
+        let number = self.flight.begin(payload);
+        self.outstanding.sends += 1;
+        self.outstanding.bytes += length;
+        Sending { number, to, length, done: 0, lend, drained: false }
+    }
+
+    /// Whether the options and what was learnt let a send of this length be lent.
+    pub(super) fn choose(&mut self, length: usize) -> Result<(), FallbackReason> {
+        match (self.options.mode, self.flight.refusal()) {
+            (Mode::Copy, _) => Err(FallbackReason::Asked),
+            (_, Some(Refusal::NotSupported)) => Err(FallbackReason::NotSupported),
+            (_, Some(Refusal::CountUncertain)) => Err(FallbackReason::CountUncertain),
+            (Mode::Zerocopy, None) => Ok(()),
+            (Mode::Auto, None) => self.auto.choose(length, Way::MsgZerocopy),
+        }
+    }
+
+    /// Sends as much as there is room for.
+    pub(super) fn advance(&mut self, sending: &mut Sending) -> Progress {
+        loop {
+            if plan::is_drain_due(self.since_drain.sends, self.since_drain.bytes)
+                && let Err(errno) = self.drain()
+            {
+                return Progress::Failed(errno);
+            }
+            let Sending { number, to, done, lend, .. } = *sending;
+            match self.flight.part(number, done, to, lend) {
+                Ok(bytes) => {
+                    sending.done += bytes;
+                    sending.drained = false;
+                    if lend {
+                        self.since_drain.sends += 1;
+                        self.since_drain.bytes += bytes;
+                    }
+                    if sending.done >= sending.length || self.transport() == Transport::Udp {
+                        return Progress::Done;
+                    }
+                }
+                Err(errno) => {
+                    if let Some(progress) = self.refused(sending, errno) {
+                        return progress;
+                    }
+                }
+            }
+        }
+    }
+
+    /// After a refusal: `None` to try again at once.
+    fn refused(&mut self, sending: &mut Sending, errno: Errno) -> Option<Progress> {
+        let Sending { lend: lent, drained, .. } = *sending;
+        let transport = self.transport();
+        // What is in the queue would end every wait for room.
+        if let Err(errno) = self.drain() {
+            return Some(Progress::Failed(errno));
+        }
+        match plan::after(Refused { errno, transport, lent, drained }) {
+            Next::WaitForRoom => Some(Progress::WaitForRoom),
+            Next::Drain => {
+                self.counters.no_buffer_space += 1;
+                sending.drained = true;
+                None
+            }
+            Next::Copy(reason) => {
+                sending.lend = false;
+                self.counters.fell_back(reason);
+                None
+            }
+            Next::Fail => Some(Progress::Failed(errno)),
+        }
+    }
+
+    pub(super) fn end(&mut self, sending: &Sending, is_whole: bool) {
+        self.flight.end(sending.number);
+        self.collect();
+        match is_whole {
+            true => self.counters.sends += 1,
+            false => self.counters.failed_sends += 1,
+        }
+        self.counters.bytes += sending.done as u64;
+    }
+
+    fn transport(&self) -> Transport {
+        self.flight.socket().transport()
+    }
+
+    /// Reads the error queue to its end.
+    fn drain(&mut self) -> Result<(), Errno> {
+        self.since_drain = Outstanding::default();
+        let drained = self.flight.drain();
+        let foreign = self.flight.foreign();
+        self.counters.foreign_errors = foreign.count;
+        self.counters.last_foreign_error = foreign.last;
+        self.collect();
+        drained
+    }
+
+    /// Takes note of what has landed, whenever its owner will ask for it.
+    fn collect(&mut self) {
+        while let Some(landed) = self.flight.next_landed() {
+            let fate = landed.usage.fate(self.flight.socket());
+            self.counters.released(fate, landed.usage.bytes);
+            if landed.usage.lent_parts > 0 {
+                self.auto.learn((fate != Fate::Unknown).then_some(fate == Fate::Copied));
+            }
+            self.landed.push_back(landed);
+        }
+    }
+
+    /// The next release that is there, without waiting.
+    ///
+    /// # Errors
+    /// The kernel reports sends that this sender did not make: the socket is shared in spite of
+    /// [`Socket::adopt`]'s rules. Nothing that is outstanding is ever released then.
+    pub fn next_release(&mut self) -> Result<Option<Release<B>>> {
+        let landed = self.next_landed()?;
+        Ok(landed.map(|landed| Release::of(landed, self.flight.socket())))
+    }
+
+    /// The next payload that is free.
+    pub(super) fn next_landed(&mut self) -> Result<Option<Landed<B>>> {
+        if self.landed.is_empty() && self.flight.outstanding() > 0 {
+            self.drain().map_err(|errno| self.socket().error("read the error queue of", errno))?;
+        }
+        let Some(landed) = self.landed.pop_front() else {
+            return if self.flight.is_lost() { Err(self.lost()) } else { Ok(None) };
+        };
+        self.outstanding.sends -= 1;
+        self.outstanding.bytes -= landed.payload.len();
+        Ok(Some(landed))
+    }
+
+    fn lost(&self) -> Error {
+        let reason = "the kernel reports sends that were not made here, so that nothing can be \
+                      told to be free; give each socket to one sender alone";
+        Error::new("release buffers of", self.socket().subject(), Reason::Refused(reason.into()))
+    }
+
+    /// The next release, waiting for one at most for `timeout` (`None`: for as long as it takes).
+    /// `None`: the time is over, or nothing is outstanding.
+    ///
+    /// # Errors
+    /// As [`next_release`](Self::next_release).
+    pub fn wait_release(&mut self, timeout: Option<Duration>) -> Result<Option<Release<B>>> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut pause = Duration::ZERO;
+        loop {
+            if let Some(release) = self.next_release()? {
+                return Ok(Some(release));
+            }
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            if self.flight.outstanding() == 0 || left == Some(Duration::ZERO) {
+                return Ok(None);
+            }
+            // A connection that is over wakes every wait, also while a device has its pages.
+            std::thread::sleep(pause.min(left.unwrap_or(pause)));
+            self.flight.socket().wait(Wanted::Errors, left);
+            pause = (pause + Duration::from_micros(50)).min(Duration::from_millis(5));
+        }
+    }
+
+    /// Sends whose release has not been taken, and their bytes.
+    #[must_use]
+    pub fn outstanding(&self) -> Outstanding {
+        self.outstanding
+    }
+
+    /// The release of this send has not been taken.
+    #[cfg(feature = "tokio")]
+    pub(super) fn is_outstanding(&self, number: u64) -> bool {
+        self.flight.has(number) || self.landed.iter().any(|landed| landed.number == number)
+    }
+
+    /// Releases that were read and not taken.
+    #[must_use]
+    pub fn released(&self) -> usize {
+        self.landed.len()
+    }
+
+    /// What the sends came to so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Aborts a TCP connection: what was not sent yet is dropped, the peer reads a reset, and the
+    /// kernel releases the buffers soon. A UDP socket loses its peer only.
+    pub fn abort(&mut self) {
+        self.flight.socket().abort();
+    }
+
+    /// Ends the stream after what was sent, and waits for every release; aborts the connection
+    /// after `timeout` (`None`: never). What is not released even then, because a device holds it,
+    /// is parked.
+    ///
+    /// # Errors
+    /// As [`next_release`](Self::next_release).
+    pub fn close(mut self, timeout: Option<Duration>) -> Result<(Vec<Release<B>>, Counters)> {
+        // One that is not connected has no end.
+        let _ = self.socket().finish();
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut releases = Vec::new();
+        let mut aborted = false;
+        while self.outstanding.sends > 0 {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            let grace = if aborted { Some(Duration::from_secs(1)) } else { left };
+            match self.wait_release(grace)? {
+                Some(release) => releases.push(release),
+                None if aborted || self.transport() == Transport::Udp => break,
+                None => {
+                    self.abort();
+                    aborted = true;
+                }
+            }
+        }
+        Ok((releases, std::mem::take(&mut self.counters)))
+    }
+
+    /// The socket, for a ring that sends on it too.
+    pub(super) fn share(&self) -> Arc<Socket> {
+        self.flight.socket().clone()
+    }
+}
+
+/// Looks up, once, what releases of a stream's lent sends will be worth.
+pub(super) fn note_device(socket: &Socket, lend: bool) {
+    if lend && socket.transport() == Transport::Tcp {
+        let _ = socket.scatter_gather();
+    }
+}
+
+impl<B: StableBytes> fmt::Debug for Sender<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender")
+            .field("socket", self.socket())
+            .field("outstanding", &self.outstanding)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,345 @@
+//! TCP and UDP sockets that nobody else has.
+
+use std::fmt;
+use std::io::IoSlice;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketFlags, SocketType,
+    sockopt,
+};
+
+use super::{Sys, last_errno};
+use crate::error::{Errno, Error, Reason, Result};
+
+/// A transport protocol that can send without copying.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// A stream.
+    Tcp,
+    /// Datagrams.
+    Udp,
+}
+
+impl Transport {
+    /// The name in reports: `tcp`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Transport::Tcp => "tcp",
+            Transport::Udp => "udp",
+        }
+    }
+}
+
+/// A TCP or UDP socket that no other descriptor refers to, as every constructor but
+/// [`adopt`](Self::adopt) makes one.
+///
+/// It lends no descriptor (no `AsFd`) on purpose. The kernel numbers the `MSG_ZEROCOPY` sends of a
+/// socket, and reports by number which buffers are free again; whoever could send through a
+/// duplicate would shift the numbers, and buffers would be released early.
+/// ```compile_fail
+/// fn duplicate(socket: &uncopy::send::Socket) -> std::io::Result<std::os::fd::OwnedFd> {
+///     use std::os::fd::AsFd;
+///     socket.as_fd().try_clone_to_owned()
+/// }
+/// ```
+pub struct Socket {
+    fd: OwnedFd,
+    transport: Transport,
+    scatter_gather: OnceLock<Option<bool>>,
+}
+
+impl Socket {
+    /// Connects to a TCP server; waits for as long as the system does.
+    ///
+    /// # Errors
+    /// As `connect(2)`.
+    pub fn connect_tcp(to: SocketAddr) -> Result<Socket> {
+        let socket = Self::open(to, Transport::Tcp)?;
+        rustix::io::retry_on_intr(|| rustix::net::connect(&socket.fd, &to))
+            .map_err(|errno| Error::network("connect to", subject(Transport::Tcp, to), errno))?;
+        Ok(socket)
+    }
+
+    /// Takes the next connection of `listener`, waiting for one unless it is nonblocking.
+    ///
+    /// # Errors
+    /// As `accept(2)`.
+    pub fn accept_tcp(listener: &TcpListener) -> Result<Socket> {
+        let flags = SocketFlags::CLOEXEC;
+        let fd = rustix::io::retry_on_intr(|| rustix::net::accept_with(listener, flags))
+            .map_err(|errno| Error::network("accept a connection on", "tcp", errno))?;
+        Self::of_kind(fd).map_err(|(_, error)| error)
+    }
+
+    /// A UDP socket at `local` (port 0: any free one).
+    ///
+    /// # Errors
+    /// As `bind(2)`.
+    pub fn bind_udp(local: SocketAddr) -> Result<Socket> {
+        let socket = Self::open(local, Transport::Udp)?;
+        rustix::net::bind(&socket.fd, &local)
+            .map_err(|errno| Error::network("bind", subject(Transport::Udp, local), errno))?;
+        Ok(socket)
+    }
+
+    /// A UDP socket that sends to `to` alone.
+    ///
+    /// # Errors
+    /// As `connect(2)`.
+    pub fn connect_udp(to: SocketAddr) -> Result<Socket> {
+        let socket = Self::open(to, Transport::Udp)?;
+        rustix::net::connect(&socket.fd, &to)
+            .map_err(|errno| Error::network("connect to", subject(Transport::Udp, to), errno))?;
+        Ok(socket)
+    }
+
+    /// Takes a socket over that was made elsewhere. `O_NONBLOCK` does not matter: every call that
+    /// sends says itself that it does not wait.
+    ///
+    /// # Errors
+    /// It is neither TCP nor UDP over IPv4 or IPv6; it comes back with the error. Local sockets
+    /// (`unix(7)`) are among these: no kernel has `MSG_ZEROCOPY` for them.
+    ///
+    /// # Safety
+    /// No other descriptor refers to the socket, in any process, now or later (a duplicate, one
+    /// that was passed on, one that a child inherited); and nothing was ever sent on it with
+    /// `MSG_ZEROCOPY`.
+    #[allow(clippy::result_large_err, reason = "the descriptor comes back")]
+    pub unsafe fn adopt(fd: OwnedFd) -> Result<Socket, (OwnedFd, Error)> {
+        Self::of_kind(fd)
+    }
+
+    fn open(for_address: SocketAddr, transport: Transport) -> Result<Socket> {
+        let family = match for_address {
+            SocketAddr::V4(_) => AddressFamily::INET,
+            SocketAddr::V6(_) => AddressFamily::INET6,
+        };
+        let kind = match transport {
+            Transport::Tcp => SocketType::STREAM,
+            Transport::Udp => SocketType::DGRAM,
+        };
+        let fd = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).map_err(
+            |errno| Error::network("open a socket for", subject(transport, for_address), errno),
+        )?;
+        Ok(Socket::new(fd, transport))
+    }
+
+    #[allow(clippy::result_large_err, reason = "the descriptor comes back")]
+    fn of_kind(fd: OwnedFd) -> Result<Socket, (OwnedFd, Error)> {
+        let domain = sockopt::socket_domain(&fd);
+        let kind = sockopt::socket_type(&fd);
+        let protocol = sockopt::socket_protocol(&fd).map(|p| p.map(|p| p.as_raw().get() as i32));
+        let is_inet = matches!(domain, Ok(AddressFamily::INET | AddressFamily::INET6));
+        let transport = match (kind, protocol) {
+            (Ok(SocketType::STREAM), Ok(Some(libc::IPPROTO_TCP))) if is_inet => Transport::Tcp,
+            (Ok(SocketType::DGRAM), Ok(Some(libc::IPPROTO_UDP))) if is_inet => Transport::Udp,
+            (Err(errno), _) => return Err((fd, Error::network("take over", "a socket", errno))),
+            _ => {
+                let what = match domain {
+                    Ok(AddressFamily::UNIX) => {
+                        "a local socket, for which no kernel has MSG_ZEROCOPY"
+                    }
+                    _ => "neither TCP nor UDP over IPv4 or IPv6",
+                };
+                let reason = format!("it is {what}; send on it with a plain write");
+                return Err((fd, Error::new("take over", "a socket", Reason::Refused(reason))));
+            }
+        };
+        Ok(Socket::new(fd, transport))
+    }
+
+    fn new(fd: OwnedFd, transport: Transport) -> Socket {
+        Socket { fd, transport, scatter_gather: OnceLock::new() }
+    }
+
+    /// Which protocol it speaks.
+    #[must_use]
+    pub fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    /// Its own address.
+    ///
+    /// # Errors
+    /// As `getsockname(2)`.
+    pub fn local_address(&self) -> Result<SocketAddr> {
+        let found = rustix::net::getsockname(&self.fd).and_then(SocketAddr::try_from);
+        found.map_err(|errno| self.error("ask the address of", errno))
+    }
+
+    /// The address that it is connected to. `None`: it is not connected.
+    #[must_use]
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        let found = rustix::net::getpeername(&self.fd).ok().flatten()?;
+        SocketAddr::try_from(found).ok()
+    }
+
+    /// Connects a UDP socket to another address.
+    ///
+    /// # Errors
+    /// As `connect(2)`.
+    pub fn reconnect(&self, to: SocketAddr) -> Result<()> {
+        rustix::net::connect(&self.fd, &to).map_err(|errno| self.error("connect", errno))
+    }
+
+    /// Receives into `bytes`, waiting for something; 0 at the end of a stream.
+    ///
+    /// # Errors
+    /// As `recv(2)`.
+    pub fn receive(&self, bytes: &mut [u8]) -> Result<usize> {
+        loop {
+            match rustix::net::recv(&self.fd, &mut *bytes, RecvFlags::empty()) {
+                Ok((n, _)) => return Ok(n),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => self.wait(Wanted::Input, None),
+                Err(errno) => return Err(self.error("receive on", errno)),
+            }
+        }
+    }
+
+    /// Ends a stream after what was sent: the peer reads its end.
+    ///
+    /// # Errors
+    /// As `shutdown(2)`.
+    pub fn finish(&self) -> Result<()> {
+        let done = rustix::net::shutdown(&self.fd, Shutdown::Write);
+        done.map_err(|errno| self.error("end", errno))
+    }
+
+    /// Bytes that may wait here to be sent (`SO_SNDBUF`); the kernel doubles the number.
+    ///
+    /// # Errors
+    /// As `setsockopt(2)`.
+    pub fn set_send_buffer_bytes(&self, bytes: usize) -> Result<()> {
+        let set = sockopt::set_socket_send_buffer_size(&self.fd, bytes);
+        set.map_err(|errno| self.error("set SO_SNDBUF of", errno))
+    }
+
+    /// Whether TCP sends at once what does not fill a segment (`TCP_NODELAY`).
+    ///
+    /// # Errors
+    /// As `setsockopt(2)`.
+    pub fn set_no_delay(&self, no_delay: bool) -> Result<()> {
+        let set = sockopt::set_tcp_nodelay(&self.fd, no_delay);
+        set.map_err(|errno| self.error("set TCP_NODELAY of", errno))
+    }
+
+    /// Has UDP cut every send into datagrams of `bytes` bytes, the last shorter (`UDP_SEGMENT`,
+    /// `udp(7)`). `None`: each send is a datagram. One send can be [`train_bytes`] long then.
+    ///
+    /// [`train_bytes`]: crate::send::train_bytes
+    ///
+    /// # Errors
+    /// As `setsockopt(2)`.
+    pub fn set_segment_bytes(&self, bytes: Option<u16>) -> Result<()> {
+        let value = libc::c_int::from(bytes.unwrap_or(0));
+        let set = self.set_option(libc::SOL_UDP, libc::UDP_SEGMENT, value);
+        set.map_err(|errno| self.error("set UDP_SEGMENT of", errno))
+    }
+
+    /// Whether the device that the connection goes over does scatter-gather, as it was when this
+    /// was first asked, which must be while it is connected. `None`: it cannot be told.
+    pub(crate) fn scatter_gather(&self) -> Option<bool> {
+        *self.scatter_gather.get_or_init(|| {
+            let device = super::route::device_to(self.peer_address()?.ip()).ok()?;
+            super::route::has_scatter_gather(&self.fd, device).ok()
+        })
+    }
+
+    pub(crate) fn allow_zerocopy(&self) -> Sys<()> {
+        super::probe::allow_zerocopy(&self.fd)
+    }
+
+    fn set_option(&self, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> Sys<()> {
+        let length = size_of_val(&value) as libc::socklen_t;
+        // SAFETY: the option's value is an int, which outlives the call, which only reads it.
+        let r = unsafe {
+            libc::setsockopt(self.fd.as_raw_fd(), level, name, (&raw const value).cast(), length)
+        };
+        if r == 0 { Ok(()) } else { Err(last_errno()) }
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Ends a TCP connection at once: what waits to be sent is dropped, the peer gets a reset
+    /// (`connect(2)` with `AF_UNSPEC`; `tcp_disconnect` in `net/ipv4/tcp.c`). The error queue
+    /// stays. A UDP socket loses its peer, and keeps what waits in devices.
+    pub(crate) fn abort(&self) {
+        // So that the end is a reset, also where everything was sent.
+        let _ = sockopt::set_socket_linger(&self.fd, Some(Duration::ZERO));
+        let _ = rustix::net::connect_unspec(&self.fd);
+    }
+
+    /// The error that the next call would meet.
+    pub(crate) fn take_error(&self) -> Option<Errno> {
+        sockopt::socket_error(&self.fd).ok()?.err().map(Errno::from)
+    }
+
+    /// Sleeps until there is what is wanted, an error is queued, a signal arrives or the time is
+    /// over (`None`: never).
+    pub(crate) fn wait(&self, wanted: Wanted, timeout: Option<Duration>) {
+        let flags = match wanted {
+            Wanted::Input => PollFlags::IN,
+            Wanted::Room => PollFlags::OUT,
+            Wanted::Errors => PollFlags::empty(),
+        };
+        let timeout = timeout.and_then(|left| left.try_into().ok());
+        // A failure is a wait that ended early.
+        let _ = rustix::event::poll(&mut [PollFd::new(&self.fd, flags)], timeout.as_ref());
+    }
+
+    /// Sends the regions, as far as there is room. At most 1,024. Flags that make the kernel keep
+    /// them beyond the call are for [`zerocopy`](super::zerocopy) alone.
+    pub(super) fn send_with(
+        &self,
+        regions: &[IoSlice<'_>],
+        to: Option<SocketAddr>,
+        flags: SendFlags,
+    ) -> Sys<usize> {
+        let flags = flags | SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let mut control = SendAncillaryBuffer::default();
+        let sent = rustix::io::retry_on_intr(|| match to {
+            Some(to) => rustix::net::sendmsg_addr(&self.fd, &to, regions, &mut control, flags),
+            None => rustix::net::sendmsg(&self.fd, regions, &mut control, flags),
+        });
+        Ok(sent?)
+    }
+
+    /// What the socket is called in errors.
+    pub(crate) fn subject(&self) -> String {
+        match self.peer_address().or_else(|| self.local_address().ok()) {
+            Some(address) => subject(self.transport, address),
+            None => self.transport.name().to_owned(),
+        }
+    }
+
+    pub(crate) fn error(&self, operation: &'static str, errno: impl Into<Errno>) -> Error {
+        Error::network(operation, self.subject(), errno)
+    }
+}
+
+/// What a [`Socket`] is waited for. That errors are queued always ends a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Input,
+    Room,
+    Errors,
+}
+
+fn subject(transport: Transport, address: SocketAddr) -> String {
+    format!("{} {address}", transport.name())
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Socket({})", self.subject())
+    }
+}

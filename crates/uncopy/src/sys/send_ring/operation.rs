@@ -1,0 +1,228 @@
+//! One send on a ring, with all memory that the kernel may look at until it has ended.
+
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use io_uring::{opcode, squeue, types};
+use rustix::net::SocketAddrAny;
+
+use crate::buf::{Payload, Pool, StableBytes};
+use crate::sys::inet::{Socket, Transport};
+use crate::sys::zerocopy::{MAX_REGIONS, Usage};
+
+/// `IORING_SEND_ZC_REPORT_USAGE` (`include/uapi/linux/io_uring.h`), Linux 6.2.
+const REPORT_USAGE: u16 = 1 << 3;
+/// `IORING_RECVSEND_FIXED_BUF` (same file).
+const FIXED: u16 = 1 << 2;
+/// Where `buf_index` is in `struct io_uring_sqe` (same file).
+const BUFFER_INDEX_OFFSET: usize = 40;
+
+/// A send that is to be made, is on its way, or is over.
+pub(crate) struct Operation<B> {
+    pub(super) payload: Payload<B>,
+    pub(super) socket: Arc<Socket>,
+    pub(super) lend: bool,
+    pub(super) usage: Usage,
+    pub(super) stage: Stage,
+    /// Its owner asked for its end.
+    pub(super) is_canceled: bool,
+    header: Option<Box<Header>>,
+    to: Option<Box<SocketAddrAny>>,
+}
+
+/// What a ring has registered, and can do with it.
+#[derive(Clone, Copy)]
+pub(super) struct Means<'a> {
+    pub(super) pools: &'a [Pool],
+    pub(super) ability: Ability,
+}
+
+impl Means<'_> {
+    /// Flags of every send without copying.
+    fn flags(self) -> u16 {
+        if self.ability.reports { REPORT_USAGE } else { 0 }
+    }
+
+    /// Index of the registered buffer that the slice is in.
+    fn index_of(self, owner: &impl StableBytes) -> Option<u16> {
+        let slice = owner.pool_slice()?;
+        let index = self.pools.iter().position(|pool| pool.owns(slice))?;
+        u16::try_from(index).ok()
+    }
+
+    /// Index of the registered buffer that all of them are in, if there is anything in them.
+    fn index_of_all(self, owners: &[impl StableBytes]) -> Option<u16> {
+        let first = self.index_of(owners.first()?)?;
+        let is_same = owners.iter().all(|owner| self.index_of(owner) == Some(first));
+        let is_empty = owners.iter().all(|owner| owner.bytes().is_empty());
+        (self.ability.fixed_vectors && is_same && !is_empty).then_some(first)
+    }
+}
+
+/// Where a send stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Not given to the kernel.
+    Waiting,
+    /// The kernel owes its result.
+    Submitted,
+    /// The result came, and the kernel owes the notification. `again`: it is to be made once more
+    /// afterwards.
+    Lent { again: bool },
+}
+
+/// What a message header refers to.
+struct Header {
+    message: libc::msghdr,
+    regions: Vec<libc::iovec>,
+    /// All regions, where they are too many for one call.
+    together: Vec<u8>,
+}
+
+impl<B: StableBytes> Operation<B> {
+    pub(crate) fn new(
+        payload: Payload<B>,
+        socket: Arc<Socket>,
+        to: Option<SocketAddr>,
+        lend: bool,
+    ) -> Operation<B> {
+        let usage = Usage::default();
+        // More are put together first, by a copy.
+        let lend = lend && payload.as_slice().len() <= MAX_REGIONS;
+        let (stage, is_canceled, header) = (Stage::Waiting, false, None);
+        let to = to.map(|to| Box::new(SocketAddrAny::from(to)));
+        Operation { payload, socket, to, lend, usage, stage, is_canceled, header }
+    }
+
+    pub(super) fn is_stream(&self) -> bool {
+        self.socket.transport() == Transport::Tcp
+    }
+
+    /// The request for it. What it points to is in `self`, and stays where it is as long as no
+    /// other entry is made; it must live until the kernel has ended the request.
+    pub(super) fn entry(&mut self, means: Means<'_>) -> squeue::Entry {
+        let fd = types::Fd(self.socket.fd().as_raw_fd());
+        let flags = match self.is_stream() {
+            // All of it, or what went before an error: else the kernel ends a send when the
+            // socket is full.
+            true => libc::MSG_NOSIGNAL | libc::MSG_WAITALL,
+            false => libc::MSG_NOSIGNAL,
+        };
+        let [only] = self.payload.as_slice() else {
+            return self.message_entry(fd, flags, means);
+        };
+        let bytes = only.bytes();
+        // Longer ones are refused before they come here.
+        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let (address, address_length) = match &self.to {
+            Some(to) => (to.as_ptr().cast(), to.addr_len()),
+            None => (std::ptr::null(), 0),
+        };
+        if !self.lend {
+            let send = opcode::Send::new(fd, bytes.as_ptr(), length).flags(flags);
+            return send.dest_addr(address).dest_addr_len(address_length as _).build();
+        }
+        opcode::SendZc::new(fd, bytes.as_ptr(), length)
+            .buf_index(means.index_of(only))
+            .zc_flags(means.flags())
+            .flags(flags)
+            .dest_addr(address)
+            .dest_addr_len(address_length as _)
+            .build()
+    }
+
+    fn message_entry(&mut self, fd: types::Fd, flags: i32, means: Means<'_>) -> squeue::Entry {
+        let header = Header::new(&self.payload, self.to.as_deref());
+        let message: *const libc::msghdr = &raw const header.message;
+        self.header = Some(header);
+        if !self.lend {
+            return opcode::SendMsg::new(fd, message).flags(flags as u32).build();
+        }
+        let send = opcode::SendMsgZc::new(fd, message).flags(flags as u32);
+        match means.index_of_all(self.payload.as_slice()) {
+            Some(index) => with_buffer_index(send.ioprio(means.flags() | FIXED).build(), index),
+            None => send.ioprio(means.flags()).build(),
+        }
+    }
+}
+
+/// The request with this registered buffer, which the crate cannot say of a message.
+fn with_buffer_index(mut entry: squeue::Entry, index: u16) -> squeue::Entry {
+    const { assert!(size_of::<squeue::Entry>() == 64) };
+    // SAFETY: an entry is a `struct io_uring_sqe` of 64 bytes and nothing else (`repr(C)`).
+    let at = unsafe { (&raw mut entry).cast::<u8>().add(BUFFER_INDEX_OFFSET) };
+    // SAFETY: inside the entry, which is ours; every value is an index.
+    unsafe { at.cast::<u16>().write_unaligned(index) };
+    entry
+}
+
+/// What the kernel of a release can do, as the numbers in front of it say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ability {
+    /// It sends messages of several regions of registered memory, and does it right. It can since
+    /// Linux 6.15; until 6.17.11 it may use what it has freed (CVE-2025-68294).
+    pub(super) fixed_vectors: bool,
+    /// It reports with a notification whether it copied; before Linux 6.2 it refuses to be asked.
+    pub(super) reports: bool,
+}
+
+impl Ability {
+    pub(super) fn of(release: &str) -> Ability {
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+        let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
+        let version = [next(), next(), next()];
+        Ability { fixed_vectors: version >= [6, 17, 11], reports: version >= [6, 2, 0] }
+    }
+}
+
+impl Header {
+    fn new<B: StableBytes>(payload: &Payload<B>, to: Option<&SocketAddrAny>) -> Box<Header> {
+        // SAFETY: all fields of a `msghdr` may be zero.
+        let message: libc::msghdr = unsafe { std::mem::zeroed() };
+        let region = |bytes: &[u8]| libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        let mut together = Vec::new();
+        let mut regions: Vec<_> = payload.regions(0).map(|bytes| region(&bytes)).collect();
+        if regions.len() > MAX_REGIONS {
+            payload.regions(0).for_each(|bytes| together.extend_from_slice(&bytes));
+            regions = vec![region(&together)];
+        }
+        let mut header = Box::new(Header { message, regions, together });
+        header.message.msg_iov = header.regions.as_mut_ptr();
+        header.message.msg_iovlen = header.regions.len() as _;
+        if let Some(to) = to {
+            header.message.msg_name = to.as_ptr().cast_mut().cast();
+            header.message.msg_namelen = to.addr_len() as _;
+        }
+        debug_assert!(header.together.is_empty() || header.regions.len() == 1);
+        header
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ability;
+
+    #[test]
+    fn abilities_come_with_releases() {
+        for (release, fixed_vectors, reports) in [
+            ("5.15.0-91-generic", false, false),
+            ("6.1.0-32-amd64", false, false),
+            ("6.2", false, true),
+            ("6.12.63", false, true),
+            ("6.15.0", false, true),
+            ("6.17.10-300.fc43.x86_64", false, true),
+            ("6.17", false, true),
+            ("6.17.11", true, true),
+            ("6.18.0-1-amd64", true, true),
+            ("7.0.0-rc1", true, true),
+            ("10.1", true, true),
+            ("", false, false),
+        ] {
+            assert_eq!(Ability::of(release), Ability { fixed_vectors, reports }, "{release}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Where sockets wait whose owner is gone, together with the memory that the kernel still reads.
+//!
+//! One thread serves them all; it is started with the first. A socket stays until the kernel has
+//! reported everything; after its time is over a TCP connection is aborted, so that the kernel drops
+//! what waits to be sent. Nothing is ever freed before the kernel says so: what cannot be served
+//! (no thread, no descriptor) is leaked.
+
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::sys::epoll::{self, Interest};
+use crate::sys::inet::{Socket, Transport};
+use crate::sys::{Sys, eventfd};
+
+/// A socket, and what it must not lose.
+pub(super) trait Vehicle: Send {
+    fn socket(&self) -> &Socket;
+    /// Nobody else sends on the socket.
+    fn is_alone(&self) -> bool;
+    /// Reads the error queue and frees what was reported; says whether nothing is outstanding.
+    fn drain(&mut self) -> bool;
+    /// It can never be told what is free.
+    fn is_lost(&self) -> bool;
+}
+
+struct Parked {
+    vehicle: Box<dyn Vehicle>,
+    /// When to abort the connection. `None`: done, or never.
+    deadline: Option<Instant>,
+}
+
+/// A sign that was missed costs at most this.
+const ROUND: Duration = Duration::from_millis(500);
+
+/// The event that new ones have come, in the set.
+const ARRIVAL: u64 = 0;
+/// The event that a socket has something in its error queue: all are looked at then.
+const REPORT: u64 = 1;
+
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+static LOT: Mutex<Option<Lot>> = Mutex::new(None);
+
+struct Lot {
+    set: OwnedFd,
+    arrival: OwnedFd,
+    arrived: Vec<Parked>,
+    process: u32,
+}
+
+/// Sockets that are parked, with those that will be for ever.
+pub(crate) fn parked() -> usize {
+    COUNT.load(Ordering::Relaxed)
+}
+
+/// Counts memory that is kept for ever, because nobody can be told when it is free.
+pub(crate) fn leaked() {
+    COUNT.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Keeps the vehicle until nothing of it is outstanding. Its connection is aborted after `linger`.
+pub(super) fn park(vehicle: Box<dyn Vehicle>, linger: Duration) {
+    COUNT.fetch_add(1, Ordering::Relaxed);
+    if vehicle.is_lost() {
+        std::mem::forget(vehicle);
+        return;
+    }
+    let deadline = Instant::now().checked_add(linger);
+    let parked = Parked { vehicle, deadline };
+    let mut lot = LOT.lock().unwrap_or_else(PoisonError::into_inner);
+    // A child of `fork(2)` has no thread of its parent.
+    let is_here = lot.as_ref().is_some_and(|lot| lot.process == std::process::id());
+    if !is_here {
+        match open() {
+            Ok(opened) => *lot = Some(opened),
+            Err(_) => return std::mem::forget(parked),
+        }
+    }
+    if let Some(lot) = lot.as_mut() {
+        lot.arrived.push(parked);
+        let _ = eventfd::raise(&lot.arrival);
+    }
+}
+
+fn open() -> Sys<Lot> {
+    let (set, arrival) = (epoll::create()?, eventfd::create()?);
+    epoll::add(&set, &arrival, ARRIVAL, Interest { read: true, ..Interest::default() })?;
+    let thread = std::thread::Builder::new().name("uncopy-parking".to_owned());
+    let process = std::process::id();
+    thread.spawn(serve).map_err(|_| crate::error::Errno::EAGAIN)?;
+    Ok(Lot { set, arrival, arrived: Vec::new(), process })
+}
+
+/// The set that the thread sleeps on, in its own handle, and the newly arrived.
+fn look() -> Option<(Vec<Parked>, OwnedFd)> {
+    let mut lot = LOT.lock().unwrap_or_else(PoisonError::into_inner);
+    let lot = lot.as_mut()?;
+    let _ = eventfd::lower(&lot.arrival);
+    let set = lot.set.try_clone().ok()?;
+    Some((std::mem::take(&mut lot.arrived), set))
+}
+
+fn serve() {
+    let mut parked: Vec<Parked> = Vec::new();
+    loop {
+        let Some((arrived, set)) = look() else {
+            // No descriptor to be had: without signs, then.
+            sweep(&mut parked);
+            std::thread::sleep(ROUND);
+            continue;
+        };
+        for new in &arrived {
+            // One that cannot be added is looked at every round.
+            let edge = Interest { edge: true, ..Interest::default() };
+            let _ = epoll::add(&set, new.vehicle.socket().fd(), REPORT, edge);
+        }
+        parked.extend(arrived);
+        sweep(&mut parked);
+        let _ = epoll::wait(&set, next_timeout(&parked));
+    }
+}
+
+/// Until the next deadline or round. `None`: nothing is parked.
+fn next_timeout(parked: &[Parked]) -> Option<Duration> {
+    let next = parked.iter().filter_map(|parked| parked.deadline).min();
+    let left = next.map(|at| at.saturating_duration_since(Instant::now()));
+    (!parked.is_empty()).then(|| left.map_or(ROUND, |left| left.min(ROUND)))
+}
+
+/// Frees what is free, and aborts what has waited long enough.
+fn sweep(parked: &mut Vec<Parked>) {
+    let now = Instant::now();
+    let mut kept = Vec::new();
+    for mut one in parked.drain(..) {
+        if one.deadline.is_some_and(|deadline| deadline <= now) {
+            one.deadline = None;
+            if one.vehicle.socket().transport() == Transport::Tcp && one.vehicle.is_alone() {
+                one.vehicle.socket().abort();
+            }
+        }
+        // Buffers are dropped in there, by code that is not ours.
+        let drained = catch_unwind(AssertUnwindSafe(|| one.vehicle.drain()));
+        match drained {
+            Ok(true) => {
+                let _ = catch_unwind(AssertUnwindSafe(move || drop(one)));
+                COUNT.fetch_sub(1, Ordering::Relaxed);
+            }
+            Ok(false) if !one.vehicle.is_lost() => kept.push(one),
+            // What was reported is gone; the rest is not known any more.
+            Ok(false) | Err(_) => std::mem::forget(one),
+        }
+    }
+    *parked = kept;
+}

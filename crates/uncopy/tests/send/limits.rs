@@ -1,0 +1,304 @@
+//! Full queues, spent limits, and peers that do not read.
+
+use std::time::{Duration, Instant};
+
+use testbed::network::{End, NEEDS, isolated};
+use testbed::{Case, cases, seeded};
+use uncopy::send::{FallbackReason, Fate, Message, Mode, Ring, Sender, Socket};
+
+use crate::receiver::{tcp, to_the_end, udp};
+use crate::{LONG, all_releases, fates, options, ring, ring_options, run, sender};
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = cases![
+        [] a_sender_that_never_looks_goes_on,
+        [] a_peer_that_does_not_read,
+        [] a_send_that_waits_too_long,
+        [] a_connection_that_is_reset,
+        [] a_port_where_nobody_listens,
+        [] too_long_for_a_datagram,
+        [] completions_that_overflow,
+        [] more_sends_than_entries,
+    ];
+    let named = |name: &str, body: fn()| Case::new(format!("limits::{name}"), NEEDS, body);
+    cases.extend([
+        named("the_smallest_option_memory", the_smallest_option_memory),
+        named("option_memory_that_a_backlog_fills", option_memory_that_a_backlog_fills),
+        named("more_than_may_be_locked", more_than_may_be_locked),
+    ]);
+    cases
+}
+
+/// The kernel's own test of this once ran out of option memory because it read its reports only
+/// when the socket was full, and that it never was.
+fn a_sender_that_never_looks_goes_on() {
+    let (receiver, socket) = udp(false);
+    let mut sender = sender(socket, Mode::Zerocopy);
+    for seed in 0..20_000 {
+        sender.send(vec![seed as u8; 100]).result.unwrap();
+        // What it keeps for its caller grows; what the kernel keeps does not.
+        assert!(sender.outstanding().sends - sender.released() <= 64);
+    }
+    assert_eq!(sender.counters().no_buffer_space, 0);
+    assert_eq!(all_releases(&mut sender).len(), 20_000);
+    drop(receiver);
+}
+
+fn the_smallest_option_memory() {
+    isolated(|network| {
+        network.set("net/core/optmem_max", 1024);
+        network.sink();
+        let socket = Socket::connect_udp(End::Far.address(false, 9)).unwrap();
+        let mut sender = sender(socket, Mode::Zerocopy);
+        for seed in 0..2000 {
+            assert_eq!(sender.send(seeded(seed, 0, 9000)).result.unwrap(), 9000);
+        }
+        let releases = all_releases(&mut sender);
+        assert_eq!(releases.len(), 2000);
+        let counters = sender.counters();
+        assert!(counters.no_buffer_space > 0, "the limit is met: {counters:?}");
+        assert!(counters.not_copied_sends > 1000, "and reports make room again: {counters:?}");
+    });
+}
+
+/// Datagrams that wait in a device's queue keep their reports back, so that reading makes no room:
+/// then they are copied, and nobody waits for what cannot come.
+fn option_memory_that_a_backlog_fills() {
+    isolated(|network| {
+        network.set("net/core/optmem_max", 4096);
+        network.sink();
+        network.tc("qdisc add dev sink root tbf rate 8kbit burst 10000 limit 10000000");
+        let socket = Socket::connect_udp(End::Far.address(false, 9)).unwrap();
+        socket.set_send_buffer_bytes(4 << 20).unwrap();
+        let mut sender = sender(socket, Mode::Zerocopy);
+        for seed in 0..40 {
+            assert_eq!(sender.send(seeded(seed, 0, 9000)).result.unwrap(), 9000);
+        }
+        let counters = sender.counters();
+        assert!(counters.fallbacks_for(FallbackReason::NoBufferSpace) > 10, "{counters:?}");
+        assert!(sender.outstanding().sends > 2, "some are lent and wait");
+        network.tc("qdisc del dev sink root");
+        let releases = all_releases(&mut sender);
+        assert_eq!(releases.len(), 40);
+        let copied = releases.iter().filter(|release| release.fate == Fate::Copied).count();
+        assert_eq!(copied as u64, sender.counters().fallbacks_for(FallbackReason::NoBufferSpace));
+    });
+}
+
+/// Sockets whose datagrams wait in a device's queue, each until its own buffer is full.
+const SOCKETS: u16 = 40;
+const EACH: usize = 25;
+
+fn more_than_may_be_locked() {
+    isolated(|network| {
+        // Otherwise less is lent than the kernel lets be locked.
+        network.set("net/core/optmem_max", 4 << 20);
+        network.sink();
+        let slow = "qdisc add dev sink root tbf rate 8kbit burst 10000 limit 100000000";
+        network.tc(slow);
+        limit_locked_memory(4 << 20);
+        let to = |number| {
+            let socket = Socket::connect_udp(End::Far.address(false, number)).unwrap();
+            socket.set_send_buffer_bytes(4 << 20).unwrap();
+            socket
+        };
+        let mut senders: Vec<_> =
+            (1..=SOCKETS).map(|number| sender(to(number), Mode::Zerocopy)).collect();
+        for sender in &mut senders {
+            for seed in 0..EACH {
+                assert_eq!(sender.send(vec![seed as u8; 9000]).result.unwrap(), 9000);
+            }
+        }
+        let copied = |sender: &Sender<Vec<u8>>| {
+            sender.counters().fallbacks_for(FallbackReason::NoBufferSpace)
+        };
+        assert!(senders.iter().map(copied).sum::<u64>() > 0);
+        assert_eq!(senders.iter().map(|sender| sender.counters().failed_sends).sum::<u64>(), 0);
+        network.tc("qdisc del dev sink root");
+        senders.iter_mut().for_each(|sender| assert_eq!(all_releases(sender).len(), EACH));
+
+        network.tc(slow);
+        let mut ring = ring(Mode::Zerocopy);
+        let sockets: Vec<_> = (1..=SOCKETS).map(|number| ring.add(to(number))).collect();
+        for socket in sockets.iter().flat_map(|socket| [*socket; EACH]) {
+            ring.send(socket, Message::new(vec![1; 9000])).unwrap();
+        }
+        ring.submit().unwrap();
+        ring.submit().unwrap();
+        let counters = sockets.iter().map(|socket| ring.counters(*socket).unwrap());
+        let copied = counters.map(|c| c.fallbacks_for(FallbackReason::LockedMemory));
+        assert!(copied.sum::<u64>() > 0);
+        network.tc("qdisc del dev sink root");
+        let happened = run(&mut ring);
+        assert!(happened.results.iter().all(|(_, result)| result.is_ok()));
+    });
+}
+
+/// For this thread, which loses the privilege to go beyond it.
+fn limit_locked_memory(bytes: u64) {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    let mut limit = getrlimit(Resource::Memlock);
+    limit.current = Some(bytes);
+    setrlimit(Resource::Memlock, limit).unwrap();
+    let mut sets = capabilities(None).unwrap();
+    sets.effective.remove(CapabilitySet::IPC_LOCK);
+    set_capabilities(None, sets).unwrap();
+}
+
+/// Over loopback the receiver's copy is what is released first: the sender's buffers are free
+/// although nobody reads.
+fn a_peer_that_does_not_read() {
+    let (stream, socket) = tcp(false);
+    let mut sender = sender(socket, Mode::Zerocopy);
+    assert_eq!(sender.send(vec![7; 100_000]).result.unwrap(), 100_000);
+    let released = all_releases(&mut sender);
+    assert_eq!((released.len(), released[0].fate), (1, Fate::Copied));
+    let received = to_the_end(stream);
+    drop(sender);
+    assert_eq!(received.join().unwrap(), vec![7; 100_000], "released, and read later");
+}
+
+fn a_send_that_waits_too_long() {
+    let (stream, socket) = tcp(false);
+    let mut options = options(Mode::Zerocopy);
+    options.send_timeout = Some(Duration::from_millis(30));
+    let mut sender = Sender::new(socket, &options);
+    let length = 64 << 20;
+    let error = sender.send(vec![7; length]).result.unwrap_err();
+    assert_eq!(error.errno(), Some(uncopy::Errno::ETIMEDOUT), "{error}");
+    let received = to_the_end(stream);
+    let (releases, _) = sender.close(Some(LONG)).unwrap();
+    let taken = releases[0].bytes;
+    assert!(0 < taken && taken < length, "{taken}");
+    assert_eq!(received.join().unwrap().len(), taken, "what it says that went arrives");
+}
+
+fn a_connection_that_is_reset() {
+    let (stream, socket) = tcp(false);
+    let mut lending = sender(socket, Mode::Zerocopy);
+    // Unread data at the peer: its end is a reset.
+    lending.send(vec![7; 100_000]).result.unwrap();
+    drop(stream);
+    let error = loop {
+        match lending.send(vec![8; 50_000]).result {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    let over = [uncopy::Errno::ECONNRESET, uncopy::Errno::EPIPE];
+    assert!(over.contains(&error.errno().unwrap()), "{error}");
+    assert!(error.to_string().contains("make a new one"), "{error}");
+    let releases = all_releases(&mut lending);
+    assert_eq!(releases.last().unwrap().fate, Fate::Unsent);
+    assert_eq!(lending.outstanding(), Default::default());
+
+    let (stream, socket) = tcp(false);
+    let mut ring = ring(Mode::Zerocopy);
+    let socket = ring.add(socket);
+    ring.send(socket, Message::new(vec![7; 100_000])).unwrap();
+    assert_eq!(run(&mut ring).sent_bytes(), [100_000]);
+    drop(stream);
+    let mut refused = Vec::new();
+    while refused.is_empty() {
+        for _ in 0..4 {
+            ring.send(socket, Message::new(vec![8; 50_000])).unwrap();
+        }
+        let happened = run(&mut ring);
+        assert_eq!((happened.results.len(), happened.releases.len()), (4, 4));
+        refused.extend(happened.results.into_iter().filter_map(|(_, result)| result.err()));
+    }
+    assert!(over.contains(&refused[0].errno().unwrap()), "{refused:?}");
+}
+
+fn a_port_where_nobody_listens() {
+    let (receiver, socket) = udp(false);
+    drop(receiver);
+    let mut sender = sender(socket, Mode::Zerocopy);
+    let mut refusals = 0;
+    for _ in 0..50 {
+        match sender.send(vec![1; 3000]).result {
+            Ok(bytes) => assert_eq!(bytes, 3000),
+            Err(error) => {
+                refusals += 1;
+                assert!(error.to_string().contains("start the receiver"), "{error}");
+            }
+        }
+    }
+    assert!(refusals > 0, "the last datagram's refusal is the next one's error");
+    let releases = all_releases(&mut sender);
+    assert_eq!(releases.len(), 50);
+    let unsent = fates(&releases).iter().filter(|fate| **fate == Fate::Unsent).count();
+    assert_eq!(unsent, refusals);
+}
+
+fn too_long_for_a_datagram() {
+    for mode in [Mode::Auto, Mode::Zerocopy, Mode::Copy] {
+        let (_receiver, socket) = udp(false);
+        let mut sender = sender(socket, mode);
+        let error = sender.send(vec![1; 70_000]).result.unwrap_err();
+        assert_eq!(error.errno(), Some(uncopy::Errno::EMSGSIZE));
+        assert!(error.to_string().contains("65,507"), "{error}");
+        assert_eq!(fates(&all_releases(&mut sender)), [Fate::Unsent]);
+
+        let (_receiver, socket) = udp(true);
+        let mut ring = ring(mode);
+        let socket = ring.add(socket);
+        ring.send(socket, Message::new(vec![1; 70_000])).unwrap();
+        let happened = run(&mut ring);
+        assert!(happened.results[0].1.is_err());
+        assert_eq!(fates(&happened.releases), [Fate::Unsent]);
+    }
+}
+
+fn completions_that_overflow() {
+    let (_receiver, socket) = udp(false);
+    let mut options = ring_options(Mode::Zerocopy);
+    options.entries = 64;
+    options.completions = Some(64);
+    let mut ring = Ring::new(&options);
+    assert_eq!(ring.io_uring_refusal(), None);
+    let socket = ring.add(socket);
+    let begin = Instant::now();
+    let count = 1000;
+    for seed in 0..count {
+        ring.send(socket, Message::new(vec![seed as u8; 50])).unwrap();
+    }
+    let mut results = 0;
+    let mut releases = 0;
+    while ring.outstanding().sends > 0 {
+        assert!(begin.elapsed() < LONG);
+        // Two for each send, and nobody takes them out in between.
+        ring.submit().unwrap();
+        while let Some(event) = ring.next_event() {
+            match event {
+                uncopy::send::Event::Sent(sent) => {
+                    assert_eq!(sent.result.unwrap(), 50);
+                    results += 1;
+                }
+                uncopy::send::Event::Released(_) => releases += 1,
+                uncopy::send::Event::Notified(_) => unreachable!("no slots"),
+            }
+        }
+    }
+    assert_eq!((results, releases), (count, count));
+}
+
+fn more_sends_than_entries() {
+    let (stream, socket) = tcp(false);
+    let mut options = ring_options(Mode::Zerocopy);
+    options.entries = 4;
+    let mut ring = Ring::new(&options);
+    let socket = ring.add(socket);
+    let received = to_the_end(stream);
+    let mut expected = Vec::new();
+    for seed in 0..500u64 {
+        let content = seeded(seed, 0, 1 + seed * 7);
+        expected.extend_from_slice(&content);
+        ring.send(socket, Message::new(content)).unwrap();
+    }
+    let happened = run(&mut ring);
+    assert_eq!(happened.sent_bytes().len(), 500);
+    drop(ring);
+    assert!(received.join().unwrap() == expected);
+}

@@ -1,0 +1,113 @@
+//! Where the kernel copies, and says so.
+
+use testbed::{Case, cases};
+use uncopy::send::{FallbackReason, Fate, Message, Mode, PageSize, Pool, Ring};
+
+use crate::receiver::{tcp, to_the_end, udp};
+use crate::{LONG, all_releases, fates, ring, ring_options, run, sender};
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        [] auto_stops_lending_over_loopback,
+        [] auto_in_a_ring_stops_lending_over_loopback,
+        [] zerocopy_over_loopback_is_copied_and_told,
+        [] a_local_socket_is_refused,
+        [] where_a_filter_forbids_io_uring,
+        [] errors_name_the_operation_and_the_next_step,
+    ]
+}
+
+fn auto_stops_lending_over_loopback() {
+    let (_receiver, socket) = udp(false);
+    let mut sender = sender(socket, Mode::Auto);
+    for _ in 0..300 {
+        sender.send(vec![1; 40_000]).result.unwrap();
+        assert_eq!(fates(&all_releases(&mut sender)), [Fate::Copied]);
+    }
+    let counters = sender.counters();
+    let rested = counters.fallbacks_for(FallbackReason::PathCopies);
+    assert!(rested > 250, "{counters:?}");
+    assert_eq!((counters.copied_sends, counters.copied_bytes), (300, 300 * 40_000));
+}
+
+fn auto_in_a_ring_stops_lending_over_loopback() {
+    let (_receiver, socket) = udp(true);
+    let mut ring = ring(Mode::Auto);
+    let socket = ring.add(socket);
+    let pool = Pool::new(1, 40_000, PageSize::Base).unwrap();
+    ring.register_pool(&pool).unwrap();
+    for _ in 0..300 {
+        ring.send(socket, Message::new(pool.take().unwrap())).unwrap();
+        assert_eq!(fates(&run(&mut ring).releases), [Fate::Copied]);
+    }
+    let counters = ring.counters(socket).unwrap();
+    assert!(counters.fallbacks_for(FallbackReason::PathCopies) > 250, "{counters:?}");
+}
+
+fn zerocopy_over_loopback_is_copied_and_told() {
+    let (stream, socket) = tcp(false);
+    let received = to_the_end(stream);
+    let mut sender = sender(socket, Mode::Zerocopy);
+    for _ in 0..50 {
+        sender.send(vec![1; 30_000]).result.unwrap();
+    }
+    assert!(fates(&all_releases(&mut sender)).iter().all(|fate| *fate == Fate::Copied));
+    drop(sender.close(Some(LONG)).unwrap());
+    assert_eq!(received.join().unwrap().len(), 50 * 30_000);
+
+    // io_uring cannot be believed over TCP when it says so.
+    let (stream, socket) = tcp(false);
+    let received = to_the_end(stream);
+    let mut ring = ring(Mode::Zerocopy);
+    let socket = ring.add(socket);
+    for _ in 0..50 {
+        ring.send(socket, Message::new(vec![1; 30_000])).unwrap();
+    }
+    let happened = run(&mut ring);
+    assert!(!fates(&happened.releases).contains(&Fate::NotCopied));
+    drop(ring);
+    assert_eq!(received.join().unwrap().len(), 50 * 30_000);
+}
+
+fn a_local_socket_is_refused() {
+    let error = testbed::network::refusal_of_a_local_socket().to_string();
+    assert!(error.contains("local socket") && error.contains("plain write"), "{error}");
+}
+
+fn where_a_filter_forbids_io_uring() {
+    use seccompiler::{SeccompAction, SeccompFilter};
+    let filter = SeccompFilter::new(
+        [(libc::SYS_io_uring_setup, vec![])].into(),
+        SeccompAction::Allow,
+        SeccompAction::Errno(libc::EPERM as u32),
+        std::env::consts::ARCH.try_into().unwrap(),
+    );
+    let program: seccompiler::BpfProgram = filter.unwrap().try_into().unwrap();
+    // Filters are a thread's own.
+    let thread = std::thread::spawn(move || {
+        seccompiler::apply_filter(&program).unwrap();
+        let (receiver, socket) = udp(false);
+        let mut ring = Ring::new(&ring_options(Mode::Zerocopy));
+        assert_eq!(ring.io_uring_refusal(), Some(uncopy::Errno::EPERM));
+        let pool = Pool::new(1, 3000, PageSize::Base).unwrap();
+        let error = ring.register_pool(&pool).unwrap_err();
+        assert_eq!(error.errno(), Some(uncopy::Errno::EOPNOTSUPP));
+        let socket = ring.add(socket);
+        ring.send(socket, Message::new(pool.take().unwrap())).unwrap();
+        assert_eq!(run(&mut ring).sent_bytes(), [3000]);
+        crate::receiver::expect(&receiver, &[0; 3000]);
+    });
+    thread.join().unwrap();
+}
+
+fn errors_name_the_operation_and_the_next_step() {
+    let (receiver, socket) = tcp(false);
+    let address = receiver.local_addr().unwrap();
+    drop((receiver, socket));
+    let error = uncopy::send::Socket::connect_tcp(address).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot connect to tcp {address}: ")), "{error}");
+    assert!(error.contains("ECONNREFUSED") && error.contains("; start the receiver"), "{error}");
+    let elsewhere = "192.0.2.1:5".parse().unwrap();
+    let error = uncopy::send::Socket::bind_udp(elsewhere).unwrap_err().to_string();
+    assert!(error.contains("cannot bind udp 192.0.2.1:5") && error.contains("address"), "{error}");
+}

@@ -1,0 +1,124 @@
+//! Sends over real sockets and devices: what arrives, what was copied, and when buffers come back.
+//!
+//! Loopback serves everybody; devices that really do not copy need root, in network namespaces.
+#![cfg(all(target_os = "linux", not(shuttle)))]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod arrival;
+mod limits;
+mod loopback;
+mod parking;
+mod paths;
+mod receiver;
+mod ring;
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use uncopy::send::{
+    Event, Fate, Mode, Notification, Release, Ring, RingOptions, Sender, SenderOptions, Socket,
+    StableBytes,
+};
+
+/// Longer than anything takes that goes well.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Either family's loopback address, any port.
+fn here(is_v6: bool) -> SocketAddr {
+    let address = if is_v6 { "[::1]:0" } else { "127.0.0.1:0" };
+    address.parse().unwrap()
+}
+
+fn options(mode: Mode) -> SenderOptions {
+    let mut options = SenderOptions::default();
+    options.mode = mode;
+    options.send_timeout = Some(LONG);
+    options
+}
+
+fn sender<B: StableBytes>(socket: Socket, mode: Mode) -> Sender<B> {
+    Sender::new(socket, &options(mode))
+}
+
+fn ring_options(mode: Mode) -> RingOptions {
+    let mut options = RingOptions::default();
+    options.mode = mode;
+    options
+}
+
+/// A ring through io_uring, which must be there.
+fn ring<B: StableBytes>(mode: Mode) -> Ring<B> {
+    let ring = Ring::new(&ring_options(mode));
+    assert_eq!(ring.io_uring_refusal(), None, "these tests need io_uring");
+    ring
+}
+
+/// Waits for everything that is outstanding.
+#[track_caller]
+fn all_releases<B: StableBytes>(sender: &mut Sender<B>) -> Vec<Release<B>> {
+    let mut releases = Vec::new();
+    while sender.outstanding().sends > 0 {
+        let release = sender.wait_release(Some(LONG)).unwrap();
+        releases.push(release.expect("the kernel releases it before long"));
+    }
+    releases
+}
+
+/// Everything that happens on a ring until nothing is outstanding.
+struct Happened<B> {
+    results: Vec<(u64, Result<usize, uncopy::Error>)>,
+    releases: Vec<Release<B>>,
+    notifications: Vec<Notification<Release<B>>>,
+}
+
+#[track_caller]
+fn run<B: StableBytes>(ring: &mut Ring<B>) -> Happened<B> {
+    let mut happened = Happened { results: vec![], releases: vec![], notifications: vec![] };
+    let begin = std::time::Instant::now();
+    loop {
+        let is_over = ring.outstanding().sends == 0;
+        if !is_over {
+            assert!(begin.elapsed() < LONG, "{:?}", ring.outstanding());
+            ring.wait(Some(LONG)).unwrap();
+        }
+        while let Some(event) = ring.next_event() {
+            match event {
+                Event::Sent(sent) => happened.results.push((sent.id.get(), sent.result)),
+                Event::Released(release) => happened.releases.push(release),
+                Event::Notified(notification) => happened.notifications.push(notification),
+            }
+        }
+        if is_over {
+            return happened;
+        }
+    }
+}
+
+impl<B> Happened<B> {
+    /// Bytes by send, each of which went well.
+    #[track_caller]
+    fn sent_bytes(&self) -> Vec<usize> {
+        self.results.iter().map(|(_, result)| *result.as_ref().unwrap()).collect()
+    }
+}
+
+fn fates<B>(releases: &[Release<B>]) -> Vec<Fate> {
+    releases.iter().map(|release| release.fate).collect()
+}
+
+fn main() -> ExitCode {
+    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
+        [
+            arrival::cases(),
+            limits::cases(),
+            loopback::cases(),
+            parking::cases(),
+            paths::cases(),
+            ring::cases(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    })
+}

@@ -1,0 +1,56 @@
+//! Who receives.
+
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::thread::JoinHandle;
+
+use uncopy::send::Socket;
+
+use crate::{LONG, here};
+
+/// A UDP socket, and one that sends to it.
+pub(crate) fn udp(is_v6: bool) -> (UdpSocket, Socket) {
+    let receiver = UdpSocket::bind(here(is_v6)).unwrap();
+    receiver.set_read_timeout(Some(LONG)).unwrap();
+    let socket = Socket::connect_udp(receiver.local_addr().unwrap()).unwrap();
+    (receiver, socket)
+}
+
+/// The next datagram.
+#[track_caller]
+pub(crate) fn datagram(receiver: &UdpSocket) -> Vec<u8> {
+    let mut bytes = vec![0; 65_536];
+    let length = receiver.recv(&mut bytes).unwrap();
+    bytes.truncate(length);
+    bytes
+}
+
+/// Both ends of a TCP connection.
+pub(crate) fn tcp(is_v6: bool) -> (TcpStream, Socket) {
+    let listener = TcpListener::bind(here(is_v6)).unwrap();
+    tcp_to(&listener, listener.local_addr().unwrap())
+}
+
+fn tcp_to(listener: &TcpListener, address: SocketAddr) -> (TcpStream, Socket) {
+    let socket = Socket::connect_tcp(address).unwrap();
+    let (stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    (stream, socket)
+}
+
+/// Reads the stream to its end, beside what the test does.
+pub(crate) fn to_the_end(mut stream: TcpStream) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        bytes
+    })
+}
+
+/// The next datagram is this.
+#[track_caller]
+pub(crate) fn expect(receiver: &UdpSocket, expected: &[u8]) {
+    let got = datagram(receiver);
+    let differs = got.iter().zip(expected).position(|(a, b)| a != b);
+    assert!(got == expected, "{} bytes of {}, unlike from {differs:?}", got.len(), expected.len());
+}

@@ -1,0 +1,222 @@
+//! Notifiers over a real ring.
+
+use std::sync::Arc;
+
+use testbed::{Case, cases};
+use uncopy::send::{Fate, Message, Mode, PageSize, Pool, PoolSlice, Ring, SlotError};
+
+use crate::receiver::{tcp, udp};
+use crate::{LONG, ring, run};
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        [] flushed_notifiers_come_in_sequence,
+        [] unflushed_notifiers_say_nothing,
+        [] several_slots_at_once,
+        [] a_failed_send_counts_as_released,
+        [] sends_of_every_kind_share_a_notifier,
+        [] what_does_not_exist_is_refused_with_the_buffers,
+        [] a_send_is_canceled_before_it_is_submitted,
+        [] a_stream_that_is_full_is_canceled,
+        [] what_was_released_and_not_posted_comes_back,
+        [] rings_of_several_threads_share_their_pools,
+    ]
+}
+
+fn flushed_notifiers_come_in_sequence() {
+    let (_receiver, socket) = udp(false);
+    let mut ring = ring(Mode::Zerocopy);
+    let socket = ring.add(socket);
+    ring.register_slots(&[10, 11]).unwrap();
+    let mut notifications = Vec::new();
+    for round in 0..50 {
+        let message = Message::new(vec![round as u8; 600]);
+        match round % 3 {
+            0 => ring.send(socket, message.bind_and_flush(1)).map(drop).unwrap(),
+            _ => {
+                ring.send(socket, message.bind(1)).map(drop).unwrap();
+                ring.flush(&[1]).unwrap();
+            }
+        }
+        notifications.extend(run(&mut ring).notifications);
+    }
+    let found: Vec<_> = notifications.iter().map(|n| (n.tag, n.sequence, n.result)).collect();
+    let expected: Vec<_> = (0..50).map(|sequence| (11, sequence, 0)).collect();
+    assert_eq!(found, expected);
+    for (notification, round) in notifications.into_iter().zip(0u8..) {
+        let [release] = <[_; 1]>::try_from(notification.releases).unwrap();
+        assert_eq!(release.payload.into_one().unwrap(), vec![round; 600]);
+    }
+}
+
+fn unflushed_notifiers_say_nothing() {
+    let (_receiver, socket) = udp(false);
+    let mut ring = ring(Mode::Zerocopy);
+    let socket = ring.add(socket);
+    ring.register_slots(&[10]).unwrap();
+    for _ in 0..20 {
+        ring.send(socket, Message::new(vec![1; 600]).bind(0)).unwrap();
+    }
+    let happened = run(&mut ring);
+    assert_eq!((happened.results.len(), happened.releases.len()), (20, 0));
+    assert!(happened.notifications.is_empty());
+    ring.flush(&[0]).unwrap();
+    let happened = run(&mut ring);
+    assert_eq!(happened.notifications[0].releases.len(), 20);
+}
+
+fn several_slots_at_once() {
+    let (_receiver, socket) = udp(false);
+    let mut ring = ring(Mode::Zerocopy);
+    let socket = ring.add(socket);
+    let tags: Vec<u64> = (0..64).map(|n| u64::MAX - n).collect();
+    ring.register_slots(&tags).unwrap();
+    assert_eq!(ring.register_slots(&[1]), Err(SlotError::AlreadyRegistered));
+    for slot in (0..64).chain(0..32) {
+        ring.send(socket, Message::new(vec![1; 100]).bind(slot)).unwrap();
+    }
+    assert_eq!(ring.flush(&[0, 64]), Err(SlotError::NoSuchSlot { slots: 64 }));
+    ring.flush(&(0..64).collect::<Vec<_>>()).unwrap();
+    let mut notifications = run(&mut ring).notifications;
+    assert_eq!(notifications.len(), 64);
+    notifications.sort_by_key(|notification| u64::MAX - notification.tag);
+    for (slot, notification) in notifications.iter().enumerate() {
+        assert_eq!(notification.tag, tags[slot]);
+        assert_eq!(notification.releases.len(), if slot < 32 { 2 } else { 1 });
+    }
+}
+
+fn a_failed_send_counts_as_released() {
+    let (_receiver, socket) = udp(false);
+    let mut ring = ring(Mode::Zerocopy);
+    let socket = ring.add(socket);
+    ring.register_slots(&[10]).unwrap();
+    ring.send(socket, Message::new(vec![1; 600]).bind(0)).unwrap();
+    ring.send(socket, Message::new(vec![2; 70_000]).bind(0)).unwrap();
+    ring.send(socket, Message::new(vec![3; 600]).bind_and_flush(0)).unwrap();
+    let happened = run(&mut ring);
+    let failed = happened.results.iter().filter(|(_, result)| result.is_err()).count();
+    assert_eq!((failed, happened.results.len()), (1, 3));
+    let releases = &happened.notifications[0].releases;
+    let unsent = releases.iter().find(|release| release.fate == Fate::Unsent).unwrap();
+    assert_eq!((releases.len(), unsent.id.get()), (3, 1));
+}
+
+fn sends_of_every_kind_share_a_notifier() {
+    let (receiver, socket) = udp(false);
+    let (stream, stream_socket) = tcp(true);
+    let mut ring = ring(Mode::Auto);
+    let (datagrams, through) = (ring.add(socket), ring.add(stream_socket));
+    ring.register_slots(&[10]).unwrap();
+    let to = receiver.local_addr().unwrap();
+    // Copied, lent, vectored, to an address, over a stream.
+    ring.send(datagrams, Message::new(vec![1; 100]).bind(0)).unwrap();
+    ring.send(datagrams, Message::new(vec![1; 30_000]).bind(0)).unwrap();
+    ring.send(datagrams, Message::new(vec![vec![1; 100], vec![2; 9000]]).bind(0)).unwrap();
+    ring.send(datagrams, Message::new(vec![1; 9000]).to(to).bind(0)).unwrap();
+    ring.send(through, Message::new(vec![1; 9000]).bind_and_flush(0)).unwrap();
+    let happened = run(&mut ring);
+    assert_eq!(happened.sent_bytes().iter().sum::<usize>(), 100 + 30_000 + 9100 + 9000 + 9000);
+    assert_eq!(happened.notifications[0].releases.len(), 5);
+    drop(stream);
+}
+
+fn what_does_not_exist_is_refused_with_the_buffers() {
+    let (_receiver, socket) = udp(false);
+    let mut ring = ring(Mode::Zerocopy);
+    let socket = ring.add(socket);
+    let refused = ring.send(socket, Message::new(vec![7; 10]).bind(0)).unwrap_err();
+    assert_eq!(refused.payload.into_one().unwrap(), vec![7; 10]);
+    assert!(refused.error.to_string().contains("register more"), "{}", refused.error);
+    let mut other = crate::ring::<Vec<u8>>(Mode::Zerocopy);
+    let refused = other.send(socket, Message::new(vec![7; 10])).unwrap_err();
+    assert!(refused.error.to_string().contains("add it first"), "{}", refused.error);
+    assert!(other.socket(socket).is_none() && other.counters(socket).is_none());
+}
+
+fn a_send_is_canceled_before_it_is_submitted() {
+    let (_receiver, socket) = udp(false);
+    let mut ring = ring(Mode::Zerocopy);
+    let socket = ring.add(socket);
+    let id = ring.send(socket, Message::new(vec![7; 10])).unwrap();
+    ring.cancel(id);
+    ring.cancel(id);
+    let happened = run(&mut ring);
+    let errno = happened.results[0].1.as_ref().unwrap_err().errno();
+    assert_eq!(errno, Some(uncopy::Errno::ECANCELED));
+    assert_eq!((happened.releases.len(), happened.releases[0].fate), (1, Fate::Unsent));
+}
+
+fn a_stream_that_is_full_is_canceled() {
+    let (stream, socket) = tcp(false);
+    socket.set_send_buffer_bytes(16 << 10).unwrap();
+    let mut ring = ring(Mode::Zerocopy);
+    let socket = ring.add(socket);
+    ring.register_slots(&[10]).unwrap();
+    let buffer = Arc::new(vec![7; 64 << 20]);
+    let id = ring.send(socket, Message::new(buffer.clone()).bind_and_flush(0)).unwrap();
+    ring.submit().unwrap();
+    assert_eq!(ring.outstanding().sends, 1, "nobody reads");
+    ring.cancel(id);
+    ring.wait(Some(LONG)).unwrap();
+    // Its result is there; some of it is in the socket until it is read.
+    let received = crate::receiver::to_the_end(stream);
+    let happened = run(&mut ring);
+    let release = &happened.notifications[0].releases[0];
+    assert!(release.bytes < buffer.len());
+    let sent = release.bytes;
+    ring.socket(socket).unwrap().finish().unwrap();
+    assert_eq!(received.join().unwrap().len(), sent);
+}
+
+fn what_was_released_and_not_posted_comes_back() {
+    let (_receiver, socket) = udp(false);
+    let mut ring = ring(Mode::Zerocopy);
+    let socket = ring.add(socket);
+    ring.register_slots(&[10, 11]).unwrap();
+    for slot in [0, 0, 1] {
+        ring.send(socket, Message::new(vec![7; 10]).bind(slot)).unwrap();
+    }
+    ring.send(socket, Message::new(vec![7; 10])).unwrap();
+    while ring.outstanding().sends > 0 {
+        ring.wait(Some(LONG)).unwrap();
+    }
+    ring.flush(&[1]).unwrap();
+    assert_eq!(ring.into_releases().len(), 4);
+}
+
+fn rings_of_several_threads_share_their_pools() {
+    let pools = [1000, 3000].map(|bytes| Pool::new(8, bytes, PageSize::Base).unwrap());
+    let mut first = ring::<PoolSlice>(Mode::Zerocopy);
+    pools.iter().for_each(|pool| first.register_pool(pool).unwrap());
+    let shared = first.registered_pools().unwrap();
+    let send_all = |mut ring: Ring<PoolSlice>| {
+        let (receiver, socket) = udp(false);
+        let socket = ring.add(socket);
+        for (pool, byte) in pools.iter().zip(1..) {
+            let mut slice = pool.take().unwrap();
+            slice.fill(byte);
+            let length = slice.len();
+            ring.send(socket, Message::new(slice)).unwrap();
+            assert_eq!(run(&mut ring).sent_bytes(), [length]);
+            crate::receiver::expect(&receiver, &vec![byte; length]);
+        }
+    };
+    std::thread::scope(|scope| {
+        for is_first_dropped in [false, true] {
+            let (shared, send_all) = (&shared, &send_all);
+            let thread = scope.spawn(move || {
+                let mut ring = ring::<PoolSlice>(Mode::Zerocopy);
+                ring.register_pools_of(shared).unwrap();
+                // They are all there: one by one, and nothing to do.
+                ring.register_pools_of(shared).unwrap();
+                send_all(ring);
+            });
+            thread.join().unwrap();
+            if !is_first_dropped {
+                send_all(std::mem::replace(&mut first, crate::ring(Mode::Zerocopy)));
+            }
+        }
+    });
+    assert!(pools.iter().all(|pool| pool.free_slices() == 8));
+}

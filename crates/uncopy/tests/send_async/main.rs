@@ -1,0 +1,173 @@
+//! Sends of tasks.
+#![cfg(all(target_os = "linux", not(shuttle)))]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::future::Future;
+use std::io::Read;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use testbed::seeded;
+use tokio::time::timeout;
+use uncopy::send::{AsyncSender, Fate, Mode, Sender, SenderOptions, Socket, StableBytes};
+
+/// Far above what anything here takes.
+const LONG: Duration = Duration::from_secs(60);
+
+fn lending<B: StableBytes>(socket: Socket) -> AsyncSender<B> {
+    let mut options = SenderOptions::default();
+    options.mode = Mode::Zerocopy;
+    AsyncSender::new(Sender::new(socket, &options))
+}
+
+fn udp() -> (UdpSocket, Socket) {
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    receiver.set_read_timeout(Some(LONG)).unwrap();
+    let socket = Socket::connect_udp(receiver.local_addr().unwrap()).unwrap();
+    (receiver, socket)
+}
+
+fn tcp() -> (TcpStream, Socket) {
+    let listener = TcpListener::bind("[::1]:0").unwrap();
+    let socket = Socket::connect_tcp(listener.local_addr().unwrap()).unwrap();
+    (listener.accept().unwrap().0, socket)
+}
+
+fn read_to_the_end(mut stream: TcpStream) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        bytes
+    })
+}
+
+/// Polls once; the future has to be polled again by somebody else.
+fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[tokio::test]
+async fn results_and_buffers_come_apart() {
+    let (receiver, socket) = udp();
+    let sender = lending(socket);
+    let (sent, first) = sender.send(seeded(1, 0, 9000)).await;
+    assert_eq!(sent.unwrap(), 9000);
+    let (sent, second) = sender.send(seeded(2, 0, 5000)).await;
+    assert_eq!(sent.unwrap(), 5000);
+    // Asked for in the other order.
+    let release = timeout(LONG, second.release()).await.unwrap().unwrap();
+    assert_eq!(
+        (release.fate, release.payload.into_one()),
+        (Fate::Copied, Some(seeded(2, 0, 5000)))
+    );
+    let release = timeout(LONG, first.release()).await.unwrap().unwrap();
+    assert_eq!(release.payload.into_one(), Some(seeded(1, 0, 9000)));
+    let mut bytes = [0; 10_000];
+    assert_eq!(receiver.recv(&mut bytes).unwrap(), 9000);
+    assert_eq!(bytes[..9000], seeded(1, 0, 9000));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_tasks_wait_for_their_buffers() {
+    let (stream, socket) = tcp();
+    socket.set_send_buffer_bytes(256 << 10).unwrap();
+    let received = read_to_the_end(stream);
+    let sender = Arc::new(lending(socket));
+    let tasks: Vec<_> = (0..40u64)
+        .map(|seed| {
+            let sender = sender.clone();
+            tokio::spawn(async move {
+                for round in 0..10 {
+                    let buffer = vec![seed as u8; 20_000 + round];
+                    let (sent, pending) = sender.send(buffer).await;
+                    assert_eq!(sent.unwrap(), 20_000 + round);
+                    let release = pending.release().await.unwrap();
+                    assert!(release.payload.into_one().unwrap().iter().all(|b| *b == seed as u8));
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        timeout(LONG, task).await.expect("nobody is left waiting").unwrap();
+    }
+    drop(sender);
+    let bytes = received.join().unwrap();
+    assert_eq!(bytes.len(), 40 * (0..10).map(|round| 20_000 + round).sum::<usize>());
+    // Messages of different tasks do not run into one another.
+    let mut rest = &bytes[..];
+    while let [first, ..] = rest {
+        let length = rest.iter().take_while(|byte| *byte == first).count();
+        assert!(length >= 20_000, "{length}");
+        rest = &rest[length..];
+    }
+}
+
+#[tokio::test]
+async fn a_send_that_is_dropped_in_the_middle_is_finished_by_the_next() {
+    let (stream, socket) = tcp();
+    socket.set_send_buffer_bytes(1 << 20).unwrap();
+    let sender = lending(socket);
+    let large = Arc::new(seeded(1, 0, 12 << 20));
+    {
+        let mut send = pin!(sender.send(large.clone()));
+        let begun = timeout(Duration::from_millis(50), send.as_mut()).await;
+        assert!(begun.is_err(), "nobody reads");
+    }
+    assert!(Arc::strong_count(&large) > 1, "the kernel reads it");
+    let received = read_to_the_end(stream);
+    let (sent, pending) = timeout(LONG, sender.send(Arc::new(vec![9; 1000]))).await.unwrap();
+    assert_eq!(sent.unwrap(), 1000);
+    timeout(LONG, pending.release()).await.unwrap().unwrap();
+    drop(sender);
+    let bytes = received.join().unwrap();
+    assert!(bytes[..large.len()] == large[..] && bytes[large.len()..] == [9; 1000]);
+    assert_eq!(Arc::strong_count(&large), 1, "nobody wanted it back");
+}
+
+#[tokio::test]
+async fn a_send_that_is_dropped_before_its_turn_is_not_made() {
+    let (stream, socket) = tcp();
+    socket.set_send_buffer_bytes(1 << 20).unwrap();
+    let sender = lending(socket);
+    let buffer = Arc::new(vec![5; 5000]);
+    let received;
+    {
+        let mut first = pin!(sender.send(Arc::new(vec![1; 12 << 20])));
+        assert!(poll_once(first.as_mut()).is_pending());
+        {
+            let mut second = pin!(sender.send(buffer.clone()));
+            assert!(poll_once(second.as_mut()).is_pending());
+        }
+        assert_eq!(Arc::strong_count(&buffer), 1);
+        received = read_to_the_end(stream);
+        assert_eq!(timeout(LONG, first).await.unwrap().0.unwrap(), 12 << 20);
+    }
+    drop(sender);
+    assert!(received.join().unwrap().iter().all(|byte| *byte == 1));
+}
+
+#[tokio::test]
+async fn errors_bring_the_buffer_back_too() {
+    let (receiver, socket) = udp();
+    let sender = lending(socket);
+    let (sent, pending) = sender.send(vec![1; 70_000]).await;
+    assert_eq!(sent.unwrap_err().errno(), Some(uncopy::Errno::EMSGSIZE));
+    let release = timeout(LONG, pending.release()).await.unwrap().unwrap();
+    assert_eq!((release.fate, release.payload.len()), (Fate::Unsent, 70_000));
+    drop(receiver);
+}
+
+#[tokio::test]
+async fn a_pending_that_is_dropped_frees_its_buffer_with_the_next_send() {
+    let (_receiver, socket) = udp();
+    let sender = lending(socket);
+    let buffer = Arc::new(vec![1; 3000]);
+    let (_, pending) = sender.send(buffer.clone()).await;
+    drop(pending);
+    let (_, pending) = sender.send(Arc::new(vec![2; 10])).await;
+    timeout(LONG, pending.release()).await.unwrap().unwrap();
+    assert_eq!(Arc::strong_count(&buffer), 1);
+}

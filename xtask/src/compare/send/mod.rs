@@ -1,0 +1,53 @@
+//! The suite `send`: datagrams to a device that drops them without copying, in the loop of the
+//! notifier patches: a bunch of sends, wait for all of them, again.
+
+mod cases;
+mod subjects;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::brief::{BriefRuns, Options};
+use super::case::Suite;
+use cases::Setting;
+
+/// How long a subject sends in a round.
+const RUN: Duration = Duration::from_millis(20);
+/// Runs of some milliseconds vary much.
+const ROUNDS: usize = 21;
+
+/// Runs `body` on the last processor, in a network with a sink.
+///
+/// # Errors
+/// Its own; or there is no such processor.
+pub(super) fn on_a_network(body: impl FnOnce() -> Result<()> + Send) -> Result<()> {
+    testbed::network::isolated(|network| {
+        network.sink();
+        let last = std::thread::available_parallelism()?.get() - 1;
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(last);
+        rustix::thread::sched_setaffinity(None, &set)
+            .with_context(|| format!("cannot stay on processor {last}"))?;
+        body()
+    })
+}
+
+/// The suite.
+pub(super) fn suite(options: Options) -> Suite {
+    let runs = BriefRuns::new(options, RUN, ROUNDS);
+    let notes = runs.notes(NOTES);
+    Suite { name: "send", notes, absent: Vec::new(), cases: Setting { runs }.cases() }
+}
+
+/// How it is measured.
+const NOTES: &[&str] = &[
+    "time, cpu: wall and processor time of one send, pinned to one processor; value: median over \
+     rounds of a run's mean; ratio: median of each round's ratio",
+    "UDP over IPv4 to an ifb device in a network namespace of its own: scatter-gather, checksum \
+     offload, an MTU of 65,535, and nobody behind it",
+    "each loop: 64 sends, then everything that has come back is taken in, and waited for where \
+     less than 64 buffers are free",
+    "bare: the system calls alone, in such a loop; ring: through io_uring, 64 with each call, of \
+     the same flags; flush: a notifier for each send, each 64, or never",
+];

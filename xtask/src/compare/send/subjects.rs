@@ -1,0 +1,196 @@
+//! Those that send.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
+use testbed::network::End;
+use testbed::{BareRing, BareSend};
+use uncopy::send::{
+    Event, Message, Mode, PageSize, Pool, Ring, RingOptions, RingSocket, Sender, SenderOptions,
+    Socket, StableBytes,
+};
+
+use crate::compare::case::{Role, Subject};
+use crate::compare::timing::{divided, sample};
+
+/// Sends in one turn of the loop.
+pub(super) const BUNCH: usize = 64;
+
+/// What is sent each time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Load {
+    pub(super) bytes: usize,
+    /// Cut into datagrams of so many bytes.
+    pub(super) segment: Option<u16>,
+}
+
+fn far() -> std::net::SocketAddr {
+    End::Far.address(false, 9)
+}
+
+fn socket(load: Load) -> Result<Socket> {
+    let socket = Socket::connect_udp(far())?;
+    socket.set_send_buffer_bytes(4 << 20)?;
+    socket.set_segment_bytes(load.segment)?;
+    Ok(socket)
+}
+
+/// `send(2)`, or `sendmmsg(2)` for all of a bunch.
+pub(super) fn bare(name: &str, many: bool, load: Load, time: Duration) -> Subject {
+    let bytes = vec![7u8; load.bytes];
+    Subject::piece(name, Role::Yardstick, bare_socket, move |socket, _| {
+        let regions = [IoSlice::new(&bytes)];
+        let bunch = sample(time, || {
+            if !many {
+                for _ in 0..BUNCH {
+                    rustix::net::send(&*socket, &bytes, SendFlags::NOSIGNAL)?;
+                }
+                return Ok(());
+            }
+            let mut controls: [_; BUNCH] = std::array::from_fn(|_| SendAncillaryBuffer::default());
+            let mut headers: Vec<_> =
+                controls.iter_mut().map(|control| MMsgHdr::new(&regions, control)).collect();
+            let sent = sendmmsg(&*socket, &mut headers, SendFlags::NOSIGNAL)?;
+            ensure!(sent == BUNCH, "{sent} went");
+            Ok(())
+        })?;
+        Ok(divided(bunch, BUNCH as f64))
+    })
+}
+
+fn bare_socket() -> Result<std::net::UdpSocket> {
+    let socket = std::net::UdpSocket::bind(End::Near.address(false, 0))?;
+    socket.connect(far())?;
+    Ok(socket)
+}
+
+/// The same system calls as a ring's, in a plain loop.
+pub(super) fn bare_ring(name: &str, how: BareSend, load: Load, time: Duration) -> Subject {
+    let open = move || Ok(BareRing::new(bare_socket()?, load.bytes, BUNCH as u32)?);
+    Subject::piece(name, Role::Yardstick, open, move |ring, _| {
+        let bunch = sample(time, || Ok(ring.bunch(BUNCH, how)?))?;
+        Ok(divided(bunch, BUNCH as f64))
+    })
+}
+
+/// A [`Sender`].
+pub(super) fn sender(name: &str, mode: Mode, load: Load, time: Duration) -> Subject {
+    let payload = Arc::new(vec![7u8; load.bytes]);
+    let open = move || {
+        let mut options = SenderOptions::default();
+        options.mode = mode;
+        Ok(Sender::new(socket(load)?, &options))
+    };
+    Subject::piece(name, Role::Own, open, move |sender, _| {
+        let bunch = sample(time, || {
+            for _ in 0..BUNCH {
+                sender.send(payload.clone()).result?;
+            }
+            while sender.next_release()?.is_some() {}
+            while sender.outstanding().sends >= BUNCH {
+                sender.wait_release(None)?;
+            }
+            Ok(())
+        })?;
+        Ok(divided(bunch, BUNCH as f64))
+    })
+}
+
+/// Whose notifiers are flushed when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flush {
+    /// No slots: each send is released by itself.
+    NoSlots,
+    EachSend,
+    EachBunch,
+    /// What is released is kept, so that many sends need many buffers, or a shared one.
+    Never,
+}
+
+struct Loop<B: StableBytes> {
+    ring: Ring<B>,
+    socket: RingSocket,
+}
+
+fn open_loop<B: StableBytes>(mode: Mode, load: Load, flush: Flush) -> Result<Loop<B>> {
+    let mut options = RingOptions::default();
+    options.mode = mode;
+    options.entries = BUNCH as u32;
+    let mut ring = Ring::new(&options);
+    if let Some(errno) = ring.io_uring_refusal() {
+        bail!("no io_uring: {errno}");
+    }
+    if flush != Flush::NoSlots {
+        ring.register_slots(&[1])?;
+    }
+    let socket = ring.add(socket(load)?);
+    Ok(Loop { ring, socket })
+}
+
+impl<B: StableBytes> Loop<B> {
+    fn bunch(&mut self, flush: Flush, mut next: impl FnMut() -> Option<B>) -> Result<()> {
+        let Loop { ring, socket } = self;
+        for number in 0..BUNCH {
+            let Some(buffer) = next() else { bail!("no buffer is free") };
+            let message = Message::new(buffer);
+            let is_last = number + 1 == BUNCH;
+            let message = match flush {
+                Flush::NoSlots => message,
+                Flush::Never => message.bind(0),
+                Flush::EachBunch if !is_last => message.bind(0),
+                Flush::EachSend | Flush::EachBunch => message.bind_and_flush(0),
+            };
+            ring.send(*socket, message).map_err(|refused| refused.error)?;
+        }
+        ring.submit()?;
+        loop {
+            while let Some(event) = ring.next_event() {
+                if let Event::Sent(sent) = event {
+                    sent.result?;
+                }
+            }
+            if ring.outstanding().sends < BUNCH {
+                return Ok(());
+            }
+            ring.wait(None)?;
+        }
+    }
+}
+
+/// A [`Ring`] over ordinary memory.
+pub(super) fn ring(name: &str, mode: Mode, flush: Flush, load: Load, time: Duration) -> Subject {
+    let payload = Arc::new(vec![7u8; load.bytes]);
+    let open = move || open_loop(mode, load, flush);
+    Subject::piece(name, Role::Own, open, move |each, _| {
+        let bunch = sample(time, || each.bunch(flush, || Some(payload.clone())))?;
+        Ok(divided(bunch, BUNCH as f64))
+    })
+}
+
+/// A [`Ring`] over a registered pool.
+pub(super) fn registered(
+    name: &str,
+    mode: Mode,
+    (flush, pages): (Flush, PageSize),
+    load: Load,
+    time: Duration,
+) -> Subject {
+    let open = move || {
+        let mut each = open_loop(mode, load, flush)?;
+        let pool = Pool::new(2 * BUNCH, load.bytes, pages)?;
+        if let (PageSize::HugeIfPossible, uncopy::send::Pages::Base { reason }) =
+            (pages, pool.pages())
+        {
+            bail!("no huge pages: {reason}");
+        }
+        each.ring.register_pool(&pool)?;
+        Ok((each, pool))
+    };
+    Subject::piece(name, Role::Own, open, move |(each, pool), _| {
+        let bunch = sample(time, || each.bunch(flush, || pool.take()))?;
+        Ok(divided(bunch, BUNCH as f64))
+    })
+}
