@@ -7,7 +7,7 @@
 use std::slice;
 
 use crate::error::{Error, Result, Rule};
-use crate::gather::{Gather, GatherOptions, Regions};
+use crate::gather::{Gather, GatherOptions, Piece, Regions};
 use crate::handle::{Departing, Leaving, TakeHandles};
 use crate::header::{HEADER_BYTES, Header};
 use crate::layout::{Layout, padded};
@@ -165,12 +165,12 @@ pub(crate) fn append_padding(bytes: &mut Vec<u8>, size: usize) {
 }
 
 impl<'v> Output<'v> for Linear<'_> {
-    #[inline]
+    #[inline(always)]
     fn length(&self) -> usize {
         self.bytes.len()
     }
 
-    #[inline]
+    #[inline(always)]
     fn grow(&mut self, size: usize) -> Result<usize> {
         check_length(self.bytes.len(), size)?;
         let at = self.bytes.len();
@@ -178,12 +178,12 @@ impl<'v> Output<'v> for Linear<'_> {
         Ok(at)
     }
 
-    #[inline]
+    #[inline(always)]
     fn inline(&mut self, at: usize, size: usize) -> &mut [u8] {
         &mut self.bytes[at..at + size]
     }
 
-    #[inline]
+    #[inline(always)]
     fn body(&mut self, bytes: &'v [u8]) -> Result<()> {
         check_length(self.bytes.len(), bytes.len())?;
         self.bytes.extend_from_slice(bytes);
@@ -307,6 +307,8 @@ pub fn take_handles<T: TakeHandles<H>, H>(
 #[derive(Debug, Default)]
 pub struct Encoder {
     bytes: Vec<u8>,
+    /// Notes of where regions lie between what is in `bytes`.
+    pieces: Vec<Piece>,
     options: GatherOptions,
 }
 
@@ -323,7 +325,7 @@ impl Encoder {
     /// [`Rule::RegionLimit`] if `options.max_regions` is not from 1 to 8,192.
     pub fn with_options(options: GatherOptions) -> Result<Encoder> {
         options.check()?;
-        Ok(Encoder { bytes: Vec::new(), options })
+        Ok(Encoder { options, ..Encoder::new() })
     }
 
     /// Encodes `value` into one buffer, without a header.
@@ -385,15 +387,16 @@ impl Encoder {
         value: &'r T,
         regions: &mut Regions<'r>,
     ) -> Result<()> {
-        regions.begin(self.options.max_regions);
-        let mut gather = Gather::new(&mut self.bytes, regions, self.options);
-        let encoded = encode_root(value, &mut gather);
-        // Field by field: a struct that has just been written costs more to move than to read.
-        let Gather { scratch, borrowed, .. } = gather;
-        match encoded {
-            Ok(()) => regions.complete(scratch, borrowed),
-            Err(_) => regions.clear(),
+        let mut gather = Gather::new(&mut self.bytes, &mut self.pieces, regions, self.options);
+        match encode_root(value, &mut gather) {
+            Ok(()) => {
+                gather.complete();
+                Ok(())
+            }
+            Err(error) => {
+                regions.clear();
+                Err(error)
+            }
         }
-        encoded
     }
 }

@@ -22,8 +22,8 @@ pub struct GatherOptions {
     /// Shorter bodies are copied into the scratch: a further region costs whoever writes the
     /// message more than that.
     pub min_body_bytes: usize,
-    /// When a list could get longer, further bodies are copied. From 1 to 8,192; more than 16 are
-    /// on the heap.
+    /// When a list could get longer, further bodies are copied. From 1 to 8,192; a list of more
+    /// than 16 is on the heap.
     pub max_regions: usize,
 }
 
@@ -48,27 +48,14 @@ impl GatherOptions {
 
 /// The regions of a message, one behind the other: for `writev`, `sendmsg` or a channel's write.
 ///
-/// A list lives as long as the value and the encoder that it borrows. One that may have more than
-/// 16 regions has memory of its own, which [`recycle`](Self::recycle) keeps for the next value.
+/// A list lives as long as the value and the encoder that it borrows. One of more than 16 regions
+/// is on the heap, in memory that [`recycle`](Self::recycle) keeps for the next value.
 #[derive(Debug, Default)]
 pub struct Regions<'r> {
-    /// Where the list is if [`GatherOptions::max_regions`] lets it be short.
+    /// Where the list is while it is short.
     few: ArrayVec<IoSlice<'r>, INLINE_REGIONS>,
-    /// Where it is else.
+    /// Where it is else; empty while it is short.
     many: Vec<IoSlice<'r>>,
-    /// Places in either that wait for pieces of scratch.
-    few_pieces: ArrayVec<Piece, { INLINE_REGIONS / 2 }>,
-    many_pieces: Vec<Piece>,
-    is_long: bool,
-    /// Of all regions together.
-    bytes: usize,
-}
-
-/// A piece of scratch between two bodies: its place in the list, and where it ends.
-#[derive(Debug, Clone, Copy)]
-struct Piece {
-    place: u32,
-    end: u32,
 }
 
 impl<'r> Regions<'r> {
@@ -83,20 +70,19 @@ impl<'r> Regions<'r> {
     #[inline]
     #[must_use]
     pub fn as_slices(&self) -> &[IoSlice<'r>] {
-        if self.is_long { &self.many } else { &self.few }
+        if self.many.is_empty() { &self.few } else { &self.many }
     }
 
     /// Bytes of all regions together.
-    #[inline]
     #[must_use]
     pub fn total_bytes(&self) -> usize {
-        self.bytes
+        self.as_slices().iter().map(|slice| slice.len()).sum()
     }
 
     /// A copy of all regions, one behind the other.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.bytes);
+        let mut bytes = Vec::with_capacity(self.total_bytes());
         self.as_slices().iter().for_each(|slice| bytes.extend_from_slice(slice));
         bytes
     }
@@ -105,81 +91,23 @@ impl<'r> Regions<'r> {
     #[must_use]
     pub fn recycle<'s>(mut self) -> Regions<'s> {
         self.many.clear();
-        self.many_pieces.clear();
-        let (many, many_pieces) = (relabelled(self.many), self.many_pieces);
-        Regions { many, many_pieces, ..Regions::default() }
+        Regions { few: ArrayVec::new(), many: relabelled(self.many) }
     }
 
-    /// Makes it an empty one for at most `max_regions`.
     #[inline]
-    pub(crate) fn begin(&mut self, max_regions: usize) {
-        // A list has regions exactly if it has bytes.
-        if self.bytes > 0 {
-            self.clear();
-        }
-        self.is_long = max_regions > INLINE_REGIONS;
-    }
-
     pub(crate) fn clear(&mut self) {
         self.few.clear();
-        self.few_pieces.clear();
         self.many.clear();
-        self.many_pieces.clear();
-        self.bytes = 0;
     }
 
-    #[inline]
-    fn len(&self) -> usize {
-        self.as_slices().len()
-    }
-
-    #[inline]
     fn push(&mut self, slice: IoSlice<'r>) {
-        if self.is_long { self.many.push(slice) } else { self.few.push(slice) }
-    }
-
-    /// Keeps a place for the scratch up to `end`.
-    #[inline]
-    fn push_piece(&mut self, end: usize) {
-        // Both are far below 2³²: a message is at most 64 KiB.
-        let piece = Piece { place: self.len() as u32, end: end as u32 };
-        if self.is_long {
-            self.many_pieces.push(piece)
-        } else {
-            self.few_pieces.push(piece)
+        if self.many.is_empty() {
+            match self.few.try_push(slice) {
+                Ok(()) => return,
+                Err(_) => self.many.extend(self.few.drain(..)),
+            }
         }
-        self.push(IoSlice::new(&[]));
-    }
-
-    #[inline]
-    fn pieces(&self) -> &[Piece] {
-        if self.is_long { &self.many_pieces } else { &self.few_pieces }
-    }
-
-    /// Where the scratch ends that has a place already.
-    #[inline]
-    fn placed(&self) -> usize {
-        self.pieces().last().map_or(0, |piece| piece.end as usize)
-    }
-
-    /// Puts the pieces of scratch, which does not move any more, in their places.
-    #[inline]
-    pub(crate) fn complete(&mut self, scratch: &'r [u8], borrowed: usize) {
-        let rest = self.placed();
-        let (slices, pieces): (&mut [IoSlice<'r>], &[Piece]) = if self.is_long {
-            (&mut self.many, &self.many_pieces)
-        } else {
-            (&mut self.few, &self.few_pieces)
-        };
-        let mut begin = 0;
-        for Piece { place, end } in pieces {
-            slices[*place as usize] = IoSlice::new(&scratch[begin..*end as usize]);
-            begin = *end as usize;
-        }
-        if rest < scratch.len() {
-            self.push(IoSlice::new(&scratch[rest..]));
-        }
-        self.bytes = scratch.len() + borrowed;
+        self.many.push(slice);
     }
 }
 
@@ -190,13 +118,21 @@ fn relabelled<'s>(empty: Vec<IoSlice<'_>>) -> Vec<IoSlice<'s>> {
     empty.into_iter().map(|_| IoSlice::new(&[])).collect()
 }
 
+/// A piece of scratch in front of a body: its place in the list, and where it ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Piece {
+    place: u32,
+    end: u32,
+}
+
 /// A message on its way into a list of regions.
 pub(crate) struct Gather<'b, 'r> {
-    pub(crate) scratch: &'r mut Vec<u8>,
+    scratch: &'r mut Vec<u8>,
+    pieces: &'b mut Vec<Piece>,
     regions: &'b mut Regions<'r>,
     options: GatherOptions,
     /// Bytes of bodies that stay in place.
-    pub(crate) borrowed: usize,
+    borrowed: usize,
     handles: HandleCount,
 }
 
@@ -205,38 +141,75 @@ impl<'b, 'r> Gather<'b, 'r> {
     #[inline]
     pub(crate) fn new(
         scratch: &'r mut Vec<u8>,
+        pieces: &'b mut Vec<Piece>,
         regions: &'b mut Regions<'r>,
         options: GatherOptions,
     ) -> Gather<'b, 'r> {
-        Gather { scratch, regions, options, borrowed: 0, handles: HandleCount::default() }
+        regions.clear();
+        pieces.clear();
+        Gather { scratch, pieces, regions, options, borrowed: 0, handles: HandleCount::default() }
     }
 
-    /// A body of `length` bytes stays in place: it is long enough, and there is room for it, for
-    /// the scratch before it, and for what may come behind it.
+    /// The scratch does not move any more: its pieces take their places.
     #[inline]
-    fn stays(&self, length: usize) -> bool {
-        length >= self.options.min_body_bytes
-            && self.regions.len() + 3 <= self.options.max_regions
-            && length > 0
-    }
-
-    fn borrow(&mut self, bytes: &'r [u8]) {
-        let end = self.scratch.len();
-        if self.regions.placed() < end {
-            self.regions.push_piece(end);
+    pub(crate) fn complete(self) {
+        let Gather { scratch, pieces, regions, borrowed, .. } = self;
+        if borrowed == 0 {
+            // One buffer after all. An empty message has no region.
+            if !scratch.is_empty() {
+                regions.few.push(IoSlice::new(scratch));
+            }
+        } else {
+            place(scratch, pieces, regions);
         }
-        self.regions.push(IoSlice::new(bytes));
-        self.borrowed += bytes.len();
+    }
+}
+
+/// Leaves a body where it is, behind `end` bytes of scratch, if a list of `most` regions has room
+/// for it, for the scratch before it, and for what may come behind it.
+#[cold]
+fn leave<'r>(
+    bytes: &'r [u8],
+    end: usize,
+    pieces: &mut Vec<Piece>,
+    regions: &mut Regions<'r>,
+    most: usize,
+) -> bool {
+    let place = regions.as_slices().len();
+    if place + 3 > most || bytes.is_empty() {
+        return false;
+    }
+    if pieces.last().map_or(0, |piece| piece.end as usize) < end {
+        // Both are far below 2³²: a message is at most 64 KiB.
+        pieces.push(Piece { place: place as u32, end: end as u32 });
+        regions.push(IoSlice::new(&[]));
+    }
+    regions.push(IoSlice::new(bytes));
+    true
+}
+
+/// Puts the pieces of scratch in their places, and what is left at the end.
+#[cold]
+fn place<'r>(scratch: &'r [u8], pieces: &[Piece], regions: &mut Regions<'r>) {
+    let slices =
+        if regions.many.is_empty() { regions.few.as_mut_slice() } else { &mut regions.many };
+    let mut begin = 0;
+    for Piece { place, end } in pieces {
+        slices[*place as usize] = IoSlice::new(&scratch[begin..*end as usize]);
+        begin = *end as usize;
+    }
+    if begin < scratch.len() {
+        regions.push(IoSlice::new(&scratch[begin..]));
     }
 }
 
 impl<'r> Output<'r> for Gather<'_, 'r> {
-    #[inline]
+    #[inline(always)]
     fn length(&self) -> usize {
         self.scratch.len() + self.borrowed
     }
 
-    #[inline]
+    #[inline(always)]
     fn grow(&mut self, size: usize) -> Result<usize> {
         check_length(self.length(), size)?;
         let at = self.scratch.len();
@@ -244,18 +217,21 @@ impl<'r> Output<'r> for Gather<'_, 'r> {
         Ok(at)
     }
 
-    #[inline]
+    #[inline(always)]
     fn inline(&mut self, at: usize, size: usize) -> &mut [u8] {
         &mut self.scratch[at..at + size]
     }
 
-    #[inline]
+    #[inline(always)]
     fn body(&mut self, bytes: &'r [u8]) -> Result<()> {
         check_length(self.length(), bytes.len())?;
-        if self.stays(bytes.len()) {
-            self.borrow(bytes);
+        let Gather { scratch, pieces, regions, options, borrowed, .. } = self;
+        if bytes.len() >= options.min_body_bytes
+            && leave(bytes, scratch.len(), pieces, regions, options.max_regions)
+        {
+            *borrowed += bytes.len();
         } else {
-            self.scratch.extend_from_slice(bytes);
+            scratch.extend_from_slice(bytes);
         }
         append_padding(self.scratch, bytes.len());
         Ok(())

@@ -38,7 +38,7 @@ macro_rules! strings {
                 Ok(())
             }
 
-            #[inline]
+            #[inline(always)]
             fn encode_rest<'v, O: Output<'v>>(
                 &'v self,
                 out: &mut O,

@@ -55,7 +55,7 @@ fn encode_inline<T: Layout>(
     Ok(())
 }
 
-#[inline]
+#[inline(always)]
 fn encode_rest<'v, T: Encode, O: Output<'v>>(
     items: &'v [T],
     out: &mut O,
@@ -129,7 +129,7 @@ macro_rules! vectors {
                 encode_inline::<T>(self, inline, constraint)
             }
 
-            #[inline]
+            #[inline(always)]
             fn encode_rest<'v, O: Output<'v>>(
                 &'v self,
                 out: &mut O,
