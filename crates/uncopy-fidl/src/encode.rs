@@ -226,6 +226,7 @@ pub(crate) fn encode_root<'v, T: Encode>(value: &'v T, out: &mut impl Output<'v>
     encode_object(value, out, T::UNCONSTRAINED, Depth::ROOT)
 }
 
+#[inline]
 fn encode_linear<T: Encode>(header: Option<&Header>, value: &T, bytes: &mut Vec<u8>) -> Result<()> {
     if let Some(header) = header {
         bytes.extend_from_slice(&header.to_bytes());

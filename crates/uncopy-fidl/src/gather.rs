@@ -97,7 +97,10 @@ impl<'r> Regions<'r> {
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.few.clear();
-        self.many.clear();
+        // A store less where the compiler sees that it is empty.
+        if !self.many.is_empty() {
+            self.many.clear();
+        }
     }
 
     fn push(&mut self, slice: IoSlice<'r>) {
@@ -146,7 +149,6 @@ impl<'b, 'r> Gather<'b, 'r> {
         options: GatherOptions,
     ) -> Gather<'b, 'r> {
         regions.clear();
-        pieces.clear();
         Gather { scratch, pieces, regions, options, borrowed: 0, handles: HandleCount::default() }
     }
 
@@ -176,6 +178,9 @@ fn leave<'r>(
     most: usize,
 ) -> bool {
     let place = regions.as_slices().len();
+    if place == 0 {
+        pieces.clear();
+    }
     if place + 3 > most || bytes.is_empty() {
         return false;
     }

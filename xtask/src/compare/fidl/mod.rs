@@ -31,7 +31,8 @@ const NOTES: &[&str] = &[
          of a run's mean; ratio: median of each round's ratio",
     "values: a vector of bytes; a struct of so many uint8; a string of 64 bytes; 100 structs \
          with padding; a table and a union",
-    "gather: into regions that borrow the value; reused: into one buffer, which is kept; fresh: \
+    "gather: into regions that borrow the value; reused: into one buffer, which is kept, and made \
+         the one region that a write takes; fresh: \
          into a new vector, which grows, the way of encoders that own what they give; \"exact\": \
          into a new vector that has the right capacity from the beginning. All with the header",
     "view: checked, and on the stack; owned: checked, and copied into a value of its own",
