@@ -161,30 +161,28 @@ fn view(subject: &Subject<'_>, data: &DataStruct, members: &[Member<'_>]) -> Tok
 fn decode(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
     let view = &subject.view;
     let absent = members.iter().map(|Member { ident, .. }| quote!(#ident: None));
-    let known = members.iter().map(|member| {
+    // In the order of the wire, so that there is nothing to choose while decoding.
+    let (mut known, mut next) = (TokenStream::new(), 0);
+    for member in members {
         let Member { ident, label, ty, constant, .. } = member;
-        let ordinal = ordinal(member);
-        quote! {
-            #ordinal => {
+        let (first, index) = (next, position(member).saturating_sub(1));
+        next = index + 1;
+        let gap = (first < index).then(|| quote!(envelopes.pass_over(#first, #index, decoder)?;));
+        known.extend(quote! {
+            #gap
+            if let Some(envelope) = envelopes.get(#index)? {
                 let value = envelope
-                    .payload::<#ty>(decoder, #constant, depth)
+                    .payload::<#ty>(decoder, #constant, envelopes.depth())
                     .map_err(|error| error.in_field(#label))?;
                 view.#ident = Some(value);
             }
-        }
-    });
+        });
+    }
     let body = quote! {
         let mut view = #view { #(#absent,)* __of: ::core::marker::PhantomData };
-        let mut envelopes = __fidl::Envelopes::open(inline, decoder, depth)?;
-        let depth = envelopes.depth();
-        while let Some((ordinal, envelope)) = envelopes.next_present()? {
-            match ordinal {
-                #(#known)*
-                _ => {
-                    envelope.skip(decoder, depth)?;
-                }
-            }
-        }
+        let envelopes = __fidl::Envelopes::open(inline, decoder, depth)?;
+        #known
+        envelopes.pass_over(#next, usize::MAX, decoder)?;
         Ok(view)
     };
     subject.decode(&quote!(#view<'a>), &body)

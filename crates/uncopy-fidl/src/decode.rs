@@ -107,7 +107,8 @@ impl<'a> Inline<'a> {
     }
 
     /// An error at this part's first byte.
-    #[cold]
+    // Inlined, so that parts stay in registers: only their offset goes where errors are made.
+    #[inline(always)]
     #[must_use]
     pub fn breaks(self, rule: Rule) -> Error {
         Error::at(self.offset, rule)
@@ -138,9 +139,9 @@ fn non_zero(bytes: &[u8], offset: usize) -> Error {
 
 /// An object of `size` bytes does not fit into what is left.
 #[cold]
-fn too_few_bytes(parent: Inline<'_>, size: usize, left: usize) -> Error {
+fn too_few_bytes(offset: usize, size: usize, left: usize) -> Error {
     let needed = size.checked_next_multiple_of(8).unwrap_or(size);
-    parent.breaks(Rule::TooFewBytes { needed, left })
+    Error::at(offset, Rule::TooFewBytes { needed, left })
 }
 
 /// Where the next object out of line and the next handle are.
@@ -207,12 +208,12 @@ impl<'a> Decoder<'a, '_> {
     /// [`Rule::TooFewBytes`], [`Rule::NonZeroPadding`].
     #[inline(always)]
     pub fn object(&mut self, parent: Inline<'a>, size: usize) -> Result<Inline<'a>> {
-        let offset = self.cursor.offset();
-        // Longer than any message where it would overflow.
-        let needed = padded(size.min(MAX_BYTES + 1));
-        let Some((object, rest)) = self.cursor.rest.split_at_checked(needed) else {
-            return Err(too_few_bytes(parent, size, self.cursor.rest.len()));
-        };
+        let (offset, left) = (self.cursor.offset(), self.cursor.rest.len());
+        // Nothing overflows: a size of more than the whole message is refused first.
+        if size > left || padded(size) > left {
+            return Err(too_few_bytes(parent.offset, size, left));
+        }
+        let (object, rest) = self.cursor.rest.split_at(padded(size));
         self.cursor.rest = rest;
         let (bytes, padding) = object.split_at(size);
         if let Some(word) = object.last_chunk() {
@@ -237,6 +238,24 @@ impl<'a> Decoder<'a, '_> {
         let index = self.take_handle_place(parent)?;
         self.handles.claim(index, constraint).map_err(|rule| parent.breaks(rule))?;
         Ok(index)
+    }
+
+    /// What `look` gives, which sees a copy of this decoder. So its own place stays in registers,
+    /// although `look` is called.
+    ///
+    /// # Errors
+    /// Those of `look`.
+    #[inline(always)]
+    pub(crate) fn apart<T>(
+        &mut self,
+        look: impl FnOnce(&mut Decoder<'a, '_>) -> Result<T>,
+    ) -> Result<T> {
+        let Decoder { cursor, handle_count, handles } = self;
+        let mut copy =
+            Decoder { cursor: *cursor, handle_count: *handle_count, handles: &mut **handles };
+        let seen = look(&mut copy);
+        self.cursor = copy.cursor;
+        seen
     }
 
     /// Closes the next `count` handles.

@@ -132,7 +132,13 @@ impl<'a> Envelope<'a> {
     ///
     /// # Errors
     /// [`Rule::TooFewBytes`], [`Rule::TooFewHandles`], [`Rule::EnvelopeBytes`].
+    #[inline(always)]
     pub fn skip(self, decoder: &mut Decoder<'a, '_>, depth: Depth) -> Result<Skipped<'a>> {
+        decoder.apart(|decoder| self.pass_over(decoder, depth))
+    }
+
+    #[cold]
+    fn pass_over(self, decoder: &mut Decoder<'a, '_>, depth: Depth) -> Result<Skipped<'a>> {
         depth.deeper()?;
         let bytes = if self.is_inline() {
             self.inline.part(0, INLINE_BYTES)
@@ -159,13 +165,11 @@ pub struct Skipped<'a> {
     pub handles: usize,
 }
 
-/// The envelopes of a table, by ordinal.
-#[derive(Debug)]
+/// The envelopes of a table.
+#[derive(Debug, Clone, Copy)]
 pub struct Envelopes<'a> {
     inline: Inline<'a>,
     depth: Depth,
-    ordinal: usize,
-    count: usize,
 }
 
 impl<'a> Envelopes<'a> {
@@ -189,28 +193,40 @@ impl<'a> Envelopes<'a> {
                 return Err(last.breaks(Rule::LastEnvelopeAbsent { count }));
             }
         }
-        Ok(Envelopes { inline: envelopes, depth, ordinal: 0, count })
+        Ok(Envelopes { inline: envelopes, depth })
     }
 
-    /// The next one that is there, with its ordinal.
+    /// That of the ordinal `index + 1`, if it is there.
     ///
     /// # Errors
     /// [`Rule::InvalidEnvelopeFlags`].
     #[inline(always)]
-    pub fn next_present(&mut self) -> Result<Option<(u64, Envelope<'a>)>> {
-        while self.ordinal < self.count {
-            let inline = self.inline.part(self.ordinal * ENVELOPE_SIZE, ENVELOPE_SIZE);
-            self.ordinal += 1;
-            if let Some(envelope) = Envelope::decode(inline)? {
-                return Ok(Some((self.ordinal as u64, envelope)));
+    pub fn get(self, index: usize) -> Result<Option<Envelope<'a>>> {
+        let at = index * ENVELOPE_SIZE;
+        if at >= self.inline.bytes().len() {
+            return Ok(None);
+        }
+        Envelope::decode(self.inline.part(at, ENVELOPE_SIZE))
+    }
+
+    /// Passes over those of the ordinals from `first + 1` to `end`, which nobody here knows.
+    ///
+    /// # Errors
+    /// Those of [`Envelope::skip`].
+    #[inline(always)]
+    pub fn pass_over(self, first: usize, end: usize, decoder: &mut Decoder<'a, '_>) -> Result<()> {
+        for index in first..end.min(self.inline.bytes().len() / ENVELOPE_SIZE) {
+            if let Some(envelope) = self.get(index)? {
+                envelope.skip(decoder, self.depth)?;
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Inside the table's vector.
+    #[inline]
     #[must_use]
-    pub fn depth(&self) -> Depth {
+    pub fn depth(self) -> Depth {
         self.depth
     }
 }
