@@ -88,7 +88,8 @@ impl Words {
     }
 }
 
-/// The first eight bytes of the hash of `library/Protocol.Method`, without the highest bit.
+/// The first eight bytes of the SHA-256 of `library/Protocol.Method` as a little-endian number,
+/// without the highest bit, which is the system's (Fuchsia's RFC-0020, with 64 bits since).
 fn ordinal_of(library: &str, protocol: &Ident, method: &Ident) -> u64 {
     let selector = format!("{library}/{protocol}.{}", camel_case(&method.to_string()));
     let hash = Sha256::digest(selector.as_bytes());
@@ -560,8 +561,16 @@ mod tests {
     #[test]
     fn ordinals_are_the_hash_of_the_full_name() {
         let ident = |name| Ident::new(name, Span::call_site());
-        let ordinal = ordinal_of("fuchsia.io", &ident("Node"), &ident("close"));
-        assert_ne!(ordinal, ordinal_of("fuchsia.io", &ident("Node"), &ident("clone")));
-        assert_eq!(ordinal >> 63, 0);
+        // The first two are in the bindings that Fuchsia's compiler makes of `fuchsia.unknown`, the
+        // others are what `sha256sum` says. The hashes of those two have the highest bit set.
+        for (library, protocol, method, ordinal) in [
+            ("fuchsia.unknown", "Queryable", "query", 0x2658_edee_9dec_fc06),
+            ("fuchsia.unknown", "Cloneable", "clone", 0x20d8_a7ab_a216_8a79),
+            ("fuchsia.examples", "Echo", "echo_string", 0x75b8_274e_52d9_a616),
+            ("fuchsia.examples", "Echo", "send_string", 0x5ce4_c23c_86c5_d471),
+        ] {
+            let found = ordinal_of(library, &ident(protocol), &ident(method));
+            assert_eq!(found, ordinal, "{library}/{protocol}.{method}");
+        }
     }
 }
