@@ -73,6 +73,11 @@
 //! message, and an [`Error`] names rule, byte and field. There is no unsafe code in this crate; where
 //! memory is seen as another type, the crate `zerocopy` proves that it may be.
 //!
+//! # Later versions
+//! Flexible enums and bits carry numbers that they do not know, and flexible unions carry members
+//! ([`Unknown`]), which can be sent on. Tables drop theirs: a value that is decoded and encoded
+//! again lacks them. The handles of unknown members are closed.
+//!
 //! # Handles
 //! The codec is generic over what a handle is ([`Handle`]). [`take_handles`] moves them out of a
 //! value before it is encoded; the value itself is never patched. Views name handles by their
