@@ -2,6 +2,7 @@
 //! from crates.io, and never part of its build or tests.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -76,6 +77,11 @@ const fn channel(
     Peer { name, program, flags, origin: Origin::Own }
 }
 
+/// The same, for codecs.
+const fn codec(name: &'static str, flags: &'static [&'static str]) -> Peer {
+    Peer { name, program: "codecs", flags, origin: Origin::Own }
+}
+
 /// Those that copy.
 pub(crate) const COPIERS: [Peer; 13] = [
     system("cp", "coreutils"),
@@ -108,11 +114,31 @@ pub(crate) const CHANNELS: [Peer; 4] = [
     channel("iceoryx2 + event", "iceoryx2", &["iceoryx2 + event"]),
 ];
 
+/// Those that encode and decode.
+pub(crate) const CODECS: [Peer; 6] = [
+    codec("bincode", &["bincode"]),
+    codec("postcard", &["postcard"]),
+    codec("rkyv", &["rkyv"]),
+    codec("prost", &["prost"]),
+    codec("flatbuffers", &["flatbuffers"]),
+    codec("capnp", &["capnp"]),
+];
+
 /// A peer that is there.
+#[derive(Clone)]
 pub(crate) struct Installed {
     pub(crate) name: &'static str,
     pub(crate) program: PathBuf,
     pub(crate) flags: &'static [&'static str],
+}
+
+impl Installed {
+    /// The program with the flags it always gets.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(self.flags);
+        command
+    }
 }
 
 /// Which peers are there, and why the others are not.
@@ -147,7 +173,7 @@ pub(crate) fn find(directory: &Path, wanted: &[Peer]) -> Peers {
 }
 
 /// Folders of the workspace `peers/`, each built alone: one that fails leaves the others.
-const PACKAGES: [&str; 3] = [".", "channels", "iceoryx2"];
+const PACKAGES: [&str; 4] = [".", "channels", "codecs", "iceoryx2"];
 
 /// Where peers are, unless told otherwise.
 pub(crate) fn default_directory() -> PathBuf {
@@ -176,6 +202,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Action::List => {
             list(&find(&default_directory(), &COPIERS));
             list(&find(&default_directory(), &CHANNELS));
+            list(&find(&default_directory(), &CODECS));
             Ok(())
         }
     }

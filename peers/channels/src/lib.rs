@@ -67,7 +67,7 @@ impl Errand {
         let bytes = vec![1u8; self.bytes];
         let pieces: Vec<&[u8]> = self.pieces(&bytes);
         let mut linear = Vec::with_capacity(self.bytes);
-        let mut one = || {
+        let one = || {
             if let [piece] = pieces.as_slice() {
                 endpoint.send(piece)?;
             } else {
@@ -79,25 +79,8 @@ impl Errand {
             ensure!(received == self.bytes, "{received} bytes came of {}", self.bytes);
             Ok(())
         };
-        let mut count = 8u32;
-        let took = loop {
-            let took = run(count, &mut one)?;
-            if took.wall * 8 > self.time {
-                break took;
-            }
-            count *= 2;
-        };
-        let times = self.time.as_secs_f64() / took.wall.as_secs_f64() * f64::from(count);
-        let count = (times as u32).max(1);
-        let took = run(count, &mut one)?;
         // Both ways are one round trip.
-        let per_message = 1e9 / f64::from(count) / f64::from(self.processes);
-        println!(
-            "{{\"nanoseconds\":{},\"cpu_nanoseconds\":{}}}",
-            took.wall.as_secs_f64() * per_message,
-            took.cpu.as_secs_f64() * per_message,
-        );
-        Ok(())
+        print_cost(self.time, f64::from(self.processes), one)
     }
 
     /// Cuts `bytes` into pieces of the same length; what is left over goes to the last.
@@ -106,6 +89,32 @@ impl Errand {
         let end = |i| if i + 1 == self.regions { bytes.len() } else { (i + 1) * each };
         (0..self.regions).map(|i| &bytes[i * each..end(i)]).collect()
     }
+}
+
+/// Runs `one` for about `time`, after an eighth of that to warm up, and prints what a `part`th of
+/// it cost.
+///
+/// # Errors
+/// Its own.
+pub fn print_cost(time: Duration, part: f64, mut one: impl FnMut() -> Result<()>) -> Result<()> {
+    let mut count = 8u32;
+    let took = loop {
+        let took = run(count, &mut one)?;
+        if took.wall * 8 > time {
+            break took;
+        }
+        count *= 2;
+    };
+    let times = time.as_secs_f64() / took.wall.as_secs_f64() * f64::from(count);
+    let count = (times as u32).max(1);
+    let took = run(count, &mut one)?;
+    let each = 1e9 / f64::from(count) / part;
+    println!(
+        "{{\"nanoseconds\":{},\"cpu_nanoseconds\":{}}}",
+        took.wall.as_secs_f64() * each,
+        took.cpu.as_secs_f64() * each,
+    );
+    Ok(())
 }
 
 struct Took {

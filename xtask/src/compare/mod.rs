@@ -4,6 +4,7 @@ mod brief;
 mod case;
 pub(crate) mod channel;
 mod copy;
+mod fidl;
 mod machine;
 pub(crate) mod memory;
 mod message;
@@ -57,6 +58,8 @@ enum SuiteName {
     Copy,
     /// Messages, within a process and between two.
     Channel,
+    /// Values to messages and back.
+    Fidl,
     /// Datagrams to a device that drops them without copying.
     Send,
     /// The C library against the Rust library, and both against published figures of Zircon.
@@ -71,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     workspace::continue_optimised()?;
     match arguments.suite {
         SuiteName::Copy => drop(workspace::build_release("uncopy-cli", "uncopy")?),
-        SuiteName::Channel | SuiteName::Send => {}
+        SuiteName::Channel | SuiteName::Fidl | SuiteName::Send => {}
         SuiteName::Zx => zx::build()?,
     }
     let directory = match &arguments.dir {
@@ -81,8 +84,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot make {}", directory.display()))?;
     let compared = || match arguments.suite {
-        SuiteName::Copy | SuiteName::Channel | SuiteName::Zx => compare(arguments),
         SuiteName::Send => send::on_a_network(|| compare(arguments)),
+        SuiteName::Copy | SuiteName::Channel | SuiteName::Fidl | SuiteName::Zx => {
+            compare(arguments)
+        }
     };
     let code = testbed::run_sandboxed(&directory, || match compared() {
         Ok(()) => ExitCode::SUCCESS,
@@ -134,6 +139,10 @@ fn suite(arguments: &Arguments) -> Suite {
         SuiteName::Channel => {
             let peers = peers::find(&peers::default_directory(), &peers::CHANNELS);
             channel::suite(peers, brief("channel"))
+        }
+        SuiteName::Fidl => {
+            let peers = peers::find(&peers::default_directory(), &peers::CODECS);
+            fidl::suite(peers, brief("fidl"))
         }
         SuiteName::Send => send::suite(brief("send")),
         SuiteName::Zx => zx::suite(brief("zx")),

@@ -33,7 +33,7 @@ pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
 }
 
 fn check_tokens(source: &Source, tokens: TokenStream, findings: &mut Vec<Finding>) {
-    let mut tokens = tokens.into_iter().peekable();
+    let mut tokens = tokens.into_iter();
     while let Some(token) = tokens.next() {
         match token {
             TokenTree::Group(group) => check_tokens(source, group.stream(), findings),
@@ -43,7 +43,7 @@ fn check_tokens(source: &Source, tokens: TokenStream, findings: &mut Vec<Finding
                     let message = format!("unsafe code outside its homes: {INSTEAD}");
                     findings.push(source.finding(span, message));
                 }
-                if let Some((mark, instead)) = proof_asked(tokens.peek())
+                if let Some((mark, instead)) = proof_asked(tokens.clone())
                     && !source.comment_says(span, mark)
                 {
                     let message = format!("unsafe without a proof: {instead}");
@@ -56,8 +56,16 @@ fn check_tokens(source: &Source, tokens: TokenStream, findings: &mut Vec<Finding
 }
 
 /// What a comment must contain where `next` follows the word `unsafe`, and what to write.
-fn proof_asked(next: Option<&TokenTree>) -> Option<(&'static str, &'static str)> {
-    match next? {
+fn proof_asked(next: impl Iterator<Item = TokenTree>) -> Option<(&'static str, &'static str)> {
+    let mut next = next.filter(|token| !matches!(token, TokenTree::Literal(_))).peekable();
+    let is_extern = |token: &TokenTree| matches!(token, TokenTree::Ident(w) if w == "extern");
+    let has_abi = next.next_if(is_extern).is_some();
+    let what = next.next()?;
+    let named = next.next().is_some_and(|token| matches!(token, TokenTree::Ident(_)));
+    match what {
+        // The type of a pointer.
+        TokenTree::Ident(word) if word == "fn" && !named => None,
+        TokenTree::Group(_) if has_abi => Some(("SAFETY:", "write `// SAFETY: …` above the item")),
         TokenTree::Ident(word) if word == "fn" || word == "trait" => {
             Some(("# Safety", "say in a `# Safety` section what the caller must guarantee"))
         }
@@ -96,6 +104,14 @@ mod tests {
         let written =
             "/// Does.\n///\n/// # Safety\n/// Never twice.\n#[inline]\nunsafe fn f() {}\n";
         assert!(messages(HOME, written, check).is_empty());
+        let of_c = "/// # Safety\n/// Never twice.\npub unsafe extern \"C\" fn f() {}\n";
+        assert!(messages(HOME, of_c, check).is_empty());
+        let silent = messages(HOME, "unsafe extern \"C\" fn f() {}\n", check);
+        assert!(silent[0].contains("`# Safety`"), "{silent:?}");
+        let types = "type A = unsafe fn(u8);\ntype B = unsafe extern \"C\" fn(u8) -> u8;\n";
+        assert!(messages(HOME, types, check).is_empty());
+        let block = messages(HOME, "unsafe extern \"C\" { fn f(); }\n", check);
+        assert!(block[0].contains("`// SAFETY: …`"), "{block:?}");
         let silent = messages(HOME, "/// Does.\nunsafe fn f() {}\n", check);
         assert!(silent[0].contains("`# Safety`"), "{silent:?}");
     }

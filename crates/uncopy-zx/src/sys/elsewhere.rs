@@ -9,6 +9,8 @@ pub(super) const IS_SUPPORTED: bool = false;
 
 /// Never asked for, because it is not supported.
 pub(super) fn best() -> Copy {
+    /// # Safety
+    /// None is needed.
     unsafe extern "C" fn refuse(_: *mut u8, _: *const u8, _: usize) -> u32 {
         1
     }

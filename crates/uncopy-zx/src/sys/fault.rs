@@ -53,6 +53,9 @@ impl Way {
 }
 
 /// Chooses at the first use.
+///
+/// # Safety
+/// As [`Copy`].
 unsafe extern "C" fn first_in(to: *mut u8, from: *const u8, length: usize) -> u32 {
     mode();
     // SAFETY: the caller's promise; what copies has been chosen now.
@@ -60,19 +63,26 @@ unsafe extern "C" fn first_in(to: *mut u8, from: *const u8, length: usize) -> u3
 }
 
 /// Chooses at the first use.
+///
+/// # Safety
+/// As [`Copy`].
 unsafe extern "C" fn first_out(to: *mut u8, from: *const u8, length: usize) -> u32 {
     mode();
-    // SAFETY: the caller's promise; what copies has been chosen now.
+    // SAFETY: the caller's promise, who is `copy_out`; what copies has been chosen now.
     unsafe { OUT.get()(to, from, length) }
 }
 
+/// # Safety
+/// As [`Copy`].
 unsafe extern "C" fn kernel_in(to: *mut u8, from: *const u8, length: usize) -> u32 {
     // SAFETY: the caller's promise.
     u32::from(unsafe { kernel::copy_in(to, from, length) }.is_err())
 }
 
+/// # Safety
+/// As [`Copy`], and `from` is a slice of `length` bytes.
 unsafe extern "C" fn kernel_out(to: *mut u8, from: *const u8, length: usize) -> u32 {
-    // SAFETY: `copy_out` alone comes here, with a slice.
+    // SAFETY: the caller's promise.
     let bytes = unsafe { std::slice::from_raw_parts(from, length) };
     // SAFETY: the caller's promise.
     u32::from(unsafe { kernel::copy_out(to, bytes) }.is_err())
@@ -146,7 +156,8 @@ pub(super) unsafe fn copy_in(to: *mut u8, from: *const u8, length: usize) -> Res
 /// What can be written from `to` on for the length of `bytes` is the program's to be overwritten.
 #[inline]
 pub(super) unsafe fn copy_out(to: *mut u8, bytes: &[u8]) -> Result<(), Fault> {
-    // SAFETY: the caller's promise; `bytes` is borrowed, so that it is not the program's.
+    // SAFETY: the caller's promise; `bytes` is a slice, and borrowed, so that it is not the
+    // program's.
     let failed = unsafe { OUT.get()(to, bytes.as_ptr(), bytes.len()) };
     if failed == 0 { Ok(()) } else { Err(Fault) }
 }

@@ -197,6 +197,11 @@ impl Vacant {
         Vacant { start: take(class), class }
     }
 
+    /// Bytes that there are.
+    fn size(&self) -> usize {
+        SMALLEST_BYTES << self.class
+    }
+
     /// The first `length` bytes.
     ///
     /// # Safety
@@ -262,8 +267,9 @@ impl Buffer {
         Ok(vacant.become_buffer(length))
     }
 
-    /// A buffer of what `receive` writes at the beginning of `room` bytes, in memory no larger
-    /// than that needs.
+    /// A buffer of what `receive` writes into two spaces, together `room` bytes, the second only
+    /// behind a full first. What is of the size of `likely` bytes stays where it was written; all
+    /// else that is short is copied into memory no larger than it needs.
     ///
     /// # Errors
     /// `receive`'s own.
@@ -271,29 +277,44 @@ impl Buffer {
     /// # Panics
     /// If `room` is zero or above [`MAX_BYTES`](Self::MAX_BYTES), or if `receive` gives bytes
     /// from elsewhere.
+    #[inline]
     pub(crate) fn received<E>(
+        likely: usize,
         room: usize,
-        receive: impl for<'a> FnOnce(&'a mut [MaybeUninit<u8>]) -> Result<&'a mut [u8], E>,
+        receive: impl for<'a> FnOnce([&'a mut [MaybeUninit<u8>]; 2]) -> Result<[&'a mut [u8]; 2], E>,
     ) -> Result<Buffer, E> {
         assert!((1..=Self::MAX_BYTES).contains(&room), "room for {room} bytes");
-        let vacant = Vacant::new(room);
+        let first = Vacant::new(if likely <= COPIED_BYTES { likely.min(room) } else { room });
+        let border = first.size().min(room);
+        let large = Vacant::new(room);
         // SAFETY: as in `filled`.
-        let space = unsafe { vacant.space(room) };
-        let written = receive(space)?;
-        let length = written.len();
-        let is_own = written.as_ptr() == vacant.start.as_ptr() && length <= room;
-        assert!(is_own || length == 0, "received elsewhere");
+        let first_space = unsafe { first.space(border) };
+        // SAFETY: as in `filled`.
+        let (in_front, behind) = unsafe { large.space(room) }.split_at_mut(border);
+        let behind_start = behind.as_ptr();
+        let [head, rest] = receive([first_space, behind])?;
+        let is_own = head.len() <= border
+            && (head.is_empty() || head.as_ptr() == first.start.as_ptr())
+            && (rest.is_empty() || (rest.as_ptr() == behind_start.cast() && head.len() == border));
+        assert!(is_own && rest.len() <= room - border, "received elsewhere");
+        let length = head.len() + rest.len();
         if length == 0 {
             return Ok(Buffer::empty());
         }
-        if length <= COPIED_BYTES && class_of(length) < vacant.class {
-            let small = Vacant::new(length);
-            // SAFETY: two buffers of the pool, both of at least `length` bytes; those of `vacant`
-            // are initialised, as the slice of them shows.
-            unsafe { small.start.copy_from_nonoverlapping(vacant.start, length) };
-            return Ok(small.become_buffer(length));
+        let is_short = length <= COPIED_BYTES;
+        if rest.is_empty() && (!is_short || class_of(length) == first.class) {
+            return Ok(first.become_buffer(length));
         }
-        Ok(vacant.become_buffer(length))
+        if !is_short {
+            in_front.write_copy_of_slice(head);
+            return Ok(large.become_buffer(length));
+        }
+        let own = Vacant::new(length);
+        // SAFETY: as in `filled`.
+        let (own_head, own_rest) = unsafe { own.space(length) }.split_at_mut(head.len());
+        own_head.write_copy_of_slice(head);
+        own_rest.write_copy_of_slice(rest);
+        Ok(own.become_buffer(length))
     }
 
     /// Forgets what is behind the first `length` bytes.
@@ -331,6 +352,8 @@ impl Drop for Buffer {
 
 #[cfg(test)]
 mod tests {
+    use std::mem::MaybeUninit;
+
     use super::{Buffer, KEEP, class_of};
 
     fn of(length: usize, byte: u8) -> Buffer {
@@ -370,26 +393,52 @@ mod tests {
         assert!(again.iter().any(known), "none of {many} buffers came back through the depot");
     }
 
+    fn initialised<'a>(space: &'a mut [MaybeUninit<u8>], bytes: &[u8]) -> &'a mut [u8] {
+        space[..bytes.len()].write_copy_of_slice(bytes)
+    }
+
     #[test]
     fn what_is_received_takes_no_more_memory_than_it_needs() {
-        let receive = |length: usize| {
-            Buffer::received(65_536, |space| {
-                space[..length].fill(std::mem::MaybeUninit::new(9));
-                let start = space.as_mut_ptr().cast();
-                // SAFETY: these bytes have just been written.
-                Ok::<_, ()>(unsafe { std::slice::from_raw_parts_mut(start, length) })
-            })
-            .unwrap()
-        };
-        for (length, class) in [(1, 0), (100, 1), (16_384, 8), (16_385, 10), (65_536, 10)] {
-            let mut buffer = receive(length);
-            assert_eq!((buffer.len(), buffer.class), (length, class));
-            assert!(buffer.iter().all(|byte| *byte == 9));
-            buffer.truncate(length / 2);
-            assert_eq!(buffer.len(), length / 2);
+        let bytes: Vec<u8> = (0..65_536u32).map(|n| (n % 251) as u8).collect();
+        let sizes = [(1, 0), (64, 0), (100, 1), (4096, 6), (16_384, 8), (16_385, 10), (65_536, 10)];
+        for likely in [0, 1, 64, 90, 4096, 16_384, 16_385, 65_536] {
+            for (length, class) in sizes {
+                let received = Buffer::received(likely, 65_536, |[first, second]| {
+                    let (head, rest) = bytes[..length].split_at(length.min(first.len()));
+                    Ok::<_, ()>([initialised(first, head), initialised(second, rest)])
+                });
+                let mut buffer = received.unwrap();
+                let kept = if likely <= 16_384 && length > 16_384 { 10 } else { class };
+                assert_eq!((buffer.len(), buffer.class), (length, kept), "{likely}");
+                assert_eq!(*buffer, bytes[..length], "{likely}");
+                buffer.truncate(length / 2);
+                assert_eq!(buffer.len(), length / 2);
+            }
         }
-        assert!(receive(0).is_empty());
-        assert_eq!(Buffer::received(64, |_| Err("refused")).err(), Some("refused"));
+        let nothing = Buffer::received(64, 65_536, |[first, second]| {
+            Ok::<_, ()>([initialised(first, &[]), initialised(second, &[])])
+        });
+        assert!(nothing.unwrap().is_empty());
+        assert_eq!(Buffer::received(64, 64, |_| Err("refused")).err(), Some("refused"));
+    }
+
+    #[test]
+    fn what_is_of_the_likely_size_stays_where_it_was_received() {
+        let mut written = std::ptr::null();
+        let buffer = Buffer::received(3000, 65_536, |[first, second]| {
+            let head = initialised(first, &[7; 2500]);
+            written = head.as_ptr();
+            Ok::<_, ()>([head, initialised(second, &[])])
+        });
+        assert_eq!(buffer.unwrap().as_ptr(), written);
+    }
+
+    #[test]
+    #[should_panic(expected = "received elsewhere")]
+    fn bytes_behind_a_first_space_that_is_not_full_are_refused() {
+        let _ = Buffer::received(64, 65_536, |[first, second]| {
+            Ok::<_, ()>([initialised(first, &[1]), initialised(second, &[2])])
+        });
     }
 
     #[test]

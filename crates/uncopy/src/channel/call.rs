@@ -11,7 +11,7 @@ use super::rights::Rights;
 use super::signals::Signals;
 use super::status::{Fill, Status};
 use super::sync::Arc;
-use super::wait::{Deadline, Waiter, Wake};
+use super::wait::{Deadline, Waiter, Wake, with_waiter};
 
 /// Set in every transaction id that a call gives.
 const CALL_BIT: u32 = 1 << 31;
@@ -51,6 +51,11 @@ impl Calls {
 
     fn begin(&mut self, txid: u32, waiter: Arc<Waiter>) {
         self.waiting.push(Call { txid, waiter, answer: None });
+    }
+
+    /// Some call has no answer yet.
+    pub(super) fn are_waiting(&self) -> bool {
+        self.waiting.iter().any(|call| call.answer.is_none())
     }
 
     /// The call that `message` answers.
@@ -124,15 +129,17 @@ impl Channel {
         if handle_count > 0 {
             message = message.with_handles(collect()?);
         }
-        let waiter = Arc::new(Waiter::default());
-        let txid = self.begin(message, &waiter).map_err(|(status, _)| status)?;
-        let everything = std::iter::once((self as &dyn Source, Signals::empty()));
-        let rested = waiter.rest(&everything, deadline);
-        match self.finish(txid)? {
-            Some(answer) => answer,
-            // No answer and no end, so the deadline has passed.
-            None => Err(rested.err().unwrap_or(Status::TimedOut)),
-        }
+        with_waiter(|waiter| {
+            let txid = self.begin(message, waiter).map_err(|(status, _)| status)?;
+            let everything = std::iter::once((self as &dyn Source, Signals::empty()));
+            let mut bells = self.bell(Signals::empty()).into_iter().collect();
+            let rested = waiter.rest(&everything, &mut bells, deadline);
+            match self.finish(txid)? {
+                Some(answer) => answer,
+                // No answer and no end, so the deadline has passed.
+                None => Err(rested.err().unwrap_or(Status::TimedOut)),
+            }
+        })
     }
 
     /// What a call sends, without its handles.

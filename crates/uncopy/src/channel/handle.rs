@@ -12,8 +12,9 @@ use super::port::{AsyncOptions, Binding, Port};
 use super::rights::{Grant, Rights};
 use super::signals::{Observer, ObserverKind, Observers, Signals};
 
+use super::sync::Arc;
 use super::transport::wire::Wire;
-use super::wait::{self, Deadline};
+use super::wait::{self, Deadline, Waiter};
 use crate::sys::seqpacket::Ready;
 
 /// Names one object (or one end of a pair) within this process; never used twice.
@@ -101,13 +102,24 @@ pub trait Source {
     fn expects_sleep(&self, _until: Signals) -> bool {
         false
     }
-    /// The same after a sleep, where what else has changed meanwhile can wait.
-    fn take_in(&self, until: Signals) {
+    /// The same after a sleep, where what else has changed meanwhile can wait. If `waiter` is
+    /// listed for what is set then, it no longer is: all signals that are set.
+    fn settle(&self, _waiter: &Arc<Waiter>, until: Signals) -> Option<Signals> {
         self.refresh(until);
+        None
     }
     /// What to poll while waiting for `trigger`, where that shows nowhere else.
     fn bell(&self, _trigger: Signals) -> Option<Bell> {
         None
+    }
+    /// Runs under the object's lock; what to poll then.
+    fn observers_and_bell(
+        &self,
+        trigger: Signals,
+        run: &mut dyn FnMut(Signals, &mut Observers),
+    ) -> Option<Bell> {
+        self.observers(run);
+        self.bell(trigger)
     }
     /// Has the binding's port poll what shows nowhere else.
     fn attach(&self, _binding: &Binding, _trigger: Signals) -> Result<(), Status> {
@@ -402,8 +414,16 @@ macro_rules! handles {
                 self.source().expects_sleep(until)
             }
 
-            fn take_in(&self, until: Signals) {
-                self.source().take_in(until);
+            fn settle(&self, waiter: &Arc<Waiter>, until: Signals) -> Option<Signals> {
+                self.source().settle(waiter, until)
+            }
+
+            fn observers_and_bell(
+                &self,
+                trigger: Signals,
+                run: &mut dyn FnMut(Signals, &mut Observers),
+            ) -> Option<Bell> {
+                self.source().observers_and_bell(trigger, run)
             }
 
             fn bell(&self, trigger: Signals) -> Option<Bell> {

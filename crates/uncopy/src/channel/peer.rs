@@ -16,6 +16,7 @@ use super::sync::{Arc, BriefGuard, BriefLock, hold};
 use super::transport::carrier::Queued;
 use super::transport::packet::{Content, encode_signals};
 use super::transport::wire::Wire;
+use super::wait::Waiter;
 use crate::sys::fork::Generation;
 
 mod wired;
@@ -279,14 +280,23 @@ impl<T: End> Source for Peered<T> {
         self.is_wired() && self.expects_sleep_wired(until)
     }
 
-    fn take_in(&self, until: Signals) {
-        if self.is_wired() {
-            self.take_in_wired(until);
-        }
+    fn settle(&self, waiter: &Arc<Waiter>, until: Signals) -> Option<Signals> {
+        if self.is_wired() { self.settle_wired(waiter, until) } else { None }
+    }
+
+    fn observers_and_bell(
+        &self,
+        trigger: Signals,
+        run: &mut dyn FnMut(Signals, &mut Observers),
+    ) -> Option<Bell> {
+        let mut locked = self.lock().ok()?;
+        let signals = locked.signals(self.side);
+        run(signals, &mut locked.sides[self.side.index()].observers);
+        locked.bell(self.side, trigger)
     }
 
     fn bell(&self, trigger: Signals) -> Option<Bell> {
-        self.wired_bell(trigger)
+        self.lock().ok()?.bell(self.side, trigger)
     }
 
     fn attach(&self, binding: &Binding, trigger: Signals) -> Result<(), Status> {
@@ -410,8 +420,23 @@ macro_rules! peered {
                 self.0.expects_sleep(until)
             }
 
-            fn take_in(&self, until: crate::channel::Signals) {
-                self.0.take_in(until);
+            fn settle(
+                &self,
+                waiter: &crate::channel::sync::Arc<crate::channel::wait::Waiter>,
+                until: crate::channel::Signals,
+            ) -> Option<crate::channel::Signals> {
+                self.0.settle(waiter, until)
+            }
+
+            fn observers_and_bell(
+                &self,
+                trigger: crate::channel::Signals,
+                run: &mut dyn FnMut(
+                    crate::channel::Signals,
+                    &mut crate::channel::signals::Observers,
+                ),
+            ) -> Option<crate::channel::handle::Bell> {
+                self.0.observers_and_bell(trigger, run)
             }
 
             fn bell(

@@ -13,7 +13,7 @@ use super::rights::{Grant, Rights};
 use super::signals::Signals;
 use super::sync::atomic::{AtomicU32, Ordering};
 use super::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, lock};
-use super::wait::{Deadline, Waiter};
+use super::wait::{Deadline, Waiter, with_waiter};
 use crate::sys::clock;
 use crate::sys::epoll;
 use crate::sys::fork::Generation;
@@ -313,13 +313,14 @@ impl Port {
         let Some(watched) = &state.watched else { return Ok(state) };
         let ready = Ready { read: true, ..Ready::default() };
         let bell = Bell { clapper: Clapper::Epoll(watched.set.clone()), ready };
-        let waiter = Arc::new(Waiter::default());
-        state.pollers.push(waiter.clone());
-        drop(state);
-        let slept = waiter.poll(&[bell], deadline);
-        let mut state = queue.lock()?;
-        state.pollers.retain(|poller| !Arc::ptr_eq(poller, &waiter));
-        slept?;
+        let state = with_waiter(|waiter| {
+            state.pollers.push(waiter.clone());
+            drop(state);
+            let slept = waiter.poll(&[bell], deadline);
+            let mut state = queue.lock()?;
+            state.pollers.retain(|poller| !Arc::ptr_eq(poller, waiter));
+            slept.map(|_| state)
+        })?;
         let sources = state.watched.as_ref().map_or_else(Vec::new, Watched::ready);
         if sources.is_empty() {
             return Ok(state);

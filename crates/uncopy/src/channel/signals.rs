@@ -158,11 +158,11 @@ impl Observers {
         });
     }
 
-    /// `waiter` no longer sleeps.
-    pub(super) fn forget(&mut self, waiter: &Arc<Waiter>) {
-        self.list.retain(
-            |o| !matches!(&o.kind, ObserverKind::Thread { waiter: w, .. } if Arc::ptr_eq(w, waiter)),
-        );
+    /// `waiter` no longer sleeps; what was listed for it.
+    pub(super) fn forget(&mut self, waiter: &Arc<Waiter>) -> Option<Observer> {
+        let is_it = |o: &Observer| matches!(&o.kind, ObserverKind::Thread { waiter: w, .. } if Arc::ptr_eq(w, waiter));
+        let at = self.list.iter().position(is_it)?;
+        Some(self.list.remove(at))
     }
 
     /// Removes what is bound to `port` by `handle` and `key`; says whether there was anything.

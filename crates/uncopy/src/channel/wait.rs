@@ -1,7 +1,9 @@
 //! Sleeping until a signal, a reply, or a deadline.
 
+#[cfg(not(shuttle))]
 use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
@@ -63,57 +65,72 @@ pub(super) enum Slept {
 
 /// A place to sleep at. The first who wakes it is heard.
 #[derive(Default)]
-pub(super) struct Waiter {
+pub struct Waiter {
     state: Mutex<WaiterState>,
     changed: Condvar,
+    /// Raised by whoever wakes a thread that sleeps in `poll(2)`.
+    alarm: OnceLock<Arc<OwnedFd>>,
 }
 
 #[derive(Default)]
 struct WaiterState {
     wake: Option<Wake>,
     look: bool,
-    /// It sleeps on `changed`. To notify nobody would be a system call all the same.
-    is_asleep: bool,
-    /// Raised by whoever wakes this, while it sleeps in `poll(2)`.
-    alarm: Option<Arc<OwnedFd>>,
+    sleep: Sleep,
     is_raised: bool,
 }
 
-/// An eventfd of this thread's, for all its sleeps.
-struct Alarm {
-    fd: Arc<OwnedFd>,
-    is_raised: bool,
+/// How somebody sleeps: to notify nobody would be a system call all the same.
+#[derive(Default)]
+enum Sleep {
+    #[default]
+    Awake,
+    /// On `changed`.
+    Condvar,
+    /// In `poll(2)`, or in another thread's event loop.
+    Poll,
 }
 
+#[cfg(not(shuttle))]
 thread_local! {
-    static ALARM: Cell<Option<Arc<OwnedFd>>> = const { Cell::new(None) };
+    /// This thread's, while it does not sleep.
+    static OWN: Cell<Option<Arc<Waiter>>> = const { Cell::new(None) };
 }
 
-impl Alarm {
-    fn take() -> Result<Alarm, Status> {
-        match ALARM.take() {
-            Some(fd) => Ok(Alarm { fd, is_raised: false }),
-            None => Ok(Alarm { fd: Arc::new(eventfd::create()?), is_raised: false }),
-        }
+/// Runs `run` with this thread's place to sleep at.
+#[cfg(not(shuttle))]
+pub(super) fn with_waiter<T>(run: impl FnOnce(&Arc<Waiter>) -> T) -> T {
+    let mut waiter = OWN.try_with(Cell::take).ok().flatten().unwrap_or_default();
+    let result = run(&waiter);
+    // Nobody knows of it any more, as a rule.
+    if let Some(own) = Arc::get_mut(&mut waiter) {
+        *own.state.get_mut().unwrap_or_else(PoisonError::into_inner) = WaiterState::default();
+        // It is dropped while the thread ends.
+        let _ = OWN.try_with(|kept| kept.set(Some(waiter)));
     }
+    result
 }
 
-impl Drop for Alarm {
-    fn drop(&mut self) {
-        if self.is_raised {
-            // It was, and nobody else lowers it.
-            let _ = eventfd::lower(&*self.fd);
-        }
-        ALARM.set(Some(self.fd.clone()));
-    }
+/// The same; no run of the scheduler may see the locks of another.
+#[cfg(shuttle)]
+pub(super) fn with_waiter<T>(run: impl FnOnce(&Arc<Waiter>) -> T) -> T {
+    run(&Arc::default())
 }
 
 impl Waiter {
     /// One that raises `alarm` for whatever happens; nobody sleeps at it otherwise.
     #[cfg(feature = "tokio")]
     pub(super) fn ringing(alarm: Arc<OwnedFd>) -> Waiter {
-        let state = WaiterState { alarm: Some(alarm), ..WaiterState::default() };
-        Waiter { state: Mutex::new(state), changed: Condvar::new() }
+        let state = WaiterState { sleep: Sleep::Poll, ..WaiterState::default() };
+        Waiter { state: Mutex::new(state), alarm: alarm.into(), ..Waiter::default() }
+    }
+
+    fn alarm(&self) -> Result<&Arc<OwnedFd>, Status> {
+        if let Some(alarm) = self.alarm.get() {
+            return Ok(alarm);
+        }
+        let new = Arc::new(eventfd::create()?);
+        Ok(self.alarm.get_or_init(|| new))
     }
 
     pub(super) fn wake(&self, wake: Wake) {
@@ -132,11 +149,11 @@ impl Waiter {
     }
 
     fn rouse(&self, state: &mut WaiterState) {
-        match &state.alarm {
+        match (&state.sleep, self.alarm.get()) {
+            (Sleep::Condvar, _) => self.changed.notify_one(),
             // It cannot fail while the counter is far from its end, and nobody else reads it.
-            Some(alarm) => state.is_raised |= eventfd::raise(&**alarm).is_ok(),
-            None if state.is_asleep => self.changed.notify_one(),
-            None => {}
+            (Sleep::Poll, Some(alarm)) => state.is_raised |= eventfd::raise(&**alarm).is_ok(),
+            (Sleep::Awake | Sleep::Poll, _) => {}
         }
     }
 
@@ -150,7 +167,7 @@ impl Waiter {
             if std::mem::take(&mut state.look) {
                 return Slept::Look { hung_up: false };
             }
-            state.is_asleep = true;
+            state.sleep = Sleep::Condvar;
             state = match deadline.remaining() {
                 None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(Duration::ZERO) => return Slept::TimedOut,
@@ -158,7 +175,7 @@ impl Waiter {
                     self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
-            state.is_asleep = false;
+            state.sleep = Sleep::Awake;
         }
     }
 
@@ -168,55 +185,61 @@ impl Waiter {
         if remaining == Some(Duration::ZERO) {
             return Ok(Slept::TimedOut);
         }
-        let mut alarm = Alarm::take()?;
+        let alarm = self.alarm()?;
         let mut state = lock(&self.state);
         if let Some(wake) = state.wake {
             return Ok(Slept::Woken(wake));
         }
         let mut hung_up = false;
         if !std::mem::take(&mut state.look) {
-            state.alarm = Some(alarm.fd.clone());
+            state.sleep = Sleep::Poll;
             drop(state);
             let raised = Ready { read: true, ..Ready::default() };
             let wanted = bells.iter().map(|bell| (bell.fd(), bell.ready));
-            let wanted = std::iter::once((alarm.fd.as_fd(), raised)).chain(wanted);
+            let wanted = std::iter::once((alarm.as_fd(), raised)).chain(wanted);
             let slept = seqpacket::sleep(wanted, remaining);
             state = lock(&self.state);
-            state.alarm = None;
-            alarm.is_raised = std::mem::take(&mut state.is_raised);
+            state.sleep = Sleep::Awake;
+            if std::mem::take(&mut state.is_raised) {
+                // It was, and nobody else lowers it.
+                let _ = eventfd::lower(&**alarm);
+            }
             hung_up = slept?;
         }
         Ok(state.wake.map_or(Slept::Look { hung_up }, Slept::Woken))
     }
 
     /// Sleeps until a wake-up or the deadline (`None`), looking after the sockets of `items`
-    /// meanwhile: each with the signals it is waited for, none for everything that comes.
+    /// meanwhile: each with the signals it is waited for, none for everything that comes. `bells`
+    /// are those to begin with.
     pub(super) fn rest<'a>(
-        &self,
+        self: &Arc<Waiter>,
         items: &(impl Iterator<Item = (&'a dyn Source, Signals)> + Clone),
+        bells: &mut Bells,
         deadline: Deadline,
     ) -> Result<Option<Wake>, Status> {
         loop {
-            let bells: ArrayVec<Bell, MAX_WAIT_ITEMS> =
-                items.clone().filter_map(|(source, trigger)| source.bell(trigger)).collect();
             let slept =
-                if bells.is_empty() { self.sleep(deadline) } else { self.poll(&bells, deadline)? };
+                if bells.is_empty() { self.sleep(deadline) } else { self.poll(bells, deadline)? };
             let is_over = match slept {
                 Slept::Woken(wake) => return Ok(Some(wake)),
                 Slept::TimedOut if bells.is_empty() => return Ok(self.woken()),
                 Slept::TimedOut => true,
                 Slept::Look { .. } => false,
             };
-            for (source, trigger) in items.clone() {
-                match slept {
-                    Slept::Look { hung_up: false } => source.take_in(trigger),
-                    _ => source.refresh(trigger),
+            for (index, (source, trigger)) in items.clone().enumerate() {
+                if !matches!(slept, Slept::Look { hung_up: false }) {
+                    source.refresh(trigger);
+                } else if let Some(observed) = source.settle(self, trigger) {
+                    return Ok(Some(Wake::Signaled { index, observed }));
                 }
             }
             let wake = self.woken();
             if is_over || wake.is_some() {
                 return Ok(wake);
             }
+            bells.clear();
+            bells.extend(items.clone().filter_map(|(source, trigger)| source.bell(trigger)));
         }
     }
 
@@ -226,6 +249,9 @@ impl Waiter {
     }
 }
 
+/// What a wait polls.
+pub(super) type Bells = ArrayVec<Bell, MAX_WAIT_ITEMS>;
+
 /// Waits for any of `trigger` on one object; says what is set.
 #[cold]
 pub(super) fn wait_one(
@@ -233,31 +259,39 @@ pub(super) fn wait_one(
     trigger: Signals,
     deadline: Deadline,
 ) -> Result<Signals, Status> {
-    let waiter = Arc::new(Waiter::default());
-    if let Some(observed) = watch(source, &waiter, 0, trigger)? {
-        return Ok(observed);
-    }
-    let woken = waiter.rest(&std::iter::once((source, trigger)), deadline);
-    source.observers(&mut |_, observers| observers.forget(&waiter));
-    // A wake-up between the deadline and `forget` counts.
-    match woken?.or_else(|| waiter.woken()) {
+    let wake = with_waiter(|waiter| {
+        let mut bells = Bells::new();
+        if let Some(observed) = watch(source, waiter, 0, trigger, &mut bells)? {
+            return Ok(Some(Wake::Signaled { index: 0, observed }));
+        }
+        let rested = waiter.rest(&std::iter::once((source, trigger)), &mut bells, deadline);
+        if let Ok(Some(wake)) = rested {
+            // Whoever wakes takes off the list.
+            return Ok(Some(wake));
+        }
+        source.observers(&mut |_, observers| drop(observers.forget(waiter)));
+        // A wake-up between the deadline and `forget` counts.
+        rested.map(|_| waiter.woken())
+    });
+    match wake? {
         Some(Wake::Signaled { observed, .. }) => Ok(observed),
         Some(Wake::Canceled { .. } | Wake::Answered) => Err(Status::Canceled),
         None => Err(Status::TimedOut),
     }
 }
 
-/// Puts `waiter` on the object's list unless a signal of `trigger` is set already, as far as this
-/// process knows.
+/// Puts `waiter` on the object's list, and what to poll into `bells`, unless a signal of `trigger`
+/// is set already, as far as this process knows.
 fn watch(
     source: &dyn Source,
     waiter: &Arc<Waiter>,
     index: usize,
     trigger: Signals,
+    bells: &mut Bells,
 ) -> Result<Option<Signals>, Status> {
     // Unless the closure runs: the object belongs to the process that forked this one.
     let mut result = Err(Status::BadState);
-    source.observers(&mut |signals, observers| {
+    let bell = source.observers_and_bell(trigger, &mut |signals, observers| {
         // Under the object's lock: whoever revokes the handle either sees this observer or has
         // already taken the right.
         if let Err(status) = source.grant().check_binding(Rights::WAIT) {
@@ -270,6 +304,7 @@ fn watch(
             result = Ok(None);
         }
     });
+    bells.extend(bell);
     result
 }
 
@@ -306,12 +341,20 @@ pub fn wait_many(items: &mut [WaitItem<'_>], deadline: Deadline) -> Result<(), S
     for item in &*items {
         item.object.grant().check(Rights::WAIT)?;
     }
-    let waiter = Arc::new(Waiter::default());
+    with_waiter(|waiter| wait_many_at(waiter, items, deadline))
+}
+
+fn wait_many_at(
+    waiter: &Arc<Waiter>,
+    items: &mut [WaitItem<'_>],
+    deadline: Deadline,
+) -> Result<(), Status> {
+    let mut bells = Bells::new();
     let mut watched = 0;
     let mut found = Ok(None);
     for (index, item) in items.iter().enumerate() {
         item.object.refresh(item.wait_for);
-        found = watch(item.object, &waiter, index, item.wait_for);
+        found = watch(item.object, waiter, index, item.wait_for, &mut bells);
         watched = index + 1;
         if !matches!(found, Ok(None)) {
             break;
@@ -320,10 +363,10 @@ pub fn wait_many(items: &mut [WaitItem<'_>], deadline: Deadline) -> Result<(), S
     let mut rested = Ok(None);
     if let Ok(None) = found {
         let sources = items.iter().map(|item| (item.object as &dyn Source, item.wait_for));
-        rested = waiter.rest(&sources, deadline);
+        rested = waiter.rest(&sources, &mut bells, deadline);
     }
     for item in &items[..watched] {
-        item.object.observers(&mut |_, observers| observers.forget(&waiter));
+        item.object.observers(&mut |_, observers| drop(observers.forget(waiter)));
     }
     for item in &mut *items {
         item.pending = item.object.signals();

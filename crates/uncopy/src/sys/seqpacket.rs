@@ -36,23 +36,7 @@ pub(crate) struct Received {
 pub(crate) const TAIL_BYTES: usize = 1024;
 
 /// What of a message did not fit into its body.
-pub(crate) struct Tail {
-    bytes: [MaybeUninit<u8>; TAIL_BYTES],
-    written: usize,
-}
-
-impl Tail {
-    pub(crate) fn new() -> Tail {
-        Tail { bytes: [MaybeUninit::uninit(); TAIL_BYTES], written: 0 }
-    }
-
-    /// What was received.
-    pub(crate) fn received(&self) -> &[u8] {
-        // SAFETY: the kernel wrote so many bytes from the beginning on, and nobody else changes
-        // the count.
-        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.written) }
-    }
-}
+pub(crate) type Tail = ArrayVec<u8, TAIL_BYTES>;
 
 /// Both ends, close-on-exec.
 pub(crate) fn pair() -> Sys<(OwnedFd, OwnedFd)> {
@@ -114,19 +98,20 @@ pub(crate) fn send_many(fd: impl AsFd, messages: &[[IoSlice<'_>; 2]]) -> Sys<usi
 }
 
 /// Receives one message into the parts, one behind the other, and its descriptors, close-on-exec.
-/// Gives the part of `body` that was written.
+/// Gives what was written of both parts of the body.
 pub(crate) fn receive<'a>(
     fd: impl AsFd,
     head: &mut [u8],
-    body: &'a mut [MaybeUninit<u8>],
+    [body, more]: [&'a mut [MaybeUninit<u8>]; 2],
     tail: &mut Tail,
     fds: &mut Vec<OwnedFd>,
-) -> Sys<(Received, &'a mut [u8])> {
+) -> Sys<(Received, [&'a mut [u8]; 2])> {
     let part = |start: *mut u8, length| libc::iovec { iov_base: start.cast(), iov_len: length };
     let mut parts = [
         part(head.as_mut_ptr(), head.len()),
         part(body.as_mut_ptr().cast(), body.len()),
-        part(tail.bytes.as_mut_ptr().cast(), TAIL_BYTES),
+        part(more.as_mut_ptr().cast(), more.len()),
+        part(tail.as_mut_ptr(), TAIL_BYTES),
     ];
     let mut control = Control([MaybeUninit::uninit(); CONTROL_BYTES]);
     // SAFETY: all fields of a `msghdr` may be zero.
@@ -142,11 +127,16 @@ pub(crate) fn receive<'a>(
     take_rights(&message, fds);
     let is_truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
     let behind_head = bytes.saturating_sub(head.len());
-    let written = behind_head.min(body.len());
-    tail.written = (behind_head - written).min(TAIL_BYTES);
-    // SAFETY: the kernel fills the parts in order, so that it wrote these bytes of `body`.
-    let body = unsafe { std::slice::from_raw_parts_mut(body.as_mut_ptr().cast(), written) };
-    Ok((Received { bytes, is_truncated }, body))
+    let in_body = behind_head.min(body.len());
+    let in_more = (behind_head - in_body).min(more.len());
+    let in_tail = (behind_head - in_body - in_more).min(TAIL_BYTES);
+    // SAFETY: the kernel fills the parts in order, so that it wrote these bytes of `tail`.
+    unsafe { tail.set_len(in_tail) };
+    // SAFETY: as above, of `body`.
+    let body = unsafe { std::slice::from_raw_parts_mut(body.as_mut_ptr().cast(), in_body) };
+    // SAFETY: as above, of `more`.
+    let more = unsafe { std::slice::from_raw_parts_mut(more.as_mut_ptr().cast(), in_more) };
+    Ok((Received { bytes, is_truncated }, [body, more]))
 }
 
 /// Room for the descriptors of one message and for what else a peer may have the kernel add.
@@ -301,9 +291,10 @@ mod tests {
         for _ in 0..20 {
             send(&there, &[IoSlice::new(b"x")], &[]).unwrap();
             let (mut head, mut tail) = ([0; 1], Tail::new());
-            let mut body = [MaybeUninit::uninit(); 4];
+            let (mut body, mut more) = ([MaybeUninit::uninit(); 4], []);
             let mut fds: Vec<OwnedFd> = Vec::new();
-            let (got, _) = receive(&here, &mut head, &mut body, &mut tail, &mut fds).unwrap();
+            let body = [&mut body[..], &mut more[..]];
+            let (got, _) = receive(&here, &mut head, body, &mut tail, &mut fds).unwrap();
             assert_eq!((got.bytes, fds.len()), (1, 0));
         }
         let pidfds = open_descriptors();

@@ -1,9 +1,7 @@
 //! Those that carry messages, ready to be run.
 
-use std::ffi::OsString;
 use std::hint::black_box;
 use std::io::IoSlice;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -262,11 +260,10 @@ fn further(
 
 /// A peer, which measures itself in a process of its own.
 pub(super) fn peer(peer: &Installed, processes: u8, message: Message, time: Duration) -> Subject {
-    let mut words: Vec<OsString> = peer.flags.iter().map(OsString::from).collect();
     let figures = [usize::from(processes), message.bytes, message.regions, millis(time)];
-    words.extend(figures.map(|figure| figure.to_string().into()));
-    let program = peer.program.clone();
-    let run = move |(): &mut (), _| printed_by(Command::new(&program).args(&words));
+    let words = figures.map(|figure| figure.to_string());
+    let program = peer.clone();
+    let run = move |(): &mut (), _| printed_by(program.command().args(&words));
     Subject::piece(peer.name, Role::Peer, || Ok(()), run)
 }
 

@@ -18,6 +18,7 @@ use crate::channel::transport::carrier::{Carriers, Queued};
 use crate::channel::transport::packet::{Content, decode_signals};
 use crate::channel::transport::promotion::{Parts, pack};
 use crate::channel::transport::wire::{Arrival, Wire, send};
+use crate::channel::wait::Waiter;
 use crate::sys::epoll::Interest;
 use crate::sys::seqpacket::{self, Ready};
 
@@ -144,6 +145,24 @@ impl<T: End> Locked<'_, T> {
     }
 }
 
+impl<T: End> Locked<'_, T> {
+    /// A descriptor to poll, while only the socket knows of the signals.
+    pub(super) fn bell(&mut self, side: Side, trigger: Signals) -> Option<Bell> {
+        let wire = self.wire(side)?;
+        if self.signals(side).contains(Signals::PEER_CLOSED) {
+            return None;
+        }
+        let sent_only = Signals::WRITABLE.union(Signals::PEER_CLOSED);
+        let read = trigger.is_empty() || !sent_only.contains(trigger);
+        let ready = Ready {
+            read: read && self.end(side).has_room(),
+            write: trigger.contains(Signals::WRITABLE),
+            hung_up: true,
+        };
+        Some(Bell { clapper: Clapper::Wire(wire), ready })
+    }
+}
+
 impl<T: End> Pair<T> {
     /// Looks at the socket, and takes in what has come until one of the signals is set; everything
     /// if none is named.
@@ -216,35 +235,24 @@ impl<T: End> Peered<T> {
     }
 
     /// Takes in what has come until one of the signals is set, and looks at the socket only if
-    /// none is.
-    pub(super) fn take_in_wired(&self, until: Signals) {
-        let Ok(mut locked) = self.lock() else { return };
+    /// none is. If one is, and `waiter` is still on the list, it is taken off.
+    pub(super) fn settle_wired(&self, waiter: &Arc<Waiter>, until: Signals) -> Option<Signals> {
+        let mut locked = self.lock().ok()?;
+        // Not there meanwhile, so that nobody wakes this very thread.
+        let own = locked.sides[self.side.index()].observers.forget(waiter);
         locked.pump(self.side, until);
-        let is_over = locked.signals(self.side).intersects(until);
+        let signals = locked.signals(self.side);
+        let is_over = signals.intersects(until);
+        match own {
+            Some(_) if is_over => return Some(signals),
+            Some(observer) => locked.sides[self.side.index()].observers.add(observer),
+            None => {}
+        }
         drop(locked);
         if !is_over {
             self.pair.refresh_wired(self.side, until);
         }
-    }
-
-    /// A descriptor to poll, while only the socket knows of the signals.
-    pub(super) fn wired_bell(&self, trigger: Signals) -> Option<Bell> {
-        if !self.is_wired() {
-            return None;
-        }
-        let mut locked = self.lock().ok()?;
-        let wire = locked.wire(self.side)?;
-        if locked.signals(self.side).contains(Signals::PEER_CLOSED) {
-            return None;
-        }
-        let sent_only = Signals::WRITABLE.union(Signals::PEER_CLOSED);
-        let read = trigger.is_empty() || !sent_only.contains(trigger);
-        let ready = Ready {
-            read: read && locked.end(self.side).has_room(),
-            write: trigger.contains(Signals::WRITABLE),
-            hung_up: true,
-        };
-        Some(Bell { clapper: Clapper::Wire(wire), ready })
+        None
     }
 
     fn watched(&self, side: Side) -> (Koid, StdArc<dyn Refresh>) {

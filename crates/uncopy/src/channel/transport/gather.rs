@@ -44,7 +44,8 @@ impl Gather {
     ) -> T {
         let mut scratch = SCRATCH.take();
         scratch.clear();
-        let (parts, bytes) = arrange(&mut scratch, regions, records);
+        let mut parts = ArrayVec::new();
+        let bytes = arrange(&mut parts, &mut scratch, regions, records);
         scratch[..HEADER_BYTES].copy_from_slice(&header(bytes));
         let mut slices: ArrayVec<IoSlice<'_>, MAX_PARTS> = ArrayVec::new();
         for part in &parts {
@@ -60,14 +61,14 @@ impl Gather {
     }
 }
 
-/// Fills `scratch`, with room for the header in front, and gives the parts and the sum of the
-/// regions.
+/// Fills `scratch`, with room for the header in front, and `parts`, which is long; gives the sum of
+/// the regions.
 fn arrange(
+    parts: &mut ArrayVec<Part, MAX_PARTS>,
     scratch: &mut Vec<u8>,
     regions: &[IoSlice<'_>],
     records: &[u8],
-) -> (ArrayVec<Part, MAX_PARTS>, usize) {
-    let mut parts = ArrayVec::new();
+) -> usize {
     let mut run = 0;
     let mut large_bytes = 0;
     scratch.extend_from_slice(&[0; HEADER_BYTES]);
@@ -88,7 +89,7 @@ fn arrange(
     if run < scratch.len() {
         parts.push(Part::Scratch(run..scratch.len()));
     }
-    (parts, bytes)
+    bytes
 }
 
 #[cfg(test)]

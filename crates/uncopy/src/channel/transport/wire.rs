@@ -35,6 +35,8 @@ struct Inflow {
     has_begun: bool,
     /// Nothing is read any more, whatever lies there.
     has_ended: bool,
+    /// How long the last message was: the next is likely to be of that size.
+    likely: usize,
 }
 
 /// An epoll instance that the socket is in.
@@ -177,7 +179,7 @@ impl Wire {
 impl Inflow {
     fn next(&mut self, fd: &OwnedFd) -> Arrival {
         while let Some(first) = self.backlog.front() {
-            match receive(first) {
+            match receive(first, MAX_BYTES) {
                 Received::Packet(Content::Backlog, _, _) => return Arrival::End,
                 Received::Packet(content, message, _) => return Arrival::Packet(content, message),
                 Received::End => drop(self.backlog.pop_front()),
@@ -186,13 +188,16 @@ impl Inflow {
             }
         }
         let is_first = !std::mem::replace(&mut self.has_begun, true);
-        match receive(fd) {
+        match receive(fd, self.likely) {
             Received::Packet(Content::Backlog, _, fds) if is_first => {
                 self.backlog.extend(fds);
                 self.next(fd)
             }
             Received::Packet(Content::Backlog, _, _) | Received::Garbage => Arrival::End,
-            Received::Packet(content, message, _) => Arrival::Packet(content, message),
+            Received::Packet(content, message, _) => {
+                self.likely = message.len();
+                Arrival::Packet(content, message)
+            }
             Received::Nothing => {
                 self.has_begun = !is_first;
                 Arrival::Nothing
@@ -246,13 +251,14 @@ enum Received {
     Garbage,
 }
 
-fn receive(fd: &OwnedFd) -> Received {
+/// `likely` is how long the message is, probably.
+fn receive(fd: &OwnedFd, likely: usize) -> Received {
     let (mut head, mut tail) = ([0; HEADER_BYTES], Tail::new());
     let mut fds = Vec::new();
     let mut received = seqpacket::Received { bytes: 0, is_truncated: false };
     let landed = loop {
-        let landed = Buffer::received(MAX_BYTES, |space| {
-            let (what, body) = seqpacket::receive(fd, &mut head, space, &mut tail, &mut fds)?;
+        let landed = Buffer::received(likely, MAX_BYTES, |spaces| {
+            let (what, body) = seqpacket::receive(fd, &mut head, spaces, &mut tail, &mut fds)?;
             received = what;
             Ok(body)
         });
@@ -283,7 +289,7 @@ fn receive(fd: &OwnedFd) -> Received {
             false => Received::Garbage,
         };
     }
-    let records = records(&buffer, tail.received(), header);
+    let records = records(&buffer, &tail, header);
     buffer.truncate(header.bytes);
     let message = MessageBuf::new(buffer);
     if records.is_empty() && fds.is_empty() {

@@ -1,0 +1,89 @@
+//! The same for tasks of a Tokio runtime.
+
+use std::marker::PhantomData;
+
+use uncopy::channel::{AsyncChannel, Status};
+use uncopy_fidl::{Decode, Encode, Encoder, Header, Regions, TakeHandles};
+
+use crate::client::{Answer, Event, answer};
+use crate::failure::Failure;
+use crate::handle::Handle;
+use crate::server::{Kept, Service, dispatch_keeping};
+use crate::transmit::departed;
+
+/// A [`Client`](crate::Client) whose calls wait without blocking the thread. Every future may be
+/// dropped at any moment, as [`AsyncChannel`]'s.
+#[derive(Debug)]
+pub struct AsyncClient<P> {
+    channel: AsyncChannel,
+    of: PhantomData<fn() -> P>,
+}
+
+impl<P> AsyncClient<P> {
+    /// Speaks over `channel`.
+    #[must_use]
+    pub fn new(channel: AsyncChannel) -> AsyncClient<P> {
+        AsyncClient { channel, of: PhantomData }
+    }
+
+    /// The channel.
+    #[must_use]
+    pub fn channel(&self) -> &AsyncChannel {
+        &self.channel
+    }
+
+    /// Sends a message without answer, waiting for room.
+    ///
+    /// # Errors
+    /// The value's or the channel's.
+    pub async fn send<T: Encode + TakeHandles<Handle>>(
+        &self,
+        header: &Header,
+        mut value: T,
+    ) -> Result<(), Failure> {
+        let mut handles = departed(&mut value)?;
+        let (mut encoder, mut regions) = (Encoder::new(), Regions::new());
+        encoder.gather_message(header, &value, &mut regions)?;
+        Ok(self.channel.write(regions.as_slices(), &mut handles).await?)
+    }
+
+    /// Sends a message and waits for the answer to it.
+    ///
+    /// # Errors
+    /// The value's, the channel's, and whatever is wrong with the answer.
+    pub async fn call<T: Encode + TakeHandles<Handle>, R: Decode>(
+        &self,
+        header: &Header,
+        mut value: T,
+    ) -> Result<Answer<R>, Failure> {
+        let mut handles = departed(&mut value)?;
+        let (mut encoder, mut regions) = (Encoder::new(), Regions::new());
+        encoder.gather_message(header, &value, &mut regions)?;
+        answer(header, self.channel.call(regions.as_slices(), &mut handles).await?)
+    }
+
+    /// Waits for the next event.
+    ///
+    /// # Errors
+    /// [`Failure::Epitaph`] if the server ended with last words; the channel's.
+    pub async fn next_event(&self) -> Result<Event, Failure> {
+        Event::new(self.channel.read().await?)
+    }
+}
+
+/// [`serve`](crate::serve) for a task. The service's own methods run in it, one at a time.
+///
+/// # Errors
+/// As there.
+pub async fn serve_async(channel: &AsyncChannel, service: &impl Service) -> Result<(), Failure> {
+    loop {
+        let message = match channel.read().await {
+            Ok(message) => message,
+            Err(Status::PeerClosed) => return Ok(()),
+            Err(status) => return Err(status.into()),
+        };
+        if let Some(Kept { bytes, mut handles }) = dispatch_keeping(service, message)? {
+            channel.write(&[std::io::IoSlice::new(&bytes)], &mut handles).await?;
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Who calls.
+
+use std::marker::PhantomData;
+
+use uncopy::channel::{Channel, Deadline, MessageBuf, Object, Signals, Status};
+use uncopy_fidl::{
+    ClientEnd, Decode, EPITAPH_ORDINAL, Encode, Header, NoHandle, Received, TakeHandles,
+};
+
+use crate::failure::Failure;
+use crate::handle::{Handle, arrive};
+use crate::server::Openness;
+use crate::transmit::{transmit, write};
+
+/// An answer, checked, in the memory in which it came.
+pub type Answer<T> = Received<T, MessageBuf, Handle>;
+
+/// The end of a channel that calls the methods of `P`, without their names: what
+/// `#[protocol]` makes clients of.
+#[derive(Debug)]
+pub struct Client<P> {
+    channel: Channel,
+    of: PhantomData<fn() -> P>,
+}
+
+/// A message that is no answer.
+#[derive(Debug)]
+pub struct Event {
+    header: Header,
+    message: MessageBuf,
+}
+
+impl<P> Client<P> {
+    /// Speaks over `channel`.
+    #[must_use]
+    pub fn new(channel: Channel) -> Client<P> {
+        Client { channel, of: PhantomData }
+    }
+
+    /// Speaks over an end that came in a message. None if that is gone, or no channel.
+    #[must_use]
+    pub fn from_end(end: ClientEnd<P, Handle>) -> Option<Client<P>> {
+        let channel = Channel::try_from(end.into_inner()?.into_inner());
+        channel.ok().map(Client::new)
+    }
+
+    /// The channel.
+    #[must_use]
+    pub fn channel(&self) -> &Channel {
+        &self.channel
+    }
+
+    /// Sends a message without answer, waiting for room.
+    ///
+    /// # Errors
+    /// The value's or the channel's.
+    pub fn send<T: Encode + TakeHandles<Handle>>(
+        &self,
+        header: &Header,
+        value: T,
+    ) -> Result<(), Failure> {
+        transmit(header, value, |regions, handles| write(&self.channel, regions, handles))
+    }
+
+    /// Sends a message and waits for the answer to it.
+    ///
+    /// # Errors
+    /// The value's, the channel's, and whatever is wrong with the answer.
+    pub fn call<T: Encode + TakeHandles<Handle>, R: Decode>(
+        &self,
+        header: &Header,
+        value: T,
+        deadline: Deadline,
+    ) -> Result<Answer<R>, Failure> {
+        let message = transmit(header, value, |regions, handles| {
+            self.channel.call(regions, handles, deadline)
+        })?;
+        answer(header, message)
+    }
+
+    /// Waits for the next event.
+    ///
+    /// # Errors
+    /// [`Failure::Epitaph`] if the server ended with last words; the channel's.
+    pub fn next_event(&self, deadline: Deadline) -> Result<Event, Failure> {
+        loop {
+            match self.channel.read() {
+                Ok(message) => return Event::new(message),
+                Err(Status::ShouldWait) => {
+                    let news = Signals::READABLE | Signals::PEER_CLOSED;
+                    self.channel.wait_one(news, deadline)?;
+                }
+                Err(status) => return Err(status.into()),
+            }
+        }
+    }
+}
+
+/// Checks the answer to `header`.
+pub(crate) fn answer<R: Decode>(
+    header: &Header,
+    mut message: MessageBuf,
+) -> Result<Answer<R>, Failure> {
+    let found = Header::parse(&message)?.ordinal;
+    if found != header.ordinal {
+        return Err(Failure::WrongAnswer { expected: header.ordinal, found });
+    }
+    let handles = arrive(message.take_handles());
+    Ok(Received::new(message, handles)?)
+}
+
+impl Event {
+    /// Looks at the header, and ends the conversation if it is an epitaph.
+    pub(crate) fn new(message: MessageBuf) -> Result<Event, Failure> {
+        let header = Header::parse(&message)?;
+        if header.ordinal == EPITAPH_ORDINAL {
+            let epitaph = Received::<i32, MessageBuf, NoHandle>::new(message, Vec::new())?;
+            return Err(Failure::Epitaph(epitaph.view()?));
+        }
+        if header.txid != 0 {
+            let Header { ordinal, txid, .. } = header;
+            return Err(Failure::WrongTransaction { ordinal, txid });
+        }
+        Ok(Event { header, message })
+    }
+
+    /// Which one.
+    #[must_use]
+    pub fn ordinal(&self) -> u64 {
+        self.header.ordinal
+    }
+
+    /// Its payload.
+    ///
+    /// # Errors
+    /// Whatever is wrong with it.
+    pub fn payload<T: Decode>(self) -> Result<Answer<T>, Failure> {
+        let mut message = self.message;
+        let handles = arrive(message.take_handles());
+        Ok(Received::new(message, handles)?)
+    }
+
+    /// It is not in the protocol: passed over where that is allowed.
+    ///
+    /// # Errors
+    /// [`Failure::UnknownInteraction`].
+    pub fn unknown(self, openness: Openness) -> Result<(), Failure> {
+        if self.header.is_flexible && openness != Openness::Closed {
+            return Ok(());
+        }
+        Err(Failure::UnknownInteraction { ordinal: self.header.ordinal })
+    }
+}

@@ -1,0 +1,58 @@
+//! A channel's handles, as the codec sees them.
+
+use uncopy::channel::{self, Object, Status};
+use uncopy_fidl::{Departing, ObjectType, Rights};
+
+/// A handle of [`uncopy::channel`] in a message's fields: `OwnedHandle<Handle>`.
+#[derive(Debug)]
+pub struct Handle(channel::Handle);
+
+impl Handle {
+    /// Of any object.
+    pub fn new(object: impl Into<channel::Handle>) -> Handle {
+        Handle(object.into())
+    }
+
+    /// The channel's own.
+    #[must_use]
+    pub fn into_inner(self) -> channel::Handle {
+        self.0
+    }
+}
+
+impl uncopy_fidl::Handle for Handle {
+    fn object_type(&self) -> ObjectType {
+        ObjectType(self.0.kind() as u32)
+    }
+
+    fn rights(&self) -> Rights {
+        Rights::from_bits_retain(self.0.rights().bits())
+    }
+
+    fn narrowed(self, rights: Rights) -> Option<Handle> {
+        let rights = channel::Rights::from_bits_retain(rights.bits());
+        self.0.replace(Some(rights)).ok().map(Handle)
+    }
+}
+
+/// What is written: every handle is what its field demands, with the rights that it names. A
+/// failure closes all of them.
+pub(crate) fn depart(leaving: Vec<Departing<Handle>>) -> Result<Vec<channel::Handle>, Status> {
+    let departed = leaving.into_iter().map(|Departing { handle: Handle(handle), constraint }| {
+        let object_type = ObjectType(handle.kind() as u32);
+        if ![ObjectType::ANY, object_type].contains(&constraint.object_type) {
+            return Err(Status::WrongType);
+        }
+        if constraint.rights == Rights::SAME_RIGHTS {
+            return Ok(handle);
+        }
+        let rights = channel::Rights::from_bits_retain(constraint.rights.bits());
+        handle.replace(Some(rights))
+    });
+    departed.collect()
+}
+
+/// What was read.
+pub(crate) fn arrive(handles: Vec<channel::Handle>) -> Vec<Handle> {
+    handles.into_iter().map(Handle).collect()
+}

@@ -1,0 +1,98 @@
+//! Typed FIDL clients and servers over `uncopy`'s channels.
+//!
+//! ```
+//! use uncopy::channel::{Channel, Deadline};
+//! use uncopy_fidl::Fidl;
+//! use uncopy_fidl_channel::{Outcome, Request, protocol, serve};
+//!
+//! #[derive(Debug, Fidl)]
+//! pub struct Text {
+//!     #[fidl(max = 1000)]
+//!     text: String,
+//! }
+//!
+//! #[protocol(library = "example", open)]
+//! pub trait Echo {
+//!     /// Strict: a server must know it.
+//!     fn echo(text: Text) -> Text;
+//!     /// A server may not know it.
+//!     #[fidl(flexible)]
+//!     fn count(text: Text) -> Result<Count, u32>;
+//! }
+//!
+//! #[derive(Debug, Fidl)]
+//! pub struct Count {
+//!     bytes: u32,
+//! }
+//!
+//! struct Server;
+//!
+//! impl EchoServer for Server {
+//!     fn echo(&self, request: Request<'_, Text>) -> Text {
+//!         Text { text: request.view.text.to_uppercase() }
+//!     }
+//!
+//!     fn count(&self, request: Request<'_, Text>) -> Result<Count, u32> {
+//!         Ok(Count { bytes: request.view.text.len() as u32 })
+//!     }
+//! }
+//!
+//! let (near, far) = Channel::pair();
+//! let server = std::thread::spawn(move || serve(&far, &EchoService(Server)));
+//! let client = EchoClient::new(near);
+//! let answer = client.echo(Text { text: "hello".into() }, Deadline::INFINITE)?;
+//! assert_eq!(answer.view()?.text, "HELLO");
+//! let answer = client.count(Text { text: "hello".into() }, Deadline::INFINITE)?;
+//! assert!(matches!(answer.view()?, Outcome::Success(CountView { bytes: 5, .. })));
+//! drop(client);
+//! server.join().unwrap()?;
+//! # Ok::<(), uncopy_fidl_channel::Failure>(())
+//! ```
+//!
+//! A message goes from where the value lies into the channel: what is large is not copied into a
+//! buffer before ([`Encoder::gather_message`](uncopy_fidl::Encoder::gather_message)). What comes is
+//! looked at where the channel has it: requests are views, answers a [`Received`] that keeps the
+//! message.
+//!
+//! # What nobody knows
+//! A message with an ordinal that is not in the protocol is passed over, answered with
+//! [`UNKNOWN_METHOD`](uncopy_fidl::UNKNOWN_METHOD), or ends the conversation, as its own flag and
+//! the protocol's [`Openness`] say:
+//!
+//! | | `open` | `ajar` | `closed` |
+//! |---|---|---|---|
+//! | flexible, without answer; event | passed over | passed over | ends |
+//! | flexible, with an answer | answered | ends | ends |
+//! | strict | ends | ends | ends |
+//!
+//! [`Received`]: uncopy_fidl::Received
+#![deny(missing_docs, unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+#![cfg(target_os = "linux")]
+
+#[cfg(feature = "tokio")]
+mod asynchronous;
+mod client;
+mod failure;
+mod handle;
+mod server;
+mod transmit;
+
+#[cfg(feature = "tokio")]
+pub use asynchronous::{AsyncClient, serve_async};
+pub use client::{Answer, Client, Event};
+pub use failure::Failure;
+pub use handle::Handle;
+pub use server::{Interaction, Openness, Request, Service, send_epitaph, send_event, serve};
+pub use transmit::Payload;
+pub use uncopy_fidl::{Empty, NoPayload, Outcome};
+pub use uncopy_fidl_derive::protocol;
+
+/// What `#[protocol]` writes its code with.
+#[doc(hidden)]
+pub mod derived {
+    pub use std::convert::Infallible;
+
+    pub use uncopy::channel::{Channel, Deadline};
+    pub use uncopy_fidl::{ClientEnd, Header};
+}

@@ -1,0 +1,256 @@
+//! Who is called.
+
+#[cfg(feature = "tokio")]
+use uncopy::channel;
+use uncopy::channel::{Channel, Deadline, MessageBuf, Object, Signals, Status};
+#[cfg(feature = "tokio")]
+use uncopy_fidl::encode_message;
+use uncopy_fidl::{
+    Decode, Encode, FromView, Handles, Header, NoPayload, Outcome, TakeHandles, UNKNOWN_METHOD,
+    decode_message,
+};
+
+use crate::failure::Failure;
+use crate::handle::{Handle, arrive};
+#[cfg(feature = "tokio")]
+use crate::transmit::departed;
+use crate::transmit::{transmit, write};
+
+/// What a protocol does with methods and events that it does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Openness {
+    /// Every unknown message ends the conversation.
+    Closed,
+    /// Flexible ones without answer are passed over.
+    Ajar,
+    /// And flexible ones with an answer are answered.
+    Open,
+}
+
+/// What to do about a message that the protocol does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unknown {
+    PassOver,
+    Answer,
+    End,
+}
+
+fn unknown(openness: Openness, header: &Header) -> Unknown {
+    match (header.is_flexible, header.txid, openness) {
+        (true, 0, Openness::Ajar | Openness::Open) => Unknown::PassOver,
+        (true, 1.., Openness::Open) => Unknown::Answer,
+        _ => Unknown::End,
+    }
+}
+
+/// A request: a view of the message, and the handles that came with it.
+#[derive(Debug)]
+pub struct Request<'a, T: Decode> {
+    /// What was sent.
+    pub view: T::View<'a>,
+    /// Those that are not taken are closed.
+    pub handles: &'a mut Handles<Handle>,
+}
+
+impl<T: FromView<Handle>> Request<'_, T> {
+    /// A value that owns everything.
+    #[must_use]
+    pub fn into_owned(self) -> T {
+        T::from_view(self.view, self.handles)
+    }
+}
+
+/// Something that can be asked. `#[protocol]` makes one of everything that has the protocol's
+/// methods.
+pub trait Service {
+    /// Does what one message asks.
+    ///
+    /// # Errors
+    /// Whatever ends the conversation.
+    fn dispatch(&self, interaction: Interaction<'_>) -> Result<(), Failure>;
+}
+
+/// One message, and where its answer goes.
+#[derive(Debug)]
+pub struct Interaction<'a> {
+    header: Header,
+    message: &'a [u8],
+    handles: Handles<Handle>,
+    answers: Answers<'a>,
+}
+
+#[derive(Debug)]
+enum Answers<'a> {
+    /// Written at once.
+    To(&'a Channel),
+    /// Kept for somebody who can wait.
+    #[cfg(feature = "tokio")]
+    Kept(&'a mut Option<Kept>),
+}
+
+/// An answer that is not written yet.
+#[cfg(feature = "tokio")]
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) handles: Vec<channel::Handle>,
+}
+
+impl<'a> Interaction<'a> {
+    fn new(message: &'a mut MessageBuf, answers: Answers<'a>) -> Result<Interaction<'a>, Failure> {
+        let handles = Handles::from(arrive(message.take_handles()));
+        let header = Header::parse(message)?;
+        Ok(Interaction { header, message, handles, answers })
+    }
+
+    /// Which method.
+    #[must_use]
+    pub fn ordinal(&self) -> u64 {
+        self.header.ordinal
+    }
+
+    /// A method without answer.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the message.
+    pub fn one_way<T: Decode>(self, act: impl FnOnce(Request<'_, T>)) -> Result<(), Failure> {
+        let Interaction { header, message, mut handles, .. } = self;
+        let Header { ordinal, txid, .. } = header;
+        if txid != 0 {
+            return Err(Failure::WrongTransaction { ordinal, txid });
+        }
+        let view = decode_message::<T, Handle>(message, &mut handles)?;
+        act(Request { view, handles: &mut handles });
+        Ok(())
+    }
+
+    /// A method and its answer.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the message or the answer; the channel's.
+    pub fn two_way<T: Decode, R: Encode + TakeHandles<Handle>>(
+        self,
+        answer: impl FnOnce(Request<'_, T>) -> R,
+    ) -> Result<(), Failure> {
+        let Interaction { header, message, mut handles, answers } = self;
+        let Header { ordinal, txid, .. } = header;
+        if txid == 0 {
+            return Err(Failure::WrongTransaction { ordinal, txid });
+        }
+        let view = decode_message::<T, Handle>(message, &mut handles)?;
+        answers.send(&header, answer(Request { view, handles: &mut handles }))
+    }
+
+    /// A method that the protocol does not have. `note` hears of those that are passed over or
+    /// answered.
+    ///
+    /// # Errors
+    /// [`Failure::UnknownInteraction`].
+    pub fn unknown(self, openness: Openness, note: impl FnOnce(u64)) -> Result<(), Failure> {
+        let ordinal = self.header.ordinal;
+        match unknown(openness, &self.header) {
+            Unknown::PassOver => note(ordinal),
+            Unknown::Answer => {
+                note(ordinal);
+                let answer = Outcome::<NoPayload, NoPayload, true>::Framework(UNKNOWN_METHOD);
+                self.answers.send(&self.header, answer)?;
+            }
+            Unknown::End => return Err(Failure::UnknownInteraction { ordinal }),
+        }
+        Ok(())
+    }
+}
+
+impl Answers<'_> {
+    fn send<R: Encode + TakeHandles<Handle>>(
+        self,
+        header: &Header,
+        answer: R,
+    ) -> Result<(), Failure> {
+        match self {
+            Answers::To(channel) => {
+                transmit(header, answer, |regions, handles| write(channel, regions, handles))
+            }
+            #[cfg(feature = "tokio")]
+            Answers::Kept(kept) => {
+                let mut answer = answer;
+                let handles = departed(&mut answer)?;
+                *kept = Some(Kept { bytes: encode_message(header, &answer)?, handles });
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Does what one message asks, and keeps the answer.
+#[cfg(feature = "tokio")]
+pub(crate) fn dispatch_keeping(
+    service: &impl Service,
+    mut message: MessageBuf,
+) -> Result<Option<Kept>, Failure> {
+    let mut kept = None;
+    service.dispatch(Interaction::new(&mut message, Answers::Kept(&mut kept))?)?;
+    Ok(kept)
+}
+
+/// Serves until the other end is closed.
+///
+/// # Errors
+/// Whatever ends the conversation: close the channel then, after
+/// [`send_epitaph`] if the client shall know why.
+pub fn serve(channel: &Channel, service: &impl Service) -> Result<(), Failure> {
+    loop {
+        match channel.read() {
+            Ok(mut message) => {
+                service.dispatch(Interaction::new(&mut message, Answers::To(channel))?)?;
+            }
+            Err(Status::ShouldWait) => {
+                let news = Signals::READABLE | Signals::PEER_CLOSED;
+                channel.wait_one(news, Deadline::INFINITE)?;
+            }
+            Err(Status::PeerClosed) => return Ok(()),
+            Err(status) => return Err(status.into()),
+        }
+    }
+}
+
+/// Sends an event, waiting for room.
+///
+/// # Errors
+/// The value's or the channel's.
+pub fn send_event<T: Encode + TakeHandles<Handle>>(
+    channel: &Channel,
+    header: &Header,
+    event: T,
+) -> Result<(), Failure> {
+    transmit(header, event, |regions, handles| write(channel, regions, handles))
+}
+
+/// Says with which status the server ends. Close the channel after it.
+///
+/// # Errors
+/// The channel's.
+pub fn send_epitaph(channel: &Channel, status: i32) -> Result<(), Failure> {
+    send_event(channel, &Header::epitaph(), status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Header, Openness, Unknown, unknown};
+
+    #[test]
+    fn unknown_messages_go_by_their_flag_and_the_protocol() {
+        let one_way = Header::one_way(9);
+        let two_way = Header::two_way(3, 9);
+        for (header, open, ajar, closed) in [
+            (one_way.flexible(), Unknown::PassOver, Unknown::PassOver, Unknown::End),
+            (two_way.flexible(), Unknown::Answer, Unknown::End, Unknown::End),
+            (one_way, Unknown::End, Unknown::End, Unknown::End),
+            (two_way, Unknown::End, Unknown::End, Unknown::End),
+        ] {
+            assert_eq!(unknown(Openness::Open, &header), open);
+            assert_eq!(unknown(Openness::Ajar, &header), ajar);
+            assert_eq!(unknown(Openness::Closed, &header), closed);
+        }
+    }
+}

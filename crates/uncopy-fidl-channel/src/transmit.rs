@@ -1,0 +1,66 @@
+//! From a value into a channel.
+
+use std::borrow::Borrow;
+use std::cell::RefCell;
+use std::io::IoSlice;
+
+use uncopy::channel::{self, Channel, Deadline, Object, Signals, Status};
+use uncopy_fidl::{Encode, Encoder, Header, Regions, TakeHandles, take_handles};
+
+use crate::failure::Failure;
+use crate::handle::{Handle, depart};
+
+/// What is sent as a `T`: a `T`, or a `&T` where it has no handles.
+pub trait Payload<T>: Encode + TakeHandles<Handle> + Borrow<T> {}
+
+impl<T, P: Encode + TakeHandles<Handle> + Borrow<T>> Payload<T> for P {}
+
+thread_local! {
+    /// Each thread's memory for what is not left in place.
+    static ENCODER: RefCell<Encoder> = RefCell::default();
+}
+
+/// Takes the handles out of `value` and makes them what is written.
+pub(crate) fn departed<T: TakeHandles<Handle>>(
+    value: &mut T,
+) -> Result<Vec<channel::Handle>, Failure> {
+    let mut leaving = Vec::new();
+    take_handles(value, &mut leaving)?;
+    Ok(depart(leaving)?)
+}
+
+/// Encodes `value` and hands its regions and handles to `send`.
+pub(crate) fn transmit<T: Encode + TakeHandles<Handle>, R>(
+    header: &Header,
+    mut value: T,
+    send: impl FnOnce(&[IoSlice<'_>], Vec<channel::Handle>) -> Result<R, Status>,
+) -> Result<R, Failure> {
+    let handles = departed(&mut value)?;
+    let with = |encoder: &mut Encoder| {
+        let mut regions = Regions::new();
+        encoder.gather_message(header, &value, &mut regions)?;
+        Ok(send(regions.as_slices(), handles)?)
+    };
+    ENCODER.with(|encoder| match encoder.try_borrow_mut() {
+        Ok(mut encoder) => with(&mut encoder),
+        // A signal's or an allocator's code that sends while this thread does.
+        Err(_) => with(&mut Encoder::new()),
+    })
+}
+
+/// Writes, and waits for room where there is none.
+pub(crate) fn write(
+    channel: &Channel,
+    regions: &[IoSlice<'_>],
+    mut handles: Vec<channel::Handle>,
+) -> Result<(), Status> {
+    loop {
+        match channel.try_write(regions, &mut handles) {
+            Err(Status::ShouldWait) => {
+                let room = Signals::WRITABLE | Signals::PEER_CLOSED;
+                channel.wait_one(room, Deadline::INFINITE)?;
+            }
+            done => return done,
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The derive macro of `uncopy-fidl`, which re-exports it.
+#![deny(missing_docs, unsafe_code)]
+
+mod attributes;
+mod bits;
+mod enumeration;
+mod model;
+mod protocol;
+mod structure;
+mod table;
+mod union;
+
+use proc_macro::TokenStream;
+use proc_macro2::TokenStream as Tokens;
+use syn::{Data, DeriveInput, Error, ItemTrait, Result, parse_macro_input};
+
+use attributes::TypeAttributes;
+use model::Subject;
+
+/// Makes a Rust type one of FIDL's.
+///
+/// A struct is a FIDL struct, a table (`#[fidl(table)]`) or bits (`#[fidl(bits(…))]`). An enum is
+/// a FIDL enum if it says which number it is (`#[repr(u16)]`), else a union. Beside what encodes
+/// and decodes it, a struct, table or union `Photo` gets its view, `PhotoView`. A type that
+/// borrows (`struct Photo<'a> { pixels: &'a [u8] }`) can only be encoded.
+///
+/// # Attributes of types
+/// | `#[fidl(…)]` | on | means |
+/// |---|---|---|
+/// | `table` | structs | a table; every field is an `Option` and has an ordinal |
+/// | `bits(READ = 1, WRITE = 2)` | structs of one number | these bits; constants of these names |
+/// | `flexible` | bits | bits that are not named here are carried |
+/// | `plain` | structs with `#[repr(C)]` | the same in memory as on the wire; zerocopy's `FromBytes`, `IntoBytes`, `KnownLayout` and `Immutable` must be derived too, which fail to compile where it is not so. Its view is `Plain` |
+/// | `resource = Handle` | all but bits and enums | may have handles, of this type |
+/// | `reserved(2, 3)` | tables, unions | nobody uses these ordinals |
+///
+/// # Attributes of fields and variants
+/// | `#[fidl(…)]` | on | means |
+/// |---|---|---|
+/// | `ordinal = 1` | fields of tables, variants of unions | its ordinal |
+/// | `max = 16` | vectors, strings | the most items or bytes |
+/// | `item(…)` | vectors, arrays | `max`, `kind`, `rights` or `item` of each item |
+/// | `kind = ObjectType::EVENT` | handles | what it must be a handle to |
+/// | `rights = Rights::BASIC` | handles | the rights it needs, and all that it keeps |
+/// | `unknown` | one variant | the type is flexible: `Unknown(u16)` of an enum carries other numbers, `Unknown(uncopy_fidl::Unknown)` of a union other members |
+#[proc_macro_derive(Fidl, attributes(fidl))]
+pub fn derive_fidl(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    expand(&input).unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// Makes clients and services of a protocol, which is written as a trait: a function with an answer
+/// is a two-way method, one without a one-way method, and one with `#[fidl(event)]` an event. Each
+/// has at most one payload, a struct, table or union.
+///
+/// Of `trait Echo` come `EchoClient`; `EchoServer`, the trait that a server has, and `EchoService`,
+/// which makes a service of that; if there are events, `EchoEvent` and `EchoEventSender`; and
+/// `Echo` itself, for `ClientEnd<Echo, _>`.
+///
+/// | `#[protocol(…)]` | means |
+/// |---|---|
+/// | `library = "example"` | ordinals are made of `example/Echo.Method`, with the method's name in camel case |
+/// | `open`, `ajar`, `closed` | what happens to messages that it does not have; `open` if nothing is said |
+/// | `tokio` | `AsyncEchoClient` too; needs the feature `tokio` of `uncopy-fidl-channel`, and the crate `uncopy` |
+///
+/// | `#[fidl(…)]` on functions | means |
+/// |---|---|
+/// | `flexible` | who does not know it may go on; the answer is an `Outcome` |
+/// | `event` | a server sends it by itself |
+/// | `ordinal = 5` | this ordinal |
+///
+/// An answer `Result<Answer, Error>` goes as an `Outcome` too.
+#[proc_macro_attribute]
+pub fn protocol(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let mut parsed = protocol::Arguments::default();
+    let parser = syn::meta::parser(|meta| parsed.word(&meta));
+    parse_macro_input!(arguments with parser);
+    let item = parse_macro_input!(item as ItemTrait);
+    protocol::expand(&parsed, &item).unwrap_or_else(Error::into_compile_error).into()
+}
+
+fn expand(input: &DeriveInput) -> Result<Tokens> {
+    let attributes = TypeAttributes::parse(&input.attrs)?;
+    let subject = Subject::new(input, attributes)?;
+    match &input.data {
+        Data::Struct(data) if subject.attributes.bits.is_some() => bits::expand(&subject, data),
+        Data::Struct(data) if subject.attributes.table.is_some() => table::expand(&subject, data),
+        Data::Struct(data) => structure::expand(&subject, data),
+        Data::Enum(data) if subject.attributes.number.is_some() => {
+            enumeration::expand(&subject, data)
+        }
+        Data::Enum(data) => union::expand(&subject, data),
+        Data::Union(data) => Err(Error::new(
+            data.union_token.span,
+            "Rust's unions do not know which member they have: write an enum with ordinals",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expand;
+
+    /// Each mistake is found, said, and shown at the words that are wrong.
+    #[test]
+    fn mistakes_are_shown_where_they_are() {
+        for (source, message, place) in [
+            (
+                "#[fidl(table)] struct T { #[fidl(ordinal = 1)] a: Option<u8>, \
+                 #[fidl(ordinal = 0x1)] b: Option<u8> }",
+                "ordinal 1 is there twice",
+                "0x1",
+            ),
+            ("enum U { #[fidl(ordinal = 0)] A(u8) }", "ordinals begin with 1", "0"),
+            (
+                "#[fidl(table)] struct T { #[fidl(ordinal = 65)] a: Option<u8> }",
+                "ordinal 65, 64 at most",
+                "65",
+            ),
+            (
+                "#[fidl(reserved(2, 3))] enum U { #[fidl(ordinal = 3)] A(u8) }",
+                "ordinal 3 is reserved",
+                "3",
+            ),
+            ("#[fidl(table)] struct T { a: Option<u8> }", "it has no ordinal", "a"),
+            ("enum U { A(u8) }", "it has no ordinal", "A"),
+            (
+                "#[fidl(table)] struct T { #[fidl(ordinal = 1)] a: Vec<u8> }",
+                "a table's field may be absent",
+                "Vec",
+            ),
+            ("#[fidl(tabel)] struct T { }", "no attribute of a FIDL type", "tabel"),
+            ("struct T { #[fidl(most = 3)] a: String }", "no attribute of a FIDL field", "most"),
+            ("struct T { #[fidl(item(ordinal = 3))] a: String }", "no constraint", "ordinal"),
+            ("struct T { #[fidl(ordinal = 3)] a: String }", "means nothing", "3"),
+            ("#[repr(u8)] enum E { A }", "a member says its number", "A"),
+            ("#[repr(u8)] enum E { A(u8) = 1 }", "a member of a FIDL enum has no payload", "("),
+            (
+                "#[repr(u8)] enum E { A = 1, #[fidl(unknown)] B(u16) }",
+                "it carries the number: B(u8)",
+                "#",
+            ),
+            (
+                "enum U { #[fidl(unknown)] A(Unknown), #[fidl(unknown)] B(Unknown) }",
+                "one variant carries all unknown members",
+                "unknown",
+            ),
+            ("enum U { #[fidl(ordinal = 1)] A }", "no member has a payload", "U"),
+            ("enum U { #[fidl(ordinal = 1)] A(u8, u8) }", "one payload", "("),
+            ("#[fidl(flexible)] enum U { #[fidl(ordinal = 1)] A(u8) }", "as `unknown`", "flexible"),
+            ("struct T<X> { a: X }", "FIDL types have no parameters", "X"),
+            ("struct T(u8, u16);", "the fields of a FIDL struct have names", "("),
+            ("#[fidl(bits(A = 1))] struct T(i8);", "bits are a struct of one number", "struct"),
+            ("#[fidl(plain)] struct T<'a> { a: &'a u8 }", "neither borrows", "plain"),
+            ("union X { a: u8 }", "Rust's unions", "union"),
+        ] {
+            let input = syn::parse_str(source).expect("an item");
+            let error = expand(&input).expect_err(source);
+            assert!(error.to_string().contains(message), "{source}: {error}");
+            let found = error.span().source_text().unwrap_or_default();
+            assert!(found.starts_with(place), "{source}: shown at {found}");
+        }
+    }
+
+    #[test]
+    fn what_is_right_expands() {
+        for source in [
+            "struct T { a: u8, #[fidl(max = 3, item(max = 4))] b: Vec<String> }",
+            "struct Empty;",
+            "#[fidl(table)] struct T { #[fidl(ordinal = 64)] a: ::core::option::Option<u8> }",
+            "#[repr(i64)] enum E { A = -1, #[fidl(unknown)] B(i64) }",
+            "enum U { #[fidl(ordinal = 1)] A, #[fidl(unknown)] B(Unknown) }",
+            "#[fidl(bits(A = 1, B = 2), flexible)] struct T(u64);",
+            "#[fidl(resource = Handle)] struct T { a: OwnedHandle<Handle> }",
+        ] {
+            let input = syn::parse_str(source).expect("an item");
+            let expanded = expand(&input).expect(source);
+            syn::parse2::<syn::File>(expanded).expect(source);
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Structs: fields one behind the other, aligned.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{DataStruct, Error, Fields, Result};
+
+use crate::attributes::MemberAttributes;
+use crate::model::{LayoutOf, Member, Subject, docs_of};
+
+pub(crate) fn expand(subject: &Subject<'_>, data: &DataStruct) -> Result<TokenStream> {
+    let attributes = &subject.attributes;
+    subject.refuse("flexible", attributes.flexible, "a struct")?;
+    subject.refuse("reserved", attributes.reserved.first().map(|o| o.span), "a struct")?;
+    let members = members(data)?;
+    for member in &members {
+        let MemberAttributes { ordinal, unknown, .. } = &member.attributes;
+        subject.refuse("ordinal", ordinal.map(|ordinal| ordinal.span), "a struct's field")?;
+        subject.refuse("unknown", *unknown, "a struct's field")?;
+    }
+    if let Some(span) = attributes.plain {
+        if subject.borrows() || attributes.resource.is_some() {
+            return Err(Error::new(span, "a plain struct neither borrows nor has handles"));
+        }
+        return Ok(plain(subject, &members));
+    }
+    let layout = layout(subject, &members);
+    let encode = encode(subject, &members, &TokenStream::new());
+    let take = take_handles(subject, &members);
+    let boxed = boxed(subject);
+    let constants = constants(subject, &members);
+    if subject.borrows() {
+        return Ok(subject.scope(&quote!(#constants #layout #encode #take #boxed)));
+    }
+    let view = view(subject, data, &members);
+    let decode = decode(subject, &members);
+    let from_view = from_view(subject, &members);
+    let boxed_decode = boxed_decode(subject);
+    let scope = subject.scope(&quote! {
+        #constants #layout #encode #take #boxed #decode #from_view #boxed_decode
+    });
+    Ok(quote!(#view #scope))
+}
+
+fn members(data: &DataStruct) -> Result<Vec<Member<'_>>> {
+    match &data.fields {
+        Fields::Named(fields) => {
+            let named = fields.named.iter().enumerate();
+            named
+                .filter_map(|(i, field)| Some((i, field.ident.as_ref()?, field)))
+                .map(|(i, ident, field)| Member::new(i, ident, &field.ty, &field.attrs))
+                .collect()
+        }
+        Fields::Unit => Ok(Vec::new()),
+        Fields::Unnamed(fields) => Err(Error::new(
+            fields.paren_token.span.join(),
+            "the fields of a FIDL struct have names",
+        )),
+    }
+}
+
+fn constants(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
+    let constraints = subject.constants(members);
+    let types: Vec<TokenStream> = members.iter().map(Member::spanned_type).collect();
+    let count = members.len();
+    quote! {
+        #constraints
+        const LAYOUT: __fidl::StructLayout<#count> = __fidl::StructLayout::new([
+            #((
+                <#types as __fidl::Layout>::SIZE,
+                <#types as __fidl::Layout>::ALIGN,
+                <#types as __fidl::Layout>::VALIDITY,
+            ),)*
+        ]);
+    }
+}
+
+fn layout(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
+    let types: Vec<TokenStream> = members.iter().map(Member::spanned_type).collect();
+    subject.layout(&LayoutOf {
+        size: quote!(LAYOUT.size),
+        align: quote!(LAYOUT.align),
+        is_flat: quote!(__fidl::all(&[#(<#types as __fidl::Layout>::IS_FLAT),*])),
+        validity: quote!(LAYOUT.validity),
+    })
+}
+
+fn encode(subject: &Subject<'_>, members: &[Member<'_>], further: &TokenStream) -> TokenStream {
+    let inline = members.iter().enumerate().map(|(index, member)| {
+        let Member { ident, label, ty, constant, .. } = member;
+        quote! {
+            <#ty as __fidl::Encode>::encode_inline(
+                &self.#ident,
+                &mut inline[LAYOUT.offsets[#index]..][..<#ty as __fidl::Layout>::SIZE],
+                #constant,
+            )
+            .map_err(|error| error.in_field(#label))?;
+        }
+    });
+    let rest = members.iter().enumerate().map(|(index, member)| {
+        let Member { ident, label, ty, constant, .. } = member;
+        quote! {
+            if !<#ty as __fidl::Layout>::IS_FLAT {
+                let at = at + LAYOUT.offsets[#index];
+                <#ty as __fidl::Encode>::encode_rest(&self.#ident, out, at, #constant, depth)
+                    .map_err(|error| error.in_field(#label))?;
+            }
+        }
+    });
+    let inline = quote! {
+        let inline = &mut inline[..LAYOUT.size];
+        let _ = &inline;
+        #(#inline)*
+        Ok(())
+    };
+    subject.encode(&inline, &quote!(#(#rest)* Ok(())), further)
+}
+
+fn take_handles(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
+    let handle = subject.handle();
+    let taken = members.iter().map(|Member { ident, label, ty, constant, .. }| {
+        quote! {
+            <#ty as __fidl::TakeHandles<#handle>>::take_handles(
+                &mut self.#ident,
+                leaving,
+                #constant,
+            )
+            .map_err(|error| error.in_field(#label))?;
+        }
+    });
+    subject.take_handles(&quote!(#(#taken)* Ok(())))
+}
+
+/// A struct is optional in a box.
+fn boxed(subject: &Subject<'_>) -> TokenStream {
+    let own = subject.own();
+    let boxed = quote!(::std::boxed::Box<#own>);
+    let sizes = quote! {
+        const OPTIONAL_SIZE: usize = __fidl::BOX_SIZE;
+        const OPTIONAL_ALIGN: usize = __fidl::BOX_SIZE;
+    };
+    let optional = subject.implement(&quote!(__fidl::Optional), &boxed, &sizes);
+    let body = quote! {
+        #[inline]
+        fn encode_some_inline(
+            &self,
+            inline: &mut [u8],
+            _: __fidl::NoConstraint,
+        ) -> __fidl::Result<()> {
+            __fidl::encode_box_inline(inline)
+        }
+
+        #[inline]
+        fn encode_some_rest<'__v, __O: __fidl::Output<'__v>>(
+            &'__v self,
+            out: &mut __O,
+            _: usize,
+            constraint: __fidl::NoConstraint,
+            depth: __fidl::Depth,
+        ) -> __fidl::Result<()> {
+            __fidl::encode_box_rest::<#own, __O>(self, out, constraint, depth)
+        }
+    };
+    let encode = subject.implement(&quote!(__fidl::EncodeOptional), &boxed, &body);
+    quote!(#optional #encode)
+}
+
+fn boxed_decode(subject: &Subject<'_>) -> TokenStream {
+    let name = subject.name;
+    let body = quote! {
+        #[inline]
+        fn decode_optional<'a>(
+            inline: __fidl::Inline<'a>,
+            decoder: &mut __fidl::Decoder<'a, '_>,
+            constraint: __fidl::NoConstraint,
+            depth: __fidl::Depth,
+        ) -> __fidl::Result<::core::option::Option<__fidl::Boxed<'a, #name>>> {
+            __fidl::decode_box::<#name>(inline, decoder, constraint, depth)
+        }
+    };
+    let boxed = quote!(::std::boxed::Box<#name>);
+    subject.implement(&quote!(__fidl::DecodeOptional), &boxed, &body)
+}
+
+fn view(subject: &Subject<'_>, data: &DataStruct, members: &[Member<'_>]) -> TokenStream {
+    let (view, name, visibility) = (&subject.view, subject.name, &subject.input.vis);
+    let about = format!("A [`{name}`] in a message.");
+    let fields = members.iter().zip(&data.fields).map(|(member, field)| {
+        let Member { ident, ty, docs, .. } = member;
+        let visibility = &field.vis;
+        let about = docs.is_empty().then(|| {
+            let about = format!("As in [`{name}`].");
+            quote!(#[doc = #about])
+        });
+        quote! {
+            #(#docs)*
+            #about
+            #visibility #ident: <#ty as ::uncopy_fidl::derived::Decode>::View<'a>
+        }
+    });
+    let fields = quote!(#(#fields,)*);
+    let lifetime = members.is_empty().then(|| {
+        quote! {
+            #[doc(hidden)]
+            pub __of: ::core::marker::PhantomData<&'a ()>,
+        }
+    });
+    let docs = docs_of(&subject.input.attrs);
+    let gap = (!docs.is_empty()).then(|| quote!(#[doc = ""]));
+    quote! {
+        #[doc = #about]
+        #gap
+        #(#docs)*
+        #[allow(dead_code)]
+        #[derive(Clone, Copy, Debug)]
+        #visibility struct #view<'a> { #fields #lifetime }
+    }
+}
+
+fn decode(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
+    let view = &subject.view;
+    let fields = members.iter().enumerate().map(|(index, member)| {
+        let Member { ident, label, ty, constant, .. } = member;
+        quote! {
+            #ident: <#ty as __fidl::Decode>::decode(
+                inline.part(LAYOUT.offsets[#index], <#ty as __fidl::Layout>::SIZE),
+                decoder,
+                #constant,
+                depth,
+            )
+            .map_err(|error| error.in_field(#label))?
+        }
+    });
+    let padding = members.iter().enumerate().map(|(index, member)| {
+        let ty = &member.ty;
+        quote! {
+            inline.check_padding(
+                LAYOUT.offsets[#index] + <#ty as __fidl::Layout>::SIZE,
+                LAYOUT.ends[#index],
+            )?;
+        }
+    });
+    let (padding, lifetime) = if members.is_empty() {
+        (quote!(inline.check_padding(0, 1)?;), quote!(__of: ::core::marker::PhantomData,))
+    } else {
+        (quote!(#(#padding)*), TokenStream::new())
+    };
+    let body = quote! {
+        let inline = inline.part(0, LAYOUT.size);
+        #padding
+        Ok(#view { #(#fields,)* #lifetime })
+    };
+    subject.decode(&quote!(#view<'a>), &body)
+}
+
+fn from_view(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
+    let handle = subject.handle();
+    let fields = members.iter().map(|Member { ident, ty, .. }| {
+        quote!(#ident: <#ty as __fidl::FromView<#handle>>::from_view(view.#ident, handles))
+    });
+    subject.owned(&quote! {
+        let _ = &view;
+        Self { #(#fields),* }
+    })
+}
+
+/// The same in memory as on the wire.
+fn plain(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
+    let name = subject.name;
+    let constants = constants(subject, members);
+    let checks = members.iter().enumerate().map(|(index, member)| {
+        let (ident, ty) = (&member.ident, member.spanned_type());
+        quote! {
+            const _: () = assert!(
+                ::core::mem::offset_of!(#name, #ident) == LAYOUT.offsets[#index],
+                "a plain struct lies in memory as on the wire: add #[repr(C)]"
+            );
+            const _: () = assert!(
+                <#ty as __fidl::Layout>::VALIDITY.is_any(),
+                "any bytes are a value of a plain struct's fields: numbers, and arrays and plain \
+                 structs of them"
+            );
+        }
+    });
+    let size = quote! {
+        const _: () = assert!(
+            ::core::mem::size_of::<#name>() == LAYOUT.size && LAYOUT.validity.is_any(),
+            "a plain struct has no padding"
+        );
+    };
+    let layout = layout(subject, members);
+    let as_wire = quote! {
+        #[inline]
+        fn as_wire(items: &[Self]) -> ::core::option::Option<&[u8]> {
+            __fidl::plain_bytes(items)
+        }
+    };
+    let encode = encode(subject, members, &as_wire);
+    let take = take_handles(subject, members);
+    let boxed = boxed(subject);
+    let decode =
+        subject.decode(&quote!(__fidl::Plain<'a, Self>), &quote!(Ok(__fidl::Plain::new(inline))));
+    let from_view = subject.owned(&quote!(view.get()));
+    let boxed_decode = boxed_decode(subject);
+    subject.scope(&quote! {
+        #constants #(#checks)* #size
+        #layout #encode #take #boxed #decode #from_view #boxed_decode
+    })
+}

@@ -1,0 +1,403 @@
+//! From values to bytes.
+//!
+//! An object is written in two steps: first its inline part, into memory that is all zero, then
+//! what it has out of line, behind everything that is there already. So padding needs no code, and
+//! a field that lies flat costs one store.
+
+use std::slice;
+
+use crate::error::{Error, Result, Rule};
+use crate::gather::{Gather, GatherOptions, Piece, Regions};
+use crate::handle::{Departing, Leaving, TakeHandles};
+use crate::header::{HEADER_BYTES, Header};
+use crate::layout::{Layout, padded};
+use crate::limits::{Depth, MAX_HANDLES, check_length};
+
+/// A type whose values can be encoded. Made by `#[derive(Fidl)]`.
+pub trait Encode: Layout {
+    /// Writes the inline part into `inline`, which is [`SIZE`](Layout::SIZE) bytes, all zero.
+    ///
+    /// # Errors
+    /// Any rule that the value breaks.
+    fn encode_inline(&self, inline: &mut [u8], constraint: Self::Constraint) -> Result<()>;
+
+    /// Appends what lies out of line and counts handles. The inline part is at `at`. Not called
+    /// where [`IS_FLAT`](Layout::IS_FLAT).
+    ///
+    /// # Errors
+    /// Any rule that the value breaks.
+    fn encode_rest<'v, O: Output<'v>>(
+        &'v self,
+        out: &mut O,
+        at: usize,
+        constraint: Self::Constraint,
+        depth: Depth,
+    ) -> Result<()> {
+        let _ = (out, at, constraint, depth);
+        Ok(())
+    }
+
+    /// The memory of `items`, where it is the same as their bytes in a message.
+    #[inline]
+    fn as_wire(items: &[Self]) -> Option<&[u8]>
+    where
+        Self: Sized,
+    {
+        let _ = items;
+        None
+    }
+}
+
+/// A type that has an optional form.
+#[diagnostic::on_unimplemented(
+    message = "FIDL has no optional `{Self}`",
+    label = "cannot be absent",
+    note = "vectors, strings, unions, handles and, as `Option<Box<_>>`, structs can be optional"
+)]
+pub trait Optional: Layout {
+    /// Bytes of the inline part of the optional form.
+    const OPTIONAL_SIZE: usize;
+    /// What its offset is a multiple of.
+    const OPTIONAL_ALIGN: usize;
+}
+
+/// How a value that is there is encoded where it could be absent, which is all zeros.
+pub trait EncodeOptional: Optional + Encode {
+    /// As [`Encode::encode_inline`].
+    ///
+    /// # Errors
+    /// Any rule that the value breaks.
+    #[inline]
+    fn encode_some_inline(&self, inline: &mut [u8], constraint: Self::Constraint) -> Result<()> {
+        self.encode_inline(inline, constraint)
+    }
+
+    /// As [`Encode::encode_rest`].
+    ///
+    /// # Errors
+    /// Any rule that the value breaks.
+    #[inline]
+    fn encode_some_rest<'v, O: Output<'v>>(
+        &'v self,
+        out: &mut O,
+        at: usize,
+        constraint: Self::Constraint,
+        depth: Depth,
+    ) -> Result<()> {
+        self.encode_rest(out, at, constraint, depth)
+    }
+}
+
+/// Where a message goes: one buffer, or a buffer and regions of the value.
+pub trait Output<'v> {
+    /// Bytes so far, wherever they are.
+    fn length(&self) -> usize;
+
+    /// Appends `size` zeros, and more to the next multiple of 8; says where they begin, for
+    /// [`inline`](Self::inline).
+    ///
+    /// # Errors
+    /// [`Rule::MessageTooLong`].
+    fn grow(&mut self, size: usize) -> Result<usize>;
+
+    /// `size` bytes from `at` on, to be written.
+    fn inline(&mut self, at: usize, size: usize) -> &mut [u8];
+
+    /// Appends the bytes of an object, and zeros to the next multiple of 8.
+    ///
+    /// # Errors
+    /// [`Rule::MessageTooLong`].
+    fn body(&mut self, bytes: &'v [u8]) -> Result<()>;
+
+    /// Notes one handle.
+    ///
+    /// # Errors
+    /// [`Rule::TooManyHandles`].
+    fn count_handle(&mut self) -> Result<()>;
+
+    /// Handles so far.
+    fn handles(&self) -> usize;
+}
+
+/// The handles of a message that is being encoded.
+#[derive(Debug, Default)]
+pub(crate) struct HandleCount(usize);
+
+impl HandleCount {
+    pub(crate) fn get(&self) -> usize {
+        self.0
+    }
+
+    pub(crate) fn add(&mut self) -> Result<()> {
+        self.0 += 1;
+        if self.0 > MAX_HANDLES {
+            return Err(Error::new(Rule::TooManyHandles { handles: self.0 }));
+        }
+        Ok(())
+    }
+}
+
+/// Everything in one buffer.
+#[derive(Debug)]
+struct Linear<'b> {
+    bytes: &'b mut Vec<u8>,
+    handles: HandleCount,
+}
+
+/// Appends `count` zeros, with plain stores where `count` is a small constant.
+#[inline]
+pub(crate) fn append_zeros(bytes: &mut Vec<u8>, count: usize) {
+    const ZEROS: [u8; 64] = [0; 64];
+    match ZEROS.get(..count) {
+        Some(zeros) => bytes.extend_from_slice(zeros),
+        None => bytes.resize(bytes.len() + count, 0),
+    }
+}
+
+/// Appends the zeros that are missing behind an object of `size` bytes.
+#[inline]
+pub(crate) fn append_padding(bytes: &mut Vec<u8>, size: usize) {
+    if !size.is_multiple_of(8) {
+        let end = bytes.len() + padded(size) - size;
+        bytes.extend_from_slice(&[0; 8]);
+        bytes.truncate(end);
+    }
+}
+
+impl<'v> Output<'v> for Linear<'_> {
+    #[inline(always)]
+    fn length(&self) -> usize {
+        self.bytes.len()
+    }
+
+    #[inline(always)]
+    fn grow(&mut self, size: usize) -> Result<usize> {
+        check_length(self.bytes.len(), size)?;
+        let at = self.bytes.len();
+        append_zeros(self.bytes, padded(size));
+        Ok(at)
+    }
+
+    #[inline(always)]
+    fn inline(&mut self, at: usize, size: usize) -> &mut [u8] {
+        &mut self.bytes[at..at + size]
+    }
+
+    #[inline(always)]
+    fn body(&mut self, bytes: &'v [u8]) -> Result<()> {
+        check_length(self.bytes.len(), bytes.len())?;
+        self.bytes.extend_from_slice(bytes);
+        append_padding(self.bytes, bytes.len());
+        Ok(())
+    }
+
+    #[inline]
+    fn count_handle(&mut self) -> Result<()> {
+        self.handles.add()
+    }
+
+    #[inline]
+    fn handles(&self) -> usize {
+        self.handles.get()
+    }
+}
+
+/// Writes `value` as an object of its own, at the end.
+///
+/// # Errors
+/// Any rule that the value breaks.
+#[inline]
+pub(crate) fn encode_object<'v, T: Encode, O: Output<'v>>(
+    value: &'v T,
+    out: &mut O,
+    constraint: T::Constraint,
+    depth: Depth,
+) -> Result<()> {
+    if let Some(bytes) = T::as_wire(slice::from_ref(value)) {
+        return out.body(bytes);
+    }
+    let at = out.grow(T::SIZE)?;
+    value.encode_inline(out.inline(at, T::SIZE), constraint)?;
+    if T::IS_FLAT { Ok(()) } else { value.encode_rest(out, at, constraint, depth) }
+}
+
+#[inline]
+pub(crate) fn encode_root<'v, T: Encode>(value: &'v T, out: &mut impl Output<'v>) -> Result<()> {
+    encode_object(value, out, T::UNCONSTRAINED, Depth::ROOT)
+}
+
+#[inline]
+fn encode_linear<T: Encode>(header: Option<&Header>, value: &T, bytes: &mut Vec<u8>) -> Result<()> {
+    if let Some(header) = header {
+        bytes.extend_from_slice(&header.to_bytes());
+    }
+    encode_root(value, &mut Linear { bytes, handles: HandleCount::default() })
+}
+
+/// Encodes `value` into a buffer of its own, without a header.
+///
+/// # Errors
+/// Any rule that the value breaks.
+pub fn encode<T: Encode>(value: &T) -> Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(padded(T::SIZE));
+    encode_linear(None, value, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Encodes `value` behind `header` into a buffer of its own: what [`Encoder`] saves.
+///
+/// # Errors
+/// Any rule that the value breaks.
+pub fn encode_message<T: Encode>(header: &Header, value: &T) -> Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + padded(T::SIZE));
+    encode_linear(Some(header), value, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Encodes `value` behind `header` into a buffer of the caller's, over what was in it.
+///
+/// # Errors
+/// Any rule that the value breaks; what is in `bytes` then is no message.
+#[inline]
+pub fn encode_message_into<T: Encode>(
+    header: &Header,
+    value: &T,
+    bytes: &mut Vec<u8>,
+) -> Result<()> {
+    bytes.clear();
+    encode_linear(Some(header), value, bytes)
+}
+
+/// Takes every handle out of `value`, in the order of the wire. The value can be encoded then, and
+/// says of each handle that there was one.
+///
+/// A handle moves once: into `handles`, to be written with the message.
+///
+/// # Errors
+/// [`Rule::HandleGone`] if one has left before. The others are closed, and so is what was in
+/// `handles`.
+pub fn take_handles<T: TakeHandles<H>, H>(
+    value: &mut T,
+    handles: &mut Vec<Departing<H>>,
+) -> Result<()> {
+    let taken = value.take_handles(&mut Leaving::new(handles), T::UNCONSTRAINED);
+    taken.inspect_err(|_| handles.clear())
+}
+
+/// Encodes one message after the other with the same memory.
+///
+/// ```
+/// use uncopy_fidl::{Encoder, Fidl, Header, Regions};
+///
+/// #[derive(Fidl)]
+/// struct Upload {
+///     name: String,
+///     content: Vec<u8>,
+/// }
+///
+/// let upload = Upload { name: "disk.img".into(), content: vec![7; 40_000] };
+/// let mut encoder = Encoder::new();
+/// let mut regions = Regions::new();
+/// encoder.gather_message(&Header::one_way(0x1234), &upload, &mut regions)?;
+///
+/// let slices = regions.as_slices();
+/// assert_eq!(slices.len(), 2);
+/// assert_eq!(slices[1].as_ptr(), upload.content.as_ptr(), "the content was not copied");
+/// # Ok::<(), uncopy_fidl::Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Encoder {
+    bytes: Vec<u8>,
+    /// Notes of where regions lie between what is in `bytes`.
+    pieces: Vec<Piece>,
+    options: GatherOptions,
+}
+
+impl Encoder {
+    /// Without memory yet; it gets what it needs and keeps it.
+    #[must_use]
+    pub fn new() -> Encoder {
+        Encoder::default()
+    }
+
+    /// With other limits for what is left in place.
+    ///
+    /// # Errors
+    /// [`Rule::RegionLimit`] if `options.max_regions` is not from 1 to 8,192.
+    pub fn with_options(options: GatherOptions) -> Result<Encoder> {
+        options.check()?;
+        Ok(Encoder { options, ..Encoder::new() })
+    }
+
+    /// Encodes `value` into one buffer, without a header.
+    ///
+    /// # Errors
+    /// Any rule that the value breaks.
+    #[inline]
+    pub fn linear<T: Encode>(&mut self, value: &T) -> Result<&[u8]> {
+        self.bytes.clear();
+        encode_linear(None, value, &mut self.bytes)?;
+        Ok(&self.bytes)
+    }
+
+    /// Encodes `value` behind `header` into one buffer.
+    ///
+    /// # Errors
+    /// Any rule that the value breaks.
+    #[inline]
+    pub fn linear_message<T: Encode>(&mut self, header: &Header, value: &T) -> Result<&[u8]> {
+        encode_message_into(header, value, &mut self.bytes)?;
+        Ok(&self.bytes)
+    }
+
+    /// Encodes `value` into `regions`, without a header: those of [`linear`](Self::linear), with
+    /// large bodies where they lie in the value. Regions that were there are gone.
+    ///
+    /// # Errors
+    /// Any rule that the value breaks; `regions` is empty then.
+    #[inline]
+    pub fn gather<'r, T: Encode>(
+        &'r mut self,
+        value: &'r T,
+        regions: &mut Regions<'r>,
+    ) -> Result<()> {
+        self.bytes.clear();
+        self.gather_behind(value, regions)
+    }
+
+    /// Encodes `value` behind `header` into `regions`: those of
+    /// [`linear_message`](Self::linear_message), with large bodies where they lie in the value.
+    ///
+    /// # Errors
+    /// Any rule that the value breaks; `regions` is empty then.
+    #[inline]
+    pub fn gather_message<'r, T: Encode>(
+        &'r mut self,
+        header: &Header,
+        value: &'r T,
+        regions: &mut Regions<'r>,
+    ) -> Result<()> {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(&header.to_bytes());
+        self.gather_behind(value, regions)
+    }
+
+    #[inline]
+    fn gather_behind<'r, T: Encode>(
+        &'r mut self,
+        value: &'r T,
+        regions: &mut Regions<'r>,
+    ) -> Result<()> {
+        let mut gather = Gather::new(&mut self.bytes, &mut self.pieces, regions, self.options);
+        match encode_root(value, &mut gather) {
+            Ok(()) => {
+                gather.complete();
+                Ok(())
+            }
+            Err(error) => {
+                regions.clear();
+                Err(error)
+            }
+        }
+    }
+}

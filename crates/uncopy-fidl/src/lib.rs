@@ -1,0 +1,212 @@
+//! FIDL's wire format v2: values become gather lists that borrow them, messages become views that
+//! borrow the bytes.
+//!
+//! ```
+//! use uncopy_fidl::{Encoder, Fidl, Regions, decode};
+//!
+//! #[derive(Fidl)]
+//! struct Photo {
+//!     #[fidl(max = 64)]
+//!     title: String,
+//!     size: Option<Box<Size>>,
+//!     pixels: Vec<u8>,
+//! }
+//!
+//! #[derive(Fidl)]
+//! struct Size {
+//!     width: u32,
+//!     height: u32,
+//! }
+//!
+//! let size = Some(Box::new(Size { width: 64, height: 64 }));
+//! let photo = Photo { title: "sea".into(), size, pixels: vec![0; 4096] };
+//!
+//! // As regions: what is small is put together, the pixels stay where they are.
+//! let mut encoder = Encoder::new();
+//! let mut regions = Regions::new();
+//! encoder.gather(&photo, &mut regions)?;
+//! assert_eq!(regions.as_slices().len(), 2);
+//!
+//! // As a view: the same bytes, wherever they went.
+//! let message = regions.to_vec();
+//! let view = decode::<Photo>(&message)?;
+//! assert_eq!((view.title, view.size.unwrap().get().width), ("sea", 64));
+//! assert_eq!(view.pixels, &photo.pixels);
+//! # Ok::<(), uncopy_fidl::Error>(())
+//! ```
+//!
+//! The format is Fuchsia's, version 2; Rust types stand for FIDL's:
+//!
+//! | FIDL | Rust | view |
+//! |---|---|---|
+//! | `bool`, `int8`…`uint64`, `float32`, `float64` | the same | the same |
+//! | `array<T, N>` | `[T; N]` | as of `vector<T>` |
+//! | `vector<T>:N` | `Vec<T>`, `&[T]`; `#[fidl(max = N)]` | `&[u8]`, `&[U32]`…, [`Items`] |
+//! | `string:N` | `String`, `&str`; `#[fidl(max = N)]` | `&str` |
+//! | `box<S>` | `Option<Box<S>>` | `Option<`[`Boxed`]`>` |
+//! | `T:optional` | `Option<T>`; of unions also `Option<Box<T>>` | `Option` |
+//! | `struct` | a struct | a struct of views: `Photo` has `PhotoView` |
+//! | `table` | a struct of `Option`s with `#[fidl(table)]` | the same |
+//! | `enum` | an enum with `#[repr(u8)]`…`#[repr(i64)]` | the same |
+//! | `bits` | a struct of one number with `#[fidl(bits(…))]` | the same |
+//! | `union` | an enum with ordinals | an enum of views |
+//! | `zx.Handle:<TYPE, RIGHTS>` | [`OwnedHandle`]; `#[fidl(kind = …, rights = …)]` | [`HandleIndex`] |
+//! | `client_end:P`, `server_end:P` | [`ClientEnd`], [`ServerEnd`] | the same |
+//!
+//! [`Fidl`] lists all attributes. What a type is to FIDL can be looked up at compile time:
+//! [`Layout`] has sizes, alignments and limits.
+//!
+//! # Where the bytes are
+//! Encoding never changes the value. [`Encoder::linear`] copies everything into a buffer that it
+//! keeps; [`Encoder::gather`] copies what is small and notes where large bodies lie: bytes,
+//! numbers, strings, and structs marked `plain`. Both give the same bytes. Neither allocates once
+//! the buffer is as large as the largest message.
+//!
+//! Decoding never changes the bytes and allocates nothing: a view is on the stack, and borrows.
+//! [`decode_owned`] makes a value that owns everything; what it allocates is bounded by the length
+//! of the message times the size of the types in it.
+//!
+//! # Trust
+//! Bytes may come from anybody. Decoding checks everything before it gives a view: bounds, counts,
+//! padding, presence, UTF-8, booleans, members of strict enums, bits and unions, envelopes, depth
+//! (32), and that all bytes and handles are used. It takes time linear in the length of the
+//! message, and an [`Error`] names rule, byte and field. There is no unsafe code in this crate; where
+//! memory is seen as another type, the crate `zerocopy` proves that it may be.
+//!
+//! # Later versions
+//! Flexible enums and bits carry numbers that they do not know, and flexible unions carry members
+//! ([`Unknown`]), which can be sent on. Tables drop theirs: a value that is decoded and encoded
+//! again lacks them. The handles of unknown members are closed.
+//!
+//! # Handles
+//! The codec is generic over what a handle is ([`Handle`]). [`take_handles`] moves them out of a
+//! value before it is encoded; the value itself is never patched. Views name handles by their
+//! place, and [`Handles::take`] gives each one once; what nobody takes is closed.
+#![deny(missing_docs, unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+
+extern crate self as uncopy_fidl;
+
+mod decode;
+mod dump;
+mod encode;
+mod endpoint;
+mod error;
+mod gather;
+mod handle;
+mod header;
+mod late;
+mod layout;
+mod limits;
+mod validity;
+mod wire;
+
+pub use decode::{
+    Decode, FromView, Received, decode, decode_message, decode_owned, decode_with_handles,
+};
+pub use dump::{Dump, dump, dump_message};
+pub use encode::{Encode, Encoder, encode, encode_message, encode_message_into, take_handles};
+pub use endpoint::{ClientEnd, ServerEnd};
+pub use error::{Error, Result, Rule};
+pub use gather::{GatherOptions, Regions};
+pub use handle::{
+    Departing, Handle, HandleIndex, Handles, NoHandle, ObjectType, OwnedHandle, Rights, TakeHandles,
+};
+pub use header::{EPITAPH_ORDINAL, HEADER_BYTES, Header};
+pub use late::{Boxed, Items, ItemsIter};
+pub use layout::{HandleConstraint, Layout};
+pub use limits::{MAX_BYTES, MAX_DEPTH, MAX_HANDLES, MAX_REGIONS};
+pub use uncopy_fidl_derive::Fidl;
+pub use wire::{Empty, EmptyView, NoPayload, Outcome, Plain, UNKNOWN_METHOD, Unknown, UnknownView};
+
+/// The code in the book runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/fidl.md")]
+struct Book;
+
+/// Types that are wrong in a way that only the compiler can see do not compile.
+///
+/// ```compile_fail,E0080
+/// #[derive(uncopy_fidl::Fidl)]
+/// struct ValueWithHandle {
+///     handles: Vec<uncopy_fidl::OwnedHandle<uncopy_fidl::NoHandle>>,
+/// }
+/// ```
+///
+/// ```compile_fail,E0599
+/// #[derive(uncopy_fidl::Fidl)]
+/// struct LimitOnNumber {
+///     #[fidl(max = 3)]
+///     number: u8,
+/// }
+/// ```
+///
+/// ```compile_fail,E0277
+/// #[derive(uncopy_fidl::Fidl)]
+/// struct OptionalNumber {
+///     number: Option<u32>,
+/// }
+/// ```
+///
+/// ```compile_fail,E0080
+/// #[derive(Debug, Clone, Copy, uncopy_fidl::Fidl)]
+/// #[fidl(bits(A = 1, B = 3))]
+/// struct OverlappingBits(u8);
+/// ```
+///
+/// ```compile_fail,E0080
+/// #[derive(uncopy_fidl::Fidl)]
+/// struct EmptyArray {
+///     items: [u8; 0],
+/// }
+/// let _ = <EmptyArray as uncopy_fidl::Layout>::SIZE;
+/// ```
+///
+/// ```compile_fail,E0277
+/// use uncopy_fidl::zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+///
+/// #[derive(uncopy_fidl::Fidl, FromBytes, IntoBytes, KnownLayout, Immutable)]
+/// #[repr(C)]
+/// #[fidl(plain)]
+/// struct PlainWithPadding {
+///     small: u8,
+///     large: u32,
+/// }
+/// ```
+#[cfg(doctest)]
+struct Refused;
+
+/// The crate whose little-endian numbers are in views: `&[U32]`.
+pub use zerocopy;
+
+/// What `#[derive(Fidl)]` writes its code with. Not for other use; it changes without notice.
+#[doc(hidden)]
+pub mod derived {
+    pub use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline};
+    pub use crate::encode::{Encode, EncodeOptional, Optional, Output};
+    pub use crate::error::{Error, Result, Rule};
+    pub use crate::handle::{Handles, Leaving, TakeHandles};
+    pub use crate::late::{Boxed, Items};
+    pub use crate::layout::{Layout, NoConstraint, StructLayout, all};
+    pub use crate::limits::Depth;
+    pub use crate::validity::Validity;
+    pub use crate::wire::{
+        BOX_SIZE, ENVELOPE_SIZE, Empty, Envelope, Envelopes, Plain, Skipped, TABLE_SIZE,
+        UNION_SIZE, Unknown, UnknownView, decode_box, decode_union, encode_box_inline,
+        encode_box_rest, encode_envelope, encode_header, encode_unknown,
+    };
+
+    /// An error of a derived type.
+    #[cold]
+    #[must_use]
+    pub fn error(rule: Rule) -> Error {
+        Error::new(rule)
+    }
+
+    /// The memory of `items` of a plain type, where numbers lie in memory as on the wire.
+    #[inline]
+    #[must_use]
+    pub fn plain_bytes<T: zerocopy::IntoBytes + zerocopy::Immutable>(items: &[T]) -> Option<&[u8]> {
+        cfg!(target_endian = "little").then(|| zerocopy::IntoBytes::as_bytes(items))
+    }
+}

@@ -1,0 +1,112 @@
+//! Arrays: items one behind the other, inline.
+
+use std::array;
+
+use crate::decode::{Decode, Decoder, FromView, Inline};
+use crate::encode::{Encode, Output};
+use crate::error::Result;
+use crate::handle::{Handles, Leaving, TakeHandles};
+use crate::late::Items;
+use crate::layout::{EachItem, Layout};
+use crate::limits::Depth;
+use crate::validity::Validity;
+use crate::wire::vector::encode_all_inline;
+
+impl<T: Layout, const N: usize> Layout for [T; N] {
+    const SIZE: usize = {
+        assert!(N > 0, "an array has at least one item");
+        N * T::SIZE
+    };
+    const ALIGN: usize = T::ALIGN;
+    const IS_FLAT: bool = T::IS_FLAT;
+    const HAS_HANDLES: bool = T::HAS_HANDLES;
+    const VALIDITY: Validity = T::VALIDITY.repeated(T::SIZE, N);
+    type Constraint = EachItem<T::Constraint>;
+    const UNCONSTRAINED: EachItem<T::Constraint> = EachItem { item: T::UNCONSTRAINED };
+}
+
+impl<T: Encode, const N: usize> Encode for [T; N] {
+    #[inline]
+    fn encode_inline(&self, inline: &mut [u8], constraint: Self::Constraint) -> Result<()> {
+        match T::as_wire(self) {
+            Some(bytes) => {
+                inline.copy_from_slice(bytes);
+                Ok(())
+            }
+            None => encode_all_inline(self, inline, constraint.item),
+        }
+    }
+
+    #[inline]
+    fn encode_rest<'v, O: Output<'v>>(
+        &'v self,
+        out: &mut O,
+        at: usize,
+        constraint: Self::Constraint,
+        depth: Depth,
+    ) -> Result<()> {
+        for (index, item) in self.iter().enumerate() {
+            item.encode_rest(out, at + index * T::SIZE, constraint.item, depth)
+                .map_err(|error| error.in_item(index))?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn as_wire(items: &[Self]) -> Option<&[u8]> {
+        T::as_wire(items.as_flattened())
+    }
+}
+
+impl<H, T: TakeHandles<H>, const N: usize> TakeHandles<H> for [T; N] {
+    fn take_handles(
+        &mut self,
+        leaving: &mut Leaving<'_, H>,
+        constraint: Self::Constraint,
+    ) -> Result<()> {
+        for (index, item) in self.iter_mut().enumerate() {
+            let taken = item.take_handles(leaving, constraint.item);
+            taken.map_err(|error| error.in_item(index))?;
+        }
+        Ok(())
+    }
+}
+
+impl<T: Decode, const N: usize> Decode for [T; N] {
+    /// Of `N` items.
+    type View<'a> = T::Slice<'a>;
+    type Slice<'a> = Items<'a, [T; N]>;
+
+    #[inline]
+    fn decode<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        constraint: Self::Constraint,
+        depth: Depth,
+    ) -> Result<T::Slice<'a>> {
+        T::decode_items(inline, decoder, constraint.item, depth)
+    }
+
+    fn decode_items<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        constraint: Self::Constraint,
+        depth: Depth,
+    ) -> Result<Items<'a, [T; N]>> {
+        Items::decode(inline, decoder, constraint, depth)
+    }
+}
+
+impl<H, T: FromView<H>, const N: usize> FromView<H> for [T; N] {
+    fn from_view(view: T::Slice<'_>, handles: &mut Handles<H>) -> [T; N] {
+        let mut items = T::from_items(view, handles);
+        array::from_fn(|_| items.next().expect("a view of an array has its items"))
+    }
+
+    fn from_items(
+        items: Self::Slice<'_>,
+        handles: &mut Handles<H>,
+    ) -> impl Iterator<Item = [T; N]> {
+        items.into_iter().map(move |view| Self::from_view(view, handles))
+    }
+}

@@ -1,0 +1,151 @@
+//! Values behind a pointer of the program: a struct in a box, which is out of line and may be
+//! absent, or any type that would contain itself.
+
+use crate::decode::{Decode, Decoder, FromView, Inline};
+use crate::encode::{Encode, Output, encode_object};
+use crate::error::{Result, Rule};
+use crate::handle::{Handles, Leaving, TakeHandles};
+use crate::late::{Boxed, Items};
+use crate::layout::Layout;
+use crate::limits::Depth;
+use crate::validity::Validity;
+use crate::wire::vector::PRESENT;
+
+/// By itself a box is what is in it.
+impl<T: Layout> Layout for Box<T> {
+    const SIZE: usize = T::SIZE;
+    const ALIGN: usize = T::ALIGN;
+    const IS_FLAT: bool = T::IS_FLAT;
+    const HAS_HANDLES: bool = T::HAS_HANDLES;
+    const VALIDITY: Validity = T::VALIDITY;
+    type Constraint = T::Constraint;
+    const UNCONSTRAINED: T::Constraint = T::UNCONSTRAINED;
+}
+
+impl<T: Encode> Encode for Box<T> {
+    #[inline]
+    fn encode_inline(&self, inline: &mut [u8], constraint: T::Constraint) -> Result<()> {
+        T::encode_inline(self, inline, constraint)
+    }
+
+    #[inline]
+    fn encode_rest<'v, O: Output<'v>>(
+        &'v self,
+        out: &mut O,
+        at: usize,
+        constraint: T::Constraint,
+        depth: Depth,
+    ) -> Result<()> {
+        T::encode_rest(self, out, at, constraint, depth)
+    }
+}
+
+impl<T: Encode> Encode for &T {
+    #[inline]
+    fn encode_inline(&self, inline: &mut [u8], constraint: T::Constraint) -> Result<()> {
+        T::encode_inline(self, inline, constraint)
+    }
+
+    #[inline]
+    fn encode_rest<'v, O: Output<'v>>(
+        &'v self,
+        out: &mut O,
+        at: usize,
+        constraint: T::Constraint,
+        depth: Depth,
+    ) -> Result<()> {
+        T::encode_rest(self, out, at, constraint, depth)
+    }
+}
+
+impl<H, T: TakeHandles<H>> TakeHandles<H> for Box<T> {
+    fn take_handles(
+        &mut self,
+        leaving: &mut Leaving<'_, H>,
+        constraint: T::Constraint,
+    ) -> Result<()> {
+        T::take_handles(self, leaving, constraint)
+    }
+}
+
+impl<T: Decode> Decode for Box<T> {
+    type View<'a> = Boxed<'a, T>;
+    type Slice<'a> = Items<'a, Box<T>>;
+
+    fn decode<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        constraint: T::Constraint,
+        depth: Depth,
+    ) -> Result<Boxed<'a, T>> {
+        Boxed::decode(inline, decoder, constraint, depth)
+    }
+
+    fn decode_items<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        constraint: T::Constraint,
+        depth: Depth,
+    ) -> Result<Items<'a, Box<T>>> {
+        Items::decode(inline, decoder, constraint, depth)
+    }
+}
+
+impl<H, T: FromView<H>> FromView<H> for Box<T> {
+    fn from_view(view: Boxed<'_, T>, handles: &mut Handles<H>) -> Box<T> {
+        Box::new(T::from_view(view.get(), handles))
+    }
+
+    fn from_items(
+        items: Self::Slice<'_>,
+        handles: &mut Handles<H>,
+    ) -> impl Iterator<Item = Box<T>> {
+        items.into_iter().map(move |view| Self::from_view(view, handles))
+    }
+}
+
+/// Bytes of a box's presence marker.
+pub const BOX_SIZE: usize = 8;
+
+/// Writes that there is a struct out of line.
+#[inline]
+pub fn encode_box_inline(inline: &mut [u8]) -> Result<()> {
+    inline.copy_from_slice(&PRESENT.to_le_bytes());
+    Ok(())
+}
+
+/// Appends the struct.
+///
+/// # Errors
+/// Any rule that it breaks.
+#[inline]
+pub fn encode_box_rest<'v, T: Encode, O: Output<'v>>(
+    value: &'v T,
+    out: &mut O,
+    constraint: T::Constraint,
+    depth: Depth,
+) -> Result<()> {
+    encode_object(value, out, constraint, depth.deeper()?)
+}
+
+/// Checks a struct out of line, or that it is absent.
+///
+/// # Errors
+/// Any rule that the bytes break.
+#[inline]
+pub fn decode_box<'a, T: Decode>(
+    inline: Inline<'a>,
+    decoder: &mut Decoder<'a, '_>,
+    constraint: T::Constraint,
+    depth: Depth,
+) -> Result<Option<Boxed<'a, T>>> {
+    match u64::from_le_bytes(inline.array()) {
+        0 => Ok(None),
+        PRESENT => {
+            let depth = depth.deeper()?;
+            let object = decoder.object(inline, T::SIZE)?;
+            Boxed::decode(object, decoder, constraint, depth).map(Some)
+        }
+        found => Err(inline.breaks(Rule::InvalidPresence { found })),
+    }
+}

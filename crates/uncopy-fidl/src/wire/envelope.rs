@@ -1,0 +1,235 @@
+//! Envelopes: eight bytes before a payload that a receiver may not know. A payload of at most four
+//! bytes is in the envelope itself.
+
+use crate::decode::{Decode, Decoder, Inline};
+use crate::encode::{Encode, Output, encode_object};
+use crate::error::{Result, Rule};
+use crate::limits::Depth;
+use crate::wire::vector::{self, decode_header};
+
+/// Bytes of an envelope.
+pub const ENVELOPE_SIZE: usize = 8;
+/// Most bytes of a payload inside.
+const INLINE_BYTES: usize = 4;
+/// Flag: the payload is inside.
+const IS_INLINE: u16 = 1;
+
+/// Writes the envelope at `at`, which is all zeros, and the payload behind everything.
+///
+/// # Errors
+/// Any rule that the payload breaks.
+#[inline]
+pub fn encode_envelope<'v, T: Encode, O: Output<'v>>(
+    payload: &'v T,
+    out: &mut O,
+    at: usize,
+    constraint: T::Constraint,
+    depth: Depth,
+) -> Result<()> {
+    let depth = depth.deeper()?;
+    let (begin, handles) = (out.length(), out.handles());
+    let is_inline = T::SIZE <= INLINE_BYTES;
+    if is_inline {
+        payload.encode_inline(out.inline(at, T::SIZE), constraint)?;
+        if !T::IS_FLAT {
+            payload.encode_rest(out, at, constraint, depth)?;
+        }
+    } else {
+        encode_object(payload, out, constraint, depth)?;
+    }
+    // Both fit: a message has at most 64 KiB and 64 handles.
+    let (bytes, handles) = ((out.length() - begin) as u32, (out.handles() - handles) as u16);
+    let envelope = out.inline(at, ENVELOPE_SIZE);
+    if !is_inline {
+        envelope[..4].copy_from_slice(&bytes.to_le_bytes());
+    }
+    envelope[4..6].copy_from_slice(&handles.to_le_bytes());
+    envelope[6..].copy_from_slice(&u16::from(is_inline).to_le_bytes());
+    Ok(())
+}
+
+/// An envelope that is there.
+#[derive(Debug, Clone, Copy)]
+pub struct Envelope<'a> {
+    inline: Inline<'a>,
+    /// Bytes of the payload or the payload, handles, flags: from the low end to the high one.
+    word: u64,
+}
+
+impl<'a> Envelope<'a> {
+    /// The envelope in `inline`, unless it is absent.
+    ///
+    /// # Errors
+    /// [`Rule::InvalidEnvelopeFlags`].
+    #[inline(always)]
+    pub fn decode(inline: Inline<'a>) -> Result<Option<Envelope<'a>>> {
+        let word = u64::from_le_bytes(inline.array());
+        if word == 0 {
+            return Ok(None);
+        }
+        let flags = (word >> 48) as u16;
+        if flags > IS_INLINE {
+            return Err(inline.breaks(Rule::InvalidEnvelopeFlags { found: flags }));
+        }
+        Ok(Some(Envelope { inline, word }))
+    }
+
+    #[inline]
+    fn is_inline(self) -> bool {
+        self.word >> 48 != 0
+    }
+
+    #[inline]
+    fn handles(self) -> usize {
+        usize::from((self.word >> 32) as u16)
+    }
+
+    /// Of a payload out of line.
+    #[inline]
+    fn bytes(self) -> usize {
+        self.word as u32 as usize
+    }
+
+    /// Checks the payload as a `T`.
+    ///
+    /// # Errors
+    /// Any rule that it breaks.
+    #[inline(always)]
+    pub fn payload<T: Decode>(
+        self,
+        decoder: &mut Decoder<'a, '_>,
+        constraint: T::Constraint,
+        depth: Depth,
+    ) -> Result<T::View<'a>> {
+        let depth = depth.deeper()?;
+        let is_inline = T::SIZE <= INLINE_BYTES;
+        if self.is_inline() != is_inline {
+            return Err(self.inline.breaks(Rule::EnvelopeInlining { size: T::SIZE }));
+        }
+        let (begin, first_handle) = decoder.used();
+        let object = if is_inline {
+            self.inline.check_padding(T::SIZE.min(INLINE_BYTES), INLINE_BYTES)?;
+            self.inline.part(0, T::SIZE)
+        } else {
+            decoder.object(self.inline, T::SIZE)?
+        };
+        let view = T::decode(object, decoder, constraint, depth)?;
+        let (end, last_handle) = decoder.used();
+        let (bytes, handles) = (end - begin, last_handle - first_handle);
+        if !is_inline && bytes != self.bytes() {
+            let rule = Rule::EnvelopeBytes { announced: self.bytes(), found: bytes };
+            return Err(self.inline.breaks(rule));
+        }
+        if handles != self.handles() {
+            let rule = Rule::EnvelopeHandles { announced: self.handles(), found: handles };
+            return Err(self.inline.breaks(rule));
+        }
+        Ok(view)
+    }
+
+    /// Passes over a payload that is not known and closes its handles. Gives its bytes: four if
+    /// they are in the envelope.
+    ///
+    /// # Errors
+    /// [`Rule::TooFewBytes`], [`Rule::TooFewHandles`], [`Rule::EnvelopeBytes`].
+    #[inline(always)]
+    pub fn skip(self, decoder: &mut Decoder<'a, '_>, depth: Depth) -> Result<Skipped<'a>> {
+        decoder.apart(|decoder| self.pass_over(decoder, depth))
+    }
+
+    #[cold]
+    fn pass_over(self, decoder: &mut Decoder<'a, '_>, depth: Depth) -> Result<Skipped<'a>> {
+        depth.deeper()?;
+        let bytes = if self.is_inline() {
+            self.inline.part(0, INLINE_BYTES)
+        } else {
+            let announced = self.bytes();
+            let found = announced.next_multiple_of(8);
+            if announced != found || found == 0 {
+                let rule = Rule::EnvelopeBytes { announced, found: found.max(8) };
+                return Err(self.inline.breaks(rule));
+            }
+            decoder.object(self.inline, announced)?
+        };
+        decoder.close_handles(self.inline, self.handles())?;
+        Ok(Skipped { bytes: bytes.bytes(), handles: self.handles() })
+    }
+}
+
+/// A payload that nobody here knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Skipped<'a> {
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// How many handles it had; they are closed.
+    pub handles: usize,
+}
+
+/// The envelopes of a table.
+#[derive(Debug, Clone, Copy)]
+pub struct Envelopes<'a> {
+    inline: Inline<'a>,
+    depth: Depth,
+}
+
+impl<'a> Envelopes<'a> {
+    /// Of the table in `inline`.
+    ///
+    /// # Errors
+    /// As for a vector, and [`Rule::LastEnvelopeAbsent`].
+    #[inline(always)]
+    pub fn open(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        depth: Depth,
+    ) -> Result<Envelopes<'a>> {
+        let header = decode_header(inline, |count| Rule::AbsentVectorWithCount { count })?;
+        let count = header.ok_or_else(|| inline.breaks(Rule::RequiredIsAbsent))?;
+        let depth = if count == 0 { depth } else { depth.deeper()? };
+        let envelopes = decoder.object(inline, count.saturating_mul(ENVELOPE_SIZE))?;
+        if count > 0 {
+            let last = envelopes.part((count - 1) * ENVELOPE_SIZE, ENVELOPE_SIZE);
+            if last.array() == [0; ENVELOPE_SIZE] {
+                return Err(last.breaks(Rule::LastEnvelopeAbsent { count }));
+            }
+        }
+        Ok(Envelopes { inline: envelopes, depth })
+    }
+
+    /// That of the ordinal `index + 1`, if it is there.
+    ///
+    /// # Errors
+    /// [`Rule::InvalidEnvelopeFlags`].
+    #[inline(always)]
+    pub fn get(self, index: usize) -> Result<Option<Envelope<'a>>> {
+        let at = index * ENVELOPE_SIZE;
+        if at >= self.inline.bytes().len() {
+            return Ok(None);
+        }
+        Envelope::decode(self.inline.part(at, ENVELOPE_SIZE))
+    }
+
+    /// Passes over those of the ordinals from `first + 1` to `end`, which nobody here knows.
+    ///
+    /// # Errors
+    /// Those of [`Envelope::skip`].
+    #[inline(always)]
+    pub fn pass_over(self, first: usize, end: usize, decoder: &mut Decoder<'a, '_>) -> Result<()> {
+        for index in first..end.min(self.inline.bytes().len() / ENVELOPE_SIZE) {
+            if let Some(envelope) = self.get(index)? {
+                envelope.skip(decoder, self.depth)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Inside the table's vector.
+    #[inline]
+    #[must_use]
+    pub fn depth(self) -> Depth {
+        self.depth
+    }
+}
+
+/// Bytes of a table's inline part.
+pub const TABLE_SIZE: usize = vector::SIZE;

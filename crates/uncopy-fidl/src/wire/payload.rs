@@ -1,0 +1,213 @@
+//! What stands alone behind a header: nothing at all, or how a call came out.
+
+use std::convert::Infallible;
+
+use crate::decode::{Decode, Decoder, FromView, Inline};
+use crate::encode::{Encode, Output};
+use crate::error::{Error, Result, Rule};
+use crate::handle::{Handles, Leaving, TakeHandles};
+use crate::late::Items;
+use crate::layout::{Layout, NoConstraint};
+use crate::limits::Depth;
+use crate::validity::Validity;
+use crate::wire::envelope::encode_envelope;
+use crate::wire::union::{UNION_SIZE, decode_union};
+
+/// The body of a method without arguments: no bytes. It is no field of anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NoPayload;
+
+/// Types of which there is never a value in a struct.
+macro_rules! bodies {
+    ($($body:ty, $size:literal, |$inline:ident| $decoded:expr;)*) => {$(
+        impl Layout for $body {
+            const SIZE: usize = $size;
+            const ALIGN: usize = 1;
+            const IS_FLAT: bool = true;
+            const HAS_HANDLES: bool = false;
+            const VALIDITY: Validity = Validity::Checked;
+            type Constraint = NoConstraint;
+            const UNCONSTRAINED: NoConstraint = NoConstraint;
+        }
+
+        impl Encode for $body {
+            fn encode_inline(&self, _: &mut [u8], _: NoConstraint) -> Result<()> {
+                Ok(())
+            }
+        }
+
+        impl<H> TakeHandles<H> for $body {}
+
+        impl Decode for $body {
+            type View<'a> = $body;
+            type Slice<'a> = NoPayload;
+
+            fn decode<'a>(
+                $inline: Inline<'a>,
+                _: &mut Decoder<'a, '_>,
+                _: NoConstraint,
+                _: Depth,
+            ) -> Result<$body> {
+                $decoded
+            }
+
+            fn decode_items<'a>(
+                inline: Inline<'a>,
+                _: &mut Decoder<'a, '_>,
+                _: NoConstraint,
+                _: Depth,
+            ) -> Result<NoPayload> {
+                Err(inline.breaks(Rule::RequiredIsAbsent))
+            }
+        }
+
+        impl<H> FromView<H> for $body {
+            fn from_view(view: $body, _: &mut Handles<H>) -> $body {
+                view
+            }
+
+            fn from_items(_: Self::Slice<'_>, _: &mut Handles<H>) -> impl Iterator<Item = $body> {
+                std::iter::empty()
+            }
+        }
+    )*};
+}
+
+bodies! {
+    NoPayload, 0, |_inline| Ok(NoPayload);
+    Infallible, 1, |inline| Err(inline.breaks(Rule::UnknownUnionMember { ordinal: FAILURE }));
+}
+
+/// How a call came out, for methods that can fail, and for flexible ones, which a server may not
+/// know. `E` is [`Infallible`] where the method itself cannot fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome<T, E, const IS_FLEXIBLE: bool> {
+    /// The answer.
+    Success(T),
+    /// The method's own error.
+    Failure(E),
+    /// The server's bindings could not do it: [`UNKNOWN_METHOD`].
+    Framework(i32),
+}
+
+/// The server does not know the method (`ZX_ERR_NOT_SUPPORTED`).
+pub const UNKNOWN_METHOD: i32 = -2;
+
+const SUCCESS: u64 = 1;
+const FAILURE: u64 = 2;
+const FRAMEWORK: u64 = 3;
+
+impl<T, E, const IS_FLEXIBLE: bool> From<Result<T, E>> for Outcome<T, E, IS_FLEXIBLE> {
+    fn from(result: Result<T, E>) -> Self {
+        match result {
+            Ok(value) => Outcome::Success(value),
+            Err(error) => Outcome::Failure(error),
+        }
+    }
+}
+
+impl<T: Layout, E: Layout, const IS_FLEXIBLE: bool> Layout for Outcome<T, E, IS_FLEXIBLE> {
+    const SIZE: usize = UNION_SIZE;
+    const ALIGN: usize = 8;
+    const IS_FLAT: bool = false;
+    const HAS_HANDLES: bool = T::HAS_HANDLES || E::HAS_HANDLES;
+    const VALIDITY: Validity = Validity::Checked;
+    type Constraint = NoConstraint;
+    const UNCONSTRAINED: NoConstraint = NoConstraint;
+}
+
+impl<T: Encode, E: Encode, const IS_FLEXIBLE: bool> Encode for Outcome<T, E, IS_FLEXIBLE> {
+    #[inline]
+    fn encode_inline(&self, inline: &mut [u8], _: NoConstraint) -> Result<()> {
+        let ordinal = match self {
+            Outcome::Success(_) => SUCCESS,
+            Outcome::Failure(_) => FAILURE,
+            Outcome::Framework(_) if IS_FLEXIBLE => FRAMEWORK,
+            Outcome::Framework(_) => {
+                return Err(Error::new(Rule::UnknownUnionMember { ordinal: FRAMEWORK }));
+            }
+        };
+        inline[..8].copy_from_slice(&ordinal.to_le_bytes());
+        Ok(())
+    }
+
+    #[inline]
+    fn encode_rest<'v, O: Output<'v>>(
+        &'v self,
+        out: &mut O,
+        at: usize,
+        _: NoConstraint,
+        depth: Depth,
+    ) -> Result<()> {
+        let at = at + 8;
+        match self {
+            Outcome::Success(value) => encode_envelope(value, out, at, T::UNCONSTRAINED, depth),
+            Outcome::Failure(error) => encode_envelope(error, out, at, E::UNCONSTRAINED, depth),
+            Outcome::Framework(status) => encode_envelope(status, out, at, NoConstraint, depth),
+        }
+    }
+}
+
+impl<H, T: TakeHandles<H>, E: TakeHandles<H>, const IS_FLEXIBLE: bool> TakeHandles<H>
+    for Outcome<T, E, IS_FLEXIBLE>
+{
+    fn take_handles(&mut self, leaving: &mut Leaving<'_, H>, _: NoConstraint) -> Result<()> {
+        match self {
+            Outcome::Success(value) => value.take_handles(leaving, T::UNCONSTRAINED),
+            Outcome::Failure(error) => error.take_handles(leaving, E::UNCONSTRAINED),
+            Outcome::Framework(_) => Ok(()),
+        }
+    }
+}
+
+impl<T: Decode, E: Decode, const IS_FLEXIBLE: bool> Decode for Outcome<T, E, IS_FLEXIBLE> {
+    type View<'a> = Outcome<T::View<'a>, E::View<'a>, IS_FLEXIBLE>;
+    type Slice<'a> = Items<'a, Self>;
+
+    fn decode<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        _: NoConstraint,
+        depth: Depth,
+    ) -> Result<Self::View<'a>> {
+        let found = decode_union(inline)?;
+        let (ordinal, envelope) = found.ok_or_else(|| inline.breaks(Rule::RequiredIsAbsent))?;
+        match ordinal {
+            SUCCESS => {
+                envelope.payload::<T>(decoder, T::UNCONSTRAINED, depth).map(Outcome::Success)
+            }
+            FAILURE => {
+                envelope.payload::<E>(decoder, E::UNCONSTRAINED, depth).map(Outcome::Failure)
+            }
+            FRAMEWORK if IS_FLEXIBLE => {
+                envelope.payload::<i32>(decoder, NoConstraint, depth).map(Outcome::Framework)
+            }
+            ordinal => Err(inline.breaks(Rule::UnknownUnionMember { ordinal })),
+        }
+    }
+
+    fn decode_items<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        constraint: NoConstraint,
+        depth: Depth,
+    ) -> Result<Items<'a, Self>> {
+        Items::decode(inline, decoder, constraint, depth)
+    }
+}
+
+impl<H, T: FromView<H>, E: FromView<H>, const IS_FLEXIBLE: bool> FromView<H>
+    for Outcome<T, E, IS_FLEXIBLE>
+{
+    fn from_view(view: Self::View<'_>, handles: &mut Handles<H>) -> Self {
+        match view {
+            Outcome::Success(value) => Outcome::Success(T::from_view(value, handles)),
+            Outcome::Failure(error) => Outcome::Failure(E::from_view(error, handles)),
+            Outcome::Framework(status) => Outcome::Framework(status),
+        }
+    }
+
+    fn from_items(items: Self::Slice<'_>, handles: &mut Handles<H>) -> impl Iterator<Item = Self> {
+        items.into_iter().map(move |view| Self::from_view(view, handles))
+    }
+}

@@ -1,0 +1,92 @@
+//! Unions: an ordinal and an envelope.
+
+use crate::decode::Inline;
+use crate::encode::Output;
+use crate::error::{Error, Result, Rule};
+use crate::limits::Depth;
+use crate::wire::envelope::{ENVELOPE_SIZE, Envelope, Skipped};
+
+/// Bytes of a union's inline part.
+pub const UNION_SIZE: usize = 16;
+
+/// A member of a flexible union that is not known here, as it came: it can be sent on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unknown {
+    /// Which member.
+    pub ordinal: u64,
+    /// The payload: four bytes, or a multiple of eight.
+    pub bytes: Vec<u8>,
+    /// How many handles it had. They are closed, and where there were some it cannot be sent on.
+    pub handles: usize,
+}
+
+/// A member of a flexible union that is not known here, in a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnknownView<'a> {
+    /// Which member.
+    pub ordinal: u64,
+    /// The payload: four bytes, or a multiple of eight.
+    pub bytes: &'a [u8],
+    /// How many handles it had; they are closed.
+    pub handles: usize,
+}
+
+impl<'a> UnknownView<'a> {
+    /// Of member `ordinal`.
+    #[must_use]
+    pub fn new(ordinal: u64, payload: Skipped<'a>) -> UnknownView<'a> {
+        UnknownView { ordinal, bytes: payload.bytes, handles: payload.handles }
+    }
+}
+
+impl From<UnknownView<'_>> for Unknown {
+    fn from(view: UnknownView<'_>) -> Unknown {
+        Unknown { ordinal: view.ordinal, bytes: view.bytes.to_vec(), handles: view.handles }
+    }
+}
+
+/// The ordinal and the envelope in `inline`. None: the union is absent.
+///
+/// # Errors
+/// [`Rule::UnionWithoutPayload`], [`Rule::AbsentUnionWithPayload`],
+/// [`Rule::InvalidEnvelopeFlags`].
+#[inline]
+pub fn decode_union(inline: Inline<'_>) -> Result<Option<(u64, Envelope<'_>)>> {
+    let ordinal = u64::from_le_bytes(inline.array());
+    match (ordinal, Envelope::decode(inline.part(8, ENVELOPE_SIZE))?) {
+        (0, None) => Ok(None),
+        (0, Some(_)) => Err(inline.breaks(Rule::AbsentUnionWithPayload)),
+        (_, Some(envelope)) => Ok(Some((ordinal, envelope))),
+        (_, None) => Err(inline.breaks(Rule::UnionWithoutPayload { ordinal })),
+    }
+}
+
+/// Writes the envelope at `at` and the payload as it came.
+///
+/// # Errors
+/// [`Rule::UnknownNotEncodable`] if it had handles, [`Rule::EnvelopeBytes`] if its length is none
+/// that a payload can have.
+pub fn encode_unknown<'v, O: Output<'v>>(
+    unknown: &'v Unknown,
+    out: &mut O,
+    at: usize,
+    depth: Depth,
+) -> Result<()> {
+    depth.deeper()?;
+    let Unknown { ordinal, bytes, handles } = unknown;
+    if *handles > 0 {
+        return Err(Error::new(Rule::UnknownNotEncodable { ordinal: *ordinal }));
+    }
+    let is_inline = bytes.len() == 4;
+    if is_inline {
+        out.inline(at, 4).copy_from_slice(bytes);
+    } else if bytes.is_empty() || !bytes.len().is_multiple_of(8) {
+        let found = bytes.len().next_multiple_of(8).max(8);
+        return Err(Error::new(Rule::EnvelopeBytes { announced: bytes.len(), found }));
+    } else {
+        out.body(bytes)?;
+        out.inline(at, 4).copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+    }
+    out.inline(at + 6, 2).copy_from_slice(&u16::from(is_inline).to_le_bytes());
+    Ok(())
+}

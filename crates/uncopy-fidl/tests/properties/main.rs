@@ -1,0 +1,227 @@
+//! What holds for any value: it comes back as it was, regions are the same bytes as one buffer, and
+//! a changed message is refused or is another value's.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod zoo;
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use uncopy_fidl::{
+    Encoder, GatherOptions, NoHandle, Regions, Unknown, decode, decode_owned, encode,
+};
+
+use zoo::{
+    Color, Containers, Leaf, Mark, Mode, Numbers, Settings, Strict, Tree, Value, check_any,
+    check_changed,
+};
+
+fn text() -> impl Strategy<Value = String> {
+    "\\PC{0,40}"
+}
+
+fn numbers() -> impl Strategy<Value = Numbers> {
+    let parts = (any::<u8>(), any::<i64>(), any::<bool>(), any::<u16>(), any::<i32>());
+    (parts, any::<f64>(), any::<f32>()).prop_map(|((a, b, c, d, e), f, g)| Numbers {
+        a,
+        b,
+        c,
+        d,
+        e,
+        f,
+        g,
+    })
+}
+
+fn color() -> impl Strategy<Value = Color> {
+    any::<i16>().prop_map(|number| match number {
+        ..=-20_000 => Color::Red,
+        20_000.. => Color::Green,
+        -1 | 300 => Color::Other(0),
+        other => Color::Other(other),
+    })
+}
+
+fn mode() -> impl Strategy<Value = Mode> {
+    (0u8..8).prop_map(|bits| Mode(bits & 3 | if bits & 4 == 0 { 0 } else { 0x80 }))
+}
+
+fn mark() -> impl Strategy<Value = Mark> {
+    (mode(), any::<u16>(), any::<bool>()).prop_map(|(mode, place, is_set)| Mark {
+        mode,
+        place,
+        is_set,
+    })
+}
+
+fn containers() -> impl Strategy<Value = Containers> {
+    let vectors = (
+        vec(any::<u8>(), 0..600),
+        vec(any::<u32>(), 0..100),
+        option::of(vec(any::<f32>(), 0..9)),
+        vec(any::<bool>(), 0..20),
+        vec(text(), 0..5),
+        vec(vec(vec(any::<u16>(), 0..5), 0..4), 0..4),
+    );
+    let flat = (vec(numbers(), 0..5), [mark(), mark(), mark()]);
+    let others = (flat, [option::of(text()), option::of(text())], color(), mode());
+    (vectors, others).prop_map(
+        |((bytes, words, floats, flags, texts, nested), ((numbers, marks), pair, color, mode))| {
+            Containers {
+                bytes,
+                words,
+                floats,
+                flags,
+                texts,
+                nested,
+                numbers,
+                marks,
+                pair,
+                color,
+                mode,
+            }
+        },
+    )
+}
+
+fn leaf() -> impl Strategy<Value = Leaf> {
+    let unknown = (8u64..u64::MAX, prop_oneof![Just(4), Just(8), Just(24)]).prop_flat_map(
+        |(ordinal, length)| {
+            let bytes = vec(any::<u8>(), length);
+            bytes.prop_map(move |bytes| Leaf::Other(Unknown { ordinal, bytes, handles: 0 }))
+        },
+    );
+    prop_oneof![
+        any::<u8>().prop_map(Leaf::Small),
+        text().prop_map(Leaf::Text),
+        Just(Leaf::Nothing),
+        numbers().prop_map(Leaf::Numbers),
+        unknown,
+    ]
+}
+
+fn tree() -> impl Strategy<Value = Tree> {
+    let root = (any::<u16>(), vec(leaf(), 0..4)).prop_map(|(value, leaves)| Tree {
+        value,
+        left: None,
+        right: None,
+        leaves,
+    });
+    root.prop_recursive(6, 20, 2, |inner| {
+        let sides = (option::of(inner.clone()), option::of(inner));
+        (any::<u16>(), sides, vec(leaf(), 0..3)).prop_map(|(value, (left, right), leaves)| Tree {
+            value,
+            left: left.map(Box::new),
+            right: right.map(Box::new),
+            leaves,
+        })
+    })
+}
+
+fn strict() -> impl Strategy<Value = Strict> {
+    prop_oneof![vec(any::<u8>(), 0..400).prop_map(Strict::Bytes), mode().prop_map(Strict::Mode)]
+}
+
+fn settings() -> impl Strategy<Value = Settings> {
+    let plain = (option::of(any::<u8>()), option::of(text()), option::of(strict()));
+    let plain = plain.prop_map(|(level, name, strict)| Settings {
+        level,
+        name,
+        strict,
+        inner: None,
+        many: None,
+    });
+    plain.prop_recursive(4, 12, 3, |inner| {
+        let nested = (option::of(inner.clone()), option::of(vec(inner, 0..3)));
+        (option::of(any::<u8>()), nested).prop_map(|(level, (inner, many))| {
+            let inner = inner.map(Box::new);
+            Settings { level, name: None, strict: None, inner, many }
+        })
+    })
+}
+
+/// How a message is cut, and how it is changed.
+#[derive(Debug, Clone)]
+struct Treatment {
+    min_body_bytes: usize,
+    max_regions: usize,
+    changes: Vec<(Index, u8)>,
+}
+
+fn treatment() -> impl Strategy<Value = Treatment> {
+    let byte = prop_oneof![any::<u8>(), Just(0), Just(1), Just(8), Just(0xff)];
+    (1usize..300, 1usize..40, vec((any::<Index>(), byte), 1..8)).prop_map(
+        |(min_body_bytes, max_regions, changes)| Treatment { min_body_bytes, max_regions, changes },
+    )
+}
+
+fn check<T: Value>(value: &T, treatment: &Treatment, drops_unknown: bool) {
+    let bytes = encode(value).unwrap();
+    assert_eq!(decode_owned::<T, NoHandle>(&bytes, vec![]).as_ref(), Ok(value));
+
+    let mut options = GatherOptions::default();
+    options.min_body_bytes = treatment.min_body_bytes;
+    options.max_regions = treatment.max_regions;
+    let mut encoder = Encoder::with_options(options).unwrap();
+    assert_eq!(encoder.linear(value).unwrap(), bytes);
+    let mut regions = Regions::new();
+    encoder.gather(value, &mut regions).unwrap();
+    assert!(regions.as_slices().len() <= treatment.max_regions);
+    assert_eq!(regions.total_bytes(), bytes.len());
+    assert_eq!(regions.to_vec(), bytes);
+
+    for length in [bytes.len() / 2, bytes.len().saturating_sub(1)] {
+        assert!(decode::<T>(&bytes[..length]).is_err(), "cut off at {length}");
+    }
+    for (at, byte) in &treatment.changes {
+        let mut changed = bytes.clone();
+        changed[at.index(bytes.len())] = *byte;
+        check_changed::<T>(&changed, drops_unknown);
+    }
+}
+
+proptest! {
+    #[test]
+    fn numbers_hold(value in numbers(), treatment in treatment()) {
+        check(&value, &treatment, false);
+    }
+
+    #[test]
+    fn containers_hold(value in containers(), treatment in treatment()) {
+        check(&value, &treatment, false);
+    }
+
+    #[test]
+    fn trees_hold(value in tree(), treatment in treatment()) {
+        check(&value, &treatment, false);
+    }
+
+    #[test]
+    fn vectors_of_unions_hold(value in vec(strict(), 0..6), treatment in treatment()) {
+        check(&value, &treatment, false);
+    }
+
+    #[test]
+    fn vectors_of_structs_hold(value in vec(numbers(), 0..20), treatment in treatment()) {
+        check(&value, &treatment, false);
+    }
+
+    #[test]
+    fn arrays_of_vectors_hold(
+        value in [vec(any::<u64>(), 0..40), vec(any::<u64>(), 0..40)],
+        treatment in treatment(),
+    ) {
+        check(&value, &treatment, false);
+    }
+
+    #[test]
+    fn tables_hold(value in settings(), treatment in treatment()) {
+        check(&value, &treatment, true);
+    }
+
+    #[test]
+    fn any_bytes_are_refused_or_a_value(bytes in vec(any::<u8>(), 0..200)) {
+        check_any(&bytes);
+    }
+}

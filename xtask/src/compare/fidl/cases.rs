@@ -1,0 +1,182 @@
+//! The cases of the suite `fidl`, and what is to be reached in them.
+
+use super::subjects::{self, Sent, Taken};
+use super::values::{self, Bytes16, Bytes256};
+use crate::compare::brief::BriefRuns;
+use crate::compare::case::{Case, Subject};
+use crate::compare::metric::TIME_EACH;
+use crate::compare::verdict::{Target, at_most};
+use crate::peers::Peers;
+
+const SIZES: [usize; 4] = [16, 256, 4096, 65_280];
+
+/// What gathering may be slower than one buffer that is kept.
+const BAND: f64 = 0.03;
+
+const GATHER: &str = "uncopy, gather";
+const REUSED: &str = "uncopy, reused";
+const FRESH: &str = "uncopy, fresh";
+const EXACT: &str = "uncopy, fresh, exact";
+const VIEW: &str = "uncopy, view";
+const OWNED: &str = "uncopy, owned";
+const RKYV: &str = "rkyv";
+const GRANTED: &str = "granted by rkyv";
+
+const GATHER_LENT: &str = "uncopy, gather, lent";
+const FRESH_LENT: &str = "uncopy, fresh, lent";
+
+/// What all cases share.
+pub(super) struct Setting {
+    pub(super) peers: Peers,
+    pub(super) runs: BriefRuns,
+}
+
+impl Setting {
+    /// Every case.
+    pub(super) fn cases(&self) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for bytes in SIZES {
+            self.value(&mut cases, &format!("bytes/{bytes}"), move || values::byte_vector(bytes));
+        }
+        self.value(&mut cases, "struct/16", || Bytes16::of(1));
+        self.value(&mut cases, "struct/256", || Bytes256::of(1));
+        self.value(&mut cases, "text", values::text);
+        self.value(&mut cases, "points", values::points);
+        self.value(&mut cases, "entry", values::entry);
+        cases.extend(SIZES.map(|bytes| self.event(bytes)));
+        cases
+    }
+
+    /// Encoding and decoding of one value.
+    fn value<T: subjects::Value>(
+        &self,
+        cases: &mut Vec<Case>,
+        name: &str,
+        make: impl Fn() -> T + Copy + 'static,
+    ) {
+        let time = self.runs.time;
+        let mut encoders = vec![
+            subjects::gather(GATHER, make, time),
+            subjects::reused(REUSED, make, time),
+            subjects::fresh(FRESH, make, time),
+            subjects::exact(EXACT, make, time),
+        ];
+        encoders.extend(self.peers("encode", name));
+        let targets = encode_targets(name);
+        cases.push(self.runs.case(format!("encode/{name}"), REUSED, encoders, targets));
+        let mut decoders =
+            vec![subjects::view(VIEW, make, time), subjects::owned(OWNED, make, time)];
+        decoders.extend(self.peers("decode", name));
+        let rkyv = self.peers.installed.iter().find(|peer| peer.name == RKYV);
+        decoders.extend(rkyv.map(|peer| subjects::granted(GRANTED, peer, name, time)));
+        let targets = vec![at_most(1.0, TIME_EACH, VIEW, GRANTED)];
+        cases.push(self.runs.case(format!("decode/{name}"), VIEW, decoders, targets));
+    }
+
+    /// Those that are there, and can do it.
+    fn peers(&self, operation: &str, value: &str) -> Vec<Subject> {
+        let able = self.peers.installed.iter().filter(|peer| can(peer.name, operation, value));
+        able.map(|peer| subjects::peer(peer, operation, value, self.runs.time)).collect()
+    }
+
+    fn event(&self, bytes: usize) -> Case {
+        let time = self.runs.time;
+        let event = |name, sent, taken| subjects::event(name, sent, taken, bytes, time);
+        let subjects = vec![
+            event(GATHER_LENT, Sent::Gathered, Taken::Lent),
+            event("uncopy, gather, copied", Sent::Gathered, Taken::Copied),
+            event("uncopy, reused, lent", Sent::Reused, Taken::Lent),
+            event(FRESH_LENT, Sent::Fresh, Taken::Lent),
+            event("uncopy, fresh, copied", Sent::Fresh, Taken::Copied),
+        ];
+        let targets = match bytes {
+            256 => vec![at_most(1.0 / 2.3, TIME_EACH, GATHER_LENT, FRESH_LENT)],
+            4096 => vec![
+                at_most(1.0 / 1.4, TIME_EACH, GATHER_LENT, FRESH_LENT),
+                at_most(1.0 / 2.09, TIME_EACH, GATHER_LENT, FRESH_LENT),
+            ],
+            _ => Vec::new(),
+        };
+        self.runs.case(format!("event/bytes/{bytes}"), FRESH_LENT, subjects, targets)
+    }
+}
+
+/// flatbuffers and capnp need generated code for more than bytes and text, flatbuffers also to
+/// decode.
+fn can(peer: &str, operation: &str, value: &str) -> bool {
+    let is_simple = value.starts_with("bytes") || value == "text";
+    match peer {
+        "flatbuffers" => is_simple && operation == "encode",
+        "capnp" => is_simple,
+        _ => true,
+    }
+}
+
+/// The ratios of RFC-0010's own table, and what comes beside it.
+fn encode_targets(value: &str) -> Vec<Target> {
+    let mut targets = vec![
+        Target { band: BAND, ..at_most(1.0 + BAND, TIME_EACH, GATHER, REUSED) },
+        at_most(1.0, TIME_EACH, GATHER, RKYV),
+    ];
+    let of_rfc = match value {
+        "bytes/4096" => Some(3.9),
+        "bytes/256" => Some(2.9),
+        "struct/256" => Some(1.36),
+        _ => None,
+    };
+    targets.extend(of_rfc.map(|times| at_most(1.0 / times, TIME_EACH, GATHER, FRESH)));
+    targets
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::compare::brief::Options;
+    use crate::compare::verdict::Against;
+    use crate::peers::{CODECS, find};
+
+    fn setting() -> Setting {
+        let peers = find(std::path::Path::new("/nonexistent"), &CODECS);
+        let time = Duration::from_micros(1);
+        Setting { peers, runs: BriefRuns::new(Options::nowhere(), time, 1) }
+    }
+
+    #[test]
+    fn names_are_unique_and_baselines_there() {
+        let cases = setting().cases();
+        let mut names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), cases.len());
+        for case in &cases {
+            assert!(case.subjects.iter().any(|s| s.name == case.baseline), "{}", case.name);
+        }
+    }
+
+    /// Each row: case, subject, limit, what it is set against.
+    #[test]
+    fn every_named_target_has_a_row() {
+        let cases = setting().cases();
+        for (case, subject, limit, against) in [
+            ("encode/bytes/4096", GATHER, 1.0 / 3.9, FRESH),
+            ("encode/bytes/256", GATHER, 1.0 / 2.9, FRESH),
+            ("encode/struct/256", GATHER, 1.0 / 1.36, FRESH),
+            ("encode/entry", GATHER, 1.03, REUSED),
+            ("encode/points", GATHER, 1.0, RKYV),
+            ("decode/points", VIEW, 1.0, GRANTED),
+            ("event/bytes/4096", GATHER_LENT, 1.0 / 1.4, FRESH_LENT),
+            ("event/bytes/4096", GATHER_LENT, 1.0 / 2.09, FRESH_LENT),
+            ("event/bytes/256", GATHER_LENT, 1.0 / 2.3, FRESH_LENT),
+        ] {
+            let targets = cases.iter().filter(|c| c.name == case).flat_map(|c| &c.targets);
+            let found = targets.filter(|target| {
+                target.subject == subject
+                    && target.limit == limit
+                    && target.against == Against::Subject(against.to_owned())
+            });
+            assert_eq!(found.count(), 1, "{case} {subject}");
+        }
+    }
+}

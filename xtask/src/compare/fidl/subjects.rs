@@ -1,0 +1,215 @@
+//! Those that encode and decode, ready to be run.
+
+use std::hint::black_box;
+use std::io::IoSlice;
+use std::time::Duration;
+
+use anyhow::Result;
+use uncopy::channel::{Channel, Deadline, MAX_BYTES, Object, Signals};
+use uncopy_fidl::{
+    Decode, Encode, Encoder, FromView, Handles, Header, NoHandle, Regions, decode_message,
+    encode_message, encode_message_into,
+};
+
+use super::values::{ByteVector, byte_vector};
+use crate::compare::case::{Role, Subject};
+use crate::compare::metric::{Sample, TIME_EACH};
+use crate::compare::timing::{printed_by, sample};
+use crate::peers::Installed;
+
+/// What is encoded and decoded.
+pub(super) trait Value: Encode + FromView<NoHandle> + 'static {}
+
+impl<T: Encode + FromView<NoHandle> + 'static> Value for T {}
+
+const HEADER: Header = Header::one_way(0x1234_5678_9abc_def0);
+
+pub(super) fn gather<T: Value>(
+    name: &str,
+    make: impl Fn() -> T + 'static,
+    time: Duration,
+) -> Subject {
+    let open = move || Ok((make(), Encoder::new()));
+    Subject::piece(name, Role::Own, open, move |(value, encoder), _| {
+        sample(time, || {
+            let mut regions = Regions::new();
+            encoder.gather_message(&HEADER, black_box(&*value), &mut regions)?;
+            black_box(regions.as_slices());
+            Ok(())
+        })
+    })
+}
+
+/// Into a buffer that is kept, as the one region that a write takes.
+pub(super) fn reused<T: Value>(
+    name: &str,
+    make: impl Fn() -> T + 'static,
+    time: Duration,
+) -> Subject {
+    let open = move || Ok((make(), Encoder::new()));
+    Subject::piece(name, Role::Own, open, move |(value, encoder), _| {
+        sample(time, || {
+            let message = encoder.linear_message(&HEADER, black_box(&*value))?;
+            black_box(&[IoSlice::new(message)]);
+            Ok(())
+        })
+    })
+}
+
+pub(super) fn fresh<T: Value>(
+    name: &str,
+    make: impl Fn() -> T + 'static,
+    time: Duration,
+) -> Subject {
+    Subject::piece(
+        name,
+        Role::Own,
+        move || Ok(make()),
+        move |value, _| {
+            sample(time, || {
+                black_box(encode_message(&HEADER, black_box(&*value))?);
+                Ok(())
+            })
+        },
+    )
+}
+
+/// Into a fresh buffer of which somebody knew how long it must be.
+pub(super) fn exact<T: Value>(
+    name: &str,
+    make: impl Fn() -> T + 'static,
+    time: Duration,
+) -> Subject {
+    Subject::piece(
+        name,
+        Role::Yardstick,
+        move || Ok(make()),
+        move |value, _| {
+            let length = encode_message(&HEADER, &*value)?.len();
+            sample(time, || {
+                let mut bytes = Vec::with_capacity(length);
+                encode_message_into(&HEADER, black_box(&*value), &mut bytes)?;
+                black_box(bytes);
+                Ok(())
+            })
+        },
+    )
+}
+
+pub(super) fn view<T: Value>(
+    name: &str,
+    make: impl Fn() -> T + 'static,
+    time: Duration,
+) -> Subject {
+    let open = move || Ok(encode_message(&HEADER, &make())?);
+    Subject::piece(name, Role::Own, open, move |message, _| {
+        sample(time, || {
+            let mut handles = Handles::<NoHandle>::default();
+            black_box(decode_message::<T, _>(black_box(&*message), &mut handles)?);
+            Ok(())
+        })
+    })
+}
+
+pub(super) fn owned<T: Value>(
+    name: &str,
+    make: impl Fn() -> T + 'static,
+    time: Duration,
+) -> Subject {
+    let open = move || Ok(encode_message(&HEADER, &make())?);
+    Subject::piece(name, Role::Own, open, move |message, _| {
+        sample(time, || {
+            let mut handles = Handles::<NoHandle>::default();
+            let view = decode_message::<T, _>(black_box(&*message), &mut handles)?;
+            black_box(T::from_view(view, &mut handles));
+            Ok(())
+        })
+    })
+}
+
+/// How a message gets into the channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    Gathered,
+    Reused,
+    Fresh,
+}
+
+/// How it gets out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    Lent,
+    Copied,
+}
+
+/// The whole way of a vector of `bytes`: encoded, written, waited for, read, decoded.
+pub(super) fn event(name: &str, sent: Sent, taken: Taken, bytes: usize, time: Duration) -> Subject {
+    let open = move || {
+        let ends = Channel::pair();
+        Ok((ends, byte_vector(bytes), Encoder::new(), vec![0; MAX_BYTES]))
+    };
+    Subject::piece(name, Role::Own, open, move |((near, far), value, encoder, out), _| {
+        sample(time, || {
+            send(near, black_box(&*value), encoder, sent)?;
+            far.wait_one(Signals::READABLE, Deadline::INFINITE)?;
+            match taken {
+                Taken::Lent => look(&far.read()?),
+                Taken::Copied => {
+                    let lengths = far.read_into(out, &mut [])?;
+                    look(&out[..lengths.bytes])
+                }
+            }
+        })
+    })
+}
+
+#[inline]
+fn send(channel: &Channel, value: &ByteVector, encoder: &mut Encoder, sent: Sent) -> Result<()> {
+    match sent {
+        Sent::Gathered => {
+            let mut regions = Regions::new();
+            encoder.gather_message(&HEADER, value, &mut regions)?;
+            channel.write(regions.as_slices(), Vec::new())?;
+        }
+        Sent::Reused => {
+            let message = encoder.linear_message(&HEADER, value)?;
+            channel.write(&[IoSlice::new(message)], Vec::new())?;
+        }
+        Sent::Fresh => {
+            let message = encode_message(&HEADER, value)?;
+            channel.write(&[IoSlice::new(&message)], Vec::new())?;
+        }
+    }
+    Ok(())
+}
+
+#[inline]
+fn look(message: &[u8]) -> Result<()> {
+    let mut handles = Handles::<NoHandle>::default();
+    let view: <ByteVector as Decode>::View<'_> =
+        decode_message::<ByteVector, _>(message, &mut handles)?;
+    black_box(view.bytes);
+    Ok(())
+}
+
+/// What a peer is told: `OPERATION VALUE MILLISECONDS`.
+fn words(operation: &str, value: &str, time: Duration) -> [String; 3] {
+    [operation.to_owned(), value.to_owned(), time.as_millis().to_string()]
+}
+
+/// A peer, which measures itself in a process of its own.
+pub(super) fn peer(peer: &Installed, operation: &str, value: &str, time: Duration) -> Subject {
+    let (program, words) = (peer.clone(), words(operation, value, time));
+    let run = move |(): &mut (), _| printed_by(program.command().args(&words));
+    Subject::piece(peer.name, Role::Peer, || Ok(()), run)
+}
+
+/// The time that is granted to a view where `peer` takes what it takes.
+pub(super) fn granted(name: &str, peer: &Installed, value: &str, time: Duration) -> Subject {
+    let (program, words) = (peer.clone(), words("decode", value, time));
+    let run = move |(): &mut (), _| {
+        let nanoseconds = printed_by(program.command().args(&words))?[&TIME_EACH];
+        Ok(Sample::from([(TIME_EACH, (nanoseconds * 1.5).max(nanoseconds + 10.0))]))
+    };
+    Subject::piece(name, Role::Yardstick, || Ok(()), run)
+}
