@@ -96,6 +96,14 @@ impl Row {
         self
     }
 
+    /// Its line in the book.
+    fn line(&self) -> String {
+        let (id, severity, _) = self.expected;
+        let (from, to) = self.places;
+        let shown = if self.is_copied { "the receipt of the copy" } else { "–" };
+        format!("| {} | {from:?} to {to:?} | `{id}` | `{severity}` | {shown} |\n", self.name)
+    }
+
     fn case(self, more: &[Need]) -> Case {
         let mut needs = vec![Need::At(self.places.0), Need::At(self.places.1)];
         needs.extend(more);
@@ -150,6 +158,12 @@ fn to_xfs(scene: &mut Scene) {
 
 fn plainly(scene: &mut Scene) {
     scene.how.allow = Allow::ReadWrite;
+}
+
+/// Lines of the book's table.
+pub(crate) fn lines() -> String {
+    let rows = [sharing(), costs(), ways(), sources(), direct()];
+    rows.iter().flatten().map(Row::line).collect()
 }
 
 pub(crate) fn cases() -> Vec<Case> {

@@ -10,8 +10,17 @@ mod row;
 
 use std::process::ExitCode;
 
+/// The table of the book is that of the tests.
+fn every_row_is_in_the_book() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/doctor.md");
+    let book = std::fs::read_to_string(path).unwrap();
+    let table = network::lines() + &files::lines();
+    assert!(book.contains(&table), "docs/doctor.md lacks this table:\n{table}");
+}
+
 fn main() -> ExitCode {
     testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
-        [files::cases(), network::cases()].into_iter().flatten().collect()
+        let book = testbed::cases![[] every_row_is_in_the_book];
+        [book, files::cases(), network::cases()].into_iter().flatten().collect()
     })
 }

@@ -8,7 +8,13 @@ use uncopy::doctor::{Options, Severity, Target, Verdict, examine};
 use uncopy::send::{Fate, Socket};
 
 use crate::network_rows::{devices, offloads, sizes, stacked, taps};
-use crate::row::fates;
+use crate::row::{Row, fates};
+
+/// Lines of the book's table.
+pub(crate) fn lines() -> String {
+    let rows = [taps(), offloads(), devices(), stacked(), sizes()];
+    rows.iter().flatten().map(Row::line).collect()
+}
 
 pub(crate) fn cases() -> Vec<Case> {
     let rows = [taps(), offloads(), devices(), stacked(), sizes()].into_iter().flatten();

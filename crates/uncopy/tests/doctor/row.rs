@@ -63,6 +63,23 @@ impl Row {
         self
     }
 
+    /// Its line in the book.
+    pub(crate) fn line(&self) -> String {
+        let (id, severity, _) = self.expected;
+        let shown = match self.is_sent {
+            true if self.is_probed(severity) => "what releases say, and a probe",
+            true => "what releases say",
+            false => "–",
+        };
+        format!("| {} | `{}` | `{id}` | `{severity}` | {shown} |\n", self.name, self.target)
+    }
+
+    /// The probe's receiver need not be there, and no limit is met.
+    fn is_probed(&self, severity: Severity) -> bool {
+        let is_udp = self.target.starts_with("udp://10.") || self.target.starts_with("udp://[");
+        is_udp && matches!(severity, Severity::Copies | Severity::Note)
+    }
+
     /// Nothing can be sent to show that the prediction holds.
     pub(crate) fn unsent(mut self) -> Row {
         self.is_sent = false;
@@ -126,7 +143,7 @@ impl Row {
             // Where a limit is met it depends on when reports are read.
             _ => return,
         };
-        if !self.target.starts_with("udp://10.") && !self.target.starts_with("udp://[") {
+        if !self.is_probed(self.expected.1) {
             return;
         }
         let mut options = self.wanted();

@@ -205,3 +205,45 @@ pub(super) fn limits() -> Limits {
         may_lock_beyond: probe::may_lock_beyond_limit(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the kernel describes devices that few test machines have: bonds, teams, VLANs, tunnels.
+    #[test]
+    fn what_is_below_is_told_by_kind() {
+        let link = |index, kind: &str, link, master, link_is_elsewhere| Link {
+            index,
+            kind: Some(kind.to_owned()).filter(|kind| !kind.is_empty()),
+            link,
+            master,
+            link_is_elsewhere,
+            ..Link::default()
+        };
+        let links = [
+            link(2, "", None, Some(5), false),
+            link(3, "", None, Some(5), false),
+            link(5, "bond", None, None, false),
+            link(6, "vlan", Some(5), None, false),
+            link(7, "macvlan", Some(9), None, true),
+            link(8, "wireguard", None, None, false),
+            link(10, "veth", Some(4), None, true),
+            link(11, "team", None, None, false),
+            link(12, "gre", Some(2), None, false),
+        ];
+        for (index, expected) in [
+            (2, Below::Nothing),
+            (5, Below::Devices(vec![2, 3])),
+            (6, Below::Devices(vec![5])),
+            (7, Below::Unseen("the device below is in another network")),
+            (8, Below::Unseen("its packets are routed one by one")),
+            (10, Below::Nothing),
+            (11, Below::Devices(vec![])),
+            (12, Below::Devices(vec![2])),
+        ] {
+            let link = links.iter().find(|link| link.index == index).unwrap();
+            assert_eq!(below(link, &links), expected, "{link:?}");
+        }
+    }
+}
