@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use uncopy::send::Socket;
 
 use crate::process::run_tool;
-use crate::sys::{namespace, silent, tap};
+use crate::sys::{namespace, silent, tap, xdp};
 
 /// What a test in a network namespace needs.
 pub const NEEDS: &[crate::Need] =
@@ -179,6 +179,16 @@ impl Network {
         Tap { _socket: socket.expect("root may open packet sockets") }
     }
 
+    /// Attaches a program to a device that sees what is received there (XDP); it goes when the
+    /// result is dropped.
+    ///
+    /// # Panics
+    /// If the kernel does not let it be attached.
+    #[must_use]
+    pub fn xdp(&self, device: &str) -> Attached {
+        Attached { _link: xdp::attach(self.index_of(device)).expect("root may attach programs") }
+    }
+
     /// The index of a device.
     ///
     /// # Panics
@@ -200,6 +210,12 @@ pub const ALL_PROTOCOLS: u16 = 0x0003;
 #[must_use]
 pub fn refusal_of_a_local_socket() -> uncopy::Error {
     silent::adopt_local().unwrap_or_else(|error| panic!("a local socket: {error}"))
+}
+
+/// A program on a device.
+#[derive(Debug)]
+pub struct Attached {
+    _link: OwnedFd,
 }
 
 /// A running packet tap, as `tcpdump` has one.

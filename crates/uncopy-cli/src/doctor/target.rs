@@ -6,7 +6,7 @@ use std::path::Path;
 
 use clap::error::ErrorKind;
 use clap::{Args, Command, FromArgMatches};
-use uncopy::doctor::{Target, has_device};
+use uncopy::doctor::{Target, device_index};
 
 use crate::cp;
 use crate::flags::copy::CopyArgs;
@@ -66,7 +66,7 @@ pub(super) fn parse(flags: &DoctorArgs) -> Result<Asked, clap::Error> {
 }
 
 fn is_device(word: &OsStr) -> bool {
-    word.to_str().is_some_and(has_device)
+    word.to_str().and_then(device_index).is_some()
 }
 
 /// A copy as `uncopy cp` would make it.
@@ -107,11 +107,24 @@ fn address(word: &OsStr) -> Result<Option<Target>, String> {
     if !has_port {
         return Err(format!("{scheme}://{rest} names no port; write {scheme}://{rest}:PORT"));
     }
+    let rest = &numbered(rest)?;
     let found = rest.to_socket_addrs().map_err(|error| {
         format!("{rest} is no address ({error}); check the name, and put IPv6 into brackets")
     })?;
     let first = found.into_iter().next();
     first.map(make).map(Some).ok_or_else(|| format!("{rest} has no address; check the name"))
+}
+
+/// The text with the device of a link-local address (`[fe80::1%eth0]:9`) by its number.
+fn numbered(text: &str) -> Result<String, String> {
+    let zone = text.split_once('%').and_then(|(_, rest)| rest.split_once(']'));
+    match zone {
+        Some((device, _)) if device.parse::<u32>().is_err() => match device_index(device) {
+            Some(index) => Ok(text.replacen(device, &index.to_string(), 1)),
+            None => Err(format!("{device} is no network device; see ip link")),
+        },
+        _ => Ok(text.to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -127,11 +140,20 @@ mod tests {
         );
         assert_eq!(parsed("udp://[::1]:9/"), Ok(Some(Target::Udp("[::1]:9".parse().unwrap()))));
         assert_eq!(parsed("eth0"), Ok(None));
+        let Ok(Some(Target::Udp(SocketAddr::V6(local)))) = parsed("udp://[fe80::1%lo]:9") else {
+            panic!("{:?}", parsed("udp://[fe80::1%lo]:9"));
+        };
+        assert_eq!(Some(local.scope_id()), device_index("lo"));
+        assert_eq!(
+            parsed("udp://[fe80::1%7]:9"),
+            Ok(Some(Target::Udp("[fe80::1%7]:9".parse().unwrap())))
+        );
         for (word, expected) in [
             ("sctp://192.0.2.1:80", "write tcp:// or udp://"),
             ("tcp://192.0.2.1", "tcp://192.0.2.1:PORT"),
             ("tcp://[::1]", "tcp://[::1]:PORT"),
             ("udp://::1:99999", "names no port"),
+            ("udp://[fe80::1%nonesuch]:9", "nonesuch is no network device"),
         ] {
             let error = parsed(word).unwrap_err();
             assert!(error.contains(expected), "{word}: {error}");

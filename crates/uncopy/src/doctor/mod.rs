@@ -99,10 +99,11 @@ pub struct Options {
     pub verify_origin: Option<String>,
 }
 
-/// Whether this thread's network has a device of this name.
+/// The index of the device of this name in this thread's network, which link-local addresses need
+/// ([`SocketAddrV6::scope_id`](std::net::SocketAddrV6::scope_id)). `None`: there is none.
 #[must_use]
-pub fn has_device(name: &str) -> bool {
-    network::has_device(name)
+pub fn device_index(name: &str) -> Option<u32> {
+    network::device_index(name)
 }
 
 /// Looks at a target, and says what keeps its bytes from staying where they are.

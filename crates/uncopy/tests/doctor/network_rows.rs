@@ -3,7 +3,7 @@
 use testbed::network::ALL_PROTOCOLS;
 use uncopy::doctor::Severity::{Copies, Limits, Note, Unknown};
 
-use crate::row::Row;
+use crate::row::{Row, keep};
 
 const UDP: &str = "udp://10.11.0.2:9";
 const UDP6: &str = "udp://[fd11::2]:9";
@@ -26,29 +26,29 @@ pub(crate) fn taps() -> Vec<Row> {
             UDP,
             ("tap-eth-p-all", Copies, "protocol 0003, device all, running 1"),
         )
-        .create(|network| Some(network.tap())),
+        .create(|network| keep(network.tap())),
         Row::new("tap on all devices, IPv6", UDP6, ("tap-eth-p-all", Copies, "protocol 0003"))
-            .create(|network| Some(network.tap())),
+            .create(|network| keep(network.tap())),
         Row::new(
             "tap on all devices, TCP",
             TCP,
             ("tap-eth-p-all", Copies, "PACKET_IGNORE_OUTGOING is off"),
         )
-        .create(|network| Some(network.tap())),
+        .create(|network| keep(network.tap())),
         Row::new("tap on this device", UDP, ("tap-eth-p-all", Copies, "running 1"))
-            .create(|network| Some(network.tap_of(ALL_PROTOCOLS, Some("sink"), false))),
+            .create(|network| keep(network.tap_of(ALL_PROTOCOLS, Some("sink"), false))),
         Row::new("tap on another device", UDP, ("tap-other-device", Note, "device 1,"))
-            .create(|network| Some(network.tap_of(ALL_PROTOCOLS, Some("lo"), false))),
+            .create(|network| keep(network.tap_of(ALL_PROTOCOLS, Some("lo"), false))),
         Row::new("tap for IPv4 alone", UDP, ("tap-other-protocol", Note, "protocol 0800"))
-            .create(|network| Some(network.tap_of(0x0800, Some("sink"), false))),
+            .create(|network| keep(network.tap_of(0x0800, Some("sink"), false))),
         Row::new("tap for LLDP alone", UDP, ("tap-other-protocol", Note, "protocol 88cc"))
-            .create(|network| Some(network.tap_of(0x88cc, None, false))),
+            .create(|network| keep(network.tap_of(0x88cc, None, false))),
         Row::new(
             "tap that ignores what is sent",
             UDP,
             ("tap-ignores-outgoing", Note, "PACKET_IGNORE_OUTGOING is on"),
         )
-        .create(|network| Some(network.tap_of(ALL_PROTOCOLS, None, true))),
+        .create(|network| keep(network.tap_of(ALL_PROTOCOLS, None, true))),
         Row::new("tap on a port that is down", OTHER, ("tap-not-running", Note, "running 0"))
             .prepare(|network| {
                 network.ip("link add br0 type bridge");
@@ -63,7 +63,7 @@ pub(crate) fn taps() -> Vec<Row> {
             .create(|network| {
                 let tap = network.tap_of(ALL_PROTOCOLS, Some("idle"), false);
                 network.ip("link set idle down");
-                Some(tap)
+                keep(tap)
             })
             // Devices that are down are worth a word of their own.
             .unsent(),
@@ -201,7 +201,7 @@ pub(crate) fn stacked() -> Vec<Row> {
                 network.ip("link add mv0 link sink type macvlan mode bridge");
                 other(network, "mv0");
             })
-            .create(|network| Some(network.tap_of(ALL_PROTOCOLS, Some("sink"), false))),
+            .create(|network| keep(network.tap_of(ALL_PROTOCOLS, Some("sink"), false))),
         Row::new(
             "vxlan over any route",
             OTHER,
@@ -291,6 +291,8 @@ pub(crate) fn sizes() -> Vec<Row> {
                 None
             })
             .remove(|network| network.tc("qdisc del dev sink root")),
+        Row::new("an XDP program", UDP, ("xdp", Note, "IFLA_XDP_ATTACHED is set"))
+            .create(|network| keep(network.xdp("sink"))),
         Row::new("filters for what leaves", UDP, ("tc-egress", Note, "clsact egress: u32"))
             .create(|network| {
                 network.tc("qdisc add dev sink clsact");

@@ -1,22 +1,31 @@
 //! One network condition: how it is made and taken away, and what must be said of it.
 
+use std::any::Any;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use testbed::network::{Network, Tap, isolated};
+use testbed::network::{Network, isolated};
 use testbed::seeded;
 use uncopy::doctor::{Options, Probe, Report, Severity, Target, Verdict, examine};
 use uncopy::send::{Fate, Mode, Sender, SenderOptions, Socket};
 
 /// Longer than anything takes that goes well.
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// What keeps a condition up until it is dropped.
+pub(crate) type Kept = Option<Box<dyn Any>>;
+
+/// Keeps it.
+pub(crate) fn keep<T: 'static>(what: T) -> Kept {
+    Some(Box::new(what))
+}
 
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     target: &'static str,
     options: fn(&mut Options),
     prepare: fn(&Network),
-    create: fn(&Network) -> Option<Tap>,
+    create: fn(&Network) -> Kept,
     remove: fn(&Network),
     expected: (&'static str, Severity, &'static str),
     is_sent: bool,
@@ -53,7 +62,7 @@ impl Row {
         self
     }
 
-    pub(crate) fn create(mut self, create: fn(&Network) -> Option<Tap>) -> Row {
+    pub(crate) fn create(mut self, create: fn(&Network) -> Kept) -> Row {
         self.create = create;
         self
     }

@@ -71,6 +71,9 @@ fn told(found: &Forecast) -> Vec<Fact> {
     let choice = match found.choice {
         _ if found.is_empty => "nothing".to_owned(),
         None => "none".to_owned(),
+        Some(_) if !found.ways.iter().any(|way| way.answer.is_yes()) => {
+            "cannot be told, since nothing could be tried".to_owned()
+        }
         Some(_) if !found.rivals.is_empty() => {
             let names: Vec<&str> = found.rivals.iter().map(|rival| rival.name()).collect();
             format!("the quickest of {}, by a short trial on the file itself", names.join(", "))

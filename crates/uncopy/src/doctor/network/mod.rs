@@ -40,9 +40,10 @@ pub(super) fn address(transport: Transport, to: SocketAddr, options: &Options) -
     Report::conclude(target, &subject, found, told)
 }
 
-/// Whether there is a network device of this name.
-pub(super) fn has_device(name: &str) -> bool {
-    route::links().unwrap_or_default().iter().any(|link| link.name == name)
+/// The index of the network device of this name.
+pub(super) fn device_index(name: &str) -> Option<u32> {
+    let links = route::links().unwrap_or_default();
+    links.iter().find(|link| link.name == name).map(|link| link.index)
 }
 
 /// What there is to say about sending over a device.

@@ -1,0 +1,63 @@
+//! A program that sees what a device receives, and lets everything pass (`bpf(2)`).
+
+use std::io::{Error, Result};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// `BPF_PROG_LOAD`, `BPF_LINK_CREATE` (`linux/bpf.h`).
+const LOAD: libc::c_int = 5;
+const LINK: libc::c_int = 28;
+/// `BPF_PROG_TYPE_XDP`, `BPF_XDP`, `XDP_FLAGS_SKB_MODE`.
+const PROGRAM_KIND: u32 = 6;
+const ATTACH_KIND: u32 = 37;
+const ANY_DEVICE: u32 = 1 << 1;
+/// `r0 = XDP_PASS; exit`.
+const PASS: [u64; 2] = [0x0000_0002_0000_00b7, 0x0000_0000_0000_0095];
+
+/// The beginnings of `union bpf_attr`.
+#[repr(C)]
+struct Load {
+    kind: u32,
+    instructions: u32,
+    code: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+}
+
+#[repr(C)]
+struct Link {
+    program: u32,
+    device: u32,
+    kind: u32,
+    flags: u32,
+}
+
+fn bpf<T>(command: libc::c_int, attributes: &T) -> Result<OwnedFd> {
+    // SAFETY: the kernel reads `size_of::<T>()` bytes of a structure that is the beginning of its
+    // own for this command, and what it points to, which outlives the call.
+    let fd = unsafe {
+        libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<T>())
+    };
+    match i32::try_from(fd) {
+        // SAFETY: the kernel has just made this descriptor, for nobody else.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(Error::last_os_error()),
+    }
+}
+
+/// Attaches the program to the device of this index, until the descriptor is closed.
+pub(crate) fn attach(device: u32) -> Result<OwnedFd> {
+    let load = Load {
+        kind: PROGRAM_KIND,
+        instructions: PASS.len() as u32,
+        code: PASS.as_ptr() as u64,
+        license: c"GPL".as_ptr() as u64,
+        log_level: 0,
+        log_size: 0,
+        log: 0,
+    };
+    let loaded = bpf(LOAD, &load)?;
+    let program = loaded.as_raw_fd() as u32;
+    bpf(LINK, &Link { program, device, kind: ATTACH_KIND, flags: ANY_DEVICE })
+}
