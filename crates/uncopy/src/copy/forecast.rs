@@ -15,7 +15,7 @@ use crate::capabilities::{Answer, Device, Sharing, TrialFiles, sharing};
 use crate::error::{Errno, Result};
 use crate::receipt::{Cost, Mechanism};
 use crate::sys::file::{self, DirectAlign};
-use crate::sys::transfer;
+use crate::sys::{mapping, transfer};
 
 /// What is moved to try a way: a multiple of every block size.
 const TRIAL_BYTES: u64 = 64 << 10;
@@ -96,7 +96,7 @@ pub(crate) fn forecast(
     Ok(Forecast {
         source_bytes: source.stat.size,
         is_empty: source.is_told() && source.stat.size == 0,
-        cached_bytes: file::cached_bytes(source.fd(), 0, 0).ok(),
+        cached_bytes: cached_bytes(&source),
         source_device,
         destination_device,
         destination_align: align,
@@ -105,6 +105,12 @@ pub(crate) fn forecast(
         ways,
         facts,
     })
+}
+
+/// By `cachestat(2)`, and on kernels without it by `mincore(2)`.
+fn cached_bytes(source: &Source<'_>) -> Option<u64> {
+    let asked = file::cached_bytes(source.fd(), 0, 0);
+    asked.or_else(|_| mapping::resident_bytes(source.fd(), source.stat.size)).ok()
 }
 
 fn directory_of(path: &Path) -> PathBuf {

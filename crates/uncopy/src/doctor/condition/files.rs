@@ -60,11 +60,11 @@ EMPTY = "empty-file", "The file is empty", Note, false,
 "Nothing is copied.",
 "";
 NOT_CACHED = "source-not-cached", "The source is not in the page cache", Note, false,
-"`cachestat(2)` finds less than half of the source in the page cache.",
+"`cachestat(2)` (before Linux 6.5 `mincore(2)`) finds less than half of the source in the page cache.",
 "The device has to be read first; the copy takes at least as long as that.",
 "";
 CACHED = "source-cached", "The source is in the page cache", Note, false,
-"`cachestat(2)` finds at least half of the source in the page cache.",
+"`cachestat(2)` (before Linux 6.5 `mincore(2)`) finds at least half of the source in the page cache.",
 "The source's device is hardly needed.",
 "";
 HOLES = "holes", "The source has holes", Note, false,
