@@ -53,6 +53,11 @@ impl Calls {
         self.waiting.push(Call { txid, waiter, answer: None });
     }
 
+    /// Some call has no answer yet.
+    pub(super) fn are_waiting(&self) -> bool {
+        self.waiting.iter().any(|call| call.answer.is_none())
+    }
+
     /// The call that `message` answers.
     #[inline]
     pub(super) fn asked_for(&mut self, message: &MessageBuf) -> Option<&mut Call> {

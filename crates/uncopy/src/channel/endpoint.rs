@@ -494,7 +494,7 @@ impl End for ChannelEnd {
     }
 
     fn has_room(&self) -> bool {
-        self.queue.has_room()
+        self.queue.has_room() || (self.calls.are_waiting() && self.queue.has_room_before_answer())
     }
 
     fn take_in(

@@ -142,3 +142,46 @@ fn only_ids_with_the_high_bit_that_somebody_waits_for_are_answers() {
         assert_eq!(&*caller.join().unwrap().unwrap(), &*request);
     });
 }
+
+/// Has `channel` write messages of one byte until neither the queue nor what lies before it takes
+/// more; says how many.
+fn fill(channel: &Channel, other: &Channel) -> usize {
+    let mut written = 0;
+    loop {
+        match channel.write(&[IoSlice::new(b"m")], vec![]) {
+            Ok(()) => written += 1,
+            Err(Status::ShouldWait) if channel.signals().contains(Signals::WRITABLE) => {}
+            Err(Status::ShouldWait) => {
+                other.signals();
+                if !channel.signals().contains(Signals::WRITABLE) {
+                    return written;
+                }
+            }
+            Err(status) => panic!("{status}"),
+        }
+    }
+}
+
+#[test]
+fn an_answer_passes_a_full_queue_of_what_nobody_reads() {
+    let (near, far) = pair();
+    let unread = fill(&far, &near);
+    assert!(unread >= 4096);
+    std::thread::scope(|scope| {
+        let caller =
+            scope.spawn(|| near.call(&[IoSlice::new(b"0000")], vec![], Deadline::after(LONG)));
+        far.wait_one(Signals::READABLE, Deadline::after(LONG)).unwrap();
+        let question = far.read().unwrap();
+        let answer = [&question[..4], b"answer"].concat();
+        while far.write(&[IoSlice::new(&answer)], vec![]) == Err(Status::ShouldWait) {
+            far.wait_one(Signals::WRITABLE, Deadline::after(LONG)).unwrap();
+        }
+        assert_eq!(&caller.join().unwrap().unwrap()[4..], b"answer");
+    });
+    for _ in 0..unread {
+        assert_eq!(*near.read().unwrap(), *b"m");
+    }
+    assert_eq!(near.read().unwrap_err(), Status::ShouldWait);
+    far.write(&[IoSlice::new(b"later")], vec![]).unwrap();
+    assert_eq!(*near.read().unwrap(), *b"later");
+}

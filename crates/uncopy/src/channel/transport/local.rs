@@ -57,6 +57,14 @@ impl Queue {
             && self.handles < self.bounds.handles
     }
 
+    /// There is room for what may lie before the answer of a call: for all that a socket holds
+    /// besides a full queue, which by default is up to 32 MiB, in messages of any size.
+    pub(in crate::channel) fn has_room_before_answer(&self) -> bool {
+        self.messages.len() / 16 < self.bounds.messages
+            && self.bytes / 3 < self.bounds.bytes
+            && self.handles / 2 < self.bounds.handles
+    }
+
     #[inline]
     pub(in crate::channel) fn front(&self) -> Option<&MessageBuf> {
         self.messages.front()
