@@ -2,6 +2,7 @@
 //! a changed message is refused or is another value's.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod parcels;
 mod zoo;
 
 use proptest::collection::vec;
@@ -9,9 +10,10 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use uncopy_fidl::{
-    Encoder, GatherOptions, NoHandle, Regions, Unknown, decode, decode_owned, encode,
+    Encoder, GatherOptions, NoHandle, Regions, Unknown, decode, decode_owned, encode, take_handles,
 };
 
+use parcels::{Label, Noted, Parcel, Seal, check_handles, handles};
 use zoo::{
     Color, Containers, Leaf, Mark, Mode, Numbers, Settings, Strict, Tree, Value, check_any,
     check_changed,
@@ -181,7 +183,56 @@ fn check<T: Value>(value: &T, treatment: &Treatment, drops_unknown: bool) {
     }
 }
 
+/// What a parcel has.
+type Packed = (bool, usize, (bool, Option<String>), Option<Unknown>);
+
+fn packed() -> impl Strategy<Value = Packed> {
+    let unknown = (3u64.., vec(any::<u8>(), 4)).prop_map(|(ordinal, bytes)| Unknown {
+        ordinal,
+        bytes,
+        handles: 0,
+    });
+    (any::<bool>(), 0usize..4, (any::<bool>(), option::of(text())), option::of(unknown))
+}
+
+fn parcel(packed: &[Packed], next: &mut dyn FnMut() -> Noted) -> Option<Parcel> {
+    let ((has_key, count, (has_stamp, name), unknown), inner) = packed.split_first()?;
+    let first = next().into();
+    let key = has_key.then(|| next().into());
+    let content = (0..*count).map(|_| next().into()).collect();
+    let label = Label { stamp: has_stamp.then(|| next().into()), name: name.clone() };
+    let seal = match (unknown, parcel(inner, next)) {
+        (_, Some(parcel)) => Seal::Parcels(vec![parcel]),
+        (Some(unknown), None) => Seal::Other(unknown.clone()),
+        (None, None) => Seal::Wax(next().into()),
+    };
+    Some(Parcel { first, key, content, label, seal })
+}
+
 proptest! {
+    #[test]
+    fn handles_are_closed_once(
+        packed in vec(packed(), 1..4),
+        treatment in treatment(),
+        missing in -2isize..3,
+    ) {
+        let (mut spare, _) = handles(64);
+        spare.reverse();
+        let mut parcel = parcel(&packed, &mut || spare.pop().unwrap()).unwrap();
+        let mut leaving = Vec::new();
+        take_handles(&mut parcel, &mut leaving).unwrap();
+        prop_assert!(leaving.iter().enumerate().all(|(i, leaving)| leaving.handle.place() == i));
+        let bytes = encode(&parcel).unwrap();
+        let (came, _) = handles(leaving.len());
+        prop_assert!(decode_owned::<Parcel, Noted>(&bytes, came).is_ok());
+        check_handles(&bytes, leaving.len().saturating_add_signed(missing));
+        for (at, byte) in &treatment.changes {
+            let mut changed = bytes.clone();
+            changed[at.index(bytes.len())] = *byte;
+            check_handles(&changed, leaving.len());
+        }
+    }
+
     #[test]
     fn numbers_hold(value in numbers(), treatment in treatment()) {
         check(&value, &treatment, false);

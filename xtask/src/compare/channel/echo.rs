@@ -5,11 +5,13 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use uncopy::channel::Channel;
 
 use super::bare::{Pipes, Seqpacket};
 use super::endpoint::Endpoint;
 use super::own::{Own, Style};
+use super::subjects::{PAGE_BYTES, placed};
 use crate::compare::message::Message;
 
 /// Arguments of `cargo xtask echo`.
@@ -64,10 +66,44 @@ pub(crate) fn run(arguments: &EchoArguments) -> Result<()> {
 }
 
 fn echo(mut endpoint: impl Endpoint, message: Message) {
-    let bytes = vec![1; message.bytes];
-    let regions = message.of(&bytes);
-    // The only error there can be without one on the other end.
-    while endpoint.receive().is_ok() && endpoint.send(&regions).is_ok() {}
+    /// Messages that lie at one place.
+    const TOGETHER: usize = 500;
+    let bytes = vec![1; message.bytes + PAGE_BYTES];
+    for round in 0.. {
+        let regions = message.of(placed(&bytes, message.bytes, round));
+        for _ in 0..TOGETHER {
+            // The only error there can be without one on the other end.
+            if endpoint.receive().is_err() || endpoint.send(&regions).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// This thread stays on one processor, the same at each time, and the programs that it starts as
+/// well. Where the system puts two processes that wait for each other is chance otherwise, and stays
+/// so for a whole case.
+pub(super) struct Pinned {
+    before: CpuSet,
+}
+
+impl Pinned {
+    /// Until this is dropped.
+    pub(super) fn to_one_processor() -> Result<Pinned> {
+        let before = sched_getaffinity(None)?;
+        let last = (0..CpuSet::MAX_CPU).rev().find(|number| before.is_set(*number));
+        let mut one = CpuSet::new();
+        one.set(last.context("no processor to run on")?);
+        sched_setaffinity(None, &one)?;
+        Ok(Pinned { before })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // It was there a moment ago.
+        let _ = sched_setaffinity(None, &self.before);
+    }
 }
 
 /// The second process, as long as this exists.
@@ -79,6 +115,7 @@ impl Process {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["echo", &way, &message.bytes.to_string(), &message.regions.to_string()]);
         command.stdin(input).stdout(output).stderr(Stdio::null());
+        let _pinned = Pinned::to_one_processor()?;
         Ok(Process(command.spawn().context("cannot start the second process")?))
     }
 }

@@ -39,7 +39,8 @@ const NOTES: &[&str] = &[
     "uncopy: the regions as they are, waited for with wait_one(READABLE); copied out with \
      read_into, or lent with read (\"lent\"); \"linearised\": the regions are first copied into \
      one buffer, which is kept, and that is written",
-    "what is sent from one process to itself lies at another place of a page in each round",
+    "what is sent lies at another place of a page in each round; between two processes, both of \
+     which are pinned to one processor, of each 500 messages in the second",
     "local: both ends in this process; socket: the far end went through into_fd and from_fd",
     "memcpy, memcpy twice: into a buffer of the channel's own pool, and out of it again",
     "bare sendmsg + poll + recvmsg: SOCK_SEQPACKET, the same regions, room for 253 descriptors, \

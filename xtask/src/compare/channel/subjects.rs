@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use uncopy::channel::{AsyncOptions, BatchRegion, Channel, Deadline, Object, Port, Signals};
 
 use super::bare::{Pipes, Seqpacket};
-use super::echo::{self, Echoed, Way};
+use super::echo::{self, Echoed, Pinned, Way};
 use super::endpoint::Endpoint;
 use super::own::{Own, Style};
 use crate::compare::case::{Role, Subject};
@@ -20,12 +20,13 @@ use crate::peers::Installed;
 /// Makes both ends of a channel of ours.
 pub(super) type MakePair = fn() -> Result<(Channel, Channel)>;
 
-const PAGE_BYTES: usize = 4096;
+/// What [`placed`] needs beyond the length.
+pub(super) const PAGE_BYTES: usize = 4096;
 
 /// `length` bytes of `memory`, in each round at another place of a page: a load behind a store
 /// whose address ends in the same twelve bits waits for it (Intel's optimization manual, "4K
 /// aliasing"), and where memory lies is a lottery.
-fn placed(memory: &[u8], length: usize, round: usize) -> &[u8] {
+pub(super) fn placed(memory: &[u8], length: usize, round: usize) -> &[u8] {
     /// Visits every sixteenth byte of a page before it comes back.
     const STEP: usize = 16 * 69;
     &memory[round * STEP % PAGE_BYTES..][..length]
@@ -64,15 +65,17 @@ fn two_processes<E: Endpoint + 'static>(
     time: Duration,
     open: impl Fn() -> Result<Echoed<E>> + 'static,
 ) -> Subject {
-    let bytes = vec![1; message.bytes];
-    Subject::piece(name, role, open, move |Echoed { endpoint, .. }, _| {
-        let regions = message.of(&bytes);
+    let bytes = vec![1; message.bytes + PAGE_BYTES];
+    Subject::piece(name, role, open, move |Echoed { endpoint, .. }, round| {
+        let regions = message.of(placed(&bytes, message.bytes, round));
+        let pinned = Pinned::to_one_processor()?;
         let round_trip = sample(time, || {
             endpoint.send(black_box(&regions))?;
             let received = endpoint.receive()?;
-            ensure!(received == bytes.len(), "{received} bytes came of {}", bytes.len());
+            ensure!(received == message.bytes, "{received} bytes came of {}", message.bytes);
             Ok(())
         })?;
+        drop(pinned);
         Ok(divided(round_trip, 2.0))
     })
 }

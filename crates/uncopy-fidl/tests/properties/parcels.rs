@@ -1,0 +1,102 @@
+//! Types with handles, and what must hold for any bytes and any number of handles.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use uncopy_fidl::{
+    Departing, Fidl, Handle, ObjectType, OwnedHandle, Rights, Rule, Unknown, decode_owned, encode,
+    take_handles,
+};
+
+/// Notes that it was closed.
+#[derive(Debug)]
+pub(crate) struct Noted {
+    place: usize,
+    closed: Rc<RefCell<Vec<u32>>>,
+}
+
+impl Noted {
+    /// Among those that were made with it.
+    pub(crate) fn place(&self) -> usize {
+        self.place
+    }
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        self.closed.borrow_mut()[self.place] += 1;
+    }
+}
+
+impl Handle for Noted {
+    fn object_type(&self) -> ObjectType {
+        ObjectType::EVENT
+    }
+
+    fn rights(&self) -> Rights {
+        Rights::BASIC | Rights::SIGNAL
+    }
+
+    fn narrowed(self, _: Rights) -> Option<Noted> {
+        Some(self)
+    }
+}
+
+#[derive(Debug, Fidl)]
+#[fidl(resource = Noted)]
+pub(crate) struct Parcel {
+    pub(crate) first: OwnedHandle<Noted>,
+    #[fidl(rights = Rights::BASIC)]
+    pub(crate) key: Option<OwnedHandle<Noted>>,
+    pub(crate) content: Vec<OwnedHandle<Noted>>,
+    pub(crate) label: Label,
+    pub(crate) seal: Seal,
+}
+
+#[derive(Debug, Fidl)]
+#[fidl(table, resource = Noted)]
+pub(crate) struct Label {
+    #[fidl(ordinal = 2)]
+    pub(crate) stamp: Option<OwnedHandle<Noted>>,
+    #[fidl(ordinal = 4)]
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, Fidl)]
+#[fidl(resource = Noted)]
+pub(crate) enum Seal {
+    #[fidl(ordinal = 1)]
+    Wax(OwnedHandle<Noted>),
+    #[fidl(ordinal = 2)]
+    Parcels(Vec<Parcel>),
+    #[fidl(unknown)]
+    Other(Unknown),
+}
+
+/// `count` handles that note when they are closed.
+pub(crate) fn handles(count: usize) -> (Vec<Noted>, Rc<RefCell<Vec<u32>>>) {
+    let closed = Rc::new(RefCell::new(vec![0; count]));
+    let handle = |place| Noted { place, closed: closed.clone() };
+    ((0..count).map(handle).collect(), closed)
+}
+
+/// Refused, or another value's bytes; and each handle is closed once, whatever becomes of it.
+pub(crate) fn check_handles(bytes: &[u8], count: usize) {
+    let (handles, closed) = handles(count);
+    if let Ok(parcel) = decode_owned::<Parcel, Noted>(bytes, handles) {
+        check_parcel(parcel, bytes, count);
+    }
+    assert!(closed.borrow().iter().all(|times| *times == 1), "{:?}", closed.borrow());
+}
+
+fn check_parcel(mut parcel: Parcel, bytes: &[u8], count: usize) {
+    let mut leaving: Vec<Departing<Noted>> = Vec::new();
+    take_handles(&mut parcel, &mut leaving).unwrap();
+    assert!(leaving.is_sorted_by_key(|departing| departing.handle.place));
+    match encode(&parcel) {
+        Ok(again) if again == bytes => assert_eq!(leaving.len(), count),
+        // Members that the table does not know are gone, and their handles.
+        Ok(again) => assert!(again.len() <= bytes.len() && leaving.len() <= count),
+        Err(error) => assert!(matches!(error.rule(), Rule::UnknownNotEncodable { .. })),
+    }
+}
