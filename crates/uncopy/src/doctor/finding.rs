@@ -103,3 +103,15 @@ impl Finding {
         self
     }
 }
+
+/// Adds what has not been said yet.
+pub(crate) fn add_new(findings: &mut Vec<Finding>, more: Vec<Finding>) {
+    for finding in more {
+        let is_known = findings
+            .iter()
+            .any(|known| known.condition == finding.condition && known.summary == finding.summary);
+        if !is_known {
+            findings.push(finding);
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::Options;
 use super::condition as is;
-use super::finding::Finding;
+use super::finding::{Finding, add_new};
 use super::network;
 use super::report::{Fact, Report};
 use crate::capabilities::{self, Answer, Limit};
@@ -33,20 +33,10 @@ pub(super) fn at_a_glance(options: &Options) -> Report {
     let facts = gather();
     let mut findings = findings(&facts);
     let mut told = told(&facts);
-    let mut add = |more: Vec<Finding>| {
-        for finding in more {
-            let known = |other: &Finding| {
-                other.condition == finding.condition && other.summary == finding.summary
-            };
-            if !findings.iter().any(known) {
-                findings.push(finding);
-            }
-        }
-    };
-    add(network::kernel());
+    add_new(&mut findings, network::kernel());
     for name in network::outward_devices() {
         if let Ok(report) = network::device(&name, options) {
-            add(report.findings);
+            add_new(&mut findings, report.findings);
             told.extend(report.facts);
         }
     }

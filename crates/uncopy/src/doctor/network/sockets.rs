@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use super::address;
 use crate::doctor::Options;
 use crate::doctor::condition as is;
-use crate::doctor::finding::Finding;
+use crate::doctor::finding::{Finding, add_new};
 use crate::doctor::process::{program_of, sockets_of};
 use crate::doctor::report::{Fact, Report};
 use crate::error::{Errno, Error, Result};
@@ -103,14 +103,7 @@ fn look_at(
     for (transport, to) in addresses {
         let report = address(transport, to, options);
         facts.push(Fact { name: "address", value: report.headline.clone() });
-        for finding in report.findings {
-            let known = |other: &Finding| {
-                other.condition == finding.condition && other.summary == finding.summary
-            };
-            if !findings.iter().any(known) {
-                findings.push(finding);
-            }
-        }
+        add_new(findings, report.findings);
     }
 }
 
