@@ -210,7 +210,9 @@ impl<B: StableBytes> Sender<B> {
             self.counters.fell_back(reason);
         }
         let lend = lend.is_ok();
-        note_device(self.socket(), lend);
+        if lend && self.transport() == Transport::Tcp {
+            note_device(self.socket());
+        }
         let number = self.flight.begin(payload);
         self.outstanding.sends += 1;
         self.outstanding.bytes += length;
@@ -435,10 +437,8 @@ impl<B: StableBytes> Sender<B> {
 }
 
 /// Looks up, once, what releases of a stream's lent sends will be worth.
-pub(super) fn note_device(socket: &Socket, lend: bool) {
-    if lend && socket.transport() == Transport::Tcp {
-        let _ = socket.scatter_gather();
-    }
+pub(super) fn note_device(socket: &Socket) {
+    let _ = socket.scatter_gather();
 }
 
 impl<B: StableBytes> fmt::Debug for Sender<B> {

@@ -306,9 +306,12 @@ impl Socket {
     ) -> Sys<usize> {
         let flags = flags | SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let mut control = SendAncillaryBuffer::default();
-        let sent = rustix::io::retry_on_intr(|| match to {
-            Some(to) => rustix::net::sendmsg_addr(&self.fd, &to, regions, &mut control, flags),
-            None => rustix::net::sendmsg(&self.fd, regions, &mut control, flags),
+        let sent = rustix::io::retry_on_intr(|| match (regions, to) {
+            // The kernel has less to look at than with a message header.
+            ([only], Some(to)) => rustix::net::sendto(&self.fd, only, flags, &to),
+            ([only], None) => rustix::net::send(&self.fd, only, flags),
+            (_, Some(to)) => rustix::net::sendmsg_addr(&self.fd, &to, regions, &mut control, flags),
+            (_, None) => rustix::net::sendmsg(&self.fd, regions, &mut control, flags),
         });
         Ok(sent?)
     }

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 
 use io_uring::{opcode, squeue, types};
 use rustix::net::SocketAddrAny;
@@ -21,7 +20,8 @@ const BUFFER_INDEX_OFFSET: usize = 40;
 /// A send that is to be made, is on its way, or is over.
 pub(crate) struct Operation<B> {
     pub(super) payload: Payload<B>,
-    pub(super) socket: Arc<Socket>,
+    /// Which of the ring's sockets it goes over.
+    pub(super) socket: usize,
     pub(super) lend: bool,
     pub(super) usage: Usage,
     pub(super) stage: Stage,
@@ -83,7 +83,7 @@ struct Header {
 impl<B: StableBytes> Operation<B> {
     pub(crate) fn new(
         payload: Payload<B>,
-        socket: Arc<Socket>,
+        socket: usize,
         to: Option<SocketAddr>,
         lend: bool,
     ) -> Operation<B> {
@@ -95,19 +95,15 @@ impl<B: StableBytes> Operation<B> {
         Operation { payload, socket, to, lend, usage, stage, is_canceled, header }
     }
 
-    pub(super) fn is_stream(&self) -> bool {
-        self.socket.transport() == Transport::Tcp
-    }
-
-    /// The request for it. What it points to is in `self`, and stays where it is as long as no
-    /// other entry is made; it must live until the kernel has ended the request.
-    pub(super) fn entry(&mut self, means: Means<'_>) -> squeue::Entry {
-        let fd = types::Fd(self.socket.fd().as_raw_fd());
-        let flags = match self.is_stream() {
+    /// The request for it, over `socket`. What it points to is in `self`, and stays where it is as
+    /// long as no other entry is made; it must live until the kernel has ended the request.
+    pub(super) fn entry(&mut self, socket: &Socket, means: Means<'_>) -> squeue::Entry {
+        let fd = types::Fd(socket.fd().as_raw_fd());
+        let flags = match socket.transport() {
             // All of it, or what went before an error: else the kernel ends a send when the
             // socket is full.
-            true => libc::MSG_NOSIGNAL | libc::MSG_WAITALL,
-            false => libc::MSG_NOSIGNAL,
+            Transport::Tcp => libc::MSG_NOSIGNAL | libc::MSG_WAITALL,
+            Transport::Udp => libc::MSG_NOSIGNAL,
         };
         let [only] = self.payload.as_slice() else {
             return self.message_entry(fd, flags, means);
