@@ -298,6 +298,7 @@ impl Socket {
 
     /// Sends the regions, as far as there is room. At most 1,024. Flags that make the kernel keep
     /// them beyond the call are for [`zerocopy`](super::zerocopy) alone.
+    #[inline]
     pub(super) fn send_with(
         &self,
         regions: &[IoSlice<'_>],

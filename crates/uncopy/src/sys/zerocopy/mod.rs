@@ -318,6 +318,11 @@ fn with_regions<B: StableBytes, T>(
     (whole, lend): (bool, bool),
     send: impl FnOnce(&[IoSlice<'_>]) -> Sys<T>,
 ) -> Sys<T> {
+    if from == 0
+        && let [only] = payload.as_slice()
+    {
+        return send(&[IoSlice::new(only.bytes())]);
+    }
     let mut regions = payload.regions(from);
     let few: ArrayVec<IoSlice<'_>, FEW_REGIONS> = regions.by_ref().take(FEW_REGIONS).collect();
     if few.len() < FEW_REGIONS {
