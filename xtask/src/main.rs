@@ -2,6 +2,7 @@
 
 mod compare;
 mod install_c;
+mod interop;
 mod man;
 mod peers;
 mod process;
@@ -33,6 +34,8 @@ enum Task {
     Compare(compare::Arguments),
     /// Kill, fill and cut power in a loop, and look at what is left.
     Soak(soak::Arguments),
+    /// Send to the kernel's own test of MSG_ZEROCOPY, and receive from it.
+    Interop(interop::Arguments),
     /// Build the programs that are only compared with.
     Peers(peers::Arguments),
     /// Run one program and print what it cost, as JSON (used by `compare`).
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Task::Man(arguments) => man::run(&arguments),
         Task::Compare(arguments) => compare::run(&arguments),
         Task::Soak(arguments) => soak::run(&arguments),
+        Task::Interop(arguments) => interop::run(&arguments),
         Task::Peers(arguments) => peers::run(&arguments),
         Task::Measure(arguments) => process::measure(&arguments),
         Task::Echo(arguments) => compare::channel::echo::run(&arguments),

@@ -1,6 +1,5 @@
 //! `uncopy bench`.
 
-use std::net::IpAddr;
 use std::num::{NonZeroU16, NonZeroUsize};
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -79,9 +78,9 @@ pub(crate) struct SendArgs {
     #[command(flatten)]
     pub path: PathArgs,
 
-    /// Address of the receiver
+    /// Address or name of the receiver
     #[arg(short = 'D', long = "destination", value_name = "HOST")]
-    pub host: IpAddr,
+    pub host: String,
 
     /// Bytes of each send; as many as a datagram or packet holds if left out
     #[arg(short, long, value_name = "BYTES")]

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::io::IoSlice;
 use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroU16;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
@@ -13,6 +15,7 @@ use rustix::net::{
     sockopt,
 };
 
+use super::route::Trains;
 use super::{Sys, last_errno};
 use crate::error::{Errno, Error, Reason, Result};
 
@@ -52,6 +55,9 @@ pub struct Socket {
     fd: OwnedFd,
     transport: Transport,
     scatter_gather: OnceLock<Option<bool>>,
+    /// `UDP_SEGMENT`; 0: none.
+    segment_bytes: AtomicU16,
+    device_trains: OnceLock<Option<Trains>>,
 }
 
 impl Socket {
@@ -155,7 +161,8 @@ impl Socket {
     }
 
     fn new(fd: OwnedFd, transport: Transport) -> Socket {
-        Socket { fd, transport, scatter_gather: OnceLock::new() }
+        let (scatter_gather, device_trains) = (OnceLock::new(), OnceLock::new());
+        Socket { fd, transport, scatter_gather, segment_bytes: AtomicU16::new(0), device_trains }
     }
 
     /// Which protocol it speaks.
@@ -231,16 +238,33 @@ impl Socket {
     }
 
     /// Has UDP cut every send into datagrams of `bytes` bytes, the last shorter (`UDP_SEGMENT`,
-    /// `udp(7)`). `None`: each send is a datagram. One send can be [`train_bytes`] long then.
+    /// `udp(7)`). `None`: each send is a datagram.
     ///
-    /// [`train_bytes`]: crate::send::train_bytes
+    /// A [`Sender`](crate::send::Sender) takes sends of any length then, and a
+    /// [`Ring`](crate::send::Ring) one of [`train_bytes`](crate::send::train_bytes).
     ///
     /// # Errors
     /// As `setsockopt(2)`.
     pub fn set_segment_bytes(&self, bytes: Option<u16>) -> Result<()> {
         let value = libc::c_int::from(bytes.unwrap_or(0));
         let set = self.set_option(libc::SOL_UDP, libc::UDP_SEGMENT, value);
-        set.map_err(|errno| self.error("set UDP_SEGMENT of", errno))
+        set.map_err(|errno| self.error("set UDP_SEGMENT of", errno))?;
+        self.segment_bytes.store(bytes.unwrap_or(0), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Bytes of the datagrams that sends are cut into. `None`: they are not.
+    pub(crate) fn segment_bytes(&self) -> Option<NonZeroU16> {
+        NonZeroU16::new(self.segment_bytes.load(Ordering::Relaxed))
+    }
+
+    /// What the device that the connection goes over cuts by itself, as it was when this was first
+    /// asked. `None`: it cannot be told.
+    pub(crate) fn device_trains(&self) -> Option<Trains> {
+        *self.device_trains.get_or_init(|| {
+            let device = super::route::device_to(self.peer_address()?.ip()).ok()?;
+            super::route::trains_of(device).ok()
+        })
     }
 
     /// Whether the device that the connection goes over does scatter-gather, as it was when this

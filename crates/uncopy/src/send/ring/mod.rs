@@ -6,8 +6,10 @@ mod message;
 mod plain;
 
 use std::fmt;
+use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
+use super::batch;
 use super::counters::Counters;
 use super::notifier::SlotError;
 use super::plan::Mode;
@@ -268,9 +270,10 @@ impl<B: StableBytes> Ring<B> {
     }
 
     /// Takes several sends in, all bound to the notifier in `slot`, which is flushed with the last:
-    /// one notification for all of them. Each buffer is a datagram, or on a socket that
-    /// [cuts its sends](Socket::set_segment_bytes) a train of them; on a stream they follow one
-    /// another.
+    /// one notification for all of them. Each buffer is a datagram; on a stream they follow one
+    /// another. On a socket that [cuts its sends](Socket::set_segment_bytes) buffers that are whole
+    /// datagrams go together as trains, as long as kernel and device take them: a send is a train
+    /// then.
     ///
     /// # Errors
     /// As [`send`](Self::send), for the first that is not taken; what was taken before goes, and
@@ -282,9 +285,24 @@ impl<B: StableBytes> Ring<B> {
         buffers: Vec<B>,
         slot: u32,
     ) -> Result<(), NotTaken<B>> {
+        let known = self.engine.socket(socket.0);
+        let segment = known.and_then(Socket::segment_bytes).map(NonZeroU16::get);
+        let most = known.map_or(usize::MAX, batch::train_most);
+        let lend = self.mode != Mode::Copy;
         let mut buffers = buffers.into_iter();
-        while let Some(buffer) = buffers.next() {
-            let message = Message::new(buffer);
+        loop {
+            let rest = buffers.as_slice().iter().map(StableBytes::bytes);
+            let count = segment.map_or(1, |segment| batch::next_train(rest, segment, most, lend));
+            let mut train: Vec<B> = buffers.by_ref().take(count).collect();
+            let payload = match (train.len(), train.pop()) {
+                (_, None) => return Ok(()),
+                (1, Some(only)) => Payload::One(only),
+                (_, Some(last)) => {
+                    train.push(last);
+                    Payload::Many(train)
+                }
+            };
+            let message = Message::new(payload);
             let is_last = buffers.len() == 0;
             let message = if is_last { message.bind_and_flush(slot) } else { message.bind(slot) };
             if let Err(NotTaken { payload, error }) = self.send(socket, message) {
@@ -292,7 +310,6 @@ impl<B: StableBytes> Ring<B> {
                 return Err(NotTaken { payload: Payload::Many(rest), error });
             }
         }
-        Ok(())
     }
 
     /// Gives everything that was taken in to the kernel, as far as order on streams allows, and

@@ -15,8 +15,13 @@ use crate::sys::zerocopy::Landed;
 /// Who is told what becomes of sends.
 pub(crate) trait Witness<B> {
     /// Of a refusal: whether the send is to be made once more, copied.
-    fn is_made_again(&mut self, number: u64, errno: Errno, transport: Transport, lent: bool)
-    -> bool;
+    fn is_made_again(
+        &mut self,
+        number: u64,
+        errno: Errno,
+        transport: Transport,
+        lent: bool,
+    ) -> bool;
     /// The kernel took so many bytes, or refused.
     fn ended(&mut self, number: u64, socket: &Socket, result: Sys<usize>);
     /// Its memory is free.

@@ -23,8 +23,8 @@ use super::uring::raw;
 use super::zerocopy::parking;
 use crate::buf::{Pool, StableBytes};
 use crate::error::Errno;
-use book::{Book, Nobody};
 pub(crate) use book::Witness;
+use book::{Book, Nobody};
 use operation::Ability;
 pub(crate) use operation::Operation;
 

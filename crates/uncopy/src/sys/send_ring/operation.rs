@@ -181,9 +181,10 @@ impl Header {
             iov_len: bytes.len(),
         };
         let mut together = Vec::new();
-        let mut regions: Vec<_> = payload.regions(0).map(|bytes| region(&bytes)).collect();
+        let mut regions: Vec<_> =
+            payload.regions(0, usize::MAX).map(|bytes| region(&bytes)).collect();
         if regions.len() > MAX_REGIONS {
-            payload.regions(0).for_each(|bytes| together.extend_from_slice(&bytes));
+            payload.regions(0, usize::MAX).for_each(|bytes| together.extend_from_slice(&bytes));
             regions = vec![region(&together)];
         }
         let mut header = Box::new(Header { message, regions, together });
