@@ -98,7 +98,7 @@ impl Ends {
     fn send(&self, family: &str, protocol: &str, mode: &str) -> Result<()> {
         let port = PORT.to_string();
         let mut receiver = Command::new(&self.tool);
-        receiver.args([family, "-p", &port, "-t", "2", "-S", host(family), "-r", protocol]);
+        receiver.args([family, "-p", &port, "-t", "2", "-D", host(family), "-r", protocol]);
         let receiver = Running::start(&mut receiver, family, protocol)?;
         let mut sender = Command::new(&self.uncopy);
         let to = ["-D", host(family), "-p", &port, "-t", SENDS_FOR, "--mode", mode];

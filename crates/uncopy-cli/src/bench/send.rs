@@ -99,17 +99,13 @@ fn address(host: &str, port: u16, is_v6: bool) -> Result<SocketAddr, Failure> {
     })
 }
 
-/// What the kernel's tool sends if it is not told: a whole packet.
+/// What the kernel's tool sends, and expects, if it is not told: a packet of 65,535 bytes without the
+/// longest headers, of IPv6 and of TCP with all options.
+const TOOLS_BYTES: usize = 65_535 - 40 - 20 - 40;
+
+/// Bytes of a send if they are not named.
 fn largest(flags: &SendArgs) -> usize {
-    let header = match flags.path.transport {
-        Protocol::Tcp => 20,
-        Protocol::Udp => 8,
-    };
-    let network = if flags.path.ipv6 { 40 } else { 20 };
-    match flags.gso {
-        Some(segment) => train_bytes(segment.get(), flags.path.ipv6),
-        None => 65_535 - header - network,
-    }
+    flags.gso.map_or(TOOLS_BYTES, |segment| train_bytes(segment.get(), flags.path.ipv6))
 }
 
 /// The bytes of the kernel's tool, which its receiver looks at.

@@ -82,7 +82,7 @@ pub(crate) struct SendArgs {
     #[arg(short = 'D', long = "destination", value_name = "HOST")]
     pub host: String,
 
-    /// Bytes of each send; as many as a datagram or packet holds if left out
+    /// Bytes of each send; 65,435 if left out, as the kernel's tool sends, or a whole train
     #[arg(short, long, value_name = "BYTES")]
     pub size: Option<NonZeroUsize>,
 

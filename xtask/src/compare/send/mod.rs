@@ -56,6 +56,6 @@ const NOTES: &[&str] = &[
     "mixed: every second send of a notifier of 64 from a registered pool, the others from other \
      memory; all owners are boxed",
     "tcp: 64 sends on a connection that nobody answers (TCP_REPAIR), then an abort and every \
-     release; megabytes per second of processor time are 65,483 divided by the nanoseconds, times \
+     release; megabytes per second of processor time are 65,435 divided by the nanoseconds, times \
      1,000; tapped: while a packet socket listens",
 ];
