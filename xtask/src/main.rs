@@ -8,6 +8,7 @@ mod peers;
 mod process;
 mod soak;
 mod tidy;
+mod vm_test;
 mod workspace;
 
 use std::process::ExitCode;
@@ -36,6 +37,8 @@ enum Task {
     Soak(soak::Arguments),
     /// Send to the kernel's own test of MSG_ZEROCOPY, and receive from it.
     Interop(interop::Arguments),
+    /// Send over virtio-net in a virtual machine, and count what its kernel copies.
+    VmTest(vm_test::Arguments),
     /// Build the programs that are only compared with.
     Peers(peers::Arguments),
     /// Run one program and print what it cost, as JSON (used by `compare`).
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Task::Compare(arguments) => compare::run(&arguments),
         Task::Soak(arguments) => soak::run(&arguments),
         Task::Interop(arguments) => interop::run(&arguments),
+        Task::VmTest(arguments) => vm_test::run(&arguments),
         Task::Peers(arguments) => peers::run(&arguments),
         Task::Measure(arguments) => process::measure(&arguments),
         Task::Echo(arguments) => compare::channel::echo::run(&arguments),
