@@ -38,6 +38,7 @@ impl BareRing {
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_taskrun_flag()
+            .setup_submit_all()
             .setup_cqsize(entries * 4)
             .build(entries)?;
         let mut memory = vec![7u8; length];

@@ -224,7 +224,8 @@ impl<B: StableBytes> Witness<B> for Accounts<B> {
 
     #[inline]
     fn landed(&mut self, socket: &Socket, landed: Landed<B>) {
-        let learns = landed.usage.lent_parts > 0;
+        // A copy of ours says nothing of the path.
+        let learns = landed.usage.lent_parts > 0 && landed.usage.copied_parts == 0;
         let Some(context) = self.close(landed.number) else { return };
         let mut release = Release::of(landed, socket);
         self.outstanding.sends -= 1;

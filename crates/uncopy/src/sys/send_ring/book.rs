@@ -255,8 +255,17 @@ impl<B: StableBytes> Book<B> {
         let Some(index) = self.index(number) else { return false };
         let Some(Some(operation)) = self.operations.get_mut(index) else { return false };
         let transport = self.sockets[operation.socket].transport();
-        let is_copied = witness.is_made_again(number, errno, transport, operation.lend);
-        operation.lend &= !is_copied;
+        let was_moved = operation.stand_in.is_some();
+        let lent = operation.lend || was_moved;
+        let is_copied = witness.is_made_again(number, errno, transport, lent);
+        if is_copied {
+            operation.lend = false;
+            operation.stand_in = None;
+            // Registered memory is locked already.
+            if errno == Errno::ENOMEM && !was_moved {
+                operation.move_into(&self.pools);
+            }
+        }
         is_behind || is_copied
     }
 

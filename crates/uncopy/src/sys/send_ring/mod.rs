@@ -75,6 +75,8 @@ impl<B: StableBytes> SendRing<B> {
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_taskrun_flag()
+            // Else each call ends at the first send that may not lock its memory.
+            .setup_submit_all()
             .setup_cqsize(completions)
             .dontfork()
             .build(entries)

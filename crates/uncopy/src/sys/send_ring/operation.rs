@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use io_uring::{opcode, squeue, types};
 use rustix::net::SocketAddrAny;
 
-use crate::buf::{Payload, Pool, StableBytes};
+use crate::buf::{Payload, Pool, PoolSlice, StableBytes};
 use crate::sys::inet::{Socket, Transport};
 use crate::sys::zerocopy::{MAX_REGIONS, Usage};
 
@@ -23,6 +23,8 @@ pub(crate) struct Operation<B> {
     /// Which of the ring's sockets it goes over.
     pub(super) socket: usize,
     pub(super) lend: bool,
+    /// A copy of the payload in registered memory, which is sent instead.
+    pub(super) stand_in: Option<PoolSlice>,
     pub(super) usage: Usage,
     pub(super) stage: Stage,
     /// Its owner asked for its end.
@@ -92,7 +94,23 @@ impl<B: StableBytes> Operation<B> {
         let lend = lend && payload.as_slice().len() <= MAX_REGIONS;
         let (stage, is_canceled, header) = (Stage::Waiting, false, None);
         let to = to.map(|to| Box::new(SocketAddrAny::from(to)));
-        Operation { payload, socket, to, lend, usage, stage, is_canceled, header }
+        Operation { payload, socket, to, lend, stand_in: None, usage, stage, is_canceled, header }
+    }
+
+    /// Copies the payload into a slice of one of the pools, if one is free and long enough.
+    pub(super) fn move_into(&mut self, pools: &[Pool]) {
+        let length = self.payload.len();
+        let mut fitting = pools.iter().filter(|pool| pool.slice_bytes() >= length);
+        let Some(mut slice) = fitting.find_map(Pool::take) else { return };
+        slice.truncate(length);
+        let mut room = &mut slice[..];
+        for region in self.payload.regions(0, usize::MAX) {
+            let (head, rest) = room.split_at_mut(region.len());
+            head.copy_from_slice(&region);
+            room = rest;
+        }
+        self.usage.copied_parts += 1;
+        self.stand_in = Some(slice);
     }
 
     /// The request for it, over `socket`. What it points to is in `self`, and stays where it is as
@@ -105,22 +123,23 @@ impl<B: StableBytes> Operation<B> {
             Transport::Tcp => libc::MSG_NOSIGNAL | libc::MSG_WAITALL,
             Transport::Udp => libc::MSG_NOSIGNAL,
         };
-        let [only] = self.payload.as_slice() else {
-            return self.message_entry(fd, flags, means);
+        let (bytes, lent_index) = match (&self.stand_in, self.payload.as_slice()) {
+            (Some(slice), _) => (slice.bytes(), Some(means.index_of(slice))),
+            (None, [only]) => (only.bytes(), self.lend.then(|| means.index_of(only))),
+            _ => return self.message_entry(fd, flags, means),
         };
-        let bytes = only.bytes();
         // Longer ones are refused before they come here.
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let (address, address_length) = match &self.to {
             Some(to) => (to.as_ptr().cast(), to.addr_len()),
             None => (std::ptr::null(), 0),
         };
-        if !self.lend {
+        let Some(index) = lent_index else {
             let send = opcode::Send::new(fd, bytes.as_ptr(), length).flags(flags);
             return send.dest_addr(address).dest_addr_len(address_length as _).build();
-        }
+        };
         opcode::SendZc::new(fd, bytes.as_ptr(), length)
-            .buf_index(means.index_of(only))
+            .buf_index(index)
             .zc_flags(means.flags())
             .flags(flags)
             .dest_addr(address)
