@@ -10,7 +10,7 @@ use crate::error::{Errno, Result};
 use crate::send::counters::FallbackReason;
 use crate::send::sender::{Sender, SenderOptions};
 use crate::sys::inet::Socket;
-use crate::sys::send_ring::{Operation, Registered, SendRing, Witness};
+use crate::sys::send_ring::{Operation, Parking, Registered, Witness, sweep};
 use crate::sys::zerocopy::Landed;
 
 /// A send that is handed to an engine.
@@ -22,7 +22,7 @@ pub(super) struct Request<B> {
 }
 
 pub(super) enum Engine<B: StableBytes> {
-    Ring(Box<SendRing<B>>),
+    Ring(Parking<B>),
     Calls(Calls<B>),
 }
 
@@ -149,7 +149,10 @@ impl<B: StableBytes> Engine<B> {
     /// Submits what waits; waits for `want` completions or until the time is over.
     pub(super) fn submit(&mut self, want: usize, timeout: Option<Duration>) -> Result<(), Errno> {
         match self {
-            Engine::Ring(ring) => ring.submit(want, timeout),
+            Engine::Ring(ring) => {
+                sweep();
+                ring.submit(want, timeout)
+            }
             Engine::Calls(calls) => {
                 calls.carry_out();
                 calls.wait(want, timeout);

@@ -18,7 +18,7 @@ use super::sender::{Outstanding, Sender, SenderOptions, note_device};
 use crate::buf::{Payload, Pool, StableBytes};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::inet::{Socket, Transport};
-use crate::sys::send_ring::{MAX_BYTES, SendRing, Setup};
+use crate::sys::send_ring::{MAX_BYTES, Parking, SendRing, Setup};
 use accounts::{Accounts, Bound};
 use engine::{Engine, Request};
 pub use message::{Event, Message, NotTaken, RegisteredPools};
@@ -34,8 +34,8 @@ pub struct RingOptions {
     pub completions: Option<u32>,
     /// Whether to lend or to copy.
     pub mode: Mode,
-    /// How long dropping a ring waits for the kernel before it aborts TCP connections. Buffers that
-    /// are not released even then, because a device holds them, are kept for ever.
+    /// How long the sockets of a dropped ring are kept for the kernel to finish with its buffers,
+    /// before TCP connections are aborted. See [Dropping](Ring#dropping).
     pub drop_timeout: Duration,
     /// Use single calls (`MSG_ZEROCOPY`) also where there is an io_uring.
     pub without_io_uring: bool,
@@ -109,8 +109,11 @@ pub struct RingSocket(usize);
 /// those with it that were submitted behind it: their result is `ECANCELED`.
 ///
 /// # Dropping
-/// Sends that were not submitted are never made. For the others it waits (see
-/// [`RingOptions::drop_timeout`]).
+/// Sends that were not submitted are never made. What the kernel still needs of the others is parked
+/// with their sockets ([`parked`](super::parked)), without waiting. Only the ring's own thread can
+/// take in what is released: the buffers are freed when it next makes or drops a ring or submits to
+/// one. At its end it waits for the rest, until [`RingOptions::drop_timeout`] is over and connections
+/// are aborted; what is not released even then, because a device holds it, is kept for ever.
 pub struct Ring<B: StableBytes> {
     engine: Engine<B>,
     refusal: Option<Errno>,
@@ -133,7 +136,7 @@ impl<B: StableBytes> Ring<B> {
             false => SendRing::new(setup),
         };
         let (engine, refusal) = match made {
-            Ok(ring) => (Engine::Ring(Box::new(ring)), None),
+            Ok(ring) => (Engine::Ring(Parking::new(ring)), None),
             Err(errno) => {
                 let park_timeout = drop_timeout;
                 let options = SenderOptions { park_timeout, ..SenderOptions::default() };
@@ -157,8 +160,8 @@ impl<B: StableBytes> Ring<B> {
     }
 
     /// Sends on the socket of a [`Sender`] too: what is sent through the ring is not counted among
-    /// what the sender lent, so that both may be used in turn. A ring that is dropped and waits in
-    /// vain aborts the sender's connection too.
+    /// what the sender lent, so that both may be used in turn. A ring that is dropped with
+    /// something outstanding aborts the sender's connection too when its time is over.
     pub fn add_shared<C: StableBytes>(&mut self, sender: &Sender<C>) -> RingSocket {
         let socket = sender.share();
         let transport = socket.transport();

@@ -308,13 +308,17 @@ impl<B: StableBytes> Book<B> {
         witness.landed(&self.sockets[socket], Landed { number, payload, usage });
     }
 
-    /// The connections of all sends that the kernel has.
-    pub(super) fn streams_in_kernel(&self) -> impl Iterator<Item = &Socket> {
-        let operations = self.operations.iter().flatten();
-        operations
-            .filter(|operation| operation.stage != Stage::Waiting)
-            .map(|operation| &*self.sockets[operation.socket])
-            .filter(|socket| socket.transport() == Transport::Tcp)
+    /// The sockets of all sends that the kernel has, each once.
+    pub(super) fn sockets_in_kernel(&self) -> Vec<Arc<Socket>> {
+        let mut found: Vec<Arc<Socket>> = Vec::new();
+        for operation in self.operations.iter().flatten() {
+            let socket = &self.sockets[operation.socket];
+            let is_in_kernel = operation.stage != Stage::Waiting;
+            if is_in_kernel && !found.iter().any(|known| Arc::ptr_eq(known, socket)) {
+                found.push(socket.clone());
+            }
+        }
+        found
     }
 
     /// Keeps everything for ever.

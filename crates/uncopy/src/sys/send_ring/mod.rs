@@ -3,10 +3,12 @@
 //! Soundness is here. An [`Operation`] owns everything that its request points to. It is dropped or
 //! given back only before the request was given to the kernel, or after the kernel has ended it: with
 //! a result that announces nothing more, or with the notification that a result announced
-//! (`IORING_CQE_F_MORE`, which errors can carry too). A ring that is dropped waits for that, and
-//! leaks what does not come in time; one that is forgotten keeps everything for ever.
+//! (`IORING_CQE_F_MORE`, which errors can carry too). A ring that is dropped is parked until then;
+//! at the end of its thread it waits, and leaks what does not come in time. One that is forgotten
+//! keeps everything for ever.
 
 mod book;
+mod lot;
 mod operation;
 
 use std::marker::PhantomData;
@@ -18,13 +20,14 @@ use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode};
 
 use super::Sys;
-use super::inet::Socket;
+use super::inet::{Socket, Transport};
 use super::uring::raw;
 use super::zerocopy::parking;
 use crate::buf::{Pool, StableBytes};
 use crate::error::Errno;
 pub(crate) use book::Witness;
 use book::{Book, Nobody};
+pub(crate) use lot::{Parking, sweep};
 use operation::Ability;
 pub(crate) use operation::Operation;
 
@@ -46,7 +49,7 @@ pub(crate) struct Setup {
     pub(crate) entries: u32,
     /// Completions that wait to be read; `None`: four for each entry.
     pub(crate) completions: Option<u32>,
-    /// How long a dropped ring waits before it aborts connections.
+    /// How long a dropped ring's connections are kept before they are aborted.
     pub(crate) linger: Duration,
 }
 
@@ -240,10 +243,10 @@ impl<B: StableBytes> SendRing<B> {
 
     /// Waits until the kernel has ended everything, or the time is over.
     fn settle(&mut self, patience: Duration) {
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now().checked_add(patience);
         while self.book.in_kernel > 0 {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.submit(1, Some(left)).is_err() {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) || self.submit(1, left).is_err() {
                 return;
             }
             if self.reap(&mut Nobody).is_err() {
@@ -265,7 +268,9 @@ impl<B: StableBytes> Drop for SendRing<B> {
         self.book.waiting.clear();
         self.settle(self.linger);
         if self.book.in_kernel > 0 {
-            self.book.streams_in_kernel().for_each(Socket::abort);
+            let sockets = self.book.sockets_in_kernel();
+            let streams = sockets.iter().filter(|socket| socket.transport() == Transport::Tcp);
+            streams.for_each(|socket| socket.abort());
             self.settle(AFTER_ABORT);
         }
         if self.book.in_kernel > 0 {
