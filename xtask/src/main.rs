@@ -6,6 +6,7 @@ mod interop;
 mod man;
 mod peers;
 mod process;
+mod sanitize;
 mod soak;
 mod tidy;
 mod vm_test;
@@ -39,6 +40,8 @@ enum Task {
     Interop(interop::Arguments),
     /// Send over virtio-net in a virtual machine, and count what its kernel copies.
     VmTest(vm_test::Arguments),
+    /// Run the tests of sending under AddressSanitizer.
+    Sanitize(sanitize::Arguments),
     /// Build the programs that are only compared with.
     Peers(peers::Arguments),
     /// Run one program and print what it cost, as JSON (used by `compare`).
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Task::Soak(arguments) => soak::run(&arguments),
         Task::Interop(arguments) => interop::run(&arguments),
         Task::VmTest(arguments) => vm_test::run(&arguments),
+        Task::Sanitize(arguments) => sanitize::run(&arguments),
         Task::Peers(arguments) => peers::run(&arguments),
         Task::Measure(arguments) => process::measure(&arguments),
         Task::Echo(arguments) => compare::channel::echo::run(&arguments),
