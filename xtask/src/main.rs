@@ -2,11 +2,14 @@
 
 mod compare;
 mod install_c;
+mod interop;
 mod man;
 mod peers;
 mod process;
+mod sanitize;
 mod soak;
 mod tidy;
+mod vm_test;
 mod workspace;
 
 use std::process::ExitCode;
@@ -33,6 +36,12 @@ enum Task {
     Compare(compare::Arguments),
     /// Kill, fill and cut power in a loop, and look at what is left.
     Soak(soak::Arguments),
+    /// Send to the kernel's own test of MSG_ZEROCOPY, and receive from it.
+    Interop(interop::Arguments),
+    /// Send over virtio-net in a virtual machine, and count what its kernel copies.
+    VmTest(vm_test::Arguments),
+    /// Run the tests of sending under AddressSanitizer.
+    Sanitize(sanitize::Arguments),
     /// Build the programs that are only compared with.
     Peers(peers::Arguments),
     /// Run one program and print what it cost, as JSON (used by `compare`).
@@ -56,6 +65,9 @@ fn main() -> ExitCode {
         Task::Man(arguments) => man::run(&arguments),
         Task::Compare(arguments) => compare::run(&arguments),
         Task::Soak(arguments) => soak::run(&arguments),
+        Task::Interop(arguments) => interop::run(&arguments),
+        Task::VmTest(arguments) => vm_test::run(&arguments),
+        Task::Sanitize(arguments) => sanitize::run(&arguments),
         Task::Peers(arguments) => peers::run(&arguments),
         Task::Measure(arguments) => process::measure(&arguments),
         Task::Echo(arguments) => compare::channel::echo::run(&arguments),

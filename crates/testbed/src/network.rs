@@ -16,7 +16,7 @@ pub const NEEDS: &[crate::Need] =
 /// The network of one test.
 ///
 /// Everything that its thread starts and every socket that it opens is in it.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Network(());
 
 /// Address of an end of a link. Each has one of IPv4 and one of IPv6.
@@ -49,7 +49,7 @@ impl End {
 pub fn isolated<T: Send>(body: impl FnOnce(&Network) -> T + Send) -> T {
     let inside = || {
         namespace::leave_network().expect("root may leave its network");
-        let network = Network(());
+        let network = Network::here();
         network.ip("link set lo up");
         body(&network)
     };
@@ -91,6 +91,12 @@ pub fn linked<T: Send>(
 }
 
 impl Network {
+    /// That of the calling thread.
+    #[must_use]
+    pub fn here() -> Network {
+        Network(())
+    }
+
     /// Runs `ip` with these words.
     ///
     /// # Panics
@@ -120,9 +126,24 @@ impl Network {
     /// # Panics
     /// If it cannot be set.
     pub fn set(&self, name: &str, value: u64) {
+        self.set_text(name, &value.to_string());
+    }
+
+    fn set_text(&self, name: &str, value: &str) {
         // Shown as the network of the thread that opens it.
         let path = format!("/proc/sys/{name}");
-        std::fs::write(&path, value.to_string()).unwrap_or_else(|e| panic!("{path}: {e}"));
+        std::fs::write(&path, value).unwrap_or_else(|e| panic!("{path}: {e}"));
+    }
+
+    /// Lets TCP connections over the sink that nobody answers take 64 MiB in and send all of it at
+    /// once.
+    ///
+    /// # Panics
+    /// If that cannot be set.
+    pub fn wide_windows(&self) {
+        self.set_text("net/ipv4/tcp_wmem", "4096 67108864 67108864");
+        let far = End::Far.address(false, 0).ip();
+        self.ip(&format!("route add {far} dev sink initcwnd 20000"));
     }
 
     /// Gives a device the addresses of an end, and sets it up.

@@ -94,8 +94,20 @@ fn the_first_line_is_that_of_the_kernels_tool() {
 }
 
 #[test]
+fn a_host_is_found_by_its_name() {
+    let port = port();
+    let receiver = UdpSocket::bind(("127.0.0.1", port)).unwrap();
+    for host in ["localhost", "127.0.0.1", "[127.0.0.1]"] {
+        let sent = json(&output(&format!("send -4 udp -D {host} -p {port} -t 0.02 -s 100 --json")));
+        assert_eq!(sent["size_bytes"], 100, "{host}");
+    }
+    drop(receiver);
+}
+
+#[test]
 fn refusals_name_the_next_step() {
     for (words, expected) in [
+        ("send -4 udp -D no.such.host.invalid", "check the name"),
         ("send -4 udp -D ::1", "pass -4 for an IPv4 address"),
         ("send -4 udp -D 127.0.0.1 --slots 1", "pass --mode=ring"),
         ("send -4 udp -D 127.0.0.1 -C 9999", "nproc"),

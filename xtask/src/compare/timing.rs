@@ -18,6 +18,26 @@ pub(super) fn sample(time: Duration, mut operation: impl FnMut() -> Result<()>) 
     Ok(Sample::from([(TIME_EACH, each), (CPU_EACH, cpu)]))
 }
 
+/// Runs `operation` again and again for about `time`, each time on what `prepare` makes outside the
+/// measured time, and says what one costs.
+pub(super) fn sample_prepared<T>(
+    time: Duration,
+    mut prepare: impl FnMut() -> Result<T>,
+    mut operation: impl FnMut(T) -> Result<()>,
+) -> Result<Sample> {
+    let (mut wall, mut cpu, mut count) = (0.0, 0.0, 0u32);
+    while wall < time.as_nanos() as f64 {
+        let prepared = prepare()?;
+        let (begin, cpu_before) = (Instant::now(), cpu_nanoseconds());
+        operation(prepared)?;
+        cpu += cpu_nanoseconds() - cpu_before;
+        wall += begin.elapsed().as_nanos() as f64;
+        count += 1;
+    }
+    let count = f64::from(count);
+    Ok(Sample::from([(TIME_EACH, wall / count), (CPU_EACH, cpu / count)]))
+}
+
 /// How many operations take about `time`; warms up on the way.
 pub(super) fn calibrate(time: Duration, operation: &mut impl FnMut() -> Result<()>) -> Result<u32> {
     let wanted = time.as_nanos() as f64;
@@ -82,6 +102,25 @@ mod tests {
     fn a_failing_operation_ends_the_run() {
         let failing = || anyhow::bail!("no");
         assert!(sample(Duration::from_millis(1), failing).is_err());
+    }
+
+    #[test]
+    fn what_is_prepared_is_used_once_and_not_measured() {
+        let made = Cell::new(0);
+        let prepare = || {
+            made.set(made.get() + 1);
+            std::thread::sleep(Duration::from_millis(20));
+            Ok(made.get())
+        };
+        let mut used = Vec::new();
+        let operation = |number| {
+            used.push(number);
+            std::thread::sleep(Duration::from_micros(500));
+            Ok(())
+        };
+        let sample = sample_prepared(Duration::from_millis(1), prepare, operation).unwrap();
+        assert_eq!(used, (1..=made.get()).collect::<Vec<_>>());
+        assert!(sample[&TIME_EACH] >= 500e3);
     }
 
     #[test]

@@ -6,6 +6,10 @@ use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, cqueue, opcode, types};
 
+/// `IORING_SEND_ZC_REPORT_USAGE` (`include/uapi/linux/io_uring.h`).
+const REPORT_USAGE: u16 = 1 << 3;
+const FLAGS: i32 = libc::MSG_NOSIGNAL;
+
 /// Sends one buffer again and again through io_uring, in bunches.
 pub struct BareRing {
     ring: IoUring,
@@ -34,6 +38,7 @@ impl BareRing {
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_taskrun_flag()
+            .setup_submit_all()
             .setup_cqsize(entries * 4)
             .build(entries)?;
         let mut memory = vec![7u8; length];
@@ -52,9 +57,10 @@ impl BareRing {
         let (start, length) = (self.memory.as_ptr(), self.memory.len() as u32);
         for _ in 0..count {
             let entry = match how {
-                BareSend::Copy => opcode::Send::new(fd, start, length).build(),
+                BareSend::Copy => opcode::Send::new(fd, start, length).flags(FLAGS).build(),
                 BareSend::Registered => {
-                    opcode::SendZc::new(fd, start, length).buf_index(Some(0)).build()
+                    let send = opcode::SendZc::new(fd, start, length).flags(FLAGS);
+                    send.buf_index(Some(0)).zc_flags(REPORT_USAGE).build()
                 }
             };
             // SAFETY: the memory lives until nothing is owed any more; nothing ever writes to it.

@@ -21,6 +21,8 @@ struct Window {
 const REPAIR_WINDOW: libc::c_int = 29;
 /// `TCP_REPAIR_OFF_NO_WP` (same file): no probe of the window.
 const OFF_NO_PROBE: libc::c_int = -1;
+/// `MAX_TCP_WINDOW` (`include/net/tcp.h`).
+const LARGEST_SEGMENT: libc::c_int = 32_767;
 
 fn set<T>(fd: &OwnedFd, name: libc::c_int, value: &T) -> Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
@@ -37,6 +39,8 @@ pub(crate) fn connect(local: SocketAddr, peer: SocketAddr) -> Result<Socket> {
     let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     set(&fd, libc::TCP_REPAIR, &1)?;
+    // Nobody will say which segments are welcome: the largest that can be asked for.
+    set(&fd, libc::TCP_MAXSEG, &LARGEST_SEGMENT)?;
     rustix::net::bind(&fd, &local)?;
     rustix::net::connect(&fd, &peer)?;
     let wide = 1 << 28;

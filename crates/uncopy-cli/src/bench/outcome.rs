@@ -152,7 +152,7 @@ mod tests {
         counters.bytes = 8106 << 20;
         let mut outcome = Outcome {
             mode: "copy",
-            size: 65_483,
+            size: 65_435,
             counters: &counters,
             releases: 0,
             notifications: 0,

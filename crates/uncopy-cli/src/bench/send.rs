@@ -1,6 +1,6 @@
 //! The sending end.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -73,11 +73,7 @@ pub(super) fn run(flags: &SendArgs) -> Result<String, Failure> {
 
 fn connect(flags: &SendArgs) -> Result<Socket, Failure> {
     let path = &flags.path;
-    if flags.host.is_ipv6() != path.ipv6 {
-        let next_step = "pass -4 for an IPv4 address and -6 for an IPv6 address";
-        return Err(failure("send to", flags.host, "it is of the other family", next_step));
-    }
-    let to = SocketAddr::new(flags.host, path.port);
+    let to = address(&flags.host, path.port, path.ipv6)?;
     let socket = match path.transport {
         Protocol::Udp => Socket::connect_udp(to),
         Protocol::Tcp => Socket::connect_tcp(to),
@@ -90,17 +86,26 @@ fn connect(flags: &SendArgs) -> Result<Socket, Failure> {
     Ok(socket)
 }
 
-/// What the kernel's tool sends if it is not told: a whole packet.
+/// The first address of the family that the host has.
+fn address(host: &str, port: u16, is_v6: bool) -> Result<SocketAddr, Failure> {
+    // Brackets, as in URLs, are taken off.
+    let name = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    let next_step = "check the name (getent ahosts)";
+    let found = (name, port).to_socket_addrs();
+    let found = found.map_err(|error| failure("look up", host, error, next_step))?;
+    found.into_iter().find(|address| address.is_ipv6() == is_v6).ok_or_else(|| {
+        let next_step = "pass -4 for an IPv4 address and -6 for an IPv6 address";
+        failure("send to", host, "it has addresses of the other family only", next_step)
+    })
+}
+
+/// What the kernel's tool sends, and expects, if it is not told: a packet of 65,535 bytes without the
+/// longest headers, of IPv6 and of TCP with all options.
+const TOOLS_BYTES: usize = 65_535 - 40 - 20 - 40;
+
+/// Bytes of a send if they are not named.
 fn largest(flags: &SendArgs) -> usize {
-    let header = match flags.path.transport {
-        Protocol::Tcp => 20,
-        Protocol::Udp => 8,
-    };
-    let network = if flags.path.ipv6 { 40 } else { 20 };
-    match flags.gso {
-        Some(segment) => train_bytes(segment.get(), flags.path.ipv6),
-        None => 65_535 - header - network,
-    }
+    flags.gso.map_or(TOOLS_BYTES, |segment| train_bytes(segment.get(), flags.path.ipv6))
 }
 
 /// The bytes of the kernel's tool, which its receiver looks at.

@@ -1,6 +1,5 @@
 //! `uncopy bench`.
 
-use std::net::IpAddr;
 use std::num::{NonZeroU16, NonZeroUsize};
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -79,11 +78,11 @@ pub(crate) struct SendArgs {
     #[command(flatten)]
     pub path: PathArgs,
 
-    /// Address of the receiver
+    /// Address or name of the receiver
     #[arg(short = 'D', long = "destination", value_name = "HOST")]
-    pub host: IpAddr,
+    pub host: String,
 
-    /// Bytes of each send; as many as a datagram or packet holds if left out
+    /// Bytes of each send; 65,435 if left out, as the kernel's tool sends, or a whole train
     #[arg(short, long, value_name = "BYTES")]
     pub size: Option<NonZeroUsize>,
 

@@ -100,6 +100,17 @@ unsafe impl StableBytes for PoolSlice {
     }
 }
 
+// SAFETY: as for `Arc<[u8]>`; the slice goes back to its pool with the last of its owners.
+unsafe impl StableBytes for Arc<PoolSlice> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+
+    fn pool_slice(&self) -> Option<&PoolSlice> {
+        Some(self)
+    }
+}
+
 // SAFETY: what is in the box keeps the contract and is not moved by moving the box.
 unsafe impl StableBytes for Box<dyn StableBytes> {
     fn bytes(&self) -> &[u8] {

@@ -56,14 +56,16 @@ impl<B: StableBytes> Payload<B> {
         self.len() == 0
     }
 
-    /// Its regions from byte `from` on, empty ones left out.
-    pub(crate) fn regions(&self, from: usize) -> impl Iterator<Item = IoSlice<'_>> {
-        let mut skip = from;
+    /// Its regions from byte `from` on, `most` bytes at most, empty ones left out.
+    pub(crate) fn regions(&self, from: usize, most: usize) -> impl Iterator<Item = IoSlice<'_>> {
+        let (mut skip, mut left) = (from, most);
         self.as_slice().iter().filter_map(move |buffer| {
             let bytes = buffer.bytes();
             let skipped = skip.min(bytes.len());
             skip -= skipped;
             let rest = &bytes[skipped..];
+            let rest = &rest[..rest.len().min(left)];
+            left -= rest.len();
             (!rest.is_empty()).then(|| IoSlice::new(rest))
         })
     }
@@ -93,18 +95,21 @@ mod tests {
     fn regions_begin_anywhere() {
         let payload = of(&["ab", "", "cde", "f"]);
         assert_eq!(payload.len(), 6);
-        for (from, expected) in [
-            (0, vec!["ab", "cde", "f"]),
-            (1, vec!["b", "cde", "f"]),
-            (2, vec!["cde", "f"]),
-            (4, vec!["e", "f"]),
-            (5, vec!["f"]),
-            (6, vec![]),
-            (9, vec![]),
+        for (from, most, expected) in [
+            (0, usize::MAX, vec!["ab", "cde", "f"]),
+            (1, usize::MAX, vec!["b", "cde", "f"]),
+            (2, 4, vec!["cde", "f"]),
+            (4, 2, vec!["e", "f"]),
+            (5, 1, vec!["f"]),
+            (6, 9, vec![]),
+            (9, 9, vec![]),
+            (0, 4, vec!["ab", "cd"]),
+            (1, 1, vec!["b"]),
+            (3, 0, vec![]),
         ] {
-            let regions: Vec<_> = payload.regions(from).map(|r| r.to_vec()).collect();
+            let regions: Vec<_> = payload.regions(from, most).map(|r| r.to_vec()).collect();
             let expected: Vec<_> = expected.iter().map(|t| t.as_bytes().to_vec()).collect();
-            assert_eq!(regions, expected, "from {from}");
+            assert_eq!(regions, expected, "from {from}, {most} at most");
         }
     }
 

@@ -4,11 +4,12 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::error::{Error, Reason, Result};
 use crate::sys::Sys;
 use crate::sys::anonymous::{Anonymous, HUGE_PAGE_BYTES};
+use crate::sys::lock::Lock;
 
 /// What the kernel takes as one registered buffer (`io_buffer_validate` in `io_uring/rsrc.c`).
 const MAX_POOL_BYTES: usize = 1 << 30;
@@ -74,7 +75,7 @@ struct Memory {
     slice_bytes: usize,
     stride: usize,
     pages: Pages,
-    free: Mutex<Vec<u32>>,
+    free: Lock<Vec<u32>>,
 }
 
 impl Pool {
@@ -99,14 +100,14 @@ impl Pool {
             map(length, pages).map_err(|errno| Error::network("make", subject(), errno))?;
         // At most 1 GiB of slices of 4 KiB or more.
         let free = (0..slices as u32).rev().collect();
-        let memory = Memory { mapping, slice_bytes, stride, pages, free: Mutex::new(free) };
+        let memory = Memory { mapping, slice_bytes, stride, pages, free: Lock::new(free) };
         Ok(Pool { memory: Arc::new(memory) })
     }
 
     /// Takes a slice, whole; its bytes are what was last in it. `None`: all are taken.
     #[must_use]
     pub fn take(&self) -> Option<PoolSlice> {
-        let index = self.memory.free().pop()?;
+        let index = self.memory.free.lock().pop()?;
         let length = self.memory.slice_bytes;
         Some(PoolSlice { memory: self.memory.clone(), index, length })
     }
@@ -114,7 +115,7 @@ impl Pool {
     /// Slices that can be taken now.
     #[must_use]
     pub fn free_slices(&self) -> usize {
-        self.memory.free().len()
+        self.memory.free.lock().len()
     }
 
     /// Bytes of each slice.
@@ -173,13 +174,6 @@ fn map(length: usize, pages: PageSize) -> Sys<(Anonymous, Pages)> {
     }
 }
 
-impl Memory {
-    fn free(&self) -> std::sync::MutexGuard<'_, Vec<u32>> {
-        // Whole whenever the lock is free: `push` within the capacity and `pop` do not panic.
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
@@ -235,7 +229,7 @@ impl DerefMut for PoolSlice {
 
 impl Drop for PoolSlice {
     fn drop(&mut self) {
-        self.memory.free().push(self.index);
+        self.memory.free.lock().push(self.index);
     }
 }
 

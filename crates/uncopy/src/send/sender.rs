@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::auto::{Auto, Way};
+use super::batch;
 use super::counters::{Counters, FallbackReason};
 use super::plan::{self, Mode, Next, Refused};
 use super::release::{Fate, Release, SendId, Sent};
@@ -111,6 +112,8 @@ pub(super) struct Sending {
     pub(super) to: Option<SocketAddr>,
     length: usize,
     pub(super) done: usize,
+    /// Bytes of one call.
+    most: usize,
     lend: bool,
     /// The error queue was read since the kernel last had no room.
     drained: bool,
@@ -147,7 +150,9 @@ impl<B: StableBytes> Sender<B> {
         self.flight.socket()
     }
 
-    /// Sends one buffer or several, as one datagram or behind what was sent before, all of it.
+    /// Sends one buffer or several, as one datagram or behind what was sent before, all of it; on a
+    /// socket that [cuts its sends](Socket::set_segment_bytes) as trains of datagrams, as few as
+    /// kernel and device take.
     pub fn send(&mut self, payload: impl Into<Payload<B>>) -> Sent {
         self.send_message(payload.into(), None)
     }
@@ -210,11 +215,14 @@ impl<B: StableBytes> Sender<B> {
             self.counters.fell_back(reason);
         }
         let lend = lend.is_ok();
-        note_device(self.socket(), lend);
+        if lend && self.transport() == Transport::Tcp {
+            note_device(self.socket());
+        }
         let number = self.flight.begin(payload);
         self.outstanding.sends += 1;
         self.outstanding.bytes += length;
-        Sending { number, to, length, done: 0, lend, drained: false }
+        let most = batch::train_most(self.socket());
+        Sending { number, to, length, done: 0, most, lend, drained: false }
     }
 
     /// Whether the options and what was learnt let a send of this length be lent.
@@ -236,8 +244,8 @@ impl<B: StableBytes> Sender<B> {
             {
                 return Progress::Failed(errno);
             }
-            let Sending { number, to, done, lend, .. } = *sending;
-            match self.flight.part(number, done, to, lend) {
+            let Sending { number, to, done, most, lend, .. } = *sending;
+            match self.flight.part(number, (done, most), to, lend) {
                 Ok(bytes) => {
                     sending.done += bytes;
                     sending.drained = false;
@@ -245,7 +253,7 @@ impl<B: StableBytes> Sender<B> {
                         self.since_drain.sends += 1;
                         self.since_drain.bytes += bytes;
                     }
-                    if sending.done >= sending.length || self.transport() == Transport::Udp {
+                    if sending.done >= sending.length || !batch::is_sent_in_parts(self.socket()) {
                         return Progress::Done;
                     }
                 }
@@ -435,10 +443,8 @@ impl<B: StableBytes> Sender<B> {
 }
 
 /// Looks up, once, what releases of a stream's lent sends will be worth.
-pub(super) fn note_device(socket: &Socket, lend: bool) {
-    if lend && socket.transport() == Transport::Tcp {
-        let _ = socket.scatter_gather();
-    }
+pub(super) fn note_device(socket: &Socket) {
+    let _ = socket.scatter_gather();
 }
 
 impl<B: StableBytes> fmt::Debug for Sender<B> {

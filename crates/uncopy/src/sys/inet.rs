@@ -3,8 +3,10 @@
 use std::fmt;
 use std::io::IoSlice;
 use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroU16;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
@@ -13,6 +15,7 @@ use rustix::net::{
     sockopt,
 };
 
+use super::netlink::route::{Trains, route_to, trains_of};
 use super::offload::Offload;
 use super::{Sys, last_errno};
 use crate::error::{Errno, Error, Reason, Result};
@@ -56,6 +59,9 @@ pub struct Socket {
     fd: OwnedFd,
     transport: Transport,
     scatter_gather: OnceLock<Option<bool>>,
+    /// `UDP_SEGMENT`; 0: none.
+    segment_bytes: AtomicU16,
+    device_trains: OnceLock<Option<Trains>>,
 }
 
 impl Socket {
@@ -180,7 +186,8 @@ impl Socket {
     }
 
     fn new(fd: OwnedFd, transport: Transport) -> Socket {
-        Socket { fd, transport, scatter_gather: OnceLock::new() }
+        let (scatter_gather, device_trains) = (OnceLock::new(), OnceLock::new());
+        Socket { fd, transport, scatter_gather, segment_bytes: AtomicU16::new(0), device_trains }
     }
 
     /// Which protocol it speaks.
@@ -280,16 +287,33 @@ impl Socket {
     }
 
     /// Has UDP cut every send into datagrams of `bytes` bytes, the last shorter (`UDP_SEGMENT`,
-    /// `udp(7)`). `None`: each send is a datagram. One send can be [`train_bytes`] long then.
+    /// `udp(7)`). `None`: each send is a datagram.
     ///
-    /// [`train_bytes`]: crate::send::train_bytes
+    /// A [`Sender`](crate::send::Sender) takes sends of any length then, and a
+    /// [`Ring`](crate::send::Ring) one of [`train_bytes`](crate::send::train_bytes).
     ///
     /// # Errors
     /// As `setsockopt(2)`.
     pub fn set_segment_bytes(&self, bytes: Option<u16>) -> Result<()> {
         let value = libc::c_int::from(bytes.unwrap_or(0));
         let set = self.set_option(libc::SOL_UDP, libc::UDP_SEGMENT, value);
-        set.map_err(|errno| self.error("set UDP_SEGMENT of", errno))
+        set.map_err(|errno| self.error("set UDP_SEGMENT of", errno))?;
+        self.segment_bytes.store(bytes.unwrap_or(0), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Bytes of the datagrams that sends are cut into. `None`: they are not.
+    pub(crate) fn segment_bytes(&self) -> Option<NonZeroU16> {
+        NonZeroU16::new(self.segment_bytes.load(Ordering::Relaxed))
+    }
+
+    /// What the device that the connection goes over cuts by itself, as it was when this was first
+    /// asked. `None`: it cannot be told.
+    pub(crate) fn device_trains(&self) -> Option<Trains> {
+        *self.device_trains.get_or_init(|| {
+            let peer = self.peer_address()?;
+            trains_of(device_to(peer)?).ok()
+        })
     }
 
     /// Whether the device that the connection goes over does scatter-gather, as it was when this
@@ -297,8 +321,7 @@ impl Socket {
     pub(crate) fn scatter_gather(&self) -> Option<bool> {
         *self.scatter_gather.get_or_init(|| {
             let peer = self.peer_address()?;
-            let device = super::netlink::route::route_to(peer.ip(), scope(peer)).ok()?.device;
-            super::offload::is_on(&self.fd, device, Offload::ScatterGather).ok()
+            super::offload::is_on(&self.fd, device_to(peer)?, Offload::ScatterGather).ok()
         })
     }
 
@@ -348,6 +371,7 @@ impl Socket {
 
     /// Sends the regions, as far as there is room. At most 1,024. Flags that make the kernel keep
     /// them beyond the call are for [`zerocopy`](super::zerocopy) alone.
+    #[inline]
     pub(super) fn send_with(
         &self,
         regions: &[IoSlice<'_>],
@@ -356,9 +380,12 @@ impl Socket {
     ) -> Sys<usize> {
         let flags = flags | SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let mut control = SendAncillaryBuffer::default();
-        let sent = rustix::io::retry_on_intr(|| match to {
-            Some(to) => rustix::net::sendmsg_addr(&self.fd, &to, regions, &mut control, flags),
-            None => rustix::net::sendmsg(&self.fd, regions, &mut control, flags),
+        let sent = rustix::io::retry_on_intr(|| match (regions, to) {
+            // The kernel has less to look at than with a message header.
+            ([only], Some(to)) => rustix::net::sendto(&self.fd, only, flags, &to),
+            ([only], None) => rustix::net::send(&self.fd, only, flags),
+            (_, Some(to)) => rustix::net::sendmsg_addr(&self.fd, &to, regions, &mut control, flags),
+            (_, None) => rustix::net::sendmsg(&self.fd, regions, &mut control, flags),
         });
         Ok(sent?)
     }
@@ -390,6 +417,11 @@ pub(crate) fn scope(address: SocketAddr) -> u32 {
         SocketAddr::V4(_) => 0,
         SocketAddr::V6(address) => address.scope_id(),
     }
+}
+
+/// Index of the device that packets to `address` leave through.
+fn device_to(address: SocketAddr) -> Option<u32> {
+    Some(route_to(address.ip(), scope(address)).ok()?.device)
 }
 
 fn subject(transport: Transport, address: SocketAddr) -> String {

@@ -9,7 +9,6 @@ pub(crate) mod file;
 pub(crate) mod fork;
 pub(crate) mod inet;
 pub(crate) mod inherit;
-#[cfg(not(shuttle))]
 pub(crate) mod lock;
 pub(crate) mod mapping;
 pub(crate) mod memfd;

@@ -24,6 +24,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [] registered_and_normal_buffers_mixed,
         [] messages_of_several_registered_slices,
         [] trains_of_segments,
+        [] trains_longer_than_a_packet,
+        [] datagrams_that_a_ring_puts_together,
         [] batches_of_trains_under_one_notification,
         [] without_io_uring,
         [] three_ways_in_turn_on_one_stream,
@@ -337,6 +339,59 @@ fn trains_of_segments() {
         sender.socket().set_segment_bytes(None).unwrap();
         assert_eq!(sender.send(content.clone()).result.unwrap(), content.len());
         expect(&receiver, &content);
+    }
+}
+
+/// More than a packet holds, in buffers that end anywhere.
+fn trains_longer_than_a_packet() {
+    for mode in MODES {
+        for is_v6 in [false, true] {
+            let (receiver, socket) = udp(is_v6);
+            socket.set_segment_bytes(Some(700)).unwrap();
+            let mut sender = sender(socket, mode);
+            // 64 datagrams make a train.
+            let content = bytes(3, 70 * 700 + 11);
+            let payload: Vec<Vec<u8>> = content.chunks(9999).map(<[u8]>::to_vec).collect();
+            let receives = std::thread::spawn(move || {
+                content.chunks(700).for_each(|chunk| expect(&receiver, chunk));
+            });
+            assert_eq!(sender.send(payload).result.unwrap(), 70 * 700 + 11);
+            assert_eq!(sender.counters().sends, 1);
+            assert_eq!(crate::all_releases(&mut sender).len(), 1);
+            receives.join().unwrap();
+        }
+    }
+}
+
+fn datagrams_that_a_ring_puts_together() {
+    for without_io_uring in [false, true] {
+        let (receiver, socket) = udp(false);
+        socket.set_segment_bytes(Some(500)).unwrap();
+        let mut options = ring_options(Mode::Zerocopy);
+        options.without_io_uring = without_io_uring;
+        let mut ring = uncopy::send::Ring::new(&options);
+        let through = ring.add(socket);
+        ring.register_slots(&[9]).unwrap();
+        let lengths = [500, 500, 300, 500, 1000, 100, 500];
+        let buffers: Vec<Vec<u8>> =
+            lengths.iter().enumerate().map(|(seed, length)| bytes(seed, *length)).collect();
+        ring.send_batch(through, buffers.clone(), 0).unwrap();
+        let happened = run(&mut ring);
+        assert_eq!(happened.sent_bytes(), [1300, 1600, 500], "each is cut where a buffer ends");
+        let released = happened.notifications[0].releases.iter();
+        let released: Vec<_> = released.flat_map(|release| release.payload.as_slice()).collect();
+        assert_eq!(released.len(), lengths.len());
+        for buffer in &buffers {
+            buffer.chunks(500).for_each(|chunk| expect(&receiver, chunk));
+        }
+        ring.send_batch(through, Vec::new(), 0).unwrap();
+        let many: Vec<Vec<u8>> = (0..40).map(|seed| bytes(seed, 500)).collect();
+        ring.send_batch(through, many.clone(), 0).unwrap();
+        let happened = run(&mut ring);
+        let sent = happened.sent_bytes();
+        assert!((3..=8).contains(&sent.len()), "as many pages as a packet holds: {sent:?}");
+        assert_eq!(happened.notifications.len(), 1);
+        many.iter().for_each(|buffer| expect(&receiver, buffer));
     }
 }
 

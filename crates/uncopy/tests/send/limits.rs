@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use testbed::network::{End, NEEDS, isolated};
+use testbed::network::{End, NEEDS, Network, isolated};
 use testbed::{Case, cases, seeded};
-use uncopy::send::{FallbackReason, Fate, Message, Mode, Ring, Sender, Socket};
+use uncopy::send::{FallbackReason, Fate, Message, Mode, PageSize, Pool, Ring, Sender, Socket};
 
 use crate::receiver::{tcp, to_the_end, udp};
 use crate::{LONG, all_releases, fates, options, ring, ring_options, run, sender};
@@ -131,7 +131,36 @@ fn more_than_may_be_locked() {
         network.tc("qdisc del dev sink root");
         let happened = run(&mut ring);
         assert!(happened.results.iter().all(|(_, result)| result.is_ok()));
+
+        network.tc(slow);
+        a_registered_pool_stands_in(network, to(1));
     });
+}
+
+/// Registered memory is locked once: what cannot be lent goes through it. In a thread that may lock
+/// no more than its limit.
+fn a_registered_pool_stands_in(network: &Network, socket: Socket) {
+    let mut ring = ring(Mode::Zerocopy);
+    let pool = Pool::new(4, 9000, PageSize::Base).unwrap();
+    ring.register_pool(&pool).unwrap();
+    limit_locked_memory(4096);
+    let socket = ring.add(socket);
+    for _ in 0..40 {
+        ring.send(socket, Message::new(vec![1; 9000])).unwrap();
+    }
+    ring.submit().unwrap();
+    ring.submit().unwrap();
+    // The first of them goes at once; the others wait in the device's queue.
+    let waiting = ring.outstanding().sends;
+    assert!((1..=4).contains(&waiting), "{waiting}");
+    assert_eq!(pool.free_slices(), 4 - waiting, "slices stand in for buffers");
+    network.tc("qdisc del dev sink root");
+    let happened = run(&mut ring);
+    assert!(happened.results.iter().all(|(_, result)| result.is_ok()));
+    assert!(fates(&happened.releases).iter().all(|fate| *fate == Fate::Copied));
+    let counters = ring.counters(socket).unwrap();
+    assert_eq!(counters.fallbacks_for(FallbackReason::LockedMemory), 40);
+    assert_eq!(pool.free_slices(), 4, "and comes back");
 }
 
 /// For this thread, which loses the privilege to go beyond it.

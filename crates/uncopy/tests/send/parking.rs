@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use testbed::network::{End, NEEDS, isolated};
+use testbed::network::{End, NEEDS, Network, isolated};
 use testbed::{Case, cases};
-use uncopy::send::{Message, Mode, Sender, Socket};
+use uncopy::send::{Message, Mode, Ring, Sender, Socket};
 
 use crate::receiver::{tcp, to_the_end, udp};
 use crate::{LONG, options, ring, ring_options, sender};
@@ -16,12 +16,14 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_panic_releases_nothing_early,
         [] a_forgotten_sender_keeps_its_buffers,
         [] a_ring_that_is_dropped_before_it_submits,
+        [] what_has_come_is_taken_in_by_the_drop,
     ];
     let named = |name: &str, body: fn()| Case::new(format!("parking::{name}"), NEEDS, body);
     cases.extend([
         named("memory_stays_while_the_device_has_it", memory_stays_while_the_device_has_it),
         named("a_silent_connection_is_aborted", a_silent_connection_is_aborted),
-        named("a_dropped_ring_aborts_and_waits", a_dropped_ring_aborts_and_waits),
+        named("a_dropped_ring_is_parked", a_dropped_ring_is_parked),
+        named("a_thread_ends_with_its_rings", a_thread_ends_with_its_rings),
     ]);
     cases
 }
@@ -126,18 +128,59 @@ fn a_silent_connection_is_aborted() {
     });
 }
 
-fn a_dropped_ring_aborts_and_waits() {
+/// A ring with a buffer that nobody acknowledges, its time being 300 ms.
+fn waiting_ring(network: &Network, buffer: &Arc<Vec<u8>>) -> Ring<Arc<Vec<u8>>> {
+    let mut options = ring_options(Mode::Zerocopy);
+    options.drop_timeout = Duration::from_millis(300);
+    let mut ring = Ring::new(&options);
+    let socket = ring.add(network.silent_connection(false, 4000));
+    ring.send(socket, Message::new(buffer.clone())).unwrap();
+    ring.submit().unwrap();
+    assert!(!is_free(buffer), "nobody acknowledged it");
+    ring
+}
+
+fn a_dropped_ring_is_parked() {
     isolated(|network| {
         network.sink();
-        let mut options = ring_options(Mode::Zerocopy);
-        options.drop_timeout = Duration::from_millis(50);
-        let mut ring = uncopy::send::Ring::new(&options);
-        let socket = ring.add(network.silent_connection(false, 4000));
         let buffer = Arc::new(vec![5; 60_000]);
-        ring.send(socket, Message::new(buffer.clone())).unwrap();
-        ring.submit().unwrap();
-        assert!(!is_free(&buffer), "nobody acknowledged it");
+        let ring = waiting_ring(network, &buffer);
+        let begin = Instant::now();
         drop(ring);
-        assert!(is_free(&buffer), "it was not given up");
+        assert!(!is_free(&buffer) && uncopy::send::parked() >= 1, "{:?}", begin.elapsed());
+        // Aborted by somebody else in time, and taken in by whatever this thread does with rings.
+        let mut other = crate::ring::<Vec<u8>>(Mode::Copy);
+        while !is_free(&buffer) {
+            assert!(begin.elapsed() < LONG, "it is never released");
+            std::thread::sleep(Duration::from_millis(5));
+            other.submit().unwrap();
+        }
+        assert!(begin.elapsed() >= Duration::from_millis(300), "not before its time");
     });
+}
+
+fn a_thread_ends_with_its_rings() {
+    let buffer = Arc::new(vec![5; 60_000]);
+    // In a thread of its own.
+    isolated(|network| {
+        network.sink();
+        drop(waiting_ring(network, &buffer));
+        assert!(!is_free(&buffer));
+    });
+    wait_until_free(&buffer);
+}
+
+fn what_has_come_is_taken_in_by_the_drop() {
+    let (_receiver, socket) = udp(false);
+    let buffer = Arc::new(vec![5; 3000]);
+    let mut ring = crate::ring(Mode::Zerocopy);
+    let socket = ring.add(socket);
+    for _ in 0..100 {
+        ring.send(socket, Message::new(buffer.clone())).unwrap();
+    }
+    ring.submit().unwrap();
+    drop(ring);
+    let mut other = crate::ring::<Vec<u8>>(Mode::Copy);
+    other.submit().unwrap();
+    assert!(is_free(&buffer));
 }

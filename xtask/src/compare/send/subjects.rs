@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 use testbed::network::End;
 use testbed::{BareRing, BareSend};
@@ -14,6 +14,7 @@ use uncopy::send::{
 };
 
 use crate::compare::case::{Role, Subject};
+use crate::compare::metric::Sample;
 use crate::compare::timing::{divided, sample};
 
 /// Sends in one turn of the loop.
@@ -25,6 +26,20 @@ pub(super) struct Load {
     pub(super) bytes: usize,
     /// Cut into datagrams of so many bytes.
     pub(super) segment: Option<u16>,
+    /// The figure is the cost of so many sends.
+    pub(super) sends: usize,
+}
+
+impl Load {
+    /// Datagrams of so many bytes.
+    pub(super) fn of(bytes: usize) -> Load {
+        Load { bytes, segment: None, sends: 1 }
+    }
+
+    /// The figure of this load, from the cost of a bunch.
+    fn figure(self, bunch: Sample) -> Sample {
+        divided(bunch, BUNCH as f64 / self.sends as f64)
+    }
 }
 
 fn far() -> std::net::SocketAddr {
@@ -57,7 +72,7 @@ pub(super) fn bare(name: &str, many: bool, load: Load, time: Duration) -> Subjec
             ensure!(sent == BUNCH, "{sent} went");
             Ok(())
         })?;
-        Ok(divided(bunch, BUNCH as f64))
+        Ok(load.figure(bunch))
     })
 }
 
@@ -72,7 +87,7 @@ pub(super) fn bare_ring(name: &str, how: BareSend, load: Load, time: Duration) -
     let open = move || Ok(BareRing::new(bare_socket()?, load.bytes, BUNCH as u32)?);
     Subject::piece(name, Role::Yardstick, open, move |ring, _| {
         let bunch = sample(time, || Ok(ring.bunch(BUNCH, how)?))?;
-        Ok(divided(bunch, BUNCH as f64))
+        Ok(load.figure(bunch))
     })
 }
 
@@ -95,7 +110,7 @@ pub(super) fn sender(name: &str, mode: Mode, load: Load, time: Duration) -> Subj
             }
             Ok(())
         })?;
-        Ok(divided(bunch, BUNCH as f64))
+        Ok(load.figure(bunch))
     })
 }
 
@@ -166,11 +181,11 @@ pub(super) fn ring(name: &str, mode: Mode, flush: Flush, load: Load, time: Durat
     let open = move || open_loop(mode, load, flush);
     Subject::piece(name, Role::Own, open, move |each, _| {
         let bunch = sample(time, || each.bunch(flush, || Some(payload.clone())))?;
-        Ok(divided(bunch, BUNCH as f64))
+        Ok(load.figure(bunch))
     })
 }
 
-/// A [`Ring`] over a registered pool.
+/// A [`Ring`] over a registered pool: one slice, as the others send one buffer.
 pub(super) fn registered(
     name: &str,
     mode: Mode,
@@ -180,17 +195,55 @@ pub(super) fn registered(
 ) -> Subject {
     let open = move || {
         let mut each = open_loop(mode, load, flush)?;
-        let pool = Pool::new(2 * BUNCH, load.bytes, pages)?;
+        let pool = Pool::new(1, load.bytes, pages)?;
         if let (PageSize::HugeIfPossible, uncopy::send::Pages::Base { reason }) =
             (pages, pool.pages())
         {
             bail!("no huge pages: {reason}");
         }
         each.ring.register_pool(&pool)?;
-        Ok((each, pool))
+        let slice = pool.take().context("a new pool is empty")?;
+        Ok((each, Arc::new(slice)))
     };
-    Subject::piece(name, Role::Own, open, move |(each, pool), _| {
-        let bunch = sample(time, || each.bunch(flush, || pool.take()))?;
-        Ok(divided(bunch, BUNCH as f64))
+    Subject::piece(name, Role::Own, open, move |(each, slice), _| {
+        let bunch = sample(time, || each.bunch(flush, || Some(slice.clone())))?;
+        Ok(load.figure(bunch))
+    })
+}
+
+/// Which sends of a bunch are out of a registered pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Share {
+    None,
+    EverySecond,
+    All,
+}
+
+/// A [`Ring`] whose sends are bound to one notifier for each bunch, out of a registered pool or not.
+pub(super) fn mixed(name: &str, share: Share, load: Load, time: Duration) -> Subject {
+    let payload = Arc::new(vec![7u8; load.bytes]);
+    let open = move || {
+        let mut each = open_loop::<Box<dyn StableBytes>>(Mode::Zerocopy, load, Flush::EachBunch)?;
+        let pool = Pool::new(1, load.bytes, PageSize::Base)?;
+        each.ring.register_pool(&pool)?;
+        let slice = pool.take().context("a new pool is empty")?;
+        Ok((each, Arc::new(slice)))
+    };
+    Subject::piece(name, Role::Own, open, move |(each, slice), _| {
+        let mut number = 0;
+        let mut next = || -> Option<Box<dyn StableBytes>> {
+            number += 1;
+            let is_registered = match share {
+                Share::None => false,
+                Share::EverySecond => number % 2 == 0,
+                Share::All => true,
+            };
+            match is_registered {
+                true => Some(Box::new(slice.clone())),
+                false => Some(Box::new(payload.clone())),
+            }
+        };
+        let bunch = sample(time, || each.bunch(Flush::EachBunch, &mut next))?;
+        Ok(load.figure(bunch))
     })
 }

@@ -9,8 +9,9 @@ use crate::buf::{Payload, Pool, StableBytes};
 use crate::error::{Errno, Result};
 use crate::send::counters::FallbackReason;
 use crate::send::sender::{Sender, SenderOptions};
-use crate::sys::inet::{Socket, Transport};
-use crate::sys::send_ring::{Operation, Registered, SendRing, Step};
+use crate::sys::inet::Socket;
+use crate::sys::send_ring::{Operation, Parking, Registered, Witness, sweep};
+use crate::sys::zerocopy::Landed;
 
 /// A send that is handed to an engine.
 pub(super) struct Request<B> {
@@ -21,7 +22,7 @@ pub(super) struct Request<B> {
 }
 
 pub(super) enum Engine<B: StableBytes> {
-    Ring(Box<SendRing<B>>, Vec<Arc<Socket>>),
+    Ring(Parking<B>),
     Calls(Calls<B>),
 }
 
@@ -32,7 +33,16 @@ pub(super) struct Calls<B: StableBytes> {
     waiting: VecDeque<(u64, Request<B>)>,
     next: u64,
     options: SenderOptions,
-    steps: VecDeque<Step<B>>,
+    /// What has happened, each with the index of the socket.
+    steps: VecDeque<(usize, Step<B>)>,
+}
+
+/// What became of a send.
+enum Step<B> {
+    /// The kernel took so many bytes, or refused.
+    Ended { number: u64, result: Result<usize, Errno> },
+    /// Its memory is free.
+    Landed(Landed<B>),
 }
 
 /// A socket, and which of the ring's numbers its sends have.
@@ -56,7 +66,7 @@ impl<B: StableBytes> Engine<B> {
     /// Takes a socket in; it has the next index.
     pub(super) fn add(&mut self, socket: Socket) {
         match self {
-            Engine::Ring(_, sockets) => sockets.push(Arc::new(socket)),
+            Engine::Ring(ring) => ring.add(Arc::new(socket)),
             Engine::Calls(calls) => {
                 let sender = Box::new(Sender::new(socket, &calls.options));
                 calls.lanes.push(Lane::Own { sender, numbers: VecDeque::new() });
@@ -67,38 +77,35 @@ impl<B: StableBytes> Engine<B> {
     /// Takes in a socket that a sender has.
     pub(super) fn add_shared(&mut self, socket: Arc<Socket>) {
         match self {
-            Engine::Ring(_, sockets) => sockets.push(socket),
+            Engine::Ring(ring) => ring.add(socket),
             Engine::Calls(calls) => calls.lanes.push(Lane::Shared { socket }),
         }
     }
 
     pub(super) fn socket(&self, index: usize) -> Option<&Socket> {
         match self {
-            Engine::Ring(_, sockets) => sockets.get(index).map(|socket| &**socket),
-            Engine::Calls(calls) => calls.lanes.get(index).map(|lane| match lane {
-                Lane::Own { sender, .. } => sender.socket(),
-                Lane::Shared { socket } => &**socket,
-            }),
+            Engine::Ring(ring) => ring.socket(index),
+            Engine::Calls(calls) => calls.lanes.get(index).map(Lane::socket),
         }
     }
 
     pub(super) fn register(&mut self, pool: &Pool) -> Result<(), Errno> {
         match self {
-            Engine::Ring(ring, _) => ring.register(pool),
+            Engine::Ring(ring) => ring.register(pool),
             Engine::Calls(_) => Err(Errno::EOPNOTSUPP),
         }
     }
 
     pub(super) fn registered(&self) -> Result<Registered, Errno> {
         match self {
-            Engine::Ring(ring, _) => Ok(ring.registered()),
+            Engine::Ring(ring) => Ok(ring.registered()),
             Engine::Calls(_) => Err(Errno::EOPNOTSUPP),
         }
     }
 
     /// Takes over what another ring has registered, anew where the kernel cannot do better.
     pub(super) fn register_clone(&mut self, registered: &Registered) -> Result<(), Errno> {
-        let Engine::Ring(ring, _) = self else { return Err(Errno::EOPNOTSUPP) };
+        let Engine::Ring(ring) = self else { return Err(Errno::EOPNOTSUPP) };
         if ring.register_clone(registered).is_ok() {
             return Ok(());
         }
@@ -111,16 +118,15 @@ impl<B: StableBytes> Engine<B> {
 
     /// The pool is registered with the kernel.
     pub(super) fn has(&self, pool: &Pool) -> bool {
-        matches!(self, Engine::Ring(ring, _) if ring.has(pool))
+        matches!(self, Engine::Ring(ring) if ring.has(pool))
     }
 
     /// Takes a send in; gives its number. `None`: there is no such socket.
     pub(super) fn push(&mut self, request: Request<B>) -> Option<u64> {
         match self {
-            Engine::Ring(ring, sockets) => {
-                let socket = sockets.get(request.socket)?.clone();
-                let Request { payload, to, lend, .. } = request;
-                Some(ring.push(Operation::new(payload, socket, to, lend.is_ok())))
+            Engine::Ring(ring) => {
+                let Request { payload, socket, to, lend } = request;
+                ring.push(Operation::new(payload, socket, to, lend.is_ok()))
             }
             Engine::Calls(calls) => {
                 calls.lanes.get(request.socket)?;
@@ -135,7 +141,7 @@ impl<B: StableBytes> Engine<B> {
     /// Sends that were not submitted.
     pub(super) fn waiting(&self) -> usize {
         match self {
-            Engine::Ring(ring, _) => ring.waiting(),
+            Engine::Ring(ring) => ring.waiting(),
             Engine::Calls(calls) => calls.waiting.len(),
         }
     }
@@ -143,7 +149,10 @@ impl<B: StableBytes> Engine<B> {
     /// Submits what waits; waits for `want` completions or until the time is over.
     pub(super) fn submit(&mut self, want: usize, timeout: Option<Duration>) -> Result<(), Errno> {
         match self {
-            Engine::Ring(ring, _) => ring.submit(want, timeout),
+            Engine::Ring(ring) => {
+                sweep();
+                ring.submit(want, timeout)
+            }
             Engine::Calls(calls) => {
                 calls.carry_out();
                 calls.wait(want, timeout);
@@ -152,26 +161,30 @@ impl<B: StableBytes> Engine<B> {
         }
     }
 
-    pub(super) fn cancel(&mut self, number: u64, steps: &mut VecDeque<Step<B>>) {
+    pub(super) fn cancel(&mut self, number: u64, witness: &mut impl Witness<B>) {
         match self {
-            Engine::Ring(ring, _) => ring.cancel(number, steps),
+            Engine::Ring(ring) => ring.cancel(number, witness),
             Engine::Calls(calls) => calls.cancel(number),
         }
     }
 
     /// Collects what happened.
-    pub(super) fn reap(
-        &mut self,
-        steps: &mut VecDeque<Step<B>>,
-        again: impl FnMut(u64, Errno, Transport, bool) -> bool,
-    ) -> Result<(), Errno> {
+    pub(super) fn reap(&mut self, witness: &mut impl Witness<B>) -> Result<(), Errno> {
         match self {
-            Engine::Ring(ring, _) => ring.reap(steps, again),
+            Engine::Ring(ring) => ring.reap(witness),
             Engine::Calls(calls) => {
-                calls.look();
-                steps.append(&mut calls.steps);
+                calls.tell(witness);
                 Ok(())
             }
+        }
+    }
+}
+
+impl<B: StableBytes> Lane<B> {
+    fn socket(&self) -> &Socket {
+        match self {
+            Lane::Own { sender, .. } => sender.socket(),
+            Lane::Shared { socket } => socket,
         }
     }
 }
@@ -179,8 +192,8 @@ impl<B: StableBytes> Engine<B> {
 impl<B: StableBytes> Calls<B> {
     fn carry_out(&mut self) {
         for (number, request) in std::mem::take(&mut self.waiting) {
-            let Request { payload, socket, to, lend } = request;
-            let result = match &mut self.lanes[socket] {
+            let Request { payload, socket: lane, to, lend } = request;
+            let result = match &mut self.lanes[lane] {
                 Lane::Own { sender, numbers } => {
                     let (own, result) = sender.send_chosen(payload, to, lend);
                     numbers.push_back((own, number));
@@ -188,12 +201,12 @@ impl<B: StableBytes> Calls<B> {
                 }
                 Lane::Shared { socket } => {
                     let (landed, result) = super::plain::send(socket, number, payload, to);
-                    self.steps.push_back(Step::Result { number, result });
-                    self.steps.push_back(Step::Landed(landed));
+                    let steps = [Step::Ended { number, result }, Step::Landed(landed)];
+                    self.steps.extend(steps.map(|step| (lane, step)));
                     continue;
                 }
             };
-            self.steps.push_back(Step::Result { number, result });
+            self.steps.push_back((lane, Step::Ended { number, result }));
         }
     }
 
@@ -202,21 +215,33 @@ impl<B: StableBytes> Calls<B> {
         let Some((number, request)) = place.and_then(|place| self.waiting.remove(place)) else {
             return;
         };
-        self.steps.push_back(Step::Result { number, result: Err(Errno::ECANCELED) });
         let landed = super::plain::unsent(number, request.payload);
-        self.steps.push_back(Step::Landed(landed));
+        let ended = Step::Ended { number, result: Err(Errno::ECANCELED) };
+        self.steps.extend([ended, Step::Landed(landed)].map(|step| (request.socket, step)));
+    }
+
+    /// Tells what happened since.
+    fn tell(&mut self, witness: &mut impl Witness<B>) {
+        self.look();
+        for (lane, step) in self.steps.drain(..) {
+            let socket = self.lanes[lane].socket();
+            match step {
+                Step::Ended { number, result } => witness.ended(number, socket, result),
+                Step::Landed(landed) => witness.landed(socket, landed),
+            }
+        }
     }
 
     /// Collects releases.
     fn look(&mut self) {
-        for lane in &mut self.lanes {
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
             let Lane::Own { sender, numbers } = lane else { continue };
             // A queue that cannot be read gives nothing more.
             while let Ok(Some(mut landed)) = sender.next_landed() {
                 let place = numbers.iter().position(|(own, _)| *own == landed.number);
                 if let Some((_, number)) = place.and_then(|place| numbers.remove(place)) {
                     landed.number = number;
-                    self.steps.push_back(Step::Landed(landed));
+                    self.steps.push_back((index, Step::Landed(landed)));
                 }
             }
         }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use super::accounts::Bound;
 use crate::buf::{Payload, StableBytes};
 use crate::error::Error;
 use crate::send::notifier::Notification;
@@ -15,14 +16,13 @@ use crate::sys::send_ring::Registered;
 pub struct Message<B> {
     pub(super) payload: Payload<B>,
     pub(super) to: Option<SocketAddr>,
-    pub(super) slot: Option<u32>,
-    pub(super) flush: bool,
+    pub(super) bound: Option<Bound>,
 }
 
 impl<B: StableBytes> Message<B> {
     /// One buffer or several, as one datagram or behind what was sent before on a stream.
     pub fn new(payload: impl Into<Payload<B>>) -> Message<B> {
-        Message { payload: payload.into(), to: None, slot: None, flush: false }
+        Message { payload: payload.into(), to: None, bound: None }
     }
 
     /// To this address, from a UDP socket, whether or not it is connected.
@@ -34,14 +34,13 @@ impl<B: StableBytes> Message<B> {
     /// Bound to the notifier that is in this slot when the send is given to the ring: its buffers
     /// come back with the [`Notification`].
     pub fn bind(mut self, slot: u32) -> Message<B> {
-        self.slot = Some(slot);
+        self.bound = Some(Bound { slot, flush: false });
         self
     }
 
     /// As [`bind`](Self::bind), and the last of its notifier: the slot is flushed with it.
     pub fn bind_and_flush(mut self, slot: u32) -> Message<B> {
-        self.slot = Some(slot);
-        self.flush = true;
+        self.bound = Some(Bound { slot, flush: true });
         self
     }
 }

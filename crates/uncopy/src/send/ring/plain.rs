@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::buf::{Payload, StableBytes};
 use crate::error::{Errno, Result};
-use crate::sys::inet::{Socket, Transport, Wanted};
+use crate::send::batch::{is_sent_in_parts, train_most};
+use crate::sys::inet::{Socket, Wanted};
 use crate::sys::zerocopy::{self, Landed, Usage};
 
 /// Sends all of it, waiting for room.
@@ -15,14 +16,14 @@ pub(super) fn send<B: StableBytes>(
     payload: Payload<B>,
     to: Option<SocketAddr>,
 ) -> (Landed<B>, Result<usize, Errno>) {
-    let length = payload.len();
+    let (length, most) = (payload.len(), train_most(socket));
     let mut usage = Usage::default();
     let result = loop {
-        match zerocopy::send_copied(socket, &payload, usage.bytes, to) {
+        match zerocopy::send_copied(socket, &payload, (usage.bytes, most), to) {
             Ok(bytes) => {
                 usage.bytes += bytes;
                 usage.copied_parts += 1;
-                if usage.bytes >= length || socket.transport() == Transport::Udp {
+                if usage.bytes >= length || !is_sent_in_parts(socket) {
                     break Ok(usage.bytes);
                 }
             }

@@ -18,6 +18,9 @@ const SKIP_STATISTICS: u32 = 1 << 3;
 const LINK_NETWORK: u16 = 37;
 const LINK_XDP: u16 = 43;
 const XDP_ATTACHED: u16 = 2;
+/// `IFLA_GSO_MAX_SEGS` and `IFLA_GSO_MAX_SIZE` (same file).
+const LINK_MAX_SEGMENTS: u16 = 40;
+const LINK_MAX_BYTES: u16 = 41;
 /// `IFLA_VXLAN_LINK` (same file).
 const VXLAN_LINK: u16 = 3;
 /// The parent of filters for what leaves: `TC_H_CLSACT` and `TC_H_MIN_EGRESS`
@@ -140,6 +143,31 @@ fn device_of_vxlan(info: &[u8]) -> Option<u32> {
     attribute(data, VXLAN_LINK).and_then(|value| number_at(value, 0)).filter(|index| *index != 0)
 }
 
+/// What a device cuts into segments by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Trains {
+    pub(crate) segments: u32,
+    /// With all headers.
+    pub(crate) bytes: u32,
+}
+
+/// What the device with this index cuts by itself.
+pub(crate) fn trains_of(device: u32) -> Sys<Trains> {
+    let mut fixed = [0; LINK_BYTES];
+    fixed[4..8].copy_from_slice(&device.to_ne_bytes());
+    let question = Question::new(libc::RTM_GETLINK, &fixed)
+        .with(libc::IFLA_EXT_MASK, &SKIP_STATISTICS.to_ne_bytes());
+    let answers = Netlink::open(None)?.ask(question)?;
+    trains_in(answers.first().ok_or(Errno::EIO)?)
+}
+
+fn trains_in(answer: &[u8]) -> Sys<Trains> {
+    let (_, rest) = answer.split_at_checked(LINK_BYTES).ok_or(Errno::EIO)?;
+    let number = |kind| attribute(rest, kind).and_then(|value| number_at(value, 0));
+    let find = |kind| number(kind).ok_or(Errno::ENODATA);
+    Ok(Trains { segments: find(LINK_MAX_SEGMENTS)?, bytes: find(LINK_MAX_BYTES)? })
+}
+
 /// A queue discipline of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Queue {
@@ -190,6 +218,8 @@ mod tests {
             let link = links.iter().find(|link| link.index == route.device).unwrap();
             assert_eq!(link.name, "lo");
             assert!(link.flags & libc::IFF_LOOPBACK as u32 != 0);
+            let Trains { segments, bytes } = trains_of(route.device).unwrap();
+            assert!(segments >= 64 && bytes >= 65_535, "{segments} {bytes}");
         }
         assert!(queues().is_ok());
     }
@@ -202,6 +232,9 @@ mod tests {
         }
         assert_eq!(route_in(&whole), Err(Errno::ENODEV), "a route without a device");
         assert_eq!(link_in(&[0; LINK_BYTES - 1]), None);
+        assert_eq!(trains_in(&[0; LINK_BYTES - 1]), Err(Errno::EIO));
+        assert_eq!(trains_in(&[0; LINK_BYTES]), Err(Errno::ENODATA));
+        assert_eq!(trains_of(u32::MAX >> 1), Err(Errno::ENODEV));
     }
 
     /// As Linux 6.18 answers for a VLAN `eth0.5` over device 4, a port of bridge 7.

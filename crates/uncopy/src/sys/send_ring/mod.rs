@@ -3,27 +3,33 @@
 //! Soundness is here. An [`Operation`] owns everything that its request points to. It is dropped or
 //! given back only before the request was given to the kernel, or after the kernel has ended it: with
 //! a result that announces nothing more, or with the notification that a result announced
-//! (`IORING_CQE_F_MORE`, which errors can carry too). A ring that is dropped waits for that, and
-//! leaks what does not come in time; one that is forgotten keeps everything for ever.
+//! (`IORING_CQE_F_MORE`, which errors can carry too). A ring that is dropped is parked until then;
+//! at the end of its thread it waits, and leaks what does not come in time. One that is forgotten
+//! keeps everything for ever.
 
+mod book;
+mod lot;
 mod operation;
 
-use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use io_uring::types::{SubmitArgs, Timespec};
-use io_uring::{IoUring, cqueue, opcode, squeue};
+use io_uring::{IoUring, cqueue, opcode};
 
 use super::Sys;
-use super::inet::Transport;
+use super::inet::{Socket, Transport};
 use super::uring::raw;
-use super::zerocopy::{Landed, parking};
+use super::zerocopy::parking;
 use crate::buf::{Pool, StableBytes};
 use crate::error::Errno;
+pub(crate) use book::Witness;
+use book::{Book, Nobody};
+pub(crate) use lot::{Parking, sweep};
+use operation::Ability;
 pub(crate) use operation::Operation;
-use operation::{Ability, Means, Stage};
 
 /// Pools that one ring can register.
 pub(crate) const MAX_POOLS: u32 = 64;
@@ -31,6 +37,8 @@ pub(crate) const MAX_POOLS: u32 = 64;
 pub(crate) const MAX_BYTES: usize = 0x7fff_f000;
 /// `IORING_NOTIF_USAGE_ZC_COPIED` (`include/uapi/linux/io_uring.h`).
 const ZC_COPIED: u32 = 1 << 31;
+/// `IORING_ENTER_GETEVENTS` (same file).
+const GETEVENTS: u32 = 1 << 0;
 /// Requests whose end nobody waits for.
 const NOBODY: u64 = u64::MAX;
 
@@ -41,7 +49,7 @@ pub(crate) struct Setup {
     pub(crate) entries: u32,
     /// Completions that wait to be read; `None`: four for each entry.
     pub(crate) completions: Option<u32>,
-    /// How long a dropped ring waits before it aborts connections.
+    /// How long a dropped ring's connections are kept before they are aborted.
     pub(crate) linger: Duration,
 }
 
@@ -52,26 +60,10 @@ pub(crate) struct Registered {
     pub(crate) pools: Vec<Pool>,
 }
 
-/// What became of a send.
-pub(crate) enum Step<B> {
-    /// The kernel took so many bytes, or refused.
-    Result { number: u64, result: Sys<usize> },
-    /// Its memory is free.
-    Landed(Landed<B>),
-}
-
 /// A ring that sends.
 pub(crate) struct SendRing<B: StableBytes> {
     ring: IoUring,
-    /// By number, from `first` on. `None`: landed.
-    operations: VecDeque<Option<Operation<B>>>,
-    first: u64,
-    /// Not given to the kernel, in ascending order.
-    waiting: VecDeque<u64>,
-    /// Sends that the kernel has, or will be given with the next call, and has not ended.
-    in_kernel: usize,
-    pools: Vec<Pool>,
-    ability: Ability,
+    book: Book<B>,
     linger: Duration,
     /// `IORING_SETUP_SINGLE_ISSUER`: the thread that made it alone may use it.
     _thread: PhantomData<*const ()>,
@@ -86,6 +78,8 @@ impl<B: StableBytes> SendRing<B> {
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_taskrun_flag()
+            // Else each call ends at the first send that may not lock its memory.
+            .setup_submit_all()
             .setup_cqsize(completions)
             .dontfork()
             .build(entries)
@@ -99,12 +93,7 @@ impl<B: StableBytes> SendRing<B> {
         }
         Ok(SendRing {
             ring,
-            operations: VecDeque::new(),
-            first: 0,
-            waiting: VecDeque::new(),
-            in_kernel: 0,
-            pools: Vec::new(),
-            ability: Ability::of(&super::probe::kernel_release()),
+            book: Book::new(Ability::of(&super::probe::kernel_release())),
             linger: setup.linger,
             _thread: PhantomData,
         })
@@ -113,13 +102,13 @@ impl<B: StableBytes> SendRing<B> {
     /// Has the kernel look up and pin the pages of a pool once. Its memory is kept as long as the
     /// ring. `ENOMEM`: more than may be locked.
     pub(crate) fn register(&mut self, pool: &Pool) -> Sys<()> {
-        if self.pools.is_empty() {
+        if self.book.pools.is_empty() {
             match self.ring.submitter().register_buffers_sparse(MAX_POOLS) {
                 Err(error) if raw(&error) != Errno::EBUSY => return Err(raw(&error)),
                 _ => {}
             }
         }
-        let index = u32::try_from(self.pools.len()).ok().filter(|index| *index < MAX_POOLS);
+        let index = u32::try_from(self.book.pools.len()).ok().filter(|index| *index < MAX_POOLS);
         let index = index.ok_or(Errno::EMFILE)?;
         let (start, length) = pool.extent();
         let region = libc::iovec { iov_base: start.as_ptr().cast(), iov_len: length };
@@ -128,7 +117,7 @@ impl<B: StableBytes> SendRing<B> {
         let registered =
             unsafe { self.ring.submitter().register_buffers_update(index, &[region], None) };
         registered.map_err(|error| raw(&error))?;
-        self.pools.push(pool.clone());
+        self.book.pools.push(pool.clone());
         Ok(())
     }
 
@@ -141,7 +130,7 @@ impl<B: StableBytes> SendRing<B> {
             ring.submitter().register_buffers_clone(self.ring.as_raw_fd())?;
             Ok(ring)
         });
-        Registered { ring: ring.ok(), pools: self.pools.clone() }
+        Registered { ring: ring.ok(), pools: self.book.pools.clone() }
     }
 
     /// Takes over what another ring has registered, without the kernel looking up the pages again
@@ -150,31 +139,33 @@ impl<B: StableBytes> SendRing<B> {
         let from = registered.ring.as_ref().ok_or(Errno::EOPNOTSUPP)?;
         let clone = self.ring.submitter().register_buffers_clone(from.as_raw_fd());
         clone.map_err(|error| raw(&error))?;
-        self.pools = registered.pools.clone();
+        self.book.pools = registered.pools.clone();
         Ok(())
     }
 
     /// The pool is registered.
     pub(crate) fn has(&self, pool: &Pool) -> bool {
-        self.pools.iter().any(|known| known.is(pool))
+        self.book.pools.iter().any(|known| known.is(pool))
     }
 
-    /// Takes a send in, to be submitted; gives its number.
-    pub(crate) fn push(&mut self, operation: Operation<B>) -> u64 {
-        let number = self.first + self.operations.len() as u64;
-        self.operations.push_back(Some(operation));
-        self.waiting.push_back(number);
-        number
+    /// Takes a socket in, for good; it has the next index.
+    pub(crate) fn add(&mut self, socket: Arc<Socket>) {
+        self.book.sockets.push(socket);
+    }
+
+    pub(crate) fn socket(&self, index: usize) -> Option<&Socket> {
+        self.book.sockets.get(index).map(|socket| &**socket)
+    }
+
+    /// Takes a send in, to be submitted; gives its number. `None`: there is no such socket.
+    #[inline]
+    pub(crate) fn push(&mut self, operation: Operation<B>) -> Option<u64> {
+        self.book.push(operation)
     }
 
     /// Sends that were not submitted.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting.len()
-    }
-
-    fn operation(&mut self, number: u64) -> Option<&mut Operation<B>> {
-        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        self.operations.get_mut(index)?.as_mut()
+        self.book.waiting.len()
     }
 
     /// Submits what waits, as far as there is room, and waits until `want` completions are there or
@@ -183,16 +174,25 @@ impl<B: StableBytes> SendRing<B> {
     /// Of a stream, only sends that follow one another are submitted together, linked; the next
     /// when their results are in: what finds the socket full would be overtaken else.
     pub(crate) fn submit(&mut self, want: usize, timeout: Option<Duration>) -> Sys<()> {
-        self.fill();
+        let mut queue = self.ring.submission();
+        self.book.fill(&mut queue);
+        let (count, is_due) = (queue.len(), queue.taskrun() || queue.cq_overflow());
+        drop(queue);
         // Nothing else can complete.
-        let want = want.min(self.in_kernel);
+        let want = want.min(self.book.in_kernel);
+        let submitter = self.ring.submitter();
         let submitted = match timeout {
-            None => self.ring.submitter().submit_and_wait(want),
-            Some(timeout) => {
+            Some(timeout) if want > 0 => {
                 let time = Timespec::from(timeout);
-                let arguments = SubmitArgs::new().timespec(&time);
-                self.ring.submitter().submit_with_args(want, &arguments)
+                submitter.submit_with_args(want, &SubmitArgs::new().timespec(&time))
             }
+            _ if count == 0 && want == 0 && !is_due => return Ok(()),
+            // SAFETY: no argument is handed over. What the entries in the queue point to is kept
+            // by `book` (see `Book::queue`).
+            _ => unsafe {
+                // Notifications that are there already are posted in the same call.
+                submitter.enter::<libc::sigset_t>(count as u32, want as u32, GETEVENTS, None)
+            },
         };
         match submitted.map_err(|error| raw(&error)) {
             // ETIME: the time is over. EBUSY: completions overflowed, and are to be read first.
@@ -201,110 +201,11 @@ impl<B: StableBytes> SendRing<B> {
         }
     }
 
-    /// Moves what may go from `waiting` into the submission queue.
-    fn fill(&mut self) {
-        let waiting = std::mem::take(&mut self.waiting);
-        let mut numbers = waiting.into_iter().peekable();
-        let mut held: VecDeque<u64> = VecDeque::new();
-        let mut streams_in_batch: Vec<usize> = Vec::new();
-        let mut last_stream: Option<usize> = None;
-        let room = self.room();
-        let mut taken = 0;
-        while let Some(number) = numbers.next() {
-            let Some(stream) = self.stream_of(number) else { continue };
-            let continues = stream.is_some() && stream == last_stream;
-            let is_held = stream.is_some_and(|stream| {
-                !continues && (streams_in_batch.contains(&stream) || self.owes_result(stream))
-            });
-            if taken == room || is_held {
-                // What follows on this stream must wait as well.
-                streams_in_batch.extend(stream);
-                held.push_back(number);
-                if taken == room {
-                    held.extend(numbers);
-                    break;
-                }
-                continue;
-            }
-            let next = numbers.peek().copied().filter(|_| taken + 1 < room);
-            let next = next.and_then(|next| self.stream_of(next)).flatten();
-            let links = stream.is_some() && next == stream;
-            self.queue(number, links);
-            streams_in_batch.extend(stream.filter(|_| !continues));
-            last_stream = stream;
-            taken += 1;
-        }
-        // None, as there was room.
-        let refused = std::mem::replace(&mut self.waiting, held);
-        refused.into_iter().for_each(|number| self.put_back(number));
-    }
-
-    /// Entries free in the submission queue.
-    fn room(&mut self) -> usize {
-        let queue = self.ring.submission();
-        queue.capacity() - queue.len()
-    }
-
-    /// Which stream a send is on (`Some(None)`: it is a datagram).
-    fn stream_of(&mut self, number: u64) -> Option<Option<usize>> {
-        let operation = self.operation(number)?;
-        let stream = std::sync::Arc::as_ptr(&operation.socket) as usize;
-        Some(operation.is_stream().then_some(stream))
-    }
-
-    /// A send of the stream is with the kernel and has no result.
-    fn owes_result(&self, stream: usize) -> bool {
-        self.in_kernel > 0
-            && self.operations.iter().flatten().any(|operation| {
-                operation.stage == Stage::Submitted
-                    && std::sync::Arc::as_ptr(&operation.socket) as usize == stream
-            })
-    }
-
-    fn queue(&mut self, number: u64, links: bool) {
-        let ability = self.ability;
-        let pools = std::mem::take(&mut self.pools);
-        if let Some(operation) = self.operation(number) {
-            let means = Means { pools: &pools, ability };
-            let mut entry = operation.entry(means).user_data(number);
-            operation.stage = Stage::Submitted;
-            if links {
-                entry = entry.flags(squeue::Flags::IO_LINK);
-            }
-            // SAFETY: everything the entry points to belongs to the operation, whose buffers keep
-            // the contract of `StableBytes`. It stays in `operations`, untouched, until the kernel
-            // has ended the request; moving it there moves none of what is pointed to. Registered
-            // pages belong to a pool that is kept.
-            let pushed = unsafe { self.ring.submission().push(&entry) };
-            match pushed {
-                Ok(()) => self.in_kernel += 1,
-                Err(_) => self.put_back(number),
-            }
-        }
-        self.pools = pools;
-    }
-
-    /// Has the kernel make a send later that it does not have, before all with higher numbers.
-    fn put_back(&mut self, number: u64) {
-        if let Some(operation) = self.operation(number) {
-            operation.stage = Stage::Waiting;
-        }
-        let place = self.waiting.partition_point(|waiting| *waiting < number);
-        self.waiting.insert(place, number);
-    }
-
     /// Asks the kernel to end a send early; its result says whether it did. One that was not
     /// submitted ends at once.
-    pub(crate) fn cancel(&mut self, number: u64, steps: &mut VecDeque<Step<B>>) {
-        if let Ok(place) = self.waiting.binary_search(&number) {
-            self.waiting.remove(place);
-            steps.push_back(Step::Result { number, result: Err(Errno::ECANCELED) });
-            self.land(number, steps);
+    pub(crate) fn cancel(&mut self, number: u64, witness: &mut impl Witness<B>) {
+        if !self.book.cancel(number, witness) {
             return;
-        }
-        match self.operation(number) {
-            Some(operation) if operation.stage == Stage::Submitted => operation.is_canceled = true,
-            _ => return,
         }
         let entry = opcode::AsyncCancel::new(number).build().user_data(NOBODY);
         // SAFETY: the request points to nothing.
@@ -315,26 +216,20 @@ impl<B: StableBytes> SendRing<B> {
         }
     }
 
-    /// Handles every completion that is there. `again` says of a refusal whether the send is to be
-    /// made once more, copied.
-    pub(crate) fn reap(
-        &mut self,
-        steps: &mut VecDeque<Step<B>>,
-        mut again: impl FnMut(u64, Errno, Transport, bool) -> bool,
-    ) -> Sys<()> {
+    /// Handles every completion that is there.
+    pub(crate) fn reap(&mut self, witness: &mut impl Witness<B>) -> Sys<()> {
         if self.ring.completion().is_empty() && self.has_deferred_work() {
             self.submit(0, None)?;
         }
-        loop {
-            let Some(completion) = self.ring.completion().next() else { break };
+        for completion in self.ring.completion() {
             let (number, flags) = (completion.user_data(), completion.flags());
             if cqueue::notif(flags) {
                 let copied = completion.result() as u32 & ZC_COPIED != 0;
-                self.notified(number, copied, steps);
+                self.book.notified(number, copied, witness);
             } else if number != NOBODY {
                 let result = completion.result();
                 let result = usize::try_from(result).map_err(|_| Errno::from_raw(-result));
-                self.ended(number, result, cqueue::more(flags), steps, &mut again);
+                self.book.ended(number, result, cqueue::more(flags), witness);
             }
         }
         Ok(())
@@ -346,106 +241,17 @@ impl<B: StableBytes> SendRing<B> {
         queue.taskrun() || queue.cq_overflow()
     }
 
-    fn ended(
-        &mut self,
-        number: u64,
-        result: Sys<usize>,
-        more: bool,
-        steps: &mut VecDeque<Step<B>>,
-        again: &mut impl FnMut(u64, Errno, Transport, bool) -> bool,
-    ) {
-        let Some(operation) = self.operation(number) else { return };
-        let (transport, lent) = (operation.socket.transport(), operation.lend);
-        let length = operation.payload.len();
-        // Cut off by one before it that is made again: it keeps its place.
-        let is_behind = result == Err(Errno::ECANCELED) && self.is_behind_retry(number);
-        let is_copied = result.is_err_and(|errno| again(number, errno, transport, lent));
-        let is_again = is_behind || is_copied;
-        let Some(operation) = self.operation(number) else { return };
-        operation.lend &= !is_copied;
-        if let Ok(bytes) = result {
-            operation.usage.bytes += bytes;
-            // One that announces no notification was copied, however it was asked for.
-            let parts = match more {
-                true => &mut operation.usage.lent_parts,
-                false => &mut operation.usage.copied_parts,
-            };
-            *parts += 1;
-        }
-        let result = match result {
-            // A stream that broke in the middle: the error comes with the next call.
-            Ok(bytes) if transport == Transport::Tcp && bytes < length => {
-                match operation.is_canceled {
-                    true => Err(Errno::ECANCELED),
-                    false => Err(operation.socket.take_error().unwrap_or(Errno::EPIPE)),
-                }
-            }
-            other => other,
-        };
-        if !is_again {
-            steps.push_back(Step::Result { number, result });
-        }
-        if more {
-            operation.stage = Stage::Lent { again: is_again };
-            return;
-        }
-        self.in_kernel -= 1;
-        match is_again {
-            true => self.put_back(number),
-            false => self.land(number, steps),
-        }
-    }
-
-    /// A send on the same stream, before this one, is to be made once more.
-    fn is_behind_retry(&mut self, number: u64) -> bool {
-        let Some(Some(stream)) = self.stream_of(number) else { return false };
-        let before = usize::try_from(number - self.first).unwrap_or(0);
-        self.operations.iter().take(before).flatten().any(|operation| {
-            let is_retried =
-                matches!(operation.stage, Stage::Waiting | Stage::Lent { again: true });
-            is_retried && std::sync::Arc::as_ptr(&operation.socket) as usize == stream
-        })
-    }
-
-    fn notified(&mut self, number: u64, copied: bool, steps: &mut VecDeque<Step<B>>) {
-        let is_reported = self.ability.reports;
-        let Some(operation) = self.operation(number) else { return };
-        let Stage::Lent { again } = operation.stage else { return };
-        operation.usage.copied_later |= copied;
-        operation.usage.is_unreported |= !is_reported;
-        self.in_kernel -= 1;
-        match again {
-            true => self.put_back(number),
-            false => self.land(number, steps),
-        }
-    }
-
-    /// Gives an operation back that the kernel does not have.
-    fn land(&mut self, number: u64, steps: &mut VecDeque<Step<B>>) {
-        let Some(index) = number.checked_sub(self.first) else { return };
-        let slot = usize::try_from(index).ok().and_then(|index| self.operations.get_mut(index));
-        let Some(operation) = slot.and_then(Option::take) else { return };
-        let landed = Landed { number, payload: operation.payload, usage: operation.usage };
-        steps.push_back(Step::Landed(landed));
-        while let Some(None) = self.operations.front() {
-            self.operations.pop_front();
-            self.first += 1;
-        }
-    }
-
     /// Waits until the kernel has ended everything, or the time is over.
     fn settle(&mut self, patience: Duration) {
-        let deadline = Instant::now() + patience;
-        let mut steps = VecDeque::new();
-        while self.in_kernel > 0 {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.submit(1, Some(left)).is_err() {
+        let deadline = Instant::now().checked_add(patience);
+        while self.book.in_kernel > 0 {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) || self.submit(1, left).is_err() {
                 return;
             }
-            if self.reap(&mut steps, |_, _, _, _| false).is_err() {
+            if self.reap(&mut Nobody).is_err() {
                 return;
             }
-            steps.clear();
         }
     }
 }
@@ -459,20 +265,17 @@ const AFTER_ABORT: Duration = Duration::from_secs(1);
 impl<B: StableBytes> Drop for SendRing<B> {
     fn drop(&mut self) {
         // What was not submitted never is.
-        self.waiting.clear();
+        self.book.waiting.clear();
         self.settle(self.linger);
-        if self.in_kernel > 0 {
-            let streams = self.operations.iter().flatten();
-            for operation in streams.filter(|operation| operation.stage != Stage::Waiting) {
-                if operation.is_stream() {
-                    operation.socket.abort();
-                }
-            }
+        if self.book.in_kernel > 0 {
+            let sockets = self.book.sockets_in_kernel();
+            let streams = sockets.iter().filter(|socket| socket.transport() == Transport::Tcp);
+            streams.for_each(|socket| socket.abort());
             self.settle(AFTER_ABORT);
         }
-        if self.in_kernel > 0 {
+        if self.book.in_kernel > 0 {
             // The kernel may still read them, and nobody will be told when it does not.
-            std::mem::forget(std::mem::take(&mut self.operations));
+            self.book.leak();
             parking::leaked();
         }
     }

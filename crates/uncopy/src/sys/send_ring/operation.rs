@@ -2,12 +2,11 @@
 
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 
 use io_uring::{opcode, squeue, types};
 use rustix::net::SocketAddrAny;
 
-use crate::buf::{Payload, Pool, StableBytes};
+use crate::buf::{Payload, Pool, PoolSlice, StableBytes};
 use crate::sys::inet::{Socket, Transport};
 use crate::sys::probe::version_of;
 use crate::sys::zerocopy::{MAX_REGIONS, Usage};
@@ -22,8 +21,11 @@ const BUFFER_INDEX_OFFSET: usize = 40;
 /// A send that is to be made, is on its way, or is over.
 pub(crate) struct Operation<B> {
     pub(super) payload: Payload<B>,
-    pub(super) socket: Arc<Socket>,
+    /// Which of the ring's sockets it goes over.
+    pub(super) socket: usize,
     pub(super) lend: bool,
+    /// A copy of the payload in registered memory, which is sent instead.
+    pub(super) stand_in: Option<PoolSlice>,
     pub(super) usage: Usage,
     pub(super) stage: Stage,
     /// Its owner asked for its end.
@@ -84,7 +86,7 @@ struct Header {
 impl<B: StableBytes> Operation<B> {
     pub(crate) fn new(
         payload: Payload<B>,
-        socket: Arc<Socket>,
+        socket: usize,
         to: Option<SocketAddr>,
         lend: bool,
     ) -> Operation<B> {
@@ -93,39 +95,52 @@ impl<B: StableBytes> Operation<B> {
         let lend = lend && payload.as_slice().len() <= MAX_REGIONS;
         let (stage, is_canceled, header) = (Stage::Waiting, false, None);
         let to = to.map(|to| Box::new(SocketAddrAny::from(to)));
-        Operation { payload, socket, to, lend, usage, stage, is_canceled, header }
+        Operation { payload, socket, to, lend, stand_in: None, usage, stage, is_canceled, header }
     }
 
-    pub(super) fn is_stream(&self) -> bool {
-        self.socket.transport() == Transport::Tcp
+    /// Copies the payload into a slice of one of the pools, if one is free and long enough.
+    pub(super) fn move_into(&mut self, pools: &[Pool]) {
+        let length = self.payload.len();
+        let mut fitting = pools.iter().filter(|pool| pool.slice_bytes() >= length);
+        let Some(mut slice) = fitting.find_map(Pool::take) else { return };
+        slice.truncate(length);
+        let mut room = &mut slice[..];
+        for region in self.payload.regions(0, usize::MAX) {
+            let (head, rest) = room.split_at_mut(region.len());
+            head.copy_from_slice(&region);
+            room = rest;
+        }
+        self.usage.copied_parts += 1;
+        self.stand_in = Some(slice);
     }
 
-    /// The request for it. What it points to is in `self`, and stays where it is as long as no
-    /// other entry is made; it must live until the kernel has ended the request.
-    pub(super) fn entry(&mut self, means: Means<'_>) -> squeue::Entry {
-        let fd = types::Fd(self.socket.fd().as_raw_fd());
-        let flags = match self.is_stream() {
+    /// The request for it, over `socket`. What it points to is in `self`, and stays where it is as
+    /// long as no other entry is made; it must live until the kernel has ended the request.
+    pub(super) fn entry(&mut self, socket: &Socket, means: Means<'_>) -> squeue::Entry {
+        let fd = types::Fd(socket.fd().as_raw_fd());
+        let flags = match socket.transport() {
             // All of it, or what went before an error: else the kernel ends a send when the
             // socket is full.
-            true => libc::MSG_NOSIGNAL | libc::MSG_WAITALL,
-            false => libc::MSG_NOSIGNAL,
+            Transport::Tcp => libc::MSG_NOSIGNAL | libc::MSG_WAITALL,
+            Transport::Udp => libc::MSG_NOSIGNAL,
         };
-        let [only] = self.payload.as_slice() else {
-            return self.message_entry(fd, flags, means);
+        let (bytes, lent_index) = match (&self.stand_in, self.payload.as_slice()) {
+            (Some(slice), _) => (slice.bytes(), Some(means.index_of(slice))),
+            (None, [only]) => (only.bytes(), self.lend.then(|| means.index_of(only))),
+            _ => return self.message_entry(fd, flags, means),
         };
-        let bytes = only.bytes();
         // Longer ones are refused before they come here.
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let (address, address_length) = match &self.to {
             Some(to) => (to.as_ptr().cast(), to.addr_len()),
             None => (std::ptr::null(), 0),
         };
-        if !self.lend {
+        let Some(index) = lent_index else {
             let send = opcode::Send::new(fd, bytes.as_ptr(), length).flags(flags);
             return send.dest_addr(address).dest_addr_len(address_length as _).build();
-        }
+        };
         opcode::SendZc::new(fd, bytes.as_ptr(), length)
-            .buf_index(means.index_of(only))
+            .buf_index(index)
             .zc_flags(means.flags())
             .flags(flags)
             .dest_addr(address)
@@ -184,9 +199,10 @@ impl Header {
             iov_len: bytes.len(),
         };
         let mut together = Vec::new();
-        let mut regions: Vec<_> = payload.regions(0).map(|bytes| region(&bytes)).collect();
+        let mut regions: Vec<_> =
+            payload.regions(0, usize::MAX).map(|bytes| region(&bytes)).collect();
         if regions.len() > MAX_REGIONS {
-            payload.regions(0).for_each(|bytes| together.extend_from_slice(&bytes));
+            payload.regions(0, usize::MAX).for_each(|bytes| together.extend_from_slice(&bytes));
             regions = vec![region(&together)];
         }
         let mut header = Box::new(Header { message, regions, together });

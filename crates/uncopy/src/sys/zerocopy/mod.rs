@@ -152,12 +152,12 @@ impl<B: StableBytes> Flight<B> {
     /// Sends what is behind byte `from` of a payload that was begun and not ended, as far as the
     /// kernel takes it without waiting.
     ///
-    /// A datagram is sent whole or not at all. After one that was to be lent and failed, the error
+    /// A datagram is sent whole or not at all, of a train of them at most `most` bytes. After one that was to be lent and failed, the error
     /// queue is read, which shows whether the kernel counted it.
     pub(crate) fn part(
         &mut self,
         number: u64,
-        from: usize,
+        (from, most): (usize, usize),
         to: Option<SocketAddr>,
         lend: bool,
     ) -> Sys<usize> {
@@ -174,7 +174,7 @@ impl<B: StableBytes> Flight<B> {
         let flags = if lend { ZEROCOPY } else { SendFlags::empty() };
         let whole = socket.transport() == Transport::Udp;
         let send = |regions: &[IoSlice<'_>]| socket.send_with(regions, to, flags);
-        let sent = with_regions(payload, from, (whole, lend), send);
+        let sent = with_regions(payload, (from, most), (whole, lend), send);
         match sent {
             // Of a stream, nothing sent is nothing numbered (`tcp_sendmsg_locked`).
             Ok(bytes) if lend && (whole || bytes > 0) => {
@@ -297,28 +297,33 @@ impl<B: StableBytes> Cargo<B> {
     }
 }
 
-/// Has the kernel copy what is behind byte `from` of a payload, as far as there is room.
+/// Has the kernel copy what is behind byte `from` of a payload, as far as there is room; of a train
+/// at most `most` bytes.
 pub(crate) fn send_copied<B: StableBytes>(
     socket: &Socket,
     payload: &Payload<B>,
-    from: usize,
+    (from, most): (usize, usize),
     to: Option<SocketAddr>,
 ) -> Sys<usize> {
     let whole = socket.transport() == Transport::Udp;
     let send = |regions: &[IoSlice<'_>]| socket.send_with(regions, to, SendFlags::empty());
-    with_regions(payload, from, (whole, false), send)
+    with_regions(payload, (from, most), (whole, false), send)
 }
 
-/// Calls `send` with the regions of the payload from byte `from` on: with all of them if it is to
+/// Calls `send` with the regions of the payload from byte `from` on, `most` bytes at most: with all of them if it is to
 /// go `whole`, put together if they are too many to be copied one by one; else with as many as one
 /// call takes.
 fn with_regions<B: StableBytes, T>(
     payload: &Payload<B>,
-    from: usize,
+    (from, most): (usize, usize),
     (whole, lend): (bool, bool),
     send: impl FnOnce(&[IoSlice<'_>]) -> Sys<T>,
 ) -> Sys<T> {
-    let mut regions = payload.regions(from);
+    if let [only] = payload.as_slice() {
+        let rest = only.bytes().get(from..).unwrap_or_default();
+        return send(&[IoSlice::new(&rest[..rest.len().min(most)])]);
+    }
+    let mut regions = payload.regions(from, most);
     let few: ArrayVec<IoSlice<'_>, FEW_REGIONS> = regions.by_ref().take(FEW_REGIONS).collect();
     if few.len() < FEW_REGIONS {
         return send(&few);

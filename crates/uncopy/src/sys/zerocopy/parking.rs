@@ -16,7 +16,7 @@ use crate::sys::inet::{Socket, Transport};
 use crate::sys::{Sys, eventfd};
 
 /// A socket, and what it must not lose.
-pub(super) trait Vehicle: Send {
+pub(crate) trait Vehicle: Send {
     fn socket(&self) -> &Socket;
     /// Nobody else sends on the socket.
     fn is_alone(&self) -> bool;
@@ -61,7 +61,7 @@ pub(crate) fn leaked() {
 }
 
 /// Keeps the vehicle until nothing of it is outstanding. Its connection is aborted after `linger`.
-pub(super) fn park(vehicle: Box<dyn Vehicle>, linger: Duration) {
+pub(crate) fn park(vehicle: Box<dyn Vehicle>, linger: Duration) {
     COUNT.fetch_add(1, Ordering::Relaxed);
     if vehicle.is_lost() {
         std::mem::forget(vehicle);

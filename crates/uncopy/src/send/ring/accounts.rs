@@ -1,0 +1,278 @@
+//! What is known of a ring's sends and sockets, and what comes of their results and releases.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use super::message::Event;
+use crate::buf::{Payload, StableBytes};
+use crate::error::{Errno, Error, Result};
+use crate::send::auto::{Auto, Way};
+use crate::send::counters::{Counters, FallbackReason};
+use crate::send::notifier::{Binding, SlotError, Slots};
+use crate::send::plan::{self, Mode, Next, Refused};
+use crate::send::release::{Fate, Release, SendId, Sent};
+use crate::send::sender::Outstanding;
+use crate::sys::inet::{Socket, Transport};
+use crate::sys::send_ring::Witness;
+use crate::sys::zerocopy::{Landed, MAX_REGIONS};
+
+/// What is known of a send on its way.
+struct Context {
+    socket: usize,
+    binding: Option<Binding>,
+    bytes: usize,
+    lent: bool,
+    to: Option<SocketAddr>,
+}
+
+/// What was learnt of one socket.
+struct Lane {
+    transport: Transport,
+    auto: Auto,
+    counters: Counters,
+}
+
+/// What a send is bound to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bound {
+    pub(super) slot: u32,
+    /// It is the last of its notifier.
+    pub(super) flush: bool,
+}
+
+pub(super) struct Accounts<B> {
+    by_io_uring: bool,
+    pub(super) slots: Slots<Release<B>>,
+    /// By number, from `first` on. `None`: over.
+    contexts: VecDeque<Option<Context>>,
+    first: u64,
+    lanes: Vec<Lane>,
+    pub(super) events: VecDeque<Event<B>>,
+    outstanding: Outstanding,
+}
+
+impl<B: StableBytes> Accounts<B> {
+    pub(super) fn new(by_io_uring: bool) -> Accounts<B> {
+        Accounts {
+            by_io_uring,
+            slots: Slots::new(),
+            contexts: VecDeque::new(),
+            first: 0,
+            lanes: Vec::new(),
+            events: VecDeque::new(),
+            outstanding: Outstanding::default(),
+        }
+    }
+
+    /// Takes note of a socket; gives its index.
+    pub(super) fn add(&mut self, transport: Transport) -> usize {
+        self.lanes.push(Lane { transport, auto: Auto::new(), counters: Counters::default() });
+        self.lanes.len() - 1
+    }
+
+    pub(super) fn has(&self, socket: usize) -> bool {
+        socket < self.lanes.len()
+    }
+
+    pub(super) fn transport(&self, socket: usize) -> Option<Transport> {
+        self.lanes.get(socket).map(|lane| lane.transport)
+    }
+
+    pub(super) fn counters(&self, socket: usize) -> Option<&Counters> {
+        self.lanes.get(socket).map(|lane| &lane.counters)
+    }
+
+    pub(super) fn outstanding(&self) -> Outstanding {
+        self.outstanding
+    }
+
+    /// Whether a send over this socket, of which there is one, is to be lent, or why not.
+    #[inline]
+    pub(super) fn choose(
+        &mut self,
+        mode: Mode,
+        socket: usize,
+        payload: &Payload<B>,
+        bytes: usize,
+    ) -> Result<(), FallbackReason> {
+        let is_spread = payload.as_slice().len() > MAX_REGIONS;
+        let way = || match self.by_io_uring {
+            false => Way::MsgZerocopy,
+            true if payload.as_slice().iter().all(|b| b.pool_slice().is_some()) => {
+                Way::RingRegistered
+            }
+            true => Way::Ring,
+        };
+        let lane = &mut self.lanes[socket];
+        let chosen = match mode {
+            Mode::Copy => Err(FallbackReason::Asked),
+            _ if is_spread => Err(FallbackReason::TooManyRegions),
+            Mode::Zerocopy => Ok(()),
+            Mode::Auto => lane.auto.choose(bytes, way()),
+        };
+        if let Err(reason) = chosen {
+            lane.counters.fell_back(reason);
+        }
+        chosen
+    }
+
+    /// Takes note of the next send; slot and socket exist.
+    #[inline]
+    pub(super) fn sending(
+        &mut self,
+        socket: usize,
+        to: Option<SocketAddr>,
+        bound: Option<Bound>,
+        (bytes, lent): (usize, bool),
+    ) {
+        let binding = bound.and_then(|bound| self.slots.bind(bound.slot).ok());
+        if let Some(Bound { slot, flush: true }) = bound {
+            // The send just bound holds the notifier back.
+            let _ = self.slots.flush(&[slot]);
+        }
+        self.contexts.push_back(Some(Context { socket, binding, bytes, lent, to }));
+        self.outstanding.sends += 1;
+        self.outstanding.bytes += bytes;
+    }
+
+    /// Makes events of the notifications that are complete.
+    pub(super) fn post(&mut self) {
+        while let Some(notification) = self.slots.next() {
+            self.events.push_back(Event::Notified(notification));
+        }
+    }
+
+    /// Seals the notifiers in these slots.
+    pub(super) fn flush(&mut self, slots: &[u32]) -> Result<(), SlotError> {
+        self.slots.flush(slots)?;
+        self.post();
+        Ok(())
+    }
+
+    /// Every release that was not taken.
+    pub(super) fn into_releases(self) -> Vec<Release<B>> {
+        let mut releases: Vec<Release<B>> = Vec::new();
+        for event in self.events {
+            match event {
+                Event::Released(release) => releases.push(release),
+                Event::Notified(notification) => releases.extend(notification.releases),
+                Event::Sent(_) => {}
+            }
+        }
+        releases.extend(self.slots.into_releases());
+        releases
+    }
+
+    fn context(&self, number: u64) -> Option<&Context> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.contexts.get(index)?.as_ref()
+    }
+
+    /// The context of a send that is over.
+    #[inline]
+    fn close(&mut self, number: u64) -> Option<Context> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        let context = self.contexts.get_mut(index)?.take()?;
+        while let Some(None) = self.contexts.front() {
+            self.contexts.pop_front();
+            self.first += 1;
+        }
+        Some(context)
+    }
+}
+
+impl<B: StableBytes> Witness<B> for Accounts<B> {
+    fn is_made_again(
+        &mut self,
+        number: u64,
+        errno: Errno,
+        transport: Transport,
+        lent: bool,
+    ) -> bool {
+        let Some(socket) = self.context(number).map(|context| context.socket) else { return false };
+        let counters = &mut self.lanes[socket].counters;
+        // Completions are read all the time, so that a second attempt would meet the same.
+        let refused = Refused { errno, transport, lent, drained: true };
+        match plan::after(refused) {
+            Next::Copy(reason) => {
+                let no_room = matches!(errno, Errno::ENOBUFS | Errno::ENOMEM);
+                counters.no_buffer_space += u64::from(no_room);
+                counters.fell_back(reason);
+                true
+            }
+            Next::WaitForRoom | Next::Drain | Next::Fail => false,
+        }
+    }
+
+    #[inline]
+    fn ended(&mut self, number: u64, socket: &Socket, result: Result<usize, Errno>) {
+        let Some(&Context { socket: lane, to, .. }) = self.context(number) else { return };
+        let counters = &mut self.lanes[lane].counters;
+        let result = match result {
+            Ok(bytes) => {
+                counters.sends += 1;
+                counters.bytes += bytes as u64;
+                Ok(bytes)
+            }
+            Err(errno) => {
+                counters.failed_sends += 1;
+                Err(refusal_of(to, socket, errno))
+            }
+        };
+        self.events.push_back(Event::Sent(Sent { id: SendId(number), result }));
+    }
+
+    #[inline]
+    fn landed(&mut self, socket: &Socket, landed: Landed<B>) {
+        // A copy of ours says nothing of the path.
+        let learns = landed.usage.lent_parts > 0 && landed.usage.copied_parts == 0;
+        let Some(context) = self.close(landed.number) else { return };
+        let mut release = Release::of(landed, socket);
+        self.outstanding.sends -= 1;
+        self.outstanding.bytes -= context.bytes;
+        let lane = &mut self.lanes[context.socket];
+        let believed = is_believed(self.by_io_uring, lane.transport);
+        if release.fate == Fate::Copied && context.lent && learns && !believed {
+            release.fate = Fate::Unknown;
+        }
+        lane.counters.released(release.fate, release.bytes);
+        if learns && context.lent {
+            let is_told = believed && release.fate != Fate::Unknown;
+            lane.auto.learn(is_told.then_some(release.fate == Fate::Copied));
+        }
+        match context.binding {
+            Some(binding) => self.slots.release(binding, release),
+            None => self.events.push_back(Event::Released(release)),
+        }
+    }
+}
+
+#[cold]
+fn refusal_of(to: Option<SocketAddr>, socket: &Socket, errno: Errno) -> Error {
+    let subject = to.map_or_else(|| socket.subject(), |to| to.to_string());
+    Error::network("send to", subject, errno)
+}
+
+/// Whether a report of a copy can be believed. io_uring reports TCP sends as copied when their
+/// notifications were joined, also where nothing was copied (Linux 6.10 and later: the notification
+/// that is joined to another has no device's report of its own, `io_link_skb` in `io_uring/notif.c`).
+fn is_believed(by_io_uring: bool, transport: Transport) -> bool {
+    !by_io_uring || transport != Transport::Tcp
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Transport, is_believed};
+
+    #[test]
+    fn only_io_urings_copied_over_tcp_is_not_believed() {
+        for (by_io_uring, transport, expected) in [
+            (true, Transport::Tcp, false),
+            (true, Transport::Udp, true),
+            (false, Transport::Tcp, true),
+            (false, Transport::Udp, true),
+        ] {
+            assert_eq!(is_believed(by_io_uring, transport), expected);
+        }
+    }
+}
