@@ -1,6 +1,8 @@
 //! The observer of a copy: stops it when a signal asks for it, and draws a progress bar once it
 //! takes long enough to be wondered about.
 
+mod tree;
+
 use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
@@ -10,6 +12,8 @@ use indicatif::{
     BinaryBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
 };
 use uncopy::copy::{Control, Observer, Phase, Progress};
+
+pub(crate) use tree::TreeBar;
 
 use crate::report::printable;
 use crate::stop::Stop;

@@ -60,12 +60,27 @@ impl Stop {
         Ok(())
     }
 
+    /// The wish alone, for other threads to look at.
+    pub(crate) fn wish(&self) -> Wish {
+        Wish(Arc::clone(&self.signal))
+    }
+
     /// The signal that asked to stop, if one did.
     pub(crate) fn requested(&self) -> Option<Signal> {
         match self.signal.load(Ordering::Relaxed) {
             0 => None,
             number => i32::try_from(number).ok().map(Signal),
         }
+    }
+}
+
+/// Whether a signal asked to stop.
+#[derive(Debug, Clone)]
+pub(crate) struct Wish(Arc<AtomicUsize>);
+
+impl Wish {
+    pub(crate) fn is_there(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod request;
 mod target;
+mod tree;
 mod written;
 
 use std::io;
@@ -33,6 +34,10 @@ pub(crate) fn run(flags: &CopyArgs) -> Result<Exit, clap::Error> {
     let options = request::options(flags, configured.as_deref())
         .map_err(|message| misuse(ErrorKind::ValueValidation, message))?;
     options.check().map_err(|found| misuse(ErrorKind::ArgumentConflict, found.to_string()))?;
+    let tree_options = request::tree_options(flags, &options);
+    if flags.tree.recursive {
+        tree_options.check().map_err(|text| misuse(ErrorKind::ArgumentConflict, text))?;
+    }
     let names = target::names(flags)
         .map_err(|names| misuse(ErrorKind::MissingRequiredArgument, names.to_string()))?;
 
@@ -50,6 +55,9 @@ pub(crate) fn run(flags: &CopyArgs) -> Result<Exit, clap::Error> {
         Ok(stop) => stop,
         Err(error) => return Ok(crate::report::failed_to("listen to signals", &error)),
     };
+    if flags.tree.recursive {
+        return Ok(tree::copy(&pairs, &tree_options, flags.tree.progress, &stop, report));
+    }
     Ok(match copy_all(&pairs, &options, &stop, &mut report) {
         Some(signal) => report.stopped(signal),
         None => report.finish(),

@@ -1,6 +1,7 @@
 //! From flags to the options of the library.
 
 use uncopy::Mechanism;
+use uncopy::copy::job::{JobOptions, Links, OnError};
 use uncopy::copy::{
     Allow, Cache, CopyOptions, Digest, Existing, IfChanged, Prefer, Preserve, Sparse, Verify,
 };
@@ -8,6 +9,7 @@ use uncopy::copy::{
 use crate::flags::copy::{
     Attribute, CacheArg, CopyArgs, DigestArg, IfChangedArg, Method, PreferArg, SparseArg,
 };
+use crate::flags::tree::{LinksArg, OnErrorArg};
 
 /// The environment variable that verifies every copy.
 pub(crate) const UNCOPY_VERIFY: &str = "UNCOPY_VERIFY";
@@ -49,6 +51,25 @@ pub(crate) fn options(flags: &CopyArgs, configured: Option<&str>) -> Result<Copy
     options.in_place = flags.in_place;
     options.copy_contents = flags.copy_contents;
     Ok(options)
+}
+
+/// The options of the library for `--recursive`, with these for each file.
+pub(crate) fn tree_options(flags: &CopyArgs, each: &CopyOptions) -> JobOptions {
+    let mut options = JobOptions::default();
+    options.copy = each.clone();
+    options.links = match flags.tree.links {
+        LinksArg::Preserve => Links::Preserve,
+        LinksArg::Follow => Links::Follow,
+        LinksArg::Skip => Links::Skip,
+    };
+    options.follow_outside = flags.tree.follow_outside;
+    options.specials = flags.tree.specials;
+    options.on_error = match flags.tree.on_error {
+        OnErrorArg::Skip => OnError::Skip,
+        OnErrorArg::Abort => OnError::Abort,
+    };
+    options.jobs = flags.tree.jobs;
+    options
 }
 
 fn allow(flags: &CopyArgs) -> Allow {

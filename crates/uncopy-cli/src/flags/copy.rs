@@ -4,12 +4,15 @@ use std::path::PathBuf;
 
 use clap::{ValueEnum, ValueHint};
 
+use super::tree::TreeArgs;
+
 /// How the positional arguments go together.
 pub(crate) const USAGE: &str = "\
 uncopy cp [OPTIONS] SRC DST
        uncopy cp [OPTIONS] SRC... DIRECTORY
        uncopy cp [OPTIONS] -t DIRECTORY SRC...
-       uncopy cp [OPTIONS] -s SRC -d DST";
+       uncopy cp [OPTIONS] -s SRC -d DST
+       uncopy cp -r [OPTIONS] SRC... DST";
 
 /// Shown below the flags.
 pub(crate) const EXAMPLES: &str = "\
@@ -18,6 +21,7 @@ Examples:
   uncopy cp a b c /mnt/usb            several files into a directory
   uncopy cp --durable --verify a b    on the device, and read back, before b is replaced
   uncopy cp --require-zero-copy a b   share or move the bytes, or fail with exit code 5
+  uncopy cp -rp src /mnt/usb          a whole tree, which appears when it is complete
   uncopy cp --json *.iso /srv | jq .  one JSON object a file, documented in docs/json.md";
 
 /// Shown by `--help`.
@@ -78,6 +82,9 @@ pub(crate) struct CopyArgs {
     /// Read the bytes of a FIFO or device, and write into one, instead of refusing it
     #[arg(long, help_heading = TARGETS)]
     pub copy_contents: bool,
+
+    #[command(flatten)]
+    pub tree: TreeArgs,
 
     /// Use exactly this mechanism, or fail; `auto` tries them all
     #[arg(long, value_name = "METHOD", value_enum, default_value_t, hide_default_value = true, help_heading = WAY)]

@@ -9,6 +9,7 @@ use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use uncopy::copy::job::{EntryKind, Outcome, Record, Summary};
 use uncopy::{Errno, Error, Reason, Receipt};
 
 use crate::cp::Pair;
@@ -147,6 +148,67 @@ impl Report {
         }
         // Whoever stopped the program is told so once, by `stopped`.
         if failure.kind != "cancelled" {
+            say(&failure.to_string());
+        }
+        self.exit = self.exit.and(failure.exit);
+    }
+
+    /// Each entry is told, and not only those that failed.
+    pub(crate) fn tells_each(&self) -> bool {
+        self.form != Form::Silent
+    }
+
+    /// An entry of a tree is finished.
+    pub(crate) fn entry(&mut self, record: &Record) {
+        match (&record.outcome, self.form) {
+            (Outcome::Failed(error), _) => self.failed_entry(record, &Failure::from(error)),
+            (_, Form::Silent) => {}
+            (_, Form::Words) => self.print(&human::entry(record)),
+            (_, Form::Json) => self.print(&json::entry(record)),
+        }
+        if self.quiet || self.form == Form::Json {
+            return;
+        }
+        let notes = match &record.outcome {
+            Outcome::Copied(receipt) => &receipt.notes,
+            Outcome::Made { notes } => notes,
+            Outcome::Skipped { reason } if record.kind == EntryKind::Special => {
+                return say(&format!("note: {} is left out: {reason}", record.source.display()));
+            }
+            _ => return,
+        };
+        for note in notes {
+            say(&format!("note: {}: {note}", record.destination.display()));
+        }
+    }
+
+    fn failed_entry(&mut self, record: &Record, failure: &Failure) {
+        if self.form == Form::Json {
+            self.print(&json::failed_entry(record, failure));
+        }
+        say(&failure.to_string());
+        self.exit = self.exit.and(failure.exit);
+    }
+
+    /// A job came to its end, whichever.
+    pub(crate) fn summary(&mut self, summary: &Summary) {
+        match self.form {
+            Form::Silent => {}
+            Form::Words => self.print(&human::summary(summary)),
+            Form::Json => self.print(&json::summary(summary)),
+        }
+        if summary.failed > 0 && !self.quiet {
+            let entries = if summary.failed == 1 { "entry" } else { "entries" };
+            say(&format!(
+                "{} {entries} could not be copied, named above; run it again when the cause is gone",
+                summary.failed
+            ));
+        }
+    }
+
+    /// A job ended before its time. An entry that was its end has been told already.
+    pub(crate) fn ended(&mut self, failure: &Failure) {
+        if self.exit == Exit::Success {
             say(&failure.to_string());
         }
         self.exit = self.exit.and(failure.exit);

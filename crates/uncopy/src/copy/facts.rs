@@ -28,19 +28,35 @@ pub(crate) fn gather(
     options: &CopyOptions,
 ) -> Facts {
     let magic = file::filesystem_magic(staging.fd()).unwrap_or(0);
+    let filesystems = (source.filesystem, Filesystem::from_magic(magic));
     Facts {
-        size: source.size(),
         data_bytes: source.size().unwrap_or(0).min(source.stat.blocks.saturating_mul(512)),
         has_holes: has_holes(source),
-        source: source.filesystem,
-        destination: Filesystem::from_magic(magic),
         destination_is_stream: destination.is_stream(),
+        in_place: options.in_place && destination.found.is_some(),
+        ..of_dense(source.size(), filesystems, options)
+    }
+}
+
+/// Facts about a file without holes that goes to a new file.
+pub(crate) fn of_dense(
+    size: Option<u64>,
+    (source, destination): (Filesystem, Filesystem),
+    options: &CopyOptions,
+) -> Facts {
+    Facts {
+        size,
+        data_bytes: size.unwrap_or(0),
+        has_holes: false,
+        source,
+        destination,
+        destination_is_stream: false,
         direct: DirectPath::None,
         direct_reads: false,
         source_is_cold: false,
         dirty_budget_bytes: u64::MAX,
         transforms: false,
-        in_place: options.in_place && destination.found.is_some(),
+        in_place: false,
         durable: options.durable,
         allow: options.allow,
         prefer: options.prefer,

@@ -1,5 +1,6 @@
 //! One file to another, the cheapest correct way.
 
+pub mod job;
 mod observer;
 mod options;
 
@@ -13,8 +14,12 @@ mod mechanism;
 mod metadata;
 #[cfg(target_os = "linux")]
 mod plan;
+#[cfg(target_os = "linux")]
+mod remove;
 #[cfg_attr(not(target_os = "linux"), path = "portable.rs")]
 mod run;
+#[cfg(target_os = "linux")]
+mod small;
 #[cfg(target_os = "linux")]
 mod source;
 #[cfg(target_os = "linux")]
@@ -28,11 +33,18 @@ mod stream;
 #[cfg(target_os = "linux")]
 mod transfer;
 #[cfg(target_os = "linux")]
+mod tree;
+#[cfg(target_os = "linux")]
 mod trial;
 #[cfg(target_os = "linux")]
 mod verify;
 
 use std::path::Path;
+
+#[cfg(not(target_os = "linux"))]
+use run::run_job;
+#[cfg(target_os = "linux")]
+use tree::run_job;
 
 pub use observer::{Control, Observer, Phase, Progress};
 pub use options::{

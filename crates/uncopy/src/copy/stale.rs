@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{FileType, OFlags};
 
+use super::remove;
 use super::staging::{hexadecimal, name_digest};
 use crate::sys::{Sys, file, name};
 
@@ -41,10 +42,14 @@ fn remove_unless_locked(directory: BorrowedFd<'_>, leftover: &OsStr) -> Sys<()> 
     let file = name::open_existing(directory, leftover, OFlags::RDONLY)?;
     let stat = file::stat(&file)?;
     let ours = stat.uid == file::effective_uid() || file::effective_uid() == 0;
-    if stat.file_type() != FileType::RegularFile || !ours {
+    let kind = stat.file_type();
+    if !matches!(kind, FileType::RegularFile | FileType::Directory) || !ours {
         return Ok(());
     }
     file::try_lock(&file)?;
+    if kind == FileType::Directory {
+        return remove::tree(directory, leftover);
+    }
     // The lock's last holder may have renamed the file into place meanwhile; its temporary name
     // is random and not used again, so that this removes the leftover or nothing.
     name::unlink(directory, leftover)

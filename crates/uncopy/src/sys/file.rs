@@ -41,6 +41,8 @@ pub(crate) struct Stat {
     pub(crate) size: u64,
     /// In units of 512 bytes, whatever the block size.
     pub(crate) blocks: u64,
+    /// Which device a device file stands for.
+    pub(crate) special: (u32, u32),
     pub(crate) accessed: Timestamp,
     pub(crate) modified: Timestamp,
     pub(crate) changed: Timestamp,
@@ -70,11 +72,15 @@ impl Stat {
 /// Facts about an open file.
 pub(crate) fn stat(fd: impl AsFd) -> Sys<Stat> {
     let mask = StatxFlags::BASIC_STATS | StatxFlags::DIOALIGN;
-    let s = fs::statx(fd, "", AtFlags::EMPTY_PATH, mask)?;
+    Ok(stat_of(&fs::statx(fd, "", AtFlags::EMPTY_PATH, mask)?))
+}
+
+/// What `statx(2)` answered.
+pub(super) fn stat_of(s: &fs::Statx) -> Stat {
     let time = |t: fs::StatxTimestamp| Timestamp { seconds: t.tv_sec, nanoseconds: t.tv_nsec };
     let direct = (s.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && s.stx_dio_offset_align != 0)
         .then_some(DirectAlign { memory: s.stx_dio_mem_align, offset: s.stx_dio_offset_align });
-    Ok(Stat {
+    Stat {
         device: (s.stx_dev_major, s.stx_dev_minor),
         inode: s.stx_ino,
         mode: u32::from(s.stx_mode),
@@ -83,12 +89,13 @@ pub(crate) fn stat(fd: impl AsFd) -> Sys<Stat> {
         gid: s.stx_gid,
         size: s.stx_size,
         blocks: s.stx_blocks,
+        special: (s.stx_rdev_major, s.stx_rdev_minor),
         accessed: time(s.stx_atime),
         modified: time(s.stx_mtime),
         changed: time(s.stx_ctime),
         direct,
         mount_root: s.stx_attributes.contains(fs::StatxAttributes::MOUNT_ROOT),
-    })
+    }
 }
 
 /// The filesystem's magic number (`linux/magic.h`).

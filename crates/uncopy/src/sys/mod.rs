@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod clock;
+pub(crate) mod directory;
 pub(crate) mod epoll;
 pub(crate) mod eventfd;
 pub(crate) mod file;

@@ -1,0 +1,64 @@
+//! Flags of `uncopy cp -r`.
+
+use std::num::NonZeroUsize;
+
+use clap::ValueEnum;
+
+const TREES: &str = "Trees (with --recursive)";
+
+/// What `uncopy cp` does with directories.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct TreeArgs {
+    /// Copy directories with all that is in them
+    ///
+    /// A directory whose destination does not exist is built beside it and renamed once, when it
+    /// is complete. Where the destination exists each file is replaced in one step.
+    #[arg(short, long, visible_short_alias = 'R', help_heading = TREES)]
+    pub recursive: bool,
+
+    /// Make symbolic links anew (preserve), copy what they lead to (follow), or leave them out (skip)
+    #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_default_value = true, requires = "recursive", help_heading = TREES)]
+    pub links: LinksArg,
+
+    /// With --links=follow: also where they lead out of the tree or by an absolute path
+    #[arg(long, requires = "recursive", help_heading = TREES)]
+    pub follow_outside: bool,
+
+    /// Make FIFOs, sockets and device files anew; without it they are skipped
+    #[arg(long, requires = "recursive", help_heading = TREES)]
+    pub specials: bool,
+
+    /// When an entry cannot be copied: go on with the others (skip, the default) or stop (abort)
+    #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_default_value = true, requires = "recursive", help_heading = TREES)]
+    pub on_error: OnErrorArg,
+
+    /// So many workers; without it one for each processor, eight at most
+    #[arg(short, long, value_name = "N", requires = "recursive", help_heading = TREES)]
+    pub jobs: Option<NonZeroUsize>,
+
+    /// Show progress also where standard error is no terminal: a line every ten seconds
+    #[arg(long, requires = "recursive", conflicts_with = "quiet", help_heading = TREES)]
+    pub progress: bool,
+}
+
+/// `--links`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LinksArg {
+    /// They are made anew
+    #[default]
+    Preserve,
+    /// What they lead to is copied, if it lies in the tree
+    Follow,
+    /// They are left out
+    Skip,
+}
+
+/// `--on-error`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnErrorArg {
+    /// Report it and go on; the exit code tells
+    #[default]
+    Skip,
+    /// Stop, and remove a tree that was being made
+    Abort,
+}

@@ -1,0 +1,78 @@
+//! What a caller can ask of a job.
+
+use std::num::NonZeroUsize;
+
+use crate::copy::CopyOptions;
+
+/// How to copy trees. Every field has the default of plain `uncopy cp -r`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JobOptions {
+    /// How each file is copied. [`CopyOptions::in_place`] and [`CopyOptions::copy_contents`] have no
+    /// meaning for trees and are refused.
+    pub copy: CopyOptions,
+    /// What becomes of symbolic links.
+    pub links: Links,
+    /// With [`Links::Follow`]: also where they lead out of the tree, or by an absolute path.
+    pub follow_outside: bool,
+    /// Make FIFOs, sockets and device files anew; without it they are skipped.
+    pub specials: bool,
+    /// What to do when an entry cannot be copied.
+    pub on_error: OnError,
+    /// Workers; `None`: one for each processor that may be used, eight at most.
+    pub jobs: Option<NonZeroUsize>,
+    /// Count entries and bytes ahead of the copy, so that [`JobProgress`](super::JobProgress) has
+    /// totals. It looks at every source once more.
+    pub scan_ahead: bool,
+}
+
+impl JobOptions {
+    /// Whether these options can be obeyed together, whatever the trees are.
+    ///
+    /// # Errors
+    /// A sentence for people that ends in what to do about it, with the options as the flags of
+    /// `uncopy cp` are called.
+    pub fn check(&self) -> Result<(), String> {
+        self.copy.check().map_err(|found| found.to_string())?;
+        let rows = [
+            (
+                self.copy.in_place,
+                "--in-place contradicts --recursive: it is for single files whose name must not be \
+                 replaced; leave one of them out",
+            ),
+            (
+                self.copy.copy_contents,
+                "--copy-contents contradicts --recursive: a FIFO in a tree has no end; leave it \
+                 out, or pass --specials to make FIFOs and devices anew",
+            ),
+            (
+                self.follow_outside && self.links != Links::Follow,
+                "--follow-outside only says how far --links=follow goes; add that, or leave it out",
+            ),
+        ];
+        rows.into_iter().find(|(holds, _)| *holds).map_or(Ok(()), |(_, text)| Err(text.into()))
+    }
+}
+
+/// What becomes of symbolic links.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Links {
+    /// They are made anew, and lead where they led.
+    #[default]
+    Preserve,
+    /// What they lead to is copied, as long as it lies in the tree.
+    Follow,
+    /// They are left out.
+    Skip,
+}
+
+/// What to do when an entry cannot be copied.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// Report it, count it, go on.
+    #[default]
+    Skip,
+    /// Stop the whole job with this error. A tree that was being made anew is removed; what was
+    /// merged into an existing one stays.
+    Abort,
+}

@@ -1,0 +1,256 @@
+//! Directories: entered, listed, and finished when all that belongs in them is there.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::fs::FileType;
+
+use super::decide::{Decision, decide};
+use super::directory::{Above, Directory, Entered, Open, identity};
+use super::queue::{Batch, Task};
+use super::worker::{Place, Worker};
+use crate::copy::job::{EntryKind, Outcome};
+use crate::copy::metadata::{self, Made};
+use crate::copy::source::describe;
+use crate::copy::staging::TAKEN;
+use crate::error::{Errno, Error, Reason, Result};
+use crate::sys::directory;
+use crate::sys::file::{self, Stat};
+
+/// So many directories may wait to be entered before a listing pauses: a million names of
+/// subdirectories do not have to be remembered.
+const MOST_WAITING: usize = 50_000;
+
+/// A listing that pauses has found at least so many subdirectories, so that it gets on.
+const LEAST_FOUND: usize = 64;
+
+impl Worker<'_, '_> {
+    /// Goes into a directory: makes or finds its copy, and lists it.
+    pub(super) fn enter(&mut self, parent: &Arc<Directory>, name: &OsStr, linked: bool) {
+        let open = match parent.open() {
+            Ok(open) => open,
+            Err(error) => return self.fail_below(parent, name, error),
+        };
+        let place = Place { directory: parent, open: &open, name, target: name };
+        match self.open_pair(&place, linked) {
+            Ok((entered, pair)) => {
+                let parent = Arc::clone(parent);
+                let pin = if entered.linked {
+                    self.job.must_pin();
+                    true
+                } else {
+                    self.job.may_pin()
+                };
+                let pair = Arc::new(pair);
+                let above = Above::Child { parent: Arc::clone(&parent), name: name.to_owned() };
+                // Until it is finished, so is not the one above.
+                parent.begin();
+                let directory = Arc::new(Directory::new(above, entered, &pair, pin));
+                drop(open);
+                self.list_open(directory, &pair, 0);
+            }
+            Err(error) => self.fail(&place, EntryKind::Directory, error),
+        }
+    }
+
+    /// An entry cannot even be looked at, because its directory cannot.
+    fn fail_below(&mut self, parent: &Arc<Directory>, name: &OsStr, error: Error) {
+        let names = || (parent.source_path().join(name), parent.destination_path().join(name));
+        self.fail_at(names, EntryKind::Directory, error);
+    }
+
+    fn open_pair(&mut self, place: &Place<'_>, linked: bool) -> Result<(Entered, Open)> {
+        let above = &place.directory.entered;
+        let fail = |errno| Error::system("open", place.source(), errno);
+        let source = if linked {
+            self.open_link(place)?
+        } else {
+            directory::open_child(&place.open.source, place.name).map_err(fail)?
+        };
+        let stat =
+            file::stat(&source).map_err(|errno| Error::system("examine", place.source(), errno))?;
+        self.check_source(place, &stat, linked)?;
+        let (fresh, destination) = self.open_destination(place, &stat)?;
+        let made = file::stat(&destination)
+            .map_err(|errno| Error::system("examine", place.destination(), errno))?;
+        let same_source = stat.device == above.source.device;
+        let same_destination = made.device == above.destination.0;
+        let open = Open::below(place.open, (source, same_source), (destination, same_destination));
+        let entered = Entered {
+            source: stat,
+            destination: identity(&made),
+            fresh,
+            private: above.private,
+            linked: linked || above.linked,
+        };
+        Ok((entered, open))
+    }
+
+    /// A source may be no destination, and a link may not lead to a directory that it lies in.
+    fn check_source(&self, place: &Place<'_>, source: &Stat, linked: bool) -> Result<()> {
+        let refuse =
+            |text: &str| Err(Error::new("copy", place.source(), Reason::Refused(text.to_owned())));
+        if self.job.is_destination(identity(source)) {
+            return refuse("it is the destination of this copy; name a destination outside of it");
+        }
+        if linked && place.directory.lies_in(identity(source)) {
+            return refuse(
+                "the link leads to a directory that it lies in itself, which has no end; \
+                 pass --links=preserve or leave it out",
+            );
+        }
+        Ok(())
+    }
+
+    /// Makes or finds the directory that the copy goes to; `true`: it was made.
+    fn open_destination(&self, place: &Place<'_>, source: &Stat) -> Result<(bool, OwnedFd)> {
+        let fail = |operation, errno| Error::system(operation, place.destination(), errno);
+        let in_directory = &*place.open.destination;
+        let mode = self.creation_mode(place.directory, source);
+        let fresh = match directory::make(in_directory, place.target, mode) {
+            Ok(()) => true,
+            Err(Errno::EEXIST) => false,
+            Err(errno) => return Err(fail("make the directory", errno)),
+        };
+        if !fresh {
+            let found = directory::stat_name(in_directory, place.target)
+                .map_err(|errno| fail("examine", errno))?;
+            let existing = self.job.options.copy.existing;
+            let decision = decide(EntryKind::Directory, Some(found.file_type()), existing);
+            if place.directory.entered.fresh {
+                return Err(Error::new("make", place.destination(), Reason::Refused(TAKEN.into())));
+            }
+            if let Decision::Refuse(reason) = decision {
+                let reason = Reason::Refused(reason.into());
+                return Err(Error::new("write to", place.destination(), reason));
+            }
+        }
+        let opened =
+            directory::open_child(in_directory, place.target).or_else(|errno| match errno {
+                Errno::EACCES => directory::open_child_path(in_directory, place.target),
+                errno => Err(errno),
+            });
+        opened.map(|fd| (fresh, fd)).map_err(|errno| fail("open", errno))
+    }
+
+    /// The mode of a new directory until it is finished: it has to be filled first.
+    fn creation_mode(&self, parent: &Directory, source: &Stat) -> u32 {
+        let preserve = self.job.options.copy.preserve;
+        let given_later = (preserve.mode || preserve.acl) && !parent.entered.private;
+        if given_later { 0o700 } else { source.permissions() & 0o777 | 0o700 }
+    }
+
+    /// Lists a directory from a place on.
+    pub(super) fn list(&mut self, directory: Arc<Directory>, from: u64) {
+        match directory.open() {
+            Ok(open) => self.list_open(directory, &open, from),
+            Err(error) => {
+                self.listing_failed(&directory, error);
+                self.end(directory);
+            }
+        }
+    }
+
+    /// Lists an open directory: entries go into batches, directories wait to be entered.
+    pub(super) fn list_open(&mut self, directory: Arc<Directory>, open: &Arc<Open>, from: u64) {
+        let mut found: Vec<(OsString, bool)> = Vec::new();
+        let room = MOST_WAITING.saturating_sub(self.job.queue.waiting_directories());
+        let most = room.max(LEAST_FOUND);
+        let mut go_on_from = None;
+        let mut batch = Batch::new(&directory, open);
+        let mut buffer = std::mem::take(&mut self.listing);
+        let listed = directory::rewind_to(&open.source, from).and_then(|()| {
+            directory::list(&open.source, &mut buffer, |entry| {
+                self.job.counters.found.fetch_add(1, Ordering::Relaxed);
+                let name = OsStr::from_bytes(entry.name.to_bytes());
+                if entry.kind == FileType::Directory {
+                    found.push((name.to_owned(), false));
+                } else if batch.add(entry) {
+                    let full = std::mem::replace(&mut batch, Batch::new(&directory, open));
+                    self.push(&directory, Task::Copy(full));
+                }
+                if found.len() >= most {
+                    go_on_from = Some(entry.next);
+                }
+                go_on_from.is_none() && !self.job.is_over()
+            })
+        });
+        self.listing = buffer;
+        if let Err(errno) = listed {
+            let error = Error::system("list", directory.source_path(), errno);
+            self.listing_failed(&directory, error);
+        }
+        if !batch.is_empty() {
+            self.push(&directory, Task::Copy(batch));
+        }
+        if let Some(from) = go_on_from {
+            // Below those that were found, so that they come first. It ends the listing.
+            let directory = Arc::clone(&directory);
+            self.push(&directory.clone(), Task::List { directory, from });
+        }
+        for (name, linked) in found.into_iter().rev() {
+            let parent = Arc::clone(&directory);
+            self.push(&directory, Task::Enter { parent, name, linked });
+        }
+        self.end(directory);
+    }
+
+    fn listing_failed(&mut self, directory: &Arc<Directory>, error: Error) {
+        directory.listing_failed.store(true, Ordering::Relaxed);
+        self.fail_at(|| names(directory), EntryKind::Directory, error);
+    }
+
+    /// All that belongs in a directory is there: gives it its metadata.
+    pub(super) fn finish_directory(&mut self, directory: &Arc<Directory>) {
+        if directory.parent().is_none() {
+            // A root is finished by who began it.
+            return;
+        }
+        let finished = directory.open().and_then(|open| {
+            let made = if directory.entered.fresh { Made::AsSource } else { Made::Found };
+            self.give_metadata(directory, &open, made)
+        });
+        match finished {
+            Ok(notes) => {
+                self.finish_at(|| names(directory), EntryKind::Directory, Outcome::Made { notes });
+            }
+            Err(error) => self.fail_at(|| names(directory), EntryKind::Directory, error),
+        }
+    }
+
+    pub(super) fn give_metadata(
+        &self,
+        directory: &Directory,
+        open: &Open,
+        made: Made<'_>,
+    ) -> Result<Vec<String>> {
+        let options = &self.job.options.copy;
+        let source = (open.source.as_fd(), &directory.entered.source);
+        let destination = open.destination.as_fd();
+        let nothing = matches!(made, Made::Found) && options.preserve == Default::default();
+        let notes = if nothing {
+            Vec::new()
+        } else {
+            metadata::apply_to_directory(destination, source, made, options.preserve)
+        };
+        if options.durable {
+            file::sync(destination)
+                .map_err(|e| Error::system("flush", directory.destination_path(), e))?;
+        }
+        Ok(notes)
+    }
+}
+
+fn names(directory: &Directory) -> (PathBuf, PathBuf) {
+    (directory.source_path(), directory.destination_path())
+}
+
+/// Refuses an entry of a kind that it was not listed as.
+pub(super) fn changed_kind(place: &Place<'_>, found: FileType) -> Error {
+    let text = format!("it became {} after it was listed; copy again", describe(found));
+    Error::new("copy", place.source(), Reason::Refused(text))
+}

@@ -1,0 +1,15 @@
+//! How a job goes about its trees: roots, directories, entries, and the workers that copy them.
+
+mod decide;
+mod directory;
+mod enter;
+mod file;
+mod links;
+mod other;
+mod queue;
+mod root;
+mod run;
+mod scan;
+mod worker;
+
+pub(super) use run::run_job;
