@@ -34,7 +34,8 @@ pub(crate) fn run(flags: &CopyArgs) -> Result<Exit, clap::Error> {
     let options = request::options(flags, configured.as_deref())
         .map_err(|message| misuse(ErrorKind::ValueValidation, message))?;
     options.check().map_err(|found| misuse(ErrorKind::ArgumentConflict, found.to_string()))?;
-    let tree_options = request::tree_options(flags, &options);
+    let tree_options = request::tree_options(flags, &options)
+        .map_err(|message| misuse(ErrorKind::ValueValidation, message))?;
     if flags.tree.recursive {
         tree_options.check().map_err(|text| misuse(ErrorKind::ArgumentConflict, text))?;
     }

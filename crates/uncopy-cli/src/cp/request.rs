@@ -1,7 +1,7 @@
 //! From flags to the options of the library.
 
 use uncopy::Mechanism;
-use uncopy::copy::job::{JobOptions, Links, OnError};
+use uncopy::copy::job::{Delete, JobOptions, Links, OnError};
 use uncopy::copy::{
     Allow, Cache, CopyOptions, Digest, Existing, IfChanged, Prefer, Preserve, Sparse, Verify,
 };
@@ -9,6 +9,7 @@ use uncopy::copy::{
 use crate::flags::copy::{
     Attribute, CacheArg, CopyArgs, DigestArg, IfChangedArg, Method, PreferArg, SparseArg,
 };
+use crate::flags::select::Pattern;
 use crate::flags::tree::{LinksArg, OnErrorArg};
 
 /// The environment variable that verifies every copy.
@@ -54,7 +55,10 @@ pub(crate) fn options(flags: &CopyArgs, configured: Option<&str>) -> Result<Copy
 }
 
 /// The options of the library for `--recursive`, with these for each file.
-pub(crate) fn tree_options(flags: &CopyArgs, each: &CopyOptions) -> JobOptions {
+///
+/// # Errors
+/// A sentence for people: a pattern makes no sense.
+pub(crate) fn tree_options(flags: &CopyArgs, each: &CopyOptions) -> Result<JobOptions, String> {
     let mut options = JobOptions::default();
     options.copy = each.clone();
     options.links = match flags.tree.links {
@@ -69,7 +73,22 @@ pub(crate) fn tree_options(flags: &CopyArgs, each: &CopyOptions) -> JobOptions {
         OnErrorArg::Abort => OnError::Abort,
     };
     options.jobs = flags.tree.jobs;
-    options
+    for pattern in &flags.tree.patterns.in_order {
+        let added = match pattern {
+            Pattern::Include(pattern) => options.selection.include(pattern),
+            Pattern::Exclude(pattern) => options.selection.exclude(pattern),
+        };
+        added.map_err(|error| error.to_string())?;
+    }
+    options.update = flags.tree.update;
+    options.delete = flags.tree.delete.then(|| {
+        let mut delete = Delete::default();
+        delete.most = flags.tree.max_delete;
+        delete.empty_source = flags.tree.delete_empty_source;
+        delete
+    });
+    options.dry_run = flags.tree.dry_run;
+    Ok(options)
 }
 
 fn allow(flags: &CopyArgs) -> Allow {

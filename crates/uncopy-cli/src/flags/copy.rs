@@ -65,7 +65,7 @@ pub(crate) struct CopyArgs {
     pub no_target_directory: bool,
 
     /// Leave an existing destination alone, without a race
-    #[arg(short, long, help_heading = TARGETS)]
+    #[arg(short, long, visible_alias = "ignore-existing", help_heading = TARGETS)]
     pub no_clobber: bool,
 
     /// Replace a destination even if its mode forbids writing

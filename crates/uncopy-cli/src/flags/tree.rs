@@ -4,7 +4,9 @@ use std::num::NonZeroUsize;
 
 use clap::ValueEnum;
 
-const TREES: &str = "Trees (with --recursive)";
+use super::select::Patterns;
+
+pub(super) const TREES: &str = "Trees (with --recursive)";
 
 /// What `uncopy cp` does with directories.
 #[derive(Debug, Default, clap::Args)]
@@ -27,6 +29,32 @@ pub(crate) struct TreeArgs {
     /// Make FIFOs, sockets and device files anew; without it they are skipped
     #[arg(long, requires = "recursive", help_heading = TREES)]
     pub specials: bool,
+
+    #[command(flatten)]
+    pub patterns: Patterns,
+
+    /// Leave alone what is as new in the destination as in the source
+    #[arg(short, long, requires = "recursive", help_heading = TREES)]
+    pub update: bool,
+
+    /// Remove from the destination what the source does not have
+    ///
+    /// What --exclude and --include leave out stays, and nothing is removed from a directory whose
+    /// source could not be listed.
+    #[arg(long, requires = "recursive", help_heading = TREES)]
+    pub delete: bool,
+
+    /// With --delete: also if the source is empty, which may be a disk that is not mounted
+    #[arg(long, requires = "delete", help_heading = TREES)]
+    pub delete_empty_source: bool,
+
+    /// With --delete: remove so many entries at most, those inside of directories counted
+    #[arg(long, value_name = "N", requires = "delete", help_heading = TREES)]
+    pub max_delete: Option<u64>,
+
+    /// Change nothing; say what would be done, and which way each file would go
+    #[arg(long, requires = "recursive", help_heading = TREES)]
+    pub dry_run: bool,
 
     /// When an entry cannot be copied: go on with the others (skip, the default) or stop (abort)
     #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_default_value = true, requires = "recursive", help_heading = TREES)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use indicatif::BinaryBytes;
-use uncopy::copy::job::{Outcome, Record, Summary};
+use uncopy::copy::job::{Action, Outcome, Record, Summary};
 use uncopy::{Cost, Portion, Receipt, Refusal, Verification, VerifiedFrom};
 
 use crate::cp::Pair;
@@ -51,6 +51,20 @@ pub(crate) fn entry(record: &Record) -> String {
         Outcome::Linked { to } => format!("hard link to {}", name(to)),
         Outcome::Made { .. } => kind.to_owned(),
         Outcome::Skipped { reason } => format!("skipped, {reason}"),
+        Outcome::Deleted { entries: 1 } => {
+            return format!("{}: deleted\n", name(&pair.destination));
+        }
+        Outcome::Deleted { entries } => {
+            let inside = counted(entries - 1, "entry", "entries");
+            return format!("{}: deleted with {inside} in it\n", name(&pair.destination));
+        }
+        Outcome::Planned { action: Action::Delete { .. }, .. } => {
+            return format!("{}: would be deleted\n", name(&pair.destination));
+        }
+        Outcome::Planned { action, mechanism } => {
+            let way = mechanism.map_or(String::new(), |mechanism| format!(" by {mechanism}"));
+            format!("would {} the {kind}{way}", action.name())
+        }
         _ => String::from("not copied"),
     };
     format!("{} -> {}: {what}\n", name(&pair.source), name(&pair.destination))
@@ -78,6 +92,7 @@ pub(crate) fn summary(summary: &Summary) -> String {
         (summary.hard_links, "hard link", "hard links"),
         (summary.specials, "special file", "special files"),
         (summary.skipped, "skipped", "skipped"),
+        (summary.deleted, "deleted", "deleted"),
         (summary.failed, "failed", "failed"),
     ];
     let others: Vec<String> = others

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
-use uncopy::copy::job::{Outcome, Record, RefusalCount, Summary};
+use uncopy::copy::job::{Action, Outcome, Record, RefusalCount, Summary};
 use uncopy::{Errno, Receipt};
 
 use crate::cp::Pair;
@@ -65,6 +65,12 @@ struct Entry<'a> {
     reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     notes: Option<&'a [String]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entries: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    action: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mechanism: Option<&'static str>,
 }
 
 /// A file that was left alone.
@@ -103,6 +109,7 @@ struct Whole<'a> {
     hard_links: u64,
     specials: u64,
     skipped: u64,
+    deleted: u64,
     failed: u64,
     bytes: u64,
     mechanisms: Vec<Mechanism>,
@@ -253,6 +260,9 @@ pub(crate) fn entry(record: &Record) -> String {
         linked_to_base64: None,
         reason: None,
         notes: None,
+        entries: None,
+        action: None,
+        mechanism: None,
     };
     match &record.outcome {
         Outcome::Copied(receipt) => return line(&details(entry.names, receipt, Some(entry.tree))),
@@ -262,6 +272,18 @@ pub(crate) fn entry(record: &Record) -> String {
             entry.linked_to_base64 = base64_name(to);
         }
         Outcome::Made { notes } => entry.notes = Some(notes),
+        Outcome::Deleted { entries } => {
+            entry.event = "deleted";
+            entry.entries = Some(*entries);
+        }
+        Outcome::Planned { action, mechanism } => {
+            entry.event = "would";
+            entry.action = Some(action.name());
+            entry.mechanism = mechanism.map(uncopy::Mechanism::name);
+            if let Action::Delete { entries } = action {
+                entry.entries = Some(*entries);
+            }
+        }
         Outcome::Skipped { reason } => (entry.event, entry.reason) = ("skipped", Some(*reason)),
         _ => entry.event = "failed",
     }
@@ -295,6 +317,7 @@ pub(crate) fn summary(summary: &Summary) -> String {
         hard_links: summary.hard_links,
         specials: summary.specials,
         skipped: summary.skipped,
+        deleted: summary.deleted,
         failed: summary.failed,
         bytes: summary.bytes,
         mechanisms: summary.portions.iter().map(Mechanism::from).collect(),

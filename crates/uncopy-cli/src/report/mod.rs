@@ -162,6 +162,10 @@ impl Report {
     pub(crate) fn entry(&mut self, record: &Record) {
         match (&record.outcome, self.form) {
             (Outcome::Failed(error), _) => self.failed_entry(record, &Failure::from(error)),
+            // What it was run for.
+            (Outcome::Planned { .. }, Form::Silent) if !self.quiet => {
+                self.print(&human::entry(record));
+            }
             (_, Form::Silent) => {}
             (_, Form::Words) => self.print(&human::entry(record)),
             (_, Form::Json) => self.print(&json::entry(record)),

@@ -11,6 +11,7 @@ mod links;
 mod merging;
 mod random;
 mod roots;
+mod selecting;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -111,6 +112,7 @@ fn main() -> ExitCode {
             merging::cases(),
             random::cases(),
             roots::cases(),
+            selecting::cases(),
         ]
         .into_iter()
         .flatten()

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
@@ -38,6 +39,28 @@ pub(crate) fn tree(parent: impl AsFd, top: &OsStr) -> Sys<()> {
         }
     }
     directory::remove(parent, top)
+}
+
+/// Tells of everything that is in the directory `top` of a directory, by its path from there, and
+/// whether it is a directory itself.
+pub(crate) fn visit(parent: impl AsFd, top: &OsStr, mut tell: impl FnMut(&Path, bool)) -> Sys<()> {
+    let root = directory::open_child(parent, top)?;
+    let mut waiting: Vec<Vec<OsString>> = vec![Vec::new()];
+    let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
+    while let Some(names) = waiting.pop() {
+        let at = reopen(&root, &names)?;
+        let path: PathBuf = names.iter().collect();
+        directory::list(&at, &mut buffer, |entry| {
+            let name = OsStr::from_bytes(entry.name.to_bytes());
+            let is_directory = entry.kind == FileType::Directory;
+            tell(&path.join(name), is_directory);
+            if is_directory {
+                waiting.push(names.iter().cloned().chain([name.to_owned()]).collect());
+            }
+            true
+        })?;
+    }
+    Ok(())
 }
 
 fn reopen(root: &OwnedFd, names: &[OsString]) -> Sys<OwnedFd> {

@@ -21,6 +21,11 @@ pub(crate) fn temporary_name(destination: &OsStr) -> Sys<OsString> {
     Ok(format!("{}{}.tmp", prefix(destination), hexadecimal(&random)).into())
 }
 
+/// Whether a name is one of those that files and trees are built under.
+pub(crate) fn is_temporary(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(b".uncopy-") && name.as_bytes().ends_with(b".tmp")
+}
+
 fn prefix(destination: &OsStr) -> String {
     format!(".uncopy-{}-", name_digest(destination))
 }

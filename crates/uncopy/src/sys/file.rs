@@ -23,7 +23,7 @@ pub(crate) struct DirectAlign {
 }
 
 /// Seconds and nanoseconds since the epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Timestamp {
     pub(crate) seconds: i64,
     pub(crate) nanoseconds: u32,

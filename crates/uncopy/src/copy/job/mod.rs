@@ -7,18 +7,22 @@
 
 mod options;
 mod record;
+mod select;
 
 use std::path::PathBuf;
 
-pub use options::{JobOptions, Links, OnError};
-pub use record::{EntryKind, JobObserver, JobProgress, Outcome, Record, RefusalCount, Summary};
+pub use options::{Delete, JobOptions, Links, OnError};
+pub use record::{
+    Action, EntryKind, JobObserver, JobProgress, Outcome, Record, RefusalCount, Summary,
+};
+pub use select::{PatternError, Selection};
 
 use crate::error::{Error, Reason, Result};
 
 /// Copies each source to its destination, directories with all that is in them.
 ///
 /// A source that is a directory becomes the destination, which is made or merged into; nothing is
-/// removed from it. Hard links between entries of all sources are kept. `observer` is told what
+/// removed from it without [`JobOptions::delete`]. Hard links between entries of all sources are kept. `observer` is told what
 /// becomes of each entry.
 ///
 /// ```no_run

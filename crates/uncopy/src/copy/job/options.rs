@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 
+use super::select::Selection;
 use crate::copy::CopyOptions;
 
 /// How to copy trees. Every field has the default of plain `uncopy cp -r`.
@@ -17,6 +18,14 @@ pub struct JobOptions {
     pub follow_outside: bool,
     /// Make FIFOs, sockets and device files anew; without it they are skipped.
     pub specials: bool,
+    /// Which entries are copied.
+    pub selection: Selection,
+    /// Leave an entry alone whose destination was modified when the source was, or later.
+    pub update: bool,
+    /// Remove from the destination what the source does not have.
+    pub delete: Option<Delete>,
+    /// Change nothing, and tell what would be done ([`Outcome::Planned`](super::Outcome::Planned)).
+    pub dry_run: bool,
     /// What to do when an entry cannot be copied.
     pub on_error: OnError,
     /// Workers; `None`: one for each processor that may be used, eight at most.
@@ -64,6 +73,17 @@ pub enum Links {
     Follow,
     /// They are left out.
     Skip,
+}
+
+/// How far removing from the destination goes. What a [`Selection`] leaves out is not removed, and
+/// nothing is removed from a directory whose source could not be listed to its end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Delete {
+    /// Entries that are removed at most; those beyond are failures.
+    pub most: Option<u64>,
+    /// Also where the root of the source is empty, which may be a filesystem that is not mounted.
+    pub empty_source: bool,
 }
 
 /// What to do when an entry cannot be copied.

@@ -71,8 +71,50 @@ pub enum Outcome {
         /// Why, for people.
         reason: &'static str,
     },
+    /// It was in the destination and not in the source, and is gone.
+    Deleted {
+        /// Entries that were removed: a directory with all that was in it.
+        entries: u64,
+    },
+    /// This would be done ([`JobOptions::dry_run`](super::JobOptions::dry_run)).
+    Planned {
+        /// What.
+        action: Action,
+        /// The mechanism that a file would go by, as far as can be told without writing.
+        mechanism: Option<Mechanism>,
+    },
     /// It was not copied.
     Failed(Error),
+}
+
+/// What would be done with an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// It would be made: nothing has the name.
+    Make,
+    /// It would take the place of what has the name.
+    Replace,
+    /// It would become a hard link to a file that was copied before.
+    Link,
+    /// It would be removed from the destination.
+    Delete {
+        /// As in [`Outcome::Deleted`].
+        entries: u64,
+    },
+}
+
+impl Action {
+    /// The name in records: `make`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Action::Make => "make",
+            Action::Replace => "replace",
+            Action::Link => "link",
+            Action::Delete { .. } => "delete",
+        }
+    }
 }
 
 /// How far a job has come.
@@ -135,6 +177,8 @@ pub struct Summary {
     pub specials: u64,
     /// Entries that were left alone.
     pub skipped: u64,
+    /// Entries that were removed from the destination.
+    pub deleted: u64,
     /// Entries that could not be copied.
     pub failed: u64,
     /// Bytes of the files that were copied.
@@ -224,6 +268,7 @@ impl Summary {
         self.hard_links += other.hard_links;
         self.specials += other.specials;
         self.skipped += other.skipped;
+        self.deleted += other.deleted;
         self.failed += other.failed;
         self.bytes += other.bytes;
         for portion in &other.portions {

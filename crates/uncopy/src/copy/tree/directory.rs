@@ -45,15 +45,22 @@ impl Open {
     pub(super) fn below(
         above: &Open,
         child: (OwnedFd, bool),
-        destination: (OwnedFd, bool),
+        destination: Option<(OwnedFd, bool)>,
     ) -> Open {
         let kind = |fd: &OwnedFd, same: bool, known: Filesystem| match same {
             true => known,
             false => Filesystem::from_magic(file::filesystem_magic(fd).unwrap_or(0)),
         };
         let source = kind(&child.0, child.1, above.filesystems.0);
-        let filesystems = (source, kind(&destination.0, destination.1, above.filesystems.1));
-        Open { source: child.0, destination: Arc::new(destination.0), filesystems }
+        let (destination, filesystem) = match destination {
+            Some((fd, same)) => {
+                let filesystem = kind(&fd, same, above.filesystems.1);
+                (Arc::new(fd), filesystem)
+            }
+            // One that is not there would be made on the filesystem of the one above.
+            None => (Arc::clone(&above.destination), above.filesystems.1),
+        };
+        Open { source: child.0, destination, filesystems: (source, filesystem) }
     }
 }
 
@@ -73,6 +80,8 @@ pub(super) struct Entered {
     pub(super) destination: Identity,
     /// This job made the destination.
     pub(super) fresh: bool,
+    /// In a dry run: it would make it. Whatever is open in its place is not looked at.
+    pub(super) absent: bool,
     /// The destination lies in a tree that appears under its own name when it is complete.
     pub(super) private: bool,
     /// The source was reached through a symbolic link, so that no path without one leads to it.
@@ -148,14 +157,18 @@ impl Directory {
         let open = (|| {
             let (above, names) = self.nearest_open().ok_or(Errno::ESTALE)?;
             let source = directory::open_beneath(&above.source, &names, false)?;
+            if self.entered.absent {
+                return Ok(Open::below(&above, (source, false), None));
+            }
             let destination = open_destination(&above, &names)?;
-            Sys::Ok((source, destination))
+            Sys::Ok(Open::new(source, destination))
         })();
-        let (source, destination) =
-            open.map_err(|errno| Error::system("open again", self.source_path(), errno))?;
-        self.check(&source, identity(&self.entered.source), &self.source_path())?;
-        self.check(&destination, self.entered.destination, &self.destination_path())?;
-        let open = Arc::new(Open::new(source, destination));
+        let open = open.map_err(|errno| Error::system("open again", self.source_path(), errno))?;
+        self.check(&open.source, identity(&self.entered.source), &self.source_path())?;
+        if !self.entered.absent {
+            self.check(&open.destination, self.entered.destination, &self.destination_path())?;
+        }
+        let open = Arc::new(open);
         self.slot().shared = Arc::downgrade(&open);
         Ok(open)
     }
@@ -222,7 +235,12 @@ impl Directory {
         while let Some(parent) = root.parent() {
             root = parent;
         }
-        Ok((root.open()?, self.path(|_, _| PathBuf::new())))
+        Ok((root.open()?, self.path_from_root()))
+    }
+
+    /// Its path from its root, which has an empty one.
+    pub(super) fn path_from_root(&self) -> PathBuf {
+        self.path(|_, _| PathBuf::new())
     }
 
     pub(super) fn source_path(&self) -> PathBuf {

@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering;
 
 use rustix::fs::FileType;
 
-use super::decide::{Decision, decide};
+use super::decide::{Decision, Policy, Side, decide};
 use super::directory::{Above, Directory, Entered, Open, identity};
 use super::queue::{Batch, Task};
 use super::worker::{Place, Worker};
-use crate::copy::job::{EntryKind, Outcome};
+use crate::copy::job::{Action, EntryKind, Outcome};
 use crate::copy::metadata::{self, Made};
 use crate::copy::source::describe;
 use crate::copy::staging::TAKEN;
@@ -74,19 +74,21 @@ impl Worker<'_, '_> {
         let stat =
             file::stat(&source).map_err(|errno| Error::system("examine", place.source(), errno))?;
         self.check_source(place, &stat, linked)?;
-        let (fresh, destination) = self.open_destination(place, &stat)?;
-        let made = file::stat(&destination)
-            .map_err(|errno| Error::system("examine", place.destination(), errno))?;
-        let same_source = stat.device == above.source.device;
-        let same_destination = made.device == above.destination.0;
-        let open = Open::below(place.open, (source, same_source), (destination, same_destination));
-        let entered = Entered {
-            source: stat,
-            destination: identity(&made),
-            fresh,
-            private: above.private,
-            linked: linked || above.linked,
+        let destination = self.open_destination(place, &stat)?;
+        let absent = destination.is_none();
+        let fresh = destination.as_ref().is_none_or(|(fresh, _)| *fresh);
+        let (made, destination) = match destination {
+            Some((_, fd)) => {
+                let made = file::stat(&fd)
+                    .map_err(|errno| Error::system("examine", place.destination(), errno))?;
+                (identity(&made), Some((fd, made.device == above.destination.0)))
+            }
+            None => (above.destination, None),
         };
+        let same_source = stat.device == above.source.device;
+        let open = Open::below(place.open, (source, same_source), destination);
+        let private = above.private;
+        let entered = Entered { source: stat, destination: made, fresh, absent, private, linked };
         Ok((entered, open))
     }
 
@@ -106,35 +108,49 @@ impl Worker<'_, '_> {
         Ok(())
     }
 
-    /// Makes or finds the directory that the copy goes to; `true`: it was made.
-    fn open_destination(&self, place: &Place<'_>, source: &Stat) -> Result<(bool, OwnedFd)> {
+    /// Makes or finds the directory that the copy goes to; `true`: it was made. `None`: it would be,
+    /// in a dry run.
+    fn open_destination(
+        &self,
+        place: &Place<'_>,
+        source: &Stat,
+    ) -> Result<Option<(bool, OwnedFd)>> {
         let fail = |operation, errno| Error::system(operation, place.destination(), errno);
         let in_directory = &*place.open.destination;
+        let above = &place.directory.entered;
+        let dry_run = self.job.options.dry_run;
         let mode = self.creation_mode(place.directory, source);
-        let fresh = match directory::make(in_directory, place.target, mode) {
-            Ok(()) => true,
-            Err(Errno::EEXIST) => false,
-            Err(errno) => return Err(fail("make the directory", errno)),
+        let made = match dry_run {
+            true => Err(if above.absent { Errno::ENOENT } else { Errno::EEXIST }),
+            false => directory::make(in_directory, place.target, mode),
         };
-        if !fresh {
-            let found = directory::stat_name(in_directory, place.target)
-                .map_err(|errno| fail("examine", errno))?;
-            let existing = self.job.options.copy.existing;
-            let decision = decide(EntryKind::Directory, Some(found.file_type()), existing);
-            if place.directory.entered.fresh {
+        match made {
+            Ok(()) => {}
+            Err(Errno::ENOENT) if dry_run => return Ok(None),
+            Err(Errno::EEXIST) if above.fresh => {
                 return Err(Error::new("make", place.destination(), Reason::Refused(TAKEN.into())));
             }
-            if let Decision::Refuse(reason) = decision {
-                let reason = Reason::Refused(reason.into());
-                return Err(Error::new("write to", place.destination(), reason));
+            Err(Errno::EEXIST) => {
+                let found = match directory::stat_name(in_directory, place.target) {
+                    Err(Errno::ENOENT) if dry_run => return Ok(None),
+                    other => other.map_err(|errno| fail("examine", errno))?,
+                };
+                let found = Side { kind: found.file_type(), modified: found.modified };
+                let directory = Side { kind: EntryKind::Directory, modified: source.modified };
+                let policy = Policy::of(self.job.options);
+                if let Decision::Refuse(text) = decide(directory, Some(found), policy) {
+                    let reason = Reason::Refused(text.into());
+                    return Err(Error::new("write to", place.destination(), reason));
+                }
             }
+            Err(errno) => return Err(fail("make the directory", errno)),
         }
         let opened =
             directory::open_child(in_directory, place.target).or_else(|errno| match errno {
                 Errno::EACCES => directory::open_child_path(in_directory, place.target),
                 errno => Err(errno),
             });
-        opened.map(|fd| (fresh, fd)).map_err(|errno| fail("open", errno))
+        opened.map(|fd| Some((made.is_ok(), fd))).map_err(|errno| fail("open", errno))
     }
 
     /// The mode of a new directory until it is finished: it has to be filled first.
@@ -163,10 +179,17 @@ impl Worker<'_, '_> {
         let mut go_on_from = None;
         let mut batch = Batch::new(&directory, open);
         let mut buffer = std::mem::take(&mut self.listing);
+        let selection = &self.job.options.selection;
+        let way = (!selection.is_everything()).then(|| directory.path_from_root());
         let listed = directory::rewind_to(&open.source, from).and_then(|()| {
             directory::list(&open.source, &mut buffer, |entry| {
-                self.job.counters.found.fetch_add(1, Ordering::Relaxed);
                 let name = OsStr::from_bytes(entry.name.to_bytes());
+                if let Some(way) = &way
+                    && !selection.selects(&way.join(name), entry.kind == FileType::Directory)
+                {
+                    return !self.job.is_over();
+                }
+                self.job.counters.found.fetch_add(1, Ordering::Relaxed);
                 if entry.kind == FileType::Directory {
                     found.push((name.to_owned(), false));
                 } else if batch.add(entry) {
@@ -211,14 +234,24 @@ impl Worker<'_, '_> {
             return;
         }
         let finished = directory.open().and_then(|open| {
+            self.delete_strangers(directory, &open);
             let made = if directory.entered.fresh { Made::AsSource } else { Made::Found };
             self.give_metadata(directory, &open, made)
         });
         match finished {
             Ok(notes) => {
-                self.finish_at(|| names(directory), EntryKind::Directory, Outcome::Made { notes });
+                let outcome = self.made_directory(directory, notes);
+                self.finish_at(|| names(directory), EntryKind::Directory, outcome);
             }
             Err(error) => self.fail_at(|| names(directory), EntryKind::Directory, error),
+        }
+    }
+
+    /// What is told of a directory that is done.
+    pub(super) fn made_directory(&self, directory: &Directory, notes: Vec<String>) -> Outcome {
+        match directory.entered.absent {
+            true => Outcome::Planned { action: Action::Make, mechanism: None },
+            false => Outcome::Made { notes },
         }
     }
 
@@ -231,6 +264,9 @@ impl Worker<'_, '_> {
         let options = &self.job.options.copy;
         let source = (open.source.as_fd(), &directory.entered.source);
         let destination = open.destination.as_fd();
+        if self.job.options.dry_run {
+            return Ok(Vec::new());
+        }
         let nothing = matches!(made, Made::Found) && options.preserve == Default::default();
         let notes = if nothing {
             Vec::new()

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::fs::{FileType, OFlags};
 
-use super::decide::{Decision, decide};
+use super::ask::Asked;
 use super::directory::{Open, identity};
 use super::enter::changed_kind;
 use super::links::{Claim, Spot};
@@ -22,10 +22,10 @@ use crate::copy::job::{EntryKind, Outcome};
 use crate::copy::mechanism::Ends;
 use crate::copy::metadata::{self, Born};
 use crate::copy::observer::{Control, Observer, Phase, Progress};
-use crate::copy::run;
 use crate::copy::small::{self, Small};
 use crate::copy::source::Source;
 use crate::copy::staging::{Commit, Staging};
+use crate::copy::{CopyOptions, facts, run};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::Receipt;
 use crate::sys::directory;
@@ -182,20 +182,28 @@ impl Worker<'_, '_> {
     pub(super) fn copy_regular(&mut self, place: &Place<'_>, fd: OwnedFd, stat: Stat) {
         let path = place.source();
         let private = place.directory.entered.private;
-        let (job, mut opened) = (self.job, Some((fd, stat)));
+        let (job, mut opened, mut done) = (self.job, Some((fd, stat)), None);
         let options = &job.options.copy;
         let copied = run::repeated(options, || {
             let (fd, stat) = opened.take().map_or_else(|| open_file(place), Ok)?;
             let filesystem = filesystem_of(place.open, &place.directory.entered.source, &fd, &stat);
             let source = Source::opened(&path, fd, stat, filesystem);
-            let Some(destination) = self.find_destination(place, &source)? else {
-                return Ok(Receipt { skipped: true, ..Receipt::default() });
+            let found = match self.ask(place, EntryKind::File, source.stat.modified)? {
+                Asked::Go { found, .. } => found,
+                Asked::Done(outcome) => {
+                    done = Some(with_mechanism(outcome, place, &source, options));
+                    return Ok(Receipt::default());
+                }
             };
+            let destination = find_destination(place, &source, found, options)?;
             if let Some(receipt) = self.copy_small(place, &source, &destination)? {
                 return Ok(receipt);
             }
             run::copy_opened(&source, &destination, private, options, &mut Watch::new(job))
         });
+        if let Some(outcome) = done {
+            return self.finish(place, EntryKind::File, outcome);
+        }
         match copied {
             Ok(receipt) if receipt.skipped => {
                 let reason = "the destination exists";
@@ -209,32 +217,6 @@ impl Worker<'_, '_> {
             }
             Err(error) => self.fail(place, EntryKind::File, error),
         }
-    }
-
-    /// Looks at the destination; `None`: it is to be left alone.
-    fn find_destination(
-        &self,
-        place: &Place<'_>,
-        source: &Source<'_>,
-    ) -> Result<Option<Destination>> {
-        let options = &self.job.options.copy;
-        let directory = Arc::clone(&place.open.destination);
-        let given = place.destination();
-        let found = match place.directory.entered.fresh {
-            true => None,
-            false => find(place)?,
-        };
-        let kind = found.as_ref().map(|found| found.stat.file_type());
-        match decide(EntryKind::File, kind, options.existing) {
-            Decision::Skip(_) => return Ok(None),
-            Decision::Refuse(text) => {
-                return Err(Error::new("write to", given, Reason::Refused(text.into())));
-            }
-            Decision::Make | Decision::Replace | Decision::Merge => {}
-        }
-        // Nothing is taken over from what is no regular file.
-        let found = found.filter(|found| found.stat.file_type() == FileType::RegularFile);
-        Destination::beneath(directory, place.target, given, found, source, options).map(Some)
     }
 
     /// Copies a file the small way; `None`: it is not small, or something about it is odd.
@@ -287,6 +269,36 @@ impl Worker<'_, '_> {
     }
 }
 
+/// The destination of a file. Nothing is taken over from what is no regular file.
+fn find_destination(
+    place: &Place<'_>,
+    source: &Source<'_>,
+    found: Option<Found>,
+    options: &CopyOptions,
+) -> Result<Destination> {
+    let found = found.filter(|found| found.stat.file_type() == FileType::RegularFile);
+    let directory = Arc::clone(&place.open.destination);
+    Destination::beneath(directory, place.target, place.destination(), found, source, options)
+}
+
+/// Adds to a plan by which mechanism the file would go.
+fn with_mechanism(
+    outcome: Outcome,
+    place: &Place<'_>,
+    source: &Source<'_>,
+    options: &CopyOptions,
+) -> Outcome {
+    match outcome {
+        Outcome::Planned { action, .. } => {
+            let same_device = source.stat.device == place.directory.entered.destination.0;
+            let filesystem = place.open.filesystems.1;
+            let mechanism = facts::foreseen(source, filesystem, same_device, options);
+            Outcome::Planned { action, mechanism }
+        }
+        other => other,
+    }
+}
+
 /// Opens a regular file of a directory, and nothing else.
 fn open_file(place: &Place<'_>) -> Result<(OwnedFd, Stat)> {
     let open = |flags| name::open_existing(&place.open.source, place.name, flags);
@@ -306,19 +318,6 @@ fn open_file(place: &Place<'_>) -> Result<(OwnedFd, Stat)> {
     match stat.file_type() {
         FileType::RegularFile => Ok((fd, stat)),
         other => Err(changed_kind(place, other)),
-    }
-}
-
-/// What has the name of the destination, if anything has.
-pub(super) fn find(place: &Place<'_>) -> Result<Option<Found>> {
-    let fail = |errno| Error::system("examine", place.destination(), errno);
-    match name::open_existing(&*place.open.destination, place.target, OFlags::PATH) {
-        Ok(handle) => {
-            let stat = file::stat(&handle).map_err(fail)?;
-            Ok(Some(Found { handle, stat }))
-        }
-        Err(Errno::ENOENT) => Ok(None),
-        Err(errno) => Err(fail(errno)),
     }
 }
 

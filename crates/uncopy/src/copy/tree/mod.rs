@@ -1,6 +1,8 @@
 //! How a job goes about its trees: roots, directories, entries, and the workers that copy them.
 
+mod ask;
 mod decide;
+mod delete;
 mod directory;
 mod enter;
 mod file;

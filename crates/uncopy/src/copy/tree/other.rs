@@ -5,15 +5,15 @@ use std::ffi::{OsStr, OsString};
 
 use rustix::fs::{FileType, OFlags};
 
-use super::decide::{Decision, decide};
+use super::ask::Asked;
+use super::decide::Decision;
 use super::directory::identity;
-use super::file::find;
 use super::links::Spot;
 use super::worker::{Place, Worker};
 use crate::copy::Existing;
-use crate::copy::job::{EntryKind, Outcome};
+use crate::copy::job::{Action, EntryKind, Outcome};
 use crate::copy::stale;
-use crate::error::{Errno, Error, Reason, Result};
+use crate::error::{Errno, Error, Result};
 use crate::sys::file::Stat;
 use crate::sys::{Sys, directory, file, name};
 
@@ -70,18 +70,12 @@ impl Worker<'_, '_> {
         let fail = |errno| Error::system("make", place.destination(), errno);
         let stat = directory::stat_name(&place.open.source, place.name)
             .map_err(|errno| Error::system("examine", place.source(), errno))?;
-        let found = self.found_kind(place)?;
-        match decide(kind, found, self.job.options.copy.existing) {
-            Decision::Skip(reason) => return Ok(Outcome::Skipped { reason }),
-            Decision::Refuse(text) => {
-                let reason = Reason::Refused(text.into());
-                return Err(Error::new("replace", place.destination(), reason));
-            }
-            Decision::Make if place.directory.entered.private => {
-                make(place.target).map_err(fail)?;
-                return Ok(Outcome::Made { notes: self.give_by_name(place, place.target, &stat) });
-            }
-            Decision::Make | Decision::Replace | Decision::Merge => {}
+        if let Asked::Done(outcome) = self.ask(place, kind, stat.modified)? {
+            return Ok(outcome);
+        }
+        if place.directory.entered.private {
+            make(place.target).map_err(fail)?;
+            return Ok(Outcome::Made { notes: self.give_by_name(place, place.target, &stat) });
         }
         let temporary = Temporary::new(place, make).map_err(fail)?;
         let notes = self.give_by_name(place, &temporary.name, &stat);
@@ -89,14 +83,6 @@ impl Worker<'_, '_> {
             true => Ok(Outcome::Made { notes }),
             false => Ok(Outcome::Skipped { reason: "the destination exists" }),
         }
-    }
-
-    /// The kind of what has the destination's name; nothing has in a new directory.
-    fn found_kind(&self, place: &Place<'_>) -> Result<Option<FileType>> {
-        if place.directory.entered.fresh {
-            return Ok(None);
-        }
-        Ok(find(place)?.map(|found| found.stat.file_type()))
     }
 
     /// Owner, mode and times of what is no regular file. Attributes are not looked at: `user.*` is
@@ -135,29 +121,28 @@ impl Worker<'_, '_> {
         place: &Place<'_>,
         first: &Spot,
     ) -> Result<Option<Outcome>> {
+        let stat = directory::stat_name(&place.open.source, place.name)
+            .map_err(|errno| Error::system("examine", place.source(), errno))?;
+        let (found, decision) = match self.ask(place, EntryKind::File, stat.modified)? {
+            Asked::Go { found, decision } => (found, decision),
+            Asked::Done(Outcome::Planned { .. }) => {
+                let action = Action::Link;
+                return Ok(Some(Outcome::Planned { action, mechanism: None }));
+            }
+            Asked::Done(outcome) => return Ok(Some(outcome)),
+        };
         let from = first.directory.open_destination()?;
         let to = &*place.open.destination;
         let fail = |errno| Error::system("link", place.destination(), errno);
         let linked = || Outcome::Linked { to: first.names().1 };
         let make = |name: &OsStr| directory::hard_link(&*from, &first.target, to, name);
-        let found = match place.directory.entered.fresh {
-            true => None,
-            false => find(place)?,
-        };
-        let kind = found.as_ref().map(|found| found.stat.file_type());
-        match decide(EntryKind::File, kind, self.job.options.copy.existing) {
-            Decision::Skip(reason) => return Ok(Some(Outcome::Skipped { reason })),
-            Decision::Refuse(text) => {
-                let reason = Reason::Refused(text.into());
-                return Err(Error::new("replace", place.destination(), reason));
-            }
-            Decision::Make => match make(place.target) {
+        if decision == Decision::Make {
+            match make(place.target) {
                 Ok(()) => return Ok(Some(linked())),
                 Err(errno) if cannot_link(errno) => return Ok(None),
                 Err(Errno::EEXIST) if !place.directory.entered.fresh => {}
                 Err(errno) => return Err(fail(errno)),
-            },
-            Decision::Replace | Decision::Merge => {}
+            }
         }
         let copy = directory::stat_name(&*from, &first.target).map_err(fail)?;
         if found.is_some_and(|found| identity(&found.stat) == identity(&copy)) {

@@ -13,8 +13,7 @@ use super::decide::kind_of;
 use super::directory::{Above, Directory, Entered, Identity, Open, identity};
 use super::run::Job;
 use super::worker::{Place, Worker};
-use crate::copy::job::Links;
-use crate::copy::job::{EntryKind, Outcome};
+use crate::copy::job::{EntryKind, Links};
 use crate::copy::metadata::Made;
 use crate::copy::{remove, stale};
 use crate::error::{Errno, Error, Reason, Result};
@@ -130,6 +129,7 @@ fn open_place(source: &Path, destination: &Path) -> Result<(Directory, Arc<Open>
         source: source_stat,
         destination: identity(&destination_stat),
         fresh: false,
+        absent: false,
         private: false,
         linked: false,
     };
@@ -142,6 +142,8 @@ struct Target {
     stat: Stat,
     /// Where it is built, if it is not there yet.
     aside: Option<Aside>,
+    /// In a dry run: it would be built, and `fd` is the directory that it would be in.
+    absent: bool,
 }
 
 /// A directory under a temporary name.
@@ -157,21 +159,24 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
         .and_then(|fd| file::stat(&fd).map(|stat| (fd, stat)))
         .map_err(|errno| Error::system("open", source, errno))
         .and_then(|(fd, stat)| {
-            let target = open_target(source, destination, identity(&stat))?;
+            let target = open_target(job, source, destination, identity(&stat))?;
             Ok((fd, stat, target))
         });
     let (fd, stat, target) = match opened {
         Ok(opened) => opened,
         Err(error) => return fail(worker, source, destination, EntryKind::Directory, error),
     };
-    let Target { fd: target_fd, stat: target_stat, aside } = target;
-    job.add_destination(identity(&target_stat));
+    let Target { fd: target_fd, stat: target_stat, aside, absent } = target;
+    if !absent {
+        job.add_destination(identity(&target_stat));
+    }
     let open = Arc::new(Open::new(fd, target_fd));
     let above = Above::Root { source: source.to_owned(), destination: destination.to_owned() };
     let entered = Entered {
         source: stat,
         destination: identity(&target_stat),
-        fresh: aside.is_some(),
+        fresh: aside.is_some() || absent,
+        absent,
         private: aside.is_some(),
         linked: false,
     };
@@ -184,16 +189,17 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
         }
         return;
     }
+    worker.delete_strangers(&directory, &open);
     let made = aside.as_ref().map_or(Made::Found, |aside| Made::Aside(aside.parent.as_fd()));
     let finished = worker
         .give_metadata(&directory, &open, made)
         .and_then(|notes| put_in_place(job, aside.as_ref(), destination).map(|()| notes));
     match finished {
-        Ok(notes) => worker.finish_at(
-            || (source.to_owned(), destination.to_owned()),
-            EntryKind::Directory,
-            Outcome::Made { notes },
-        ),
+        Ok(notes) => {
+            let outcome = worker.made_directory(&directory, notes);
+            let names = || (source.to_owned(), destination.to_owned());
+            worker.finish_at(names, EntryKind::Directory, outcome);
+        }
         Err(error) => {
             if let Some(aside) = aside {
                 aside.remove();
@@ -204,7 +210,7 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
 }
 
 /// Finds the destination of a directory, or makes one beside it.
-fn open_target(source: &Path, destination: &Path, from: Identity) -> Result<Target> {
+fn open_target(job: &Job<'_>, source: &Path, destination: &Path, from: Identity) -> Result<Target> {
     let refuse =
         |text: &str| Err(Error::new("write to", destination, Reason::Refused(text.to_owned())));
     match directory::stat_path(destination, true) {
@@ -214,7 +220,7 @@ fn open_target(source: &Path, destination: &Path, from: Identity) -> Result<Targ
                 .map_err(|errno| Error::system("open", destination, errno))?;
             check_outside(fd.as_fd(), source, destination, from)?;
             let stat = file::stat(&fd).map_err(|e| Error::system("examine", destination, e))?;
-            return Ok(Target { fd, stat, aside: None });
+            return Ok(Target { fd, stat, aside: None, absent: false });
         }
         Ok(_) => return refuse("it is not a directory, and the source is one; remove it first"),
         Err(Errno::ENOENT) => {}
@@ -223,11 +229,15 @@ fn open_target(source: &Path, destination: &Path, from: Identity) -> Result<Targ
     if directory::stat_path(destination, false).is_ok() {
         return refuse("it is a symbolic link to nothing; remove it first");
     }
-    let (parent, name) = split(destination)?;
-    let parent = or_here(parent);
-    let fail = |errno| Error::system("open", parent, errno);
-    let parent = name::open_directory(parent).map_err(fail)?;
+    let (above, name) = split(destination)?;
+    let above = or_here(above);
+    let fail = |errno| Error::system("open", above, errno);
+    let parent = name::open_directory(above).map_err(fail)?;
     check_outside(parent.as_fd(), source, destination, from)?;
+    if job.options.dry_run {
+        let stat = file::stat(&parent).map_err(fail)?;
+        return Ok(Target { fd: parent, stat, aside: None, absent: true });
+    }
     make_aside(parent, name)
         .map_err(|errno| Error::system("make a directory beside", destination, errno))
 }
@@ -245,7 +255,8 @@ fn make_aside(parent: OwnedFd, name: &OsStr) -> crate::sys::Sys<Target> {
     let _ = file::try_lock(&fd);
     let stat = file::stat(&fd)?;
     let name = name.to_owned();
-    Ok(Target { fd, stat, aside: Some(Aside { parent, temporary, name }) })
+    let aside = Some(Aside { parent, temporary, name });
+    Ok(Target { fd, stat, aside, absent: false })
 }
 
 /// A destination in the source would be copied into itself, without end.

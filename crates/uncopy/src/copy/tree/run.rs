@@ -38,6 +38,7 @@ pub(super) struct Job<'a> {
     hired: AtomicUsize,
     pinned: AtomicUsize,
     most_pinned: usize,
+    deleted: AtomicU64,
     /// Destinations, which no source may be or lie in.
     destinations: Mutex<Vec<Identity>>,
     over: AtomicBool,
@@ -108,6 +109,7 @@ impl<'a> Job<'a> {
             hired: AtomicUsize::new(1),
             pinned: AtomicUsize::new(0),
             most_pinned,
+            deleted: AtomicU64::new(0),
             destinations: Mutex::default(),
             over: AtomicBool::new(false),
             stopped: Mutex::default(),
@@ -136,6 +138,13 @@ impl<'a> Job<'a> {
     /// A directory keeps its descriptors, whatever their number.
     pub(super) fn must_pin(&self) {
         self.pinned.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// So many entries more may be deleted; if so, they are counted.
+    pub(super) fn may_delete(&self, entries: u64, most: Option<u64>) -> bool {
+        let most = most.unwrap_or(u64::MAX);
+        let more = |deleted: u64| deleted.checked_add(entries).filter(|sum| *sum <= most);
+        self.deleted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     pub(super) fn unpinned(&self) {

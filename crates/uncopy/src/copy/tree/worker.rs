@@ -14,7 +14,7 @@ use super::run::Job;
 use crate::capabilities::Filesystem;
 use crate::copy::Control;
 use crate::copy::job::OnError;
-use crate::copy::job::{EntryKind, Outcome, Record, Summary};
+use crate::copy::job::{Action, EntryKind, Outcome, Record, Summary};
 use crate::copy::small::{self, Way};
 use crate::error::Error;
 use crate::receipt::{Cost, Mechanism, Receipt};
@@ -235,11 +235,35 @@ impl<'scope, 'env> Worker<'scope, 'env> {
                 // Nobody asked for that.
                 kind == EntryKind::Special
             }
+            Outcome::Deleted { entries } => {
+                self.summary.deleted += entries;
+                false
+            }
+            Outcome::Planned { action, .. } => {
+                self.count_planned(kind, *action);
+                // A dry run is there to be told of.
+                true
+            }
             Outcome::Failed(_) => {
                 self.summary.failed += 1;
                 true
             }
         }
+    }
+
+    fn count_planned(&mut self, kind: EntryKind, action: Action) {
+        let counter = match (action, kind) {
+            (Action::Delete { entries }, _) => {
+                self.summary.deleted += entries;
+                return;
+            }
+            (Action::Link, _) => &mut self.summary.hard_links,
+            (_, EntryKind::Directory) => &mut self.summary.directories,
+            (_, EntryKind::Symlink) => &mut self.summary.symlinks,
+            (_, EntryKind::Special) => &mut self.summary.specials,
+            _ => &mut self.summary.files,
+        };
+        *counter += 1;
     }
 
     /// A small file is finished of which nobody wants to know more.
