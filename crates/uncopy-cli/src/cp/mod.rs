@@ -9,7 +9,7 @@ use std::io;
 
 use clap::error::ErrorKind;
 use uncopy::Errno;
-use uncopy::copy::{CopyOptions, copy_file_observed};
+use uncopy::copy::{CopyOptions, Throttle, copy_file_observed};
 
 use crate::exit::Exit;
 use crate::flags::{self, conflict, copy::CopyArgs};
@@ -59,7 +59,8 @@ pub(crate) fn run(flags: &CopyArgs) -> Result<Exit, clap::Error> {
     if flags.tree.recursive {
         return Ok(tree::copy(&pairs, &tree_options, flags.tree.progress, &stop, report));
     }
-    Ok(match copy_all(&pairs, &options, &stop, &mut report) {
+    let throttle = flags.max_bandwidth.map(Throttle::new);
+    Ok(match copy_all(&pairs, &options, throttle.as_ref(), &stop, &mut report) {
         Some(signal) => report.stopped(signal),
         None => report.finish(),
     })
@@ -98,6 +99,7 @@ fn destination_is_directory(names: &Names) -> Result<bool, Failure> {
 fn copy_all(
     pairs: &[Pair],
     options: &CopyOptions,
+    throttle: Option<&Throttle>,
     stop: &Stop,
     report: &mut Report,
 ) -> Option<Signal> {
@@ -114,7 +116,7 @@ fn copy_all(
             report.failed(&pair.source, &pair.destination, &just_written(pair));
             continue;
         }
-        let mut watch = Watch::new(stop, &pair.source, report.shows_progress());
+        let mut watch = Watch::new(stop, &pair.source, report.shows_progress(), throttle);
         let copied = copy_file_observed(&pair.source, &pair.destination, options, &mut watch);
         drop(watch);
         match copied {

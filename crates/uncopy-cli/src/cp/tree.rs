@@ -10,7 +10,7 @@ use super::target::Pair;
 use crate::exit::Exit;
 use crate::progress::TreeBar;
 use crate::report::{Failure, Report};
-use crate::stop::{Stop, Wish};
+use crate::stop::{self, Stop, Wish};
 
 /// Copies trees, and reports on each entry and on the whole; on the way too, if it is `insisted`
 /// upon or standard error is a terminal.
@@ -54,6 +54,12 @@ struct Watch {
 
 impl JobObserver for Watch {
     fn progress(&self, progress: JobProgress) -> Control {
+        if self.wish.takes_pause() {
+            self.bar.paused(stop::pause);
+        }
+        if self.wish.takes_status() {
+            self.bar.tell(progress);
+        }
         self.bar.draw(progress);
         if self.wish.is_there() { Control::Stop } else { Control::Continue }
     }

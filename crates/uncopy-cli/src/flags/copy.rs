@@ -1,5 +1,6 @@
 //! `uncopy cp`.
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use clap::{ValueEnum, ValueHint};
@@ -117,6 +118,12 @@ pub(crate) struct CopyArgs {
     /// Leave the copy in the page cache (keep), out of it (skip), or either (auto)
     #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_default_value = true, help_heading = WAY)]
     pub cache: CacheArg,
+
+    /// Move so many bytes a second at most: 50M, 1.5MiB; all files and workers together
+    ///
+    /// Zero-copy stays on: pieces get smaller. Shared blocks and holes are not counted.
+    #[arg(long, value_name = "RATE", value_parser = super::rate::parse, help_heading = WAY)]
+    pub max_bandwidth: Option<NonZeroU64>,
 
     /// Give the copy the source's metadata; without a list: mode,ownership,timestamps
     #[arg(

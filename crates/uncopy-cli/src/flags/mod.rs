@@ -4,6 +4,7 @@ pub(crate) mod capabilities;
 pub(crate) mod completions;
 pub(crate) mod conflict;
 pub(crate) mod copy;
+pub(crate) mod rate;
 pub(crate) mod select;
 pub(crate) mod tree;
 

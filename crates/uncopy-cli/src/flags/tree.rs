@@ -60,6 +60,10 @@ pub(crate) struct TreeArgs {
     #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_default_value = true, requires = "recursive", help_heading = TREES)]
     pub on_error: OnErrorArg,
 
+    /// Try a file so often again after an error that may pass (ESTALE, EIO of a server)
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "recursive", help_heading = TREES)]
+    pub retries: u32,
+
     /// So many workers; without it one for each processor, eight at most
     #[arg(short, long, value_name = "N", requires = "recursive", help_heading = TREES)]
     pub jobs: Option<NonZeroUsize>,

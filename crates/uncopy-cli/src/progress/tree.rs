@@ -23,6 +23,8 @@ pub(crate) struct TreeBar {
     /// When to show it again, in milliseconds from the start.
     next: AtomicU64,
     bar: Mutex<Option<ProgressBar>>,
+    /// Microseconds in which the process was stopped.
+    paused: AtomicU64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +48,7 @@ impl TreeBar {
             start: Instant::now(),
             next: AtomicU64::new(first.as_millis() as u64),
             bar: Mutex::default(),
+            paused: AtomicU64::new(0),
         }
     }
 
@@ -59,7 +62,7 @@ impl TreeBar {
         if self.form == Form::Off {
             return;
         }
-        let elapsed = self.start.elapsed();
+        let elapsed = self.elapsed();
         let now = elapsed.as_millis() as u64;
         let next = self.next.load(Ordering::Relaxed);
         if now < next {
@@ -91,6 +94,26 @@ impl TreeBar {
         });
         bar.set_message(text);
         bar.tick();
+    }
+
+    /// Since the start, pauses left out.
+    fn elapsed(&self) -> Duration {
+        let paused = Duration::from_micros(self.paused.load(Ordering::Relaxed));
+        self.start.elapsed().saturating_sub(paused)
+    }
+
+    /// Runs `pause`, whose time counts in neither rate nor what is left.
+    pub(crate) fn paused(&self, pause: impl FnOnce()) {
+        let begin = Instant::now();
+        pause();
+        let took = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.paused.fetch_add(took, Ordering::Relaxed);
+    }
+
+    /// Prints one line about how far it is, wherever standard error goes.
+    pub(crate) fn tell(&self, progress: JobProgress) {
+        let text = describe(progress, self.elapsed());
+        self.aside(|| say(&text));
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<ProgressBar>> {

@@ -8,6 +8,7 @@ mod hard_links;
 mod interrupted;
 mod kinds;
 mod links;
+mod long;
 mod merging;
 mod random;
 mod roots;
@@ -109,6 +110,7 @@ fn main() -> ExitCode {
             interrupted::cases(),
             kinds::cases(),
             links::cases(),
+            long::cases(),
             merging::cases(),
             random::cases(),
             roots::cases(),

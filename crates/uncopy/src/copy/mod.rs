@@ -3,6 +3,7 @@
 pub mod job;
 mod observer;
 mod options;
+mod throttle;
 
 #[cfg(target_os = "linux")]
 mod destination;
@@ -51,6 +52,8 @@ pub use options::{
     Allow, Cache, Contradiction, CopyOptions, Digest, Existing, IfChanged, Prefer, Preserve,
     RETRIES, Sparse, Verify,
 };
+
+pub use throttle::Throttle;
 
 use crate::error::{Error, Reason, Result};
 use crate::receipt::Receipt;

@@ -1,6 +1,6 @@
 //! What a caller can ask of a job.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 
 use super::select::Selection;
 use crate::copy::CopyOptions;
@@ -30,6 +30,11 @@ pub struct JobOptions {
     pub on_error: OnError,
     /// Workers; `None`: one for each processor that may be used, eight at most.
     pub jobs: Option<NonZeroUsize>,
+    /// Bytes that all workers together submit in a second.
+    pub bytes_per_second: Option<NonZeroU64>,
+    /// How often a file is tried again after an error that may pass: `EINTR`, `EAGAIN`, `ESTALE`,
+    /// and on network filesystems `EIO`. The first time after 100 ms, then after twice as long.
+    pub retries: u32,
     /// Count entries and bytes ahead of the copy, so that [`JobProgress`](super::JobProgress) has
     /// totals. It looks at every source once more.
     pub scan_ahead: bool,

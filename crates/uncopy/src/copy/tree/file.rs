@@ -13,6 +13,7 @@ use super::directory::{Open, identity};
 use super::enter::changed_kind;
 use super::links::{Claim, Spot};
 use super::queue::Task;
+use super::retry;
 use super::run::Job;
 use super::worker::{Alike, Place, Worker};
 use crate::capabilities::Filesystem;
@@ -25,7 +26,7 @@ use crate::copy::observer::{Control, Observer, Phase, Progress};
 use crate::copy::small::{self, Small};
 use crate::copy::source::Source;
 use crate::copy::staging::{Commit, Staging};
-use crate::copy::{CopyOptions, facts, run};
+use crate::copy::{CopyOptions, Throttle, facts, run};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::Receipt;
 use crate::sys::directory;
@@ -67,7 +68,7 @@ impl Worker<'_, '_> {
     }
 
     fn open_and_copy(&mut self, place: &Place<'_>) {
-        match open_file(place) {
+        match retry::persist(self.job, place.open.filesystems, || open_file(place)) {
             Ok((fd, stat)) => self.copy_open(place, fd, stat),
             Err(error) => self.fail(place, EntryKind::File, error),
         }
@@ -184,7 +185,7 @@ impl Worker<'_, '_> {
         let private = place.directory.entered.private;
         let (job, mut opened, mut done) = (self.job, Some((fd, stat)), None);
         let options = &job.options.copy;
-        let copied = run::repeated(options, || {
+        let copied = retry::repeated(job, place.open.filesystems, || {
             let (fd, stat) = opened.take().map_or_else(|| open_file(place), Ok)?;
             let filesystem = filesystem_of(place.open, &place.directory.entered.source, &fd, &stat);
             let source = Source::opened(&path, fd, stat, filesystem);
@@ -231,6 +232,13 @@ impl Worker<'_, '_> {
         let directory = &place.directory;
         if destination.found.is_some() || !small::is_small(&source.stat, filesystems, options) {
             return Ok(None);
+        }
+        if let Some(throttle) = &self.job.throttle {
+            let size = source.stat.size;
+            if size > throttle.piece_bytes() {
+                return Ok(None);
+            }
+            throttle.admit(size);
         }
         let preserve = options.preserve;
         let private = directory.entered.private;
@@ -352,5 +360,9 @@ impl Observer for Watch<'_> {
             return Control::Stop;
         }
         self.job.observer.progress(self.job.progress())
+    }
+
+    fn throttle(&self) -> Option<&Throttle> {
+        self.job.throttle.as_ref()
     }
 }

@@ -9,6 +9,7 @@ mod file;
 mod links;
 mod other;
 mod queue;
+mod retry;
 mod root;
 mod run;
 mod scan;

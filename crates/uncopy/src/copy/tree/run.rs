@@ -10,6 +10,7 @@ use super::links::Links;
 use super::queue::Queue;
 use super::worker::Worker;
 use super::{root, scan};
+use crate::copy::Throttle;
 use crate::copy::job::JobOptions;
 use crate::copy::job::{JobObserver, JobProgress, Record, Summary};
 use crate::error::{Error, Reason, Result};
@@ -34,6 +35,7 @@ pub(super) struct Job<'a> {
     pub(super) counters: Counters,
     pub(super) links: Links,
     pub(super) umask: u32,
+    pub(super) throttle: Option<Throttle>,
     workers: usize,
     hired: AtomicUsize,
     pinned: AtomicUsize,
@@ -105,6 +107,7 @@ impl<'a> Job<'a> {
             counters: Counters::default(),
             links: Links::default(),
             umask: name::umask().unwrap_or(0o022),
+            throttle: options.bytes_per_second.map(Throttle::new),
             workers,
             hired: AtomicUsize::new(1),
             pinned: AtomicUsize::new(0),
