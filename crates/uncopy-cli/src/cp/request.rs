@@ -88,6 +88,7 @@ pub(crate) fn tree_options(flags: &CopyArgs, each: &CopyOptions) -> Result<JobOp
         delete
     });
     options.dry_run = flags.tree.dry_run;
+    options.resume = flags.tree.resume;
     options.bytes_per_second = flags.max_bandwidth;
     options.retries = flags.tree.retries;
     Ok(options)

@@ -64,6 +64,13 @@ pub(crate) struct TreeArgs {
     #[arg(long, value_name = "N", default_value_t = 3, requires = "recursive", help_heading = TREES)]
     pub retries: u32,
 
+    /// Keep a journal beside the destination, and go on from one that a killed or stopped run left
+    ///
+    /// The same command with the same flags goes on where it was: files that are done and have not
+    /// changed since on either side are not copied again.
+    #[arg(long, requires = "recursive", help_heading = TREES)]
+    pub resume: bool,
+
     /// So many workers; without it one for each processor, eight at most
     #[arg(short, long, value_name = "N", requires = "recursive", help_heading = TREES)]
     pub jobs: Option<NonZeroUsize>,

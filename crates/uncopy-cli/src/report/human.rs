@@ -50,6 +50,7 @@ pub(crate) fn entry(record: &Record) -> String {
         Outcome::Copied(receipt) => return copied(&pair, receipt),
         Outcome::Linked { to } => format!("hard link to {}", name(to)),
         Outcome::Made { .. } => kind.to_owned(),
+        Outcome::Resumed => String::from("was copied by the run before"),
         Outcome::Skipped { reason } => format!("skipped, {reason}"),
         Outcome::Deleted { entries: 1 } => {
             return format!("{}: deleted\n", name(&pair.destination));
@@ -93,6 +94,7 @@ pub(crate) fn summary(summary: &Summary) -> String {
         (summary.specials, "special file", "special files"),
         (summary.skipped, "skipped", "skipped"),
         (summary.deleted, "deleted", "deleted"),
+        (summary.resumed, "file copied before", "files copied before"),
         (summary.failed, "failed", "failed"),
     ];
     let others: Vec<String> = others

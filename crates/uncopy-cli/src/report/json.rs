@@ -110,6 +110,7 @@ struct Whole<'a> {
     specials: u64,
     skipped: u64,
     deleted: u64,
+    resumed: u64,
     failed: u64,
     bytes: u64,
     mechanisms: Vec<Mechanism>,
@@ -272,6 +273,7 @@ pub(crate) fn entry(record: &Record) -> String {
             entry.linked_to_base64 = base64_name(to);
         }
         Outcome::Made { notes } => entry.notes = Some(notes),
+        Outcome::Resumed => entry.event = "resumed",
         Outcome::Deleted { entries } => {
             entry.event = "deleted";
             entry.entries = Some(*entries);
@@ -318,6 +320,7 @@ pub(crate) fn summary(summary: &Summary) -> String {
         specials: summary.specials,
         skipped: summary.skipped,
         deleted: summary.deleted,
+        resumed: summary.resumed,
         failed: summary.failed,
         bytes: summary.bytes,
         mechanisms: summary.portions.iter().map(Mechanism::from).collect(),

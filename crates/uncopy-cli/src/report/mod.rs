@@ -87,6 +87,7 @@ pub(crate) struct Report {
     form: Form,
     quiet: bool,
     in_place: bool,
+    resume: bool,
     exit: Exit,
     /// The first line that could not be written. Copies go on: they matter more than their
     /// report.
@@ -104,6 +105,7 @@ impl Report {
             form,
             quiet: flags.quiet,
             in_place: flags.in_place,
+            resume: flags.tree.resume,
             exit: Exit::Success,
             unwritten: None,
         }
@@ -222,6 +224,8 @@ impl Report {
     pub(crate) fn stopped(self, signal: Signal) -> ! {
         let left = if self.in_place {
             "a file that was being written in place is a mixture of old and new"
+        } else if self.resume {
+            "the same command goes on from here"
         } else {
             "every destination is as it was, or complete"
         };

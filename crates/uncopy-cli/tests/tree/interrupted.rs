@@ -43,7 +43,7 @@ fn a_kill_leaves_what_the_next_run_removes() {
     assert!(!trees.destination().exists());
     let left = trees.to.strangers(&[]);
     assert_eq!(left.len(), 1, "{left:?}");
-    assert!(left[0].starts_with(".uncopy-") && left[0].ends_with(".tmp"), "{left:?}");
+    assert!(left[0].starts_with(".uncopy-") && left[0].ends_with(".tree"), "{left:?}");
     trees.copy(cp());
     assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
 

@@ -11,6 +11,7 @@ mod links;
 mod long;
 mod merging;
 mod random;
+mod resuming;
 mod roots;
 mod selecting;
 
@@ -113,6 +114,7 @@ fn main() -> ExitCode {
             long::cases(),
             merging::cases(),
             random::cases(),
+            resuming::cases(),
             roots::cases(),
             selecting::cases(),
         ]

@@ -11,6 +11,7 @@ use rustix::fs::OFlags;
 use super::destination::Destination;
 use super::observer::Observer;
 use super::options::Existing;
+use super::stale::Kind;
 use super::{stale, stream};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::{Sys, file, name};
@@ -170,7 +171,7 @@ impl<'a> Staging<'a> {
         // The lock tells other runs that the temporary name is not a leftover.
         let _ = file::try_lock(&self.fd);
         let temporary = loop {
-            let temporary = stale::temporary_name(name)?;
+            let temporary = stale::temporary_name(name, Kind::File)?;
             match name::link_unnamed(&self.fd, directory, &temporary) {
                 Err(Errno::EEXIST) => {}
                 other => break other.map(|()| temporary)?,
@@ -194,7 +195,7 @@ impl<'a> Staging<'a> {
                 errno => Err(errno),
             };
         }
-        stale::remove_leftovers(directory, name);
+        stale::remove_leftovers(directory, name, Kind::File);
         Ok(Commit::Done)
     }
 
@@ -227,7 +228,7 @@ impl Drop for Staging<'_> {
 /// A new, locked file with a temporary name and mode 0600.
 fn create_temporary(destination: &Destination) -> Sys<(OwnedFd, OsString)> {
     loop {
-        let temporary = stale::temporary_name(destination.name())?;
+        let temporary = stale::temporary_name(destination.name(), Kind::File)?;
         let fd = match name::create_new(destination.directory(), &temporary, 0o600) {
             Ok(fd) => fd,
             Err(Errno::EEXIST) => continue,

@@ -181,6 +181,12 @@ pub(crate) fn sync_data(fd: impl AsFd) -> Sys<()> {
     Ok(fs::fdatasync(fd)?)
 }
 
+/// Flushes everything that was written to the filesystem of a file (`syncfs(2)`, which reports errors
+/// of writing since Linux 5.8).
+pub(crate) fn sync_filesystem(fd: impl AsFd) -> Sys<()> {
+    Ok(fs::syncfs(fd)?)
+}
+
 /// Starts writing a range out, and waits for it if `wait` (`sync_file_range(2)`).
 pub(crate) fn write_out(fd: impl AsFd, offset: u64, length: u64, wait: bool) -> Sys<()> {
     let mut flags = libc::SYNC_FILE_RANGE_WRITE;

@@ -35,6 +35,9 @@ pub struct JobOptions {
     /// How often a file is tried again after an error that may pass: `EINTR`, `EAGAIN`, `ESTALE`,
     /// and on network filesystems `EIO`. The first time after 100 ms, then after twice as long.
     pub retries: u32,
+    /// Keep a journal of each tree beside its destination, and go on from one that a run with the same
+    /// options left which was killed or stopped. It is removed when the tree is complete.
+    pub resume: bool,
     /// Count entries and bytes ahead of the copy, so that [`JobProgress`](super::JobProgress) has
     /// totals. It looks at every source once more.
     pub scan_ahead: bool,
@@ -58,6 +61,11 @@ impl JobOptions {
                 self.copy.copy_contents,
                 "--copy-contents contradicts --recursive: a FIFO in a tree has no end; leave it \
                  out, or pass --specials to make FIFOs and devices anew",
+            ),
+            (
+                self.resume && self.dry_run,
+                "--resume contradicts --dry-run, which leaves nothing to go on from; leave one of \
+                 them out",
             ),
             (
                 self.follow_outside && self.links != Links::Follow,

@@ -83,6 +83,8 @@ pub enum Outcome {
         /// The mechanism that a file would go by, as far as can be told without writing.
         mechanism: Option<Mechanism>,
     },
+    /// An earlier run, which this one continues, copied it, and neither side has changed since.
+    Resumed,
     /// It was not copied.
     Failed(Error),
 }
@@ -179,6 +181,8 @@ pub struct Summary {
     pub skipped: u64,
     /// Entries that were removed from the destination.
     pub deleted: u64,
+    /// Files that an earlier run had copied.
+    pub resumed: u64,
     /// Entries that could not be copied.
     pub failed: u64,
     /// Bytes of the files that were copied.
@@ -269,6 +273,7 @@ impl Summary {
         self.specials += other.specials;
         self.skipped += other.skipped;
         self.deleted += other.deleted;
+        self.resumed += other.resumed;
         self.failed += other.failed;
         self.bytes += other.bytes;
         for portion in &other.portions {

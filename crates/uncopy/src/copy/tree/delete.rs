@@ -23,25 +23,29 @@ use crate::sys::{Sys, directory, name};
 impl Worker<'_, '_> {
     /// Removes what a directory of the destination has and its source has not.
     pub(super) fn delete_strangers(&mut self, directory: &Directory, open: &Open) {
-        let Some(delete) = &self.job.options.delete else { return };
         let entered = &directory.entered;
+        let delete = match &self.job.options.delete {
+            // What a killed run left is no part of the tree.
+            _ if entered.is_resumed() => Delete { most: None, empty_source: true },
+            Some(delete) => delete.clone(),
+            None => return,
+        };
         // Nothing strange is in a new one; and of a source that was not read nobody knows.
         if entered.fresh || directory.listing_failed.load(Ordering::Relaxed) || self.job.is_over() {
             return;
         }
-        if let Err(error) = self.check_empty(directory, open, delete) {
+        if let Err(error) = self.check_empty(directory, open, &delete) {
             return self.fail_stranger(directory, OsStr::new(""), EntryKind::Directory, error);
         }
-        let way = directory.path_from_root();
         let mut from = Some(0);
         while let Some(place) = from.take().filter(|_| !self.job.is_over()) {
             let mut buffer = std::mem::take(&mut self.listing);
-            let listed = strangers(open, place, &way, self, &mut buffer);
+            let listed = strangers(directory, open, place, self, &mut buffer);
             self.listing = buffer;
             match listed {
                 Ok((names, next)) => {
                     for (name, kind) in names {
-                        self.delete_one(directory, open, delete, &name, kind);
+                        self.delete_one(directory, open, &delete, &name, kind);
                     }
                     from = next;
                 }
@@ -154,13 +158,15 @@ const MOST_STRANGERS: usize = 4096;
 
 /// The entries of the destination that go, from a place of its listing on, and where it goes on.
 fn strangers(
+    directory: &Directory,
     open: &Open,
     from: u64,
-    way: &Path,
     worker: &Worker<'_, '_>,
     buffer: &mut [MaybeUninit<u8>],
 ) -> Sys<(Vec<Stranger>, Option<u64>)> {
     let selection = &worker.job.options.selection;
+    let way = directory.path_from_root();
+    let resumed = directory.entered.is_resumed();
     let (mut found, mut next) = (Vec::new(), None);
     directory::rewind_to(&*open.destination, from)?;
     directory::list(&*open.destination, buffer, |entry| {
@@ -172,7 +178,8 @@ fn strangers(
         };
         let selected = || selection.selects(&way.join(name), kind == FileType::Directory);
         let in_source = directory::stat_name(&open.source, name).map(|_| ());
-        if stranger(in_source, selected, stale::is_temporary(name)) == Verdict::Goes {
+        let at_work = !resumed && stale::is_temporary(name);
+        if stranger(in_source, selected, at_work) == Verdict::Goes {
             found.push((name.to_owned(), kind));
         }
         next = (found.len() >= MOST_STRANGERS).then_some(entry.next);

@@ -88,6 +88,18 @@ pub(super) struct Entered {
     pub(super) linked: bool,
 }
 
+impl Entered {
+    /// Nobody has looked into the destination yet, this job neither: names can be used at once.
+    pub(super) fn is_unseen(&self) -> bool {
+        self.private && self.fresh
+    }
+
+    /// The destination was begun by a run that was killed, and may hold what it left.
+    pub(super) fn is_resumed(&self) -> bool {
+        self.private && !self.fresh
+    }
+}
+
 /// A pair of directories.
 #[derive(Debug)]
 pub(super) struct Directory {

@@ -235,7 +235,9 @@ impl Worker<'_, '_> {
         }
         let finished = directory.open().and_then(|open| {
             self.delete_strangers(directory, &open);
-            let made = if directory.entered.fresh { Made::AsSource } else { Made::Found };
+            let entered = &directory.entered;
+            let ours = entered.fresh || entered.private;
+            let made = if ours { Made::AsSource } else { Made::Found };
             self.give_metadata(directory, &open, made)
         });
         match finished {

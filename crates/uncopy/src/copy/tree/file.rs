@@ -2,7 +2,7 @@
 //! files, small ones by its shortest way.
 
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,6 +11,7 @@ use rustix::fs::{FileType, OFlags};
 use super::ask::Asked;
 use super::directory::{Open, identity};
 use super::enter::changed_kind;
+use super::journal::{self, Journal};
 use super::links::{Claim, Spot};
 use super::queue::Task;
 use super::retry;
@@ -182,7 +183,16 @@ impl Worker<'_, '_> {
     /// Copies an open regular file.
     pub(super) fn copy_regular(&mut self, place: &Place<'_>, fd: OwnedFd, stat: Stat) {
         let path = place.source();
-        let private = place.directory.entered.private;
+        let journal = self.job.journal();
+        let before = journal.is_some().then(|| stat.clone());
+        if let (Some(journal), Some(before)) = (&journal, &before)
+            && journal.is_continued()
+            && directory::stat_name(&*place.open.destination, place.target)
+                .is_ok_and(|copy| journal.has(&journal::done(&place.way(), before, &copy)))
+        {
+            return self.finish(place, EntryKind::File, Outcome::Resumed);
+        }
+        let own_name = place.directory.entered.is_unseen();
         let (job, mut opened, mut done) = (self.job, Some((fd, stat)), None);
         let options = &job.options.copy;
         let copied = retry::repeated(job, place.open.filesystems, || {
@@ -200,7 +210,7 @@ impl Worker<'_, '_> {
             if let Some(receipt) = self.copy_small(place, &source, &destination)? {
                 return Ok(receipt);
             }
-            run::copy_opened(&source, &destination, private, options, &mut Watch::new(job))
+            run::copy_opened(&source, &destination, own_name, options, &mut Watch::new(job))
         });
         if let Some(outcome) = done {
             return self.finish(place, EntryKind::File, outcome);
@@ -214,9 +224,24 @@ impl Worker<'_, '_> {
                 if let Some(portion) = receipt.portions.last() {
                     job.note_mechanism(portion.mechanism);
                 }
+                if let (Some(journal), Some(before)) = (journal, before) {
+                    self.note(&journal, place, &before, receipt.bytes);
+                }
                 self.finish(place, EntryKind::File, Outcome::Copied(receipt));
             }
             Err(error) => self.fail(place, EntryKind::File, error),
+        }
+    }
+
+    /// Notes a finished file in the journal.
+    fn note(&self, journal: &Journal, place: &Place<'_>, source: &Stat, bytes: u64) {
+        let destination = place.open.destination.as_fd();
+        let noted = directory::stat_name(destination, place.target).and_then(|copy| {
+            journal.add(&journal::done(&place.way(), source, &copy), bytes, destination)
+        });
+        if let Err(errno) = noted {
+            let error = Error::system("write the journal for", place.destination(), errno);
+            self.job.stop(error);
         }
     }
 
@@ -241,8 +266,7 @@ impl Worker<'_, '_> {
             throttle.admit(size);
         }
         let preserve = options.preserve;
-        let private = directory.entered.private;
-        let (mode, mut staging) = if private {
+        let (mode, mut staging) = if directory.entered.is_unseen() {
             let mode = source.stat.permissions() & 0o777;
             (mode, Staging::private(destination, mode)?)
         } else {
@@ -284,7 +308,9 @@ fn find_destination(
     found: Option<Found>,
     options: &CopyOptions,
 ) -> Result<Destination> {
-    let found = found.filter(|found| found.stat.file_type() == FileType::RegularFile);
+    // And what a killed run left is not the caller's.
+    let taken_over = !place.directory.entered.private;
+    let found = found.filter(|f| taken_over && f.stat.file_type() == FileType::RegularFile);
     let directory = Arc::clone(&place.open.destination);
     Destination::beneath(directory, place.target, place.destination(), found, source, options)
 }

@@ -6,6 +6,7 @@ mod delete;
 mod directory;
 mod enter;
 mod file;
+mod journal;
 mod links;
 mod other;
 mod queue;
@@ -13,6 +14,7 @@ mod retry;
 mod root;
 mod run;
 mod scan;
+mod target;
 mod worker;
 
 pub(super) use run::run_job;

@@ -73,7 +73,7 @@ impl Worker<'_, '_> {
         if let Asked::Done(outcome) = self.ask(place, kind, stat.modified)? {
             return Ok(outcome);
         }
-        if place.directory.entered.private {
+        if place.directory.entered.is_unseen() {
             make(place.target).map_err(fail)?;
             return Ok(Outcome::Made { notes: self.give_by_name(place, place.target, &stat) });
         }
@@ -183,7 +183,7 @@ struct Temporary<'a> {
 impl<'a> Temporary<'a> {
     fn new(place: &'a Place<'a>, make: impl Fn(&OsStr) -> Sys<()>) -> Sys<Temporary<'a>> {
         loop {
-            let name = stale::temporary_name(place.target)?;
+            let name = stale::temporary_name(place.target, stale::Kind::File)?;
             match make(&name) {
                 Err(Errno::EEXIST) => {}
                 other => return other.map(|()| Temporary { place, name }),

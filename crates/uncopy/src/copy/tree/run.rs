@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
 use super::directory::Identity;
+use super::journal::Journal;
 use super::links::Links;
 use super::queue::Queue;
 use super::worker::Worker;
@@ -47,6 +48,7 @@ pub(super) struct Job<'a> {
     stopped: Mutex<Option<Error>>,
     summary: Mutex<Summary>,
     sequence: Mutex<u64>,
+    journal: RwLock<Option<Arc<Journal>>>,
 }
 
 /// What is shown while the job runs.
@@ -118,6 +120,7 @@ impl<'a> Job<'a> {
             stopped: Mutex::default(),
             summary: Mutex::default(),
             sequence: Mutex::default(),
+            journal: RwLock::default(),
         }
     }
 
@@ -163,6 +166,15 @@ impl<'a> Job<'a> {
         lock(&self.stopped).get_or_insert(error);
         self.over.store(true, Ordering::Relaxed);
         self.queue.close();
+    }
+
+    /// The journal of the root that is being copied.
+    pub(super) fn journal(&self) -> Option<Arc<Journal>> {
+        self.journal.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_journal(&self, journal: Option<Arc<Journal>>) {
+        *self.journal.write().unwrap_or_else(PoisonError::into_inner) = journal;
     }
 
     /// The observer asked to stop.

@@ -64,6 +64,11 @@ impl Place<'_> {
         self.directory.destination_path().join(self.target)
     }
 
+    /// The path from the root.
+    pub(super) fn way(&self) -> PathBuf {
+        self.directory.path_from_root().join(self.name)
+    }
+
     fn names(&self) -> (PathBuf, PathBuf) {
         (self.source(), self.destination())
     }
@@ -234,6 +239,10 @@ impl<'scope, 'env> Worker<'scope, 'env> {
                 self.summary.skipped += 1;
                 // Nobody asked for that.
                 kind == EntryKind::Special
+            }
+            Outcome::Resumed => {
+                self.summary.resumed += 1;
+                false
             }
             Outcome::Deleted { entries } => {
                 self.summary.deleted += entries;
