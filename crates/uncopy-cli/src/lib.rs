@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
+mod audit;
 mod capabilities;
 mod cp;
 mod exit;
@@ -36,6 +37,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     match matches.subcommand() {
         Some(("cp", flags)) => with_flags(flags, cp::run),
         Some(("capabilities", flags)) => with_flags(flags, capabilities::run),
+        Some(("audit", flags)) => with_flags(flags, audit::verify::run),
         Some(("completions", flags)) => with_flags(flags, completions),
         _ => Exit::Usage,
     }

@@ -11,6 +11,7 @@ use clap::error::ErrorKind;
 use uncopy::Errno;
 use uncopy::copy::{CopyOptions, Throttle, copy_file_observed};
 
+use crate::audit::Audit;
 use crate::exit::Exit;
 use crate::flags::{self, conflict, copy::CopyArgs};
 use crate::progress::Watch;
@@ -42,7 +43,11 @@ pub(crate) fn run(flags: &CopyArgs) -> Result<Exit, clap::Error> {
     let names = target::names(flags)
         .map_err(|names| misuse(ErrorKind::MissingRequiredArgument, names.to_string()))?;
 
-    let mut report = Report::new(flags);
+    let audit = flags.audit.as_deref().map(Audit::open).transpose();
+    let mut report = match audit {
+        Ok(audit) => Report::new(flags, audit),
+        Err(error) => return Ok(crate::report::failed_to("begin the audit log", &error)),
+    };
     let is_directory = match destination_is_directory(&names) {
         Ok(is_directory) => is_directory,
         Err(failure) => {

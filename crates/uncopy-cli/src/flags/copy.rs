@@ -175,6 +175,13 @@ pub(crate) struct CopyArgs {
     #[arg(short, long, help_heading = REPORT)]
     pub verbose: bool,
 
+    /// Append a record for each file to FILE, each with the hash of the one before it
+    ///
+    /// `uncopy audit verify FILE` notices records that were changed or removed. The hash of the last
+    /// record is printed; who rewrites the file can make a new chain, but not with that hash.
+    #[arg(long, value_name = "FILE", help_heading = REPORT)]
+    pub audit: Option<PathBuf>,
+
     /// No progress bar and no notes; errors are still printed
     #[arg(short, long, help_heading = REPORT)]
     pub quiet: bool,

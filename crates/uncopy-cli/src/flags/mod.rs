@@ -1,5 +1,6 @@
 //! Every flag, defined once: parser, help, man page and completions come from here.
 
+pub(crate) mod audit;
 pub(crate) mod capabilities;
 pub(crate) mod completions;
 pub(crate) mod conflict;
@@ -9,10 +10,11 @@ pub(crate) mod select;
 pub(crate) mod tree;
 
 use clap::error::ErrorKind;
-use clap::{Args, Command};
+use clap::{Args, Command, Subcommand as _};
 
 use crate::exit;
 use crate::report::printable;
+use audit::AuditArgs;
 use capabilities::CapabilitiesArgs;
 use completions::CompletionsArgs;
 use copy::CopyArgs;
@@ -24,7 +26,7 @@ struct Subcommand {
     flags: fn(Command) -> Command,
 }
 
-const SUBCOMMANDS: [Subcommand; 3] = [
+const SUBCOMMANDS: [Subcommand; 4] = [
     Subcommand {
         name: "cp",
         about: "Copy files the cheapest correct way",
@@ -44,6 +46,11 @@ const SUBCOMMANDS: [Subcommand; 3] = [
         name: "capabilities",
         about: "Show what this kernel and the filesystems of PATHs really offer",
         flags: |command| CapabilitiesArgs::augment_args(command).after_help(capabilities::EXAMPLES),
+    },
+    Subcommand {
+        name: "audit",
+        about: "Check an audit log",
+        flags: |command| AuditArgs::augment_subcommands(command).after_help(audit::EXAMPLES),
     },
     Subcommand {
         name: "completions",

@@ -1,6 +1,7 @@
 //! `uncopy cp -r`, as a black box: trees are compared by what the filesystem says of them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod audit;
 mod calls;
 mod deep;
 mod errors;
@@ -104,6 +105,7 @@ fn events(run: &Run, event: &str) -> Vec<Receipt> {
 fn main() -> ExitCode {
     testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
         [
+            audit::cases(),
             calls::cases(),
             deep::cases(),
             errors::cases(),
