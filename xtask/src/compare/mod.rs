@@ -11,6 +11,7 @@ mod report;
 mod rounds;
 mod row;
 mod timing;
+mod tree;
 mod verdict;
 mod zx;
 
@@ -53,6 +54,8 @@ pub(crate) struct Arguments {
 enum SuiteName {
     /// One file to another.
     Copy,
+    /// Whole trees.
+    Tree,
     /// Messages, within a process and between two.
     Channel,
     /// The C library against the Rust library, and both against published figures of Zircon.
@@ -66,7 +69,9 @@ enum SuiteName {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     workspace::continue_optimised()?;
     match arguments.suite {
-        SuiteName::Copy => drop(workspace::build_release("uncopy-cli", "uncopy")?),
+        SuiteName::Copy | SuiteName::Tree => {
+            drop(workspace::build_release("uncopy-cli", "uncopy")?)
+        }
         SuiteName::Channel => {}
         SuiteName::Zx => zx::build()?,
     }
@@ -116,6 +121,13 @@ fn suite(arguments: &Arguments) -> Suite {
         SuiteName::Copy => copy::suite(copy::Options {
             uncopy: workspace::target_directory().join("release").join("uncopy"),
             peers: peers::find(&peers::default_directory(), &peers::COPIERS),
+            disk: testbed::Place::Disk.path(),
+            quick: arguments.quick,
+            rounds: arguments.rounds.map(usize::from),
+        }),
+        SuiteName::Tree => tree::suite(&tree::Options {
+            uncopy: workspace::target_directory().join("release").join("uncopy"),
+            peers: peers::find(&peers::default_directory(), &peers::TREE_COPIERS),
             disk: testbed::Place::Disk.path(),
             quick: arguments.quick,
             rounds: arguments.rounds.map(usize::from),
