@@ -106,6 +106,16 @@ pub(crate) const COPIERS: [Peer; 13] = [
     own("copy and hash", "hash_copy"),
 ];
 
+/// Those that copy trees.
+pub(crate) const TREE_COPIERS: [Peer; 6] = [
+    Peer { name: "cp -r", flags: &["-r"], ..system("cp", "coreutils") },
+    Peer { name: "cp -a", flags: &["-a"], ..system("cp", "coreutils") },
+    Peer { name: "rsync -a", flags: &["-a"], ..system("rsync", "rsync") },
+    Peer { flags: &["--no-progress", "-r"], ..from_crates("xcp -r", "xcp", "xcp", "0.24.9") },
+    from_crates("fcp", "fcp", "fcp", "0.2.2"),
+    from_crates("cpz", "cpz", "cpz", "3.2.1"),
+];
+
 /// Those that carry messages.
 pub(crate) const CHANNELS: [Peer; 4] = [
     channel("crossbeam-channel", "channels", &["crossbeam-channel"]),

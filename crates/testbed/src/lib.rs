@@ -18,6 +18,7 @@ mod sandbox;
 mod scratch;
 mod session;
 mod sys;
+mod tree;
 pub mod witness;
 
 pub use content::{Content, assert_same, patterned, seeded};
@@ -30,6 +31,7 @@ pub use receipt::{Receipt, Refusal};
 pub use scratch::Scratch;
 pub use session::run_sandboxed;
 pub use sys::{BareRing, BareSend, CountingAllocator};
+pub use tree::{Compared, assert_same_tree};
 
 /// Cases from functions: `cases![[Need::Root] a_function, [] another_function]`, named by module
 /// and function.

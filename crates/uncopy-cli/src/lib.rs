@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
+mod audit;
 #[cfg(target_os = "linux")]
 mod bench;
 mod capabilities;
@@ -44,6 +45,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Some(("doctor", flags)) => with_flags(flags, doctor::run),
         #[cfg(target_os = "linux")]
         Some(("bench", flags)) => with_flags(flags, bench::run),
+        Some(("audit", flags)) => with_flags(flags, audit::verify::run),
         Some(("completions", flags)) => with_flags(flags, completions),
         _ => Exit::Usage,
     }

@@ -1,6 +1,8 @@
 //! The observer of a copy: stops it when a signal asks for it, and draws a progress bar once it
 //! takes long enough to be wondered about.
 
+mod tree;
+
 use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
@@ -9,7 +11,9 @@ use std::time::{Duration, Instant};
 use indicatif::{
     BinaryBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
 };
-use uncopy::copy::{Control, Observer, Phase, Progress};
+use uncopy::copy::{Control, Observer, Phase, Progress, Throttle};
+
+pub(crate) use tree::TreeBar;
 
 use crate::report::printable;
 use crate::stop::Stop;
@@ -25,6 +29,7 @@ pub(crate) struct Watch<'a> {
     stop: &'a Stop,
     source: &'a Path,
     bar: Bar,
+    throttle: Option<&'a Throttle>,
 }
 
 enum Bar {
@@ -41,9 +46,14 @@ enum Bar {
 impl<'a> Watch<'a> {
     /// Watches the copy of `source`, with a progress bar if `wanted` and standard error is a
     /// terminal.
-    pub(crate) fn new(stop: &'a Stop, source: &'a Path, wanted: bool) -> Watch<'a> {
+    pub(crate) fn new(
+        stop: &'a Stop,
+        source: &'a Path,
+        wanted: bool,
+        throttle: Option<&'a Throttle>,
+    ) -> Watch<'a> {
         let bar = if wanted { Bar::Since(Instant::now()) } else { Bar::Off };
-        Watch { stop, source, bar }
+        Watch { stop, source, bar, throttle }
     }
 
     fn draw(&mut self, progress: Progress) {
@@ -89,6 +99,10 @@ impl Observer for Watch<'_> {
             self.draw(progress);
         }
         Control::Continue
+    }
+
+    fn throttle(&self) -> Option<&Throttle> {
+        self.throttle
     }
 }
 

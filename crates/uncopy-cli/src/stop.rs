@@ -11,6 +11,9 @@ use signal_hook::flag;
 use signal_hook::low_level::{emulate_default_handler, signal_name};
 
 #[cfg(unix)]
+use signal_hook::consts::signal::{SIGTSTP, SIGUSR1};
+
+#[cfg(unix)]
 const SIGNALS: [i32; 3] = [signal_hook::consts::signal::SIGHUP, SIGINT, SIGTERM];
 #[cfg(not(unix))]
 const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
@@ -60,6 +63,23 @@ impl Stop {
         Ok(())
     }
 
+    /// What other threads may look at. From now on `SIGTSTP` is a wish too, and no longer stops
+    /// the process by itself, and `SIGUSR1` asks for a line about how far it is.
+    pub(crate) fn wish(&self) -> Wish {
+        let wish = Wish { stop: Arc::clone(&self.signal), ..Wish::default() };
+        #[cfg(unix)]
+        {
+            let ignored = ignored_signals();
+            for (number, flag) in [(SIGTSTP, &wish.pause), (SIGUSR1, &wish.status)] {
+                if ignored & mask(number) == 0 {
+                    // Without a handler the signal does what it does to any program.
+                    let _ = flag::register(number, Arc::clone(flag));
+                }
+            }
+        }
+        wish
+    }
+
     /// The signal that asked to stop, if one did.
     pub(crate) fn requested(&self) -> Option<Signal> {
         match self.signal.load(Ordering::Relaxed) {
@@ -67,6 +87,37 @@ impl Stop {
             number => i32::try_from(number).ok().map(Signal),
         }
     }
+}
+
+/// What signals asked for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wish {
+    stop: Arc<AtomicUsize>,
+    pause: Arc<AtomicBool>,
+    status: Arc<AtomicBool>,
+}
+
+impl Wish {
+    /// To stop.
+    pub(crate) fn is_there(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) != 0
+    }
+
+    /// To pause (Ctrl-Z); once for each signal.
+    pub(crate) fn takes_pause(&self) -> bool {
+        self.pause.load(Ordering::Relaxed) && self.pause.swap(false, Ordering::Relaxed)
+    }
+
+    /// To say how far it is; once for each signal.
+    pub(crate) fn takes_status(&self) -> bool {
+        self.status.load(Ordering::Relaxed) && self.status.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// Stops the process until `SIGCONT`, as Ctrl-Z would have.
+pub(crate) fn pause() {
+    #[cfg(unix)]
+    let _ = emulate_default_handler(SIGTSTP);
 }
 
 /// A signal that asked to stop.

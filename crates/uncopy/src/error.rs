@@ -93,7 +93,7 @@ impl fmt::Display for Errno {
 /// assert!(error.is_not_found());
 /// assert!(error.to_string().starts_with("cannot open /nonexistent/a"), "{error}");
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Error {
     operation: &'static str,
     subject: PathBuf,

@@ -14,6 +14,7 @@ mod rounds;
 mod row;
 mod send;
 mod timing;
+mod tree;
 mod verdict;
 mod zx;
 
@@ -56,6 +57,8 @@ pub(crate) struct Arguments {
 enum SuiteName {
     /// One file to another.
     Copy,
+    /// Whole trees.
+    Tree,
     /// Messages, within a process and between two.
     Channel,
     /// Values to messages and back.
@@ -73,7 +76,9 @@ enum SuiteName {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     workspace::continue_optimised()?;
     match arguments.suite {
-        SuiteName::Copy => drop(workspace::build_release("uncopy-cli", "uncopy")?),
+        SuiteName::Copy | SuiteName::Tree => {
+            drop(workspace::build_release("uncopy-cli", "uncopy")?);
+        }
         SuiteName::Channel | SuiteName::Fidl | SuiteName::Send => {}
         SuiteName::Zx => zx::build()?,
     }
@@ -85,9 +90,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         .with_context(|| format!("cannot make {}", directory.display()))?;
     let compared = || match arguments.suite {
         SuiteName::Send => send::on_a_network(|| compare(arguments)),
-        SuiteName::Copy | SuiteName::Channel | SuiteName::Fidl | SuiteName::Zx => {
-            compare(arguments)
-        }
+        SuiteName::Copy
+        | SuiteName::Tree
+        | SuiteName::Channel
+        | SuiteName::Fidl
+        | SuiteName::Zx => compare(arguments),
     };
     let code = testbed::run_sandboxed(&directory, || match compared() {
         Ok(()) => ExitCode::SUCCESS,
@@ -132,6 +139,13 @@ fn suite(arguments: &Arguments) -> Suite {
         SuiteName::Copy => copy::suite(copy::Options {
             uncopy: workspace::target_directory().join("release").join("uncopy"),
             peers: peers::find(&peers::default_directory(), &peers::COPIERS),
+            disk: disk.clone(),
+            quick,
+            rounds,
+        }),
+        SuiteName::Tree => tree::suite(&tree::Options {
+            uncopy: workspace::target_directory().join("release").join("uncopy"),
+            peers: peers::find(&peers::default_directory(), &peers::TREE_COPIERS),
             disk: disk.clone(),
             quick,
             rounds,

@@ -2,14 +2,16 @@
 
 mod request;
 mod target;
+mod tree;
 mod written;
 
 use std::io;
 
 use clap::error::ErrorKind;
 use uncopy::Errno;
-use uncopy::copy::{CopyOptions, copy_file_observed};
+use uncopy::copy::{CopyOptions, Throttle, copy_file_observed};
 
+use crate::audit::Audit;
 use crate::exit::Exit;
 use crate::flags::{self, conflict, copy::CopyArgs};
 use crate::progress::Watch;
@@ -26,10 +28,19 @@ use written::Written;
 pub(crate) fn run(flags: &CopyArgs) -> Result<Exit, clap::Error> {
     let options = options(flags)?;
     let misuse = |kind, message: String| flags::usage_error("cp", kind, &message);
+    let tree_options = request::tree_options(flags, &options)
+        .map_err(|message| misuse(ErrorKind::ValueValidation, message))?;
+    if flags.tree.recursive {
+        tree_options.check().map_err(|text| misuse(ErrorKind::ArgumentConflict, text))?;
+    }
     let names = target::names(flags)
         .map_err(|names| misuse(ErrorKind::MissingRequiredArgument, names.to_string()))?;
 
-    let mut report = Report::new(flags);
+    let audit = flags.audit.as_deref().map(Audit::open).transpose();
+    let mut report = match audit {
+        Ok(audit) => Report::new(flags, audit),
+        Err(error) => return Ok(crate::report::failed_to("begin the audit log", &error)),
+    };
     let is_directory = match destination_is_directory(&names) {
         Ok(is_directory) => is_directory,
         Err(failure) => {
@@ -43,7 +54,11 @@ pub(crate) fn run(flags: &CopyArgs) -> Result<Exit, clap::Error> {
         Ok(stop) => stop,
         Err(error) => return Ok(crate::report::failed_to("listen to signals", &error)),
     };
-    Ok(match copy_all(&pairs, &options, &stop, &mut report) {
+    if flags.tree.recursive {
+        return Ok(tree::copy(&pairs, &tree_options, flags.tree.progress, &stop, report));
+    }
+    let throttle = flags.max_bandwidth.map(Throttle::new);
+    Ok(match copy_all(&pairs, &options, throttle.as_ref(), &stop, &mut report) {
         Some(signal) => report.stopped(signal),
         None => report.finish(),
     })
@@ -107,6 +122,7 @@ fn destination_is_directory(names: &Names) -> Result<bool, Failure> {
 fn copy_all(
     pairs: &[Pair],
     options: &CopyOptions,
+    throttle: Option<&Throttle>,
     stop: &Stop,
     report: &mut Report,
 ) -> Option<Signal> {
@@ -123,7 +139,7 @@ fn copy_all(
             report.failed(&pair.source, &pair.destination, &just_written(pair));
             continue;
         }
-        let mut watch = Watch::new(stop, &pair.source, report.shows_progress());
+        let mut watch = Watch::new(stop, &pair.source, report.shows_progress(), throttle);
         let copied = copy_file_observed(&pair.source, &pair.destination, options, &mut watch);
         drop(watch);
         match copied {

@@ -1,6 +1,7 @@
 //! From flags to the options of the library.
 
 use uncopy::Mechanism;
+use uncopy::copy::job::{Delete, JobOptions, Links, OnError};
 use uncopy::copy::{
     Allow, Cache, CopyOptions, Digest, Existing, IfChanged, Prefer, Preserve, Sparse, Verify,
 };
@@ -8,6 +9,8 @@ use uncopy::copy::{
 use crate::flags::copy::{
     Attribute, CacheArg, CopyArgs, DigestArg, IfChangedArg, Method, PreferArg, SparseArg,
 };
+use crate::flags::select::Pattern;
+use crate::flags::tree::{LinksArg, OnErrorArg};
 
 /// The environment variable that verifies every copy.
 pub(crate) const UNCOPY_VERIFY: &str = "UNCOPY_VERIFY";
@@ -48,6 +51,46 @@ pub(crate) fn options(flags: &CopyArgs, configured: Option<&str>) -> Result<Copy
     options.durable = flags.durable;
     options.in_place = flags.in_place;
     options.copy_contents = flags.copy_contents;
+    Ok(options)
+}
+
+/// The options of the library for `--recursive`, with these for each file.
+///
+/// # Errors
+/// A sentence for people: a pattern makes no sense.
+pub(crate) fn tree_options(flags: &CopyArgs, each: &CopyOptions) -> Result<JobOptions, String> {
+    let mut options = JobOptions::default();
+    options.copy = each.clone();
+    options.links = match flags.tree.links {
+        LinksArg::Preserve => Links::Preserve,
+        LinksArg::Follow => Links::Follow,
+        LinksArg::Skip => Links::Skip,
+    };
+    options.follow_outside = flags.tree.follow_outside;
+    options.specials = flags.tree.specials;
+    options.on_error = match flags.tree.on_error {
+        OnErrorArg::Skip => OnError::Skip,
+        OnErrorArg::Abort => OnError::Abort,
+    };
+    options.jobs = flags.tree.jobs;
+    for pattern in &flags.tree.patterns.in_order {
+        let added = match pattern {
+            Pattern::Include(pattern) => options.selection.include(pattern),
+            Pattern::Exclude(pattern) => options.selection.exclude(pattern),
+        };
+        added.map_err(|error| error.to_string())?;
+    }
+    options.update = flags.tree.update;
+    options.delete = flags.tree.delete.then(|| {
+        let mut delete = Delete::default();
+        delete.most = flags.tree.max_delete;
+        delete.empty_source = flags.tree.delete_empty_source;
+        delete
+    });
+    options.dry_run = flags.tree.dry_run;
+    options.resume = flags.tree.resume;
+    options.bytes_per_second = flags.max_bandwidth;
+    options.retries = flags.tree.retries;
     Ok(options)
 }
 

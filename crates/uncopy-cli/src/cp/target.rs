@@ -82,7 +82,8 @@ pub(crate) fn names(flags: &CopyArgs) -> Result<Names, Misuse> {
             None => Misuse::NoSource,
         });
     }
-    let slash = destination.as_os_str().as_encoded_bytes().ends_with(b"/");
+    // A directory that is copied whole becomes the one that the slash asks for.
+    let slash = destination.as_os_str().as_encoded_bytes().ends_with(b"/") && !flags.tree.recursive;
     let kind = if flags.no_target_directory {
         if sources.len() > 1 {
             return Err(Misuse::SeveralSourcesOneFile);
@@ -168,6 +169,8 @@ mod tests {
             ("-s a b c", &["a", "b"], "c", Directory),
             ("-s b -t d a", &["b", "a"], "d", Directory),
             ("a -d b c", &["a", "c"], "b", Directory),
+            ("-r a b/", &["a"], "b/", Either),
+            ("-r a b c/", &["a", "b"], "c/", Directory),
         ] {
             let expected = Names {
                 sources: sources.iter().map(PathBuf::from).collect(),

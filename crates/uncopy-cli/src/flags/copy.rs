@@ -1,15 +1,19 @@
 //! `uncopy cp`.
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use clap::{ValueEnum, ValueHint};
+
+use super::tree::TreeArgs;
 
 /// How the positional arguments go together.
 pub(crate) const USAGE: &str = "\
 uncopy cp [OPTIONS] SRC DST
        uncopy cp [OPTIONS] SRC... DIRECTORY
        uncopy cp [OPTIONS] -t DIRECTORY SRC...
-       uncopy cp [OPTIONS] -s SRC -d DST";
+       uncopy cp [OPTIONS] -s SRC -d DST
+       uncopy cp -r [OPTIONS] SRC... DST";
 
 /// Shown below the flags.
 pub(crate) const EXAMPLES: &str = "\
@@ -18,6 +22,7 @@ Examples:
   uncopy cp a b c /mnt/usb            several files into a directory
   uncopy cp --durable --verify a b    on the device, and read back, before b is replaced
   uncopy cp --require-zero-copy a b   share or move the bytes, or fail with exit code 5
+  uncopy cp -rp src /mnt/usb          a whole tree, which appears when it is complete
   uncopy cp --json *.iso /srv | jq .  one JSON object a file, documented in docs/json.md";
 
 /// Shown by `--help`.
@@ -61,7 +66,7 @@ pub(crate) struct CopyArgs {
     pub no_target_directory: bool,
 
     /// Leave an existing destination alone, without a race
-    #[arg(short, long, help_heading = TARGETS)]
+    #[arg(short, long, visible_alias = "ignore-existing", help_heading = TARGETS)]
     pub no_clobber: bool,
 
     /// Replace a destination even if its mode forbids writing
@@ -78,6 +83,9 @@ pub(crate) struct CopyArgs {
     /// Read the bytes of a FIFO or device, and write into one, instead of refusing it
     #[arg(long, help_heading = TARGETS)]
     pub copy_contents: bool,
+
+    #[command(flatten)]
+    pub tree: TreeArgs,
 
     /// Use exactly this mechanism, or fail; `auto` tries them all
     #[arg(long, value_name = "METHOD", value_enum, default_value_t, hide_default_value = true, help_heading = WAY)]
@@ -110,6 +118,12 @@ pub(crate) struct CopyArgs {
     /// Leave the copy in the page cache (keep), out of it (skip), or either (auto)
     #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_default_value = true, help_heading = WAY)]
     pub cache: CacheArg,
+
+    /// Move so many bytes a second at most: 50M, 1.5MiB; all files and workers together
+    ///
+    /// Zero-copy stays on: pieces get smaller. Shared blocks and holes are not counted.
+    #[arg(long, value_name = "RATE", value_parser = super::rate::parse, help_heading = WAY)]
+    pub max_bandwidth: Option<NonZeroU64>,
 
     /// Give the copy the source's metadata; without a list: mode,ownership,timestamps
     #[arg(
@@ -160,6 +174,13 @@ pub(crate) struct CopyArgs {
     /// Say for each file which way its bytes went, and why not a cheaper one
     #[arg(short, long, help_heading = REPORT)]
     pub verbose: bool,
+
+    /// Append a record for each file to FILE, each with the hash of the one before it
+    ///
+    /// `uncopy audit verify FILE` notices records that were changed or removed. The hash of the last
+    /// record is printed; who rewrites the file can make a new chain, but not with that hash.
+    #[arg(long, value_name = "FILE", help_heading = REPORT)]
+    pub audit: Option<PathBuf>,
 
     /// No progress bar and no notes; errors are still printed
     #[arg(short, long, help_heading = REPORT)]

@@ -1,5 +1,6 @@
 //! Every flag, defined once: parser, help, man page and completions come from here.
 
+pub(crate) mod audit;
 #[cfg(target_os = "linux")]
 pub(crate) mod bench;
 pub(crate) mod capabilities;
@@ -8,12 +9,16 @@ pub(crate) mod conflict;
 pub(crate) mod copy;
 #[cfg(target_os = "linux")]
 pub(crate) mod doctor;
+pub(crate) mod rate;
+pub(crate) mod select;
+pub(crate) mod tree;
 
 use clap::error::ErrorKind;
-use clap::{Args, Command};
+use clap::{Args, Command, Subcommand as _};
 
 use crate::exit;
 use crate::report::printable;
+use audit::AuditArgs;
 use capabilities::CapabilitiesArgs;
 use completions::CompletionsArgs;
 use copy::CopyArgs;
@@ -61,6 +66,11 @@ const SUBCOMMANDS: &[Subcommand] = &[
         name: "bench",
         about: "Measure what sending without copying is worth on a path",
         flags: |command| bench::BenchArgs::augment_args(command).after_help(bench::EXAMPLES),
+    },
+    Subcommand {
+        name: "audit",
+        about: "Check an audit log",
+        flags: |command| AuditArgs::augment_subcommands(command).after_help(audit::EXAMPLES),
     },
     Subcommand {
         name: "completions",

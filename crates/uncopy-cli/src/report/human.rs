@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use indicatif::BinaryBytes;
+use uncopy::copy::job::{Action, Outcome, Record, Summary};
 use uncopy::{Cost, Portion, Receipt, Refusal, Verification, VerifiedFrom};
 
 use crate::cp::Pair;
@@ -39,6 +40,76 @@ pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
         text.push_str("  the source changed while it was copied; accepted\n");
     }
     text
+}
+
+/// What became of one entry of a tree: a line, and below it what a file's receipt says.
+pub(crate) fn entry(record: &Record) -> String {
+    let pair = Pair { source: record.source.clone(), destination: record.destination.clone() };
+    let kind = record.kind.name();
+    let what = match &record.outcome {
+        Outcome::Copied(receipt) => return copied(&pair, receipt),
+        Outcome::Linked { to } => format!("hard link to {}", name(to)),
+        Outcome::Made { .. } => kind.to_owned(),
+        Outcome::Resumed => String::from("was copied by the run before"),
+        Outcome::Skipped { reason } => format!("skipped, {reason}"),
+        Outcome::Deleted { entries: 1 } => {
+            return format!("{}: deleted\n", name(&pair.destination));
+        }
+        Outcome::Deleted { entries } => {
+            let inside = counted(entries - 1, "entry", "entries");
+            return format!("{}: deleted with {inside} in it\n", name(&pair.destination));
+        }
+        Outcome::Planned { action: Action::Delete { .. }, .. } => {
+            return format!("{}: would be deleted\n", name(&pair.destination));
+        }
+        Outcome::Planned { action, mechanism } => {
+            let way = mechanism.map_or(String::new(), |mechanism| format!(" by {mechanism}"));
+            format!("would {} the {kind}{way}", action.name())
+        }
+        _ => String::from("not copied"),
+    };
+    format!("{} -> {}: {what}\n", name(&pair.source), name(&pair.destination))
+}
+
+/// What a whole job did.
+pub(crate) fn summary(summary: &Summary) -> String {
+    let mut text = format!("{}: ", counted(summary.files, "file", "files"));
+    let _ = writeln!(text, "{} in {}", BinaryBytes(summary.bytes), duration(summary.duration));
+    for portion in &summary.portions {
+        let _ = writeln!(text, "  {}", way(portion));
+    }
+    for count in &summary.refusals {
+        let refusal = Refusal {
+            mechanism: count.mechanism,
+            reason: count.reason.clone(),
+            errno: count.errno,
+        };
+        let files = counted(count.files, "file", "files");
+        let _ = writeln!(text, "  not by {} ({files})", printable(&refusal.to_string()));
+    }
+    let others = [
+        (summary.directories, "directory", "directories"),
+        (summary.symlinks, "symbolic link", "symbolic links"),
+        (summary.hard_links, "hard link", "hard links"),
+        (summary.specials, "special file", "special files"),
+        (summary.skipped, "skipped", "skipped"),
+        (summary.deleted, "deleted", "deleted"),
+        (summary.resumed, "file copied before", "files copied before"),
+        (summary.failed, "failed", "failed"),
+    ];
+    let others: Vec<String> = others
+        .into_iter()
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, one, many)| counted(count, one, many))
+        .collect();
+    if !others.is_empty() {
+        let _ = writeln!(text, "  {}", others.join(", "));
+    }
+    text
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// `reflink, sendfile: EXDEV: why`, of refusals that are alike.

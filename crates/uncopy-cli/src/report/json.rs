@@ -7,6 +7,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
+use uncopy::copy::job::{Action, Outcome, Record, RefusalCount, Summary};
 use uncopy::{Errno, Receipt};
 
 use crate::cp::Pair;
@@ -36,6 +37,40 @@ struct Copied<'a> {
     source_changed: bool,
     retries: u32,
     notes: &'a [String],
+    #[serde(flatten)]
+    tree: Option<InTree>,
+}
+
+/// What only events of trees have.
+#[derive(Serialize)]
+struct InTree {
+    sequence: u64,
+    entry: &'static str,
+}
+
+/// An event about an entry of a tree that has nothing but names to tell.
+#[derive(Serialize)]
+struct Entry<'a> {
+    schema: u32,
+    event: &'static str,
+    #[serde(flatten)]
+    names: Names<'a>,
+    #[serde(flatten)]
+    tree: InTree,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    linked_to: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    linked_to_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notes: Option<&'a [String]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entries: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    action: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mechanism: Option<&'static str>,
 }
 
 /// A file that was left alone.
@@ -57,6 +92,38 @@ struct Failed<'a> {
     names: Names<'a>,
     #[serde(flatten)]
     problem: Problem<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequence: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entry: Option<&'static str>,
+}
+
+/// What a whole job did.
+#[derive(Serialize)]
+struct Whole<'a> {
+    schema: u32,
+    event: &'static str,
+    files: u64,
+    directories: u64,
+    symlinks: u64,
+    hard_links: u64,
+    specials: u64,
+    skipped: u64,
+    deleted: u64,
+    resumed: u64,
+    failed: u64,
+    bytes: u64,
+    mechanisms: Vec<Mechanism>,
+    refusals: Vec<CountedRefusal<'a>>,
+    duration_us: u64,
+}
+
+/// A reason for not using a mechanism, with the number of files.
+#[derive(Serialize)]
+struct CountedRefusal<'a> {
+    #[serde(flatten)]
+    refusal: Refusal<'a>,
+    files: u64,
 }
 
 /// Why something was not done.
@@ -118,6 +185,24 @@ struct Mechanism {
     cost: &'static str,
 }
 
+impl From<&uncopy::Portion> for Mechanism {
+    fn from(portion: &uncopy::Portion) -> Mechanism {
+        let (name, cost) = (portion.mechanism.name(), portion.cost.name());
+        Mechanism { name, bytes: portion.bytes, cost }
+    }
+}
+
+impl<'a> Refusal<'a> {
+    fn new(mechanism: uncopy::Mechanism, reason: &'a str, errno: Option<Errno>) -> Refusal<'a> {
+        Refusal {
+            mechanism: mechanism.name(),
+            reason,
+            errno: errno.map(Errno::raw),
+            errno_name: errno.and_then(Errno::name),
+        }
+    }
+}
+
 /// A cheaper mechanism that was not used.
 #[derive(Serialize)]
 struct Refusal<'a> {
@@ -134,31 +219,21 @@ pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
         let reason = "the destination exists";
         return line(&Skipped { schema: SCHEMA, event: "skipped", names, reason });
     }
+    line(&details(names, receipt, None))
+}
+
+fn details<'a>(names: Names<'a>, receipt: &'a Receipt, tree: Option<InTree>) -> Copied<'a> {
     let verification = receipt.verification.as_ref();
-    line(&Copied {
+    let refusal = |refusal: &'a uncopy::Refusal| {
+        Refusal::new(refusal.mechanism, &refusal.reason, refusal.errno)
+    };
+    Copied {
         schema: SCHEMA,
         event: "copied",
         names,
         bytes: receipt.bytes,
-        mechanisms: receipt
-            .portions
-            .iter()
-            .map(|portion| Mechanism {
-                name: portion.mechanism.name(),
-                bytes: portion.bytes,
-                cost: portion.cost.name(),
-            })
-            .collect(),
-        refusals: receipt
-            .refusals
-            .iter()
-            .map(|refusal| Refusal {
-                mechanism: refusal.mechanism.name(),
-                reason: &refusal.reason,
-                errno: refusal.errno.map(Errno::raw),
-                errno_name: refusal.errno.and_then(Errno::name),
-            })
-            .collect(),
+        mechanisms: receipt.portions.iter().map(Mechanism::from).collect(),
+        refusals: receipt.refusals.iter().map(refusal).collect(),
         duration_us: microseconds(receipt.duration),
         verified: verification.is_some(),
         verified_from: verification.map(|done| done.from.name()),
@@ -169,6 +244,88 @@ pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
         source_changed: receipt.source_changed,
         retries: receipt.retries,
         notes: &receipt.notes,
+        tree,
+    }
+}
+
+/// The line for an entry of a tree that did not fail.
+pub(crate) fn entry(record: &Record) -> String {
+    let names = Names::new(&record.source, &record.destination);
+    let tree = InTree { sequence: record.sequence, entry: record.kind.name() };
+    let mut entry = Entry {
+        schema: SCHEMA,
+        event: "made",
+        names,
+        tree,
+        linked_to: None,
+        linked_to_base64: None,
+        reason: None,
+        notes: None,
+        entries: None,
+        action: None,
+        mechanism: None,
+    };
+    match &record.outcome {
+        Outcome::Copied(receipt) => return line(&details(entry.names, receipt, Some(entry.tree))),
+        Outcome::Linked { to } => {
+            entry.event = "linked";
+            entry.linked_to = Some(to.to_string_lossy());
+            entry.linked_to_base64 = base64_name(to);
+        }
+        Outcome::Made { notes } => entry.notes = Some(notes),
+        Outcome::Resumed => entry.event = "resumed",
+        Outcome::Deleted { entries } => {
+            entry.event = "deleted";
+            entry.entries = Some(*entries);
+        }
+        Outcome::Planned { action, mechanism } => {
+            entry.event = "would";
+            entry.action = Some(action.name());
+            entry.mechanism = mechanism.map(uncopy::Mechanism::name);
+            if let Action::Delete { entries } = action {
+                entry.entries = Some(*entries);
+            }
+        }
+        Outcome::Skipped { reason } => (entry.event, entry.reason) = ("skipped", Some(*reason)),
+        _ => entry.event = "failed",
+    }
+    line(&entry)
+}
+
+/// The line for an entry of a tree that was not copied.
+pub(crate) fn failed_entry(record: &Record, failure: &Failure) -> String {
+    line(&Failed {
+        schema: SCHEMA,
+        event: "failed",
+        names: Names::new(&record.source, &record.destination),
+        problem: Problem::from(failure),
+        sequence: Some(record.sequence),
+        entry: Some(record.kind.name()),
+    })
+}
+
+/// The last line of a job.
+pub(crate) fn summary(summary: &Summary) -> String {
+    fn counted(count: &RefusalCount) -> CountedRefusal<'_> {
+        let refusal = Refusal::new(count.mechanism, &count.reason, count.errno);
+        CountedRefusal { refusal, files: count.files }
+    }
+    line(&Whole {
+        schema: SCHEMA,
+        event: "summary",
+        files: summary.files,
+        directories: summary.directories,
+        symlinks: summary.symlinks,
+        hard_links: summary.hard_links,
+        specials: summary.specials,
+        skipped: summary.skipped,
+        deleted: summary.deleted,
+        resumed: summary.resumed,
+        failed: summary.failed,
+        bytes: summary.bytes,
+        mechanisms: summary.portions.iter().map(Mechanism::from).collect(),
+        refusals: summary.refusals.iter().map(counted).collect(),
+        duration_us: microseconds(summary.duration),
     })
 }
 
@@ -179,6 +336,8 @@ pub(crate) fn failed(source: &Path, destination: &Path, failure: &Failure) -> St
         event: "failed",
         names: Names::new(source, destination),
         problem: Problem::from(failure),
+        sequence: None,
+        entry: None,
     })
 }
 

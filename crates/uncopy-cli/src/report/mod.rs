@@ -9,8 +9,10 @@ use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use uncopy::copy::job::{EntryKind, Outcome, Record, Summary};
 use uncopy::{Errno, Error, Reason, Receipt};
 
+use crate::audit::Audit;
 use crate::cp::Pair;
 use crate::exit::Exit;
 use crate::flags::copy::CopyArgs;
@@ -87,14 +89,16 @@ pub(crate) struct Report {
     form: Form,
     quiet: bool,
     in_place: bool,
+    resume: bool,
     exit: Exit,
     /// The first line that could not be written. Copies go on: they matter more than their
     /// report.
     unwritten: Option<io::Error>,
+    audit: Option<Audit>,
 }
 
 impl Report {
-    pub(crate) fn new(flags: &CopyArgs) -> Report {
+    pub(crate) fn new(flags: &CopyArgs, audit: Option<Audit>) -> Report {
         let form = match (flags.json, flags.verbose) {
             (true, _) => Form::Json,
             (false, true) => Form::Words,
@@ -104,8 +108,10 @@ impl Report {
             form,
             quiet: flags.quiet,
             in_place: flags.in_place,
+            resume: flags.tree.resume,
             exit: Exit::Success,
             unwritten: None,
+            audit,
         }
     }
 
@@ -116,6 +122,7 @@ impl Report {
 
     /// A file was copied, or left alone because of `-n`.
     pub(crate) fn copied(&mut self, pair: &Pair, receipt: &Receipt) {
+        self.log(Some(receipt), || json::copied(pair, receipt));
         match self.form {
             Form::Silent => {}
             Form::Words => self.print(&human::copied(pair, receipt)),
@@ -141,8 +148,9 @@ impl Report {
         destination: &Path,
         failure: &Failure,
     ) {
-        if self.form == Form::Json {
-            for source in sources {
+        for source in sources {
+            self.log(None, || json::failed(source.as_ref(), destination, failure));
+            if self.form == Form::Json {
                 self.print(&json::failed(source.as_ref(), destination, failure));
             }
         }
@@ -153,10 +161,86 @@ impl Report {
         self.exit = self.exit.and(failure.exit);
     }
 
+    /// Each entry is told, and not only those that failed.
+    pub(crate) fn tells_each(&self) -> bool {
+        self.form != Form::Silent || self.audit.is_some()
+    }
+
+    /// An entry of a tree is finished.
+    pub(crate) fn entry(&mut self, record: &Record) {
+        let receipt = match &record.outcome {
+            Outcome::Copied(receipt) => Some(receipt),
+            _ => None,
+        };
+        if !matches!(record.outcome, Outcome::Failed(_)) {
+            self.log(receipt, || json::entry(record));
+        }
+        match (&record.outcome, self.form) {
+            (Outcome::Failed(error), _) => self.failed_entry(record, &Failure::from(error)),
+            // What it was run for.
+            (Outcome::Planned { .. }, Form::Silent) if !self.quiet => {
+                self.print(&human::entry(record));
+            }
+            (_, Form::Silent) => {}
+            (_, Form::Words) => self.print(&human::entry(record)),
+            (_, Form::Json) => self.print(&json::entry(record)),
+        }
+        if self.quiet || self.form == Form::Json {
+            return;
+        }
+        let notes = match &record.outcome {
+            Outcome::Copied(receipt) => &receipt.notes,
+            Outcome::Made { notes } => notes,
+            Outcome::Skipped { reason } if record.kind == EntryKind::Special => {
+                return say(&format!("note: {} is left out: {reason}", record.source.display()));
+            }
+            _ => return,
+        };
+        for note in notes {
+            say(&format!("note: {}: {note}", record.destination.display()));
+        }
+    }
+
+    fn failed_entry(&mut self, record: &Record, failure: &Failure) {
+        self.log(None, || json::failed_entry(record, failure));
+        if self.form == Form::Json {
+            self.print(&json::failed_entry(record, failure));
+        }
+        say(&failure.to_string());
+        self.exit = self.exit.and(failure.exit);
+    }
+
+    /// A job came to its end, whichever.
+    pub(crate) fn summary(&mut self, summary: &Summary) {
+        match self.form {
+            Form::Silent => {}
+            Form::Words => self.print(&human::summary(summary)),
+            Form::Json => self.print(&json::summary(summary)),
+        }
+        if summary.failed > 0 && !self.quiet {
+            let entries = if summary.failed == 1 { "entry" } else { "entries" };
+            say(&format!(
+                "{} {entries} could not be copied, named above; run it again when the cause is gone",
+                summary.failed
+            ));
+        }
+    }
+
+    /// A job ended before its time. An entry that was its end has been told already.
+    pub(crate) fn ended(&mut self, failure: &Failure) {
+        if self.exit == Exit::Success {
+            say(&failure.to_string());
+        }
+        self.exit = self.exit.and(failure.exit);
+    }
+
     /// Says that `signal` ended the work, and dies of it.
-    pub(crate) fn stopped(self, signal: Signal) -> ! {
+    pub(crate) fn stopped(mut self, signal: Signal) -> ! {
+        self.close_audit(true);
         let left = if self.in_place {
             "a file that was being written in place is a mixture of old and new"
+        } else if self.resume {
+            "the same command goes on from here"
         } else {
             "every destination is as it was, or complete"
         };
@@ -165,10 +249,33 @@ impl Report {
     }
 
     /// How it went.
-    pub(crate) fn finish(self) -> Exit {
+    pub(crate) fn finish(mut self) -> Exit {
+        self.close_audit(false);
         match self.unwritten {
             Some(error) => self.exit.and(output_failed(&error)),
             None => self.exit,
+        }
+    }
+
+    /// Adds a line to the audit log, if there is one.
+    fn log(&mut self, receipt: Option<&Receipt>, line: impl FnOnce() -> String) {
+        let Some(audit) = &mut self.audit else { return };
+        if let Err(error) = audit.entry(&line(), receipt) {
+            // It cannot be closed either: whoever reads it sees that it ends early.
+            self.audit = None;
+            self.exit = self.exit.and(failed_to("write the audit log", &error));
+        }
+    }
+
+    fn close_audit(&mut self, interrupted: bool) {
+        let Some(audit) = self.audit.take() else { return };
+        match audit.end(interrupted) {
+            Ok((path, hash)) => {
+                if !self.quiet {
+                    say(&format!("note: the last record of {} is {hash}", path.display()));
+                }
+            }
+            Err(error) => self.exit = self.exit.and(failed_to("close the audit log", &error)),
         }
     }
 

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{FileType, OFlags};
 
@@ -19,7 +20,7 @@ pub(crate) struct Destination {
     pub(crate) path: PathBuf,
     /// As the caller named it.
     pub(crate) given: PathBuf,
-    directory: OwnedFd,
+    directory: Arc<OwnedFd>,
     name: OsString,
     /// What the name stands for now.
     pub(crate) found: Option<Found>,
@@ -53,10 +54,29 @@ impl Destination {
         };
         let (_, name) = split(&path)?;
         let name = name.to_owned();
+        let directory = Arc::new(directory);
         let destination = Destination { path, given: given.to_owned(), directory, name, found };
         if let Some(found) = &destination.found
             && found.stat.file_type() != FileType::Symlink
         {
+            destination.check(found, source, options)?;
+        }
+        Ok(destination)
+    }
+
+    /// A name in an open directory, where `found` is the regular file that has it now. Anything
+    /// else that has it, a symbolic link too, is replaced by the copy and not written through.
+    pub(crate) fn beneath(
+        directory: Arc<OwnedFd>,
+        name: &OsStr,
+        given: PathBuf,
+        found: Option<Found>,
+        source: &Source<'_>,
+        options: &CopyOptions,
+    ) -> Result<Destination> {
+        let (path, name) = (given.clone(), name.to_owned());
+        let destination = Destination { path, given, directory, name, found };
+        if let Some(found) = &destination.found {
             destination.check(found, source, options)?;
         }
         Ok(destination)

@@ -7,7 +7,7 @@ use super::destination::Destination;
 use super::mechanism::{Setting, Tail};
 use super::options::{Allow, Cache, CopyOptions};
 use super::plan::{
-    COLD_MATTERS_MIN_BYTES, DIRECT_MIN_BYTES, DIRECT_SAVES_COLD_MIN_BYTES, DirectPath, Facts,
+    self, COLD_MATTERS_MIN_BYTES, DIRECT_MIN_BYTES, DIRECT_SAVES_COLD_MIN_BYTES, DirectPath, Facts,
 };
 use super::source::Source;
 use super::sparse;
@@ -27,24 +27,70 @@ pub(crate) fn gather(
     options: &CopyOptions,
 ) -> Facts {
     let magic = file::filesystem_magic(written).unwrap_or(0);
+    let filesystems = (source.filesystem, Filesystem::from_magic(magic));
     Facts {
-        size: source.size(),
         data_bytes: source.size().unwrap_or(0).min(source.stat.blocks.saturating_mul(512)),
         has_holes: has_holes(source),
-        source: source.filesystem,
-        destination: Filesystem::from_magic(magic),
         destination_is_stream: destination.is_stream(),
+        in_place: options.in_place && destination.found.is_some(),
+        ..of_dense(source.size(), filesystems, options)
+    }
+}
+
+/// Facts about a file without holes that goes to a new file.
+pub(crate) fn of_dense(
+    size: Option<u64>,
+    (source, destination): (Filesystem, Filesystem),
+    options: &CopyOptions,
+) -> Facts {
+    Facts {
+        size,
+        data_bytes: size.unwrap_or(0),
+        has_holes: false,
+        source,
+        destination,
+        destination_is_stream: false,
         direct: DirectPath::None,
         direct_reads: false,
         source_is_cold: false,
         dirty_budget_bytes: u64::MAX,
         transforms: false,
-        in_place: options.in_place && destination.found.is_some(),
+        in_place: false,
         durable: options.durable,
         allow: options.allow,
         prefer: options.prefer,
         sparse: options.sparse,
         cache: options.cache,
+    }
+}
+
+/// The mechanism that a file would go by to a new one, as far as can be told without writing:
+/// whether extents can be shared is known by trying alone, and guessed here by the filesystem.
+pub(crate) fn foreseen(
+    source: &Source<'_>,
+    destination: Filesystem,
+    same_device: bool,
+    options: &CopyOptions,
+) -> Option<Mechanism> {
+    let mut facts = Facts {
+        data_bytes: source.size().unwrap_or(0).min(source.stat.blocks.saturating_mul(512)),
+        has_holes: has_holes(source),
+        ..of_dense(source.size(), (source.filesystem, destination), options)
+    };
+    if same_device && facts.size.unwrap_or(0) >= DIRECT_MIN_BYTES {
+        // Files of one filesystem take direct writes alike.
+        facts.direct = direct_path(&source.stat, destination);
+    }
+    let shares = same_device && plan::shares_by_copy_file_range(destination);
+    let not_shared = (!shares).then_some(plan::Attempted {
+        mechanism: Mechanism::Reflink,
+        errno: None,
+        moved_bytes: 0,
+    });
+    match plan::next(&facts, not_shared.as_slice()) {
+        plan::Step::Try(mechanism) => Some(mechanism),
+        plan::Step::GiveUp if source.stat.size == 0 => Some(Mechanism::ReadWrite),
+        plan::Step::GiveUp => None,
     }
 }
 

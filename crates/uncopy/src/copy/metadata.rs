@@ -41,13 +41,13 @@ pub(crate) fn apply(
     destination: &Destination,
     preserve: Preserve,
 ) -> Vec<String> {
-    let mut giver = Giver { fd: staging.fd(), notes: Vec::new() };
+    let mut giver = Giver { fd: staging.fd(), born: None, notes: Vec::new() };
     match &destination.found {
         Some(found) => {
             let kept = found.readable_handle();
             giver.ownership(if preserve.ownership { &source.stat } else { &found.stat });
             giver.attributes_of_old(kept.as_ref(), preserve);
-            giver.attributes_of_source(source, preserve);
+            giver.attributes_of_source(source.fd(), preserve);
             if !preserve.mode {
                 giver.mode(kept_mode(&found.stat));
             }
@@ -56,7 +56,7 @@ pub(crate) fn apply(
             if preserve.ownership {
                 giver.ownership(&source.stat);
             }
-            giver.attributes_of_source(source, preserve);
+            giver.attributes_of_source(source.fd(), preserve);
             if staging.is_temporary_name() && !preserve.mode {
                 giver.mode_of_new_name(destination.directory(), source.stat.permissions() & 0o777);
             } else if preserve.acl && !preserve.mode {
@@ -79,16 +79,103 @@ pub(crate) fn apply_in_place(
     source: &Source<'_>,
     preserve: Preserve,
 ) -> Vec<String> {
-    let mut giver = Giver { fd, notes: Vec::new() };
+    let mut giver = Giver { fd, born: None, notes: Vec::new() };
     if preserve.ownership {
         giver.ownership(&source.stat);
     }
-    giver.attributes_of_source(source, preserve);
+    giver.attributes_of_source(source.fd(), preserve);
     if preserve.mode {
         giver.mode_of_source(&source.stat, preserve);
     }
     if preserve.timestamps {
         giver.timestamps(&source.stat);
+    }
+    giver.notes
+}
+
+/// What a new file in a directory is like before anybody gives it anything. All new files there are
+/// alike, so that one look at the first spares the calls that would change nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Born {
+    uid: u32,
+    gid: u32,
+    /// What is taken from the mode that a file is created with.
+    umask: u32,
+}
+
+impl Born {
+    /// Looks at a file that was just created with `mode`; `None` where something else than the
+    /// umask decides about permissions (a default ACL, a filesystem without them).
+    pub(crate) fn look(fd: BorrowedFd<'_>, mode: u32, umask: u32) -> Option<Born> {
+        let stat = file::stat(fd).ok()?;
+        let plain = stat.permissions() == mode & !umask;
+        let has_acl = !matches!(xattr::get(fd, ACCESS_ACL), Ok(None) | Err(Errno::EOPNOTSUPP));
+        (plain && !has_acl).then_some(Born { uid: stat.uid, gid: stat.gid, umask })
+    }
+}
+
+/// Gives a file that was created with `mode` in a directory where all are [`Born`] alike what the
+/// source has, by the calls that change something.
+pub(crate) fn apply_to_new(
+    fd: BorrowedFd<'_>,
+    source: (BorrowedFd<'_>, &Stat),
+    mode: u32,
+    born: Option<Born>,
+    preserve: Preserve,
+) -> Vec<String> {
+    let (source_fd, source) = source;
+    let created = born.map(|born| (born, mode & !born.umask));
+    let mut giver = Giver { fd, born: created, notes: Vec::new() };
+    if preserve.ownership {
+        giver.ownership(source);
+    }
+    giver.attributes_of_source(source_fd, preserve);
+    if preserve.mode {
+        giver.mode_of_source(source, preserve);
+    } else if preserve.acl {
+        giver.mode(source.permissions() & 0o777 & !name::umask().unwrap_or(0o022));
+    }
+    if preserve.timestamps {
+        giver.timestamps(source);
+    }
+    giver.notes
+}
+
+/// How a directory came to be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Made<'a> {
+    /// It was there.
+    Found,
+    /// With the source's permissions and those that filling it needs.
+    AsSource,
+    /// With 0700 under a temporary name in this directory.
+    Aside(BorrowedFd<'a>),
+}
+
+/// Gives a directory, when all its entries are there, what the source's has: its times would not
+/// outlive another entry, and its mode might forbid one.
+pub(crate) fn apply_to_directory(
+    fd: BorrowedFd<'_>,
+    source: (BorrowedFd<'_>, &Stat),
+    made: Made<'_>,
+    preserve: Preserve,
+) -> Vec<String> {
+    let (source_fd, source) = source;
+    let mut giver = Giver { fd, born: None, notes: Vec::new() };
+    if preserve.ownership {
+        giver.ownership(source);
+    }
+    giver.attributes_of_source(source_fd, preserve);
+    if preserve.acl {
+        giver.copy_acl(source_fd, DEFAULT_ACL);
+    }
+    if preserve.mode {
+        giver.mode_of_source(source, preserve);
+    } else {
+        giver.mode_of_directory(source, made);
+    }
+    if preserve.timestamps {
+        giver.timestamps(source);
     }
     giver.notes
 }
@@ -111,6 +198,8 @@ impl Found {
 
 struct Giver<'a> {
     fd: BorrowedFd<'a>,
+    /// How the file was created, and with which mode, if that is known and nothing changed it.
+    born: Option<(Born, u32)>,
     notes: Vec<String>,
 }
 
@@ -120,12 +209,19 @@ impl Giver<'_> {
     }
 
     fn ownership(&mut self, wanted: &Stat) {
-        let Ok(now) = file::stat(self.fd) else { return };
-        let uid = (now.uid != wanted.uid).then_some(wanted.uid);
-        let gid = (now.gid != wanted.gid).then_some(wanted.gid);
+        let now = match self.born {
+            Some((born, _)) => (born.uid, born.gid),
+            None => match file::stat(self.fd) {
+                Ok(now) => (now.uid, now.gid),
+                Err(_) => return,
+            },
+        };
+        let uid = (now.0 != wanted.uid).then_some(wanted.uid);
+        let gid = (now.1 != wanted.gid).then_some(wanted.gid);
         if uid.is_none() && gid.is_none() {
             return;
         }
+        self.born = None;
         if let Err(errno) = file::set_owner(self.fd, uid, gid) {
             // A group that the caller belongs to may be given even where the owner may not.
             let group = gid.map_or(Ok(()), |gid| file::set_owner(self.fd, None, Some(gid)));
@@ -139,6 +235,9 @@ impl Giver<'_> {
     }
 
     fn mode(&mut self, mode: u32) {
+        if self.born.is_some_and(|(_, created)| created == mode) {
+            return;
+        }
         if let Err(errno) = file::set_permissions(self.fd, mode) {
             self.note("the mode", errno);
         }
@@ -155,7 +254,7 @@ impl Giver<'_> {
                 self.notes.push("setuid and setgid were dropped: the owner is another".into());
             }
         }
-        if !preserve.acl {
+        if !preserve.acl && self.born.is_none() {
             // Entries inherited from a default ACL would give more than the source's mode does.
             let _ = xattr::remove(self.fd, ACCESS_ACL);
         }
@@ -168,12 +267,31 @@ impl Giver<'_> {
         }
     }
 
-    fn attributes_of_source(&mut self, source: &Source<'_>, preserve: Preserve) {
+    fn attributes_of_source(&mut self, source: BorrowedFd<'_>, preserve: Preserve) {
         if preserve.xattr {
-            self.copy_attributes(source.fd(), NOT_FROM_SOURCE);
+            self.copy_attributes(source, NOT_FROM_SOURCE);
         }
         if preserve.acl {
-            self.copy_acl(source.fd());
+            self.copy_acl(source, ACCESS_ACL);
+        }
+    }
+
+    /// The mode of a directory whose source gives it none but the usual.
+    fn mode_of_directory(&mut self, source: &Stat, made: Made<'_>) {
+        const SETGID: u32 = 0o2000;
+        let permissions = source.permissions() & 0o777;
+        let now = || file::stat(self.fd).map_or(0, |stat| stat.permissions());
+        match made {
+            Made::Found => {}
+            Made::Aside(directory) => {
+                let inherited = now() & SETGID;
+                self.mode_of_new_name(directory, permissions | inherited);
+            }
+            Made::AsSource if permissions & 0o700 == 0o700 => {}
+            Made::AsSource => {
+                let now = now();
+                self.mode(now & (permissions | 0o7077));
+            }
         }
     }
 
@@ -191,7 +309,7 @@ impl Giver<'_> {
             self.copy_attributes(old.as_fd(), NOT_FROM_OLD);
         }
         if !preserve.acl && !preserve.mode {
-            self.copy_acl(old.as_fd());
+            self.copy_acl(old.as_fd(), ACCESS_ACL);
         }
     }
 
@@ -212,10 +330,15 @@ impl Giver<'_> {
         }
     }
 
-    fn copy_acl(&mut self, from: BorrowedFd<'_>) {
-        let result = match xattr::get(from, ACCESS_ACL) {
-            Ok(Some(acl)) => xattr::set(self.fd, ACCESS_ACL, &acl),
-            Ok(None) => match xattr::remove(self.fd, ACCESS_ACL) {
+    fn copy_acl(&mut self, from: BorrowedFd<'_>, which: &CStr) {
+        let result = match xattr::get(from, which) {
+            Ok(Some(acl)) => {
+                self.born = None;
+                xattr::set(self.fd, which, &acl)
+            }
+            // Nobody gave the new file any.
+            Ok(None) if self.born.is_some() => Ok(()),
+            Ok(None) => match xattr::remove(self.fd, which) {
                 Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(()),
                 other => other,
             },

@@ -1,7 +1,9 @@
 //! One file to another, the cheapest correct way.
 
+pub mod job;
 mod observer;
 mod options;
+mod throttle;
 
 #[cfg(target_os = "linux")]
 mod destination;
@@ -15,8 +17,12 @@ mod mechanism;
 mod metadata;
 #[cfg(target_os = "linux")]
 pub(crate) mod plan;
+#[cfg(target_os = "linux")]
+mod remove;
 #[cfg_attr(not(target_os = "linux"), path = "portable.rs")]
 mod run;
+#[cfg(target_os = "linux")]
+mod small;
 #[cfg(target_os = "linux")]
 mod source;
 #[cfg(target_os = "linux")]
@@ -30,17 +36,26 @@ mod stream;
 #[cfg(target_os = "linux")]
 mod transfer;
 #[cfg(target_os = "linux")]
+mod tree;
+#[cfg(target_os = "linux")]
 mod trial;
 #[cfg(target_os = "linux")]
 mod verify;
 
 use std::path::Path;
 
+#[cfg(not(target_os = "linux"))]
+use run::run_job;
+#[cfg(target_os = "linux")]
+use tree::run_job;
+
 pub use observer::{Control, Observer, Phase, Progress};
 pub use options::{
     Allow, Cache, Contradiction, CopyOptions, Digest, Existing, IfChanged, Prefer, Preserve,
     RETRIES, Sparse, Verify,
 };
+
+pub use throttle::Throttle;
 
 use crate::error::{Error, Reason, Result};
 use crate::receipt::Receipt;

@@ -1,5 +1,7 @@
 //! Progress of a copy, and the wish to stop it.
 
+use super::throttle::Throttle;
+
 /// What a copy is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -42,6 +44,11 @@ pub enum Control {
 pub trait Observer {
     /// Called between pieces, on the thread that copies.
     fn progress(&mut self, progress: Progress) -> Control;
+
+    /// The rate that the copy keeps to, if there is one.
+    fn throttle(&self) -> Option<&Throttle> {
+        None
+    }
 }
 
 /// An observer that does not look: `()`.

@@ -256,7 +256,7 @@ fn by_file(facts: &Facts, mechanism: Mechanism) -> Option<&'static str> {
 }
 
 /// On these filesystems `copy_file_range` shares extents where it can (`remap_file_range`).
-fn shares_by_copy_file_range(filesystem: Filesystem) -> bool {
+pub(crate) fn shares_by_copy_file_range(filesystem: Filesystem) -> bool {
     filesystem == Filesystem::XFS || filesystem == Filesystem::BTRFS
 }
 

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use super::job::{JobObserver, JobOptions, Summary};
 use super::observer::{Control, Observer, Phase, Progress};
 use super::options::{Allow, CopyOptions, Existing};
 use crate::error::{Errno, Error, Reason, Result};
@@ -49,6 +50,17 @@ pub(super) fn copy(
     receipt.add(Mechanism::ReadWrite, bytes, Cost::Unknown);
     receipt.notes.push("this system's own ways to copy are not used yet".into());
     Ok(receipt)
+}
+
+/// Refuses; see [`super::job::copy_trees`].
+pub(super) fn run_job(
+    pairs: &[(PathBuf, PathBuf)],
+    _: &JobOptions,
+    _: &dyn JobObserver,
+) -> (Summary, Result<()>) {
+    let subject = pairs.first().map_or_else(PathBuf::new, |(_, destination)| destination.clone());
+    let text = "whole trees are copied on Linux alone so far; name the files".to_owned();
+    (Summary::default(), Err(Error::new("write to", subject, Reason::Options(text))))
 }
 
 fn check(destination: &Path, options: &CopyOptions) -> Result<()> {

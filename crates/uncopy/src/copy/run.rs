@@ -25,11 +25,18 @@ pub(super) fn copy(
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
+    repeated(options, || copy_once(source, destination, options, observer))
+}
+
+/// Copies as often as the options say while the source changes.
+pub(super) fn repeated(
+    options: &CopyOptions,
+    mut copy_once: impl FnMut() -> Result<Receipt>,
+) -> Result<Receipt> {
     let begin = Instant::now();
     let mut retries = 0;
     loop {
-        let result = copy_once(source, destination, options, observer);
-        match result {
+        match copy_once() {
             Err(error)
                 if error.is_source_changed()
                     && options.if_changed == IfChanged::Retry
@@ -60,9 +67,40 @@ fn copy_once(
         return Ok(Receipt { skipped: true, ..Receipt::default() });
     }
     let staging = open_staging(&source, &destination, options, observer)?;
-    let facts = facts::gather(&source, &destination, staging.fd(), options);
+    write_staged(&source, &destination, staging, options, observer)
+}
+
+/// Copies an open source to a name that was looked at. In a `private` directory, which appears
+/// under its own name when it is complete, the file is made under its name at once.
+pub(super) fn copy_opened(
+    source: &Source<'_>,
+    destination: &Destination,
+    private: bool,
+    options: &CopyOptions,
+    observer: &mut dyn Observer,
+) -> Result<Receipt> {
+    if destination.found.is_some() && options.existing == Existing::Keep {
+        return Ok(Receipt { skipped: true, ..Receipt::default() });
+    }
+    let staging = if private {
+        let mode = metadata::creation_mode(&source.stat, None, options.preserve);
+        Staging::private(destination, mode)?
+    } else {
+        open_staging(source, destination, options, observer)?
+    };
+    write_staged(source, destination, staging, options, observer)
+}
+
+fn write_staged(
+    source: &Source<'_>,
+    destination: &Destination,
+    staging: Staging<'_>,
+    options: &CopyOptions,
+    observer: &mut dyn Observer,
+) -> Result<Receipt> {
+    let facts = facts::gather(source, destination, staging.fd(), options);
     let in_place = facts.in_place;
-    let result = write(&source, &destination, staging, facts, options, observer);
+    let result = write(source, destination, staging, facts, options, observer);
     result.map_err(|error| if in_place { error.while_in_place() } else { error })
 }
 

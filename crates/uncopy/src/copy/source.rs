@@ -45,6 +45,16 @@ impl<'a> Source<'a> {
         Ok(Source { path, fd, stat, filesystem: Filesystem::from_magic(magic) })
     }
 
+    /// A regular file that was opened in its directory, and what it was like then.
+    pub(crate) fn opened(
+        path: &'a Path,
+        fd: OwnedFd,
+        stat: Stat,
+        filesystem: Filesystem,
+    ) -> Source<'a> {
+        Source { path, fd, stat, filesystem }
+    }
+
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -67,19 +77,23 @@ impl<'a> Source<'a> {
         if !self.is_told() {
             return Ok(None);
         }
-        let now = file::stat(&self.fd)?;
-        let mut what = Vec::new();
-        if now.size != self.stat.size {
-            what.push(format!("size {} to {} bytes", self.stat.size, now.size));
-        }
-        if now.modified != self.stat.modified {
-            what.push("mtime".into());
-        }
-        if now.changed != self.stat.changed {
-            what.push("ctime".into());
-        }
-        Ok((!what.is_empty()).then(|| what.join(", ")))
+        Ok(difference(&self.stat, &file::stat(&self.fd)?))
     }
+}
+
+/// What tells that a file was written to between two looks at it.
+pub(crate) fn difference(before: &Stat, now: &Stat) -> Option<String> {
+    let mut what = Vec::new();
+    if now.size != before.size {
+        what.push(format!("size {} to {} bytes", before.size, now.size));
+    }
+    if now.modified != before.modified {
+        what.push("mtime".into());
+    }
+    if now.changed != before.changed {
+        what.push("ctime".into());
+    }
+    (!what.is_empty()).then(|| what.join(", "))
 }
 
 fn refuse(path: &Path, kind: FileType) -> Error {

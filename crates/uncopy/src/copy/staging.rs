@@ -11,6 +11,7 @@ use rustix::fs::OFlags;
 use super::destination::Destination;
 use super::observer::Observer;
 use super::options::Existing;
+use super::stale::Kind;
 use super::{stale, stream};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::{Sys, file, name};
@@ -24,12 +25,19 @@ pub(crate) struct Staging<'a> {
     keep_existing: bool,
 }
 
+/// What a new directory has two entries for.
+pub(crate) const TAKEN: &str = "another entry of this copy has this name already (the filesystem \
+    does not tell upper from lower case, or the source changed); copy one of them under another \
+    name";
+
 /// Under which name the file being written can be found.
 enum Place {
     /// None: it vanishes with its descriptor (`O_TMPFILE`).
     Unnamed,
     /// A temporary one beside the destination, removed on drop.
     Temporary(OsString),
+    /// The destination's own, in a directory that nobody looks into yet; removed on drop.
+    Private,
     /// The destination's own: either in place already, or opened to be written in place.
     Final,
 }
@@ -65,6 +73,20 @@ impl<'a> Staging<'a> {
         }
         let (fd, temporary) = create_temporary(destination).map_err(fail)?;
         Ok(Staging { destination, fd, place: Place::Temporary(temporary), keep_existing })
+    }
+
+    /// A new file under the destination's own name, in a directory that appears under its own name
+    /// only when all that belongs in it is there.
+    pub(crate) fn private(destination: &'a Destination, mode: u32) -> Result<Staging<'a>> {
+        let fd = name::create_new(destination.directory(), destination.name(), mode).map_err(
+            |errno| match errno {
+                Errno::EEXIST => {
+                    Error::new("make", &destination.given, Reason::Refused(TAKEN.into()))
+                }
+                errno => cannot_create(destination, errno),
+            },
+        )?;
+        Ok(Staging { destination, fd, place: Place::Private, keep_existing: false })
     }
 
     /// The existing destination itself, or for [`Destination::is_stream`] whatever it is.
@@ -111,7 +133,7 @@ impl<'a> Staging<'a> {
     pub(crate) fn commit(&mut self) -> Result<Commit> {
         let destination = self.destination;
         let result = match std::mem::replace(&mut self.place, Place::Final) {
-            Place::Final => Ok(Commit::Done),
+            Place::Final | Place::Private => Ok(Commit::Done),
             Place::Unnamed => self.commit_unnamed(),
             Place::Temporary(temporary) => self.commit_temporary(temporary),
         };
@@ -149,7 +171,7 @@ impl<'a> Staging<'a> {
         // The lock tells other runs that the temporary name is not a leftover.
         let _ = file::try_lock(&self.fd);
         let temporary = loop {
-            let temporary = stale::temporary_name(name)?;
+            let temporary = stale::temporary_name(name, Kind::File)?;
             match name::link_unnamed(&self.fd, directory, &temporary) {
                 Err(Errno::EEXIST) => {}
                 other => break other.map(|()| temporary)?,
@@ -173,7 +195,7 @@ impl<'a> Staging<'a> {
                 errno => Err(errno),
             };
         }
-        stale::remove_leftovers(directory, name);
+        stale::remove_leftovers(directory, name, Kind::File);
         Ok(Commit::Done)
     }
 
@@ -193,17 +215,20 @@ impl<'a> Staging<'a> {
 
 impl Drop for Staging<'_> {
     fn drop(&mut self) {
-        if let Place::Temporary(temporary) = &self.place {
-            // Left for the next run to remove if even this fails.
-            let _ = name::unlink(self.destination.directory(), temporary);
-        }
+        let name = match &self.place {
+            Place::Temporary(temporary) => temporary.as_os_str(),
+            Place::Private => self.destination.name(),
+            Place::Unnamed | Place::Final => return,
+        };
+        // Left for the next run to remove if even this fails.
+        let _ = name::unlink(self.destination.directory(), name);
     }
 }
 
 /// A new, locked file with a temporary name and mode 0600.
 fn create_temporary(destination: &Destination) -> Sys<(OwnedFd, OsString)> {
     loop {
-        let temporary = stale::temporary_name(destination.name())?;
+        let temporary = stale::temporary_name(destination.name(), Kind::File)?;
         let fd = match name::create_new(destination.directory(), &temporary, 0o600) {
             Ok(fd) => fd,
             Err(Errno::EEXIST) => continue,

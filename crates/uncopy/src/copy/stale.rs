@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{FileType, OFlags};
 
+use super::remove;
 use super::staging::{hexadecimal, name_digest};
 use crate::sys::{Sys, file, name};
 
@@ -13,11 +14,43 @@ use crate::sys::{Sys, file, name};
 /// of millions stays quick. Leftovers behind them are found by a run that meets them earlier.
 const LOOK_AT_ENTRIES: usize = 1 << 16;
 
-/// `.uncopy-<digest of the destination's name>-<random>.tmp`: recognisable, unguessable, and short
-/// enough for every filesystem however long the destination's name is.
-pub(crate) fn temporary_name(destination: &OsStr) -> Sys<OsString> {
+/// What is built under a temporary name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A regular file, or what else an entry of a tree is.
+    File,
+    /// A whole tree.
+    Tree,
+}
+
+impl Kind {
+    fn suffix(self) -> &'static str {
+        match self {
+            Kind::File => ".tmp",
+            Kind::Tree => ".tree",
+        }
+    }
+
+    fn file_type(self) -> FileType {
+        match self {
+            Kind::File => FileType::RegularFile,
+            Kind::Tree => FileType::Directory,
+        }
+    }
+}
+
+/// `.uncopy-<digest of the destination's name>-<random>.tmp` (or `.tree`): recognisable, unguessable,
+/// and short enough for every filesystem however long the destination's name is.
+pub(crate) fn temporary_name(destination: &OsStr, kind: Kind) -> Sys<OsString> {
     let random: [u8; 16] = name::random_bytes()?;
-    Ok(format!("{}{}.tmp", prefix(destination), hexadecimal(&random)).into())
+    Ok(format!("{}{}{}", prefix(destination), hexadecimal(&random), kind.suffix()).into())
+}
+
+/// Whether a name is one of those that files and trees are built under.
+pub(crate) fn is_temporary(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    let ends = [Kind::File, Kind::Tree].map(|kind| name.ends_with(kind.suffix().as_bytes()));
+    name.starts_with(b".uncopy-") && ends.contains(&true)
 }
 
 fn prefix(destination: &OsStr) -> String {
@@ -27,24 +60,27 @@ fn prefix(destination: &OsStr) -> String {
 /// Removes what earlier runs to the same destination left, unless somebody holds its lock.
 ///
 /// Errors are of no interest: the copy itself is done, and the next run tries again.
-pub(crate) fn remove_leftovers(directory: BorrowedFd<'_>, destination: &OsStr) {
+pub(crate) fn remove_leftovers(directory: BorrowedFd<'_>, destination: &OsStr, kind: Kind) {
     let prefix = prefix(destination);
     let names = name::names_with_prefix(directory, prefix.as_bytes(), LOOK_AT_ENTRIES);
     for leftover in names.unwrap_or_default() {
-        if leftover.as_bytes().ends_with(b".tmp") {
-            let _ = remove_unless_locked(directory, &leftover);
+        if leftover.as_bytes().ends_with(kind.suffix().as_bytes()) {
+            let _ = remove_unless_locked(directory, &leftover, kind);
         }
     }
 }
 
-fn remove_unless_locked(directory: BorrowedFd<'_>, leftover: &OsStr) -> Sys<()> {
+fn remove_unless_locked(directory: BorrowedFd<'_>, leftover: &OsStr, kind: Kind) -> Sys<()> {
     let file = name::open_existing(directory, leftover, OFlags::RDONLY)?;
     let stat = file::stat(&file)?;
     let ours = stat.uid == file::effective_uid() || file::effective_uid() == 0;
-    if stat.file_type() != FileType::RegularFile || !ours {
+    if stat.file_type() != kind.file_type() || !ours {
         return Ok(());
     }
     file::try_lock(&file)?;
+    if kind == Kind::Tree {
+        return remove::tree(directory, leftover);
+    }
     // The lock's last holder may have renamed the file into place meanwhile; its temporary name
     // is random and not used again, so that this removes the leftover or nothing.
     name::unlink(directory, leftover)
@@ -57,7 +93,10 @@ mod tests {
     #[test]
     fn temporary_names_are_recognisable_short_and_different() {
         let long = OsString::from("x".repeat(255));
-        let (a, b) = (temporary_name(&long).unwrap(), temporary_name(&long).unwrap());
+        let (a, b) = (
+            temporary_name(&long, Kind::File).unwrap(),
+            temporary_name(&long, Kind::File).unwrap(),
+        );
         assert_ne!(a, b);
         assert!(a.as_bytes().starts_with(prefix(&long).as_bytes()));
         assert!(a.len() < 100);

@@ -67,7 +67,10 @@ pub(crate) fn copy_to_end(
             go_on(observer, destination, total)?;
             continue;
         }
-        let n = match way.fill(source, staging) {
+        let most = observer.throttle().map_or(BUFFER_BYTES, |throttle| {
+            usize::try_from(throttle.admit(BUFFER_BYTES as u64)).unwrap_or(BUFFER_BYTES)
+        });
+        let n = match way.fill(source, staging, most) {
             Ok(0) => break,
             Ok(n) => n,
             Err(Errno::EINTR) => continue,
@@ -146,13 +149,13 @@ impl Way {
         if matches!(self, Way::Buffer(_)) { Cost::UserCopied } else { Cost::KernelCopied }
     }
 
-    /// Takes what comes next. 0: the end.
-    fn fill(&mut self, source: &Source<'_>, staging: &Staging<'_>) -> Sys<usize> {
+    /// Takes what comes next, `most` bytes at most. 0: the end.
+    fn fill(&mut self, source: &Source<'_>, staging: &Staging<'_>, most: usize) -> Sys<usize> {
         match self {
-            Way::Buffer(buffer) => transfer::read(source.fd(), buffer),
-            Way::Sendfile => transfer::sendfile_next(source.fd(), staging.fd(), BUFFER_BYTES),
-            Way::Pipe { write, .. } => transfer::splice_next(source.fd(), write, BUFFER_BYTES),
-            Way::Splice => transfer::splice_next(source.fd(), staging.fd(), BUFFER_BYTES),
+            Way::Buffer(buffer) => transfer::read(source.fd(), &mut buffer[..most]),
+            Way::Sendfile => transfer::sendfile_next(source.fd(), staging.fd(), most),
+            Way::Pipe { write, .. } => transfer::splice_next(source.fd(), write, most),
+            Way::Splice => transfer::splice_next(source.fd(), staging.fd(), most),
         }
     }
 

@@ -92,7 +92,10 @@ impl Transfer<'_> {
             // Before the first piece, which may take long on a slow device.
             self.report()?;
         }
-        self.trial = Trial::new(&self.facts, &plan::rivals(&self.facts, &self.attempted));
+        if self.observer.throttle().is_none() {
+            // Where the rate is given the ways do not differ in speed.
+            self.trial = Trial::new(&self.facts, &plan::rivals(&self.facts, &self.attempted));
+        }
         self.lay_out()?;
         let mut offset = 0;
         while offset < self.size {
@@ -233,7 +236,7 @@ impl Transfer<'_> {
         let (mut offset, wanted) = (start, end);
         while offset < end {
             let step = {
-                let length = (end - offset).min(self.piece_bytes());
+                let length = self.admit((end - offset).min(self.piece_bytes()));
                 let ends = self.ends;
                 let begin = Instant::now();
                 match self.current()? {
@@ -261,6 +264,11 @@ impl Transfer<'_> {
             }
         }
         Ok(if end == wanted { Reached::End } else { Reached::SourceEnd(offset) })
+    }
+
+    /// How much of a piece may be moved now; waits if the rate asks for it.
+    fn admit(&self, bytes: u64) -> u64 {
+        self.observer.throttle().map_or(bytes, |throttle| throttle.admit(bytes))
     }
 
     fn piece_bytes(&self) -> u64 {

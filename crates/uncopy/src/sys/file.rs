@@ -23,7 +23,7 @@ pub(crate) struct DirectAlign {
 }
 
 /// Seconds and nanoseconds since the epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Timestamp {
     pub(crate) seconds: i64,
     pub(crate) nanoseconds: u32,
@@ -41,6 +41,8 @@ pub(crate) struct Stat {
     pub(crate) size: u64,
     /// In units of 512 bytes, whatever the block size.
     pub(crate) blocks: u64,
+    /// Which device a device file stands for.
+    pub(crate) special: (u32, u32),
     pub(crate) accessed: Timestamp,
     pub(crate) modified: Timestamp,
     pub(crate) changed: Timestamp,
@@ -70,11 +72,15 @@ impl Stat {
 /// Facts about an open file.
 pub(crate) fn stat(fd: impl AsFd) -> Sys<Stat> {
     let mask = StatxFlags::BASIC_STATS | StatxFlags::DIOALIGN;
-    let s = fs::statx(fd, "", AtFlags::EMPTY_PATH, mask)?;
+    Ok(stat_of(&fs::statx(fd, "", AtFlags::EMPTY_PATH, mask)?))
+}
+
+/// What `statx(2)` answered.
+pub(super) fn stat_of(s: &fs::Statx) -> Stat {
     let time = |t: fs::StatxTimestamp| Timestamp { seconds: t.tv_sec, nanoseconds: t.tv_nsec };
     let direct = (s.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && s.stx_dio_offset_align != 0)
         .then_some(DirectAlign { memory: s.stx_dio_mem_align, offset: s.stx_dio_offset_align });
-    Ok(Stat {
+    Stat {
         device: (s.stx_dev_major, s.stx_dev_minor),
         inode: s.stx_ino,
         mode: u32::from(s.stx_mode),
@@ -83,12 +89,13 @@ pub(crate) fn stat(fd: impl AsFd) -> Sys<Stat> {
         gid: s.stx_gid,
         size: s.stx_size,
         blocks: s.stx_blocks,
+        special: (s.stx_rdev_major, s.stx_rdev_minor),
         accessed: time(s.stx_atime),
         modified: time(s.stx_mtime),
         changed: time(s.stx_ctime),
         direct,
         mount_root: s.stx_attributes.contains(fs::StatxAttributes::MOUNT_ROOT),
-    })
+    }
 }
 
 /// The filesystem's magic number (`linux/magic.h`).
@@ -172,6 +179,12 @@ pub(crate) fn sync(fd: impl AsFd) -> Sys<()> {
 /// Flushes the data, and of the metadata what is needed to read it again.
 pub(crate) fn sync_data(fd: impl AsFd) -> Sys<()> {
     Ok(fs::fdatasync(fd)?)
+}
+
+/// Flushes everything that was written to the filesystem of a file (`syncfs(2)`, which reports errors
+/// of writing since Linux 5.8).
+pub(crate) fn sync_filesystem(fd: impl AsFd) -> Sys<()> {
+    Ok(fs::syncfs(fd)?)
 }
 
 /// Starts writing a range out, and waits for it if `wait` (`sync_file_range(2)`).

@@ -3,6 +3,7 @@
 
 pub(crate) mod anonymous;
 pub(crate) mod clock;
+pub(crate) mod directory;
 pub(crate) mod epoll;
 pub(crate) mod eventfd;
 pub(crate) mod file;

@@ -1,0 +1,164 @@
+//! `--audit FILE`: what became of each file, one line of JSON each, every line holding the digest
+//! of the line before it.
+
+pub(crate) mod verify;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::{Map, Value, json};
+use uncopy::{Cost, Receipt};
+
+use crate::report::json::SCHEMA;
+
+/// Lines are written as files are finished; the device has them after so long at most.
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
+
+/// The digest of a line, without the end of the line.
+fn digest(line: &[u8]) -> String {
+    blake3::hash(line).to_hex().to_string()
+}
+
+/// An audit log that is being written.
+#[derive(Debug)]
+pub(crate) struct Audit {
+    file: File,
+    path: PathBuf,
+    job: String,
+    previous: Option<String>,
+    flushed: Instant,
+    tally: Tally,
+}
+
+/// What the last record of a job sums up.
+#[derive(Debug, Default)]
+struct Tally {
+    records: u64,
+    copied: u64,
+    failed: u64,
+    zero_copy_bytes: u64,
+    buffered_bytes: u64,
+    unknown_bytes: u64,
+}
+
+impl Audit {
+    /// Opens a log, or makes one that only its owner reads, and begins a job in it.
+    ///
+    /// # Errors
+    /// It cannot be written to, or ends in half a line.
+    pub(crate) fn open(path: &Path) -> io::Result<Audit> {
+        let mut options = OpenOptions::new();
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.read(true).append(true).create(true).open(path)?;
+        // Two programs must not make one chain.
+        file.try_lock().map_err(|_| io::Error::other("another program is writing to it"))?;
+        let previous = last_digest(&file)?;
+        let time = now();
+        let unique = format!("{time} {} {path:?}", std::process::id());
+        let job = digest(unique.as_bytes())[..16].to_owned();
+        let path = path.to_owned();
+        let (flushed, tally) = (Instant::now(), Tally::default());
+        let mut audit = Audit { file, path, job, previous, flushed, tally };
+        let arguments: Vec<String> =
+            std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        let begun = json!({
+            "audit": "begin", "version": env!("CARGO_PKG_VERSION"), "arguments": arguments,
+        });
+        audit.write(begun)?;
+        Ok(audit)
+    }
+
+    /// Adds what the JSON of `--json` says of an entry.
+    pub(crate) fn entry(&mut self, line: &str, receipt: Option<&Receipt>) -> io::Result<()> {
+        let mut event: Value = serde_json::from_str(line)?;
+        let result = event["event"].clone();
+        let attempts = event["retries"].as_u64().unwrap_or(0) + 1;
+        if let Some(fields) = event.as_object_mut() {
+            fields.remove("event");
+            fields.insert("audit".into(), json!("entry"));
+            fields.insert("result".into(), result.clone());
+            fields.insert("attempts".into(), json!(attempts));
+        }
+        self.tally.records += 1;
+        self.tally.copied += u64::from(result == "copied");
+        self.tally.failed += u64::from(result == "failed");
+        if let Some(receipt) = receipt {
+            self.tally.add(receipt);
+        }
+        self.write(event)?;
+        if self.flushed.elapsed() >= FLUSH_EVERY {
+            self.file.sync_data()?;
+            self.flushed = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// Closes the job. Returns the log's path and the digest of the last line, which is what to keep
+    /// elsewhere.
+    pub(crate) fn end(mut self, interrupted: bool) -> io::Result<(PathBuf, String)> {
+        let tally = &self.tally;
+        let summary = json!({
+            "audit": "end", "interrupted": interrupted, "records": tally.records,
+            "copied": tally.copied, "failed": tally.failed,
+            "zero_copy_bytes": tally.zero_copy_bytes, "buffered_bytes": tally.buffered_bytes,
+            "unknown_bytes": tally.unknown_bytes,
+        });
+        self.write(summary)?;
+        self.file.sync_all()?;
+        Ok((self.path, self.previous.unwrap_or_default()))
+    }
+
+    fn write(&mut self, event: Value) -> io::Result<()> {
+        let mut fields = Map::new();
+        fields.insert("schema".into(), json!(SCHEMA));
+        fields.insert("previous".into(), json!(self.previous));
+        fields.insert("time".into(), json!(now()));
+        fields.insert("job".into(), json!(self.job));
+        if let Value::Object(more) = event {
+            fields.extend(more.into_iter().filter(|(key, _)| key != "schema"));
+        }
+        let mut line = serde_json::to_vec(&fields)?;
+        self.previous = Some(digest(&line));
+        line.push(b'\n');
+        self.file.write_all(&line)
+    }
+}
+
+impl Tally {
+    fn add(&mut self, receipt: &Receipt) {
+        for portion in &receipt.portions {
+            let counter = match portion.cost {
+                Cost::Unknown => &mut self.unknown_bytes,
+                cost if cost.is_zero_copy() => &mut self.zero_copy_bytes,
+                _ => &mut self.buffered_bytes,
+            };
+            *counter += portion.bytes;
+        }
+    }
+}
+
+/// The time in UTC, as RFC 3339 writes it.
+fn now() -> String {
+    humantime::format_rfc3339_micros(SystemTime::now()).to_string()
+}
+
+/// The digest of a log's last line, on which the next one builds.
+fn last_digest(file: &File) -> io::Result<Option<String>> {
+    let mut reader = BufReader::new(file);
+    let (mut line, mut last) = (Vec::new(), None);
+    while reader.read_until(b'\n', &mut line)? > 0 {
+        match line.pop() {
+            Some(b'\n') => last = Some(digest(&line)),
+            _ => {
+                return Err(io::Error::other(
+                    "it ends in half a line, after a crash; keep it and name another file",
+                ));
+            }
+        }
+        line.clear();
+    }
+    Ok(last)
+}

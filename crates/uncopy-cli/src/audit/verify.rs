@@ -1,0 +1,166 @@
+//! `uncopy audit verify`: whether a log is as it was written.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::digest;
+use crate::exit::Exit;
+use crate::flags::audit::AuditArgs;
+use crate::report::{failed_to, output_failed, print, printable, say};
+
+/// What a log that holds together says.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Log {
+    records: u64,
+    jobs: u64,
+    /// Jobs behind which another one begins without their last record.
+    unfinished: u64,
+    /// The job at the end has no last record: it is still running, or was killed.
+    open: bool,
+    last: Option<String>,
+}
+
+/// Checks a log.
+///
+/// # Errors
+/// None: whatever is wrong is said, and told by the exit code.
+pub(crate) fn run(flags: &AuditArgs) -> Result<Exit, clap::Error> {
+    let AuditArgs::Verify { file: path, hash } = flags;
+    let log = match File::open(path).and_then(|file| read(BufReader::new(file))) {
+        Ok(log) => log,
+        Err(error) => return Ok(failed_to(&format!("read {}", path.display()), &error)),
+    };
+    Ok(judge(path, log, hash.as_deref()))
+}
+
+fn judge(path: &Path, log: Result<Log, String>, expected: Option<&str>) -> Exit {
+    let shown = path.display();
+    let problem = match log {
+        Err(problem) => problem,
+        Ok(Log { records: 0, .. }) => "it has no records".into(),
+        Ok(log) if expected.is_some() && log.last.as_deref() != expected => format!(
+            "its last record has the hash {}: records were added or removed at its end",
+            log.last.unwrap_or_default()
+        ),
+        Ok(Log { open: true, .. }) => {
+            "its last job has no summary: it is still running, was killed, or records were removed \
+             at the end"
+                .into()
+        }
+        Ok(log) => {
+            let (records, jobs) = (log.records, log.jobs);
+            let last = log.last.unwrap_or_default();
+            let killed = match log.unfinished {
+                0 => String::new(),
+                unfinished => format!(", {unfinished} of them without a summary (killed)"),
+            };
+            let text = format!(
+                "{shown}: {records} records of {jobs} jobs{killed} hold together\n{last}\n"
+            );
+            let text: String =
+                text.lines().map(|line| printable(line).into_owned() + "\n").collect();
+            return print(&text).map_or_else(|error| output_failed(&error), |()| Exit::Success);
+        }
+    };
+    say(&format!("{shown} cannot be relied on: {problem}; compare it with a copy of it"));
+    Exit::Failure
+}
+
+/// Follows the chain; `Err` inside: where it breaks.
+fn read(mut log: impl BufRead) -> io::Result<Result<Log, String>> {
+    let mut found = Log::default();
+    let mut line = Vec::new();
+    while log.read_until(b'\n', &mut line)? > 0 {
+        let number = found.records + 1;
+        if line.pop() != Some(b'\n') {
+            return Ok(Err(format!("line {number} was cut off")));
+        }
+        let Ok(record) = serde_json::from_slice::<Value>(&line) else {
+            return Ok(Err(format!("line {number} is not JSON")));
+        };
+        if record["previous"].as_str() != found.last.as_deref() {
+            return Ok(Err(format!(
+                "line {number} does not follow line {}: one of them was changed, or lines between \
+                 them were removed",
+                number - 1
+            )));
+        }
+        match record["audit"].as_str() {
+            Some("begin") => {
+                found.jobs += 1;
+                found.unfinished += u64::from(found.open);
+                found.open = true;
+            }
+            Some("entry") if found.open => {}
+            Some("end") if found.open => found.open = false,
+            _ => return Ok(Err(format!("line {number} is no record of an audit log"))),
+        }
+        found.records = number;
+        found.last = Some(digest(&line));
+        line.clear();
+    }
+    Ok(Ok(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::Audit;
+
+    fn written() -> Vec<u8> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        for _ in 0..2 {
+            let mut audit = Audit::open(&path).unwrap();
+            for event in ["copied", "failed"] {
+                let line = format!("{{\"schema\":1,\"event\":\"{event}\",\"source\":\"a\"}}\n");
+                audit.entry(&line, None).unwrap();
+            }
+            audit.end(false).unwrap();
+        }
+        std::fs::read(path).unwrap()
+    }
+
+    #[test]
+    fn a_log_as_it_was_written_holds_together() {
+        let log = read(&written()[..]).unwrap().unwrap();
+        assert_eq!((log.records, log.jobs, log.open), (8, 2, false));
+    }
+
+    #[test]
+    fn every_change_is_noticed() {
+        let log = written();
+        let last = log[..log.len() - 1].iter().rposition(|b| *b == b'\n').unwrap() + 1;
+        for place in (0..last - 1).filter(|place| log[*place] != b'\n') {
+            let mut changed = log.clone();
+            changed[place] ^= 1;
+            assert!(read(&changed[..]).unwrap().is_err(), "{place}");
+        }
+        // The last line has nobody behind it: its own hash tells.
+        let whole = read(&log[..]).unwrap().unwrap().last;
+        for place in last..log.len() - 1 {
+            let mut changed = log.clone();
+            changed[place] ^= 1;
+            let found = read(&changed[..]).unwrap();
+            assert!(found.is_err() || found.unwrap().last != whole, "{place}");
+        }
+    }
+
+    #[test]
+    fn every_removal_is_noticed() {
+        let log = written();
+        let lines: Vec<&[u8]> = log.split_inclusive(|b| *b == b'\n').collect();
+        for gone in 0..lines.len() - 1 {
+            let mut left = lines.clone();
+            left.remove(gone);
+            assert!(read(&left.concat()[..]).unwrap().is_err(), "{gone}");
+        }
+        for end in [5, 6, 7] {
+            assert!(read(&lines[..end].concat()[..]).unwrap().unwrap().open, "{end}");
+        }
+        assert!(read(&log[..log.len() - 5]).unwrap().is_err());
+    }
+}

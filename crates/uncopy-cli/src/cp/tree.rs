@@ -1,0 +1,75 @@
+//! `uncopy cp -r`.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use uncopy::copy::Control;
+use uncopy::copy::job::{JobObserver, JobOptions, JobProgress, Record, copy_trees};
+
+use super::target::Pair;
+use crate::exit::Exit;
+use crate::progress::TreeBar;
+use crate::report::{Failure, Report};
+use crate::stop::{self, Stop, Wish};
+
+/// Copies trees, and reports on each entry and on the whole; on the way too, if it is `insisted`
+/// upon or standard error is a terminal.
+pub(super) fn copy(
+    pairs: &[Pair],
+    options: &JobOptions,
+    insisted: bool,
+    stop: &Stop,
+    report: Report,
+) -> Exit {
+    stop.listen();
+    let mut options = options.clone();
+    let bar = TreeBar::new(report.shows_progress(), insisted);
+    options.scan_ahead = bar.wants_totals();
+    let pairs: Vec<(PathBuf, PathBuf)> =
+        pairs.iter().map(|pair| (pair.source.clone(), pair.destination.clone())).collect();
+    let wants_records = report.tells_each();
+    let watch = Watch { wish: stop.wish(), report: Mutex::new(report), wants_records, bar };
+    let (summary, ended) = copy_trees(&pairs, &options, &watch);
+    let Watch { report, bar, .. } = watch;
+    drop(bar);
+    let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
+    report.summary(&summary);
+    match (ended, stop.requested()) {
+        (Err(error), Some(signal)) if error.is_cancelled() => report.stopped(signal),
+        (Err(error), _) => {
+            report.ended(&Failure::from(&error));
+            report.finish()
+        }
+        (Ok(()), _) => report.finish(),
+    }
+}
+
+/// Watches a job from all its workers.
+struct Watch {
+    wish: Wish,
+    report: Mutex<Report>,
+    wants_records: bool,
+    bar: TreeBar,
+}
+
+impl JobObserver for Watch {
+    fn progress(&self, progress: JobProgress) -> Control {
+        if self.wish.takes_pause() {
+            self.bar.paused(stop::pause);
+        }
+        if self.wish.takes_status() {
+            self.bar.tell(progress);
+        }
+        self.bar.draw(progress);
+        if self.wish.is_there() { Control::Stop } else { Control::Continue }
+    }
+
+    fn wants_records(&self) -> bool {
+        self.wants_records
+    }
+
+    fn finished(&self, record: &Record) {
+        let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        self.bar.aside(|| report.entry(record));
+    }
+}

@@ -1,0 +1,81 @@
+//! `--include` and `--exclude`, in the order in which they were given: the last one that matches
+//! decides, which two lists could not tell.
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
+
+/// The patterns of a command line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Patterns {
+    pub in_order: Vec<Pattern>,
+}
+
+/// One pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Pattern {
+    Include(String),
+    Exclude(String),
+}
+
+impl Args for Patterns {
+    fn augment_args(command: Command) -> Command {
+        let pattern = |name: &'static str| {
+            Arg::new(name)
+                .long(name)
+                .value_name("PATTERN")
+                .action(ArgAction::Append)
+                .requires("recursive")
+                .help_heading(super::tree::TREES)
+        };
+        command
+            .arg(pattern("exclude").help(
+                "Leave out what matches, as a line of .gitignore would; the last that matches decides",
+            ))
+            .arg(pattern("include").help(
+                "Copy what matches all the same; if it comes first, only what is included is copied",
+            ))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Patterns {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let mut patterns = Patterns::default();
+        patterns.update_from_arg_matches(matches)?;
+        Ok(patterns)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        let of = |name: &str, make: fn(String) -> Pattern| {
+            let places = matches.indices_of(name).into_iter().flatten();
+            let values = matches.get_many::<String>(name).into_iter().flatten();
+            places
+                .zip(values)
+                .map(|(place, value)| (place, make(value.clone())))
+                .collect::<Vec<_>>()
+        };
+        let mut all = of("include", Pattern::Include);
+        all.extend(of("exclude", Pattern::Exclude));
+        all.sort_by_key(|(place, _)| *place);
+        self.in_order = all.into_iter().map(|(_, pattern)| pattern).collect();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_keep_their_order() {
+        let flag = clap::Arg::new("recursive").long("recursive").action(ArgAction::SetTrue);
+        let command = Patterns::augment_args(Command::new("cp").arg(flag));
+        let line = "cp --recursive --exclude a --include b --exclude=c";
+        let matches = command.get_matches_from(line.split(' '));
+        let found = Patterns::from_arg_matches(&matches).unwrap().in_order;
+        let [a, b, c] = ["a", "b", "c"].map(String::from);
+        assert_eq!(found, [Pattern::Exclude(a), Pattern::Include(b), Pattern::Exclude(c)]);
+    }
+}

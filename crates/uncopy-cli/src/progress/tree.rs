@@ -1,0 +1,181 @@
+//! Progress of a whole job: a bar on a terminal, plain lines elsewhere if they are asked for.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, stderr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use indicatif::{BinaryBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use uncopy::copy::job::JobProgress;
+
+use super::{DRAWS_HZ, PATIENCE, left, rate};
+use crate::report::say;
+
+/// How often a line is printed where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// How a job's progress is shown.
+#[derive(Debug)]
+pub(crate) struct TreeBar {
+    form: Form,
+    start: Instant,
+    /// When to show it again, in milliseconds from the start.
+    next: AtomicU64,
+    bar: Mutex<Option<ProgressBar>>,
+    /// Microseconds in which the process was stopped.
+    paused: AtomicU64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Off,
+    Bar,
+    Lines,
+}
+
+impl TreeBar {
+    /// A bar if `wanted` and standard error is a terminal; lines elsewhere if `insisted`.
+    pub(crate) fn new(wanted: bool, insisted: bool) -> TreeBar {
+        let form = match wanted {
+            true if stderr().is_terminal() => Form::Bar,
+            true if insisted => Form::Lines,
+            _ => Form::Off,
+        };
+        let first = if form == Form::Lines { LINE_EVERY } else { PATIENCE };
+        TreeBar {
+            form,
+            start: Instant::now(),
+            next: AtomicU64::new(first.as_millis() as u64),
+            bar: Mutex::default(),
+            paused: AtomicU64::new(0),
+        }
+    }
+
+    /// Somebody sees how much is still to come.
+    pub(crate) fn wants_totals(&self) -> bool {
+        self.form != Form::Off
+    }
+
+    /// Shows it, if it is time to.
+    pub(crate) fn draw(&self, progress: JobProgress) {
+        if self.form == Form::Off {
+            return;
+        }
+        let elapsed = self.elapsed();
+        let now = elapsed.as_millis() as u64;
+        let next = self.next.load(Ordering::Relaxed);
+        if now < next {
+            return;
+        }
+        let every = match self.form {
+            Form::Lines => LINE_EVERY.as_millis() as u64,
+            _ => 1000 / u64::from(DRAWS_HZ),
+        };
+        if self
+            .next
+            .compare_exchange(next, now + every, Ordering::Relaxed, Ordering::Relaxed)
+            .is_err()
+        {
+            // Another worker shows it.
+            return;
+        }
+        let text = describe(progress, elapsed);
+        if self.form == Form::Lines {
+            return say(&text);
+        }
+        let mut bar = self.lock();
+        let bar = bar.get_or_insert_with(|| {
+            let target = ProgressDrawTarget::stderr_with_hz(DRAWS_HZ);
+            let bar = ProgressBar::with_draw_target(None, target);
+            let style = ProgressStyle::with_template("{spinner} {msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar
+        });
+        bar.set_message(text);
+        bar.tick();
+    }
+
+    /// Since the start, pauses left out.
+    fn elapsed(&self) -> Duration {
+        let paused = Duration::from_micros(self.paused.load(Ordering::Relaxed));
+        self.start.elapsed().saturating_sub(paused)
+    }
+
+    /// Runs `pause`, whose time counts in neither rate nor what is left.
+    pub(crate) fn paused(&self, pause: impl FnOnce()) {
+        let begin = Instant::now();
+        pause();
+        let took = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.paused.fetch_add(took, Ordering::Relaxed);
+    }
+
+    /// Prints one line about how far it is, wherever standard error goes.
+    pub(crate) fn tell(&self, progress: JobProgress) {
+        let text = describe(progress, self.elapsed());
+        self.aside(|| say(&text));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<ProgressBar>> {
+        self.bar.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Prints something without the bar in its way.
+    pub(crate) fn aside(&self, print: impl FnOnce()) {
+        match self.form {
+            Form::Bar => match &*self.lock() {
+                Some(bar) => bar.suspend(print),
+                None => print(),
+            },
+            Form::Off | Form::Lines => print(),
+        }
+    }
+}
+
+impl Drop for TreeBar {
+    fn drop(&mut self) {
+        if let Some(bar) = &*self.lock() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// `1200/10000 entries  3.20 MiB/39.06 MiB  12.50 MiB/s  3s left  read_write`.
+pub(crate) fn describe(progress: JobProgress, elapsed: Duration) -> String {
+    // More may still be found.
+    let more = if progress.scanned { "" } else { "+" };
+    let mut text = format!("{}/{}{more} entries  ", progress.entries, progress.total_entries);
+    let _ = write!(text, "{}", BinaryBytes(progress.bytes));
+    if progress.total_bytes > 0 {
+        let _ = write!(text, "/{}{more}", BinaryBytes(progress.total_bytes));
+    }
+    let _ = write!(text, "  {}/s", BinaryBytes(rate(progress.bytes, elapsed)));
+    if progress.scanned
+        && let Some(left) = left(progress.bytes, progress.total_bytes, elapsed)
+    {
+        let _ = write!(text, "  {:#} left", HumanDuration(left));
+    }
+    if let Some(mechanism) = progress.mechanism {
+        let _ = write!(text, "  {mechanism}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_are_marked_until_they_are_final() {
+        let mut progress = JobProgress::default();
+        (progress.entries, progress.total_entries) = (3, 9);
+        (progress.bytes, progress.total_bytes) = (1 << 20, 3 << 20);
+        let second = Duration::from_secs(1);
+        let text = describe(progress, second);
+        assert_eq!(text, "3/9+ entries  1.00 MiB/3.00 MiB+  1.00 MiB/s");
+        progress.scanned = true;
+        progress.mechanism = Some(uncopy::Mechanism::Reflink);
+        let text = describe(progress, second);
+        assert_eq!(text, "3/9 entries  1.00 MiB/3.00 MiB  1.00 MiB/s  2s left  reflink");
+    }
+}

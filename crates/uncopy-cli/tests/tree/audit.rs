@@ -1,0 +1,149 @@
+//! The audit log: complete, and broken by whatever is changed in it.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use testbed::witness::Strace;
+use testbed::{Case, Need, Program, Run};
+
+use crate::{Trees, cp, events};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [] every_entry_has_its_record,
+        [] single_files_have_theirs,
+        [] what_is_changed_or_removed_is_noticed,
+        [Need::Tool("strace")] a_kill_leaves_the_records_of_what_was_done,
+        [] a_log_that_cannot_be_written_ends_the_copy_before_it_begins,
+    ]
+}
+
+fn verify(log: &Path, more: &[&str]) -> Run {
+    let program = Program::new(env!("CARGO_BIN_EXE_uncopy")).args(["audit", "verify"]);
+    program.arg(log).args(more).run()
+}
+
+fn records(log: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(log).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn every_entry_has_its_record() {
+    let trees = Trees::new();
+    for number in 0..30 {
+        trees.file(&format!("{}/{number}", number % 3), vec![number; 5000]);
+    }
+    trees.file("large", vec![1; 2 << 20]);
+    crate::file_in(&trees.destination(), "large/in the way", "x");
+    let log = trees.from.join("log");
+    let program = cp().args(["-T", "--jobs=3", "--verify", "--audit"]).arg(&log);
+    let run = trees.run(program);
+    run.failed(1);
+    let records = records(&log);
+    assert_eq!(records[0]["audit"], "begin");
+    let entries: Vec<&Value> = records.iter().filter(|r| r["audit"] == "entry").collect();
+    assert_eq!(entries.len(), 35, "{}", run.stdout);
+    let copied: Vec<_> = entries.iter().filter(|entry| entry["result"] == "copied").collect();
+    assert_eq!(copied.len(), events(&run, "copied").len());
+    for entry in copied {
+        assert_eq!(entry["bytes"], 5000);
+        assert_eq!(entry["attempts"], 1);
+        assert!(entry["digest"].is_string() && entry["refusals"].is_array(), "{entry}");
+        assert!(entry["time"].as_str().unwrap().ends_with('Z'), "{entry}");
+        assert_eq!(entry["job"], records[0]["job"]);
+    }
+    let end = records.last().unwrap();
+    assert_eq!(
+        (&end["audit"], &end["copied"], &end["failed"]),
+        (&"end".into(), &30.into(), &1.into())
+    );
+    let bytes = ["zero_copy_bytes", "buffered_bytes", "unknown_bytes"];
+    let sum: u64 = bytes.iter().map(|key| end[*key].as_u64().unwrap()).sum();
+    assert_eq!(sum, 30 * 5000);
+
+    let checked = verify(&log, &[]);
+    assert!(checked.status.success(), "{}", checked.stderr);
+    let hash = checked.stdout.lines().last().unwrap();
+    assert!(run.stderr.contains(hash), "the copy told the hash: {}", run.stderr);
+    assert!(verify(&log, &["--hash", hash]).status.success());
+    verify(&log, &["--hash", "0123"]).failed(1);
+}
+
+fn single_files_have_theirs() {
+    let trees = Trees::new();
+    let file = trees.file("file", "x");
+    let log = trees.from.join("log");
+    let copy = |source: &Path| {
+        Program::new(env!("CARGO_BIN_EXE_uncopy"))
+            .args(["cp", "-q", "--audit"])
+            .arg(&log)
+            .arg(source)
+            .arg(trees.destination())
+            .run()
+    };
+    let run = copy(&file);
+    assert!(run.status.success() && run.stderr.is_empty(), "{}", run.stderr);
+    copy(&trees.source().join("missing")).failed(1);
+    let results: Vec<Value> = records(&log).into_iter().map(|r| r["result"].clone()).collect();
+    let expected =
+        [Value::Null, "copied".into(), Value::Null, Value::Null, "failed".into(), Value::Null];
+    assert_eq!(results, expected);
+    assert!(verify(&log, &[]).status.success(), "two jobs make one chain");
+}
+
+fn what_is_changed_or_removed_is_noticed() {
+    let trees = Trees::new();
+    for name in ["a", "b", "c"] {
+        trees.file(name, name);
+    }
+    let log = trees.from.join("log");
+    assert!(trees.run(cp().arg("--audit").arg(&log)).status.success());
+    let whole = fs::read_to_string(&log).unwrap();
+    let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+    for damaged in [
+        whole.replacen("\"bytes\":1", "\"bytes\":2", 1),
+        [&lines[..2], &lines[3..]].concat().concat(),
+        lines[..lines.len() - 1].concat(),
+        lines[1..].concat(),
+        whole[..whole.len() - 1].to_owned(),
+        String::new(),
+        "no JSON\n".to_owned(),
+    ] {
+        fs::write(&log, damaged).unwrap();
+        assert!(verify(&log, &[]).failed(1).contains("cannot be relied on"));
+    }
+    verify(&trees.from.join("missing"), &[]).failed(1);
+}
+
+fn a_kill_leaves_the_records_of_what_was_done() {
+    let trees = Trees::new();
+    for number in 0..50 {
+        trees.file(&format!("{number}"), vec![number; 5000]);
+    }
+    fs::create_dir(trees.destination()).unwrap();
+    let log = trees.from.join("log");
+    let program = cp().args(["-T", "--jobs=1", "--audit"]).arg(&log);
+    let program = program.arg(trees.source()).arg(trees.destination());
+    Strace::new(&program).stop_after("linkat", 20).kill();
+    let done = fs::read_dir(trees.destination()).unwrap().count();
+    let noted = records(&log).iter().filter(|record| record["result"] == "copied").count();
+    assert!(done - noted <= 1, "{noted} of {done} are in the log");
+    assert!(verify(&log, &[]).failed(1).contains("no summary"));
+    // The next job goes on behind it.
+    assert!(program.run().status.success());
+    assert!(verify(&log, &[]).stdout.contains("1 of them without a summary"));
+    assert_eq!(records(&log).last().unwrap()["audit"], "end");
+}
+
+fn a_log_that_cannot_be_written_ends_the_copy_before_it_begins() {
+    let trees = Trees::new();
+    trees.file("file", "x");
+    let run = trees.run(cp().arg("--audit").arg(trees.from.join("missing/log")));
+    assert!(run.failed(1).contains("audit log"), "{}", run.stderr);
+    let half = trees.from.join("half");
+    fs::write(&half, "{\"schema\":1").unwrap();
+    let run = trees.run(cp().arg("--audit").arg(&half));
+    assert!(run.failed(1).contains("half a line"), "{}", run.stderr);
+    assert!(!trees.destination().exists());
+}

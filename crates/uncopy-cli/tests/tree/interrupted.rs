@@ -1,0 +1,59 @@
+//! Signals and kills: a tree that was not there appears whole or not at all.
+
+use std::fs;
+
+use rustix::process::Signal;
+use testbed::witness::Strace;
+use testbed::{Case, Compared, Need, assert_same_tree};
+
+use crate::{Trees, cp};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [Need::Tool("strace")] an_interrupt_leaves_nothing,
+        [Need::Tool("strace")] a_kill_leaves_what_the_next_run_removes,
+    ]
+}
+
+fn filled() -> Trees {
+    let trees = Trees::new();
+    for number in 0..50 {
+        trees.file(&format!("{}/{number}", number / 10), vec![number; 5000]);
+    }
+    trees
+}
+
+fn an_interrupt_leaves_nothing() {
+    if testbed::is_ignored(Signal::INT) {
+        return;
+    }
+    let trees = filled();
+    let program = cp().arg("--jobs=1").arg(trees.source()).arg(trees.destination());
+    let stopped = Strace::new(&program).stop_after("write", 1);
+    assert!(!trees.destination().exists());
+    let (run, _) = stopped.resume_with(Signal::INT);
+    run.died_of(2);
+    assert!(trees.to.strangers(&[]).is_empty(), "{:?}", trees.to.strangers(&[]));
+}
+
+fn a_kill_leaves_what_the_next_run_removes() {
+    let trees = filled();
+    let program = cp().arg("--jobs=1").arg(trees.source()).arg(trees.destination());
+    Strace::new(&program).stop_after("write", 20).kill();
+    assert!(!trees.destination().exists());
+    let left = trees.to.strangers(&[]);
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert!(left[0].starts_with(".uncopy-") && left[0].ends_with(".tree"), "{left:?}");
+    trees.copy(cp());
+    assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
+
+    // One whose lock is held is another run's.
+    fs::remove_dir_all(trees.destination()).unwrap();
+    let stopped = Strace::new(&program).stop_after("write", 20);
+    let other = trees.run(cp());
+    assert!(other.status.success(), "{}", other.stderr);
+    let (run, _) = stopped.resume();
+    assert!(run.failed(1).contains("EEXIST"), "{}", run.stderr);
+    trees.assert_no_strangers();
+    assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
+}

@@ -1,0 +1,236 @@
+//! What a tree is made of.
+
+use std::ffi::OsStr;
+use std::fs::{self, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, SystemTime};
+
+use testbed::{Case, Compared, Content, Need, Place, Program, assert_same_tree, run_tool};
+
+use crate::{Trees, cp, events, number, summary};
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = testbed::cases![
+        [] specials_are_skipped_and_told,
+        [] specials_are_made_anew,
+        [Need::Root] devices_are_made_anew,
+        [] names_are_bytes,
+        [] each_file_takes_its_own_way_in_one_receipt,
+        [] a_small_file_that_is_cut_while_it_is_read_is_no_small_file,
+        [] without_preserve_a_tree_is_as_if_made_here,
+        [Need::Tool("setfacl")] a_default_acl_rules_a_new_tree,
+        [] a_directory_that_may_not_be_written_to_is_filled,
+        [] records_are_numbered_without_a_gap,
+    ];
+    for place in [Place::Disk, Place::Ext4, Place::Xfs, Place::Btrfs, Place::Tmpfs] {
+        let name = format!("tree::kinds::everything_on::{place:?}");
+        cases.push(Case::new(name, &[Need::At(place)], move || everything(place, place)));
+        let name = format!("tree::kinds::everything_to::{place:?}");
+        cases.push(Case::new(name, &[Need::At(place)], move || everything(Place::Disk, place)));
+    }
+    cases
+}
+
+/// A tree with all that a user without privileges can make.
+fn fill(trees: &Trees) {
+    let source = trees.source();
+    trees.file("a/small", "small");
+    trees.file("a/empty", "");
+    trees.file("a/b/c/deeper", vec![7; 70_000]);
+    fs::create_dir_all(source.join("empty/also empty")).unwrap();
+    Content::dense(3_000_001).write(&source.join("large"));
+    Content::sparse(5 << 20, &[(1 << 20, 65_536), (4 << 20, 65_536)]).write(&source.join("sparse"));
+    Content::sparse(60_000, &[]).write(&source.join("small hole"));
+    symlink("small", source.join("a/link")).unwrap();
+    symlink("/nonexistent/\u{1f600}", source.join("dangling")).unwrap();
+    fs::hard_link(source.join("a/small"), source.join("a/b/other name")).unwrap();
+    run_tool("mkfifo", [source.join("fifo")]);
+    for (name, mode) in [("a/empty", 0o640), ("a/b", 0o2750), ("empty", 0o555), ("fifo", 0o604)] {
+        fs::set_permissions(source.join(name), Permissions::from_mode(mode)).unwrap();
+    }
+    let old = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_007, 123_456_789);
+    for name in ["a/small", "a/b", "a", "large", "empty", "."] {
+        fs::File::open(source.join(name)).unwrap().set_modified(old).unwrap();
+    }
+}
+
+fn everything(from: Place, to: Place) {
+    let trees = Trees::at(from, to);
+    fill(&trees);
+    let program = cp().args(["--specials", "--preserve=all"]);
+    for flags in [&[][..], &["--jobs=1"], &["--verify"], &["--durable"]] {
+        let run = trees.copy(program.clone().args(flags));
+        // tmpfs and btrfs tell of holes in other units, and the copy may be on another filesystem.
+        let holes = from == to;
+        let compared = Compared { holes, ..Compared::wholly() };
+        assert_same_tree(&trees.source(), &trees.destination(), compared);
+        let summary = summary(&run);
+        let counts =
+            ["files", "directories", "symlinks", "hard_links", "specials", "skipped", "failed"]
+                .map(|key| number(&summary, key));
+        assert_eq!(counts, [6, 6, 2, 1, 1, 0, 0], "{}", run.stdout);
+        assert!(summary.at("hole") >= 4 << 20, "{}", run.stdout);
+        fs::set_permissions(trees.destination().join("empty"), Permissions::from_mode(0o755))
+            .unwrap();
+        fs::remove_dir_all(trees.destination()).unwrap();
+    }
+}
+
+fn specials_are_skipped_and_told() {
+    let trees = Trees::new();
+    trees.file("file", "x");
+    run_tool("mkfifo", [trees.source().join("fifo")]);
+    let run = trees.copy(cp());
+    assert_eq!(number(&summary(&run), "skipped"), 1);
+    let skipped = events(&run, "skipped");
+    assert_eq!(skipped[0].value()["entry"], "special", "{}", run.stdout);
+    assert!(trees.destination().join("file").exists());
+    assert!(!trees.destination().join("fifo").exists());
+
+    fs::remove_dir_all(trees.destination()).unwrap();
+    let silent = Program::new(env!("CARGO_BIN_EXE_uncopy")).args(["cp", "-r"]);
+    let run = trees.copy(silent);
+    assert!(run.stderr.contains("fifo") && run.stderr.contains("--specials"), "{}", run.stderr);
+}
+
+fn specials_are_made_anew() {
+    let trees = Trees::new();
+    run_tool("mkfifo", ["-m".into(), "622".into(), trees.source().join("fifo")]);
+    let socket = UnixListener::bind(trees.source().join("socket")).unwrap();
+    trees.copy(cp().args(["--specials", "-p"]));
+    drop(socket);
+    let compared = Compared { modes: true, times: true, ..Compared::default() };
+    assert_same_tree(&trees.source(), &trees.destination(), compared);
+}
+
+fn devices_are_made_anew() {
+    let trees = Trees::new();
+    for (name, kind, major, minor) in [("null", "c", "1", "3"), ("loop", "b", "7", "0")] {
+        let path = trees.source().join(name);
+        run_tool("mknod", [path.as_os_str(), kind.as_ref(), major.as_ref(), minor.as_ref()]);
+    }
+    trees.copy(cp().args(["--specials", "-p"]));
+    let compared = Compared { modes: true, times: true, ..Compared::default() };
+    assert_same_tree(&trees.source(), &trees.destination(), compared);
+}
+
+fn names_are_bytes() {
+    let trees = Trees::new();
+    for name in [&b"\xff\xfe"[..], b"new\nline", b"-rf", b" ", b"\x01", &[b'x'; 255]] {
+        let directory = trees.source().join(OsStr::from_bytes(name));
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join(OsStr::from_bytes(name)), name).unwrap();
+    }
+    let run = trees.copy(cp());
+    assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
+    assert!(run.stdout.contains("source_base64"), "{}", run.stdout);
+}
+
+fn each_file_takes_its_own_way_in_one_receipt() {
+    let trees = Trees::new();
+    for number in 0..100 {
+        trees.file(&format!("small/{number}"), vec![number; 4096]);
+    }
+    Content::dense(5_000_000).write(&trees.source().join("large"));
+    let run = trees.copy(cp());
+    let summary = summary(&run);
+    assert_eq!(summary.bytes(), 100 * 4096 + 5_000_000);
+    let at = |cost| summary.at(cost);
+    if at("shared") == 0 {
+        assert!(at("user_copied") >= 100 * 4096, "{}", summary.value());
+        assert!(at("user_copied") < summary.bytes(), "{}", summary.value());
+    }
+    let costs = ["shared", "moved", "kernel_copied", "user_copied", "unknown", "hole"];
+    assert_eq!(costs.into_iter().map(at).sum::<u64>(), summary.bytes());
+    // Every receipt of a file is in it.
+    for cost in costs {
+        let sum: u64 = events(&run, "copied").iter().map(|receipt| receipt.at(cost)).sum();
+        assert_eq!(sum, at(cost), "{cost}");
+    }
+}
+
+/// `/proc` tells 0 for the size of files that are not empty.
+fn a_small_file_that_is_cut_while_it_is_read_is_no_small_file() {
+    let trees = Trees::new();
+    let run = cp().args(["/proc/sys/kernel/random", "/proc/version"]).arg(trees.to.path()).run();
+    // boot_id, entropy_avail and others; some may only be written to.
+    assert!(run.status.code().is_some(), "{}", run.stderr);
+    let copied = fs::read(trees.to.join("version")).unwrap();
+    assert_eq!(copied, fs::read("/proc/version").unwrap());
+    let id = fs::read(trees.to.join("random/boot_id")).unwrap();
+    assert_eq!(id, fs::read("/proc/sys/kernel/random/boot_id").unwrap());
+}
+
+fn without_preserve_a_tree_is_as_if_made_here() {
+    let trees = Trees::new();
+    for (name, mode) in [("a", 0o4777), ("b", 0o600), ("c", 0o444)] {
+        let path = trees.file(name, "x");
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+    for (name, mode) in [("d", 0o777), ("e", 0o1700), ("f", 0o555)] {
+        let path = trees.source().join(name);
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+    fs::set_permissions(trees.source(), Permissions::from_mode(0o775)).unwrap();
+    trees.copy(cp().with_umask("027"));
+    let mode = |name: &str| fs::metadata(trees.destination().join(name)).unwrap().mode() & 0o7777;
+    let modes = ["a", "b", "c", "d", "e", "f", "."].map(mode);
+    assert_eq!(modes, [0o750, 0o600, 0o440, 0o750, 0o700, 0o550, 0o750]);
+}
+
+fn a_default_acl_rules_a_new_tree() {
+    let trees = Trees::new();
+    trees.file("a/b", "x");
+    trees.file("c", vec![1; 100_000]);
+    run_tool("setfacl", ["-d".as_ref(), "-m".as_ref(), "u:7:rwx".as_ref(), trees.to.as_os_str()]);
+    let beside = trees.to.join("beside");
+    run_tool("cp", ["-r".as_ref(), trees.source().as_os_str(), beside.as_os_str()]);
+    trees.run(cp());
+    let compared = Compared { modes: true, attributes: true, ..Compared::default() };
+    assert_same_tree(&beside, &trees.destination(), compared);
+
+    // With the source's modes nothing of it is inherited by files, as `cp -p` has it.
+    fs::remove_dir_all(trees.destination()).unwrap();
+    trees.run(cp().arg("-p"));
+    for name in ["a/b", "c"] {
+        let copy = trees.destination().join(name);
+        let mode = |path| fs::metadata(path).unwrap().mode();
+        assert_eq!(mode(&copy), mode(&trees.source().join(name)), "{name}");
+    }
+}
+
+fn a_directory_that_may_not_be_written_to_is_filled() {
+    let trees = Trees::new();
+    trees.file("closed/file", "x");
+    trees.file("closed/inner/file", "x");
+    for name in ["closed/inner", "closed"] {
+        let path = trees.source().join(name);
+        fs::set_permissions(path, Permissions::from_mode(0o555)).unwrap();
+    }
+    for flags in [&[][..], &["-p"]] {
+        trees.copy(cp().args(flags));
+        let compared = Compared { modes: true, ..Compared::default() };
+        assert_same_tree(&trees.source(), &trees.destination(), compared);
+        run_tool("chmod", ["-R".as_ref(), "u+w".as_ref(), trees.destination().as_os_str()]);
+        fs::remove_dir_all(trees.destination()).unwrap();
+    }
+    run_tool("chmod", ["-R".as_ref(), "u+w".as_ref(), trees.source().as_os_str()]);
+}
+
+fn records_are_numbered_without_a_gap() {
+    let trees = Trees::new();
+    for directory in 0..10 {
+        for file in 0..100 {
+            trees.file(&format!("{directory}/{file}"), "x");
+        }
+    }
+    let run = trees.copy(cp().arg("--jobs=4"));
+    let receipts = run.receipts();
+    let (summary, records) = receipts.split_last().unwrap();
+    let numbers: Vec<u64> = records.iter().map(|record| number(record, "sequence")).collect();
+    assert_eq!(numbers, (1..=1011).collect::<Vec<_>>());
+    assert_eq!(number(summary, "files"), 1000);
+}

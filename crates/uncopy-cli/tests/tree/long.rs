@@ -1,0 +1,149 @@
+//! Jobs that take their time: limited, paused, asked how far they are, and tried again.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use testbed::witness::Strace;
+use testbed::{Case, Compared, Content, Need, Place, assert_same_tree};
+
+use crate::{Trees, cp, events, number, summary};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [Need::Tool("strace")] a_limited_copy_moves_small_pieces_and_stays_zero_copy,
+        [Need::At(Place::Btrfs)] shared_blocks_are_not_counted,
+        [] a_job_pauses_and_goes_on,
+        [] a_job_says_how_far_it_is,
+        [Need::Tool("strace")] errors_that_pass_are_tried_again,
+        [Need::Tool("strace")] errors_that_stay_are_not,
+    ]
+}
+
+fn a_limited_copy_moves_small_pieces_and_stays_zero_copy() {
+    let trees = Trees::new();
+    for number in 0..20 {
+        trees.file(&format!("small/{number}"), vec![number; 30_000]);
+    }
+    Content::dense(3_000_001).write(&trees.source().join("large"));
+    let program = cp().args(["--max-bandwidth=10M", "--jobs=2"]);
+    let program = program.arg(trees.source()).arg(trees.destination());
+    let (run, trace) = Strace::new(&program).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
+    // 20 ms of the rate, in whole pages.
+    let most = 200_000 / 4096 * 4096;
+    let moving = ["splice", "copy_file_range", "sendfile", "write", "pwrite64"];
+    for call in trace.named(&moving).iter().filter(|call| call.mentions(trees.to.path())) {
+        assert!(call.value().is_none_or(|bytes| bytes <= most), "{call:?}");
+    }
+    let large = events(&run, "copied").into_iter().find(|event| event.bytes() == 3_000_001);
+    let large = large.unwrap();
+    assert!(large.at("user_copied") < large.bytes(), "{}", large.value());
+}
+
+/// At a byte a second this would take a month.
+fn shared_blocks_are_not_counted() {
+    let trees = Trees::at(Place::Btrfs, Place::Btrfs);
+    Content::dense(3_000_001).write(&trees.source().join("large"));
+    let run = trees.copy(cp().arg("--max-bandwidth=1"));
+    assert_eq!(summary(&run).at("shared"), 3_000_001);
+}
+
+/// Starts a job that takes some seconds, and waits until it is at work.
+fn started(trees: &Trees) -> Child {
+    for number in 0..40 {
+        trees.file(&format!("{number}"), vec![number; 50_000]);
+    }
+    let child = Command::new(env!("CARGO_BIN_EXE_uncopy"))
+        .args(["cp", "-r", "--max-bandwidth=1M"])
+        .arg(trees.source())
+        .arg(trees.destination())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for("a tree that is being made", || {
+        let strangers = trees.to.strangers(&["destination"]);
+        strangers.first().is_some_and(|name| {
+            std::fs::read_dir(trees.to.join(name)).is_ok_and(|entries| entries.count() > 1)
+        })
+    });
+    child
+}
+
+fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !there() {
+        assert!(Instant::now() < deadline, "no {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn send(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+fn a_job_pauses_and_goes_on() {
+    if testbed::is_ignored(Signal::TSTP) {
+        return;
+    }
+    let trees = Trees::new();
+    let child = started(&trees);
+    send(&child, Signal::TSTP);
+    let stat = format!("/proc/{}/stat", child.id());
+    wait_for("stop", || {
+        let text = std::fs::read_to_string(&stat).unwrap();
+        text.rsplit(") ").next().unwrap().starts_with('T')
+    });
+    assert!(!trees.destination().exists());
+    send(&child, Signal::CONT);
+    let ended = child.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
+}
+
+fn a_job_says_how_far_it_is() {
+    let trees = Trees::new();
+    let child = started(&trees);
+    send(&child, Signal::USR1);
+    let ended = child.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains(" entries  ") && said.contains("/s"), "{said}");
+}
+
+fn errors_that_pass_are_tried_again() {
+    let trees = Trees::new();
+    trees.file("file", "x");
+    let program = cp().arg("--jobs=1").arg(trees.source()).arg(trees.destination());
+    let opening = |call: &testbed::witness::Call| {
+        call.name == "openat" && call.arguments.contains("\"file\"")
+    };
+    let (_, trace) = Strace::new(&program).run();
+    std::fs::remove_dir_all(trees.destination()).unwrap();
+    let nth = trace.calls.iter().find(|call| opening(call)).unwrap().nth;
+    let last = nth + 1;
+    // The first two times that it is opened.
+    let fault = format!("openat:error=ESTALE:when={nth}..{last}");
+    let (run, _) = Strace::new(&program).inject(&fault).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
+    let (run, _) = {
+        std::fs::remove_dir_all(trees.destination()).unwrap();
+        let none = cp().args(["--jobs=1", "--retries=0"]);
+        Strace::new(&none.arg(trees.source()).arg(trees.destination())).inject(&fault).run()
+    };
+    assert!(run.failed(1).contains("ESTALE"), "{}", run.stderr);
+}
+
+fn errors_that_stay_are_not() {
+    let trees = Trees::new();
+    trees.file("file", vec![1; 100_000]);
+    let program = cp().args(["--jobs=1", "--method=read-write", "--retries=100"]);
+    let program = program.arg(trees.source()).arg(trees.destination());
+    let (run, trace) = Strace::new(&program).inject("pwrite64:error=ENOSPC").run();
+    assert!(run.failed(1).contains("ENOSPC"), "{}", run.stderr);
+    assert_eq!(trace.named(&["pwrite64"]).len(), 1);
+    assert_eq!(number(&summary(&run), "failed"), 1);
+}

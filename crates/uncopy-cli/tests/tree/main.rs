@@ -1,0 +1,127 @@
+//! `uncopy cp -r`, as a black box: trees are compared by what the filesystem says of them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod audit;
+mod calls;
+mod deep;
+mod errors;
+mod hard_links;
+mod interrupted;
+mod kinds;
+mod links;
+mod long;
+mod merging;
+mod random;
+mod resuming;
+mod roots;
+mod selecting;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use testbed::{Place, Program, Receipt, Run, Scratch};
+
+/// `uncopy cp -r --json`.
+fn cp() -> Program {
+    Program::new(env!("CARGO_BIN_EXE_uncopy")).args(["cp", "-r", "--json"])
+}
+
+/// A source and a destination that is not there yet, each in a directory of its own.
+struct Trees {
+    from: Scratch,
+    to: Scratch,
+}
+
+impl Trees {
+    fn at(from: Place, to: Place) -> Trees {
+        let trees = Trees { from: from.scratch(), to: to.scratch() };
+        std::fs::create_dir(trees.source()).unwrap();
+        trees
+    }
+
+    fn new() -> Trees {
+        Trees::at(Place::Disk, Place::Disk)
+    }
+
+    fn source(&self) -> PathBuf {
+        self.from.join("source")
+    }
+
+    fn destination(&self) -> PathBuf {
+        self.to.join("destination")
+    }
+
+    /// Makes a file of the source, and the directories that it lies in.
+    fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+        file_in(&self.source(), name, contents)
+    }
+
+    fn run(&self, program: Program) -> Run {
+        program.arg(self.source()).arg(self.destination()).run()
+    }
+
+    /// Copies; nothing but the destination is left.
+    #[track_caller]
+    fn copy(&self, program: Program) -> Run {
+        let run = self.run(program);
+        assert!(run.status.success(), "{}: {}", run.status, run.stderr);
+        self.assert_no_strangers();
+        run
+    }
+
+    #[track_caller]
+    fn assert_no_strangers(&self) {
+        let strangers = self.to.strangers(&["destination"]);
+        assert!(strangers.is_empty(), "left behind: {strangers:?}");
+    }
+}
+
+fn file_in(root: &Path, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+    let path = root.join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, contents).unwrap();
+    path
+}
+
+/// The last line of a job: its summary.
+#[track_caller]
+fn summary(run: &Run) -> Receipt {
+    let receipts = run.receipts();
+    let last = receipts.last().unwrap_or_else(|| panic!("nothing was printed: {}", run.stderr));
+    assert_eq!(last.value()["event"], "summary", "{}", run.stdout);
+    last.clone()
+}
+
+#[track_caller]
+fn number(receipt: &Receipt, key: &str) -> u64 {
+    receipt.value()[key].as_u64().unwrap_or_else(|| panic!("no {key} in {}", receipt.value()))
+}
+
+/// The events of this kind, but the summary.
+fn events(run: &Run, event: &str) -> Vec<Receipt> {
+    run.receipts().into_iter().filter(|receipt| receipt.value()["event"] == event).collect()
+}
+
+fn main() -> ExitCode {
+    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
+        [
+            audit::cases(),
+            calls::cases(),
+            deep::cases(),
+            errors::cases(),
+            hard_links::cases(),
+            interrupted::cases(),
+            kinds::cases(),
+            links::cases(),
+            long::cases(),
+            merging::cases(),
+            random::cases(),
+            resuming::cases(),
+            roots::cases(),
+            selecting::cases(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    })
+}

@@ -1,0 +1,189 @@
+//! What a killed run did is not done again, and nothing is believed that may have changed.
+
+use std::fs;
+use std::path::PathBuf;
+
+use rustix::process::Signal;
+use testbed::witness::Strace;
+use testbed::{Case, Compared, Need, Program, assert_same_tree};
+
+use crate::{Trees, cp, events, number, summary};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [Need::Tool("strace")] a_killed_run_is_continued,
+        [Need::Tool("strace")] a_killed_merge_is_continued,
+        [Need::Tool("strace")] an_interrupted_run_keeps_what_it_did,
+        [Need::Tool("strace")] what_changed_is_copied_again,
+        [Need::Tool("strace")] a_damaged_journal_is_not_believed,
+        [Need::Tool("strace")] another_job_does_not_go_by_it,
+        [Need::Tool("strace")] two_runs_do_not_share_a_journal,
+        [Need::Tool("strace")] killed_again_and_again,
+        [] a_whole_run_leaves_no_journal,
+    ]
+}
+
+const FILES: usize = 2500;
+
+/// More files than one batch of the journal.
+fn many() -> Trees {
+    let trees = Trees::new();
+    for number in 0..FILES {
+        trees.file(&format!("{}/{number}", number % 10), format!("file {number}"));
+    }
+    fs::hard_link(trees.source().join("0/0"), trees.source().join("1/linked")).unwrap();
+    std::os::unix::fs::symlink("0", trees.source().join("link")).unwrap();
+    trees
+}
+
+fn program(trees: &Trees) -> Program {
+    let program = cp().args(["--resume", "-pT", "--jobs=1"]);
+    program.arg(trees.source()).arg(trees.destination())
+}
+
+fn journal(trees: &Trees) -> Option<PathBuf> {
+    let name = trees.to.strangers(&["destination"]).into_iter().find(|n| n.ends_with(".journal"));
+    name.map(|name| trees.to.join(name))
+}
+
+/// Killed after `files` of them, of which whole batches are in the journal: each is written, and its
+/// record printed.
+fn kill_after(trees: &Trees, files: usize) {
+    kill_after_writes(trees, files * 2);
+}
+
+fn kill_after_writes(trees: &Trees, writes: usize) {
+    Strace::new(&program(trees)).stop_after("write", writes).kill();
+    assert!(journal(trees).is_some());
+}
+
+#[track_caller]
+fn assert_whole(trees: &Trees) {
+    let compared = Compared { modes: true, times: true, ..Compared::default() };
+    assert_same_tree(&trees.source(), &trees.destination(), compared);
+    trees.assert_no_strangers();
+}
+
+fn a_killed_run_is_continued() {
+    let trees = many();
+    kill_after(&trees, 1500);
+    assert!(!trees.destination().exists());
+    let run = program(&trees).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    assert_whole(&trees);
+    let summary = summary(&run);
+    assert_eq!(number(&summary, "resumed"), 1024, "{}", summary.value());
+    assert_eq!(number(&summary, "files"), FILES as u64 - 1024);
+    assert_eq!(events(&run, "resumed").len(), 1024);
+}
+
+fn a_killed_merge_is_continued() {
+    let trees = many();
+    crate::file_in(&trees.destination(), "0/0", "old");
+    // Files are written without a name there.
+    kill_after(&trees, 2100);
+    let run = program(&trees).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    assert_whole(&trees);
+    assert_eq!(number(&summary(&run), "resumed"), 2048);
+}
+
+fn an_interrupted_run_keeps_what_it_did() {
+    if testbed::is_ignored(Signal::INT) {
+        return;
+    }
+    let trees = many();
+    let stopped = Strace::new(&program(&trees)).stop_after("write", 300);
+    let (run, _) = stopped.resume_with(Signal::INT);
+    run.died_of(2);
+    assert!(run.stderr.contains("goes on from here"), "{}", run.stderr);
+    let run = program(&trees).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    assert_whole(&trees);
+    // What was done is flushed and noted before the program ends.
+    let resumed = number(&summary(&run), "resumed");
+    assert!((145..=155).contains(&resumed), "{resumed}");
+}
+
+fn what_changed_is_copied_again() {
+    let trees = many();
+    kill_after(&trees, 2400);
+    // On both sides, by contents of the same length; gone; and another kind.
+    let staged = trees.to.strangers(&[]).into_iter().find(|name| name.ends_with(".tree")).unwrap();
+    let staged = trees.to.join(staged);
+    let mut done: Vec<PathBuf> = Vec::new();
+    for directory in 0..10 {
+        let entries = fs::read_dir(staged.join(directory.to_string()));
+        let entries = entries.into_iter().flatten().map(|entry| entry.unwrap().path());
+        done.extend(entries.map(|path| path.strip_prefix(&staged).unwrap().to_owned()));
+    }
+    let plain = |path: &&PathBuf| !path.ends_with("0") && !path.ends_with("linked");
+    let done: Vec<&PathBuf> = done.iter().filter(plain).take(3).collect();
+    let other = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap().replace("file", "eliF");
+        fs::write(path, text).unwrap();
+    };
+    other(trees.source().join(done[0]));
+    other(staged.join(done[1]));
+    fs::remove_file(trees.source().join(done[2])).unwrap();
+    let run = program(&trees).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    assert_whole(&trees);
+    assert!(number(&summary(&run), "resumed") > 2000);
+}
+
+fn a_damaged_journal_is_not_believed() {
+    let trees = many();
+    kill_after(&trees, 2400);
+    let journal = journal(&trees).unwrap();
+    let mut bytes = fs::read(&journal).unwrap();
+    bytes[100] ^= 1;
+    fs::write(&journal, bytes).unwrap();
+    let run = program(&trees).run();
+    assert!(run.failed(1).contains("damaged"), "{}", run.stderr);
+    assert!(run.stderr.contains("remove"), "{}", run.stderr);
+    assert!(!trees.destination().exists());
+    fs::remove_file(journal).unwrap();
+    let run = program(&trees).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    assert_whole(&trees);
+}
+
+fn another_job_does_not_go_by_it() {
+    let trees = many();
+    kill_after(&trees, 1500);
+    let other = program(&trees).arg("--sparse=always").run();
+    assert!(other.failed(1).contains("other flags"), "{}", other.stderr);
+    assert!(program(&trees).run().status.success());
+    assert_whole(&trees);
+}
+
+fn two_runs_do_not_share_a_journal() {
+    let trees = many();
+    let stopped = Strace::new(&program(&trees)).stop_after("write", 300);
+    let other = program(&trees).run();
+    assert!(other.failed(1).contains("another run"), "{}", other.stderr);
+    let (run, _) = stopped.resume();
+    assert!(run.status.success(), "{}", run.stderr);
+    assert_whole(&trees);
+}
+
+fn killed_again_and_again() {
+    let trees = many();
+    kill_after(&trees, 1100);
+    // The records of 1024 files, and 1288 more files.
+    kill_after_writes(&trees, 1024 + 2 * 1288);
+    let run = program(&trees).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    let copied = number(&summary(&run), "files");
+    assert_whole(&trees);
+    assert_eq!(copied, FILES as u64 - 2048);
+}
+
+fn a_whole_run_leaves_no_journal() {
+    let trees = many();
+    let run = program(&trees).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    assert_whole(&trees);
+    assert_eq!(number(&summary(&run), "resumed"), 0);
+}

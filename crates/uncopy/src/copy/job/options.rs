@@ -1,0 +1,111 @@
+//! What a caller can ask of a job.
+
+use std::num::{NonZeroU64, NonZeroUsize};
+
+use super::select::Selection;
+use crate::copy::CopyOptions;
+
+/// How to copy trees. Every field has the default of plain `uncopy cp -r`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JobOptions {
+    /// How each file is copied. [`CopyOptions::in_place`] and [`CopyOptions::copy_contents`] have no
+    /// meaning for trees and are refused.
+    pub copy: CopyOptions,
+    /// What becomes of symbolic links.
+    pub links: Links,
+    /// With [`Links::Follow`]: also where they lead out of the tree, or by an absolute path.
+    pub follow_outside: bool,
+    /// Make FIFOs, sockets and device files anew; without it they are skipped.
+    pub specials: bool,
+    /// Which entries are copied.
+    pub selection: Selection,
+    /// Leave an entry alone whose destination was modified when the source was, or later.
+    pub update: bool,
+    /// Remove from the destination what the source does not have.
+    pub delete: Option<Delete>,
+    /// Change nothing, and tell what would be done ([`Outcome::Planned`](super::Outcome::Planned)).
+    pub dry_run: bool,
+    /// What to do when an entry cannot be copied.
+    pub on_error: OnError,
+    /// Workers; `None`: one for each processor that may be used, eight at most.
+    pub jobs: Option<NonZeroUsize>,
+    /// Bytes that all workers together submit in a second.
+    pub bytes_per_second: Option<NonZeroU64>,
+    /// How often a file is tried again after an error that may pass: `EINTR`, `EAGAIN`, `ESTALE`,
+    /// and on network filesystems `EIO`. The first time after 100 ms, then after twice as long.
+    pub retries: u32,
+    /// Keep a journal of each tree beside its destination, and go on from one that a run with the same
+    /// options left which was killed or stopped. It is removed when the tree is complete.
+    pub resume: bool,
+    /// Count entries and bytes ahead of the copy, so that [`JobProgress`](super::JobProgress) has
+    /// totals. It looks at every source once more.
+    pub scan_ahead: bool,
+}
+
+impl JobOptions {
+    /// Whether these options can be obeyed together, whatever the trees are.
+    ///
+    /// # Errors
+    /// A sentence for people that ends in what to do about it, with the options as the flags of
+    /// `uncopy cp` are called.
+    pub fn check(&self) -> Result<(), String> {
+        self.copy.check().map_err(|found| found.to_string())?;
+        let rows = [
+            (
+                self.copy.in_place,
+                "--in-place contradicts --recursive: it is for single files whose name must not be \
+                 replaced; leave one of them out",
+            ),
+            (
+                self.copy.copy_contents,
+                "--copy-contents contradicts --recursive: a FIFO in a tree has no end; leave it \
+                 out, or pass --specials to make FIFOs and devices anew",
+            ),
+            (
+                self.resume && self.dry_run,
+                "--resume contradicts --dry-run, which leaves nothing to go on from; leave one of \
+                 them out",
+            ),
+            (
+                self.follow_outside && self.links != Links::Follow,
+                "--follow-outside only says how far --links=follow goes; add that, or leave it out",
+            ),
+        ];
+        rows.into_iter().find(|(holds, _)| *holds).map_or(Ok(()), |(_, text)| Err(text.into()))
+    }
+}
+
+/// What becomes of symbolic links.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Links {
+    /// They are made anew, and lead where they led.
+    #[default]
+    Preserve,
+    /// What they lead to is copied, as long as it lies in the tree.
+    Follow,
+    /// They are left out.
+    Skip,
+}
+
+/// How far removing from the destination goes. What a [`Selection`] leaves out is not removed, and
+/// nothing is removed from a directory whose source could not be listed to its end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Delete {
+    /// Entries that are removed at most; those beyond are failures.
+    pub most: Option<u64>,
+    /// Also where the root of the source is empty, which may be a filesystem that is not mounted.
+    pub empty_source: bool,
+}
+
+/// What to do when an entry cannot be copied.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// Report it, count it, go on.
+    #[default]
+    Skip,
+    /// Stop the whole job with this error. A tree that was being made anew is removed; what was
+    /// merged into an existing one stays.
+    Abort,
+}

@@ -1,0 +1,149 @@
+//! Small files of a tree: one read and one write, and none of what a large file needs first.
+//!
+//! Whatever is out of the ordinary (a short read, a source that changes, an error) is left to the
+//! way that every single file goes, which starts again with an empty file.
+
+use super::facts;
+use super::mechanism::{Ends, reflink};
+use super::options::{Allow, Cache, CopyOptions, Sparse};
+use super::plan::{self, Attempted, Step, Verdict};
+use super::source;
+use super::sparse;
+use crate::capabilities::Filesystem;
+use crate::error::Errno;
+use crate::receipt::{Cost, Mechanism, Refusal};
+use crate::sys::file::{self, Stat};
+use crate::sys::transfer;
+
+/// Room for the largest small file and a byte that shows that there is more.
+pub(crate) const BUFFER_BYTES: usize = plan::SMALL_BYTES as usize;
+
+/// Whether a regular file can go this way, from what is known before it is read.
+pub(crate) fn is_small(
+    stat: &Stat,
+    filesystems: (Filesystem, Filesystem),
+    options: &CopyOptions,
+) -> bool {
+    let (source, destination) = filesystems;
+    // Servers may tell of a failed write only when asked to flush.
+    let answers_late = destination.is_network() || destination.is_user();
+    stat.size < plan::SMALL_BYTES
+        && !source.is_pseudo()
+        && !answers_late
+        && !sparse::may_have_holes(stat)
+        && matches!(options.allow, Allow::Any | Allow::ReadWrite)
+        && options.sparse != Sparse::Always
+        && options.cache != Cache::Skip
+        && options.verify.is_none()
+        && !options.durable
+        && !options.in_place
+}
+
+/// How small files go from one filesystem to another: found out with the first, and the same for
+/// all that follow.
+#[derive(Debug)]
+pub(crate) struct Way {
+    filesystems: (Filesystem, Filesystem),
+    /// What sharing was answered, if that holds for every file of the two filesystems.
+    sharing: Option<Errno>,
+}
+
+/// What became of a small file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Small {
+    /// It is there, all of it.
+    Copied(Mechanism, Cost),
+    /// Something was odd; the new file is to be removed.
+    Odd,
+}
+
+impl Way {
+    pub(crate) fn new(filesystems: (Filesystem, Filesystem)) -> Way {
+        Way { filesystems, sharing: None }
+    }
+
+    /// Copies `source`, which was like `stat` when it was opened, to a new file.
+    pub(crate) fn copy(
+        &mut self,
+        ends: Ends<'_>,
+        stat: &Stat,
+        options: &CopyOptions,
+        buffer: &mut [u8],
+    ) -> Small {
+        let copied = match self.first(stat, options) {
+            Step::Try(Mechanism::Reflink) => match reflink::share(ends) {
+                Ok(()) => Small::Copied(Mechanism::Reflink, Cost::Shared),
+                Err(errno) if self.forget_sharing(errno) => read_and_write(ends, stat, buffer),
+                Err(_) => Small::Odd,
+            },
+            Step::Try(Mechanism::ReadWrite) => read_and_write(ends, stat, buffer),
+            _ => Small::Odd,
+        };
+        let unchanged =
+            || file::stat(ends.source).is_ok_and(|now| source::difference(stat, &now).is_none());
+        match copied {
+            Small::Copied(..) if unchanged() => copied,
+            _ => Small::Odd,
+        }
+    }
+
+    fn first(&self, stat: &Stat, options: &CopyOptions) -> Step {
+        if stat.size == 0 {
+            return Step::Try(Mechanism::ReadWrite);
+        }
+        let facts = facts::of_dense(Some(stat.size), self.filesystems, options);
+        let refused = self.sharing.map(|errno| Attempted {
+            mechanism: Mechanism::Reflink,
+            errno: Some(errno),
+            moved_bytes: 0,
+        });
+        plan::next(&facts, refused.as_slice())
+    }
+
+    /// Whether an answer to sharing rules it out for every file between the two filesystems: one
+    /// has no such thing, or they are two.
+    fn forget_sharing(&mut self, errno: Errno) -> bool {
+        let for_all = matches!(errno, Errno::EOPNOTSUPP | Errno::EXDEV | Errno::ENOSYS);
+        let unsupported = plan::classify(Mechanism::Reflink, errno, 0) == Verdict::Unsupported;
+        if for_all && unsupported {
+            self.sharing = Some(errno);
+        }
+        for_all && unsupported
+    }
+
+    /// Why a file of this size went by `used` and not by something cheaper.
+    pub(crate) fn refusals(
+        &self,
+        size: u64,
+        used: Mechanism,
+        options: &CopyOptions,
+    ) -> Vec<Refusal> {
+        let size = (size > 0).then_some(size);
+        let facts = facts::of_dense(size, self.filesystems, options);
+        let mut refusals = Vec::new();
+        if let Some(errno) = self.sharing.filter(|_| size.is_some()) {
+            refusals.push(Refusal {
+                mechanism: Mechanism::Reflink,
+                reason: plan::explain(Mechanism::Reflink, errno, &facts),
+                errno: Some(errno),
+            });
+        }
+        let known = |refusal: &Refusal| refusal.mechanism == Mechanism::Reflink;
+        let left_out = plan::refusals(&facts, Some(used)).into_iter();
+        let shared = refusals.iter().any(known);
+        refusals.extend(left_out.filter(|refusal| !(shared && known(refusal))));
+        plan::sort(&facts, &mut refusals);
+        refusals
+    }
+}
+
+fn read_and_write(ends: Ends<'_>, stat: &Stat, buffer: &mut [u8]) -> Small {
+    let Ok(n) = transfer::read_at(ends.source, buffer, 0) else { return Small::Odd };
+    if n as u64 != stat.size {
+        return Small::Odd;
+    }
+    if n > 0 && transfer::write(ends.destination, &buffer[..n]) != Ok(n) {
+        return Small::Odd;
+    }
+    Small::Copied(Mechanism::ReadWrite, Cost::UserCopied)
+}

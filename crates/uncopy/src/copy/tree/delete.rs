@@ -1,0 +1,189 @@
+//! Mirroring: what the source does not have goes from the destination too.
+//!
+//! Each entry of a finished destination is looked up in its source, so that no list of either has to
+//! be kept.
+
+use std::ffi::{OsStr, OsString};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use rustix::fs::FileType;
+
+use super::decide::{Verdict, kind_of, stranger};
+use super::directory::{Directory, Open};
+use super::worker::Worker;
+use crate::copy::job::{Action, Delete, EntryKind, Outcome};
+use crate::copy::{remove, stale};
+use crate::error::{Errno, Error, Reason, Result};
+use crate::sys::{Sys, directory, name};
+
+impl Worker<'_, '_> {
+    /// Removes what a directory of the destination has and its source has not.
+    pub(super) fn delete_strangers(&mut self, directory: &Directory, open: &Open) {
+        let entered = &directory.entered;
+        let delete = match &self.job.options.delete {
+            // What a killed run left is no part of the tree.
+            _ if entered.is_resumed() => Delete { most: None, empty_source: true },
+            Some(delete) => delete.clone(),
+            None => return,
+        };
+        // Nothing strange is in a new one; and of a source that was not read nobody knows.
+        if entered.fresh || directory.listing_failed.load(Ordering::Relaxed) || self.job.is_over() {
+            return;
+        }
+        if let Err(error) = self.check_empty(directory, open, &delete) {
+            return self.fail_stranger(directory, OsStr::new(""), EntryKind::Directory, error);
+        }
+        let mut from = Some(0);
+        while let Some(place) = from.take().filter(|_| !self.job.is_over()) {
+            let mut buffer = std::mem::take(&mut self.listing);
+            let listed = strangers(directory, open, place, self, &mut buffer);
+            self.listing = buffer;
+            match listed {
+                Ok((names, next)) => {
+                    for (name, kind) in names {
+                        self.delete_one(directory, open, &delete, &name, kind);
+                    }
+                    from = next;
+                }
+                Err(errno) => {
+                    let error = Error::system("list", directory.destination_path(), errno);
+                    self.fail_stranger(directory, OsStr::new(""), EntryKind::Directory, error);
+                }
+            }
+        }
+    }
+
+    /// An empty root may be a filesystem that is not mounted.
+    fn check_empty(&self, directory: &Directory, open: &Open, delete: &Delete) -> Result<()> {
+        if directory.parent().is_some() || delete.empty_source {
+            return Ok(());
+        }
+        let mut buffer = [MaybeUninit::uninit(); 1024];
+        let fail = |errno| Error::system("list", directory.source_path(), errno);
+        directory::rewind_to(&open.source, 0).map_err(fail)?;
+        let is_empty = directory::list(&open.source, &mut buffer, |_| false).map_err(fail)?;
+        if !is_empty {
+            return Ok(());
+        }
+        let text = "the source is empty, and everything in the destination would go; pass \
+                    --delete-empty-source if that is meant";
+        let reason = Reason::Refused(text.into());
+        Err(Error::new("delete from", directory.destination_path(), reason))
+    }
+
+    fn delete_one(
+        &mut self,
+        directory: &Directory,
+        open: &Open,
+        delete: &Delete,
+        name: &OsStr,
+        kind: FileType,
+    ) {
+        let entry = kind_of(kind);
+        match self.try_delete(directory, open, delete, name, kind) {
+            Ok(outcome) => {
+                let source = directory.source_path().join(name);
+                let destination = directory.destination_path().join(name);
+                self.finish_at(|| (source, destination), entry, outcome);
+            }
+            Err(error) => self.fail_stranger(directory, name, entry, error),
+        }
+    }
+
+    fn try_delete(
+        &self,
+        directory: &Directory,
+        open: &Open,
+        delete: &Delete,
+        name: &OsStr,
+        kind: FileType,
+    ) -> Result<Outcome> {
+        let path = directory.destination_path().join(name);
+        let fail = |errno| Error::system("delete", &path, errno);
+        let parent = open.destination.as_fd();
+        let way = directory.path_from_root().join(name);
+        let selection = &self.job.options.selection;
+        let mut entries = 1;
+        if kind == FileType::Directory {
+            let mut left_out = false;
+            let count = |inside: &Path, is_directory: bool| {
+                entries += 1;
+                left_out |= !selection.selects(&way.join(inside), is_directory);
+            };
+            remove::visit(parent, name, count).map_err(fail)?;
+            if left_out {
+                let reason = "something in it is left out by --exclude or --include";
+                return Ok(Outcome::Skipped { reason });
+            }
+        }
+        if !self.job.may_delete(entries, delete.most) {
+            let text = "--max-delete is reached; raise it, or look at what --dry-run would delete";
+            return Err(Error::new("delete", path, Reason::Refused(text.into())));
+        }
+        if self.job.options.dry_run {
+            return Ok(Outcome::Planned { action: Action::Delete { entries }, mechanism: None });
+        }
+        let removed = match kind {
+            FileType::Directory => remove::tree(parent, name),
+            _ => name::unlink(parent, name),
+        };
+        match removed {
+            Ok(()) | Err(Errno::ENOENT) => Ok(Outcome::Deleted { entries }),
+            Err(errno) => Err(fail(errno)),
+        }
+    }
+
+    fn fail_stranger(
+        &mut self,
+        directory: &Directory,
+        name: &OsStr,
+        kind: EntryKind,
+        error: Error,
+    ) {
+        let source = directory.source_path().join(name);
+        let destination = directory.destination_path().join(name);
+        self.fail_at(|| (source, destination), kind, error);
+    }
+}
+
+/// An entry of the destination that goes.
+type Stranger = (OsString, FileType);
+
+/// So many entries are kept in mind at a time.
+const MOST_STRANGERS: usize = 4096;
+
+/// The entries of the destination that go, from a place of its listing on, and where it goes on.
+fn strangers(
+    directory: &Directory,
+    open: &Open,
+    from: u64,
+    worker: &Worker<'_, '_>,
+    buffer: &mut [MaybeUninit<u8>],
+) -> Sys<(Vec<Stranger>, Option<u64>)> {
+    let selection = &worker.job.options.selection;
+    let way = directory.path_from_root();
+    let resumed = directory.entered.is_resumed();
+    let (mut found, mut next) = (Vec::new(), None);
+    directory::rewind_to(&*open.destination, from)?;
+    directory::list(&*open.destination, buffer, |entry| {
+        let name = OsStr::from_bytes(entry.name.to_bytes());
+        let kind = match entry.kind {
+            FileType::Unknown => directory::stat_name(&*open.destination, name)
+                .map_or(FileType::Unknown, |stat| stat.file_type()),
+            known => known,
+        };
+        let selected = || selection.selects(&way.join(name), kind == FileType::Directory);
+        let in_source = directory::stat_name(&open.source, name).map(|_| ());
+        let at_work = !resumed && stale::is_temporary(name);
+        if stranger(in_source, selected, at_work) == Verdict::Goes {
+            found.push((name.to_owned(), kind));
+        }
+        next = (found.len() >= MOST_STRANGERS).then_some(entry.next);
+        next.is_none() && !worker.job.is_over()
+    })?;
+    Ok((found, next))
+}

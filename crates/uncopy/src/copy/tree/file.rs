@@ -1,0 +1,394 @@
+//! Regular files of a tree: opened in their directory, and copied by the engine that copies single
+//! files, small ones by its shortest way.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::fs::{FileType, OFlags};
+
+use super::ask::Asked;
+use super::directory::{Open, identity};
+use super::enter::changed_kind;
+use super::journal::{self, Journal};
+use super::links::{Claim, Spot};
+use super::queue::Task;
+use super::retry;
+use super::run::Job;
+use super::worker::{Alike, Place, Worker};
+use crate::capabilities::Filesystem;
+use crate::copy::destination::{Destination, Found};
+use crate::copy::job::Links;
+use crate::copy::job::{EntryKind, Outcome};
+use crate::copy::mechanism::Ends;
+use crate::copy::metadata::{self, Born};
+use crate::copy::observer::{Control, Observer, Phase, Progress};
+use crate::copy::small::{self, Small};
+use crate::copy::source::Source;
+use crate::copy::staging::{Commit, Staging};
+use crate::copy::{CopyOptions, Throttle, facts, run};
+use crate::error::{Errno, Error, Reason, Result};
+use crate::receipt::Receipt;
+use crate::sys::directory;
+use crate::sys::file::{self, Stat};
+use crate::sys::name;
+
+impl Worker<'_, '_> {
+    /// Copies an entry that was listed as `kind`, and is no directory.
+    pub(super) fn copy_entry(&mut self, place: &Place<'_>, kind: FileType) {
+        let kind = match kind {
+            FileType::Unknown => match directory::stat_name(&place.open.source, place.name) {
+                Ok(stat) => stat.file_type(),
+                Err(errno) => {
+                    let error = Error::system("examine", place.source(), errno);
+                    return self.fail(place, EntryKind::File, error);
+                }
+            },
+            known => known,
+        };
+        match kind {
+            FileType::RegularFile | FileType::Unknown => self.open_and_copy(place),
+            FileType::Symlink => match self.job.options.links {
+                Links::Preserve => self.make_symlink(place),
+                Links::Follow => self.follow(place),
+                Links::Skip => {
+                    let reason = "it is a symbolic link (--links=skip)";
+                    self.finish(place, EntryKind::Symlink, Outcome::Skipped { reason });
+                }
+            },
+            FileType::Directory => self.go_into(place, false),
+            _ => self.make_special(place),
+        }
+    }
+
+    /// A directory that was not listed as one, or that a link leads to.
+    fn go_into(&mut self, place: &Place<'_>, linked: bool) {
+        let (parent, name) = (Arc::clone(place.directory), place.name.to_owned());
+        self.push(place.directory, Task::Enter { parent, name, linked });
+    }
+
+    fn open_and_copy(&mut self, place: &Place<'_>) {
+        match retry::persist(self.job, place.open.filesystems, || open_file(place)) {
+            Ok((fd, stat)) => self.copy_open(place, fd, stat),
+            Err(error) => self.fail(place, EntryKind::File, error),
+        }
+    }
+
+    /// Copies what a symbolic link leads to.
+    fn follow(&mut self, place: &Place<'_>) {
+        let opened = self.open_link(place).and_then(|fd| {
+            let stat = file::stat(&fd).map_err(|e| Error::system("examine", place.source(), e))?;
+            Ok((fd, stat))
+        });
+        match opened {
+            Ok((_, stat)) if stat.file_type() == FileType::Directory => self.go_into(place, true),
+            Ok((fd, stat)) if stat.file_type() == FileType::RegularFile => {
+                self.copy_open(place, fd, stat);
+            }
+            Ok((_, stat)) => {
+                let error = changed_kind(place, stat.file_type());
+                self.fail(place, EntryKind::Symlink, error);
+            }
+            Err(error) => self.fail(place, EntryKind::Symlink, error),
+        }
+    }
+
+    /// Opens what a symbolic link leads to: in the tree, unless more is allowed.
+    pub(super) fn open_link(&self, place: &Place<'_>) -> Result<OwnedFd> {
+        if self.job.options.follow_outside {
+            return directory::open_target(&place.open.source, place.name)
+                .map_err(|errno| Error::system("follow", place.source(), errno));
+        }
+        let (root, path) = place.directory.way_from_root()?;
+        let path: OsString = path.join(place.name).into();
+        directory::open_target_beneath(&root.source, &path).map_err(|errno| match errno {
+            Errno::EXDEV => Error::new(
+                "follow",
+                place.source(),
+                Reason::Refused(
+                    "it leads out of the tree, or by an absolute path; pass --follow-outside to \
+                     follow it all the same"
+                        .into(),
+                ),
+            ),
+            errno => Error::system("follow", place.source(), errno),
+        })
+    }
+
+    pub(super) fn copy_open(&mut self, place: &Place<'_>, fd: OwnedFd, stat: Stat) {
+        let file = (stat.links > 1).then(|| (identity(&stat), stat.links));
+        let Some((file, links)) = file else {
+            return self.copy_regular(place, fd, stat);
+        };
+        match self.job.links.claim(file, || place.spot()) {
+            Claim::First => {
+                let failed = self.summary.failed + self.summary.skipped;
+                self.copy_regular(place, fd, stat);
+                if self.summary.failed + self.summary.skipped > failed {
+                    // One of the names that wait is the first now.
+                    for spot in self.job.links.failed(file) {
+                        self.copy_spot(&spot);
+                    }
+                } else {
+                    for spot in self.job.links.copied(file, links, place.spot()) {
+                        self.link_spot(&spot, &place.spot());
+                    }
+                }
+            }
+            Claim::Waits => place.directory.begin(),
+            Claim::Copied(first) => self.link_to(place, &first),
+        }
+    }
+
+    /// Copies a name that waited, in vain, for another one of its file.
+    fn copy_spot(&mut self, spot: &Spot) {
+        match spot.directory.open() {
+            Ok(open) => {
+                let (name, target) = (&spot.name, &spot.target);
+                let place = Place { directory: &spot.directory, open: &open, name, target };
+                self.open_and_copy(&place);
+            }
+            Err(error) => self.fail_at(|| spot.names(), EntryKind::File, error),
+        }
+        self.end(Arc::clone(&spot.directory));
+    }
+
+    /// Makes a name that waited for another one of its file.
+    fn link_spot(&mut self, spot: &Spot, first: &Spot) {
+        match spot.directory.open() {
+            Ok(open) => {
+                let (name, target) = (&spot.name, &spot.target);
+                let place = Place { directory: &spot.directory, open: &open, name, target };
+                self.link_to(&place, first);
+            }
+            Err(error) => self.fail_at(|| spot.names(), EntryKind::File, error),
+        }
+        self.end(Arc::clone(&spot.directory));
+    }
+
+    /// Makes a name of the destination another one of a file that this job copied.
+    fn link_to(&mut self, place: &Place<'_>, first: &Spot) {
+        match self.make_hard_link(place, first) {
+            Ok(Some(outcome)) => self.finish(place, EntryKind::File, outcome),
+            // The filesystem has no more links for this file, or none at all.
+            Ok(None) => match open_file(place) {
+                Ok((fd, stat)) => self.copy_regular(place, fd, stat),
+                Err(error) => self.fail(place, EntryKind::File, error),
+            },
+            Err(error) => self.fail(place, EntryKind::File, error),
+        }
+    }
+
+    /// Copies an open regular file.
+    pub(super) fn copy_regular(&mut self, place: &Place<'_>, fd: OwnedFd, stat: Stat) {
+        let path = place.source();
+        let journal = self.job.journal();
+        let before = journal.is_some().then(|| stat.clone());
+        if let (Some(journal), Some(before)) = (&journal, &before)
+            && journal.is_continued()
+            && directory::stat_name(&*place.open.destination, place.target)
+                .is_ok_and(|copy| journal.has(&journal::done(&place.way(), before, &copy)))
+        {
+            return self.finish(place, EntryKind::File, Outcome::Resumed);
+        }
+        let own_name = place.directory.entered.is_unseen();
+        let (job, mut opened, mut done) = (self.job, Some((fd, stat)), None);
+        let options = &job.options.copy;
+        let copied = retry::repeated(job, place.open.filesystems, || {
+            let (fd, stat) = opened.take().map_or_else(|| open_file(place), Ok)?;
+            let filesystem = filesystem_of(place.open, &place.directory.entered.source, &fd, &stat);
+            let source = Source::opened(&path, fd, stat, filesystem);
+            let found = match self.ask(place, EntryKind::File, source.stat.modified)? {
+                Asked::Go { found, .. } => found,
+                Asked::Done(outcome) => {
+                    done = Some(with_mechanism(outcome, place, &source, options));
+                    return Ok(Receipt::default());
+                }
+            };
+            let destination = find_destination(place, &source, found, options)?;
+            if let Some(receipt) = self.copy_small(place, &source, &destination)? {
+                return Ok(receipt);
+            }
+            run::copy_opened(&source, &destination, own_name, options, &mut Watch::new(job))
+        });
+        if let Some(outcome) = done {
+            return self.finish(place, EntryKind::File, outcome);
+        }
+        match copied {
+            Ok(receipt) if receipt.skipped => {
+                let reason = "the destination exists";
+                self.finish(place, EntryKind::File, Outcome::Skipped { reason });
+            }
+            Ok(receipt) => {
+                if let Some(portion) = receipt.portions.last() {
+                    job.note_mechanism(portion.mechanism);
+                }
+                if let (Some(journal), Some(before)) = (journal, before) {
+                    self.note(&journal, place, &before, receipt.bytes);
+                }
+                self.finish(place, EntryKind::File, Outcome::Copied(receipt));
+            }
+            Err(error) => self.fail(place, EntryKind::File, error),
+        }
+    }
+
+    /// Notes a finished file in the journal.
+    fn note(&self, journal: &Journal, place: &Place<'_>, source: &Stat, bytes: u64) {
+        let destination = place.open.destination.as_fd();
+        let noted = directory::stat_name(destination, place.target).and_then(|copy| {
+            journal.add(&journal::done(&place.way(), source, &copy), bytes, destination)
+        });
+        if let Err(errno) = noted {
+            let error = Error::system("write the journal for", place.destination(), errno);
+            self.job.stop(error);
+        }
+    }
+
+    /// Copies a file the small way; `None`: it is not small, or something about it is odd.
+    fn copy_small(
+        &mut self,
+        place: &Place<'_>,
+        source: &Source<'_>,
+        destination: &Destination,
+    ) -> Result<Option<Receipt>> {
+        let options = &self.job.options.copy;
+        let filesystems = (source.filesystem, place.open.filesystems.1);
+        let directory = &place.directory;
+        if destination.found.is_some() || !small::is_small(&source.stat, filesystems, options) {
+            return Ok(None);
+        }
+        if let Some(throttle) = &self.job.throttle {
+            let size = source.stat.size;
+            if size > throttle.piece_bytes() {
+                return Ok(None);
+            }
+            throttle.admit(size);
+        }
+        let preserve = options.preserve;
+        let (mode, mut staging) = if directory.entered.is_unseen() {
+            let mode = source.stat.permissions() & 0o777;
+            (mode, Staging::private(destination, mode)?)
+        } else {
+            let mode = metadata::creation_mode(&source.stat, None, preserve);
+            (mode, Staging::aside(destination, mode, options.existing)?)
+        };
+        let alike = Alike {
+            source_device: source.stat.device,
+            destination_device: directory.entered.destination.0,
+        };
+        let ends = Ends { source: source.fd(), destination: staging.fd() };
+        self.settle_small_unless(alike);
+        let buffer = &mut self.buffer;
+        let way = self.small.way(alike, filesystems);
+        let Small::Copied(mechanism, cost) = way.copy(ends, &source.stat, options, buffer) else {
+            return Ok(None);
+        };
+        let notes = if staging.is_temporary_name() {
+            metadata::apply(&staging, source, destination, preserve)
+        } else {
+            let umask = self.job.umask;
+            let born = directory.born.get_or_init(|| Born::look(staging.fd(), mode, umask));
+            let read = (source.fd(), &source.stat);
+            metadata::apply_to_new(staging.fd(), read, mode, *born, preserve)
+        };
+        if staging.commit()? == Commit::Skipped {
+            return Ok(Some(Receipt { skipped: true, ..Receipt::default() }));
+        }
+        let size = source.stat.size;
+        self.job.counters.bytes.fetch_add(size, Ordering::Relaxed);
+        Ok(Some(Receipt { notes, ..self.small_receipt(size, mechanism, cost) }))
+    }
+}
+
+/// The destination of a file. Nothing is taken over from what is no regular file.
+fn find_destination(
+    place: &Place<'_>,
+    source: &Source<'_>,
+    found: Option<Found>,
+    options: &CopyOptions,
+) -> Result<Destination> {
+    // And what a killed run left is not the caller's.
+    let taken_over = !place.directory.entered.private;
+    let found = found.filter(|f| taken_over && f.stat.file_type() == FileType::RegularFile);
+    let directory = Arc::clone(&place.open.destination);
+    Destination::beneath(directory, place.target, place.destination(), found, source, options)
+}
+
+/// Adds to a plan by which mechanism the file would go.
+fn with_mechanism(
+    outcome: Outcome,
+    place: &Place<'_>,
+    source: &Source<'_>,
+    options: &CopyOptions,
+) -> Outcome {
+    match outcome {
+        Outcome::Planned { action, .. } => {
+            let same_device = source.stat.device == place.directory.entered.destination.0;
+            let filesystem = place.open.filesystems.1;
+            let mechanism = facts::foreseen(source, filesystem, same_device, options);
+            Outcome::Planned { action, mechanism }
+        }
+        other => other,
+    }
+}
+
+/// Opens a regular file of a directory, and nothing else.
+fn open_file(place: &Place<'_>) -> Result<(OwnedFd, Stat)> {
+    let open = |flags| name::open_existing(&place.open.source, place.name, flags);
+    let fd = match open(OFlags::RDONLY) {
+        // Somebody holds a lease: wait for it (fcntl(2), F_SETLEASE).
+        Err(Errno::EAGAIN) => {
+            open(OFlags::RDONLY).and_then(|fd| file::set_blocking(&fd).map(|()| fd))
+        }
+        other => other,
+    };
+    let fd = fd.map_err(|errno| match errno {
+        Errno::ELOOP => changed_kind(place, FileType::Symlink),
+        Errno::ENXIO => changed_kind(place, FileType::Socket),
+        errno => Error::system("open", place.source(), errno),
+    })?;
+    let stat = file::stat(&fd).map_err(|e| Error::system("examine", place.source(), e))?;
+    match stat.file_type() {
+        FileType::RegularFile => Ok((fd, stat)),
+        other => Err(changed_kind(place, other)),
+    }
+}
+
+/// A file on the device of its directory lies on its filesystem.
+fn filesystem_of(open: &Open, directory: &Stat, fd: &OwnedFd, stat: &Stat) -> Filesystem {
+    if stat.device == directory.device {
+        return open.filesystems.0;
+    }
+    Filesystem::from_magic(file::filesystem_magic(fd).unwrap_or(0))
+}
+
+/// Adds what one large file moves to what the whole job has moved.
+struct Watch<'a> {
+    job: &'a Job<'a>,
+    told: u64,
+}
+
+impl<'a> Watch<'a> {
+    fn new(job: &'a Job<'a>) -> Watch<'a> {
+        Watch { job, told: 0 }
+    }
+}
+
+impl Observer for Watch<'_> {
+    fn progress(&mut self, progress: Progress) -> Control {
+        if progress.phase == Phase::Copying {
+            let more = progress.done_bytes.saturating_sub(self.told);
+            self.told += more;
+            self.job.counters.bytes.fetch_add(more, Ordering::Relaxed);
+        }
+        if self.job.is_over() {
+            return Control::Stop;
+        }
+        self.job.observer.progress(self.job.progress())
+    }
+
+    fn throttle(&self) -> Option<&Throttle> {
+        self.job.throttle.as_ref()
+    }
+}

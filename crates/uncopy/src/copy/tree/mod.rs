@@ -1,0 +1,20 @@
+//! How a job goes about its trees: roots, directories, entries, and the workers that copy them.
+
+mod ask;
+mod decide;
+mod delete;
+mod directory;
+mod enter;
+mod file;
+mod journal;
+mod links;
+mod other;
+mod queue;
+mod retry;
+mod root;
+mod run;
+mod scan;
+mod target;
+mod worker;
+
+pub(super) use run::run_job;

@@ -1,0 +1,213 @@
+//! What is no regular file and no directory, and further names of a file: made under a temporary
+//! name where something is replaced, and at once where nothing is there.
+
+use std::ffi::{OsStr, OsString};
+
+use rustix::fs::{FileType, OFlags};
+
+use super::ask::Asked;
+use super::decide::Decision;
+use super::directory::identity;
+use super::links::Spot;
+use super::worker::{Place, Worker};
+use crate::copy::Existing;
+use crate::copy::job::{Action, EntryKind, Outcome};
+use crate::copy::stale;
+use crate::error::{Errno, Error, Result};
+use crate::sys::file::Stat;
+use crate::sys::{Sys, directory, file, name};
+
+impl Worker<'_, '_> {
+    /// Makes a symbolic link that leads where the source's does.
+    pub(super) fn make_symlink(&mut self, place: &Place<'_>) {
+        let read = directory::read_link(&place.open.source, place.name)
+            .map_err(|errno| Error::system("read the link", place.source(), errno));
+        let made = read.and_then(|target| {
+            let to = &*place.open.destination;
+            self.make_entry(place, EntryKind::Symlink, |name| {
+                directory::make_link(&target, to, name)
+            })
+        });
+        self.finish_made(place, EntryKind::Symlink, made);
+    }
+
+    /// Makes a FIFO, socket or device file like the source's.
+    pub(super) fn make_special(&mut self, place: &Place<'_>) {
+        if !self.job.options.specials {
+            let reason = "it is no file, directory or link (--specials makes it anew)";
+            return self.finish(place, EntryKind::Special, Outcome::Skipped { reason });
+        }
+        let found = directory::stat_name(&place.open.source, place.name)
+            .map_err(|errno| Error::system("examine", place.source(), errno));
+        let made = found.and_then(|stat| {
+            let kind = stat.file_type();
+            if matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink) {
+                return Err(super::enter::changed_kind(place, kind));
+            }
+            let to = &*place.open.destination;
+            let mode = stat.permissions() & 0o777;
+            self.make_entry(place, EntryKind::Special, |name| {
+                directory::make_special(to, name, kind, mode, stat.special)
+            })
+        });
+        self.finish_made(place, EntryKind::Special, made);
+    }
+
+    fn finish_made(&mut self, place: &Place<'_>, kind: EntryKind, made: Result<Outcome>) {
+        match made {
+            Ok(outcome) => self.finish(place, kind, outcome),
+            Err(error) => self.fail(place, kind, error),
+        }
+    }
+
+    /// Makes an entry by `make`, gives it the source's metadata, and puts it in place.
+    fn make_entry(
+        &self,
+        place: &Place<'_>,
+        kind: EntryKind,
+        make: impl Fn(&OsStr) -> Sys<()>,
+    ) -> Result<Outcome> {
+        let fail = |errno| Error::system("make", place.destination(), errno);
+        let stat = directory::stat_name(&place.open.source, place.name)
+            .map_err(|errno| Error::system("examine", place.source(), errno))?;
+        if let Asked::Done(outcome) = self.ask(place, kind, stat.modified)? {
+            return Ok(outcome);
+        }
+        if place.directory.entered.is_unseen() {
+            make(place.target).map_err(fail)?;
+            return Ok(Outcome::Made { notes: self.give_by_name(place, place.target, &stat) });
+        }
+        let temporary = Temporary::new(place, make).map_err(fail)?;
+        let notes = self.give_by_name(place, &temporary.name, &stat);
+        match temporary.put_in_place(self.job.options.copy.existing).map_err(fail)? {
+            true => Ok(Outcome::Made { notes }),
+            false => Ok(Outcome::Skipped { reason: "the destination exists" }),
+        }
+    }
+
+    /// Owner, mode and times of what is no regular file. Attributes are not looked at: `user.*` is
+    /// for files and directories alone (`xattr(7)`).
+    fn give_by_name(&self, place: &Place<'_>, name: &OsStr, source: &Stat) -> Vec<String> {
+        let preserve = self.job.options.copy.preserve;
+        let to = &*place.open.destination;
+        let mut notes = Vec::new();
+        let mut note = |what: &str, errno: Errno| {
+            notes.push(format!("{what} could not be kept ({errno})"));
+        };
+        if preserve.ownership
+            && let Err(errno) = directory::set_owner(to, name, Some(source.uid), Some(source.gid))
+        {
+            note("owner and group", errno);
+        }
+        let has_mode = source.file_type() != FileType::Symlink;
+        if preserve.mode
+            && has_mode
+            && let Err(errno) = set_mode(place, name, source)
+        {
+            note("the mode", errno);
+        }
+        if preserve.timestamps
+            && let Err(errno) = directory::set_times(to, name, source.accessed, source.modified)
+        {
+            note("the times", errno);
+        }
+        notes
+    }
+
+    /// Makes the destination's name another one of the file at `first`; `None`: the filesystem
+    /// cannot, and a copy has to do.
+    pub(super) fn make_hard_link(
+        &self,
+        place: &Place<'_>,
+        first: &Spot,
+    ) -> Result<Option<Outcome>> {
+        let stat = directory::stat_name(&place.open.source, place.name)
+            .map_err(|errno| Error::system("examine", place.source(), errno))?;
+        let (found, decision) = match self.ask(place, EntryKind::File, stat.modified)? {
+            Asked::Go { found, decision } => (found, decision),
+            Asked::Done(Outcome::Planned { .. }) => {
+                let action = Action::Link;
+                return Ok(Some(Outcome::Planned { action, mechanism: None }));
+            }
+            Asked::Done(outcome) => return Ok(Some(outcome)),
+        };
+        let from = first.directory.open_destination()?;
+        let to = &*place.open.destination;
+        let fail = |errno| Error::system("link", place.destination(), errno);
+        let linked = || Outcome::Linked { to: first.names().1 };
+        let make = |name: &OsStr| directory::hard_link(&*from, &first.target, to, name);
+        if decision == Decision::Make {
+            match make(place.target) {
+                Ok(()) => return Ok(Some(linked())),
+                Err(errno) if cannot_link(errno) => return Ok(None),
+                Err(Errno::EEXIST) if !place.directory.entered.fresh => {}
+                Err(errno) => return Err(fail(errno)),
+            }
+        }
+        let copy = directory::stat_name(&*from, &first.target).map_err(fail)?;
+        if found.is_some_and(|found| identity(&found.stat) == identity(&copy)) {
+            return Ok(Some(linked()));
+        }
+        let temporary = match Temporary::new(place, make) {
+            Err(errno) if cannot_link(errno) => return Ok(None),
+            other => other.map_err(fail)?,
+        };
+        match temporary.put_in_place(self.job.options.copy.existing).map_err(fail)? {
+            true => Ok(Some(linked())),
+            false => Ok(Some(Outcome::Skipped { reason: "the destination exists" })),
+        }
+    }
+}
+
+/// Too many links, none at all on this filesystem, another filesystem below the same tree, or a
+/// file that one may not link to (`link(2)`).
+fn cannot_link(errno: Errno) -> bool {
+    matches!(errno, Errno::EMLINK | Errno::EPERM | Errno::EXDEV | Errno::EOPNOTSUPP)
+}
+
+fn set_mode(place: &Place<'_>, name: &OsStr, source: &Stat) -> Sys<()> {
+    let handle = name::open_existing(&*place.open.destination, name, OFlags::PATH)?;
+    // It may have been replaced by something with more rights.
+    if file::stat(&handle)?.file_type() != source.file_type() {
+        return Err(Errno::ESTALE);
+    }
+    directory::set_permissions_of_handle(&handle, source.permissions())
+}
+
+/// An entry under a temporary name, which is removed unless it is put in place.
+struct Temporary<'a> {
+    place: &'a Place<'a>,
+    name: OsString,
+}
+
+impl<'a> Temporary<'a> {
+    fn new(place: &'a Place<'a>, make: impl Fn(&OsStr) -> Sys<()>) -> Sys<Temporary<'a>> {
+        loop {
+            let name = stale::temporary_name(place.target, stale::Kind::File)?;
+            match make(&name) {
+                Err(Errno::EEXIST) => {}
+                other => return other.map(|()| Temporary { place, name }),
+            }
+        }
+    }
+
+    /// `false`: the name was taken meanwhile, and is to be left alone. A rename from one name of a
+    /// file to another does nothing (`rename(2)`), and what is left is removed.
+    fn put_in_place(self, existing: Existing) -> Sys<bool> {
+        let to = &*self.place.open.destination;
+        let renamed = match existing {
+            Existing::Keep => name::rename_new(to, &self.name, self.place.target),
+            _ => name::rename(to, &self.name, self.place.target),
+        };
+        match renamed {
+            Err(Errno::EEXIST) if existing == Existing::Keep => Ok(false),
+            other => other.map(|()| true),
+        }
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        let _ = name::unlink(&*self.place.open.destination, &self.name);
+    }
+}

@@ -1,0 +1,232 @@
+//! The roots of a job: what the caller named. A directory that has no destination yet is built
+//! beside where it will be and renamed once, so that it appears when it is complete.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FileType, OFlags};
+
+use super::decide::kind_of;
+use super::directory::{Above, Directory, Entered, Open, identity};
+use super::journal::Journal;
+use super::target::{Aside, Target};
+use super::worker::{Place, Worker};
+use crate::copy::job::{EntryKind, Links};
+use crate::copy::metadata::Made;
+use crate::error::{Errno, Error, Reason, Result};
+use crate::sys::{directory, file, name};
+
+/// Copies one root, and all that is in it.
+pub(super) fn copy(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) {
+    let follow = worker.job.options.links == Links::Follow || names_directory(source);
+    let kind = match directory::stat_path(source, follow) {
+        Ok(stat) => stat.file_type(),
+        Err(errno) => {
+            let error = Error::system("open", source, errno);
+            return fail(worker, source, destination, EntryKind::File, error);
+        }
+    };
+    if kind == FileType::Directory {
+        copy_directory(worker, source, destination);
+    } else {
+        copy_single(worker, source, destination, kind, follow);
+    }
+}
+
+fn fail(
+    worker: &mut Worker<'_, '_>,
+    source: &Path,
+    destination: &Path,
+    kind: EntryKind,
+    error: Error,
+) {
+    worker.fail_at(|| (source.to_owned(), destination.to_owned()), kind, error);
+}
+
+/// A path that can only be meant for a directory: it ends in `/`, `.` or `..`.
+fn names_directory(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    bytes.ends_with(b"/") || bytes.ends_with(b"/.") || path.file_name().is_none()
+}
+
+/// Copies a root that is no directory, as an entry of the directory that it lies in.
+fn copy_single(
+    worker: &mut Worker<'_, '_>,
+    source: &Path,
+    destination: &Path,
+    kind: FileType,
+    follow: bool,
+) {
+    let opened = resolve(destination).and_then(|destination| {
+        let (source_parent, name) = split(source)?;
+        let (destination_parent, target) = split(&destination)?;
+        let directory = open_place(source_parent, destination_parent)?;
+        Ok((directory, name.to_owned(), target.to_owned()))
+    });
+    let ((directory, open), name, target) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return fail(worker, source, destination, kind_of(kind), error),
+    };
+    let directory = Arc::new(directory);
+    let place = Place { directory: &directory, open: &open, name: &name, target: &target };
+    if follow && kind == FileType::RegularFile {
+        // The name may be a link, which the caller wants followed.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let opened = file::open(source, flags).and_then(|fd| file::stat(&fd).map(|s| (fd, s)));
+        match opened {
+            Ok((fd, stat)) => worker.copy_open(&place, fd, stat),
+            Err(errno) => {
+                let error = Error::system("open", source, errno);
+                worker.fail(&place, EntryKind::File, error);
+            }
+        }
+    } else {
+        worker.copy_entry(&place, kind);
+    }
+    worker.end(Arc::clone(&directory));
+    worker.work_on();
+}
+
+/// A single file is written through a symbolic link that the caller names.
+fn resolve(destination: &Path) -> Result<PathBuf> {
+    match directory::stat_path(destination, false) {
+        Ok(stat) if stat.file_type() == FileType::Symlink => std::fs::canonicalize(destination)
+            .map_err(|error| {
+                let errno = Errno::from_raw(error.raw_os_error().unwrap_or(0));
+                Error::system("resolve", destination, errno)
+            }),
+        _ => Ok(destination.to_owned()),
+    }
+}
+
+/// The directory of a path, as it was named (nothing for the current one), and the name in it.
+pub(super) fn split(path: &Path) -> Result<(&Path, &OsStr)> {
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => Ok((parent, name)),
+        _ => Err(Error::new("copy", path, Reason::NotRegular { kind: "a directory" })),
+    }
+}
+
+pub(super) fn or_here(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
+}
+
+fn open_place(source: &Path, destination: &Path) -> Result<(Directory, Arc<Open>)> {
+    let look = |path: &Path| {
+        let fd = name::open_directory(or_here(path)).map_err(|e| Error::system("open", path, e))?;
+        let stat = file::stat(&fd).map_err(|e| Error::system("examine", path, e))?;
+        Ok((fd, stat))
+    };
+    let (source_fd, source_stat) = look(source)?;
+    let (destination_fd, destination_stat) = look(destination)?;
+    let open = Arc::new(Open::new(source_fd, destination_fd));
+    let above = Above::Root { source: source.to_owned(), destination: destination.to_owned() };
+    let entered = Entered {
+        source: source_stat,
+        destination: identity(&destination_stat),
+        fresh: false,
+        absent: false,
+        private: false,
+        linked: false,
+    };
+    Ok((Directory::new(above, entered, &open, true), open))
+}
+
+fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) {
+    let job = worker.job;
+    let opened = directory::open_root(source)
+        .and_then(|fd| file::stat(&fd).map(|stat| (fd, stat)))
+        .map_err(|errno| Error::system("open", source, errno))
+        .and_then(|(fd, stat)| {
+            let target = Target::open(job, source, destination, &stat)?;
+            Ok((fd, stat, target))
+        });
+    let (fd, stat, target) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return fail(worker, source, destination, EntryKind::Directory, error),
+    };
+    let Target { fd: target_fd, stat: target_stat, aside, absent, resumed, journal } = target;
+    if !absent {
+        job.add_destination(identity(&target_stat));
+    }
+    let kept = journal.map(|(journal, parent)| (Arc::new(journal), parent));
+    job.set_journal(kept.as_ref().map(|(journal, _)| Arc::clone(journal)));
+    let open = Arc::new(Open::new(fd, target_fd));
+    let above = Above::Root { source: source.to_owned(), destination: destination.to_owned() };
+    let entered = Entered {
+        source: stat,
+        destination: identity(&target_stat),
+        fresh: (aside.is_some() && !resumed) || absent,
+        absent,
+        private: aside.is_some(),
+        linked: false,
+    };
+    let directory = Arc::new(Directory::new(above, entered, &open, true));
+    worker.list_open(Arc::clone(&directory), &open, 0);
+    worker.work_on();
+    job.set_journal(None);
+    let root = Finished { directory, open, aside, kept };
+    if let Err(error) = root.end(worker, source, destination) {
+        fail(worker, source, destination, EntryKind::Directory, error);
+    }
+}
+
+/// A root whose entries are all done, or whose job is over.
+struct Finished {
+    directory: Arc<Directory>,
+    open: Arc<Open>,
+    aside: Option<Aside>,
+    kept: Option<(Arc<Journal>, OwnedFd)>,
+}
+
+impl Finished {
+    fn end(self, worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) -> Result<()> {
+        let job = worker.job;
+        let Finished { directory, open, aside, kept } = &self;
+        if job.is_over() {
+            return self.leave(destination);
+        }
+        worker.delete_strangers(directory, open);
+        let made = aside.as_ref().map_or(Made::Found, |aside| Made::Aside(aside.parent.as_fd()));
+        let finished = worker.give_metadata(directory, open, made).and_then(|notes| {
+            let Some(aside) = aside else { return Ok(notes) };
+            aside.put_in_place(destination, job.options.copy.durable).map(|()| notes)
+        });
+        match finished {
+            Ok(mut notes) => {
+                if let Some((journal, parent)) = kept {
+                    if journal.was_cut {
+                        notes.push(
+                            "the end of the journal was cut off; the files it named were copied again"
+                                .into(),
+                        );
+                    }
+                    // If it stays, the next run finds that all is done.
+                    let _ = journal.remove(parent.as_fd());
+                }
+                let outcome = worker.made_directory(directory, notes);
+                let names = || (source.to_owned(), destination.to_owned());
+                worker.finish_at(names, EntryKind::Directory, outcome);
+                Ok(())
+            }
+            Err(error) => self.leave(destination).and(Err(error)),
+        }
+    }
+
+    /// Takes back what was made, or keeps it for a run that continues it.
+    fn leave(&self, destination: &Path) -> Result<()> {
+        match (&self.kept, &self.aside) {
+            (Some((journal, _)), _) => journal
+                .flush(self.open.destination.as_fd())
+                .map_err(|errno| Error::system("write the journal for", destination, errno)),
+            (None, Some(aside)) => {
+                aside.remove();
+                Ok(())
+            }
+            (None, None) => Ok(()),
+        }
+    }
+}

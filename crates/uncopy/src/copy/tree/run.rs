@@ -1,0 +1,233 @@
+//! One job from beginning to end.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
+
+use super::directory::Identity;
+use super::journal::Journal;
+use super::links::Links;
+use super::queue::Queue;
+use super::worker::Worker;
+use super::{root, scan};
+use crate::copy::Throttle;
+use crate::copy::job::JobOptions;
+use crate::copy::job::{JobObserver, JobProgress, Record, Summary};
+use crate::error::{Error, Reason, Result};
+use crate::receipt::Mechanism;
+use crate::sys::{directory, name};
+
+/// Directories whose descriptors are kept while their entries are copied; the others are opened
+/// again when they are needed. Each has two.
+const MOST_PINNED: usize = 256;
+
+/// Workers beyond this number wait for each other in the filesystem.
+const MOST_WORKERS: usize = 8;
+
+/// Both directories, both files, and what opening a deep directory again takes on its way; twice.
+const DESCRIPTORS_OF_A_WORKER: usize = 16;
+
+/// What the workers share.
+pub(super) struct Job<'a> {
+    pub(super) options: &'a JobOptions,
+    pub(super) observer: &'a dyn JobObserver,
+    pub(super) queue: Queue,
+    pub(super) counters: Counters,
+    pub(super) links: Links,
+    pub(super) umask: u32,
+    pub(super) throttle: Option<Throttle>,
+    workers: usize,
+    hired: AtomicUsize,
+    pinned: AtomicUsize,
+    most_pinned: usize,
+    deleted: AtomicU64,
+    /// Destinations, which no source may be or lie in.
+    destinations: Mutex<Vec<Identity>>,
+    over: AtomicBool,
+    stopped: Mutex<Option<Error>>,
+    summary: Mutex<Summary>,
+    sequence: Mutex<u64>,
+    journal: RwLock<Option<Arc<Journal>>>,
+}
+
+/// What is shown while the job runs.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) entries: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) found: AtomicU64,
+    pub(super) scanned_entries: AtomicU64,
+    pub(super) scanned_bytes: AtomicU64,
+    pub(super) scanned: AtomicBool,
+    /// Place in [`Mechanism::ALL`], plus 1.
+    mechanism: AtomicU8,
+}
+
+/// Copies every pair; see [`crate::copy::job::copy_trees`].
+pub(in crate::copy) fn run_job(
+    pairs: &[(PathBuf, PathBuf)],
+    options: &JobOptions,
+    observer: &dyn JobObserver,
+) -> (Summary, Result<()>) {
+    let begin = Instant::now();
+    let job = Job::new(options, observer);
+    std::thread::scope(|scope| {
+        if options.scan_ahead {
+            let sources: Vec<PathBuf> = pairs.iter().map(|(source, _)| source.clone()).collect();
+            let job = &job;
+            scope.spawn(move || scan::run(job, &sources));
+        }
+        let mut worker = Worker::new(&job, scope);
+        for (source, destination) in pairs {
+            if !job.is_over() {
+                root::copy(&mut worker, source, destination);
+            }
+        }
+        worker.hand_in();
+        job.over.store(true, Ordering::Relaxed);
+    });
+    let Job { summary, stopped, .. } = job;
+    let mut summary = summary.into_inner().unwrap_or_else(PoisonError::into_inner);
+    summary.duration = begin.elapsed();
+    let stopped = stopped.into_inner().unwrap_or_else(PoisonError::into_inner);
+    (summary, stopped.map_or(Ok(()), Err))
+}
+
+impl<'a> Job<'a> {
+    fn new(options: &'a JobOptions, observer: &'a dyn JobObserver) -> Job<'a> {
+        let descriptors = usize::try_from(directory::descriptor_limit()).unwrap_or(usize::MAX);
+        let workers = options.jobs.map_or_else(usual_workers, Into::into);
+        let workers = workers.min(descriptors / DESCRIPTORS_OF_A_WORKER).max(1);
+        // A pair of directories each: half of all descriptors at most, with those of batches.
+        let most_pinned = (descriptors / 8).min(MOST_PINNED);
+        let most_batches = (descriptors / 8).min(workers * 4);
+        Job {
+            options,
+            observer,
+            queue: Queue::new(most_batches),
+            counters: Counters::default(),
+            links: Links::default(),
+            umask: name::umask().unwrap_or(0o022),
+            throttle: options.bytes_per_second.map(Throttle::new),
+            workers,
+            hired: AtomicUsize::new(1),
+            pinned: AtomicUsize::new(0),
+            most_pinned,
+            deleted: AtomicU64::new(0),
+            destinations: Mutex::default(),
+            over: AtomicBool::new(false),
+            stopped: Mutex::default(),
+            summary: Mutex::default(),
+            sequence: Mutex::default(),
+            journal: RwLock::default(),
+        }
+    }
+
+    /// One more worker may be started.
+    pub(super) fn may_hire(&self) -> bool {
+        let one_more = |hired| (hired < self.workers).then_some(hired + 1);
+        self.hired.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+    }
+
+    /// A worker found nothing more to do and went.
+    pub(super) fn dismissed(&self) {
+        self.hired.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// One more directory may keep its descriptors.
+    pub(super) fn may_pin(&self) -> bool {
+        let one_more = |pinned| (pinned < self.most_pinned).then_some(pinned + 1);
+        self.pinned.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+    }
+
+    /// A directory keeps its descriptors, whatever their number.
+    pub(super) fn must_pin(&self) {
+        self.pinned.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// So many entries more may be deleted; if so, they are counted.
+    pub(super) fn may_delete(&self, entries: u64, most: Option<u64>) -> bool {
+        let most = most.unwrap_or(u64::MAX);
+        let more = |deleted: u64| deleted.checked_add(entries).filter(|sum| *sum <= most);
+        self.deleted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    pub(super) fn unpinned(&self) {
+        self.pinned.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Ends the job with this error; the first one counts.
+    pub(super) fn stop(&self, error: Error) {
+        lock(&self.stopped).get_or_insert(error);
+        self.over.store(true, Ordering::Relaxed);
+        self.queue.close();
+    }
+
+    /// The journal of the root that is being copied.
+    pub(super) fn journal(&self) -> Option<Arc<Journal>> {
+        self.journal.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_journal(&self, journal: Option<Arc<Journal>>) {
+        *self.journal.write().unwrap_or_else(PoisonError::into_inner) = journal;
+    }
+
+    /// The observer asked to stop.
+    pub(super) fn cancel(&self) {
+        self.stop(Error::new("copy", "the trees", Reason::Cancelled));
+    }
+
+    /// A directory that is written to, which is therefore no source.
+    pub(super) fn add_destination(&self, destination: Identity) {
+        lock(&self.destinations).push(destination);
+    }
+
+    pub(super) fn is_destination(&self, directory: Identity) -> bool {
+        lock(&self.destinations).contains(&directory)
+    }
+
+    pub(super) fn add(&self, summary: &Summary) {
+        lock(&self.summary).add(summary);
+    }
+
+    /// Numbers a record and tells the observer, one at a time.
+    pub(super) fn tell(&self, mut record: Record) {
+        let mut sequence = lock(&self.sequence);
+        *sequence += 1;
+        record.sequence = *sequence;
+        self.observer.finished(&record);
+    }
+
+    pub(super) fn note_mechanism(&self, mechanism: Mechanism) {
+        let place = Mechanism::ALL.iter().position(|m| *m == mechanism).unwrap_or(0);
+        self.counters.mechanism.store(place as u8 + 1, Ordering::Relaxed);
+    }
+
+    /// How far it has come.
+    pub(super) fn progress(&self) -> JobProgress {
+        let counters = &self.counters;
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let mechanism = usize::from(counters.mechanism.load(Ordering::Relaxed));
+        JobProgress {
+            entries: load(&counters.entries),
+            bytes: load(&counters.bytes),
+            total_entries: load(&counters.found).max(load(&counters.scanned_entries)),
+            total_bytes: load(&counters.scanned_bytes),
+            scanned: counters.scanned.load(Ordering::Relaxed),
+            mechanism: mechanism.checked_sub(1).map(|place| Mechanism::ALL[place]),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn usual_workers() -> usize {
+    std::thread::available_parallelism().map_or(1, Into::into).min(MOST_WORKERS)
+}

@@ -1,0 +1,334 @@
+//! A worker: takes tasks until there are none.
+
+use std::ffi::OsStr;
+use std::mem::MaybeUninit;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::Scope;
+
+use super::directory::{Directory, Open};
+use super::links::Spot;
+use super::queue::{Batch, Task};
+use super::run::Job;
+use crate::capabilities::Filesystem;
+use crate::copy::Control;
+use crate::copy::job::OnError;
+use crate::copy::job::{Action, EntryKind, Outcome, Record, Summary};
+use crate::copy::small::{self, Way};
+use crate::error::Error;
+use crate::receipt::{Cost, Mechanism, Receipt};
+
+/// Room for a listing: a few hundred entries a call.
+const LISTING_BYTES: usize = 64 << 10;
+
+pub(super) struct Worker<'scope, 'env> {
+    pub(super) job: &'env Job<'env>,
+    scope: &'scope Scope<'scope, 'env>,
+    pub(super) summary: Summary,
+    pub(super) buffer: Vec<u8>,
+    pub(super) listing: Vec<MaybeUninit<u8>>,
+    pub(super) small: SmallFiles,
+}
+
+/// Small files that went alike are counted, and only told when one goes another way.
+#[derive(Default)]
+pub(super) struct SmallFiles {
+    way: Option<(Alike, Way)>,
+    counted: Option<(Mechanism, bool)>,
+    files: u64,
+}
+
+/// Between which devices and filesystems files go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Alike {
+    pub(super) source_device: (u32, u32),
+    pub(super) destination_device: (u32, u32),
+}
+
+/// A name in the source, and the one that its copy gets.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) directory: &'a Arc<Directory>,
+    pub(super) open: &'a Arc<Open>,
+    pub(super) name: &'a OsStr,
+    pub(super) target: &'a OsStr,
+}
+
+impl Place<'_> {
+    pub(super) fn source(&self) -> PathBuf {
+        self.directory.source_path().join(self.name)
+    }
+
+    pub(super) fn destination(&self) -> PathBuf {
+        self.directory.destination_path().join(self.target)
+    }
+
+    /// The path from the root.
+    pub(super) fn way(&self) -> PathBuf {
+        self.directory.path_from_root().join(self.name)
+    }
+
+    fn names(&self) -> (PathBuf, PathBuf) {
+        (self.source(), self.destination())
+    }
+
+    pub(super) fn spot(&self) -> Spot {
+        Spot {
+            directory: Arc::clone(self.directory),
+            name: self.name.to_owned(),
+            target: self.target.to_owned(),
+        }
+    }
+}
+
+impl<'scope, 'env> Worker<'scope, 'env> {
+    pub(super) fn new(job: &'env Job<'env>, scope: &'scope Scope<'scope, 'env>) -> Self {
+        Worker {
+            job,
+            scope,
+            summary: Summary::default(),
+            buffer: vec![0; small::BUFFER_BYTES],
+            listing: vec![MaybeUninit::uninit(); LISTING_BYTES],
+            small: SmallFiles::default(),
+        }
+    }
+
+    /// Works until all is done, and hands in what it did.
+    fn run(mut self) {
+        self.work_on();
+        self.hand_in();
+    }
+
+    /// Works until all is done.
+    pub(super) fn work_on(&mut self) {
+        let job = self.job;
+        while let Some(mut taken) = job.queue.take() {
+            if let Some(task) = taken.task.take() {
+                self.work(task);
+            }
+        }
+    }
+
+    /// Adds what it did to the job's summary.
+    pub(super) fn hand_in(mut self) {
+        self.settle_small();
+        self.job.add(&self.summary);
+    }
+
+    fn work(&mut self, task: Task) {
+        match task {
+            Task::Copy(batch) => self.copy_batch(batch),
+            Task::Enter { parent, name, linked } => {
+                self.enter(&parent, &name, linked);
+                self.end(parent);
+            }
+            Task::List { directory, from } => self.list(directory, from),
+        }
+    }
+
+    /// Hands a task to whoever is free; the directory it belongs to has one more to do.
+    pub(super) fn push(&mut self, directory: &Arc<Directory>, task: Task) {
+        directory.begin();
+        match self.job.queue.push(task) {
+            Err(batch) => self.copy_batch(batch),
+            Ok(true) if self.job.may_hire() => {
+                let (job, scope) = (self.job, self.scope);
+                let worker = std::thread::Builder::new().name("uncopy".into());
+                // Without it the others do the work.
+                let _ = worker.spawn_scoped(scope, move || {
+                    Worker::new(job, scope).run();
+                    job.dismissed();
+                });
+            }
+            Ok(_) => {}
+        }
+    }
+
+    fn copy_batch(&mut self, mut batch: Batch) {
+        batch.sort();
+        for (name, kind) in batch.entries() {
+            if self.job.is_over() {
+                break;
+            }
+            let (directory, open) = (&batch.directory, &batch.open);
+            self.copy_entry(&Place { directory, open, name, target: name }, kind);
+        }
+        let Batch { directory, open, .. } = batch;
+        drop(open);
+        self.end(directory);
+    }
+
+    /// One task of the directory is done; the last one finishes it, and with it perhaps those
+    /// above.
+    pub(super) fn end(&mut self, directory: Arc<Directory>) {
+        let mut ended = Some(directory);
+        while let Some(directory) = ended.take_if(|directory| directory.end()) {
+            if !self.job.is_over() {
+                self.finish_directory(&directory);
+            }
+            if directory.parent().is_some() && directory.unpin() {
+                self.job.unpinned();
+            }
+            ended = directory.parent().cloned();
+        }
+    }
+
+    /// Tells the refusals of the small files that were counted, if the next one goes elsewhere.
+    pub(super) fn settle_small_unless(&mut self, alike: Alike) {
+        if self.small.way.as_ref().is_some_and(|(last, _)| *last != alike) {
+            self.settle_small();
+        }
+    }
+
+    /// Tells the refusals of the small files that were counted.
+    pub(super) fn settle_small(&mut self) {
+        let files = std::mem::take(&mut self.small.files);
+        let (Some((mechanism, empty)), Some((_, way))) = (self.small.counted, &self.small.way)
+        else {
+            return;
+        };
+        if files > 0 {
+            let size = u64::from(!empty);
+            for refusal in way.refusals(size, mechanism, &self.job.options.copy) {
+                self.summary.add_refusal(&refusal, files);
+            }
+        }
+    }
+
+    /// An entry is finished: counts it, and tells the observer.
+    pub(super) fn finish(&mut self, place: &Place<'_>, kind: EntryKind, outcome: Outcome) {
+        self.finish_at(|| place.names(), kind, outcome);
+    }
+
+    /// The same for an entry of which only the two names are known.
+    pub(super) fn finish_at(
+        &mut self,
+        names: impl FnOnce() -> (PathBuf, PathBuf),
+        kind: EntryKind,
+        outcome: Outcome,
+    ) {
+        let tell = self.count(kind, &outcome);
+        if tell || self.job.observer.wants_records() {
+            let (source, destination) = names();
+            self.job.tell(Record { sequence: 0, kind, source, destination, outcome });
+        }
+        self.entry_done();
+    }
+
+    /// Counts an entry; `true`: the observer is told of it even if it wants no records.
+    fn count(&mut self, kind: EntryKind, outcome: &Outcome) -> bool {
+        match outcome {
+            Outcome::Copied(receipt) => {
+                self.summary.add_receipt(receipt);
+                !receipt.notes.is_empty()
+            }
+            Outcome::Linked { .. } => {
+                self.summary.hard_links += 1;
+                false
+            }
+            Outcome::Made { notes } => {
+                match kind {
+                    EntryKind::Directory => self.summary.directories += 1,
+                    EntryKind::Symlink => self.summary.symlinks += 1,
+                    _ => self.summary.specials += 1,
+                }
+                !notes.is_empty()
+            }
+            Outcome::Skipped { .. } => {
+                self.summary.skipped += 1;
+                // Nobody asked for that.
+                kind == EntryKind::Special
+            }
+            Outcome::Resumed => {
+                self.summary.resumed += 1;
+                false
+            }
+            Outcome::Deleted { entries } => {
+                self.summary.deleted += entries;
+                false
+            }
+            Outcome::Planned { action, .. } => {
+                self.count_planned(kind, *action);
+                // A dry run is there to be told of.
+                true
+            }
+            Outcome::Failed(_) => {
+                self.summary.failed += 1;
+                true
+            }
+        }
+    }
+
+    fn count_planned(&mut self, kind: EntryKind, action: Action) {
+        let counter = match (action, kind) {
+            (Action::Delete { entries }, _) => {
+                self.summary.deleted += entries;
+                return;
+            }
+            (Action::Link, _) => &mut self.summary.hard_links,
+            (_, EntryKind::Directory) => &mut self.summary.directories,
+            (_, EntryKind::Symlink) => &mut self.summary.symlinks,
+            (_, EntryKind::Special) => &mut self.summary.specials,
+            _ => &mut self.summary.files,
+        };
+        *counter += 1;
+    }
+
+    /// A small file is finished of which nobody wants to know more.
+    pub(super) fn entry_done(&mut self) {
+        self.job.counters.entries.fetch_add(1, Ordering::Relaxed);
+        if self.job.observer.progress(self.job.progress()) == Control::Stop {
+            self.job.cancel();
+        }
+    }
+
+    /// An entry could not be copied.
+    pub(super) fn fail(&mut self, place: &Place<'_>, kind: EntryKind, error: Error) {
+        self.fail_at(|| place.names(), kind, error);
+    }
+
+    /// The same for an entry of which only the two names are known.
+    pub(super) fn fail_at(
+        &mut self,
+        names: impl FnOnce() -> (PathBuf, PathBuf),
+        kind: EntryKind,
+        error: Error,
+    ) {
+        if error.is_cancelled() {
+            return self.job.stop(error);
+        }
+        let abort = (self.job.options.on_error == OnError::Abort).then(|| error.clone());
+        self.finish_at(names, kind, Outcome::Failed(error));
+        if let Some(error) = abort {
+            self.job.stop(error);
+        }
+    }
+
+    /// The receipt of a small file. Refusals are told with it if anybody wants records, and counted
+    /// otherwise.
+    pub(super) fn small_receipt(&mut self, size: u64, mechanism: Mechanism, cost: Cost) -> Receipt {
+        let mut receipt = Receipt { bytes: size, ..Receipt::default() };
+        receipt.add(mechanism, size, cost);
+        if !self.job.observer.wants_records() {
+            let alike = (mechanism, size == 0);
+            if self.small.counted != Some(alike) {
+                self.settle_small();
+                self.small.counted = Some(alike);
+            }
+            self.small.files += 1;
+        } else if let Some((_, way)) = &self.small.way {
+            receipt.refusals = way.refusals(size, mechanism, &self.job.options.copy);
+        }
+        receipt
+    }
+}
+
+impl SmallFiles {
+    /// The way of small files between these devices; another than the last one starts anew.
+    pub(super) fn way(&mut self, alike: Alike, filesystems: (Filesystem, Filesystem)) -> &mut Way {
+        let way = self.way.take().filter(|(last, _)| *last == alike);
+        let (_, way) = self.way.insert(way.unwrap_or_else(|| (alike, Way::new(filesystems))));
+        way
+    }
+}

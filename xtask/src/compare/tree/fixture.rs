@@ -1,0 +1,156 @@
+//! What surrounds a tree that is copied.
+
+use std::cell::OnceCell;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use anyhow::{Context, Result, ensure};
+use rustix::fs::syncfs;
+use testbed::{Compared, Filesystem, Mount, assert_same_tree};
+
+use super::Options;
+use super::contents::Contents;
+use crate::compare::case::{Fixture, Trial};
+use crate::compare::machine;
+use crate::compare::metric::Sample;
+
+/// The path of the source, once it is known.
+pub(super) type Source = Rc<OnceCell<PathBuf>>;
+
+/// Room for every destination; the image is sparse.
+const IMAGE_MEBIBYTES: u64 = 48 << 10;
+
+pub(super) struct TreeFixture {
+    place: Filesystem,
+    contents: Contents,
+    merge: bool,
+    source: Source,
+    quick: bool,
+    disk: PathBuf,
+    mount: Option<Mount>,
+    files: u64,
+    bytes: u64,
+}
+
+impl TreeFixture {
+    pub(super) fn new(
+        place: Filesystem,
+        contents: Contents,
+        merge: bool,
+        source: Source,
+        options: &Options,
+    ) -> TreeFixture {
+        let (quick, disk) = (options.quick, options.disk.clone());
+        TreeFixture { place, contents, merge, source, quick, disk, mount: None, files: 0, bytes: 0 }
+    }
+
+    fn root(&self) -> Result<&Path> {
+        self.mount.as_ref().map(Mount::path).context("the case is not prepared")
+    }
+
+    fn source(&self) -> Result<&Path> {
+        self.source.get().map(PathBuf::as_path).context("the case is not prepared")
+    }
+
+    /// A tree whose copies do not all fit is removed after its run.
+    fn is_large(&self) -> bool {
+        self.bytes > 256 << 20
+    }
+}
+
+impl Fixture for TreeFixture {
+    fn prepare(&mut self) -> Result<Option<String>> {
+        if !rustix::process::geteuid().is_root() {
+            return Ok(Some("needs root, to mount".to_owned()));
+        }
+        let formatter = self.place.formatter();
+        if crate::workspace::find_program(formatter).is_none() {
+            return Ok(Some(format!("needs {formatter}")));
+        }
+        let mount = Mount::image(self.place, IMAGE_MEBIBYTES);
+        mount.set_direct_io(true);
+        let source = mount.path().join("source");
+        fs::create_dir(&source)?;
+        (self.files, self.bytes) = self.contents.plant(&source, self.quick)?;
+        self.mount = Some(mount);
+        rustix::fs::sync();
+        ensure!(self.source.set(source).is_ok(), "a case is prepared once");
+        Ok(None)
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.root().map_or_else(|_| PathBuf::new(), |root| root.join("copies"))
+    }
+
+    fn before(&mut self, command: &[OsString]) -> Result<()> {
+        machine::load_programs(command);
+        read(self.source()?)?;
+        let destination = command.last().context("a command has a destination")?;
+        if self.merge {
+            fs::create_dir(destination)?;
+        }
+        Ok(())
+    }
+
+    fn after(&mut self, trial: &Trial) -> Result<Sample> {
+        let copy = File::open(&trial.path)
+            .with_context(|| format!("cannot open {}", trial.path.display()))?;
+        syncfs(&copy).context("cannot flush the filesystem")?;
+        if trial.round == 0 {
+            assert_same_tree(self.source()?, &trial.path, Compared::default());
+        }
+        let (files, bytes) = count(&trial.path)?;
+        let expected = (self.files, self.bytes);
+        ensure!((files, bytes) == expected, "{files} files of {bytes} bytes, not {expected:?}");
+        if self.is_large() {
+            drop(copy);
+            fs::remove_dir_all(&trial.path)?;
+        }
+        Ok(Sample::new())
+    }
+
+    fn between_rounds(&mut self, _: usize) -> Result<()> {
+        rustix::fs::sync();
+        machine::wait_until_quiet(&self.disk)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.mount = None;
+        rustix::fs::sync();
+        machine::wait_until_quiet(&self.disk)
+    }
+}
+
+/// Files and bytes below a directory.
+fn count(root: &Path) -> Result<(u64, u64)> {
+    let (mut files, mut bytes) = (0, 0);
+    visit(root, &mut |path| {
+        files += 1;
+        bytes += path.symlink_metadata()?.len();
+        Ok(())
+    })?;
+    Ok((files, bytes))
+}
+
+fn read(root: &Path) -> Result<()> {
+    visit(root, &mut |path| {
+        std::io::copy(&mut File::open(path)?, &mut std::io::sink())?;
+        Ok(())
+    })
+}
+
+fn visit(root: &Path, look: &mut dyn FnMut(&Path) -> Result<()>) -> Result<()> {
+    let mut waiting = vec![root.to_owned()];
+    while let Some(directory) = waiting.pop() {
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            match entry.file_type()?.is_dir() {
+                true => waiting.push(entry.path()),
+                false => look(&entry.path())?,
+            }
+        }
+    }
+    Ok(())
+}
