@@ -82,14 +82,10 @@ impl<T: Occupant> Slot<T> {
     /// The value, if it is there with that generation.
     #[inline]
     pub(crate) fn lease(&self, generation: u32) -> Option<Lease<'_, T>> {
-        let wanted = known(OPEN, generation);
-        if self.state.load(Ordering::Relaxed) & !USERS != wanted {
-            return None;
-        }
-        if self.state.fetch_add(USER, Ordering::Acquire) & !USERS == wanted {
+        // Without a look before, which would cost every call a few cycles to spare the wrong ones.
+        if self.state.fetch_add(USER, Ordering::Acquire) & !USERS == known(OPEN, generation) {
             return Some(Lease { slot: self });
         }
-        // It has ended in between.
         self.leave();
         None
     }
