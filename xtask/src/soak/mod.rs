@@ -6,6 +6,7 @@ mod kill;
 mod power;
 mod record;
 mod scene;
+mod tree;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,6 +42,8 @@ pub(crate) struct Arguments {
 enum Suite {
     /// One file to another.
     Copy,
+    /// Whole trees with a journal, gone on with until they are whole.
+    Tree,
     /// Messages from one process to another.
     Channel,
 }
@@ -77,8 +80,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 fn soak(arguments: &Arguments, seed: u64, now: Duration) -> Result<()> {
     let uncopy = workspace::target_directory().join("release").join("uncopy");
-    println!("soak copy: {} rounds, --seed {seed}", arguments.rounds);
     let mut dice = Dice::new(seed);
+    if let Suite::Tree = arguments.suite {
+        println!("soak tree: {} kills, --seed {seed}", arguments.rounds);
+        tree::run(&uncopy, &places(), arguments.rounds, &mut dice)?;
+        println!("soak tree: nothing found");
+        return Ok(());
+    }
+    println!("soak copy: {} rounds, --seed {seed}", arguments.rounds);
     let mut record = Record::new(seed, now.as_secs());
     let places = places();
     kill::run(&uncopy, &places, arguments.rounds, &mut dice, &mut record)?;
