@@ -21,10 +21,12 @@ use crate::sys::file::{self, Stat};
 use crate::sys::{Sys, name, transfer};
 
 /// The first bytes of every frame, with the version of the format.
-const MAGIC: &[u8; 4] = b"UJ1\n";
+const MAGIC: &[u8; 4] = b"UJ2\n";
 const CHECKSUM_BYTES: usize = 16;
-/// Magic number, kind, length of what follows.
-const HEAD_BYTES: usize = 12;
+/// Magic number, kind, length of what follows, and the checksum of these: without it a length that is
+/// damaged would look like a frame that was cut off, and hide all behind it.
+const HEAD_BYTES: usize = FIELDS_BYTES + CHECKSUM_BYTES;
+const FIELDS_BYTES: usize = 12;
 /// No frame is longer: what says so is damaged.
 const MOST_BYTES: usize = 1 << 20;
 
@@ -98,10 +100,19 @@ fn frame(kind: u32, payload: &[u8]) -> Vec<u8> {
     bytes.extend(MAGIC);
     bytes.extend(kind.to_le_bytes());
     bytes.extend((payload.len() as u32).to_le_bytes());
+    bytes.extend(first_bytes(blake3::hash(&bytes)));
     bytes.extend(payload);
-    let sum = first_bytes(blake3::hash(&bytes));
-    bytes.extend(sum);
+    bytes.extend(first_bytes(blake3::hash(&bytes)));
     bytes
+}
+
+/// Kind and length of what follows, of a frame that begins so; `None` if it does not.
+fn head(bytes: &[u8]) -> Option<(u32, usize)> {
+    let (fields, sum) = bytes.get(..HEAD_BYTES)?.split_at(FIELDS_BYTES);
+    let is_intact = fields.starts_with(MAGIC) && first_bytes(blake3::hash(fields)) == *sum;
+    let number = |place: usize| fields[place..place + 4].try_into().map_or(0, u32::from_le_bytes);
+    let (kind, payload_bytes) = (number(4), number(8) as usize);
+    (is_intact && payload_bytes <= MOST_BYTES).then_some((kind, payload_bytes))
 }
 
 fn begin_frame(begun: &Begun) -> Vec<u8> {
@@ -115,24 +126,19 @@ fn parse(bytes: &[u8]) -> Result<Contents, Unusable> {
     let mut at = 0;
     while at < bytes.len() {
         let rest = &bytes[at..];
-        let length = |place: usize| rest[place..place + 4].try_into().map_or(0, u32::from_le_bytes);
         let damaged = Err(Unusable::Damaged { offset: at });
-        if rest.len() < HEAD_BYTES {
+        // A crash may leave the length of the last frame without its bytes.
+        if rest.len() < HEAD_BYTES || (at > 0 && rest.iter().all(|byte| *byte == 0)) {
             break;
         }
-        let (kind, payload_bytes) = (length(4), length(8) as usize);
+        let Some((kind, payload_bytes)) = head(rest) else { return damaged };
         let end = HEAD_BYTES + payload_bytes + CHECKSUM_BYTES;
-        let plausible = rest.starts_with(MAGIC) && payload_bytes <= MOST_BYTES;
-        if plausible && rest.len() < end {
+        if rest.len() < end {
             break;
         }
-        let intact = plausible
-            && first_bytes(blake3::hash(&rest[..end - CHECKSUM_BYTES]))
-                == rest[end - CHECKSUM_BYTES..end];
-        if !intact {
-            // A crash may leave the length of the last frame without its bytes.
-            let is_last = rest.len() <= end || rest.iter().all(|byte| *byte == 0);
-            if is_last && at > 0 {
+        let (body, sum) = rest[..end].split_at(end - CHECKSUM_BYTES);
+        if first_bytes(blake3::hash(body)) != *sum {
+            if rest.len() == end && at > 0 {
                 break;
             }
             return damaged;
@@ -361,10 +367,12 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[place] ^= 0x10;
             match parse(&damaged) {
-                Err(Unusable::Damaged { .. }) => assert!(place < last, "{place}"),
+                Err(Unusable::Damaged { offset }) => {
+                    assert!(place < last + HEAD_BYTES && offset <= place, "{place}");
+                }
                 // The last frame is not believed.
                 Ok(contents) => {
-                    assert!(place >= last, "{place}");
+                    assert!(place >= last + HEAD_BYTES, "{place}");
                     assert_eq!(contents.done.len(), 3, "{place}");
                 }
             }
