@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
@@ -177,7 +177,8 @@ struct World {
 type Shared = Arc<Mutex<World>>;
 
 fn look(world: &Shared) -> MutexGuard<'_, World> {
-    world.lock().unwrap()
+    // A check that fails inside is reported as itself.
+    world.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Memory that knows when it is freed.
