@@ -180,7 +180,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    #[derive(Debug, Clone)]
+    #[derive(Debug, Clone, Copy)]
     enum Step {
         /// A ring is dropped that the kernel owes so many notifications. Its time is over, is not,
         /// or never is (`None`). `is_nested`: freeing its memory uses rings and drops another.
