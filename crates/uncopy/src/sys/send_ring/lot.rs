@@ -8,13 +8,14 @@
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::SendRing;
 use crate::buf::StableBytes;
-use crate::sys::inet::Socket;
+use crate::sys::inet::{Socket, Transport};
 use crate::sys::zerocopy::parking;
 
 thread_local! {
@@ -57,8 +58,16 @@ struct Abandoned {
 }
 
 impl parking::Vehicle for Abandoned {
-    fn socket(&self) -> &Socket {
-        &self.socket
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.fd()
+    }
+
+    fn is_stream(&self) -> bool {
+        self.socket.transport() == Transport::Tcp
+    }
+
+    fn abort(&mut self) {
+        self.socket.abort();
     }
 
     fn is_alone(&self) -> bool {
@@ -116,12 +125,17 @@ impl<B: StableBytes> Drop for Parking<B> {
             parking::park(Box::new(abandoned), ring.linger);
         }
         let deadline = Instant::now().checked_add(ring.linger);
-        let mut left = Some(Left { ring, deadline, is_over });
-        // At the end of a thread there is no lot any more: the ring waits by itself then.
-        let parked = LOT.try_with(|lot| lot.borrow_mut().extend(left.take()));
-        if parked.is_ok() {
-            COUNT.set(COUNT.get() + 1);
-        }
+        keep(Left { ring, deadline, is_over });
+    }
+}
+
+/// Leaves a ring to its thread.
+fn keep(left: Left) {
+    let mut left = Some(left);
+    // At the end of a thread there is no lot any more: the ring waits by itself then.
+    let parked = LOT.try_with(|lot| lot.borrow_mut().extend(left.take()));
+    if parked.is_ok() {
+        COUNT.set(COUNT.get() + 1);
     }
 }
 
@@ -153,5 +167,168 @@ impl Drop for Left {
         let left = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
         self.ring.hasten(left.unwrap_or(Duration::MAX));
         self.is_over.store(true, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[derive(Debug, Clone, Copy)]
+    enum Step {
+        /// A ring is dropped that the kernel owes so many notifications. Its time is over, is not,
+        /// or never is (`None`). `is_nested`: freeing its memory uses rings and drops another.
+        Park {
+            owed: u32,
+            linger: Option<Duration>,
+            is_nested: bool,
+        },
+        /// The kernel posts a notification.
+        Release {
+            of: usize,
+        },
+        Sweep,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let linger = prop_oneof![Just(None), Just(Some(Duration::ZERO)), Just(Some(HOUR))];
+        prop_oneof![
+            2 => (1..4u32, linger, prop::bool::weighted(0.2))
+                .prop_map(|(owed, linger, is_nested)| Step::Park { owed, linger, is_nested }),
+            5 => (0..9usize).prop_map(|of| Step::Release { of }),
+            2 => Just(Step::Sweep),
+        ]
+    }
+
+    /// What is known of a ring that was dropped.
+    struct Known {
+        owed: u32,
+        linger: Option<Duration>,
+        is_over: Arc<AtomicBool>,
+        waits: Option<Duration>,
+        ends: u32,
+    }
+
+    #[derive(Default)]
+    struct World {
+        rings: Vec<Known>,
+        is_ending: bool,
+        wrongs: Vec<String>,
+    }
+
+    type Shared = Arc<Mutex<World>>;
+
+    fn look(world: &Shared) -> MutexGuard<'_, World> {
+        world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A ring as the lot sees it.
+    struct Simulated {
+        key: usize,
+        world: Shared,
+        is_nested: bool,
+    }
+
+    impl Dropped for Simulated {
+        fn look(&mut self) -> bool {
+            let is_free = look(&self.world).rings[self.key].owed == 0;
+            if is_free && std::mem::take(&mut self.is_nested) {
+                sweep();
+                park(&self.world, 1, None, false);
+            }
+            is_free
+        }
+
+        fn hasten(&mut self, left: Duration) {
+            look(&self.world).rings[self.key].waits = Some(left);
+        }
+    }
+
+    impl Drop for Simulated {
+        fn drop(&mut self) {
+            let mut world = look(&self.world);
+            let is_ending = world.is_ending;
+            let ring = &mut world.rings[self.key];
+            ring.ends += 1;
+            let in_time = match (ring.linger, ring.waits) {
+                (None, waits) => waits == Some(Duration::MAX),
+                (Some(linger), Some(waits)) => waits <= linger,
+                (Some(_), None) => false,
+            };
+            let is_right = ring.ends == 1
+                && (ring.owed == 0 || is_ending)
+                && in_time
+                && ring.is_over.load(Ordering::Acquire);
+            if !is_right {
+                world.wrongs.push(format!("{} ends", self.key));
+            }
+            drop(world);
+            if is_ending && std::mem::take(&mut self.is_nested) {
+                sweep();
+                park(&self.world, 1, None, false);
+            }
+        }
+    }
+
+    fn park(world: &Shared, owed: u32, linger: Option<Duration>, is_nested: bool) {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let key = look(world).rings.len();
+        let known = Known { owed, linger, is_over: is_over.clone(), waits: None, ends: 0 };
+        look(world).rings.push(known);
+        let ring = Box::new(Simulated { key, world: world.clone(), is_nested });
+        let deadline = linger.and_then(|linger| Instant::now().checked_add(linger));
+        keep(Left { ring, deadline, is_over });
+    }
+
+    fn run(world: &Shared, step: Step) {
+        let before = look(world).rings.len();
+        let is_sweep = matches!(step, Step::Sweep);
+        match step {
+            Step::Park { owed, linger, is_nested } => park(world, owed, linger, is_nested),
+            Step::Release { of } => {
+                let rings = &mut look(world).rings;
+                let mut owing: Vec<_> = rings.iter_mut().filter(|ring| ring.owed > 0).collect();
+                let place = of % owing.len().max(1);
+                owing.get_mut(place).into_iter().for_each(|ring| ring.owed -= 1);
+            }
+            Step::Sweep => sweep(),
+        }
+        let world = look(world);
+        assert_eq!(world.wrongs, Vec::<String>::new());
+        let kept: Vec<_> = world.rings.iter().filter(|ring| ring.ends == 0).collect();
+        assert_eq!(LOT.with_borrow(Vec::len), kept.len());
+        assert_eq!(COUNT.get(), kept.len());
+        assert!(kept.iter().all(|ring| !ring.is_over.load(Ordering::Acquire)));
+        if is_sweep {
+            let drained = world.rings[..before].iter().filter(|ring| ring.owed == 0);
+            assert!(drained.into_iter().all(|ring| ring.ends == 1), "drained, and stays");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_ring_stays_until_it_is_drained_or_its_thread_ends(
+            steps in prop::collection::vec(step(), 0..60),
+        ) {
+            let world = Shared::default();
+            let ended = std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    steps.into_iter().for_each(|step| run(&world, step));
+                    look(&world).is_ending = true;
+                }).join()
+            });
+            if let Err(panic) = ended {
+                std::panic::resume_unwind(panic);
+            }
+            let world = look(&world);
+            prop_assert_eq!(&world.wrongs, &Vec::<String>::new());
+            prop_assert!(world.rings.iter().all(|ring| ring.ends == 1), "each ends, once");
+        }
     }
 }

@@ -283,10 +283,14 @@ impl<B: StableBytes> Drop for SendRing<B> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+    use std::panic::resume_unwind;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Duration;
 
-    use super::{SendRing, Setup};
-    use crate::buf::{PageSize, Pool, PoolSlice};
+    use super::{Operation, SendRing, Setup, Socket};
+    use crate::buf::{PageSize, Payload, Pool, PoolSlice, StableBytes};
 
     fn ring() -> SendRing<PoolSlice> {
         let setup = Setup { entries: 4, completions: None, linger: Duration::ZERO };
@@ -306,5 +310,48 @@ mod tests {
         }
         let cloned = || ring().register_clone(&registered);
         std::thread::scope(|scope| assert_eq!(scope.spawn(cloned).join().unwrap(), Ok(())));
+    }
+
+    /// Memory that knows when it is freed.
+    struct Fragile {
+        bytes: Vec<u8>,
+        panics: bool,
+        freed: Arc<AtomicU32>,
+    }
+
+    // SAFETY: as for `Vec<u8>`, whose bytes these are.
+    unsafe impl StableBytes for Fragile {
+        fn bytes(&self) -> &[u8] {
+            &self.bytes
+        }
+    }
+
+    impl Drop for Fragile {
+        fn drop(&mut self) {
+            self.freed.fetch_add(1, Ordering::Relaxed);
+            if self.panics {
+                resume_unwind(Box::new("on purpose"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_panic_as_memory_is_freed_leaves_the_rest_to_the_kernel() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = Socket::connect_tcp(listener.local_addr().unwrap()).unwrap();
+        let linger = Duration::from_millis(20);
+        let mut ring = SendRing::new(Setup { entries: 4, completions: None, linger }).unwrap();
+        ring.add(Arc::new(socket));
+        let freed = Arc::new(AtomicU32::new(0));
+        // Nobody reads, so that the kernel keeps the second.
+        for (length, panics) in [(10, true), (64 << 20, false)] {
+            let memory = Fragile { bytes: vec![5; length], panics, freed: freed.clone() };
+            ring.push(Operation::new(Payload::One(memory), 0, None, false)).unwrap();
+        }
+        ring.submit(0, None).unwrap();
+        assert_eq!((ring.book.in_kernel, freed.load(Ordering::Relaxed)), (2, 0));
+        // Unwinding from here would free what is still being sent.
+        drop(ring);
+        assert_eq!(freed.load(Ordering::Relaxed), 2, "after the connection was aborted");
     }
 }

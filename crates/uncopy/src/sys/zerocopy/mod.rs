@@ -8,11 +8,14 @@
 
 mod errqueue;
 mod ids;
+mod ledger;
+#[cfg(test)]
+mod model;
 pub(crate) mod parking;
 
-use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,8 +26,7 @@ use super::Sys;
 use super::inet::{Socket, Transport};
 use crate::buf::{Payload, StableBytes};
 use crate::error::Errno;
-use errqueue::Report;
-use ids::{Ids, Stray};
+use ledger::Ledger;
 
 /// Regions that one call takes (`UIO_MAXIOV`).
 pub(crate) const MAX_REGIONS: usize = 1024;
@@ -73,16 +75,6 @@ pub(crate) enum Refusal {
     CountUncertain,
 }
 
-#[derive(Debug)]
-struct Outgoing<B> {
-    payload: Payload<B>,
-    /// Numbers of its parts that the kernel has not reported.
-    lent_parts: u32,
-    /// More parts may follow.
-    is_open: bool,
-    usage: Usage,
-}
-
 /// Payloads on their way over one socket.
 pub(crate) struct Flight<B: StableBytes> {
     cargo: Cargo<B>,
@@ -97,29 +89,14 @@ pub(crate) struct Flight<B: StableBytes> {
 /// What outlives a flight in the parking lot.
 struct Cargo<B> {
     socket: Arc<Socket>,
-    ids: Ids<u64>,
-    /// Sends by number, from `first` on; `None`: landed.
-    sends: VecDeque<Option<Outgoing<B>>>,
-    first: u64,
-    landed: VecDeque<Landed<B>>,
-    /// The numbers do not add up: nothing can be released any more.
-    is_lost: bool,
-    foreign: Foreign,
+    ledger: Ledger<B>,
 }
 
 impl<B: StableBytes> Flight<B> {
     /// For the socket, on which nobody else sends with `MSG_ZEROCOPY`.
     pub(crate) fn new(socket: Socket, linger: Duration) -> Flight<B> {
         let refusal = socket.allow_zerocopy().err().map(|_| Refusal::NotSupported);
-        let cargo = Cargo {
-            socket: Arc::new(socket),
-            ids: Ids::new(0),
-            sends: VecDeque::new(),
-            first: 0,
-            landed: VecDeque::new(),
-            is_lost: false,
-            foreign: Foreign::default(),
-        };
+        let cargo = Cargo { socket: Arc::new(socket), ledger: Ledger::new() };
         Flight { cargo, refusal, linger }
     }
 
@@ -134,19 +111,17 @@ impl<B: StableBytes> Flight<B> {
 
     /// Numbers that the kernel has not reported.
     pub(crate) fn outstanding(&self) -> usize {
-        self.cargo.ids.outstanding()
+        self.cargo.ledger.outstanding()
     }
 
     /// The numbers do not add up: somebody else sent on the socket.
     pub(crate) fn is_lost(&self) -> bool {
-        self.cargo.is_lost
+        self.cargo.ledger.is_lost()
     }
 
     /// Takes a payload in; gives its number.
     pub(crate) fn begin(&mut self, payload: Payload<B>) -> u64 {
-        let usage = Usage::default();
-        self.cargo.sends.push_back(Some(Outgoing { payload, lent_parts: 0, is_open: true, usage }));
-        self.cargo.first + self.cargo.sends.len() as u64 - 1
+        self.cargo.ledger.begin(payload)
     }
 
     /// Sends what is behind byte `from` of a payload that was begun and not ended, as far as the
@@ -164,31 +139,18 @@ impl<B: StableBytes> Flight<B> {
         if lend && self.refusal.is_some() {
             return Err(Errno::EOPNOTSUPP);
         }
-        let Cargo { socket, ids, sends, first, .. } = &mut self.cargo;
-        let index = usize::try_from(number.wrapping_sub(*first)).ok();
-        let send = index.and_then(|index| sends.get_mut(index)).and_then(Option::as_mut);
-        let send = send.filter(|send| send.is_open).ok_or(Errno::EINVAL)?;
-        let Outgoing { payload, lent_parts, usage, .. } = send;
-        ids.reserve();
-        // The payload stays in `sends` until `lent_parts` is zero again.
+        let Cargo { socket, ledger } = &mut self.cargo;
+        // It stays in the ledger until the kernel has reported all its parts.
+        let payload = ledger.open(number).ok_or(Errno::EINVAL)?;
         let flags = if lend { ZEROCOPY } else { SendFlags::empty() };
         let whole = socket.transport() == Transport::Udp;
         let send = |regions: &[IoSlice<'_>]| socket.send_with(regions, to, flags);
         let sent = with_regions(payload, (from, most), (whole, lend), send);
         match sent {
             // Of a stream, nothing sent is nothing numbered (`tcp_sendmsg_locked`).
-            Ok(bytes) if lend && (whole || bytes > 0) => {
-                ids.record(number);
-                *lent_parts += 1;
-                usage.lent_parts += 1;
-                usage.bytes += bytes;
-            }
-            Ok(bytes) => {
-                usage.copied_parts += 1;
-                usage.bytes += bytes;
-            }
+            Ok(bytes) => ledger.record(number, bytes, lend && (whole || bytes > 0)),
             Err(errno) if lend && whole => {
-                ids.doubt();
+                ledger.doubt();
                 self.settle(errno);
             }
             Err(_) => {}
@@ -199,7 +161,7 @@ impl<B: StableBytes> Flight<B> {
     /// Finds out whether a datagram that failed with this error was counted.
     fn settle(&mut self, errno: Errno) {
         let is_read = self.cargo.drain().is_ok();
-        let is_open = self.cargo.ids.settle();
+        let is_open = self.cargo.ledger.settle();
         if !is_read || (is_open && !is_uncounted(errno)) {
             self.refusal = Some(Refusal::CountUncertain);
         }
@@ -207,10 +169,7 @@ impl<B: StableBytes> Flight<B> {
 
     /// No more parts of this payload follow: it lands when the kernel needs it no more.
     pub(crate) fn end(&mut self, number: u64) {
-        if let Some(send) = self.cargo.send_mut(number) {
-            send.is_open = false;
-            self.cargo.land(number);
-        }
+        self.cargo.ledger.end(number);
     }
 
     /// Reads the error queue to its end.
@@ -223,76 +182,25 @@ impl<B: StableBytes> Flight<B> {
 
     /// Errors of other origin that were in the queue.
     pub(crate) fn foreign(&self) -> Foreign {
-        self.cargo.foreign
+        self.cargo.ledger.foreign()
     }
 
     /// The next payload that has landed, in the order in which they did.
     pub(crate) fn next_landed(&mut self) -> Option<Landed<B>> {
-        self.cargo.landed.pop_front()
+        self.cargo.ledger.next_landed()
     }
 
     /// This payload was not given back.
     #[cfg(feature = "tokio")]
     pub(crate) fn has(&self, number: u64) -> bool {
-        let index =
-            number.checked_sub(self.cargo.first).and_then(|index| usize::try_from(index).ok());
-        let under_way =
-            index.and_then(|index| self.cargo.sends.get(index)).is_some_and(Option::is_some);
-        under_way || self.cargo.landed.iter().any(|landed| landed.number == number)
+        self.cargo.ledger.has(number)
     }
 }
 
 impl<B: StableBytes> Cargo<B> {
-    fn send_mut(&mut self, number: u64) -> Option<&mut Outgoing<B>> {
-        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        self.sends.get_mut(index)?.as_mut()
-    }
-
-    /// Moves a payload out that is ended and of which nothing is lent.
-    fn land(&mut self, number: u64) {
-        let is_free =
-            self.send_mut(number).is_some_and(|send| !send.is_open && send.lent_parts == 0);
-        let Some(index) = number.checked_sub(self.first).filter(|_| is_free) else { return };
-        if let Some(Outgoing { payload, usage, .. }) = self.sends[index as usize].take() {
-            self.landed.push_back(Landed { number, payload, usage });
-        }
-        while let Some(None) = self.sends.front() {
-            self.sends.pop_front();
-            self.first += 1;
-        }
-    }
-
     fn drain(&mut self) -> Sys<()> {
-        let socket = self.socket.clone();
-        let mut take = |report: Report| match report {
-            // From the first that does not add up on, none can be believed.
-            Report::Completed(_) if self.is_lost => {}
-            Report::Completed(completed) => self.is_lost = self.complete(completed).is_err(),
-            Report::Foreign { errno, .. } => {
-                self.foreign.count += 1;
-                self.foreign.last = Some(errno);
-            }
-            Report::Lost => self.is_lost = true,
-        };
-        while errqueue::drain(socket.fd(), &mut take)? {}
-        Ok(())
-    }
-
-    fn complete(&mut self, completed: ids::Completed) -> Result<(), Stray> {
-        let mut free: ArrayVec<u64, 64> = ArrayVec::new();
-        let mut more = Vec::new();
-        let Cargo { ids, sends, first, .. } = self;
-        ids.complete(completed, |number, copied| {
-            let index = usize::try_from(number.wrapping_sub(*first)).unwrap_or(usize::MAX);
-            if let Some(Some(send)) = sends.get_mut(index) {
-                send.lent_parts -= 1;
-                send.usage.copied_later |= copied;
-                if send.lent_parts == 0 && free.try_push(number).is_err() {
-                    more.push(number);
-                }
-            }
-        })?;
-        free.into_iter().chain(more).for_each(|number| self.land(number));
+        let Cargo { socket, ledger } = self;
+        while errqueue::drain(socket.fd(), |report| ledger.report(report))? {}
         Ok(())
     }
 }
@@ -367,16 +275,8 @@ fn is_uncounted(errno: Errno) -> bool {
 
 impl<B: StableBytes> Drop for Flight<B> {
     fn drop(&mut self) {
-        if self.cargo.ids.outstanding() > 0 {
-            let left = Cargo {
-                socket: self.cargo.socket.clone(),
-                ids: std::mem::replace(&mut self.cargo.ids, Ids::new(0)),
-                sends: std::mem::take(&mut self.cargo.sends),
-                first: self.cargo.first,
-                landed: VecDeque::new(),
-                is_lost: self.cargo.is_lost,
-                foreign: Foreign::default(),
-            };
+        if let Some(ledger) = self.cargo.ledger.leave() {
+            let left = Cargo { socket: self.cargo.socket.clone(), ledger };
             if Arc::strong_count(&left.socket) == 2 {
                 // This one and the one that is dropped: no ring goes on with it.
                 let _ = left.socket.finish();
@@ -387,8 +287,16 @@ impl<B: StableBytes> Drop for Flight<B> {
 }
 
 impl<B: StableBytes> parking::Vehicle for Cargo<B> {
-    fn socket(&self) -> &Socket {
-        &self.socket
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.fd()
+    }
+
+    fn is_stream(&self) -> bool {
+        self.socket.transport() == Transport::Tcp
+    }
+
+    fn abort(&mut self) {
+        self.socket.abort();
     }
 
     fn is_alone(&self) -> bool {
@@ -398,12 +306,11 @@ impl<B: StableBytes> parking::Vehicle for Cargo<B> {
     fn drain(&mut self) -> bool {
         // An error of the queue leaves what is outstanding outstanding.
         let _ = Cargo::drain(self);
-        self.landed.clear();
-        self.ids.outstanding() == 0
+        self.ledger.is_drained()
     }
 
     fn is_lost(&self) -> bool {
-        self.is_lost
+        self.ledger.is_lost()
     }
 }
 

@@ -5,19 +5,21 @@
 //! what waits to be sent. Nothing is ever freed before the kernel says so: what cannot be served
 //! (no thread, no descriptor) is leaked.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::sys::epoll::{self, Interest};
-use crate::sys::inet::{Socket, Transport};
 use crate::sys::{Sys, eventfd};
 
 /// A socket, and what it must not lose.
 pub(crate) trait Vehicle: Send {
-    fn socket(&self) -> &Socket;
+    fn fd(&self) -> BorrowedFd<'_>;
+    /// There is a connection to abort.
+    fn is_stream(&self) -> bool;
+    fn abort(&mut self);
     /// Nobody else sends on the socket.
     fn is_alone(&self) -> bool;
     /// Reads the error queue and frees what was reported; says whether nothing is outstanding.
@@ -26,14 +28,25 @@ pub(crate) trait Vehicle: Send {
     fn is_lost(&self) -> bool;
 }
 
-struct Parked {
+pub(super) struct Parked {
     vehicle: Box<dyn Vehicle>,
     /// When to abort the connection. `None`: done, or never.
     deadline: Option<Instant>,
 }
 
+impl Parked {
+    /// Its connection is aborted `linger` after `now`. `None`: it is lost, and kept for ever.
+    pub(super) fn new(vehicle: Box<dyn Vehicle>, linger: Duration, now: Instant) -> Option<Parked> {
+        if vehicle.is_lost() {
+            std::mem::forget(vehicle);
+            return None;
+        }
+        Some(Parked { vehicle, deadline: now.checked_add(linger) })
+    }
+}
+
 /// A sign that was missed costs at most this.
-const ROUND: Duration = Duration::from_millis(500);
+pub(super) const ROUND: Duration = Duration::from_millis(500);
 
 /// The event that new ones have come, in the set.
 const ARRIVAL: u64 = 0;
@@ -63,12 +76,7 @@ pub(crate) fn leaked() {
 /// Keeps the vehicle until nothing of it is outstanding. Its connection is aborted after `linger`.
 pub(crate) fn park(vehicle: Box<dyn Vehicle>, linger: Duration) {
     COUNT.fetch_add(1, Ordering::Relaxed);
-    if vehicle.is_lost() {
-        std::mem::forget(vehicle);
-        return;
-    }
-    let deadline = Instant::now().checked_add(linger);
-    let parked = Parked { vehicle, deadline };
+    let Some(parked) = Parked::new(vehicle, linger, Instant::now()) else { return };
     let mut lot = LOT.lock().unwrap_or_else(PoisonError::into_inner);
     // A child of `fork(2)` has no thread of its parent.
     let is_here = lot.as_ref().is_some_and(|lot| lot.process == std::process::id());
@@ -107,37 +115,41 @@ fn serve() {
     loop {
         let Some((arrived, set)) = look() else {
             // No descriptor to be had: without signs, then.
-            sweep(&mut parked);
+            free_parked(&mut parked);
             std::thread::sleep(ROUND);
             continue;
         };
         for new in &arrived {
             // One that cannot be added is looked at every round.
             let edge = Interest { edge: true, ..Interest::default() };
-            let _ = epoll::add(&set, new.vehicle.socket().fd(), REPORT, edge);
+            let _ = epoll::add(&set, new.vehicle.fd(), REPORT, edge);
         }
         parked.extend(arrived);
-        sweep(&mut parked);
-        let _ = epoll::wait(&set, next_timeout(&parked));
+        free_parked(&mut parked);
+        let _ = epoll::wait(&set, next_timeout(&parked, Instant::now()));
     }
 }
 
+fn free_parked(parked: &mut Vec<Parked>) {
+    COUNT.fetch_sub(sweep(parked, Instant::now()), Ordering::Relaxed);
+}
+
 /// Until the next deadline or round. `None`: nothing is parked.
-fn next_timeout(parked: &[Parked]) -> Option<Duration> {
+pub(super) fn next_timeout(parked: &[Parked], now: Instant) -> Option<Duration> {
     let next = parked.iter().filter_map(|parked| parked.deadline).min();
-    let left = next.map(|at| at.saturating_duration_since(Instant::now()));
+    let left = next.map(|at| at.saturating_duration_since(now));
     (!parked.is_empty()).then(|| left.map_or(ROUND, |left| left.min(ROUND)))
 }
 
-/// Frees what is free, and aborts what has waited long enough.
-fn sweep(parked: &mut Vec<Parked>) {
-    let now = Instant::now();
+/// Frees what is free, and aborts what has waited long enough. Says how many are gone for good.
+pub(super) fn sweep(parked: &mut Vec<Parked>, now: Instant) -> usize {
+    let mut gone = 0;
     let mut kept = Vec::new();
     for mut one in parked.drain(..) {
         if one.deadline.is_some_and(|deadline| deadline <= now) {
             one.deadline = None;
-            if one.vehicle.socket().transport() == Transport::Tcp && one.vehicle.is_alone() {
-                one.vehicle.socket().abort();
+            if one.vehicle.is_stream() && one.vehicle.is_alone() {
+                one.vehicle.abort();
             }
         }
         // Buffers are dropped in there, by code that is not ours.
@@ -145,7 +157,7 @@ fn sweep(parked: &mut Vec<Parked>) {
         match drained {
             Ok(true) => {
                 let _ = catch_unwind(AssertUnwindSafe(move || drop(one)));
-                COUNT.fetch_sub(1, Ordering::Relaxed);
+                gone += 1;
             }
             Ok(false) if !one.vehicle.is_lost() => kept.push(one),
             // What was reported is gone; the rest is not known any more.
@@ -153,4 +165,5 @@ fn sweep(parked: &mut Vec<Parked>) {
         }
     }
     *parked = kept;
+    gone
 }

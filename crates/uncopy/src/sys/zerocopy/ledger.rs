@@ -1,0 +1,181 @@
+//! The payloads of one socket by number, and what the kernel still owes for each. Pure.
+
+use std::collections::VecDeque;
+
+use arrayvec::ArrayVec;
+
+use super::errqueue::Report;
+use super::ids::{Completed, Ids, Stray};
+use super::{Foreign, Landed, Usage};
+use crate::buf::Payload;
+
+#[derive(Debug)]
+struct Outgoing<B> {
+    payload: Payload<B>,
+    /// Numbers of its parts that the kernel has not reported.
+    lent_parts: u32,
+    /// More parts may follow.
+    is_open: bool,
+    usage: Usage,
+}
+
+pub(super) struct Ledger<B> {
+    ids: Ids<u64>,
+    /// Sends by number, from `first` on; `None`: landed.
+    sends: VecDeque<Option<Outgoing<B>>>,
+    first: u64,
+    landed: VecDeque<Landed<B>>,
+    /// The numbers do not add up: nothing can be released any more.
+    is_lost: bool,
+    foreign: Foreign,
+}
+
+impl<B> Ledger<B> {
+    pub(super) fn new() -> Ledger<B> {
+        Ledger {
+            ids: Ids::new(0),
+            sends: VecDeque::new(),
+            first: 0,
+            landed: VecDeque::new(),
+            is_lost: false,
+            foreign: Foreign::default(),
+        }
+    }
+
+    /// Numbers that the kernel has not reported.
+    pub(super) fn outstanding(&self) -> usize {
+        self.ids.outstanding()
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    pub(super) fn foreign(&self) -> Foreign {
+        self.foreign
+    }
+
+    /// Takes a payload in; gives its number.
+    pub(super) fn begin(&mut self, payload: Payload<B>) -> u64 {
+        let usage = Usage::default();
+        self.sends.push_back(Some(Outgoing { payload, lent_parts: 0, is_open: true, usage }));
+        self.first + self.sends.len() as u64 - 1
+    }
+
+    /// A payload that was begun and not ended, and room for the number of a part of it.
+    pub(super) fn open(&mut self, number: u64) -> Option<&Payload<B>> {
+        self.ids.reserve();
+        self.send_mut(number).filter(|send| send.is_open).map(|send| &send.payload)
+    }
+
+    /// The kernel took a part, `lent` or copied.
+    pub(super) fn record(&mut self, number: u64, bytes: usize, lent: bool) {
+        let Some(send) = self.send_mut(number) else { return };
+        send.usage.bytes += bytes;
+        if lent {
+            send.lent_parts += 1;
+            send.usage.lent_parts += 1;
+            self.ids.record(number);
+        } else {
+            send.usage.copied_parts += 1;
+        }
+    }
+
+    /// A datagram failed; whether the kernel counted it shows when its reports have been read.
+    pub(super) fn doubt(&mut self) {
+        self.ids.doubt();
+    }
+
+    /// They have been read. Says whether the doubt is left.
+    pub(super) fn settle(&mut self) -> bool {
+        self.ids.settle()
+    }
+
+    /// No more parts of this payload follow.
+    pub(super) fn end(&mut self, number: u64) {
+        if let Some(send) = self.send_mut(number) {
+            send.is_open = false;
+            self.land(number);
+        }
+    }
+
+    /// What the kernel says.
+    pub(super) fn report(&mut self, report: Report) {
+        match report {
+            // From the first that does not add up on, none can be believed.
+            Report::Completed(_) if self.is_lost => {}
+            Report::Completed(completed) => self.is_lost = self.complete(completed).is_err(),
+            Report::Foreign { errno, .. } => {
+                self.foreign.count += 1;
+                self.foreign.last = Some(errno);
+            }
+            Report::Lost => self.is_lost = true,
+        }
+    }
+
+    /// The next payload that has landed, in the order in which they did.
+    pub(super) fn next_landed(&mut self) -> Option<Landed<B>> {
+        self.landed.pop_front()
+    }
+
+    /// Frees what has landed; says whether nothing is outstanding.
+    pub(super) fn is_drained(&mut self) -> bool {
+        self.landed.clear();
+        self.outstanding() == 0
+    }
+
+    /// What outlives the owner, if anything is outstanding. What has landed does not.
+    pub(super) fn leave(&mut self) -> Option<Ledger<B>> {
+        if self.outstanding() == 0 {
+            return None;
+        }
+        let mut left = std::mem::replace(self, Ledger::new());
+        self.landed = std::mem::take(&mut left.landed);
+        Some(left)
+    }
+
+    /// This payload was not given back.
+    #[cfg(feature = "tokio")]
+    pub(super) fn has(&self, number: u64) -> bool {
+        let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        let under_way = index.and_then(|index| self.sends.get(index)).is_some_and(Option::is_some);
+        under_way || self.landed.iter().any(|landed| landed.number == number)
+    }
+
+    fn send_mut(&mut self, number: u64) -> Option<&mut Outgoing<B>> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.sends.get_mut(index)?.as_mut()
+    }
+
+    /// Moves a payload out that is ended and of which nothing is lent.
+    fn land(&mut self, number: u64) {
+        let is_free =
+            self.send_mut(number).is_some_and(|send| !send.is_open && send.lent_parts == 0);
+        let Some(index) = number.checked_sub(self.first).filter(|_| is_free) else { return };
+        if let Some(Outgoing { payload, usage, .. }) = self.sends[index as usize].take() {
+            self.landed.push_back(Landed { number, payload, usage });
+        }
+        while let Some(None) = self.sends.front() {
+            self.sends.pop_front();
+            self.first += 1;
+        }
+    }
+
+    fn complete(&mut self, completed: Completed) -> Result<(), Stray> {
+        let mut free: ArrayVec<u64, 64> = ArrayVec::new();
+        let mut more = Vec::new();
+        let Ledger { ids, sends, first, .. } = self;
+        ids.complete(completed, |number, copied| {
+            let index = usize::try_from(number.wrapping_sub(*first)).unwrap_or(usize::MAX);
+            if let Some(Some(send)) = sends.get_mut(index) {
+                send.lent_parts -= 1;
+                send.usage.copied_later |= copied;
+                if send.lent_parts == 0 && free.try_push(number).is_err() {
+                    more.push(number);
+                }
+            }
+        })?;
+        free.into_iter().chain(more).for_each(|number| self.land(number));
+        Ok(())
+    }
+}
