@@ -17,7 +17,7 @@ pub enum Exit {
     /// A copy failed, or files failed for several different reasons, or a report could not be
     /// written.
     Failure = 1,
-    /// The command line makes no sense; nothing was touched.
+    /// The command line or a setting makes no sense; nothing was touched.
     Usage = 2,
     /// What was read back differs from the source.
     VerificationFailed = 3,
@@ -76,7 +76,7 @@ pub(crate) const TABLE: &str = "\
 Exit codes:
   0  everything was copied, or skipped because of --no-clobber
   1  a copy failed, or several failed for different reasons
-  2  the command line makes no sense; nothing was touched
+  2  the command line or a setting makes no sense; nothing was touched
   3  verification failed: the copy differs from its source
   4  a source changed while it was copied
   5  no mechanism that the options allow works here

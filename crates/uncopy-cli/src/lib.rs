@@ -10,6 +10,7 @@ mod audit;
 #[cfg(target_os = "linux")]
 mod bench;
 mod capabilities;
+mod config;
 mod cp;
 #[cfg(target_os = "linux")]
 mod doctor;
@@ -39,13 +40,17 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Err(error) => return print_clap(&error),
     };
     match matches.subcommand() {
-        Some(("cp", flags)) => with_flags(flags, cp::run),
+        Some(("cp", flags)) => {
+            let configured = config::Configured::new(flags);
+            ended(configured.and_then(|configured| cp::run(&configured)))
+        }
         Some(("capabilities", flags)) => with_flags(flags, capabilities::run),
         #[cfg(target_os = "linux")]
         Some(("doctor", flags)) => with_flags(flags, doctor::run),
         #[cfg(target_os = "linux")]
         Some(("bench", flags)) => with_flags(flags, bench::run),
         Some(("audit", flags)) => with_flags(flags, audit::verify::run),
+        Some(("config", flags)) => with_flags(flags, config::show::run),
         Some(("completions", flags)) => with_flags(flags, completions),
         _ => Exit::Usage,
     }
@@ -56,8 +61,11 @@ fn with_flags<Flags: FromArgMatches>(
     matches: &ArgMatches,
     subcommand: fn(&Flags) -> Result<Exit, clap::Error>,
 ) -> Exit {
-    let ended = Flags::from_arg_matches(matches).and_then(|flags| subcommand(&flags));
-    ended.unwrap_or_else(|error| print_clap(&error))
+    ended(Flags::from_arg_matches(matches).and_then(|flags| subcommand(&flags)))
+}
+
+fn ended(how: Result<Exit, clap::Error>) -> Exit {
+    how.unwrap_or_else(|error| print_clap(&error))
 }
 
 /// Prints help, the version or a usage error.

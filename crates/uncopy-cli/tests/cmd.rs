@@ -5,10 +5,11 @@ fn commands_print_what_their_files_say() {
     trycmd::TestCases::new()
         // Set to nothing counts as not set: the environment of whoever runs this does not matter.
         .env("UNCOPY_VERIFY", "")
+        .env("UNCOPY_CONFIG", "/dev/null")
         .case("tests/cmd/*.trycmd");
 }
 
 #[test]
 fn the_environment_is_heeded_as_its_files_say() {
-    trycmd::TestCases::new().case("tests/cmd/*.toml");
+    trycmd::TestCases::new().env("UNCOPY_CONFIG", "/dev/null").case("tests/cmd/*.toml");
 }

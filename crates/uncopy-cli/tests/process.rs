@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// The program, not minding the environment of whoever runs the tests.
 fn uncopy() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_uncopy"));
-    command.env_remove("UNCOPY_VERIFY");
+    command.env_remove("UNCOPY_VERIFY").env("UNCOPY_CONFIG", "/dev/null");
     command
 }
 
@@ -130,6 +130,7 @@ fn a_signal_that_the_parent_ignores_stays_ignored() {
         .args(["cp", "--copy-contents"])
         .args([&fifo, &destination])
         .env_remove("UNCOPY_VERIFY")
+        .env("UNCOPY_CONFIG", "/dev/null")
         .spawn()
         .unwrap();
     let mut writer = OpenOptions::new().write(true).open(&fifo).unwrap();

@@ -12,8 +12,9 @@ use uncopy::Errno;
 use uncopy::copy::{CopyOptions, Throttle, copy_file_observed};
 
 use crate::audit::Audit;
+use crate::config::{Configured, Setting};
 use crate::exit::Exit;
-use crate::flags::{self, conflict, copy::CopyArgs};
+use crate::flags::{self, conflict};
 use crate::progress::Watch;
 use crate::report::{Failure, Report};
 use crate::stop::{Signal, Stop};
@@ -25,14 +26,16 @@ use written::Written;
 ///
 /// # Errors
 /// The command line makes no sense; nothing was touched.
-pub(crate) fn run(flags: &CopyArgs) -> Result<Exit, clap::Error> {
-    let options = options(flags)?;
-    let misuse = |kind, message: String| flags::usage_error("cp", kind, &message);
+pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
+    let options = options(configured)?;
+    let flags = &configured.flags;
     let tree_options = request::tree_options(flags, &options)
-        .map_err(|message| misuse(ErrorKind::ValueValidation, message))?;
+        .map_err(|message| misuse(configured, ErrorKind::ValueValidation, &message))?;
     if flags.tree.recursive {
-        tree_options.check().map_err(|text| misuse(ErrorKind::ArgumentConflict, text))?;
+        let checked = tree_options.check();
+        checked.map_err(|text| misuse(configured, ErrorKind::ArgumentConflict, &text))?;
     }
+    let misuse = |kind, message: String| flags::usage_error("cp", kind, &message);
     let names = target::names(flags)
         .map_err(|names| misuse(ErrorKind::MissingRequiredArgument, names.to_string()))?;
 
@@ -64,28 +67,36 @@ pub(crate) fn run(flags: &CopyArgs) -> Result<Exit, clap::Error> {
     })
 }
 
-/// The options of the library for these flags and the environment.
+/// The options of the library for these flags and settings.
 ///
 /// # Errors
 /// They make no sense.
-pub(crate) fn options(flags: &CopyArgs) -> Result<CopyOptions, clap::Error> {
-    let misuse = |kind, message: String| flags::usage_error("cp", kind, &message);
-    if let Some(conflict) = conflict::find(flags) {
+pub(crate) fn options(configured: &Configured) -> Result<CopyOptions, clap::Error> {
+    let misuse = |kind, message: String| misuse(configured, kind, &message);
+    if let Some(conflict) = conflict::find(&configured.flags) {
         return Err(misuse(ErrorKind::ArgumentConflict, conflict.to_string()));
     }
-    let configured = std::env::var_os(request::UNCOPY_VERIFY);
-    let configured = configured.as_ref().map(|name| name.to_string_lossy());
-    let options = request::options(flags, configured.as_deref())
+    let options = request::options(&configured.flags)
         .map_err(|message| misuse(ErrorKind::ValueValidation, message))?;
     options.check().map_err(|found| misuse(ErrorKind::ArgumentConflict, found.to_string()))?;
     Ok(options)
 }
 
+/// An error in the flags, with the settings that one of them may come from.
+fn misuse(configured: &Configured, kind: ErrorKind, message: &str) -> clap::Error {
+    let applied: Vec<String> = configured.applied.iter().map(ToString::to_string).collect();
+    if applied.is_empty() {
+        return flags::usage_error("cp", kind, message);
+    }
+    let message = format!("{message} (settings that apply: {})", applied.join(", "));
+    flags::usage_error("cp", kind, &message)
+}
+
 /// Where the wish to verify comes from.
-pub(crate) fn verify_origin(flags: &CopyArgs, options: &CopyOptions) -> Option<String> {
-    options.verify.map(|_| match flags.verify {
-        Some(_) => "the flag --verify".to_owned(),
-        None => format!("{} in the environment", request::UNCOPY_VERIFY),
+pub(crate) fn verify_origin(configured: &Configured, options: &CopyOptions) -> Option<String> {
+    options.verify.map(|_| {
+        let setting = configured.setting("verify");
+        setting.map_or_else(|| "the flag --verify".to_owned(), Setting::origin)
     })
 }
 

@@ -12,14 +12,11 @@ use crate::flags::copy::{
 use crate::flags::select::Pattern;
 use crate::flags::tree::{LinksArg, OnErrorArg};
 
-/// The environment variable that verifies every copy.
-pub(crate) const UNCOPY_VERIFY: &str = "UNCOPY_VERIFY";
-
-/// The options of the library for these flags and this value of [`UNCOPY_VERIFY`].
+/// The options of the library for these flags.
 ///
 /// # Errors
-/// A sentence for people: the variable or a flag makes no sense.
-pub(crate) fn options(flags: &CopyArgs, configured: Option<&str>) -> Result<CopyOptions, String> {
+/// A sentence for people: a flag makes no sense.
+pub(crate) fn options(flags: &CopyArgs) -> Result<CopyOptions, String> {
     let mut options = CopyOptions::default();
     options.allow = allow(flags);
     options.prefer = match flags.prefer {
@@ -47,7 +44,7 @@ pub(crate) fn options(flags: &CopyArgs, configured: Option<&str>) -> Result<Copy
         (false, false) => Existing::Replace,
     };
     options.preserve = preserve(&flags.preserve);
-    options.verify = verify(flags, configured)?;
+    options.verify = verify(flags)?;
     options.durable = flags.durable;
     options.in_place = flags.in_place;
     options.copy_contents = flags.copy_contents;
@@ -124,14 +121,8 @@ fn preserve(attributes: &[Attribute]) -> Preserve {
     preserve
 }
 
-fn verify(flags: &CopyArgs, configured: Option<&str>) -> Result<Option<Verify>, String> {
-    let algorithm = match (flags.verify, configured) {
-        _ if flags.no_verify => None,
-        (Some(algorithm), _) => Some(algorithm),
-        (None, None | Some("")) => None,
-        (None, Some(name)) => Some(configured_digest(name)?),
-    };
-    match algorithm {
+fn verify(flags: &CopyArgs) -> Result<Option<Verify>, String> {
+    match flags.verify {
         None if flags.trust_shared_extents => Err(String::from(
             "--trust-shared-extents only says how --verify is to be done; add --verify",
         )),
@@ -149,31 +140,22 @@ fn verify(flags: &CopyArgs, configured: Option<&str>) -> Result<Option<Verify>, 
     }
 }
 
-fn configured_digest(name: &str) -> Result<DigestArg, String> {
-    clap::ValueEnum::from_str(name, false).map_err(|_| {
-        format!(
-            "the environment variable {UNCOPY_VERIFY} is {name:?}; set it to blake3, sha256 or \
-             xxh3, unset it, or pass --no-verify"
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use clap::{Args, FromArgMatches};
 
     use super::*;
 
-    fn parse(line: &str, configured: Option<&str>) -> Result<CopyOptions, String> {
+    fn parse(line: &str) -> Result<CopyOptions, String> {
         let arguments = std::iter::once("cp").chain(line.split_whitespace());
         let matches = CopyArgs::augment_args(clap::Command::new("cp")).get_matches_from(arguments);
-        options(&CopyArgs::from_arg_matches(&matches).unwrap(), configured)
+        options(&CopyArgs::from_arg_matches(&matches).unwrap())
     }
 
     #[test]
     fn no_flag_is_the_librarys_default() {
-        assert_eq!(parse("a b", None).unwrap(), CopyOptions::default());
-        assert_eq!(parse("--zero-copy --method auto a b", None).unwrap(), CopyOptions::default());
+        assert_eq!(parse("a b").unwrap(), CopyOptions::default());
+        assert_eq!(parse("--zero-copy --method auto a b").unwrap(), CopyOptions::default());
     }
 
     #[test]
@@ -205,13 +187,13 @@ mod tests {
         for (flags, change) in rows {
             let mut expected = CopyOptions::default();
             change(&mut expected);
-            assert_eq!(parse(&format!("{flags} a b"), None).unwrap(), expected, "{flags}");
+            assert_eq!(parse(&format!("{flags} a b")).unwrap(), expected, "{flags}");
         }
     }
 
     #[test]
     fn preserve_takes_a_list_behind_an_equals_sign_only() {
-        let preserved = |line: &str| parse(line, None).unwrap().preserve;
+        let preserved = |line: &str| parse(line).unwrap().preserve;
         assert_eq!(preserved("-p a b"), Preserve::basic());
         assert_eq!(preserved("-pf a b"), Preserve::basic());
         assert_eq!(preserved("--preserve a b"), Preserve::basic());
@@ -227,29 +209,23 @@ mod tests {
     }
 
     #[test]
-    fn verification_is_asked_for_by_flag_or_environment() {
-        let digest = |line, configured| {
-            parse(line, configured).map(|options| options.verify.map(|verify| verify.algorithm))
-        };
-        for (line, configured, expected) in [
-            ("a b", None, None),
-            ("a b", Some(""), None),
-            ("a b", Some("sha256"), Some(Digest::Sha256)),
-            ("--no-verify a b", Some("sha256"), None),
-            ("--no-verify a b", Some("nonsense"), None),
-            ("--verify a b", None, Some(Digest::Blake3)),
-            ("--verify a b", Some("sha256"), Some(Digest::Blake3)),
-            ("--verify=xxh3 a b", None, Some(Digest::Xxh3)),
+    fn verification_is_asked_for_by_its_flag() {
+        for (line, expected) in [
+            ("a b", None),
+            ("--no-verify a b", None),
+            ("--verify a b", Some(Digest::Blake3)),
+            ("--verify=sha256 a b", Some(Digest::Sha256)),
+            ("--verify=xxh3 a b", Some(Digest::Xxh3)),
         ] {
-            assert_eq!(digest(line, configured), Ok(expected), "{line} {configured:?}");
+            let verify = parse(line).unwrap().verify;
+            assert_eq!(verify.map(|verify| verify.algorithm), expected, "{line}");
         }
-        assert!(digest("a b", Some("crc32")).unwrap_err().contains("crc32"));
     }
 
     #[test]
     fn trusting_shared_extents_needs_verification() {
-        assert!(parse("--trust-shared-extents a b", None).is_err());
-        let options = parse("--trust-shared-extents a b", Some("xxh3")).unwrap();
+        assert!(parse("--trust-shared-extents a b").is_err());
+        let options = parse("--trust-shared-extents --verify a b").unwrap();
         assert!(options.verify.unwrap().trust_shared_extents);
     }
 }

@@ -5,9 +5,10 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
 use clap::error::ErrorKind;
-use clap::{Args, Command, FromArgMatches};
+use clap::{Args, Command};
 use uncopy::doctor::{Target, device_index};
 
+use crate::config::Configured;
 use crate::cp;
 use crate::flags::copy::CopyArgs;
 use crate::flags::doctor::DoctorArgs;
@@ -77,13 +78,14 @@ fn copy(
 ) -> Result<(Target, Option<String>), clap::Error> {
     let words = std::iter::once(OsString::from("cp")).chain(flags.cp_flags.iter().cloned());
     let command = CopyArgs::augment_args(Command::new("cp"));
-    let cp = CopyArgs::from_arg_matches(&command.try_get_matches_from(words)?)?;
+    let configured = Configured::new(&command.try_get_matches_from(words)?)?;
+    let cp = &configured.flags;
     if !cp.paths.is_empty() || !cp.source.is_empty() || cp.dest.is_some() {
         let message = "behind -- there are flags of cp alone; name SRC and DST before it";
         return Err(usage_error("doctor", ErrorKind::InvalidValue, message));
     }
-    let options = cp::options(&cp)?;
-    let verify_origin = cp::verify_origin(&cp, &options);
+    let options = cp::options(&configured)?;
+    let verify_origin = cp::verify_origin(&configured, &options);
     let destination = match (destination.is_dir() && !source.is_dir(), source.file_name()) {
         (true, Some(name)) => destination.join(name),
         _ => destination.to_owned(),

@@ -53,6 +53,13 @@ pub(crate) fn find(flags: &CopyArgs) -> Option<Conflict> {
             ONE_OF_THEM,
         ),
         (verifying && flags.no_verify, "--verify", "--no-verify", ONE_OF_THEM),
+        (flags.durable && flags.no_durable, "--durable", "--no-durable", ONE_OF_THEM),
+        (
+            !flags.preserve.is_empty() && flags.no_preserve,
+            "--preserve",
+            "--no-preserve",
+            ONE_OF_THEM,
+        ),
         (
             flags.trust_shared_extents && flags.no_verify,
             "--trust-shared-extents",
@@ -105,6 +112,8 @@ mod tests {
             ("-t x -d y a", "--target-directory --dest"),
             ("-Tt x a", "--target-directory --no-target-directory"),
             ("--verify --no-verify a b", "--verify --no-verify"),
+            ("--durable --no-durable a b", "--durable --no-durable"),
+            ("-p --no-preserve a b", "--preserve --no-preserve"),
             ("--trust-shared-extents --no-verify a b", "--trust-shared-extents --no-verify"),
             ("-vq a b", "--verbose --quiet"),
             ("-v --json a b", "--verbose --json"),

@@ -29,7 +29,13 @@ Examples:
 pub(crate) const ENVIRONMENT: &str = "\
 Environment:
   UNCOPY_VERIFY  blake3, sha256 or xxh3: verify every copy as with --verify=...
-  NO_COLOR       no colours in help and messages";
+  UNCOPY_...     the other settings of the configuration file, which they displace; flags displace
+                 both (`uncopy config show`, docs/configuration.md)
+  UNCOPY_CONFIG  the configuration file
+  NO_COLOR       no colours in help and messages
+
+Files:
+  $XDG_CONFIG_HOME/uncopy/config.toml, or ~/.config/uncopy/config.toml";
 
 /// Copy files the cheapest correct way.
 ///
@@ -139,9 +145,17 @@ pub(crate) struct CopyArgs {
     )]
     pub preserve: Vec<Attribute>,
 
+    /// Preserve no metadata, even if a setting says so
+    #[arg(long, help_heading = SAFETY)]
+    pub no_preserve: bool,
+
     /// Flush the copy to the device before it replaces anything, and the directory after it
     #[arg(long, help_heading = SAFETY)]
     pub durable: bool,
+
+    /// Do not flush the copy, even if a setting says so
+    #[arg(long, help_heading = SAFETY)]
+    pub no_durable: bool,
 
     /// What to do if a source changes while it is copied: fail (the default), retry or accept
     #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_default_value = true, help_heading = SAFETY)]
@@ -163,7 +177,7 @@ pub(crate) struct CopyArgs {
     )]
     pub verify: Option<DigestArg>,
 
-    /// Do not verify, even if UNCOPY_VERIFY is set
+    /// Do not verify, even if a setting says so
     #[arg(long, help_heading = SAFETY)]
     pub no_verify: bool,
 
@@ -189,12 +203,17 @@ pub(crate) struct CopyArgs {
     /// Print one JSON object a line for each file (docs/json.md)
     #[arg(long, help_heading = REPORT)]
     pub json: bool,
+
+    /// Read the lasting settings from FILE, which must exist (docs/configuration.md)
+    #[arg(long, value_name = "FILE", help_heading = SETTINGS)]
+    pub config: Option<PathBuf>,
 }
 
 const TARGETS: &str = "From and to";
 const WAY: &str = "The way the bytes go";
 const SAFETY: &str = "Safety";
 const REPORT: &str = "Reports";
+const SETTINGS: &str = "Settings";
 
 /// `--method`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]

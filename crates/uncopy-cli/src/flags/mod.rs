@@ -5,6 +5,7 @@ pub(crate) mod audit;
 pub(crate) mod bench;
 pub(crate) mod capabilities;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod conflict;
 pub(crate) mod copy;
 #[cfg(target_os = "linux")]
@@ -21,6 +22,7 @@ use crate::report::printable;
 use audit::AuditArgs;
 use capabilities::CapabilitiesArgs;
 use completions::CompletionsArgs;
+use config::ConfigArgs;
 use copy::CopyArgs;
 
 /// A subcommand: its name, its one line in the list, and its flags.
@@ -71,6 +73,11 @@ const SUBCOMMANDS: &[Subcommand] = &[
         name: "audit",
         about: "Check an audit log",
         flags: |command| AuditArgs::augment_subcommands(command).after_help(audit::EXAMPLES),
+    },
+    Subcommand {
+        name: "config",
+        about: "Show the lasting settings of cp",
+        flags: |command| ConfigArgs::augment_subcommands(command).after_help(config::EXAMPLES),
     },
     Subcommand {
         name: "completions",

@@ -104,7 +104,7 @@ SETTING = "setting-refuses", "A setting refuses a cheaper way", Note, false,
 "The mechanism is not used.",
 "Leave the setting out.";
 VERIFY = "verification", "Verification reads everything again", Note, false,
-"`--verify`, or UNCOPY_VERIFY in the environment, has both files read and hashed after the copy.",
+"`--verify`, or the setting `verify`, has both files read and hashed after the copy.",
 "Two more passes over the data, one over each file; the processor reads every byte of both.",
 "With shared blocks --trust-shared-extents reads nothing; else leave --verify out where the copy can be repeated.";
 IN_PLACE = "in-place", "The destination is written in place", Note, false,

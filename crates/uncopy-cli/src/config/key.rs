@@ -1,0 +1,200 @@
+//! The settings that there are. Each has the name of a flag of `uncopy cp`.
+
+use clap::ValueEnum;
+
+use crate::flags::copy::{CopyArgs, Method};
+use crate::flags::rate;
+
+/// A lasting setting.
+#[derive(Debug)]
+pub(crate) struct Key {
+    /// Its name in the file.
+    pub(crate) name: &'static str,
+    /// The value that it has where nobody set it.
+    pub(crate) built_in: &'static str,
+    /// The values that it takes, for people.
+    expected: &'static str,
+    /// The flags that displace it, as the parser calls them.
+    flags: &'static [&'static str],
+    /// Sets the flag to the value of this text; `None`: the text is no such value.
+    set: fn(&mut CopyArgs, &str) -> Option<()>,
+}
+
+const BOOLEAN: &str = "true or false";
+
+/// All of them, in the order in which they are shown.
+pub(crate) static KEYS: [Key; 13] = [
+    Key {
+        name: "verify",
+        built_in: "none",
+        expected: "blake3, sha256, xxh3 or none",
+        flags: &["verify", "no_verify"],
+        set: |flags, text| set(&mut flags.verify, unless("none", text, choice)),
+    },
+    Key {
+        name: "durable",
+        built_in: "false",
+        expected: BOOLEAN,
+        flags: &["durable", "no_durable"],
+        set: |flags, text| set(&mut flags.durable, text.parse().ok()),
+    },
+    Key {
+        name: "preserve",
+        built_in: "none",
+        expected: "none, or a list of mode, ownership, timestamps, xattr, acl, all",
+        flags: &["preserve", "no_preserve"],
+        set: |flags, text| {
+            let list = unless("none", text, |text| text.split(',').map(choice).collect());
+            set(&mut flags.preserve, list.map(Option::unwrap_or_default))
+        },
+    },
+    Key {
+        name: "if-changed",
+        built_in: "fail",
+        expected: "fail, retry or accept",
+        flags: &["if_changed"],
+        set: |flags, text| set(&mut flags.if_changed, choice(text)),
+    },
+    Key {
+        name: "method",
+        built_in: "auto",
+        expected: "auto, reflink, copy-file-range, direct, sendfile, splice, read-write, \
+                   require-zero-copy, no-user-copy or no-zero-copy",
+        flags: &["method", "zero_copy", "require_zero_copy", "no_user_copy", "no_zero_copy"],
+        set: way,
+    },
+    Key {
+        name: "prefer",
+        built_in: "time",
+        expected: "time or cpu",
+        flags: &["prefer"],
+        set: |flags, text| set(&mut flags.prefer, choice(text)),
+    },
+    Key {
+        name: "sparse",
+        built_in: "auto",
+        expected: "auto, always or never",
+        flags: &["sparse"],
+        set: |flags, text| set(&mut flags.sparse, choice(text)),
+    },
+    Key {
+        name: "cache",
+        built_in: "auto",
+        expected: "auto, keep or skip",
+        flags: &["cache"],
+        set: |flags, text| set(&mut flags.cache, choice(text)),
+    },
+    Key {
+        name: "max-bandwidth",
+        built_in: "none",
+        expected: "none, or bytes a second as 50M or 1.5MiB",
+        flags: &["max_bandwidth"],
+        set: |flags, text| {
+            set(&mut flags.max_bandwidth, unless("none", text, |text| rate::parse(text).ok()))
+        },
+    },
+    Key {
+        name: "jobs",
+        built_in: "auto",
+        expected: "auto, or a number of workers from 1",
+        flags: &["jobs"],
+        set: |flags, text| {
+            set(&mut flags.tree.jobs, unless("auto", text, |text| text.parse().ok()))
+        },
+    },
+    Key {
+        name: "retries",
+        built_in: "3",
+        expected: "a number from 0",
+        flags: &["retries"],
+        set: |flags, text| set(&mut flags.tree.retries, text.parse().ok()),
+    },
+    Key {
+        name: "on-error",
+        built_in: "skip",
+        expected: "skip or abort",
+        flags: &["on_error"],
+        set: |flags, text| set(&mut flags.tree.on_error, choice(text)),
+    },
+    Key {
+        name: "links",
+        built_in: "preserve",
+        expected: "preserve, follow or skip",
+        flags: &["links"],
+        set: |flags, text| set(&mut flags.tree.links, choice(text)),
+    },
+];
+
+impl Key {
+    /// The key of this name.
+    ///
+    /// # Errors
+    /// There is none: a sentence that names one that is like it, or all.
+    pub(super) fn named(name: &str) -> Result<&'static Key, String> {
+        if let Some(key) = KEYS.iter().find(|key| key.name == name) {
+            return Ok(key);
+        }
+        // As the parser of flags measures it: what is less alike is no slip of the pen.
+        let likeness = |key: &Key| strsim::jaro(name, key.name);
+        let nearest = KEYS.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+        Err(match nearest.filter(|key| likeness(key) > 0.7) {
+            Some(key) => format!("there is no setting {name:?}; did you mean {:?}?", key.name),
+            None => {
+                let names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
+                format!("there is no setting {name:?}; there are: {}", names.join(", "))
+            }
+        })
+    }
+
+    /// The environment variable that sets it.
+    pub(crate) fn variable(&self) -> String {
+        format!("UNCOPY_{}", self.name.to_uppercase().replace('-', "_"))
+    }
+
+    /// # Errors
+    /// The text is none of its values: what to write instead.
+    pub(super) fn check(&self, text: &str) -> Result<(), String> {
+        let set = (self.set)(&mut CopyArgs::default(), text);
+        set.ok_or_else(|| format!("set it to {}", self.expected))
+    }
+
+    /// Gives the flag this value, which was checked.
+    pub(super) fn apply(&self, flags: &mut CopyArgs, text: &str) {
+        let set = (self.set)(flags, text);
+        debug_assert!(set.is_some(), "{} = {text}", self.name);
+    }
+
+    /// Whether one of these flags says the same or the contrary.
+    pub(super) fn is_displaced(&self, is_given: impl Fn(&str) -> bool) -> bool {
+        self.flags.iter().any(|flag| is_given(flag))
+    }
+}
+
+fn set<Value>(flag: &mut Value, value: Option<Value>) -> Option<()> {
+    *flag = value?;
+    Some(())
+}
+
+fn choice<Value: ValueEnum>(text: &str) -> Option<Value> {
+    Value::from_str(text, false).ok()
+}
+
+/// What `parse` makes of the text, or nothing for this `word`.
+fn unless<Value>(
+    word: &str,
+    text: &str,
+    parse: impl Fn(&str) -> Option<Value>,
+) -> Option<Option<Value>> {
+    if text == word { Some(None) } else { parse(text).map(Some) }
+}
+
+/// A mechanism, or a rule by the name of its flag.
+fn way(flags: &mut CopyArgs, text: &str) -> Option<()> {
+    match text {
+        "require-zero-copy" => flags.require_zero_copy = true,
+        "no-user-copy" => flags.no_user_copy = true,
+        "no-zero-copy" => flags.no_zero_copy = true,
+        _ => flags.method = choice::<Method>(text)?,
+    }
+    Some(())
+}

@@ -1,0 +1,338 @@
+//! The lasting settings of `uncopy cp`: built in, from a file, from the environment. Flags displace
+//! them.
+
+mod file;
+mod key;
+pub(crate) mod show;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, FromArgMatches};
+
+use crate::flags::copy::CopyArgs;
+use crate::flags::usage_error;
+use key::{KEYS, Key};
+
+/// The variable that names the file.
+const UNCOPY_CONFIG: &str = "UNCOPY_CONFIG";
+
+/// No file of settings is larger: it may be a device by mistake.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Origin {
+    BuiltIn,
+    File { path: PathBuf, line: usize },
+    Variable,
+}
+
+/// A setting that has a value.
+#[derive(Debug, Clone)]
+pub(crate) struct Setting {
+    key: &'static Key,
+    value: String,
+    origin: Origin,
+}
+
+impl Setting {
+    /// Where its value comes from.
+    pub(crate) fn origin(&self) -> String {
+        match &self.origin {
+            Origin::BuiltIn => String::from("built in"),
+            Origin::File { path, line } => format!("{}, line {line}", path.display()),
+            Origin::Variable => format!("{} in the environment", self.key.variable()),
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {} ({})", self.key.name, self.value, self.origin())
+    }
+}
+
+/// The flags of `uncopy cp`, with what the settings say where no flag was given.
+#[derive(Debug)]
+pub(crate) struct Configured {
+    pub(crate) flags: CopyArgs,
+    /// The settings that stand in `flags`.
+    pub(crate) applied: Vec<Setting>,
+}
+
+impl Configured {
+    /// Reads the file that the flags name, or the usual one, and the environment.
+    ///
+    /// # Errors
+    /// They cannot be read or make no sense.
+    pub(crate) fn new(matches: &ArgMatches) -> Result<Configured, clap::Error> {
+        let flags = CopyArgs::from_arg_matches(matches)?;
+        let loaded = load(flags.config.as_deref());
+        let (_, settings) =
+            loaded.map_err(|message| usage_error("cp", ErrorKind::ValueValidation, &message))?;
+        let is_given = |flag: &str| matches.value_source(flag) == Some(ValueSource::CommandLine);
+        Ok(apply(flags, settings, is_given))
+    }
+
+    /// The setting of this name, if it is one that stands in the flags.
+    pub(crate) fn setting(&self, name: &str) -> Option<&Setting> {
+        self.applied.iter().find(|setting| setting.key.name == name)
+    }
+}
+
+/// Gives the flags that were not given the values of the settings.
+fn apply(
+    mut flags: CopyArgs,
+    settings: Vec<Setting>,
+    is_given: impl Fn(&str) -> bool,
+) -> Configured {
+    let stands = |setting: &Setting| {
+        setting.origin != Origin::BuiltIn && !setting.key.is_displaced(&is_given)
+    };
+    let applied: Vec<Setting> = settings.into_iter().filter(stands).collect();
+    for setting in &applied {
+        setting.key.apply(&mut flags, &setting.value);
+    }
+    Configured { flags, applied }
+}
+
+/// Every setting, with the value of the environment, else of the file, else the one built in. A
+/// variable that is set to nothing counts as not set.
+///
+/// # Errors
+/// A sentence for people: a variable has a value that makes no sense.
+fn merge(
+    file: &[Setting],
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<Vec<Setting>, String> {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let settings = KEYS.iter().map(|key| {
+        let name = key.variable();
+        if let Some(value) = set(&name) {
+            let value = value.to_string_lossy().into_owned();
+            key.check(&value).map_err(|next_step| {
+                format!("{name} in the environment is {value:?}; {next_step}, or unset it")
+            })?;
+            return Ok(Setting { key, value, origin: Origin::Variable });
+        }
+        let found = file.iter().find(|setting| setting.key.name == key.name);
+        Ok(found.cloned().unwrap_or_else(|| Setting {
+            key,
+            value: key.built_in.to_owned(),
+            origin: Origin::BuiltIn,
+        }))
+    });
+    settings.collect()
+}
+
+/// Every setting, and the file that was read.
+///
+/// # Errors
+/// A sentence for people: the file cannot be read, or it or a variable makes no sense.
+fn load(named: Option<&Path>) -> Result<(Option<PathBuf>, Vec<Setting>), String> {
+    let variable = |name: &str| std::env::var_os(name);
+    let file = place(named, variable).map(|(path, must_exist)| {
+        let text = match read(&path) {
+            Ok(text) => text,
+            Err(error) if !must_exist && is_absence(&error) => return Ok(None),
+            Err(error) => {
+                return Err(format!(
+                    "cannot read the configuration file {}: {error}; name one that can be read \
+                     with --config",
+                    path.display()
+                ));
+            }
+        };
+        let settings = file::parse(&path, &text)?;
+        Ok(Some((path, settings)))
+    });
+    let (path, settings) = file.transpose()?.flatten().unzip();
+    Ok((path, merge(&settings.unwrap_or_default(), variable)?))
+}
+
+/// Which file holds the settings, and whether it must exist. Without a home there is none.
+///
+/// A relative `XDG_CONFIG_HOME` is passed over, as the XDG Base Directory Specification has it.
+fn place(
+    named: Option<&Path>,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Option<(PathBuf, bool)> {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(path) = named.map(Path::to_owned).or_else(|| set(UNCOPY_CONFIG)) {
+        return Some((path, true));
+    }
+    let below = set("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
+    let below = below.or_else(|| set("HOME").map(|home| home.join(".config")))?;
+    Some((below.join("uncopy/config.toml"), false))
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(io::Error::other("it is larger than 1 MiB"));
+    }
+    Ok(text)
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, Command};
+
+    use super::*;
+
+    fn file(text: &str) -> Vec<Setting> {
+        file::parse(Path::new("/c"), text.as_bytes()).unwrap()
+    }
+
+    fn variables(pairs: &[(&str, &str)]) -> impl Fn(&str) -> Option<OsString> {
+        |name| pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+    }
+
+    fn configured(line: &str, text: &str, pairs: &[(&str, &str)]) -> Configured {
+        let words = std::iter::once("cp").chain(line.split_whitespace());
+        let matches = CopyArgs::augment_args(Command::new("cp")).get_matches_from(words);
+        let settings = merge(&file(text), variables(pairs)).unwrap();
+        let is_given = |flag: &str| matches.value_source(flag) == Some(ValueSource::CommandLine);
+        apply(CopyArgs::from_arg_matches(&matches).unwrap(), settings, is_given)
+    }
+
+    #[test]
+    fn a_variable_displaces_the_file_and_both_what_is_built_in() {
+        for (text, pairs, expected) in [
+            ("", &[][..], "retries = 3 (built in)"),
+            ("retries = 5", &[], "retries = 5 (/c, line 1)"),
+            ("", &[("UNCOPY_RETRIES", "7")], "retries = 7 (UNCOPY_RETRIES in the environment)"),
+            (
+                "retries = 5",
+                &[("UNCOPY_RETRIES", "7")],
+                "retries = 7 (UNCOPY_RETRIES in the environment)",
+            ),
+            ("retries = 5", &[("UNCOPY_RETRIES", "")], "retries = 5 (/c, line 1)"),
+            ("jobs = 1\nretries = 5", &[("UNCOPY_JOBS", "7")], "retries = 5 (/c, line 2)"),
+        ] {
+            let merged = merge(&file(text), variables(pairs)).unwrap();
+            assert_eq!(merged.len(), KEYS.len());
+            let found = merged.iter().find(|setting| setting.key.name == "retries").unwrap();
+            assert_eq!(found.to_string(), expected, "{text} {pairs:?}");
+        }
+    }
+
+    #[test]
+    fn a_variable_that_makes_no_sense_is_an_error() {
+        let merged = merge(&[], variables(&[("UNCOPY_MAX_BANDWIDTH", "fast")]));
+        assert_eq!(
+            merged.unwrap_err(),
+            "UNCOPY_MAX_BANDWIDTH in the environment is \"fast\"; set it to none, or bytes a \
+             second as 50M or 1.5MiB, or unset it"
+        );
+    }
+
+    /// Each key with a value that is not the built-in one: as a flag, it is the same.
+    #[test]
+    fn a_setting_is_its_flag() {
+        let rows = [
+            ("verify = 'sha256'", "--verify=sha256"),
+            ("durable = true", "--durable"),
+            ("preserve = ['mode', 'acl']", "--preserve=mode,acl"),
+            ("if-changed = 'retry'", "--if-changed=retry"),
+            ("method = 'direct'", "--method=direct"),
+            ("prefer = 'cpu'", "--prefer=cpu"),
+            ("sparse = 'never'", "--sparse=never"),
+            ("cache = 'skip'", "--cache=skip"),
+            ("max-bandwidth = '1M'", "--max-bandwidth=1M"),
+            ("jobs = 3", "-r --jobs=3"),
+            ("retries = 0", "-r --retries=0"),
+            ("on-error = 'abort'", "-r --on-error=abort"),
+            ("links = 'skip'", "-r --links=skip"),
+        ];
+        assert_eq!(
+            rows.map(|(text, _)| text.split(' ').next()),
+            KEYS.each_ref().map(|key| Some(key.name))
+        );
+        let rules = ["require-zero-copy", "no-user-copy", "no-zero-copy"]
+            .map(|rule| (format!("method = '{rule}'"), format!("--{rule}")));
+        let rules = rules.iter().map(|(text, flag)| (text.as_str(), flag.as_str()));
+        for (text, flag) in rows.into_iter().chain(rules) {
+            let recursive = if flag.starts_with("-r") { "-r" } else { "" };
+            let by_file = configured(recursive, text, &[]);
+            let by_flag = configured(flag, "", &[]);
+            assert_eq!(format!("{:?}", by_file.flags), format!("{:?}", by_flag.flags), "{text}");
+            assert_eq!((by_file.applied.len(), by_flag.applied.len()), (1, 0), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_built_in_is_what_the_flags_have_by_themselves() {
+        let bare = configured("", "", &[]);
+        for key in &KEYS {
+            let mut flags = configured("", "", &[]).flags;
+            key.apply(&mut flags, key.built_in);
+            assert_eq!(format!("{flags:?}"), format!("{:?}", bare.flags), "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn flags_displace_settings() {
+        for (line, text) in [
+            ("--verify", "verify = 'sha256'"),
+            ("--no-verify", "verify = 'sha256'"),
+            ("--durable", "durable = false"),
+            ("--no-durable", "durable = true"),
+            ("-p", "preserve = 'xattr'"),
+            ("--no-preserve", "preserve = 'xattr'"),
+            ("--method=auto", "method = 'direct'"),
+            ("--zero-copy", "method = 'direct'"),
+            ("--no-zero-copy", "method = 'direct'"),
+            ("--require-zero-copy", "method = 'no-zero-copy'"),
+            ("--cache=auto", "cache = 'skip'"),
+            ("-r --retries=3", "retries = 9"),
+        ] {
+            let (with, without) = (configured(line, text, &[]), configured(line, "", &[]));
+            assert_eq!(format!("{:?}", with.flags), format!("{:?}", without.flags), "{line}");
+            assert!(with.applied.is_empty(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_file_is_named_or_in_the_usual_place() {
+        type Variables = &'static [(&'static str, &'static str)];
+        type Row = (Option<&'static str>, Variables, Option<(&'static str, bool)>);
+        let rows: [Row; 7] = [
+            (Some("a"), &[("UNCOPY_CONFIG", "b"), ("HOME", "/h")], Some(("a", true))),
+            (None, &[("UNCOPY_CONFIG", "b"), ("HOME", "/h")], Some(("b", true))),
+            (
+                None,
+                &[("UNCOPY_CONFIG", ""), ("HOME", "/h")],
+                Some(("/h/.config/uncopy/config.toml", false)),
+            ),
+            (
+                None,
+                &[("XDG_CONFIG_HOME", "/x"), ("HOME", "/h")],
+                Some(("/x/uncopy/config.toml", false)),
+            ),
+            (
+                None,
+                &[("XDG_CONFIG_HOME", "x"), ("HOME", "/h")],
+                Some(("/h/.config/uncopy/config.toml", false)),
+            ),
+            (None, &[("HOME", "")], None),
+            (None, &[], None),
+        ];
+        for (named, pairs, expected) in rows {
+            let found = place(named.map(Path::new), variables(pairs));
+            let expected = expected.map(|(path, must_exist)| (PathBuf::from(path), must_exist));
+            assert_eq!(found, expected, "{named:?} {pairs:?}");
+        }
+    }
+}
