@@ -25,8 +25,11 @@ static void wait_one(void) {
   OK(zx_handle_close(event));
 }
 
+/* Until whoever is to be interrupted waits, also under Valgrind on a busy machine. */
+static void settle(void) { zx_nanosleep(zx_deadline_after(ZX_MSEC(200))); }
+
 static void* close_later(void* handle) {
-  zx_nanosleep(zx_deadline_after(ZX_MSEC(5)));
+  settle();
   OK(zx_handle_close(*(zx_handle_t*)handle));
   return NULL;
 }
@@ -56,7 +59,7 @@ static void waits_end_with_their_handles(void) {
 
 static void* move_and_lose(void* handle) {
   zx_handle_t through[2];
-  zx_nanosleep(zx_deadline_after(ZX_MSEC(5)));
+  settle();
   new_channel(through);
   OK(zx_channel_write(through[0], 0, NULL, 0, (zx_handle_t*)handle, 1));
   close_both(through);
