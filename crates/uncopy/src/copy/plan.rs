@@ -355,4 +355,4 @@ pub(crate) fn explain(mechanism: Mechanism, errno: Errno, facts: &Facts) -> Stri
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::capabilities::Filesystem;
 use crate::copy::plan::Facts;
-use crate::copy::{Allow, Cache, Prefer, Sparse};
+use crate::copy::plan::tests::facts;
 use crate::doctor::finding::Severity;
 use crate::doctor::report::Verdict;
 use crate::sys::file::DirectAlign;
@@ -30,25 +30,7 @@ fn ordinary() -> Forecast {
     let mut direct = tried(Mechanism::Direct, Answer::Yes(Cost::Moved));
     direct.passed_over = Some("slower by the clock".into());
     Forecast {
-        facts: Facts {
-            size: Some(size),
-            data_bytes: size,
-            has_holes: false,
-            source: Filesystem::EXT4,
-            destination: Filesystem::EXT4,
-            destination_is_stream: false,
-            direct: DirectPath::Moves,
-            direct_reads: false,
-            source_is_cold: false,
-            dirty_budget_bytes: u64::MAX,
-            transforms: false,
-            in_place: false,
-            durable: false,
-            allow: Allow::Any,
-            prefer: Prefer::WallTime,
-            sparse: Sparse::Auto,
-            cache: Cache::Auto,
-        },
+        facts: Facts { size: Some(size), data_bytes: size, ..facts() },
         source_bytes: size,
         is_empty: false,
         cached_bytes: None,
