@@ -8,8 +8,8 @@ mod written;
 use std::io;
 
 use clap::error::ErrorKind;
-use uncopy::Errno;
 use uncopy::copy::{CopyOptions, Throttle, copy_file_observed};
+use uncopy::{Errno, Receipt};
 
 use crate::audit::Audit;
 use crate::config::{Configured, Setting};
@@ -27,9 +27,9 @@ use written::Written;
 /// # Errors
 /// The command line makes no sense; nothing was touched.
 pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
-    let options = options(configured)?;
+    let mut options = options(configured)?;
     let flags = &configured.flags;
-    let tree_options = request::tree_options(flags, &options)
+    let mut tree_options = request::tree_options(flags, &options)
         .map_err(|message| misuse(configured, ErrorKind::ValueValidation, &message))?;
     if flags.tree.recursive {
         let checked = tree_options.check();
@@ -51,7 +51,9 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
             return Ok(report.finish());
         }
     };
-    let pairs = target::pairs(names, is_directory)
+    options.suffix = names.is_inside(is_directory);
+    tree_options.copy.suffix = options.suffix;
+    let pairs = target::pairs(names, is_directory, options.transform)
         .map_err(|same| misuse(ErrorKind::ArgumentConflict, same.to_string()))?;
     let stop = match Stop::new() {
         Ok(stop) => stop,
@@ -155,7 +157,8 @@ fn copy_all(
         drop(watch);
         match copied {
             Ok(receipt) => {
-                report.copied(pair, &receipt);
+                let pair = actual(pair, &receipt);
+                report.copied(&pair, &receipt);
                 if pairs.len() > 1 && !receipt.skipped {
                     written.add(&pair.destination);
                 }
@@ -164,6 +167,12 @@ fn copy_all(
         }
     }
     stop.requested()
+}
+
+/// The names of a copy, of which one may have changed with its contents.
+fn actual(pair: &Pair, receipt: &Receipt) -> Pair {
+    let destination = receipt.renamed.as_ref().unwrap_or(&pair.destination).clone();
+    Pair { source: pair.source.clone(), destination }
 }
 
 fn just_written(pair: &Pair) -> Failure {
