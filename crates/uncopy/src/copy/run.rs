@@ -117,7 +117,7 @@ fn write_staged(
     let facts = facts::gather(source, destination, staging.fd(), options);
     let facts = Facts { transforms, ..facts };
     let in_place = facts.in_place;
-    let result = write(source, destination, staging, facts, chosen, options, observer);
+    let result = write(source, destination, staging, (facts, chosen), options, observer);
     result.map_err(|error| if in_place { error.while_in_place() } else { error })
 }
 
@@ -126,8 +126,7 @@ fn write(
     source: &Source<'_>,
     destination: &Destination,
     mut staging: Staging<'_>,
-    facts: Facts,
-    chosen: Option<&Chosen>,
+    (facts, chosen): (Facts, Option<&Chosen>),
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {

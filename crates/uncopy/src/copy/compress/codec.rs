@@ -15,8 +15,11 @@ impl Encoder {
     /// # Errors
     /// There is no memory for it.
     pub(super) fn new(level: Level) -> Result<Encoder, String> {
-        let mut compressor = zstd::bulk::Compressor::new(level.get().into()).map_err(words)?;
-        compressor.set_parameter(CParameter::ChecksumFlag(true)).map_err(words)?;
+        let mut compressor =
+            zstd::bulk::Compressor::new(level.get().into()).map_err(|error| error.to_string())?;
+        compressor
+            .set_parameter(CParameter::ChecksumFlag(true))
+            .map_err(|error| error.to_string())?;
         Ok(Encoder(compressor))
     }
 
@@ -24,7 +27,7 @@ impl Encoder {
     pub(super) fn encode(&mut self, bytes: &[u8], frame: &mut Vec<u8>) -> Result<(), String> {
         frame.clear();
         frame.reserve(zstd::zstd_safe::compress_bound(bytes.len()));
-        self.0.compress_to_buffer(bytes, frame).map(|_| ()).map_err(words)
+        self.0.compress_to_buffer(bytes, frame).map(|_| ()).map_err(|error| error.to_string())
     }
 }
 
@@ -35,8 +38,10 @@ impl Decoder {
     /// # Errors
     /// There is no memory for it.
     pub(super) fn new() -> Result<Decoder, String> {
-        let mut decoder = zstd::stream::raw::Decoder::new().map_err(words)?;
-        decoder.set_parameter(DParameter::WindowLogMax(MOST_WINDOW_LOG)).map_err(words)?;
+        let mut decoder = zstd::stream::raw::Decoder::new().map_err(|error| error.to_string())?;
+        decoder
+            .set_parameter(DParameter::WindowLogMax(MOST_WINDOW_LOG))
+            .map_err(|error| error.to_string())?;
         Ok(Decoder(decoder))
     }
 
@@ -47,11 +52,7 @@ impl Decoder {
     pub(super) fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Step, String> {
         let mut input = InBuffer::around(input);
         let mut output = OutBuffer::around(output);
-        let left = self.0.run(&mut input, &mut output).map_err(words)?;
+        let left = self.0.run(&mut input, &mut output).map_err(|error| error.to_string())?;
         Ok(Step { read: input.pos(), written: output.pos(), ended: left == 0 })
     }
-}
-
-fn words(error: std::io::Error) -> String {
-    error.to_string()
 }
