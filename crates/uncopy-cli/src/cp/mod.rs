@@ -6,9 +6,10 @@ mod tree;
 mod written;
 
 use std::io;
+use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
-use uncopy::copy::{CopyOptions, Throttle, copy_file_observed};
+use uncopy::copy::{CopyOptions, Throttle, Transform, copy_file_observed};
 use uncopy::{Errno, Receipt};
 
 use crate::audit::Audit;
@@ -148,7 +149,8 @@ fn copy_all(
         if let Some(signal) = stop.requested() {
             return Some(signal);
         }
-        if written.contains(&pair.destination) {
+        if possible(&pair.destination, options).iter().flatten().any(|name| written.contains(name))
+        {
             report.failed(&pair.source, &pair.destination, &just_written(pair));
             continue;
         }
@@ -167,6 +169,23 @@ fn copy_all(
         }
     }
     stop.requested()
+}
+
+/// The names that a copy may get, by what becomes of its bytes.
+fn possible(destination: &Path, options: &CopyOptions) -> [Option<PathBuf>; 2] {
+    let other = match options.transform {
+        Transform::Compress(_) if options.suffix => {
+            let mut name = destination.as_os_str().to_owned();
+            name.push(".zst");
+            Some(name.into())
+        }
+        Transform::Decompress if options.suffix => {
+            let has_suffix = destination.extension().is_some_and(|extension| extension == "zst");
+            has_suffix.then(|| destination.with_extension(""))
+        }
+        _ => None,
+    };
+    [Some(destination.to_owned()), other]
 }
 
 /// The names of a copy, of which one may have changed with its contents.

@@ -389,7 +389,7 @@ pub(crate) fn summary(summary: &Summary) -> String {
         mechanisms: summary.portions.iter().map(Mechanism::from).collect(),
         refusals: summary.refusals.iter().map(counted).collect(),
         duration_us: microseconds(summary.duration),
-        transformed: (transformed.files > 0).then(|| Transformed {
+        transformed: (transformed.files > 0).then_some(Transformed {
             files: transformed.files,
             source_bytes: transformed.source_bytes,
             bytes: transformed.bytes,

@@ -179,7 +179,7 @@ impl<'a> Reader<'a> {
         let input = self.input.peek(1)?;
         let is_end = input.is_empty();
         let step = self.decoder.decode(input, output).map_err(|what| {
-            let what = format!("its compressed data is damaged: zstd says {what:?} of a frame");
+            let what = format!("zstd cannot decode a frame: {what}");
             Trouble::Damaged { what, offset: frame.start }
         })?;
         self.input.advance(step.read);
@@ -246,5 +246,93 @@ impl<'a> Input<'a> {
     fn advance(&mut self, bytes: usize) {
         self.start += bytes;
         self.offset += bytes as u64;
+    }
+}
+
+#[cfg(all(test, feature = "compress"))]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::copy::Level;
+    use crate::copy::compress::codec::Encoder;
+
+    /// Everything that a file of these bytes holds, read in pieces of this size.
+    fn read(file: &[u8], piece: usize) -> Result<Vec<u8>, Trouble> {
+        let mut temporary = tempfile::tempfile().unwrap();
+        temporary.write_all(file).unwrap();
+        let mut reader = Reader::new(temporary.as_fd())?;
+        let (mut all, mut buffer) = (Vec::new(), vec![0; piece]);
+        loop {
+            let n = reader.read(&mut buffer)?;
+            all.extend(&buffer[..n]);
+            if n < piece {
+                return Ok(all);
+            }
+        }
+    }
+
+    fn frame(bytes: &[u8]) -> Vec<u8> {
+        let mut frame = Vec::new();
+        Encoder::new(Level::default()).unwrap().encode(bytes, &mut frame).unwrap();
+        frame
+    }
+
+    /// A file with a table of the kind that has checksums, which other programs write.
+    fn with_checksums(parts: &[&[u8]], spoil: u32) -> Vec<u8> {
+        let (mut file, mut entries) = (Vec::new(), Vec::new());
+        for part in parts {
+            let frame = frame(part);
+            let sum = xxhash_rust::xxh64::xxh64(part, 0) as u32 ^ spoil;
+            let entry = [frame.len() as u32, part.len() as u32, sum];
+            entries.extend(entry.map(u32::to_le_bytes).concat());
+            file.extend(frame);
+        }
+        file.extend(table::TABLE_MAGIC.to_le_bytes());
+        file.extend((entries.len() as u32 + 9).to_le_bytes());
+        file.extend(entries);
+        file.extend((parts.len() as u32).to_le_bytes());
+        file.extend([0x80, 0xb1, 0xea, 0x92, 0x8f]);
+        file
+    }
+
+    #[test]
+    fn tables_with_checksums_are_held_against_what_the_frames_hold() {
+        let parts = [&[1; 300_000][..], b"second", b""];
+        let whole = parts.concat();
+        for piece in [1 << 20, 4096, 7] {
+            assert_eq!(read(&with_checksums(&parts, 0), piece).as_ref(), Ok(&whole), "{piece}");
+        }
+        let found = read(&with_checksums(&parts, 1), 4096);
+        assert!(matches!(found, Err(Trouble::Damaged { what, .. }) if what.contains("seek table")));
+    }
+
+    #[test]
+    fn frames_may_begin_anywhere_in_what_is_read_at_once() {
+        // Heads of frames across the end of a read, wherever it falls.
+        for shift in 0..12 {
+            let leap = READ_BYTES - 8 - shift;
+            let mut file = 0x184D_2A50_u32.to_le_bytes().to_vec();
+            file.extend((leap as u32 - 8).to_le_bytes());
+            file.resize(leap, 9);
+            file.extend(frame(b"behind"));
+            file.extend([0x51, 0x2a, 0x4d, 0x18, 0, 0, 0, 0]);
+            file.extend(frame(b" and behind"));
+            assert_eq!(read(&file, 100).as_deref(), Ok(&b"behind and behind"[..]), "{shift}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_of_zstd_is_damaged_at_its_beginning() {
+        for bytes in [&b""[..], b"x", b"plain text, no frame", &[0x28, 0xb5, 0x2f]] {
+            assert!(matches!(read(bytes, 100), Err(Trouble::Damaged { offset: 0, .. })));
+        }
+        let mut followed = frame(b"a");
+        let offset = followed.len() as u64;
+        followed.extend(b"garbage");
+        assert!(
+            matches!(read(&followed, 100), Err(Trouble::Damaged { offset: o, .. }) if o == offset)
+        );
     }
 }
