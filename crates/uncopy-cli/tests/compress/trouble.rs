@@ -1,7 +1,6 @@
 //! No room, a signal, a source that changes, a rate: as for any other copy.
 
 use std::fs;
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use testbed::witness::Strace;
@@ -95,7 +94,6 @@ fn a_rate_makes_small_pieces() {
     let pair = Pair::new();
     let source = pair.file("a", noise(1, 1_000_000));
     let program = compress().args(["--max-bandwidth=4M"]).arg(&source).arg(pair.to.join("b.zst"));
-    let begin = Instant::now();
     let (run, trace) = Strace::new(&program).run();
     assert!(run.status.success(), "{}", run.stderr);
     let pieces = trace.named(&["pwrite64"]);
@@ -103,8 +101,6 @@ fn a_rate_makes_small_pieces() {
     // 20 ms of the rate, in whole pages.
     let most = 80_000 / 4096 * 4096;
     assert!(pieces.iter().all(|piece| piece.value() <= Some(most)), "{pieces:?}");
-    // Never sooner than the rate allows, less what may be made up for.
-    assert!(begin.elapsed() >= Duration::from_millis(190));
 }
 
 /// The copy is read back by decompressing: what a bad disk made of it is seen.
