@@ -32,3 +32,23 @@ mod sys;
 
 pub use error::{Errno, Error, Reason, Result};
 pub use receipt::{Cost, Mechanism, Portion, Receipt, Refusal, Verification, VerifiedFrom};
+
+/// The code in the book runs.
+#[cfg(all(doctest, target_os = "linux"))]
+mod book {
+    #[doc = include_str!("../../../docs/receipts.md")]
+    #[doc = include_str!("../../../docs/tour/copy.md")]
+    struct Copy;
+
+    #[doc = include_str!("../../../docs/tour/channel.md")]
+    #[doc = include_str!("../../../docs/why-not/array-of-arrays.md")]
+    #[doc = include_str!("../../../docs/why-not/dedicated-calls.md")]
+    #[doc = include_str!("../../../docs/why-not/vectorised-handles.md")]
+    struct Channel;
+
+    #[doc = include_str!("../../../docs/tour/send.md")]
+    struct Send;
+
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+}
