@@ -4,6 +4,7 @@ mod contents;
 mod examples;
 mod links;
 mod page;
+mod picture;
 mod render;
 
 use std::collections::{BTreeSet, HashMap};
@@ -31,6 +32,9 @@ pub(crate) struct Arguments {
     /// Fail if there is no mdBook to build the book with.
     #[arg(long)]
     build: bool,
+    /// Draw the pictures in docs/pictures anew, from the texts there.
+    #[arg(long)]
+    draw: bool,
 }
 
 /// Checks every page, and builds the book where there is an mdBook. `xtask` is this program's own
@@ -49,6 +53,10 @@ pub(crate) fn run(arguments: &Arguments, xtask: &Command) -> Result<()> {
     }
     let c_tests = files.iter().filter(|path| path.starts_with(C_TESTS));
     let c_tests = c_tests.map(|path| read(path)).collect::<Result<Vec<_>>>()?;
+    let texts: Vec<_> = files.iter().filter(|path| has_extension(path, "console")).collect();
+    if arguments.draw {
+        picture::draw_all(&texts)?;
+    }
     let programs = Programs { uncopy: uncopy_cli::command(), xtask: xtask.clone() };
     let mut findings = Vec::new();
     contents::check(&pages, &mut findings);
@@ -59,6 +67,7 @@ pub(crate) fn run(arguments: &Arguments, xtask: &Command) -> Result<()> {
         examples::check_code(page, &included, &mut findings);
         examples::check_c(page, &c_tests, &mut findings);
     }
+    picture::check(&texts, &mut findings)?;
     finding::report("book", findings, pages.len())?;
     match workspace::find_program("mdbook") {
         Some(mdbook) => {
