@@ -36,19 +36,27 @@ pub use receipt::{Cost, Mechanism, Portion, Receipt, Refusal, Verification, Veri
 /// The code in the book runs.
 #[cfg(all(doctest, target_os = "linux"))]
 mod book {
-    #[doc = include_str!("../../../docs/receipts.md")]
-    #[doc = include_str!("../../../docs/tour/copy.md")]
-    struct Copy;
-
-    #[doc = include_str!("../../../docs/tour/channel.md")]
-    #[doc = include_str!("../../../docs/why-not/array-of-arrays.md")]
-    #[doc = include_str!("../../../docs/why-not/dedicated-calls.md")]
-    #[doc = include_str!("../../../docs/why-not/vectorised-handles.md")]
-    struct Channel;
-
-    #[doc = include_str!("../../../docs/tour/send.md")]
-    struct Send;
-
     #[doc = include_str!("../../../README.md")]
     struct Readme;
+
+    #[doc = include_str!("../../../docs/receipts.md")]
+    struct Receipts;
+
+    #[doc = include_str!("../../../docs/tour/copy.md")]
+    struct TourOfCopy;
+
+    #[doc = include_str!("../../../docs/tour/send.md")]
+    struct TourOfSend;
+
+    #[doc = include_str!("../../../docs/tour/channel.md")]
+    struct TourOfChannel;
+
+    #[doc = include_str!("../../../docs/why-not/array-of-arrays.md")]
+    struct ArrayOfArrays;
+
+    #[doc = include_str!("../../../docs/why-not/dedicated-calls.md")]
+    struct DedicatedCalls;
+
+    #[doc = include_str!("../../../docs/why-not/vectorised-handles.md")]
+    struct VectorisedHandles;
 }
