@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::links::{Place, resolve};
 use super::page::Page;
@@ -39,7 +39,50 @@ pub(super) fn build(mdbook: &Path, pages: &[Page]) -> Result<PathBuf> {
     let mut command = Command::new(mdbook);
     command.arg("build").arg("--dest-dir").arg(&output).env("MDBOOK_BOOK__SRC", &source);
     workspace::run(command.current_dir(workspace::root()))?;
+    let dead = dead_links(&rendered(&output)?, |path| output.join(path).is_file());
+    ensure!(dead.is_empty(), "dead links in the rendered book:\n{}", dead.join("\n"));
     Ok(output)
+}
+
+/// The text of every page that mdBook made, by its path in the book.
+fn rendered(output: &Path) -> Result<BTreeMap<PathBuf, String>> {
+    let mut pages = BTreeMap::new();
+    let mut directories = vec![PathBuf::new()];
+    while let Some(directory) = directories.pop() {
+        let entries = fs::read_dir(output.join(&directory))
+            .with_context(|| format!("cannot list {}", directory.display()))?;
+        for entry in entries {
+            let entry = entry?;
+            let path = directory.join(entry.file_name());
+            if entry.file_type()?.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|it| it == "html") {
+                pages.insert(path, fs::read_to_string(entry.path())?);
+            }
+        }
+    }
+    // One page with all others in it, whose links lead to those, and one for any place at all.
+    pages.retain(|path, _| !["print.html", "404.html"].iter().any(|it| path == Path::new(it)));
+    Ok(pages)
+}
+
+/// Links of rendered pages that lead nowhere. `exists` is asked about files that are no pages.
+fn dead_links(pages: &BTreeMap<PathBuf, String>, exists: impl Fn(&Path) -> bool) -> Vec<String> {
+    let has = |page: &str, anchor: &str| page.contains(&format!("id=\"{anchor}\""));
+    let mut dead = Vec::new();
+    for (path, text) in pages {
+        for link in text.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+            let Place::File { path: target, anchor } = resolve(path, link) else { continue };
+            let is_there = match (pages.get(&target), anchor) {
+                (Some(page), Some(anchor)) => anchor.is_empty() || has(page, &anchor),
+                _ => exists(&target),
+            };
+            if !is_there {
+                dead.push(format!("{}: {link}", path.display()));
+            }
+        }
+    }
+    dead
 }
 
 fn put(source: &Path, file: &Path, contents: &[u8]) -> Result<()> {
@@ -93,12 +136,18 @@ fn rewritten(pages: &[Page]) -> BTreeMap<PathBuf, Option<String>> {
 /// The target of a link as it is in the book; `None`: the same.
 fn moved(from: &Path, target: &str) -> Option<String> {
     let Place::File { path, anchor } = resolve(from, target) else { return None };
-    if from.starts_with(BOOK) && path.starts_with(BOOK) {
+    let is_inside = from.starts_with(BOOK) && path.starts_with(BOOK);
+    let is_index = path.file_name().is_some_and(|name| name == "README.md");
+    if from == Path::new(CONTENTS) || is_inside && !is_index {
         return None;
     }
     let mut file = PathBuf::new();
     place(from).components().skip(1).for_each(|_| file.push(Component::ParentDir));
     file.push(place(&path));
+    if is_index {
+        // mdBook renders such a page under this name, and leaves links to it as they are.
+        file.set_file_name("index.md");
+    }
     let anchor = anchor.map(|anchor| format!("#{anchor}")).unwrap_or_default();
     Some(format!("{}{anchor}", file.display()))
 }
@@ -118,7 +167,7 @@ fn chapters(mut pages: Vec<&Page>) -> String {
 mod tests {
     use std::path::Path;
 
-    use super::{Page, moved, rewritten};
+    use super::{Page, dead_links, moved, rewritten};
 
     #[test]
     fn links_follow_their_files() {
@@ -129,9 +178,24 @@ mod tests {
             ("S.md", "docs/a.md", Some("../a.md")),
             ("S.md", "R.md", Some("../repository/R.md")),
             ("docs/a.md", "https://example.org", None),
+            ("docs/tour/a.md", "../README.md", Some("../index.md")),
+            ("docs/a.md", "../README.md#x", Some("repository/index.md#x")),
+            ("docs/SUMMARY.md", "README.md", None),
         ] {
             assert_eq!(moved(Path::new(from), target).as_deref(), expected, "{from} {target}");
         }
+    }
+
+    #[test]
+    fn rendered_links_are_followed() {
+        let page = |path: &str, text: &str| (path.into(), text.to_owned());
+        let a = "<a href=\"b.html#x\"><a href=\"b.html#y\"><a href=\"c.html\"><a href=\"d.css\">\
+                 <a href=\"#\"><a href=\"https://example.org/\"><a href=\"t/e.html\">";
+        let pages = [page("a.html", a), page("b.html", "<h2 id=\"x\">"), page("t/e.html", "")];
+        let dead = dead_links(&pages.into(), |path| {
+            path == Path::new("d.css") || path == Path::new("t/e.html")
+        });
+        assert_eq!(dead, ["a.html: b.html#y", "a.html: c.html"]);
     }
 
     #[test]
