@@ -12,11 +12,11 @@ use crate::finding::Finding;
 /// Pages with Rust code that no test includes, which are all but those in `included`.
 pub(super) fn check_code(page: &Page, included: &BTreeSet<PathBuf>, findings: &mut Vec<Finding>) {
     let is_rust = |block: &&Block| block.language.split(',').next() == Some("rust");
-    if let Some(block) = page.blocks.iter().find(is_rust) {
-        if !included.contains(&page.path) {
-            let message = "code that no test runs; include the page in a crate's documentation";
-            findings.push(page.finding(block.line, message));
-        }
+    if let Some(block) = page.blocks.iter().find(is_rust)
+        && !included.contains(&page.path)
+    {
+        let message = "code that no test runs; include the page in a crate's documentation";
+        findings.push(page.finding(block.line, message));
     }
 }
 
