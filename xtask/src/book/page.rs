@@ -4,11 +4,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use pulldown_cmark::{CodeBlockKind, Event, LinkType, Options, Parser, Tag, TagEnd};
 
 use crate::finding::Finding;
-use crate::workspace;
 
 /// A link or a picture.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,9 +49,7 @@ impl Page {
     /// # Errors
     /// If it cannot be read.
     pub(super) fn read(path: &Path) -> Result<Page> {
-        let text = std::fs::read_to_string(workspace::root().join(path))
-            .with_context(|| format!("cannot read {}", path.display()))?;
-        Ok(Page::parse(path, text))
+        Ok(Page::parse(path, super::read(path)?))
     }
 
     /// Parses `text` as the file `path`.
