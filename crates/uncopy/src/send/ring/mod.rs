@@ -237,6 +237,10 @@ impl<B: StableBytes> Ring<B> {
 
     /// Takes a send in; [`submit`](Self::submit) or [`wait`](Self::wait) gives it to the kernel.
     ///
+    /// On a socket that [cuts its sends](Socket::set_segment_bytes) it can be of any length: it
+    /// goes as the trains that kernel and device take, one after the other, and has one result and
+    /// one release. Sends behind it can come between them.
+    ///
     /// # Errors
     /// [`NotTaken`] with the buffers: the slot or the socket does not exist, or it is more than
     /// 2,147,479,552 bytes.
@@ -252,7 +256,8 @@ impl<B: StableBytes> Ring<B> {
         if lent && self.accounts.transport(socket.0) == Some(Transport::Tcp) {
             self.engine.socket(socket.0).inspect(|socket| note_device(socket));
         }
-        let request = Request { payload, socket: socket.0, to, lend };
+        let most = self.engine.socket(socket.0).map_or(usize::MAX, batch::train_most);
+        let request = Request { payload, socket: socket.0, to, most, lend };
         // The socket was looked for above.
         let number = self.engine.push(request).unwrap_or_default();
         self.accounts.sending(socket.0, to, bound, (bytes, lent));
@@ -345,16 +350,17 @@ impl<B: StableBytes> Ring<B> {
     fn advance(&mut self, want: usize, timeout: Option<Duration>) -> Result<()> {
         let failed = |errno| Error::network("submit sends to", "the kernel", errno);
         self.engine.submit(want, timeout).map_err(failed)?;
-        self.collect().map_err(failed)?;
-        // Streams whose turn it is now, and what is to be made once more.
-        if self.engine.waiting() > 0 {
+        let mut goes_on = self.collect().map_err(failed)?;
+        // Streams whose turn it is now, further trains, and what is to be made once more.
+        while goes_on && self.engine.waiting() > 0 {
             self.engine.submit(0, None).map_err(failed)?;
-            self.collect().map_err(failed)?;
+            goes_on = self.collect().map_err(failed)?;
         }
         Ok(())
     }
 
-    fn collect(&mut self) -> Result<(), Errno> {
+    /// Takes in what has happened; says whether anything has.
+    fn collect(&mut self) -> Result<bool, Errno> {
         let reaped = self.engine.reap(&mut self.accounts);
         self.accounts.post();
         reaped

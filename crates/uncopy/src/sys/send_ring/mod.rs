@@ -22,7 +22,6 @@ use io_uring::{IoUring, cqueue, opcode};
 use super::Sys;
 use super::inet::{Socket, Transport};
 use super::uring::raw;
-use super::zerocopy::parking;
 use crate::buf::{Pool, StableBytes};
 use crate::error::Errno;
 pub(crate) use book::Witness;
@@ -216,12 +215,14 @@ impl<B: StableBytes> SendRing<B> {
         }
     }
 
-    /// Handles every completion that is there.
-    pub(crate) fn reap(&mut self, witness: &mut impl Witness<B>) -> Sys<()> {
+    /// Handles every completion that is there; says whether there were any.
+    pub(crate) fn reap(&mut self, witness: &mut impl Witness<B>) -> Sys<bool> {
         if self.ring.completion().is_empty() && self.has_deferred_work() {
             self.submit(0, None)?;
         }
+        let mut has_any = false;
         for completion in self.ring.completion() {
+            has_any = true;
             let (number, flags) = (completion.user_data(), completion.flags());
             if cqueue::notif(flags) {
                 let copied = completion.result() as u32 & ZC_COPIED != 0;
@@ -232,7 +233,7 @@ impl<B: StableBytes> SendRing<B> {
                 self.book.ended(number, result, cqueue::more(flags), witness);
             }
         }
-        Ok(())
+        Ok(has_any)
     }
 
     /// Completions wait in the kernel for a call.
@@ -272,11 +273,6 @@ impl<B: StableBytes> Drop for SendRing<B> {
             let streams = sockets.iter().filter(|socket| socket.transport() == Transport::Tcp);
             streams.for_each(|socket| socket.abort());
             self.settle(AFTER_ABORT);
-        }
-        if self.book.in_kernel > 0 {
-            // The kernel may still read them, and nobody will be told when it does not.
-            self.book.leak();
-            parking::leaked();
         }
     }
 }
