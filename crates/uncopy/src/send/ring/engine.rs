@@ -21,6 +21,8 @@ pub(super) struct Request<B> {
     /// Bytes that one call may send.
     pub(super) most: usize,
     pub(super) lend: Result<(), FallbackReason>,
+    /// Registered huge pages are sent as such.
+    pub(super) huge_by_index: bool,
 }
 
 pub(super) enum Engine<B: StableBytes> {
@@ -127,8 +129,12 @@ impl<B: StableBytes> Engine<B> {
     pub(super) fn push(&mut self, request: Request<B>) -> Option<u64> {
         match self {
             Engine::Ring(ring) => {
-                let Request { payload, socket, to, most, lend } = request;
-                ring.push(Operation::new(payload, socket, to, lend.is_ok()).in_parts_of(most))
+                let Request { payload, socket, to, most, lend, huge_by_index } = request;
+                let operation = Operation::new(payload, socket, to, lend.is_ok()).in_parts_of(most);
+                ring.push(match huge_by_index {
+                    true => operation,
+                    false => operation.without_huge_by_index(),
+                })
             }
             Engine::Calls(calls) => {
                 calls.lanes.get(request.socket)?;

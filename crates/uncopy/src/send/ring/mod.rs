@@ -15,7 +15,7 @@ use super::notifier::SlotError;
 use super::plan::Mode;
 use super::release::{Release, SendId};
 use super::sender::{Outstanding, Sender, SenderOptions, note_device};
-use crate::buf::{Payload, Pool, StableBytes};
+use crate::buf::{Payload, Pool, PoolSlice, StableBytes};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::inet::{Socket, Transport};
 use crate::sys::send_ring::{MAX_BYTES, Parking, SendRing, Setup};
@@ -251,14 +251,18 @@ impl<B: StableBytes> Ring<B> {
         if let Some(reason) = self.refusal_of(socket, bound, bytes) {
             return Err(NotTaken { payload, error: Error::new("send", "a message", reason) });
         }
-        let lend = self.accounts.choose(self.mode, socket.0, &payload, bytes);
+        // The socket was looked for above.
+        let known = self.engine.socket(socket.0);
+        let most = known.map_or(usize::MAX, batch::train_most);
+        let is_huge = payload.as_slice().iter().any(is_huge);
+        let huge_by_index = !is_huge
+            || known.is_some_and(|known| self.accounts.names_huge_pages(socket.0, known, to));
+        let lend = self.accounts.choose(self.mode, socket.0, (&payload, huge_by_index), bytes);
         let lent = lend.is_ok();
         if lent && self.accounts.transport(socket.0) == Some(Transport::Tcp) {
-            self.engine.socket(socket.0).inspect(|socket| note_device(socket));
+            known.inspect(|known| note_device(known));
         }
-        let most = self.engine.socket(socket.0).map_or(usize::MAX, batch::train_most);
-        let request = Request { payload, socket: socket.0, to, most, lend };
-        // The socket was looked for above.
+        let request = Request { payload, socket: socket.0, to, most, lend, huge_by_index };
         let number = self.engine.push(request).unwrap_or_default();
         self.accounts.sending(socket.0, to, bound, (bytes, lent));
         Ok(SendId(number))
@@ -399,6 +403,12 @@ impl<B: StableBytes> Ring<B> {
     pub fn into_releases(self) -> Vec<Release<B>> {
         self.accounts.into_releases()
     }
+}
+
+/// The kernel finds it in a huge page, if it is named as registered.
+#[inline]
+fn is_huge(owner: &impl StableBytes) -> bool {
+    owner.pool_slice().is_some_and(PoolSlice::is_huge)
 }
 
 impl<B: StableBytes> fmt::Debug for Ring<B> {

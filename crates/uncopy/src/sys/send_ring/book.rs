@@ -170,7 +170,7 @@ impl<B: StableBytes> Book<B> {
         let Some(index) = self.index(number) else { return };
         let Book { operations, sockets, pools, ability, .. } = self;
         let Some(Some(operation)) = operations.get_mut(index) else { return };
-        let means = Means { pools: pools.as_slice(), ability: *ability };
+        let means = Means { pools: pools.as_slice(), ability: *ability, huge_by_index: true };
         let mut entry = operation.entry(&sockets[operation.socket], means).user_data(number);
         operation.stage = Stage::Submitted;
         if links {

@@ -24,6 +24,8 @@ pub(crate) struct Operation<B> {
     /// Which of the ring's sockets it goes over.
     pub(super) socket: usize,
     pub(super) lend: bool,
+    /// Slices in huge pages are sent by the number that they are registered under.
+    huge_by_index: bool,
     /// Bytes of one request; datagrams that the kernel cuts can be more than one takes.
     most: usize,
     /// A copy of the payload in registered memory.
@@ -45,6 +47,8 @@ pub(crate) struct Operation<B> {
 pub(super) struct Means<'a> {
     pub(super) pools: &'a [Pool],
     pub(super) ability: Ability,
+    /// What is in huge pages too.
+    pub(super) huge_by_index: bool,
 }
 
 impl Means<'_> {
@@ -55,7 +59,7 @@ impl Means<'_> {
 
     /// Index of the registered buffer that the slice is in.
     fn index_of(self, owner: &impl StableBytes) -> Option<u16> {
-        let slice = owner.pool_slice()?;
+        let slice = owner.pool_slice().filter(|slice| self.huge_by_index || !slice.is_huge())?;
         let index = self.pools.iter().position(|pool| pool.owns(slice))?;
         u16::try_from(index).ok()
     }
@@ -102,11 +106,13 @@ impl<B: StableBytes> Operation<B> {
         let (stage, is_canceled, header) = (Stage::Waiting, false, None);
         let to = to.map(|to| Box::new(SocketAddrAny::from(to)));
         let (stand_in, uses_stand_in, owed, most) = (None, false, 0, usize::MAX);
+        let huge_by_index = true;
         Operation {
             payload,
             socket,
             to,
             lend,
+            huge_by_index,
             most,
             stand_in,
             uses_stand_in,
@@ -123,6 +129,11 @@ impl<B: StableBytes> Operation<B> {
         Operation { most, ..self }
     }
 
+    /// Registered huge pages are sent like other memory.
+    pub(crate) fn without_huge_by_index(self) -> Operation<B> {
+        Operation { huge_by_index: false, ..self }
+    }
+
     /// What was sent so far is not all, and the rest goes with another request.
     pub(super) fn has_more_parts(&self) -> bool {
         self.most < usize::MAX && self.usage.bytes < self.payload.len()
@@ -137,7 +148,8 @@ impl<B: StableBytes> Operation<B> {
     /// long enough.
     pub(super) fn move_into(&mut self, pools: &[Pool]) {
         let length = self.payload.len();
-        let mut fitting = pools.iter().filter(|pool| pool.slice_bytes() >= length);
+        let may_be = |pool: &&Pool| self.huge_by_index || !pool.pages().are_huge();
+        let mut fitting = pools.iter().filter(may_be).filter(|pool| pool.slice_bytes() >= length);
         let Some(mut slice) = fitting.find_map(Pool::take) else { return };
         slice.truncate(length);
         let mut room = &mut slice[..];
@@ -154,6 +166,7 @@ impl<B: StableBytes> Operation<B> {
     /// The request for it, over `socket`. What it points to is in `self`, and stays where it is as
     /// long as no other entry is made; it must live until the kernel has ended the request.
     pub(super) fn entry(&mut self, socket: &Socket, means: Means<'_>) -> squeue::Entry {
+        let means = Means { huge_by_index: self.huge_by_index, ..means };
         let fd = types::Fd(socket.fd().as_raw_fd());
         let flags = match socket.transport() {
             // All of it, or what went before an error: else the kernel ends a send when the
