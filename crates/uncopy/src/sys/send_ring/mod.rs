@@ -180,12 +180,19 @@ impl<B: StableBytes> SendRing<B> {
         // Nothing else can complete.
         let want = want.min(self.book.in_kernel);
         let submitter = self.ring.submitter();
-        let submitted = match timeout {
-            Some(timeout) if want > 0 => {
+        let submitted = match (want, timeout) {
+            // What completes at once is wanted, and not waited for: of what is not wanted the
+            // kernel takes in twenty with a call (`IO_LOCAL_TW_DEFAULT_MAX` in
+            // `io_uring/io_uring.c`), and leaves the rest to others.
+            (0, _) if count > 0 => {
+                let time = Timespec::new();
+                submitter.submit_with_args(count, &SubmitArgs::new().timespec(&time))
+            }
+            (1.., Some(timeout)) => {
                 let time = Timespec::from(timeout);
                 submitter.submit_with_args(want, &SubmitArgs::new().timespec(&time))
             }
-            _ if count == 0 && want == 0 && !is_due => return Ok(()),
+            (0, _) if !is_due => return Ok(()),
             // SAFETY: no argument is handed over. What the entries in the queue point to is kept
             // by `book` (see `Book::queue`).
             _ => unsafe {
