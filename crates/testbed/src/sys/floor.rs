@@ -10,6 +10,22 @@ use io_uring::{IoUring, cqueue, opcode, types};
 const REPORT_USAGE: u16 = 1 << 3;
 const FLAGS: i32 = libc::MSG_NOSIGNAL;
 
+/// Has the kernel cut what is sent on the socket into datagrams of so many bytes (`UDP_SEGMENT`,
+/// `udp(7)`).
+///
+/// # Errors
+/// The kernel's.
+pub fn cut_sends(socket: &UdpSocket, bytes: u16) -> Result<()> {
+    let value = libc::c_int::from(bytes);
+    let length = size_of_val(&value) as libc::socklen_t;
+    let fd = socket.as_raw_fd();
+    // SAFETY: `value` is as long as `length` says, and read in the call.
+    let set = unsafe {
+        libc::setsockopt(fd, libc::SOL_UDP, libc::UDP_SEGMENT, (&raw const value).cast(), length)
+    };
+    if set == 0 { Ok(()) } else { Err(Error::last_os_error()) }
+}
+
 /// Sends one buffer again and again through io_uring, in bunches.
 pub struct BareRing {
     ring: IoUring,

@@ -57,5 +57,6 @@ const NOTES: &[&str] = &[
      memory; all owners are boxed",
     "tcp: 64 sends on a connection that nobody answers (TCP_REPAIR), then an abort and every \
      release; megabytes per second of processor time are 65,435 divided by the nanoseconds, times \
-     1,000; tapped: while a packet socket listens",
+     1,000; user, system: the program's part of it and the kernel's, as far as samples of the \
+     clock tell; tapped: while a packet socket listens; ring: the same through io_uring",
 ];

@@ -56,7 +56,8 @@ fn socket(load: Load) -> Result<Socket> {
 /// `send(2)`, or `sendmmsg(2)` for all of a bunch.
 pub(super) fn bare(name: &str, many: bool, load: Load, time: Duration) -> Subject {
     let bytes = vec![7u8; load.bytes];
-    Subject::piece(name, Role::Yardstick, bare_socket, move |socket, _| {
+    let open = move || bare_socket(load);
+    Subject::piece(name, Role::Yardstick, open, move |socket, _| {
         let regions = [IoSlice::new(&bytes)];
         let bunch = sample(time, || {
             if !many {
@@ -76,15 +77,18 @@ pub(super) fn bare(name: &str, many: bool, load: Load, time: Duration) -> Subjec
     })
 }
 
-fn bare_socket() -> Result<std::net::UdpSocket> {
+fn bare_socket(load: Load) -> Result<std::net::UdpSocket> {
     let socket = std::net::UdpSocket::bind(End::Near.address(false, 0))?;
     socket.connect(far())?;
+    if let Some(bytes) = load.segment {
+        testbed::cut_sends(&socket, bytes)?;
+    }
     Ok(socket)
 }
 
 /// The same system calls as a ring's, in a plain loop.
 pub(super) fn bare_ring(name: &str, how: BareSend, load: Load, time: Duration) -> Subject {
-    let open = move || Ok(BareRing::new(bare_socket()?, load.bytes, BUNCH as u32)?);
+    let open = move || Ok(BareRing::new(bare_socket(load)?, load.bytes, BUNCH as u32)?);
     Subject::piece(name, Role::Yardstick, open, move |ring, _| {
         let bunch = sample(time, || Ok(ring.bunch(BUNCH, how)?))?;
         Ok(load.figure(bunch))
