@@ -11,6 +11,8 @@ use crate::compare::metric::CPU_EACH;
 use crate::compare::verdict::{Target, at_most};
 
 const SIZES: [usize; 8] = [64_000, 16_384, 8000, 4000, 1500, 1200, 1000, 600];
+/// More than the caches of most processors hold.
+const MANY_BUFFERS_BYTES: usize = 64 << 20;
 /// The train of the measurements that the targets come from.
 const SEGMENT: u16 = 1200;
 const SEGMENTS: usize = 40;
@@ -47,6 +49,7 @@ impl Setting {
     /// Every case.
     pub(super) fn cases(&self) -> Vec<Case> {
         let mut cases: Vec<Case> = SIZES.into_iter().map(|bytes| self.of_size(bytes)).collect();
+        cases.extend([64_000, 8000].map(|bytes| self.of_many_buffers(bytes)));
         cases.extend([self.trains(), self.mixed(), self.stream()]);
         cases
     }
@@ -73,6 +76,30 @@ impl Setting {
             registered(AUTO, Mode::Auto, Flush::NoSlots, base),
         ];
         self.runs.case(format!("udp/{bytes}B"), RING_COPY, subjects, targets_of(bytes))
+    }
+
+    /// As a program sends that has more to say than one buffer, which a cache holds.
+    fn of_many_buffers(&self, bytes: usize) -> Case {
+        let buffers = MANY_BUFFERS_BYTES / bytes;
+        let (load, time) = (Load { buffers, ..Load::of(bytes) }, self.runs.time);
+        let ring = |name, mode, pages| {
+            subjects::registered(name, mode, (Flush::NoSlots, pages), load, time)
+        };
+        let subjects = vec![
+            subjects::bare_ring(BARE_RING_COPY, BareSend::Copy, load, time),
+            subjects::bare_ring(BARE_REGISTERED, BareSend::Registered, load, time),
+            ring(RING_COPY, Mode::Copy, PageSize::Base),
+            ring(REGISTERED, Mode::Zerocopy, PageSize::Base),
+            ring(HUGE, Mode::Zerocopy, PageSize::HugeIfPossible),
+            ring(AUTO, Mode::Auto, PageSize::Base),
+        ];
+        let mut targets = vec![
+            within(1.03, RING_COPY, BARE_RING_COPY),
+            within(1.03, REGISTERED, BARE_REGISTERED),
+            within(1.03, AUTO, REGISTERED),
+        ];
+        targets.extend(published_ratios(bytes));
+        self.runs.case(format!("udp/{bytes}B, many buffers"), RING_COPY, subjects, targets)
     }
 
     /// Many datagrams in one send, against one send for each of as many.
@@ -147,8 +174,16 @@ fn within(limit: f64, subject: &str, against: &str) -> Target {
     Target { band: limit - 1.0, ..at_most(limit, CPU_EACH, subject, against) }
 }
 
+/// What sends without copying are to reach against those with it.
+fn published_ratios(bytes: usize) -> Option<Target> {
+    match bytes {
+        64_000 => Some(at_most(1.0 / 3.0, CPU_EACH, HUGE, RING_COPY)),
+        8000 => Some(at_most(1.0 / 1.45, CPU_EACH, REGISTERED, RING_COPY)),
+        _ => None,
+    }
+}
+
 fn targets_of(bytes: usize) -> Vec<Target> {
-    let at_most = |limit, subject, against| at_most(limit, CPU_EACH, subject, against);
     let mut targets = vec![
         within(1.03, AUTO, RING_COPY),
         within(1.05, FLUSH_BUNCH, REGISTERED),
@@ -158,11 +193,7 @@ fn targets_of(bytes: usize) -> Vec<Target> {
         within(1.03, RING_COPY, BARE_RING_COPY),
         within(1.03, COPY, SEND),
     ];
-    match bytes {
-        64_000 => targets.push(at_most(1.0 / 3.0, HUGE, RING_COPY)),
-        8000 => targets.push(at_most(1.0 / 1.45, REGISTERED, RING_COPY)),
-        _ => {}
-    }
+    targets.extend(published_ratios(bytes));
     if bytes >= 8000 {
         // Never worse than the better of the two, which lending is from there on.
         targets.push(within(1.03, AUTO, REGISTERED));
@@ -210,6 +241,8 @@ mod tests {
         };
         named("udp/8000B", REGISTERED, 1.0 / 1.45, RING_COPY);
         named("udp/64000B", HUGE, 1.0 / 3.0, RING_COPY);
+        named("udp/8000B, many buffers", REGISTERED, 1.0 / 1.45, RING_COPY);
+        named("udp/64000B, many buffers", HUGE, 1.0 / 3.0, RING_COPY);
         named(&train, REGISTERED, 1.0 / 2.4, COPY);
         named(&train, REGISTERED, 1.0 / 10.0, SINGLE);
         named(&train, REGISTERED, 1.03, BARE_REGISTERED);
