@@ -12,7 +12,7 @@ use uncopy::send::{
 /// Time of what is parked before connections are aborted.
 const PARKED: Duration = Duration::from_millis(200);
 /// Slices of a registered pool.
-const SLICES: usize = 16;
+pub(super) const SLICES: usize = 16;
 /// Bytes of each.
 pub(super) const SLICE_BYTES: usize = 64_000;
 

@@ -108,8 +108,7 @@ struct Memory {
 
 fn soak(span: Span, dice: &mut Dice) -> Result<(Tally, Memory)> {
     let mut scene = Scene::new()?;
-    // What a process opens once and keeps.
-    scene.round(dice)?;
+    scene.warm_up(dice)?;
     scene.tally = Tally::default();
     let descriptors = super::channel::open_descriptors()?;
     let mut memory = Memory { begin: resident_bytes()?, end: 0 };
@@ -117,8 +116,8 @@ fn soak(span: Span, dice: &mut Dice) -> Result<(Tally, Memory)> {
     while clock.goes_on() {
         let number = scene.tally.rounds;
         let result = scene.round(dice).and_then(|()| {
-            let now = super::channel::open_descriptors()?;
-            ensure!(now == descriptors, "{now} descriptors are open, and {descriptors} before");
+            let (now, before) = (super::channel::open_descriptors()?, descriptors + scene.taps());
+            ensure!(now == before, "{now} descriptors are open, and {before} before");
             Ok(())
         });
         if let Err(error) = result {

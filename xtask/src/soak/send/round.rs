@@ -7,7 +7,7 @@ use testbed::network::{End, Network, Tap};
 use uncopy::send::{Socket, Transport};
 
 use super::Tally;
-use super::courier::{Courier, SLICE_BYTES, WAYS};
+use super::courier::{Courier, SLICE_BYTES, SLICES, WAYS, Way};
 use super::receiver::{ANSWER_BYTES, HEADER_BYTES, Receiver};
 use crate::soak::scene::Dice;
 
@@ -36,16 +36,10 @@ const PATHS: [Path; 6] =
 pub(super) struct Scene {
     network: Network,
     receiver: Receiver,
+    is_receiver_killed: bool,
     tap: Option<Tap>,
     next_port: u16,
     pub(super) tally: Tally,
-}
-
-/// What was done to the sender of this round.
-#[derive(Debug, Default)]
-struct Harm {
-    is_receiver_killed: bool,
-    was_link_down: bool,
 }
 
 impl Scene {
@@ -54,7 +48,22 @@ impl Scene {
         network.sink();
         network.wide_windows();
         let (receiver, tap, tally) = (Receiver::start()?, None, Tally::default());
-        Ok(Scene { network, receiver, tap, next_port: 2000, tally })
+        Ok(Scene { network, receiver, is_receiver_killed: false, tap, next_port: 2000, tally })
+    }
+
+    /// Has the process open what it opens once and keeps.
+    ///
+    /// # Errors
+    /// As [`round`](Self::round).
+    pub(super) fn warm_up(&mut self, dice: &mut Dice) -> Result<()> {
+        self.run(Path::Silent, dice, |socket| Courier::new(Way::MsgZerocopy, socket))?;
+        self.tap = None;
+        Ok(())
+    }
+
+    /// Taps that run.
+    pub(super) fn taps(&self) -> usize {
+        usize::from(self.tap.is_some())
     }
 
     /// One sender from its beginning to its end.
@@ -73,17 +82,22 @@ impl Scene {
         dice: &mut Dice,
         courier: impl FnOnce(Socket) -> Result<Courier>,
     ) -> Result<()> {
+        if std::mem::take(&mut self.is_receiver_killed) {
+            self.receiver = Receiver::start()?;
+        }
         let mut courier = courier(self.connect(path)?)?;
         let seed = (dice.fraction() * 1e6) as u64;
-        let mut harm = Harm::default();
+        let mut was_link_down = false;
         let mut position = 0;
         if path == Path::Stream {
             courier.send(seed.to_le_bytes().to_vec())?;
         }
-        let count = 1 + (dice.fraction() * MOST_SENDS as f64) as usize;
+        // What nobody acknowledges gives no slice back.
+        let most = if path == Path::Silent { SLICES } else { MOST_SENDS };
+        let count = 1 + (dice.fraction() * most as f64) as usize;
         for _ in 0..count {
             if dice.fraction() < 0.08 {
-                self.disturb(path, dice, &mut harm)?;
+                was_link_down |= self.disturb(path, dice)?;
             }
             let length = length(dice);
             let is_sent = courier.send(testbed::seeded(seed, position, length))?;
@@ -93,16 +107,16 @@ impl Scene {
             }
         }
         let is_dropped = dice.fraction() < 0.2;
-        let is_harmed = harm.is_receiver_killed || harm.was_link_down;
+        let is_harmed = self.is_receiver_killed || was_link_down;
         if !is_dropped && path != Path::Silent {
             let is_settled = courier.settle(super::PATIENCE)?;
-            ensure!(is_settled || harm.is_receiver_killed, "something is never released");
+            ensure!(is_settled || self.is_receiver_killed, "something is never released");
         }
         self.count(&courier);
         // A stream outlasts its link, and datagrams nobody's death.
-        let may_fail = if path == Path::Stream { harm.is_receiver_killed } else { is_harmed };
+        let may_fail = if path == Path::Stream { self.is_receiver_killed } else { is_harmed };
         ensure!(courier.failed == 0 || may_fail, "{} sends failed without cause", courier.failed);
-        if path == Path::Stream && !is_dropped && !harm.is_receiver_killed {
+        if path == Path::Stream && !is_dropped && !self.is_receiver_killed {
             self.compare(&courier, position)?;
         }
         self.tally.dropped += u32::from(is_dropped || path == Path::Silent);
@@ -111,9 +125,6 @@ impl Scene {
         while uncopy::send::parked() > 0 {
             ensure!(begin.elapsed() < super::PATIENCE, "a socket is parked for ever");
             std::thread::sleep(Duration::from_millis(1));
-        }
-        if harm.is_receiver_killed {
-            self.receiver = Receiver::start()?;
         }
         Ok(())
     }
@@ -131,8 +142,8 @@ impl Scene {
         })
     }
 
-    /// Does something to the network, or to the receiver.
-    fn disturb(&mut self, path: Path, dice: &mut Dice, harm: &mut Harm) -> Result<()> {
+    /// Does something to the network, or to the receiver; says whether the link was down.
+    fn disturb(&mut self, path: Path, dice: &mut Dice) -> Result<bool> {
         let choice = dice.fraction();
         if choice < 0.4 {
             self.tap = match self.tap.take() {
@@ -154,13 +165,13 @@ impl Scene {
                 self.network.wide_windows();
             }
             self.tally.links += 1;
-            harm.was_link_down = true;
-        } else if matches!(path, Path::Stream | Path::Datagrams) && !harm.is_receiver_killed {
+            return Ok(true);
+        } else if matches!(path, Path::Stream | Path::Datagrams) && !self.is_receiver_killed {
             self.receiver.kill()?;
             self.tally.killed_receivers += 1;
-            harm.is_receiver_killed = true;
+            self.is_receiver_killed = true;
         }
-        Ok(())
+        Ok(false)
     }
 
     fn count(&mut self, courier: &Courier) {
