@@ -253,7 +253,7 @@ mod tests {
         named(&train, REGISTERED, 1.03, BARE_REGISTERED);
         named(&train, COPY, 1.03, SEND);
         for (own, both) in [(SENDER_AUTO, [COPY, MSG_ZEROCOPY]), (AUTO, [RING_COPY, REGISTERED])] {
-            both.map(|against| named("tcp/65435B", own, 1.03, against));
+            both.into_iter().for_each(|against| named("tcp/65435B", own, 1.03, against));
         }
         for bytes in SIZES {
             let case = format!("udp/{bytes}B");
