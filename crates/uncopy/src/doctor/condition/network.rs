@@ -28,7 +28,7 @@ LOOPBACK = "loopback", "The address is on this machine", Copies, false,
 "Every packet is copied, and lending it costs more than a plain send.",
 "Send plainly on this path; between processes of one machine use channels, which share memory.";
 VETH = "veth", "The device is one end of a veth pair", Copies, false,
-"The other end of the pair is a device of this machine, mostly in a container. When the packet is received there by a socket, the kernel copies it as over loopback. If the other end only forwards to a real device (a bridge, a route) without looking, the bytes may stay where they are.",
+"The other end of the pair is a device of this machine, mostly in a container. When a socket receives the packet there, the kernel copies it as over loopback. If the other end passes it on to a real device (a bridge, a route, a filter), the bytes may stay where they are. Which of the two it is follows from the addresses of the network there (`RTM_GETADDR` with `IFA_TARGET_NETNSID`), which needs CAP_NET_ADMIN.",
 "Packets that reach a socket of this machine are copied, and lending them costs more than a plain send.",
 "Send plainly on this path; let a container that needs throughput use macvlan, or the network of the host.";
 TUN = "tun-tap", "The device leads to a program", Copies, false,
@@ -36,7 +36,7 @@ TUN = "tun-tap", "The device leads to a program", Copies, false,
 "Every packet is copied, and once more when the program reads it.",
 "Send plainly on this path.";
 STACKED = "stacked-device", "The device lies on top of others", Note, false,
-"A bridge, bond, team, VLAN, macvlan or vxlan device passes packets to devices below. Each of these is looked at too: taps, offloads and MTU of every one of them count.",
+"A bridge, bond, team, VLAN, macvlan or vxlan device passes packets to devices below. Each of these is looked at too: taps and offloads of every one of them count. Of a bridge it is the port behind which the next on the way is (`RTM_GETNEIGH`), and all ports where that is not known.",
 "By itself it copies nothing.",
 "";
 STACKED_UNKNOWN = "stacked-device-unseen", "The device below cannot be seen", Unknown, true,

@@ -1,6 +1,6 @@
 //! What follows from the facts about a path. Pure.
 
-use super::facts::{Below, Device, Facts, largest_datagram, shown};
+use super::facts::{Below, Device, Facts, Peer, largest_datagram, shown};
 use super::tap::{Reach, Tap};
 use crate::capabilities::Answer;
 use crate::doctor::condition as is;
@@ -47,6 +47,7 @@ pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
 
 const ROUTE: &str = "rtnetlink RTM_GETROUTE";
 const LINK: &str = "rtnetlink RTM_GETLINK";
+const ADDRESSES: &str = "rtnetlink RTM_GETADDR";
 const FEATURES: &str = "ethtool features";
 const TABLE: &str = "/proc/net/packet";
 
@@ -68,15 +69,14 @@ fn kind(device: &Device, found: &mut Vec<Finding>) {
         found.push(Finding::of(&is::DEVICE_DOWN, format!("{name} is down")).seen(LINK, said));
     }
     let said = format!("{name} is of the kind {}", device.kind);
-    if device.kind == "veth" {
-        let summary = format!("{name} is one end of a veth pair");
-        found.push(Finding::of(&is::VETH, summary).seen(LINK, said));
+    if let Below::Peer(peer) = device.below {
+        found.push(veth(name, peer).seen(LINK, said));
     } else if TO_PROGRAMS.contains(&device.kind.as_str()) {
         let summary = format!("{name} hands packets to a program");
         found.push(Finding::of(&is::TUN, summary).seen(LINK, said));
     } else {
         match &device.below {
-            Below::Nothing => {}
+            Below::Nothing | Below::Peer(_) => {}
             Below::Devices(below) => {
                 let summary = format!("{name} ({}) lies on top of others", device.kind);
                 let said = format!("{said}, above devices {below:?}");
@@ -93,6 +93,33 @@ fn kind(device: &Device, found: &mut Vec<Finding>) {
         let summary = format!("an XDP program is attached to {name}");
         found.push(Finding::of(&is::XDP, summary).seen(LINK, "IFLA_XDP_ATTACHED is set"));
     }
+}
+
+/// A veth pair, by what its other end does with packets.
+fn veth(name: &str, peer: Peer) -> Finding {
+    let (summary, said) = match peer {
+        Peer::Receives => {
+            let summary = format!("a socket of this machine receives what {name} passes on");
+            let finding = Finding::of(&is::VETH, summary);
+            return finding.seen(ADDRESSES, "the address belongs to the network at the other end");
+        }
+        Peer::PassesOn => (
+            format!("{name} is one end of a veth pair, and the other passes packets on"),
+            "the address does not belong to the network at the other end".to_owned(),
+        ),
+        Peer::Unknown(errno) => (
+            format!("{name} is one end of a veth pair, whose other end cannot be seen"),
+            errno.map_or("no address was named".to_owned(), |errno| {
+                format!("the addresses of the other end may not be read ({errno})")
+            }),
+        ),
+    };
+    let effect = "Packets that a socket of this machine receives are copied; those that a bridge, a \
+                  route or a filter at the other end passes on to another machine need not be.";
+    let step =
+        "Pass --probe, and run the doctor in the network of the other end too (nsenter --net).";
+    let finding = Finding::of(&is::VETH, summary).seen(ADDRESSES, said);
+    finding.meaning(Severity::Unknown, effect).step(step, true)
 }
 
 /// What a device does not do itself. Datagrams are put together for the first device alone, and
