@@ -251,6 +251,10 @@ fn rows() -> Vec<Row> {
         row("filters for what leaves", UDP, Lent, filters),
         row("bridge", OTHER, Lent, bridge),
         row("macvlan", OTHER, Lent, macvlan),
+        row("vxlan", OTHER, Lent, |n| {
+            n.ip("link add vx0 type vxlan id 5 remote 10.11.0.2 dstport 4789 dev sink");
+            above(n, "vx0")
+        }),
         row("tap below a macvlan", OTHER, Copied, |n| {
             macvlan(n);
             keep(n.tap_of(ALL_PROTOCOLS, Some("sink"), false))
@@ -276,6 +280,7 @@ fn links() -> Vec<Linked> {
     let udp = Path { bytes: 1400, ..GREETED };
     let udp6 = Path { family: "-6", host: "fd11::2", ..udp };
     let tcp = Path { kind: "tcp", bytes: 60_000, ..GREETED };
+    let unprivileged = Path { through: |program| program.as_user(65534), ..udp };
     let passed_on = Path { bytes: 1400, host: "10.11.0.9", ..UDP };
     vec![
         link("UDP to the other end of a veth pair", udp, Copied, |_| ()),
@@ -287,6 +292,7 @@ fn links() -> Vec<Linked> {
             Copied,
             |_| (),
         ),
+        link("UDP over veth without root", unprivileged, Untold, |_| ()),
         link("UDP through a bridge behind a veth pair", passed_on, Untold, bridged),
         link("UDP through a router behind a veth pair", passed_on, Untold, routed),
     ]

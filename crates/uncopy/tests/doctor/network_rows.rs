@@ -238,8 +238,7 @@ pub(crate) fn stacked() -> Vec<Row> {
             other(network, "vx0");
             None
         })
-        .remove(|network| network.ip("link del vx0"))
-        .unsent(),
+        .remove(|network| network.ip("link del vx0")),
         Row::new("a device that is down", "sink", ("device-down", Unknown, "lacks IFF_UP"))
             .create(|network| {
                 network.ip("link set sink down");

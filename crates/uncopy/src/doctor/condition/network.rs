@@ -71,6 +71,10 @@ NO_USO = "no-uso", "The device does not cut trains of datagrams", Note, true,
 "Without `tx-udp-segmentation` the kernel cuts sends with `UDP_SEGMENT` into datagrams itself; they refer to the lent pages.",
 "More processor time for each datagram of a train; the payload is not copied for it.",
 "Turn it on, if it is not fixed (ethtool -K DEVICE tx-udp-segmentation on).";
+NO_TUNNEL_OFFLOAD = "no-tunnel-offload", "The device knows nothing of tunnels", Copies, false,
+"The checksum of a packet inside a vxlan or geneve tunnel is left to a device only if its driver looks into tunnels (`hw_enc_features`), and such a one has `tx-udp_tnl-segmentation` too. For another the kernel computes it (`skb_checksum_help`), and may not do so in memory that can change meanwhile.",
+"Every packet is copied on its way to the device.",
+"Send outside the tunnel, or through a device that knows tunnels.";
 ABOVE_MTU = "datagram-above-mtu", "The datagram does not fit the MTU", Copies, true,
 "A datagram longer than the MTU of the route less headers is cut into fragments, and what is cut is copied (`ip_append_data`).",
 "The datagram is copied in the call.",

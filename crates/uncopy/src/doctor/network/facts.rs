@@ -64,6 +64,8 @@ pub(crate) struct Offloads {
     pub(crate) checksum: Option<Feature>,
     pub(crate) tcp_segmentation: Option<Feature>,
     pub(crate) udp_segmentation: Option<Feature>,
+    /// Of packets inside tunnels over UDP.
+    pub(crate) tunnel_segmentation: Option<Feature>,
 }
 
 /// Where a device passes packets on to.

@@ -18,6 +18,9 @@ const SHAPERS: [&str; 8] = ["tbf", "htb", "netem", "cbq", "hfsc", "cake", "fq", 
 /// Kinds of devices that hand packets to a program.
 const TO_PROGRAMS: [&str; 3] = ["tun", "ipvtap", "macvtap"];
 
+/// Kinds of tunnels that send datagrams.
+const UDP_TUNNELS: [&str; 2] = ["vxlan", "geneve"];
+
 /// Everything that the facts say.
 pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -38,6 +41,7 @@ pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
     for (place, device) in facts.devices.iter().enumerate() {
         kind(device, &mut found);
         offloads(facts, device, place == 0, &mut found);
+        tunnel(facts, device, &mut found);
         queues(device, &mut found);
     }
     sizes(facts, &mut found);
@@ -165,6 +169,19 @@ fn offloads(facts: &Facts, device: &Device, is_first: bool, found: &mut Vec<Find
         let summary = format!("{name} takes no lists of packets");
         let said = state("tx-scatter-gather-fraglist", feature);
         found.push(Finding::of(&is::NO_FRAGLIST, summary).seen(FEATURES, said));
+    }
+}
+
+/// What the device below a tunnel does not do for packets inside it.
+fn tunnel(facts: &Facts, device: &Device, found: &mut Vec<Finding>) {
+    let Below::Devices(below) = &device.below else { return };
+    let lower = facts.devices.iter().filter(|lower| below.contains(&lower.index));
+    for lower in lower.filter(|_| UDP_TUNNELS.contains(&device.kind.as_str())) {
+        if let Some(feature) = lacking(lower.offloads.tunnel_segmentation) {
+            let summary = format!("{} knows nothing of what is inside {}", lower.name, device.name);
+            let said = state("tx-udp_tnl-segmentation", feature);
+            found.push(Finding::of(&is::NO_TUNNEL_OFFLOAD, summary).seen(FEATURES, said));
+        }
     }
 }
 

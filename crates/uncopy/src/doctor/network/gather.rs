@@ -191,6 +191,7 @@ fn named(features: &Features, to: Option<SocketAddr>) -> Offloads {
         }),
         tcp_segmentation: Some(features.get(segmentation)),
         udp_segmentation: Some(features.get("tx-udp-segmentation")),
+        tunnel_segmentation: Some(features.get("tx-udp_tnl-segmentation")),
     }
 }
 
@@ -209,6 +210,7 @@ fn told_by_ioctl(device: u32) -> Offloads {
         tcp_segmentation: feature(Offload::Segmentation),
         fraglist: None,
         udp_segmentation: None,
+        tunnel_segmentation: None,
     }
 }
 
