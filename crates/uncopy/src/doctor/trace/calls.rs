@@ -12,10 +12,9 @@ use crate::sys::perf::{Sample, Sampler};
 /// Where the kernel says which number its kprobe PMU has.
 const KIND: &str = "/sys/bus/event_source/devices/kprobe/type";
 
-/// Functions whose calls are noted, and what was seen.
+/// Functions whose calls are noted.
 pub(super) struct Calls {
     probed: Vec<Probed>,
-    pub(super) samples: Vec<Sample>,
 }
 
 /// One function, on every processor.
@@ -45,14 +44,14 @@ impl Calls {
         }
         match probed.is_empty() {
             true => Err(format!("this kernel has no {}", functions.join(", "))),
-            false => Ok(Calls { probed, samples: Vec::new() }),
+            false => Ok(Calls { probed }),
         }
     }
 
     /// Takes out what was noted since the last time.
-    pub(super) fn take(&mut self) {
+    pub(super) fn take(&mut self, into: &mut Vec<Sample>) {
         for sampler in self.probed.iter_mut().flat_map(|probed| &mut probed.samplers) {
-            sampler.take(&mut self.samples);
+            sampler.take(into);
         }
     }
 

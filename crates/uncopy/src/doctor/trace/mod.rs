@@ -83,8 +83,8 @@ const RULES: &[Rule] = &[
 impl Rule {
     /// Names of functions, the innermost first. A caller is told by a part of its name, since
     /// compilers and kernels vary them (`__netif_receive_skb_core.constprop.0`, `udpv6_sendmsg`).
-    fn fits(&self, chain: &[String]) -> bool {
-        let is_copy = |name: &String| name.split('.').next() == Some(self.copies);
+    fn fits(&self, chain: &[&str]) -> bool {
+        let is_copy = |name: &&str| name.split('.').next() == Some(self.copies);
         let Some(place) = chain.iter().position(is_copy) else { return false };
         self.caller.is_empty() || chain[place..].iter().any(|name| name.contains(self.caller))
     }
@@ -103,32 +103,85 @@ pub(super) fn trace(
         Ok((Symbols::load()?, samplers.collect::<Sys<Vec<Sampler>>>()?))
     };
     let functions = probed(subject);
-    let mut calls = (!functions.is_empty()).then(|| Calls::begin(&functions, &processors));
+    let calls = (!functions.is_empty()).then(|| Calls::begin(&functions, &processors));
     let (symbols, samplers) = match begin(&processors) {
         Ok(begun) => begun,
         Err(errno) => return (vec![forbidden(errno, calls.and_then(Result::err))], Vec::new()),
     };
-    let samples = samples(time, samplers, calls.as_mut().and_then(|calls| calls.as_mut().ok()));
-    let is_own = |sample: &&Sample| pid.is_none_or(|pid| sample.pid == pid);
-    let chains = |samples: &[Sample]| -> Vec<Vec<String>> {
-        let own = samples.iter().filter(is_own);
-        own.map(|s| symbols.names(&s.chain).into_iter().map(str::to_owned).collect()).collect()
+    let (mut calls, refusal) = match calls.transpose() {
+        Ok(calls) => (calls, None),
+        Err(refusal) => (None, Some(refusal)),
     };
-    let sampled = chains(&samples);
-    let value = format!("{} samples in {:.1} s", sampled.len(), time.as_secs_f64());
+    let filter = Filter { symbols, subject, pid };
+    let (sampled, called) = filter.watch(time, samplers, calls.as_mut());
+    let value = format!("{} samples in {:.1} s", sampled.total, time.as_secs_f64());
     let mut facts = vec![Fact { name: "trace", value }];
-    let called = match calls {
-        Some(Ok(calls)) => {
-            facts.push(Fact { name: "kprobes", value: calls.told() });
-            Some(chains(&calls.samples))
+    if let Some(value) = calls.as_ref().map(Calls::told).or(refusal) {
+        facts.push(Fact { name: "kprobes", value });
+    }
+    (findings(&sampled, calls.is_some().then_some(&called)), facts)
+}
+
+/// Which samples count, and as what.
+struct Filter {
+    symbols: Symbols,
+    subject: Subject,
+    /// `None`: of every process.
+    pid: Option<u32>,
+}
+
+/// How many samples, or calls, there were, and how many of them fit each rule.
+struct Tally {
+    total: usize,
+    fitting: Vec<usize>,
+}
+
+impl Filter {
+    /// Counts for so long. What was seen is not kept, however much it is.
+    fn watch(
+        &self,
+        time: Duration,
+        mut samplers: Vec<Sampler>,
+        mut calls: Option<&mut Calls>,
+    ) -> (Tally, Tally) {
+        let (mut sampled, mut called) = (Tally::new(), Tally::new());
+        let mut fresh = Vec::new();
+        let end = Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            std::thread::sleep(left.min(PERIOD));
+            samplers.iter_mut().for_each(|sampler| sampler.take(&mut fresh));
+            self.count(&mut sampled, &mut fresh);
+            if let Some(calls) = &mut calls {
+                calls.take(&mut fresh);
+                self.count(&mut called, &mut fresh);
+            }
+            if left.is_zero() {
+                return (sampled, called);
+            }
         }
-        Some(Err(refusal)) => {
-            facts.push(Fact { name: "kprobes", value: refusal });
-            None
+    }
+
+    fn count(&self, tally: &mut Tally, samples: &mut Vec<Sample>) {
+        let is_own = |sample: &Sample| self.pid.is_none_or(|pid| sample.pid == pid);
+        for sample in samples.drain(..).filter(is_own) {
+            tally.add(&self.symbols.names(&sample.chain), self.subject);
         }
-        None => None,
-    };
-    (findings(&sampled, called.as_deref(), subject), facts)
+    }
+}
+
+impl Tally {
+    fn new() -> Tally {
+        Tally { total: 0, fitting: vec![0; RULES.len()] }
+    }
+
+    fn add(&mut self, chain: &[&str], subject: Subject) {
+        self.total += 1;
+        let concerned = |rule: &Rule| subject == Subject::Everything || rule.subject == subject;
+        if let Some(rule) = RULES.iter().position(|rule| concerned(rule) && rule.fits(chain)) {
+            self.fitting[rule] += 1;
+        }
+    }
 }
 
 /// Functions whose calls are worth noting: what is sent is copied in few calls of many bytes. Those
@@ -147,26 +200,6 @@ fn probed(subject: Subject) -> Vec<&'static str> {
     names
 }
 
-fn samples(
-    time: Duration,
-    mut samplers: Vec<Sampler>,
-    mut calls: Option<&mut Calls>,
-) -> Vec<Sample> {
-    let mut samples = Vec::new();
-    let end = Instant::now() + time;
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        std::thread::sleep(left.min(PERIOD));
-        samplers.iter_mut().for_each(|sampler| sampler.take(&mut samples));
-        if let Some(calls) = &mut calls {
-            calls.take();
-        }
-        if left.is_zero() {
-            return samples;
-        }
-    }
-}
-
 /// Processors that are there: `/sys/devices/system/cpu/online` is like `0-3,6`.
 fn processors() -> Vec<usize> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
@@ -182,36 +215,21 @@ fn processors_in(text: &str) -> Vec<usize> {
     text.split(',').filter_map(range).flatten().collect()
 }
 
-/// How often each rule fits. Pure.
-fn counted(chains: &[Vec<String>], subject: Subject) -> Vec<usize> {
-    let mut counts = vec![0; RULES.len()];
-    for chain in chains {
-        let concerned = |rule: &Rule| subject == Subject::Everything || rule.subject == subject;
-        if let Some(rule) = RULES.iter().position(|rule| concerned(rule) && rule.fits(chain)) {
-            counts[rule] += 1;
-        }
-    }
-    counts
-}
-
 /// What the names of functions say: of samples, and of calls where these were noted. Pure.
-fn findings(
-    sampled: &[Vec<String>],
-    called: Option<&[Vec<String>]>,
-    subject: Subject,
-) -> Vec<Finding> {
-    let (samples, calls) = (counted(sampled, subject), counted(called.unwrap_or(&[]), subject));
+fn findings(sampled: &Tally, called: Option<&Tally>) -> Vec<Finding> {
     let mut found = Vec::new();
-    for ((rule, samples), calls) in RULES.iter().zip(samples).zip(calls) {
+    for (place, rule) in RULES.iter().enumerate() {
+        let samples = sampled.fitting[place];
+        let calls = called.map_or(0, |called| called.fitting[place]);
         let by =
             if rule.caller.is_empty() { String::new() } else { format!(" ← {}", rule.caller) };
         let did = match samples {
             0 if calls == 0 => continue,
             0 => format!("was called {calls} times"),
-            _ => format!("took {} % of the time", samples * 100 / sampled.len().max(1)),
+            _ => format!("took {} % of the time", samples * 100 / sampled.total.max(1)),
         };
         let summary = format!("{}{by} {did}: {}", rule.copies, rule.meaning);
-        let said = format!("{samples} of {} samples", sampled.len());
+        let said = format!("{samples} of {} samples", sampled.total);
         let finding = Finding::of(&is::TRACE_COPIES, summary).seen(SAMPLES, said);
         let finding = match calls {
             0 => finding,
@@ -223,11 +241,11 @@ fn findings(
         });
     }
     if found.is_empty() {
-        let said = format!("none of {} samples", sampled.len());
+        let said = format!("none of {} samples", sampled.total);
         let summary = "no function that copies was seen";
         let clean = Finding::of(&is::TRACE_CLEAN, summary).seen(SAMPLES, said);
         found.push(match called {
-            Some(calls) => clean.seen(KPROBE, format!("none of {} calls", calls.len())),
+            Some(calls) => clean.seen(KPROBE, format!("none of {} calls", calls.total)),
             None => clean,
         });
     }
@@ -257,13 +275,14 @@ fn forbidden(errno: Errno, kprobes: Option<String>) -> Finding {
 mod tests {
     use super::*;
 
-    fn named(chains: &[&[&str]]) -> Vec<Vec<String>> {
-        let chain = |chain: &&[&str]| chain.iter().map(|name| (*name).to_owned()).collect();
-        chains.iter().map(chain).collect()
+    fn tally(chains: &[&[&str]], subject: Subject) -> Tally {
+        let mut tally = Tally::new();
+        chains.iter().for_each(|chain| tally.add(chain, subject));
+        tally
     }
 
     fn ids(chains: &[&[&str]], subject: Subject) -> Vec<(String, Severity)> {
-        let found = findings(&named(chains), None, subject);
+        let found = findings(&tally(chains, subject), None);
         found.into_iter().map(|f| (f.summary, f.severity)).collect()
     }
 
@@ -271,8 +290,9 @@ mod tests {
     fn calls_are_told_with_samples_and_without() {
         let tap = &["skb_copy_ubufs", "dev_queue_xmit_nit", "dev_hard_start_xmit"][..];
         let other = &["__pskb_pull_tail", "tcp_v4_rcv"][..];
-        let (idle, calls) = (named(&[&["schedule"]]), named(&[tap, tap, other]));
-        let found = findings(&idle, Some(&calls), Subject::Sending);
+        let tally = |chains: &[&[&str]]| tally(chains, Subject::Sending);
+        let (idle, calls) = (tally(&[&["schedule"]]), tally(&[tap, tap, other]));
+        let found = findings(&idle, Some(&calls));
         assert_eq!(found.len(), 1);
         assert_eq!(
             found[0].summary,
@@ -284,13 +304,13 @@ mod tests {
             evidence.map(|one| one.found.clone())
         };
         assert_eq!(said(&found[0], KPROBE).as_deref(), Some("2 calls with this caller"));
-        let found = findings(&named(&[tap]), Some(&calls), Subject::Sending);
+        let found = findings(&tally(&[tap]), Some(&calls));
         assert!(found[0].summary.contains("took 100 % of the time"), "{found:#?}");
         assert_eq!(said(&found[0], KPROBE).as_deref(), Some("2 calls with this caller"));
-        let clean = findings(&idle, Some(&calls[2..]), Subject::Sending);
+        let clean = findings(&idle, Some(&tally(&[other])));
         assert_eq!(clean[0].condition.id, "trace-clean");
         assert_eq!(said(&clean[0], KPROBE).as_deref(), Some("none of 1 calls"));
-        let without = findings(&idle, None, Subject::Sending);
+        let without = findings(&idle, None);
         assert_eq!(said(&without[0], KPROBE), None);
     }
 
