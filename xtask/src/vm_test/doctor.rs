@@ -245,7 +245,8 @@ mod tests {
     #[test]
     fn what_is_not_as_predicted_is_found() {
         judge(&good()).unwrap();
-        let bad: &[(&str, fn(&mut Said))] = &[
+        type Change = fn(&mut Said);
+        let bad: &[(&str, Change)] = &[
             ("vlan", |said| said.json["findings"] = json!([])),
             ("vlan", |said| said.number = COPIED),
             ("plain-again", |said| said.json["findings"] = json!([{"id": "stacked-device"}])),
