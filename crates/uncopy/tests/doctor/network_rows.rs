@@ -20,6 +20,23 @@ fn other(network: &testbed::network::Network, device: &str) {
     ));
 }
 
+/// A bridge above the sink and an idle device, which knows that what is sent goes to the sink.
+fn two_ports(network: &testbed::network::Network) {
+    network.ip("link add br0 type bridge");
+    network.ip("link add idle type ifb");
+    for device in ["br0", "idle"] {
+        network.ip(&format!("link set {device} mtu 65535"));
+    }
+    for port in ["sink", "idle"] {
+        network.ip(&format!("link set {port} master br0"));
+    }
+    network.ip("link set idle up");
+    other(network, "br0");
+    // As the bridge would learn it from the first answer.
+    let words = "fdb replace 02:00:00:00:00:02 dev sink master static";
+    run_tool("bridge", words.split(' '));
+}
+
 pub(crate) fn taps() -> Vec<Row> {
     vec![
         Row::new(
@@ -45,21 +62,7 @@ pub(crate) fn taps() -> Vec<Row> {
             OTHER,
             ("tap-other-device", Note, "protocol 0003"),
         )
-        .prepare(|network| {
-            network.ip("link add br0 type bridge");
-            network.ip("link add idle type ifb");
-            for device in ["br0", "idle"] {
-                network.ip(&format!("link set {device} mtu 65535"));
-            }
-            for port in ["sink", "idle"] {
-                network.ip(&format!("link set {port} master br0"));
-            }
-            network.ip("link set idle up");
-            other(network, "br0");
-            // As the bridge would learn it from the first answer.
-            let words = "fdb replace 02:00:00:00:00:02 dev sink master static";
-            run_tool("bridge", words.split(' '));
-        })
+        .prepare(two_ports)
         .create(|network| keep(network.tap_of(ALL_PROTOCOLS, Some("idle"), false))),
         Row::new("tap for IPv4 alone", UDP, ("tap-other-protocol", Note, "protocol 0800"))
             .create(|network| keep(network.tap_of(0x0800, Some("sink"), false))),
