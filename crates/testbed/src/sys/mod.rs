@@ -6,6 +6,7 @@ mod floor;
 pub(crate) mod namespace;
 pub(crate) mod silent;
 pub(crate) mod tap;
+pub(crate) mod tun;
 pub(crate) mod xdp;
 
 pub use allocator::CountingAllocator;

@@ -13,7 +13,7 @@ use uncopy::copy::{CopyOptions, Throttle, Transform, copy_file_observed};
 use uncopy::{Errno, Receipt};
 
 use crate::audit::Audit;
-use crate::config::{Configured, Setting};
+use crate::config::Configured;
 use crate::exit::Exit;
 use crate::flags::{self, conflict};
 use crate::progress::Watch;
@@ -93,14 +93,6 @@ fn misuse(configured: &Configured, kind: ErrorKind, message: &str) -> clap::Erro
     }
     let message = format!("{message} (settings that apply: {})", applied.join(", "));
     flags::usage_error("cp", kind, &message)
-}
-
-/// Where the wish to verify comes from.
-pub(crate) fn verify_origin(configured: &Configured, options: &CopyOptions) -> Option<String> {
-    options.verify.map(|_| {
-        let setting = configured.setting("verify");
-        setting.map_or_else(|| "the flag --verify".to_owned(), Setting::origin)
-    })
 }
 
 /// Asks the filesystem what the destination is, unless the flags say it.
