@@ -10,9 +10,10 @@ use super::facts;
 use super::metadata;
 use super::observer::{Control, Observer, Phase, Progress};
 use super::options::{Cache, CopyOptions, Existing, IfChanged, RETRIES};
+use super::partial::Partial;
 use super::plan::{self, Facts, Step};
 use super::source::Source;
-use super::staging::{Commit, Staging};
+use super::staging::{Commit, Placing, Staging};
 use super::{stream, transfer, verify};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::{Mechanism, Receipt};
@@ -70,23 +71,27 @@ fn copy_once(
     write_staged(&source, &destination, staging, options, observer)
 }
 
-/// Copies an open source to a name that was looked at. In a `private` directory, which appears
-/// under its own name when it is complete, the file is made under its name at once.
+/// Copies an open source to a name that was looked at.
 pub(super) fn copy_opened(
     source: &Source<'_>,
     destination: &Destination,
-    private: bool,
+    placing: Placing<'_>,
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
     if destination.found.is_some() && options.existing == Existing::Keep {
         return Ok(Receipt { skipped: true, ..Receipt::default() });
     }
-    let staging = if private {
-        let mode = metadata::creation_mode(&source.stat, None, options.preserve);
-        Staging::private(destination, mode)?
-    } else {
-        open_staging(source, destination, options, observer)?
+    let staging = match placing {
+        Placing::Aside => open_staging(source, destination, options, observer)?,
+        Placing::Private => {
+            let mode = metadata::creation_mode(&source.stat, None, options.preserve);
+            Staging::private(destination, mode)?
+        }
+        Placing::Kept { keep, begun, is_unseen } => {
+            let partial = Partial::new(keep, source.stat.size);
+            Staging::kept(destination, partial, begun, (options.existing, is_unseen))?
+        }
     };
     write_staged(source, destination, staging, options, observer)
 }
@@ -94,13 +99,16 @@ pub(super) fn copy_opened(
 fn write_staged(
     source: &Source<'_>,
     destination: &Destination,
-    staging: Staging<'_>,
+    mut staging: Staging<'_>,
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
     let facts = facts::gather(source, destination, staging.fd(), options);
     let in_place = facts.in_place;
-    let result = write(source, destination, staging, facts, options, observer);
+    let result = write(source, destination, &mut staging, facts, options, observer);
+    if result.as_ref().is_err_and(Error::is_cancelled) {
+        staging.leave();
+    }
     result.map_err(|error| if in_place { error.while_in_place() } else { error })
 }
 
@@ -108,7 +116,7 @@ fn write_staged(
 fn write(
     source: &Source<'_>,
     destination: &Destination,
-    mut staging: Staging<'_>,
+    staging: &mut Staging<'_>,
     facts: Facts,
     options: &CopyOptions,
     observer: &mut dyn Observer,
@@ -119,10 +127,10 @@ fn write(
     // Servers may report a failed write only when asked to flush, or to a close(2) that no name may
     // depend on any more.
     let answers_late = facts.destination.is_network() || facts.destination.is_user();
-    let reached = move_bytes(source, &staging, facts, &mut receipt, observer)?;
-    finish_contents(source, &staging, reached, options, &mut receipt, observer)?;
+    let reached = move_bytes(source, staging, facts, &mut receipt, observer)?;
+    finish_contents(source, staging, reached, options, &mut receipt, observer)?;
     if options.cache == Cache::Skip && !destination.is_stream() {
-        drop_caches(source, &staging, was_cached);
+        drop_caches(source, staging, was_cached);
     }
     receipt.notes.extend(notes(destination, options));
     if destination.is_stream() {
@@ -130,10 +138,10 @@ fn write(
     } else if in_place {
         receipt.notes.extend(metadata::apply_in_place(staging.fd(), source, options.preserve));
     } else {
-        receipt.notes.extend(metadata::apply(&staging, source, destination, options.preserve));
+        receipt.notes.extend(metadata::apply(staging, source, destination, options.preserve));
     }
     if options.durable || answers_late {
-        flush(&staging, reached, observer)?;
+        flush(staging, reached, observer)?;
     }
     // Opened while there is still nothing to take back: descriptors may run out.
     let directory = if options.durable { Some(staging.open_directory()?) } else { None };

@@ -46,11 +46,20 @@ pub(crate) fn temporary_name(destination: &OsStr, kind: Kind) -> Sys<OsString> {
     Ok(format!("{}{}{}", prefix(destination), hexadecimal(&random), kind.suffix()).into())
 }
 
-/// Whether a name is one of those that files and trees are built under.
+/// Whether a name is one of those that files and trees are built under, or of their journals.
 pub(crate) fn is_temporary(name: &OsStr) -> bool {
     let name = name.as_bytes();
-    let ends = [Kind::File, Kind::Tree].map(|kind| name.ends_with(kind.suffix().as_bytes()));
+    let suffixes = [Kind::File.suffix(), Kind::Tree.suffix(), JOURNAL];
+    let ends = suffixes.map(|suffix| name.ends_with(suffix.as_bytes()));
     name.starts_with(b".uncopy-") && ends.contains(&true)
+}
+
+/// How the names of journals end.
+const JOURNAL: &str = ".journal";
+
+/// The name of the journal beside a destination, which no other destination shares.
+pub(crate) fn journal_name(destination: &OsStr) -> OsString {
+    format!(".uncopy-{}{JOURNAL}", name_digest(destination)).into()
 }
 
 fn prefix(destination: &OsStr) -> String {

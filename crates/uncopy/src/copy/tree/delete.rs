@@ -107,12 +107,13 @@ impl Worker<'_, '_> {
         let parent = open.destination.as_fd();
         let way = directory.path_from_root().join(name);
         let selection = &self.job.options.selection;
+        let resumed = directory.entered.is_resumed();
         let mut entries = 1;
         if kind == FileType::Directory {
             let mut left_out = false;
             let count = |inside: &Path, is_directory: bool| {
                 entries += 1;
-                left_out |= !selection.selects(&way.join(inside), is_directory);
+                left_out |= !resumed && !selection.selects(&way.join(inside), is_directory);
             };
             remove::visit(parent, name, count).map_err(fail)?;
             if left_out {
@@ -176,7 +177,9 @@ fn strangers(
                 .map_or(FileType::Unknown, |stat| stat.file_type()),
             known => known,
         };
-        let selected = || selection.selects(&way.join(name), kind == FileType::Directory);
+        // What a killed run left is nobody's, whatever it is called.
+        let selected =
+            || resumed || selection.selects(&way.join(name), kind == FileType::Directory);
         let in_source = directory::stat_name(&open.source, name).map(|_| ());
         let at_work = !resumed && stale::is_temporary(name);
         if stranger(in_source, selected, at_work) == Verdict::Goes {
