@@ -3,12 +3,13 @@
 pub(crate) mod channel;
 mod full_disk;
 mod kill;
+mod memory;
 mod power;
 mod record;
 mod scene;
 mod tree;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -21,15 +22,19 @@ use scene::Dice;
 
 /// Rounds of kills that count as a full run.
 const FULL: u32 = 300;
+const FULL_TREE: u32 = 200;
 
 /// Arguments of `cargo xtask soak`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// What to soak.
     suite: Suite,
-    /// Processes to kill; 300 and more are a full run, whose result is recorded.
+    /// Processes to kill; 300 and more (200 for trees) are a full run, whose result is recorded.
     #[arg(long, default_value_t = FULL)]
     rounds: u32,
+    /// Entries of the tree for `memory`.
+    #[arg(long, default_value_t = 200_000)]
+    entries: u32,
     /// Repeat the random choices of an earlier run.
     #[arg(long)]
     seed: Option<u64>,
@@ -44,6 +49,8 @@ enum Suite {
     Copy,
     /// Whole trees with a journal, gone on with until they are whole.
     Tree,
+    /// How much memory a job with very many entries takes.
+    Memory,
     /// Messages from one process to another.
     Channel,
 }
@@ -82,10 +89,11 @@ fn soak(arguments: &Arguments, seed: u64, now: Duration) -> Result<()> {
     let uncopy = workspace::target_directory().join("release").join("uncopy");
     let mut dice = Dice::new(seed);
     if let Suite::Tree = arguments.suite {
-        println!("soak tree: {} kills, --seed {seed}", arguments.rounds);
-        tree::run(&uncopy, &places(), arguments.rounds, &mut dice)?;
-        println!("soak tree: nothing found");
-        return Ok(());
+        return soak_tree(&uncopy, arguments.rounds, &mut dice, (seed, now.as_secs()));
+    }
+    if let Suite::Memory = arguments.suite {
+        println!("soak memory: {} entries", arguments.entries);
+        return memory::run(&uncopy, &Place::Disk.path(), arguments.entries);
     }
     println!("soak copy: {} rounds, --seed {seed}", arguments.rounds);
     let mut record = Record::new(seed, now.as_secs());
@@ -104,6 +112,23 @@ fn soak(arguments: &Arguments, seed: u64, now: Duration) -> Result<()> {
     }
     ensure!(record.findings() == 0, "{} findings", record.findings());
     println!("soak copy: nothing found");
+    Ok(())
+}
+
+fn soak_tree(uncopy: &Path, rounds: u32, dice: &mut Dice, when: (u64, u64)) -> Result<()> {
+    println!("soak tree: {rounds} kills, --seed {}", when.0);
+    let tallies = tree::run(uncopy, &places(), rounds, dice)?;
+    let sum = |number: fn(&tree::Tally) -> u64| tallies.iter().map(number).sum::<u64>();
+    let resumed = sum(|tally| tally.resumed_rounds.into());
+    let again = sum(|tally| tally.again);
+    println!("soak tree: {resumed} rounds went on from a journal, {again} files were done again");
+    if rounds >= FULL_TREE {
+        let file = workspace::root().join("docs/evidence/soak-tree.jsonl");
+        let killed = sum(|tally| tally.killed.into());
+        record::write(&file, "soak tree", when, (killed, again), &tallies)?;
+        println!("recorded in {}", file.display());
+    }
+    ensure!(again == 0, "{again} files were done twice without need");
     Ok(())
 }
 
