@@ -83,14 +83,17 @@ pub(super) fn copy_opened(
         return Ok(Receipt { skipped: true, ..Receipt::default() });
     }
     let staging = match placing {
-        Placing::Aside => open_staging(source, destination, options, observer)?,
+        Placing::Aside { is_swept } => {
+            open_staging(source, destination, options, observer)?.swept(is_swept)
+        }
         Placing::Private => {
             let mode = metadata::creation_mode(&source.stat, None, options.preserve);
             Staging::private(destination, mode)?
         }
-        Placing::Kept { keep, begun, is_unseen } => {
+        Placing::Kept { keep, begun, is_unseen, is_swept } => {
             let partial = Partial::new(keep, source.stat.size);
-            Staging::kept(destination, partial, begun, (options.existing, is_unseen))?
+            let policy = (options.existing, is_unseen);
+            Staging::kept(destination, partial, begun, policy)?.swept(is_swept)
         }
     };
     write_staged(source, destination, staging, options, observer)

@@ -26,6 +26,8 @@ pub(crate) struct Staging<'a> {
     keep_existing: bool,
     /// Nobody has the name: an entry that has it all the same is another one of this copy.
     is_unseen: bool,
+    /// Somebody else removes what earlier runs left.
+    is_swept: bool,
     /// A large file that another run can go on with.
     partial: Option<Mutex<Partial<'a>>>,
 }
@@ -33,11 +35,11 @@ pub(crate) struct Staging<'a> {
 /// Where a file is written first, in a tree.
 pub(crate) enum Placing<'a> {
     /// Aside, without a name where that can be had.
-    Aside,
+    Aside { is_swept: bool },
     /// Under its own name.
     Private,
     /// Under a temporary name from the beginning, so that another run finds it.
-    Kept { keep: Box<dyn Keep + 'a>, begun: Option<Begun>, is_unseen: bool },
+    Kept { keep: Box<dyn Keep + 'a>, begun: Option<Begun>, is_unseen: bool, is_swept: bool },
 }
 
 /// What a new directory has two entries for.
@@ -92,8 +94,15 @@ impl<'a> Staging<'a> {
     }
 
     fn new(destination: &'a Destination, fd: OwnedFd, place: Place) -> Staging<'a> {
-        let partial = None;
-        Staging { destination, fd, place, keep_existing: false, is_unseen: false, partial }
+        Staging {
+            destination,
+            fd,
+            place,
+            keep_existing: false,
+            is_unseen: false,
+            is_swept: false,
+            partial: None,
+        }
     }
 
     /// A file that another run can go on with: what an earlier one began, or a new one with a
@@ -117,6 +126,12 @@ impl<'a> Staging<'a> {
         staging.is_unseen = is_unseen;
         staging.partial = Some(Mutex::new(partial));
         Ok(staging)
+    }
+
+    /// The caller removes what earlier runs left in the directory, if this says so.
+    pub(crate) fn swept(mut self, is_swept: bool) -> Staging<'a> {
+        self.is_swept = is_swept;
+        self
     }
 
     fn keeping(mut self, existing: Existing) -> Staging<'a> {
@@ -287,7 +302,7 @@ impl<'a> Staging<'a> {
                 errno => Err(errno),
             };
         }
-        if !self.is_unseen {
+        if !self.is_unseen && !self.is_swept {
             stale::remove_leftovers(directory, name, Kind::File);
         }
         Ok(Commit::Done)

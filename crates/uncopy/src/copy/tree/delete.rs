@@ -18,7 +18,7 @@ use super::worker::Worker;
 use crate::copy::job::{Action, Delete, EntryKind, Outcome};
 use crate::copy::{remove, stale};
 use crate::error::{Errno, Error, Reason, Result};
-use crate::sys::{Sys, directory, name};
+use crate::sys::{Sys, directory, file, name};
 
 impl Worker<'_, '_> {
     /// Removes what a directory of the destination has and its source has not.
@@ -34,7 +34,9 @@ impl Worker<'_, '_> {
         if entered.fresh || directory.listing_failed.load(Ordering::Relaxed) || self.job.is_over() {
             return;
         }
-        if let Err(error) = self.check_empty(directory, open, &delete) {
+        let checked = check_removed(directory, open)
+            .and_then(|()| self.check_empty(directory, open, &delete));
+        if let Err(error) = checked {
             return self.fail_stranger(directory, OsStr::new(""), EntryKind::Directory, error);
         }
         let mut from = Some(0);
@@ -149,6 +151,18 @@ impl Worker<'_, '_> {
         let destination = directory.destination_path().join(name);
         self.fail_at(|| (source, destination), kind, error);
     }
+}
+
+/// A directory that was removed has nothing any more, and everything would be strange.
+fn check_removed(directory: &Directory, open: &Open) -> Result<()> {
+    let stat = file::stat(&open.source)
+        .map_err(|errno| Error::system("examine", directory.source_path(), errno))?;
+    if stat.links > 0 {
+        return Ok(());
+    }
+    let text = "its source was removed meanwhile, and everything in it would go; copy again";
+    let reason = Reason::Refused(text.into());
+    Err(Error::new("delete from", directory.destination_path(), reason))
 }
 
 /// An entry of the destination that goes.

@@ -16,9 +16,9 @@ use super::queue::{Batch, Task};
 use super::worker::{Place, Worker};
 use crate::copy::job::{Action, EntryKind, Outcome};
 use crate::copy::metadata::{self, Made};
-use crate::copy::remove;
 use crate::copy::source::describe;
 use crate::copy::staging::TAKEN;
+use crate::copy::{remove, stale};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::file::{self, Stat};
 use crate::sys::{directory, name};
@@ -90,7 +90,8 @@ impl Worker<'_, '_> {
         let same_source = stat.device == above.source.device;
         let open = Open::below(place.open, (source, same_source), destination);
         let private = above.private;
-        let entered = Entered { source: stat, destination: made, fresh, absent, private, linked };
+        let (source, destination, whole) = (stat, made, true);
+        let entered = Entered { source, destination, fresh, absent, private, whole, linked };
         Ok((entered, open))
     }
 
@@ -274,6 +275,12 @@ impl Worker<'_, '_> {
         open: &Open,
         made: Made<'_>,
     ) -> Result<Vec<String>> {
+        if self.job.options.dry_run {
+            return Ok(Vec::new());
+        }
+        if !directory.entered.fresh {
+            stale::sweep(open.destination.as_fd());
+        }
         if let Some(journal) = self.job.journal() {
             let path = || directory.path_from_root();
             sweep_directory(&journal, path, open.destination.as_fd());
@@ -281,9 +288,6 @@ impl Worker<'_, '_> {
         let options = &self.job.options.copy;
         let source = (open.source.as_fd(), &directory.entered.source);
         let destination = open.destination.as_fd();
-        if self.job.options.dry_run {
-            return Ok(Vec::new());
-        }
         let nothing = matches!(made, Made::Found) && options.preserve == Default::default();
         let notes = if nothing {
             Vec::new()

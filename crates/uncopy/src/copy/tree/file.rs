@@ -295,7 +295,8 @@ impl Worker<'_, '_> {
             (mode, Staging::private(destination, mode)?)
         } else {
             let mode = metadata::creation_mode(&source.stat, None, preserve);
-            (mode, Staging::aside(destination, mode, options.existing)?)
+            let staging = Staging::aside(destination, mode, options.existing)?;
+            (mode, staging.swept(directory.entered.whole))
         };
         let alike = Alike {
             source_device: source.stat.device,
@@ -334,14 +335,15 @@ fn placing<'a>(
     journal: Option<&Arc<Journal>>,
 ) -> Placing<'a> {
     let is_unseen = place.directory.entered.is_unseen();
+    let is_swept = place.directory.entered.whole;
     match journal.filter(|_| source.size().is_some_and(|size| size >= partial::LEAST_BYTES)) {
         Some(journal) => {
             let keep = KeptPart::new(job, journal, &place.way(), &source.stat);
             let begun = keep.begun(place.open.destination.as_fd());
-            Placing::Kept { keep: Box::new(keep), begun, is_unseen }
+            Placing::Kept { keep: Box::new(keep), begun, is_unseen, is_swept }
         }
         None if is_unseen => Placing::Private,
-        None => Placing::Aside,
+        None => Placing::Aside { is_swept },
     }
 }
 

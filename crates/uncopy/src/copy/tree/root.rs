@@ -164,6 +164,7 @@ fn open_place(source: &Path, destination: &Path) -> Result<(Directory, Arc<Open>
         fresh: false,
         absent: false,
         private: false,
+        whole: false,
         linked: false,
     };
     Ok((Directory::new(above, entered, &open, true), open))
@@ -202,6 +203,7 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
         fresh: (aside.is_some() && !resumed) || absent,
         absent,
         private: aside.is_some(),
+        whole: true,
         linked: false,
     };
     let directory = Arc::new(Directory::new(above, entered, &open, true));

@@ -16,6 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -29,8 +30,11 @@ use crate::error::Errno;
 use crate::sys::file::{self, Stat};
 use crate::sys::{Sys, name, transfer};
 
-/// Files are flushed and noted in batches of this number, or of this many bytes, or this old.
+/// Files are flushed and noted in batches of this number, or of this many bytes, or this old. Where
+/// flushing takes longer than copying, batches become larger: each flush has its price, whatever there
+/// is to flush.
 const BATCH_FILES: usize = 1024;
+const MOST_BATCH_FILES: usize = 16 * BATCH_FILES;
 const BATCH_BYTES: u64 = 256 << 20;
 const BATCH_AGE: Duration = Duration::from_secs(5);
 
@@ -79,6 +83,8 @@ pub(super) struct Journal {
     pub(super) was_cut: bool,
     /// What the next frame will say.
     batch: Mutex<Batch>,
+    /// How many files it takes.
+    batch_files: AtomicUsize,
     end: Mutex<End>,
 }
 
@@ -184,6 +190,7 @@ impl Journal {
             parts: Mutex::new(contents.parts),
             was_cut,
             batch: Mutex::default(),
+            batch_files: AtomicUsize::new(BATCH_FILES),
             end: Mutex::new(End { offset: contents.whole_bytes, failed: None }),
         })
     }
@@ -263,7 +270,8 @@ impl Journal {
         }
         batch.bytes += bytes;
         let since = *batch.since.get_or_insert_with(Instant::now);
-        let full = batch.done.len() >= BATCH_FILES * size_of::<Short>()
+        let full = batch.done.len()
+            >= self.batch_files.load(Ordering::Relaxed) * size_of::<Short>()
             || batch.bytes >= BATCH_BYTES
             || batch.linked.len() >= format::MOST_BYTES / 2
             || since.elapsed() >= BATCH_AGE;
@@ -299,9 +307,16 @@ impl Journal {
         if !batch.linked.is_empty() {
             bytes.extend(format::linked_frame(&batch.linked));
         }
+        let filled = batch.since.map(|since| since.elapsed()).unwrap_or_default();
+        let begin = Instant::now();
         self.append(&bytes, || {
             batch.places.iter().try_for_each(|(_, place)| file::sync_filesystem(place))
-        })
+        })?;
+        if begin.elapsed() > filled {
+            let more = |files| (files < MOST_BATCH_FILES).then_some(files * 2);
+            let _ = self.batch_files.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        }
+        Ok(())
     }
 
     /// Notes chunks of a part, from number `first` on, whose data has been flushed.
