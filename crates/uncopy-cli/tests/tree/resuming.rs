@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use rustix::process::Signal;
 use testbed::witness::Strace;
-use testbed::{Case, Compared, Need, Program, assert_same_tree};
+use testbed::{
+    Case, Compared, Content, Filesystem, Mount, Need, Place, Program, Scratch, assert_same_tree,
+};
 
 use crate::{Trees, cp, events, number, summary};
 
@@ -19,6 +21,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("strace")] another_job_does_not_go_by_it,
         [Need::Tool("strace")] two_runs_do_not_share_a_journal,
         [Need::Tool("strace")] killed_again_and_again,
+        [Need::Root, Need::Tool("strace"), Need::Tool("xfs_io"), Need::Tool("mkfs.xfs")]
+            what_is_noted_survives_a_power_cut,
         [] a_whole_run_leaves_no_journal,
     ]
 }
@@ -187,4 +191,35 @@ fn a_whole_run_leaves_no_journal() {
     assert!(run.status.success(), "{}", run.stderr);
     assert_whole(&trees);
     assert_eq!(number(&summary(&run), "resumed"), 0);
+}
+
+/// The filesystem is mounted anew then, and its device may have another number.
+fn what_is_noted_survives_a_power_cut() {
+    for filesystem in [Filesystem::Ext4, Filesystem::Xfs] {
+        for merged in [false, true] {
+            let mount = Mount::image(filesystem, 512);
+            let trees = Trees { from: Place::Disk.scratch(), to: Scratch::new_in(mount.path()) };
+            fs::create_dir(trees.source()).unwrap();
+            for number in 0..1500 {
+                trees.file(&format!("{}/{number}", number % 10), format!("file {number}"));
+            }
+            Content::dense(80 << 20).write(&trees.source().join("0/large"));
+            if merged {
+                fs::create_dir(trees.destination()).unwrap();
+            }
+            rustix::fs::syncfs(fs::File::open(mount.path()).unwrap()).unwrap();
+            let program = program(&trees).arg("--no-zero-copy");
+            // In the middle of the large file, which may come anywhere among the small ones.
+            Strace::new(&program).stop_after("pwrite64", 290).kill();
+            let noted = testbed::journal::noted(&journal(&trees).unwrap());
+            mount.cut_power();
+            mount.restore_power();
+            let run = program.run();
+            assert!(run.status.success(), "{}", run.stderr);
+            assert_whole(&trees);
+            let summary = summary(&run);
+            assert_eq!(number(&summary, "resumed"), noted, "{}", summary.value());
+            assert!(number(&summary, "resumed_bytes") >= 64 << 20, "{}", summary.value());
+        }
+    }
 }
