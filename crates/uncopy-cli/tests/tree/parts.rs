@@ -42,9 +42,6 @@ const MEBIBYTE: u64 = 1 << 20;
 /// No multiple of a chunk, nor of a block.
 const SIZE: u64 = 84 * MEBIBYTE + 12_345;
 
-/// So much is flushed and noted at a time.
-const NOTED: u64 = 64 * MEBIBYTE;
-
 /// Killed after so many writes of 256 KiB, with those to the journal: of 74 MiB.
 const WRITES: usize = 300;
 
@@ -117,8 +114,8 @@ fn a_killed_file_goes_on(place: Place, merged: bool, sparse: bool) {
     let (run, trace) = Strace::new(&program(&trees)).run();
     assert!(run.status.success(), "{}", run.stderr);
     let resumed = number(&summary(&run), "resumed_bytes");
-    // More if it was so slow that the clock had its say.
-    assert!(resumed >= NOTED && resumed.is_multiple_of(8 * MEBIBYTE), "{resumed}");
+    // Noted after 64 MiB, or less and more if it was so slow that the clock had its say.
+    assert!(resumed > 0 && resumed.is_multiple_of(8 * MEBIBYTE), "{resumed}");
     let rest: u64 = content_behind(sparse, &data, resumed, size);
     let written = trace.bytes(&["pwrite64", "write"], trees.to.path());
     // The journal is beside it.
@@ -238,7 +235,7 @@ fn single_files_have_their_own_journals() {
     for name in &names {
         let run = program(name).run();
         let resumed = number(&summary(&run), "resumed_bytes");
-        assert!(resumed >= NOTED, "{resumed}");
+        assert!(resumed > 0, "{resumed}");
         assert_resumed(&run, resumed);
         testbed::assert_same(name, &trees.to.join(name.file_name().unwrap()));
     }

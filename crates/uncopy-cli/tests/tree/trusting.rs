@@ -207,6 +207,9 @@ fn a_mirror_keeps_the_journals_of_others() {
         crate::file_in(&trees.destination(), name, "another run's");
     }
     crate::file_in(&trees.destination(), "stranger", "x");
+    // Without the lock it would be a leftover.
+    let at_work = fs::File::open(trees.destination().join(&kept[1])).unwrap();
+    at_work.lock().unwrap();
     let run = trees.copy(cp().args(["-T", "--delete"]));
     assert_eq!(number(&summary(&run), "deleted"), 1);
     for name in kept {
