@@ -129,6 +129,8 @@ fn soak_tree(uncopy: &Path, rounds: u32, dice: &mut Dice, when: (u64, u64)) -> R
         println!("recorded in {}", file.display());
     }
     ensure!(again == 0, "{again} files were done twice without need");
+    let enough = resumed >= u64::from(rounds / 4);
+    ensure!(enough || rounds < FULL_TREE, "{resumed} rounds went on, too few to say anything");
     Ok(())
 }
 
