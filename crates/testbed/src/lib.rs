@@ -8,6 +8,7 @@
 
 mod content;
 mod harness;
+pub mod journal;
 mod mount;
 pub mod network;
 mod place;

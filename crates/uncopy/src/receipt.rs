@@ -179,7 +179,8 @@ pub struct Verification {
 
 /// What one copy did.
 ///
-/// The portions add up to [`Receipt::bytes`], unless the destination was [skipped](Receipt::skipped).
+/// The portions and [`Receipt::resumed_bytes`] add up to [`Receipt::bytes`], unless the destination was
+/// [skipped](Receipt::skipped).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Receipt {
@@ -199,6 +200,9 @@ pub struct Receipt {
     pub skipped: bool,
     /// The source changed while it was copied and the caller accepts that.
     pub source_changed: bool,
+    /// Bytes at the beginning that an interrupted run had copied and this one only verified. They are in
+    /// no portion.
+    pub resumed_bytes: u64,
     /// How many times the copy was started again because the source changed.
     pub retries: u32,
     /// What a person should know: metadata that could not be kept, other hard links that keep the

@@ -3,6 +3,7 @@
 pub(crate) mod channel;
 mod full_disk;
 mod kill;
+mod memory;
 mod power;
 mod record;
 mod scene;
@@ -10,7 +11,7 @@ pub(crate) mod send;
 mod span;
 mod tree;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -24,19 +25,24 @@ use span::Span;
 
 /// Rounds if no number is named.
 const USUAL_ROUNDS: u32 = 300;
+/// Kills that count as a full run of `tree`, whose rounds take long.
+const FULL_TREE: u64 = 200;
 
 /// Arguments of `cargo xtask soak`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// What to soak.
     suite: Suite,
-    /// Processes to kill, or senders; 300 and more are a full run, whose result is recorded
-    /// [default: 300]
+    /// Processes to kill, or senders; 300 and more (200 for trees) are a full run, whose result is
+    /// recorded [default: 300]
     #[arg(long)]
     rounds: Option<u32>,
     /// Go on for so long instead; 600 and more are a full run.
     #[arg(long, conflicts_with = "rounds")]
     seconds: Option<u64>,
+    /// Entries of the tree for `memory`.
+    #[arg(long, default_value_t = 200_000)]
+    entries: u32,
     /// Repeat the random choices of an earlier run.
     #[arg(long)]
     seed: Option<u64>,
@@ -51,6 +57,8 @@ enum Suite {
     Copy,
     /// Whole trees with a journal, gone on with until they are whole.
     Tree,
+    /// How much memory a job with very many entries takes.
+    Memory,
     /// Messages from one process to another.
     Channel,
     /// Sends of every kind over networks that change.
@@ -70,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     match arguments.suite {
         Suite::Channel => return channel::run(span, seed, now.as_secs()),
         Suite::Send => return send::run(span, seed, now.as_secs()),
-        Suite::Copy | Suite::Tree => {}
+        Suite::Copy | Suite::Tree | Suite::Memory => {}
     }
     let directory = match &arguments.dir {
         Some(directory) => std::path::absolute(directory)?,
@@ -105,10 +113,11 @@ fn soak(arguments: &Arguments, seed: u64, now: Duration) -> Result<()> {
     let uncopy = workspace::target_directory().join("release").join("uncopy");
     let mut dice = Dice::new(seed);
     if let Suite::Tree = arguments.suite {
-        println!("soak tree: {span}, --seed {seed}");
-        tree::run(&uncopy, &places(), span, &mut dice)?;
-        println!("soak tree: nothing found");
-        return Ok(());
+        return soak_tree(&uncopy, span, &mut dice, (seed, now.as_secs()));
+    }
+    if let Suite::Memory = arguments.suite {
+        println!("soak memory: {} entries", arguments.entries);
+        return memory::run(&uncopy, &Place::Disk.path(), arguments.entries);
     }
     println!("soak copy: {span}, --seed {seed}");
     let mut record = Record::new(seed, now.as_secs());
@@ -134,6 +143,26 @@ fn soak(arguments: &Arguments, seed: u64, now: Duration) -> Result<()> {
     }
     ensure!(record.findings() == 0, "{} findings", record.findings());
     println!("soak copy: nothing found");
+    Ok(())
+}
+
+fn soak_tree(uncopy: &Path, span: Span, dice: &mut Dice, when: (u64, u64)) -> Result<()> {
+    println!("soak tree: {span}, --seed {}", when.0);
+    let tallies = tree::run(uncopy, &places(), span, dice)?;
+    let sum = |number: fn(&tree::Tally) -> u64| tallies.iter().map(number).sum::<u64>();
+    let (resumed, killed) =
+        (sum(|tally| tally.resumed_rounds.into()), sum(|tally| tally.killed.into()));
+    let again = sum(|tally| tally.again);
+    println!("soak tree: {resumed} rounds went on from a journal, {again} files were done again");
+    let is_full = span.is_full() || killed >= FULL_TREE;
+    if is_full {
+        let file = workspace::root().join("docs/evidence/soak-tree.jsonl");
+        record::write(&file, "soak tree", when, (killed, again), &tallies)?;
+        println!("recorded in {}", file.display());
+    }
+    ensure!(again == 0, "{again} files were done twice without need");
+    let enough = resumed >= killed / 4;
+    ensure!(enough || !is_full, "{resumed} rounds went on, too few to say anything");
     Ok(())
 }
 

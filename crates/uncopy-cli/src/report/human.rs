@@ -26,6 +26,7 @@ pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
     for portion in &receipt.portions {
         let _ = writeln!(text, "  {}", way(portion));
     }
+    text.push_str(&resumed(receipt.resumed_bytes));
     // Mechanisms that one reason rules out share a line.
     for alike in receipt.refusals.chunk_by(|a, b| (a.errno, &a.reason) == (b.errno, &b.reason)) {
         let _ = writeln!(text, "  not by {}", printable(&reason(alike)));
@@ -84,6 +85,7 @@ pub(crate) fn summary(summary: &Summary) -> String {
     for portion in &summary.portions {
         let _ = writeln!(text, "  {}", way(portion));
     }
+    text.push_str(&resumed(summary.resumed_bytes));
     for count in &summary.refusals {
         let refusal = Refusal {
             mechanism: count.mechanism,
@@ -180,6 +182,13 @@ fn way(portion: &Portion) -> String {
         Cost::Unknown => {
             format!("{bytes} by {mechanism}; the kernel does not say whether it copied")
         }
+    }
+}
+
+fn resumed(bytes: u64) -> String {
+    match bytes {
+        0 => String::new(),
+        _ => format!("  {} verified, from an interrupted run\n", BinaryBytes(bytes)),
     }
 }
 

@@ -25,6 +25,8 @@ struct Copied<'a> {
     #[serde(flatten)]
     names: Names<'a>,
     bytes: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    resumed_bytes: u64,
     mechanisms: Vec<Mechanism>,
     refusals: Vec<Refusal<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -164,6 +166,8 @@ struct Whole<'a> {
     resumed: u64,
     failed: u64,
     bytes: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    resumed_bytes: u64,
     mechanisms: Vec<Mechanism>,
     refusals: Vec<CountedRefusal<'a>>,
     duration_us: u64,
@@ -293,6 +297,7 @@ fn details<'a>(names: Names<'a>, receipt: &'a Receipt, tree: Option<InTree>) -> 
         event: "copied",
         names,
         bytes: receipt.bytes,
+        resumed_bytes: receipt.resumed_bytes,
         mechanisms: receipt.portions.iter().map(Mechanism::from).collect(),
         refusals: receipt.refusals.iter().map(refusal).collect(),
         compression: receipt.compression.as_ref().map(Compression::from),
@@ -386,6 +391,7 @@ pub(crate) fn summary(summary: &Summary) -> String {
         resumed: summary.resumed,
         failed: summary.failed,
         bytes: summary.bytes,
+        resumed_bytes: summary.resumed_bytes,
         mechanisms: summary.portions.iter().map(Mechanism::from).collect(),
         refusals: summary.refusals.iter().map(counted).collect(),
         duration_us: microseconds(summary.duration),
@@ -407,6 +413,10 @@ pub(crate) fn failed(source: &Path, destination: &Path, failure: &Failure) -> St
         sequence: None,
         entry: None,
     })
+}
+
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// The bytes of a name that is not UTF-8, which a JSON string cannot hold.

@@ -18,6 +18,8 @@ mod mechanism;
 #[cfg(target_os = "linux")]
 mod metadata;
 #[cfg(target_os = "linux")]
+mod partial;
+#[cfg(target_os = "linux")]
 pub(crate) mod plan;
 #[cfg(target_os = "linux")]
 mod remove;

@@ -11,9 +11,10 @@ use super::facts;
 use super::metadata;
 use super::observer::{Control, Observer, Phase, Progress};
 use super::options::{Cache, CopyOptions, Existing, IfChanged, RETRIES};
+use super::partial::Partial;
 use super::plan::{self, Facts, Step};
 use super::source::Source;
-use super::staging::{Commit, Staging};
+use super::staging::{Commit, Placing, Staging};
 use super::{stream, transfer, verify};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::{Mechanism, Receipt};
@@ -83,12 +84,11 @@ fn copy_once(
     Ok(Receipt { renamed, ..receipt })
 }
 
-/// Copies an open source to a name that was looked at. In a `private` directory, which appears
-/// under its own name when it is complete, the file is made under its name at once.
+/// Copies an open source to a name that was looked at.
 pub(super) fn copy_opened(
     source: &Source<'_>,
     destination: &Destination,
-    private: bool,
+    placing: Placing<'_>,
     chosen: Option<&Chosen>,
     options: &CopyOptions,
     observer: &mut dyn Observer,
@@ -96,11 +96,19 @@ pub(super) fn copy_opened(
     if destination.found.is_some() && options.existing == Existing::Keep {
         return Ok(Receipt { skipped: true, ..Receipt::default() });
     }
-    let staging = if private {
-        let mode = metadata::creation_mode(&source.stat, None, options.preserve);
-        Staging::private(destination, mode)?
-    } else {
-        open_staging(source, destination, options, observer)?
+    let staging = match placing {
+        Placing::Aside { is_swept } => {
+            open_staging(source, destination, options, observer)?.swept(is_swept)
+        }
+        Placing::Private => {
+            let mode = metadata::creation_mode(&source.stat, None, options.preserve);
+            Staging::private(destination, mode)?
+        }
+        Placing::Kept { keep, begun, is_unseen, is_swept } => {
+            let partial = Partial::new(keep, source.stat.size);
+            let policy = (options.existing, is_unseen);
+            Staging::kept(destination, partial, begun, policy)?.swept(is_swept)
+        }
     };
     write_staged(source, destination, staging, chosen, options, observer)
 }
@@ -108,7 +116,7 @@ pub(super) fn copy_opened(
 fn write_staged(
     source: &Source<'_>,
     destination: &Destination,
-    staging: Staging<'_>,
+    mut staging: Staging<'_>,
     chosen: Option<&Chosen>,
     options: &CopyOptions,
     observer: &mut dyn Observer,
@@ -117,7 +125,11 @@ fn write_staged(
     let facts = facts::gather(source, destination, staging.fd(), options);
     let facts = Facts { transforms, ..facts };
     let in_place = facts.in_place;
-    let result = write(source, destination, staging, (facts, chosen), options, observer);
+    let moved = (facts, chosen);
+    let result = write(source, destination, &mut staging, moved, options, observer);
+    if result.as_ref().is_err_and(Error::is_cancelled) {
+        staging.leave();
+    }
     result.map_err(|error| if in_place { error.while_in_place() } else { error })
 }
 
@@ -125,7 +137,7 @@ fn write_staged(
 fn write(
     source: &Source<'_>,
     destination: &Destination,
-    mut staging: Staging<'_>,
+    staging: &mut Staging<'_>,
     (facts, chosen): (Facts, Option<&Chosen>),
     options: &CopyOptions,
     observer: &mut dyn Observer,
@@ -139,12 +151,12 @@ fn write(
     // depend on any more.
     let answers_late = facts.destination.is_network() || facts.destination.is_user();
     let reached = match way {
-        Way::Leave => move_bytes(source, &staging, facts, &mut receipt, observer)?,
-        _ => transform_bytes(way, source, &staging, &facts, &mut receipt, observer)?,
+        Way::Leave => move_bytes(source, staging, facts, &mut receipt, observer)?,
+        _ => transform_bytes(way, source, staging, &facts, &mut receipt, observer)?,
     };
-    finish_contents(source, &staging, (reached, way), options, &mut receipt, observer)?;
+    finish_contents(source, staging, (reached, way), options, &mut receipt, observer)?;
     if options.cache == Cache::Skip && !destination.is_stream() {
-        drop_caches(source, &staging, was_cached);
+        drop_caches(source, staging, was_cached);
     }
     receipt.notes.extend(notes(destination, options));
     if destination.is_stream() {
@@ -152,10 +164,10 @@ fn write(
     } else if in_place {
         receipt.notes.extend(metadata::apply_in_place(staging.fd(), source, options.preserve));
     } else {
-        receipt.notes.extend(metadata::apply(&staging, source, destination, options.preserve));
+        receipt.notes.extend(metadata::apply(staging, source, destination, options.preserve));
     }
     if options.durable || answers_late {
-        flush(&staging, reached, observer)?;
+        flush(staging, reached, observer)?;
     }
     // Opened while there is still nothing to take back: descriptors may run out.
     let directory = if options.durable { Some(staging.open_directory()?) } else { None };

@@ -42,9 +42,9 @@ pub(crate) fn write(
 }
 
 /// The copy that grows.
-struct Sink<'a> {
+struct Sink<'a, 's> {
     source: &'a Source<'a>,
-    staging: &'a Staging<'a>,
+    staging: &'a Staging<'s>,
     /// Its length so far.
     offset: u64,
     /// How far the source was read.
@@ -53,7 +53,7 @@ struct Sink<'a> {
     observer: &'a mut dyn Observer,
 }
 
-impl Sink<'_> {
+impl Sink<'_, '_> {
     /// Returns the length of the source and the number of frames.
     fn compress(&mut self, level: Level) -> Result<(u64, u64)> {
         let told = self.source.is_told();

@@ -187,7 +187,9 @@ pub struct Summary {
     pub failed: u64,
     /// Bytes of the files that were copied.
     pub bytes: u64,
-    /// These bytes by mechanism and cost.
+    /// How many of them an earlier run had copied, of files that it did not finish.
+    pub resumed_bytes: u64,
+    /// The others by mechanism and cost.
     pub portions: Vec<Portion>,
     /// Why cheaper mechanisms were not used, each reason with the number of files.
     pub refusals: Vec<RefusalCount>,
@@ -240,6 +242,7 @@ impl Summary {
     pub(crate) fn add_receipt(&mut self, receipt: &Receipt) {
         self.files += 1;
         self.bytes += receipt.bytes;
+        self.resumed_bytes += receipt.resumed_bytes;
         for portion in &receipt.portions {
             self.add_portion(*portion);
         }
@@ -304,6 +307,7 @@ impl Summary {
         self.failed += other.failed;
         self.bytes += other.bytes;
         self.transformed.add(other.transformed);
+        self.resumed_bytes += other.resumed_bytes;
         for portion in &other.portions {
             self.add_portion(*portion);
         }

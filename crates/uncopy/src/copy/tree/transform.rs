@@ -48,7 +48,7 @@ impl Worker<'_, '_> {
         let path = place.source();
         let filesystem = filesystem_of(place.open, &place.directory.entered.source, &fd, &stat);
         let source = Source::opened(&path, fd, stat, filesystem);
-        let named = place.directory.entered.single;
+        let named = !place.directory.entered.whole;
         let wanted = Wanted { name: given_name(place), suffix: options.suffix || !named, named };
         let chosen = compress::choose(&source, wanted, options.transform)?;
         if let Some(name) = chosen.as_ref().and_then(|chosen| chosen.name.as_deref())
@@ -78,7 +78,7 @@ impl Worker<'_, '_> {
 
 /// The name that the copy would have if nothing were done to it.
 fn given_name<'a>(place: &Place<'a>) -> &'a OsStr {
-    if place.directory.entered.single { place.target } else { place.name }
+    if place.directory.entered.whole { place.name } else { place.target }
 }
 
 /// The bytes are changed on their way.
