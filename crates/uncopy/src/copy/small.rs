@@ -62,21 +62,27 @@ impl Way {
         Way { filesystems, sharing: None }
     }
 
-    /// Copies `source`, which was like `stat` when it was opened, to a new file.
+    /// Copies `source`, which was like `stat` when it was opened, to a new file. `admits` is asked
+    /// before bytes are submitted, and may wait; it is not for those that are shared.
     pub(crate) fn copy(
         &mut self,
         ends: Ends<'_>,
         stat: &Stat,
         options: &CopyOptions,
         buffer: &mut [u8],
+        admits: impl FnOnce() -> bool,
     ) -> Small {
+        let read_and_write = || match admits() {
+            true => read_and_write(ends, stat, buffer),
+            false => Small::Odd,
+        };
         let copied = match self.first(stat, options) {
             Step::Try(Mechanism::Reflink) => match reflink::share(ends) {
                 Ok(()) => Small::Copied(Mechanism::Reflink, Cost::Shared),
-                Err(errno) if self.forget_sharing(errno) => read_and_write(ends, stat, buffer),
+                Err(errno) if self.forget_sharing(errno) => read_and_write(),
                 Err(_) => Small::Odd,
             },
-            Step::Try(Mechanism::ReadWrite) => read_and_write(ends, stat, buffer),
+            Step::Try(Mechanism::ReadWrite) => read_and_write(),
             _ => Small::Odd,
         };
         let unchanged =

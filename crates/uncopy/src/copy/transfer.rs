@@ -15,7 +15,7 @@ use super::trial::{self, Trial};
 use crate::capabilities::Filesystem;
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::{Cost, Mechanism, Receipt, Refusal};
-use crate::sys::file;
+use crate::sys::{Sys, file};
 
 /// Moves all bytes of a source of known size. Returns how far the source went.
 pub(crate) fn transfer(
@@ -235,17 +235,16 @@ impl Transfer<'_> {
         self.reserve(start, end)?;
         let (mut offset, wanted) = (start, end);
         while offset < end {
-            let step = {
-                let length = self.admit((end - offset).min(self.piece_bytes()));
-                let ends = self.ends;
-                let begin = Instant::now();
-                match self.current()? {
-                    None => continue,
-                    Some(current) => {
-                        (current.mechanism, current.mover.step(ends, offset, length), begin)
-                    }
-                }
-            };
+            let (ends, wanted) = (self.ends, (end - offset).min(self.piece_bytes()));
+            // Set up before it waits for its turn.
+            if self.current()?.is_none() {
+                continue;
+            }
+            let length = self.admit(wanted)?;
+            let begin = Instant::now();
+            let Some(current) = &mut self.current else { continue };
+            let step = (current.mechanism, current.mover.step(ends, offset, length), begin);
+            self.give_back(length, &step.1);
             match step {
                 (_, Ok(Moved { bytes: 0, .. }), _) => {
                     if self.source_ended(offset)? {
@@ -267,8 +266,22 @@ impl Transfer<'_> {
     }
 
     /// How much of a piece may be moved now; waits if the rate asks for it.
-    fn admit(&self, bytes: u64) -> u64 {
-        self.observer.throttle().map_or(bytes, |throttle| throttle.admit(bytes))
+    fn admit(&mut self, bytes: u64) -> Result<u64> {
+        let Some(turn) = self.observer.throttle().map(|throttle| throttle.turn(bytes)) else {
+            return Ok(bytes);
+        };
+        while !turn.has_come() {
+            self.report()?;
+        }
+        Ok(turn.bytes)
+    }
+
+    /// Only what was submitted counts.
+    fn give_back(&self, admitted: u64, step: &Sys<Moved>) {
+        if let Some(throttle) = self.observer.throttle() {
+            let submitted = step.map_or(0, |moved| moved.bytes - moved.hole_bytes);
+            throttle.give_back(admitted.saturating_sub(submitted));
+        }
     }
 
     fn piece_bytes(&self) -> u64 {

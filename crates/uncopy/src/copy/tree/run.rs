@@ -11,7 +11,7 @@ use super::links::Links;
 use super::queue::Queue;
 use super::worker::Worker;
 use super::{root, scan};
-use crate::copy::Throttle;
+use crate::copy::{Control, Throttle};
 use crate::copy::job::JobOptions;
 use crate::copy::job::{JobObserver, JobProgress, Record, Summary};
 use crate::error::{Error, Reason, Result};
@@ -206,6 +206,19 @@ impl<'a> Job<'a> {
     pub(super) fn note_mechanism(&self, mechanism: Mechanism) {
         let place = Mechanism::ALL.iter().position(|m| *m == mechanism).unwrap_or(0);
         self.counters.mechanism.store(place as u8 + 1, Ordering::Relaxed);
+    }
+
+    /// Waits until a small file may be moved at the rate of the job; `false`: it is to stop.
+    pub(super) fn admits(&self, bytes: u64) -> bool {
+        let Some(turn) = self.throttle.as_ref().map(|throttle| throttle.turn(bytes)) else {
+            return true;
+        };
+        while !turn.has_come() {
+            if self.is_over() || self.observer.progress(self.progress()) == Control::Stop {
+                return false;
+            }
+        }
+        true
     }
 
     /// How far it has come.
