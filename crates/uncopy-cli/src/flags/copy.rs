@@ -35,7 +35,8 @@ Environment:
   NO_COLOR       no colours in help and messages
 
 Files:
-  $XDG_CONFIG_HOME/uncopy/config.toml, or ~/.config/uncopy/config.toml";
+  $XDG_CONFIG_HOME/uncopy/config.toml, or ~/.config/uncopy/config.toml
+  tuned.toml beside it, which `uncopy tune --save` writes";
 
 /// Copy files the cheapest correct way.
 ///
@@ -131,6 +132,22 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "RATE", value_parser = super::rate::parse, help_heading = WAY)]
     pub max_bandwidth: Option<NonZeroU64>,
 
+    /// Read and write files below SIZE, and have the kernel copy larger ones: 64Ki if left out
+    #[arg(long, value_name = "SIZE", value_parser = super::rate::small_size, help_heading = SIZES)]
+    pub zero_copy_min: Option<u64>,
+
+    /// Write directly from SIZE on where the copy must reach the device: 1Mi if left out
+    #[arg(long, value_name = "SIZE", value_parser = super::rate::size, help_heading = SIZES)]
+    pub direct_min: Option<u64>,
+
+    /// With --prefer=cpu: write directly from SIZE on; 4Mi if left out
+    #[arg(long, value_name = "SIZE", value_parser = super::rate::size, help_heading = SIZES)]
+    pub direct_cpu_min: Option<u64>,
+
+    /// The buffer of copies through this program's memory; 256Ki if left out
+    #[arg(long, value_name = "SIZE", value_parser = super::rate::buffer_size, help_heading = SIZES)]
+    pub buffer_size: Option<u64>,
+
     /// Give the copy the source's metadata; without a list: mode,ownership,timestamps
     #[arg(
         short,
@@ -209,8 +226,17 @@ pub(crate) struct CopyArgs {
     pub config: Option<PathBuf>,
 }
 
+impl CopyArgs {
+    /// The destination, as far as the flags name one.
+    pub(crate) fn destination(&self) -> Option<PathBuf> {
+        let named = self.target_directory.as_ref().or(self.dest.as_ref());
+        named.or(self.paths.last()).cloned()
+    }
+}
+
 const TARGETS: &str = "From and to";
 const WAY: &str = "The way the bytes go";
+const SIZES: &str = "Sizes (measured by `uncopy tune`)";
 const SAFETY: &str = "Safety";
 const REPORT: &str = "Reports";
 const SETTINGS: &str = "Settings";

@@ -1,11 +1,12 @@
 //! One copy from beginning to end: look, write aside, check, put in place.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::fs::FileType;
 
 use super::destination::Destination;
+use super::experience::Alike;
 use super::facts;
 use super::metadata;
 use super::observer::{Control, Observer, Phase, Progress};
@@ -15,7 +16,7 @@ use super::source::Source;
 use super::staging::{Commit, Staging};
 use super::{stream, transfer, verify};
 use crate::error::{Errno, Error, Reason, Result};
-use crate::receipt::{Mechanism, Receipt};
+use crate::receipt::{Cost, Mechanism, Receipt};
 use crate::sys::file;
 
 /// Copies one file; see [`super::copy_file`].
@@ -99,9 +100,28 @@ fn write_staged(
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
     let facts = facts::gather(source, destination, staging.fd(), options);
-    let in_place = facts.in_place;
+    let (in_place, begin) = (facts.in_place, Instant::now());
+    let alike = facts.alike(source.stat.size);
     let result = write(source, destination, staging, facts, options, observer);
+    if let Ok(receipt) = &result {
+        learn(observer, alike, receipt, begin.elapsed());
+    }
     result.map_err(|error| if in_place { error.while_in_place() } else { error })
+}
+
+/// Lets other copies of the job know what this one took, if it went one way.
+fn learn(observer: &dyn Observer, alike: Alike, receipt: &Receipt, took: Duration) {
+    let Some(experience) = observer.experience().filter(|_| observer.throttle().is_none()) else {
+        return;
+    };
+    let verified = receipt.verification.as_ref().map_or(Duration::ZERO, |v| v.duration);
+    let mut portions = receipt.portions.iter().filter(|p| p.cost != Cost::Hole);
+    if let Some(first) = portions.next()
+        && portions.all(|p| p.mechanism == first.mechanism)
+    {
+        let (bytes, took) = (receipt.bytes_by(first.mechanism), took.saturating_sub(verified));
+        experience.record(alike, first.mechanism, bytes, took);
+    }
 }
 
 /// Writes the copy and puts it in place.

@@ -16,7 +16,9 @@ use crate::sys::file::{self, Stat};
 use crate::sys::transfer;
 
 /// Room for the largest small file and a byte that shows that there is more.
-pub(crate) const BUFFER_BYTES: usize = plan::SMALL_BYTES as usize;
+pub(crate) fn buffer(options: &CopyOptions) -> Vec<u8> {
+    vec![0; options.tuning.small_bytes() as usize]
+}
 
 /// Whether a regular file can go this way, from what is known before it is read.
 pub(crate) fn is_small(
@@ -27,7 +29,7 @@ pub(crate) fn is_small(
     let (source, destination) = filesystems;
     // Servers may tell of a failed write only when asked to flush.
     let answers_late = destination.is_network() || destination.is_user();
-    stat.size < plan::SMALL_BYTES
+    stat.size < options.tuning.small_bytes()
         && !source.is_pseudo()
         && !answers_late
         && !sparse::may_have_holes(stat)
@@ -140,6 +142,12 @@ impl Way {
         refusals.extend(left_out.filter(|refusal| !(shared && known(refusal))));
         plan::sort(&facts, &mut refusals);
         refusals
+    }
+
+    /// The thresholds by which a file of this size went this way.
+    pub(crate) fn decided_by(&self, size: u64, options: &CopyOptions) -> Vec<String> {
+        let facts = facts::of_dense(Some(size), self.filesystems, options);
+        plan::decisive(&facts, &[]).into_iter().map(plan::told).collect()
     }
 }
 

@@ -105,11 +105,7 @@ pub(crate) fn copy_to_end(
 }
 
 /// How much may be taken now; waits if the rate asks for it.
-fn admit(
-    observer: &mut dyn Observer,
-    destination: &Destination,
-    done_bytes: u64,
-) -> Result<usize> {
+fn admit(observer: &mut dyn Observer, destination: &Destination, done_bytes: u64) -> Result<usize> {
     let Some(turn) = observer.throttle().map(|throttle| throttle.turn(BUFFER_BYTES as u64)) else {
         return Ok(BUFFER_BYTES);
     };

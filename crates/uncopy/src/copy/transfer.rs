@@ -62,7 +62,7 @@ struct Transfer<'a> {
     /// Set up and not at work: the other entrants of a trial.
     parked: Vec<Current>,
     trial: Option<Trial>,
-    /// The winner of the trial.
+    /// The winner of the trial, or what other files of the job advise.
     chosen: Option<Mechanism>,
     pace: Pace,
     /// Up to here write-out has been started.
@@ -88,14 +88,17 @@ impl Transfer<'_> {
             return Ok(self.size);
         }
         facts::refine(&mut self.facts, self.source, self.ends.destination);
-        if self.size >= plan::SMALL_BYTES || self.staging.is_temporary_name() {
+        if self.size >= self.facts.tuning.small_bytes() || self.staging.is_temporary_name() {
             // Before the first piece, which may take long on a slow device.
             self.report()?;
         }
         if self.observer.throttle().is_none() {
             // Where the rate is given the ways do not differ in speed.
             self.trial = Trial::new(&self.facts, &plan::rivals(&self.facts, &self.attempted));
+            self.take_advice();
         }
+        let decisive = plan::decisive(&self.facts, &self.attempted);
+        self.receipt.decided_by = decisive.into_iter().map(plan::told).collect();
         self.lay_out()?;
         let mut offset = 0;
         while offset < self.size {
@@ -115,6 +118,18 @@ impl Transfer<'_> {
             };
         }
         self.cut(self.size)
+    }
+
+    /// Goes the way that turned out quicker on other files of the job.
+    fn take_advice(&mut self) {
+        let Some(experience) = self.observer.experience().filter(|_| self.trial.is_none()) else {
+            return;
+        };
+        let candidates = plan::comparable(&self.facts, &self.attempted);
+        if let Some(advice) = experience.advise(self.facts.alike(self.size), &candidates) {
+            self.chosen = Some(advice.mechanism);
+            self.receipt.refusals.extend(advice.refusals);
+        }
     }
 
     /// Gives a destination that gets holes its length before its bytes: XFS reserves space behind

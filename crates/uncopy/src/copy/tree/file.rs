@@ -27,7 +27,7 @@ use crate::copy::observer::{Control, Observer, Phase, Progress};
 use crate::copy::small::{self, Small};
 use crate::copy::source::Source;
 use crate::copy::staging::{Commit, Staging};
-use crate::copy::{CopyOptions, Throttle, facts, run};
+use crate::copy::{CopyOptions, Experience, Throttle, facts, run};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::Receipt;
 use crate::sys::directory;
@@ -387,5 +387,9 @@ impl Observer for Watch<'_> {
 
     fn throttle(&self) -> Option<&Throttle> {
         self.job.throttle.as_ref()
+    }
+
+    fn experience(&self) -> Option<&Experience> {
+        Some(&self.job.experience)
     }
 }

@@ -17,4 +17,4 @@ mod scan;
 mod target;
 mod worker;
 
-pub(super) use run::run_job;
+pub(super) use run::{run_job, usual_workers};

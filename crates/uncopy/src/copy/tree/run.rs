@@ -11,9 +11,9 @@ use super::links::Links;
 use super::queue::Queue;
 use super::worker::Worker;
 use super::{root, scan};
-use crate::copy::{Control, Throttle};
 use crate::copy::job::JobOptions;
 use crate::copy::job::{JobObserver, JobProgress, Record, Summary};
+use crate::copy::{Control, Experience, Throttle};
 use crate::error::{Error, Reason, Result};
 use crate::receipt::Mechanism;
 use crate::sys::{directory, name};
@@ -37,6 +37,7 @@ pub(super) struct Job<'a> {
     pub(super) links: Links,
     pub(super) umask: u32,
     pub(super) throttle: Option<Throttle>,
+    pub(super) experience: Experience,
     workers: usize,
     hired: AtomicUsize,
     pinned: AtomicUsize,
@@ -110,6 +111,7 @@ impl<'a> Job<'a> {
             links: Links::default(),
             umask: name::umask().unwrap_or(0o022),
             throttle: options.bytes_per_second.map(Throttle::new),
+            experience: Experience::default(),
             workers,
             hired: AtomicUsize::new(1),
             pinned: AtomicUsize::new(0),
@@ -241,6 +243,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn usual_workers() -> usize {
+pub(in crate::copy) fn usual_workers() -> usize {
     std::thread::available_parallelism().map_or(1, Into::into).min(MOST_WORKERS)
 }

@@ -11,7 +11,7 @@ use super::journal::{Begun, Journal, NotOpened, Unusable};
 use super::root::{or_here, split};
 use super::run::Job;
 use crate::copy::job::JobOptions;
-use crate::copy::{remove, stale};
+use crate::copy::{CopyOptions, Tuning, remove, stale};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::file::Stat;
 use crate::sys::{Sys, directory, file, name};
@@ -149,11 +149,13 @@ fn beside(destination: &Path, errno: Errno) -> Error {
 
 /// What makes a job the same: the source's root, and all that decides what its copy is like.
 fn fingerprint(options: &JobOptions, source: &Stat) -> [u8; 16] {
+    // What was measured meanwhile changes the way, and not what is copied.
+    let without_tuning = CopyOptions { tuning: Tuning::BUILT_IN, ..options.copy.clone() };
     let text = format!(
         "{} {:?} {:?} {:?} {} {} {:?}",
         env!("CARGO_PKG_VERSION"),
         identity(source),
-        options.copy,
+        without_tuning,
         options.links,
         options.follow_outside,
         options.specials,
