@@ -12,6 +12,10 @@ pub(super) struct Sample {
 /// A window must not be looked at for less.
 const WINDOW: Duration = Duration::from_secs(2);
 
+/// Samples are 20 ms apart. Where two are so far apart, the machine ran nothing of this program: such
+/// a window tells nothing of the rate.
+const FROZEN: Duration = Duration::from_millis(60);
+
 /// Shares of the rate, over all windows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Spread {
@@ -31,7 +35,12 @@ pub(super) fn spread(samples: &[Sample], bytes_per_second: u64) -> Option<Spread
     let end = samples.iter().position(|sample| sample.bytes == last)?;
     let samples = samples.get(first..end)?;
     let shares = samples.iter().enumerate().filter_map(|(place, from)| {
-        let to = samples[place..].iter().find(|to| to.at - from.at >= WINDOW)?;
+        let length = samples[place..].iter().position(|to| to.at - from.at >= WINDOW)?;
+        let window = &samples[place..=place + length];
+        if window.windows(2).any(|pair| pair[1].at - pair[0].at > FROZEN) {
+            return None;
+        }
+        let to = window.last()?;
         let seconds = (to.at - from.at).as_secs_f64();
         Some((to.bytes - from.bytes) as f64 / seconds / bytes_per_second as f64)
     });
@@ -89,6 +98,15 @@ mod tests {
             let found = spread(&samples(milliseconds, rate), 100_000);
             assert_eq!(percent(found), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn a_machine_that_stood_still_tells_nothing() {
+        let mut samples = samples(9000, |_| 100);
+        for sample in samples.iter_mut().filter(|sample| sample.at >= Duration::from_secs(4)) {
+            sample.at += Duration::from_secs(1);
+        }
+        assert_eq!(percent(spread(&samples, 100_000)), Some((100, 100)));
     }
 
     #[test]

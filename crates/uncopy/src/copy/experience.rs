@@ -53,11 +53,18 @@ impl Experience {
         classes.entry(alike).or_default().advise(candidates)
     }
 
-    /// What a file took, by one way alone.
-    pub(crate) fn record(&self, alike: Alike, mechanism: Mechanism, bytes: u64, took: Duration) {
+    /// What a file took, by one way alone; `refused` are those that turned out not to work for it.
+    pub(crate) fn record(
+        &self,
+        alike: Alike,
+        mechanism: Mechanism,
+        refused: impl Iterator<Item = Mechanism>,
+        (bytes, took): (u64, Duration),
+    ) {
         let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
         // Nobody asked for advice: there was no choice.
         if let Some(class) = classes.get_mut(&alike) {
+            refused.for_each(|mechanism| class.rule_out(mechanism));
             class.record(mechanism, bytes, took);
         }
     }
@@ -86,6 +93,8 @@ const CLEARLY: f64 = 1.25;
 struct Class {
     files: u64,
     bytes: u64,
+    /// What the plan prefers, of what works.
+    preferred: Option<Mechanism>,
     /// What was chosen instead of what the plan prefers.
     chosen: Option<Advice>,
     ways: Vec<Way>,
@@ -98,6 +107,8 @@ struct Way {
     rates: VecDeque<f64>,
     /// Files that it was tried with.
     probes: u64,
+    /// It does not work between these filesystems.
+    ruled_out: bool,
 }
 
 impl Way {
@@ -115,13 +126,17 @@ impl Way {
 
 impl Class {
     fn advise(&mut self, candidates: &[Mechanism]) -> Option<Advice> {
-        let preferred = *candidates.first()?;
         for mechanism in candidates {
             if !self.ways.iter().any(|way| way.mechanism == *mechanism) {
                 let (mechanism, rates) = (*mechanism, VecDeque::new());
-                self.ways.push(Way { mechanism, rates, probes: 0 });
+                self.ways.push(Way { mechanism, rates, probes: 0, ruled_out: false });
             }
         }
+        let works = |m: &Mechanism| !self.ways.iter().any(|w| w.mechanism == *m && w.ruled_out);
+        let candidates: Vec<Mechanism> = candidates.iter().copied().filter(works).collect();
+        let candidates = candidates.as_slice();
+        let preferred = *candidates.first()?;
+        self.preferred = Some(preferred);
         let chosen = self.chosen.clone().filter(|c| candidates.contains(&c.mechanism));
         if self.files < MIN_FILES || self.bytes < MIN_BYTES {
             return chosen;
@@ -156,6 +171,15 @@ impl Class {
         Some(least_known.mechanism)
     }
 
+    fn rule_out(&mut self, mechanism: Mechanism) {
+        if let Some(way) = self.ways.iter_mut().find(|way| way.mechanism == mechanism) {
+            way.ruled_out = true;
+            way.rates.clear();
+        }
+        self.preferred = self.preferred.filter(|preferred| *preferred != mechanism);
+        self.chosen = self.chosen.take().filter(|chosen| chosen.mechanism != mechanism);
+    }
+
     fn record(&mut self, mechanism: Mechanism, bytes: u64, took: Duration) {
         self.files += 1;
         self.bytes += bytes;
@@ -167,10 +191,9 @@ impl Class {
         self.judge();
     }
 
-    /// Changes the way if another is clearly quicker than the one at work. The first one that was
-    /// asked for is the one that the plan prefers.
+    /// Changes the way if another is clearly quicker than the one at work.
     fn judge(&mut self) {
-        let Some(preferred) = self.ways.first().map(|way| way.mechanism) else { return };
+        let Some(preferred) = self.preferred else { return };
         let at_work = self.chosen.as_ref().map_or(preferred, |chosen| chosen.mechanism);
         let Some(now) = self.ways.iter().find(|way| way.mechanism == at_work) else { return };
         let known = |way: &&Way| way.rates.len() >= PROBES;
@@ -317,6 +340,27 @@ mod tests {
                 "copy_file_range: slower on this job: 2.097 against 8.389 GB/s by read_write",
             ]
         );
+    }
+
+    #[test]
+    fn a_way_that_does_not_work_is_not_tried_again() {
+        let mut class = Class::default();
+        // The plan prefers what works between no two of these files.
+        for _ in 0..200 {
+            let advice = class.advise(&[CopyFileRange, Splice, ReadWrite]);
+            let wanted = advice.map_or(CopyFileRange, |advice| advice.mechanism);
+            if wanted == CopyFileRange {
+                class.rule_out(CopyFileRange);
+            }
+            let went = if wanted == ReadWrite { ReadWrite } else { Splice };
+            let micros = if went == Splice { 5000 } else { 1000 };
+            class.record(went, BYTES, Duration::from_micros(micros));
+        }
+        class.files += 1;
+        let advice = class.advise(&[CopyFileRange, Splice, ReadWrite]).unwrap();
+        assert_eq!(advice.mechanism, ReadWrite);
+        assert_eq!(advice.refusals.len(), 1, "{:?}", advice.refusals);
+        assert!(class.ways[0].ruled_out && class.ways[0].probes == 0);
     }
 
     #[test]

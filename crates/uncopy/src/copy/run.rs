@@ -120,7 +120,9 @@ fn learn(observer: &dyn Observer, alike: Alike, receipt: &Receipt, took: Duratio
         && portions.all(|p| p.mechanism == first.mechanism)
     {
         let (bytes, took) = (receipt.bytes_by(first.mechanism), took.saturating_sub(verified));
-        experience.record(alike, first.mechanism, bytes, took);
+        let refused = receipt.refusals.iter().filter(|refusal| refusal.errno.is_some());
+        let refused = refused.map(|refusal| refusal.mechanism);
+        experience.record(alike, first.mechanism, refused, (bytes, took));
     }
 }
 

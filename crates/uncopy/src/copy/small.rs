@@ -100,12 +100,16 @@ impl Way {
             return Step::Try(Mechanism::ReadWrite);
         }
         let facts = facts::of_dense(Some(stat.size), self.filesystems, options);
-        let refused = self.sharing.map(|errno| Attempted {
+        plan::next(&facts, self.attempted().as_slice())
+    }
+
+    /// Sharing, if it is ruled out.
+    fn attempted(&self) -> Option<Attempted> {
+        self.sharing.map(|errno| Attempted {
             mechanism: Mechanism::Reflink,
             errno: Some(errno),
             moved_bytes: 0,
-        });
-        plan::next(&facts, refused.as_slice())
+        })
     }
 
     /// Whether an answer to sharing rules it out for every file between the two filesystems: one
@@ -147,7 +151,7 @@ impl Way {
     /// The thresholds by which a file of this size went this way.
     pub(crate) fn decided_by(&self, size: u64, options: &CopyOptions) -> Vec<String> {
         let facts = facts::of_dense(Some(size), self.filesystems, options);
-        plan::decisive(&facts, &[]).into_iter().map(plan::told).collect()
+        plan::decisive(&facts, self.attempted().as_slice()).into_iter().map(plan::told).collect()
     }
 }
 
