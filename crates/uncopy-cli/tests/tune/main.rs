@@ -31,7 +31,7 @@ fn uncopy(home: &Scratch, words: &[&str]) -> Program {
     program.env("XDG_CONFIG_HOME", home.path())
 }
 
-fn measured(program: Program) -> Value {
+fn measured(program: &Program) -> Value {
     let run = program.run();
     assert!(run.status.success(), "{}", run.stderr);
     serde_json::from_str(&run.stdout).unwrap()
@@ -40,7 +40,7 @@ fn measured(program: Program) -> Value {
 fn is_measured(place: Place, filesystem: &str) {
     let (home, scratch) = (Place::Disk.scratch(), place.scratch());
     let path = scratch.path().to_str().unwrap();
-    let said = measured(uncopy(&home, &["tune", "--json", "--save", path]));
+    let said = measured(&uncopy(&home, &["tune", "--json", "--save", path]));
     assert!(scratch.strangers(&[]).is_empty(), "{:?}", scratch.strangers(&[]));
     assert_eq!(said["filesystem"], filesystem);
     let identity = said["identity"].as_str().unwrap();
@@ -63,7 +63,7 @@ fn is_measured(place: Place, filesystem: &str) {
 
     // What was kept is what a copy to this filesystem uses, and to no other.
     assert_eq!(said["saved"], home.join("uncopy/tuned.toml").to_str().unwrap());
-    let shown = measured(uncopy(&home, &["config", "show", "--json", path]));
+    let shown = measured(&uncopy(&home, &["config", "show", "--json", path]));
     for setting in settings {
         let shown = shown["settings"].as_array().unwrap().clone();
         let shown = shown.into_iter().find(|shown| shown["key"] == setting["key"]).unwrap();
@@ -75,7 +75,7 @@ fn is_measured(place: Place, filesystem: &str) {
             assert_eq!(shown["filesystem"], identity);
         }
     }
-    let elsewhere = measured(uncopy(&home, &["config", "show", "--json", "/proc"]));
+    let elsewhere = measured(&uncopy(&home, &["config", "show", "--json", "/proc"]));
     assert!(!elsewhere.to_string().contains("tuned"), "{elsewhere}");
 }
 

@@ -51,7 +51,7 @@ fn zero_copy_min(bench: &mut Bench<'_>) -> Result<Finding> {
         },
         |spent| spent.wall,
     )?;
-    Ok(crossover(bench, Tuning::BUILT_IN.zero_copy_min, rows))
+    Ok(crossover(bench, Tuning::BUILT_IN.zero_copy_min, &rows))
 }
 
 /// Buffered copies against direct ones, both flushed.
@@ -89,7 +89,7 @@ fn direct(
         },
         time,
     )?;
-    Ok(crossover(bench, built_in, rows))
+    Ok(crossover(bench, built_in, &rows))
 }
 
 /// The buffer that is built in against others.
@@ -115,7 +115,7 @@ fn buffer_size(bench: &mut Bench<'_>) -> Result<Finding> {
         |spent| spent.wall,
     )?;
     let value = decide::best(built_in.bytes, &rows);
-    Ok(finding("buffer-size", built_in.bytes, value, rows))
+    Ok(finding("buffer-size", built_in.bytes, value, &rows))
 }
 
 /// The usual number of workers against others, with a tree of small files.
@@ -140,10 +140,11 @@ fn jobs(bench: &mut Bench<'_>) -> Result<Finding> {
         |spent| spent.wall,
     )?;
     let value = decide::best(built_in, &rows);
-    Ok(finding("jobs", built_in, value, rows))
+    Ok(finding("jobs", built_in, value, &rows))
 }
 
-type Rows = Vec<(u64, Vec<Round>)>;
+/// A value, and its rounds.
+type Row = (u64, Vec<Round>);
 
 /// Measures each of the values once, and all again, as long as there is time: what disturbs one
 /// round then disturbs neighbours alike. Values that take too long are left out from then on.
@@ -152,8 +153,8 @@ fn rows(
     values: &[u64],
     mut measure: impl FnMut(&mut Bench<'_>, u64) -> Result<[Option<Spent>; 2]>,
     time: impl Fn(Spent) -> Duration,
-) -> Result<Rows> {
-    let mut rows: Rows = values.iter().map(|value| (*value, Vec::new())).collect();
+) -> Result<Vec<Row>> {
+    let mut rows: Vec<Row> = values.iter().map(|value| (*value, Vec::new())).collect();
     let mut took = vec![Duration::ZERO; values.len()];
     // The first one pays for what is set up once.
     if let Some(first) = values.first() {
@@ -179,12 +180,12 @@ fn rows(
     Ok(rows)
 }
 
-fn crossover(bench: &Bench<'_>, built_in: Threshold, rows: Rows) -> Finding {
-    let value = decide::crossover(built_in.bytes, &rows);
+fn crossover(bench: &Bench<'_>, built_in: Threshold, rows: &[Row]) -> Finding {
+    let value = decide::crossover(built_in.bytes, rows);
     finding(bench.setting, built_in.bytes, value, rows)
 }
 
-fn finding(setting: &'static str, built_in: u64, value: u64, rows: Rows) -> Finding {
+fn finding(setting: &'static str, built_in: u64, value: u64, rows: &[Row]) -> Finding {
     let missing = rows.iter().any(|(_, rounds)| rounds.len() < decide::LEAST_ROUNDS);
     let compared = rows.iter().filter_map(|(at, rounds)| {
         Some(Compared {
