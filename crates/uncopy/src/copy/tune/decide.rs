@@ -125,7 +125,8 @@ mod tests {
 
     #[test]
     fn a_candidate_must_clearly_beat_what_is_built_in() {
-        let rows: [(&[(u64, &[u64])], u64); 6] = [
+        type Candidate = (u64, &'static [u64]);
+        let rows: [(&[Candidate], u64); 6] = [
             (&[], 2),
             (&[(1, EVEN), (4, EVEN)], 2),
             (&[(1, WINS), (4, LOSES)], 1),
