@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use testbed::{Compared, assert_same_tree};
 
 use super::scene::Dice;
+use super::span::Span;
 
 /// More than two batches of the journal, and some that take their time.
 const SMALL_FILES: usize = 2500;
@@ -19,7 +20,7 @@ const LARGE_BYTES: usize = 8 << 20;
 /// A job is killed at most so often before it is let through.
 const MOST_KILLS: u32 = 6;
 
-/// Kills `rounds` processes, on each place in turn.
+/// Kills processes for `span`, on each place in turn.
 ///
 /// # Errors
 /// If a tree appeared that is not whole, a file was lost or done again without need, or something
@@ -27,21 +28,22 @@ const MOST_KILLS: u32 = 6;
 pub(super) fn run(
     uncopy: &Path,
     places: &[(&'static str, PathBuf)],
-    rounds: u32,
+    span: Span,
     dice: &mut Dice,
 ) -> Result<()> {
-    let mut killed = 0;
-    while killed < rounds {
+    let mut clock = span.start();
+    let mut goes_on = clock.goes_on();
+    while goes_on {
         for (name, place) in places {
             let job = Job::new(uncopy, place)?;
             let whole = job.duration()?;
             let mut kills = 0;
-            while kills < MOST_KILLS && killed < rounds {
+            while kills < MOST_KILLS && goes_on {
                 if !job.killed_after(whole.mul_f64(dice.fraction()))? {
                     break;
                 }
                 kills += 1;
-                killed += 1;
+                goes_on = clock.goes_on();
             }
             let resumed = job.finish().with_context(|| format!("{name}, killed {kills} times"))?;
             println!("  {name}: killed {kills} times, then {resumed} files were done already");

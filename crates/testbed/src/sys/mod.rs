@@ -9,4 +9,4 @@ pub(crate) mod tap;
 pub(crate) mod xdp;
 
 pub use allocator::CountingAllocator;
-pub use floor::{BareRing, BareSend};
+pub use floor::{BareRing, BareSend, cut_sends};

@@ -5,8 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use indicatif::BinaryBytes;
-use uncopy::copy::job::{Action, Outcome, Record, Summary};
-use uncopy::{Cost, Portion, Receipt, Refusal, Verification, VerifiedFrom};
+use uncopy::copy::job::{Action, Outcome, Record, Summary, Transformed};
+use uncopy::{
+    Compression, CompressionAction, Cost, GuessedBy, Portion, Receipt, Refusal, Verification,
+    VerifiedFrom,
+};
 
 use crate::cp::Pair;
 use crate::report::printable;
@@ -29,6 +32,9 @@ pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
     }
     if !receipt.decided_by.is_empty() {
         let _ = writeln!(text, "  because of {}", receipt.decided_by.join(", "));
+    }
+    if let Some(compression) = &receipt.compression {
+        let _ = writeln!(text, "  {}", compressed(compression, receipt.bytes));
     }
     if let Some(verification) = &receipt.verification {
         let _ = writeln!(text, "  {}", verified(verification));
@@ -90,6 +96,12 @@ pub(crate) fn summary(summary: &Summary) -> String {
         let files = counted(count.files, "file", "files");
         let _ = writeln!(text, "  not by {} ({files})", printable(&refusal.to_string()));
     }
+    let Transformed { files, source_bytes, bytes, .. } = summary.transformed;
+    if files > 0 {
+        let (files, from, to) =
+            (counted(files, "file", "files"), BinaryBytes(source_bytes), BinaryBytes(bytes));
+        let _ = writeln!(text, "  {files} compressed or decompressed: {from} became {to}");
+    }
     let others = [
         (summary.directories, "directory", "directories"),
         (summary.symlinks, "symbolic link", "symbolic links"),
@@ -109,6 +121,27 @@ pub(crate) fn summary(summary: &Summary) -> String {
         let _ = writeln!(text, "  {}", others.join(", "));
     }
     text
+}
+
+/// What was done about compression, and what spoke for it.
+fn compressed(compression: &Compression, bytes: u64) -> String {
+    let (from, to) = (BinaryBytes(compression.source_bytes), BinaryBytes(bytes));
+    let frames = counted(compression.frames, "frame", "frames");
+    let done = match compression.action {
+        CompressionAction::Compressed { level } => {
+            format!("compressed with zstd, level {level}: {from} became {to} in {frames}")
+        }
+        CompressionAction::Decompressed => format!("decompressed: {from} in {frames} became {to}"),
+        _ => String::from("neither compressed nor decompressed"),
+    };
+    let guess = compression.guess.map_or(String::new(), |guess| {
+        let by = match guess.by {
+            GuessedBy::Magic => "first bytes",
+            GuessedBy::Extension => "name",
+        };
+        format!("; by its {by} it seems to be {}", guess.format)
+    });
+    format!("{done} ({}{guess})", compression.reason)
 }
 
 fn counted(count: u64, one: &str, many: &str) -> String {

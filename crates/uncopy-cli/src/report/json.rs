@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use uncopy::copy::job::{Action, Outcome, Record, RefusalCount, Summary};
-use uncopy::{Errno, Receipt};
+use uncopy::{CompressionAction, Errno, Receipt};
 
 use crate::cp::Pair;
 use crate::report::Failure;
@@ -27,6 +27,8 @@ struct Copied<'a> {
     bytes: u64,
     mechanisms: Vec<Mechanism>,
     refusals: Vec<Refusal<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compression: Option<Compression<'a>>,
     duration_us: u64,
     verified: bool,
     verified_from: Option<&'static str>,
@@ -41,6 +43,55 @@ struct Copied<'a> {
     decided_by: &'a [String],
     #[serde(flatten)]
     tree: Option<InTree>,
+}
+
+/// What was found out about compression, and what was done.
+#[derive(Serialize)]
+struct Compression<'a> {
+    action: &'static str,
+    algorithm: &'static str,
+    level: Option<u8>,
+    reason: &'a str,
+    guess: Option<Guess>,
+    sample: Option<Sample>,
+    source_bytes: u64,
+    frames: u64,
+}
+
+#[derive(Serialize)]
+struct Guess {
+    format: &'static str,
+    by: &'static str,
+}
+
+#[derive(Serialize)]
+struct Sample {
+    bytes: u64,
+    compressed_bytes: u64,
+}
+
+impl<'a> From<&'a uncopy::Compression> for Compression<'a> {
+    fn from(compression: &'a uncopy::Compression) -> Compression<'a> {
+        let level = match compression.action {
+            CompressionAction::Compressed { level } => Some(level),
+            _ => None,
+        };
+        Compression {
+            action: compression.action.name(),
+            algorithm: "zstd",
+            level,
+            reason: &compression.reason,
+            guess: compression
+                .guess
+                .map(|guess| Guess { format: guess.format, by: guess.by.name() }),
+            sample: compression.sample.map(|sample| Sample {
+                bytes: sample.bytes,
+                compressed_bytes: sample.compressed_bytes,
+            }),
+            source_bytes: compression.source_bytes,
+            frames: compression.frames,
+        }
+    }
 }
 
 /// What only events of trees have.
@@ -118,6 +169,16 @@ struct Whole<'a> {
     mechanisms: Vec<Mechanism>,
     refusals: Vec<CountedRefusal<'a>>,
     duration_us: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transformed: Option<Transformed>,
+}
+
+/// Files that were compressed or decompressed.
+#[derive(Serialize)]
+struct Transformed {
+    files: u64,
+    source_bytes: u64,
+    bytes: u64,
 }
 
 /// A reason for not using a mechanism, with the number of files.
@@ -236,6 +297,7 @@ fn details<'a>(names: Names<'a>, receipt: &'a Receipt, tree: Option<InTree>) -> 
         bytes: receipt.bytes,
         mechanisms: receipt.portions.iter().map(Mechanism::from).collect(),
         refusals: receipt.refusals.iter().map(refusal).collect(),
+        compression: receipt.compression.as_ref().map(Compression::from),
         duration_us: microseconds(receipt.duration),
         verified: verification.is_some(),
         verified_from: verification.map(|done| done.from.name()),
@@ -313,6 +375,7 @@ pub(crate) fn summary(summary: &Summary) -> String {
         let refusal = Refusal::new(count.mechanism, &count.reason, count.errno);
         CountedRefusal { refusal, files: count.files }
     }
+    let transformed = summary.transformed;
     line(&Whole {
         schema: SCHEMA,
         event: "summary",
@@ -329,6 +392,11 @@ pub(crate) fn summary(summary: &Summary) -> String {
         mechanisms: summary.portions.iter().map(Mechanism::from).collect(),
         refusals: summary.refusals.iter().map(counted).collect(),
         duration_us: microseconds(summary.duration),
+        transformed: (transformed.files > 0).then_some(Transformed {
+            files: transformed.files,
+            source_bytes: transformed.source_bytes,
+            bytes: transformed.bytes,
+        }),
     })
 }
 

@@ -8,6 +8,8 @@ mod throttle;
 mod tuning;
 
 #[cfg(target_os = "linux")]
+mod compress;
+#[cfg(target_os = "linux")]
 mod destination;
 #[cfg(target_os = "linux")]
 mod facts;
@@ -55,8 +57,8 @@ use tree::run_job;
 
 pub use observer::{Control, Observer, Phase, Progress};
 pub use options::{
-    Allow, Cache, Contradiction, CopyOptions, Digest, Existing, IfChanged, Prefer, Preserve,
-    RETRIES, Sparse, Verify,
+    Allow, Cache, Contradiction, CopyOptions, Digest, Existing, IfChanged, Level, Prefer, Preserve,
+    RETRIES, Sparse, Transform, Verify,
 };
 
 pub use experience::Experience;

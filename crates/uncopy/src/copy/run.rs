@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FileType;
 
+use super::compress::{self, Chosen, Wanted, Way};
 use super::destination::Destination;
 use super::experience::Alike;
 use super::facts;
@@ -63,12 +64,24 @@ fn copy_once(
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
     let source = Source::open(source, options)?;
+    let name = destination.file_name().unwrap_or_default();
+    let wanted = Wanted { name, suffix: options.suffix, named: true };
+    let chosen = compress::choose(&source, wanted, options.transform)?;
+    let new_name = chosen.as_ref().and_then(|chosen| chosen.name.as_ref());
+    let renamed = new_name.map(|name| destination.with_file_name(name));
+    let destination = renamed.as_deref().unwrap_or(destination);
     let destination = Destination::resolve(destination, &source, options)?;
     if destination.found.is_some() && options.existing == Existing::Keep {
-        return Ok(Receipt { skipped: true, ..Receipt::default() });
+        return Ok(Receipt { skipped: true, renamed, ..Receipt::default() });
     }
     let staging = open_staging(&source, &destination, options, observer)?;
-    write_staged(&source, &destination, staging, options, observer)
+    let chosen = chosen.as_ref();
+    let mut receipt = write_staged(&source, &destination, staging, chosen, options, observer)?;
+    if let Some(chosen) = chosen.filter(|chosen| chosen.way == Way::Leave && !options.suffix) {
+        // No suffix shows it.
+        receipt.notes.push(format!("copied as it is: {}", chosen.compression.reason));
+    }
+    Ok(Receipt { renamed, ..receipt })
 }
 
 /// Copies an open source to a name that was looked at. In a `private` directory, which appears
@@ -77,6 +90,7 @@ pub(super) fn copy_opened(
     source: &Source<'_>,
     destination: &Destination,
     private: bool,
+    chosen: Option<&Chosen>,
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
@@ -89,21 +103,26 @@ pub(super) fn copy_opened(
     } else {
         open_staging(source, destination, options, observer)?
     };
-    write_staged(source, destination, staging, options, observer)
+    write_staged(source, destination, staging, chosen, options, observer)
 }
 
 fn write_staged(
     source: &Source<'_>,
     destination: &Destination,
     staging: Staging<'_>,
+    chosen: Option<&Chosen>,
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
+    let transforms = chosen.is_some_and(|chosen| chosen.way != Way::Leave);
     let facts = facts::gather(source, destination, staging.fd(), options);
+    let facts = Facts { transforms, ..facts };
     let (in_place, begin) = (facts.in_place, Instant::now());
     let alike = facts.alike(source.stat.size);
-    let result = write(source, destination, staging, facts, options, observer);
-    if let Ok(receipt) = &result {
+    let result = write(source, destination, staging, (facts, chosen), options, observer);
+    if let Ok(receipt) = result.as_ref()
+        && !transforms
+    {
         learn(observer, alike, receipt, begin.elapsed());
     }
     result.map_err(|error| if in_place { error.while_in_place() } else { error })
@@ -131,18 +150,23 @@ fn write(
     source: &Source<'_>,
     destination: &Destination,
     mut staging: Staging<'_>,
-    facts: Facts,
+    (facts, chosen): (Facts, Option<&Chosen>),
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
-    let mut receipt = Receipt::default();
+    let way = chosen.map_or(Way::Leave, |chosen| chosen.way);
+    let compression = chosen.map(|chosen| chosen.compression.clone());
+    let mut receipt = Receipt { compression, ..Receipt::default() };
     let was_cached = options.cache == Cache::Skip && file::cached_bytes(source.fd(), 0, 0) != Ok(0);
     let in_place = facts.in_place;
     // Servers may report a failed write only when asked to flush, or to a close(2) that no name may
     // depend on any more.
     let answers_late = facts.destination.is_network() || facts.destination.is_user();
-    let reached = move_bytes(source, &staging, facts, &mut receipt, observer)?;
-    finish_contents(source, &staging, reached, options, &mut receipt, observer)?;
+    let reached = match way {
+        Way::Leave => move_bytes(source, &staging, facts, &mut receipt, observer)?,
+        _ => transform_bytes(way, source, &staging, &facts, &mut receipt, observer)?,
+    };
+    finish_contents(source, &staging, (reached, way), options, &mut receipt, observer)?;
     if options.cache == Cache::Skip && !destination.is_stream() {
         drop_caches(source, &staging, was_cached);
     }
@@ -220,11 +244,26 @@ fn move_bytes(
     Ok(reached)
 }
 
+/// Compresses or decompresses the bytes and fills in the receipt. Returns the length of the
+/// destination.
+fn transform_bytes(
+    way: Way,
+    source: &Source<'_>,
+    staging: &Staging<'_>,
+    facts: &Facts,
+    receipt: &mut Receipt,
+    observer: &mut dyn Observer,
+) -> Result<u64> {
+    receipt.refusals = plan::refusals(facts, Some(Mechanism::ReadWrite));
+    receipt.bytes = compress::write(way, source, staging, facts.sparse, receipt, observer)?;
+    Ok(receipt.bytes)
+}
+
 /// Everything that must hold before the new contents may be seen: flushed, equal, unchanged.
 fn finish_contents(
     source: &Source<'_>,
     staging: &Staging<'_>,
-    reached: u64,
+    (reached, way): (u64, Way),
     options: &CopyOptions,
     receipt: &mut Receipt,
     observer: &mut dyn Observer,
@@ -234,10 +273,12 @@ fn finish_contents(
     if let Some(wanted) = options.verify
         && !staging.destination().is_stream()
     {
+        let read = receipt.compression.as_ref().filter(|_| way != Way::Leave);
+        let sizes = (read.map_or(reached, |compression| compression.source_bytes), reached);
         tell(observer, source, Phase::Flushing, 0, reached)?;
         file::sync_data(staging.fd())
             .map_err(|e| Error::system("flush", &staging.destination().given, e))?;
-        match verify::verify(source, staging, reached, wanted, observer) {
+        match verify::verify(source, staging, sizes, way, wanted, observer) {
             Err(error) if error.is_verification_failed() => {
                 // The likelier reason, if there is one.
                 check_change(source, options, receipt)?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::copy::Control;
 use crate::error::{Errno, Error};
-use crate::receipt::{Cost, Mechanism, Portion, Receipt, Refusal};
+use crate::receipt::{CompressionAction, Cost, Mechanism, Portion, Receipt, Refusal};
 
 /// What an entry of a tree is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -193,6 +193,27 @@ pub struct Summary {
     pub refusals: Vec<RefusalCount>,
     /// From the first look at a source to the last name in place.
     pub duration: Duration,
+    /// Those of the files that were compressed or decompressed.
+    pub transformed: Transformed,
+}
+
+/// Files that were compressed or decompressed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Transformed {
+    /// How many.
+    pub files: u64,
+    /// Length of their sources.
+    pub source_bytes: u64,
+    /// Length of their copies.
+    pub bytes: u64,
+}
+
+impl Transformed {
+    fn add(&mut self, more: Transformed) {
+        self.files += more.files;
+        self.source_bytes += more.source_bytes;
+        self.bytes += more.bytes;
+    }
 }
 
 /// A reason for not using a mechanism, and how often it was met.
@@ -224,6 +245,12 @@ impl Summary {
         }
         for refusal in &receipt.refusals {
             self.add_refusal(refusal, 1);
+        }
+        if let Some(compression) = &receipt.compression
+            && compression.action != CompressionAction::Left
+        {
+            let (source_bytes, bytes) = (compression.source_bytes, receipt.bytes);
+            self.transformed.add(Transformed { files: 1, source_bytes, bytes });
         }
     }
 
@@ -276,6 +303,7 @@ impl Summary {
         self.resumed += other.resumed;
         self.failed += other.failed;
         self.bytes += other.bytes;
+        self.transformed.add(other.transformed);
         for portion in &other.portions {
             self.add_portion(*portion);
         }

@@ -92,7 +92,7 @@ impl Mover for ReadWrite {
 }
 
 /// Splits bytes into runs of whole zero blocks and of everything else.
-fn runs(bytes: &[u8]) -> Vec<(std::ops::Range<usize>, bool)> {
+pub(in crate::copy) fn runs(bytes: &[u8]) -> Vec<(std::ops::Range<usize>, bool)> {
     let mut runs: Vec<(std::ops::Range<usize>, bool)> = Vec::new();
     for (index, block) in bytes.chunks(ZERO_BLOCK_BYTES).enumerate() {
         let start = index * ZERO_BLOCK_BYTES;

@@ -15,6 +15,7 @@ use rustix::fs::FileType;
 use super::decide::{Verdict, kind_of, stranger};
 use super::directory::{Directory, Open};
 use super::worker::Worker;
+use crate::copy::compress::other_origin;
 use crate::copy::job::{Action, Delete, EntryKind, Outcome};
 use crate::copy::{remove, stale};
 use crate::error::{Errno, Error, Reason, Result};
@@ -165,6 +166,7 @@ fn strangers(
     buffer: &mut [MaybeUninit<u8>],
 ) -> Sys<(Vec<Stranger>, Option<u64>)> {
     let selection = &worker.job.options.selection;
+    let transform = worker.job.options.copy.transform;
     let way = directory.path_from_root();
     let resumed = directory.entered.is_resumed();
     let (mut found, mut next) = (Vec::new(), None);
@@ -176,8 +178,16 @@ fn strangers(
                 .map_or(FileType::Unknown, |stat| stat.file_type()),
             known => known,
         };
-        let selected = || selection.selects(&way.join(name), kind == FileType::Directory);
-        let in_source = directory::stat_name(&open.source, name).map(|_| ());
+        let is_directory = kind == FileType::Directory;
+        let selects = |name: &OsStr| selection.selects(&way.join(name), is_directory);
+        let look_up = |name: &OsStr| directory::stat_name(&open.source, name).map(|_| ());
+        // It may be the copy of a file that was compressed or decompressed on its way.
+        let other = other_origin(name, transform).filter(|_| !is_directory);
+        let selected = || selects(name) && other.as_deref().is_none_or(selects);
+        let in_source = match (look_up(name), &other) {
+            (Err(Errno::ENOENT), Some(other)) => look_up(other),
+            (looked_up, _) => looked_up,
+        };
         let at_work = !resumed && stale::is_temporary(name);
         if stranger(in_source, selected, at_work) == Verdict::Goes {
             found.push((name.to_owned(), kind));

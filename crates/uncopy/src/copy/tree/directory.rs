@@ -86,6 +86,8 @@ pub(super) struct Entered {
     pub(super) private: bool,
     /// The source was reached through a symbolic link, so that no path without one leads to it.
     pub(super) linked: bool,
+    /// What the caller named is no directory, and lies in this one.
+    pub(super) single: bool,
 }
 
 impl Entered {

@@ -88,7 +88,9 @@ impl Worker<'_, '_> {
         let same_source = stat.device == above.source.device;
         let open = Open::below(place.open, (source, same_source), destination);
         let private = above.private;
-        let entered = Entered { source: stat, destination: made, fresh, absent, private, linked };
+        let single = false;
+        let entered =
+            Entered { source: stat, destination: made, fresh, absent, private, linked, single };
         Ok((entered, open))
     }
 

@@ -16,8 +16,10 @@ use super::links::{Claim, Spot};
 use super::queue::Task;
 use super::retry;
 use super::run::Job;
+use super::transform::transforms;
 use super::worker::{Alike, Place, Worker};
 use crate::capabilities::Filesystem;
+use crate::copy::compress::Chosen;
 use crate::copy::destination::{Destination, Found};
 use crate::copy::job::Links;
 use crate::copy::job::{EntryKind, Outcome};
@@ -27,9 +29,9 @@ use crate::copy::observer::{Control, Observer, Phase, Progress};
 use crate::copy::small::{self, Small};
 use crate::copy::source::Source;
 use crate::copy::staging::{Commit, Staging};
-use crate::copy::{CopyOptions, Experience, Throttle, facts, run};
+use crate::copy::{CopyOptions, Experience, Throttle, Transform, facts, run};
 use crate::error::{Errno, Error, Reason, Result};
-use crate::receipt::Receipt;
+use crate::receipt::{Mechanism, Receipt};
 use crate::sys::directory;
 use crate::sys::file::{self, Stat};
 use crate::sys::name;
@@ -116,15 +118,25 @@ impl Worker<'_, '_> {
         })
     }
 
+    /// Copies an open regular file, or makes a link to its copy.
     pub(super) fn copy_open(&mut self, place: &Place<'_>, fd: OwnedFd, stat: Stat) {
+        self.with_choice(place, fd, stat, Worker::copy_or_link);
+    }
+
+    fn copy_or_link(
+        &mut self,
+        place: &Place<'_>,
+        (fd, stat): (OwnedFd, Stat),
+        chosen: Option<&Chosen>,
+    ) {
         let file = (stat.links > 1).then(|| (identity(&stat), stat.links));
         let Some((file, links)) = file else {
-            return self.copy_regular(place, fd, stat);
+            return self.copy_regular(place, (fd, stat), chosen);
         };
         match self.job.links.claim(file, || place.spot()) {
             Claim::First => {
                 let failed = self.summary.failed + self.summary.skipped;
-                self.copy_regular(place, fd, stat);
+                self.copy_regular(place, (fd, stat), chosen);
                 if self.summary.failed + self.summary.skipped > failed {
                     // One of the names that wait is the first now.
                     for spot in self.job.links.failed(file) {
@@ -169,19 +181,29 @@ impl Worker<'_, '_> {
 
     /// Makes a name of the destination another one of a file that this job copied.
     fn link_to(&mut self, place: &Place<'_>, first: &Spot) {
-        match self.make_hard_link(place, first) {
+        // Names decide too what is compressed: links to a file that went another way do not help.
+        let transform = self.job.options.copy.transform;
+        let alike = transform == Transform::None
+            || (first.name == first.target) == (place.name == place.target);
+        let linked = if alike { self.make_hard_link(place, first) } else { Ok(None) };
+        match linked {
             Ok(Some(outcome)) => self.finish(place, EntryKind::File, outcome),
             // The filesystem has no more links for this file, or none at all.
             Ok(None) => match open_file(place) {
-                Ok((fd, stat)) => self.copy_regular(place, fd, stat),
+                Ok((fd, stat)) => self.with_choice(place, fd, stat, Worker::copy_regular),
                 Err(error) => self.fail(place, EntryKind::File, error),
             },
             Err(error) => self.fail(place, EntryKind::File, error),
         }
     }
 
-    /// Copies an open regular file.
-    pub(super) fn copy_regular(&mut self, place: &Place<'_>, fd: OwnedFd, stat: Stat) {
+    /// Copies an open regular file, whatever other names it has.
+    fn copy_regular(
+        &mut self,
+        place: &Place<'_>,
+        (fd, stat): (OwnedFd, Stat),
+        chosen: Option<&Chosen>,
+    ) {
         let path = place.source();
         let journal = self.job.journal();
         let before = journal.is_some().then(|| stat.clone());
@@ -202,15 +224,18 @@ impl Worker<'_, '_> {
             let found = match self.ask(place, EntryKind::File, source.stat.modified)? {
                 Asked::Go { found, .. } => found,
                 Asked::Done(outcome) => {
-                    done = Some(with_mechanism(outcome, place, &source, options));
+                    done = Some(with_mechanism(outcome, place, &source, chosen, options));
                     return Ok(Receipt::default());
                 }
             };
             let destination = find_destination(place, &source, found, options)?;
-            if let Some(receipt) = self.copy_small(place, &source, &destination)? {
-                return Ok(receipt);
+            if !transforms(chosen)
+                && let Some(receipt) = self.copy_small(place, &source, &destination)?
+            {
+                let compression = chosen.map(|chosen| chosen.compression.clone());
+                return Ok(Receipt { compression, ..receipt });
             }
-            run::copy_opened(&source, &destination, own_name, options, &mut Watch::new(job))
+            run::copy_opened(&source, &destination, own_name, chosen, options, &mut Watch::new(job))
         });
         if let Some(outcome) = done {
             return self.finish(place, EntryKind::File, outcome);
@@ -317,9 +342,13 @@ fn with_mechanism(
     outcome: Outcome,
     place: &Place<'_>,
     source: &Source<'_>,
+    chosen: Option<&Chosen>,
     options: &CopyOptions,
 ) -> Outcome {
     match outcome {
+        Outcome::Planned { action, .. } if transforms(chosen) => {
+            Outcome::Planned { action, mechanism: Some(Mechanism::ReadWrite) }
+        }
         Outcome::Planned { action, .. } => {
             let same_device = source.stat.device == place.directory.entered.destination.0;
             let filesystem = place.open.filesystems.1;
@@ -353,7 +382,12 @@ fn open_file(place: &Place<'_>) -> Result<(OwnedFd, Stat)> {
 }
 
 /// A file on the device of its directory lies on its filesystem.
-fn filesystem_of(open: &Open, directory: &Stat, fd: &OwnedFd, stat: &Stat) -> Filesystem {
+pub(super) fn filesystem_of(
+    open: &Open,
+    directory: &Stat,
+    fd: &OwnedFd,
+    stat: &Stat,
+) -> Filesystem {
     if stat.device == directory.device {
         return open.filesystems.0;
     }

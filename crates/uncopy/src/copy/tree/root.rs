@@ -131,6 +131,7 @@ fn open_place(source: &Path, destination: &Path) -> Result<(Directory, Arc<Open>
         absent: false,
         private: false,
         linked: false,
+        single: true,
     };
     Ok((Directory::new(above, entered, &open, true), open))
 }
@@ -163,6 +164,7 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
         absent,
         private: aside.is_some(),
         linked: false,
+        single: false,
     };
     let directory = Arc::new(Directory::new(above, entered, &open, true));
     worker.list_open(Arc::clone(&directory), &open, 0);
