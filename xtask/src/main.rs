@@ -10,6 +10,7 @@ mod peers;
 mod process;
 mod sanitize;
 mod soak;
+mod throttle;
 mod tidy;
 mod vm_test;
 mod workspace;
@@ -40,6 +41,8 @@ enum Task {
     Compare(compare::Arguments),
     /// Kill, fill and cut power in a loop, and look at what is left.
     Soak(soak::Arguments),
+    /// Copy at rates, and look at every window of two seconds.
+    Throttle(throttle::Arguments),
     /// Send to the kernel's own test of MSG_ZEROCOPY, and receive from it.
     Interop(interop::Arguments),
     /// Send over virtio-net in a virtual machine, and count what its kernel copies.
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Task::Man(arguments) => man::run(&arguments),
         Task::Compare(arguments) => compare::run(&arguments),
         Task::Soak(arguments) => soak::run(&arguments),
+        Task::Throttle(arguments) => throttle::run(&arguments),
         Task::Interop(arguments) => interop::run(&arguments),
         Task::VmTest(arguments) => vm_test::run(&arguments),
         Task::Sanitize(arguments) => sanitize::run(&arguments),

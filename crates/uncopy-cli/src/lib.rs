@@ -19,6 +19,8 @@ mod flags;
 mod progress;
 mod report;
 mod stop;
+#[cfg(target_os = "linux")]
+mod tune;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -41,7 +43,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     };
     match matches.subcommand() {
         Some(("cp", flags)) => {
-            let configured = config::Configured::new(flags);
+            let configured = config::Configured::new(flags, None);
             ended(configured.and_then(|configured| cp::run(&configured)))
         }
         Some(("capabilities", flags)) => with_flags(flags, capabilities::run),
@@ -49,6 +51,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Some(("doctor", flags)) => with_flags(flags, doctor::run),
         #[cfg(target_os = "linux")]
         Some(("bench", flags)) => with_flags(flags, bench::run),
+        #[cfg(target_os = "linux")]
+        Some(("tune", flags)) => with_flags(flags, tune::run),
         Some(("audit", flags)) => with_flags(flags, audit::verify::run),
         Some(("config", flags)) => with_flags(flags, config::show::run),
         Some(("completions", flags)) => with_flags(flags, completions),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use indicatif::{
     BinaryBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
 };
-use uncopy::copy::{Control, Observer, Phase, Progress, Throttle};
+use uncopy::copy::{Control, Experience, Observer, Phase, Progress, Throttle};
 
 pub(crate) use tree::TreeBar;
 
@@ -29,7 +29,14 @@ pub(crate) struct Watch<'a> {
     stop: &'a Stop,
     source: &'a Path,
     bar: Bar,
-    throttle: Option<&'a Throttle>,
+    shared: Shared<'a>,
+}
+
+/// What the copies of one command have together.
+#[derive(Clone, Copy)]
+pub(crate) struct Shared<'a> {
+    pub(crate) throttle: Option<&'a Throttle>,
+    pub(crate) experience: &'a Experience,
 }
 
 enum Bar {
@@ -50,10 +57,10 @@ impl<'a> Watch<'a> {
         stop: &'a Stop,
         source: &'a Path,
         wanted: bool,
-        throttle: Option<&'a Throttle>,
+        shared: Shared<'a>,
     ) -> Watch<'a> {
         let bar = if wanted { Bar::Since(Instant::now()) } else { Bar::Off };
-        Watch { stop, source, bar, throttle }
+        Watch { stop, source, bar, shared }
     }
 
     fn draw(&mut self, progress: Progress) {
@@ -102,7 +109,11 @@ impl Observer for Watch<'_> {
     }
 
     fn throttle(&self) -> Option<&Throttle> {
-        self.throttle
+        self.shared.throttle
+    }
+
+    fn experience(&self) -> Option<&Experience> {
+        Some(self.shared.experience)
     }
 }
 

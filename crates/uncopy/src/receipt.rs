@@ -188,8 +188,12 @@ pub struct Receipt {
     pub bytes: u64,
     /// Bytes by mechanism and cost, in the order in which they were first used.
     pub portions: Vec<Portion>,
-    /// Cheaper mechanisms that were not used, the cheapest first.
+    /// Cheaper mechanisms that were not used, the cheapest first, and those that were expected to be
+    /// quicker and turned out slower.
     pub refusals: Vec<Refusal>,
+    /// Thresholds that are not built in and decided which way it was:
+    /// `direct-min 256 KiB (tuned)`.
+    pub decided_by: Vec<String>,
     /// From opening the source to the destination in place.
     pub duration: Duration,
     /// Present if both sides were hashed (or shown to share extents) and are equal.

@@ -23,7 +23,7 @@ pub(crate) struct Key {
 const BOOLEAN: &str = "true or false";
 
 /// All of them, in the order in which they are shown.
-pub(crate) static KEYS: [Key; 13] = [
+pub(crate) static KEYS: [Key; 17] = [
     Key {
         name: "verify",
         built_in: "none",
@@ -91,6 +91,44 @@ pub(crate) static KEYS: [Key; 13] = [
         flags: &["max_bandwidth"],
         set: |flags, text| {
             set(&mut flags.max_bandwidth, unless("none", text, |text| rate::parse(text).ok()))
+        },
+    },
+    Key {
+        name: "zero-copy-min",
+        built_in: "auto",
+        expected: "auto, or bytes up to 1Mi as 64Ki",
+        flags: &["zero_copy_min"],
+        set: |flags, text| {
+            let size = unless("auto", text, |text| rate::small_size(text).ok());
+            set(&mut flags.zero_copy_min, size)
+        },
+    },
+    Key {
+        name: "direct-min",
+        built_in: "auto",
+        expected: "auto, or bytes as 1Mi",
+        flags: &["direct_min"],
+        set: |flags, text| {
+            set(&mut flags.direct_min, unless("auto", text, |text| rate::size(text).ok()))
+        },
+    },
+    Key {
+        name: "direct-cpu-min",
+        built_in: "auto",
+        expected: "auto, or bytes as 4Mi",
+        flags: &["direct_cpu_min"],
+        set: |flags, text| {
+            set(&mut flags.direct_cpu_min, unless("auto", text, |text| rate::size(text).ok()))
+        },
+    },
+    Key {
+        name: "buffer-size",
+        built_in: "auto",
+        expected: "auto, or bytes from 4Ki to 64Mi as 256Ki",
+        flags: &["buffer_size"],
+        set: |flags, text| {
+            let size = unless("auto", text, |text| rate::buffer_size(text).ok());
+            set(&mut flags.buffer_size, size)
         },
     },
     Key {

@@ -4,6 +4,7 @@
 mod file;
 mod key;
 pub(crate) mod show;
+pub(crate) mod tuned;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -30,8 +31,16 @@ const MOST_BYTES: u64 = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Origin {
     BuiltIn,
-    File { path: PathBuf, line: usize },
+    File {
+        path: PathBuf,
+        line: usize,
+    },
     Variable,
+    /// Measured on the destination's filesystem.
+    Tuned {
+        path: PathBuf,
+        filesystem: String,
+    },
 }
 
 /// A setting that has a value.
@@ -49,7 +58,15 @@ impl Setting {
             Origin::BuiltIn => String::from("built in"),
             Origin::File { path, line } => format!("{}, line {line}", path.display()),
             Origin::Variable => format!("{} in the environment", self.key.variable()),
+            Origin::Tuned { path, filesystem } => {
+                format!("measured on {filesystem}, {}", path.display())
+            }
         }
+    }
+
+    /// It was measured, and nobody chose it.
+    pub(crate) fn is_tuned(&self) -> bool {
+        matches!(self.origin, Origin::Tuned { .. })
     }
 }
 
@@ -68,13 +85,18 @@ pub(crate) struct Configured {
 }
 
 impl Configured {
-    /// Reads the file that the flags name, or the usual one, and the environment.
+    /// Reads the file that the flags name, or the usual one, and the environment; and what was
+    /// measured on the filesystem of `destination`, or of the one that the flags name.
     ///
     /// # Errors
     /// They cannot be read or make no sense.
-    pub(crate) fn new(matches: &ArgMatches) -> Result<Configured, clap::Error> {
+    pub(crate) fn new(
+        matches: &ArgMatches,
+        destination: Option<&Path>,
+    ) -> Result<Configured, clap::Error> {
         let flags = CopyArgs::from_arg_matches(matches)?;
-        let loaded = load(flags.config.as_deref());
+        let named = destination.map(Path::to_owned).or_else(|| flags.destination());
+        let loaded = load(flags.config.as_deref(), named.as_deref());
         let (_, settings) =
             loaded.map_err(|message| usage_error("cp", ErrorKind::ValueValidation, &message))?;
         let is_given = |flag: &str| matches.value_source(flag) == Some(ValueSource::CommandLine);
@@ -89,6 +111,11 @@ impl Configured {
             .iter()
             .flat_map(|setting| setting.key.switches().map(|switch| (switch, setting.origin())));
         flags.collect()
+    }
+
+    /// The setting of this name, if it is one that stands in the flags.
+    pub(crate) fn setting(&self, name: &str) -> Option<&Setting> {
+        self.applied.iter().find(|setting| setting.key.name == name)
     }
 }
 
@@ -108,13 +135,15 @@ fn apply(
     Configured { flags, applied }
 }
 
-/// Every setting, with the value of the environment, else of the file, else the one built in. A
+/// Every setting, with the value of the environment, else of the file, else the one that was measured,
+/// else the one built in. A
 /// variable that is set to nothing counts as not set.
 ///
 /// # Errors
 /// A sentence for people: a variable has a value that makes no sense.
 fn merge(
     file: &[Setting],
+    tuned: &[Setting],
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Vec<Setting>, String> {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty());
@@ -127,7 +156,7 @@ fn merge(
             })?;
             return Ok(Setting { key, value, origin: Origin::Variable });
         }
-        let found = file.iter().find(|setting| setting.key.name == key.name);
+        let found = file.iter().chain(tuned).find(|setting| setting.key.name == key.name);
         Ok(found.cloned().unwrap_or_else(|| Setting {
             key,
             value: key.built_in.to_owned(),
@@ -137,11 +166,14 @@ fn merge(
     settings.collect()
 }
 
-/// Every setting, and the file that was read.
+/// Every setting, and the file that was read. What was measured counts for copies to `destination`.
 ///
 /// # Errors
 /// A sentence for people: the file cannot be read, or it or a variable makes no sense.
-fn load(named: Option<&Path>) -> Result<(Option<PathBuf>, Vec<Setting>), String> {
+fn load(
+    named: Option<&Path>,
+    destination: Option<&Path>,
+) -> Result<(Option<PathBuf>, Vec<Setting>), String> {
     let variable = |name: &str| std::env::var_os(name);
     let file = place(named, variable).map(|(path, must_exist)| {
         let text = match read(&path) {
@@ -159,7 +191,8 @@ fn load(named: Option<&Path>) -> Result<(Option<PathBuf>, Vec<Setting>), String>
         Ok(Some((path, settings)))
     });
     let (path, settings) = file.transpose()?.flatten().unzip();
-    Ok((path, merge(&settings.unwrap_or_default(), variable)?))
+    let tuned = destination.map_or(Ok(Vec::new()), tuned::settings)?;
+    Ok((path, merge(&settings.unwrap_or_default(), &tuned, variable)?))
 }
 
 /// Which file holds the settings, and whether it must exist. Without a home there is none.
@@ -173,9 +206,15 @@ fn place(
     if let Some(path) = named.map(Path::to_owned).or_else(|| set(UNCOPY_CONFIG)) {
         return Some((path, true));
     }
+    Some((usual_place("config.toml", variable)?, false))
+}
+
+/// A file of this name in the user's own directory of settings.
+fn usual_place(name: &str, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let below = set("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
     let below = below.or_else(|| set("HOME").map(|home| home.join(".config")))?;
-    Some((below.join("uncopy/config.toml"), false))
+    Some(below.join("uncopy").join(name))
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
@@ -208,13 +247,47 @@ mod tests {
     fn configured(line: &str, text: &str, pairs: &[(&str, &str)]) -> Configured {
         let words = std::iter::once("cp").chain(line.split_whitespace());
         let matches = CopyArgs::augment_args(Command::new("cp")).get_matches_from(words);
-        let settings = merge(&file(text), variables(pairs)).unwrap();
+        let settings = merge(&file(text), &[], variables(pairs)).unwrap();
         let is_given = |flag: &str| matches.value_source(flag) == Some(ValueSource::CommandLine);
         apply(CopyArgs::from_arg_matches(&matches).unwrap(), settings, is_given)
     }
 
+    fn measured(name: &str, value: &str) -> Setting {
+        let origin = Origin::Tuned { path: PathBuf::from("/t"), filesystem: String::from("ext4") };
+        Setting { key: Key::named(name).unwrap(), value: value.to_owned(), origin }
+    }
+
+    #[test]
+    fn what_was_measured_displaces_only_what_is_built_in() {
+        let measured = [measured("jobs", "9")];
+        for (line, text, pairs, expected, origin) in [
+            ("-r", "", &[][..], Some(9), Some("jobs = 9 (measured on ext4, /t)")),
+            ("-r", "jobs = 5", &[], Some(5), Some("jobs = 5 (/c, line 1)")),
+            ("-r", "jobs = 'auto'", &[], None, Some("jobs = auto (/c, line 1)")),
+            (
+                "-r",
+                "",
+                &[("UNCOPY_JOBS", "7")],
+                Some(7),
+                Some("jobs = 7 (UNCOPY_JOBS in the environment)"),
+            ),
+            ("-r --jobs=3", "", &[], Some(3), None),
+        ] {
+            let words = std::iter::once("cp").chain(line.split_whitespace());
+            let matches = CopyArgs::augment_args(Command::new("cp")).get_matches_from(words);
+            let settings = merge(&file(text), &measured, variables(pairs)).unwrap();
+            let is_given = |f: &str| matches.value_source(f) == Some(ValueSource::CommandLine);
+            let flags = CopyArgs::from_arg_matches(&matches).unwrap();
+            let found = apply(flags, settings, is_given);
+            assert_eq!(found.flags.tree.jobs.map(usize::from), expected, "{line} {text}");
+            let told = found.setting("jobs").map(ToString::to_string);
+            assert_eq!(told.as_deref(), origin, "{line} {text}");
+        }
+    }
+
     #[test]
     fn a_variable_displaces_the_file_and_both_what_is_built_in() {
+        let measured = [measured("links", "skip")];
         for (text, pairs, expected) in [
             ("", &[][..], "retries = 3 (built in)"),
             ("retries = 5", &[], "retries = 5 (/c, line 1)"),
@@ -227,7 +300,7 @@ mod tests {
             ("retries = 5", &[("UNCOPY_RETRIES", "")], "retries = 5 (/c, line 1)"),
             ("jobs = 1\nretries = 5", &[("UNCOPY_JOBS", "7")], "retries = 5 (/c, line 2)"),
         ] {
-            let merged = merge(&file(text), variables(pairs)).unwrap();
+            let merged = merge(&file(text), &measured, variables(pairs)).unwrap();
             assert_eq!(merged.len(), KEYS.len());
             let found = merged.iter().find(|setting| setting.key.name == "retries").unwrap();
             assert_eq!(found.to_string(), expected, "{text} {pairs:?}");
@@ -236,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_variable_that_makes_no_sense_is_an_error() {
-        let merged = merge(&[], variables(&[("UNCOPY_MAX_BANDWIDTH", "fast")]));
+        let merged = merge(&[], &[], variables(&[("UNCOPY_MAX_BANDWIDTH", "fast")]));
         assert_eq!(
             merged.unwrap_err(),
             "UNCOPY_MAX_BANDWIDTH in the environment is \"fast\"; set it to none, or bytes a \
@@ -257,6 +330,10 @@ mod tests {
             ("sparse = 'never'", "--sparse=never"),
             ("cache = 'skip'", "--cache=skip"),
             ("max-bandwidth = '1M'", "--max-bandwidth=1M"),
+            ("zero-copy-min = '16Ki'", "--zero-copy-min=16Ki"),
+            ("direct-min = '2Mi'", "--direct-min=2Mi"),
+            ("direct-cpu-min = 0", "--direct-cpu-min=0"),
+            ("buffer-size = 65536", "--buffer-size=64Ki"),
             ("jobs = 3", "-r --jobs=3"),
             ("retries = 0", "-r --retries=0"),
             ("on-error = 'abort'", "-r --on-error=abort"),

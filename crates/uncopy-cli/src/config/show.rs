@@ -15,8 +15,8 @@ use crate::report::{self, printable};
 
 /// Prints each setting with its value and origin.
 pub(crate) fn run(flags: &ConfigArgs) -> Result<Exit, clap::Error> {
-    let ConfigArgs::Show { config, json } = flags;
-    let (path, settings) = load(config.as_deref())
+    let ConfigArgs::Show { path: destination, config, json } = flags;
+    let (path, settings) = load(config.as_deref(), Some(destination))
         .map_err(|message| usage_error("config", ErrorKind::ValueValidation, &message))?;
     let text = if *json { object(path.as_deref(), &settings) } else { table(&settings) };
     Ok(match report::print(&text) {
@@ -46,11 +46,16 @@ fn object(path: Option<&Path>, settings: &[Setting]) -> String {
                 Origin::BuiltIn => ("built_in", None, None, None),
                 Origin::File { path, line } => ("file", Some(name(path)), Some(line), None),
                 Origin::Variable => ("variable", None, None, Some(setting.key.variable())),
+                Origin::Tuned { path, .. } => ("tuned", Some(name(path)), None, None),
             };
-            json!({
+            let mut told = json!({
                 "key": setting.key.name, "value": setting.value, "origin": origin,
                 "file": file, "line": line, "variable": variable,
-            })
+            });
+            if let Origin::Tuned { filesystem, .. } = &setting.origin {
+                told["filesystem"] = json!(filesystem);
+            }
+            told
         })
         .collect();
     report::json::line(&json!({ "schema": SCHEMA, "file": path.map(name), "settings": settings }))

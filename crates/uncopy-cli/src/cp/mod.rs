@@ -9,14 +9,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
-use uncopy::copy::{CopyOptions, Throttle, Transform, copy_file_observed};
+use uncopy::copy::{CopyOptions, Experience, Origin, Throttle, Transform, copy_file_observed};
 use uncopy::{Errno, Receipt};
 
 use crate::audit::Audit;
-use crate::config::Configured;
+use crate::config::{Configured, Setting};
 use crate::exit::Exit;
 use crate::flags::{self, conflict};
-use crate::progress::Watch;
+use crate::progress::{Shared, Watch};
 use crate::report::{Failure, Report};
 use crate::stop::{Signal, Stop};
 pub(crate) use target::Pair;
@@ -79,9 +79,15 @@ pub(crate) fn options(configured: &Configured) -> Result<CopyOptions, clap::Erro
     if let Some(conflict) = conflict::find(&configured.flags) {
         return Err(misuse(ErrorKind::ArgumentConflict, conflict.to_string()));
     }
-    let options = request::options(&configured.flags)
+    let mut options = request::options(&configured.flags)
         .map_err(|message| misuse(ErrorKind::ValueValidation, message))?;
     options.check().map_err(|found| misuse(ErrorKind::ArgumentConflict, found.to_string()))?;
+    options.tuning = request::tuning(&configured.flags, |name| {
+        match configured.setting(name).is_some_and(Setting::is_tuned) {
+            true => Origin::Tuned,
+            false => Origin::Given,
+        }
+    });
     Ok(options)
 }
 
@@ -136,7 +142,7 @@ fn copy_all(
         // Opening a FIFO may wait for its other end.
         stop.listen();
     }
-    let mut written = Written::default();
+    let (mut written, experience) = (Written::default(), Experience::default());
     for pair in pairs {
         if let Some(signal) = stop.requested() {
             return Some(signal);
@@ -146,7 +152,8 @@ fn copy_all(
             report.failed(&pair.source, &pair.destination, &just_written(pair));
             continue;
         }
-        let mut watch = Watch::new(stop, &pair.source, report.shows_progress(), throttle);
+        let shared = Shared { throttle, experience: &experience };
+        let mut watch = Watch::new(stop, &pair.source, report.shows_progress(), shared);
         let copied = copy_file_observed(&pair.source, &pair.destination, options, &mut watch);
         drop(watch);
         match copied {

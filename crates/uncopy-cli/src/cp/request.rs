@@ -3,8 +3,8 @@
 use uncopy::Mechanism;
 use uncopy::copy::job::{Delete, JobOptions, Links, OnError};
 use uncopy::copy::{
-    Allow, Cache, CopyOptions, Digest, Existing, IfChanged, Prefer, Preserve, Sparse, Transform,
-    Verify,
+    Allow, Cache, CopyOptions, Digest, Existing, IfChanged, Origin, Prefer, Preserve, Sparse,
+    Threshold, Transform, Tuning, Verify,
 };
 
 use crate::flags::copy::{
@@ -95,6 +95,23 @@ pub(crate) fn tree_options(flags: &CopyArgs, each: &CopyOptions) -> Result<JobOp
     options.bytes_per_second = flags.max_bandwidth;
     options.retries = flags.tree.retries;
     Ok(options)
+}
+
+/// The sizes that the flags or settings name, with where they come from by the setting's name.
+pub(crate) fn tuning(flags: &CopyArgs, origin: impl Fn(&str) -> Origin) -> Tuning {
+    let mut tuning = Tuning::default();
+    let rows = [
+        (flags.zero_copy_min, "zero-copy-min", &mut tuning.zero_copy_min),
+        (flags.direct_min, "direct-min", &mut tuning.direct_min),
+        (flags.direct_cpu_min, "direct-cpu-min", &mut tuning.direct_cpu_min),
+        (flags.buffer_size, "buffer-size", &mut tuning.buffer),
+    ];
+    for (bytes, name, threshold) in rows {
+        if let Some(bytes) = bytes {
+            *threshold = Threshold { bytes, origin: origin(name) };
+        }
+    }
+    tuning
 }
 
 fn allow(flags: &CopyArgs) -> Allow {

@@ -36,7 +36,8 @@ Environment:
   NO_COLOR       no colours in help and messages
 
 Files:
-  $XDG_CONFIG_HOME/uncopy/config.toml, or ~/.config/uncopy/config.toml";
+  $XDG_CONFIG_HOME/uncopy/config.toml, or ~/.config/uncopy/config.toml
+  tuned.toml beside it, which `uncopy tune --save` writes";
 
 /// Copy files the cheapest correct way.
 ///
@@ -147,6 +148,22 @@ pub(crate) struct CopyArgs {
     #[arg(long, help_heading = WAY)]
     pub decompress: bool,
 
+    /// Read and write files below SIZE, and have the kernel copy larger ones: 64Ki if left out
+    #[arg(long, value_name = "SIZE", value_parser = super::rate::small_size, help_heading = SIZES)]
+    pub zero_copy_min: Option<u64>,
+
+    /// Write directly from SIZE on where the copy must reach the device: 1Mi if left out
+    #[arg(long, value_name = "SIZE", value_parser = super::rate::size, help_heading = SIZES)]
+    pub direct_min: Option<u64>,
+
+    /// With --prefer=cpu: write directly from SIZE on; 4Mi if left out
+    #[arg(long, value_name = "SIZE", value_parser = super::rate::size, help_heading = SIZES)]
+    pub direct_cpu_min: Option<u64>,
+
+    /// The buffer of copies through this program's memory; 256Ki if left out
+    #[arg(long, value_name = "SIZE", value_parser = super::rate::buffer_size, help_heading = SIZES)]
+    pub buffer_size: Option<u64>,
+
     /// Give the copy the source's metadata; without a list: mode,ownership,timestamps
     #[arg(
         short,
@@ -225,6 +242,14 @@ pub(crate) struct CopyArgs {
     pub config: Option<PathBuf>,
 }
 
+impl CopyArgs {
+    /// The destination, as far as the flags name one.
+    pub(crate) fn destination(&self) -> Option<PathBuf> {
+        let named = self.target_directory.as_ref().or(self.dest.as_ref());
+        named.or(self.paths.last()).cloned()
+    }
+}
+
 /// Reads `zstd` and `zstd:LEVEL`.
 fn compression(text: &str) -> Result<Level, String> {
     let level = match text.split_once(':') {
@@ -237,6 +262,7 @@ fn compression(text: &str) -> Result<Level, String> {
 
 const TARGETS: &str = "From and to";
 const WAY: &str = "The way the bytes go";
+const SIZES: &str = "Sizes (measured by `uncopy tune`)";
 const SAFETY: &str = "Safety";
 const REPORT: &str = "Reports";
 const SETTINGS: &str = "Settings";

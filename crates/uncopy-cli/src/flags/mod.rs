@@ -13,6 +13,8 @@ pub(crate) mod doctor;
 pub(crate) mod rate;
 pub(crate) mod select;
 pub(crate) mod tree;
+#[cfg(target_os = "linux")]
+pub(crate) mod tune;
 
 use clap::error::ErrorKind;
 use clap::{Args, Command, Subcommand as _};
@@ -68,6 +70,12 @@ const SUBCOMMANDS: &[Subcommand] = &[
         name: "bench",
         about: "Measure what sending without copying is worth on a path",
         flags: |command| bench::BenchArgs::augment_args(command).after_help(bench::EXAMPLES),
+    },
+    #[cfg(target_os = "linux")]
+    Subcommand {
+        name: "tune",
+        about: "Measure which way is quickest at which size on a filesystem",
+        flags: |command| tune::TuneArgs::augment_args(command).after_help(tune::EXAMPLES),
     },
     Subcommand {
         name: "audit",

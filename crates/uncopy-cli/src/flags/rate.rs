@@ -1,6 +1,9 @@
-//! Rates: `50M`, `1.5MiB`, `256K`.
+//! Rates and sizes: `50M`, `1.5MiB`, `256K`.
 
 use std::num::NonZeroU64;
+use std::ops::RangeInclusive;
+
+use uncopy::copy::Tuning;
 
 /// Reads a rate in bytes a second: k, M, G and T are powers of 1000, Ki, Mi, Gi and Ti of 1024; a B
 /// and a `/s` behind them mean nothing.
@@ -8,8 +11,47 @@ use std::num::NonZeroU64;
 /// # Errors
 /// A sentence for people.
 pub(crate) fn parse(text: &str) -> Result<NonZeroU64, String> {
-    let misuse = || format!("{text:?} is no rate; write bytes a second as 50M or 1.5MiB");
-    let bare = text.strip_suffix("/s").unwrap_or(text);
+    let bytes = bytes(text.strip_suffix("/s").unwrap_or(text)).and_then(NonZeroU64::new);
+    bytes.ok_or_else(|| format!("{text:?} is no rate; write bytes a second as 50M or 1.5MiB"))
+}
+
+/// Reads a size in bytes, 0 among them.
+///
+/// # Errors
+/// A sentence for people.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let size = if text == "0" { Some(0) } else { bytes(text) };
+    size.ok_or_else(|| format!("{text:?} is no size; write bytes as 64Ki or 1.5MiB"))
+}
+
+/// A size that may be the bound of small files.
+///
+/// # Errors
+/// A sentence for people.
+pub(crate) fn small_size(text: &str) -> Result<u64, String> {
+    within(text, 0..=Tuning::MOST_ZERO_COPY_MIN_BYTES, "1MiB at most")
+}
+
+/// A size that a buffer may have.
+///
+/// # Errors
+/// A sentence for people.
+pub(crate) fn buffer_size(text: &str) -> Result<u64, String> {
+    within(text, 4096..=Tuning::MOST_BUFFER_BYTES, "4Ki to 64Mi")
+}
+
+fn within(text: &str, bounds: RangeInclusive<u64>, told: &str) -> Result<u64, String> {
+    let size = size(text)?;
+    if bounds.contains(&size) {
+        Ok(size)
+    } else {
+        Err(format!("{text:?} is out of bounds: {told}"))
+    }
+}
+
+/// `None`: it makes no sense, or is less than 1.
+fn bytes(text: &str) -> Option<u64> {
+    let bare = text;
     let bare = bare.strip_suffix(['B', 'b']).unwrap_or(bare);
     let digits = bare.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit: f64 = match &bare[digits.len()..] {
@@ -22,21 +64,39 @@ pub(crate) fn parse(text: &str) -> Result<NonZeroU64, String> {
         "Mi" | "mi" => 1024.0 * 1024.0,
         "Gi" | "gi" => 1024.0 * 1024.0 * 1024.0,
         "Ti" | "ti" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
-        _ => return Err(misuse()),
+        _ => return None,
     };
     let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let number: f64 = digits.trim().parse().map_err(|_| misuse())?;
+    let number: f64 = digits.trim().parse().ok()?;
     let bytes = number * unit;
     if !plain || !(1.0..=1e18).contains(&bytes) {
-        return Err(misuse());
+        return None;
     }
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above")]
-    NonZeroU64::new(bytes as u64).ok_or_else(misuse)
+    Some(bytes as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_read_and_bounded() {
+        for (text, plain, small, buffer) in [
+            ("0", Some(0), Some(0), None),
+            ("64Ki", Some(65_536), Some(65_536), Some(65_536)),
+            ("1MiB", Some(1 << 20), Some(1 << 20), Some(1 << 20)),
+            ("2Mi", Some(2 << 20), None, Some(2 << 20)),
+            ("65Mi", Some(65 << 20), None, None),
+            ("100", Some(100), Some(100), None),
+            ("50MB/s", None, None, None),
+            ("much", None, None, None),
+        ] {
+            assert_eq!(size(text).ok(), plain, "{text}");
+            assert_eq!(small_size(text).ok(), small, "{text}");
+            assert_eq!(buffer_size(text).ok(), buffer, "{text}");
+        }
+    }
 
     #[test]
     fn rates_are_read() {

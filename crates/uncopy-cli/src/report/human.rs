@@ -31,6 +31,9 @@ pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
     for alike in receipt.refusals.chunk_by(|a, b| (a.errno, &a.reason) == (b.errno, &b.reason)) {
         let _ = writeln!(text, "  not by {}", printable(&reason(alike)));
     }
+    if !receipt.decided_by.is_empty() {
+        let _ = writeln!(text, "  because of {}", receipt.decided_by.join(", "));
+    }
     if let Some(compression) = &receipt.compression {
         let _ = writeln!(text, "  {}", compressed(compression, receipt.bytes));
     }

@@ -41,6 +41,8 @@ struct Copied<'a> {
     source_changed: bool,
     retries: u32,
     notes: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    decided_by: &'a [String],
     #[serde(flatten)]
     tree: Option<InTree>,
 }
@@ -311,6 +313,7 @@ fn details<'a>(names: Names<'a>, receipt: &'a Receipt, tree: Option<InTree>) -> 
         source_changed: receipt.source_changed,
         retries: receipt.retries,
         notes: &receipt.notes,
+        decided_by: &receipt.decided_by,
         tree,
     }
 }

@@ -13,6 +13,7 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [Need::Tool("strace")] a_limited_copy_moves_small_pieces_and_stays_zero_copy,
         [Need::At(Place::Btrfs)] shared_blocks_are_not_counted,
+        [] an_interrupt_is_heard_between_pieces_far_apart,
         [] a_job_pauses_and_goes_on,
         [] a_job_says_how_far_it_is,
         [Need::Tool("strace")] errors_that_pass_are_tried_again,
@@ -46,8 +47,37 @@ fn a_limited_copy_moves_small_pieces_and_stays_zero_copy() {
 fn shared_blocks_are_not_counted() {
     let trees = Trees::at(Place::Btrfs, Place::Btrfs);
     Content::dense(3_000_001).write(&trees.source().join("large"));
+    for number in 0..20 {
+        Content::dense(30_000).write(&trees.source().join(number.to_string()));
+    }
     let run = trees.copy(cp().arg("--max-bandwidth=1"));
-    assert_eq!(summary(&run).at("shared"), 3_000_001);
+    assert_eq!(summary(&run).at("shared"), 3_600_001);
+}
+
+/// At a byte a second the second piece comes after more than an hour.
+fn an_interrupt_is_heard_between_pieces_far_apart() {
+    if testbed::is_ignored(Signal::INT) {
+        return;
+    }
+    for bytes in [10_000, 1_000_000] {
+        let trees = Trees::new();
+        Content::dense(bytes).write(&trees.source().join("file"));
+        let mut child = Command::new(env!("CARGO_BIN_EXE_uncopy"))
+            .args(["cp", "-r", "--max-bandwidth=1"])
+            .arg(trees.source())
+            .arg(trees.destination())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        wait_for("a file that is being copied", || {
+            let strangers = trees.to.strangers(&["destination"]);
+            let file = strangers.first().map(|name| trees.to.join(name).join("file"));
+            file.is_some_and(|file| file.metadata().is_ok_and(|metadata| metadata.len() > 0))
+        });
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        wait_for("end", || child.try_wait().unwrap().is_some());
+        assert!(trees.to.strangers(&[]).is_empty(), "{:?}", trees.to.strangers(&[]));
+    }
 }
 
 /// Starts a job that takes some seconds, and waits until it is at work.

@@ -1,6 +1,7 @@
 //! `uncopy cp -r`, as a black box: trees are compared by what the filesystem says of them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod adapting;
 mod audit;
 mod calls;
 mod deep;
@@ -107,6 +108,7 @@ fn events(run: &Run, event: &str) -> Vec<Receipt> {
 fn main() -> ExitCode {
     testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
         [
+            adapting::cases(),
             audit::cases(),
             calls::cases(),
             deep::cases(),

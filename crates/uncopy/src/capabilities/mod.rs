@@ -108,6 +108,25 @@ pub fn storage(path: impl AsRef<Path>) -> Result<Storage> {
     probe::storage(path.as_ref())
 }
 
+/// What a filesystem is known by, also after a reboot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Identity {
+    /// Its kind and its UUID, or the number that it gives itself: `ext4 uuid 0123…`, `9p fsid 4f2a…`.
+    pub id: String,
+    /// Its kind.
+    pub filesystem: Filesystem,
+}
+
+/// What the filesystem of `path` is known by: its UUID (`FS_IOC_GETFSUUID`, Linux 6.9), else `f_fsid` of
+/// `statfs(2)`. A tmpfs is another one each time it is mounted.
+///
+/// # Errors
+/// `path` cannot be opened or examined, or the filesystem has neither.
+pub fn identity(path: impl AsRef<Path>) -> Result<Identity> {
+    probe::identity(path.as_ref())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{
-    Answer, Device, DeviceKind, Filesystem, IoUring, Kernel, Limits, SocketKind, Storage,
+    Answer, Device, DeviceKind, Filesystem, Identity, IoUring, Kernel, Limits, SocketKind, Storage,
     ZerocopySocket,
 };
 use crate::error::{Errno, Error, Result};
@@ -24,6 +24,10 @@ pub(super) fn kernel() -> Kernel {
 
 pub(super) fn limits() -> Limits {
     Limits::default()
+}
+
+pub(super) fn identity(path: &Path) -> Result<Identity> {
+    Err(Error::system("identify the filesystem of", path, Errno::ENOSYS))
 }
 
 pub(super) fn storage(path: &Path) -> Result<Storage> {

@@ -6,9 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use super::destination::Destination;
 use super::mechanism::{Setting, Tail};
 use super::options::{Allow, Cache, CopyOptions};
-use super::plan::{
-    self, COLD_MATTERS_MIN_BYTES, DIRECT_MIN_BYTES, DIRECT_SAVES_COLD_MIN_BYTES, DirectPath, Facts,
-};
+use super::plan::{self, COLD_MATTERS_MIN_BYTES, DIRECT_SAVES_COLD_MIN_BYTES, DirectPath, Facts};
 use super::source::Source;
 use super::sparse;
 use super::sparse::Segment;
@@ -61,6 +59,7 @@ pub(crate) fn of_dense(
         prefer: options.prefer,
         sparse: options.sparse,
         cache: options.cache,
+        tuning: options.tuning,
     }
 }
 
@@ -77,7 +76,7 @@ pub(crate) fn foreseen(
         has_holes: has_holes(source),
         ..of_dense(source.size(), (source.filesystem, destination), options)
     };
-    if same_device && facts.size.unwrap_or(0) >= DIRECT_MIN_BYTES {
+    if same_device && facts.size.unwrap_or(0) >= facts.tuning.direct_min.bytes {
         // Files of one filesystem take direct writes alike.
         facts.direct = direct_path(&source.stat, destination);
     }
@@ -97,7 +96,7 @@ pub(crate) fn foreseen(
 /// Adds what is looked up in `/sys` and `/proc`, which takes longer than to reflink a file.
 pub(crate) fn refine(facts: &mut Facts, source: &Source<'_>, staging: BorrowedFd<'_>) {
     let size = facts.size.unwrap_or(0);
-    if size >= DIRECT_MIN_BYTES
+    if size >= facts.tuning.direct_min.bytes
         || matches!(facts.allow, Allow::ZeroCopy | Allow::Only(Mechanism::Direct))
     {
         let stat = file::stat(staging);
@@ -124,7 +123,7 @@ fn has_holes(source: &Source<'_>) -> bool {
     sparse::segment(&source.fd(), 0, size) != Segment::Data { start: 0, end: size }
 }
 
-pub(super) fn direct_path(written: &Stat, filesystem: Filesystem) -> DirectPath {
+pub(crate) fn direct_path(written: &Stat, filesystem: Filesystem) -> DirectPath {
     if written.direct.is_none() {
         // btrfs and tmpfs take the flag, give no alignment, and copy.
         return DirectPath::None;

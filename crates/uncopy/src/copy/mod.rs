@@ -1,9 +1,11 @@
 //! One file to another, the cheapest correct way.
 
+mod experience;
 pub mod job;
 mod observer;
 mod options;
 mod throttle;
+mod tuning;
 
 #[cfg(target_os = "linux")]
 mod compress;
@@ -44,6 +46,8 @@ mod tree;
 #[cfg(target_os = "linux")]
 mod trial;
 #[cfg(target_os = "linux")]
+pub mod tune;
+#[cfg(target_os = "linux")]
 mod verify;
 
 use std::path::Path;
@@ -59,7 +63,9 @@ pub use options::{
     RETRIES, Sparse, Transform, Verify,
 };
 
+pub use experience::Experience;
 pub use throttle::Throttle;
+pub use tuning::{Origin, Threshold, Tuning};
 
 use crate::error::{Error, Reason, Result};
 use crate::receipt::Receipt;

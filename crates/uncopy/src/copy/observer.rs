@@ -1,5 +1,6 @@
 //! Progress of a copy, and the wish to stop it.
 
+use super::experience::Experience;
 use super::throttle::Throttle;
 
 /// What a copy is doing.
@@ -47,6 +48,11 @@ pub trait Observer {
 
     /// The rate that the copy keeps to, if there is one.
     fn throttle(&self) -> Option<&Throttle> {
+        None
+    }
+
+    /// What this copy shall learn from others, and others from it, if there is something.
+    fn experience(&self) -> Option<&Experience> {
         None
     }
 }

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use super::tuning::Tuning;
 use crate::receipt::Mechanism;
 
 /// How to copy one file. Every field has the default of plain `uncopy cp`.
@@ -39,6 +40,8 @@ pub struct CopyOptions {
     pub in_place: bool,
     /// Read the bytes of a FIFO or device, and write into one, instead of refusing it.
     pub copy_contents: bool,
+    /// At which sizes something else is done.
+    pub tuning: Tuning,
     /// What becomes of the bytes on their way.
     pub transform: Transform,
     /// With [`CopyOptions::transform`]: `.zst` is added to the name of a copy that was compressed, and

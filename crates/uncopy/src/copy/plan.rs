@@ -2,7 +2,9 @@
 //!
 //! There is no system call here, so that tables of facts and error numbers test every decision.
 
+use super::experience::Alike;
 use super::options::{Allow, Cache, Prefer, Sparse};
+use super::tuning::{Origin, Threshold, Tuning};
 use crate::capabilities::Filesystem;
 use crate::error::{Errno, Reason};
 use crate::receipt::{Mechanism, Refusal};
@@ -38,6 +40,14 @@ pub(crate) struct Facts {
     pub(crate) prefer: Prefer,
     pub(crate) sparse: Sparse,
     pub(crate) cache: Cache,
+    pub(crate) tuning: Tuning,
+}
+
+impl Facts {
+    /// The files of a job that this one is compared with.
+    pub(crate) fn alike(&self, size: u64) -> Alike {
+        Alike::new((self.source, self.destination), self.durable, size)
+    }
 }
 
 /// What `O_DIRECT` writes to the destination are worth.
@@ -53,13 +63,7 @@ pub(crate) enum DirectPath {
     Moves,
 }
 
-/// From this size on direct writes can pay for setting them up.
-pub(crate) const DIRECT_MIN_BYTES: u64 = 1 << 20;
-
-/// From this size on direct writes cost less processor time than the kernel's own copies; tuned.
-const DIRECT_SAVES_MIN_BYTES: u64 = 4 << 20;
-
-/// The same for a source that is still to be read: the kernel reads ahead into few large folios,
+/// As [`Tuning::direct_cpu_min`], for a source that is still to be read: the kernel reads ahead into few large folios,
 /// which are cheap to pin, only in a longer file.
 pub(crate) const DIRECT_SAVES_COLD_MIN_BYTES: u64 = 64 << 20;
 
@@ -104,6 +108,59 @@ pub(crate) fn rivals(facts: &Facts, attempted: &[Attempted]) -> Vec<Mechanism> {
         .take_while(|m| *m != Mechanism::Direct)
         .filter(|m| [CopyFileRange, Splice, ReadWrite].contains(m))
         .collect()
+}
+
+/// Ways that files of a job can be compared by, the preferred first: what wall time alone decides
+/// between. Direct writes count where they must reach the device anyway.
+pub(crate) fn comparable(facts: &Facts, attempted: &[Attempted]) -> Vec<Mechanism> {
+    let by_time = facts.allow == Allow::Any
+        && facts.prefer == Prefer::WallTime
+        && facts.sparse != Sparse::Always
+        && !facts.transforms
+        && facts.size.is_some();
+    if !by_time || is_small(facts) {
+        return Vec::new();
+    }
+    let mut ways = order(facts);
+    ways.retain(|m| {
+        ![Mechanism::Reflink, Mechanism::Sendfile].contains(m)
+            && excluded(facts, *m).is_none()
+            && !attempted.iter().any(|a| a.mechanism == *m)
+    });
+    if ways.last() == Some(&Mechanism::Direct) {
+        ways.pop();
+    }
+    ways
+}
+
+/// Thresholds that are not built in, and without which another mechanism would be the first.
+pub(crate) fn decisive(facts: &Facts, attempted: &[Attempted]) -> Vec<(&'static str, Threshold)> {
+    let (tuning, usual) = (facts.tuning, Tuning::BUILT_IN);
+    let rows = [
+        (
+            "zero-copy-min",
+            tuning.zero_copy_min,
+            Tuning { zero_copy_min: usual.zero_copy_min, ..tuning },
+        ),
+        ("direct-min", tuning.direct_min, Tuning { direct_min: usual.direct_min, ..tuning }),
+        (
+            "direct-cpu-min",
+            tuning.direct_cpu_min,
+            Tuning { direct_cpu_min: usual.direct_cpu_min, ..tuning },
+        ),
+    ];
+    let rows = rows.into_iter().filter(|(_, threshold, _)| threshold.origin != Origin::BuiltIn);
+    rows.filter(|(_, _, without)| {
+        next(facts, attempted) != next(&Facts { tuning: *without, ..facts.clone() }, attempted)
+    })
+    .map(|(name, threshold, _)| (name, threshold))
+    .collect()
+}
+
+/// A threshold that decided, for people: `direct-min 256 KiB (tuned)`.
+pub(crate) fn told((name, threshold): (&'static str, Threshold)) -> String {
+    let origin = if threshold.origin == Origin::Tuned { "tuned" } else { "given" };
+    format!("{name} {threshold} ({origin})")
 }
 
 /// All mechanisms, the one that touches the bytes least first. Where `copy_file_range` may share, it
@@ -170,7 +227,7 @@ fn order(facts: &Facts) -> Vec<Mechanism> {
         }
         _ => vec![Reflink, CopyFileRange, Splice, Sendfile, ReadWrite, Direct],
     };
-    if facts.size.is_some_and(|size| size < SMALL_BYTES) && facts.allow == Allow::Any {
+    if is_small(facts) && facts.allow == Allow::Any {
         // One read and one write: nothing that needs setting up is quicker.
         order.retain(|m| *m != ReadWrite);
         order.insert(usize::from(order[0] == Reflink), ReadWrite);
@@ -178,14 +235,16 @@ fn order(facts: &Facts) -> Vec<Mechanism> {
     order
 }
 
-/// Below this size one `read` and one `write` are the quickest copy.
-pub(crate) const SMALL_BYTES: u64 = 64 << 10;
+/// One `read` and one `write` are the quickest copy.
+fn is_small(facts: &Facts) -> bool {
+    facts.size.is_some_and(|size| size < facts.tuning.small_bytes())
+}
 
 /// Direct writes cost the least processor time where there is enough to write.
 fn direct_saves_cpu_time(facts: &Facts) -> bool {
     let from = match facts.source_is_cold {
-        true => DIRECT_SAVES_COLD_MIN_BYTES,
-        false => DIRECT_SAVES_MIN_BYTES,
+        true => facts.tuning.direct_cpu_min.bytes.max(DIRECT_SAVES_COLD_MIN_BYTES),
+        false => facts.tuning.direct_cpu_min.bytes,
     };
     facts.allow == Allow::ZeroCopy || facts.data_bytes >= from
 }
@@ -204,7 +263,7 @@ fn excluded(facts: &Facts, mechanism: Mechanism) -> Option<String> {
             _ => Some("the options do not allow copying through the program".into()),
         };
     }
-    by_options(facts, mechanism).or_else(|| by_file(facts, mechanism)).map(Into::into)
+    by_options(facts, mechanism).map(Into::into).or_else(|| by_file(facts, mechanism))
 }
 
 fn by_options(facts: &Facts, mechanism: Mechanism) -> Option<&'static str> {
@@ -231,24 +290,36 @@ fn by_options(facts: &Facts, mechanism: Mechanism) -> Option<&'static str> {
     }
 }
 
-fn by_file(facts: &Facts, mechanism: Mechanism) -> Option<&'static str> {
+fn by_file(facts: &Facts, mechanism: Mechanism) -> Option<String> {
     if facts.destination_is_stream && to_the_end(facts, mechanism).is_some() {
-        return Some("the destination is not a regular file");
+        return Some("the destination is not a regular file".into());
     }
     let Some(size) = facts.size else {
-        return to_the_end(facts, mechanism);
+        return to_the_end(facts, mechanism).map(Into::into);
     };
     if mechanism != Mechanism::Direct {
-        return (size == 0).then_some("there is nothing to copy");
+        return (size == 0).then(|| "there is nothing to copy".into());
     }
+    let direct_min = facts.tuning.direct_min;
+    match facts.allow {
+        Allow::Only(Mechanism::Direct) | Allow::ZeroCopy => {}
+        _ if facts.source.is_network() || facts.source.is_user() => {}
+        _ if size < direct_min.bytes => {
+            let below = direct_min.reason("direct-min");
+            return Some(format!("too small to pay for O_DIRECT{below}"));
+        }
+        _ => {}
+    }
+    by_path(facts).map(Into::into)
+}
+
+/// Why direct writes do not lead from this source to this destination.
+fn by_path(facts: &Facts) -> Option<&'static str> {
     if facts.source.is_network() || facts.source.is_user() {
         return Some("pages of a network or FUSE source are not mapped");
     }
     match facts.direct {
         _ if facts.allow == Allow::Only(Mechanism::Direct) => None,
-        _ if size < DIRECT_MIN_BYTES && facts.allow != Allow::ZeroCopy => {
-            Some("too small to pay for O_DIRECT")
-        }
         DirectPath::None => Some("the destination's filesystem gives no alignment for O_DIRECT"),
         DirectPath::Copies => Some("the destination's filesystem copies in spite of O_DIRECT"),
         DirectPath::Unknown | DirectPath::Moves => None,
@@ -274,15 +345,20 @@ fn outranked(facts: &Facts, mechanism: Mechanism, used: Mechanism) -> Option<Str
     if place(mechanism) < place(used) {
         return None;
     }
+    let (small, pinned) = (facts.tuning.zero_copy_min, facts.tuning.direct_cpu_min);
     let text = match mechanism {
         Mechanism::Direct if facts.prefer == Prefer::CpuTime => {
-            "the file is so small that pinning its pages costs more than copying them"
+            let below = pinned.reason("direct-cpu-min");
+            let text = "the file is so small that pinning its pages costs more than copying them";
+            return Some(format!("{text}{below}"));
         }
         Mechanism::Direct => {
             "slower by the clock unless the copy must be durable; --prefer=cpu chooses it"
         }
-        _ if facts.size.is_some_and(|size| size < SMALL_BYTES) => {
-            "the file is so small that one read and one write are quicker"
+        _ if is_small(facts) => {
+            let below = small.reason("zero-copy-min");
+            let text = "the file is so small that one read and one write are quicker";
+            return Some(format!("{text}{below}"));
         }
         Mechanism::CopyFileRange => {
             "on this filesystem it is the kernel's own splice loop, with a smaller pipe"

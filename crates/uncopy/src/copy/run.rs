@@ -1,12 +1,13 @@
 //! One copy from beginning to end: look, write aside, check, put in place.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::fs::FileType;
 
 use super::compress::{self, Chosen, Wanted, Way};
 use super::destination::Destination;
+use super::experience::Alike;
 use super::facts;
 use super::metadata;
 use super::observer::{Control, Observer, Phase, Progress};
@@ -17,7 +18,7 @@ use super::source::Source;
 use super::staging::{Commit, Placing, Staging};
 use super::{stream, transfer, verify};
 use crate::error::{Errno, Error, Reason, Result};
-use crate::receipt::{Mechanism, Receipt};
+use crate::receipt::{Cost, Mechanism, Receipt};
 use crate::sys::file;
 
 /// Copies one file; see [`super::copy_file`].
@@ -124,13 +125,37 @@ fn write_staged(
     let transforms = chosen.is_some_and(|chosen| chosen.way != Way::Leave);
     let facts = facts::gather(source, destination, staging.fd(), options);
     let facts = Facts { transforms, ..facts };
-    let in_place = facts.in_place;
+    let (in_place, begin) = (facts.in_place, Instant::now());
+    let alike = facts.alike(source.stat.size);
     let moved = (facts, chosen);
     let result = write(source, destination, &mut staging, moved, options, observer);
     if result.as_ref().is_err_and(Error::is_cancelled) {
         staging.leave();
     }
+    if let Ok(receipt) = result.as_ref()
+        && !transforms
+        && receipt.resumed_bytes == 0
+    {
+        learn(observer, alike, receipt, begin.elapsed());
+    }
     result.map_err(|error| if in_place { error.while_in_place() } else { error })
+}
+
+/// Lets other copies of the job know what this one took, if it went one way.
+fn learn(observer: &dyn Observer, alike: Alike, receipt: &Receipt, took: Duration) {
+    let Some(experience) = observer.experience().filter(|_| observer.throttle().is_none()) else {
+        return;
+    };
+    let verified = receipt.verification.as_ref().map_or(Duration::ZERO, |v| v.duration);
+    let mut portions = receipt.portions.iter().filter(|p| p.cost != Cost::Hole);
+    if let Some(first) = portions.next()
+        && portions.all(|p| p.mechanism == first.mechanism)
+    {
+        let (bytes, took) = (receipt.bytes_by(first.mechanism), took.saturating_sub(verified));
+        let refused = receipt.refusals.iter().filter(|refusal| refusal.errno.is_some());
+        let refused = refused.map(|refusal| refusal.mechanism);
+        experience.record(alike, first.mechanism, refused, (bytes, took));
+    }
 }
 
 /// Writes the copy and puts it in place.

@@ -16,7 +16,9 @@ use crate::sys::file::{self, Stat};
 use crate::sys::transfer;
 
 /// Room for the largest small file and a byte that shows that there is more.
-pub(crate) const BUFFER_BYTES: usize = plan::SMALL_BYTES as usize;
+pub(crate) fn buffer(options: &CopyOptions) -> Vec<u8> {
+    vec![0; options.tuning.small_bytes() as usize]
+}
 
 /// Whether a regular file can go this way, from what is known before it is read.
 pub(crate) fn is_small(
@@ -27,7 +29,7 @@ pub(crate) fn is_small(
     let (source, destination) = filesystems;
     // Servers may tell of a failed write only when asked to flush.
     let answers_late = destination.is_network() || destination.is_user();
-    stat.size < plan::SMALL_BYTES
+    stat.size < options.tuning.small_bytes()
         && !source.is_pseudo()
         && !answers_late
         && !sparse::may_have_holes(stat)
@@ -62,21 +64,27 @@ impl Way {
         Way { filesystems, sharing: None }
     }
 
-    /// Copies `source`, which was like `stat` when it was opened, to a new file.
+    /// Copies `source`, which was like `stat` when it was opened, to a new file. `admits` is asked
+    /// before bytes are submitted, and may wait; it is not for those that are shared.
     pub(crate) fn copy(
         &mut self,
         ends: Ends<'_>,
         stat: &Stat,
         options: &CopyOptions,
         buffer: &mut [u8],
+        admits: impl FnOnce() -> bool,
     ) -> Small {
+        let read_and_write = || match admits() {
+            true => read_and_write(ends, stat, buffer),
+            false => Small::Odd,
+        };
         let copied = match self.first(stat, options) {
             Step::Try(Mechanism::Reflink) => match reflink::share(ends) {
                 Ok(()) => Small::Copied(Mechanism::Reflink, Cost::Shared),
-                Err(errno) if self.forget_sharing(errno) => read_and_write(ends, stat, buffer),
+                Err(errno) if self.forget_sharing(errno) => read_and_write(),
                 Err(_) => Small::Odd,
             },
-            Step::Try(Mechanism::ReadWrite) => read_and_write(ends, stat, buffer),
+            Step::Try(Mechanism::ReadWrite) => read_and_write(),
             _ => Small::Odd,
         };
         let unchanged =
@@ -92,12 +100,16 @@ impl Way {
             return Step::Try(Mechanism::ReadWrite);
         }
         let facts = facts::of_dense(Some(stat.size), self.filesystems, options);
-        let refused = self.sharing.map(|errno| Attempted {
+        plan::next(&facts, self.attempted().as_slice())
+    }
+
+    /// Sharing, if it is ruled out.
+    fn attempted(&self) -> Option<Attempted> {
+        self.sharing.map(|errno| Attempted {
             mechanism: Mechanism::Reflink,
             errno: Some(errno),
             moved_bytes: 0,
-        });
-        plan::next(&facts, refused.as_slice())
+        })
     }
 
     /// Whether an answer to sharing rules it out for every file between the two filesystems: one
@@ -134,6 +146,12 @@ impl Way {
         refusals.extend(left_out.filter(|refusal| !(shared && known(refusal))));
         plan::sort(&facts, &mut refusals);
         refusals
+    }
+
+    /// The thresholds by which a file of this size went this way.
+    pub(crate) fn decided_by(&self, size: u64, options: &CopyOptions) -> Vec<String> {
+        let facts = facts::of_dense(Some(size), self.filesystems, options);
+        plan::decisive(&facts, self.attempted().as_slice()).into_iter().map(plan::told).collect()
     }
 }
 

@@ -67,10 +67,12 @@ pub(crate) fn copy_to_end(
             go_on(observer, destination, total)?;
             continue;
         }
-        let most = observer.throttle().map_or(BUFFER_BYTES, |throttle| {
-            usize::try_from(throttle.admit(BUFFER_BYTES as u64)).unwrap_or(BUFFER_BYTES)
-        });
-        let n = match way.fill(source, staging, most) {
+        let most = admit(observer, destination, total)?;
+        let filled = way.fill(source, staging, most);
+        if let Some(throttle) = observer.throttle() {
+            throttle.give_back((most - filled.unwrap_or(0)) as u64);
+        }
+        let n = match filled {
             Ok(0) => break,
             Ok(n) => n,
             Err(Errno::EINTR) => continue,
@@ -100,6 +102,17 @@ pub(crate) fn copy_to_end(
         go_on(observer, destination, total)?;
     }
     Ok(total)
+}
+
+/// How much may be taken now; waits if the rate asks for it.
+fn admit(observer: &mut dyn Observer, destination: &Destination, done_bytes: u64) -> Result<usize> {
+    let Some(turn) = observer.throttle().map(|throttle| throttle.turn(BUFFER_BYTES as u64)) else {
+        return Ok(BUFFER_BYTES);
+    };
+    while !turn.has_come() {
+        go_on(observer, destination, done_bytes)?;
+    }
+    Ok(usize::try_from(turn.bytes).unwrap_or(BUFFER_BYTES))
 }
 
 /// A way that was asked for does not work, or a real error.

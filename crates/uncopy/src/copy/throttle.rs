@@ -12,6 +12,9 @@ const PIECE: Duration = Duration::from_millis(20);
 /// now and then.
 const CREDIT: Duration = Duration::from_millis(40);
 
+/// So long a copy waits before it asks whether it is to stop.
+const PATIENCE: Duration = Duration::from_millis(50);
+
 /// Pieces are whole pages, as direct writes want them.
 const PAGE_BYTES: u64 = 4096;
 
@@ -48,21 +51,47 @@ impl Throttle {
     /// Waits until a piece of `wanted` bytes may be moved. Returns how many of them: at most
     /// [`Throttle::piece_bytes`].
     pub fn admit(&self, wanted: u64) -> u64 {
+        let turn = self.turn(wanted);
+        while !turn.has_come() {}
+        turn.bytes
+    }
+
+    /// Takes back what was admitted and not submitted after all: a step may move less than it was
+    /// asked for, or find a hole.
+    pub fn give_back(&self, bytes: u64) {
+        let mut through = self.through.lock().unwrap_or_else(PoisonError::into_inner);
+        *through = through.checked_sub(self.takes(bytes)).unwrap_or(*through);
+    }
+
+    /// A place behind all that was admitted so far.
+    pub(crate) fn turn(&self, wanted: u64) -> Turn {
         let bytes = wanted.min(self.piece_bytes());
-        let start = {
-            let mut through = self.through.lock().unwrap_or_else(PoisonError::into_inner);
-            let (start, end) = plan(*through, Instant::now(), self.takes(bytes));
-            *through = end;
-            start
-        };
-        thread::sleep(start.saturating_duration_since(Instant::now()));
-        bytes
+        let mut through = self.through.lock().unwrap_or_else(PoisonError::into_inner);
+        let (start, end) = plan(*through, Instant::now(), self.takes(bytes));
+        *through = end;
+        Turn { bytes, start }
     }
 
     fn takes(&self, bytes: u64) -> Duration {
         let nanoseconds =
             u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second.get());
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+    }
+}
+
+/// A piece that is admitted, and when it may be moved.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turn {
+    pub(crate) bytes: u64,
+    start: Instant,
+}
+
+impl Turn {
+    /// Sleeps until the piece may be moved; `false`: it may not yet, and it is time to ask whether
+    /// the copy is to go on. At a low rate pieces are seconds apart.
+    pub(crate) fn has_come(&self) -> bool {
+        thread::sleep(self.start.saturating_duration_since(Instant::now()).min(PATIENCE));
+        self.start <= Instant::now()
     }
 }
 
@@ -107,6 +136,26 @@ mod tests {
             let found = plan(begin + ms(through), begin + ms(now), ms(takes));
             assert_eq!(found, (begin + ms(start), begin + ms(end)), "{through} {now}");
         }
+    }
+
+    #[test]
+    fn what_was_not_moved_is_given_back() {
+        let throttle = Throttle::new(NonZeroU64::new(50 * 4096).unwrap());
+        let begin = *throttle.through.lock().unwrap();
+        assert_eq!(throttle.turn(1 << 20).bytes, 4096);
+        throttle.give_back(1024);
+        let through = *throttle.through.lock().unwrap();
+        let took = through.saturating_duration_since(begin);
+        // The turn may have begun somewhat after `begin`, and not before it.
+        assert!(took >= PIECE * 3 / 4 && through < Instant::now() + PIECE * 3 / 4, "{took:?}");
+    }
+
+    #[test]
+    fn a_turn_far_away_lets_its_copy_be_asked_meanwhile() {
+        let throttle = Throttle::new(NonZeroU64::MIN);
+        assert!(throttle.turn(1).has_come());
+        throttle.turn(4096);
+        assert!(!throttle.turn(4096).has_come(), "it comes after more than an hour");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::trial::{self, Trial};
 use crate::capabilities::Filesystem;
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::{Cost, Mechanism, Receipt, Refusal};
-use crate::sys::file;
+use crate::sys::{Sys, file};
 
 /// Moves all bytes of a source of known size. Returns how far the source went.
 pub(crate) fn transfer(
@@ -63,7 +63,7 @@ struct Transfer<'a, 's> {
     /// Set up and not at work: the other entrants of a trial.
     parked: Vec<Current>,
     trial: Option<Trial>,
-    /// The winner of the trial.
+    /// The winner of the trial, or what other files of the job advise.
     chosen: Option<Mechanism>,
     pace: Pace,
     /// Up to here write-out has been started.
@@ -89,14 +89,17 @@ impl Transfer<'_, '_> {
             return Ok(self.size);
         }
         facts::refine(&mut self.facts, self.source, self.ends.destination);
-        if self.size >= plan::SMALL_BYTES || self.staging.is_temporary_name() {
+        if self.size >= self.facts.tuning.small_bytes() || self.staging.is_temporary_name() {
             // Before the first piece, which may take long on a slow device.
             self.report()?;
         }
         if self.observer.throttle().is_none() {
             // Where the rate is given the ways do not differ in speed.
             self.trial = Trial::new(&self.facts, &plan::rivals(&self.facts, &self.attempted));
+            self.take_advice();
         }
+        let decisive = plan::decisive(&self.facts, &self.attempted);
+        self.receipt.decided_by = decisive.into_iter().map(plan::told).collect();
         let mut offset = self.go_on()?;
         self.lay_out()?;
         while offset < self.size {
@@ -132,6 +135,18 @@ impl Transfer<'_, '_> {
         self.pace.done_bytes = end;
         self.flushed = end;
         Ok(end)
+    }
+
+    /// Goes the way that turned out quicker on other files of the job.
+    fn take_advice(&mut self) {
+        let Some(experience) = self.observer.experience().filter(|_| self.trial.is_none()) else {
+            return;
+        };
+        let candidates = plan::comparable(&self.facts, &self.attempted);
+        if let Some(advice) = experience.advise(self.facts.alike(self.size), &candidates) {
+            self.chosen = Some(advice.mechanism);
+            self.receipt.refusals.extend(advice.refusals);
+        }
     }
 
     /// Gives a destination that gets holes its length before its bytes: XFS reserves space behind
@@ -253,17 +268,16 @@ impl Transfer<'_, '_> {
         self.reserve(start, end)?;
         let (mut offset, wanted) = (start, end);
         while offset < end {
-            let step = {
-                let length = self.admit((end - offset).min(self.piece_bytes()));
-                let ends = self.ends;
-                let begin = Instant::now();
-                match self.current()? {
-                    None => continue,
-                    Some(current) => {
-                        (current.mechanism, current.mover.step(ends, offset, length), begin)
-                    }
-                }
-            };
+            let (ends, wanted) = (self.ends, (end - offset).min(self.piece_bytes()));
+            // Set up before it waits for its turn.
+            if self.current()?.is_none() {
+                continue;
+            }
+            let length = self.admit(wanted)?;
+            let begin = Instant::now();
+            let Some(current) = &mut self.current else { continue };
+            let step = (current.mechanism, current.mover.step(ends, offset, length), begin);
+            self.give_back(length, &step.1);
             match step {
                 (_, Ok(Moved { bytes: 0, .. }), _) => {
                     if self.source_ended(offset)? {
@@ -285,8 +299,22 @@ impl Transfer<'_, '_> {
     }
 
     /// How much of a piece may be moved now; waits if the rate asks for it.
-    fn admit(&self, bytes: u64) -> u64 {
-        self.observer.throttle().map_or(bytes, |throttle| throttle.admit(bytes))
+    fn admit(&mut self, bytes: u64) -> Result<u64> {
+        let Some(turn) = self.observer.throttle().map(|throttle| throttle.turn(bytes)) else {
+            return Ok(bytes);
+        };
+        while !turn.has_come() {
+            self.report()?;
+        }
+        Ok(turn.bytes)
+    }
+
+    /// Only what was submitted counts.
+    fn give_back(&self, admitted: u64, step: &Sys<Moved>) {
+        if let Some(throttle) = self.observer.throttle() {
+            let submitted = step.map_or(0, |moved| moved.bytes - moved.hole_bytes);
+            throttle.give_back(admitted.saturating_sub(submitted));
+        }
     }
 
     fn piece_bytes(&self) -> u64 {

@@ -18,6 +18,11 @@ pub(crate) fn monotonic() -> Duration {
     now(ClockId::Monotonic)
 }
 
+/// Processor time of this thread (`CLOCK_THREAD_CPUTIME_ID`).
+pub(crate) fn thread() -> Duration {
+    now(ClockId::ThreadCPUTime)
+}
+
 /// Time since boot with sleep (`CLOCK_BOOTTIME`).
 pub(crate) fn boot() -> Duration {
     now(ClockId::Boottime)

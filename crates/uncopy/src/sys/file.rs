@@ -105,6 +105,35 @@ pub(crate) fn filesystem_magic(fd: impl AsFd) -> Sys<u64> {
     Ok(fs::fstatfs(fd)?.f_type as u64 & 0xffff_ffff)
 }
 
+/// Bytes that may still be written by this user.
+pub(crate) fn free_bytes(fd: impl AsFd) -> Sys<u64> {
+    let answer = fs::fstatvfs(fd)?;
+    Ok(answer.f_bavail.saturating_mul(answer.f_frsize))
+}
+
+/// The number that the filesystem gives itself (`statfs(2)`, `f_fsid`); 0: none.
+pub(crate) fn filesystem_number(fd: impl AsFd) -> Sys<u64> {
+    Ok(fs::fstatvfs(fd)?.f_fsid)
+}
+
+/// The identifier that the filesystem was made with; empty: it has none.
+pub(crate) fn filesystem_uuid(fd: impl AsFd) -> Sys<Vec<u8>> {
+    /// `_IOR(0x15, 0, struct fsuuid2)`, since Linux 6.9 (`include/uapi/linux/fs.h`).
+    const FS_IOC_GETFSUUID: libc::c_ulong = 0x8011_1500;
+    #[repr(C)]
+    struct FsUuid2 {
+        length: u8,
+        uuid: [u8; 16],
+    }
+    let mut answer = FsUuid2 { length: 0, uuid: [0; 16] };
+    // SAFETY: the structure is laid out as in linux/fs.h, and its size is in the request's number.
+    let r = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), FS_IOC_GETFSUUID as _, &raw mut answer) };
+    if r != 0 {
+        return Err(last_errno());
+    }
+    Ok(answer.uuid[..usize::from(answer.length).min(16)].to_vec())
+}
+
 /// Adds or removes `O_DIRECT` on an open file description.
 pub(crate) fn set_direct(fd: impl AsFd, direct: bool) -> Sys<()> {
     let mut flags = fs::fcntl_getfl(&fd)?;

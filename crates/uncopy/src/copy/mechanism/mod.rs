@@ -80,7 +80,7 @@ pub(crate) fn mover(
         Mechanism::Sendfile => Box::new(sendfile::Sendfile::default()),
         Mechanism::Splice => Box::new(splice::Splice::new()?),
         Mechanism::ReadWrite | Mechanism::Reflink => Box::new(read_write::ReadWrite::new(
-            facts.size.unwrap_or(u64::MAX),
+            facts.size.unwrap_or(u64::MAX).min(facts.tuning.buffer_bytes()),
             facts.sparse == Sparse::Always,
             facts.in_place,
         )),

@@ -5,9 +5,6 @@ use crate::buf::AlignedBuffer;
 use crate::receipt::Cost;
 use crate::sys::{Sys, file, transfer};
 
-/// Tuned: larger buffers leave the processor's second-level cache.
-const BUFFER_BYTES: usize = 256 << 10;
-
 /// The unit in which runs of zeros are found: the block size of the usual filesystems.
 const ZERO_BLOCK_BYTES: usize = 4096;
 
@@ -22,8 +19,8 @@ pub(super) struct ReadWrite {
 }
 
 impl ReadWrite {
-    pub(super) fn new(size: u64, find_zeros: bool, in_place: bool) -> ReadWrite {
-        let bytes = size.min(BUFFER_BYTES as u64) as usize;
+    pub(super) fn new(bytes: u64, find_zeros: bool, in_place: bool) -> ReadWrite {
+        let bytes = bytes as usize;
         ReadWrite { buffer: AlignedBuffer::new(bytes), find_zeros, in_place }
     }
 

@@ -23,6 +23,7 @@ pub(crate) fn facts() -> Facts {
         prefer: Prefer::WallTime,
         sparse: Sparse::Auto,
         cache: Cache::Auto,
+        tuning: Tuning::BUILT_IN,
     }
 }
 
@@ -136,7 +137,7 @@ fn direct_is_left_out_where_it_is_no_gain() {
         Facts { cache: Cache::Keep, ..facts() },
         Facts { direct: DirectPath::None, ..facts() },
         Facts { direct: DirectPath::Copies, ..facts() },
-        Facts { size: Some(DIRECT_MIN_BYTES - 1), ..facts() },
+        Facts { size: Some(Tuning::BUILT_IN.direct_min.bytes - 1), ..facts() },
         Facts { source: Filesystem::from_magic(0x6573_5546), ..facts() },
         Facts { source: Filesystem::from_magic(0x6969), ..facts() },
     ] {
@@ -249,4 +250,70 @@ fn every_cheaper_mechanism_left_out_has_a_reason() {
         assert_eq!(reasons.len() + tried, 5, "{reasons:?}");
         assert!(reasons.iter().all(|r| !r.reason.is_empty()));
     }
+}
+
+fn refused(mechanism: Mechanism) -> Attempted {
+    Attempted { mechanism, errno: None, moved_bytes: 0 }
+}
+
+fn tuned(bytes: u64) -> Threshold {
+    Threshold { bytes, origin: Origin::Tuned }
+}
+
+#[test]
+fn a_tuned_threshold_decides_and_is_named() {
+    use Mechanism::{CopyFileRange, Direct, ReadWrite, Splice};
+    let reflink = [refused(Mechanism::Reflink)];
+    let named = |facts: &Facts| {
+        let names = decisive(facts, &reflink).into_iter().map(|(name, _)| name);
+        (next(facts, &reflink), names.collect::<Vec<_>>())
+    };
+    let small = Tuning { zero_copy_min: tuned(256 << 10), ..Tuning::BUILT_IN };
+    let smaller = Tuning { zero_copy_min: tuned(8 << 10), ..Tuning::BUILT_IN };
+    let late = Tuning { direct_min: tuned(64 << 20), ..Tuning::BUILT_IN };
+    let early = Tuning { direct_min: tuned(256 << 10), ..Tuning::BUILT_IN };
+    let thrifty = Tuning { direct_cpu_min: tuned(32 << 20), ..Tuning::BUILT_IN };
+    let kib = |size: u64| Facts { size: Some(size << 10), data_bytes: size << 10, ..facts() };
+    let durable = |size| Facts { durable: true, ..kib(size) };
+    let cpu = |size| Facts { prefer: Prefer::CpuTime, ..kib(size) };
+    for (facts, tuning, way, names) in [
+        (kib(100), Tuning::BUILT_IN, Splice, vec![]),
+        (kib(100), small, ReadWrite, vec!["zero-copy-min"]),
+        (kib(300), small, Splice, vec![]),
+        (kib(16), smaller, Splice, vec!["zero-copy-min"]),
+        (kib(4), smaller, ReadWrite, vec![]),
+        (durable(2048), late, CopyFileRange, vec!["direct-min"]),
+        (durable(100 << 10), late, Direct, vec![]),
+        (durable(512), early, Direct, vec!["direct-min"]),
+        (kib(512), early, Splice, vec![]),
+        (cpu(8 << 10), thrifty, Splice, vec!["direct-cpu-min"]),
+        (cpu(40 << 10), thrifty, Direct, vec![]),
+    ] {
+        let facts = Facts { tuning, ..facts };
+        assert_eq!(named(&facts), (Step::Try(way), names), "{:?} {tuning:?}", facts.size);
+    }
+    let facts = Facts { tuning: late, ..durable(2048) };
+    let told: Vec<String> =
+        refusals(&facts, Some(Splice)).iter().map(ToString::to_string).collect();
+    let expected = "direct: too small to pay for O_DIRECT (below direct-min, 64 MiB, tuned for this filesystem)";
+    assert!(told.iter().any(|text| text == expected), "{told:?}");
+}
+
+#[test]
+fn ways_are_compared_where_only_the_clock_decides() {
+    use Mechanism::{CopyFileRange, Direct, ReadWrite, Splice};
+    for (facts, expected) in [
+        (facts(), vec![Splice, CopyFileRange, ReadWrite]),
+        (Facts { durable: true, ..facts() }, vec![Direct, CopyFileRange, Splice, ReadWrite]),
+        (Facts { size: Some(4096), ..facts() }, vec![]),
+        (Facts { size: None, ..facts() }, vec![]),
+        (Facts { prefer: Prefer::CpuTime, ..facts() }, vec![]),
+        (Facts { allow: Allow::NoUserCopy, ..facts() }, vec![]),
+        (Facts { sparse: Sparse::Always, ..facts() }, vec![]),
+        (Facts { transforms: true, ..facts() }, vec![]),
+    ] {
+        assert_eq!(comparable(&facts, &[]), expected, "{facts:?}");
+    }
+    let without = comparable(&facts(), &[refused(Splice)]);
+    assert_eq!(without, [CopyFileRange, ReadWrite]);
 }

@@ -30,7 +30,7 @@ use crate::copy::observer::{Control, Observer, Phase, Progress};
 use crate::copy::small::{self, Small};
 use crate::copy::source::Source;
 use crate::copy::staging::{Commit, Placing, Staging};
-use crate::copy::{CopyOptions, Throttle, Transform, facts, partial, run};
+use crate::copy::{CopyOptions, Experience, Throttle, Transform, facts, partial, run};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::{Mechanism, Receipt};
 use crate::sys::directory;
@@ -309,12 +309,9 @@ impl Worker<'_, '_> {
         if destination.found.is_some() || !small::is_small(&source.stat, filesystems, options) {
             return Ok(None);
         }
-        if let Some(throttle) = &self.job.throttle {
-            let size = source.stat.size;
-            if size > throttle.piece_bytes() {
-                return Ok(None);
-            }
-            throttle.admit(size);
+        let (job, size) = (self.job, source.stat.size);
+        if job.throttle.as_ref().is_some_and(|throttle| size > throttle.piece_bytes()) {
+            return Ok(None);
         }
         let preserve = options.preserve;
         let (mode, mut staging) = if directory.entered.is_unseen() {
@@ -333,7 +330,8 @@ impl Worker<'_, '_> {
         self.settle_small_unless(alike);
         let buffer = &mut self.buffer;
         let way = self.small.way(alike, filesystems);
-        let Small::Copied(mechanism, cost) = way.copy(ends, &source.stat, options, buffer) else {
+        let copied = way.copy(ends, &source.stat, options, buffer, || job.admits(size));
+        let Small::Copied(mechanism, cost) = copied else {
             return Ok(None);
         };
         let notes = if staging.is_temporary_name() {
@@ -347,7 +345,6 @@ impl Worker<'_, '_> {
         if staging.commit()? == Commit::Skipped {
             return Ok(Some(Receipt { skipped: true, ..Receipt::default() }));
         }
-        let size = source.stat.size;
         self.job.counters.bytes.fetch_add(size, Ordering::Relaxed);
         Ok(Some(Receipt { notes, ..self.small_receipt(size, mechanism, cost) }))
     }
@@ -472,5 +469,9 @@ impl Observer for Watch<'_> {
 
     fn throttle(&self) -> Option<&Throttle> {
         self.job.throttle.as_ref()
+    }
+
+    fn experience(&self) -> Option<&Experience> {
+        Some(&self.job.experience)
     }
 }

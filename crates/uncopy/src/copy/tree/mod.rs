@@ -18,4 +18,4 @@ mod target;
 mod transform;
 mod worker;
 
-pub(super) use run::run_job;
+pub(super) use run::{run_job, usual_workers};

@@ -15,7 +15,7 @@ use super::worker::Worker;
 use super::{root, scan};
 use crate::copy::job::JobOptions;
 use crate::copy::job::{JobObserver, JobProgress, Record, Summary};
-use crate::copy::{CopyOptions, Existing, Throttle};
+use crate::copy::{Control, CopyOptions, Existing, Experience, Throttle};
 use crate::error::{Error, Reason, Result};
 use crate::receipt::Mechanism;
 use crate::sys::{Sys, directory, file, name};
@@ -41,6 +41,7 @@ pub(super) struct Job<'a> {
     /// How files are copied in a tree that is being built, where nothing is the caller's.
     inside: CopyOptions,
     pub(super) throttle: Option<Throttle>,
+    pub(super) experience: Experience,
     workers: usize,
     hired: AtomicUsize,
     pinned: AtomicUsize,
@@ -120,6 +121,7 @@ impl<'a> Job<'a> {
             umask: name::umask().unwrap_or(0o022),
             inside: CopyOptions { existing: Existing::Replace, ..options.copy.clone() },
             throttle: options.bytes_per_second.map(Throttle::new),
+            experience: Experience::default(),
             workers,
             hired: AtomicUsize::new(1),
             pinned: AtomicUsize::new(0),
@@ -244,6 +246,19 @@ impl<'a> Job<'a> {
         self.counters.mechanism.store(place as u8 + 1, Ordering::Relaxed);
     }
 
+    /// Waits until a small file may be moved at the rate of the job; `false`: it is to stop.
+    pub(super) fn admits(&self, bytes: u64) -> bool {
+        let Some(turn) = self.throttle.as_ref().map(|throttle| throttle.turn(bytes)) else {
+            return true;
+        };
+        while !turn.has_come() {
+            if self.is_over() || self.observer.progress(self.progress()) == Control::Stop {
+                return false;
+            }
+        }
+        true
+    }
+
     /// How far it has come.
     pub(super) fn progress(&self) -> JobProgress {
         let counters = &self.counters;
@@ -264,6 +279,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn usual_workers() -> usize {
+pub(in crate::copy) fn usual_workers() -> usize {
     std::thread::available_parallelism().map_or(1, Into::into).min(MOST_WORKERS)
 }

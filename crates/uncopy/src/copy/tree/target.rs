@@ -12,7 +12,7 @@ use super::journal::{Begun, Journal, NotOpened, Short, Unusable};
 use super::root::{or_here, split};
 use super::run::Job;
 use crate::copy::job::JobOptions;
-use crate::copy::{partial, remove, stale};
+use crate::copy::{CopyOptions, Tuning, partial, remove, stale};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::file::Stat;
 use crate::sys::{Sys, directory, file, name};
@@ -159,11 +159,13 @@ fn beside(destination: &Path, errno: Errno) -> Error {
 fn fingerprint(options: &JobOptions, source: &Path, inode: u64) -> Short {
     // By its own name, whatever the caller calls it; its device may have another number after a boot.
     let source = std::fs::canonicalize(source).unwrap_or_else(|_| source.to_owned());
+    // What was measured meanwhile changes the way, and not what is copied.
+    let without_tuning = CopyOptions { tuning: Tuning::BUILT_IN, ..options.copy.clone() };
     let text = format!(
         "{} {:?} {inode} {:?} {:?} {} {} {:?}",
         env!("CARGO_PKG_VERSION"),
         source,
-        options.copy,
+        without_tuning,
         options.links,
         options.follow_outside,
         options.specials,

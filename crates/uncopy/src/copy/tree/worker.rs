@@ -93,7 +93,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
             job,
             scope,
             summary: Summary::default(),
-            buffer: vec![0; small::BUFFER_BYTES],
+            buffer: small::buffer(&job.options.copy),
             listing: vec![MaybeUninit::uninit(); LISTING_BYTES],
             small: SmallFiles::default(),
         }
@@ -324,6 +324,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
             self.small.files += 1;
         } else if let Some((_, way)) = &self.small.way {
             receipt.refusals = way.refusals(size, mechanism, &self.job.options.copy);
+            receipt.decided_by = way.decided_by(size, &self.job.options.copy);
         }
         receipt
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::capabilities::{Answer, Device, DeviceKind};
 use crate::copy::forecast::{Forecast, TriedWay};
-use crate::copy::plan::{DIRECT_MIN_BYTES, DirectPath, SMALL_BYTES};
+use crate::copy::plan::DirectPath;
 use crate::doctor::condition as is;
 use crate::doctor::finding::Finding;
 use crate::error::Errno;
@@ -143,7 +143,8 @@ fn refusing_setting(forecast: &Forecast) -> Option<&str> {
 /// What would make the copy cheaper.
 fn cheaper(forecast: &Forecast, origins: &Origins) -> Option<String> {
     let facts = &forecast.facts;
-    let may_move = facts.direct == DirectPath::Moves && facts.size >= Some(DIRECT_MIN_BYTES);
+    let may_move =
+        facts.direct == DirectPath::Moves && facts.size >= Some(facts.tuning.direct_min.bytes);
     let errno = match forecast.way(Mechanism::Reflink).map(|way| &way.answer) {
         Some(Answer::No { errno, .. }) => *errno,
         _ => None,
@@ -211,7 +212,7 @@ fn direct(forecast: &Forecast, found: &mut Vec<Finding>) {
         Answer::Yes(Cost::KernelCopied) => {
             (&is::DIRECT_COPIES, format!("{destination} copies in spite of O_DIRECT"))
         }
-        Answer::Yes(_) if size < DIRECT_MIN_BYTES => {
+        Answer::Yes(_) if size < facts.tuning.direct_min.bytes => {
             (&is::DIRECT_SMALL, format!("{size} bytes are too few to pay for direct writes"))
         }
         Answer::Yes(Cost::Moved) if !is_setting(way) => {
@@ -278,7 +279,7 @@ fn source(forecast: &Forecast, found: &mut Vec<Finding>) {
     let facts = &forecast.facts;
     let Some(size) = facts.size else { return };
     let copied = !forecast.is_shared();
-    if size < SMALL_BYTES && copied {
+    if size < facts.tuning.small_bytes() && copied {
         let summary = format!("{size} bytes are few");
         found.push(Finding::of(&is::SMALL_FILE, summary).seen(STATX, format!("{size} bytes")));
     }
@@ -301,7 +302,7 @@ fn source(forecast: &Forecast, found: &mut Vec<Finding>) {
         found.push(Finding::of(&is::HOLES, summary).seen("SEEK_HOLE", "it has a hole"));
     }
     let align = forecast.destination_align.map_or(0, |align| u64::from(align.offset));
-    if copied && align > 0 && size >= DIRECT_MIN_BYTES && size % align != 0 {
+    if copied && align > 0 && size >= facts.tuning.direct_min.bytes && size % align != 0 {
         let summary = format!("the last {} bytes fill no block", size % align);
         let said = format!("{size} bytes, alignment {align}");
         found.push(Finding::of(&is::UNALIGNED, summary).seen(STATX, said));

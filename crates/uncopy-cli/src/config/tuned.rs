@@ -1,0 +1,157 @@
+//! What `uncopy tune --save` found: one table for each filesystem, known by what it is known by.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use uncopy::capabilities::identity;
+
+use super::key::Key;
+use super::{Origin, Setting, is_absence, read, usual_place};
+
+const FILE: &str = "tuned.toml";
+
+const HEAD: &str =
+    "# Written by `uncopy tune --save`; each table is a filesystem. Remove what is not to count.\n";
+
+type Tables = BTreeMap<String, Tuned>;
+
+/// What was found on one filesystem. Values that are as built in are left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tuned {
+    /// Where it was measured.
+    pub(crate) path: String,
+    /// When.
+    pub(crate) time: String,
+    /// The settings, as a variable would have them.
+    #[serde(flatten)]
+    pub(crate) values: BTreeMap<String, u64>,
+}
+
+/// The settings that were measured on the filesystem of `path`, or of the nearest directory above it
+/// that exists.
+///
+/// # Errors
+/// A sentence for people: the file cannot be read or makes no sense.
+pub(super) fn settings(path: &Path) -> Result<Vec<Setting>, String> {
+    let Some(file) = usual_place(FILE, |name| std::env::var_os(name)) else {
+        return Ok(Vec::new());
+    };
+    let tables = load(&file)?;
+    if tables.is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = path.ancestors().find_map(|path| {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        identity(path).ok()
+    });
+    let Some((known, tuned)) = known.and_then(|known| {
+        let tuned = tables.get(&known.id)?.clone();
+        Some((known.id, tuned))
+    }) else {
+        return Ok(Vec::new());
+    };
+    tuned.values.into_iter().map(|(name, value)| setting(&file, &known, &name, value)).collect()
+}
+
+fn setting(file: &Path, filesystem: &str, name: &str, value: u64) -> Result<Setting, String> {
+    let wrong = |text: &str| {
+        let file = file.display();
+        format!("{file}, [{filesystem:?}]: {text}; remove it, or measure again: uncopy tune --save")
+    };
+    let key = Key::named(name).map_err(|text| wrong(&text))?;
+    let value = value.to_string();
+    key.check(&value).map_err(|next_step| wrong(&format!("{name} is {value}; {next_step}")))?;
+    let origin = Origin::Tuned { path: file.to_owned(), filesystem: filesystem.to_owned() };
+    Ok(Setting { key, value, origin })
+}
+
+fn load(file: &Path) -> Result<Tables, String> {
+    let next_step = "remove it, or measure again: uncopy tune --save";
+    let text = match read(file) {
+        Ok(text) => text,
+        Err(error) if is_absence(&error) => return Ok(Tables::new()),
+        Err(error) => {
+            return Err(format!("cannot read {}: {error}; {next_step}", file.display()));
+        }
+    };
+    toml::from_slice(&text).map_err(|error| {
+        let message = error.message().trim().replace('\n', ", ");
+        format!("{} makes no sense: {message}; {next_step}", file.display())
+    })
+}
+
+/// Keeps what was found on a filesystem, in place of what was found there before. Returns the file.
+///
+/// # Errors
+/// A sentence for people; the file is as it was.
+pub(crate) fn save(filesystem: &str, tuned: Tuned) -> Result<PathBuf, String> {
+    let Some(file) = usual_place(FILE, |name| std::env::var_os(name)) else {
+        return Err(String::from(
+            "there is no place for what was found; set HOME or XDG_CONFIG_HOME to your own",
+        ));
+    };
+    // A file that makes no sense holds nothing that is worth keeping.
+    let mut tables = load(&file).unwrap_or_default();
+    tables.insert(filesystem.to_owned(), tuned);
+    let text = toml::to_string(&tables).map_err(|error| error.to_string())?;
+    write(&file, &format!("{HEAD}\n{text}")).map_err(|error| {
+        format!("cannot write {}: {error}; name another place by XDG_CONFIG_HOME", file.display())
+    })?;
+    Ok(file)
+}
+
+/// Puts the whole file in place in one step.
+fn write(file: &Path, text: &str) -> io::Result<()> {
+    let directory = file.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(directory)?;
+    let aside = directory.join(format!(".{FILE}.{}", std::process::id()));
+    let written = File::create(&aside).and_then(|mut new| {
+        new.write_all(text.as_bytes())?;
+        new.sync_all()?;
+        fs::rename(&aside, file)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&aside);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_written_as_they_are_read() {
+        let tuned = Tuned {
+            path: String::from("/srv"),
+            time: String::from("2026-01-02T03:04:05Z"),
+            values: BTreeMap::from([("jobs".into(), 4), ("zero-copy-min".into(), 131_072)]),
+        };
+        let tables = Tables::from([(String::from("ext4 uuid 01"), tuned)]);
+        let text = toml::to_string(&tables).unwrap();
+        assert_eq!(
+            text,
+            "[\"ext4 uuid 01\"]\npath = \"/srv\"\ntime = \"2026-01-02T03:04:05Z\"\njobs = 4\n\
+             zero-copy-min = 131072\n"
+        );
+        assert_eq!(toml::from_str::<Tables>(&text).unwrap(), tables);
+    }
+
+    #[test]
+    fn what_makes_no_sense_names_file_and_next_step() {
+        for (name, value, says) in [
+            ("jobs", 0, "jobs is 0; set it to auto, or a number of workers from 1"),
+            ("buffer-size", 1, "buffer-size is 1; set it to"),
+            ("speed", 9, "there is no setting \"speed\""),
+        ] {
+            let error = setting(Path::new("/t"), "xfs uuid 2", name, value).unwrap_err();
+            assert!(error.starts_with("/t, [\"xfs uuid 2\"]: ") && error.contains(says), "{error}");
+            assert!(error.ends_with("measure again: uncopy tune --save"), "{error}");
+        }
+        let setting = setting(Path::new("/t"), "xfs uuid 2", "jobs", 4).unwrap();
+        assert_eq!(setting.to_string(), "jobs = 4 (measured on xfs uuid 2, /t)");
+    }
+}

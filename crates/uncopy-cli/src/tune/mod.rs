@@ -1,0 +1,77 @@
+//! `uncopy tune`.
+
+mod json;
+mod words;
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, stderr};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use indicatif::ProgressBar;
+use uncopy::copy::Control;
+use uncopy::copy::tune::{Measured, tune};
+
+use crate::config::tuned::{self, Tuned};
+use crate::exit::Exit;
+use crate::flags::tune::TuneArgs;
+use crate::report::{self, Failure};
+use crate::stop::Stop;
+
+/// Measures, prints what was found, and keeps it if that is asked for.
+pub(crate) fn run(flags: &TuneArgs) -> Result<Exit, clap::Error> {
+    let stop = match Stop::new() {
+        Ok(stop) => stop,
+        Err(error) => return Ok(report::failed_to("listen to signals", &error)),
+    };
+    stop.listen();
+    let bar =
+        if stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+    let measured = tune(&flags.path, &mut |setting| {
+        bar.set_message(format!("measuring {setting}"));
+        bar.tick();
+        if stop.requested().is_some() { Control::Stop } else { Control::Continue }
+    });
+    bar.finish_and_clear();
+    let measured = match (measured, stop.requested()) {
+        (Ok(measured), _) => measured,
+        (Err(error), Some(signal)) if error.is_cancelled() => {
+            report::say(&format!(
+                "stopped by {}; nothing is left, and nothing kept",
+                signal.name()
+            ));
+            signal.die()
+        }
+        (Err(error), _) => {
+            let failure = Failure::from(&error);
+            report::say(&failure.to_string());
+            return Ok(failure.exit);
+        }
+    };
+    let kept = flags.save.then(|| save(&flags.path, &measured)).transpose();
+    let file = kept.as_ref().ok().and_then(|file| file.as_deref());
+    let text = match flags.json {
+        true => json::report(&flags.path, &measured, file),
+        false => words::report(&flags.path, &measured, file),
+    };
+    let mut exit = match report::print(&text) {
+        Ok(()) => Exit::Success,
+        Err(error) => report::output_failed(&error),
+    };
+    if let Err(message) = kept {
+        report::say(&message);
+        exit = exit.and(Exit::Failure);
+    }
+    Ok(exit)
+}
+
+/// Keeps the values that differ from those built in.
+fn save(path: &Path, measured: &Measured) -> Result<PathBuf, String> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let changed = measured.findings.iter().filter(|finding| finding.value != finding.built_in);
+    let values: BTreeMap<String, u64> =
+        changed.map(|finding| (finding.setting.to_owned(), finding.value)).collect();
+    let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let tuned = Tuned { path: path.to_string_lossy().into_owned(), time, values };
+    tuned::save(&measured.identity, tuned)
+}

@@ -1,0 +1,73 @@
+//! What was measured, for people.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use uncopy::copy::tune::{Finding, Measured};
+
+use crate::report::printable;
+
+/// A table for each setting, and what came of it.
+pub(super) fn report(path: &Path, measured: &Measured, file: Option<&Path>) -> String {
+    let mut text = format!(
+        "{} at {}, measured in {:.1} s\n",
+        measured.identity,
+        printable(&path.display().to_string()),
+        measured.duration.as_secs_f64()
+    );
+    for finding in &measured.findings {
+        setting(&mut text, finding);
+    }
+    if let Some(file) = file {
+        let file = file.display().to_string();
+        let _ = writeln!(text, "\nkept in {}", printable(&file));
+    }
+    text
+}
+
+fn setting(text: &mut String, finding: &Finding) {
+    let value = told(finding, finding.value);
+    let verdict = match finding.value == finding.built_in {
+        true => "as built in".to_owned(),
+        false => format!("instead of {}", told(finding, finding.built_in)),
+    };
+    let _ = writeln!(text, "\n{}  {value}, {verdict}", finding.setting);
+    let (usual, other) = columns(finding.setting);
+    if !finding.compared.is_empty() {
+        let _ = writeln!(text, "  {:>9}  {usual:>12}  {other:>12}  share  rounds", "");
+    }
+    for row in &finding.compared {
+        let milliseconds = |time: std::time::Duration| time.as_secs_f64() * 1e3;
+        let _ = writeln!(
+            text,
+            "  {:>9}  {:>9.3} ms  {:>9.3} ms  {:>3.0} %  {:>6}",
+            told(finding, row.at),
+            milliseconds(row.usual),
+            milliseconds(row.other),
+            row.ratio * 100.0,
+            row.rounds,
+        );
+    }
+    if let Some(missing) = &finding.missing {
+        let _ = writeln!(text, "  not all was measured: {missing}");
+    }
+}
+
+/// What the two times of a setting belong to.
+fn columns(setting: &str) -> (&'static str, &'static str) {
+    match setting {
+        "zero-copy-min" => ("read_write", "splice"),
+        "direct-min" => ("flushed", "and direct"),
+        "direct-cpu-min" => ("splice, CPU", "direct, CPU"),
+        _ => ("built in", "this one"),
+    }
+}
+
+fn told(finding: &Finding, value: u64) -> String {
+    match value {
+        value if finding.setting == "jobs" => value.to_string(),
+        value if value >= 1 << 20 && value % (1 << 20) == 0 => format!("{} MiB", value >> 20),
+        value if value >= 1 << 10 && value % (1 << 10) == 0 => format!("{} KiB", value >> 10),
+        value => format!("{value} bytes"),
+    }
+}

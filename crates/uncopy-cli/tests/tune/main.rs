@@ -1,0 +1,175 @@
+//! `uncopy tune`, as a black box: what it leaves, what it keeps, and what copies make of it.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod kept;
+
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use testbed::{Filesystem, Mount, Need, Place, Program, Scratch};
+
+fn main() -> ExitCode {
+    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
+        let own = testbed::cases![
+            [Need::At(Place::Ext4)] ext4_is_measured,
+            [Need::At(Place::Xfs)] xfs_is_measured,
+            [Need::At(Place::Btrfs)] btrfs_is_measured,
+            [] an_interrupt_leaves_nothing,
+            [] what_a_killed_run_left_is_removed,
+            [Need::Root] a_filesystem_that_cannot_be_written_to_is_refused,
+        ];
+        own.into_iter().chain(kept::cases()).collect()
+    })
+}
+
+/// `uncopy` with settings of its own.
+fn uncopy(home: &Scratch, words: &[&str]) -> Program {
+    let program = Program::new(env!("CARGO_BIN_EXE_uncopy")).args(words);
+    program.env("XDG_CONFIG_HOME", home.path())
+}
+
+fn measured(program: &Program) -> Value {
+    let run = program.run();
+    assert!(run.status.success(), "{}", run.stderr);
+    serde_json::from_str(&run.stdout).unwrap()
+}
+
+fn is_measured(place: Place, filesystem: &str) {
+    let (home, scratch) = (Place::Disk.scratch(), place.scratch());
+    let path = scratch.path().to_str().unwrap();
+    let said = measured(&uncopy(&home, &["tune", "--json", "--save", path]));
+    assert!(scratch.strangers(&[]).is_empty(), "{:?}", scratch.strangers(&[]));
+    assert_eq!(said["filesystem"], filesystem);
+    let identity = said["identity"].as_str().unwrap();
+    // btrfs has no FS_IOC_GETFSUUID.
+    let by = if filesystem == "btrfs" { "fsid" } else { "uuid" };
+    assert!(identity.starts_with(&format!("{filesystem} {by} ")), "{identity}");
+    let duration = Duration::from_micros(said["duration_us"].as_u64().unwrap());
+    assert!(duration > Duration::from_millis(1), "{duration:?}");
+    let settings = said["settings"].as_array().unwrap();
+    let keys: Vec<&str> = settings.iter().map(|s| s["key"].as_str().unwrap()).collect();
+    assert_eq!(keys, ["zero-copy-min", "direct-min", "direct-cpu-min", "buffer-size", "jobs"]);
+    for setting in settings {
+        let rounds = setting["compared"].as_array().unwrap();
+        assert!(!rounds.is_empty() || setting["missing"].is_string(), "{setting}");
+    }
+    // Of tmpfs and btrfs direct writes would tell nothing.
+    let takes_direct =
+        settings[1]["missing"] != "direct writes are not taken here, or copied all the same";
+    assert_eq!(takes_direct, filesystem != "btrfs", "{}", settings[1]);
+
+    // What was kept is what a copy to this filesystem uses, and to no other.
+    assert_eq!(said["saved"], home.join("uncopy/tuned.toml").to_str().unwrap());
+    let shown = measured(&uncopy(&home, &["config", "show", "--json", path]));
+    for setting in settings {
+        let shown = shown["settings"].as_array().unwrap().clone();
+        let shown = shown.into_iter().find(|shown| shown["key"] == setting["key"]).unwrap();
+        if setting["value"] == setting["built_in"] {
+            assert_eq!((&shown["origin"], &shown["value"]), (&"built_in".into(), &"auto".into()));
+        } else {
+            assert_eq!(shown["value"], setting["value"].to_string(), "{shown}");
+            assert_eq!(shown["origin"], "tuned");
+            assert_eq!(shown["filesystem"], identity);
+        }
+    }
+    let elsewhere = measured(&uncopy(&home, &["config", "show", "--json", "/proc"]));
+    assert!(!elsewhere.to_string().contains("tuned"), "{elsewhere}");
+}
+
+fn ext4_is_measured() {
+    is_measured(Place::Ext4, "ext4");
+}
+
+fn xfs_is_measured() {
+    is_measured(Place::Xfs, "xfs");
+}
+
+fn btrfs_is_measured() {
+    is_measured(Place::Btrfs, "btrfs");
+}
+
+fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !there() {
+        assert!(Instant::now() < deadline, "no {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Starts to measure, waits until copies are made, and sends a signal; returns which one it died of.
+fn ended_by(signal: Signal, home: &Scratch, scratch: &Scratch) -> Option<i32> {
+    use std::os::unix::process::ExitStatusExt;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_uncopy"))
+        .args(["tune", "--save"])
+        .arg(scratch.path())
+        .env("XDG_CONFIG_HOME", home.path())
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for("copies", || {
+        let strangers = scratch.strangers(&[]);
+        let made = strangers.first().map(|name| std::fs::read_dir(scratch.join(name)));
+        made.is_some_and(|made| made.is_ok_and(|entries| entries.count() > 20))
+    });
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    child.wait().unwrap().signal()
+}
+
+fn an_interrupt_leaves_nothing() {
+    if testbed::is_ignored(Signal::INT) {
+        return;
+    }
+    let (home, scratch) = (Place::Disk.scratch(), Place::Disk.scratch());
+    assert_eq!(ended_by(Signal::INT, &home, &scratch), Some(2));
+    assert!(scratch.strangers(&[]).is_empty(), "{:?}", scratch.strangers(&[]));
+    assert!(!home.join("uncopy").exists(), "nothing was measured to its end");
+}
+
+fn what_a_killed_run_left_is_removed() {
+    let (home, scratch) = (Place::Disk.scratch(), Place::Disk.scratch());
+    assert_eq!(ended_by(Signal::KILL, &home, &scratch), Some(9));
+    let left = scratch.strangers(&[]);
+    assert!(left.len() == 1 && left[0].starts_with(".uncopy-"), "{left:?}");
+    if !testbed::is_ignored(Signal::INT) {
+        // The next one begins by removing it, and removes its own when it is stopped.
+        let gone = || !scratch.join(&left[0]).exists();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_uncopy"))
+            .arg("tune")
+            .arg(scratch.path())
+            .stderr(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        wait_for("end of what was left", gone);
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        assert!(!child.wait().unwrap().success());
+        assert!(scratch.strangers(&[]).is_empty(), "{:?}", scratch.strangers(&[]));
+    }
+}
+
+#[track_caller]
+fn refused(path: &Path) -> String {
+    let home = Place::Disk.scratch();
+    let run = uncopy(&home, &["tune", "--save", path.to_str().unwrap()]).run();
+    assert!(!home.join("uncopy").exists(), "nothing was measured");
+    run.failed(1).to_owned()
+}
+
+fn a_filesystem_that_cannot_be_written_to_is_refused() {
+    let small = Mount::tmpfs(64);
+    let said = refused(small.path());
+    assert!(said.contains("MiB of room") && said.contains("free some"), "{said}");
+    assert_eq!(std::fs::read_dir(small.path()).unwrap().count(), 0);
+
+    let readable = Mount::image(Filesystem::Ext4, 64);
+    readable.remount("ro");
+    let said = refused(readable.path());
+    assert!(said.contains("EROFS") && said.contains("name another"), "{said}");
+
+    let said = refused(&small.path().join("missing"));
+    assert!(said.contains("ENOENT"), "{said}");
+}

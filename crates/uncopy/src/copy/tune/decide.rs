@@ -1,0 +1,151 @@
+//! From measurements to values: pure functions. Nothing built in is given up without a clear win.
+
+use std::time::Duration;
+
+/// What two ways took for the same thing, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Round {
+    pub(super) usual: Duration,
+    pub(super) other: Duration,
+}
+
+impl Round {
+    fn turned(self) -> Round {
+        Round { usual: self.other, other: self.usual }
+    }
+}
+
+/// The other way must take at most this share of the usual one's time, by the median of the rounds.
+const CLEARLY: f64 = 0.95;
+
+/// And it must be the quicker one in this share of the rounds.
+const MOSTLY: f64 = 0.75;
+
+/// Fewer rounds tell nothing.
+pub(super) const LEAST_ROUNDS: usize = 3;
+
+/// How much of the usual way's time the other takes: the median over the rounds.
+pub(super) fn ratio(rounds: &[Round]) -> Option<f64> {
+    let mut ratios: Vec<f64> = rounds
+        .iter()
+        .map(|round| round.other.as_secs_f64() / round.usual.as_secs_f64().max(1e-9))
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios.get(ratios.len() / 2).copied()
+}
+
+/// The other way is quicker, and it is not the noise.
+fn clearly_wins(rounds: &[Round]) -> bool {
+    let wins = rounds.iter().filter(|round| round.other < round.usual).count();
+    rounds.len() >= LEAST_ROUNDS
+        && ratio(rounds).is_some_and(|ratio| ratio <= CLEARLY)
+        && wins as f64 >= rounds.len() as f64 * MOSTLY
+}
+
+/// From which size on the other way is taken, where so far it is from `built_in` on: sizes in rising
+/// order, each with its rounds.
+///
+/// The threshold falls as long as the other way clearly wins at the next smaller size, or rises as
+/// long as the usual one clearly wins at the next larger size. Where one of them wins at the largest
+/// size too, what lies beyond was not looked at, and the threshold does not leave the sizes.
+pub(super) fn crossover(built_in: u64, sizes: &[(u64, Vec<Round>)]) -> u64 {
+    let below = sizes.iter().rev().filter(|(size, _)| *size < built_in);
+    let fallen = below.take_while(|(_, rounds)| clearly_wins(rounds)).last();
+    if let Some((size, _)) = fallen {
+        return *size;
+    }
+    let turned = |rounds: &[Round]| -> Vec<Round> { rounds.iter().map(|r| r.turned()).collect() };
+    let above: Vec<&(u64, Vec<Round>)> =
+        sizes.iter().filter(|(size, _)| *size >= built_in).collect();
+    let stays = above.iter().position(|(_, rounds)| !clearly_wins(&turned(rounds)));
+    match stays.unwrap_or(above.len().saturating_sub(1)) {
+        0 => built_in,
+        place => above[place].0,
+    }
+}
+
+/// The best of some candidates, each measured against the value built in: the one that saves most
+/// among those that clearly win.
+pub(super) fn best(built_in: u64, candidates: &[(u64, Vec<Round>)]) -> u64 {
+    candidates
+        .iter()
+        .filter(|(_, rounds)| clearly_wins(rounds))
+        .filter_map(|(value, rounds)| Some((*value, ratio(rounds)?)))
+        .min_by(|(_, a), (_, b)| a.total_cmp(b))
+        .map_or(built_in, |(value, _)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounds by percent: what the other way took of the usual one's time.
+    fn rounds(percent: &[u64]) -> Vec<Round> {
+        let round = |p: &u64| Round {
+            usual: Duration::from_micros(1000),
+            other: Duration::from_micros(p * 10),
+        };
+        percent.iter().map(round).collect()
+    }
+
+    const WINS: &[u64] = &[80, 85, 78, 90, 82];
+    const LOSES: &[u64] = &[120, 130, 125, 118, 140];
+    const EVEN: &[u64] = &[98, 103, 99, 101, 100];
+    /// A few lucky rounds, and a median that says nothing.
+    const NOISY: &[u64] = &[50, 160, 60, 140, 101];
+    /// A good median, and too many rounds that say the contrary.
+    const UNSTEADY: &[u64] = &[50, 60, 94, 130, 140];
+    const FEW: &[u64] = &[50, 50];
+
+    #[test]
+    fn a_threshold_moves_as_far_as_a_way_clearly_wins() {
+        // Sizes 16, 32, 64, 128, 256; built in is 64.
+        let rows: [([&[u64]; 5], u64); 12] = [
+            ([EVEN, EVEN, EVEN, EVEN, EVEN], 64),
+            ([LOSES, LOSES, WINS, WINS, WINS], 64),
+            ([LOSES, WINS, WINS, WINS, WINS], 32),
+            ([WINS, WINS, WINS, WINS, WINS], 16),
+            // What lies behind a size without a clear win is no matter.
+            ([WINS, EVEN, WINS, WINS, WINS], 64),
+            ([LOSES, LOSES, LOSES, WINS, WINS], 128),
+            ([LOSES, LOSES, LOSES, LOSES, WINS], 256),
+            ([LOSES, LOSES, LOSES, LOSES, LOSES], 256),
+            ([LOSES, LOSES, EVEN, LOSES, LOSES], 64),
+            ([WINS, NOISY, NOISY, NOISY, WINS], 64),
+            ([WINS, UNSTEADY, WINS, WINS, WINS], 64),
+            ([FEW, FEW, FEW, FEW, FEW], 64),
+        ];
+        for (number, (percents, expected)) in rows.into_iter().enumerate() {
+            let sizes: Vec<_> =
+                [16, 32, 64, 128, 256].into_iter().zip(percents.map(rounds)).collect();
+            assert_eq!(crossover(64, &sizes), expected, "row {number}");
+        }
+        assert_eq!(crossover(64, &[]), 64);
+    }
+
+    #[test]
+    fn a_candidate_must_clearly_beat_what_is_built_in() {
+        type Candidate = (u64, &'static [u64]);
+        let rows: [(&[Candidate], u64); 6] = [
+            (&[], 2),
+            (&[(1, EVEN), (4, EVEN)], 2),
+            (&[(1, WINS), (4, LOSES)], 1),
+            (&[(1, WINS), (4, &[60, 61, 62])], 4),
+            (&[(1, NOISY), (4, UNSTEADY)], 2),
+            (&[(4, &[96, 96, 96, 96])], 2),
+        ];
+        for (candidates, expected) in rows {
+            let candidates: Vec<_> =
+                candidates.iter().map(|(value, percent)| (*value, rounds(percent))).collect();
+            assert_eq!(best(2, &candidates), expected, "{candidates:?}");
+        }
+    }
+
+    #[test]
+    fn the_ratio_is_the_median() {
+        assert_eq!(ratio(&rounds(&[50, 70, 300])), Some(0.7));
+        assert_eq!(ratio(&[]), None);
+        let still = Round { usual: Duration::ZERO, other: Duration::ZERO };
+        assert_eq!(ratio(&[still]), Some(0.0));
+    }
+}
