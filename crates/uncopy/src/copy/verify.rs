@@ -86,12 +86,18 @@ fn hash_both(
         (hash_source(), hash(reader.fd, size, algorithm, &mut report))
     } else {
         std::thread::scope(|scope| {
-            let other = scope.spawn(hash_source);
+            // Where no other thread is to be had (RLIMIT_NPROC), one after the other.
+            let other = std::thread::Builder::new().spawn_scoped(scope, &hash_source);
             let found = hash(reader.fd, size, algorithm, &mut report);
             if found.is_err() {
                 stop.store(true, Ordering::Relaxed);
             }
-            (other.join().unwrap_or(Err(Errno::ECANCELED)), found)
+            let expected = match other {
+                Ok(other) => other.join().unwrap_or(Err(Errno::ECANCELED)),
+                Err(_) if found.is_err() => Err(Errno::ECANCELED),
+                Err(_) => hash_source(),
+            };
+            (expected, found)
         })
     };
     match (expected, found) {

@@ -320,6 +320,25 @@ fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Sys<()> {
     Ok(())
 }
 
+/// For `fuzz/`: these bytes as a journal, and as the payload of frames whose checksums are right.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    check(bytes);
+    let (kind, payload) = bytes.split_first().unwrap_or((&0, &[]));
+    let begun = Begun { fingerprint: [0; 16], aside: None };
+    let framed = frame((*kind).into(), payload);
+    check(&framed);
+    check(&[begin_frame(&begun), framed.clone(), framed].concat());
+}
+
+#[cfg(fuzzing)]
+fn check(bytes: &[u8]) {
+    if let Ok(contents) = parse(bytes) {
+        assert!(contents.whole_bytes <= bytes.len());
+        assert_eq!(parse(&bytes[..contents.whole_bytes]).as_ref(), Ok(&contents));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

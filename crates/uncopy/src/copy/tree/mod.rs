@@ -17,4 +17,6 @@ mod scan;
 mod target;
 mod worker;
 
+#[cfg(fuzzing)]
+pub(crate) use journal::fuzz as fuzz_journal;
 pub(super) use run::run_job;
