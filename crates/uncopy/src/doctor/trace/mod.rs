@@ -178,6 +178,12 @@ fn forbidden(errno: Errno) -> Finding {
         .seen("/proc/sys", setting("kptr_restrict"))
 }
 
+#[cfg(fuzzing)]
+pub(super) fn fuzz(text: &str) {
+    symbols::fuzz(text);
+    let _ = processors_in(text);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

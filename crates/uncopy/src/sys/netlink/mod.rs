@@ -160,6 +160,20 @@ pub(crate) fn short_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
+/// For `fuzz/`: these bytes as what the kernel sent, and as each answer that could be in it.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    for is_dump in [true, false] {
+        let mut answers = vec![bytes.to_vec()];
+        let _ = split(bytes, is_dump, &mut answers);
+        for answer in &answers {
+            ethtool::fuzz(answer);
+            packet_diag::fuzz(answer);
+            route::fuzz(answer);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
