@@ -10,12 +10,9 @@ mod sizes;
 mod source;
 pub(crate) mod unsafe_code;
 
-use std::fmt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use anyhow::{Context, Result};
 
-use anyhow::{Context, Result, bail, ensure};
-
+use crate::finding::{self, Finding};
 use crate::workspace;
 use source::Source;
 
@@ -23,26 +20,12 @@ use source::Source;
 #[derive(clap::Args)]
 pub(crate) struct Arguments {}
 
-/// A rule broken at a place.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Finding {
-    path: PathBuf,
-    line: usize,
-    message: String,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.path.display(), self.line, self.message)
-    }
-}
-
 /// Checks every tracked file.
 ///
 /// # Errors
 /// If a rule is broken, or the files cannot be read.
 pub(crate) fn run(_: &Arguments) -> Result<()> {
-    let files = tracked_files()?;
+    let files = workspace::tracked_files()?;
     let mut findings = Vec::new();
     for path in &files {
         names::check_path(path, &mut findings);
@@ -54,15 +37,7 @@ pub(crate) fn run(_: &Arguments) -> Result<()> {
             manifests::check(path, &text, &mut findings)?;
         }
     }
-    findings.sort();
-    for finding in &findings {
-        println!("{finding}");
-    }
-    if !findings.is_empty() {
-        bail!("tidy: {} findings in {} files", findings.len(), files.len());
-    }
-    println!("tidy: {} files are in order", files.len());
-    Ok(())
+    finding::report("tidy", findings, files.len())
 }
 
 fn check_source(source: &Source, findings: &mut Vec<Finding>) {
@@ -71,17 +46,4 @@ fn check_source(source: &Source, findings: &mut Vec<Finding>) {
     unsafe_code::check(source, findings);
     lints::check(source, findings);
     platform::check(source, findings);
-}
-
-/// Files that git tracks or would track, relative to the root.
-fn tracked_files() -> Result<Vec<PathBuf>> {
-    let output = Command::new("git")
-        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-        .current_dir(workspace::root())
-        .output()
-        .context("cannot start git; tidy looks at the files that git knows")?;
-    ensure!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));
-    let listed = String::from_utf8(output.stdout).context("a tracked name is not UTF-8")?;
-    let exists = |path: &&str| !path.is_empty() && workspace::root().join(path).is_file();
-    Ok(listed.split('\0').filter(exists).map(|path| Path::new(path).to_owned()).collect())
 }
