@@ -39,7 +39,7 @@ pub(crate) struct InventoryArguments {}
 /// If the files cannot be read.
 pub(crate) fn run(_: &InventoryArguments) -> Result<()> {
     let mut places = Vec::new();
-    for path in super::tracked_files()? {
+    for path in crate::workspace::tracked_files()? {
         if path.extension().is_some_and(|extension| extension == "rs") {
             let source = Source::read(&path)?;
             inventory(&source, source.tokens.clone(), &mut places);
