@@ -87,7 +87,7 @@ fn hash_both(
     } else {
         std::thread::scope(|scope| {
             // Where no other thread is to be had (RLIMIT_NPROC), one after the other.
-            let other = std::thread::Builder::new().spawn_scoped(scope, &hash_source);
+            let other = std::thread::Builder::new().spawn_scoped(scope, hash_source);
             let found = hash(reader.fd, size, algorithm, &mut report);
             if found.is_err() {
                 stop.store(true, Ordering::Relaxed);

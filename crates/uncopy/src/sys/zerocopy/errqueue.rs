@@ -101,7 +101,7 @@ fn report_of(message: &libc::msghdr) -> Report {
         // SAFETY: computes a size.
         let whole = unsafe { libc::CMSG_LEN(size_of::<libc::sock_extended_err>() as u32) } as usize;
         let before = next as usize - message.msg_control as usize;
-        let fits = before + whole <= message.msg_controllen as usize;
+        let fits = before + whole <= message.msg_controllen as _;
         if is_error && header.cmsg_len as usize >= whole && fits {
             // SAFETY: as above.
             let data = unsafe { libc::CMSG_DATA(next) }.cast::<libc::sock_extended_err>();
