@@ -116,7 +116,8 @@ fn split(received: &[u8], is_dump: bool, answers: &mut Vec<Vec<u8>>) -> Sys<bool
         match short_at(rest, 4).map(i32::from) {
             Some(libc::NLMSG_DONE) => return Ok(true),
             Some(libc::NLMSG_ERROR) => {
-                let errno = number_at(answer, 0).map_or(libc::EIO, |number| -(number as i32));
+                let errno =
+                    number_at(answer, 0).map_or(libc::EIO, |number| (number as i32).wrapping_neg());
                 return Err(Errno::from_raw(errno));
             }
             Some(libc::NLMSG_NOOP) => {}
@@ -217,6 +218,9 @@ mod tests {
         for end in 1..whole.len() {
             assert!(split(&whole[..end], false, &mut Vec::new()).is_err(), "{end}");
         }
+        // An error number that cannot be negated.
+        let least = message(libc::NLMSG_ERROR, &i32::MIN.to_ne_bytes());
+        assert!(split(&least, false, &mut Vec::new()).is_err());
         // An attribute of no length.
         assert_eq!(attributes(&[0; 8]).count(), 0);
         assert_eq!(attributes(&[200, 0, 1, 0, 5]).count(), 0);

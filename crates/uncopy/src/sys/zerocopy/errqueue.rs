@@ -108,6 +108,9 @@ fn report_of(message: &libc::msghdr) -> Report {
             // SAFETY: so many bytes lie there, inside the control memory; every value is one.
             return read(&unsafe { data.read_unaligned() });
         }
+        if header.cmsg_len as usize > message.msg_controllen as _ {
+            break;
+        }
         // SAFETY: `next` came from this message.
         next = unsafe { libc::CMSG_NXTHDR(message, next) };
     }
