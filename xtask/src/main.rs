@@ -3,6 +3,7 @@
 mod book;
 mod compare;
 mod finding;
+mod fuzz;
 mod install_c;
 mod interop;
 mod man;
@@ -49,6 +50,10 @@ enum Task {
     VmTest(vm_test::Arguments),
     /// Run the tests of sending under AddressSanitizer.
     Sanitize(sanitize::Arguments),
+    /// Feed everything that reads bytes from outside with what a fuzzer makes up.
+    Fuzz(fuzz::Arguments),
+    /// List every unsafe block with its proof.
+    UnsafeCode(tidy::unsafe_code::InventoryArguments),
     /// Build the programs that are only compared with.
     Peers(peers::Arguments),
     /// Run one program and print what it cost, as JSON (used by `compare`).
@@ -84,6 +89,8 @@ fn main() -> ExitCode {
         Task::Interop(arguments) => interop::run(&arguments),
         Task::VmTest(arguments) => vm_test::run(&arguments),
         Task::Sanitize(arguments) => sanitize::run(&arguments),
+        Task::Fuzz(arguments) => fuzz::run(&arguments),
+        Task::UnsafeCode(arguments) => tidy::unsafe_code::run(&arguments),
         Task::Peers(arguments) => peers::run(&arguments),
         Task::Measure(arguments) => process::measure(&arguments),
         Task::Echo(arguments) => compare::channel::echo::run(&arguments),

@@ -8,6 +8,7 @@
 
 mod content;
 mod harness;
+mod intercept;
 pub mod journal;
 mod mount;
 pub mod network;
@@ -24,10 +25,11 @@ pub mod witness;
 
 pub use content::{Content, assert_same, patterned, seeded};
 pub use harness::{Case, Need, run};
+pub use intercept::{Calls, Fault, Intercept, Intercepted, SystemCall};
 pub use mount::{Filesystem, Mount};
 pub use place::Place;
 pub use process::{is_ignored, run_quietly, run_tool};
-pub use program::{Program, Run, STOP_TIMEOUT};
+pub use program::{Forbidden, Program, Run, STOP_TIMEOUT};
 pub use receipt::{Receipt, Refusal};
 pub use scratch::Scratch;
 pub use session::run_sandboxed;

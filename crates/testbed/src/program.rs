@@ -6,8 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
+use uncopy::Errno;
+
+use crate::intercept::SystemCall;
 use crate::process::{Running, find_tool};
 use crate::receipt::Receipt;
+use crate::sys::seccomp::{self, Filter, Rule, Verdict};
 
 /// How long a program may take to come to where a test stops it.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -19,6 +23,27 @@ pub struct Program {
     arguments: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
     directory: Option<PathBuf>,
+    forbidden: Vec<(Forbidden, Errno)>,
+}
+
+/// A system call that a filter can forbid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forbidden {
+    /// Every one of these.
+    Call(SystemCall),
+    /// `setsockopt(2)` with this option.
+    SocketOption(u32),
+}
+
+impl Forbidden {
+    fn rule(self) -> Rule {
+        match self {
+            Forbidden::Call(call) => Rule { number: call.0, argument: None },
+            Forbidden::SocketOption(option) => {
+                Rule { number: SystemCall::SETSOCKOPT.0, argument: Some((2, option)) }
+            }
+        }
+    }
 }
 
 impl Program {
@@ -30,6 +55,7 @@ impl Program {
             arguments: vec![executable.as_ref().as_os_str().to_owned()],
             variables: Vec::new(),
             directory: None,
+            forbidden: Vec::new(),
         }
     }
 
@@ -90,6 +116,13 @@ impl Program {
         self
     }
 
+    /// Under a filter that answers so (`seccomp(2)`), as containers have them.
+    #[must_use]
+    pub fn forbidding(mut self, calls: &[Forbidden], errno: Errno) -> Program {
+        self.forbidden.extend(calls.iter().map(|call| (*call, errno)));
+        self
+    }
+
     pub(crate) fn command(&self) -> Command {
         let words: Vec<&OsString> = self.before.iter().chain(&self.arguments).collect();
         let program = words[0].to_str().and_then(find_tool).unwrap_or_else(|| words[0].into());
@@ -106,6 +139,14 @@ impl Program {
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         if let Some(directory) = &self.directory {
             command.current_dir(directory);
+        }
+        for (call, errno) in &self.forbidden {
+            let filter = Filter {
+                rules: vec![call.rule()],
+                of_rules: Verdict::Fail(errno.raw()),
+                of_others: Verdict::Allow,
+            };
+            seccomp::confine(&mut command, &filter);
         }
         command
     }

@@ -24,6 +24,9 @@ pub mod copy;
 #[cfg(target_os = "linux")]
 pub mod doctor;
 mod error;
+#[cfg(all(fuzzing, target_os = "linux"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod receipt;
 #[cfg(target_os = "linux")]
 pub mod send;

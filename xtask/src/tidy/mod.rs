@@ -8,7 +8,7 @@ mod names;
 mod platform;
 mod sizes;
 mod source;
-mod unsafe_code;
+pub(crate) mod unsafe_code;
 
 use anyhow::{Context, Result};
 

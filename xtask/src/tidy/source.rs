@@ -49,20 +49,29 @@ impl Source {
     /// Whether the comment on the line of `span`, or the block of comments and attributes right
     /// above its statement, contains `word`.
     pub(super) fn comment_says(&self, span: Span, word: &str) -> bool {
+        self.comment_with(span, word).is_some()
+    }
+
+    /// That comment, from `word` on, in one line.
+    pub(super) fn comment_with(&self, span: Span, word: &str) -> Option<String> {
         let lines: Vec<&str> = self.text.lines().collect();
         let index = span.start().line.saturating_sub(1);
         let own = lines.get(index).and_then(|line| line.split_once("//"));
-        if own.is_some_and(|(_, comment)| comment.contains(word)) {
-            return true;
+        if let Some((_, comment)) = own.filter(|(_, comment)| comment.contains(word)) {
+            return Some(comment.trim().to_owned());
         }
         let mut above = lines[..index.min(lines.len())].iter().rev().map(|line| line.trim());
         // A statement may begin lines before its `unsafe`: `let x =` above `unsafe { … }`.
         let begins_above = |line: &str| line.ends_with(['=', '(', ',', '|']) || line == "return";
-        above
+        let above: Vec<&str> = above
             .by_ref()
             .skip_while(|line| begins_above(line) && !line.starts_with("//"))
             .take_while(|line| line.starts_with("//") || line.starts_with("#["))
-            .any(|line| line.starts_with("//") && line.contains(word))
+            .filter(|line| line.starts_with("//"))
+            .map(|line| line.trim_start_matches('/').trim())
+            .collect();
+        let text = above.into_iter().rev().collect::<Vec<&str>>().join(" ");
+        text.find(word).map(|at| text[at..].to_owned())
     }
 }
 

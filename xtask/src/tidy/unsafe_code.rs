@@ -2,8 +2,9 @@
 //!
 //! Works on tokens, so that the bodies of macros are seen too.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use anyhow::Result;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use super::source::Source;
@@ -25,6 +26,48 @@ fn is_home(path: &Path) -> bool {
     match parts.as_slice() {
         ["crates", _, "src", folder, _, ..] => HOMES.contains(folder),
         _ => false,
+    }
+}
+
+/// Arguments of `cargo xtask unsafe-code`.
+#[derive(clap::Args)]
+pub(crate) struct InventoryArguments {}
+
+/// Prints every place that says `unsafe` in code, with its proof or contract.
+///
+/// # Errors
+/// If the files cannot be read.
+pub(crate) fn run(_: &InventoryArguments) -> Result<()> {
+    let mut places = Vec::new();
+    for path in crate::workspace::tracked_files()? {
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            let source = Source::read(&path)?;
+            inventory(&source, source.tokens.clone(), &mut places);
+        }
+    }
+    for (path, line, proof) in &places {
+        println!("{}:{line}: {proof}", path.display());
+    }
+    let mut files: Vec<&PathBuf> = places.iter().map(|(path, ..)| path).collect();
+    files.dedup();
+    println!("{} places in {} files", places.len(), files.len());
+    Ok(())
+}
+
+fn inventory(source: &Source, tokens: TokenStream, places: &mut Vec<(PathBuf, usize, String)>) {
+    let mut tokens = tokens.into_iter();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Group(group) => inventory(source, group.stream(), places),
+            TokenTree::Ident(word) if word == "unsafe" => {
+                if let Some((mark, _)) = proof_asked(tokens.clone()) {
+                    let proof = source.comment_with(word.span(), mark);
+                    let line = word.span().start().line;
+                    places.push((source.path.clone(), line, proof.unwrap_or("no proof".into())));
+                }
+            }
+            _ => {}
+        }
     }
 }
 
@@ -114,6 +157,17 @@ mod tests {
         assert!(block[0].contains("`// SAFETY: …`"), "{block:?}");
         let silent = messages(HOME, "/// Does.\nunsafe fn f() {}\n", check);
         assert!(silent[0].contains("`# Safety`"), "{silent:?}");
+    }
+
+    #[test]
+    fn the_inventory_has_the_whole_proof() {
+        let text = "fn f() {\n    // Quick.\n    // SAFETY: g has no\n    // contract.\n    \
+                    unsafe { g() }\n}\ntype A = unsafe fn(u8);\n";
+        let source = super::Source::parse(HOME, text).unwrap();
+        let mut places = Vec::new();
+        super::inventory(&source, source.tokens.clone(), &mut places);
+        assert_eq!(places.len(), 1);
+        assert_eq!((places[0].1, places[0].2.as_str()), (5, "SAFETY: g has no contract."));
     }
 
     #[test]

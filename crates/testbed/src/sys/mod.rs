@@ -4,6 +4,7 @@
 mod allocator;
 mod floor;
 pub(crate) mod namespace;
+pub(crate) mod seccomp;
 pub(crate) mod silent;
 pub(crate) mod tap;
 pub(crate) mod tun;

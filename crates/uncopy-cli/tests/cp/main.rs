@@ -17,6 +17,7 @@ mod names;
 mod no_clobber;
 mod permissions;
 mod policy;
+mod racing;
 mod same_file;
 mod sources;
 mod space;
@@ -100,6 +101,7 @@ fn main() -> ExitCode {
             no_clobber::cases(),
             permissions::cases(),
             policy::cases(),
+            racing::cases(),
             same_file::cases(),
             sources::cases(),
             space::cases(),

@@ -54,6 +54,8 @@ use std::path::Path;
 
 #[cfg(not(target_os = "linux"))]
 use run::run_job;
+#[cfg(all(fuzzing, target_os = "linux"))]
+pub(crate) use tree::fuzz_journal;
 #[cfg(target_os = "linux")]
 use tree::run_job;
 

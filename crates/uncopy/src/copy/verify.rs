@@ -104,12 +104,18 @@ fn hash_both(
         (hash_source(), hash(copy, algorithm, &mut report))
     } else {
         std::thread::scope(|scope| {
-            let other = scope.spawn(hash_source);
+            // Where no other thread is to be had (RLIMIT_NPROC), one after the other.
+            let other = std::thread::Builder::new().spawn_scoped(scope, hash_source);
             let found = hash(copy, algorithm, &mut report);
             if matches!(found, Err(Trouble::System(_))) {
                 stop.store(true, Ordering::Relaxed);
             }
-            (other.join().unwrap_or(Err(cancelled.clone())), found)
+            let expected = match other {
+                Ok(other) => other.join().unwrap_or(Err(cancelled.clone())),
+                Err(_) if found.is_err() => Err(cancelled.clone()),
+                Err(_) => hash_source(),
+            };
+            (expected, found)
         })
     };
     match (expected, found) {

@@ -134,3 +134,11 @@ pub fn examine(target: &Target, options: &Options) -> Result<Report> {
     let (findings, facts) = trace::trace(time, subject, pid);
     Ok(report.with(findings, facts))
 }
+
+/// For `fuzz/`: this text as a file of `/proc` or `/sys`, and each of its lines.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz(text: &str) {
+    trace::fuzz(text);
+    text.lines().for_each(network::fuzz);
+    let _ = crate::sys::probe::version_of(text);
+}

@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags, SeekFrom, StatxFlags};
 
 use super::Sys;
-use super::file::{Stat, Timestamp, stat_of};
+use super::file::{Stat, Timestamp, look_up};
 use crate::error::Errno;
 
 /// `PATH_MAX` less the terminating zero (`linux/limits.h`): what one call takes of a path.
@@ -121,13 +121,13 @@ pub(crate) fn open_target(directory: impl AsFd, name: &OsStr) -> Sys<OwnedFd> {
 /// Facts about what has this name, a symbolic link itself included.
 pub(crate) fn stat_name(directory: impl AsFd, name: &OsStr) -> Sys<Stat> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    Ok(stat_of(&fs::statx(directory, name, flags, StatxFlags::BASIC_STATS)?))
+    look_up(directory, name, flags, StatxFlags::BASIC_STATS)
 }
 
 /// Facts about what a path leads to.
 pub(crate) fn stat_path(path: &Path, follow: bool) -> Sys<Stat> {
     let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-    Ok(stat_of(&fs::statx(fs::CWD, path, flags, StatxFlags::BASIC_STATS)?))
+    look_up(fs::CWD, path, flags, StatxFlags::BASIC_STATS)
 }
 
 /// One entry of a listing.
@@ -249,7 +249,7 @@ pub(crate) fn set_permissions_of_handle(handle: impl AsFd, mode: u32) -> Sys<()>
 
 /// The limit on open descriptors (`RLIMIT_NOFILE`, soft).
 pub(crate) fn descriptor_limit() -> u64 {
-    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
+    super::probe::open_files_limit().current.unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

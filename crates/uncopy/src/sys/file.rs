@@ -71,12 +71,47 @@ impl Stat {
 
 /// Facts about an open file.
 pub(crate) fn stat(fd: impl AsFd) -> Sys<Stat> {
-    let mask = StatxFlags::BASIC_STATS | StatxFlags::DIOALIGN;
-    Ok(stat_of(&fs::statx(fd, "", AtFlags::EMPTY_PATH, mask)?))
+    look_up(fd, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS | StatxFlags::DIOALIGN)
+}
+
+/// Facts about a name in a directory; by the older call where filters do not know `statx(2)`.
+pub(super) fn look_up(
+    directory: impl AsFd,
+    name: impl rustix::path::Arg + Copy,
+    flags: AtFlags,
+    mask: StatxFlags,
+) -> Sys<Stat> {
+    match fs::statx(&directory, name, flags, mask) {
+        // What rustix makes of a filter's EPERM too.
+        Err(rustix::io::Errno::NOSYS) => Ok(stat_of_old(&fs::statat(directory, name, flags)?)),
+        other => Ok(stat_of(&other?)),
+    }
+}
+
+/// What `newfstatat(2)` answered: nothing about direct I/O and mounts.
+fn stat_of_old(s: &fs::Stat) -> Stat {
+    let time = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
+    #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast, reason = "widths differ by machine")]
+    Stat {
+        device: (fs::major(s.st_dev), fs::minor(s.st_dev)),
+        inode: s.st_ino,
+        mode: s.st_mode,
+        links: s.st_nlink as u32,
+        uid: s.st_uid,
+        gid: s.st_gid,
+        size: s.st_size as u64,
+        blocks: s.st_blocks as u64,
+        special: (fs::major(s.st_rdev), fs::minor(s.st_rdev)),
+        accessed: time(s.st_atime, s.st_atime_nsec as u32),
+        modified: time(s.st_mtime, s.st_mtime_nsec as u32),
+        changed: time(s.st_ctime, s.st_ctime_nsec as u32),
+        direct: None,
+        mount_root: false,
+    }
 }
 
 /// What `statx(2)` answered.
-pub(super) fn stat_of(s: &fs::Statx) -> Stat {
+fn stat_of(s: &fs::Statx) -> Stat {
     let time = |t: fs::StatxTimestamp| Timestamp { seconds: t.tv_sec, nanoseconds: t.tv_nsec };
     let direct = (s.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && s.stx_dio_offset_align != 0)
         .then_some(DirectAlign { memory: s.stx_dio_mem_align, offset: s.stx_dio_offset_align });

@@ -1,6 +1,7 @@
 //! Names in directories: temporary files, links, renames.
 
 use std::ffi::{OsStr, OsString};
+use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -75,13 +76,30 @@ pub(crate) fn rename(directory: impl AsFd, from: &OsStr, to: &OsStr) -> Sys<()> 
 
 /// Renames within a directory; `EEXIST` if the name is taken (`RENAME_NOREPLACE`).
 ///
-/// A filesystem without that flag says `EINVAL`; there `link` and `unlink` do the same, since
-/// `link(2)` never replaces a name.
+/// A filesystem without that flag says `EINVAL`, a filter `EPERM` or `ENOSYS`; there `link` and
+/// `unlink` do the same, since `link(2)` never replaces a name. Where it is a real `EPERM` they
+/// meet it too.
 pub(crate) fn rename_new(directory: impl AsFd, from: &OsStr, to: &OsStr) -> Sys<()> {
     match fs::renameat_with(&directory, from, &directory, to, RenameFlags::NOREPLACE) {
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {
             fs::linkat(&directory, from, &directory, to, AtFlags::empty())?;
             Ok(fs::unlinkat(&directory, from, AtFlags::empty())?)
+        }
+        other => Ok(other?),
+    }
+}
+
+/// The same for a directory, which has no second name to be given. In place of the flag (NFS and
+/// many a FUSE filesystem have none) comes a look: what a plain rename of a directory could still
+/// replace is an empty directory (`rename(2)`).
+pub(crate) fn rename_new_directory(directory: impl AsFd, from: &OsStr, to: &OsStr) -> Sys<()> {
+    match fs::renameat_with(&directory, from, &directory, to, RenameFlags::NOREPLACE) {
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {
+            match super::directory::stat_name(&directory, to) {
+                Ok(_) => Err(Errno::EEXIST),
+                Err(Errno::ENOENT) => Ok(fs::renameat(&directory, from, &directory, to)?),
+                Err(errno) => Err(errno),
+            }
         }
         other => Ok(other?),
     }
@@ -118,7 +136,13 @@ pub(crate) fn random_bytes<const N: usize>() -> Sys<[u8; N]> {
     // SAFETY: the pointer and length are those of a local array.
     let n = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) };
     // Up to 256 bytes are never cut short (getrandom(2)).
-    if n == N as isize { Ok(bytes) } else { Err(Errno::EIO) }
+    if n == N as isize {
+        return Ok(bytes);
+    }
+    // Filters that do not know the call, and Linux before 3.17.
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    let raw = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+    read.map(|()| bytes).map_err(raw)
 }
 
 /// The process's umask, without changing it (`/proc/self/status`, Linux 4.7).

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use io_uring::{IoUring, Probe};
 use rustix::fs::{self, RenameFlags};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
-use rustix::process::{self, Resource, Rlimit};
+use rustix::process::Rlimit;
 
 use super::uring::raw;
 use super::{Sys, last_errno};
@@ -59,14 +59,26 @@ pub(crate) fn allow_zerocopy(socket: impl AsFd) -> Sys<()> {
     if r == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
-/// The limit on locked memory.
+/// The limit on locked memory; where a filter forbids to ask, the kernel's default (`MLOCK_LIMIT`
+/// in `include/uapi/linux/resource.h`).
 pub(crate) fn memlock_limit() -> Rlimit {
-    process::getrlimit(Resource::Memlock)
+    // SAFETY: the kernel fills a struct that lives through the call, or leaves it as it is.
+    limit(8 << 20, |found| unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, found) })
 }
 
-/// The limit on open files.
+/// The limit on open files; where a filter forbids to ask, the kernel's default (`INR_OPEN_CUR` in
+/// `include/uapi/linux/fs.h`).
 pub(crate) fn open_files_limit() -> Rlimit {
-    process::getrlimit(Resource::Nofile)
+    // SAFETY: as above.
+    limit(1024, |found| unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, found) })
+}
+
+/// Not rustix's, which takes it that this call cannot fail.
+fn limit(otherwise: u64, ask: impl FnOnce(*mut libc::rlimit) -> libc::c_int) -> Rlimit {
+    let mut found = libc::rlimit { rlim_cur: otherwise, rlim_max: otherwise };
+    let _ = ask(&raw mut found);
+    let finite = |value| (value != libc::RLIM_INFINITY).then_some(value);
+    Rlimit { current: finite(found.rlim_cur), maximum: finite(found.rlim_max) }
 }
 
 /// Renames within a directory with `RENAME_NOREPLACE`, and nothing else where there is none.

@@ -80,6 +80,8 @@ pub(super) fn decide(
 pub(super) enum Verdict {
     Goes,
     Stays,
+    /// Nobody knows whether the source has it, so that it stays.
+    Unknown(Errno),
 }
 
 /// Decides about an entry of the destination: how looking it up in the source ended, whether it is
@@ -90,8 +92,10 @@ pub(super) fn stranger(
     is_temporary: bool,
 ) -> Verdict {
     match in_source {
-        Err(Errno::ENOENT) if !is_temporary && is_selected() => Verdict::Goes,
-        // It is there, or nobody knows.
+        Err(errno) if !is_temporary && is_selected() => match errno {
+            Errno::ENOENT => Verdict::Goes,
+            other => Verdict::Unknown(other),
+        },
         _ => Verdict::Stays,
     }
 }
@@ -164,9 +168,10 @@ mod tests {
             (Err(Errno::ENOENT), true, false, Verdict::Goes),
             (Err(Errno::ENOENT), false, false, Verdict::Stays),
             (Err(Errno::ENOENT), true, true, Verdict::Stays),
-            (Err(Errno::EACCES), true, false, Verdict::Stays),
-            (Err(Errno::EIO), true, false, Verdict::Stays),
-            (Err(Errno::ESTALE), true, false, Verdict::Stays),
+            (Err(Errno::EACCES), true, false, Verdict::Unknown(Errno::EACCES)),
+            (Err(Errno::EIO), true, false, Verdict::Unknown(Errno::EIO)),
+            (Err(Errno::ESTALE), false, false, Verdict::Stays),
+            (Err(Errno::ESTALE), true, true, Verdict::Stays),
             (Ok(()), true, false, Verdict::Stays),
         ] {
             let found = stranger(in_source, || selected, temporary);

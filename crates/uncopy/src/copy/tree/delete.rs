@@ -46,11 +46,16 @@ impl Worker<'_, '_> {
             let listed = strangers(directory, open, place, self, &mut buffer);
             self.listing = buffer;
             match listed {
-                Ok((names, next)) => {
-                    for (name, kind) in names {
+                Ok(found) => {
+                    for (name, kind) in found.strangers {
                         self.delete_one(directory, open, &delete, &name, kind);
                     }
-                    from = next;
+                    if let Some(errno) = found.unknown {
+                        let path = directory.destination_path();
+                        let error = Error::system("look up in the source what is in", path, errno);
+                        self.fail_stranger(directory, OsStr::new(""), EntryKind::Directory, error);
+                    }
+                    from = found.next;
                 }
                 Err(errno) => {
                     let error = Error::system("list", directory.destination_path(), errno);
@@ -166,25 +171,33 @@ fn check_removed(directory: &Directory, open: &Open) -> Result<()> {
     Err(Error::new("delete from", directory.destination_path(), reason))
 }
 
-/// An entry of the destination that goes.
-type Stranger = (OsString, FileType);
+/// What a stretch of a listing has.
+#[derive(Default)]
+struct Found {
+    /// What goes.
+    strangers: Vec<(OsString, FileType)>,
+    /// Why something stays of which nobody knows whether it should.
+    unknown: Option<Errno>,
+    /// Where the listing goes on.
+    next: Option<u64>,
+}
 
 /// So many entries are kept in mind at a time.
 const MOST_STRANGERS: usize = 4096;
 
-/// The entries of the destination that go, from a place of its listing on, and where it goes on.
+/// The entries of the destination that go, from a place of its listing on.
 fn strangers(
     directory: &Directory,
     open: &Open,
     from: u64,
     worker: &Worker<'_, '_>,
     buffer: &mut [MaybeUninit<u8>],
-) -> Sys<(Vec<Stranger>, Option<u64>)> {
+) -> Sys<Found> {
     let selection = &worker.job.options.selection;
     let transform = worker.job.options.copy.transform;
     let way = directory.path_from_root();
     let resumed = directory.entered.is_resumed();
-    let (mut found, mut next) = (Vec::new(), None);
+    let mut found = Found::default();
     directory::rewind_to(&*open.destination, from)?;
     directory::list(&*open.destination, buffer, |entry| {
         let name = OsStr::from_bytes(entry.name.to_bytes());
@@ -205,11 +218,13 @@ fn strangers(
             (looked_up, _) => looked_up,
         };
         let at_work = !resumed && stale::is_temporary(name);
-        if stranger(in_source, selected, at_work) == Verdict::Goes {
-            found.push((name.to_owned(), kind));
+        match stranger(in_source, selected, at_work) {
+            Verdict::Goes => found.strangers.push((name.to_owned(), kind)),
+            Verdict::Stays => {}
+            Verdict::Unknown(errno) => found.unknown = Some(errno),
         }
-        next = (found.len() >= MOST_STRANGERS).then_some(entry.next);
-        next.is_none() && !worker.job.is_over()
+        found.next = (found.strangers.len() >= MOST_STRANGERS).then_some(entry.next);
+        found.next.is_none() && !worker.job.is_over()
     })?;
-    Ok((found, next))
+    Ok(found)
 }

@@ -18,4 +18,6 @@ mod target;
 mod transform;
 mod worker;
 
+#[cfg(fuzzing)]
+pub(crate) use journal::fuzz as fuzz_journal;
 pub(super) use run::{run_job, usual_workers};

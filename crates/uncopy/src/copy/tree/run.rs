@@ -83,7 +83,9 @@ pub(in crate::copy) fn run_job(
         if options.scan_ahead {
             let sources: Vec<PathBuf> = pairs.iter().map(|(source, _)| source.clone()).collect();
             let job = &job;
-            scope.spawn(move || scan::run(job, &sources));
+            // Where no thread is to be had the total stays unknown.
+            let scan = move || scan::run(job, &sources);
+            let _ = std::thread::Builder::new().spawn_scoped(scope, scan);
         }
         let mut worker = Worker::new(&job, scope);
         for (source, destination) in pairs {

@@ -256,11 +256,16 @@ fn make_aside(parent: OwnedFd, name: &OsStr) -> Sys<Target> {
             other => break other.map(|()| temporary)?,
         }
     };
-    let fd = directory::open_child(&parent, &temporary)?;
-    // Other runs see that this is no leftover.
-    let _ = file::try_lock(&fd);
-    let stat = file::stat(&fd)?;
-    let aside = Some(Aside { parent, temporary, name: name.to_owned() });
+    let opened = directory::open_child(&parent, &temporary).and_then(|fd| {
+        // Other runs see that this is no leftover.
+        let _ = file::try_lock(&fd);
+        file::stat(&fd).map(|stat| (fd, stat))
+    });
+    let aside = Aside { parent, temporary, name: name.to_owned() };
+    if opened.is_err() {
+        aside.remove();
+    }
+    let ((fd, stat), aside) = (opened?, Some(aside));
     Ok(Target { fd, stat, aside, absent: false, resumed: false, journal: None })
 }
 
@@ -294,7 +299,7 @@ fn check_outside(
 impl Aside {
     /// Gives the finished tree its name.
     pub(super) fn put_in_place(&self, destination: &Path, durable: bool) -> Result<()> {
-        name::rename_new(&self.parent, &self.temporary, &self.name)
+        name::rename_new_directory(&self.parent, &self.temporary, &self.name)
             .map_err(|errno| Error::system("put in place", destination, errno))?;
         stale::remove_leftovers(self.parent.as_fd(), &self.name, stale::Kind::Tree);
         if durable {

@@ -162,3 +162,9 @@ pub(super) fn outward_devices() -> Vec<String> {
     let outward = links.iter().filter(|link| indices.contains(&link.index));
     outward.map(|link| link.name.clone()).collect()
 }
+
+#[cfg(fuzzing)]
+pub(super) fn fuzz(line: &str) {
+    sockets::fuzz(line);
+    tap::fuzz(line);
+}

@@ -193,3 +193,8 @@ mod tests {
         assert!(process(u32::MAX, &Options::default()).is_err());
     }
 }
+
+#[cfg(fuzzing)]
+pub(super) fn fuzz(line: &str) {
+    let _ = (peer_in(line), address_in(line));
+}

@@ -90,6 +90,13 @@ fn tap_in(line: &str) -> Option<Tap> {
     })
 }
 
+#[cfg(fuzzing)]
+pub(super) fn fuzz(line: &str) {
+    if let Some(tap) = tap_in(line) {
+        let _ = tap.reach(&[1, 2]);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -207,10 +207,14 @@ fn processors() -> Vec<usize> {
     if found.is_empty() { vec![0] } else { found }
 }
 
+/// What a kernel can be built for (`NR_CPUS` in `arch/x86/Kconfig`).
+const MOST_PROCESSORS: usize = 8192;
+
 fn processors_in(text: &str) -> Vec<usize> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse::<usize>().ok()?..=last.parse::<usize>().ok()?)
+        let last = last.parse::<usize>().ok()?.min(MOST_PROCESSORS);
+        Some(first.parse::<usize>().ok()?..=last)
     };
     text.split(',').filter_map(range).flatten().collect()
 }
@@ -269,6 +273,12 @@ fn forbidden(errno: Errno, kprobes: Option<String>) -> Finding {
         Some(refusal) => finding.seen(KPROBE, refusal),
         None => finding,
     }
+}
+
+#[cfg(fuzzing)]
+pub(super) fn fuzz(text: &str) {
+    symbols::fuzz(text);
+    let _ = processors_in(text);
 }
 
 #[cfg(test)]

@@ -48,6 +48,11 @@ impl Symbols {
     }
 }
 
+#[cfg(fuzzing)]
+pub(super) fn fuzz(table: &str) {
+    let _ = Symbols::of(table).names(&[0, 1, u64::MAX]);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

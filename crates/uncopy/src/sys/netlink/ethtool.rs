@@ -92,6 +92,11 @@ fn names_in(set: &[u8]) -> Vec<String> {
         .collect()
 }
 
+#[cfg(fuzzing)]
+pub(super) fn fuzz(answer: &[u8]) {
+    let _ = features_in(answer).get("tx-scatter-gather");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -134,7 +134,8 @@ fn split(received: &[u8], is_dump: bool, answers: &mut Vec<Vec<u8>>) -> Sys<bool
         match short_at(rest, 4).map(i32::from) {
             Some(libc::NLMSG_DONE) => return Ok(true),
             Some(libc::NLMSG_ERROR) => {
-                let errno = number_at(answer, 0).map_or(libc::EIO, |number| -(number as i32));
+                let errno =
+                    number_at(answer, 0).map_or(libc::EIO, |number| (number as i32).wrapping_neg());
                 return Err(Errno::from_raw(errno));
             }
             Some(libc::NLMSG_NOOP) => {}
@@ -176,6 +177,20 @@ pub(crate) fn number_at(bytes: &[u8], at: usize) -> Option<u32> {
 /// The two bytes at `at`.
 pub(crate) fn short_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+/// For `fuzz/`: these bytes as what the kernel sent, and as each answer that could be in it.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    for is_dump in [true, false] {
+        let mut answers = vec![bytes.to_vec()];
+        let _ = split(bytes, is_dump, &mut answers);
+        for answer in &answers {
+            ethtool::fuzz(answer);
+            packet_diag::fuzz(answer);
+            route::fuzz(answer);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -221,6 +236,9 @@ mod tests {
         for end in 1..whole.len() {
             assert!(split(&whole[..end], false, &mut Vec::new()).is_err(), "{end}");
         }
+        // An error number that cannot be negated.
+        let least = message(libc::NLMSG_ERROR, &i32::MIN.to_ne_bytes());
+        assert!(split(&least, false, &mut Vec::new()).is_err());
         // An attribute of no length.
         assert_eq!(attributes(&[0; 8]).count(), 0);
         assert_eq!(attributes(&[200, 0, 1, 0, 5]).count(), 0);

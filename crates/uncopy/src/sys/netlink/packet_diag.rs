@@ -30,6 +30,11 @@ fn fanout_in(answer: &[u8]) -> Option<(u64, u16)> {
     Some((u64::from(number_at(fixed, 4)?), group as u16))
 }
 
+#[cfg(fuzzing)]
+pub(super) fn fuzz(answer: &[u8]) {
+    let _ = fanout_in(answer);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

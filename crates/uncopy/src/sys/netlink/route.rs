@@ -234,6 +234,11 @@ pub(crate) fn egress_filters(device: u32) -> Sys<Vec<String>> {
     Ok(answers.iter().filter_map(kind).collect())
 }
 
+#[cfg(fuzzing)]
+pub(super) fn fuzz(answer: &[u8]) {
+    let _ = (route_in(answer), link_in(answer), trains_in(answer), address_in(answer));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

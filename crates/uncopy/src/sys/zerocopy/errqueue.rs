@@ -99,17 +99,38 @@ fn report_of(message: &libc::msghdr) -> Report {
             (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR)
         );
         // SAFETY: computes a size.
-        let whole = unsafe { libc::CMSG_LEN(size_of::<libc::sock_extended_err>() as u32) };
-        if is_error && header.cmsg_len as usize >= whole as usize {
+        let whole = unsafe { libc::CMSG_LEN(size_of::<libc::sock_extended_err>() as u32) } as usize;
+        let before = next as usize - message.msg_control as usize;
+        let fits = before + whole <= message.msg_controllen as _;
+        if is_error && header.cmsg_len as usize >= whole && fits {
             // SAFETY: as above.
             let data = unsafe { libc::CMSG_DATA(next) }.cast::<libc::sock_extended_err>();
-            // SAFETY: the header says that so many bytes lie there; every value is one.
+            // SAFETY: so many bytes lie there, inside the control memory; every value is one.
             return read(&unsafe { data.read_unaligned() });
+        }
+        if header.cmsg_len as usize > message.msg_controllen as _ {
+            break;
         }
         // SAFETY: `next` came from this message.
         next = unsafe { libc::CMSG_NXTHDR(message, next) };
     }
     Report::Foreign { origin: 0, errno: Errno::from_raw(0) }
+}
+
+/// For `fuzz/`: these bytes as the control memory of a message that the kernel has filled.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let (flags, bytes) = bytes.split_first().unwrap_or((&0, &[]));
+    let mut control = Control([MaybeUninit::new(0); CONTROL_BYTES]);
+    for (place, byte) in control.0.iter_mut().zip(bytes) {
+        place.write(*byte);
+    }
+    // SAFETY: all fields of a `msghdr` may be zero.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = bytes.len().min(CONTROL_BYTES) as _;
+    message.msg_flags = if *flags == 1 { libc::MSG_CTRUNC } else { 0 };
+    let _ = report_of(&message);
 }
 
 #[cfg(test)]

@@ -26,6 +26,9 @@ use super::Sys;
 use super::inet::{Socket, Transport};
 use crate::buf::{Payload, StableBytes};
 use crate::error::Errno;
+
+#[cfg(fuzzing)]
+pub(crate) use errqueue::fuzz as fuzz_error_queue;
 use ledger::Ledger;
 
 /// Regions that one call takes (`UIO_MAXIOV`).

@@ -301,6 +301,38 @@ fn is_zero<E>(
     Ok(true)
 }
 
+/// For `fuzz/`: these bytes as a journal, and as the payload of frames whose checksums are right.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    check(bytes);
+    let (kind, payload) = bytes.split_first().unwrap_or((&0, &[]));
+    let begun = Begun { fingerprint: [0; CHECKSUM_BYTES], aside: None };
+    let framed = frame((*kind).into(), &[payload]);
+    check(&framed);
+    check(&[begin_frame(&begun), framed.clone(), framed].concat());
+}
+
+/// What is whole of a journal says the same without the rest.
+#[cfg(fuzzing)]
+fn check(bytes: &[u8]) {
+    if let Ok(contents) = parse_bytes(bytes) {
+        assert!(contents.whole_bytes <= bytes.len() as u64);
+        assert_eq!(parse_bytes(&bytes[..contents.whole_bytes as usize]).as_ref(), Ok(&contents));
+    }
+}
+
+#[cfg(fuzzing)]
+fn parse_bytes(bytes: &[u8]) -> Result<Contents, Unusable> {
+    let read = |at: u64, buffer: &mut Vec<u8>, length: usize| {
+        let rest = bytes.get(at as usize..).unwrap_or(&[]);
+        buffer.clear();
+        buffer.extend_from_slice(&rest[..length.min(rest.len())]);
+        Ok::<(), std::convert::Infallible>(())
+    };
+    let Ok(parsed) = parse(bytes.len() as u64, read, &mut |_, _| {});
+    parsed
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, OFlags};
 
+#[cfg(fuzzing)]
+pub(crate) use format::fuzz;
 pub(super) use format::{Begun, Part, Short, Unusable};
 pub(super) use part::{KeptPart, sweep, sweep_directory};
 

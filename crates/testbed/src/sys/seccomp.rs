@@ -1,0 +1,236 @@
+//! Filters on the system calls of a program that a test starts (`seccomp(2)`), and the other side of
+//! a filter that asks what to do (`seccomp_unotify(2)`).
+
+use std::io::{Error, Result};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+
+/// What a filter does with the calls that its rules name, and with all others.
+pub(crate) struct Filter {
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) of_rules: Verdict,
+    pub(crate) of_others: Verdict,
+}
+
+/// One system call; with an argument only where it has that value.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rule {
+    pub(crate) number: i64,
+    pub(crate) argument: Option<(u32, u32)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Verdict {
+    Allow,
+    Fail(i32),
+    Ask,
+}
+
+impl Verdict {
+    fn code(self) -> u32 {
+        match self {
+            Verdict::Allow => libc::SECCOMP_RET_ALLOW,
+            Verdict::Fail(errno) => libc::SECCOMP_RET_ERRNO | errno.cast_unsigned(),
+            Verdict::Ask => libc::SECCOMP_RET_USER_NOTIF,
+        }
+    }
+}
+
+/// In the register of the sixth argument it lets any call pass: the one that hands over the listener
+/// comes when the filter is there, and nobody listens yet.
+const PASSWORD: u32 = 0x7563_6f70;
+const LAST_ARGUMENT: u32 = 5;
+
+/// Offsets in `struct seccomp_data`, whose arguments have 64 bits; the low half comes first.
+const NUMBER_AT: u32 = 0;
+fn argument_at(index: u32) -> u32 {
+    16 + 8 * index
+}
+
+impl Filter {
+    /// `linux/filter.h`, `linux/bpf_common.h`: load a word, compare, jump over so many, return.
+    fn program(&self) -> Vec<libc::sock_filter> {
+        let statement = |code: u32, jf: u8, k: u32| libc::sock_filter {
+            code: u16::try_from(code).expect("a class and its mode"),
+            jt: 0,
+            jf,
+            k,
+        };
+        let load = |at| statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, at);
+        let unless = |skip, k| statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, skip, k);
+        let end = |verdict: Verdict| statement(libc::BPF_RET | libc::BPF_K, 0, verdict.code());
+        let mut program = vec![load(argument_at(LAST_ARGUMENT)), unless(1, PASSWORD)];
+        program.push(end(Verdict::Allow));
+        for rule in &self.rules {
+            let number = u32::try_from(rule.number).expect("numbers of calls are small");
+            program.push(load(NUMBER_AT));
+            match rule.argument {
+                None => program.push(unless(1, number)),
+                Some((index, value)) => {
+                    program.extend([unless(3, number), load(argument_at(index)), unless(1, value)]);
+                }
+            }
+            program.push(end(self.of_rules));
+        }
+        program.push(end(self.of_others));
+        program
+    }
+}
+
+/// Puts the calling process under a filter, for good.
+fn install(program: &mut [libc::sock_filter], flags: libc::c_ulong) -> Result<i64> {
+    let whole = libc::sock_fprog {
+        len: u16::try_from(program.len()).unwrap_or(u16::MAX),
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: takes numbers alone.
+    if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
+        return Err(Error::last_os_error());
+    }
+    let mode = libc::SECCOMP_SET_MODE_FILTER;
+    // SAFETY: the kernel reads the program, which lives through the call.
+    let answer = unsafe { libc::syscall(libc::SYS_seccomp, mode, flags, &raw const whole) };
+    if answer < 0 { Err(Error::last_os_error()) } else { Ok(answer) }
+}
+
+/// The program will run under this filter.
+pub(crate) fn confine(command: &mut Command, filter: &Filter) {
+    let mut program = filter.program();
+    // SAFETY: between fork and exec it makes system calls and nothing else.
+    unsafe { command.pre_exec(move || install(&mut program, 0).map(|_| ())) };
+}
+
+/// The program will run under this filter. What is sent by the socket that this returns is the
+/// listener, as soon as the program has been started.
+pub(crate) fn confine_and_listen(command: &mut Command, filter: &Filter) -> Result<UnixStream> {
+    let (here, there) = UnixStream::pair()?;
+    let mut program = filter.program();
+    let enter = move || {
+        let listener = install(&mut program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?;
+        hand_over(&there, i32::try_from(listener).unwrap_or(-1))
+    };
+    // SAFETY: between fork and exec it makes system calls and nothing else.
+    unsafe { command.pre_exec(enter) };
+    Ok(here)
+}
+
+/// Room for one descriptor, aligned as a `cmsghdr` must be.
+#[repr(C, align(8))]
+struct OneDescriptor {
+    header: libc::cmsghdr,
+    descriptor: libc::c_int,
+}
+
+fn hand_over(socket: &UnixStream, descriptor: libc::c_int) -> Result<()> {
+    let mut byte = [0u8; 1];
+    let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+    // SAFETY: computes a size.
+    let length = unsafe { libc::CMSG_LEN(size_of::<libc::c_int>() as u32) };
+    let mut control = OneDescriptor {
+        header: libc::cmsghdr {
+            cmsg_len: length as _,
+            cmsg_level: libc::SOL_SOCKET,
+            cmsg_type: libc::SCM_RIGHTS,
+        },
+        descriptor,
+    };
+    // SAFETY: all fields of a `msghdr` may be zero.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = size_of::<OneDescriptor>() as _;
+    let password = libc::c_ulong::from(PASSWORD);
+    let (fd, start) = (socket.as_raw_fd(), &raw const message);
+    // SAFETY: the header names memory that lives through the call; further registers are ignored.
+    let sent = unsafe {
+        libc::syscall(
+            libc::SYS_sendmsg,
+            fd,
+            start,
+            libc::MSG_NOSIGNAL,
+            password,
+            password,
+            password,
+        )
+    };
+    if sent < 0 { Err(Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Where the calls of a program are asked about.
+pub(crate) struct Listener(OwnedFd);
+
+/// A call that waits for an answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    id: u64,
+    pub(crate) number: i64,
+    pub(crate) first_argument: u64,
+    pub(crate) thread: u32,
+}
+
+impl Listener {
+    /// Takes it from the socket.
+    pub(crate) fn receive(socket: &UnixStream) -> Result<Listener> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0u8; 1];
+        let mut parts = [std::io::IoSliceMut::new(&mut byte)];
+        rustix::net::recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        let mut rights = control.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(rights) => Some(rights),
+            _ => None,
+        });
+        let listener = rights.next().and_then(|mut rights| rights.next());
+        listener.map(Listener).ok_or_else(|| Error::other("the program sent no listener"))
+    }
+
+    /// The next call; `None`: nobody is under the filter any more.
+    pub(crate) fn next(&self) -> Result<Option<Asked>> {
+        loop {
+            let mut polled = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
+            rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, None))?;
+            if !polled[0].revents().contains(PollFlags::IN) {
+                return Ok(None);
+            }
+            // SAFETY: all its fields may be zero, and the kernel wants them so.
+            let mut asked: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+            let request = libc::SECCOMP_IOCTL_NOTIF_RECV;
+            // SAFETY: the kernel fills the struct, which lives through the call.
+            let answer = unsafe { libc::ioctl(self.0.as_raw_fd(), request, &raw mut asked) };
+            if answer == 0 {
+                return Ok(Some(Asked {
+                    id: asked.id,
+                    number: i64::from(asked.data.nr),
+                    first_argument: asked.data.args[0],
+                    thread: asked.pid,
+                }));
+            }
+            let error = Error::last_os_error();
+            // ENOENT: whoever asked was killed meanwhile.
+            if !matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Lets the call happen, or has it fail. Who was killed meanwhile hears no answer.
+    pub(crate) fn answer(&self, asked: Asked, errno: Option<i32>) {
+        let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
+        let answer = libc::seccomp_notif_resp {
+            id: asked.id,
+            val: 0,
+            error: errno.map_or(0, |errno| -errno),
+            flags: if errno.is_none() { flags } else { 0 },
+        };
+        let request = libc::SECCOMP_IOCTL_NOTIF_SEND;
+        // SAFETY: the kernel reads the struct, which lives through the call.
+        let _ = unsafe { libc::ioctl(self.0.as_raw_fd(), request, &raw const answer) };
+    }
+}

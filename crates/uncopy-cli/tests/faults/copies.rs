@@ -1,0 +1,160 @@
+//! Single files.
+
+use std::fs;
+use std::path::PathBuf;
+
+use testbed::{Case, Content, Fault, Intercept, Need, Place, Program, Scratch};
+
+use crate::{Scene, cannot_tidy, check_truth, ends_for_want_of_memory, is_hard, uncopy};
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = testbed::cases![
+        [] to_a_new_name,
+        [] over_an_old_file,
+        [] durable_and_verified,
+        [] with_all_metadata,
+        [Need::At(Place::Xfs)] by_reflink,
+        [Need::At(Place::Btrfs)] shared_or_moved_on_btrfs,
+        [] told_in_words,
+    ];
+    for method in ["copy-file-range", "sendfile", "splice", "read-write"] {
+        let flag = format!("--method={method}");
+        cases.push(Case::new(format!("faults::copies::by::{method}"), &[], move || {
+            File::at(Place::Disk).each(uncopy().args(["cp", "--json", &flag]), true);
+        }));
+    }
+    cases
+}
+
+/// A hole, several pieces, and an end that is aligned to nothing.
+fn content() -> Content {
+    Content::sparse(1_300_077, &[(0, 300_000), (1 << 20, 1_300_077 - (1 << 20))])
+}
+
+struct File {
+    from: Scratch,
+    to: Scratch,
+    bytes: Vec<u8>,
+}
+
+const OLD: &[u8] = b"what was there before";
+
+impl File {
+    fn at(place: Place) -> File {
+        let (from, to) = (place.scratch(), place.scratch());
+        drop(content().write(&from.join("source")));
+        let bytes = fs::read(from.join("source")).unwrap();
+        File { from, to, bytes }
+    }
+
+    fn source(&self) -> PathBuf {
+        self.from.join("source")
+    }
+
+    fn destination(&self) -> PathBuf {
+        self.to.join("destination")
+    }
+
+    fn each(&self, program: Program, has_old: bool) {
+        let reset = || {
+            for name in self.to.strangers(&[]) {
+                fs::remove_file(self.to.join(name)).unwrap();
+            }
+            if has_old {
+                fs::write(self.destination(), OLD).unwrap();
+            }
+        };
+        let check = |intercept: &Intercept, fault: Fault| self.check(intercept, fault, has_old);
+        let program = program.arg(self.source()).arg(self.destination());
+        Scene { program, reset: &reset, check: &check, most: usize::MAX, ends: &[0] }.each();
+    }
+
+    fn check(&self, intercept: &Intercept, fault: Fault, has_old: bool) {
+        let run = &intercept.run;
+        assert!(fs::read(self.source()).unwrap() == self.bytes, "{fault}: the source changed");
+        assert!(self.from.strangers(&["source"]).is_empty(), "{fault}: beside the source");
+        let strangers = self.to.strangers(&["destination"]);
+        let aborted = ends_for_want_of_memory(intercept, fault);
+        assert!(strangers.is_empty() || cannot_tidy(fault) || aborted, "{fault}: {strangers:?}");
+        let found = fs::read(self.destination()).ok();
+        let is_new = found.as_deref() == Some(&self.bytes);
+        if run.status.success() {
+            assert!(is_new, "{fault}: success, and the copy is wrong: {run:?}");
+            let receipt = run.receipt();
+            assert_eq!(receipt.bytes(), self.bytes.len() as u64, "{fault}");
+            check_truth(&receipt, intercept, fault);
+            let name = fault.call.name();
+            let decides = matches!(name, "fsync" | "fdatasync" | "linkat") || is_rename(name);
+            assert!(!decides || !is_hard(fault.errno), "{fault}: success all the same");
+        } else {
+            let old = has_old.then_some(OLD);
+            assert!(is_new || found.as_deref() == old, "{fault}: neither old nor new: {run:?}");
+            if !aborted && !run.stderr.is_empty() {
+                self.check_message(&run.stderr, fault);
+            }
+        }
+    }
+
+    /// What was to be done, to what, and why it could not be.
+    fn check_message(&self, text: &str, fault: Fault) {
+        let message = text.lines().find(|line| line.contains(": cannot "));
+        let message = message.unwrap_or_else(|| panic!("{fault}: {text}"));
+        assert!(message.contains("cannot "), "{fault}: no operation: {message}");
+        let places = [self.from.path(), self.to.path()].map(|path| path.to_string_lossy());
+        let named = places.iter().any(|place| message.contains(place.as_ref()));
+        let own = ["standard output", "signal", "thread", "memory", "/dev/null", "configuration"];
+        let known = named || own.iter().any(|subject| message.contains(subject));
+        assert!(known, "{fault}: no subject: {message}");
+    }
+}
+
+fn is_rename(name: &str) -> bool {
+    name.starts_with("rename")
+}
+
+fn cp() -> Program {
+    uncopy().args(["cp", "--json"])
+}
+
+fn to_a_new_name() {
+    File::at(Place::Disk).each(cp(), false);
+}
+
+fn over_an_old_file() {
+    File::at(Place::Disk).each(cp(), true);
+}
+
+fn durable_and_verified() {
+    File::at(Place::Disk).each(cp().args(["--durable", "--verify"]), true);
+}
+
+fn with_all_metadata() {
+    let file = File::at(Place::Disk);
+    let _ = rustix::fs::setxattr(file.source(), "user.a", b"b", rustix::fs::XattrFlags::empty());
+    file.each(cp().arg("--preserve=all"), false);
+}
+
+fn by_reflink() {
+    File::at(Place::Xfs).each(cp(), true);
+}
+
+fn shared_or_moved_on_btrfs() {
+    File::at(Place::Btrfs).each(cp().args(["--prefer=cpu", "--durable"]), false);
+}
+
+/// With words instead of receipts, and through buffers.
+fn told_in_words() {
+    let file = File::at(Place::Disk);
+    let program = uncopy().args(["cp", "-v", "--no-zero-copy", "--cache=skip"]);
+    let reset = || {
+        let _ = fs::remove_file(file.destination());
+    };
+    let check = |intercept: &Intercept, fault: Fault| {
+        let found = fs::read(file.destination()).ok();
+        let whole = found.is_none() || found.as_deref() == Some(&file.bytes);
+        assert!(whole, "{fault}: half a file");
+        assert!(!intercept.run.status.success() || found.is_some(), "{fault}");
+    };
+    let program = program.arg(file.source()).arg(file.destination());
+    Scene { program, reset: &reset, check: &check, most: usize::MAX, ends: &[0] }.each();
+}

@@ -1,0 +1,210 @@
+//! Profiles of containers forbid whole kinds of calls, by one error or the other: the program goes on
+//! without them, and says so.
+
+use std::fs;
+use std::net::UdpSocket;
+use std::path::Path;
+
+use testbed::{
+    Case, Compared, Content, Forbidden, Need, Place, Program, Receipt, Run, Scratch, SystemCall,
+    assert_same, assert_same_tree,
+};
+use uncopy::Errno;
+
+use crate::uncopy;
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [] files_and_trees_are_copied,
+        [] refusals_are_told,
+        [] sends_fall_back,
+        [] reports_are_made,
+        [Need::Root] by_a_user_without_privileges,
+    ]
+}
+
+const BOTH: [Errno; 2] = [Errno::EPERM, Errno::ENOSYS];
+const IO_URING: &[SystemCall] =
+    &[SystemCall::IO_URING_SETUP, SystemCall::IO_URING_ENTER, SystemCall::IO_URING_REGISTER];
+/// `include/uapi/asm-generic/socket.h`.
+const SO_ZEROCOPY: Forbidden = Forbidden::SocketOption(60);
+
+fn profiles() -> Vec<Vec<Forbidden>> {
+    let sets: &[&[SystemCall]] = &[
+        IO_URING,
+        &[SystemCall::COPY_FILE_RANGE],
+        &[SystemCall::SPLICE, SystemCall::SENDFILE],
+        &[SystemCall::COPY_FILE_RANGE, SystemCall::SPLICE, SystemCall::SENDFILE],
+        &[SystemCall::STATX],
+        &[SystemCall::OPENAT2],
+        &[SystemCall::MEMFD_CREATE],
+        &[SystemCall::USERFAULTFD],
+        &[SystemCall::RENAMEAT2],
+        &[SystemCall::FLOCK, SystemCall::FADVISE64, SystemCall::SYNC_FILE_RANGE],
+        &[SystemCall::FALLOCATE, SystemCall::FLISTXATTR, SystemCall::FGETXATTR],
+        &[SystemCall::GETRANDOM, SystemCall::PRLIMIT64, SystemCall::SCHED_GETAFFINITY],
+        &[SystemCall::CLONE3],
+        &[SystemCall::PIPE2, SystemCall::EVENTFD2, SystemCall::EPOLL_CREATE1],
+    ];
+    let calls = |set: &&[SystemCall]| set.iter().map(|call| Forbidden::Call(*call)).collect();
+    sets.iter().map(calls).chain([vec![SO_ZEROCOPY]]).collect()
+}
+
+fn each(check: impl Fn(&[Forbidden], Errno)) {
+    for profile in profiles() {
+        BOTH.iter().for_each(|errno| check(&profile, *errno));
+    }
+}
+
+struct Scene {
+    from: Scratch,
+    to: Scratch,
+}
+
+impl Scene {
+    fn at(place: Place) -> Scene {
+        let scene = Scene { from: place.scratch(), to: place.scratch() };
+        drop(Content::sparse(900_001, &[(0, 70_000), (400_000, 500_001)]).write(&scene.file()));
+        fs::create_dir_all(scene.tree().join("a/b")).unwrap();
+        fs::write(scene.tree().join("a/small"), "small").unwrap();
+        fs::write(scene.tree().join("a/b/large"), vec![8; 200_000]).unwrap();
+        fs::hard_link(scene.tree().join("a/small"), scene.tree().join("again")).unwrap();
+        std::os::unix::fs::symlink("a", scene.tree().join("link")).unwrap();
+        scene
+    }
+
+    fn file(&self) -> std::path::PathBuf {
+        self.from.join("file")
+    }
+
+    fn tree(&self) -> std::path::PathBuf {
+        self.from.join("tree")
+    }
+
+    fn copy(&self, program: Program, context: &str) -> Receipt {
+        let to = self.to.join("file");
+        let run = program.arg(self.file()).arg(&to).run();
+        assert!(run.status.success(), "{context}: {run:?}");
+        assert_same(&self.file(), &to);
+        assert_eq!(self.to.strangers(&["file"]), [""; 0], "{context}");
+        fs::remove_file(to).unwrap();
+        run.receipt()
+    }
+
+    fn copy_tree(&self, program: Program, context: &str) {
+        let to = self.to.join("tree");
+        let run = program.arg("-T").arg(self.tree()).arg(&to).run();
+        assert!(run.status.success(), "{context}: {run:?}");
+        let compared = Compared { modes: true, ..Compared::default() };
+        assert_same_tree(&self.tree(), &to, compared);
+        assert_eq!(self.to.strangers(&["tree"]), [""; 0], "{context}");
+        fs::remove_dir_all(to).unwrap();
+    }
+}
+
+fn files_and_trees_are_copied() {
+    let scene = Scene::at(Place::Disk);
+    each(|profile, errno| {
+        let context = format!("{errno} from {profile:?}");
+        for flags in [&["cp", "--json"][..], &["cp", "--json", "--durable", "--prefer=cpu", "-p"]] {
+            scene.copy(uncopy().args(flags).forbidding(profile, errno), &context);
+        }
+        let tree = uncopy().args(["cp", "-r", "--json", "-p", "--resume"]);
+        scene.copy_tree(tree.forbidding(profile, errno), &context);
+    });
+}
+
+/// The receipt names what was asked for and answered.
+fn refusals_are_told() {
+    let scene = Scene::at(Place::Disk);
+    for errno in BOTH {
+        let without = |calls: &[SystemCall], flag: &str| {
+            let calls: Vec<_> = calls.iter().map(|call| Forbidden::Call(*call)).collect();
+            let program = uncopy().args(["cp", "--json", flag]).forbidding(&calls, errno);
+            scene.copy(program, flag)
+        };
+        let calls = [SystemCall::COPY_FILE_RANGE, SystemCall::SPLICE, SystemCall::SENDFILE];
+        let receipt = without(&calls, "--cache=auto");
+        for mechanism in ["splice", "sendfile"] {
+            let refusal = receipt.refusal(mechanism).expect("it was tried");
+            assert_eq!(refusal.errno.as_deref(), errno.name(), "{}", receipt.value());
+            assert_eq!(receipt.by(mechanism), 0);
+        }
+        let copied = receipt.by("read_write") + receipt.by("direct") + receipt.at("hole");
+        assert_eq!(copied, receipt.bytes(), "{}", receipt.value());
+        // Direct writes without a ring: one at a time.
+        let receipt = without(IO_URING, "--prefer=cpu");
+        assert_eq!(receipt.bytes(), 900_001);
+    }
+}
+
+fn sends_fall_back() {
+    let receiver = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+    let port = receiver.local_addr().unwrap().port().to_string();
+    let words = ["bench", "send", "-4", "udp", "-D", "127.0.0.1", "-t", "0.01", "-s", "20000"];
+    each(|profile, errno| {
+        for mode in ["msg-zerocopy", "ring", "auto"] {
+            let program = uncopy().args(words).args(["-p", &port, "--json", "--mode", mode]);
+            let program = program.forbidding(profile, errno);
+            // A processor that is busy elsewhere may leave no time for a send.
+            let runs = || std::iter::repeat_with(|| program.run()).take(20);
+            let sent = |run: &Run| !run.stdout.contains("\"sends\":0");
+            let run = runs().find(sent).expect("one of them sends");
+            let context = format!("{mode}: {errno} from {profile:?}");
+            assert!(run.status.success(), "{context}: {run:?}");
+            let said: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+            assert_eq!(said["zero_copy"], false, "{context}: {said}");
+            assert_eq!(said["failed_sends"], 0, "{context}: {said}");
+        }
+    });
+}
+
+/// Nothing is asked that could not be answered "unknown".
+fn reports_are_made() {
+    let place = Place::Disk.scratch();
+    fs::write(place.join("file"), vec![1; 5000]).unwrap();
+    let path = |name: &str| place.join(name).to_string_lossy().into_owned();
+    each(|profile, errno| {
+        let (file, copy, directory) = (path("file"), path("copy"), path("."));
+        for words in [
+            &["capabilities", &directory][..],
+            &["doctor"],
+            &["doctor", "udp://127.0.0.1:9"],
+            &["doctor", &file, &copy],
+        ] {
+            let run = uncopy().args(words).forbidding(profile, errno).run();
+            let code = run.status.code();
+            let context = format!("{words:?}, {errno} from {profile:?}: {run:?}");
+            assert!(matches!(code, Some(0 | 6..=8)), "{context}");
+            assert!(!run.stdout.is_empty(), "{context}");
+        }
+        assert_eq!(place.strangers(&["file"]), [""; 0]);
+    });
+}
+
+const NOBODY: u32 = 65534;
+
+fn open_to_all(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+}
+
+fn by_a_user_without_privileges() {
+    let scene = Scene::at(Place::Tmpfs);
+    open_to_all(scene.to.path());
+    let copy = Place::Tmpfs.path().join("uncopy-forbidden");
+    testbed::run_tool("cp", [env!("CARGO_BIN_EXE_uncopy").as_ref(), copy.as_os_str()]);
+    each(|profile, errno| {
+        let context = format!("{errno} from {profile:?}");
+        let as_nobody = |words: &[&str]| {
+            let program = Program::new(&copy).args(words).forbidding(profile, errno);
+            program.as_user(NOBODY)
+        };
+        scene.copy(as_nobody(&["cp", "--json"]), &context);
+        let run = as_nobody(&["cp", "-r"]).arg(scene.tree()).arg(scene.to.join("tree")).run();
+        assert!(run.status.success(), "{context}: {run:?}");
+        assert_same_tree(&scene.tree(), &scene.to.join("tree"), Compared::default());
+        fs::remove_dir_all(scene.to.join("tree")).unwrap();
+        assert_eq!(as_nobody(&["capabilities"]).run().status.code(), Some(0), "{context}");
+    });
+}

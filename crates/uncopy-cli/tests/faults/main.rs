@@ -1,0 +1,200 @@
+//! Every system call that the program makes fails, one at a time: the first of its kind, the second,
+//! until a run makes no further one.
+//!
+//! Whatever fails: the exit code is a documented one, a failure is told with what was done to what,
+//! no temporary file stays, nothing is half-written under its name, the source is untouched, and a
+//! receipt says what really happened. What hangs is killed and fails the test.
+//!
+//! A plain run takes the errors of a call in turn; `UNCOPY_TEST_FAULTS=full` tries each of them at
+//! each place.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod copies;
+mod forbidden;
+mod others;
+mod trees;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+use testbed::{Fault, Intercept, Intercepted, Program, Receipt, Run, SystemCall};
+use uncopy::Errno;
+
+/// The program under test.
+fn uncopy() -> Program {
+    Program::new(env!("CARGO_BIN_EXE_uncopy")).env("RUST_BACKTRACE", "0")
+}
+
+/// A program, and what must hold whatever fails in it.
+struct Scene<'a> {
+    program: Program,
+    /// Puts everything as it was before.
+    reset: &'a dyn Fn(),
+    check: &'a dyn Fn(&Intercept, Fault),
+    /// Calls of one kind that fail, at most; programs that run for a time make any number.
+    most: usize,
+    /// How it ends where nothing fails.
+    ends: &'a [i32],
+}
+
+/// The program's first own call: whether standard input is open.
+const BEGIN: SystemCall = SystemCall::FCNTL;
+
+/// Calls that move bytes: a receipt may claim no mechanism whose calls were never made.
+const MOVING: [SystemCall; 11] = [
+    SystemCall::IOCTL,
+    SystemCall::COPY_FILE_RANGE,
+    SystemCall::SENDFILE,
+    SystemCall::SPLICE,
+    SystemCall::IO_URING_ENTER,
+    SystemCall::WRITE,
+    SystemCall::PWRITE64,
+    SystemCall::WRITEV,
+    SystemCall::PWRITEV,
+    SystemCall::PWRITEV2,
+    SystemCall::VMSPLICE,
+];
+
+impl Scene<'_> {
+    fn each(&self) {
+        let intercepted = Intercepted::new(&self.program, BEGIN, None);
+        (self.reset)();
+        let (run, calls) = intercepted.count();
+        assert!(self.ends_well(&run), "{}: {}", run.status, run.stderr);
+        assert!(calls.len() >= 5, "{calls:?}");
+        let names: Vec<&str> = calls.keys().map(|call| call.name()).collect();
+        println!("{} calls of {} kinds: {names:?}", calls.values().sum::<usize>(), names.len());
+        let mut wrong = Vec::new();
+        for call in calls.into_keys() {
+            self.each_of(&intercepted, call, &mut wrong);
+        }
+        let count = wrong.len();
+        wrong.truncate(20);
+        assert!(wrong.is_empty(), "{count} faults did harm:\n{}", wrong.join("\n"));
+    }
+
+    fn each_of(&self, intercepted: &Intercepted, call: SystemCall, wrong: &mut Vec<String>) {
+        let full = std::env::var_os("UNCOPY_TEST_FAULTS").is_some_and(|value| value == "full");
+        let errnos = call.errnos();
+        if errnos.is_empty() {
+            return;
+        }
+        for nth in 1..=self.most {
+            let in_turn = [errnos[(nth - 1) % errnos.len()]];
+            let tried = if full { errnos } else { &in_turn };
+            let happened =
+                tried.iter().all(|errno| self.one(intercepted, call, nth, *errno, wrong));
+            if !happened {
+                break;
+            }
+        }
+        if !full && self.most > errnos.len() {
+            // Each of them in the first, which is often the only one.
+            for errno in &errnos[1..] {
+                self.one(intercepted, call, 1, *errno, wrong);
+            }
+        }
+    }
+
+    fn ends_well(&self, run: &Run) -> bool {
+        run.status.code().is_some_and(|code| self.ends.contains(&code))
+    }
+
+    /// Whether there was such a call. What went wrong is collected, so that one run shows all.
+    fn one(
+        &self,
+        intercepted: &Intercepted,
+        call: SystemCall,
+        nth: usize,
+        errno: Errno,
+        wrong: &mut Vec<String>,
+    ) -> bool {
+        let fault = Fault { call, nth, errno };
+        (self.reset)();
+        let tried = catch_unwind(AssertUnwindSafe(|| {
+            let intercept = intercepted.fail(fault, &MOVING);
+            if intercept.happened {
+                check_end(&intercept, fault);
+                (self.check)(&intercept, fault);
+            } else {
+                let run = &intercept.run;
+                assert!(self.ends_well(run), "{fault} did not happen: {run:?}");
+            }
+            intercept.happened
+        }));
+        tried.unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+            wrong.push(format!("{fault}: {}", text.chars().take(2000).collect::<String>()));
+            true
+        })
+    }
+}
+
+/// What holds for every command.
+fn check_end(intercept: &Intercept, fault: Fault) {
+    let run = &intercept.run;
+    if ends_for_want_of_memory(intercept, fault) {
+        return;
+    }
+    let code = run.status.code();
+    assert!(code.is_some_and(|code| (0..=8).contains(&code)), "{fault}: {run:?}");
+    if (1..=5).contains(&code.unwrap_or(0)) && !is_about_messages(fault) {
+        // The second is how settings and flags are refused.
+        let begins = |line: &str| line.starts_with("uncopy: ") || line.starts_with("error: ");
+        let told = run.stderr.lines().any(begins);
+        assert!(told, "{fault}: it failed without a word: {run:?}");
+    }
+}
+
+/// The allocator of a Rust program that gets no memory ends it, and so says the standard library.
+fn ends_for_want_of_memory(intercept: &Intercept, fault: Fault) -> bool {
+    let memory = [SystemCall::MMAP, SystemCall::MREMAP, SystemCall::MPROTECT];
+    memory.contains(&fault.call)
+        && intercept.run.status.code().is_none()
+        && intercept.run.stderr.contains("memory allocation of")
+}
+
+/// The messages themselves may be what could not be written.
+fn is_about_messages(fault: Fault) -> bool {
+    fault.call == SystemCall::WRITE
+}
+
+/// The mechanisms of a receipt are those whose calls were made.
+fn check_truth(receipt: &Receipt, intercept: &Intercept, fault: Fault) {
+    let made = |calls: &[SystemCall]| calls.iter().any(|call| intercept.calls.contains_key(call));
+    for mechanism in receipt.mechanisms() {
+        let holds = match mechanism.as_str() {
+            "reflink" => made(&[SystemCall::IOCTL]),
+            "copy_file_range" => made(&[SystemCall::COPY_FILE_RANGE]),
+            "sendfile" => made(&[SystemCall::SENDFILE]),
+            "splice" => made(&[SystemCall::SPLICE]),
+            _ => made(&MOVING[4..10]),
+        };
+        assert!(holds, "{fault}: {mechanism} without its call: {}", receipt.value());
+    }
+    if let Some(refusal) = receipt.refusals().iter().find(|refusal| refusal.reason.is_empty()) {
+        panic!("{fault}: {} was not used, and why?", refusal.mechanism);
+    }
+}
+
+/// Whether what is left over may stay: the very call that removes it failed, or the one that finds
+/// it.
+fn cannot_tidy(fault: Fault) -> bool {
+    let name = fault.call.name();
+    name.starts_with("unlink") || name == "rmdir"
+}
+
+/// Names of errors that a run may succeed with although a flush failed: none.
+fn is_hard(errno: Errno) -> bool {
+    matches!(errno, Errno::EIO | Errno::ENOSPC)
+}
+
+fn main() -> ExitCode {
+    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
+        [copies::cases(), forbidden::cases(), others::cases(), trees::cases()]
+            .into_iter()
+            .flatten()
+            .collect()
+    })
+}

@@ -1,0 +1,82 @@
+//! Commands that copy no file.
+
+use std::net::UdpSocket;
+
+use testbed::{Case, Fault, Intercept, Place, Program, Scratch};
+
+use crate::{Scene, cannot_tidy, ends_for_want_of_memory, uncopy};
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = testbed::cases![
+        [] doctor_of_a_path,
+        [] doctor_of_the_network,
+        [] capabilities,
+        [] configuration_shown,
+    ];
+    for mode in ["copy", "msg-zerocopy", "ring", "ring-registered", "auto"] {
+        cases.push(Case::new(format!("faults::others::send::{mode}"), &[], move || send(mode)));
+    }
+    cases
+}
+
+/// It ends, with an exit code and with words, and leaves nothing in the directory that it looks at.
+fn ends(program: Program, directory: Option<(&Scratch, &[&str])>, most: usize, ends: &[i32]) {
+    let strangers = || directory.map_or(Vec::new(), |(place, own)| place.strangers(own));
+    let reset = || {
+        for name in strangers() {
+            std::fs::remove_file(directory.unwrap().0.join(name)).unwrap();
+        }
+    };
+    let check = |intercept: &Intercept, fault: Fault| {
+        let run = &intercept.run;
+        let silent = run.stdout.is_empty() && run.stderr.is_empty();
+        assert!(!silent || fault.call.name() == "write", "{fault}: without a word: {run:?}");
+        let left = strangers();
+        let excused = cannot_tidy(fault) || ends_for_want_of_memory(intercept, fault);
+        assert!(left.is_empty() || excused, "{fault}: {left:?}");
+    };
+    Scene { program, reset: &reset, check: &check, most, ends }.each();
+}
+
+const VERDICTS: &[i32] = &[0, 6, 7, 8];
+
+fn doctor_of_a_path() {
+    let directory = Place::Disk.scratch();
+    let file = directory.join("source");
+    std::fs::write(&file, vec![7; 100_000]).unwrap();
+    let program = uncopy().args(["doctor", "--json"]).args([&file, &directory.join("copy")]);
+    ends(program, Some((&directory, &["source"])), 12, VERDICTS);
+}
+
+fn doctor_of_the_network() {
+    ends(uncopy().args(["doctor", "--json"]), None, 4, VERDICTS);
+}
+
+fn capabilities() {
+    let directory = Place::Disk.scratch();
+    let program = uncopy().arg("capabilities").arg(directory.path());
+    ends(program, Some((&directory, &[])), 40, &[0]);
+}
+
+fn configuration_shown() {
+    ends(uncopy().args(["config", "show"]), None, usize::MAX, &[0]);
+}
+
+/// Sends go on for some milliseconds: any number of calls.
+fn send(mode: &str) {
+    let receiver = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+    let port = receiver.local_addr().unwrap().port().to_string();
+    let words = ["bench", "send", "-4", "udp", "-D", "127.0.0.1", "-t", "0.004", "-s", "3000"];
+    let program = uncopy().args(words).args(["-p", &port, "--json", "--mode", mode]);
+    let check = |intercept: &Intercept, fault: Fault| {
+        if !intercept.run.status.success() {
+            return;
+        }
+        let said: serde_json::Value = serde_json::from_str(&intercept.run.stdout).unwrap();
+        let number = |key: &str| said[key].as_u64().unwrap();
+        // Loopback copies, whatever was asked for, and nobody says otherwise.
+        assert_eq!(said["zero_copy"], false, "{fault}: {said}");
+        assert!(number("bytes") <= number("sends") * 3000, "{fault}: {said}");
+    };
+    Scene { program, reset: &|| (), check: &check, most: 5, ends: &[0] }.each();
+}

@@ -1,0 +1,214 @@
+//! Whole trees.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+use rustix::fs::{CWD, FileType, Mode, XattrFlags};
+use testbed::{
+    Case, Compared, Content, Fault, Intercept, Place, Program, Scratch, SystemCall,
+    assert_same_tree,
+};
+
+use crate::{Scene, cannot_tidy, check_truth, ends_for_want_of_memory, uncopy};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [] to_a_new_place,
+        [] merged_into_another,
+        [] by_several_workers,
+        [] with_a_journal,
+        [] mirrored_and_audited,
+    ]
+}
+
+struct Tree {
+    from: Scratch,
+    to: Scratch,
+}
+
+const FILES: [&str; 4] = ["a/small", "a/large", "a/b/sparse", "linked"];
+const OLD: &[u8] = b"old";
+
+impl Tree {
+    /// Of everything a little.
+    fn new() -> Tree {
+        let tree = Tree { from: Place::Disk.scratch(), to: Place::Disk.scratch() };
+        let source = tree.source();
+        fs::create_dir_all(source.join("a/b")).unwrap();
+        fs::create_dir(source.join("empty")).unwrap();
+        fs::write(source.join("a/small"), "small").unwrap();
+        fs::write(source.join("a/large"), vec![5; 200_003]).unwrap();
+        drop(Content::sparse(300_000, &[(0, 4096), (200_000, 10)]).write(&source.join(FILES[2])));
+        fs::hard_link(source.join("a/small"), source.join("linked")).unwrap();
+        symlink("a/small", source.join("link")).unwrap();
+        let mode = Mode::from_raw_mode(0o640);
+        rustix::fs::mknodat(CWD, source.join("fifo"), FileType::Fifo, mode, 0).unwrap();
+        for path in [source.join("a/large"), source.join("a")] {
+            let _ = rustix::fs::setxattr(path, "user.a", b"b", XattrFlags::empty());
+        }
+        tree
+    }
+
+    fn source(&self) -> PathBuf {
+        self.from.join("source")
+    }
+
+    fn destination(&self) -> PathBuf {
+        self.to.join("destination")
+    }
+
+    fn program(&self, flags: &[&str]) -> Program {
+        let program = uncopy().args(["cp", "-r", "--json", "--specials", "-T"]).args(flags);
+        program.arg(self.source()).arg(self.destination())
+    }
+
+    fn reset(&self, has_old: bool) {
+        for name in self.to.strangers(&[]) {
+            let path = self.to.join(name);
+            if path.is_dir() {
+                fs::remove_dir_all(path).unwrap();
+            } else {
+                fs::remove_file(path).unwrap();
+            }
+        }
+        if has_old {
+            fs::create_dir_all(self.destination().join("a")).unwrap();
+            fs::write(self.destination().join("a/small"), OLD).unwrap();
+            fs::write(self.destination().join("a/large"), OLD).unwrap();
+        }
+    }
+
+    fn each(&self, flags: &[&str], has_old: bool) {
+        let reset = || self.reset(has_old);
+        let check = |intercept: &Intercept, fault: Fault| {
+            self.check(intercept, fault, has_old);
+            self.check_strangers(intercept, fault, &["destination"]);
+        };
+        let program = self.program(flags);
+        Scene { program, reset: &reset, check: &check, most: usize::MAX, ends: &[0] }.each();
+    }
+
+    fn check(&self, intercept: &Intercept, fault: Fault, has_old: bool) {
+        let run = &intercept.run;
+        for name in FILES {
+            let new = fs::read(self.source().join(name)).unwrap();
+            match fs::read(self.destination().join(name)) {
+                Ok(found) if found == new => {}
+                Ok(found) => {
+                    assert!(has_old && found == OLD, "{fault}: half of {name}: {run:?}");
+                    assert!(!run.status.success(), "{fault}: the old {name}: {run:?}");
+                }
+                Err(_) => assert!(!run.status.success(), "{fault}: no {name}: {run:?}"),
+            }
+        }
+        if run.status.success() {
+            // A filesystem that has no hard links gets copies, as their records say.
+            let linked = run.stdout.contains("\"event\":\"linked\"");
+            if linked || fault.call != SystemCall::LINKAT {
+                assert_same_tree(&self.source(), &self.destination(), Compared::default());
+            }
+            for receipt in run.receipts() {
+                if receipt.value()["event"] == "copied" {
+                    check_truth(&receipt, intercept, fault);
+                }
+            }
+        } else if !ends_for_want_of_memory(intercept, fault) && !run.stderr.is_empty() {
+            assert!(run.stderr.contains("cannot "), "{fault}: {}", run.stderr);
+        }
+        self.check_counts(intercept, fault);
+    }
+
+    /// The summary counts what happened.
+    fn check_counts(&self, intercept: &Intercept, fault: Fault) {
+        let run = &intercept.run;
+        let receipts = if run.stdout.ends_with('\n') { run.receipts() } else { return };
+        let Some(summary) = receipts.iter().find(|r| r.value()["event"] == "summary") else {
+            assert!(!run.status.success(), "{fault}: no summary: {run:?}");
+            return;
+        };
+        if fault.call.name() == "write" && run.stderr.contains("standard output") {
+            // The record of something that was done is what could not be written.
+            assert!(!run.status.success(), "{fault}: {run:?}");
+            return;
+        }
+        let copied = receipts.iter().filter(|r| r.value()["event"] == "copied").count();
+        let failed = receipts.iter().filter(|r| r.value()["event"] == "failed").count();
+        if let Some(counted) = summary.value()["failed"].as_u64() {
+            assert_eq!(counted, failed as u64, "{fault}: {}", run.stdout);
+        }
+        if let Some(files) = summary.value()["files"].as_u64() {
+            assert_eq!(files, copied as u64, "{fault}: {}", run.stdout);
+        }
+    }
+
+    fn check_strangers(&self, intercept: &Intercept, fault: Fault, expected: &[&str]) {
+        let strangers = self.to.strangers(expected);
+        let aborted = ends_for_want_of_memory(intercept, fault);
+        let listing = fault.call.name() == "getdents64" && !intercept.run.status.success();
+        let excused = cannot_tidy(fault) || aborted || listing;
+        assert!(strangers.is_empty() || excused, "{fault}: {strangers:?}: {:?}", intercept.run);
+    }
+}
+
+fn to_a_new_place() {
+    Tree::new().each(&["--jobs=1", "-p"], false);
+}
+
+fn merged_into_another() {
+    Tree::new().each(&["--jobs=1", "--preserve=all"], true);
+}
+
+fn by_several_workers() {
+    Tree::new().each(&["--jobs=4", "--on-error=abort"], false);
+}
+
+/// What a run with a fault left is gone on with by the next.
+fn with_a_journal() {
+    let tree = Tree::new();
+    let reset = || tree.reset(false);
+    let program = tree.program(&["--jobs=1", "-p", "--resume"]);
+    let check = |intercept: &Intercept, fault: Fault| {
+        tree.check(intercept, fault, false);
+        let again = program.run();
+        let succeeded = again.status.success();
+        // The journal itself may be what was written in part, which is said, and by its name.
+        assert!(succeeded, "{fault}: {again:?} after {:?}", intercept.run);
+        let compared = Compared { modes: true, ..Compared::default() };
+        assert_same_tree(&tree.source(), &tree.destination(), compared);
+        let left = tree.to.strangers(&["destination"]);
+        let excused = cannot_tidy(fault) || ends_for_want_of_memory(intercept, fault);
+        assert!(left.is_empty() || excused, "{fault}: {left:?} after {:?}", intercept.run);
+    };
+    let scene = Scene {
+        program: program.clone(),
+        reset: &reset,
+        check: &check,
+        most: usize::MAX,
+        ends: &[0],
+    };
+    scene.each();
+}
+
+fn mirrored_and_audited() {
+    let tree = Tree::new();
+    let log = tree.to.join("log");
+    let reset = || {
+        tree.reset(true);
+        fs::write(tree.destination().join("strange"), "x").unwrap();
+        fs::create_dir_all(tree.destination().join("b/c")).unwrap();
+    };
+    let check = |intercept: &Intercept, fault: Fault| {
+        tree.check(intercept, fault, true);
+        tree.check_strangers(intercept, fault, &["destination", "log"]);
+        if log.exists() {
+            let verified = uncopy().args(["audit", "verify"]).arg(&log).run();
+            // Cut off, perhaps; but never a chain that does not hold.
+            let cut = !verified.status.success() && !intercept.run.status.success();
+            assert!(verified.status.success() || cut, "{fault}: {verified:?}");
+        }
+    };
+    let text = log.to_string_lossy().into_owned();
+    let program = tree.program(&["--jobs=1", "--delete", "--audit", &text]);
+    Scene { program, reset: &reset, check: &check, most: usize::MAX, ends: &[0] }.each();
+}

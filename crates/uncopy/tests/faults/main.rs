@@ -1,0 +1,159 @@
+//! Every system call of an operation of the library fails, one at a time, in a process of its own:
+//! the operation ends, well or with an error, and leaves no descriptor, thread or memory behind.
+//!
+//! The process does the operation once before, so that what is kept for good is there, and then
+//! between two calls of `getppid(2)`. `UNCOPY_TEST_FAULTS=full` has every error at every place.
+#![cfg(all(target_os = "linux", not(shuttle)))]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod roles;
+
+use std::any::Any;
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+
+use testbed::{
+    Case, CountingAllocator, Fault, Forbidden, Intercept, Intercepted, Place, Program, SystemCall,
+};
+use uncopy::Errno;
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator::new();
+
+const MARK: SystemCall = SystemCall::GETPPID;
+
+fn program(role: &str, directory: &std::path::Path) -> Program {
+    Program::new(std::env::current_exe().unwrap())
+        .env(roles::ROLE, role)
+        .env(roles::DIRECTORY, directory)
+        .env("RUST_BACKTRACE", "0")
+}
+
+/// Every call of this operation fails, `most` of each kind.
+fn each(role: &str, most: usize) {
+    let directory = Place::Disk.scratch();
+    std::fs::write(directory.join("source"), vec![3; 3 << 20]).unwrap();
+    let intercepted = Intercepted::new(&program(role, directory.path()), MARK, Some(MARK));
+    let (run, calls) = intercepted.count();
+    assert!(run.status.success(), "{run:?}");
+    assert!(calls.len() >= 5, "{calls:?}");
+    let full = std::env::var_os("UNCOPY_TEST_FAULTS").is_some_and(|value| value == "full");
+    let mut wrong = Vec::new();
+    for call in calls.into_keys() {
+        let errnos = call.errnos();
+        for nth in 1..=most {
+            let in_turn = errnos.get((nth - 1) % errnos.len().max(1)).copied();
+            let tried = if full || nth == 1 { errnos } else { in_turn.as_slice() };
+            let mut happened = false;
+            for errno in tried {
+                let fault = Fault { call, nth, errno: *errno };
+                match catch_unwind(|| intercepted.fail(fault, &[])) {
+                    Ok(intercept) => {
+                        happened |= intercept.happened;
+                        wrong.extend(what_is_wrong(&intercept, fault));
+                    }
+                    Err(panic) => {
+                        happened = true;
+                        wrong.extend(what_it_said(&panic, fault));
+                    }
+                }
+            }
+            if !happened {
+                break;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} faults did harm:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// What Rust's standard library makes of errors that it thinks impossible: a new thread without
+/// memory for its signal stack, and a pipe on which a started program says that it was.
+fn what_it_said(panic: &Box<dyn Any + Send>, fault: Fault) -> Option<String> {
+    let text = panic.downcast_ref::<String>().map_or("no text", String::as_str);
+    let inherent = text.contains("failed to allocate an alternative stack")
+        || text.contains("failed to set up alternative stack guard page")
+        || text.contains("the CLOEXEC pipe failed");
+    (!inherent).then(|| format!("{fault}: {text}"))
+}
+
+fn what_is_wrong(intercept: &Intercept, fault: Fault) -> Option<String> {
+    let run = &intercept.run;
+    let memory = [SystemCall::MMAP, SystemCall::MREMAP, SystemCall::MPROTECT];
+    let aborted = memory.contains(&fault.call) && run.stderr.contains("memory allocation of");
+    // A descriptor whose `close` did not happen is open.
+    let not_closed = fault.call == SystemCall::CLOSE && run.stdout.starts_with("descriptors");
+    let well = run.status.success() && (intercept.happened || run.stdout.starts_with("done"));
+    if well || aborted || not_closed {
+        return None;
+    }
+    Some(format!("{fault}: {} {}{}", run.status, run.stdout, run.stderr))
+}
+
+/// What containers forbid, with both errors that they answer.
+fn forbidden() {
+    let directory = Place::Disk.scratch();
+    std::fs::write(directory.join("source"), vec![3; 3 << 20]).unwrap();
+    let sets: &[&[SystemCall]] = &[
+        &[SystemCall::IO_URING_SETUP, SystemCall::IO_URING_ENTER, SystemCall::IO_URING_REGISTER],
+        &[SystemCall::COPY_FILE_RANGE],
+        &[SystemCall::USERFAULTFD],
+        &[SystemCall::SPLICE, SystemCall::SENDFILE, SystemCall::COPY_FILE_RANGE],
+        &[SystemCall::STATX],
+        &[SystemCall::OPENAT2],
+        &[SystemCall::PRLIMIT64],
+    ];
+    for set in sets {
+        let calls: Vec<_> = set.iter().map(|call| Forbidden::Call(*call)).collect();
+        every_role_works(&directory, &calls);
+    }
+    // SO_ZEROCOPY (include/uapi/asm-generic/socket.h).
+    every_role_works(&directory, &[Forbidden::SocketOption(60)]);
+}
+
+fn every_role_works(directory: &std::path::Path, calls: &[Forbidden]) {
+    for errno in [Errno::EPERM, Errno::ENOSYS] {
+        for role in roles::NAMES {
+            let run = program(role, directory).forbidding(calls, errno).run();
+            let context = format!("{role} without {calls:?} ({errno})");
+            assert!(run.status.success(), "{context}: {run:?}");
+            assert!(run.stdout.starts_with("done"), "{context}: {run:?}");
+        }
+    }
+}
+
+/// Memory and shared events need `memfd_create(2)`: without it they answer with a status, and
+/// messages, files and sends go on.
+fn without_memory_files() {
+    let directory = Place::Disk.scratch();
+    std::fs::write(directory.join("source"), vec![3; 3 << 20]).unwrap();
+    let calls = [Forbidden::Call(SystemCall::MEMFD_CREATE)];
+    for errno in [Errno::EPERM, Errno::ENOSYS] {
+        for role in roles::NAMES {
+            let run = program(role, directory.path()).forbidding(&calls, errno).run();
+            assert!(run.status.success(), "{role}: {run:?}");
+            let refused = run.stdout.starts_with("failed: memory: ");
+            assert!(run.stdout.starts_with("done") || refused, "{role}: {run:?}");
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    if let Ok(role) = std::env::var(roles::ROLE) {
+        return roles::play(&role);
+    }
+    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
+        let mut cases = testbed::cases![[] forbidden, [] without_memory_files];
+        let of = |role: &'static str, most| {
+            Case::new(format!("faults::each_call::{role}"), &[], move || each(role, most))
+        };
+        cases.extend([
+            of("copy", usize::MAX),
+            of("tree", usize::MAX),
+            of("channel", 40),
+            of("objects", 40),
+            of("lend", 20),
+            of("ring", 20),
+        ]);
+        cases
+    })
+}
