@@ -1,6 +1,8 @@
 //! The project's own tasks, run as `cargo xtask COMMAND`.
 
 mod compare;
+mod coverage;
+mod evidence;
 mod install_c;
 mod interop;
 mod man;
@@ -34,6 +36,10 @@ enum Task {
     Man(man::Arguments),
     /// Measure a suite side by side with its peers.
     Compare(compare::Arguments),
+    /// Write one page with everything that was measured, or set two sets of rows side by side.
+    Evidence(evidence::Arguments),
+    /// Measure which lines the tests run, by crate.
+    Coverage(coverage::Arguments),
     /// Kill, fill and cut power in a loop, and look at what is left.
     Soak(soak::Arguments),
     /// Send to the kernel's own test of MSG_ZEROCOPY, and receive from it.
@@ -64,6 +70,8 @@ fn main() -> ExitCode {
         Task::InstallC(arguments) => install_c::run(&arguments),
         Task::Man(arguments) => man::run(&arguments),
         Task::Compare(arguments) => compare::run(&arguments),
+        Task::Evidence(arguments) => evidence::run(&arguments),
+        Task::Coverage(arguments) => coverage::run(&arguments),
         Task::Soak(arguments) => soak::run(&arguments),
         Task::Interop(arguments) => interop::run(&arguments),
         Task::VmTest(arguments) => vm_test::run(&arguments),

@@ -16,7 +16,7 @@ pub(crate) mod row;
 mod send;
 mod timing;
 mod tree;
-pub(crate) mod verdict;
+mod verdict;
 mod zx;
 
 use std::path::PathBuf;
@@ -56,8 +56,8 @@ pub(crate) struct Arguments {
     dir: Option<PathBuf>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum SuiteName {
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum SuiteName {
     /// One file to another.
     Copy,
     /// Whole trees.

@@ -147,23 +147,24 @@ fn target_line(row: &Row) -> String {
 
 /// Its beginning, with no directories in it.
 fn shortened(reason: &str) -> String {
-    let plain: Vec<&str> = reason
-        .split(' ')
-        .map(
-            |word| {
-                if word.starts_with('/') { word.rsplit('/').next().unwrap_or(word) } else { word }
-            },
-        )
-        .collect();
-    let plain = plain.join(" ");
+    let plain = without_directories(reason);
     match plain.char_indices().nth(REASON_CHARACTERS) {
         Some((end, _)) => format!("{}…", &plain[..end]),
         None => plain,
     }
 }
 
+/// Paths say where somebody measured, and nothing about what.
+pub(crate) fn without_directories(reason: &str) -> String {
+    let last_part = |word: &str| match word.starts_with('/') {
+        true => word.rsplit('/').next().unwrap_or(word).to_owned(),
+        false => word.to_owned(),
+    };
+    reason.split(' ').map(last_part).collect::<Vec<_>>().join(" ")
+}
+
 /// A number with its unit, scaled for reading.
-pub(crate) fn quantity(value: f64, unit: &str) -> String {
+fn quantity(value: f64, unit: &str) -> String {
     match unit {
         "s" if value < 0.1 => format!("{:.3} ms", value * 1e3),
         "s" => format!("{value:.3} s"),

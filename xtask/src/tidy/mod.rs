@@ -73,6 +73,22 @@ fn check_source(source: &Source, findings: &mut Vec<Finding>) {
     platform::check(source, findings);
 }
 
+/// Where unsafe code is, relative to the root, and how many blocks, functions and items need a proof.
+///
+/// # Errors
+/// If the files cannot be read.
+pub(crate) fn unsafe_inventory() -> Result<Vec<(PathBuf, usize)>> {
+    let is_source = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "rs");
+    let mut inventory = Vec::new();
+    for path in tracked_files()?.into_iter().filter(is_source) {
+        let count = unsafe_code::count(&Source::read(&path)?);
+        if count > 0 {
+            inventory.push((path, count));
+        }
+    }
+    Ok(inventory)
+}
+
 /// Files that git tracks or would track, relative to the root.
 fn tracked_files() -> Result<Vec<PathBuf>> {
     let output = Command::new("git")
