@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
 /// Runs the tests, instrumented, and writes a line for each crate.
 ///
 /// # Errors
-/// If `cargo llvm-cov` is not installed or a test fails.
+/// If `cargo llvm-cov` is not installed; or a test fails, after the figures are written.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let known = llvm_cov().arg("--version").output();
     ensure!(
@@ -40,16 +40,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         "cargo-llvm-cov is not here; install it: cargo install --locked cargo-llvm-cov, and \
          rustup component add llvm-tools"
     );
+    let mut tested = Ok(());
     if !arguments.report_only {
         let mut tests = llvm_cov();
-        tests.args(["--no-report", "--locked"]);
+        tests.args(["--no-report", "--locked", "--no-fail-fast"]);
         if arguments.package.is_empty() {
             tests.arg("--workspace");
         }
         for package in &arguments.package {
             tests.args(["--package", package]);
         }
-        workspace::run(&mut tests)?;
+        tested = workspace::run(&mut tests);
     }
     let directory = workspace::target_directory().join("coverage");
     fs::create_dir_all(&directory)?;
@@ -67,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         println!("{:<22} {share:>5.1} % of {} lines", covered.name, covered.lines);
     }
     println!("every region by file: {}; recorded in {}", details.display(), out.display());
-    Ok(())
+    tested.context("some tests failed, and the figures are of what ran all the same")
 }
 
 /// Cargo's own subcommand, in a target directory of its own below the usual one.

@@ -28,7 +28,7 @@ const STYLES: usize = 8;
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 320.0;
 const LEFT: f64 = 62.0;
-const RIGHT: f64 = 14.0;
+const RIGHT: f64 = 22.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 44.0;
 /// Labels of the x axis stand at least so far apart.

@@ -26,7 +26,7 @@ fn grouped(whole: &str) -> String {
     for (index, digit) in digits.chars().enumerate() {
         // Numbers of four digits are read at a glance.
         if index > 0 && digits.len() > 4 && (digits.len() - index) % 3 == 0 {
-            text.push('\u{202f}');
+            text.push(',');
         }
         text.push(digit);
     }
@@ -93,10 +93,10 @@ mod tests {
             (12.345, "12.3"),
             (99.99, "100"),
             (4321.0, "4321"),
-            (65_280.0, "65\u{202f}280"),
-            (2_396_600.0, "2\u{202f}396\u{202f}600"),
+            (65_280.0, "65,280"),
+            (2_396_600.0, "2,396,600"),
             (-6.7, "−6.7"),
-            (-12_345.0, "−12\u{202f}345"),
+            (-12_345.0, "−12,345"),
         ] {
             assert_eq!(plain(value), expected, "{value}");
         }

@@ -392,11 +392,16 @@ impl Rivals {
                 None => format!("neither by more than 3 %, from {range}"),
             });
         }
+        let about = |at: f64| match self.x {
+            X::Bytes => text(at),
+            // There are no halves of a region.
+            X::Regions => text(at.ceil()),
+        };
         let word = |change: &super::crossover::Crossing| {
             format!(
                 "{} from about {} on (measured: {} and {})",
                 if change.first_is_lower { "the first" } else { "the second" },
-                text(change.at),
+                about(change.at),
                 text(change.between.0),
                 text(change.between.1),
             )

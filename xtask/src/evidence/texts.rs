@@ -278,9 +278,21 @@ pub(super) struct Finding {
     pub(super) here: Option<f64>,
     /// What is wrong with the text itself.
     pub(super) contradiction: Option<String>,
-    /// None: not measured.
-    pub(super) holds_here: Option<bool>,
+    /// Of what was measured here; undecided where nothing was.
+    pub(super) verdict: Verdict,
 }
+
+/// Whether a figure lies where it is said to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Holds,
+    Fails,
+    /// So near to a bound that noise decides.
+    Undecided,
+}
+
+/// Less than this is no difference.
+const BAND: f64 = 0.03;
 
 impl Claim {
     fn cells(&self) -> impl Iterator<Item = &Cell> {
@@ -315,7 +327,7 @@ impl Claim {
             text: theirs,
             here: ours,
             contradiction: self.contradiction.clone().filter(|_| outside),
-            holds_here: ours.map(|value| self.holds(value)),
+            verdict: ours.map_or(Verdict::Undecided, |value| self.judge(value)),
         }
     }
 
@@ -328,6 +340,15 @@ impl Claim {
             value *= cell(other)?;
         }
         value.is_finite().then_some(value)
+    }
+
+    fn judge(&self, value: f64) -> Verdict {
+        let is_near = |bound: f64| (value / bound - 1.0).abs() < BAND;
+        match self.holds(value) {
+            _ if [self.low, self.high].into_iter().flatten().any(is_near) => Verdict::Undecided,
+            true => Verdict::Holds,
+            false => Verdict::Fails,
+        }
     }
 
     fn holds(&self, value: f64) -> bool {
@@ -450,8 +471,16 @@ mod tests {
         let finding = claim.ask(&texts.text[0], &inputs());
         assert_eq!((finding.text, finding.here), (Some(1.25), Some(0.5)));
         assert_eq!(finding.contradiction.as_deref(), Some("it is not"));
-        assert_eq!(finding.holds_here, Some(true));
-        assert_eq!(claim.ask(&texts.text[0], &Inputs::default()).holds_here, None);
+        assert_eq!(finding.verdict, Verdict::Holds);
+        assert_eq!(claim.ask(&texts.text[0], &Inputs::default()).here, None);
+        for (value, expected) in [
+            (0.96, Verdict::Holds),
+            (0.98, Verdict::Undecided),
+            (1.02, Verdict::Undecided),
+            (1.04, Verdict::Fails),
+        ] {
+            assert_eq!(claim.judge(value), expected, "{value}");
+        }
         assert_eq!(claim.bounds(), "at most 1");
     }
 

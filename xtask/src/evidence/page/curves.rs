@@ -7,7 +7,7 @@ use super::super::inputs::{Comparison, Inputs};
 use super::super::number;
 use super::super::plots::{PLOTS, Plot, RIVALS};
 use super::super::texts::command;
-use super::{code, table, text};
+use super::{code, table, table_of_figures, text};
 
 pub(super) fn section(inputs: &Inputs) -> Markup {
     let drawn: Vec<Markup> = PLOTS
@@ -84,7 +84,7 @@ fn beside(plot: &Plot, series: &[Series]) -> Markup {
         let name = [text(&series.name)].into_iter();
         name.chain(all.iter().map(cell)).collect()
     });
-    table(&heads, lines)
+    table_of_figures(&heads, lines)
 }
 
 fn trees(tree: &Comparison) -> Markup {
@@ -135,7 +135,7 @@ fn tree_bars(tree: &Comparison, title: &str, metric: &str) -> Markup {
                 (chart::legend(subjects.iter().copied()))
                 p.note { (code("cargo xtask compare tree")) " Each case has a scale of its own." }
             }
-            (table(&heads, lines))
+            (table_of_figures(&heads, lines))
         }
     }
 }

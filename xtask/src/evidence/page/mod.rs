@@ -47,6 +47,7 @@ impl Page<'_> {
                 body {
                     (self.head())
                     main {
+                        (rows::machines(self.inputs))
                         (texts::section(self.texts, self.inputs))
                         (curves::section(self.inputs))
                         (curves::crossovers(self.inputs))
@@ -55,7 +56,6 @@ impl Page<'_> {
                         (runs::fuzzing(&self.inputs.fuzzing))
                         (runs::unsafe_code(self.unsafe_code, self.commit))
                         (runs::coverage(&self.inputs.coverage))
-                        (rows::machines(self.inputs))
                         (rows::all(self.inputs))
                         (self.sources())
                     }
@@ -89,11 +89,10 @@ impl Page<'_> {
                 }
                 nav {
                     @for (id, name) in [
-                        ("texts", "The four texts"), ("curves", "Curves"),
+                        ("machines", "Where it was measured"), ("texts", "The four texts"), ("curves", "Curves"),
                         ("crossovers", "Crossovers"), ("targets", "Targets"), ("soak", "Soak"),
                         ("fuzzing", "Fuzzing"), ("unsafe", "Unsafe code"), ("coverage", "Coverage"),
-                        ("machines", "Machines and peers"), ("rows", "All rows"),
-                        ("files", "Files"),
+                        ("rows", "All rows"), ("files", "Files"),
                     ] {
                         a href={ "#" (id) } { (name) }
                     }
@@ -140,9 +139,22 @@ fn section(id: &str, title: &str, body: Markup) -> Markup {
 
 /// A table that scrolls sideways where it does not fit. Cells of the first column are headings.
 fn table(heads: &[&str], lines: impl IntoIterator<Item = Vec<Markup>>) -> Markup {
+    table_of(None, heads, lines)
+}
+
+/// One whose cells are figures, but for those of the first column.
+fn table_of_figures(heads: &[&str], lines: impl IntoIterator<Item = Vec<Markup>>) -> Markup {
+    table_of(Some("figures"), heads, lines)
+}
+
+fn table_of(
+    class: Option<&str>,
+    heads: &[&str],
+    lines: impl IntoIterator<Item = Vec<Markup>>,
+) -> Markup {
     html! {
         div.scroll tabindex="0" {
-            table {
+            table class=[class] {
                 thead { tr { @for head in heads { th scope="col" { (head) } } } }
                 tbody {
                     @for line in lines {

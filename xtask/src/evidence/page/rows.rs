@@ -4,33 +4,39 @@ use maud::{Markup, html};
 
 use super::super::inputs::{Comparison, Inputs};
 use super::super::number;
-use super::{code, section, table, text};
+use super::{code, section, table, table_of_figures, text};
 use crate::compare::host::Host;
 use crate::compare::report::without_directories;
 use crate::compare::row::Row;
 
 pub(super) fn machines(inputs: &Inputs) -> Markup {
-    let lines = inputs.comparisons.iter().map(|comparison| match &comparison.host {
-        Some(host) => of_host(&comparison.suite, host),
-        None => {
-            let not = || html! { span.missing { "not recorded" } };
-            let mut line = vec![text(&comparison.suite)];
-            line.extend((0..5).map(|_| not()));
-            line
-        }
-    });
-    let heads = ["suite", "kernel", "processor", "memory", "files lie on", "commit"];
+    let all = &inputs.comparisons;
+    let of = |comparison: &Comparison| Some(of_host(&comparison.suite, comparison.host.as_ref()?));
+    let silent: Vec<&str> =
+        all.iter().filter(|c| c.host.is_none()).map(|c| c.suite.as_str()).collect();
     let body = html! {
-        (table(&heads, lines))
-        h3 { "Peers" }
-        @for comparison in &inputs.comparisons { (peers(comparison)) }
-        h3 { "State of caches, and how it is measured" }
-        @for comparison in inputs.comparisons.iter().filter(|c| !c.notes.is_empty()) {
-            h4 { (comparison.suite) }
-            ul.notes { @for note in &comparison.notes { li { (note) } } }
+        @if silent.len() < all.len() {
+            (table(
+                &["suite", "kernel", "processor", "memory", "files lie on", "commit"],
+                all.iter().filter_map(of),
+            ))
+        }
+        @if !silent.is_empty() {
+            p.missing { "These rows do not say what they were measured on: " (silent.join(", ")) "." }
+        }
+        details {
+            summary { "State of caches, and how it is measured" }
+            @for comparison in all.iter().filter(|c| !c.notes.is_empty()) {
+                h4 { (comparison.suite) }
+                ul.notes { @for note in &comparison.notes { li { (note) } } }
+            }
+        }
+        details {
+            summary { "Versions of the peers" }
+            @for comparison in all { (peers(comparison)) }
         }
     };
-    section("machines", "Machines and peers", body)
+    section("machines", "Where it was measured", body)
 }
 
 fn of_host(suite: &str, host: &Host) -> Vec<Markup> {
@@ -84,7 +90,7 @@ pub(super) fn targets(inputs: &Inputs) -> Markup {
             "What was to be reached, judged within noise: the larger of a target's own band and the \
              spread of the same thing measured twice in each round."
         }
-        (table(&["suite", "met", "missed", "not judged"], lines))
+        (table_of_figures(&["suite", "met", "missed", "not judged"], lines))
         @if !missed.is_empty() {
             h3 { "Missed" }
             (table(&["case", "what", "found", "at most", "noise"], missed.into_iter().map(missed_line)))

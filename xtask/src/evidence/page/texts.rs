@@ -4,8 +4,8 @@ use maud::{Markup, html};
 
 use super::super::inputs::Inputs;
 use super::super::number;
-use super::super::texts::{Here, Table, Text, Texts};
-use super::{code, table, text};
+use super::super::texts::{Column, Here, Table, Text, TextRow, Texts, Verdict};
+use super::{code, table, table_of_figures, text};
 
 pub(super) fn section(texts: &Texts, inputs: &Inputs) -> Markup {
     let body = html! {
@@ -36,42 +36,92 @@ fn article(one: &Text, inputs: &Inputs) -> Markup {
     }
 }
 
+/// A figure a line; or as the text has it, where nothing here can stand beside it.
 fn figures(of: &Table, inputs: &Inputs) -> Markup {
+    let cells = |row: &TextRow| of.column.iter().map(|column| row.here(column, inputs)).collect();
+    let here: Vec<Vec<Here>> = of.row.iter().map(cells).collect();
+    let nothing_here = here.iter().flatten().all(|here| here.value().is_none());
+    html! {
+        h4 { (of.title) }
+        @if let Some(note) = &of.note { p.note { (note) } }
+        @if nothing_here {
+            (only_theirs(of))
+            (why_nothing(here.iter().flatten()))
+        } @else {
+            (side_by_side(of, &here))
+        }
+    }
+}
+
+fn with_unit(value: f64, unit: &str) -> Markup {
+    let space = if unit.starts_with(['×', '%', '/']) && unit != "% CPU" { "" } else { " " };
+    text(format!("{}{space}{unit}", number::plain(value)))
+}
+
+fn side_by_side(of: &Table, here: &[Vec<Here>]) -> Markup {
     let mut lines = Vec::new();
-    for row in &of.row {
-        for (index, column) in of.column.iter().enumerate() {
+    for (row, here) in of.row.iter().zip(here) {
+        for (index, (column, here)) in of.column.iter().zip(here).enumerate() {
             let theirs = row.figure(index);
-            let here = row.here(column, inputs);
-            let with_unit = |value| text(format!("{} {}", number::plain(value), column.unit));
             let ratio = theirs.zip(here.value()).filter(|(theirs, _)| *theirs != 0.0);
-            let (ours, how) = match &here {
-                Here::Measured { value, command, note } => (with_unit(*value), how(command, note)),
+            let (ours, how) = match here {
+                Here::Measured { value, command, note } => {
+                    (with_unit(*value, &column.unit), how(command, note))
+                }
                 Here::Missing { why, command } => {
                     (html! { span.missing { "not measured" } }, how_not(why, command.as_deref()))
                 }
             };
-            let name = if index == 0 {
-                text(&row.name)
-            } else {
-                html! { span.again { (row.name) } }
-            };
             lines.push(vec![
-                name,
+                if index == 0 {
+                    text(&row.name)
+                } else {
+                    html! { span.again { (row.name) } }
+                },
                 text(&column.name),
-                theirs.map_or_else(|| text("–"), with_unit),
+                theirs.map_or_else(|| text("–"), |value| with_unit(value, &column.unit)),
                 ours,
-                ratio.map_or_else(
-                    || text("–"),
-                    |(theirs, ours)| text(format!("{}×", number::plain(ours / theirs))),
-                ),
+                ratio.map_or_else(|| text("–"), |(theirs, ours)| with_unit(ours / theirs, "×")),
                 how,
             ]);
         }
     }
+    table(&["", "", "the text", "this machine", "ratio", "command"], lines)
+}
+
+fn only_theirs(of: &Table) -> Markup {
+    let mut heads = vec![""];
+    heads.extend(of.column.iter().map(|column| column.name.as_str()));
+    let lines = of.row.iter().map(|row| {
+        let cell = |(index, column): (usize, &Column)| {
+            row.figure(index).map_or_else(|| text("–"), |value| with_unit(value, &column.unit))
+        };
+        [text(&row.name)].into_iter().chain(of.column.iter().enumerate().map(cell)).collect()
+    });
+    table_of_figures(&heads, lines)
+}
+
+/// Each reason and each command once.
+fn why_nothing<'a>(here: impl Iterator<Item = &'a Here>) -> Markup {
+    let (mut reasons, mut commands) = (Vec::new(), Vec::new());
+    for here in here {
+        let Here::Missing { why, command } = here else { continue };
+        if !reasons.contains(&why) {
+            reasons.push(why);
+        }
+        // Of several cases their suite.
+        let whole = command.as_deref().and_then(|command| command.split(" --only ").next());
+        if let Some(whole) = whole.filter(|whole| !commands.contains(whole)) {
+            commands.push(whole);
+        }
+    }
     html! {
-        h4 { (of.title) }
-        @if let Some(note) = &of.note { p.note { (note) } }
-        (table(&["", "", "the text", "this machine", "ratio", "command"], lines))
+        p.note {
+            strong { "Not measured on this machine" } ": "
+            @for (index, why) in reasons.iter().enumerate() { @if index > 0 { "; " } (why) }
+            "."
+            @for command in commands { " " (code(command)) }
+        }
     }
 }
 
@@ -91,9 +141,10 @@ fn claims(one: &Text, inputs: &Inputs) -> Markup {
             Some(why) => html! { span.bad { "contradicts itself" } " " span.note { (why) } },
             None => html! { span.good { "agrees" } },
         };
-        let here = match finding.holds_here {
-            Some(true) => html! { span.good { "holds" } },
-            Some(false) => html! { span.bad { "does not hold here" } },
+        let here = match finding.here.map(|_| &finding.verdict) {
+            Some(Verdict::Holds) => html! { span.good { "holds" } },
+            Some(Verdict::Fails) => html! { span.bad { "does not hold here" } },
+            Some(Verdict::Undecided) => html! { "undecided: within 3 % of it" },
             None => html! { span.missing { "not measured" } },
         };
         vec![
