@@ -34,7 +34,7 @@ pub(super) fn section(inputs: &Inputs) -> Markup {
         @for markup in drawn { (markup) }
         @if let Some(tree) = tree { (trees(tree)) }
     };
-    super::section("curves", "Curves", body)
+    super::section("curves", "Curves", &body)
 }
 
 /// The command for a whole suite.
@@ -145,7 +145,8 @@ pub(super) fn crossovers(inputs: &Inputs) -> Markup {
         let verdict = inputs.comparison(pair.suite).and_then(|comparison| pair.verdict(comparison));
         let metric = if pair.metric == "cpu" { "processor time" } else { "time" };
         vec![
-            html! { (pair.first) " or " (pair.second) },
+            text(pair.first),
+            text(pair.second),
             text(format!("{metric} by {}", pair.x.label())),
             code(&format!("{} {}", pair.suite, pair.cases.replace("{}", "…"))),
             match verdict {
@@ -159,7 +160,7 @@ pub(super) fn crossovers(inputs: &Inputs) -> Markup {
             "Which of two ways needs less, and from where on. Where lines between measured points \
              meet is an estimate; less than 3 % is no difference."
         }
-        (table(&["", "", "cases", "less"], lines))
+        (table(&["first", "second", "", "cases", "less"], lines))
     };
-    super::section("crossovers", "Crossovers", body)
+    super::section("crossovers", "Crossovers", &body)
 }

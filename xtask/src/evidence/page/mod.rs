@@ -105,7 +105,7 @@ impl Page<'_> {
         section(
             "files",
             "Files",
-            html! {
+            &html! {
                 p {
                     "One JSON object a line: the figures behind this page. "
                     code { "cargo xtask evidence diff A B" }
@@ -128,7 +128,7 @@ impl Page<'_> {
 }
 
 /// A part of the page that can be linked to.
-fn section(id: &str, title: &str, body: Markup) -> Markup {
+fn section(id: &str, title: &str, body: &Markup) -> Markup {
     html! {
         section id=(id) {
             h2 { (title) }

@@ -36,7 +36,7 @@ pub(super) fn machines(inputs: &Inputs) -> Markup {
             @for comparison in all { (peers(comparison)) }
         }
     };
-    section("machines", "Where it was measured", body)
+    section("machines", "Where it was measured", &body)
 }
 
 fn of_host(suite: &str, host: &Host) -> Vec<Markup> {
@@ -96,7 +96,7 @@ pub(super) fn targets(inputs: &Inputs) -> Markup {
             (table(&["case", "what", "found", "at most", "noise"], missed.into_iter().map(missed_line)))
         }
     };
-    section("targets", "Targets", body)
+    section("targets", "Targets", &body)
 }
 
 fn missed_line(row: &Row) -> Vec<Markup> {
@@ -126,8 +126,8 @@ fn per_cent(part: f64) -> String {
 pub(super) fn all(inputs: &Inputs) -> Markup {
     let body = html! {
         p {
-            "Every case: figures, and in brackets the median of each round's ratio to the first \
-             subject named there. “(again)” is the same subject's second run in each round: noise."
+            "Every case: figures, and in brackets the median of each round's ratio to the \
+             subject named above. “(again)” is the same subject's second run in each round: noise."
         }
         @for comparison in &inputs.comparisons {
             details {
@@ -139,7 +139,7 @@ pub(super) fn all(inputs: &Inputs) -> Markup {
             }
         }
     };
-    section("rows", "All rows", body)
+    section("rows", "All rows", &body)
 }
 
 fn of_case(comparison: &Comparison, case: &str) -> Markup {
@@ -154,7 +154,8 @@ fn of_case(comparison: &Comparison, case: &str) -> Markup {
         }
     }
     let baseline = comparison.figures(case).find_map(|row| row.baseline.as_deref());
-    let mut heads = vec![baseline.unwrap_or_default()];
+    let against = baseline.map(|baseline| format!("ratios to {baseline}")).unwrap_or_default();
+    let mut heads = vec![against.as_str()];
     heads.extend(&metrics);
     let lines = subjects.iter().map(|subject| {
         let own = |row: &&Row| row.subject == *subject;

@@ -25,7 +25,7 @@ pub(super) fn soaks(soaks: &[Soak]) -> Markup {
         }
         @for soak in soaks { (one_soak(soak)) }
     };
-    section("soak", "Soak", body)
+    section("soak", "Soak", &body)
 }
 
 fn one_soak(soak: &Soak) -> Markup {
@@ -98,7 +98,7 @@ pub(super) fn fuzzing(runs: &[FuzzRun]) -> Markup {
             (table(&["target", "ran", "executions", "findings", "commit"], lines))
         }
     };
-    section("fuzzing", "Fuzzing", body)
+    section("fuzzing", "Fuzzing", &body)
 }
 
 pub(super) fn unsafe_code(files: &[(PathBuf, usize)], commit: &str) -> Markup {
@@ -118,7 +118,7 @@ pub(super) fn unsafe_code(files: &[(PathBuf, usize)], commit: &str) -> Markup {
             (table(&["file", "unsafe"], lines))
         }
     };
-    section("unsafe", "Unsafe code", body)
+    section("unsafe", "Unsafe code", &body)
 }
 
 pub(super) fn coverage(crates: &[Covered]) -> Markup {
@@ -143,5 +143,5 @@ pub(super) fn coverage(crates: &[Covered]) -> Markup {
             (table(&["crate", "covered", "lines run", "lines"], lines))
         }
     };
-    section("coverage", "Coverage", body)
+    section("coverage", "Coverage", &body)
 }

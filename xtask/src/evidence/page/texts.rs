@@ -16,7 +16,7 @@ pub(super) fn section(texts: &Texts, inputs: &Inputs) -> Markup {
         }
         @for one in &texts.text { (article(one, inputs)) }
     };
-    super::section("texts", "The four texts", body)
+    super::section("texts", "The four texts", &body)
 }
 
 fn article(one: &Text, inputs: &Inputs) -> Markup {
