@@ -1,8 +1,10 @@
 //! The project's own tasks, run as `cargo xtask COMMAND`.
 
+mod book;
 mod compare;
 mod coverage;
 mod evidence;
+mod finding;
 mod install_c;
 mod interop;
 mod man;
@@ -16,7 +18,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// The project's own tasks.
 #[derive(Parser)]
@@ -30,6 +32,8 @@ struct Arguments {
 enum Task {
     /// Check the rules of the house: sizes, names, homes of unsafe code, manifests.
     Tidy(tidy::Arguments),
+    /// Check the book and the other pages: contents, links, commands; and build it.
+    Book(book::Arguments),
     /// Build and install the C library with its headers.
     InstallC(install_c::Arguments),
     /// Render the man pages of `uncopy` into a directory.
@@ -67,6 +71,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Tidy(arguments) => tidy::run(&arguments),
+        Task::Book(arguments) => book::run(&arguments, &Arguments::command()),
         Task::InstallC(arguments) => install_c::run(&arguments),
         Task::Man(arguments) => man::run(&arguments),
         Task::Compare(arguments) => compare::run(&arguments),

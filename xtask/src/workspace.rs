@@ -11,6 +11,22 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
+/// Files that git tracks or would track, relative to the root.
+///
+/// # Errors
+/// If git cannot be asked.
+pub(crate) fn tracked_files() -> Result<Vec<PathBuf>> {
+    let output = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .context("cannot start git; this looks at the files that git knows")?;
+    ensure!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));
+    let listed = String::from_utf8(output.stdout).context("a tracked name is not UTF-8")?;
+    let exists = |path: &&str| !path.is_empty() && root().join(path).is_file();
+    Ok(listed.split('\0').filter(exists).map(|path| Path::new(path).to_owned()).collect())
+}
+
 /// The cargo that runs this task, or the one on the path.
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

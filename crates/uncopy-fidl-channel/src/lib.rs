@@ -88,6 +88,22 @@ pub use transmit::Payload;
 pub use uncopy_fidl::{Empty, NoPayload, Outcome};
 pub use uncopy_fidl_derive::protocol;
 
+/// The code in the book runs: of pages that show channels and messages together.
+#[cfg(doctest)]
+mod book {
+    #[doc = include_str!("../../../docs/gather.md")]
+    struct Gather;
+
+    #[doc = include_str!("../../../docs/gather-encoder.md")]
+    struct GatherEncoder;
+
+    #[doc = include_str!("../../../docs/ownership.md")]
+    struct Ownership;
+
+    #[doc = include_str!("../../../docs/tour/fidl.md")]
+    struct Tour;
+}
+
 /// What `#[protocol]` writes its code with.
 #[doc(hidden)]
 pub mod derived {

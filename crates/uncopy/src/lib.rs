@@ -32,3 +32,31 @@ mod sys;
 
 pub use error::{Errno, Error, Reason, Result};
 pub use receipt::{Cost, Mechanism, Portion, Receipt, Refusal, Verification, VerifiedFrom};
+
+/// The code in the book runs.
+#[cfg(all(doctest, target_os = "linux"))]
+mod book {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+
+    #[doc = include_str!("../../../docs/receipts.md")]
+    struct Receipts;
+
+    #[doc = include_str!("../../../docs/tour/copy.md")]
+    struct TourOfCopy;
+
+    #[doc = include_str!("../../../docs/tour/send.md")]
+    struct TourOfSend;
+
+    #[doc = include_str!("../../../docs/tour/channel.md")]
+    struct TourOfChannel;
+
+    #[doc = include_str!("../../../docs/why-not/array-of-arrays.md")]
+    struct ArrayOfArrays;
+
+    #[doc = include_str!("../../../docs/why-not/dedicated-calls.md")]
+    struct DedicatedCalls;
+
+    #[doc = include_str!("../../../docs/why-not/vectorised-handles.md")]
+    struct VectorisedHandles;
+}

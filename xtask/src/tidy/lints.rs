@@ -2,8 +2,8 @@
 
 use proc_macro2::{TokenStream, TokenTree};
 
-use super::Finding;
 use super::source::Source;
+use crate::finding::Finding;
 
 /// Macros, and what to do instead.
 const BANNED_MACROS: [(&str, &str); 3] = [

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use toml::{Table, Value};
 
-use super::Finding;
+use crate::finding::Finding;
 
 /// Keys that a crate inherits.
 const INHERITED: [&str; 4] = ["version", "edition", "rust-version", "license"];

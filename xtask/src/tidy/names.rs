@@ -4,8 +4,8 @@ use std::path::Path;
 
 use syn::visit::{self, Visit};
 
-use super::Finding;
 use super::source::Source;
+use crate::finding::Finding;
 
 /// Names, and what to do instead.
 const BANNED: [(&[&str], &str); 4] = [

@@ -2,8 +2,8 @@
 
 use proc_macro2::{TokenStream, TokenTree};
 
-use super::Finding;
 use super::source::Source;
+use crate::finding::Finding;
 
 /// Files and folders of the library that may ask for the platform: the crate's root and the one
 /// place of each part where the portable way is chosen.

@@ -4,8 +4,8 @@ use proc_macro2::Span;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-use super::Finding;
 use super::source::Source;
+use crate::finding::Finding;
 
 const FILE_LINES: usize = 600;
 const FUNCTION_LINES: usize = 70;

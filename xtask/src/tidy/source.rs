@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use proc_macro2::{Span, TokenStream};
 
-use super::Finding;
+use crate::finding::Finding;
 use crate::workspace;
 
 /// A parsed file.

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-use super::Finding;
 use super::source::Source;
+use crate::finding::Finding;
 
 /// Folders below `crates/*/src` that may hold unsafe code.
 const HOMES: [&str; 2] = ["sys", "buf"];

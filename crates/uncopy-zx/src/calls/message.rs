@@ -1,6 +1,7 @@
 //! The message that a program wants sent: bytes from anywhere, handles out of the table.
 
 use std::cell::Cell;
+use std::mem::MaybeUninit;
 
 use uncopy::channel::{Disposition, Filling, Handle, Kind, MAX_BYTES, MAX_HANDLES, MAX_REGIONS};
 use uncopy::channel::{Object, Status, Transfer};
@@ -13,9 +14,8 @@ use crate::abi::{
 use crate::sys::memory::{In, Out};
 use crate::table::{self, Lease};
 
-/// Regions that are read onto the stack; more go to the heap.
-const FEW: usize = 16;
-const SOME: usize = 64;
+/// Regions that are read onto the stack, 1 KiB; more go to the heap.
+const FEW: usize = 64;
 
 /// The bytes of a message. The list of regions has been read once and for all, so that the program
 /// cannot change it between the checks and the copies.
@@ -49,17 +49,10 @@ impl Message<'_> {
         let array = bytes.cast::<zx_channel_iovec_t>();
         match count {
             0..=FEW => {
-                let mut few = [zx_channel_iovec_t::default(); FEW];
-                gathered(array, &mut few[..count], num_handles, send)
+                let mut few = [MaybeUninit::uninit(); FEW];
+                gathered(array.read_into(&mut few[..count])?, num_handles, send)
             }
-            _ if count <= SOME => {
-                let mut some = [zx_channel_iovec_t::default(); SOME];
-                gathered(array, &mut some[..count], num_handles, send)
-            }
-            _ if count <= MAX_REGIONS => {
-                let mut many = vec![zx_channel_iovec_t::default(); count];
-                gathered(array, &mut many, num_handles, send)
-            }
+            _ if count <= MAX_REGIONS => gathered(&array.read_some(0, count)?, num_handles, send),
             _ => Err(Status::OutOfRange),
         }
     }
@@ -86,12 +79,10 @@ impl Message<'_> {
 
 #[inline]
 fn gathered<R>(
-    array: In<zx_channel_iovec_t>,
-    regions: &mut [zx_channel_iovec_t],
+    regions: &[zx_channel_iovec_t],
     num_handles: u32,
     send: impl FnOnce(Message<'_>) -> Result<R, Status>,
 ) -> Result<R, Status> {
-    array.read_all(regions)?;
     if regions.iter().any(|region| region.reserved != 0) {
         return Err(Status::InvalidArgs);
     }

@@ -1,6 +1,8 @@
 //! Ports, and waits that end in one.
 
-use uncopy::channel::{AsyncOptions, Object, PacketContents, Port, Rights, Signals, Status};
+use uncopy::channel::{
+    AsyncOptions, Handle, Object, PacketContents, Port, Rights, Signals, Status,
+};
 
 use super::clock::deadline_at;
 use super::handle::give;
@@ -69,7 +71,12 @@ exported! {
         }
         let port = table::lease(port)?;
         let port = port.object::<Port>(Rights::WRITE)?;
-        table::lease(handle)?.wait_async(port, key, Signals::from_bits_retain(signals), options)
+        let signals = Signals::from_bits_retain(signals);
+        // A channel, which is waited on for every message, is asked what it is only once.
+        match &*table::lease(handle)? {
+            Handle::Channel(channel) => channel.wait_async(port, key, signals, options),
+            other => other.wait_async(port, key, signals, options),
+        }
     }
 }
 

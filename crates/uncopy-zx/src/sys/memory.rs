@@ -2,6 +2,7 @@
 
 use std::io::IoSlice;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use uncopy::channel::{Filling, Status};
@@ -88,6 +89,15 @@ impl<T: Plain> In<T> {
         // SAFETY: the whole of `values`, whose type takes every pattern of bits; should only a part
         // be written, the rest keeps its values.
         unsafe { copy_in(to, self.0.cast(), size_of_val(values)) }
+    }
+
+    /// As many values as `room` has places for, written there for the first time.
+    #[inline]
+    pub(crate) fn read_into(self, room: &mut [MaybeUninit<T>]) -> Result<&mut [T], Fault> {
+        // SAFETY: the whole of `room`, which nobody reads before all of it was written.
+        unsafe { copy_in(room.as_mut_ptr().cast(), self.0.cast(), size_of_val(room)) }?;
+        // SAFETY: all of it was written just now, and the type takes every pattern of bits.
+        Ok(unsafe { room.assume_init_mut() })
     }
 
     /// The `count` values behind the first `skip`.

@@ -9,6 +9,7 @@ pub(crate) mod boundary;
 pub(crate) mod descriptor;
 pub(crate) mod fault;
 mod kernel;
+mod membarrier;
 pub(crate) mod memory;
 pub(crate) mod signal;
 pub(crate) mod slot;

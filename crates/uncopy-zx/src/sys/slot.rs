@@ -1,12 +1,16 @@
 //! Places for values that several threads use, and one of them ends.
 //!
 //! All that is known of a place is in one word: a phase, a generation, and how many use the value.
-//! To use it costs an addition there and a subtraction; nothing else is written.
+//! Beside it is a mark that one more user may hold. To use the value costs an exchange of the mark,
+//! which is taken back by a plain store; who finds it held is counted, which costs an addition and
+//! a subtraction.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::membarrier;
 
 /// What is in a slot.
 pub(crate) trait Occupant {
@@ -41,6 +45,8 @@ pub(crate) struct Slot<T> {
     /// Phase, generation, users. Who looks at the wrong generation may count as a user for a
     /// moment, in every phase; that changes no more than who is the last.
     state: AtomicU64,
+    /// Somebody uses the value without being counted, or is about to see that there is none.
+    is_held: AtomicBool,
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
@@ -51,11 +57,17 @@ unsafe impl<T: Send + Sync> Sync for Slot<T> {}
 /// The use of a value, which stays where it is as long as this exists.
 pub(crate) struct Lease<'a, T: Occupant> {
     slot: &'a Slot<T>,
+    /// Else it is the one that holds the mark.
+    is_counted: bool,
 }
 
 impl<T> Default for Slot<T> {
     fn default() -> Slot<T> {
-        Slot { state: AtomicU64::new(FREE), value: UnsafeCell::new(MaybeUninit::uninit()) }
+        Slot {
+            state: AtomicU64::new(FREE),
+            is_held: AtomicBool::new(false),
+            value: UnsafeCell::new(MaybeUninit::uninit()),
+        }
     }
 }
 
@@ -82,38 +94,67 @@ impl<T: Occupant> Slot<T> {
     /// The value, if it is there with that generation.
     #[inline]
     pub(crate) fn lease(&self, generation: u32) -> Option<Lease<'_, T>> {
-        // Without a look before, which would cost every call a few cycles to spare the wrong ones.
-        if self.state.fetch_add(USER, Ordering::Acquire) & !USERS == known(OPEN, generation) {
-            return Some(Lease { slot: self });
-        }
-        self.leave();
-        None
+        // SeqCst, here and in `Lease::end` and `clear`: whoever ends the value sees the mark, or
+        // whoever has set it sees the end.
+        let is_counted =
+            self.is_held.load(Ordering::Relaxed) || self.is_held.swap(true, Ordering::SeqCst);
+        let state = if is_counted {
+            // Without a look before, which would cost every call a few cycles to spare the wrong
+            // ones.
+            self.state.fetch_add(USER, Ordering::SeqCst)
+        } else {
+            self.state.load(Ordering::SeqCst)
+        };
+        let lease = Lease { slot: self, is_counted };
+        // What is dropped otherwise has used nothing.
+        (state & !USERS == known(OPEN, generation)).then_some(lease)
     }
 
-    /// One user less. The last of a value that has ended takes it out.
+    /// One counted user less. The last of a value that has ended takes it out.
     #[inline]
-    fn leave(&self) {
-        let before = self.state.fetch_sub(USER, Ordering::Release);
+    fn leave_count(&self) {
+        let before = self.state.fetch_sub(USER, Ordering::SeqCst);
         if before & (PHASE | USERS) == ENDING | USER {
             self.clear(before - USER);
         }
     }
 
+    /// The mark is free. Its holder takes a value out that has ended, unless some are counted.
+    #[inline]
+    fn leave_mark(&self) {
+        self.is_held.store(false, Ordering::Release);
+        // The processor may look before others see the store. Who has ended the value, and sees
+        // the mark all the same, has this thread catch up: `clear`.
+        let state = self.state.load(Ordering::Relaxed);
+        if state & (PHASE | USERS) == ENDING {
+            self.clear(state);
+        }
+    }
+
+    /// The word was `state`, which says `ENDING` and has no user: takes the value out, unless
+    /// somebody holds the mark, who will.
     #[cold]
     fn clear(&self, state: u64) {
+        if self.is_held.load(Ordering::SeqCst) {
+            // After this the holder has left and that is seen, or has yet to look at the word.
+            membarrier::others_catch_up();
+            if self.is_held.load(Ordering::SeqCst) {
+                return;
+            }
+        }
         if let Some(value) = self.take_out(state) {
             value.left();
         }
     }
 
     /// Takes the value out if the word still is `state`, which says `ENDING` and has no user but
-    /// the caller, or none.
+    /// the caller, or none; nor does anybody else hold the mark.
     fn take_out(&self, state: u64) -> Option<T> {
         let moving = state & !(PHASE | USERS) | MOVING;
         // Acquire: all that was done to the value was done before its users left.
         self.state.compare_exchange(state, moving, Ordering::Acquire, Ordering::Relaxed).ok()?;
         // SAFETY: this thread alone has made it `MOVING`, and nobody uses the value: users are
-        // counted, and none comes after `OPEN`.
+        // counted, or hold the mark, and none comes after `OPEN`.
         let value = unsafe { &*self.value.get() };
         // SAFETY: it was there, for `ENDING` follows `OPEN` alone, which follows the write of one;
         // and it is read but once, for `MOVING` leads to `FREE`.
@@ -127,18 +168,25 @@ impl<'a, T: Occupant> Lease<'a, T> {
     /// Ends the value: nobody finds it any more. False if somebody else has.
     pub(crate) fn end(&self) -> bool {
         let end = |state| (state & PHASE == OPEN).then_some(state | ENDING);
-        self.slot.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, end).is_ok()
+        self.slot.state.fetch_update(Ordering::SeqCst, Ordering::Relaxed, end).is_ok()
     }
 
     /// The value itself, if it has ended and nobody else uses it.
     pub(crate) fn into_value(self) -> Result<T, Lease<'a, T>> {
+        let (own, is_alone) = match self.is_counted {
+            true => (USER, !self.slot.is_held.load(Ordering::SeqCst)),
+            false => (0, true),
+        };
         let state = self.slot.state.load(Ordering::Relaxed);
-        if state & (PHASE | USERS) != ENDING | USER {
+        if state & (PHASE | USERS) != ENDING | own || !is_alone {
             return Err(self);
         }
         match self.slot.take_out(state) {
             Some(value) => {
-                // Its count is gone with the word.
+                // A count is gone with the word.
+                if !self.is_counted {
+                    self.slot.leave_mark();
+                }
                 std::mem::forget(self);
                 Ok(value)
             }
@@ -162,7 +210,10 @@ impl<T: Occupant> Deref for Lease<'_, T> {
 impl<T: Occupant> Drop for Lease<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.slot.leave();
+        match self.is_counted {
+            true => self.slot.leave_count(),
+            false => self.slot.leave_mark(),
+        }
     }
 }
 
@@ -214,17 +265,42 @@ mod tests {
         assert_eq!(*slot.lease(8).unwrap().1, 2);
     }
 
+    /// Whoever of three leaves first, one of them with the mark, and whoever ends the value.
     #[test]
     fn a_value_in_use_stays_until_its_last_user_leaves() {
-        let slot = Slot::default();
-        assert!(slot.open(0, Twin::new(5)).is_ok());
-        let (first, second) = (slot.lease(0).unwrap(), slot.lease(0).unwrap());
-        assert!(first.into_value().is_err());
-        assert!(second.end());
-        assert_eq!(*second.0, 5);
-        assert!(slot.open(1, Twin::new(6)).is_err());
-        drop(second);
-        assert!(slot.open(1, Twin::new(6)).is_ok());
+        for (generation, order) in (0..).zip([[0, 1, 2], [0, 2, 1], [1, 0, 2], [2, 1, 0]]) {
+            for ending in 0..3 {
+                let slot = Slot::default();
+                assert!(slot.open(generation, Twin::new(5)).is_ok());
+                let mut leases = [0; 3].map(|_| slot.lease(generation));
+                assert!(leases[ending].as_ref().unwrap().end());
+                for leaving in order {
+                    assert!(slot.open(generation + 1, Twin::new(6)).is_err());
+                    let lease = leases[leaving].take().unwrap();
+                    assert_eq!(*lease.0, 5);
+                    match lease.into_value() {
+                        Ok(value) => assert!(leaving == order[2] && *value.0 == 5),
+                        Err(lease) => assert!(leaving != order[2], "{}", *lease.0),
+                    }
+                }
+                assert!(slot.open(generation + 1, Twin::new(6)).is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_to_leave_takes_the_value_out() {
+        for order in [[0, 1], [1, 0]] {
+            let slot = Slot::default();
+            assert!(slot.open(0, Twin::new(5)).is_ok());
+            let mut leases = [0; 2].map(|_| slot.lease(0));
+            assert!(leases[0].as_ref().unwrap().end());
+            for leaving in order {
+                assert!(slot.open(1, Twin::new(6)).is_err());
+                drop(leases[leaving].take());
+            }
+            assert!(slot.open(1, Twin::new(6)).is_ok());
+        }
     }
 
     #[test]
