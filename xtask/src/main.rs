@@ -63,9 +63,16 @@ enum Task {
     /// Write to fresh memory and give it back (used by `compare`).
     #[command(hide = true)]
     Touch(compare::memory::TouchArguments),
-    /// Write to the channel it was started with until it is killed (used by `soak`).
+    /// Write to a channel until it is killed (used by `soak`).
     #[command(hide = true)]
     WriteToChannel,
+    /// Write to the channel it was started with what comes from another until it is killed (used by
+    /// `soak`).
+    #[command(hide = true)]
+    RelayToChannel,
+    /// Receive and check what comes until it is killed (used by `soak`).
+    #[command(hide = true)]
+    ReceiveAndCheck,
 }
 
 fn main() -> ExitCode {
@@ -86,6 +93,8 @@ fn main() -> ExitCode {
         Task::Echo(arguments) => compare::channel::echo::run(&arguments),
         Task::Touch(arguments) => compare::memory::touch(&arguments),
         Task::WriteToChannel => soak::channel::write(),
+        Task::RelayToChannel => soak::channel::relay(),
+        Task::ReceiveAndCheck => soak::send::receiver::run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,6 +8,7 @@
 
 mod content;
 mod harness;
+pub mod journal;
 mod mount;
 pub mod network;
 mod place;
@@ -30,7 +31,7 @@ pub use program::{Program, Run, STOP_TIMEOUT};
 pub use receipt::{Receipt, Refusal};
 pub use scratch::Scratch;
 pub use session::run_sandboxed;
-pub use sys::{BareRing, BareSend, CountingAllocator};
+pub use sys::{BareRing, BareSend, CountingAllocator, cut_sends};
 pub use tree::{Compared, assert_same_tree};
 
 /// Cases from functions: `cases![[Need::Root] a_function, [] another_function]`, named by module

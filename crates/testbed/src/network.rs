@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use uncopy::send::Socket;
 
 use crate::process::run_tool;
-use crate::sys::{namespace, silent, tap, xdp};
+use crate::sys::{namespace, silent, tap, tun, xdp};
 
 /// What a test in a network namespace needs.
 pub const NEEDS: &[crate::Need] =
@@ -200,6 +200,19 @@ impl Network {
         Tap { _socket: socket.expect("root may open packet sockets") }
     }
 
+    /// Makes a tun device with this address, and keeps what is sent over it from being read until
+    /// the result is dropped, and the device with it.
+    ///
+    /// # Panics
+    /// If the kernel does not let it be made.
+    #[must_use]
+    pub fn tun(&self, device: &str, address: &str) -> Attached {
+        let held = tun::open(device).expect("root may make devices");
+        self.ip(&format!("address add {address} dev {device}"));
+        self.ip(&format!("link set {device} up"));
+        Attached { _link: held }
+    }
+
     /// Attaches a program to a device that sees what is received there (XDP); it goes when the
     /// result is dropped.
     ///
@@ -233,7 +246,7 @@ pub fn refusal_of_a_local_socket() -> uncopy::Error {
     silent::adopt_local().unwrap_or_else(|error| panic!("a local socket: {error}"))
 }
 
-/// A program on a device.
+/// A program on a device, or behind it.
 #[derive(Debug)]
 pub struct Attached {
     _link: OwnedFd,

@@ -43,6 +43,7 @@ impl Receipt {
         }
         if receipt.value["event"] == "copied" {
             let sum: u64 = receipt.portions().iter().map(|portion| portion.1).sum();
+            let sum = sum + receipt.value["resumed_bytes"].as_u64().unwrap_or(0);
             assert_eq!(sum, receipt.bytes(), "the mechanisms do not add up: {line}");
             assert!(receipt.value["duration_us"].is_u64(), "no duration_us: {line}");
         }

@@ -164,6 +164,22 @@ fn a_source_that_changes_meanwhile_has_its_own_exit_code() {
     assert_eq!((&event["event"], &event["kind"]), (&"failed".into(), &"source_changed".into()));
 }
 
+#[cfg(not(feature = "compress"))]
+#[test]
+fn a_build_without_compression_names_the_feature_and_how_to_build_with_it() {
+    let scratch = Scratch::new();
+    let source = scratch.file("a", b"contents");
+    for flag in ["--compress=zstd", "--compress=zstd:19", "--decompress"] {
+        let output = uncopy().args(["cp", flag]).arg(&source).arg(scratch.path("b")).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(message.contains("lacks the feature `compress`"), "{message}");
+        assert!(message.contains("cargo install --path crates/uncopy-cli --features compress"));
+        assert!(!scratch.path("b").exists());
+    }
+}
+
 #[test]
 fn several_failures_of_one_kind_keep_their_exit_code() {
     let scratch = Scratch::new();

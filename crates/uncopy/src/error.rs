@@ -149,6 +149,14 @@ pub enum Reason {
         /// The destination's digest, hexadecimal.
         found: String,
     },
+    /// Compressed data that cannot be decompressed.
+    #[error("{what} (at byte {offset})")]
+    Damaged {
+        /// What is wrong with it.
+        what: String,
+        /// Where in the file.
+        offset: u64,
+    },
     /// No mechanism that the options allow can copy this file here.
     #[error("no allowed way works here: {}", joined(refusals))]
     NoMechanism {
@@ -283,6 +291,9 @@ impl Error {
             }
             Reason::VerificationFailed { .. } => {
                 Some("check the device and its cables; the bad copy was not put in place")
+            }
+            Reason::Damaged { .. } => {
+                Some("get the file anew, or copy it as it is, without --decompress")
             }
             Reason::NoMechanism { .. } => {
                 Some("leave out --method, --require-zero-copy or --no-user-copy to fall back")

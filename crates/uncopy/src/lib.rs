@@ -31,7 +31,10 @@ pub mod send;
 mod sys;
 
 pub use error::{Errno, Error, Reason, Result};
-pub use receipt::{Cost, Mechanism, Portion, Receipt, Refusal, Verification, VerifiedFrom};
+pub use receipt::{
+    Compression, CompressionAction, CompressionGuess, CompressionSample, Cost, GuessedBy,
+    Mechanism, Portion, Receipt, Refusal, Verification, VerifiedFrom,
+};
 
 /// The code in the book runs.
 #[cfg(all(doctest, target_os = "linux"))]

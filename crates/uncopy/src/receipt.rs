@@ -1,6 +1,7 @@
 //! What happened: bytes by mechanism and by cost, and why nothing cheaper was used.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::Errno;
@@ -178,7 +179,8 @@ pub struct Verification {
 
 /// What one copy did.
 ///
-/// The portions add up to [`Receipt::bytes`], unless the destination was [skipped](Receipt::skipped).
+/// The portions and [`Receipt::resumed_bytes`] add up to [`Receipt::bytes`], unless the destination was
+/// [skipped](Receipt::skipped).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Receipt {
@@ -198,11 +200,100 @@ pub struct Receipt {
     pub skipped: bool,
     /// The source changed while it was copied and the caller accepts that.
     pub source_changed: bool,
+    /// Bytes at the beginning that an interrupted run had copied and this one only verified. They are in
+    /// no portion.
+    pub resumed_bytes: u64,
     /// How many times the copy was started again because the source changed.
     pub retries: u32,
     /// What a person should know: metadata that could not be kept, other hard links that keep the
     /// old contents, guarantees that `in_place` gives up.
     pub notes: Vec<String>,
+    /// What was found out about compressing or decompressing and what was done, if it was asked for.
+    pub compression: Option<Compression>,
+    /// The copy's path, where [`CopyOptions::suffix`](crate::copy::CopyOptions::suffix) changed its
+    /// name.
+    pub renamed: Option<PathBuf>,
+}
+
+/// Compression of one file, which was asked for: what spoke for and against it, and what was done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compression {
+    /// What was done.
+    pub action: CompressionAction,
+    /// Why, for people: "a sample became 31 % of its size".
+    pub reason: String,
+    /// The first guess: what the source is compressed by already, and what says so.
+    pub guess: Option<CompressionGuess>,
+    /// A quick trial of compressing, if there was one.
+    pub sample: Option<CompressionSample>,
+    /// Length of the source in bytes. [`Receipt::bytes`] is that of the copy.
+    pub source_bytes: u64,
+    /// Frames of zstd that were written or read.
+    pub frames: u64,
+}
+
+/// What was done about compression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompressionAction {
+    /// The copy is compressed with zstd at this level.
+    Compressed {
+        /// 1 to 22.
+        level: u8,
+    },
+    /// The copy holds what the source decompresses to.
+    Decompressed,
+    /// The copy is as the source is.
+    Left,
+}
+
+impl CompressionAction {
+    /// The name in receipts: `compressed`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            CompressionAction::Compressed { .. } => "compressed",
+            CompressionAction::Decompressed => "decompressed",
+            CompressionAction::Left => "left",
+        }
+    }
+}
+
+/// What a file seems to be compressed by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompressionGuess {
+    /// The format: "gzip", "jpeg".
+    pub format: &'static str,
+    /// What says so.
+    pub by: GuessedBy,
+}
+
+/// What a guess goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GuessedBy {
+    /// The file's first bytes.
+    Magic,
+    /// Its name.
+    Extension,
+}
+
+impl GuessedBy {
+    /// The name in receipts.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            GuessedBy::Magic => "magic",
+            GuessedBy::Extension => "extension",
+        }
+    }
+}
+
+/// A trial of compressing some pieces of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompressionSample {
+    /// Bytes that were tried.
+    pub bytes: u64,
+    /// What they became.
+    pub compressed_bytes: u64,
 }
 
 impl Receipt {

@@ -26,6 +26,10 @@ pub(super) const TIME_EACH: Metric = Metric { rank: 7, name: "time", unit: "ns" 
 pub(super) const CPU_EACH: Metric = Metric { rank: 8, name: "cpu", unit: "ns" };
 /// Wall time that each further region takes.
 pub(super) const TIME_OF_REGION: Metric = Metric { rank: 9, name: "region", unit: "ns" };
+/// The part of the processor time that the program has itself.
+pub(super) const USER_EACH: Metric = Metric { rank: 10, name: "user", unit: "ns" };
+/// The part that the kernel has.
+pub(super) const SYSTEM_EACH: Metric = Metric { rank: 11, name: "system", unit: "ns" };
 
 /// The figures of one run.
 pub(super) type Sample = BTreeMap<Metric, f64>;

@@ -4,10 +4,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
-use super::metric::{CPU_EACH, Sample, TIME_EACH};
+use super::metric::{CPU_EACH, SYSTEM_EACH, Sample, TIME_EACH, USER_EACH};
 
 /// Runs `operation` for about `time` and says what one costs.
 pub(super) fn sample(time: Duration, mut operation: impl FnMut() -> Result<()>) -> Result<Sample> {
@@ -19,23 +21,37 @@ pub(super) fn sample(time: Duration, mut operation: impl FnMut() -> Result<()>) 
 }
 
 /// Runs `operation` again and again for about `time`, each time on what `prepare` makes outside the
-/// measured time, and says what one costs.
+/// measured time, and says what one costs; also how much of the processor time program and kernel
+/// have.
 pub(super) fn sample_prepared<T>(
     time: Duration,
     mut prepare: impl FnMut() -> Result<T>,
     mut operation: impl FnMut(T) -> Result<()>,
 ) -> Result<Sample> {
-    let (mut wall, mut cpu, mut count) = (0.0, 0.0, 0u32);
+    let (mut wall, mut cpu, mut user, mut system, mut count) = (0.0, 0.0, 0.0, 0.0, 0u32);
     while wall < time.as_nanos() as f64 {
         let prepared = prepare()?;
+        let before = getrusage(UsageWho::RUSAGE_SELF)?;
         let (begin, cpu_before) = (Instant::now(), cpu_nanoseconds());
         operation(prepared)?;
         cpu += cpu_nanoseconds() - cpu_before;
+        let after = getrusage(UsageWho::RUSAGE_SELF)?;
+        user += nanoseconds(after.user_time() - before.user_time());
+        system += nanoseconds(after.system_time() - before.system_time());
         wall += begin.elapsed().as_nanos() as f64;
         count += 1;
     }
     let count = f64::from(count);
-    Ok(Sample::from([(TIME_EACH, wall / count), (CPU_EACH, cpu / count)]))
+    Ok(Sample::from([
+        (TIME_EACH, wall / count),
+        (CPU_EACH, cpu / count),
+        (USER_EACH, user / count),
+        (SYSTEM_EACH, system / count),
+    ]))
+}
+
+fn nanoseconds(time: TimeVal) -> f64 {
+    time.num_microseconds() as f64 * 1e3
 }
 
 /// How many operations take about `time`; warms up on the way.

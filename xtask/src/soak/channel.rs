@@ -1,4 +1,5 @@
-//! Writers of a channel that are killed at random moments, and what the reader finds.
+//! Three processes in a row, a writer, a relay and this one, which reads: one of the others is killed
+//! at a random moment.
 
 use std::fs;
 use std::io::IoSlice;
@@ -11,6 +12,7 @@ use testbed::seeded;
 use uncopy::channel::{self, Channel, Deadline, Handle, Object, Signals, Status, Vmo};
 
 use super::scene::Dice;
+use super::span::Span;
 use crate::workspace;
 
 /// Longest life of a writer, from when its first message was read.
@@ -24,6 +26,8 @@ const MOST_BYTES: u64 = 40_000;
 #[derive(Default)]
 struct Tally {
     rounds: u32,
+    /// The others are writers.
+    killed_relays: u32,
     messages: u64,
     handles: u64,
     /// Read after the kill, until the end was seen.
@@ -31,19 +35,21 @@ struct Tally {
     findings: u32,
 }
 
-/// Kills `rounds` writers. A full run is recorded.
+/// Kills processes for `span`. A full run is recorded.
 ///
 /// # Errors
 /// If a message was torn, lost, doubled or came out of order, or a descriptor stayed open.
-pub(super) fn run(rounds: u32, seed: u64, unix_seconds: u64, is_full: bool) -> Result<()> {
-    println!("soak channel: {rounds} rounds, --seed {seed}");
+pub(super) fn run(span: Span, seed: u64, unix_seconds: u64) -> Result<()> {
+    println!("soak channel: {span}, --seed {seed}");
     let mut dice = Dice::new(seed);
     let mut tally = Tally::default();
     // What a process opens once and keeps, and what a thread does that sleeps at a socket.
     round(&mut dice, &mut Tally::default())?;
     sleep_once()?;
     let descriptors = open_descriptors()?;
-    for number in 0..rounds {
+    let mut clock = span.start();
+    while clock.goes_on() {
+        let number = tally.rounds;
         let result = round(&mut dice, &mut tally).and_then(|()| {
             let now = open_descriptors()?;
             ensure!(now == descriptors, "{now} descriptors are open, and {descriptors} before");
@@ -56,11 +62,12 @@ pub(super) fn run(rounds: u32, seed: u64, unix_seconds: u64, is_full: bool) -> R
         tally.rounds += 1;
     }
     println!(
-        "  {} writers killed; {} messages with {} handles read, {} of them after the kill",
-        tally.rounds, tally.messages, tally.handles, tally.after_the_kill
+        "  {} processes killed, {} of them relays; {} messages with {} handles read, {} of them \
+         after the kill",
+        tally.rounds, tally.killed_relays, tally.messages, tally.handles, tally.after_the_kill
     );
     ensure!(tally.findings == 0, "{} findings", tally.findings);
-    if is_full {
+    if span.is_full() {
         let directory = workspace::root().join("docs/evidence");
         fs::create_dir_all(&directory)?;
         let file = directory.join("soak-channel.jsonl");
@@ -71,6 +78,7 @@ pub(super) fn run(rounds: u32, seed: u64, unix_seconds: u64, is_full: bool) -> R
             "unix_seconds": unix_seconds,
             "release": rustix::system::uname().release().to_string_lossy(),
             "killed": tally.rounds,
+            "killed_relays": tally.killed_relays,
             "messages": tally.messages,
             "handles": tally.handles,
             "after_the_kill": tally.after_the_kill,
@@ -92,22 +100,45 @@ fn sleep_once() -> Result<()> {
     Ok(())
 }
 
-fn open_descriptors() -> Result<usize> {
+pub(super) fn open_descriptors() -> Result<usize> {
     Ok(fs::read_dir("/proc/self/fd").context("cannot count open descriptors")?.count())
 }
 
-/// Starts a writer, kills it, and reads to the end.
+/// Starts writer and relay, kills one of them, reads to the end, and waits for the other's.
 fn round(dice: &mut Dice, tally: &mut Tally) -> Result<()> {
-    let (channel, child) =
-        channel::spawn(Command::new(std::env::current_exe()?).arg("write-to-channel"))
-            .context("cannot start the writer")?;
-    let mut writer = Writer(child);
+    let (from, to) = Channel::pair();
+    let (_line, mut writer) = start("write-to-channel", from)?;
+    let (channel, mut relay) = start("relay-to-channel", to)?;
+    let is_relay = dice.fraction() < 0.5;
+    tally.killed_relays += u32::from(is_relay);
+    let (victim, other) =
+        if is_relay { (&mut relay, &mut writer) } else { (&mut writer, &mut relay) };
+    read_to_the_end(&channel, victim, dice, tally)?;
+    other.ends_well()
+}
+
+/// Starts a process, and gives it an end of a channel.
+fn start(task: &str, end: Channel) -> Result<(Channel, Process)> {
+    let (line, child) = channel::spawn(Command::new(std::env::current_exe()?).arg(task))
+        .with_context(|| format!("cannot start {task}"))?;
+    let process = Process(child);
+    line.write(&[], vec![end.into()])?;
+    Ok((line, process))
+}
+
+/// Reads, kills `victim` on the way, and reads on.
+fn read_to_the_end(
+    channel: &Channel,
+    victim: &mut Process,
+    dice: &mut Dice,
+    tally: &mut Tally,
+) -> Result<()> {
     let life = LIFE.mul_f64(dice.fraction());
     let mut killed_at = None;
     let mut begin = None;
     for number in 0.. {
-        let Some(mut message) = next(&channel)? else {
-            ensure!(killed_at.is_some(), "the writer ended by itself after {number} messages");
+        let Some(mut message) = next(channel)? else {
+            ensure!(killed_at.is_some(), "somebody ended unasked after {number} messages");
             return Ok(());
         };
         check(number, &message)?;
@@ -119,7 +150,7 @@ fn round(dice: &mut Dice, tally: &mut Tally) -> Result<()> {
         tally.after_the_kill += u64::from(killed_at.is_some());
         let begin = *begin.get_or_insert_with(Instant::now);
         if killed_at.is_none() && begin.elapsed() >= life {
-            writer.0.kill()?;
+            victim.0.kill()?;
             killed_at = Some(Instant::now());
         }
     }
@@ -127,9 +158,24 @@ fn round(dice: &mut Dice, tally: &mut Tally) -> Result<()> {
 }
 
 /// Killed and waited for, whatever happens.
-struct Writer(Child);
+struct Process(Child);
 
-impl Drop for Writer {
+impl Process {
+    /// Waits for its end, which comes when its channel is closed.
+    fn ends_well(&mut self) -> Result<()> {
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait()? {
+                ensure!(status.success(), "the one that was not killed: {status}");
+                return Ok(());
+            }
+            ensure!(begin.elapsed() < PATIENCE, "the one that was not killed goes on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Process {
     fn drop(&mut self) {
         // It may be dead already.
         let _ = self.0.kill();
@@ -186,24 +232,62 @@ fn check_handles(number: u64, handles: Vec<Handle>) -> Result<()> {
     Ok(())
 }
 
-/// Writes numbered messages, some with memory and an end that holds a message, until it is killed
-/// (`cargo xtask write-to-channel`).
+/// Writes numbered messages, some with memory and an end that holds a message, until it is killed or
+/// nobody can read them any more (`cargo xtask write-to-channel`).
 ///
 /// # Errors
 /// If the channel does not work.
 pub(crate) fn write() -> Result<()> {
-    let channel = Channel::inherited().context("is started by `cargo xtask soak channel`")?;
+    let (_line, channel) = given()?;
     for number in 0u64.. {
         let body = body(number);
         let regions: Vec<IoSlice<'_>> = body.chunks(6000).map(IoSlice::new).collect();
-        let mut handles = if has_handles(number) { cargo(number)? } else { Vec::new() };
-        while let Err(status) = channel.try_write(&regions, &mut handles) {
-            ensure!(status == Status::ShouldWait, "message {number}: {status}");
-            let room = Signals::WRITABLE | Signals::PEER_CLOSED;
-            channel.wait_one(room, Deadline::after(PATIENCE)).context("nobody reads")?;
+        let handles = if has_handles(number) { cargo(number)? } else { Vec::new() };
+        if !put(&channel, &regions, handles).with_context(|| format!("message {number}"))? {
+            break;
         }
     }
     Ok(())
+}
+
+/// Writes what it reads from the channel that it is given to the one that it was started with, until
+/// it is killed or one of them is closed (`cargo xtask relay-to-channel`).
+///
+/// # Errors
+/// If one of the channels does not work.
+pub(crate) fn relay() -> Result<()> {
+    let (out, from) = given()?;
+    while let Some(mut message) = next(&from)? {
+        let handles = message.take_handles();
+        if !put(&out, &[IoSlice::new(&message)], handles)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The channel that this process was started with, and the one that came through it.
+fn given() -> Result<(Channel, Channel)> {
+    let line = Channel::inherited().context("is started by `cargo xtask soak channel`")?;
+    let mut message = next(&line)?.context("no channel came")?;
+    match message.take_handles().pop() {
+        Some(Handle::Channel(channel)) => Ok((line, channel)),
+        other => bail!("{other:?} came instead of a channel"),
+    }
+}
+
+/// Writes a message, waiting for room; `false`: the other end is closed.
+fn put(channel: &Channel, regions: &[IoSlice<'_>], mut handles: Vec<Handle>) -> Result<bool> {
+    loop {
+        match channel.try_write(regions, &mut handles) {
+            Ok(()) => return Ok(true),
+            Err(Status::PeerClosed) => return Ok(false),
+            Err(Status::ShouldWait) => {}
+            Err(other) => return Err(other.into()),
+        }
+        let room = Signals::WRITABLE | Signals::PEER_CLOSED;
+        channel.wait_one(room, Deadline::after(PATIENCE)).context("nobody reads")?;
+    }
 }
 
 fn cargo(number: u64) -> Result<Vec<Handle>> {

@@ -3,12 +3,15 @@
 pub(crate) mod channel;
 mod full_disk;
 mod kill;
+mod memory;
 mod power;
 mod record;
 mod scene;
+pub(crate) mod send;
+mod span;
 mod tree;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,18 +21,28 @@ use testbed::Place;
 use crate::workspace;
 use record::Record;
 use scene::Dice;
+use span::Span;
 
-/// Rounds of kills that count as a full run.
-const FULL: u32 = 300;
+/// Rounds if no number is named.
+const USUAL_ROUNDS: u32 = 300;
+/// Kills that count as a full run of `tree`, whose rounds take long.
+const FULL_TREE: u64 = 200;
 
 /// Arguments of `cargo xtask soak`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// What to soak.
     suite: Suite,
-    /// Processes to kill; 300 and more are a full run, whose result is recorded.
-    #[arg(long, default_value_t = FULL)]
-    rounds: u32,
+    /// Processes to kill, or senders; 300 and more (200 for trees) are a full run, whose result is
+    /// recorded [default: 300]
+    #[arg(long)]
+    rounds: Option<u32>,
+    /// Go on for so long instead; 600 and more are a full run.
+    #[arg(long, conflicts_with = "rounds")]
+    seconds: Option<u64>,
+    /// Entries of the tree for `memory`.
+    #[arg(long, default_value_t = 200_000)]
+    entries: u32,
     /// Repeat the random choices of an earlier run.
     #[arg(long)]
     seed: Option<u64>,
@@ -44,8 +57,12 @@ enum Suite {
     Copy,
     /// Whole trees with a journal, gone on with until they are whole.
     Tree,
+    /// How much memory a job with very many entries takes.
+    Memory,
     /// Messages from one process to another.
     Channel,
+    /// Sends of every kind over networks that change.
+    Send,
 }
 
 /// Runs the soak.
@@ -57,8 +74,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     workspace::continue_optimised()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let seed = arguments.seed.unwrap_or(now.as_nanos() as u64);
-    if let Suite::Channel = arguments.suite {
-        return channel::run(arguments.rounds, seed, now.as_secs(), arguments.rounds >= FULL);
+    let span = arguments.span();
+    match arguments.suite {
+        Suite::Channel => return channel::run(span, seed, now.as_secs()),
+        Suite::Send => return send::run(span, seed, now.as_secs()),
+        Suite::Copy | Suite::Tree | Suite::Memory => {}
     }
     let directory = match &arguments.dir {
         Some(directory) => std::path::absolute(directory)?,
@@ -78,32 +98,71 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// Of a run that goes on for some time.
+const KILLS_OF_A_TURN: u32 = 20;
+
+impl Arguments {
+    fn span(&self) -> Span {
+        let rounds = Span::Rounds(self.rounds.unwrap_or(USUAL_ROUNDS));
+        self.seconds.map_or(rounds, Span::Seconds)
+    }
+}
+
 fn soak(arguments: &Arguments, seed: u64, now: Duration) -> Result<()> {
+    let span = arguments.span();
     let uncopy = workspace::target_directory().join("release").join("uncopy");
     let mut dice = Dice::new(seed);
     if let Suite::Tree = arguments.suite {
-        println!("soak tree: {} kills, --seed {seed}", arguments.rounds);
-        tree::run(&uncopy, &places(), arguments.rounds, &mut dice)?;
-        println!("soak tree: nothing found");
-        return Ok(());
+        return soak_tree(&uncopy, span, &mut dice, (seed, now.as_secs()));
     }
-    println!("soak copy: {} rounds, --seed {seed}", arguments.rounds);
+    if let Suite::Memory = arguments.suite {
+        println!("soak memory: {} entries", arguments.entries);
+        return memory::run(&uncopy, &Place::Disk.path(), arguments.entries);
+    }
+    println!("soak copy: {span}, --seed {seed}");
     let mut record = Record::new(seed, now.as_secs());
     let places = places();
-    kill::run(&uncopy, &places, arguments.rounds, &mut dice, &mut record)?;
-    if rustix::process::geteuid().is_root() {
-        full_disk::run(&uncopy, &mut record)?;
-        power::run(&uncopy, (arguments.rounds / 6).max(4), &mut dice, &mut record)?;
-    } else {
-        println!("full disk, power cut: skipped: need root, to mount");
+    // All of it once for each turn; a turn that began ends.
+    let (mut turns, kills) = match span {
+        Span::Rounds(rounds) => (Span::Rounds(1).start(), rounds),
+        Span::Seconds(_) => (span.start(), KILLS_OF_A_TURN),
+    };
+    while turns.goes_on() {
+        kill::run(&uncopy, &places, kills, &mut dice, &mut record)?;
+        if rustix::process::geteuid().is_root() {
+            full_disk::run(&uncopy, &mut record)?;
+            power::run(&uncopy, (kills / 6).max(4), &mut dice, &mut record)?;
+        } else {
+            println!("full disk, power cut: skipped: need root, to mount");
+        }
     }
-    if arguments.rounds >= FULL && record.findings() == 0 {
+    if span.is_full() && record.findings() == 0 {
         let file = workspace::root().join("docs/evidence/soak-copy.jsonl");
         record.write(&file)?;
         println!("recorded in {}", file.display());
     }
     ensure!(record.findings() == 0, "{} findings", record.findings());
     println!("soak copy: nothing found");
+    Ok(())
+}
+
+fn soak_tree(uncopy: &Path, span: Span, dice: &mut Dice, when: (u64, u64)) -> Result<()> {
+    println!("soak tree: {span}, --seed {}", when.0);
+    let tallies = tree::run(uncopy, &places(), span, dice)?;
+    let sum = |number: fn(&tree::Tally) -> u64| tallies.iter().map(number).sum::<u64>();
+    let (resumed, killed) =
+        (sum(|tally| tally.resumed_rounds.into()), sum(|tally| tally.killed.into()));
+    let again = sum(|tally| tally.again);
+    println!("soak tree: {resumed} rounds went on from a journal, {again} files were done again");
+    let is_full = span.is_full() || killed >= FULL_TREE;
+    if is_full {
+        let file = workspace::root().join("docs/evidence/soak-tree.jsonl");
+        record::write(&file, "soak tree", when, (killed, again), &tallies)?;
+        println!("recorded in {}", file.display());
+    }
+    ensure!(again == 0, "{again} files were done twice without need");
+    let enough = resumed >= killed / 4;
+    ensure!(enough || !is_full, "{resumed} rounds went on, too few to say anything");
     Ok(())
 }
 

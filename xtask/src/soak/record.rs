@@ -70,24 +70,40 @@ impl Record {
     /// # Errors
     /// If the file cannot be written.
     pub(super) fn write(&self, path: &Path) -> Result<()> {
-        let system = rustix::system::uname();
-        let head = json!({
-            "schema": 1,
-            "suite": "soak copy",
-            "seed": self.seed,
-            "unix_seconds": self.unix_seconds,
-            "system": system.sysname().to_string_lossy(),
-            "release": system.release().to_string_lossy(),
-            "machine": system.machine().to_string_lossy(),
-            "killed": self.tallies.iter().map(|tally| tally.killed).sum::<u32>(),
-            "findings": self.findings(),
-        });
-        let mut text = format!("{head}\n").into_bytes();
-        for tally in &self.tallies {
-            writeln!(text, "{}", serde_json::to_string(tally)?)?;
-        }
-        let directory = path.parent().context("a record lies in a directory")?;
-        fs::create_dir_all(directory)?;
-        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        let killed = self.tallies.iter().map(|tally| u64::from(tally.killed)).sum();
+        let counts = (killed, self.findings().into());
+        write(path, "soak copy", (self.seed, self.unix_seconds), counts, &self.tallies)
     }
+}
+
+/// Writes one line for the run (seed and time, kills and findings) and one for each tally.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(super) fn write(
+    path: &Path,
+    suite: &str,
+    (seed, unix_seconds): (u64, u64),
+    (killed, findings): (u64, u64),
+    tallies: &[impl Serialize],
+) -> Result<()> {
+    let system = rustix::system::uname();
+    let head = json!({
+        "schema": 1,
+        "suite": suite,
+        "seed": seed,
+        "unix_seconds": unix_seconds,
+        "system": system.sysname().to_string_lossy(),
+        "release": system.release().to_string_lossy(),
+        "machine": system.machine().to_string_lossy(),
+        "killed": killed,
+        "findings": findings,
+    });
+    let mut text = format!("{head}\n").into_bytes();
+    for tally in tallies {
+        writeln!(text, "{}", serde_json::to_string(tally)?)?;
+    }
+    let directory = path.parent().context("a record lies in a directory")?;
+    fs::create_dir_all(directory)?;
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

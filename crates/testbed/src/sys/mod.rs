@@ -6,7 +6,8 @@ mod floor;
 pub(crate) mod namespace;
 pub(crate) mod silent;
 pub(crate) mod tap;
+pub(crate) mod tun;
 pub(crate) mod xdp;
 
 pub use allocator::CountingAllocator;
-pub use floor::{BareRing, BareSend};
+pub use floor::{BareRing, BareSend, cut_sends};

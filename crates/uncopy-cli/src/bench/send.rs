@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use uncopy::send::{
     Counters, Event, Message, PageSize, Pages, Pool, PoolSlice, Ring, RingOptions, RingSocket,
-    Sender, SenderOptions, Socket, StableBytes, train_bytes,
+    Sender, SenderOptions, Socket, StableBytes, Transport, train_bytes,
 };
 
 use super::outcome::Outcome;
@@ -160,7 +160,12 @@ fn through_ring(
     size: usize,
     deadline: Instant,
 ) -> Result<Tally, Failure> {
-    let pool = Pool::new(SLICES, size, PageSize::HugeIfPossible);
+    // Huge ones would be sent like other memory over a stream.
+    let pages = match socket.transport() {
+        Transport::Udp => PageSize::HugeIfPossible,
+        Transport::Tcp => PageSize::Base,
+    };
+    let pool = Pool::new(SLICES, size, pages);
     let pool = pool.map_err(|error| Failure::from(&error))?;
     let mut bytes = vec![0; size];
     fill(&mut bytes);

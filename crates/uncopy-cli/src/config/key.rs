@@ -164,6 +164,11 @@ impl Key {
         debug_assert!(set.is_some(), "{} = {text}", self.name);
     }
 
+    /// The flags that it stands for, as they are written.
+    pub(super) fn switches(&self) -> impl Iterator<Item = String> {
+        self.flags.iter().map(|flag| format!("--{}", flag.replace('_', "-")))
+    }
+
     /// Whether one of these flags says the same or the contrary.
     pub(super) fn is_displaced(&self, is_given: impl Fn(&str) -> bool) -> bool {
         self.flags.iter().any(|flag| is_given(flag))

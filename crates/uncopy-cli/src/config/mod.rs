@@ -5,6 +5,7 @@ mod file;
 mod key;
 pub(crate) mod show;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
@@ -80,9 +81,14 @@ impl Configured {
         Ok(apply(flags, settings, is_given))
     }
 
-    /// The setting of this name, if it is one that stands in the flags.
-    pub(crate) fn setting(&self, name: &str) -> Option<&Setting> {
-        self.applied.iter().find(|setting| setting.key.name == name)
+    /// Where each setting comes from that stands in the flags, by the flags that say the same
+    /// (`--no-zero-copy`).
+    pub(crate) fn origins(&self) -> BTreeMap<String, String> {
+        let flags = self
+            .applied
+            .iter()
+            .flat_map(|setting| setting.key.switches().map(|switch| (switch, setting.origin())));
+        flags.collect()
     }
 }
 

@@ -6,13 +6,14 @@ mod tree;
 mod written;
 
 use std::io;
+use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
-use uncopy::Errno;
-use uncopy::copy::{CopyOptions, Throttle, copy_file_observed};
+use uncopy::copy::{CopyOptions, Throttle, Transform, copy_file_observed};
+use uncopy::{Errno, Receipt};
 
 use crate::audit::Audit;
-use crate::config::{Configured, Setting};
+use crate::config::Configured;
 use crate::exit::Exit;
 use crate::flags::{self, conflict};
 use crate::progress::Watch;
@@ -27,9 +28,9 @@ use written::Written;
 /// # Errors
 /// The command line makes no sense; nothing was touched.
 pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
-    let options = options(configured)?;
+    let mut options = options(configured)?;
     let flags = &configured.flags;
-    let tree_options = request::tree_options(flags, &options)
+    let mut tree_options = request::tree_options(flags, &options)
         .map_err(|message| misuse(configured, ErrorKind::ValueValidation, &message))?;
     if flags.tree.recursive {
         let checked = tree_options.check();
@@ -51,7 +52,9 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
             return Ok(report.finish());
         }
     };
-    let pairs = target::pairs(names, is_directory)
+    options.suffix = names.is_inside(is_directory);
+    tree_options.copy.suffix = options.suffix;
+    let pairs = target::pairs(names, is_directory, options.transform)
         .map_err(|same| misuse(ErrorKind::ArgumentConflict, same.to_string()))?;
     let stop = match Stop::new() {
         Ok(stop) => stop,
@@ -90,14 +93,6 @@ fn misuse(configured: &Configured, kind: ErrorKind, message: &str) -> clap::Erro
     }
     let message = format!("{message} (settings that apply: {})", applied.join(", "));
     flags::usage_error("cp", kind, &message)
-}
-
-/// Where the wish to verify comes from.
-pub(crate) fn verify_origin(configured: &Configured, options: &CopyOptions) -> Option<String> {
-    options.verify.map(|_| {
-        let setting = configured.setting("verify");
-        setting.map_or_else(|| "the flag --verify".to_owned(), Setting::origin)
-    })
 }
 
 /// Asks the filesystem what the destination is, unless the flags say it.
@@ -146,7 +141,8 @@ fn copy_all(
         if let Some(signal) = stop.requested() {
             return Some(signal);
         }
-        if written.contains(&pair.destination) {
+        if possible(&pair.destination, options).iter().flatten().any(|name| written.contains(name))
+        {
             report.failed(&pair.source, &pair.destination, &just_written(pair));
             continue;
         }
@@ -155,7 +151,8 @@ fn copy_all(
         drop(watch);
         match copied {
             Ok(receipt) => {
-                report.copied(pair, &receipt);
+                let pair = actual(pair, &receipt);
+                report.copied(&pair, &receipt);
                 if pairs.len() > 1 && !receipt.skipped {
                     written.add(&pair.destination);
                 }
@@ -164,6 +161,29 @@ fn copy_all(
         }
     }
     stop.requested()
+}
+
+/// The names that a copy may get, by what becomes of its bytes.
+fn possible(destination: &Path, options: &CopyOptions) -> [Option<PathBuf>; 2] {
+    let other = match options.transform {
+        Transform::Compress(_) if options.suffix => {
+            let mut name = destination.as_os_str().to_owned();
+            name.push(".zst");
+            Some(name.into())
+        }
+        Transform::Decompress if options.suffix => {
+            let has_suffix = destination.extension().is_some_and(|extension| extension == "zst");
+            has_suffix.then(|| destination.with_extension(""))
+        }
+        _ => None,
+    };
+    [Some(destination.to_owned()), other]
+}
+
+/// The names of a copy, of which one may have changed with its contents.
+fn actual(pair: &Pair, receipt: &Receipt) -> Pair {
+    let destination = receipt.renamed.as_ref().unwrap_or(&pair.destination).clone();
+    Pair { source: pair.source.clone(), destination }
 }
 
 fn just_written(pair: &Pair) -> Failure {

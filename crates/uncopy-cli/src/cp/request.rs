@@ -3,7 +3,8 @@
 use uncopy::Mechanism;
 use uncopy::copy::job::{Delete, JobOptions, Links, OnError};
 use uncopy::copy::{
-    Allow, Cache, CopyOptions, Digest, Existing, IfChanged, Prefer, Preserve, Sparse, Verify,
+    Allow, Cache, CopyOptions, Digest, Existing, IfChanged, Prefer, Preserve, Sparse, Transform,
+    Verify,
 };
 
 use crate::flags::copy::{
@@ -48,6 +49,11 @@ pub(crate) fn options(flags: &CopyArgs) -> Result<CopyOptions, String> {
     options.durable = flags.durable;
     options.in_place = flags.in_place;
     options.copy_contents = flags.copy_contents;
+    options.transform = match flags.compress {
+        Some(level) => Transform::Compress(level),
+        None if flags.decompress => Transform::Decompress,
+        None => Transform::None,
+    };
     Ok(options)
 }
 
@@ -143,6 +149,7 @@ fn verify(flags: &CopyArgs) -> Result<Option<Verify>, String> {
 #[cfg(test)]
 mod tests {
     use clap::{Args, FromArgMatches};
+    use uncopy::copy::Level;
 
     use super::*;
 
@@ -161,7 +168,7 @@ mod tests {
     #[test]
     fn every_flag_reaches_its_option() {
         type Change = fn(&mut CopyOptions);
-        let rows: [(&str, Change); 21] = [
+        let rows: [(&str, Change); 24] = [
             ("--method reflink", |o| o.allow = Allow::Only(Mechanism::Reflink)),
             ("--method copy-file-range", |o| o.allow = Allow::Only(Mechanism::CopyFileRange)),
             ("--method direct", |o| o.allow = Allow::Only(Mechanism::Direct)),
@@ -183,6 +190,11 @@ mod tests {
             ("--durable", |o| o.durable = true),
             ("--in-place", |o| o.in_place = true),
             ("--copy-contents", |o| o.copy_contents = true),
+            ("--compress=zstd", |o| o.transform = Transform::Compress(Level::default())),
+            ("--compress zstd:19", |o| {
+                o.transform = Transform::Compress(Level::new(19).unwrap());
+            }),
+            ("--decompress", |o| o.transform = Transform::Decompress),
         ];
         for (flags, change) in rows {
             let mut expected = CopyOptions::default();

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use uncopy::copy::Transform;
+
 use crate::flags::copy::CopyArgs;
 
 /// One file to copy.
@@ -19,6 +21,13 @@ pub(crate) struct Names {
     pub sources: Vec<PathBuf>,
     pub destination: PathBuf,
     pub kind: Kind,
+}
+
+impl Names {
+    /// The copies get names in the destination, given whether it is a directory.
+    pub(crate) fn is_inside(&self, is_directory: bool) -> bool {
+        self.kind != Kind::File && is_directory
+    }
 }
 
 /// What the destination has to be.
@@ -99,10 +108,15 @@ pub(crate) fn names(flags: &CopyArgs) -> Result<Names, Misuse> {
 
 /// The files to copy, given whether the destination is a directory.
 ///
-/// The caller has seen to it that it is one where [`Kind::Directory`] asks for one.
-pub(crate) fn pairs(names: Names, is_directory: bool) -> Result<Vec<Pair>, Misuse> {
-    let Names { sources, destination, kind } = names;
-    let inside = kind != Kind::File && is_directory;
+/// The caller has seen to it that it is one where [`Kind::Directory`] asks for one. Where `.zst` may
+/// be added to names or taken away, those that differ by it alone count as one.
+pub(crate) fn pairs(
+    names: Names,
+    is_directory: bool,
+    transform: Transform,
+) -> Result<Vec<Pair>, Misuse> {
+    let inside = names.is_inside(is_directory);
+    let Names { sources, destination, .. } = names;
     let pairs: Vec<Pair> = sources
         .into_iter()
         .map(|source| {
@@ -111,20 +125,25 @@ pub(crate) fn pairs(names: Names, is_directory: bool) -> Result<Vec<Pair>, Misus
             Pair { source, destination }
         })
         .collect();
-    if let Some(misuse) = same_target(&pairs) {
+    if let Some(misuse) = same_target(&pairs, inside && transform != Transform::None) {
         return Err(misuse);
     }
     Ok(pairs)
 }
 
 /// The first two files that would become one.
-fn same_target(pairs: &[Pair]) -> Option<Misuse> {
+fn same_target(pairs: &[Pair], folds_suffix: bool) -> Option<Misuse> {
     if pairs.len() < 2 {
         return None;
     }
-    let mut taken: HashMap<&Path, &Path> = HashMap::new();
+    let mut taken: HashMap<PathBuf, &Path> = HashMap::new();
     pairs.iter().find_map(|pair| {
-        let first = taken.insert(&pair.destination, &pair.source)?;
+        let has_suffix = pair.destination.extension().is_some_and(|found| found == "zst");
+        let target = match folds_suffix && has_suffix {
+            true => pair.destination.with_extension(""),
+            false => pair.destination.clone(),
+        };
+        let first = taken.insert(target, &pair.source)?;
         Some(Misuse::SameTarget {
             first: first.to_owned(),
             second: pair.source.clone(),
@@ -142,6 +161,7 @@ fn place(directory: &Path, source: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use clap::{Args, FromArgMatches};
+    use uncopy::copy::Level;
 
     use super::*;
 
@@ -197,7 +217,7 @@ mod tests {
     }
 
     fn destinations(line: &str, is_directory: bool) -> Result<Vec<String>, Misuse> {
-        let pairs = pairs(parse(line).unwrap(), is_directory)?;
+        let pairs = pairs(parse(line).unwrap(), is_directory, Transform::None)?;
         Ok(pairs.iter().map(|pair| pair.destination.display().to_string()).collect())
     }
 
@@ -212,6 +232,22 @@ mod tests {
             (".. d", true, &["d/"]),
         ] {
             assert_eq!(destinations(line, is_directory).unwrap(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn names_that_a_suffix_makes_one_are_misuse() {
+        for (line, is_directory, expected) in [
+            ("x/a y/a.zst d", true, false),
+            ("x/a.zst y/a d", true, false),
+            ("x/a y/b.zst d", true, true),
+            ("x/a.zst y/a.zst.zst d", true, true),
+        ] {
+            for transform in [Transform::Compress(Level::default()), Transform::Decompress] {
+                let found = pairs(parse(line).unwrap(), is_directory, transform);
+                assert_eq!(found.is_ok(), expected, "{line}");
+            }
+            assert!(pairs(parse(line).unwrap(), is_directory, Transform::None).is_ok());
         }
     }
 

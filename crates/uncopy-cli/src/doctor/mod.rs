@@ -4,6 +4,7 @@ mod json;
 mod target;
 mod words;
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 
 use clap::error::ErrorKind;
@@ -21,8 +22,8 @@ pub(crate) fn run(flags: &DoctorArgs) -> Result<Exit, clap::Error> {
     if let Some(id) = &flags.explain {
         return explain(id);
     }
-    let Asked { targets, verify_origin } = target::parse(flags)?;
-    let options = options(flags, verify_origin);
+    let Asked { targets, origins } = target::parse(flags)?;
+    let options = options(flags, origins);
     let style = words::Style::of(std::io::stdout().is_terminal());
     let mut exit = Exit::Success;
     for (number, target) in targets.iter().enumerate() {
@@ -46,7 +47,7 @@ pub(crate) fn run(flags: &DoctorArgs) -> Result<Exit, clap::Error> {
     Ok(exit)
 }
 
-fn options(flags: &DoctorArgs, verify_origin: Option<String>) -> Options {
+fn options(flags: &DoctorArgs, origins: BTreeMap<String, String>) -> Options {
     let mut options = Options::default();
     options.message_bytes = flags.size.map(Into::into);
     options.segment_bytes = flags.segment.map(Into::into);
@@ -57,7 +58,7 @@ fn options(flags: &DoctorArgs, verify_origin: Option<String>) -> Options {
         (false, false) => Probe::No,
     };
     options.trace = flags.trace;
-    options.verify_origin = verify_origin;
+    options.origins = origins;
     options
 }
 

@@ -1,5 +1,6 @@
 //! What is to be looked at, from words.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
@@ -17,8 +18,8 @@ use crate::flags::usage_error;
 /// What the command line asks about.
 pub(super) struct Asked {
     pub(super) targets: Vec<Target>,
-    /// Where the wish to verify a copy comes from.
-    pub(super) verify_origin: Option<String>,
+    /// Where settings of the copy come from that are no flags, by the flag that says the same.
+    pub(super) origins: BTreeMap<String, String>,
 }
 
 /// The targets that the command line names.
@@ -27,7 +28,7 @@ pub(super) struct Asked {
 /// They make no sense.
 pub(super) fn parse(flags: &DoctorArgs) -> Result<Asked, clap::Error> {
     let refused = |message: String| usage_error("doctor", ErrorKind::InvalidValue, &message);
-    let mut asked = Asked { targets: Vec::new(), verify_origin: None };
+    let mut asked = Asked { targets: Vec::new(), origins: BTreeMap::new() };
     let mut others: Vec<&OsStr> = Vec::new();
     for word in &flags.targets {
         match address(word).map_err(refused)? {
@@ -37,9 +38,9 @@ pub(super) fn parse(flags: &DoctorArgs) -> Result<Asked, clap::Error> {
     }
     match others.as_slice() {
         [source, destination] if !is_device(source) || !is_device(destination) => {
-            let (target, verify_origin) = copy(source.as_ref(), destination.as_ref(), flags)?;
+            let (target, origins) = copy(source.as_ref(), destination.as_ref(), flags)?;
             asked.targets.push(target);
-            asked.verify_origin = verify_origin;
+            asked.origins = origins;
         }
         _ if !flags.cp_flags.is_empty() => {
             return Err(refused("flags of cp belong to a copy; name SRC and DST".to_owned()));
@@ -75,7 +76,7 @@ fn copy(
     source: &Path,
     destination: &Path,
     flags: &DoctorArgs,
-) -> Result<(Target, Option<String>), clap::Error> {
+) -> Result<(Target, BTreeMap<String, String>), clap::Error> {
     let words = std::iter::once(OsString::from("cp")).chain(flags.cp_flags.iter().cloned());
     let command = CopyArgs::augment_args(Command::new("cp"));
     let configured = Configured::new(&command.try_get_matches_from(words)?)?;
@@ -85,13 +86,12 @@ fn copy(
         return Err(usage_error("doctor", ErrorKind::InvalidValue, message));
     }
     let options = cp::options(&configured)?;
-    let verify_origin = cp::verify_origin(&configured, &options);
     let destination = match (destination.is_dir() && !source.is_dir(), source.file_name()) {
         (true, Some(name)) => destination.join(name),
         _ => destination.to_owned(),
     };
     let source = source.to_owned();
-    Ok((Target::Copy { source, destination, options }, verify_origin))
+    Ok((Target::Copy { source, destination, options }, configured.origins()))
 }
 
 /// An address, if the word looks like one.

@@ -54,6 +54,7 @@ pub(crate) fn find(flags: &CopyArgs) -> Option<Conflict> {
         ),
         (verifying && flags.no_verify, "--verify", "--no-verify", ONE_OF_THEM),
         (flags.durable && flags.no_durable, "--durable", "--no-durable", ONE_OF_THEM),
+        (flags.compress.is_some() && flags.decompress, "--compress", "--decompress", ONE_OF_THEM),
         (
             !flags.preserve.is_empty() && flags.no_preserve,
             "--preserve",
@@ -114,6 +115,7 @@ mod tests {
             ("--verify --no-verify a b", "--verify --no-verify"),
             ("--durable --no-durable a b", "--durable --no-durable"),
             ("-p --no-preserve a b", "--preserve --no-preserve"),
+            ("--compress=zstd --decompress a b", "--compress --decompress"),
             ("--trust-shared-extents --no-verify a b", "--trust-shared-extents --no-verify"),
             ("-vq a b", "--verbose --quiet"),
             ("-v --json a b", "--verbose --json"),

@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use clap::{ValueEnum, ValueHint};
+use uncopy::copy::Level;
 
 use super::tree::TreeArgs;
 
@@ -131,6 +132,21 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "RATE", value_parser = super::rate::parse, help_heading = WAY)]
     pub max_bandwidth: Option<NonZeroU64>,
 
+    /// Compress with zstd where that pays: zstd, or zstd:LEVEL from 1 to 22 (3)
+    ///
+    /// A quick sample decides; what does not pay is copied the cheapest way. The copy is in the
+    /// seekable format, which `zstd -d` reads too. Below a directory `.zst` is added to its name; a
+    /// single file gets the name that is given. Needs the feature `compress` of the build.
+    #[arg(long, value_name = "HOW", value_parser = compression, help_heading = WAY)]
+    pub compress: Option<Level>,
+
+    /// Decompress what zstd compressed, and copy all else as it is
+    ///
+    /// In a directory that is what has a name in `.zst`, which the copy loses. Needs the feature
+    /// `compress` of the build.
+    #[arg(long, help_heading = WAY)]
+    pub decompress: bool,
+
     /// Give the copy the source's metadata; without a list: mode,ownership,timestamps
     #[arg(
         short,
@@ -207,6 +223,16 @@ pub(crate) struct CopyArgs {
     /// Read the lasting settings from FILE, which must exist (docs/configuration.md)
     #[arg(long, value_name = "FILE", help_heading = SETTINGS)]
     pub config: Option<PathBuf>,
+}
+
+/// Reads `zstd` and `zstd:LEVEL`.
+fn compression(text: &str) -> Result<Level, String> {
+    let level = match text.split_once(':') {
+        None if text == "zstd" => Some(Level::default()),
+        Some(("zstd", level)) => level.parse().ok().and_then(Level::new),
+        _ => None,
+    };
+    level.ok_or_else(|| "write zstd, or zstd:LEVEL with a level from 1 to 22".to_owned())
 }
 
 const TARGETS: &str = "From and to";

@@ -5,8 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use indicatif::BinaryBytes;
-use uncopy::copy::job::{Action, Outcome, Record, Summary};
-use uncopy::{Cost, Portion, Receipt, Refusal, Verification, VerifiedFrom};
+use uncopy::copy::job::{Action, Outcome, Record, Summary, Transformed};
+use uncopy::{
+    Compression, CompressionAction, Cost, GuessedBy, Portion, Receipt, Refusal, Verification,
+    VerifiedFrom,
+};
 
 use crate::cp::Pair;
 use crate::report::printable;
@@ -23,9 +26,13 @@ pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
     for portion in &receipt.portions {
         let _ = writeln!(text, "  {}", way(portion));
     }
+    text.push_str(&resumed(receipt.resumed_bytes));
     // Mechanisms that one reason rules out share a line.
     for alike in receipt.refusals.chunk_by(|a, b| (a.errno, &a.reason) == (b.errno, &b.reason)) {
         let _ = writeln!(text, "  not by {}", printable(&reason(alike)));
+    }
+    if let Some(compression) = &receipt.compression {
+        let _ = writeln!(text, "  {}", compressed(compression, receipt.bytes));
     }
     if let Some(verification) = &receipt.verification {
         let _ = writeln!(text, "  {}", verified(verification));
@@ -78,6 +85,7 @@ pub(crate) fn summary(summary: &Summary) -> String {
     for portion in &summary.portions {
         let _ = writeln!(text, "  {}", way(portion));
     }
+    text.push_str(&resumed(summary.resumed_bytes));
     for count in &summary.refusals {
         let refusal = Refusal {
             mechanism: count.mechanism,
@@ -86,6 +94,12 @@ pub(crate) fn summary(summary: &Summary) -> String {
         };
         let files = counted(count.files, "file", "files");
         let _ = writeln!(text, "  not by {} ({files})", printable(&refusal.to_string()));
+    }
+    let Transformed { files, source_bytes, bytes, .. } = summary.transformed;
+    if files > 0 {
+        let (files, from, to) =
+            (counted(files, "file", "files"), BinaryBytes(source_bytes), BinaryBytes(bytes));
+        let _ = writeln!(text, "  {files} compressed or decompressed: {from} became {to}");
     }
     let others = [
         (summary.directories, "directory", "directories"),
@@ -106,6 +120,27 @@ pub(crate) fn summary(summary: &Summary) -> String {
         let _ = writeln!(text, "  {}", others.join(", "));
     }
     text
+}
+
+/// What was done about compression, and what spoke for it.
+fn compressed(compression: &Compression, bytes: u64) -> String {
+    let (from, to) = (BinaryBytes(compression.source_bytes), BinaryBytes(bytes));
+    let frames = counted(compression.frames, "frame", "frames");
+    let done = match compression.action {
+        CompressionAction::Compressed { level } => {
+            format!("compressed with zstd, level {level}: {from} became {to} in {frames}")
+        }
+        CompressionAction::Decompressed => format!("decompressed: {from} in {frames} became {to}"),
+        _ => String::from("neither compressed nor decompressed"),
+    };
+    let guess = compression.guess.map_or(String::new(), |guess| {
+        let by = match guess.by {
+            GuessedBy::Magic => "first bytes",
+            GuessedBy::Extension => "name",
+        };
+        format!("; by its {by} it seems to be {}", guess.format)
+    });
+    format!("{done} ({}{guess})", compression.reason)
 }
 
 fn counted(count: u64, one: &str, many: &str) -> String {
@@ -147,6 +182,13 @@ fn way(portion: &Portion) -> String {
         Cost::Unknown => {
             format!("{bytes} by {mechanism}; the kernel does not say whether it copied")
         }
+    }
+}
+
+fn resumed(bytes: u64) -> String {
+    match bytes {
+        0 => String::new(),
+        _ => format!("  {} verified, from an interrupted run\n", BinaryBytes(bytes)),
     }
 }
 

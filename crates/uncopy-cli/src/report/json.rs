@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use uncopy::copy::job::{Action, Outcome, Record, RefusalCount, Summary};
-use uncopy::{Errno, Receipt};
+use uncopy::{CompressionAction, Errno, Receipt};
 
 use crate::cp::Pair;
 use crate::report::Failure;
@@ -25,8 +25,12 @@ struct Copied<'a> {
     #[serde(flatten)]
     names: Names<'a>,
     bytes: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    resumed_bytes: u64,
     mechanisms: Vec<Mechanism>,
     refusals: Vec<Refusal<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compression: Option<Compression<'a>>,
     duration_us: u64,
     verified: bool,
     verified_from: Option<&'static str>,
@@ -39,6 +43,55 @@ struct Copied<'a> {
     notes: &'a [String],
     #[serde(flatten)]
     tree: Option<InTree>,
+}
+
+/// What was found out about compression, and what was done.
+#[derive(Serialize)]
+struct Compression<'a> {
+    action: &'static str,
+    algorithm: &'static str,
+    level: Option<u8>,
+    reason: &'a str,
+    guess: Option<Guess>,
+    sample: Option<Sample>,
+    source_bytes: u64,
+    frames: u64,
+}
+
+#[derive(Serialize)]
+struct Guess {
+    format: &'static str,
+    by: &'static str,
+}
+
+#[derive(Serialize)]
+struct Sample {
+    bytes: u64,
+    compressed_bytes: u64,
+}
+
+impl<'a> From<&'a uncopy::Compression> for Compression<'a> {
+    fn from(compression: &'a uncopy::Compression) -> Compression<'a> {
+        let level = match compression.action {
+            CompressionAction::Compressed { level } => Some(level),
+            _ => None,
+        };
+        Compression {
+            action: compression.action.name(),
+            algorithm: "zstd",
+            level,
+            reason: &compression.reason,
+            guess: compression
+                .guess
+                .map(|guess| Guess { format: guess.format, by: guess.by.name() }),
+            sample: compression.sample.map(|sample| Sample {
+                bytes: sample.bytes,
+                compressed_bytes: sample.compressed_bytes,
+            }),
+            source_bytes: compression.source_bytes,
+            frames: compression.frames,
+        }
+    }
 }
 
 /// What only events of trees have.
@@ -113,9 +166,21 @@ struct Whole<'a> {
     resumed: u64,
     failed: u64,
     bytes: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    resumed_bytes: u64,
     mechanisms: Vec<Mechanism>,
     refusals: Vec<CountedRefusal<'a>>,
     duration_us: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transformed: Option<Transformed>,
+}
+
+/// Files that were compressed or decompressed.
+#[derive(Serialize)]
+struct Transformed {
+    files: u64,
+    source_bytes: u64,
+    bytes: u64,
 }
 
 /// A reason for not using a mechanism, with the number of files.
@@ -232,8 +297,10 @@ fn details<'a>(names: Names<'a>, receipt: &'a Receipt, tree: Option<InTree>) -> 
         event: "copied",
         names,
         bytes: receipt.bytes,
+        resumed_bytes: receipt.resumed_bytes,
         mechanisms: receipt.portions.iter().map(Mechanism::from).collect(),
         refusals: receipt.refusals.iter().map(refusal).collect(),
+        compression: receipt.compression.as_ref().map(Compression::from),
         duration_us: microseconds(receipt.duration),
         verified: verification.is_some(),
         verified_from: verification.map(|done| done.from.name()),
@@ -310,6 +377,7 @@ pub(crate) fn summary(summary: &Summary) -> String {
         let refusal = Refusal::new(count.mechanism, &count.reason, count.errno);
         CountedRefusal { refusal, files: count.files }
     }
+    let transformed = summary.transformed;
     line(&Whole {
         schema: SCHEMA,
         event: "summary",
@@ -323,9 +391,15 @@ pub(crate) fn summary(summary: &Summary) -> String {
         resumed: summary.resumed,
         failed: summary.failed,
         bytes: summary.bytes,
+        resumed_bytes: summary.resumed_bytes,
         mechanisms: summary.portions.iter().map(Mechanism::from).collect(),
         refusals: summary.refusals.iter().map(counted).collect(),
         duration_us: microseconds(summary.duration),
+        transformed: (transformed.files > 0).then_some(Transformed {
+            files: transformed.files,
+            source_bytes: transformed.source_bytes,
+            bytes: transformed.bytes,
+        }),
     })
 }
 
@@ -339,6 +413,10 @@ pub(crate) fn failed(source: &Path, destination: &Path, failure: &Failure) -> St
         sequence: None,
         entry: None,
     })
+}
+
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// The bytes of a name that is not UTF-8, which a JSON string cannot hold.

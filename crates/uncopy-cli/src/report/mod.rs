@@ -58,6 +58,7 @@ impl From<&Error> for Failure {
                 Reason::SourceChanged { .. } => "source_changed",
                 Reason::VerificationFailed { .. } => "verification_failed",
                 Reason::NoMechanism { .. } => "no_mechanism",
+                Reason::Damaged { .. } => "damaged",
                 Reason::Options(_) => "options",
                 Reason::Cancelled => "cancelled",
                 _ => "refused",

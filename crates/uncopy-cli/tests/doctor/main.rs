@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod network;
+mod predictions;
 mod words;
 
 use std::process::ExitCode;
@@ -20,6 +21,11 @@ fn report(run: &Run, code: i32) -> Value {
     serde_json::from_str(&run.stdout).unwrap()
 }
 
+/// What a run printed, if it is JSON.
+fn report_or_none(run: &Run) -> Option<Value> {
+    serde_json::from_str(&run.stdout).ok()
+}
+
 /// The finding of this id.
 fn finding<'a>(report: &'a Value, id: &str) -> Option<&'a Value> {
     report["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == id)
@@ -27,6 +33,6 @@ fn finding<'a>(report: &'a Value, id: &str) -> Option<&'a Value> {
 
 fn main() -> ExitCode {
     testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
-        [network::cases(), words::cases()].into_iter().flatten().collect()
+        [network::cases(), predictions::cases(), words::cases()].into_iter().flatten().collect()
     })
 }

@@ -13,6 +13,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] json_says_the_same,
         [] nothing_named_is_everything_at_a_glance,
         [] a_copy_is_judged_with_the_flags_of_cp,
+        [] settings_are_named_with_their_origin,
         [] a_directory_is_judged_by_its_largest_file,
         [Need::Root, Need::Tool("setpriv")] what_the_user_may_not_do_is_not_judged,
     ]
@@ -101,6 +102,40 @@ fn a_copy_is_judged_with_the_flags_of_cp() {
     assert!(finding(&unverified, "verification").is_none(), "{unverified}");
     let left: Vec<_> = std::fs::read_dir(directory.join("into")).unwrap().collect();
     assert!(left.is_empty(), "nothing was copied: {left:?}");
+}
+
+/// The same rule from each place that it can come from.
+fn settings_are_named_with_their_origin() {
+    let scratch = Place::Disk.scratch();
+    let directory = scratch.path();
+    std::fs::write(directory.join("source"), [7; 100_000]).unwrap();
+    let file = directory.join("lasting.toml");
+    std::fs::write(&file, "jobs = 2\nmethod = 'no-zero-copy'\nverify = 'xxh3'\n").unwrap();
+    let file = file.display().to_string();
+    let in_file = format!("{file}, line 2");
+    for (flags, variable, origin) in [
+        ("-- --no-zero-copy".to_owned(), "", "the flag"),
+        ("".to_owned(), "no-zero-copy", "UNCOPY_METHOD in the environment"),
+        (format!("-- --config {file}"), "", in_file.as_str()),
+        // A flag displaces the file.
+        (format!("-- --config {file} --no-zero-copy"), "", "the flag"),
+        (format!("-- --config {file}"), "no-zero-copy", "UNCOPY_METHOD in the environment"),
+    ] {
+        let words = format!("doctor --json source copy {flags}");
+        let program = uncopy(&words).current_dir(directory).env("UNCOPY_METHOD", variable);
+        let report = report_of(&program);
+        let setting = finding(&report, "setting-refuses").unwrap();
+        let found = setting["evidence"][0]["found"].as_str().unwrap();
+        assert_eq!(found, format!("{origin}: --no-zero-copy"), "{words}");
+        let step = setting["next_step"].as_str().unwrap();
+        assert_eq!(step.contains(origin), origin != "the flag", "{step}");
+        let verification = finding(&report, "verification");
+        let verification = verification.map(|found| found["evidence"][0]["found"].clone());
+        let expected = words.contains("--config").then(|| format!("{file}, line 3").into());
+        assert_eq!(verification, expected, "{words}");
+    }
+    let without = report_of(&uncopy("doctor --json source copy").current_dir(directory));
+    assert!(finding(&without, "setting-refuses").is_none(), "{without}");
 }
 
 fn report_of(program: &testbed::Program) -> serde_json::Value {

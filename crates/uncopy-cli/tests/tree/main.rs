@@ -11,10 +11,12 @@ mod kinds;
 mod links;
 mod long;
 mod merging;
+mod parts;
 mod random;
 mod resuming;
 mod roots;
 mod selecting;
+mod trusting;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -115,10 +117,12 @@ fn main() -> ExitCode {
             links::cases(),
             long::cases(),
             merging::cases(),
+            parts::cases(),
             random::cases(),
             resuming::cases(),
             roots::cases(),
             selecting::cases(),
+            trusting::cases(),
         ]
         .into_iter()
         .flatten()

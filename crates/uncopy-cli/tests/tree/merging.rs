@@ -11,6 +11,7 @@ use crate::{Trees, cp, events, file_in, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
+        [Need::Tool("strace")] a_directory_is_listed_once_and_not_for_each_file,
         [] files_are_replaced_and_others_stay,
         [] nothing_is_clobbered,
         [] kinds_that_do_not_fit_are_refused,
@@ -152,4 +153,21 @@ fn no_name_ever_stands_for_half_a_file() {
     assert!(run.status.success(), "{}", run.stderr);
     assert!(stops > 1, "{stops} stops");
     assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
+}
+
+/// Whether a killed run left something was asked for each file that was replaced.
+fn a_directory_is_listed_once_and_not_for_each_file() {
+    let trees = Trees::new();
+    for number in 0..200 {
+        trees.file(&format!("d/{number}"), "new");
+        crate::file_in(&trees.destination(), &format!("d/{number}"), "old");
+    }
+    let left = format!(".uncopy-{}-{}.tmp", "0".repeat(16), "1".repeat(32));
+    crate::file_in(&trees.destination().join("d"), &left, "what a killed run left");
+    let program = cp().args(["-T", "--jobs=1"]).arg(trees.source()).arg(trees.destination());
+    let (run, trace) = Strace::new(&program).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
+    let listings = trace.named(&["getdents64"]).len();
+    assert!(listings <= 12, "{listings} calls to list two directories on either side");
 }

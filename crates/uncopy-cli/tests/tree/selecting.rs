@@ -23,6 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] an_empty_source_empties_nothing_unasked,
         [] no_more_is_deleted_than_allowed,
         [Need::Tool("strace")] nothing_is_deleted_where_the_source_cannot_be_listed,
+        [Need::Tool("strace")] nothing_is_deleted_for_a_source_that_was_removed,
         [Need::Tool("strace")] a_dry_run_changes_nothing_and_tells_everything,
     ]
 }
@@ -224,4 +225,20 @@ fn a_dry_run_changes_nothing_and_tells_everything() {
     let run = silent.arg(trees.source()).arg(trees.to.join("new")).run();
     assert!(run.stdout.contains("would make the directory"), "{}", run.stdout);
     assert!(!trees.to.join("new").exists());
+}
+
+/// A directory that is removed while it is copied has lost everything at once.
+fn nothing_is_deleted_for_a_source_that_was_removed() {
+    let trees = Trees::new();
+    for number in 0..10 {
+        trees.file(&format!("d/{number}"), "x");
+    }
+    file_in(&trees.destination(), "d/precious", "x");
+    let program = cp().args(["-T", "--delete", "--jobs=1"]);
+    let program = program.arg(trees.source()).arg(trees.destination());
+    let stopped = Strace::new(&program).stop_after("write", 3);
+    fs::remove_dir_all(trees.source().join("d")).unwrap();
+    let (run, _) = stopped.resume();
+    assert!(run.failed(1).contains("was removed meanwhile"), "{}", run.stderr);
+    assert!(trees.destination().join("d/precious").exists());
 }

@@ -149,7 +149,9 @@ impl Pool {
 /// The memory, with huge pages if wanted and possible.
 fn map(length: usize, pages: PageSize) -> Sys<(Anonymous, Pages)> {
     let base = |reason: String| -> Sys<(Anonymous, Pages)> {
-        Ok((Anonymous::new(length)?, Pages::Base { reason }))
+        let mut mapping = Anonymous::new(length)?;
+        mapping.keep_base_pages();
+        Ok((mapping, Pages::Base { reason }))
     };
     if pages == PageSize::Base {
         return base("not asked for".to_owned());
@@ -169,7 +171,9 @@ fn map(length: usize, pages: PageSize) -> Sys<(Anonymous, Pages)> {
             let reason = format!(
                 "vm.nr_hugepages leaves none ({reserve}), and none could be put together ({errno})"
             );
-            Ok((mapping, Pages::Base { reason }))
+            // Some of it may be in huge pages.
+            drop(mapping);
+            base(reason)
         }
     }
 }
@@ -201,6 +205,11 @@ impl PoolSlice {
     /// The slice whole again.
     pub fn reset(&mut self) {
         self.length = self.memory.slice_bytes;
+    }
+
+    /// It is part of a huge page.
+    pub(crate) fn is_huge(&self) -> bool {
+        self.memory.pages.are_huge()
     }
 
     fn start(&self) -> NonNull<u8> {

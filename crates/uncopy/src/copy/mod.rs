@@ -6,6 +6,8 @@ mod options;
 mod throttle;
 
 #[cfg(target_os = "linux")]
+mod compress;
+#[cfg(target_os = "linux")]
 mod destination;
 #[cfg(target_os = "linux")]
 mod facts;
@@ -15,6 +17,8 @@ pub(crate) mod forecast;
 mod mechanism;
 #[cfg(target_os = "linux")]
 mod metadata;
+#[cfg(target_os = "linux")]
+mod partial;
 #[cfg(target_os = "linux")]
 pub(crate) mod plan;
 #[cfg(target_os = "linux")]
@@ -51,8 +55,8 @@ use tree::run_job;
 
 pub use observer::{Control, Observer, Phase, Progress};
 pub use options::{
-    Allow, Cache, Contradiction, CopyOptions, Digest, Existing, IfChanged, Prefer, Preserve,
-    RETRIES, Sparse, Verify,
+    Allow, Cache, Contradiction, CopyOptions, Digest, Existing, IfChanged, Level, Prefer, Preserve,
+    RETRIES, Sparse, Transform, Verify,
 };
 
 pub use throttle::Throttle;

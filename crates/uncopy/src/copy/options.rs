@@ -39,6 +39,12 @@ pub struct CopyOptions {
     pub in_place: bool,
     /// Read the bytes of a FIFO or device, and write into one, instead of refusing it.
     pub copy_contents: bool,
+    /// What becomes of the bytes on their way.
+    pub transform: Transform,
+    /// With [`CopyOptions::transform`]: `.zst` is added to the name of a copy that was compressed, and
+    /// taken away where it was decompressed ([`Receipt::renamed`](crate::Receipt::renamed)). Without
+    /// it the name is used as it was given. In trees that is so below their roots in any case.
+    pub suffix: bool,
 }
 
 impl CopyOptions {
@@ -61,6 +67,7 @@ impl CopyOptions {
     pub fn check(&self) -> Result<(), Contradiction> {
         let looks_at_bytes =
             matches!(self.allow, Allow::Any | Allow::ReadWrite | Allow::Only(Mechanism::ReadWrite));
+        let transforms = self.transform != Transform::None;
         let rows = [
             (
                 self.cache == Cache::Keep && self.allow == Allow::Only(Mechanism::Direct),
@@ -71,12 +78,19 @@ impl CopyOptions {
                 self.in_place && self.if_changed == IfChanged::Retry,
                 Contradiction::InPlaceCannotRetry,
             ),
+            (
+                transforms && !cfg!(all(target_os = "linux", feature = "compress")),
+                Contradiction::NoCompressionHere,
+            ),
+            (transforms && !looks_at_bytes, Contradiction::TransformNeedsReading),
+            (transforms && self.in_place, Contradiction::TransformInPlace),
+            (transforms && self.copy_contents, Contradiction::TransformOfStream),
         ];
         rows.into_iter().find(|(holds, _)| *holds).map_or(Ok(()), |(_, found)| Err(found))
     }
 }
 
-/// Options of [`CopyOptions`] that cannot be obeyed together.
+/// Options of [`CopyOptions`] that cannot be obeyed together, or not by this build.
 ///
 /// Displayed as a sentence that ends in what to do about it, with the options as the flags of
 /// `uncopy cp` are called.
@@ -101,6 +115,71 @@ pub enum Contradiction {
          back to be tried again; leave one of them out"
     )]
     InPlaceCannotRetry,
+    /// [`CopyOptions::transform`], and the library was built without its feature `compress`.
+    #[error(
+        "this build cannot compress: it lacks the feature `compress`, which brings zstd; build the \
+         program with `cargo install --path crates/uncopy-cli --features compress`, or leave out \
+         --compress and --decompress"
+    )]
+    NoCompressionHere,
+    /// [`CopyOptions::transform`], and [`Mechanism::ReadWrite`] is not allowed.
+    #[error(
+        "--compress and --decompress transform the bytes, which only read and write can; leave out \
+         --method, --require-zero-copy and --no-user-copy, or the transformation"
+    )]
+    TransformNeedsReading,
+    /// [`CopyOptions::transform`] and [`CopyOptions::in_place`].
+    #[error(
+        "--in-place contradicts --compress and --decompress, which make a new file; leave one of \
+         them out"
+    )]
+    TransformInPlace,
+    /// [`CopyOptions::transform`] and [`CopyOptions::copy_contents`].
+    #[error(
+        "--copy-contents contradicts --compress and --decompress: what pays is found out by looking \
+         ahead in a file, which a FIFO or device does not allow; leave one of them out"
+    )]
+    TransformOfStream,
+}
+
+/// What becomes of the bytes on their way. Anything but [`Transform::None`] forbids zero-copy for the
+/// files that it is done to; files for which it does not pay are copied the cheapest way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Transform {
+    /// They stay as they are.
+    #[default]
+    None,
+    /// Compressed where that pays: into independent frames of zstd with a seek table, which any
+    /// decoder of zstd reads (RFC 8878 and zstd's `contrib/seekable_format`).
+    Compress(Level),
+    /// Files that zstd compressed are decompressed; their seek table, if there is one, is checked.
+    Decompress,
+}
+
+/// How hard to compress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Level(u8);
+
+impl Level {
+    /// zstd's levels: 1 is quickest, 22 smallest; `None` for any other.
+    #[must_use]
+    pub const fn new(level: u8) -> Option<Level> {
+        if level >= 1 && level <= 22 { Some(Level(level)) } else { None }
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+/// 3, as zstd has it.
+impl Default for Level {
+    fn default() -> Level {
+        Level(3)
+    }
 }
 
 /// Which mechanisms may be used.

@@ -5,14 +5,16 @@ use std::time::Instant;
 
 use rustix::fs::FileType;
 
+use super::compress::{self, Chosen, Wanted, Way};
 use super::destination::Destination;
 use super::facts;
 use super::metadata;
 use super::observer::{Control, Observer, Phase, Progress};
 use super::options::{Cache, CopyOptions, Existing, IfChanged, RETRIES};
+use super::partial::Partial;
 use super::plan::{self, Facts, Step};
 use super::source::Source;
-use super::staging::{Commit, Staging};
+use super::staging::{Commit, Placing, Staging};
 use super::{stream, transfer, verify};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::{Mechanism, Receipt};
@@ -62,45 +64,72 @@ fn copy_once(
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
     let source = Source::open(source, options)?;
+    let name = destination.file_name().unwrap_or_default();
+    let wanted = Wanted { name, suffix: options.suffix, named: true };
+    let chosen = compress::choose(&source, wanted, options.transform)?;
+    let new_name = chosen.as_ref().and_then(|chosen| chosen.name.as_ref());
+    let renamed = new_name.map(|name| destination.with_file_name(name));
+    let destination = renamed.as_deref().unwrap_or(destination);
     let destination = Destination::resolve(destination, &source, options)?;
     if destination.found.is_some() && options.existing == Existing::Keep {
-        return Ok(Receipt { skipped: true, ..Receipt::default() });
+        return Ok(Receipt { skipped: true, renamed, ..Receipt::default() });
     }
     let staging = open_staging(&source, &destination, options, observer)?;
-    write_staged(&source, &destination, staging, options, observer)
+    let chosen = chosen.as_ref();
+    let mut receipt = write_staged(&source, &destination, staging, chosen, options, observer)?;
+    if let Some(chosen) = chosen.filter(|chosen| chosen.way == Way::Leave && !options.suffix) {
+        // No suffix shows it.
+        receipt.notes.push(format!("copied as it is: {}", chosen.compression.reason));
+    }
+    Ok(Receipt { renamed, ..receipt })
 }
 
-/// Copies an open source to a name that was looked at. In a `private` directory, which appears
-/// under its own name when it is complete, the file is made under its name at once.
+/// Copies an open source to a name that was looked at.
 pub(super) fn copy_opened(
     source: &Source<'_>,
     destination: &Destination,
-    private: bool,
+    placing: Placing<'_>,
+    chosen: Option<&Chosen>,
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
     if destination.found.is_some() && options.existing == Existing::Keep {
         return Ok(Receipt { skipped: true, ..Receipt::default() });
     }
-    let staging = if private {
-        let mode = metadata::creation_mode(&source.stat, None, options.preserve);
-        Staging::private(destination, mode)?
-    } else {
-        open_staging(source, destination, options, observer)?
+    let staging = match placing {
+        Placing::Aside { is_swept } => {
+            open_staging(source, destination, options, observer)?.swept(is_swept)
+        }
+        Placing::Private => {
+            let mode = metadata::creation_mode(&source.stat, None, options.preserve);
+            Staging::private(destination, mode)?
+        }
+        Placing::Kept { keep, begun, is_unseen, is_swept } => {
+            let partial = Partial::new(keep, source.stat.size);
+            let policy = (options.existing, is_unseen);
+            Staging::kept(destination, partial, begun, policy)?.swept(is_swept)
+        }
     };
-    write_staged(source, destination, staging, options, observer)
+    write_staged(source, destination, staging, chosen, options, observer)
 }
 
 fn write_staged(
     source: &Source<'_>,
     destination: &Destination,
-    staging: Staging<'_>,
+    mut staging: Staging<'_>,
+    chosen: Option<&Chosen>,
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
+    let transforms = chosen.is_some_and(|chosen| chosen.way != Way::Leave);
     let facts = facts::gather(source, destination, staging.fd(), options);
+    let facts = Facts { transforms, ..facts };
     let in_place = facts.in_place;
-    let result = write(source, destination, staging, facts, options, observer);
+    let moved = (facts, chosen);
+    let result = write(source, destination, &mut staging, moved, options, observer);
+    if result.as_ref().is_err_and(Error::is_cancelled) {
+        staging.leave();
+    }
     result.map_err(|error| if in_place { error.while_in_place() } else { error })
 }
 
@@ -108,21 +137,26 @@ fn write_staged(
 fn write(
     source: &Source<'_>,
     destination: &Destination,
-    mut staging: Staging<'_>,
-    facts: Facts,
+    staging: &mut Staging<'_>,
+    (facts, chosen): (Facts, Option<&Chosen>),
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
-    let mut receipt = Receipt::default();
+    let way = chosen.map_or(Way::Leave, |chosen| chosen.way);
+    let compression = chosen.map(|chosen| chosen.compression.clone());
+    let mut receipt = Receipt { compression, ..Receipt::default() };
     let was_cached = options.cache == Cache::Skip && file::cached_bytes(source.fd(), 0, 0) != Ok(0);
     let in_place = facts.in_place;
     // Servers may report a failed write only when asked to flush, or to a close(2) that no name may
     // depend on any more.
     let answers_late = facts.destination.is_network() || facts.destination.is_user();
-    let reached = move_bytes(source, &staging, facts, &mut receipt, observer)?;
-    finish_contents(source, &staging, reached, options, &mut receipt, observer)?;
+    let reached = match way {
+        Way::Leave => move_bytes(source, staging, facts, &mut receipt, observer)?,
+        _ => transform_bytes(way, source, staging, &facts, &mut receipt, observer)?,
+    };
+    finish_contents(source, staging, (reached, way), options, &mut receipt, observer)?;
     if options.cache == Cache::Skip && !destination.is_stream() {
-        drop_caches(source, &staging, was_cached);
+        drop_caches(source, staging, was_cached);
     }
     receipt.notes.extend(notes(destination, options));
     if destination.is_stream() {
@@ -130,10 +164,10 @@ fn write(
     } else if in_place {
         receipt.notes.extend(metadata::apply_in_place(staging.fd(), source, options.preserve));
     } else {
-        receipt.notes.extend(metadata::apply(&staging, source, destination, options.preserve));
+        receipt.notes.extend(metadata::apply(staging, source, destination, options.preserve));
     }
     if options.durable || answers_late {
-        flush(&staging, reached, observer)?;
+        flush(staging, reached, observer)?;
     }
     // Opened while there is still nothing to take back: descriptors may run out.
     let directory = if options.durable { Some(staging.open_directory()?) } else { None };
@@ -198,11 +232,26 @@ fn move_bytes(
     Ok(reached)
 }
 
+/// Compresses or decompresses the bytes and fills in the receipt. Returns the length of the
+/// destination.
+fn transform_bytes(
+    way: Way,
+    source: &Source<'_>,
+    staging: &Staging<'_>,
+    facts: &Facts,
+    receipt: &mut Receipt,
+    observer: &mut dyn Observer,
+) -> Result<u64> {
+    receipt.refusals = plan::refusals(facts, Some(Mechanism::ReadWrite));
+    receipt.bytes = compress::write(way, source, staging, facts.sparse, receipt, observer)?;
+    Ok(receipt.bytes)
+}
+
 /// Everything that must hold before the new contents may be seen: flushed, equal, unchanged.
 fn finish_contents(
     source: &Source<'_>,
     staging: &Staging<'_>,
-    reached: u64,
+    (reached, way): (u64, Way),
     options: &CopyOptions,
     receipt: &mut Receipt,
     observer: &mut dyn Observer,
@@ -212,10 +261,12 @@ fn finish_contents(
     if let Some(wanted) = options.verify
         && !staging.destination().is_stream()
     {
+        let read = receipt.compression.as_ref().filter(|_| way != Way::Leave);
+        let sizes = (read.map_or(reached, |compression| compression.source_bytes), reached);
         tell(observer, source, Phase::Flushing, 0, reached)?;
         file::sync_data(staging.fd())
             .map_err(|e| Error::system("flush", &staging.destination().given, e))?;
-        match verify::verify(source, staging, reached, wanted, observer) {
+        match verify::verify(source, staging, sizes, way, wanted, observer) {
             Err(error) if error.is_verification_failed() => {
                 // The likelier reason, if there is one.
                 check_change(source, options, receipt)?;

@@ -55,6 +55,11 @@ impl<'a> Source<'a> {
         Source { path, fd, stat, filesystem }
     }
 
+    /// What [`Source::opened`] was given.
+    pub(crate) fn into_opened(self) -> (OwnedFd, Stat) {
+        (self.fd, self.stat)
+    }
+
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -4,13 +4,14 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::OFlags;
 
 use super::destination::Destination;
 use super::observer::Observer;
 use super::options::Existing;
+use super::partial::{Begun, Keep, Partial};
 use super::stale::Kind;
 use super::{stale, stream};
 use crate::error::{Errno, Error, Reason, Result};
@@ -23,6 +24,22 @@ pub(crate) struct Staging<'a> {
     place: Place,
     /// Another name must not be replaced.
     keep_existing: bool,
+    /// Nobody has the name: an entry that has it all the same is another one of this copy.
+    is_unseen: bool,
+    /// Somebody else removes what earlier runs left.
+    is_swept: bool,
+    /// A large file that another run can go on with.
+    partial: Option<Mutex<Partial<'a>>>,
+}
+
+/// Where a file is written first, in a tree.
+pub(crate) enum Placing<'a> {
+    /// Aside, without a name where that can be had.
+    Aside { is_swept: bool },
+    /// Under its own name.
+    Private,
+    /// Under a temporary name from the beginning, so that another run finds it.
+    Kept { keep: Box<dyn Keep + 'a>, begun: Option<Begun>, is_unseen: bool, is_swept: bool },
 }
 
 /// What a new directory has two entries for.
@@ -59,12 +76,12 @@ impl<'a> Staging<'a> {
         mode: u32,
         existing: Existing,
     ) -> Result<Staging<'a>> {
-        let keep_existing = existing == Existing::Keep;
         let fail = |errno| cannot_create(destination, errno);
         if can_link_unnamed() {
             match name::create_unnamed(destination.directory(), mode) {
                 Ok(fd) => {
-                    return Ok(Staging { destination, fd, place: Place::Unnamed, keep_existing });
+                    let staging = Staging::new(destination, fd, Place::Unnamed);
+                    return Ok(staging.keeping(existing));
                 }
                 // No such operation in this filesystem, or in this kernel (open(2)).
                 Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL | Errno::ENOENT) => {}
@@ -72,7 +89,54 @@ impl<'a> Staging<'a> {
             }
         }
         let (fd, temporary) = create_temporary(destination).map_err(fail)?;
-        Ok(Staging { destination, fd, place: Place::Temporary(temporary), keep_existing })
+        let place = Place::Temporary(temporary);
+        Ok(Staging::new(destination, fd, place).keeping(existing))
+    }
+
+    fn new(destination: &'a Destination, fd: OwnedFd, place: Place) -> Staging<'a> {
+        Staging {
+            destination,
+            fd,
+            place,
+            keep_existing: false,
+            is_unseen: false,
+            is_swept: false,
+            partial: None,
+        }
+    }
+
+    /// A file that another run can go on with: what an earlier one began, or a new one with a
+    /// temporary name and mode 0600.
+    pub(crate) fn kept(
+        destination: &'a Destination,
+        partial: Partial<'a>,
+        begun: Option<Begun>,
+        (existing, is_unseen): (Existing, bool),
+    ) -> Result<Staging<'a>> {
+        let mut partial = partial;
+        let (fd, temporary) = match begun {
+            Some(Begun { file, name, chunks }) => {
+                partial.expect(chunks);
+                (file, name)
+            }
+            None => create_temporary(destination).map_err(|e| cannot_create(destination, e))?,
+        };
+        let place = Place::Temporary(temporary);
+        let mut staging = Staging::new(destination, fd, place).keeping(existing);
+        staging.is_unseen = is_unseen;
+        staging.partial = Some(Mutex::new(partial));
+        Ok(staging)
+    }
+
+    /// The caller removes what earlier runs left in the directory, if this says so.
+    pub(crate) fn swept(mut self, is_swept: bool) -> Staging<'a> {
+        self.is_swept = is_swept;
+        self
+    }
+
+    fn keeping(mut self, existing: Existing) -> Staging<'a> {
+        self.keep_existing = existing == Existing::Keep;
+        self
     }
 
     /// A new file under the destination's own name, in a directory that appears under its own name
@@ -86,7 +150,7 @@ impl<'a> Staging<'a> {
                 errno => cannot_create(destination, errno),
             },
         )?;
-        Ok(Staging { destination, fd, place: Place::Private, keep_existing: false })
+        Ok(Staging::new(destination, fd, Place::Private))
     }
 
     /// The existing destination itself, or for [`Destination::is_stream`] whatever it is.
@@ -113,7 +177,7 @@ impl<'a> Staging<'a> {
             let text = "another file took its name meanwhile; copy again".to_owned();
             return Err(Error::new("write to", &destination.given, Reason::Refused(text)));
         }
-        Ok(Staging { destination, fd, place: Place::Final, keep_existing: false })
+        Ok(Staging::new(destination, fd, Place::Final))
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -129,6 +193,46 @@ impl<'a> Staging<'a> {
         matches!(self.place, Place::Temporary(_))
     }
 
+    /// The file is one that another run can go on with.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.partial.is_some()
+    }
+
+    /// Where the bytes begin that are still to be copied: behind what an earlier run copied and this
+    /// one has verified. `goes_on` is told how far that is. What lies behind it is cut off.
+    pub(crate) fn verified(&self, goes_on: impl FnMut(u64) -> Result<()>) -> Result<u64> {
+        let Some(partial) = &self.partial else { return Ok(0) };
+        let fail = |errno| Error::system("read back", &self.destination.given, errno);
+        let end = lock(partial).verify(self.fd(), fail, goes_on)?;
+        file::truncate(&self.fd, end).map_err(fail)?;
+        Ok(end)
+    }
+
+    /// The bytes up to `offset` are copied: from time to time they are flushed and noted, if the file
+    /// is one that another run can go on with.
+    pub(crate) fn reached(&self, source: BorrowedFd<'_>, offset: u64) -> Result<()> {
+        let (Some(partial), Place::Temporary(name)) = (&self.partial, &self.place) else {
+            return Ok(());
+        };
+        lock(partial)
+            .reached(source, (self.fd(), name), offset)
+            .map_err(|errno| Error::system("flush a part of", &self.destination.given, errno))
+    }
+
+    /// Leaves the unfinished file to another run, if that can go on with it.
+    pub(crate) fn leave(mut self) {
+        let (Some(partial), Place::Temporary(name)) = (&self.partial, &self.place) else {
+            return;
+        };
+        let mut partial = lock(partial);
+        let _ = partial.flush((self.fd.as_fd(), name));
+        let is_noted = partial.is_noted();
+        drop(partial);
+        if is_noted {
+            self.place = Place::Final;
+        }
+    }
+
     /// Puts the finished file in place. Afterwards the name is the new file, or as it was.
     pub(crate) fn commit(&mut self) -> Result<Commit> {
         let destination = self.destination;
@@ -138,6 +242,9 @@ impl<'a> Staging<'a> {
             Place::Temporary(temporary) => self.commit_temporary(temporary),
         };
         result.map_err(|errno| match errno {
+            Errno::EEXIST if self.is_unseen => {
+                Error::new("make", &destination.given, Reason::Refused(TAKEN.into()))
+            }
             Errno::EBUSY => Error::new(
                 "replace",
                 &destination.given,
@@ -182,7 +289,7 @@ impl<'a> Staging<'a> {
 
     fn commit_temporary(&mut self, temporary: OsString) -> Sys<Commit> {
         let (directory, name) = (self.destination.directory(), self.destination.name());
-        let renamed = if self.keep_existing {
+        let renamed = if self.keep_existing || self.is_unseen {
             name::rename_new(directory, &temporary, name)
         } else {
             name::rename(directory, &temporary, name)
@@ -195,7 +302,9 @@ impl<'a> Staging<'a> {
                 errno => Err(errno),
             };
         }
-        stale::remove_leftovers(directory, name, Kind::File);
+        if !self.is_unseen && !self.is_swept {
+            stale::remove_leftovers(directory, name, Kind::File);
+        }
         Ok(Commit::Done)
     }
 
@@ -223,6 +332,10 @@ impl Drop for Staging<'_> {
         // Left for the next run to remove if even this fails.
         let _ = name::unlink(self.destination.directory(), name);
     }
+}
+
+fn lock<'a, 'b>(partial: &'a Mutex<Partial<'b>>) -> MutexGuard<'a, Partial<'b>> {
+    partial.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A new, locked file with a temporary name and mode 0600.

@@ -3,12 +3,14 @@
 use std::ffi::{OsStr, OsString};
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FileType, OFlags};
 
 use super::remove;
 use super::staging::{hexadecimal, name_digest};
-use crate::sys::{Sys, file, name};
+use crate::sys::file::{self, Stat};
+use crate::sys::{Sys, directory, name};
 
 /// Directory entries that are looked at for leftovers, so that replacing one file in a directory
 /// of millions stays quick. Leftovers behind them are found by a run that meets them earlier.
@@ -46,11 +48,20 @@ pub(crate) fn temporary_name(destination: &OsStr, kind: Kind) -> Sys<OsString> {
     Ok(format!("{}{}{}", prefix(destination), hexadecimal(&random), kind.suffix()).into())
 }
 
-/// Whether a name is one of those that files and trees are built under.
+/// Whether a name is one of those that files and trees are built under, or of their journals.
 pub(crate) fn is_temporary(name: &OsStr) -> bool {
     let name = name.as_bytes();
-    let ends = [Kind::File, Kind::Tree].map(|kind| name.ends_with(kind.suffix().as_bytes()));
+    let suffixes = [Kind::File.suffix(), Kind::Tree.suffix(), JOURNAL];
+    let ends = suffixes.map(|suffix| name.ends_with(suffix.as_bytes()));
     name.starts_with(b".uncopy-") && ends.contains(&true)
+}
+
+/// How the names of journals end.
+const JOURNAL: &str = ".journal";
+
+/// The name of the journal beside a destination, which no other destination shares.
+pub(crate) fn journal_name(destination: &OsStr) -> OsString {
+    format!(".uncopy-{}{JOURNAL}", name_digest(destination)).into()
 }
 
 fn prefix(destination: &OsStr) -> String {
@@ -70,11 +81,47 @@ pub(crate) fn remove_leftovers(directory: BorrowedFd<'_>, destination: &OsStr, k
     }
 }
 
+/// Removes what earlier runs left of the files of a directory, whatever their names, unless somebody
+/// holds its lock. A tree does this once for each directory, and not once for each file.
+pub(crate) fn sweep(directory: BorrowedFd<'_>) {
+    let names = name::names_with_prefix(directory, b".uncopy-", usize::MAX);
+    for leftover in names.unwrap_or_default() {
+        if leftover.as_bytes().ends_with(Kind::File.suffix().as_bytes()) {
+            let _ = remove_unless_locked(directory, &leftover, Kind::File);
+        }
+    }
+}
+
+/// What cannot be locked, or is not, has its temporary name for a few calls: after so many seconds
+/// nobody is at work on it.
+const UNLOCKED_SECONDS: u64 = 60;
+
+/// Links, special files and further names of files are made without a lock.
+fn is_unlocked_kind(stat: &Stat) -> bool {
+    match stat.file_type() {
+        FileType::RegularFile => stat.links > 1,
+        FileType::Directory | FileType::Unknown => false,
+        _ => true,
+    }
+}
+
+fn is_old(stat: &Stat) -> bool {
+    let changed = Duration::from_secs(u64::try_from(stat.changed.seconds).unwrap_or(0));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(changed) >= Duration::from_secs(UNLOCKED_SECONDS)
+}
+
 fn remove_unless_locked(directory: BorrowedFd<'_>, leftover: &OsStr, kind: Kind) -> Sys<()> {
-    let file = name::open_existing(directory, leftover, OFlags::RDONLY)?;
-    let stat = file::stat(&file)?;
+    let stat = directory::stat_name(directory, leftover)?;
     let ours = stat.uid == file::effective_uid() || file::effective_uid() == 0;
+    if kind == Kind::File && is_unlocked_kind(&stat) {
+        return if ours && is_old(&stat) { name::unlink(directory, leftover) } else { Ok(()) };
+    }
     if stat.file_type() != kind.file_type() || !ours {
+        return Ok(());
+    }
+    let file = name::open_existing(directory, leftover, OFlags::RDONLY)?;
+    if !file::stat(&file)?.is_same_file(&stat) {
         return Ok(());
     }
     file::try_lock(&file)?;

@@ -7,6 +7,7 @@ use super::facts;
 use super::mechanism::{self, Ends, Moved, Mover, reflink};
 use super::observer::{Control, Observer, Phase, Progress};
 use super::options::{Cache, Sparse};
+use super::partial;
 use super::plan::{self, Attempted, Facts, Step, Verdict};
 use super::source::Source;
 use super::sparse::{self, Segment};
@@ -49,9 +50,9 @@ pub(crate) fn transfer(
     Ok(end)
 }
 
-struct Transfer<'a> {
+struct Transfer<'a, 's> {
     source: &'a Source<'a>,
-    staging: &'a Staging<'a>,
+    staging: &'a Staging<'s>,
     ends: Ends<'a>,
     facts: Facts,
     size: u64,
@@ -82,7 +83,7 @@ enum Reached {
     SourceEnd(u64),
 }
 
-impl Transfer<'_> {
+impl Transfer<'_, '_> {
     fn run(&mut self) -> Result<u64> {
         if plan::next(&self.facts, &[]) == Step::Try(Mechanism::Reflink) && self.reflink()? {
             return Ok(self.size);
@@ -96,8 +97,8 @@ impl Transfer<'_> {
             // Where the rate is given the ways do not differ in speed.
             self.trial = Trial::new(&self.facts, &plan::rivals(&self.facts, &self.attempted));
         }
+        let mut offset = self.go_on()?;
         self.lay_out()?;
-        let mut offset = 0;
         while offset < self.size {
             let segment = if self.facts.has_holes && self.facts.sparse != Sparse::Never {
                 sparse::segment(&self.ends.source, offset, self.size)
@@ -115,6 +116,22 @@ impl Transfer<'_> {
             };
         }
         self.cut(self.size)
+    }
+
+    /// Verifies what an earlier run copied. Returns up to where that is right.
+    fn go_on(&mut self) -> Result<u64> {
+        let (staging, size) = (self.staging, self.size);
+        let end = staging.verified(|done_bytes| {
+            let progress = Progress { phase: Phase::Verifying, done_bytes, total_bytes: size };
+            match self.observer.progress(progress) {
+                Control::Continue => Ok(()),
+                Control::Stop => Err(Error::new("copy", self.source.path, Reason::Cancelled)),
+            }
+        })?;
+        self.receipt.resumed_bytes = end;
+        self.pace.done_bytes = end;
+        self.flushed = end;
+        Ok(end)
     }
 
     /// Gives a destination that gets holes its length before its bytes: XFS reserves space behind
@@ -226,6 +243,7 @@ impl Transfer<'_> {
         };
         self.receipt.add(mechanism, end - start, Cost::Hole);
         self.pace.done_bytes = end;
+        self.staging.reached(self.ends.source, end)?;
         self.report()?;
         Ok(true)
     }
@@ -272,7 +290,12 @@ impl Transfer<'_> {
     }
 
     fn piece_bytes(&self) -> u64 {
-        if self.trial.is_some() { trial::PROBE_BYTES } else { self.pace.piece_bytes }
+        match self.trial {
+            Some(_) => trial::PROBE_BYTES,
+            // So that a chunk is noted when it is there.
+            None if self.staging.is_kept() => self.pace.piece_bytes.min(partial::CHUNK_BYTES),
+            None => self.pace.piece_bytes,
+        }
     }
 
     /// The mechanism at work, set up if need be; `None` if setting up failed and another is next.
@@ -415,6 +438,7 @@ impl Transfer<'_> {
         if mechanism != Mechanism::Direct {
             self.write_out(offset);
         }
+        self.staging.reached(self.ends.source, offset)?;
         self.report()
     }
 
@@ -422,7 +446,8 @@ impl Transfer<'_> {
     /// for what was started before it. `fsync` reports errors; these calls need not.
     fn write_out(&mut self, offset: u64) {
         let skip_cache = self.facts.cache == Cache::Skip;
-        if offset < self.flushed + WRITE_OUT_BYTES || !(self.facts.durable || skip_cache) {
+        let wanted = self.facts.durable || skip_cache || self.staging.is_kept();
+        if offset < self.flushed + WRITE_OUT_BYTES || !wanted {
             return;
         }
         let start = std::mem::replace(&mut self.flushed, offset);

@@ -4,6 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+use super::compress::{Reader, Trouble, Way};
 use super::observer::{Control, Observer, Phase, Progress};
 use super::options::{Digest, Verify};
 use super::source::Source;
@@ -17,14 +18,19 @@ use crate::sys::{Sys, file, transfer};
 /// One read: large enough for `O_DIRECT` to keep a device busy.
 const READ_BYTES: usize = 4 << 20;
 
+/// What a compressed file holds is taken so much at a time.
+const DECODED_BYTES: usize = 256 << 10;
+
 /// Below this size a second thread costs more than it saves.
 const PARALLEL_MIN_BYTES: u64 = 1 << 20;
 
-/// Compares the destination, whose data has been flushed, with the source.
+/// Compares the destination, whose data has been flushed, with the source, of so many bytes each:
+/// what they hold, where one of them is compressed.
 pub(crate) fn verify(
     source: &Source<'_>,
     staging: &Staging<'_>,
-    size: u64,
+    (original_bytes, size): (u64, u64),
+    way: Way,
     verify: Verify,
     observer: &mut dyn Observer,
 ) -> Result<Verification> {
@@ -42,7 +48,10 @@ pub(crate) fn verify(
     }
     let fail = |errno| Error::system("read back", &staging.destination().given, errno);
     let reader = Uncached::new(staging.fd(), size).map_err(fail)?;
-    let (expected, found) = hash_both(source, &reader, size, algorithm, observer)?;
+    let copy = Side { fd: reader.fd, size, is_compressed: matches!(way, Way::Compress(_)) };
+    let original =
+        Side { fd: source.fd(), size: original_bytes, is_compressed: way == Way::Decompress };
+    let (expected, found) = hash_both(source, (original, copy), algorithm, observer)?;
     let from = reader.from;
     drop(reader);
     if expected != found {
@@ -56,11 +65,19 @@ pub(crate) fn verify(
     Ok(Verification { algorithm: algorithm.name(), digest: found, from, duration })
 }
 
+/// Bytes to hash: those of a file, or what a compressed file holds.
+#[derive(Debug, Clone, Copy)]
+struct Side<'a> {
+    fd: BorrowedFd<'a>,
+    /// Of the file.
+    size: u64,
+    is_compressed: bool,
+}
+
 /// Both digests, hexadecimal: the source's on a thread of its own if there is much to read.
 fn hash_both(
     source: &Source<'_>,
-    reader: &Uncached<'_>,
-    size: u64,
+    (original, copy): (Side<'_>, Side<'_>),
     algorithm: Digest,
     observer: &mut dyn Observer,
 ) -> Result<(String, String)> {
@@ -68,7 +85,7 @@ fn hash_both(
     let source_done = AtomicU64::new(0);
     let mut report = |done: u64| {
         let done_bytes = done + source_done.load(Ordering::Relaxed);
-        let total_bytes = size.saturating_mul(2);
+        let total_bytes = original.size.saturating_add(copy.size);
         let control =
             observer.progress(Progress { phase: Phase::Verifying, done_bytes, total_bytes });
         if control == Control::Stop {
@@ -77,44 +94,58 @@ fn hash_both(
         !stop.load(Ordering::Relaxed)
     };
     let hash_source = || {
-        hash(source.fd(), size, algorithm, |done| {
+        hash(original, algorithm, |done| {
             source_done.store(done, Ordering::Relaxed);
             !stop.load(Ordering::Relaxed)
         })
     };
-    let (expected, found) = if size < PARALLEL_MIN_BYTES {
-        (hash_source(), hash(reader.fd, size, algorithm, &mut report))
+    let cancelled = Trouble::System(Errno::ECANCELED);
+    let (expected, found) = if original.size.max(copy.size) < PARALLEL_MIN_BYTES {
+        (hash_source(), hash(copy, algorithm, &mut report))
     } else {
         std::thread::scope(|scope| {
             let other = scope.spawn(hash_source);
-            let found = hash(reader.fd, size, algorithm, &mut report);
-            if found.is_err() {
+            let found = hash(copy, algorithm, &mut report);
+            if matches!(found, Err(Trouble::System(_))) {
                 stop.store(true, Ordering::Relaxed);
             }
-            (other.join().unwrap_or(Err(Errno::ECANCELED)), found)
+            (other.join().unwrap_or(Err(cancelled.clone())), found)
         })
     };
     match (expected, found) {
-        (_, Err(errno)) if errno != Errno::ECANCELED => {
+        (_, Err(Trouble::System(errno))) if errno != Errno::ECANCELED => {
             Err(Error::system("read back the copy of", source.path, errno))
         }
-        (Err(errno), _) if errno != Errno::ECANCELED => {
-            Err(Error::system("read", source.path, errno))
-        }
+        (Err(trouble), _) if trouble != cancelled => Err(trouble.on("read", source.path)),
+        // Another digest than any.
+        (Ok(expected), Err(Trouble::Damaged { what, .. })) => Ok((expected, what)),
         (Ok(expected), Ok(found)) => Ok((expected, found)),
         _ => Err(Error::new("copy", source.path, Reason::Cancelled)),
     }
 }
 
-/// The digest of the first `size` bytes. `goes_on` is told how many are done, and may say no
+/// The digest of one side. `goes_on` is told how many bytes of the file are done, and may say no
 /// (`ECANCELED`).
 fn hash(
-    fd: BorrowedFd<'_>,
-    size: u64,
+    side: Side<'_>,
     algorithm: Digest,
     mut goes_on: impl FnMut(u64) -> bool,
-) -> Sys<String> {
+) -> Result<String, Trouble> {
+    let Side { fd, size, is_compressed } = side;
     let mut hasher = Hasher::new(algorithm);
+    let mut go_on = |done| if goes_on(done) { Ok(()) } else { Err(Errno::ECANCELED) };
+    if is_compressed {
+        let mut reader = Reader::new(fd)?;
+        let mut buffer = vec![0; DECODED_BYTES];
+        loop {
+            let n = reader.read(&mut buffer)?;
+            hasher.update(&buffer[..n]);
+            go_on(reader.consumed())?;
+            if n < buffer.len() {
+                return Ok(hasher.finish());
+            }
+        }
+    }
     let mut buffer = AlignedBuffer::new(size.min(READ_BYTES as u64) as usize);
     let mut done = 0;
     while done < size {
@@ -127,11 +158,9 @@ fn hash(
                 done += n;
             }
             Err(Errno::EINTR) => {}
-            Err(errno) => return Err(errno),
+            Err(errno) => return Err(errno.into()),
         }
-        if !goes_on(done) {
-            return Err(Errno::ECANCELED);
-        }
+        go_on(done)?;
     }
     Ok(hasher.finish())
 }

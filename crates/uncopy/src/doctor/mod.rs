@@ -24,6 +24,7 @@ mod report;
 mod system;
 mod trace;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -95,8 +96,9 @@ pub struct Options {
     /// Sample the kernel for so long, and look for functions that copy. What is to be seen has to be
     /// going on meanwhile. Of a process its own samples count, else those of everybody.
     pub trace: Option<Duration>,
-    /// Where the wish to verify comes from, for people: a flag, a variable of the environment.
-    pub verify_origin: Option<String>,
+    /// Where settings of a copy come from that are no flags, for people: by the flag that says the
+    /// same (`--cache`), a variable of the environment, or a file and its line.
+    pub origins: BTreeMap<String, String>,
 }
 
 /// The index of the device of this name in this thread's network, which link-local addresses need

@@ -92,6 +92,9 @@ pub struct Counters {
     pub unknown_sends: u64,
     /// Times that the kernel had no room for another report (`ENOBUFS`, `ENOMEM`).
     pub no_buffer_space: u64,
+    /// Sends of registered huge pages that were lent like other memory: the kernel charges a
+    /// stream, and whoever receives on the same machine, with the whole huge page for each packet.
+    pub huge_pages_unnamed: u64,
     /// Errors of other origin in the socket's error queue.
     pub foreign_errors: u64,
     /// The last of them.

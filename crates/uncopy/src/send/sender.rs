@@ -14,7 +14,7 @@ use super::release::{Fate, Release, SendId, Sent};
 use crate::buf::{Payload, StableBytes};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::inet::{Socket, Transport, Wanted};
-use crate::sys::zerocopy::{Flight, Landed, Refusal};
+use crate::sys::zerocopy::{self, Flight, Landed, Refusal, Usage};
 
 /// How a [`Sender`] works.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,6 +117,8 @@ pub(super) struct Sending {
     lend: bool,
     /// The error queue was read since the kernel last had no room.
     drained: bool,
+    /// What came of a part that was sent before.
+    first: Option<Result<usize, Errno>>,
 }
 
 /// How far a send came.
@@ -185,7 +187,17 @@ impl<B: StableBytes> Sender<B> {
         to: Option<SocketAddr>,
         lend: Result<(), FallbackReason>,
     ) -> (u64, Result<usize, Errno>) {
-        let mut sending = self.begin(payload, to, lend);
+        let mut first = None;
+        if lend.is_err() && !plan::is_drain_due(self.since_drain.sends, self.since_drain.bytes) {
+            let (socket, length) = (self.flight.socket(), payload.len());
+            let most = batch::train_most(socket);
+            let sent = zerocopy::send_copied(socket, &payload, (0, most), to);
+            match sent {
+                Ok(bytes) if bytes >= length => return self.copied_at_once(payload, bytes, lend),
+                _ => first = Some(sent),
+            }
+        }
+        let mut sending = Sending { first, ..self.begin(payload, to, lend) };
         let deadline = self.options.send_timeout.and_then(|t| Instant::now().checked_add(t));
         let result = loop {
             match self.advance(&mut sending) {
@@ -202,6 +214,28 @@ impl<B: StableBytes> Sender<B> {
         };
         self.end(&sending, result.is_ok());
         (sending.number, result)
+    }
+
+    /// The kernel took all of a payload with one copy, for this reason: it is free already.
+    #[inline]
+    fn copied_at_once(
+        &mut self,
+        payload: Payload<B>,
+        bytes: usize,
+        lend: Result<(), FallbackReason>,
+    ) -> (u64, Result<usize, Errno>) {
+        if let Err(reason) = lend {
+            self.counters.fell_back(reason);
+        }
+        self.counters.sends += 1;
+        self.counters.bytes += bytes as u64;
+        self.counters.released(Fate::Copied, bytes);
+        self.outstanding.sends += 1;
+        self.outstanding.bytes += bytes;
+        let number = self.flight.pass();
+        let usage = Usage { copied_parts: 1, bytes, ..Usage::default() };
+        self.landed.push_back(Landed { number, payload, usage });
+        (number, Ok(bytes))
     }
 
     pub(super) fn begin(
@@ -222,7 +256,7 @@ impl<B: StableBytes> Sender<B> {
         self.outstanding.sends += 1;
         self.outstanding.bytes += length;
         let most = batch::train_most(self.socket());
-        Sending { number, to, length, done: 0, most, lend, drained: false }
+        Sending { number, to, length, done: 0, most, lend, drained: false, first: None }
     }
 
     /// Whether the options and what was learnt let a send of this length be lent.
@@ -245,7 +279,11 @@ impl<B: StableBytes> Sender<B> {
                 return Progress::Failed(errno);
             }
             let Sending { number, to, done, most, lend, .. } = *sending;
-            match self.flight.part(number, (done, most), to, lend) {
+            let sent = match sending.first.take() {
+                None => self.flight.part(number, (done, most), to, lend),
+                Some(first) => first.inspect(|bytes| self.flight.note_copied(number, *bytes)),
+            };
+            match sent {
                 Ok(bytes) => {
                     sending.done += bytes;
                     sending.drained = false;

@@ -77,6 +77,14 @@ impl Anonymous {
         }
     }
 
+    /// Has the kernel put no huge pages behind it, also where it does so unasked
+    /// (`/sys/kernel/mm/transparent_hugepage/enabled`).
+    pub(crate) fn keep_base_pages(&mut self) {
+        // SAFETY: as above. A kernel without huge pages refuses, and needs no telling.
+        let _ =
+            unsafe { madvise(self.start.as_ptr().cast(), self.length, Advice::LinuxNoHugepage) };
+    }
+
     /// The first byte.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start

@@ -62,6 +62,7 @@ pub struct Socket {
     /// `UDP_SEGMENT`; 0: none.
     segment_bytes: AtomicU16,
     device_trains: OnceLock<Option<Trains>>,
+    is_local: OnceLock<bool>,
 }
 
 impl Socket {
@@ -186,8 +187,14 @@ impl Socket {
     }
 
     fn new(fd: OwnedFd, transport: Transport) -> Socket {
-        let (scatter_gather, device_trains) = (OnceLock::new(), OnceLock::new());
-        Socket { fd, transport, scatter_gather, segment_bytes: AtomicU16::new(0), device_trains }
+        Socket {
+            fd,
+            transport,
+            scatter_gather: OnceLock::new(),
+            segment_bytes: AtomicU16::new(0),
+            device_trains: OnceLock::new(),
+            is_local: OnceLock::new(),
+        }
     }
 
     /// Which protocol it speaks.
@@ -325,6 +332,11 @@ impl Socket {
         })
     }
 
+    /// The peer's address is this machine's own, as it was when this was first asked.
+    pub(crate) fn is_local(&self) -> bool {
+        *self.is_local.get_or_init(|| self.peer_address().is_some_and(is_own))
+    }
+
     pub(crate) fn allow_zerocopy(&self) -> Sys<()> {
         super::probe::allow_zerocopy(&self.fd)
     }
@@ -422,6 +434,11 @@ pub(crate) fn scope(address: SocketAddr) -> u32 {
 /// Index of the device that packets to `address` leave through.
 fn device_to(address: SocketAddr) -> Option<u32> {
     Some(route_to(address.ip(), scope(address)).ok()?.device)
+}
+
+/// The address is this machine's own.
+pub(crate) fn is_own(address: SocketAddr) -> bool {
+    route_to(address.ip(), scope(address)).is_ok_and(|route| route.is_local)
 }
 
 fn subject(transport: Transport, address: SocketAddr) -> String {

@@ -1,5 +1,6 @@
-//! Samples of where the kernel is (`perf_event_open(2)`).
+//! Samples of where the kernel is, and calls of its functions (`perf_event_open(2)`).
 
+use std::ffi::CStr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,13 +15,33 @@ struct Attributes {
     kind: u32,
     size: u32,
     config: u64,
-    sample_frequency: u64,
+    /// How often, or after how many events.
+    sample_period: u64,
     sample_type: u64,
     read_format: u64,
     flags: u64,
     wakeup_events: u32,
     breakpoint: u32,
+    /// For a function: the address of its name (`kprobe_func`).
     config1: u64,
+}
+
+impl Default for Attributes {
+    /// Samples of whom and from where; of nothing yet.
+    fn default() -> Attributes {
+        Attributes {
+            kind: 0,
+            size: size_of::<Attributes>() as u32,
+            config: 0,
+            sample_period: 0,
+            sample_type: SAMPLE,
+            read_format: 0,
+            flags: 0,
+            wakeup_events: 0,
+            breakpoint: 0,
+            config1: 0,
+        }
+    }
 }
 
 /// `PERF_TYPE_SOFTWARE`, `PERF_COUNT_SW_CPU_CLOCK`.
@@ -29,7 +50,9 @@ const CPU_CLOCK: u64 = 0;
 /// `PERF_SAMPLE_TID`, `PERF_SAMPLE_CALLCHAIN`.
 const SAMPLE: u64 = 1 << 1 | 1 << 5;
 /// `exclude_idle`, `freq`, `exclude_callchain_user`.
-const FLAGS: u64 = 1 << 7 | 1 << 10 | 1 << 22;
+const EXCLUDE_IDLE: u64 = 1 << 7;
+const BY_FREQUENCY: u64 = 1 << 10;
+const KERNEL_CHAINS: u64 = 1 << 22;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 /// `PERF_RECORD_SAMPLE`.
@@ -38,8 +61,10 @@ const RECORD_SAMPLE: u32 = 9;
 const MARKS: u64 = u64::MAX - 4094;
 /// Samples in a second: no multiple of what timers do.
 const FREQUENCY: u64 = 997;
-/// Pages of samples, a power of two, behind the one that says where they are.
-const DATA_PAGES: usize = 64;
+/// Pages of samples, a power of two, behind the one that says where they are: what all rings of a
+/// processor take is less than who is not root may lock for it (`kernel.perf_event_mlock_kb`).
+const CLOCK_PAGES: usize = 64;
+const CALL_PAGES: usize = 8;
 /// Where `data_head` and `data_tail` are in that page.
 const HEAD: usize = 1024;
 const TAIL: usize = 1032;
@@ -52,11 +77,12 @@ pub(crate) struct Sample {
     pub(crate) chain: Vec<u64>,
 }
 
-/// Samples of one processor.
+/// Samples of one processor. What was set up in the kernel for them goes with this, however the
+/// process ends.
 pub(crate) struct Sampler {
-    /// Keeps the event alive.
-    _event: OwnedFd,
+    event: OwnedFd,
     ring: Mapped,
+    data_pages: usize,
 }
 
 /// A shared mapping, gone with this.
@@ -77,23 +103,41 @@ impl Sampler {
     pub(crate) fn on(processor: usize) -> Sys<Sampler> {
         let attributes = Attributes {
             kind: SOFTWARE,
-            size: size_of::<Attributes>() as u32,
             config: CPU_CLOCK,
-            sample_frequency: FREQUENCY,
-            sample_type: SAMPLE,
-            read_format: 0,
-            flags: FLAGS,
-            wakeup_events: 0,
-            breakpoint: 0,
-            config1: 0,
+            sample_period: FREQUENCY,
+            flags: EXCLUDE_IDLE | BY_FREQUENCY | KERNEL_CHAINS,
+            ..Attributes::default()
         };
+        Sampler::open(&attributes, processor, CLOCK_PAGES)
+    }
+
+    /// Begins to note every call of a function of the kernel on a processor. `kind`: the number of
+    /// the kprobe PMU (`/sys/bus/event_source/devices/kprobe/type`).
+    ///
+    /// # Errors
+    /// `EACCES`: without CAP_PERFMON. `ENOENT`: there is no such function. `EPERM`: lockdown.
+    pub(crate) fn of_calls(function: &CStr, kind: u32, processor: usize) -> Sys<Sampler> {
+        let attributes = Attributes {
+            kind,
+            sample_period: 1,
+            flags: KERNEL_CHAINS,
+            config1: function.as_ptr() as u64,
+            ..Attributes::default()
+        };
+        Sampler::open(&attributes, processor, CALL_PAGES)
+    }
+
+    /// `config1` is 0, or the address of text that ends with a zero byte and outlives the call.
+    fn open(attributes: &Attributes, processor: usize, data_pages: usize) -> Sys<Sampler> {
         let processor = libc::c_int::try_from(processor).map_err(|_| Errno::EINVAL)?;
+        let attributes: *const Attributes = attributes;
         // SAFETY: the kernel reads `size` bytes of the structure, which is laid out as its own and
-        // outlives the call; everything else are numbers.
+        // outlives the call, and a text if `config1` says where, which does too; everything else
+        // are numbers. Of addresses that are none it says EFAULT.
         let fd = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,
-                &raw const attributes,
+                attributes,
                 -1 as libc::pid_t,
                 processor,
                 -1 as libc::c_int,
@@ -103,7 +147,7 @@ impl Sampler {
         let fd = libc::c_int::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(last_errno)?;
         // SAFETY: the kernel has just made this descriptor, for nobody else.
         let event = unsafe { OwnedFd::from_raw_fd(fd) };
-        let length = (1 + DATA_PAGES) * rustix::param::page_size();
+        let length = (1 + data_pages) * rustix::param::page_size();
         // SAFETY: a new mapping at an address that the kernel chooses touches no other memory.
         let address = unsafe {
             libc::mmap(
@@ -119,7 +163,14 @@ impl Sampler {
             return Err(last_errno());
         }
         let address = NonNull::new(address.cast()).ok_or(Errno::ENOMEM)?;
-        Ok(Sampler { _event: event, ring: Mapped { address, length } })
+        Ok(Sampler { event, ring: Mapped { address, length }, data_pages })
+    }
+
+    /// How often the event happened, as long as it was not slowed down.
+    pub(crate) fn count(&self) -> Sys<u64> {
+        let mut count = [0; 8];
+        rustix::io::read(&self.event, &mut count)?;
+        Ok(u64::from_ne_bytes(count))
     }
 
     /// Takes the samples out that are there.
@@ -141,7 +192,7 @@ impl Sampler {
     /// Bytes from `tail` on, which wrap at the end of the ring.
     fn bytes(&self, tail: u64, length: u64) -> Vec<u8> {
         let page = rustix::param::page_size();
-        let size = DATA_PAGES * page;
+        let size = self.data_pages * page;
         let length = (length as usize).min(size);
         let at = tail as usize % size;
         let first = length.min(size - at);

@@ -6,6 +6,7 @@ use rustix::fs;
 use rustix::pipe::{self, PipeFlags, SpliceFlags};
 
 use super::{Sys, last_errno};
+use crate::error::Errno;
 
 /// What `copy_file_range` and `sendfile` move at most in one call: `MAX_RW_COUNT` of the kernel
 /// (`include/linux/fs.h`), `INT_MAX` rounded down to a page.
@@ -120,6 +121,22 @@ pub(crate) fn read(source: impl AsFd, buffer: &mut [u8]) -> Sys<usize> {
 /// Writes at an offset.
 pub(crate) fn write_at(destination: impl AsFd, buffer: &[u8], offset: u64) -> Sys<usize> {
     Ok(rustix::io::pwrite(destination, buffer, offset)?)
+}
+
+/// Writes all of it at an offset.
+pub(crate) fn write_all_at(destination: impl AsFd, mut bytes: &[u8], mut offset: u64) -> Sys<()> {
+    while !bytes.is_empty() {
+        match write_at(&destination, bytes, offset) {
+            Ok(0) => return Err(Errno::EIO),
+            Ok(n) => {
+                bytes = &bytes[n..];
+                offset += n as u64;
+            }
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
 }
 
 /// Writes what comes next.

@@ -38,7 +38,7 @@ impl Scene {
             options: self.how.clone(),
         };
         let mut options = Options::default();
-        options.verify_origin = self.how.verify.map(|_| "the test".to_owned());
+        options.origins.insert("--verify".to_owned(), "the test".to_owned());
         examine(&target, &options).unwrap()
     }
 

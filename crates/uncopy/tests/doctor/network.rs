@@ -60,17 +60,25 @@ fn a_veth_link_to_another_network() {
     let (is_there, waits) = std::sync::mpsc::channel();
     let (is_done, stays) = std::sync::mpsc::channel::<()>();
     linked(
-        move |_| {
+        move |network| {
             waits.recv().unwrap();
             let to = End::Far.address(false, 9);
             let report = examine(&Target::Udp(to), &small()).unwrap();
             let finding = report.finding("veth").unwrap();
             assert_eq!(finding.severity, Severity::Copies);
-            assert_eq!(finding.evidence[0].found, "veth0 is of the kind veth");
+            assert_eq!(finding.evidence[1].found, "veth0 is of the kind veth");
+            // What is for somebody else may be passed on without being copied.
+            let elsewhere = Target::Udp("10.11.0.9:9".parse().unwrap());
+            let passed_on = examine(&elsewhere, &small()).unwrap();
+            let finding = passed_on.finding("veth").unwrap();
+            assert_eq!(finding.severity, Severity::Unknown);
+            assert!(finding.evidence[0].found.contains("does not belong"), "{finding:#?}");
             assert_eq!(report.verdict, Verdict::Copied, "{report:#?}");
             assert!(report.finding("datagram-above-mtu").is_none(), "{report:#?}");
             let fates = fates(Socket::connect_udp(to).unwrap(), 1400);
             assert_eq!(fates, [Fate::Copied; 4]);
+            network.ip("link del veth0");
+            assert!(examine(&Target::Udp(to), &small()).unwrap().finding("veth").is_none());
             is_done.send(()).unwrap();
         },
         move |_| {

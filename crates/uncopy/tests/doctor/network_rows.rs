@@ -1,6 +1,7 @@
 //! Every network condition that can be made here.
 
 use testbed::network::ALL_PROTOCOLS;
+use testbed::run_tool;
 use uncopy::doctor::Severity::{Copies, Limits, Note, Unknown};
 
 use crate::row::{Row, keep};
@@ -17,6 +18,23 @@ fn other(network: &testbed::network::Network, device: &str) {
     network.ip(&format!(
         "neighbour replace 10.12.0.2 lladdr 02:00:00:00:00:02 dev {device} nud permanent"
     ));
+}
+
+/// A bridge above the sink and an idle device, which knows that what is sent goes to the sink.
+fn two_ports(network: &testbed::network::Network) {
+    network.ip("link add br0 type bridge");
+    network.ip("link add idle type ifb");
+    for device in ["br0", "idle"] {
+        network.ip(&format!("link set {device} mtu 65535"));
+    }
+    for port in ["sink", "idle"] {
+        network.ip(&format!("link set {port} master br0"));
+    }
+    network.ip("link set idle up");
+    other(network, "br0");
+    // As the bridge would learn it from the first answer.
+    let words = "fdb replace 02:00:00:00:00:02 dev sink master static";
+    run_tool("bridge", words.split(' '));
 }
 
 pub(crate) fn taps() -> Vec<Row> {
@@ -39,6 +57,13 @@ pub(crate) fn taps() -> Vec<Row> {
             .create(|network| keep(network.tap_of(ALL_PROTOCOLS, Some("sink"), false))),
         Row::new("tap on another device", UDP, ("tap-other-device", Note, "device 1,"))
             .create(|network| keep(network.tap_of(ALL_PROTOCOLS, Some("lo"), false))),
+        Row::new(
+            "tap on another port of a bridge",
+            OTHER,
+            ("tap-other-device", Note, "protocol 0003"),
+        )
+        .prepare(two_ports)
+        .create(|network| keep(network.tap_of(ALL_PROTOCOLS, Some("idle"), false))),
         Row::new("tap for IPv4 alone", UDP, ("tap-other-protocol", Note, "protocol 0800"))
             .create(|network| keep(network.tap_of(0x0800, Some("sink"), false))),
         Row::new("tap for LLDP alone", UDP, ("tap-other-protocol", Note, "protocol 88cc"))
@@ -158,15 +183,7 @@ pub(crate) fn devices() -> Vec<Row> {
         .remove(|network| network.ip("address del 10.11.0.7/24 dev sink"))
         .unsent(),
         Row::new("tun", OTHER, ("tun-tap", Copies, "tun0 is of the kind tun"))
-            .create(|network| {
-                network.ip("tuntap add dev tun0 mode tun");
-                network.ip("address add 10.12.0.1/24 dev tun0");
-                network.ip("link set tun0 up");
-                None
-            })
-            .remove(|network| network.ip("tuntap del dev tun0 mode tun"))
-            // Nobody reads there: what is sent is thrown away before it could be copied.
-            .unsent(),
+            .create(|network| keep(network.tun("tun0", "10.12.0.1/24"))),
     ]
 }
 
@@ -224,8 +241,7 @@ pub(crate) fn stacked() -> Vec<Row> {
             other(network, "vx0");
             None
         })
-        .remove(|network| network.ip("link del vx0"))
-        .unsent(),
+        .remove(|network| network.ip("link del vx0")),
         Row::new("a device that is down", "sink", ("device-down", Unknown, "lacks IFF_UP"))
             .create(|network| {
                 network.ip("link set sink down");

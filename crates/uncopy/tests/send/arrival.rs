@@ -25,6 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] messages_of_several_registered_slices,
         [] trains_of_segments,
         [] trains_longer_than_a_packet,
+        [] a_ring_sends_more_than_a_train,
         [] datagrams_that_a_ring_puts_together,
         [] batches_of_trains_under_one_notification,
         [] without_io_uring,
@@ -360,6 +361,41 @@ fn trains_longer_than_a_packet() {
             assert_eq!(crate::all_releases(&mut sender).len(), 1);
             receives.join().unwrap();
         }
+    }
+}
+
+fn a_ring_sends_more_than_a_train() {
+    // Three trains, the last cut short.
+    let content = bytes(3, 150 * 100 + 11);
+    let pool = Pool::new(1, content.len(), PageSize::Base).unwrap();
+    for (mode, without_io_uring) in MODES.into_iter().flat_map(|m| [(m, false), (m, true)]) {
+        let mut options = ring_options(mode);
+        options.without_io_uring = without_io_uring;
+        let mut slice = pool.take().unwrap();
+        slice.copy_from_slice(&content);
+        let parts = content.chunks(999).map(|part| Box::new(part.to_vec()) as _).collect();
+        let payloads: [Payload<Box<dyn StableBytes>>; 3] = [
+            Payload::One(Box::new(content.clone())),
+            Payload::Many(parts),
+            Payload::One(Box::new(slice)),
+        ];
+        let (receiver, socket) = udp(false);
+        socket.set_segment_bytes(Some(100)).unwrap();
+        let mut ring = uncopy::send::Ring::new(&options);
+        // Without io_uring it is sent like other memory.
+        assert_eq!(ring.register_pool(&pool).is_ok(), !without_io_uring);
+        let through = ring.add(socket);
+        ring.register_slots(&[9]).unwrap();
+        for payload in payloads {
+            ring.send(through, Message::new(payload).bind_and_flush(0)).unwrap();
+            let happened = run(&mut ring);
+            assert_eq!(happened.sent_bytes(), [content.len()], "one result");
+            let [notification] = <[_; 1]>::try_from(happened.notifications).unwrap();
+            let [release] = <[_; 1]>::try_from(notification.releases).unwrap();
+            assert_eq!((release.bytes, release.fate), (content.len(), Fate::Copied));
+            content.chunks(100).for_each(|chunk| expect(&receiver, chunk));
+        }
+        assert_eq!(ring.counters(through).unwrap().sends, 3);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where the kernel copies, and says so.
 
 use testbed::{Case, cases};
-use uncopy::send::{FallbackReason, Fate, Message, Mode, PageSize, Pool, Ring};
+use uncopy::send::{FallbackReason, Fate, Message, Mode, PageSize, Pool, PoolSlice, Ring};
 
 use crate::receiver::{tcp, to_the_end, udp};
 use crate::{LONG, all_releases, fates, ring, ring_options, run, sender};
@@ -11,6 +11,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] auto_stops_lending_over_loopback,
         [] auto_in_a_ring_stops_lending_over_loopback,
         [] zerocopy_over_loopback_is_copied_and_told,
+        [] huge_pages_arrive_over_loopback,
         [] a_local_socket_is_refused,
         [] where_a_filter_forbids_io_uring,
         [] errors_name_the_operation_and_the_next_step,
@@ -67,6 +68,44 @@ fn zerocopy_over_loopback_is_copied_and_told() {
     assert!(!fates(&happened.releases).contains(&Fate::NotCopied));
     drop(ring);
     assert_eq!(received.join().unwrap().len(), 50 * 30_000);
+}
+
+/// Named as registered memory, the first datagram would fill the receive buffer, and the stream
+/// stand still.
+fn huge_pages_arrive_over_loopback() {
+    const SLICES: usize = 300;
+    let length = 8000;
+    let pool = Pool::new(SLICES, length, PageSize::HugeIfPossible).unwrap();
+    let mut content = Vec::new();
+    let mut ring = ring::<PoolSlice>(Mode::Zerocopy);
+    ring.register_pool(&pool).unwrap();
+    let (receiver, socket) = udp(false);
+    let (stream, stream_socket) = tcp(true);
+    let (datagrams, through) = (ring.add(socket), ring.add(stream_socket));
+    let received = to_the_end(stream);
+    // From the beginning of the first page to the middle of the second.
+    let slices: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+    for (seed, mut slice) in slices.into_iter().enumerate() {
+        slice.copy_from_slice(&testbed::seeded(seed as u64, 0, length as u64));
+        content.push(slice.to_vec());
+        ring.send(through, Message::new(slice)).unwrap();
+    }
+    let happened = run(&mut ring);
+    assert_eq!(happened.sent_bytes(), [length; SLICES]);
+    let mut sent = Vec::new();
+    for release in happened.releases.into_iter().skip(SLICES - 16) {
+        let slice = release.payload.into_one().unwrap();
+        sent.push(slice.to_vec());
+        ring.send(datagrams, Message::new(slice)).unwrap();
+    }
+    run(&mut ring);
+    sent.iter().for_each(|datagram| crate::receiver::expect(&receiver, datagram));
+    for (socket, sends) in [(through, SLICES), (datagrams, 16)] {
+        let expected = if pool.pages().are_huge() { sends as u64 } else { 0 };
+        assert_eq!(ring.counters(socket).unwrap().huge_pages_unnamed, expected);
+    }
+    drop(ring);
+    assert!(received.join().unwrap() == content.concat());
 }
 
 fn a_local_socket_is_refused() {

@@ -28,12 +28,14 @@ pub(super) struct Load {
     pub(super) segment: Option<u16>,
     /// The figure is the cost of so many sends.
     pub(super) sends: usize,
+    /// So many buffers are sent in turn.
+    pub(super) buffers: usize,
 }
 
 impl Load {
     /// Datagrams of so many bytes.
     pub(super) fn of(bytes: usize) -> Load {
-        Load { bytes, segment: None, sends: 1 }
+        Load { bytes, segment: None, sends: 1, buffers: 1 }
     }
 
     /// The figure of this load, from the cost of a bunch.
@@ -56,7 +58,8 @@ fn socket(load: Load) -> Result<Socket> {
 /// `send(2)`, or `sendmmsg(2)` for all of a bunch.
 pub(super) fn bare(name: &str, many: bool, load: Load, time: Duration) -> Subject {
     let bytes = vec![7u8; load.bytes];
-    Subject::piece(name, Role::Yardstick, bare_socket, move |socket, _| {
+    let open = move || bare_socket(load);
+    Subject::piece(name, Role::Yardstick, open, move |socket, _| {
         let regions = [IoSlice::new(&bytes)];
         let bunch = sample(time, || {
             if !many {
@@ -76,15 +79,19 @@ pub(super) fn bare(name: &str, many: bool, load: Load, time: Duration) -> Subjec
     })
 }
 
-fn bare_socket() -> Result<std::net::UdpSocket> {
+fn bare_socket(load: Load) -> Result<std::net::UdpSocket> {
     let socket = std::net::UdpSocket::bind(End::Near.address(false, 0))?;
     socket.connect(far())?;
+    if let Some(bytes) = load.segment {
+        testbed::cut_sends(&socket, bytes)?;
+    }
     Ok(socket)
 }
 
 /// The same system calls as a ring's, in a plain loop.
 pub(super) fn bare_ring(name: &str, how: BareSend, load: Load, time: Duration) -> Subject {
-    let open = move || Ok(BareRing::new(bare_socket()?, load.bytes, BUNCH as u32)?);
+    let open =
+        move || Ok(BareRing::new(bare_socket(load)?, (load.bytes, load.buffers), BUNCH as u32)?);
     Subject::piece(name, Role::Yardstick, open, move |ring, _| {
         let bunch = sample(time, || Ok(ring.bunch(BUNCH, how)?))?;
         Ok(load.figure(bunch))
@@ -185,7 +192,7 @@ pub(super) fn ring(name: &str, mode: Mode, flush: Flush, load: Load, time: Durat
     })
 }
 
-/// A [`Ring`] over a registered pool: one slice, as the others send one buffer.
+/// A [`Ring`] over a registered pool, whose slices are sent in turn.
 pub(super) fn registered(
     name: &str,
     mode: Mode,
@@ -195,18 +202,22 @@ pub(super) fn registered(
 ) -> Subject {
     let open = move || {
         let mut each = open_loop(mode, load, flush)?;
-        let pool = Pool::new(1, load.bytes, pages)?;
+        let pool = Pool::new(load.buffers, load.bytes, pages)?;
         if let (PageSize::HugeIfPossible, uncopy::send::Pages::Base { reason }) =
             (pages, pool.pages())
         {
             bail!("no huge pages: {reason}");
         }
         each.ring.register_pool(&pool)?;
-        let slice = pool.take().context("a new pool is empty")?;
-        Ok((each, Arc::new(slice)))
+        let slices: Vec<_> = std::iter::from_fn(|| pool.take()).map(Arc::new).collect();
+        Ok((each, slices, 0))
     };
-    Subject::piece(name, Role::Own, open, move |(each, slice), _| {
-        let bunch = sample(time, || each.bunch(flush, || Some(slice.clone())))?;
+    Subject::piece(name, Role::Own, open, move |(each, slices, last), _| {
+        let mut next = || {
+            *last = (*last + 1) % slices.len();
+            slices.get(*last).cloned()
+        };
+        let bunch = sample(time, || each.bunch(flush, &mut next))?;
         Ok(load.figure(bunch))
     })
 }

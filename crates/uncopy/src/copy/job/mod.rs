@@ -14,6 +14,7 @@ use std::path::PathBuf;
 pub use options::{Delete, JobOptions, Links, OnError};
 pub use record::{
     Action, EntryKind, JobObserver, JobProgress, Outcome, Record, RefusalCount, Summary,
+    Transformed,
 };
 pub use select::{PatternError, Selection};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::copy::Control;
 use crate::error::{Errno, Error};
-use crate::receipt::{Cost, Mechanism, Portion, Receipt, Refusal};
+use crate::receipt::{CompressionAction, Cost, Mechanism, Portion, Receipt, Refusal};
 
 /// What an entry of a tree is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -187,12 +187,35 @@ pub struct Summary {
     pub failed: u64,
     /// Bytes of the files that were copied.
     pub bytes: u64,
-    /// These bytes by mechanism and cost.
+    /// How many of them an earlier run had copied, of files that it did not finish.
+    pub resumed_bytes: u64,
+    /// The others by mechanism and cost.
     pub portions: Vec<Portion>,
     /// Why cheaper mechanisms were not used, each reason with the number of files.
     pub refusals: Vec<RefusalCount>,
     /// From the first look at a source to the last name in place.
     pub duration: Duration,
+    /// Those of the files that were compressed or decompressed.
+    pub transformed: Transformed,
+}
+
+/// Files that were compressed or decompressed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Transformed {
+    /// How many.
+    pub files: u64,
+    /// Length of their sources.
+    pub source_bytes: u64,
+    /// Length of their copies.
+    pub bytes: u64,
+}
+
+impl Transformed {
+    fn add(&mut self, more: Transformed) {
+        self.files += more.files;
+        self.source_bytes += more.source_bytes;
+        self.bytes += more.bytes;
+    }
 }
 
 /// A reason for not using a mechanism, and how often it was met.
@@ -219,11 +242,18 @@ impl Summary {
     pub(crate) fn add_receipt(&mut self, receipt: &Receipt) {
         self.files += 1;
         self.bytes += receipt.bytes;
+        self.resumed_bytes += receipt.resumed_bytes;
         for portion in &receipt.portions {
             self.add_portion(*portion);
         }
         for refusal in &receipt.refusals {
             self.add_refusal(refusal, 1);
+        }
+        if let Some(compression) = &receipt.compression
+            && compression.action != CompressionAction::Left
+        {
+            let (source_bytes, bytes) = (compression.source_bytes, receipt.bytes);
+            self.transformed.add(Transformed { files: 1, source_bytes, bytes });
         }
     }
 
@@ -276,6 +306,8 @@ impl Summary {
         self.resumed += other.resumed;
         self.failed += other.failed;
         self.bytes += other.bytes;
+        self.transformed.add(other.transformed);
+        self.resumed_bytes += other.resumed_bytes;
         for portion in &other.portions {
             self.add_portion(*portion);
         }

@@ -2,7 +2,7 @@
 
 mod copy_file_range;
 mod direct;
-mod read_write;
+pub(super) mod read_write;
 pub(crate) mod reflink;
 mod sendfile;
 mod splice;

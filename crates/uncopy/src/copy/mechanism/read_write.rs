@@ -2,7 +2,6 @@
 
 use super::{Ends, Moved, Mover};
 use crate::buf::AlignedBuffer;
-use crate::error::Errno;
 use crate::receipt::Cost;
 use crate::sys::{Sys, file, transfer};
 
@@ -30,20 +29,7 @@ impl ReadWrite {
 
     /// Writes `length` bytes of the buffer to `offset`, all of them.
     fn write(&self, ends: Ends<'_>, range: std::ops::Range<usize>, offset: u64) -> Sys<()> {
-        let mut bytes = &self.buffer[range];
-        let mut at = offset;
-        while !bytes.is_empty() {
-            match transfer::write_at(ends.destination, bytes, at) {
-                Ok(0) => return Err(Errno::EIO),
-                Ok(n) => {
-                    bytes = &bytes[n..];
-                    at += n as u64;
-                }
-                Err(Errno::EINTR) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        Ok(())
+        transfer::write_all_at(ends.destination, &self.buffer[range], offset)
     }
 
     /// Writes the runs that are not zero; returns how many bytes were left out.
@@ -95,7 +81,7 @@ impl Mover for ReadWrite {
 }
 
 /// Splits bytes into runs of whole zero blocks and of everything else.
-fn runs(bytes: &[u8]) -> Vec<(std::ops::Range<usize>, bool)> {
+pub(in crate::copy) fn runs(bytes: &[u8]) -> Vec<(std::ops::Range<usize>, bool)> {
     let mut runs: Vec<(std::ops::Range<usize>, bool)> = Vec::new();
     for (index, block) in bytes.chunks(ZERO_BLOCK_BYTES).enumerate() {
         let start = index * ZERO_BLOCK_BYTES;

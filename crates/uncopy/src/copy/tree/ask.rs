@@ -3,6 +3,7 @@
 use rustix::fs::OFlags;
 
 use super::decide::{Decision, Policy, Side, decide};
+use super::enter::remove_stale;
 use super::worker::{Place, Worker};
 use crate::copy::destination::Found;
 use crate::copy::job::{Action, EntryKind, Outcome};
@@ -31,9 +32,16 @@ impl Worker<'_, '_> {
             let (kind, modified) = (found.stat.file_type(), found.stat.modified);
             Side { kind, modified }
         };
-        let policy = Policy::of(self.job.options);
+        let entered = &place.directory.entered;
+        let policy = Policy::of(self.job.options, entered.private);
         let decision = decide(Side { kind, modified }, found.as_ref().map(side), policy);
         let action = match decision {
+            Decision::Refuse(_) if entered.is_resumed() => {
+                if let Some(found) = &found {
+                    remove_stale(place, found.stat.file_type())?;
+                }
+                return Ok(Asked::Go { found: None, decision: Decision::Make });
+            }
             Decision::Skip(reason) => return Ok(Asked::Done(Outcome::Skipped { reason })),
             Decision::Refuse(text) => {
                 let reason = Reason::Refused(text.into());

@@ -38,8 +38,13 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    pub(super) fn of(options: &JobOptions) -> Policy {
-        Policy { existing: options.copy.existing, update: options.update }
+    /// In a tree that is being built nothing is the caller's: what is there a killed run left, half a
+    /// file perhaps.
+    pub(super) fn of(options: &JobOptions, private: bool) -> Policy {
+        match private {
+            true => Policy { existing: Existing::Replace, update: false },
+            false => Policy { existing: options.copy.existing, update: options.update },
+        }
     }
 }
 

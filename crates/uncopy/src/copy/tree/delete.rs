@@ -15,10 +15,11 @@ use rustix::fs::FileType;
 use super::decide::{Verdict, kind_of, stranger};
 use super::directory::{Directory, Open};
 use super::worker::Worker;
+use crate::copy::compress::other_origin;
 use crate::copy::job::{Action, Delete, EntryKind, Outcome};
 use crate::copy::{remove, stale};
 use crate::error::{Errno, Error, Reason, Result};
-use crate::sys::{Sys, directory, name};
+use crate::sys::{Sys, directory, file, name};
 
 impl Worker<'_, '_> {
     /// Removes what a directory of the destination has and its source has not.
@@ -34,7 +35,9 @@ impl Worker<'_, '_> {
         if entered.fresh || directory.listing_failed.load(Ordering::Relaxed) || self.job.is_over() {
             return;
         }
-        if let Err(error) = self.check_empty(directory, open, &delete) {
+        let checked = check_removed(directory, open)
+            .and_then(|()| self.check_empty(directory, open, &delete));
+        if let Err(error) = checked {
             return self.fail_stranger(directory, OsStr::new(""), EntryKind::Directory, error);
         }
         let mut from = Some(0);
@@ -107,12 +110,13 @@ impl Worker<'_, '_> {
         let parent = open.destination.as_fd();
         let way = directory.path_from_root().join(name);
         let selection = &self.job.options.selection;
+        let resumed = directory.entered.is_resumed();
         let mut entries = 1;
         if kind == FileType::Directory {
             let mut left_out = false;
             let count = |inside: &Path, is_directory: bool| {
                 entries += 1;
-                left_out |= !selection.selects(&way.join(inside), is_directory);
+                left_out |= !resumed && !selection.selects(&way.join(inside), is_directory);
             };
             remove::visit(parent, name, count).map_err(fail)?;
             if left_out {
@@ -150,6 +154,18 @@ impl Worker<'_, '_> {
     }
 }
 
+/// A directory that was removed has nothing any more, and everything would be strange.
+fn check_removed(directory: &Directory, open: &Open) -> Result<()> {
+    let stat = file::stat(&open.source)
+        .map_err(|errno| Error::system("examine", directory.source_path(), errno))?;
+    if stat.links > 0 {
+        return Ok(());
+    }
+    let text = "its source was removed meanwhile, and everything in it would go; copy again";
+    let reason = Reason::Refused(text.into());
+    Err(Error::new("delete from", directory.destination_path(), reason))
+}
+
 /// An entry of the destination that goes.
 type Stranger = (OsString, FileType);
 
@@ -165,6 +181,7 @@ fn strangers(
     buffer: &mut [MaybeUninit<u8>],
 ) -> Sys<(Vec<Stranger>, Option<u64>)> {
     let selection = &worker.job.options.selection;
+    let transform = worker.job.options.copy.transform;
     let way = directory.path_from_root();
     let resumed = directory.entered.is_resumed();
     let (mut found, mut next) = (Vec::new(), None);
@@ -176,8 +193,17 @@ fn strangers(
                 .map_or(FileType::Unknown, |stat| stat.file_type()),
             known => known,
         };
-        let selected = || selection.selects(&way.join(name), kind == FileType::Directory);
-        let in_source = directory::stat_name(&open.source, name).map(|_| ());
+        let is_directory = kind == FileType::Directory;
+        let selects = |name: &OsStr| selection.selects(&way.join(name), is_directory);
+        let look_up = |name: &OsStr| directory::stat_name(&open.source, name).map(|_| ());
+        // It may be the copy of a file that was compressed or decompressed on its way.
+        let other = other_origin(name, transform).filter(|_| !is_directory);
+        // What a killed run left is nobody's, whatever it is called.
+        let selected = || resumed || selects(name) && other.as_deref().is_none_or(selects);
+        let in_source = match (look_up(name), &other) {
+            (Err(Errno::ENOENT), Some(other)) => look_up(other),
+            (looked_up, _) => looked_up,
+        };
         let at_work = !resumed && stale::is_temporary(name);
         if stranger(in_source, selected, at_work) == Verdict::Goes {
             found.push((name.to_owned(), kind));

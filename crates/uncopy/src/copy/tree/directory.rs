@@ -84,6 +84,8 @@ pub(super) struct Entered {
     pub(super) absent: bool,
     /// The destination lies in a tree that appears under its own name when it is complete.
     pub(super) private: bool,
+    /// All that is in the source is copied, and not one entry that the caller named.
+    pub(super) whole: bool,
     /// The source was reached through a symbolic link, so that no path without one leads to it.
     pub(super) linked: bool,
 }

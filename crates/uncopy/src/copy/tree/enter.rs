@@ -11,15 +11,17 @@ use rustix::fs::FileType;
 
 use super::decide::{Decision, Policy, Side, decide};
 use super::directory::{Above, Directory, Entered, Open, identity};
+use super::journal::sweep_directory;
 use super::queue::{Batch, Task};
 use super::worker::{Place, Worker};
 use crate::copy::job::{Action, EntryKind, Outcome};
 use crate::copy::metadata::{self, Made};
 use crate::copy::source::describe;
 use crate::copy::staging::TAKEN;
+use crate::copy::{remove, stale};
 use crate::error::{Errno, Error, Reason, Result};
-use crate::sys::directory;
 use crate::sys::file::{self, Stat};
+use crate::sys::{directory, name};
 
 /// So many directories may wait to be entered before a listing pauses: a million names of
 /// subdirectories do not have to be remembered.
@@ -88,7 +90,8 @@ impl Worker<'_, '_> {
         let same_source = stat.device == above.source.device;
         let open = Open::below(place.open, (source, same_source), destination);
         let private = above.private;
-        let entered = Entered { source: stat, destination: made, fresh, absent, private, linked };
+        let (source, destination, whole) = (stat, made, true);
+        let entered = Entered { source, destination, fresh, absent, private, whole, linked };
         Ok((entered, open))
     }
 
@@ -120,7 +123,7 @@ impl Worker<'_, '_> {
         let above = &place.directory.entered;
         let dry_run = self.job.options.dry_run;
         let mode = self.creation_mode(place.directory, source);
-        let made = match dry_run {
+        let mut made = match dry_run {
             true => Err(if above.absent { Errno::ENOENT } else { Errno::EEXIST }),
             false => directory::make(in_directory, place.target, mode),
         };
@@ -131,16 +134,25 @@ impl Worker<'_, '_> {
                 return Err(Error::new("make", place.destination(), Reason::Refused(TAKEN.into())));
             }
             Err(Errno::EEXIST) => {
-                let found = match directory::stat_name(in_directory, place.target) {
+                let stat = match directory::stat_name(in_directory, place.target) {
                     Err(Errno::ENOENT) if dry_run => return Ok(None),
                     other => other.map_err(|errno| fail("examine", errno))?,
                 };
-                let found = Side { kind: found.file_type(), modified: found.modified };
+                let found = Side { kind: stat.file_type(), modified: stat.modified };
                 let directory = Side { kind: EntryKind::Directory, modified: source.modified };
-                let policy = Policy::of(self.job.options);
-                if let Decision::Refuse(text) = decide(directory, Some(found), policy) {
-                    let reason = Reason::Refused(text.into());
-                    return Err(Error::new("write to", place.destination(), reason));
+                let policy = Policy::of(self.job.options, above.private);
+                match decide(directory, Some(found), policy) {
+                    Decision::Refuse(_) if above.is_resumed() => {
+                        remove_stale(place, found.kind)?;
+                        made = directory::make(in_directory, place.target, mode);
+                        made.map_err(|errno| fail("make the directory", errno))?;
+                    }
+                    Decision::Refuse(text) => {
+                        let reason = Reason::Refused(text.into());
+                        return Err(Error::new("write to", place.destination(), reason));
+                    }
+                    _ if above.is_resumed() => make_fillable(place, &stat)?,
+                    _ => {}
                 }
             }
             Err(errno) => return Err(fail("make the directory", errno)),
@@ -263,12 +275,19 @@ impl Worker<'_, '_> {
         open: &Open,
         made: Made<'_>,
     ) -> Result<Vec<String>> {
-        let options = &self.job.options.copy;
-        let source = (open.source.as_fd(), &directory.entered.source);
-        let destination = open.destination.as_fd();
         if self.job.options.dry_run {
             return Ok(Vec::new());
         }
+        if !directory.entered.fresh {
+            stale::sweep(open.destination.as_fd());
+        }
+        if let Some(journal) = self.job.journal() {
+            let path = || directory.path_from_root();
+            sweep_directory(&journal, path, open.destination.as_fd());
+        }
+        let options = &self.job.options.copy;
+        let source = (open.source.as_fd(), &directory.entered.source);
+        let destination = open.destination.as_fd();
         let nothing = matches!(made, Made::Found) && options.preserve == Default::default();
         let notes = if nothing {
             Vec::new()
@@ -285,6 +304,27 @@ impl Worker<'_, '_> {
 
 fn names(directory: &Directory) -> (PathBuf, PathBuf) {
     (directory.source_path(), directory.destination_path())
+}
+
+/// Lets a directory be filled that a killed run had finished, perhaps with a mode that forbids it.
+fn make_fillable(place: &Place<'_>, stat: &Stat) -> Result<()> {
+    let mode = stat.permissions();
+    if mode & 0o700 == 0o700 {
+        return Ok(());
+    }
+    directory::open_child_path(&*place.open.destination, place.target)
+        .and_then(|handle| directory::set_permissions_of_handle(&handle, mode | 0o700))
+        .map_err(|errno| Error::system("set the mode of", place.destination(), errno))
+}
+
+/// Removes what a killed run made of an entry that has become of another kind since.
+pub(super) fn remove_stale(place: &Place<'_>, kind: FileType) -> Result<()> {
+    let from = &*place.open.destination;
+    let removed = match kind {
+        FileType::Directory => remove::tree(from, place.target),
+        _ => name::unlink(from, place.target),
+    };
+    removed.map_err(|errno| Error::system("remove what was begun of", place.destination(), errno))
 }
 
 /// Refuses an entry of a kind that it was not listed as.

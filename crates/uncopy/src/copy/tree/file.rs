@@ -1,8 +1,9 @@
 //! Regular files of a tree: opened in their directory, and copied by the engine that copies single
 //! files, small ones by its shortest way.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,13 +12,15 @@ use rustix::fs::{FileType, OFlags};
 use super::ask::Asked;
 use super::directory::{Open, identity};
 use super::enter::changed_kind;
-use super::journal::{self, Journal};
-use super::links::{Claim, Spot};
+use super::journal::{self, Finished, Journal, KeptPart};
+use super::links::{Claim, First, Spot};
 use super::queue::Task;
 use super::retry;
 use super::run::Job;
+use super::transform::transforms;
 use super::worker::{Alike, Place, Worker};
 use crate::capabilities::Filesystem;
+use crate::copy::compress::Chosen;
 use crate::copy::destination::{Destination, Found};
 use crate::copy::job::Links;
 use crate::copy::job::{EntryKind, Outcome};
@@ -26,10 +29,10 @@ use crate::copy::metadata::{self, Born};
 use crate::copy::observer::{Control, Observer, Phase, Progress};
 use crate::copy::small::{self, Small};
 use crate::copy::source::Source;
-use crate::copy::staging::{Commit, Staging};
-use crate::copy::{CopyOptions, Throttle, facts, run};
+use crate::copy::staging::{Commit, Placing, Staging};
+use crate::copy::{CopyOptions, Throttle, Transform, facts, partial, run};
 use crate::error::{Errno, Error, Reason, Result};
-use crate::receipt::Receipt;
+use crate::receipt::{Mechanism, Receipt};
 use crate::sys::directory;
 use crate::sys::file::{self, Stat};
 use crate::sys::name;
@@ -116,29 +119,61 @@ impl Worker<'_, '_> {
         })
     }
 
+    /// Copies an open regular file, or makes a link to its copy.
     pub(super) fn copy_open(&mut self, place: &Place<'_>, fd: OwnedFd, stat: Stat) {
+        self.with_choice(place, fd, stat, Worker::copy_or_link);
+    }
+
+    fn copy_or_link(
+        &mut self,
+        place: &Place<'_>,
+        (fd, stat): (OwnedFd, Stat),
+        chosen: Option<&Chosen>,
+    ) {
         let file = (stat.links > 1).then(|| (identity(&stat), stat.links));
         let Some((file, links)) = file else {
-            return self.copy_regular(place, fd, stat);
+            return self.copy_regular(place, (fd, stat), chosen);
         };
-        match self.job.links.claim(file, || place.spot()) {
-            Claim::First => {
-                let failed = self.summary.failed + self.summary.skipped;
-                self.copy_regular(place, fd, stat);
-                if self.summary.failed + self.summary.skipped > failed {
-                    // One of the names that wait is the first now.
-                    for spot in self.job.links.failed(file) {
-                        self.copy_spot(&spot);
-                    }
-                } else {
-                    for spot in self.job.links.copied(file, links, place.spot()) {
-                        self.link_spot(&spot, &place.spot());
-                    }
-                }
-            }
-            Claim::Waits => place.directory.begin(),
-            Claim::Copied(first) => self.link_to(place, &first),
+        let prior = match self.job.links.claim(file, || place.spot()) {
+            Ok(Claim::First(prior)) => prior,
+            Ok(Claim::Waits) => return place.directory.begin(),
+            Ok(Claim::Copied(first)) => return self.link_to(place, &first),
+            Err(error) => return self.fail(place, EntryKind::File, error),
+        };
+        let here = First::new(place);
+        let prior = prior.filter(|p| p.path != here.path && self.was_copied(place, &p.path, &stat));
+        let failed = self.summary.failed + self.summary.skipped;
+        match &prior {
+            Some(first) => self.link_to(place, first),
+            None => self.copy_regular(place, (fd, stat), chosen),
         }
+        if self.summary.failed + self.summary.skipped > failed {
+            // One of the names that wait is the first now.
+            for spot in self.job.links.failed(file) {
+                self.copy_spot(&spot);
+            }
+            return;
+        }
+        let first = prior.unwrap_or(here);
+        let (waiting, noted) = self.job.links.copied(file, links, &first);
+        for spot in waiting {
+            self.link_spot(&spot, &first);
+        }
+        if let Err(error) = noted {
+            self.fail(place, EntryKind::File, error);
+        }
+    }
+
+    /// An earlier run copied this file to `path` in the root, and neither has changed since.
+    fn was_copied(&self, place: &Place<'_>, path: &Path, source: &Stat) -> bool {
+        let Some(journal) = self.job.journal() else { return false };
+        let above: Vec<&OsStr> = path.parent().map_or(Vec::new(), |above| above.iter().collect());
+        let copy = path.file_name().ok_or(Errno::EINVAL).and_then(|name| {
+            let (root, _) = place.directory.way_from_root().map_err(|_| Errno::ESTALE)?;
+            let directory = directory::open_beneath(&*root.destination, &above, true)?;
+            directory::stat_name(directory, name)
+        });
+        copy.is_ok_and(|copy| journal.has(&journal::done(path, source, &copy)))
     }
 
     /// Copies a name that waited, in vain, for another one of its file.
@@ -155,7 +190,7 @@ impl Worker<'_, '_> {
     }
 
     /// Makes a name that waited for another one of its file.
-    fn link_spot(&mut self, spot: &Spot, first: &Spot) {
+    fn link_spot(&mut self, spot: &Spot, first: &First) {
         match spot.directory.open() {
             Ok(open) => {
                 let (name, target) = (&spot.name, &spot.target);
@@ -168,20 +203,29 @@ impl Worker<'_, '_> {
     }
 
     /// Makes a name of the destination another one of a file that this job copied.
-    fn link_to(&mut self, place: &Place<'_>, first: &Spot) {
-        match self.make_hard_link(place, first) {
+    fn link_to(&mut self, place: &Place<'_>, first: &First) {
+        // Names decide too what is compressed: links to a file that went another way do not help.
+        let transform = self.job.options.copy.transform;
+        let alike = transform == Transform::None || first.renamed == place.is_renamed();
+        let linked = if alike { self.make_hard_link(place, first) } else { Ok(None) };
+        match linked {
             Ok(Some(outcome)) => self.finish(place, EntryKind::File, outcome),
             // The filesystem has no more links for this file, or none at all.
             Ok(None) => match open_file(place) {
-                Ok((fd, stat)) => self.copy_regular(place, fd, stat),
+                Ok((fd, stat)) => self.with_choice(place, fd, stat, Worker::copy_regular),
                 Err(error) => self.fail(place, EntryKind::File, error),
             },
             Err(error) => self.fail(place, EntryKind::File, error),
         }
     }
 
-    /// Copies an open regular file.
-    pub(super) fn copy_regular(&mut self, place: &Place<'_>, fd: OwnedFd, stat: Stat) {
+    /// Copies an open regular file, whatever other names it has.
+    fn copy_regular(
+        &mut self,
+        place: &Place<'_>,
+        (fd, stat): (OwnedFd, Stat),
+        chosen: Option<&Chosen>,
+    ) {
         let path = place.source();
         let journal = self.job.journal();
         let before = journal.is_some().then(|| stat.clone());
@@ -192,9 +236,8 @@ impl Worker<'_, '_> {
         {
             return self.finish(place, EntryKind::File, Outcome::Resumed);
         }
-        let own_name = place.directory.entered.is_unseen();
         let (job, mut opened, mut done) = (self.job, Some((fd, stat)), None);
-        let options = &job.options.copy;
+        let options = job.copy_options(&place.directory.entered);
         let copied = retry::repeated(job, place.open.filesystems, || {
             let (fd, stat) = opened.take().map_or_else(|| open_file(place), Ok)?;
             let filesystem = filesystem_of(place.open, &place.directory.entered.source, &fd, &stat);
@@ -202,15 +245,22 @@ impl Worker<'_, '_> {
             let found = match self.ask(place, EntryKind::File, source.stat.modified)? {
                 Asked::Go { found, .. } => found,
                 Asked::Done(outcome) => {
-                    done = Some(with_mechanism(outcome, place, &source, options));
+                    done = Some(with_mechanism(outcome, place, &source, chosen, options));
                     return Ok(Receipt::default());
                 }
             };
             let destination = find_destination(place, &source, found, options)?;
-            if let Some(receipt) = self.copy_small(place, &source, &destination)? {
-                return Ok(receipt);
+            if !transforms(chosen)
+                && let Some(receipt) = self.copy_small(place, &source, &destination)?
+            {
+                let compression = chosen.map(|chosen| chosen.compression.clone());
+                return Ok(Receipt { compression, ..receipt });
             }
-            run::copy_opened(&source, &destination, own_name, options, &mut Watch::new(job))
+            // Of what is transformed another run cannot go on in the middle.
+            let journal = journal.as_ref().filter(|_| !transforms(chosen));
+            let placing = placing(job, place, &source, journal);
+            let watch = &mut Watch::new(job);
+            run::copy_opened(&source, &destination, placing, chosen, options, watch)
         });
         if let Some(outcome) = done {
             return self.finish(place, EntryKind::File, outcome);
@@ -237,7 +287,8 @@ impl Worker<'_, '_> {
     fn note(&self, journal: &Journal, place: &Place<'_>, source: &Stat, bytes: u64) {
         let destination = place.open.destination.as_fd();
         let noted = directory::stat_name(destination, place.target).and_then(|copy| {
-            journal.add(&journal::done(&place.way(), source, &copy), bytes, destination)
+            let (path, copy, directory) = (&place.way(), &copy, destination);
+            journal.add(&Finished { path, source, copy, bytes, directory })
         });
         if let Err(errno) = noted {
             let error = Error::system("write the journal for", place.destination(), errno);
@@ -252,7 +303,7 @@ impl Worker<'_, '_> {
         source: &Source<'_>,
         destination: &Destination,
     ) -> Result<Option<Receipt>> {
-        let options = &self.job.options.copy;
+        let options = self.job.copy_options(&place.directory.entered);
         let filesystems = (source.filesystem, place.open.filesystems.1);
         let directory = &place.directory;
         if destination.found.is_some() || !small::is_small(&source.stat, filesystems, options) {
@@ -271,7 +322,8 @@ impl Worker<'_, '_> {
             (mode, Staging::private(destination, mode)?)
         } else {
             let mode = metadata::creation_mode(&source.stat, None, preserve);
-            (mode, Staging::aside(destination, mode, options.existing)?)
+            let staging = Staging::aside(destination, mode, options.existing)?;
+            (mode, staging.swept(directory.entered.whole))
         };
         let alike = Alike {
             source_device: source.stat.device,
@@ -301,6 +353,27 @@ impl Worker<'_, '_> {
     }
 }
 
+/// Where a file is written first: in a directory that appears under its own name when it is complete,
+/// under its name at once; and if it is large and there is a journal, where another run finds it.
+fn placing<'a>(
+    job: &'a Job<'a>,
+    place: &Place<'_>,
+    source: &Source<'_>,
+    journal: Option<&Arc<Journal>>,
+) -> Placing<'a> {
+    let is_unseen = place.directory.entered.is_unseen();
+    let is_swept = place.directory.entered.whole;
+    match journal.filter(|_| source.size().is_some_and(|size| size >= partial::LEAST_BYTES)) {
+        Some(journal) => {
+            let keep = KeptPart::new(job, journal, &place.way(), &source.stat);
+            let begun = keep.begun(place.open.destination.as_fd());
+            Placing::Kept { keep: Box::new(keep), begun, is_unseen, is_swept }
+        }
+        None if is_unseen => Placing::Private,
+        None => Placing::Aside { is_swept },
+    }
+}
+
 /// The destination of a file. Nothing is taken over from what is no regular file.
 fn find_destination(
     place: &Place<'_>,
@@ -320,9 +393,13 @@ fn with_mechanism(
     outcome: Outcome,
     place: &Place<'_>,
     source: &Source<'_>,
+    chosen: Option<&Chosen>,
     options: &CopyOptions,
 ) -> Outcome {
     match outcome {
+        Outcome::Planned { action, .. } if transforms(chosen) => {
+            Outcome::Planned { action, mechanism: Some(Mechanism::ReadWrite) }
+        }
         Outcome::Planned { action, .. } => {
             let same_device = source.stat.device == place.directory.entered.destination.0;
             let filesystem = place.open.filesystems.1;
@@ -356,7 +433,12 @@ fn open_file(place: &Place<'_>) -> Result<(OwnedFd, Stat)> {
 }
 
 /// A file on the device of its directory lies on its filesystem.
-fn filesystem_of(open: &Open, directory: &Stat, fd: &OwnedFd, stat: &Stat) -> Filesystem {
+pub(super) fn filesystem_of(
+    open: &Open,
+    directory: &Stat,
+    fd: &OwnedFd,
+    stat: &Stat,
+) -> Filesystem {
     if stat.device == directory.device {
         return open.filesystems.0;
     }

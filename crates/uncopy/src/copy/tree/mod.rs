@@ -15,6 +15,7 @@ mod root;
 mod run;
 mod scan;
 mod target;
+mod transform;
 mod worker;
 
 pub(super) use run::run_job;

@@ -2,13 +2,14 @@
 //! name where something is replaced, and at once where nothing is there.
 
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 use rustix::fs::{FileType, OFlags};
 
 use super::ask::Asked;
 use super::decide::Decision;
 use super::directory::identity;
-use super::links::Spot;
+use super::links::First;
 use super::worker::{Place, Worker};
 use crate::copy::Existing;
 use crate::copy::job::{Action, EntryKind, Outcome};
@@ -79,7 +80,8 @@ impl Worker<'_, '_> {
         }
         let temporary = Temporary::new(place, make).map_err(fail)?;
         let notes = self.give_by_name(place, &temporary.name, &stat);
-        match temporary.put_in_place(self.job.options.copy.existing).map_err(fail)? {
+        let existing = self.job.copy_options(&place.directory.entered).existing;
+        match temporary.put_in_place(existing).map_err(fail)? {
             true => Ok(Outcome::Made { notes }),
             false => Ok(Outcome::Skipped { reason: "the destination exists" }),
         }
@@ -119,7 +121,7 @@ impl Worker<'_, '_> {
     pub(super) fn make_hard_link(
         &self,
         place: &Place<'_>,
-        first: &Spot,
+        first: &First,
     ) -> Result<Option<Outcome>> {
         let stat = directory::stat_name(&place.open.source, place.name)
             .map_err(|errno| Error::system("examine", place.source(), errno))?;
@@ -131,11 +133,15 @@ impl Worker<'_, '_> {
             }
             Asked::Done(outcome) => return Ok(Some(outcome)),
         };
-        let from = first.directory.open_destination()?;
+        let fail = |errno| Error::system("find the first name again", first.destination(), errno);
+        let root = first.root.open_destination()?;
+        let above: Vec<&OsStr> = first.path.parent().into_iter().flat_map(Path::iter).collect();
+        let from = directory::open_beneath(&*root, &above, true).map_err(fail)?;
+        let name = first.path.file_name().unwrap_or_default();
         let to = &*place.open.destination;
         let fail = |errno| Error::system("link", place.destination(), errno);
-        let linked = || Outcome::Linked { to: first.names().1 };
-        let make = |name: &OsStr| directory::hard_link(&*from, &first.target, to, name);
+        let linked = || Outcome::Linked { to: first.destination() };
+        let make = |new: &OsStr| directory::hard_link(&from, name, to, new);
         if decision == Decision::Make {
             match make(place.target) {
                 Ok(()) => return Ok(Some(linked())),
@@ -144,7 +150,7 @@ impl Worker<'_, '_> {
                 Err(errno) => return Err(fail(errno)),
             }
         }
-        let copy = directory::stat_name(&*from, &first.target).map_err(fail)?;
+        let copy = directory::stat_name(&from, name).map_err(fail)?;
         if found.is_some_and(|found| identity(&found.stat) == identity(&copy)) {
             return Ok(Some(linked()));
         }
@@ -152,7 +158,8 @@ impl Worker<'_, '_> {
             Err(errno) if cannot_link(errno) => return Ok(None),
             other => other.map_err(fail)?,
         };
-        match temporary.put_in_place(self.job.options.copy.existing).map_err(fail)? {
+        let existing = self.job.copy_options(&place.directory.entered).existing;
+        match temporary.put_in_place(existing).map_err(fail)? {
             true => Ok(Some(linked())),
             false => Ok(Some(Outcome::Skipped { reason: "the destination exists" })),
         }

@@ -2,7 +2,7 @@
 //! beside where it will be and renamed once, so that it appears when it is complete.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,13 +11,14 @@ use rustix::fs::{FileType, OFlags};
 
 use super::decide::kind_of;
 use super::directory::{Above, Directory, Entered, Open, identity};
-use super::journal::Journal;
-use super::target::{Aside, Target};
+use super::journal::{Journal, sweep};
+use super::run::Job;
+use super::target::{Aside, Target, open_for_file};
 use super::worker::{Place, Worker};
 use crate::copy::job::{EntryKind, Links};
 use crate::copy::metadata::Made;
 use crate::error::{Errno, Error, Reason, Result};
-use crate::sys::{directory, file, name};
+use crate::sys::{Sys, directory, file, name};
 
 /// Copies one root, and all that is in it.
 pub(super) fn copy(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) {
@@ -72,6 +73,13 @@ fn copy_single(
     };
     let directory = Arc::new(directory);
     let place = Place { directory: &directory, open: &open, name: &name, target: &target };
+    let parent = open.destination.as_fd();
+    let size = directory::stat_path(source, follow).map_or(0, |stat| stat.size);
+    let journal = match open_for_file(worker.job, source, destination, (parent, &target), size) {
+        Ok(journal) => journal.filter(|_| kind == FileType::RegularFile).map(Arc::new),
+        Err(error) => return fail(worker, source, destination, kind_of(kind), error),
+    };
+    worker.job.set_journal(journal.clone());
     if follow && kind == FileType::RegularFile {
         // The name may be a link, which the caller wants followed.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -88,6 +96,32 @@ fn copy_single(
     }
     worker.end(Arc::clone(&directory));
     worker.work_on();
+    worker.job.set_journal(None);
+    if let Some(journal) = journal
+        && let Err(error) = close_journal(worker.job, &journal, parent, parent)
+    {
+        let error =
+            Error::new("write the journal for", destination, Reason::System { errno: error });
+        fail(worker, source, destination, EntryKind::File, error);
+    }
+}
+
+/// The root is done, or the job is over and another run goes on with it.
+fn close_journal(
+    job: &Job<'_>,
+    journal: &Journal,
+    parent: BorrowedFd<'_>,
+    root: BorrowedFd<'_>,
+) -> Sys<()> {
+    if job.is_over() {
+        return journal.flush();
+    }
+    sweep(journal, root);
+    if journal.is_behind() {
+        // Until the other roots are done too.
+        journal.flush()?;
+    }
+    job.finished_with(journal, parent)
 }
 
 /// A single file is written through a symbolic link that the caller names.
@@ -130,6 +164,7 @@ fn open_place(source: &Path, destination: &Path) -> Result<(Directory, Arc<Open>
         fresh: false,
         absent: false,
         private: false,
+        whole: false,
         linked: false,
     };
     Ok((Directory::new(above, entered, &open, true), open))
@@ -153,6 +188,12 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
         job.add_destination(identity(&target_stat));
     }
     let kept = journal.map(|(journal, parent)| (Arc::new(journal), parent));
+    if let Some((journal, _)) = &kept
+        && let Err(errno) = journal.reach(target_stat.device, target_fd.as_fd())
+    {
+        let error = Error::system("open to flush it", destination, errno);
+        return fail(worker, source, destination, EntryKind::Directory, error);
+    }
     job.set_journal(kept.as_ref().map(|(journal, _)| Arc::clone(journal)));
     let open = Arc::new(Open::new(fd, target_fd));
     let above = Above::Root { source: source.to_owned(), destination: destination.to_owned() };
@@ -162,14 +203,27 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
         fresh: (aside.is_some() && !resumed) || absent,
         absent,
         private: aside.is_some(),
+        whole: true,
         linked: false,
     };
     let directory = Arc::new(Directory::new(above, entered, &open, true));
+    if let Some((journal, _)) = &kept {
+        let mut told = Ok(());
+        let read = journal.links(&mut |inode, path| {
+            told = told.and_then(|()| job.links.was_copied(inode, &directory, path.as_ref()));
+        });
+        if let Err(errno) = read.and(told) {
+            job.set_journal(None);
+            let error = Error::system("read the journal for", destination, errno);
+            return fail(worker, source, destination, EntryKind::Directory, error);
+        }
+    }
     worker.list_open(Arc::clone(&directory), &open, 0);
     worker.work_on();
-    job.set_journal(None);
     let root = Finished { directory, open, aside, kept };
-    if let Err(error) = root.end(worker, source, destination) {
+    let ended = root.end(worker, source, destination);
+    job.set_journal(None);
+    if let Err(error) = ended {
         fail(worker, source, destination, EntryKind::Directory, error);
     }
 }
@@ -205,7 +259,7 @@ impl Finished {
                         );
                     }
                     // If it stays, the next run finds that all is done.
-                    let _ = journal.remove(parent.as_fd());
+                    let _ = close_journal(job, journal, parent.as_fd(), open.destination.as_fd());
                 }
                 let outcome = worker.made_directory(directory, notes);
                 let names = || (source.to_owned(), destination.to_owned());
@@ -220,7 +274,7 @@ impl Finished {
     fn leave(&self, destination: &Path) -> Result<()> {
         match (&self.kept, &self.aside) {
             (Some((journal, _)), _) => journal
-                .flush(self.open.destination.as_fd())
+                .flush()
                 .map_err(|errno| Error::system("write the journal for", destination, errno)),
             (None, Some(aside)) => {
                 aside.remove();

@@ -1,22 +1,24 @@
 //! One job from beginning to end.
 
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
-use super::directory::Identity;
+use super::directory::{Entered, Identity, identity};
 use super::journal::Journal;
 use super::links::Links;
 use super::queue::Queue;
 use super::worker::Worker;
 use super::{root, scan};
-use crate::copy::Throttle;
 use crate::copy::job::JobOptions;
 use crate::copy::job::{JobObserver, JobProgress, Record, Summary};
+use crate::copy::{CopyOptions, Existing, Throttle};
 use crate::error::{Error, Reason, Result};
 use crate::receipt::Mechanism;
-use crate::sys::{directory, name};
+use crate::sys::{Sys, directory, file, name};
 
 /// Directories whose descriptors are kept while their entries are copied; the others are opened
 /// again when they are needed. Each has two.
@@ -36,6 +38,8 @@ pub(super) struct Job<'a> {
     pub(super) counters: Counters,
     pub(super) links: Links,
     pub(super) umask: u32,
+    /// How files are copied in a tree that is being built, where nothing is the caller's.
+    inside: CopyOptions,
     pub(super) throttle: Option<Throttle>,
     workers: usize,
     hired: AtomicUsize,
@@ -49,6 +53,8 @@ pub(super) struct Job<'a> {
     summary: Mutex<Summary>,
     sequence: Mutex<u64>,
     journal: RwLock<Option<Arc<Journal>>>,
+    /// Journals of roots that are done, and where they lie.
+    finished: Mutex<Vec<(Identity, OwnedFd, Vec<OsString>)>>,
 }
 
 /// What is shown while the job runs.
@@ -85,6 +91,9 @@ pub(in crate::copy) fn run_job(
             }
         }
         worker.hand_in();
+        if !job.is_over() {
+            job.remove_journals();
+        }
         job.over.store(true, Ordering::Relaxed);
     });
     let Job { summary, stopped, .. } = job;
@@ -109,6 +118,7 @@ impl<'a> Job<'a> {
             counters: Counters::default(),
             links: Links::default(),
             umask: name::umask().unwrap_or(0o022),
+            inside: CopyOptions { existing: Existing::Replace, ..options.copy.clone() },
             throttle: options.bytes_per_second.map(Throttle::new),
             workers,
             hired: AtomicUsize::new(1),
@@ -121,7 +131,13 @@ impl<'a> Job<'a> {
             summary: Mutex::default(),
             sequence: Mutex::default(),
             journal: RwLock::default(),
+            finished: Mutex::default(),
         }
+    }
+
+    /// How the files of a directory are copied.
+    pub(super) fn copy_options(&self, directory: &Entered) -> &CopyOptions {
+        if directory.private { &self.inside } else { &self.options.copy }
     }
 
     /// One more worker may be started.
@@ -175,6 +191,26 @@ impl<'a> Job<'a> {
 
     pub(super) fn set_journal(&self, journal: Option<Arc<Journal>>) {
         *self.journal.write().unwrap_or_else(PoisonError::into_inner) = journal;
+    }
+
+    /// A root is done. Its journal says so until all are, for a run that has to go on.
+    pub(super) fn finished_with(&self, journal: &Journal, parent: BorrowedFd<'_>) -> Sys<()> {
+        let which = identity(&file::stat(parent)?);
+        let name = journal.name().to_owned();
+        let mut finished = lock(&self.finished);
+        match finished.iter_mut().find(|(known, ..)| *known == which) {
+            Some((_, _, names)) => names.push(name),
+            None => finished.push((which, file::duplicate(parent)?, vec![name])),
+        }
+        Ok(())
+    }
+
+    fn remove_journals(&self) {
+        for (_, parent, names) in lock(&self.finished).drain(..) {
+            for name in names {
+                Journal::remove(parent.as_fd(), &name);
+            }
+        }
     }
 
     /// The observer asked to stop.

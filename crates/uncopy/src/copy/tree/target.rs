@@ -2,16 +2,17 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
 use super::directory::{Identity, identity};
-use super::journal::{Begun, Journal, NotOpened, Unusable};
+use super::journal::{Begun, Journal, NotOpened, Short, Unusable};
 use super::root::{or_here, split};
 use super::run::Job;
 use crate::copy::job::JobOptions;
-use crate::copy::{remove, stale};
+use crate::copy::{partial, remove, stale};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::file::Stat;
 use crate::sys::{Sys, directory, file, name};
@@ -71,7 +72,7 @@ impl Target {
             return Ok(Target { fd, stat, aside: None, absent: true, resumed: false, journal });
         }
         if job.options.resume {
-            return Target::journalled(job, destination, parent, name, from);
+            return Target::journalled(job, source, destination, parent, name, from);
         }
         make_aside(parent, name).map_err(|errno| beside(destination, errno))
     }
@@ -91,13 +92,8 @@ impl Target {
                 .map_err(|error| fail(Errno::from_raw(error.raw_os_error().unwrap_or(0))))?;
             let (above, name) = split(&path)?;
             let parent = name::open_directory(or_here(above)).map_err(fail)?;
-            let mut opened = open_journal(job.options, destination, parent.as_fd(), name, from)?;
-            if opened.begun().is_none() {
-                let fingerprint = fingerprint(job.options, from);
-                opened
-                    .begin(Begun { fingerprint, aside: None }, parent.as_fd())
-                    .map_err(|errno| Error::system("begin the journal for", destination, errno))?;
-            }
+            let fingerprint = fingerprint(job.options, source, from.inode);
+            let opened = begin_journal(destination, parent.as_fd(), name, fingerprint)?;
             journal = Some((opened, parent));
         }
         Ok(Target { fd, stat, aside: None, absent: false, resumed: false, journal })
@@ -106,20 +102,32 @@ impl Target {
     /// One that an earlier run began, or a new one with a journal.
     fn journalled(
         job: &Job<'_>,
+        source: &Path,
         destination: &Path,
         parent: OwnedFd,
         name: &OsStr,
         from: &Stat,
     ) -> Result<Target> {
         let fail = |errno| beside(destination, errno);
-        let mut journal = open_journal(job.options, destination, parent.as_fd(), name, from)?;
+        let fingerprint = fingerprint(job.options, source, from.inode);
+        let mut journal = open_journal(destination, parent.as_fd(), name, fingerprint)?;
         let keeper = file::duplicate(&parent).map_err(fail)?;
         if let Some(temporary) = journal.begun().and_then(|begun| begun.aside.clone()) {
+            if !stale::is_temporary(&temporary) || temporary.as_bytes().contains(&b'/') {
+                return Err(unusable(destination, name, &Unusable::Foreign));
+            }
             match directory::open_child(&parent, &temporary) {
                 Ok(fd) => {
                     let stat = file::stat(&fd).map_err(fail)?;
-                    // The journal's lock is held, so that of the tree is free.
-                    let _ = file::try_lock(&fd);
+                    if stat.uid != file::effective_uid() {
+                        return Err(unusable(destination, name, &Unusable::Foreign));
+                    }
+                    // The journal's lock is held: this is one that takes it for a leftover.
+                    if file::try_lock(&fd) == Err(Errno::EAGAIN) {
+                        let text = "another run removes what was begun; repeat the command then";
+                        let reason = Reason::Refused(text.into());
+                        return Err(Error::new("resume the copy to", destination, reason));
+                    }
                     let name = name.to_owned();
                     let aside = Some(Aside { parent, temporary, name });
                     let journal = Some((journal, keeper));
@@ -131,7 +139,7 @@ impl Target {
         }
         let target = make_aside(parent, name).map_err(fail)?;
         let aside = target.aside.as_ref().map(|aside| aside.temporary.clone());
-        let begun = Begun { fingerprint: fingerprint(job.options, from), aside };
+        let begun = Begun { fingerprint, aside };
         let started = journal.begin(begun, keeper.as_fd());
         if let Err(errno) = started {
             if let Some(aside) = &target.aside {
@@ -148,11 +156,13 @@ fn beside(destination: &Path, errno: Errno) -> Error {
 }
 
 /// What makes a job the same: the source's root, and all that decides what its copy is like.
-fn fingerprint(options: &JobOptions, source: &Stat) -> [u8; 16] {
+fn fingerprint(options: &JobOptions, source: &Path, inode: u64) -> Short {
+    // By its own name, whatever the caller calls it; its device may have another number after a boot.
+    let source = std::fs::canonicalize(source).unwrap_or_else(|_| source.to_owned());
     let text = format!(
-        "{} {:?} {:?} {:?} {} {} {:?}",
+        "{} {:?} {inode} {:?} {:?} {} {} {:?}",
         env!("CARGO_PKG_VERSION"),
-        identity(source),
+        source,
         options.copy,
         options.links,
         options.follow_outside,
@@ -164,27 +174,58 @@ fn fingerprint(options: &JobOptions, source: &Stat) -> [u8; 16] {
     bytes
 }
 
-/// Opens a journal that this job may go by.
-fn open_journal(
-    options: &JobOptions,
+/// Opens the journal for a destination that is there, or appears by itself, and begins it if it is
+/// new.
+fn begin_journal(
     destination: &Path,
     parent: BorrowedFd<'_>,
     name: &OsStr,
-    source: &Stat,
+    fingerprint: Short,
 ) -> Result<Journal> {
-    let path: PathBuf = destination.with_file_name(Journal::name(name));
+    let mut journal = open_journal(destination, parent, name, fingerprint)?;
+    if journal.begun().is_none() {
+        journal
+            .begin(Begun { fingerprint, aside: None }, parent)
+            .map_err(|errno| Error::system("begin the journal for", destination, errno))?;
+    }
+    Ok(journal)
+}
+
+/// The journal for a single file, if it is large or was begun by an earlier run.
+pub(super) fn open_for_file(
+    job: &Job<'_>,
+    source: &Path,
+    destination: &Path,
+    (parent, name): (BorrowedFd<'_>, &OsStr),
+    size: u64,
+) -> Result<Option<Journal>> {
+    let begun = || directory::stat_name(parent, &stale::journal_name(name)).is_ok();
+    if !job.options.resume || (size < partial::LEAST_BYTES && !begun()) {
+        return Ok(None);
+    }
+    // Whether it is still the same file is asked when it is copied.
+    let fingerprint = fingerprint(job.options, source, 0);
+    begin_journal(destination, parent, name, fingerprint).map(Some)
+}
+
+/// Opens a journal that this job may go by.
+fn open_journal(
+    destination: &Path,
+    parent: BorrowedFd<'_>,
+    name: &OsStr,
+    fingerprint: Short,
+) -> Result<Journal> {
+    let path: PathBuf = destination.with_file_name(stale::journal_name(name));
     let refuse =
         |text: String| Error::new("resume the copy to", destination, Reason::Refused(text));
     let journal = Journal::open(parent, name).map_err(|problem| match problem {
         NotOpened::Held => refuse("another run is at work on it; wait for that one".into()),
-        NotOpened::Unusable(Unusable::Damaged { offset }) => refuse(format!(
-            "its journal is damaged at byte {offset} and is not believed; remove {} to begin anew",
-            path.display()
-        )),
+        NotOpened::Unusable(why) => unusable(destination, name, &why),
+        // A symbolic link has its name.
+        NotOpened::System(Errno::ELOOP) => unusable(destination, name, &Unusable::Foreign),
         NotOpened::System(errno) => Error::system("open the journal", &path, errno),
     })?;
-    let same = journal.begun().is_none_or(|b| b.fingerprint == fingerprint(options, source));
-    if !same {
+    if journal.begun().is_some_and(|begun| begun.fingerprint != fingerprint) {
         return Err(refuse(format!(
             "its journal belongs to a copy of another source or with other flags; repeat that \
              command, or remove {} to begin anew",
@@ -192,6 +233,17 @@ fn open_journal(
         )));
     }
     Ok(journal)
+}
+
+fn unusable(destination: &Path, name: &OsStr, why: &Unusable) -> Error {
+    let path = destination.with_file_name(stale::journal_name(name));
+    let why = match why {
+        Unusable::Damaged { offset } => format!("is damaged at byte {offset} and"),
+        Unusable::Foreign => "may be written by others than you and".to_owned(),
+    };
+    let text =
+        format!("its journal {why} is not believed; remove {} to begin anew", path.display());
+    Error::new("resume the copy to", destination, Reason::Refused(text))
 }
 
 fn make_aside(parent: OwnedFd, name: &OsStr) -> Sys<Target> {

@@ -69,6 +69,11 @@ impl Place<'_> {
         self.directory.path_from_root().join(self.name)
     }
 
+    /// The copy has a name of its own, as that of a file that is compressed on its way.
+    pub(super) fn is_renamed(&self) -> bool {
+        self.name != self.target
+    }
+
     fn names(&self) -> (PathBuf, PathBuf) {
         (self.source(), self.destination())
     }

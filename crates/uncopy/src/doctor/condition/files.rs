@@ -100,7 +100,7 @@ STREAM = "destination-is-stream", "The destination is no regular file", Copies, 
 "Only write(2) makes sense: the processor copies the bytes twice.",
 "";
 SETTING = "setting-refuses", "A setting refuses a cheaper way", Note, false,
-"An option rules a mechanism out that would work here. The evidence names the flag, or the environment variable, that it comes from.",
+"An option rules a mechanism out that would work here. The evidence names the flag, the variable of the environment, or the file and its line that it comes from.",
 "The mechanism is not used.",
 "Leave the setting out.";
 VERIFY = "verification", "Verification reads everything again", Note, false,

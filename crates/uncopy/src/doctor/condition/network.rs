@@ -26,9 +26,9 @@ TAP_NOT_RUNNING = "tap-not-running", "A packet tap that is not running", Note, f
 LOOPBACK = "loopback", "The address is on this machine", Copies, false,
 "The route to the address is of the type `local`, so that packets go over the loopback device, whatever device the address belongs to. What a socket of this machine receives must not change when the sender reuses its memory; the kernel copies as it is received (`skb_orphan_frags_rx`).",
 "Every packet is copied, and lending it costs more than a plain send.",
-"Send plainly on this path; between processes of one machine use channels, which share memory.";
+"Send plainly on this path; between processes of one machine use channels, which make no network of it.";
 VETH = "veth", "The device is one end of a veth pair", Copies, false,
-"The other end of the pair is a device of this machine, mostly in a container. When the packet is received there by a socket, the kernel copies it as over loopback. If the other end only forwards to a real device (a bridge, a route) without looking, the bytes may stay where they are.",
+"The other end of the pair is a device of this machine, mostly in a container. When a socket receives the packet there, the kernel copies it as over loopback. If the other end passes it on to a real device (a bridge, a route, a filter), the bytes may stay where they are. Which of the two it is follows from the addresses of the network there (`RTM_GETADDR` with `IFA_TARGET_NETNSID`), which needs CAP_NET_ADMIN.",
 "Packets that reach a socket of this machine are copied, and lending them costs more than a plain send.",
 "Send plainly on this path; let a container that needs throughput use macvlan, or the network of the host.";
 TUN = "tun-tap", "The device leads to a program", Copies, false,
@@ -36,7 +36,7 @@ TUN = "tun-tap", "The device leads to a program", Copies, false,
 "Every packet is copied, and once more when the program reads it.",
 "Send plainly on this path.";
 STACKED = "stacked-device", "The device lies on top of others", Note, false,
-"A bridge, bond, team, VLAN, macvlan or vxlan device passes packets to devices below. Each of these is looked at too: taps, offloads and MTU of every one of them count.",
+"A bridge, bond, team, VLAN, macvlan or vxlan device passes packets to devices below. Each of these is looked at too: taps and offloads of every one of them count. Of a bridge it is the port behind which the next on the way is (`RTM_GETNEIGH`), and all ports where that is not known.",
 "By itself it copies nothing.",
 "";
 STACKED_UNKNOWN = "stacked-device-unseen", "The device below cannot be seen", Unknown, true,
@@ -71,6 +71,10 @@ NO_USO = "no-uso", "The device does not cut trains of datagrams", Note, true,
 "Without `tx-udp-segmentation` the kernel cuts sends with `UDP_SEGMENT` into datagrams itself; they refer to the lent pages.",
 "More processor time for each datagram of a train; the payload is not copied for it.",
 "Turn it on, if it is not fixed (ethtool -K DEVICE tx-udp-segmentation on).";
+NO_TUNNEL_OFFLOAD = "no-tunnel-offload", "The device knows nothing of tunnels", Copies, false,
+"The checksum of a packet inside a vxlan or geneve tunnel is left to a device only if its driver looks into tunnels (`hw_enc_features`), and such a one has `tx-udp_tnl-segmentation` too. For another the kernel computes it (`skb_checksum_help`), and may not do so in memory that can change meanwhile.",
+"Every packet is copied on its way to the device.",
+"Send outside the tunnel, or through a device that knows tunnels.";
 ABOVE_MTU = "datagram-above-mtu", "The datagram does not fit the MTU", Copies, true,
 "A datagram longer than the MTU of the route less headers is cut into fragments, and what is cut is copied (`ip_append_data`).",
 "The datagram is copied in the call.",

@@ -28,12 +28,12 @@ NO_SEQPACKET = "no-seqpacket", "No sockets between processes", Limits, false,
 "Channels stay within one process.",
 "Allow the call in the sandbox.";
 TRACE_COPIES = "trace-copies", "The kernel was seen copying", Copies, false,
-"Samples of the kernel's stacks (`perf_event_open(2)`, cpu-clock) hold functions that copy payload, called from where packets are sent.",
-"The share of samples is the share of processor time.",
+"Samples of the kernel's stacks (`perf_event_open(2)`, cpu-clock) hold functions that copy payload, called from where packets are sent; or kprobes, where the kernel has them, saw such calls.",
+"The share of samples is the share of processor time; calls are counted one by one.",
 "See what the function's caller stands for, and the finding of that name.";
 TRACE_CLEAN = "trace-clean", "No copying was seen", Note, false,
-"Samples of the kernel's stacks hold no function that copies payload.",
-"What takes less than about a hundredth of the processor's time is not seen.",
+"Samples of the kernel's stacks hold no function that copies payload, and kprobes, where the kernel has them, saw none called.",
+"Without kprobes, what takes less than about a hundredth of the processor's time is not seen.",
 "";
 TRACE_FORBIDDEN = "trace-forbidden", "The kernel may not be sampled", Unknown, true,
 "`perf_event_open(2)` refuses to sample the kernel: `kernel.perf_event_paranoid` above 0 without CAP_PERFMON, or a seccomp filter; or `kernel.kptr_restrict` hides the addresses of functions.",

@@ -89,7 +89,7 @@ pub(super) fn copy(
     let mut ways = Vec::new();
     if let Some(file) = largest {
         let into = into(&file);
-        let report = of(&file, &into, &forecast(&file, &into, how)?, options);
+        let report = of(&file, &into, &forecast(&file, &into, how)?, how, options);
         facts.push(Fact { name: "largest", value: file.display().to_string() });
         facts.extend(report.facts);
         findings.extend(report.findings);

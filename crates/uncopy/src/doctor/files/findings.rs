@@ -1,5 +1,7 @@
 //! What follows from the forecast of a copy. Pure.
 
+use std::collections::BTreeMap;
+
 use crate::capabilities::{Answer, Device, DeviceKind};
 use crate::copy::forecast::{Forecast, TriedWay};
 use crate::copy::plan::{DIRECT_MIN_BYTES, DirectPath, SMALL_BYTES};
@@ -12,18 +14,24 @@ const TRIAL: &str = "a trial";
 const STATFS: &str = "statfs";
 const STATX: &str = "statx";
 
-/// Everything that the forecast says. `verify_origin`: verification is wished for, and by whom.
-pub(super) fn findings(forecast: &Forecast, verify_origin: Option<&str>) -> Vec<Finding> {
+/// Where settings come from that are no flags, by the flag that says the same.
+type Origins = BTreeMap<String, String>;
+
+/// Everything that the forecast says.
+pub(super) fn findings(forecast: &Forecast, is_verified: bool, origins: &Origins) -> Vec<Finding> {
     let mut found = Vec::new();
     if forecast.is_empty {
         found.push(Finding::of(&is::EMPTY, "the source is empty").seen(STATX, "0 bytes"));
         return found;
     }
     kind(forecast, &mut found);
-    choice(forecast, &mut found);
+    choice(forecast, origins, &mut found);
     reflink(forecast, &mut found);
     direct(forecast, &mut found);
-    settings(forecast, verify_origin, &mut found);
+    settings(forecast, origins, &mut found);
+    if is_verified {
+        verification(forecast, origins, &mut found);
+    }
     source(forecast, &mut found);
     devices(forecast, &mut found);
     found
@@ -70,7 +78,7 @@ fn kind(forecast: &Forecast, found: &mut Vec<Finding>) {
 }
 
 /// What the copy begins with, and what that costs.
-fn choice(forecast: &Forecast, found: &mut Vec<Finding>) {
+fn choice(forecast: &Forecast, origins: &Origins, found: &mut Vec<Finding>) {
     let Some((mechanism, cost)) = forecast.choice else {
         let all = forecast.ways.iter().map(|way| format!("{}: {}", way.mechanism, why_not(way)));
         let said = all.collect::<Vec<_>>().join("; ");
@@ -83,7 +91,7 @@ fn choice(forecast: &Forecast, found: &mut Vec<Finding>) {
         return;
     }
     let proof = forecast.way(mechanism).map(|way| way.proof.clone()).unwrap_or_default();
-    let because = reason(forecast);
+    let because = reason(forecast, origins);
     let (condition, summary) = match cost {
         Cost::Shared => (&is::SHARED, format!("{mechanism} shares the blocks")),
         Cost::Moved | Cost::Hole => {
@@ -108,7 +116,7 @@ fn choice(forecast: &Forecast, found: &mut Vec<Finding>) {
         finding = finding.seen(TRIAL, proof);
     }
     if let Cost::KernelCopied | Cost::UserCopied = cost
-        && let Some(step) = cheaper(forecast)
+        && let Some(step) = cheaper(forecast, origins)
     {
         finding = finding.step(step, false);
     }
@@ -116,9 +124,9 @@ fn choice(forecast: &Forecast, found: &mut Vec<Finding>) {
 }
 
 /// Why nothing cheaper is used, as the end of a sentence.
-fn reason(forecast: &Forecast) -> String {
+fn reason(forecast: &Forecast, origins: &Origins) -> String {
     if let Some(setting) = refusing_setting(forecast) {
-        return format!(", as {} has it", flag_of(setting));
+        return format!(", as {} has it", named(setting, origins));
     }
     match forecast.way(Mechanism::Reflink).map(|way| &way.answer) {
         Some(Answer::No { reason, errno: Some(_) }) => format!(": {reason}"),
@@ -133,7 +141,7 @@ fn refusing_setting(forecast: &Forecast) -> Option<&str> {
 }
 
 /// What would make the copy cheaper.
-fn cheaper(forecast: &Forecast) -> Option<String> {
+fn cheaper(forecast: &Forecast, origins: &Origins) -> Option<String> {
     let facts = &forecast.facts;
     let may_move = facts.direct == DirectPath::Moves && facts.size >= Some(DIRECT_MIN_BYTES);
     let errno = match forecast.way(Mechanism::Reflink).map(|way| &way.answer) {
@@ -142,7 +150,7 @@ fn cheaper(forecast: &Forecast) -> Option<String> {
     };
     let mut steps = Vec::new();
     match refusing_setting(forecast) {
-        Some(setting) => steps.push(format!("Leave out {}.", flag_of(setting))),
+        Some(setting) => steps.push(format!("Leave out {}.", named(setting, origins))),
         None if may_move => steps.push(
             "Pass --durable, --cache=skip or --prefer=cpu: the disk then reads the pages.".into(),
         ),
@@ -223,8 +231,23 @@ fn flag_of(reason: &str) -> &str {
     reason.split([' ', ':']).next().unwrap_or(reason)
 }
 
-/// Settings that rule a way out, and what verification costs.
-fn settings(forecast: &Forecast, verify_origin: Option<&str>, found: &mut Vec<Finding>) {
+/// Where a setting comes from; `None`: it is the flag itself.
+fn origin_of<'a>(flag: &str, origins: &'a Origins) -> Option<&'a str> {
+    let name = flag.split_once('=').map_or(flag, |(name, _)| name);
+    origins.get(name).map(String::as_str)
+}
+
+/// The setting that such a reason begins with, and where it comes from if it is no flag.
+fn named(reason: &str, origins: &Origins) -> String {
+    let flag = flag_of(reason);
+    match origin_of(flag, origins) {
+        Some(origin) => format!("{flag} ({origin})"),
+        None => flag.to_owned(),
+    }
+}
+
+/// Settings that rule a way out.
+fn settings(forecast: &Forecast, origins: &Origins, found: &mut Vec<Finding>) {
     let refused = forecast.ways.iter().filter(|way| way.answer.is_yes() && is_setting(way));
     let refused: Vec<&TriedWay> = refused.collect();
     let mut reasons: Vec<&String> =
@@ -233,15 +256,21 @@ fn settings(forecast: &Forecast, verify_origin: Option<&str>, found: &mut Vec<Fi
     for reason in reasons {
         let alike = refused.iter().filter(|way| way.passed_over.as_ref() == Some(reason));
         let names: Vec<&str> = alike.map(|way| way.mechanism.name()).collect();
-        let summary = format!("{} rules out {}", flag_of(reason), names.join(", "));
-        let origin = format!("the flag: {reason}");
-        found.push(Finding::of(&is::SETTING, summary).seen("options", origin));
+        let setting = named(reason, origins);
+        let origin = origin_of(flag_of(reason), origins).unwrap_or("the flag");
+        let finding =
+            Finding::of(&is::SETTING, format!("{setting} rules out {}", names.join(", ")));
+        let finding = finding.seen("options", format!("{origin}: {reason}"));
+        found.push(finding.step(format!("Leave out {setting}."), false));
     }
-    if let Some(origin) = verify_origin {
-        let bytes = forecast.source_bytes.saturating_mul(2);
-        let summary = format!("verification reads {bytes} bytes more");
-        found.push(Finding::of(&is::VERIFY, summary).seen("options", origin));
-    }
+}
+
+/// What verification costs.
+fn verification(forecast: &Forecast, origins: &Origins, found: &mut Vec<Finding>) {
+    let bytes = forecast.source_bytes.saturating_mul(2);
+    let summary = format!("verification reads {bytes} bytes more");
+    let origin = origin_of("--verify", origins).unwrap_or("the flag --verify");
+    found.push(Finding::of(&is::VERIFY, summary).seen("options", origin));
 }
 
 /// What the source is like.

@@ -28,12 +28,18 @@ pub(super) fn copy(
         return directory::copy(source, destination, how, options);
     }
     let found = forecast(source, destination, how)?;
-    Ok(of(source, destination, &found, options))
+    Ok(of(source, destination, &found, how, options))
 }
 
-fn of(source: &Path, destination: &Path, found: &Forecast, options: &Options) -> Report {
+fn of(
+    source: &Path,
+    destination: &Path,
+    found: &Forecast,
+    how: &CopyOptions,
+    options: &Options,
+) -> Report {
     let target = format!("{} -> {}", source.display(), destination.display());
-    let findings = findings::findings(found, options.verify_origin.as_deref());
+    let findings = findings::findings(found, how.verify.is_some(), &options.origins);
     let subject = format!("{} to {}", source.display(), destination.display());
     let mut report = Report::conclude(target, &subject, findings, told(found));
     report.ways = found.ways.iter().map(way).collect();

@@ -44,6 +44,17 @@ pub(crate) struct Device {
     pub(crate) below: Below,
 }
 
+/// What the network at the other end of a veth pair does with packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// The address is one of its own.
+    Receives,
+    /// The address is none of its own.
+    PassesOn,
+    /// Its addresses were not asked for, or cannot be.
+    Unknown(Option<Errno>),
+}
+
 /// What a device does itself. `None`: the kernel does not say.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Offloads {
@@ -53,18 +64,22 @@ pub(crate) struct Offloads {
     pub(crate) checksum: Option<Feature>,
     pub(crate) tcp_segmentation: Option<Feature>,
     pub(crate) udp_segmentation: Option<Feature>,
+    /// Of packets inside tunnels over UDP.
+    pub(crate) tunnel_segmentation: Option<Feature>,
 }
 
 /// Where a device passes packets on to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Below {
-    /// To hardware, to nobody, or to the other end of a veth pair.
+    /// To hardware, or to nobody.
     #[default]
     Nothing,
     /// To one of these.
     Devices(Vec<u32>),
     /// To a device that cannot be seen; why.
     Unseen(&'static str),
+    /// To the other end of a veth pair.
+    Peer(Peer),
 }
 
 /// What the kernel offers to who sends.

@@ -1,6 +1,6 @@
 //! What follows from the facts about a path. Pure.
 
-use super::facts::{Below, Device, Facts, largest_datagram, shown};
+use super::facts::{Below, Device, Facts, Peer, largest_datagram, shown};
 use super::tap::{Reach, Tap};
 use crate::capabilities::Answer;
 use crate::doctor::condition as is;
@@ -17,6 +17,9 @@ const EDGE_PAGES: u64 = 2;
 const SHAPERS: [&str; 8] = ["tbf", "htb", "netem", "cbq", "hfsc", "cake", "fq", "taprio"];
 /// Kinds of devices that hand packets to a program.
 const TO_PROGRAMS: [&str; 3] = ["tun", "ipvtap", "macvtap"];
+
+/// Kinds of tunnels that send datagrams.
+const UDP_TUNNELS: [&str; 2] = ["vxlan", "geneve"];
 
 /// Everything that the facts say.
 pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
@@ -38,6 +41,7 @@ pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
     for (place, device) in facts.devices.iter().enumerate() {
         kind(device, &mut found);
         offloads(facts, device, place == 0, &mut found);
+        tunnel(facts, device, &mut found);
         queues(device, &mut found);
     }
     sizes(facts, &mut found);
@@ -47,6 +51,7 @@ pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
 
 const ROUTE: &str = "rtnetlink RTM_GETROUTE";
 const LINK: &str = "rtnetlink RTM_GETLINK";
+const ADDRESSES: &str = "rtnetlink RTM_GETADDR";
 const FEATURES: &str = "ethtool features";
 const TABLE: &str = "/proc/net/packet";
 
@@ -68,15 +73,14 @@ fn kind(device: &Device, found: &mut Vec<Finding>) {
         found.push(Finding::of(&is::DEVICE_DOWN, format!("{name} is down")).seen(LINK, said));
     }
     let said = format!("{name} is of the kind {}", device.kind);
-    if device.kind == "veth" {
-        let summary = format!("{name} is one end of a veth pair");
-        found.push(Finding::of(&is::VETH, summary).seen(LINK, said));
+    if let Below::Peer(peer) = device.below {
+        found.push(veth(name, peer).seen(LINK, said));
     } else if TO_PROGRAMS.contains(&device.kind.as_str()) {
         let summary = format!("{name} hands packets to a program");
         found.push(Finding::of(&is::TUN, summary).seen(LINK, said));
     } else {
         match &device.below {
-            Below::Nothing => {}
+            Below::Nothing | Below::Peer(_) => {}
             Below::Devices(below) => {
                 let summary = format!("{name} ({}) lies on top of others", device.kind);
                 let said = format!("{said}, above devices {below:?}");
@@ -93,6 +97,33 @@ fn kind(device: &Device, found: &mut Vec<Finding>) {
         let summary = format!("an XDP program is attached to {name}");
         found.push(Finding::of(&is::XDP, summary).seen(LINK, "IFLA_XDP_ATTACHED is set"));
     }
+}
+
+/// A veth pair, by what its other end does with packets.
+fn veth(name: &str, peer: Peer) -> Finding {
+    let (summary, said) = match peer {
+        Peer::Receives => {
+            let summary = format!("a socket of this machine receives what {name} passes on");
+            let finding = Finding::of(&is::VETH, summary);
+            return finding.seen(ADDRESSES, "the address belongs to the network at the other end");
+        }
+        Peer::PassesOn => (
+            format!("{name} is one end of a veth pair, and the other passes packets on"),
+            "the address does not belong to the network at the other end".to_owned(),
+        ),
+        Peer::Unknown(errno) => (
+            format!("{name} is one end of a veth pair, whose other end cannot be seen"),
+            errno.map_or("no address was named".to_owned(), |errno| {
+                format!("the addresses of the other end may not be read ({errno})")
+            }),
+        ),
+    };
+    let effect = "Packets that a socket of this machine receives are copied; those that a bridge, a \
+                  route or a filter at the other end passes on to another machine need not be.";
+    let step =
+        "Pass --probe, and run the doctor in the network of the other end too (nsenter --net).";
+    let finding = Finding::of(&is::VETH, summary).seen(ADDRESSES, said);
+    finding.meaning(Severity::Unknown, effect).step(step, true)
 }
 
 /// What a device does not do itself. Datagrams are put together for the first device alone, and
@@ -138,6 +169,19 @@ fn offloads(facts: &Facts, device: &Device, is_first: bool, found: &mut Vec<Find
         let summary = format!("{name} takes no lists of packets");
         let said = state("tx-scatter-gather-fraglist", feature);
         found.push(Finding::of(&is::NO_FRAGLIST, summary).seen(FEATURES, said));
+    }
+}
+
+/// What the device below a tunnel does not do for packets inside it.
+fn tunnel(facts: &Facts, device: &Device, found: &mut Vec<Finding>) {
+    let Below::Devices(below) = &device.below else { return };
+    let lower = facts.devices.iter().filter(|lower| below.contains(&lower.index));
+    for lower in lower.filter(|_| UDP_TUNNELS.contains(&device.kind.as_str())) {
+        if let Some(feature) = lacking(lower.offloads.tunnel_segmentation) {
+            let summary = format!("{} knows nothing of what is inside {}", lower.name, device.name);
+            let said = state("tx-udp_tnl-segmentation", feature);
+            found.push(Finding::of(&is::NO_TUNNEL_OFFLOAD, summary).seen(FEATURES, said));
+        }
     }
 }
 

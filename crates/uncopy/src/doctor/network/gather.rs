@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 
-use super::facts::{Below, Device, Facts, Kernel, Limits, Offloads, Wanted};
+use super::facts::{Below, Device, Facts, Kernel, Limits, Offloads, Peer, Wanted};
 use super::tap;
 use crate::capabilities::{self, Answer, SocketKind};
 use crate::send::Transport;
 use crate::sys::inet::scope;
 use crate::sys::netlink::ethtool::{self, Feature, Features};
+use crate::sys::netlink::neighbour;
 use crate::sys::netlink::route::{self, Link, Queue};
 use crate::sys::offload::{self, Offload};
 use crate::sys::probe;
@@ -41,10 +42,14 @@ const TUNNELS: [&str; 14] = [
 pub(super) fn to_address(transport: Transport, to: SocketAddr, wanted: Wanted) -> Facts {
     let route = route::route_to(to.ip(), scope(to));
     let first = route.as_ref().ok().map(|route| route.device);
+    let way = route.as_ref().ok().map(|route| {
+        let next = route.gateway.unwrap_or(to.ip());
+        Way { to, hardware: neighbour::hardware_of(route.device, next).ok().flatten() }
+    });
     Facts {
         transport: Some(transport),
         destination: Some(to),
-        devices: devices(first, Some(to)),
+        devices: devices(first, way.as_ref()),
         route: Some(route),
         taps: tap::all(),
         kernel: kernel(Some(transport), to.is_ipv6()),
@@ -69,8 +74,15 @@ pub(super) fn over_device(name: &str, wanted: Wanted) -> Option<Facts> {
     })
 }
 
+/// Where packets go.
+struct Way {
+    to: SocketAddr,
+    /// The hardware address of the next on the way; `None`: it is not known yet.
+    hardware: Option<Vec<u8>>,
+}
+
 /// The device and all below it.
-fn devices(first: Option<u32>, to: Option<SocketAddr>) -> Vec<Device> {
+fn devices(first: Option<u32>, way: Option<&Way>) -> Vec<Device> {
     let links = route::links().unwrap_or_default();
     let queues = route::queues().unwrap_or_default();
     let mut found: Vec<Device> = Vec::new();
@@ -83,7 +95,7 @@ fn devices(first: Option<u32>, to: Option<SocketAddr>) -> Vec<Device> {
         if found.len() == MAX_DEVICES {
             break;
         }
-        let device = device(link, &links, &queues, to);
+        let device = device(link, &links, &queues, way);
         if let Below::Devices(below) = &device.below {
             waiting.extend(below.iter().rev());
         }
@@ -92,7 +104,7 @@ fn devices(first: Option<u32>, to: Option<SocketAddr>) -> Vec<Device> {
     found
 }
 
-fn device(link: &Link, links: &[Link], queues: &[Queue], to: Option<SocketAddr>) -> Device {
+fn device(link: &Link, links: &[Link], queues: &[Queue], way: Option<&Way>) -> Device {
     let has = |flag: libc::c_int| link.flags & flag as u32 != 0;
     let queues: Vec<String> =
         queues.iter().filter(|q| q.device == link.index).map(|q| q.kind.clone()).collect();
@@ -104,29 +116,53 @@ fn device(link: &Link, links: &[Link], queues: &[Queue], to: Option<SocketAddr>)
         is_loopback: has(libc::IFF_LOOPBACK),
         is_up: has(libc::IFF_UP),
         mtu: link.mtu,
-        offloads: offloads(link.index, to),
+        offloads: offloads(link.index, way.map(|way| way.to)),
         has_xdp: link.has_xdp,
         egress_filters: match filtered {
             true => route::egress_filters(link.index).unwrap_or_default(),
             false => Vec::new(),
         },
         queues,
-        below: below(link, links),
+        below: below(link, links, way),
     }
 }
 
 /// Where a device passes packets on to.
-fn below(link: &Link, links: &[Link]) -> Below {
+fn below(link: &Link, links: &[Link], way: Option<&Way>) -> Below {
     let kind = link.kind.as_deref().unwrap_or_default();
     if ABOVE_PORTS.contains(&kind) {
         let ports = links.iter().filter(|port| port.master == Some(link.index));
-        return Below::Devices(ports.map(|port| port.index).collect());
+        let ports: Vec<u32> = ports.map(|port| port.index).collect();
+        // A bridge that has learnt where the next on the way is sends through that port alone.
+        let hardware = way.and_then(|way| way.hardware.as_ref()).filter(|_| kind == "bridge");
+        let port = hardware.and_then(|known| neighbour::port_to(link.index, known).ok().flatten());
+        return Below::Devices(match port.filter(|port| ports.contains(port)) {
+            Some(port) => vec![port],
+            None => ports,
+        });
+    }
+    if kind == "veth" {
+        return Below::Peer(peer(link, way.map(|way| way.to)));
     }
     match link.link {
         _ if !ABOVE_ONE.contains(&kind) && !TUNNELS.contains(&kind) => Below::Nothing,
-        _ if link.link_is_elsewhere => Below::Unseen("the device below is in another network"),
+        _ if link.link_network.is_some() => Below::Unseen("the device below is in another network"),
         Some(index) => Below::Devices(vec![index]),
         None => Below::Unseen("its packets are routed one by one"),
+    }
+}
+
+/// What becomes of packets to `to` at the other end of a veth pair.
+fn peer(link: &Link, to: Option<SocketAddr>) -> Peer {
+    match (link.link_network, to) {
+        (_, None) => Peer::Unknown(None),
+        // An address of this network would not be reached through a device.
+        (None, Some(_)) => Peer::PassesOn,
+        (Some(network), Some(to)) => match route::is_address_of(network, to.ip()) {
+            Ok(true) => Peer::Receives,
+            Ok(false) => Peer::PassesOn,
+            Err(errno) => Peer::Unknown(Some(errno)),
+        },
     }
 }
 
@@ -155,6 +191,7 @@ fn named(features: &Features, to: Option<SocketAddr>) -> Offloads {
         }),
         tcp_segmentation: Some(features.get(segmentation)),
         udp_segmentation: Some(features.get("tx-udp-segmentation")),
+        tunnel_segmentation: Some(features.get("tx-udp_tnl-segmentation")),
     }
 }
 
@@ -173,6 +210,7 @@ fn told_by_ioctl(device: u32) -> Offloads {
         tcp_segmentation: feature(Offload::Segmentation),
         fraglist: None,
         udp_segmentation: None,
+        tunnel_segmentation: None,
     }
 }
 
@@ -213,12 +251,12 @@ mod tests {
     /// As the kernel describes devices that few test machines have: bonds, teams, VLANs, tunnels.
     #[test]
     fn what_is_below_is_told_by_kind() {
-        let link = |index, kind: &str, link, master, link_is_elsewhere| Link {
+        let link = |index, kind: &str, link, master, is_elsewhere: bool| Link {
             index,
             kind: Some(kind.to_owned()).filter(|kind| !kind.is_empty()),
             link,
             master,
-            link_is_elsewhere,
+            link_network: is_elsewhere.then_some(0),
             ..Link::default()
         };
         let links = [
@@ -238,12 +276,12 @@ mod tests {
             (6, Below::Devices(vec![5])),
             (7, Below::Unseen("the device below is in another network")),
             (8, Below::Unseen("its packets are routed one by one")),
-            (10, Below::Nothing),
+            (10, Below::Peer(Peer::Unknown(None))),
             (11, Below::Devices(vec![])),
             (12, Below::Devices(vec![2])),
         ] {
             let link = links.iter().find(|link| link.index == index).unwrap();
-            assert_eq!(below(link, &links), expected, "{link:?}");
+            assert_eq!(below(link, &links, None), expected, "{link:?}");
         }
     }
 }

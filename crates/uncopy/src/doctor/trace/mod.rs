@@ -1,5 +1,6 @@
 //! Proof: where the kernel was seen copying.
 
+mod calls;
 mod symbols;
 
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use super::report::Fact;
 use crate::error::Errno;
 use crate::sys::Sys;
 use crate::sys::perf::{Sample, Sampler};
+use calls::Calls;
 use symbols::Symbols;
 
 /// The rings of samples are emptied so often.
@@ -88,38 +90,114 @@ impl Rule {
     }
 }
 
-/// Samples every processor for so long, and says which copies were seen. `pid`: of that process
-/// alone.
+/// Samples every processor for so long, and notes each call of the functions that copy what is sent;
+/// says which copies were seen. `pid`: of that process alone.
 pub(super) fn trace(
     time: Duration,
     subject: Subject,
     pid: Option<u32>,
 ) -> (Vec<Finding>, Vec<Fact>) {
-    let sampled = Symbols::load().and_then(|symbols| Ok((symbols, samples(time)?)));
-    match sampled {
-        Ok((symbols, samples)) => {
-            let own = samples.into_iter().filter(|sample| pid.is_none_or(|pid| sample.pid == pid));
-            let own: Vec<Sample> = own.collect();
-            let chains: Vec<Vec<&str>> = own.iter().map(|s| symbols.names(&s.chain)).collect();
-            let value = format!("{} samples in {:.1} s", own.len(), time.as_secs_f64());
-            (findings(&chains, subject), vec![Fact { name: "trace", value }])
+    let processors = processors();
+    let begin = |processors: &[usize]| {
+        let samplers = processors.iter().map(|processor| Sampler::on(*processor));
+        Ok((Symbols::load()?, samplers.collect::<Sys<Vec<Sampler>>>()?))
+    };
+    let functions = probed(subject);
+    let calls = (!functions.is_empty()).then(|| Calls::begin(&functions, &processors));
+    let (symbols, samplers) = match begin(&processors) {
+        Ok(begun) => begun,
+        Err(errno) => return (vec![forbidden(errno, calls.and_then(Result::err))], Vec::new()),
+    };
+    let (mut calls, refusal) = match calls.transpose() {
+        Ok(calls) => (calls, None),
+        Err(refusal) => (None, Some(refusal)),
+    };
+    let filter = Filter { symbols, subject, pid };
+    let (sampled, called) = filter.watch(time, samplers, calls.as_mut());
+    let value = format!("{} samples in {:.1} s", sampled.total, time.as_secs_f64());
+    let mut facts = vec![Fact { name: "trace", value }];
+    if let Some(value) = calls.as_ref().map(Calls::told).or(refusal) {
+        facts.push(Fact { name: "kprobes", value });
+    }
+    (findings(&sampled, calls.is_some().then_some(&called)), facts)
+}
+
+/// Which samples count, and as what.
+struct Filter {
+    symbols: Symbols,
+    subject: Subject,
+    /// `None`: of every process.
+    pid: Option<u32>,
+}
+
+/// How many samples, or calls, there were, and how many of them fit each rule.
+struct Tally {
+    total: usize,
+    fitting: Vec<usize>,
+}
+
+impl Filter {
+    /// Counts for so long. What was seen is not kept, however much it is.
+    fn watch(
+        &self,
+        time: Duration,
+        mut samplers: Vec<Sampler>,
+        mut calls: Option<&mut Calls>,
+    ) -> (Tally, Tally) {
+        let (mut sampled, mut called) = (Tally::new(), Tally::new());
+        let mut fresh = Vec::new();
+        let end = Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            std::thread::sleep(left.min(PERIOD));
+            samplers.iter_mut().for_each(|sampler| sampler.take(&mut fresh));
+            self.count(&mut sampled, &mut fresh);
+            if let Some(calls) = &mut calls {
+                calls.take(&mut fresh);
+                self.count(&mut called, &mut fresh);
+            }
+            if left.is_zero() {
+                return (sampled, called);
+            }
         }
-        Err(errno) => (vec![forbidden(errno)], Vec::new()),
+    }
+
+    fn count(&self, tally: &mut Tally, samples: &mut Vec<Sample>) {
+        let is_own = |sample: &Sample| self.pid.is_none_or(|pid| sample.pid == pid);
+        for sample in samples.drain(..).filter(is_own) {
+            tally.add(&self.symbols.names(&sample.chain), self.subject);
+        }
     }
 }
 
-fn samples(time: Duration) -> Sys<Vec<Sample>> {
-    let mut samplers = processors().into_iter().map(Sampler::on).collect::<Sys<Vec<Sampler>>>()?;
-    let mut samples = Vec::new();
-    let end = Instant::now() + time;
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        std::thread::sleep(left.min(PERIOD));
-        samplers.iter_mut().for_each(|sampler| sampler.take(&mut samples));
-        if left.is_zero() {
-            return Ok(samples);
+impl Tally {
+    fn new() -> Tally {
+        Tally { total: 0, fitting: vec![0; RULES.len()] }
+    }
+
+    fn add(&mut self, chain: &[&str], subject: Subject) {
+        self.total += 1;
+        let concerned = |rule: &Rule| subject == Subject::Everything || rule.subject == subject;
+        if let Some(rule) = RULES.iter().position(|rule| concerned(rule) && rule.fits(chain)) {
+            self.fitting[rule] += 1;
         }
     }
+}
+
+/// Functions whose calls are worth noting: what is sent is copied in few calls of many bytes. Those
+/// that read and write files are called for everything.
+fn probed(subject: Subject) -> Vec<&'static str> {
+    let concerned = RULES.iter().filter(|rule| {
+        let is_sending = rule.subject == Subject::Sending && subject != Subject::Copying;
+        is_sending && rule.severity == Severity::Copies
+    });
+    let mut names = Vec::new();
+    for rule in concerned {
+        if !names.contains(&rule.copies) {
+            names.push(rule.copies);
+        }
+    }
+    names
 }
 
 /// Processors that are there: `/sys/devices/system/cpu/online` is like `0-3,6`.
@@ -137,54 +215,121 @@ fn processors_in(text: &str) -> Vec<usize> {
     text.split(',').filter_map(range).flatten().collect()
 }
 
-/// What the names of functions say. Pure.
-fn findings(chains: &[Vec<&str>], subject: Subject) -> Vec<Finding> {
-    let mut counts = vec![0_usize; RULES.len()];
-    for chain in chains {
-        let concerned = |rule: &Rule| subject == Subject::Everything || rule.subject == subject;
-        if let Some(rule) = RULES.iter().position(|rule| concerned(rule) && rule.fits(chain)) {
-            counts[rule] += 1;
-        }
-    }
+/// What the names of functions say: of samples, and of calls where these were noted. Pure.
+fn findings(sampled: &Tally, called: Option<&Tally>) -> Vec<Finding> {
     let mut found = Vec::new();
-    for (rule, count) in RULES.iter().zip(counts).filter(|(_, count)| *count > 0) {
+    for (place, rule) in RULES.iter().enumerate() {
+        let samples = sampled.fitting[place];
+        let calls = called.map_or(0, |called| called.fitting[place]);
         let by =
             if rule.caller.is_empty() { String::new() } else { format!(" ← {}", rule.caller) };
-        let share = count * 100 / chains.len().max(1);
-        let summary = format!("{}{by} took {share} % of the time: {}", rule.copies, rule.meaning);
-        let said = format!("{count} of {} samples", chains.len());
-        let finding = Finding::of(&is::TRACE_COPIES, summary).seen("perf_event_open", said);
+        let did = match samples {
+            0 if calls == 0 => continue,
+            0 => format!("was called {calls} times"),
+            _ => format!("took {} % of the time", samples * 100 / sampled.total.max(1)),
+        };
+        let summary = format!("{}{by} {did}: {}", rule.copies, rule.meaning);
+        let said = format!("{samples} of {} samples", sampled.total);
+        let finding = Finding::of(&is::TRACE_COPIES, summary).seen(SAMPLES, said);
+        let finding = match calls {
+            0 => finding,
+            _ => finding.seen(KPROBE, format!("{calls} calls with this caller")),
+        };
         found.push(match rule.severity {
             Severity::Note => finding.meaning(Severity::Note, "Plain sends copy by design."),
             _ => finding,
         });
     }
     if found.is_empty() {
-        let said = format!("none of {} samples", chains.len());
+        let said = format!("none of {} samples", sampled.total);
         let summary = "no function that copies was seen";
-        found.push(Finding::of(&is::TRACE_CLEAN, summary).seen("perf_event_open", said));
+        let clean = Finding::of(&is::TRACE_CLEAN, summary).seen(SAMPLES, said);
+        found.push(match called {
+            Some(calls) => clean.seen(KPROBE, format!("none of {} calls", calls.total)),
+            None => clean,
+        });
     }
     found
 }
 
-fn forbidden(errno: Errno) -> Finding {
+const SAMPLES: &str = "perf_event_open";
+const KPROBE: &str = "kprobe";
+
+/// `kprobes`: why calls cannot be noted either.
+fn forbidden(errno: Errno, kprobes: Option<String>) -> Finding {
     let setting = |name: &str| {
         let value = std::fs::read_to_string(format!("/proc/sys/kernel/{name}"));
         format!("kernel.{name} is {}", value.as_deref().map_or("not known", str::trim))
     };
-    Finding::of(&is::TRACE_FORBIDDEN, "the kernel may not be sampled")
-        .seen("perf_event_open", format!("{} ({errno})", errno.message()))
+    let finding = Finding::of(&is::TRACE_FORBIDDEN, "the kernel may not be sampled")
+        .seen(SAMPLES, format!("{} ({errno})", errno.message()))
         .seen("/proc/sys", setting("perf_event_paranoid"))
-        .seen("/proc/sys", setting("kptr_restrict"))
+        .seen("/proc/sys", setting("kptr_restrict"));
+    match kprobes {
+        Some(refusal) => finding.seen(KPROBE, refusal),
+        None => finding,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn tally(chains: &[&[&str]], subject: Subject) -> Tally {
+        let mut tally = Tally::new();
+        chains.iter().for_each(|chain| tally.add(chain, subject));
+        tally
+    }
+
     fn ids(chains: &[&[&str]], subject: Subject) -> Vec<(String, Severity)> {
-        let chains: Vec<Vec<&str>> = chains.iter().map(|chain| chain.to_vec()).collect();
-        findings(&chains, subject).into_iter().map(|f| (f.summary, f.severity)).collect()
+        let found = findings(&tally(chains, subject), None);
+        found.into_iter().map(|f| (f.summary, f.severity)).collect()
+    }
+
+    #[test]
+    fn calls_are_told_with_samples_and_without() {
+        let tap = &["skb_copy_ubufs", "dev_queue_xmit_nit", "dev_hard_start_xmit"][..];
+        let other = &["__pskb_pull_tail", "tcp_v4_rcv"][..];
+        let tally = |chains: &[&[&str]]| tally(chains, Subject::Sending);
+        let (idle, calls) = (tally(&[&["schedule"]]), tally(&[tap, tap, other]));
+        let found = findings(&idle, Some(&calls));
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            found[0].summary,
+            "skb_copy_ubufs ← dev_queue_xmit_nit was called 2 times: a packet tap copied \
+             (tap-eth-p-all)"
+        );
+        let said = |finding: &Finding, source: &str| {
+            let evidence = finding.evidence.iter().find(|one| one.source == source);
+            evidence.map(|one| one.found.clone())
+        };
+        assert_eq!(said(&found[0], KPROBE).as_deref(), Some("2 calls with this caller"));
+        let found = findings(&tally(&[tap]), Some(&calls));
+        assert!(found[0].summary.contains("took 100 % of the time"), "{found:#?}");
+        assert_eq!(said(&found[0], KPROBE).as_deref(), Some("2 calls with this caller"));
+        let clean = findings(&idle, Some(&tally(&[other])));
+        assert_eq!(clean[0].condition.id, "trace-clean");
+        assert_eq!(said(&clean[0], KPROBE).as_deref(), Some("none of 1 calls"));
+        let without = findings(&idle, None);
+        assert_eq!(said(&without[0], KPROBE), None);
+    }
+
+    #[test]
+    fn calls_are_noted_of_what_copies_sends() {
+        let sending =
+            ["skb_copy_ubufs", "__pskb_pull_tail", "skb_copy_bits", "skb_copy_and_csum_bits"];
+        assert_eq!(probed(Subject::Sending), sending);
+        assert_eq!(probed(Subject::Everything), sending);
+        assert_eq!(probed(Subject::Copying), [""; 0]);
+    }
+
+    #[test]
+    fn who_may_do_neither_is_told_of_both() {
+        let finding = forbidden(Errno::EACCES, Some("refused: why".to_owned()));
+        let found: Vec<&str> = finding.evidence.iter().map(|one| one.found.as_str()).collect();
+        assert!(found[0].ends_with("(EACCES)"));
+        assert_eq!(found[3], "refused: why");
+        assert_eq!(forbidden(Errno::EACCES, None).evidence.len(), 3);
     }
 
     #[test]

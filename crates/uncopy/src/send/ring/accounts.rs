@@ -30,6 +30,8 @@ struct Lane {
     transport: Transport,
     auto: Auto,
     counters: Counters,
+    /// A release said that the path copies.
+    copies: bool,
 }
 
 /// What a send is bound to.
@@ -66,7 +68,8 @@ impl<B: StableBytes> Accounts<B> {
 
     /// Takes note of a socket; gives its index.
     pub(super) fn add(&mut self, transport: Transport) -> usize {
-        self.lanes.push(Lane { transport, auto: Auto::new(), counters: Counters::default() });
+        let (auto, counters) = (Auto::new(), Counters::default());
+        self.lanes.push(Lane { transport, auto, counters, copies: false });
         self.lanes.len() - 1
     }
 
@@ -92,13 +95,15 @@ impl<B: StableBytes> Accounts<B> {
         &mut self,
         mode: Mode,
         socket: usize,
-        payload: &Payload<B>,
+        (payload, huge_by_index): (&Payload<B>, bool),
         bytes: usize,
     ) -> Result<(), FallbackReason> {
         let is_spread = payload.as_slice().len() > MAX_REGIONS;
         let way = || match self.by_io_uring {
             false => Way::MsgZerocopy,
-            true if payload.as_slice().iter().all(|b| b.pool_slice().is_some()) => {
+            true if huge_by_index
+                && payload.as_slice().iter().all(|b| b.pool_slice().is_some()) =>
+            {
                 Way::RingRegistered
             }
             true => Way::Ring,
@@ -110,10 +115,25 @@ impl<B: StableBytes> Accounts<B> {
             Mode::Zerocopy => Ok(()),
             Mode::Auto => lane.auto.choose(bytes, way()),
         };
-        if let Err(reason) = chosen {
-            lane.counters.fell_back(reason);
+        match chosen {
+            Ok(()) => lane.counters.huge_pages_unnamed += u64::from(!huge_by_index),
+            Err(reason) => lane.counters.fell_back(reason),
         }
         chosen
+    }
+
+    /// Whether registered huge pages are sent as such over this socket, of which there is one, to
+    /// its peer or `to`.
+    pub(super) fn names_huge_pages(
+        &self,
+        socket: usize,
+        known: &Socket,
+        to: Option<SocketAddr>,
+    ) -> bool {
+        let Lane { transport, copies, .. } = self.lanes[socket];
+        // Of addresses each, those that need no question to the kernel.
+        let is_local = || to.map_or_else(|| known.is_local(), |to| to.ip().is_loopback());
+        names_huge_pages(transport, copies) && !is_local()
     }
 
     /// Takes note of the next send; slot and socket exist.
@@ -236,6 +256,7 @@ impl<B: StableBytes> Witness<B> for Accounts<B> {
             release.fate = Fate::Unknown;
         }
         lane.counters.released(release.fate, release.bytes);
+        lane.copies |= learns && context.lent && release.fate == Fate::Copied;
         if learns && context.lent {
             let is_told = believed && release.fate != Fate::Unknown;
             lane.auto.learn(is_told.then_some(release.fate == Fate::Copied));
@@ -260,9 +281,31 @@ fn is_believed(by_io_uring: bool, transport: Transport) -> bool {
     !by_io_uring || transport != Transport::Tcp
 }
 
+/// Whether registered huge pages may be sent as such over a socket whose path copies or does not.
+///
+/// The kernel charges packets of registered memory with its offset in the page: up to 2 MiB for
+/// each (`io_sg_from_iter` in `io_uring/net.c`: `PAGE_ALIGN(v.bv_len + v.bv_offset)`, where a huge
+/// page is one vector). That fills the send buffer of a stream with a few packets, and the receive
+/// buffer of a socket on the same machine with one, so that it drops the next.
+fn names_huge_pages(transport: Transport, copies: bool) -> bool {
+    transport == Transport::Udp && !copies
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Transport, is_believed};
+    use super::{Transport, is_believed, names_huge_pages};
+
+    #[test]
+    fn huge_pages_are_named_to_devices_that_do_not_copy_datagrams() {
+        for (transport, copies, expected) in [
+            (Transport::Udp, false, true),
+            (Transport::Udp, true, false),
+            (Transport::Tcp, false, false),
+            (Transport::Tcp, true, false),
+        ] {
+            assert_eq!(names_huge_pages(transport, copies), expected, "{transport:?} {copies}");
+        }
+    }
 
     #[test]
     fn only_io_urings_copied_over_tcp_is_not_believed() {

@@ -18,7 +18,11 @@ pub(super) struct Request<B> {
     pub(super) payload: Payload<B>,
     pub(super) socket: usize,
     pub(super) to: Option<SocketAddr>,
+    /// Bytes that one call may send.
+    pub(super) most: usize,
     pub(super) lend: Result<(), FallbackReason>,
+    /// Registered huge pages are sent as such.
+    pub(super) huge_by_index: bool,
 }
 
 pub(super) enum Engine<B: StableBytes> {
@@ -125,8 +129,12 @@ impl<B: StableBytes> Engine<B> {
     pub(super) fn push(&mut self, request: Request<B>) -> Option<u64> {
         match self {
             Engine::Ring(ring) => {
-                let Request { payload, socket, to, lend } = request;
-                ring.push(Operation::new(payload, socket, to, lend.is_ok()))
+                let Request { payload, socket, to, most, lend, huge_by_index } = request;
+                let operation = Operation::new(payload, socket, to, lend.is_ok()).in_parts_of(most);
+                ring.push(match huge_by_index {
+                    true => operation,
+                    false => operation.without_huge_by_index(),
+                })
             }
             Engine::Calls(calls) => {
                 calls.lanes.get(request.socket)?;
@@ -168,14 +176,11 @@ impl<B: StableBytes> Engine<B> {
         }
     }
 
-    /// Collects what happened.
-    pub(super) fn reap(&mut self, witness: &mut impl Witness<B>) -> Result<(), Errno> {
+    /// Collects what happened; says whether anything did.
+    pub(super) fn reap(&mut self, witness: &mut impl Witness<B>) -> Result<bool, Errno> {
         match self {
             Engine::Ring(ring) => ring.reap(witness),
-            Engine::Calls(calls) => {
-                calls.tell(witness);
-                Ok(())
-            }
+            Engine::Calls(calls) => Ok(calls.tell(witness)),
         }
     }
 }
@@ -192,7 +197,7 @@ impl<B: StableBytes> Lane<B> {
 impl<B: StableBytes> Calls<B> {
     fn carry_out(&mut self) {
         for (number, request) in std::mem::take(&mut self.waiting) {
-            let Request { payload, socket: lane, to, lend } = request;
+            let Request { payload, socket: lane, to, lend, .. } = request;
             let result = match &mut self.lanes[lane] {
                 Lane::Own { sender, numbers } => {
                     let (own, result) = sender.send_chosen(payload, to, lend);
@@ -220,9 +225,10 @@ impl<B: StableBytes> Calls<B> {
         self.steps.extend([ended, Step::Landed(landed)].map(|step| (request.socket, step)));
     }
 
-    /// Tells what happened since.
-    fn tell(&mut self, witness: &mut impl Witness<B>) {
+    /// Tells what happened since, if anything did.
+    fn tell(&mut self, witness: &mut impl Witness<B>) -> bool {
         self.look();
+        let has_happened = !self.steps.is_empty();
         for (lane, step) in self.steps.drain(..) {
             let socket = self.lanes[lane].socket();
             match step {
@@ -230,6 +236,7 @@ impl<B: StableBytes> Calls<B> {
                 Step::Landed(landed) => witness.landed(socket, landed),
             }
         }
+        has_happened
     }
 
     /// Collects releases.

@@ -15,7 +15,7 @@ use super::notifier::SlotError;
 use super::plan::Mode;
 use super::release::{Release, SendId};
 use super::sender::{Outstanding, Sender, SenderOptions, note_device};
-use crate::buf::{Payload, Pool, StableBytes};
+use crate::buf::{Payload, Pool, PoolSlice, StableBytes};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::inet::{Socket, Transport};
 use crate::sys::send_ring::{MAX_BYTES, Parking, SendRing, Setup};
@@ -237,6 +237,10 @@ impl<B: StableBytes> Ring<B> {
 
     /// Takes a send in; [`submit`](Self::submit) or [`wait`](Self::wait) gives it to the kernel.
     ///
+    /// On a socket that [cuts its sends](Socket::set_segment_bytes) it can be of any length: it
+    /// goes as the trains that kernel and device take, one after the other, and has one result and
+    /// one release. Sends behind it can come between them.
+    ///
     /// # Errors
     /// [`NotTaken`] with the buffers: the slot or the socket does not exist, or it is more than
     /// 2,147,479,552 bytes.
@@ -247,13 +251,18 @@ impl<B: StableBytes> Ring<B> {
         if let Some(reason) = self.refusal_of(socket, bound, bytes) {
             return Err(NotTaken { payload, error: Error::new("send", "a message", reason) });
         }
-        let lend = self.accounts.choose(self.mode, socket.0, &payload, bytes);
+        // The socket was looked for above.
+        let known = self.engine.socket(socket.0);
+        let most = known.map_or(usize::MAX, batch::train_most);
+        let is_huge = payload.as_slice().iter().any(is_huge);
+        let huge_by_index = !is_huge
+            || known.is_some_and(|known| self.accounts.names_huge_pages(socket.0, known, to));
+        let lend = self.accounts.choose(self.mode, socket.0, (&payload, huge_by_index), bytes);
         let lent = lend.is_ok();
         if lent && self.accounts.transport(socket.0) == Some(Transport::Tcp) {
-            self.engine.socket(socket.0).inspect(|socket| note_device(socket));
+            known.inspect(|known| note_device(known));
         }
-        let request = Request { payload, socket: socket.0, to, lend };
-        // The socket was looked for above.
+        let request = Request { payload, socket: socket.0, to, most, lend, huge_by_index };
         let number = self.engine.push(request).unwrap_or_default();
         self.accounts.sending(socket.0, to, bound, (bytes, lent));
         Ok(SendId(number))
@@ -345,16 +354,17 @@ impl<B: StableBytes> Ring<B> {
     fn advance(&mut self, want: usize, timeout: Option<Duration>) -> Result<()> {
         let failed = |errno| Error::network("submit sends to", "the kernel", errno);
         self.engine.submit(want, timeout).map_err(failed)?;
-        self.collect().map_err(failed)?;
-        // Streams whose turn it is now, and what is to be made once more.
-        if self.engine.waiting() > 0 {
+        let mut goes_on = self.collect().map_err(failed)?;
+        // Streams whose turn it is now, further trains, and what is to be made once more.
+        while goes_on && self.engine.waiting() > 0 {
             self.engine.submit(0, None).map_err(failed)?;
-            self.collect().map_err(failed)?;
+            goes_on = self.collect().map_err(failed)?;
         }
         Ok(())
     }
 
-    fn collect(&mut self) -> Result<(), Errno> {
+    /// Takes in what has happened; says whether anything has.
+    fn collect(&mut self) -> Result<bool, Errno> {
         let reaped = self.engine.reap(&mut self.accounts);
         self.accounts.post();
         reaped
@@ -393,6 +403,12 @@ impl<B: StableBytes> Ring<B> {
     pub fn into_releases(self) -> Vec<Release<B>> {
         self.accounts.into_releases()
     }
+}
+
+/// The kernel finds it in a huge page, if it is named as registered.
+#[inline]
+fn is_huge(owner: &impl StableBytes) -> bool {
+    owner.pool_slice().is_some_and(PoolSlice::is_huge)
 }
 
 impl<B: StableBytes> fmt::Debug for Ring<B> {

@@ -1,17 +1,18 @@
 //! Questions to the kernel by `netlink(7)`.
 //!
 //! The crates for it bring an asynchronous runtime and a type for every attribute there is. Half a
-//! dozen questions need this: a message is built, answers are taken apart, nothing is unsafe.
+//! dozen questions need this: a message is built, and answers are taken apart.
 
 pub(crate) mod ethtool;
+pub(crate) mod neighbour;
 pub(crate) mod packet_diag;
 pub(crate) mod route;
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use super::Sys;
+use super::{Sys, last_errno};
 use crate::error::Errno;
 
 /// `struct nlmsghdr` (`linux/netlink.h`).
@@ -85,6 +86,23 @@ impl Netlink {
         let (kind, flags) = (SocketType::RAW, SocketFlags::CLOEXEC);
         let socket = rustix::net::socket_with(AddressFamily::NETLINK, kind, flags, protocol)?;
         Ok(Netlink(socket))
+    }
+
+    /// Has the kernel refuse what it does not understand (`netlink(7)`, Linux 4.20).
+    pub(crate) fn check_strictly(&self) -> Sys<()> {
+        let on: libc::c_int = 1;
+        let length = size_of_val(&on) as libc::socklen_t;
+        // SAFETY: the option's value is a number, which outlives the call, which only reads it.
+        let set = unsafe {
+            libc::setsockopt(
+                self.0.as_raw_fd(),
+                libc::SOL_NETLINK,
+                libc::NETLINK_GET_STRICT_CHK,
+                (&raw const on).cast(),
+                length,
+            )
+        };
+        if set == 0 { Ok(()) } else { Err(last_errno()) }
     }
 
     /// What the kernel answers, each without its header.

@@ -10,6 +10,9 @@ use crate::sys::Sys;
 const ROUTE_BYTES: usize = 12;
 const LINK_BYTES: usize = 16;
 const QUEUE_BYTES: usize = 20;
+/// `struct ifaddrmsg` (`linux/if_addr.h`), and `IFA_TARGET_NETNSID` there.
+const ADDRESS_BYTES: usize = 8;
+const ADDRESS_NETWORK: u16 = 10;
 /// `RTAX_MTU`, inside `RTA_METRICS`.
 const METRIC_MTU: u16 = 2;
 /// `RTEXT_FILTER_SKIP_STATS`: counters are of no interest.
@@ -52,8 +55,9 @@ pub(crate) struct Link {
     pub(crate) kind: Option<String>,
     /// The device below, or for a veth the other end.
     pub(crate) link: Option<u32>,
-    /// That device is in another network namespace.
-    pub(crate) link_is_elsewhere: bool,
+    /// The number that the other network namespace has here in which that device is; `None`: it is
+    /// in this one.
+    pub(crate) link_network: Option<i32>,
     /// The bridge or bond that it belongs to.
     pub(crate) master: Option<u32>,
     /// An XDP program is attached.
@@ -90,7 +94,7 @@ fn route_in(answer: &[u8]) -> Sys<Route> {
     })
 }
 
-fn address_in(value: &[u8]) -> Option<IpAddr> {
+pub(super) fn address_in(value: &[u8]) -> Option<IpAddr> {
     match value.len() {
         4 => <[u8; 4]>::try_from(value).ok().map(IpAddr::from),
         16 => <[u8; 16]>::try_from(value).ok().map(IpAddr::from),
@@ -124,7 +128,7 @@ fn link_in(answer: &[u8]) -> Option<Link> {
                     link.link = device_of_vxlan(value).or(link.link);
                 }
             }
-            LINK_NETWORK => link.link_is_elsewhere = true,
+            LINK_NETWORK => link.link_network = number.map(|number| number as i32),
             LINK_XDP => {
                 let attached = attribute(value, XDP_ATTACHED).and_then(|value| value.first());
                 link.has_xdp = attached.is_some_and(|mode| *mode != 0);
@@ -133,8 +137,33 @@ fn link_in(answer: &[u8]) -> Option<Link> {
         }
     }
     // Most devices name themselves as the one below.
-    link.link = link.link.filter(|below| *below != link.index || link.link_is_elsewhere);
+    link.link = link.link.filter(|below| *below != link.index || link.link_network.is_some());
     Some(link)
+}
+
+/// Whether an address belongs to another network namespace, which has this number here.
+///
+/// # Errors
+/// `EPERM`: without CAP_NET_ADMIN there. Kernels before Linux 5.0 cannot be asked.
+pub(crate) fn is_address_of(network: i32, address: IpAddr) -> Sys<bool> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let mut fixed = [0; ADDRESS_BYTES];
+    fixed[0] = family as u8;
+    let question = Question::new(libc::RTM_GETADDR, &fixed)
+        .with(ADDRESS_NETWORK, &network.to_ne_bytes())
+        .dump();
+    let netlink = Netlink::open(None)?;
+    // Else the number of the network is passed over, and one's own addresses are told.
+    netlink.check_strictly()?;
+    let answers = netlink.ask(question)?;
+    Ok(answers.iter().any(|answer| address_of(answer) == Some(address)))
+}
+
+/// The address of a device: of a point-to-point link `IFA_ADDRESS` is the other end's.
+fn address_of(answer: &[u8]) -> Option<IpAddr> {
+    let (_, rest) = answer.split_at_checked(ADDRESS_BYTES)?;
+    let own = attribute(rest, libc::IFA_LOCAL).or_else(|| attribute(rest, libc::IFA_ADDRESS));
+    own.and_then(address_in)
 }
 
 /// The device that a vxlan is bound to, which it names in a place of its own.
@@ -263,6 +292,6 @@ mod tests {
             (link.kind.as_deref(), link.link, link.master),
             (Some("vlan"), Some(4), Some(7))
         );
-        assert!(link.has_xdp && !link.link_is_elsewhere);
+        assert!(link.has_xdp && link.link_network.is_none());
     }
 }

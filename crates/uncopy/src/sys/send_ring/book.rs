@@ -11,7 +11,7 @@ use crate::buf::{Pool, StableBytes};
 use crate::error::Errno;
 use crate::sys::Sys;
 use crate::sys::inet::{Socket, Transport};
-use crate::sys::zerocopy::Landed;
+use crate::sys::zerocopy::{Landed, parking};
 
 /// Who is told what becomes of sends.
 pub(crate) trait Witness<B> {
@@ -170,7 +170,7 @@ impl<B: StableBytes> Book<B> {
         let Some(index) = self.index(number) else { return };
         let Book { operations, sockets, pools, ability, .. } = self;
         let Some(Some(operation)) = operations.get_mut(index) else { return };
-        let means = Means { pools: pools.as_slice(), ability: *ability };
+        let means = Means { pools: pools.as_slice(), ability: *ability, huge_by_index: true };
         let mut entry = operation.entry(&sockets[operation.socket], means).user_data(number);
         operation.stage = Stage::Submitted;
         if links {
@@ -203,7 +203,13 @@ impl<B: StableBytes> Book<B> {
             if let Some(socket) = self.operation(number).map(|operation| operation.socket) {
                 witness.ended(number, &self.sockets[socket], Err(Errno::ECANCELED));
             }
-            self.land(number, witness);
+            match self.operation(number) {
+                // Of one in parts.
+                Some(operation) if operation.owed > 0 => {
+                    operation.stage = Stage::Lent { again: false };
+                }
+                _ => self.land(number, witness),
+            }
             return false;
         }
         match self.operation(number) {
@@ -235,14 +241,20 @@ impl<B: StableBytes> Book<B> {
             };
             *parts += 1;
         }
+        match more {
+            true => operation.owed += 1,
+            false => self.in_kernel -= 1,
+        }
+        if result.is_ok() && operation.has_more_parts() && !operation.is_canceled {
+            return self.put_back(number);
+        }
         if !is_again {
             witness.ended(number, socket, whole(operation, socket, result));
         }
-        if more {
+        if operation.owed > 0 {
             operation.stage = Stage::Lent { again: is_again };
             return;
         }
-        self.in_kernel -= 1;
         match is_again {
             true => self.put_back(number),
             false => self.land(number, witness),
@@ -257,14 +269,14 @@ impl<B: StableBytes> Book<B> {
         let Some(index) = self.index(number) else { return false };
         let Some(Some(operation)) = self.operations.get_mut(index) else { return false };
         let transport = self.sockets[operation.socket].transport();
-        let was_moved = operation.stand_in.is_some();
+        let was_moved = operation.uses_stand_in;
         let lent = operation.lend || was_moved;
         let is_copied = witness.is_made_again(number, errno, transport, lent);
         if is_copied {
             operation.lend = false;
-            operation.stand_in = None;
+            operation.uses_stand_in = false;
             // Registered memory is locked already.
-            if errno == Errno::ENOMEM && !was_moved {
+            if errno == Errno::ENOMEM && !was_moved && operation.usage.bytes == 0 {
                 operation.move_into(&self.pools);
             }
         }
@@ -287,13 +299,17 @@ impl<B: StableBytes> Book<B> {
     pub(super) fn notified(&mut self, number: u64, copied: bool, witness: &mut impl Witness<B>) {
         let is_reported = self.ability.reports;
         let Some(operation) = self.operation(number) else { return };
-        let Stage::Lent { again } = operation.stage else { return };
+        let Some(left) = operation.owed.checked_sub(1) else { return };
+        operation.owed = left;
         operation.usage.copied_later |= copied;
         operation.usage.is_unreported |= !is_reported;
+        let stage = operation.stage;
         self.in_kernel -= 1;
-        match again {
-            true => self.put_back(number),
-            false => self.land(number, witness),
+        match stage {
+            Stage::Lent { again: true } if left == 0 => self.put_back(number),
+            Stage::Lent { again: false } if left == 0 => self.land(number, witness),
+            // More notifications come, or the result of a later part.
+            _ => {}
         }
     }
 
@@ -315,17 +331,22 @@ impl<B: StableBytes> Book<B> {
         let mut found: Vec<Arc<Socket>> = Vec::new();
         for operation in self.operations.iter().flatten() {
             let socket = &self.sockets[operation.socket];
-            let is_in_kernel = operation.stage != Stage::Waiting;
-            if is_in_kernel && !found.iter().any(|known| Arc::ptr_eq(known, socket)) {
+            if operation.is_in_kernel() && !found.iter().any(|known| Arc::ptr_eq(known, socket)) {
                 found.push(socket.clone());
             }
         }
         found
     }
+}
 
-    /// Keeps everything for ever.
-    pub(super) fn leak(&mut self) {
-        std::mem::forget(std::mem::take(&mut self.operations));
+impl<B: StableBytes> Drop for Book<B> {
+    /// What the kernel may still read is kept for ever, however it came to this: nobody will be told
+    /// when it does not.
+    fn drop(&mut self) {
+        if self.operations.iter().flatten().any(Operation::is_in_kernel) {
+            std::mem::forget(std::mem::take(&mut self.operations));
+            parking::leaked();
+        }
     }
 }
 
@@ -336,13 +357,150 @@ fn whole<B: StableBytes>(
     result: Sys<usize>,
 ) -> Sys<usize> {
     match result {
+        Ok(_) if operation.is_canceled && operation.usage.bytes < operation.payload.len() => {
+            Err(Errno::ECANCELED)
+        }
         // A stream that broke in the middle: the error comes with the next call.
         Ok(bytes) if socket.transport() == Transport::Tcp && bytes < operation.payload.len() => {
-            match operation.is_canceled {
-                true => Err(Errno::ECANCELED),
-                false => Err(socket.take_error().unwrap_or(Errno::EPIPE)),
-            }
+            Err(socket.take_error().unwrap_or(Errno::EPIPE))
         }
-        other => other,
+        Ok(_) => Ok(operation.usage.bytes),
+        Err(errno) => Err(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+    use crate::buf::Payload;
+
+    type Bytes = Arc<Vec<u8>>;
+
+    /// A book with one send of `length` bytes, as datagrams of 10 with 20 in each request.
+    fn book(buffer: &Bytes) -> (Book<Bytes>, UdpSocket) {
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut book = Book::new(Ability { fixed_vectors: true, reports: true });
+        let socket = Socket::connect_udp(peer.local_addr().unwrap()).unwrap();
+        book.sockets.push(Arc::new(socket));
+        let operation = Operation::new(Payload::One(buffer.clone()), 0, None, true);
+        book.push(operation.in_parts_of(20));
+        (book, peer)
+    }
+
+    /// The next part goes to the kernel.
+    fn submit(book: &mut Book<Bytes>) {
+        let number = book.waiting.pop_front().unwrap();
+        book.operation(number).unwrap().stage = Stage::Submitted;
+        book.in_kernel += 1;
+    }
+
+    fn is_free(buffer: &Bytes) -> bool {
+        Arc::strong_count(buffer) == 1
+    }
+
+    #[test]
+    fn what_the_kernel_has_outlives_its_book() {
+        for (steps, freed) in [(0, true), (1, false), (2, false), (3, false), (4, true)] {
+            let buffer = Arc::new(vec![1; 20]);
+            let (mut book, _peer) = book(&buffer);
+            let all: [fn(&mut Book<Bytes>); 4] = [
+                submit,
+                |book| book.ended(0, Ok(20), true, &mut Nobody),
+                // One that nothing announced.
+                |book| book.notified(1, false, &mut Nobody),
+                |book| book.notified(0, false, &mut Nobody),
+            ];
+            all.iter().take(steps).for_each(|step| step(&mut book));
+            drop(book);
+            assert_eq!(is_free(&buffer), freed, "after {steps} steps");
+        }
+    }
+
+    /// Writes down how a send ends and that it lands.
+    #[derive(Default)]
+    struct Scribe(Vec<(&'static str, Sys<usize>)>);
+
+    impl Witness<Bytes> for Scribe {
+        fn is_made_again(&mut self, _: u64, errno: Errno, _: Transport, _: bool) -> bool {
+            errno == Errno::ENOBUFS
+        }
+
+        fn ended(&mut self, _: u64, _: &Socket, result: Sys<usize>) {
+            self.0.push(("ended", result));
+        }
+
+        fn landed(&mut self, _: &Socket, landed: Landed<Bytes>) {
+            self.0.push(("landed", Ok(landed.usage.bytes)));
+        }
+    }
+
+    /// What the kernel says, in which order.
+    #[derive(Clone, Copy)]
+    enum Word {
+        Lent(Sys<usize>),
+        Copied(Sys<usize>),
+        Released,
+        Cancel,
+    }
+
+    #[test]
+    fn parts_end_once_and_land_when_all_are_released() {
+        use Word::{Cancel, Copied, Lent, Released};
+        const ENDED: (&str, Sys<usize>) = ("ended", Ok(50));
+        const LANDED: (&str, Sys<usize>) = ("landed", Ok(50));
+        let failed = |errno, bytes| vec![("ended", Err(errno)), ("landed", Ok(bytes))];
+        for (words, expected) in [
+            (vec![Copied(Ok(20)), Copied(Ok(20)), Copied(Ok(10))], vec![ENDED, LANDED]),
+            (
+                vec![Lent(Ok(20)), Released, Lent(Ok(20)), Released, Lent(Ok(10)), Released],
+                vec![ENDED, LANDED],
+            ),
+            (
+                vec![Lent(Ok(20)), Lent(Ok(20)), Lent(Ok(10)), Released, Released, Released],
+                vec![ENDED, LANDED],
+            ),
+            (vec![Lent(Ok(20)), Lent(Ok(20)), Lent(Ok(10)), Released, Released], vec![ENDED]),
+            // The last is copied, the first comes back late.
+            (vec![Lent(Ok(20)), Lent(Ok(20)), Released, Copied(Ok(10))], vec![ENDED]),
+            (vec![Copied(Ok(20)), Lent(Err(Errno::EPERM))], vec![("ended", Err(Errno::EPERM))]),
+            (vec![Lent(Ok(20)), Copied(Err(Errno::EPERM)), Released], failed(Errno::EPERM, 20)),
+            // Made once more when its memory is free.
+            (
+                vec![
+                    Lent(Ok(20)),
+                    Copied(Err(Errno::ENOBUFS)),
+                    Released,
+                    Copied(Ok(20)),
+                    Copied(Ok(10)),
+                ],
+                vec![ENDED, LANDED],
+            ),
+            (vec![Lent(Ok(20)), Cancel], vec![("ended", Err(Errno::ECANCELED))]),
+            // Waiting for its next part, or for a result.
+            (vec![Copied(Ok(20)), Cancel], failed(Errno::ECANCELED, 20)),
+            (vec![Lent(Ok(20)), Cancel, Released], failed(Errno::ECANCELED, 20)),
+        ] {
+            let buffer = Arc::new(vec![1; 50]);
+            let (mut book, _peer) = book(&buffer);
+            let mut scribe = Scribe::default();
+            for word in &words {
+                if matches!(word, Lent(_) | Copied(_)) {
+                    submit(&mut book);
+                }
+                match *word {
+                    Lent(result) => book.ended(0, result, true, &mut scribe),
+                    Copied(result) => book.ended(0, result, false, &mut scribe),
+                    Released => book.notified(0, false, &mut scribe),
+                    Cancel => assert!(!book.cancel(0, &mut scribe)),
+                }
+            }
+            assert_eq!(scribe.0, expected);
+            let has_landed = expected.last().is_some_and(|(what, _)| *what == "landed");
+            assert_eq!((book.in_kernel == 0, is_free(&buffer)), (has_landed, has_landed));
+            drop(book);
+            assert_eq!(is_free(&buffer), has_landed);
+        }
     }
 }

@@ -22,7 +22,6 @@ use io_uring::{IoUring, cqueue, opcode};
 use super::Sys;
 use super::inet::{Socket, Transport};
 use super::uring::raw;
-use super::zerocopy::parking;
 use crate::buf::{Pool, StableBytes};
 use crate::error::Errno;
 pub(crate) use book::Witness;
@@ -181,12 +180,19 @@ impl<B: StableBytes> SendRing<B> {
         // Nothing else can complete.
         let want = want.min(self.book.in_kernel);
         let submitter = self.ring.submitter();
-        let submitted = match timeout {
-            Some(timeout) if want > 0 => {
+        let submitted = match (want, timeout) {
+            // What completes at once is wanted, and not waited for: of what is not wanted the
+            // kernel takes in twenty with a call (`IO_LOCAL_TW_DEFAULT_MAX` in
+            // `io_uring/io_uring.c`), and leaves the rest to others.
+            (0, _) if count > 0 => {
+                let time = Timespec::new();
+                submitter.submit_with_args(count, &SubmitArgs::new().timespec(&time))
+            }
+            (1.., Some(timeout)) => {
                 let time = Timespec::from(timeout);
                 submitter.submit_with_args(want, &SubmitArgs::new().timespec(&time))
             }
-            _ if count == 0 && want == 0 && !is_due => return Ok(()),
+            (0, _) if !is_due => return Ok(()),
             // SAFETY: no argument is handed over. What the entries in the queue point to is kept
             // by `book` (see `Book::queue`).
             _ => unsafe {
@@ -216,12 +222,14 @@ impl<B: StableBytes> SendRing<B> {
         }
     }
 
-    /// Handles every completion that is there.
-    pub(crate) fn reap(&mut self, witness: &mut impl Witness<B>) -> Sys<()> {
+    /// Handles every completion that is there; says whether there were any.
+    pub(crate) fn reap(&mut self, witness: &mut impl Witness<B>) -> Sys<bool> {
         if self.ring.completion().is_empty() && self.has_deferred_work() {
             self.submit(0, None)?;
         }
+        let mut has_any = false;
         for completion in self.ring.completion() {
+            has_any = true;
             let (number, flags) = (completion.user_data(), completion.flags());
             if cqueue::notif(flags) {
                 let copied = completion.result() as u32 & ZC_COPIED != 0;
@@ -232,7 +240,7 @@ impl<B: StableBytes> SendRing<B> {
                 self.book.ended(number, result, cqueue::more(flags), witness);
             }
         }
-        Ok(())
+        Ok(has_any)
     }
 
     /// Completions wait in the kernel for a call.
@@ -272,11 +280,6 @@ impl<B: StableBytes> Drop for SendRing<B> {
             let streams = sockets.iter().filter(|socket| socket.transport() == Transport::Tcp);
             streams.for_each(|socket| socket.abort());
             self.settle(AFTER_ABORT);
-        }
-        if self.book.in_kernel > 0 {
-            // The kernel may still read them, and nobody will be told when it does not.
-            self.book.leak();
-            parking::leaked();
         }
     }
 }

@@ -24,10 +24,18 @@ pub(crate) struct Operation<B> {
     /// Which of the ring's sockets it goes over.
     pub(super) socket: usize,
     pub(super) lend: bool,
-    /// A copy of the payload in registered memory, which is sent instead.
-    pub(super) stand_in: Option<PoolSlice>,
+    /// Slices in huge pages are sent by the number that they are registered under.
+    huge_by_index: bool,
+    /// Bytes of one request; datagrams that the kernel cuts can be more than one takes.
+    most: usize,
+    /// A copy of the payload in registered memory.
+    stand_in: Option<PoolSlice>,
+    /// That is what is sent.
+    pub(super) uses_stand_in: bool,
     pub(super) usage: Usage,
     pub(super) stage: Stage,
+    /// Notifications that the kernel owes.
+    pub(super) owed: u32,
     /// Its owner asked for its end.
     pub(super) is_canceled: bool,
     header: Option<Box<Header>>,
@@ -39,6 +47,8 @@ pub(crate) struct Operation<B> {
 pub(super) struct Means<'a> {
     pub(super) pools: &'a [Pool],
     pub(super) ability: Ability,
+    /// What is in huge pages too.
+    pub(super) huge_by_index: bool,
 }
 
 impl Means<'_> {
@@ -49,7 +59,7 @@ impl Means<'_> {
 
     /// Index of the registered buffer that the slice is in.
     fn index_of(self, owner: &impl StableBytes) -> Option<u16> {
-        let slice = owner.pool_slice()?;
+        let slice = owner.pool_slice().filter(|slice| self.huge_by_index || !slice.is_huge())?;
         let index = self.pools.iter().position(|pool| pool.owns(slice))?;
         u16::try_from(index).ok()
     }
@@ -66,11 +76,11 @@ impl Means<'_> {
 /// Where a send stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Not given to the kernel.
+    /// Not given to the kernel, or its next part is not.
     Waiting,
-    /// The kernel owes its result.
+    /// The kernel owes a result.
     Submitted,
-    /// The result came, and the kernel owes the notification. `again`: it is to be made once more
+    /// All results came, and the kernel owes notifications. `again`: it is to be made once more
     /// afterwards.
     Lent { again: bool },
 }
@@ -95,13 +105,51 @@ impl<B: StableBytes> Operation<B> {
         let lend = lend && payload.as_slice().len() <= MAX_REGIONS;
         let (stage, is_canceled, header) = (Stage::Waiting, false, None);
         let to = to.map(|to| Box::new(SocketAddrAny::from(to)));
-        Operation { payload, socket, to, lend, stand_in: None, usage, stage, is_canceled, header }
+        let (stand_in, uses_stand_in, owed, most) = (None, false, 0, usize::MAX);
+        let huge_by_index = true;
+        Operation {
+            payload,
+            socket,
+            to,
+            lend,
+            huge_by_index,
+            most,
+            stand_in,
+            uses_stand_in,
+            usage,
+            stage,
+            owed,
+            is_canceled,
+            header,
+        }
     }
 
-    /// Copies the payload into a slice of one of the pools, if one is free and long enough.
+    /// Sent with as many requests as it takes, each of `most` bytes.
+    pub(crate) fn in_parts_of(self, most: usize) -> Operation<B> {
+        Operation { most, ..self }
+    }
+
+    /// Registered huge pages are sent like other memory.
+    pub(crate) fn without_huge_by_index(self) -> Operation<B> {
+        Operation { huge_by_index: false, ..self }
+    }
+
+    /// What was sent so far is not all, and the rest goes with another request.
+    pub(super) fn has_more_parts(&self) -> bool {
+        self.most < usize::MAX && self.usage.bytes < self.payload.len()
+    }
+
+    /// The kernel has requests of it, or may still read its memory.
+    pub(super) fn is_in_kernel(&self) -> bool {
+        self.stage == Stage::Submitted || self.owed > 0
+    }
+
+    /// Copies the payload into a slice of one of the pools, to be sent instead, if one is free and
+    /// long enough.
     pub(super) fn move_into(&mut self, pools: &[Pool]) {
         let length = self.payload.len();
-        let mut fitting = pools.iter().filter(|pool| pool.slice_bytes() >= length);
+        let may_be = |pool: &&Pool| self.huge_by_index || !pool.pages().are_huge();
+        let mut fitting = pools.iter().filter(may_be).filter(|pool| pool.slice_bytes() >= length);
         let Some(mut slice) = fitting.find_map(Pool::take) else { return };
         slice.truncate(length);
         let mut room = &mut slice[..];
@@ -112,11 +160,13 @@ impl<B: StableBytes> Operation<B> {
         }
         self.usage.copied_parts += 1;
         self.stand_in = Some(slice);
+        self.uses_stand_in = true;
     }
 
     /// The request for it, over `socket`. What it points to is in `self`, and stays where it is as
     /// long as no other entry is made; it must live until the kernel has ended the request.
     pub(super) fn entry(&mut self, socket: &Socket, means: Means<'_>) -> squeue::Entry {
+        let means = Means { huge_by_index: self.huge_by_index, ..means };
         let fd = types::Fd(socket.fd().as_raw_fd());
         let flags = match socket.transport() {
             // All of it, or what went before an error: else the kernel ends a send when the
@@ -124,11 +174,13 @@ impl<B: StableBytes> Operation<B> {
             Transport::Tcp => libc::MSG_NOSIGNAL | libc::MSG_WAITALL,
             Transport::Udp => libc::MSG_NOSIGNAL,
         };
-        let (bytes, lent_index) = match (&self.stand_in, self.payload.as_slice()) {
+        let stand_in = self.stand_in.as_ref().filter(|_| self.uses_stand_in);
+        let (bytes, lent_index) = match (stand_in, self.payload.as_slice()) {
             (Some(slice), _) => (slice.bytes(), Some(means.index_of(slice))),
             (None, [only]) => (only.bytes(), self.lend.then(|| means.index_of(only))),
             _ => return self.message_entry(fd, flags, means),
         };
+        let bytes = self.part_of(bytes);
         // Longer ones are refused before they come here.
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let (address, address_length) = match &self.to {
@@ -148,8 +200,18 @@ impl<B: StableBytes> Operation<B> {
             .build()
     }
 
+    /// What the next request sends.
+    fn part_of<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        if self.most == usize::MAX {
+            return bytes;
+        }
+        let rest = bytes.get(self.usage.bytes..).unwrap_or_default();
+        &rest[..rest.len().min(self.most)]
+    }
+
     fn message_entry(&mut self, fd: types::Fd, flags: i32, means: Means<'_>) -> squeue::Entry {
-        let header = Header::new(&self.payload, self.to.as_deref());
+        let from = if self.most == usize::MAX { 0 } else { self.usage.bytes };
+        let header = Header::new(&self.payload, (from, self.most), self.to.as_deref());
         let message: *const libc::msghdr = &raw const header.message;
         self.header = Some(header);
         if !self.lend {
@@ -191,7 +253,12 @@ impl Ability {
 }
 
 impl Header {
-    fn new<B: StableBytes>(payload: &Payload<B>, to: Option<&SocketAddrAny>) -> Box<Header> {
+    /// Of what is behind byte `from`, `most` bytes at most.
+    fn new<B: StableBytes>(
+        payload: &Payload<B>,
+        (from, most): (usize, usize),
+        to: Option<&SocketAddrAny>,
+    ) -> Box<Header> {
         // SAFETY: all fields of a `msghdr` may be zero.
         let message: libc::msghdr = unsafe { std::mem::zeroed() };
         let region = |bytes: &[u8]| libc::iovec {
@@ -199,10 +266,9 @@ impl Header {
             iov_len: bytes.len(),
         };
         let mut together = Vec::new();
-        let mut regions: Vec<_> =
-            payload.regions(0, usize::MAX).map(|bytes| region(&bytes)).collect();
+        let mut regions: Vec<_> = payload.regions(from, most).map(|bytes| region(&bytes)).collect();
         if regions.len() > MAX_REGIONS {
-            payload.regions(0, usize::MAX).for_each(|bytes| together.extend_from_slice(&bytes));
+            payload.regions(from, most).for_each(|bytes| together.extend_from_slice(&bytes));
             regions = vec![region(&together)];
         }
         let mut header = Box::new(Header { message, regions, together });

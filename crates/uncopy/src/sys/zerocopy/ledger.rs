@@ -62,6 +62,16 @@ impl<B> Ledger<B> {
         self.first + self.sends.len() as u64 - 1
     }
 
+    /// The number of a payload that was sent without being taken in.
+    pub(super) fn pass(&mut self) -> u64 {
+        if self.sends.is_empty() {
+            self.first += 1;
+            return self.first - 1;
+        }
+        self.sends.push_back(None);
+        self.first + self.sends.len() as u64 - 1
+    }
+
     /// A payload that was begun and not ended, and room for the number of a part of it.
     pub(super) fn open(&mut self, number: u64) -> Option<&Payload<B>> {
         self.ids.reserve();

@@ -124,6 +124,17 @@ impl<B: StableBytes> Flight<B> {
         self.cargo.ledger.begin(payload)
     }
 
+    /// The number of a payload that was [copied](send_copied) with one call, and not taken in.
+    #[inline]
+    pub(crate) fn pass(&mut self) -> u64 {
+        self.cargo.ledger.pass()
+    }
+
+    /// Takes note of a part that was [copied](send_copied) before its payload was taken in.
+    pub(crate) fn note_copied(&mut self, number: u64, bytes: usize) {
+        self.cargo.ledger.record(number, bytes, false);
+    }
+
     /// Sends what is behind byte `from` of a payload that was begun and not ended, as far as the
     /// kernel takes it without waiting.
     ///

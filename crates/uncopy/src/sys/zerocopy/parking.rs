@@ -78,17 +78,30 @@ pub(crate) fn park(vehicle: Box<dyn Vehicle>, linger: Duration) {
     COUNT.fetch_add(1, Ordering::Relaxed);
     let Some(parked) = Parked::new(vehicle, linger, Instant::now()) else { return };
     let mut lot = LOT.lock().unwrap_or_else(PoisonError::into_inner);
-    // A child of `fork(2)` has no thread of its parent.
-    let is_here = lot.as_ref().is_some_and(|lot| lot.process == std::process::id());
-    if !is_here {
-        match open() {
-            Ok(opened) => *lot = Some(opened),
-            Err(_) => return std::mem::forget(parked),
+    match of_process(&mut lot, std::process::id(), open) {
+        Ok(lot) => {
+            lot.arrived.push(parked);
+            let _ = eventfd::raise(&lot.arrival);
         }
+        Err(_) => std::mem::forget(parked),
     }
-    if let Some(lot) = lot.as_mut() {
-        lot.arrived.push(parked);
-        let _ = eventfd::raise(&lot.arrival);
+}
+
+/// The lot of this process, opened if it has none.
+///
+/// A child of `fork(2)` has no thread of its parent, and what arrived there is its parent's: to drop
+/// it here would run the code of its owners a second time.
+fn of_process(
+    lot: &mut Option<Lot>,
+    process: u32,
+    open: impl FnOnce() -> Sys<Lot>,
+) -> Sys<&mut Lot> {
+    if let Some(inherited) = lot.take_if(|lot| lot.process != process) {
+        std::mem::forget(inherited.arrived);
+    }
+    match lot {
+        Some(lot) => Ok(lot),
+        None => Ok(lot.insert(open()?)),
     }
 }
 
@@ -166,4 +179,63 @@ pub(super) fn sweep(parked: &mut Vec<Parked>, now: Instant) -> usize {
     }
     *parked = kept;
     gone
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// Knows whether it was dropped or asked for anything.
+    struct Inherited(OwnedFd, #[expect(dead_code, reason = "counts how many there are")] Arc<()>);
+
+    impl Vehicle for Inherited {
+        fn fd(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+
+        fn is_stream(&self) -> bool {
+            true
+        }
+
+        fn abort(&mut self) {
+            unreachable!("the connection is the parent's");
+        }
+
+        fn is_alone(&self) -> bool {
+            true
+        }
+
+        fn drain(&mut self) -> bool {
+            unreachable!("the queue is the parent's");
+        }
+
+        fn is_lost(&self) -> bool {
+            false
+        }
+    }
+
+    fn lot(process: u32, arrived: Vec<Parked>) -> Lot {
+        let (set, arrival) = (epoll::create().unwrap(), eventfd::create().unwrap());
+        Lot { set, arrival, arrived, process }
+    }
+
+    #[test]
+    fn a_child_leaves_what_its_parent_parked() {
+        let alive = Arc::new(());
+        let vehicle = Inherited(eventfd::create().unwrap(), alive.clone());
+        let parked = Parked::new(Box::new(vehicle), ROUND, Instant::now()).unwrap();
+        let mut known = Some(lot(1, vec![parked]));
+        let same = of_process(&mut known, 1, || unreachable!("there is one"));
+        assert_eq!(same.map(|lot| lot.arrived.len()), Ok(1));
+        let own = of_process(&mut known, 2, || Ok(lot(2, Vec::new())));
+        assert_eq!(own.map(|lot| (lot.process, lot.arrived.len())), Ok((2, 0)));
+        assert_eq!(Arc::strong_count(&alive), 2, "nothing of it was dropped");
+        known = Some(lot(2, Vec::new()));
+        let none = of_process(&mut known, 3, || Err(crate::error::Errno::EMFILE));
+        assert_eq!(none.map(|lot| lot.process), Err(crate::error::Errno::EMFILE));
+        assert!(known.is_none());
+    }
 }

@@ -105,7 +105,7 @@ fn each_fact_has_its_finding() {
         change(&mut forecast);
         // Two devices, as far as their names tell.
         forecast.destination_device.name.push('2');
-        let found = findings(&forecast, None);
+        let found = findings(&forecast, false, &Origins::new());
         let finding = found.iter().find(|finding| finding.condition.id == *id);
         let finding = finding.unwrap_or_else(|| panic!("row {row}: {id}: {found:#?}"));
         assert_eq!(finding.severity, *severity, "row {row}: {finding:#?}");
@@ -118,30 +118,65 @@ fn shared_blocks_need_no_more_words() {
     let mut forecast = ordinary();
     forecast.choice = Some((Mechanism::Reflink, Cost::Shared));
     answer(&mut forecast, Mechanism::Reflink, Answer::Yes(Cost::Shared));
-    let ids: Vec<_> = findings(&forecast, None).iter().map(|one| one.condition.id).collect();
+    let ids: Vec<_> =
+        findings(&forecast, false, &Origins::new()).iter().map(|one| one.condition.id).collect();
     assert_eq!(ids, ["blocks-shared"]);
-    assert_eq!(Verdict::of(&findings(&forecast, None)), Verdict::ZeroCopy);
+    assert_eq!(Verdict::of(&findings(&forecast, false, &Origins::new())), Verdict::ZeroCopy);
 }
 
 #[test]
 fn settings_are_named_with_their_origin() {
-    let mut forecast = ordinary();
-    for way in &mut forecast.ways[..4] {
-        way.passed_over = Some("--no-zero-copy".into());
+    let file = "/etc/uncopy.toml, line 2";
+    for (reason, flag, origin, setting, seen) in [
+        ("--no-zero-copy", "--cache", file, "--no-zero-copy", "the flag: --no-zero-copy"),
+        (
+            "--no-zero-copy",
+            "--no-zero-copy",
+            "UNCOPY_METHOD in the environment",
+            "--no-zero-copy (UNCOPY_METHOD in the environment)",
+            "UNCOPY_METHOD in the environment: --no-zero-copy",
+        ),
+        (
+            "--cache=keep: it bypasses the page cache",
+            "--cache",
+            file,
+            "--cache=keep (/etc/uncopy.toml, line 2)",
+            "/etc/uncopy.toml, line 2: --cache=keep: it bypasses the page cache",
+        ),
+    ] {
+        let mut forecast = ordinary();
+        for way in &mut forecast.ways[..4] {
+            way.passed_over = Some(reason.into());
+        }
+        forecast.choice = Some((Mechanism::ReadWrite, Cost::UserCopied));
+        let found = findings(&forecast, false, &Origins::from([(flag.into(), origin.into())]));
+        let said = |id: &str| found.iter().find(|finding| finding.condition.id == id).unwrap();
+        let refuses = said("setting-refuses");
+        // Reflink does not work anyway.
+        assert_eq!(refuses.summary, format!("{setting} rules out direct, copy_file_range, splice"));
+        assert_eq!(refuses.evidence[0].found, seen);
+        assert_eq!(refuses.next_step, Some(format!("Leave out {setting}.")));
+        let copies = said("program-copies");
+        assert!(copies.summary.ends_with(&format!(", as {setting} has it")), "{}", copies.summary);
+        assert_eq!(
+            copies.next_step,
+            Some(format!("Leave out {setting}. Keep such files on XFS or btrfs."))
+        );
     }
-    forecast.choice = Some((Mechanism::ReadWrite, Cost::UserCopied));
-    let found = findings(&forecast, Some("UNCOPY_VERIFY in the environment"));
-    let said = |id: &str| found.iter().find(|finding| finding.condition.id == id).unwrap();
-    let setting = said("setting-refuses");
-    // Reflink does not work anyway.
-    assert_eq!(setting.summary, "--no-zero-copy rules out direct, copy_file_range, splice");
-    assert_eq!(setting.evidence[0].found, "the flag: --no-zero-copy");
-    assert_eq!(said("verification").evidence[0].found, "UNCOPY_VERIFY in the environment");
-    assert!(said("verification").summary.contains("8388608 bytes"));
-    let copies = said("program-copies");
-    assert!(copies.summary.ends_with(", as --no-zero-copy has it"), "{}", copies.summary);
-    assert_eq!(
-        copies.next_step.as_deref(),
-        Some("Leave out --no-zero-copy. Keep such files on XFS or btrfs.")
-    );
+}
+
+#[test]
+fn verification_is_named_with_its_origin() {
+    for (origins, seen) in [
+        (Origins::new(), "the flag --verify"),
+        (
+            Origins::from([("--verify".into(), "UNCOPY_VERIFY in the environment".into())]),
+            "UNCOPY_VERIFY in the environment",
+        ),
+    ] {
+        let found = findings(&ordinary(), true, &origins);
+        let found = found.iter().find(|finding| finding.condition.id == "verification").unwrap();
+        assert_eq!(found.evidence[0].found, seen);
+        assert!(found.summary.contains("8388608 bytes"));
+    }
 }

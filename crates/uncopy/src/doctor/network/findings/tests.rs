@@ -48,6 +48,7 @@ fn device() -> Device {
             checksum: ON,
             tcp_segmentation: ON,
             udp_segmentation: ON,
+            tunnel_segmentation: ON,
         },
         ..Device::default()
     }
@@ -130,7 +131,9 @@ const ROWS: &[Row] = &[
         },
         &[],
     ),
-    (Udp, |f| f.devices[0].kind = "veth".into(), &[("veth", Copies)]),
+    (Udp, |f| f.devices[0].below = Below::Peer(Peer::Receives), &[("veth", Copies)]),
+    (Udp, |f| f.devices[0].below = Below::Peer(Peer::PassesOn), &[("veth", Unknown)]),
+    (Udp, |f| f.devices[0].below = Below::Peer(Peer::Unknown(None)), &[("veth", Unknown)]),
     (Udp, |f| f.devices[0].kind = "tun".into(), &[("tun-tap", Copies)]),
     (Udp, |f| f.devices[0].is_up = false, &[("device-down", Unknown)]),
     (Udp, |f| f.devices[0].has_xdp = true, &[("xdp", Note)]),
@@ -186,6 +189,29 @@ fn devices_below_count_too() {
             ("no-scatter-gather", Severity::Unknown)
         ]
     );
+}
+
+/// A tunnel above a device that looks into it, and above one that does not.
+#[test]
+fn tunnels_need_a_device_that_knows_them() {
+    for (kind, feature, expected) in [
+        ("vxlan", ON, &[("stacked-device", Severity::Note)][..]),
+        ("vlan", OFF, &[("stacked-device", Severity::Note)]),
+        (
+            "vxlan",
+            OFF,
+            &[("stacked-device", Severity::Note), ("no-tunnel-offload", Severity::Copies)],
+        ),
+    ] {
+        let found = found(Transport::Udp, |f| {
+            let mut above = device();
+            (above.index, above.name, above.kind) = (9, "vx0".into(), kind.into());
+            above.below = Below::Devices(vec![7]);
+            f.devices.insert(0, above);
+            f.devices[1].offloads.tunnel_segmentation = feature;
+        });
+        assert_eq!(found, expected, "{kind}");
+    }
 }
 
 #[test]

@@ -1,0 +1,107 @@
+//! `uncopy cp --compress` and `--decompress`, as a black box: what it writes is held against the
+//! `zstd` program, and what that writes is read.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod files;
+mod hostile;
+mod random;
+mod trees;
+mod trouble;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use testbed::{Place, Program, Receipt, Run, Scratch};
+
+/// `uncopy cp --json`.
+fn cp() -> Program {
+    Program::new(env!("CARGO_BIN_EXE_uncopy")).args(["cp", "--json"])
+}
+
+fn compress() -> Program {
+    cp().arg("--compress=zstd")
+}
+
+fn decompress() -> Program {
+    cp().arg("--decompress")
+}
+
+/// Bytes that compress well, of which no two lines are the same.
+fn text(length: usize) -> Vec<u8> {
+    let lines = (0..).flat_map(|line| format!("line {line} of a text\n").into_bytes());
+    lines.take(length).collect()
+}
+
+/// Bytes that do not compress.
+fn noise(seed: u64, length: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let bytes = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 24) as u8
+    });
+    bytes.take(usize::try_from(length).unwrap()).collect()
+}
+
+/// Two directories.
+struct Pair {
+    from: Scratch,
+    to: Scratch,
+}
+
+impl Pair {
+    fn at(place: Place) -> Pair {
+        Pair { from: place.scratch(), to: place.scratch() }
+    }
+
+    fn new() -> Pair {
+        Pair::at(Place::Disk)
+    }
+
+    fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.from.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, contents).unwrap();
+        path
+    }
+}
+
+/// Copies one file, which succeeds.
+#[track_caller]
+fn copy(program: Program, from: &Path, to: &Path) -> Receipt {
+    let run = program.arg(from).arg(to).run();
+    assert!(run.status.success(), "{}: {}", run.status, run.stderr);
+    run.receipt()
+}
+
+/// What the receipt says about compression.
+#[track_caller]
+fn said<'a>(receipt: &'a Receipt, key: &str) -> &'a serde_json::Value {
+    let found = &receipt.value()["compression"][key];
+    assert!(receipt.value()["compression"].is_object(), "{}", receipt.value());
+    found
+}
+
+/// What `zstd -d` makes of a file.
+#[track_caller]
+fn by_zstd(path: &Path) -> Vec<u8> {
+    let output = Command::new("zstd").args(["-q", "-d", "-c"]).arg(path).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+/// The events of this kind.
+fn events(run: &Run, event: &str) -> Vec<Receipt> {
+    run.receipts().into_iter().filter(|receipt| receipt.value()["event"] == event).collect()
+}
+
+fn main() -> ExitCode {
+    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
+        [files::cases(), hostile::cases(), random::cases(), trees::cases(), trouble::cases()]
+            .into_iter()
+            .flatten()
+            .collect()
+    })
+}

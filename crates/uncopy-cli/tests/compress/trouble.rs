@@ -1,0 +1,116 @@
+//! No room, a signal, a source that changes, a rate: as for any other copy.
+
+use std::fs;
+
+use rustix::process::Signal;
+use testbed::witness::Strace;
+use testbed::{Case, Mount, Need};
+
+use crate::{Pair, compress, copy, decompress, noise, text};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [Need::Root] a_full_disk_keeps_the_old_file,
+        [Need::Tool("strace")] a_signal_leaves_nothing,
+        [Need::Tool("strace")] a_kill_leaves_the_old_file,
+        [Need::Tool("strace")] a_source_that_changes_is_noticed,
+        [Need::Tool("strace")] a_rate_makes_small_pieces,
+        [Need::Tool("strace")] a_copy_that_became_another_is_noticed,
+    ]
+}
+
+fn a_full_disk_keeps_the_old_file() {
+    let pair = Pair::new();
+    let source = pair.file("a", noise(1, 6_000_000));
+    let text = pair.file("text", text(6_000_000));
+    copy(compress(), &text, &pair.from.join("text.zst"));
+    let mount = Mount::tmpfs(3);
+    let old = mount.path().join("old.zst");
+    fs::write(&old, "old").unwrap();
+    for (program, source) in [(compress(), source), (decompress(), pair.from.join("text.zst"))] {
+        for name in ["old.zst", "new.zst"] {
+            let run = program.clone().arg(&source).arg(mount.path().join(name)).run();
+            assert!(run.failed(1).contains("ENOSPC"), "{}", run.stderr);
+            assert_eq!(fs::read(&old).unwrap(), b"old");
+            assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 1);
+        }
+    }
+}
+
+fn prepared() -> Pair {
+    let pair = Pair::new();
+    let source = pair.file("a", [text(5_000_000), noise(1, 3_000_000)].concat());
+    copy(compress(), &source, &pair.from.join("a.zst"));
+    pair
+}
+
+fn both(pair: &Pair) -> [(testbed::Program, std::path::PathBuf); 2] {
+    [(compress(), pair.from.join("a")), (decompress(), pair.from.join("a.zst"))]
+}
+
+fn a_signal_leaves_nothing() {
+    if testbed::is_ignored(Signal::INT) {
+        return;
+    }
+    let pair = prepared();
+    for (program, source) in both(&pair) {
+        let program = program.arg(source).arg(pair.to.join("b.zst"));
+        let stopped = Strace::new(&program).stop_after("pwrite64", 2);
+        assert!(!pair.to.join("b.zst").exists());
+        let (run, _) = stopped.resume_with(Signal::INT);
+        run.died_of(2);
+        assert!(pair.to.strangers(&[]).is_empty(), "{:?}", pair.to.strangers(&[]));
+    }
+}
+
+fn a_kill_leaves_the_old_file() {
+    let pair = prepared();
+    fs::write(pair.to.join("b.zst"), "old").unwrap();
+    for (program, source) in both(&pair) {
+        let program = program.arg(source).arg(pair.to.join("b.zst"));
+        Strace::new(&program).stop_after("pwrite64", 2).kill();
+        assert_eq!(fs::read(pair.to.join("b.zst")).unwrap(), b"old");
+    }
+}
+
+fn a_source_that_changes_is_noticed() {
+    let pair = prepared();
+    for (program, source) in both(&pair) {
+        let original = fs::read(&source).unwrap();
+        let program = program.arg(&source).arg(pair.to.join("b.zst"));
+        let stopped = Strace::new(&program).stop_after("pwrite64", 2);
+        let mut changed = original.clone();
+        changed.extend(b"more");
+        fs::write(&source, &changed).unwrap();
+        let (run, _) = stopped.resume();
+        // Of a compressed one, what follows is no frame.
+        assert!(matches!(run.status.code(), Some(1 | 4)), "{}", run.stderr);
+        assert!(pair.to.strangers(&[]).is_empty());
+        fs::write(&source, &original).unwrap();
+    }
+}
+
+fn a_rate_makes_small_pieces() {
+    let pair = Pair::new();
+    let source = pair.file("a", noise(1, 1_000_000));
+    let program = compress().args(["--max-bandwidth=4M"]).arg(&source).arg(pair.to.join("b.zst"));
+    let (run, trace) = Strace::new(&program).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    let pieces = trace.named(&["pwrite64"]);
+    assert!(pieces.len() >= 12, "{}", pieces.len());
+    // 20 ms of the rate, in whole pages.
+    let most = 80_000 / 4096 * 4096;
+    assert!(pieces.iter().all(|piece| piece.value() <= Some(most)), "{pieces:?}");
+}
+
+/// The copy is read back by decompressing: what a bad disk made of it is seen.
+fn a_copy_that_became_another_is_noticed() {
+    let pair = prepared();
+    fs::write(pair.to.join("b.zst"), "old").unwrap();
+    // A write that says it wrote and did not.
+    let program = compress().args(["--verify"]).arg(pair.from.join("a")).arg(pair.to.join("b.zst"));
+    let (run, _) = Strace::new(&program).inject("pwrite64:retval=1:when=2").run();
+    run.failed(3);
+    assert_eq!(fs::read(pair.to.join("b.zst")).unwrap(), b"old");
+    assert!(pair.to.strangers(&["b.zst"]).is_empty());
+}

@@ -1,0 +1,244 @@
+//! A large file that was interrupted in its middle goes on behind its last chunk.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+use testbed::witness::{Strace, allocated_bytes};
+use testbed::{Case, Compared, Content, Need, Place, Program, Run, assert_same_tree};
+
+use crate::{Trees, cp, events, number, summary};
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = testbed::cases![
+        [Need::Tool("strace")] an_interrupt_keeps_what_is_copied,
+        [Need::Tool("strace")] damage_is_copied_again_and_what_is_behind_it,
+        [Need::Tool("strace")] a_source_that_changed_is_begun_anew,
+        [Need::Tool("strace")] what_was_begun_of_a_vanished_source_goes,
+        [Need::Tool("strace")] what_somebody_else_put_there_is_not_gone_on_with,
+        [Need::Tool("strace")] single_files_have_their_own_journals,
+    ];
+    for place in [Place::Disk, Place::Ext4, Place::Xfs, Place::Btrfs] {
+        for merged in [false, true] {
+            for sparse in [false, true] {
+                let needs = [Need::At(place), Need::Tool("strace")];
+                let name = format!(
+                    "parts::a_killed_file_goes_on::{place:?}{}{}",
+                    if merged { "_merged" } else { "" },
+                    if sparse { "_sparse" } else { "" },
+                );
+                cases.push(Case::new(name, &needs, move || {
+                    a_killed_file_goes_on(place, merged, sparse);
+                }));
+            }
+        }
+    }
+    cases
+}
+
+const MEBIBYTE: u64 = 1 << 20;
+
+/// No multiple of a chunk, nor of a block.
+const SIZE: u64 = 84 * MEBIBYTE + 12_345;
+
+/// Killed after so many writes of 256 KiB, with those to the journal: of 74 MiB.
+const WRITES: usize = 300;
+
+fn dense(trees: &Trees) -> PathBuf {
+    let path = trees.source().join("large");
+    Content::dense(SIZE).write(&path);
+    path
+}
+
+fn program(trees: &Trees) -> Program {
+    let program = cp().args(["--resume", "-pT", "--jobs=1", "--method=read-write"]);
+    program.arg(trees.source()).arg(trees.destination())
+}
+
+fn kill(trees: &Trees) {
+    Strace::new(&program(trees)).stop_after("pwrite64", WRITES).kill();
+}
+
+/// The temporary file below a directory.
+fn temporary(below: &Path) -> Option<PathBuf> {
+    let mut found = None;
+    for entry in fs::read_dir(below).unwrap() {
+        let entry = entry.unwrap();
+        match entry.file_type().unwrap().is_dir() {
+            true => found = found.or_else(|| temporary(&entry.path())),
+            false if entry.file_name().to_string_lossy().ends_with(".tmp") => {
+                found = Some(entry.path());
+            }
+            false => {}
+        }
+    }
+    found
+}
+
+#[track_caller]
+fn assert_whole(trees: &Trees) {
+    let compared = Compared { modes: true, times: true, ..Compared::default() };
+    assert_same_tree(&trees.source(), &trees.destination(), compared);
+    trees.assert_no_strangers();
+}
+
+/// The run copied what the one before had not noted, and told so.
+#[track_caller]
+fn assert_resumed(run: &Run, bytes: u64) {
+    assert!(run.status.success(), "{}", run.stderr);
+    let copied = events(run, "copied");
+    let resumed = copied[0].value()["resumed_bytes"].as_u64().unwrap_or(0);
+    assert_eq!(resumed, bytes, "{}", copied[0].value());
+    assert_eq!(summary(run).value()["resumed_bytes"].as_u64().unwrap_or(0), bytes);
+}
+
+fn a_killed_file_goes_on(place: Place, merged: bool, sparse: bool) {
+    let trees = Trees::at(Place::Disk, place);
+    let source = trees.source().join("large");
+    // Behind a hole of whole chunks, and with holes in chunks.
+    let data = [(0, 30 * MEBIBYTE), (60 * MEBIBYTE, 10 * MEBIBYTE), (80 * MEBIBYTE, 70 * MEBIBYTE)];
+    let (content, size) = match sparse {
+        true => (Content::sparse(170 * MEBIBYTE + 1, &data), 170 * MEBIBYTE + 1),
+        false => (Content::dense(SIZE), SIZE),
+    };
+    content.write(&source);
+    if merged {
+        fs::create_dir(trees.destination()).unwrap();
+        fs::write(trees.destination().join("large"), "old").unwrap();
+    }
+    kill(&trees);
+    let temporary = temporary(trees.to.path()).expect("it is being written");
+    assert_eq!(fs::metadata(&temporary).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(merged, trees.destination().join("large").exists());
+    let (run, trace) = Strace::new(&program(&trees)).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    let resumed = number(&summary(&run), "resumed_bytes");
+    // Noted after 64 MiB, or less and more if it was so slow that the clock had its say.
+    assert!(resumed > 0 && resumed.is_multiple_of(8 * MEBIBYTE), "{resumed}");
+    let rest: u64 = content_behind(sparse, &data, resumed, size);
+    let written = trace.bytes(&["pwrite64", "write"], trees.to.path());
+    // The journal is beside it.
+    assert!((rest..rest + 4096).contains(&written), "{written} written, {rest} were missing");
+    assert_whole(&trees);
+    if sparse {
+        let copy = trees.destination().join("large");
+        assert!(allocated_bytes(&copy) <= allocated_bytes(&source) + MEBIBYTE);
+    }
+}
+
+/// Bytes of data from `from` on.
+fn content_behind(sparse: bool, data: &[(u64, u64)], from: u64, size: u64) -> u64 {
+    if !sparse {
+        return size - from;
+    }
+    data.iter().map(|(start, length)| (start + length).saturating_sub(from.max(*start))).sum()
+}
+
+fn an_interrupt_keeps_what_is_copied() {
+    if testbed::is_ignored(Signal::INT) {
+        return;
+    }
+    let trees = Trees::new();
+    dense(&trees);
+    // Before anything was noted: that is done now, for whole chunks.
+    let stopped = Strace::new(&program(&trees)).stop_after("pwrite64", 170);
+    let (run, _) = stopped.resume_with(Signal::INT);
+    run.died_of(2);
+    let run = program(&trees).run();
+    let resumed = number(&summary(&run), "resumed_bytes");
+    assert!((40 * MEBIBYTE..60 * MEBIBYTE).contains(&resumed), "{resumed}");
+    assert_resumed(&run, resumed);
+    assert_whole(&trees);
+}
+
+fn damage_is_copied_again_and_what_is_behind_it() {
+    for (damage, expected) in
+        [(0, 0), (20 * MEBIBYTE, 16 * MEBIBYTE), (63 * MEBIBYTE, 56 * MEBIBYTE)]
+    {
+        let trees = Trees::new();
+        dense(&trees);
+        kill(&trees);
+        let temporary = temporary(trees.to.path()).unwrap();
+        let file = OpenOptions::new().write(true).open(temporary).unwrap();
+        let other: Vec<u8> =
+            testbed::patterned(damage, 16).iter().map(|byte| byte ^ 0x55).collect();
+        file.write_all_at(&other, damage).unwrap();
+        assert_resumed(&program(&trees).run(), expected);
+        assert_whole(&trees);
+    }
+}
+
+fn a_source_that_changed_is_begun_anew() {
+    for merged in [false, true] {
+        let trees = Trees::new();
+        let source = dense(&trees);
+        if merged {
+            fs::create_dir(trees.destination()).unwrap();
+        }
+        kill(&trees);
+        let file = OpenOptions::new().write(true).open(source).unwrap();
+        file.write_all_at(b"changed", 5000).unwrap();
+        assert_resumed(&program(&trees).run(), 0);
+        assert_whole(&trees);
+    }
+}
+
+fn what_was_begun_of_a_vanished_source_goes() {
+    let trees = Trees::new();
+    let source = trees.source().join("a");
+    fs::create_dir(&source).unwrap();
+    fs::rename(dense(&trees), source.join("large")).unwrap();
+    fs::create_dir(trees.destination()).unwrap();
+    kill(&trees);
+    fs::remove_file(source.join("large")).unwrap();
+    let run = program(&trees).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    assert_whole(&trees);
+}
+
+fn what_somebody_else_put_there_is_not_gone_on_with() {
+    let trees = Trees::new();
+    dense(&trees);
+    fs::create_dir(trees.destination()).unwrap();
+    kill(&trees);
+    // Another file of the same name and contents.
+    let temporary = temporary(trees.to.path()).unwrap();
+    fs::copy(&temporary, trees.from.join("other")).unwrap();
+    fs::remove_file(&temporary).unwrap();
+    fs::copy(trees.from.join("other"), &temporary).unwrap();
+    let blocker = fs::File::open(&temporary).unwrap();
+    blocker.lock().unwrap();
+    assert_resumed(&program(&trees).run(), 0);
+    // Whose it is nobody knows.
+    assert!(temporary.exists());
+    fs::remove_file(temporary).unwrap();
+    assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
+    trees.assert_no_strangers();
+}
+
+fn single_files_have_their_own_journals() {
+    let trees = Trees::new();
+    let source = dense(&trees);
+    let names = ["a.bin", "a.txt"].map(|name| trees.source().join(name));
+    fs::rename(source, &names[0]).unwrap();
+    Content::dense(SIZE + 7).write(&names[1]);
+    let program = |name: &Path| {
+        let program = cp().args(["--resume", "-p", "--jobs=1", "--method=read-write"]);
+        program.arg(name).arg(trees.to.path())
+    };
+    for name in &names {
+        Strace::new(&program(name)).stop_after("pwrite64", WRITES).kill();
+    }
+    // A journal and a temporary file for each.
+    assert_eq!(trees.to.strangers(&[]).len(), 4);
+    for name in &names {
+        let run = program(name).run();
+        let resumed = number(&summary(&run), "resumed_bytes");
+        assert!(resumed > 0, "{resumed}");
+        assert_resumed(&run, resumed);
+        testbed::assert_same(name, &trees.to.join(name.file_name().unwrap()));
+    }
+    let left = trees.to.strangers(&["a.bin", "a.txt"]);
+    assert!(left.is_empty(), "{left:?}");
+}

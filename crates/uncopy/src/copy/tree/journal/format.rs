@@ -1,0 +1,431 @@
+//! What a journal looks like on disk: frames with checksums, one after the other.
+//!
+//! Numbers are little-endian. A frame is magic number, kind, length of what follows and a checksum of
+//! these (without it a length that is damaged would look like a frame that was cut off, and hide all
+//! behind it), then what follows, and a checksum of the whole.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use crate::copy::partial::{CHUNK_DIGEST_BYTES, ChunkDigest};
+
+/// The first bytes of every frame, with the version of the format.
+const MAGIC: &[u8; 4] = b"UJ3\n";
+const CHECKSUM_BYTES: usize = 16;
+const FIELDS_BYTES: usize = 12;
+const HEAD_BYTES: usize = FIELDS_BYTES + CHECKSUM_BYTES;
+/// No frame is longer: what says so is damaged.
+pub(super) const MOST_BYTES: usize = 1 << 20;
+
+const BEGIN: u32 = 1;
+const DONE: u32 = 2;
+const CHUNKS: u32 = 3;
+const ENDED: u32 = 4;
+const LINKED: u32 = 5;
+
+/// A digest of so many bytes names a file, or a state of one.
+pub(in crate::copy::tree) type Short = [u8; CHECKSUM_BYTES];
+
+/// The first bytes of a BLAKE3 digest.
+pub(super) fn short(hash: blake3::Hash) -> Short {
+    let mut bytes = [0; CHECKSUM_BYTES];
+    bytes.copy_from_slice(&hash.as_bytes()[..CHECKSUM_BYTES]);
+    bytes
+}
+
+/// Which job a journal belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::copy::tree) struct Begun {
+    /// Of source and options.
+    pub(in crate::copy::tree) fingerprint: Short,
+    /// The name of the tree that is being built, if the destination was not there.
+    pub(in crate::copy::tree) aside: Option<OsString>,
+}
+
+/// A large file that was not finished: the temporary file that it is built in, and the chunks that
+/// were flushed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::copy::tree) struct Part {
+    /// The source as it was.
+    pub(in crate::copy::tree) source: Short,
+    /// Of the temporary file, in the directory of the destination.
+    pub(in crate::copy::tree) name: OsString,
+    pub(in crate::copy::tree) inode: u64,
+    pub(in crate::copy::tree) chunk_bytes: u64,
+    /// From the root.
+    pub(in crate::copy::tree) path: OsString,
+    pub(in crate::copy::tree) chunks: Vec<ChunkDigest>,
+}
+
+/// What a journal says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Contents {
+    pub(super) begun: Option<Begun>,
+    /// Sorted.
+    pub(super) done: Vec<Short>,
+    /// By the digest of their paths.
+    pub(super) parts: HashMap<Short, Part>,
+    /// Up to here it is whole.
+    pub(super) whole_bytes: u64,
+}
+
+/// Why a journal cannot be gone by.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::copy::tree) enum Unusable {
+    Damaged {
+        offset: u64,
+    },
+    /// It is no file of the caller's alone, and may say anything.
+    Foreign,
+}
+
+fn frame(kind: u32, payload: &[&[u8]]) -> Vec<u8> {
+    let length: usize = payload.iter().map(|bytes| bytes.len()).sum();
+    let mut bytes = Vec::with_capacity(HEAD_BYTES + length + CHECKSUM_BYTES);
+    bytes.extend(MAGIC);
+    bytes.extend(kind.to_le_bytes());
+    bytes.extend((length as u32).to_le_bytes());
+    bytes.extend(short(blake3::hash(&bytes)));
+    payload.iter().for_each(|part| bytes.extend(*part));
+    bytes.extend(short(blake3::hash(&bytes)));
+    bytes
+}
+
+pub(super) fn begin_frame(begun: &Begun) -> Vec<u8> {
+    let aside = begun.aside.as_deref().unwrap_or_default();
+    frame(BEGIN, &[&begun.fingerprint, aside.as_bytes()])
+}
+
+/// `done`: [`Short`] after [`Short`].
+pub(super) fn done_frame(done: &[u8]) -> Vec<u8> {
+    frame(DONE, &[done])
+}
+
+/// `linked`: what [`push_link`] put there, of whole links.
+pub(super) fn linked_frame(linked: &[u8]) -> Vec<u8> {
+    frame(LINKED, &[linked])
+}
+
+/// Adds the inode of a source that has further names to a frame, and the path that it was copied to.
+pub(super) fn push_link(linked: &mut Vec<u8>, inode: u64, path: &OsStr) {
+    linked.extend(inode.to_le_bytes());
+    linked.extend((path.len() as u32).to_le_bytes());
+    linked.extend(path.as_bytes());
+}
+
+fn parse_links(mut rest: &[u8], tell: &mut dyn FnMut(u64, &OsStr)) -> Option<()> {
+    while let Some((inode, behind)) = rest.split_first_chunk() {
+        let (length, behind) = behind.split_first_chunk()?;
+        let length = u32::from_le_bytes(*length) as usize;
+        let (path, behind) = behind.split_at_checked(length)?;
+        tell(u64::from_le_bytes(*inode), OsStr::from_bytes(path));
+        rest = behind;
+    }
+    rest.is_empty().then_some(())
+}
+
+/// `ended`: digests of the paths of parts that are no more.
+pub(super) fn ended_frame(ended: &[u8]) -> Vec<u8> {
+    frame(ENDED, &[ended])
+}
+
+/// More chunks of a part, from number `first` on.
+pub(super) fn chunks_frame(part: &Part, first: u64) -> Vec<u8> {
+    let numbers = [part.inode, part.chunk_bytes, first].map(u64::to_le_bytes).concat();
+    let lengths = [part.name.len(), part.path.len()].map(|n| (n as u32).to_le_bytes()).concat();
+    let (name, path) = (part.name.as_bytes(), part.path.as_bytes());
+    let chunks = part.chunks.as_flattened();
+    frame(CHUNKS, &[&part.source, &numbers, &lengths, name, path, chunks])
+}
+
+fn parse_chunks(payload: &[u8]) -> Option<(u64, Part)> {
+    let (source, rest) = payload.split_first_chunk()?;
+    let (numbers, rest) = rest.split_first_chunk::<24>()?;
+    let (lengths, rest) = rest.split_first_chunk::<8>()?;
+    let number = |place: usize| numbers[place..place + 8].try_into().map_or(0, u64::from_le_bytes);
+    let length = |place: usize| lengths[place..place + 4].try_into().map_or(0, u32::from_le_bytes);
+    let (name, rest) = rest.split_at_checked(length(0) as usize)?;
+    let (path, rest) = rest.split_at_checked(length(4) as usize)?;
+    let (chunks, rest) = rest.as_chunks::<CHUNK_DIGEST_BYTES>();
+    let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+    let part = Part {
+        source: *source,
+        name: text(name),
+        inode: number(0),
+        chunk_bytes: number(8),
+        path: text(path),
+        chunks: chunks.to_vec(),
+    };
+    (rest.is_empty() && part.chunk_bytes > 0).then_some((number(16), part))
+}
+
+/// By what a part is found: the digest of its path from the root.
+pub(super) fn part_key(path: &OsStr) -> Short {
+    short(blake3::hash(path.as_bytes()))
+}
+
+impl Contents {
+    /// Takes in a whole frame; `None`: it cannot stand there.
+    fn take(
+        &mut self,
+        kind: u32,
+        payload: &[u8],
+        linked: &mut dyn FnMut(u64, &OsStr),
+    ) -> Option<()> {
+        match (kind, self.begun.is_some()) {
+            (BEGIN, false) => {
+                let (fingerprint, aside) = payload.split_first_chunk()?;
+                let aside = (!aside.is_empty()).then(|| OsString::from_vec(aside.to_vec()));
+                self.begun = Some(Begun { fingerprint: *fingerprint, aside });
+            }
+            (DONE, true) => self.done.extend_from_slice(shorts(payload)?),
+            (ENDED, true) => {
+                for key in shorts(payload)? {
+                    self.parts.remove(key);
+                }
+            }
+            (CHUNKS, true) => {
+                let (first, part) = parse_chunks(payload)?;
+                self.take_chunks(first, part);
+            }
+            (LINKED, true) => parse_links(payload, linked)?,
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn take_chunks(&mut self, first: u64, part: Part) {
+        let key = part_key(&part.path);
+        let first = usize::try_from(first).unwrap_or(usize::MAX);
+        match self.parts.get_mut(&key) {
+            Some(known) if known.is_same(&part) && first <= known.chunks.len() => {
+                known.chunks.truncate(first);
+                known.chunks.extend(part.chunks);
+            }
+            // Of chunks that nobody knows the beginning of nothing can be made.
+            _ if first > 0 => {
+                self.parts.remove(&key);
+            }
+            _ => {
+                self.parts.insert(key, part);
+            }
+        }
+    }
+}
+
+impl Part {
+    fn is_same(&self, other: &Part) -> bool {
+        let of = |part: &Part| (part.source, part.inode, part.chunk_bytes);
+        of(self) == of(other) && self.name == other.name
+    }
+}
+
+fn shorts(payload: &[u8]) -> Option<&[Short]> {
+    let (all, rest) = payload.as_chunks();
+    rest.is_empty().then_some(all)
+}
+
+/// Kind and length of what follows, of a frame that begins so; `None` if it does not.
+fn head(bytes: &[u8]) -> Option<(u32, usize)> {
+    let (fields, sum) = bytes.get(..HEAD_BYTES)?.split_at(FIELDS_BYTES);
+    let is_intact = fields.starts_with(MAGIC) && short(blake3::hash(fields)) == *sum;
+    let number = |place: usize| fields[place..place + 4].try_into().map_or(0, u32::from_le_bytes);
+    let (kind, payload_bytes) = (number(4), number(8) as usize);
+    (is_intact && payload_bytes <= MOST_BYTES).then_some((kind, payload_bytes))
+}
+
+/// Reads a whole journal of `size` bytes. `read` fills a buffer from an offset on, and gives
+/// less only at the end. `linked` is told of files with several names. Memory for one frame is taken
+/// at a time, besides what they say.
+pub(super) fn parse<E>(
+    size: u64,
+    mut read: impl FnMut(u64, &mut Vec<u8>, usize) -> Result<(), E>,
+    linked: &mut dyn FnMut(u64, &OsStr),
+) -> Result<Result<Contents, Unusable>, E> {
+    let mut contents = Contents::default();
+    // Most of it are digests of files. Pages that stay empty take no memory.
+    contents.done.reserve_exact(usize::try_from(size).unwrap_or(0) / CHECKSUM_BYTES);
+    let mut bytes = Vec::new();
+    let mut at = 0;
+    while at < size {
+        let damaged = Ok(Err(Unusable::Damaged { offset: at }));
+        let left = usize::try_from(size - at).unwrap_or(usize::MAX);
+        read(at, &mut bytes, HEAD_BYTES)?;
+        if bytes.len() < HEAD_BYTES {
+            break;
+        }
+        let Some((kind, payload_bytes)) = head(&bytes) else {
+            // A crash may leave the length of the last frames without their bytes.
+            if at > 0 && is_zero(at, left, &mut bytes, &mut read)? {
+                break;
+            }
+            return damaged;
+        };
+        let end = HEAD_BYTES + payload_bytes + CHECKSUM_BYTES;
+        read(at, &mut bytes, end)?;
+        if bytes.len() < end {
+            break;
+        }
+        let (body, sum) = bytes.split_at(end - CHECKSUM_BYTES);
+        if short(blake3::hash(body)) != *sum {
+            if left == end && at > 0 {
+                break;
+            }
+            return damaged;
+        }
+        if contents.take(kind, &body[HEAD_BYTES..], linked).is_none() {
+            return damaged;
+        }
+        at += end as u64;
+        contents.whole_bytes = at;
+    }
+    contents.done.sort_unstable();
+    Ok(Ok(contents))
+}
+
+fn is_zero<E>(
+    from: u64,
+    length: usize,
+    bytes: &mut Vec<u8>,
+    read: &mut impl FnMut(u64, &mut Vec<u8>, usize) -> Result<(), E>,
+) -> Result<bool, E> {
+    let mut done = 0;
+    while done < length {
+        read(from + done as u64, bytes, (length - done).min(MOST_BYTES))?;
+        if bytes.is_empty() || bytes.iter().any(|byte| *byte != 0) {
+            return Ok(bytes.is_empty());
+        }
+        done += bytes.len();
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(bytes: &[u8]) -> Result<Contents, Unusable> {
+        parse_with(bytes, &mut |_, _| {})
+    }
+
+    fn parse_with(bytes: &[u8], linked: &mut dyn FnMut(u64, &OsStr)) -> Result<Contents, Unusable> {
+        let read = |at, buffer: &mut Vec<u8>, length: usize| {
+            let rest = &bytes[at as usize..];
+            *buffer = rest[..length.min(rest.len())].to_vec();
+            Ok::<(), std::convert::Infallible>(())
+        };
+        super::parse(bytes.len() as u64, read, linked).unwrap()
+    }
+
+    fn begun() -> Begun {
+        Begun { fingerprint: [7; 16], aside: Some(".uncopy-x.tree".into()) }
+    }
+
+    fn part(chunks: u8) -> Part {
+        Part {
+            source: [3; 16],
+            name: ".uncopy-y.tmp".into(),
+            inode: 12,
+            chunk_bytes: 8 << 20,
+            path: OsString::from_vec(b"a/\xff".to_vec()),
+            chunks: (0..chunks).map(|n| [n; 32]).collect(),
+        }
+    }
+
+    fn written() -> Vec<u8> {
+        let first: Vec<u8> = (0..3 * 16).map(|n| 200 - n).collect();
+        [begin_frame(&begun()), done_frame(&first), done_frame(&[1; 16])].concat()
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let bytes = written();
+        let contents = parse(&bytes).unwrap();
+        assert_eq!(contents.begun, Some(begun()));
+        assert_eq!(contents.done.len(), 4);
+        assert!(contents.done.is_sorted());
+        assert_eq!(contents.whole_bytes, bytes.len() as u64);
+        assert_eq!(parse(&[]), Ok(Contents::default()));
+    }
+
+    #[test]
+    fn chunks_follow_one_another_until_their_file_is_done() {
+        let later = Part { chunks: vec![[9; 32]], ..part(0) };
+        let mut bytes = [begin_frame(&begun()), chunks_frame(&part(3), 0)].concat();
+        bytes.extend(chunks_frame(&later, 2));
+        let parts = parse(&bytes).unwrap().parts;
+        let found = &parts[&part_key(&part(0).path)];
+        assert_eq!(found.chunks, [[0; 32], [1; 32], [9; 32]]);
+        assert_eq!((&found.path, &found.name, found.inode), (&later.path, &later.name, 12));
+        // Behind a gap, and of another temporary file.
+        let other = Part { inode: 13, ..later.clone() };
+        for stray in [chunks_frame(&later, 4), chunks_frame(&other, 1)] {
+            assert!(parse(&[bytes.clone(), stray].concat()).unwrap().parts.is_empty());
+        }
+        let ended = ended_frame(&part_key(&part(0).path));
+        assert!(parse(&[bytes, ended].concat()).unwrap().parts.is_empty());
+    }
+
+    #[test]
+    fn files_with_several_names_are_told() {
+        let mut links = Vec::new();
+        push_link(&mut links, 7, OsStr::new("a/b"));
+        push_link(&mut links, u64::MAX, OsStr::new(""));
+        let begin = begin_frame(&begun());
+        let mut told = Vec::new();
+        let mut tell = |inode, path: &OsStr| told.push((inode, path.to_owned()));
+        parse_with(&[begin.clone(), linked_frame(&links)].concat(), &mut tell).unwrap();
+        assert_eq!(told, [(7, "a/b".into()), (u64::MAX, "".into())]);
+        links.pop();
+        assert!(parse(&[begin.clone(), linked_frame(&links[..15])].concat()).is_ok());
+        assert!(parse(&[begin, linked_frame(&links[..20])].concat()).is_err());
+    }
+
+    #[test]
+    fn a_frame_that_was_cut_off_is_dropped() {
+        let bytes = written();
+        let last = done_frame(&[1; 16]).len();
+        for cut in 1..last {
+            let contents = parse(&bytes[..bytes.len() - cut]).unwrap();
+            assert_eq!(contents.done.len(), 3, "{cut}");
+            assert_eq!(contents.whole_bytes, (bytes.len() - last) as u64, "{cut}");
+        }
+        // Its length came to the disk, and its bytes did not.
+        let mut empty = bytes[..bytes.len() - last].to_vec();
+        empty.resize(bytes.len(), 0);
+        assert_eq!(parse(&empty).unwrap().done.len(), 3);
+    }
+
+    #[test]
+    fn damage_is_noticed_wherever_it_is() {
+        let bytes = written();
+        let last = bytes.len() - done_frame(&[1; 16]).len();
+        for place in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[place] ^= 0x10;
+            match parse(&damaged) {
+                Err(Unusable::Damaged { offset }) => {
+                    assert!(place < last + HEAD_BYTES && offset <= place as u64, "{place}");
+                }
+                // The last frame is not believed.
+                Ok(contents) => {
+                    assert!(place >= last + HEAD_BYTES, "{place}");
+                    assert_eq!(contents.done.len(), 3, "{place}");
+                }
+                Err(Unusable::Foreign) => panic!("{place}"),
+            }
+        }
+    }
+
+    #[test]
+    fn nonsense_with_right_checksums_is_damage() {
+        let begin = begin_frame(&begun());
+        let short_chunks = frame(CHUNKS, &[&[0; 40]]);
+        let endless = frame(CHUNKS, &[&[0; 40], &[0xff; 8]]);
+        for frame in [begin.clone(), done_frame(&[1; 15]), short_chunks, endless, frame(77, &[])] {
+            assert!(parse(&[begin.clone(), frame].concat()).is_err());
+        }
+        assert!(parse(&done_frame(&[1; 16])).is_err());
+    }
+}

@@ -1,0 +1,397 @@
+//! What a job that was killed had done: a file beside the destination, only appended to, of frames
+//! with checksums.
+//!
+//! A frame is written when the data of all files that it names has been flushed (`syncfs(2)`), or of
+//! the chunks of a large file that it names (`fdatasync(2)`). A file is known by a digest of its path,
+//! of its source as it was and of its copy as it became: what has changed since on either side is in
+//! no journal. Device numbers are no part of that, since another boot may give others. A frame that
+//! a crash cut off is dropped, and with it the word that its files are done; a journal that is damaged
+//! elsewhere is not believed at all.
+
+mod format;
+mod part;
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FileType, OFlags};
+
+pub(super) use format::{Begun, Part, Short, Unusable};
+pub(super) use part::{KeptPart, sweep, sweep_directory};
+
+use crate::copy::stale;
+use crate::error::Errno;
+use crate::sys::file::{self, Stat};
+use crate::sys::{Sys, name, transfer};
+
+/// Files are flushed and noted in batches of this number, or of this many bytes, or this old. Where
+/// flushing takes longer than copying, batches become larger: each flush has its price, whatever there
+/// is to flush.
+const BATCH_FILES: usize = 1024;
+const MOST_BATCH_FILES: usize = 16 * BATCH_FILES;
+const BATCH_BYTES: u64 = 256 << 20;
+const BATCH_AGE: Duration = Duration::from_secs(5);
+
+/// The digest of a finished file. The copy's ctime is left out where further names of it change it.
+pub(super) fn done(path: &Path, source: &Stat, copy: &Stat) -> Short {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(path.as_os_str().as_bytes());
+    hasher.update(&[0]);
+    update_state(&mut hasher, source, true);
+    update_state(&mut hasher, copy, source.links == 1);
+    format::short(hasher.finalize())
+}
+
+/// The digest of a source as it is.
+pub(super) fn state(source: &Stat) -> Short {
+    let mut hasher = blake3::Hasher::new();
+    update_state(&mut hasher, source, true);
+    format::short(hasher.finalize())
+}
+
+fn update_state(hasher: &mut blake3::Hasher, stat: &Stat, with_changed: bool) {
+    let mut number = |value: u64| {
+        hasher.update(&value.to_le_bytes());
+    };
+    number(stat.inode);
+    number(stat.size);
+    number(stat.modified.seconds.cast_unsigned());
+    number(stat.modified.nanoseconds.into());
+    if with_changed {
+        number(stat.changed.seconds.cast_unsigned());
+        number(stat.changed.nanoseconds.into());
+    }
+}
+
+/// The journal of one root.
+#[derive(Debug)]
+pub(super) struct Journal {
+    file: OwnedFd,
+    name: OsString,
+    begun: Option<Begun>,
+    /// What an earlier run did, sorted.
+    done: Vec<Short>,
+    /// What it began.
+    parts: Mutex<HashMap<Short, Part>>,
+    /// Something was cut off at its end.
+    pub(super) was_cut: bool,
+    /// What the next frame will say.
+    batch: Mutex<Batch>,
+    /// How many files it takes.
+    batch_files: AtomicUsize,
+    end: Mutex<End>,
+}
+
+/// Where the next frame goes.
+#[derive(Debug)]
+struct End {
+    offset: u64,
+    /// What was lost may have been in any batch: nothing is noted any more.
+    failed: Option<Errno>,
+}
+
+/// So many filesystems are kept open from batch to batch, so that none of their errors is missed:
+/// `syncfs(2)` tells of those since its descriptor was opened.
+const MOST_PLACES: usize = 16;
+
+/// Files that are done and not flushed.
+#[derive(Debug, Default)]
+struct Batch {
+    done: Vec<u8>,
+    /// The keys of those that were large.
+    ended: Vec<u8>,
+    /// Those with further names, for [`format::linked_frame`].
+    linked: Vec<u8>,
+    bytes: u64,
+    since: Option<Instant>,
+    /// One directory on each filesystem that they lie on, with its device.
+    places: Vec<((u32, u32), Arc<OwnedFd>)>,
+}
+
+impl Batch {
+    fn reach(&mut self, device: (u32, u32), directory: BorrowedFd<'_>) -> Sys<()> {
+        if !self.places.iter().any(|(known, _)| *known == device) {
+            // Opened anew: an O_PATH handle cannot be flushed.
+            let place = name::open_directory_for_reading(directory)?;
+            self.places.push((device, Arc::new(place)));
+        }
+        Ok(())
+    }
+
+    /// Takes all out, and leaves the filesystems that were met.
+    fn take(&mut self) -> Batch {
+        let places = self.places.iter().take(MOST_PLACES).cloned().collect();
+        std::mem::replace(self, Batch { places, ..Batch::default() })
+    }
+}
+
+/// A file that is done.
+pub(super) struct Finished<'a> {
+    pub(super) path: &'a Path,
+    pub(super) source: &'a Stat,
+    pub(super) copy: &'a Stat,
+    pub(super) bytes: u64,
+    /// The directory that the copy lies in.
+    pub(super) directory: BorrowedFd<'a>,
+}
+
+/// Who holds a journal already, or why it cannot be opened.
+#[derive(Debug)]
+pub(super) enum NotOpened {
+    Held,
+    Unusable(Unusable),
+    System(Errno),
+}
+
+impl From<Errno> for NotOpened {
+    fn from(errno: Errno) -> NotOpened {
+        NotOpened::System(errno)
+    }
+}
+
+impl Journal {
+    /// Opens the journal beside a destination, or makes an empty one, and locks it.
+    pub(super) fn open(
+        directory: BorrowedFd<'_>,
+        destination: &OsStr,
+    ) -> Result<Journal, NotOpened> {
+        let name = stale::journal_name(destination);
+        let file = match name::open_existing(directory, &name, OFlags::RDWR) {
+            Err(Errno::ENOENT) => name::create_new(directory, &name, 0o600),
+            other => other,
+        }?;
+        let stat = file::stat(&file)?;
+        if !is_own(&stat) {
+            return Err(NotOpened::Unusable(Unusable::Foreign));
+        }
+        // Any other answer: a filesystem without locks.
+        if file::try_lock(&file) == Err(Errno::EAGAIN) {
+            return Err(NotOpened::Held);
+        }
+        // The run that held the lock may have made it longer, and removed it.
+        let stat = file::stat(&file)?;
+        if stat.links == 0 {
+            return Err(NotOpened::Held);
+        }
+        let contents = parse(&file, stat.size, &mut |_, _| {})?.map_err(NotOpened::Unusable)?;
+        let was_cut = contents.whole_bytes < stat.size;
+        file::truncate(&file, contents.whole_bytes)?;
+        Ok(Journal {
+            file,
+            name,
+            begun: contents.begun,
+            done: contents.done,
+            parts: Mutex::new(contents.parts),
+            was_cut,
+            batch: Mutex::default(),
+            batch_files: AtomicUsize::new(BATCH_FILES),
+            end: Mutex::new(End { offset: contents.whole_bytes, failed: None }),
+        })
+    }
+
+    /// The job that it belongs to, if it was begun.
+    pub(super) fn begun(&self) -> Option<&Begun> {
+        self.begun.as_ref()
+    }
+
+    /// Begins it anew, for this job.
+    pub(super) fn begin(&mut self, begun: Begun, directory: BorrowedFd<'_>) -> Sys<()> {
+        file::truncate(&self.file, 0)?;
+        let bytes = format::begin_frame(&begun);
+        transfer::write_all_at(&self.file, &bytes, 0)?;
+        file::sync(&self.file)?;
+        let directory = name::open_directory_for_reading(directory)?;
+        file::sync(&directory)?;
+        self.done.clear();
+        lock(&self.parts).clear();
+        self.begun = Some(begun);
+        self.end = Mutex::new(End { offset: bytes.len() as u64, failed: None });
+        Ok(())
+    }
+
+    /// An earlier run did this.
+    pub(super) fn has(&self, done: &Short) -> bool {
+        self.done.binary_search(done).is_ok()
+    }
+
+    /// There is something to go on from.
+    pub(super) fn is_continued(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    /// Tells of the files with several names that an earlier run copied: inode of the source, and path.
+    pub(super) fn links(&self, tell: &mut dyn FnMut(u64, &OsStr)) -> Sys<()> {
+        if self.is_continued() {
+            let _ = parse(&self.file, lock(&self.end).offset, tell)?;
+        }
+        Ok(())
+    }
+
+    /// Takes out what an earlier run began of a file.
+    pub(super) fn take_part(&self, path: &OsStr) -> Option<Part> {
+        lock(&self.parts).remove(&format::part_key(path))
+    }
+
+    /// Takes out what earlier runs began in a directory and nobody asked for.
+    fn take_parts_in(&self, directory: impl FnOnce() -> PathBuf) -> Vec<Part> {
+        let mut parts = lock(&self.parts);
+        if parts.is_empty() {
+            return Vec::new();
+        }
+        let directory = directory();
+        let lies_in = |part: &Part| Path::new(&part.path).parent() == Some(&directory);
+        parts.extract_if(|_, part| lies_in(part)).map(|(_, part)| part).collect()
+    }
+
+    /// Takes out all that earlier runs began and nobody asked for.
+    fn take_parts(&self) -> Vec<Part> {
+        lock(&self.parts).drain().map(|(_, part)| part).collect()
+    }
+
+    /// Notes a finished file; from time to time flushes what was noted. Others go on noting
+    /// meanwhile.
+    pub(super) fn add(&self, finished: &Finished<'_>) -> Sys<()> {
+        let Finished { path, source, copy, bytes, directory } = finished;
+        let mut batch = lock(&self.batch);
+        batch.reach(copy.device, *directory)?;
+        batch.done.extend(done(path, source, copy));
+        if *bytes >= crate::copy::partial::LEAST_BYTES {
+            batch.ended.extend(format::part_key(path.as_os_str()));
+        }
+        // A path that is longer than half a frame costs a copy more, if it comes to that.
+        if source.links > 1 && path.as_os_str().len() < format::MOST_BYTES / 2 {
+            format::push_link(&mut batch.linked, source.inode, path.as_os_str());
+        }
+        batch.bytes += bytes;
+        let since = *batch.since.get_or_insert_with(Instant::now);
+        let full = batch.done.len()
+            >= self.batch_files.load(Ordering::Relaxed) * size_of::<Short>()
+            || batch.bytes >= BATCH_BYTES
+            || batch.linked.len() >= format::MOST_BYTES / 2
+            || since.elapsed() >= BATCH_AGE;
+        let full = full.then(|| batch.take());
+        drop(batch);
+        full.map_or(Ok(()), |batch| self.write(&batch))
+    }
+
+    /// Files will be written to this directory of a device.
+    pub(super) fn reach(&self, device: (u32, u32), directory: BorrowedFd<'_>) -> Sys<()> {
+        lock(&self.batch).reach(device, directory)
+    }
+
+    /// Flushes what was noted, the files first.
+    pub(super) fn flush(&self) -> Sys<()> {
+        let batch = lock(&self.batch).take();
+        self.write(&batch)
+    }
+
+    /// So many bytes are noted and not flushed.
+    pub(super) fn is_behind(&self) -> bool {
+        lock(&self.batch).bytes > BATCH_BYTES / 16
+    }
+
+    fn write(&self, batch: &Batch) -> Sys<()> {
+        if batch.done.is_empty() {
+            return Ok(());
+        }
+        let mut bytes = format::done_frame(&batch.done);
+        if !batch.ended.is_empty() {
+            bytes.extend(format::ended_frame(&batch.ended));
+        }
+        if !batch.linked.is_empty() {
+            bytes.extend(format::linked_frame(&batch.linked));
+        }
+        let filled = batch.since.map(|since| since.elapsed()).unwrap_or_default();
+        let begin = Instant::now();
+        self.append(&bytes, || {
+            batch.places.iter().try_for_each(|(_, place)| file::sync_filesystem(place))
+        })?;
+        if begin.elapsed() > filled {
+            let more = |files| (files < MOST_BATCH_FILES).then_some(files * 2);
+            let _ = self.batch_files.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        }
+        Ok(())
+    }
+
+    /// Notes chunks of a part, from number `first` on, whose data has been flushed.
+    fn add_chunks(&self, part: &Part, first: u64) -> Sys<()> {
+        let frame = format::chunks_frame(part, first);
+        // A path so long is of no use: the file is begun anew then.
+        let fits = frame.len() <= format::MOST_BYTES;
+        if fits { self.append(&frame, || Ok(())) } else { Ok(()) }
+    }
+
+    /// Appends a frame when what it tells of is flushed.
+    fn append(&self, bytes: &[u8], flush: impl FnOnce() -> Sys<()>) -> Sys<()> {
+        let mut end = lock(&self.end);
+        if let Some(errno) = end.failed {
+            return Err(errno);
+        }
+        let appended = flush()
+            .and_then(|()| transfer::write_all_at(&self.file, bytes, end.offset))
+            .and_then(|()| file::sync_data(&self.file));
+        match appended {
+            Ok(()) => end.offset += bytes.len() as u64,
+            Err(errno) => end.failed = Some(errno),
+        }
+        appended
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> &OsStr {
+        &self.name
+    }
+
+    /// Removes one whose job is done, unless another run has taken it up. If that fails, a run finds
+    /// later that all is done.
+    pub(super) fn remove(directory: BorrowedFd<'_>, name: &OsStr) {
+        let is_held = name::open_existing(directory, name, OFlags::RDWR)
+            .is_ok_and(|file| file::try_lock(&file) == Err(Errno::EAGAIN));
+        if !is_held {
+            let _ = name::unlink(directory, name);
+        }
+    }
+}
+
+/// Nobody else can have written it.
+fn is_own(stat: &Stat) -> bool {
+    stat.file_type() == FileType::RegularFile
+        && stat.uid == file::effective_uid()
+        && stat.permissions() & 0o022 == 0
+        && stat.links <= 1
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn parse(
+    file: &OwnedFd,
+    size: u64,
+    linked: &mut dyn FnMut(u64, &OsStr),
+) -> Sys<std::result::Result<format::Contents, Unusable>> {
+    let read = |at, buffer: &mut Vec<u8>, length| read_at(file, at, buffer, length);
+    format::parse(size, read, linked)
+}
+
+/// Fills the buffer with `length` bytes from an offset on, or with what there is.
+fn read_at(file: &OwnedFd, offset: u64, buffer: &mut Vec<u8>, length: usize) -> Sys<()> {
+    buffer.resize(length, 0);
+    let mut at = 0;
+    while at < length {
+        match transfer::read_at(file, &mut buffer[at..], offset + at as u64) {
+            Ok(0) => break,
+            Ok(n) => at += n,
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    buffer.truncate(at);
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! Large files that are noted chunk by chunk.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+
+use super::{Journal, Part, Short, is_own, state};
+use crate::copy::partial::{Begun, ChunkDigest, Keep};
+use crate::copy::stale;
+use crate::copy::tree::run::Job;
+use crate::error::{Errno, Error};
+use crate::sys::file::{self, Stat};
+use crate::sys::{Sys, directory, name};
+
+/// Notes the chunks of one file.
+pub(in crate::copy::tree) struct KeptPart<'a> {
+    job: &'a Job<'a>,
+    journal: Arc<Journal>,
+    path: OsString,
+    source: Short,
+    chunk_bytes: u64,
+}
+
+impl<'a> KeptPart<'a> {
+    /// For the file at this path from the root, whose source is so.
+    pub(in crate::copy::tree) fn new(
+        job: &'a Job<'a>,
+        journal: &Arc<Journal>,
+        path: &Path,
+        source: &Stat,
+    ) -> KeptPart<'a> {
+        KeptPart {
+            job,
+            journal: Arc::clone(journal),
+            path: path.as_os_str().to_owned(),
+            source: state(source),
+            chunk_bytes: crate::copy::partial::chunk_bytes(source.size),
+        }
+    }
+
+    /// What an earlier run began of it in a directory of the destination, if the source is still
+    /// what it was.
+    pub(in crate::copy::tree) fn begun(&self, directory: BorrowedFd<'_>) -> Option<Begun> {
+        let part = self.journal.take_part(&self.path)?;
+        let same = part.source == self.source && part.chunk_bytes == self.chunk_bytes;
+        if !same {
+            remove(directory, &part);
+            return None;
+        }
+        let file = open(directory, &part).ok()?;
+        Some(Begun { file, name: part.name, chunks: part.chunks })
+    }
+}
+
+impl Keep for KeptPart<'_> {
+    fn note(&mut self, file: (&OsStr, u64), first: u64, chunks: &[ChunkDigest]) -> Sys<()> {
+        let part = Part {
+            source: self.source,
+            name: file.0.to_owned(),
+            inode: file.1,
+            chunk_bytes: self.chunk_bytes,
+            path: self.path.clone(),
+            chunks: chunks.to_vec(),
+        };
+        self.journal.add_chunks(&part, first).inspect_err(|errno| {
+            self.job.stop(Error::system("write the journal for", &self.path, *errno));
+        })
+    }
+}
+
+/// Opens the temporary file of a part, which is the one that was noted and nobody else's.
+fn open(directory: BorrowedFd<'_>, part: &Part) -> Sys<std::os::fd::OwnedFd> {
+    if !stale::is_temporary(&part.name) || part.name.as_bytes().contains(&b'/') {
+        return Err(Errno::EINVAL);
+    }
+    let file = name::open_existing(directory, &part.name, OFlags::RDWR)?;
+    let stat = file::stat(&file)?;
+    if stat.inode != part.inode || !is_own(&stat) || stat.links != 1 {
+        return Err(Errno::ESTALE);
+    }
+    match file::try_lock(&file) {
+        Err(Errno::EAGAIN) => Err(Errno::EAGAIN),
+        // A filesystem without locks.
+        _ => Ok(file),
+    }
+}
+
+fn remove(directory: BorrowedFd<'_>, part: &Part) {
+    if open(directory, part).is_ok() {
+        let _ = name::unlink(directory, &part.name);
+    }
+}
+
+/// Removes what earlier runs began in a directory, at this path from the root, of files that the source
+/// has no more.
+pub(in crate::copy::tree) fn sweep_directory(
+    journal: &Journal,
+    path: impl FnOnce() -> PathBuf,
+    directory: BorrowedFd<'_>,
+) {
+    for part in journal.take_parts_in(path) {
+        remove(directory, &part);
+    }
+}
+
+/// The same in directories that the source has no more.
+pub(in crate::copy::tree) fn sweep(journal: &Journal, root: BorrowedFd<'_>) {
+    for part in journal.take_parts() {
+        let above = Path::new(&part.path).parent().unwrap_or(Path::new(""));
+        let names: Vec<&OsStr> = above.iter().collect();
+        if let Ok(directory) = directory::open_beneath(root, &names, true) {
+            remove(directory.as_fd(), &part);
+        }
+    }
+}

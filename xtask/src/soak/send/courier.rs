@@ -1,0 +1,199 @@
+//! Every way to send, by one interface.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use uncopy::send::{
+    Counters, Event, Message, Mode, PageSize, Pool, Ring, RingOptions, RingSocket, Sender,
+    SenderOptions, Socket, StableBytes,
+};
+
+/// Time of what is parked before connections are aborted.
+const PARKED: Duration = Duration::from_millis(200);
+/// Slices of a registered pool.
+pub(super) const SLICES: usize = 16;
+/// Bytes of each.
+pub(super) const SLICE_BYTES: usize = 64_000;
+
+/// How it is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    MsgZerocopy,
+    Auto,
+    Ring,
+    RingRegistered,
+    RingAuto,
+}
+
+pub(super) const WAYS: [Way; 5] =
+    [Way::MsgZerocopy, Way::Auto, Way::Ring, Way::RingRegistered, Way::RingAuto];
+
+type Owner = Box<dyn StableBytes>;
+
+enum By {
+    Calls(Sender<Owner>),
+    Ring { ring: Ring<Owner>, socket: RingSocket },
+}
+
+/// Sends, and knows what became of every buffer.
+pub(super) struct Courier {
+    by: By,
+    pool: Option<Pool>,
+    lent: Vec<Weak<Vec<u8>>>,
+    pub(super) sends: u64,
+    pub(super) failed: u64,
+}
+
+/// The buffers of a courier that is gone.
+pub(super) struct Trail {
+    pool: Option<Pool>,
+    lent: Vec<Weak<Vec<u8>>>,
+}
+
+impl Courier {
+    pub(super) fn new(way: Way, socket: Socket) -> Result<Courier> {
+        let mode = match way {
+            Way::Auto | Way::RingAuto => Mode::Auto,
+            _ => Mode::Zerocopy,
+        };
+        let mut pool = None;
+        let by = match way {
+            Way::MsgZerocopy | Way::Auto => {
+                let mut options = SenderOptions::default();
+                options.mode = mode;
+                options.park_timeout = PARKED;
+                options.send_timeout = Some(super::PATIENCE);
+                By::Calls(Sender::new(socket, &options))
+            }
+            Way::Ring | Way::RingRegistered | Way::RingAuto => {
+                let mut options = RingOptions::default();
+                options.mode = mode;
+                options.entries = 8;
+                options.drop_timeout = PARKED;
+                let mut ring = Ring::new(&options);
+                if way == Way::RingRegistered {
+                    let slices = Pool::new(SLICES, SLICE_BYTES, PageSize::Base)?;
+                    ring.register_pool(&slices)?;
+                    pool = Some(slices);
+                }
+                let socket = ring.add(socket);
+                By::Ring { ring, socket }
+            }
+        };
+        Ok(Courier { by, pool, lent: Vec::new(), sends: 0, failed: 0 })
+    }
+
+    /// Sends; `false`: the kernel refused this one, or one before it.
+    pub(super) fn send(&mut self, bytes: Vec<u8>) -> Result<bool> {
+        self.sends += 1;
+        let owner = self.owner(bytes)?;
+        let failed = self.failed;
+        match &mut self.by {
+            By::Calls(sender) => {
+                self.failed += u64::from(sender.send(owner).result.is_err());
+                while sender.next_release()?.is_some() {}
+            }
+            By::Ring { ring, socket } => {
+                ring.send(*socket, Message::new(owner)).map_err(|refused| refused.error)?;
+                ring.submit()?;
+                self.failed += failures(ring);
+            }
+        }
+        Ok(self.failed == failed)
+    }
+
+    /// A slice of the pool where there is one, after a wait if need be, else other memory.
+    fn owner(&mut self, bytes: Vec<u8>) -> Result<Owner> {
+        let Some(pool) = self.pool.clone() else {
+            let shared = Arc::new(bytes);
+            self.lent.push(Arc::downgrade(&shared));
+            return Ok(Box::new(shared));
+        };
+        let begin = Instant::now();
+        loop {
+            if let Some(mut slice) = pool.take() {
+                slice.truncate(bytes.len());
+                slice.copy_from_slice(&bytes);
+                return Ok(Box::new(slice));
+            }
+            ensure!(begin.elapsed() < super::PATIENCE, "no slice comes back");
+            if let By::Ring { ring, .. } = &mut self.by {
+                ring.wait(Some(Duration::from_millis(100)))?;
+                self.failed += failures(ring);
+            }
+        }
+    }
+
+    /// Waits until nothing is outstanding; `false`: something still is after `patience`.
+    pub(super) fn settle(&mut self, patience: Duration) -> Result<bool> {
+        let begin = Instant::now();
+        loop {
+            let brief = Some(Duration::from_millis(50));
+            let left = match &mut self.by {
+                By::Calls(sender) => {
+                    while sender.wait_release(brief)?.is_some() {}
+                    sender.outstanding()
+                }
+                By::Ring { ring, .. } => {
+                    ring.wait(brief)?;
+                    self.failed += failures(ring);
+                    ring.outstanding()
+                }
+            };
+            if left.sends == 0 || begin.elapsed() > patience {
+                ensure!(left.sends > 0 || left.bytes == 0, "{} bytes of no send", left.bytes);
+                return Ok(left.sends == 0);
+            }
+        }
+    }
+
+    pub(super) fn socket(&self) -> Result<&Socket> {
+        match &self.by {
+            By::Calls(sender) => Ok(sender.socket()),
+            By::Ring { ring, socket } => ring.socket(*socket).context("the ring has its socket"),
+        }
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        match &self.by {
+            By::Calls(sender) => sender.counters().clone(),
+            By::Ring { ring, socket } => ring.counters(*socket).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Goes, with whatever is outstanding.
+    pub(super) fn leave(self) -> Trail {
+        let Courier { by, pool, lent, .. } = self;
+        drop(by);
+        Trail { pool, lent }
+    }
+}
+
+/// Takes all events of a ring; says how many sends failed.
+fn failures(ring: &mut Ring<Owner>) -> u64 {
+    let events = std::iter::from_fn(|| ring.next_event());
+    events.filter(|event| matches!(event, Event::Sent(sent) if sent.result.is_err())).count() as u64
+}
+
+impl Trail {
+    fn is_back(&self) -> bool {
+        let all_slices = self.pool.as_ref().is_none_or(|pool| pool.free_slices() == SLICES);
+        all_slices && self.lent.iter().all(|buffer| buffer.strong_count() == 0)
+    }
+
+    /// Waits until every buffer is back.
+    ///
+    /// # Errors
+    /// If one is not after a while.
+    pub(super) fn wait(&self) -> Result<()> {
+        let begin = Instant::now();
+        while !self.is_back() {
+            ensure!(begin.elapsed() < super::PATIENCE, "buffers never came back");
+            std::thread::sleep(Duration::from_millis(1));
+            // What a dropped ring has is taken in by whatever its thread does with rings.
+            Ring::<Owner>::new(&RingOptions::default()).submit()?;
+        }
+        Ok(())
+    }
+}

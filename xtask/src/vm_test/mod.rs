@@ -1,0 +1,162 @@
+//! Sends over virtio-net in a virtual machine: a device that really reads pages where they lie, and
+//! a kernel in which copies can be counted (`skb_copy_ubufs`, by a kprobe). And the doctor among
+//! devices that kernels of other test machines lack: bonds, VLANs, tunnels, device mapper, kprobes.
+//!
+//! QEMU emulates the processor, so that it runs anywhere; kernel and modules are Debian's.
+
+mod doctor;
+mod initramfs;
+mod said;
+mod sends;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::workspace;
+use anyhow::{Context, Result, ensure};
+use initramfs::only;
+use said::Said;
+
+/// Arguments of `cargo xtask vm-test`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// A directory with an unpacked package of a kernel (`boot/vmlinuz-…`, `lib/modules/…`), instead
+    /// of Debian's for clouds, which is fetched once (35 MB).
+    #[arg(long, value_name = "DIRECTORY")]
+    kernel: Option<PathBuf>,
+}
+
+/// Depends on the newest kernel of its kind.
+const PACKAGE: &str = "linux-image-6.12-cloud-amd64";
+const DISK_BYTES: u64 = 64 << 20;
+const PORT: u16 = 8000;
+/// The machine takes a minute where nothing else runs.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Before each line that is for us.
+const SIGN: &str = "@@ ";
+
+/// Boots the machine, has it send, and judges what it says.
+///
+/// # Errors
+/// If it does not come to its end, or says something else than is expected.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let uncopy = workspace::build_release("uncopy-cli", "uncopy")?;
+    let directory = workspace::target_directory().join("vm-test");
+    std::fs::create_dir_all(&directory)?;
+    let kernel = match &arguments.kernel {
+        Some(kernel) => kernel.clone(),
+        None => fetched(&directory)?,
+    };
+    let initramfs = initramfs::make(&directory, &kernel, &uncopy)?;
+    let disk = disk(&directory)?;
+    let said = testbed::network::isolated(|network| {
+        network.ip("tuntap add dev vm0 mode tap vnet_hdr");
+        network.ip("address add 10.12.0.1/24 dev vm0");
+        network.ip("link set vm0 mtu 9000 up");
+        boot(&vmlinuz(&kernel)?, &initramfs, &disk, &uncopy)
+    })?;
+    let said = said.iter().filter_map(|line| Said::of(line)).collect::<Vec<_>>();
+    sends::judge(&said)?;
+    doctor::judge(&said)
+}
+
+/// Debian's kernel, unpacked.
+fn fetched(directory: &Path) -> Result<PathBuf> {
+    let unpacked = directory.join("kernel");
+    if !unpacked.exists() {
+        let script = format!(
+            "set -e; newest=$(apt-cache depends {PACKAGE} | awk '/Depends:/ {{ print $2; exit }}'); \
+             apt-get download -q \"$newest\"; rm -rf unpacking; \
+             dpkg-deb -x \"$newest\"_*.deb unpacking; rm \"$newest\"_*.deb; mv unpacking kernel"
+        );
+        workspace::run(Command::new("sh").args(["-c", &script]).current_dir(directory))?;
+    }
+    Ok(unpacked)
+}
+
+/// A disk with an empty filesystem, anew.
+fn disk(directory: &Path) -> Result<PathBuf> {
+    let disk = directory.join("disk");
+    std::fs::File::create(&disk)?.set_len(DISK_BYTES)?;
+    workspace::run(Command::new("mkfs.ext4").arg("-q").arg(&disk))?;
+    Ok(disk)
+}
+
+fn vmlinuz(kernel: &Path) -> Result<PathBuf> {
+    only(&kernel.join("boot"), "vmlinuz-")
+}
+
+/// Runs the machine with a receiver for each connection beside it; gives the lines that are for us.
+fn boot(vmlinuz: &Path, initramfs: &Path, disk: &Path, uncopy: &Path) -> Result<Vec<String>> {
+    let mut machine = Command::new("qemu-system-x86_64");
+    machine
+        .args(["-accel", "tcg", "-cpu", "max", "-m", "512", "-nodefaults", "-no-reboot"])
+        .args(["-display", "none", "-serial", "stdio"])
+        .args(["-netdev", "tap,id=tap,ifname=vm0,script=no,downscript=no"])
+        .args(["-device", "virtio-net-pci,netdev=tap,romfile="])
+        .args(["-netdev", "user,id=slirp", "-device", "virtio-net-pci,netdev=slirp,romfile="])
+        .arg("-drive")
+        .arg(format!("file={},format=raw,if=virtio", disk.display()))
+        .args(["-append", "console=ttyS0 quiet panic=-1"])
+        .arg("-kernel")
+        .arg(vmlinuz)
+        .arg("-initrd")
+        .arg(initramfs);
+    let machine = machine.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    let machine = machine
+        .spawn()
+        .context("cannot start qemu-system-x86_64; apt-get install qemu-system-x86")?;
+    let mut machine = Ending(machine);
+    let output = machine.0.stdout.take().context("its output is piped")?;
+    let reader = std::thread::spawn(move || lines_of(output));
+    // Takes datagrams in that nobody reads.
+    let _datagrams = std::net::UdpSocket::bind(("0.0.0.0", PORT))?;
+    let begin = Instant::now();
+    let mut receiver: Option<Ending> = None;
+    while machine.0.try_wait()?.is_none() {
+        ensure!(begin.elapsed() < PATIENCE, "the machine does not come to its end");
+        // One connection each; the next receiver follows the last.
+        let is_over = match &mut receiver {
+            Some(running) => running.0.try_wait()?.is_some(),
+            None => true,
+        };
+        if is_over {
+            let words = ["bench", "recv", "-4", "tcp", "-p", &PORT.to_string(), "-t", "300"];
+            let next = Command::new(uncopy).args(words).stdout(Stdio::null()).spawn()?;
+            receiver = Some(Ending(next));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let lines = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    ensure!(lines.iter().any(|line| line == "end"), "the machine stopped early: {lines:?}");
+    Ok(lines)
+}
+
+/// Shows what the machine says, and keeps what is for us.
+fn lines_of(output: impl std::io::Read) -> Result<Vec<String>> {
+    let mut ours = Vec::new();
+    for line in std::io::BufRead::lines(std::io::BufReader::new(output)) {
+        let line = line?;
+        match line.trim_end().split_once(SIGN) {
+            Some((_, said)) => {
+                writeln!(std::io::stderr(), "said: {}", said.split(' ').next().unwrap_or(said))?;
+                ours.push(said.to_owned());
+            }
+            None => writeln!(std::io::stderr(), "guest: {}", line.trim_end())?,
+        }
+    }
+    Ok(ours)
+}
+
+/// A process that goes with this.
+struct Ending(Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        // One that is over already is no failure.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
