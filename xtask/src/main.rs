@@ -2,6 +2,8 @@
 
 mod book;
 mod compare;
+mod coverage;
+mod evidence;
 mod finding;
 mod fuzz;
 mod install_c;
@@ -40,6 +42,10 @@ enum Task {
     Man(man::Arguments),
     /// Measure a suite side by side with its peers.
     Compare(compare::Arguments),
+    /// Write one page with everything that was measured, or set two sets of rows side by side.
+    Evidence(evidence::Arguments),
+    /// Measure which lines the tests run, by crate.
+    Coverage(coverage::Arguments),
     /// Kill, fill and cut power in a loop, and look at what is left.
     Soak(soak::Arguments),
     /// Copy at rates, and look at every window of two seconds.
@@ -84,6 +90,8 @@ fn main() -> ExitCode {
         Task::InstallC(arguments) => install_c::run(&arguments),
         Task::Man(arguments) => man::run(&arguments),
         Task::Compare(arguments) => compare::run(&arguments),
+        Task::Evidence(arguments) => evidence::run(&arguments),
+        Task::Coverage(arguments) => coverage::run(&arguments),
         Task::Soak(arguments) => soak::run(&arguments),
         Task::Throttle(arguments) => throttle::run(&arguments),
         Task::Interop(arguments) => interop::run(&arguments),

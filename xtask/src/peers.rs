@@ -1,6 +1,7 @@
 //! Programs that are only compared with. They are built apart from the project, in `peers/` and
 //! from crates.io, and never part of its build or tests.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -182,6 +183,42 @@ pub(crate) fn find(directory: &Path, wanted: &[Peer]) -> Peers {
     peers
 }
 
+/// The versions of those of `wanted` that are there.
+pub(crate) fn versions(directory: &Path, wanted: &[Peer]) -> BTreeMap<&'static str, String> {
+    let lock = std::fs::read_to_string(workspace::root().join("peers/Cargo.lock"));
+    let lock = lock.unwrap_or_default();
+    let installed = find(directory, wanted).installed;
+    let is_installed = |peer: &&Peer| installed.iter().any(|found| found.name == peer.name);
+    let version = |peer: &Peer| match &peer.origin {
+        Origin::System { .. } => first_line(Command::new(peer.program).arg("--version")),
+        Origin::Crate { name, version } => Some(format!("{name} {version}")),
+        Origin::Own => locked_version(&lock, peer.name.split(' ').next()?)
+            .or_else(|| first_line(Command::new("rustc").arg("--version"))),
+        Origin::Nowhere { .. } => None,
+    };
+    wanted
+        .iter()
+        .filter(is_installed)
+        .filter_map(|peer| Some((peer.name, version(peer)?)))
+        .collect()
+}
+
+fn first_line(command: &mut Command) -> Option<String> {
+    let output = command.output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().next().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// The version of the package `name` in the text of a lockfile.
+fn locked_version(lock: &str, name: &str) -> Option<String> {
+    let lock: toml::Table = lock.parse().ok()?;
+    let packages = lock.get("package")?.as_array()?;
+    let of_name =
+        |package: &&toml::Value| package.get("name").and_then(|n| n.as_str()) == Some(name);
+    let version = packages.iter().find(of_name)?.get("version")?.as_str()?;
+    Some(format!("{name} {version}"))
+}
+
 /// Folders of the workspace `peers/`, each built alone: one that fails leaves the others.
 const PACKAGES: [&str; 4] = [".", "channels", "codecs", "iceoryx2"];
 
@@ -258,4 +295,22 @@ fn install(directory: &Path) -> Result<()> {
     }
     println!("peers are in {}", directory.display());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_come_from_the_lockfile() {
+        let lock = "version = 4\n[[package]]\nname = \"rkyv\"\nversion = \"0.8.1\"\n";
+        assert_eq!(locked_version(lock, "rkyv").as_deref(), Some("rkyv 0.8.1"));
+        assert_eq!(locked_version(lock, "prost"), None);
+        assert_eq!(locked_version("no TOML", "rkyv"), None);
+    }
+
+    #[test]
+    fn what_is_not_installed_has_no_version() {
+        assert!(versions(Path::new("/nonexistent"), &CODECS).is_empty());
+    }
 }

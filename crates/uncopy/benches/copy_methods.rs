@@ -211,6 +211,28 @@ fn tables() {
     });
 }
 
+/// Appends the medians to the file that `UNCOPY_BENCH_ROWS` names, as JSON Lines: the rows of
+/// `cargo xtask evidence`.
+fn rows() -> std::io::Result<()> {
+    let Some(path) = std::env::var_os("UNCOPY_BENCH_ROWS") else { return Ok(()) };
+    let samples = SAMPLES.lock().expect("no panic before");
+    let mut file = fs::OpenOptions::new().append(true).create(true).open(path)?;
+    for ((case, method), all) in samples.iter() {
+        let metrics: [(&str, fn(&Sample) -> Duration); 2] = [("wall", |s| s.0), ("cpu", |s| s.1)];
+        for (metric, pick) in metrics {
+            let value = median(all.iter().map(|sample| pick(sample).as_secs_f64()).collect());
+            // No name here has anything that JSON would escape.
+            writeln!(
+                file,
+                "{{\"suite\":\"copy_methods\",\"case\":\"{}\",\"subject\":\"{method}\",\
+                 \"metric\":\"{metric}\",\"value\":{value},\"unit\":\"s\",\"role\":\"own\"}}",
+                label(*case),
+            )?;
+        }
+    }
+    Ok(())
+}
+
 criterion_group!(benches, copy_methods);
 
 fn main() {
@@ -218,5 +240,6 @@ fn main() {
     Criterion::default().configure_from_args().final_summary();
     if std::env::args().all(|argument| argument != "--list") {
         tables();
+        rows().expect("rows in the file that UNCOPY_BENCH_ROWS names");
     }
 }

@@ -60,8 +60,9 @@ impl Subject {
 }
 
 /// What a subject is to a target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Role {
     /// One of ours.
     Own,
     /// Another's; the fastest of them is "the best peer".

@@ -1,17 +1,18 @@
 //! `cargo xtask compare`: every suite side by side with its peers, in one harness.
 
 mod brief;
-mod case;
+pub(crate) mod case;
 pub(crate) mod channel;
 mod copy;
 mod fidl;
+pub(crate) mod host;
 mod machine;
 pub(crate) mod memory;
 mod message;
 mod metric;
-mod report;
+pub(crate) mod report;
 mod rounds;
-mod row;
+pub(crate) mod row;
 mod send;
 mod timing;
 mod tree;
@@ -23,9 +24,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{peers, workspace};
+use crate::peers::{self, Peer};
+use crate::workspace;
 use case::{Case, Suite};
-use report::Report;
+use host::Host;
+use report::{Report, Surroundings};
 
 /// Arguments of `cargo xtask compare`.
 #[derive(clap::Args)]
@@ -67,6 +70,19 @@ enum SuiteName {
     Send,
     /// The C library against the Rust library, and both against published figures of Zircon.
     Zx,
+}
+
+impl SuiteName {
+    /// Whom it compares with.
+    fn peers(self) -> &'static [Peer] {
+        match self {
+            SuiteName::Copy => &peers::COPIERS,
+            SuiteName::Tree => &peers::TREE_COPIERS,
+            SuiteName::Channel => &peers::CHANNELS,
+            SuiteName::Fidl => &peers::CODECS,
+            SuiteName::Send | SuiteName::Zx => &[],
+        }
+    }
 }
 
 /// Runs a suite.
@@ -123,7 +139,11 @@ fn compare(arguments: &Arguments) -> Result<()> {
         bail!("no case is named so: --list shows them");
     }
     let report = if arguments.json { Report::Json } else { Report::Table };
-    report.begin(&suite)?;
+    let surroundings = Surroundings {
+        host: Host::look(&testbed::Place::Disk.path()),
+        peers: peers::versions(&peers::default_directory(), arguments.suite.peers()),
+    };
+    report.begin(&suite, &surroundings)?;
     for mut case in cases {
         let rows = run_case(suite.name, &mut case).with_context(|| case.name.clone())?;
         report.rows(&rows)?;
@@ -135,29 +155,24 @@ fn suite(arguments: &Arguments) -> Suite {
     let (disk, quick) = (testbed::Place::Disk.path(), arguments.quick);
     let rounds = arguments.rounds.map(usize::from);
     let brief = |name| brief::Options { directory: disk.join(name), quick, rounds };
+    let peers = peers::find(&peers::default_directory(), arguments.suite.peers());
     match arguments.suite {
         SuiteName::Copy => copy::suite(copy::Options {
             uncopy: workspace::target_directory().join("release").join("uncopy"),
-            peers: peers::find(&peers::default_directory(), &peers::COPIERS),
+            peers,
             disk: disk.clone(),
             quick,
             rounds,
         }),
         SuiteName::Tree => tree::suite(&tree::Options {
             uncopy: workspace::target_directory().join("release").join("uncopy"),
-            peers: peers::find(&peers::default_directory(), &peers::TREE_COPIERS),
+            peers,
             disk: disk.clone(),
             quick,
             rounds,
         }),
-        SuiteName::Channel => {
-            let peers = peers::find(&peers::default_directory(), &peers::CHANNELS);
-            channel::suite(peers, brief("channel"))
-        }
-        SuiteName::Fidl => {
-            let peers = peers::find(&peers::default_directory(), &peers::CODECS);
-            fidl::suite(peers, brief("fidl"))
-        }
+        SuiteName::Channel => channel::suite(peers, brief("channel")),
+        SuiteName::Fidl => fidl::suite(peers, brief("fidl")),
         SuiteName::Send => send::suite(brief("send")),
         SuiteName::Zx => zx::suite(brief("zx")),
     }

@@ -1,10 +1,12 @@
 //! Rows for people and for programs.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde_json::json;
 
 use super::case::Suite;
+use super::host::Host;
 use super::row::Row;
 
 /// How rows are printed.
@@ -16,12 +18,19 @@ pub(super) enum Report {
     Table,
 }
 
+/// What a suite runs in and beside.
+pub(super) struct Surroundings {
+    pub(super) host: Host,
+    /// Versions of the peers that are here.
+    pub(super) peers: BTreeMap<&'static str, String>,
+}
+
 /// So much of a reason is shown in a table.
 const REASON_CHARACTERS: usize = 110;
 
 impl Report {
     /// What stands above the rows.
-    pub(super) fn begin(self, suite: &Suite) -> io::Result<()> {
+    pub(super) fn begin(self, suite: &Suite, surroundings: &Surroundings) -> io::Result<()> {
         let mut out = io::stdout().lock();
         match self {
             Report::Json => {
@@ -32,6 +41,7 @@ impl Report {
                     .collect();
                 let line = json!({
                     "schema": 1, "suite": suite.name, "notes": suite.notes, "absent": absent,
+                    "host": surroundings.host, "peers": surroundings.peers,
                 });
                 writeln!(out, "{line}")
             }
@@ -69,8 +79,8 @@ fn table(rows: &[Row]) -> String {
     let mut metrics: Vec<&str> = Vec::new();
     let mut subjects: Vec<&str> = Vec::new();
     for row in &rest {
-        if !metrics.contains(&row.metric) && row.skipped.is_none() {
-            metrics.push(row.metric);
+        if !metrics.contains(&row.metric.as_str()) && row.skipped.is_none() {
+            metrics.push(&row.metric);
         }
         if !subjects.contains(&row.subject.as_str()) {
             subjects.push(&row.subject);
@@ -103,7 +113,7 @@ fn table(rows: &[Row]) -> String {
 
 /// A figure, and its ratio to the baseline.
 fn cell(row: &Row) -> String {
-    let figure = row.value.map_or_else(String::new, |value| quantity(value, row.unit));
+    let figure = row.value.map_or_else(String::new, |value| quantity(value, &row.unit));
     match row.ratio {
         Some(ratio) => format!("{figure} {ratio:>6.3}x"),
         None => format!("{figure}        "),
@@ -125,7 +135,7 @@ fn target_line(row: &Row) -> String {
         }
         (_, _, Some(value)) => {
             line +=
-                &format!("{}, at most {}", quantity(value, row.unit), quantity(limit, row.unit));
+                &format!("{}, at most {}", quantity(value, &row.unit), quantity(limit, &row.unit));
         }
         _ => line += &format!("at most {limit:.3}"),
     }
@@ -137,19 +147,20 @@ fn target_line(row: &Row) -> String {
 
 /// Its beginning, with no directories in it.
 fn shortened(reason: &str) -> String {
-    let plain: Vec<&str> = reason
-        .split(' ')
-        .map(
-            |word| {
-                if word.starts_with('/') { word.rsplit('/').next().unwrap_or(word) } else { word }
-            },
-        )
-        .collect();
-    let plain = plain.join(" ");
+    let plain = without_directories(reason);
     match plain.char_indices().nth(REASON_CHARACTERS) {
         Some((end, _)) => format!("{}…", &plain[..end]),
         None => plain,
     }
+}
+
+/// Paths say where somebody measured, and nothing about what.
+pub(crate) fn without_directories(reason: &str) -> String {
+    let last_part = |word: &str| match word.starts_with('/') {
+        true => word.rsplit('/').next().unwrap_or(word).to_owned(),
+        false => word.to_owned(),
+    };
+    reason.split(' ').map(last_part).collect::<Vec<_>>().join(" ")
 }
 
 /// A number with its unit, scaled for reading.
@@ -173,7 +184,7 @@ mod tests {
 
     fn row(subject: &str, metric: Metric, value: f64, ratio: Option<f64>) -> Row {
         let mut row = Row::skipped("copy", "ext4/1MiB/warm", subject, "");
-        (row.skipped, row.metric, row.unit) = (None, metric.name, metric.unit);
+        (row.skipped, row.metric, row.unit) = (None, metric.name.into(), metric.unit.into());
         (row.value, row.ratio, row.baseline) = (Some(value), ratio, ratio.map(|_| "cp".into()));
         row
     }

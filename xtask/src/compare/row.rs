@@ -1,35 +1,39 @@
 //! The rows of a comparison.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::case::Case;
+use super::case::{Case, Role};
 use super::metric::Metric;
 use super::rounds::{Outcome, name_again};
 use super::verdict::{Against, Target, finished, judge, ratio, spread, value};
 
-/// One figure. The first ten fields are the format; the last two are there where they say something.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct Row {
-    pub(super) suite: String,
-    pub(super) case: String,
-    pub(super) subject: String,
-    pub(super) metric: &'static str,
+/// One figure. The first eight fields are the format; the others are there where they say something.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) suite: String,
+    pub(crate) case: String,
+    pub(crate) subject: String,
+    pub(crate) metric: String,
     /// The median over the rounds.
-    pub(super) value: Option<f64>,
-    pub(super) unit: &'static str,
-    pub(super) baseline: Option<String>,
+    pub(crate) value: Option<f64>,
+    pub(crate) unit: String,
+    pub(crate) baseline: Option<String>,
     /// The median of each round's ratio to the baseline.
-    pub(super) ratio: Option<f64>,
+    pub(crate) ratio: Option<f64>,
+    /// What the subject is to a target.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) target: Option<f64>,
+    pub(crate) role: Option<Role>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) met: Option<bool>,
-    /// The larger of the target's band and the A/A spread: what is granted to noise.
+    pub(crate) target: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) noise: Option<f64>,
+    pub(crate) met: Option<bool>,
+    /// Of a target: the larger of its band and the A/A spread. Of the subject that runs twice: the
+    /// A/A spread alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) noise: Option<f64>,
     /// Why there is no value.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) skipped: Option<String>,
+    pub(crate) skipped: Option<String>,
 }
 
 impl Row {
@@ -38,11 +42,12 @@ impl Row {
             suite: suite.to_owned(),
             case: case.to_owned(),
             subject: subject.to_owned(),
-            metric: metric.name,
+            metric: metric.name.to_owned(),
             value: None,
-            unit: metric.unit,
+            unit: metric.unit.to_owned(),
             baseline: None,
             ratio: None,
+            role: None,
             target: None,
             met: None,
             noise: None,
@@ -51,7 +56,7 @@ impl Row {
     }
 
     /// The line that says why a subject has no figures.
-    pub(super) fn skipped(suite: &str, case: &str, subject: &str, reason: &str) -> Row {
+    pub(crate) fn skipped(suite: &str, case: &str, subject: &str, reason: &str) -> Row {
         let none = Metric { rank: 0, name: "", unit: "" };
         Row { skipped: Some(reason.to_owned()), ..Row::new(suite, case, subject, none) }
     }
@@ -91,6 +96,8 @@ fn figures(suite: &str, case: &Case, outcome: &Outcome, outcomes: &[Outcome]) ->
         value: value(outcome, metric),
         baseline: baseline.map(|baseline| baseline.subject.clone()),
         ratio: baseline.and_then(|baseline| ratio(outcome, baseline, metric)),
+        role: Some(outcome.role),
+        noise: is_second.then(|| spread(outcomes, case.again, metric)),
         ..Row::new(suite, &case.name, &outcome.subject, metric)
     };
     metrics.into_iter().flatten().map(figure).collect()

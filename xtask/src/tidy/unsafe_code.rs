@@ -98,6 +98,26 @@ fn check_tokens(source: &Source, tokens: TokenStream, findings: &mut Vec<Finding
     }
 }
 
+/// How many blocks, functions and items are unsafe.
+pub(super) fn count(source: &Source) -> usize {
+    count_tokens(source.tokens.clone())
+}
+
+fn count_tokens(tokens: TokenStream) -> usize {
+    let mut tokens = tokens.into_iter();
+    let mut count = 0;
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Group(group) => count += count_tokens(group.stream()),
+            TokenTree::Ident(word) if word == "unsafe" => {
+                count += usize::from(proof_asked(tokens.clone()).is_some());
+            }
+            _ => {}
+        }
+    }
+    count
+}
+
 /// What a comment must contain where `next` follows the word `unsafe`, and what to write.
 fn proof_asked(next: impl Iterator<Item = TokenTree>) -> Option<(&'static str, &'static str)> {
     let mut next = next.filter(|token| !matches!(token, TokenTree::Literal(_))).peekable();
@@ -189,6 +209,13 @@ mod tests {
         ] {
             assert_eq!(messages(path, proven, check).len(), count, "{path}");
         }
+    }
+
+    #[test]
+    fn what_needs_a_proof_is_counted() {
+        let count = |text: &str| super::count(&super::Source::parse("a.rs", text).unwrap());
+        assert_eq!(count("fn f() { unsafe { g() }; m!(unsafe { h() }) }\nunsafe fn k() {}\n"), 3);
+        assert_eq!(count("type A = unsafe fn(u8);\n// unsafe { }\n"), 0);
     }
 
     #[test]
