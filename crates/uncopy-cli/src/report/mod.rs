@@ -170,7 +170,7 @@ impl Report {
     /// An entry of a tree is finished.
     pub(crate) fn entry(&mut self, record: &Record) {
         let receipt = match &record.outcome {
-            Outcome::Copied(receipt) => Some(receipt),
+            Outcome::Copied(receipt) => Some(&**receipt),
             _ => None,
         };
         if !matches!(record.outcome, Outcome::Failed(_)) {

@@ -55,7 +55,7 @@ pub struct Record {
 #[non_exhaustive]
 pub enum Outcome {
     /// A file was copied.
-    Copied(Receipt),
+    Copied(Box<Receipt>),
     /// A file is a hard link to one that this job copied before.
     Linked {
         /// The path of that one's copy.

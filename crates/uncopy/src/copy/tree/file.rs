@@ -277,7 +277,7 @@ impl Worker<'_, '_> {
                 if let (Some(journal), Some(before)) = (journal, before) {
                     self.note(&journal, place, &before, receipt.bytes);
                 }
-                self.finish(place, EntryKind::File, Outcome::Copied(receipt));
+                self.finish(place, EntryKind::File, Outcome::Copied(Box::new(receipt)));
             }
             Err(error) => self.fail(place, EntryKind::File, error),
         }

@@ -145,7 +145,7 @@ mod tests {
         let copied = |n: u64| Copied {
             root: n as u32,
             path: OsString::from_vec(format!("a/{n}/\u{fffd}").into_bytes()),
-            renamed: n % 5 == 0,
+            renamed: n.is_multiple_of(5),
             expected: 1 + n as u32 % 2,
         };
         assert!(spill.find(file(1)).unwrap().is_none());
