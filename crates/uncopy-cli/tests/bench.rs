@@ -1,7 +1,7 @@
 //! `uncopy bench`: both ends over loopback.
 #![cfg(target_os = "linux")]
 
-use std::net::{Ipv6Addr, UdpSocket};
+use std::net::{Ipv6Addr, TcpListener, UdpSocket};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,27 +23,36 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A port that nobody uses now.
+/// A port for datagrams that nobody uses now.
 fn port() -> u16 {
     UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).unwrap().local_addr().unwrap().port()
 }
 
-/// A receiver that is there when this returns.
-fn receiver(kind: &str, port: u16) -> Child {
-    let words = format!("recv {kind} -p {port} -t 20 --json");
-    let child = bench(&words).stdout(Stdio::piped()).spawn().unwrap();
-    let family = if kind.starts_with("-6") { "6" } else { "" };
-    let table = if kind.ends_with("udp") { "udp" } else { "tcp" };
-    let listens = || {
-        let table = std::fs::read_to_string(format!("/proc/net/{table}{family}")).unwrap();
-        table.contains(&format!(":{port:04X} "))
-    };
+/// A receiver of a stream that is there when this returns, and its port.
+fn receiver(kind: &str) -> (Child, u16) {
+    let table = if kind.starts_with("-6") { "/proc/net/tcp6" } else { "/proc/net/tcp" };
     let begin = Instant::now();
-    while !listens() {
-        assert!(begin.elapsed() < Duration::from_secs(10), "nobody listens on port {port}");
-        std::thread::sleep(Duration::from_millis(5));
+    loop {
+        // The kernel may give it to a connection before the receiver has it: then another one.
+        let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let words = format!("recv {kind} -p {port} -t 20 --json");
+        let mut child = bench(&words).stdout(Stdio::piped()).spawn().unwrap();
+        // Its own address, and TCP_LISTEN (include/net/tcp_states.h).
+        let listens = |line: &str| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            fields.len() > 3 && fields[1].ends_with(&format!(":{port:04X}")) && fields[3] == "0A"
+        };
+        while child.try_wait().unwrap().is_none() {
+            if std::fs::read_to_string(table).unwrap().lines().any(listens) {
+                return (child, port);
+            }
+            assert!(begin.elapsed() < Duration::from_secs(10), "nobody listens on port {port}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(begin.elapsed() < Duration::from_secs(10), "no port to listen on");
     }
-    child
 }
 
 #[test]
@@ -51,8 +60,7 @@ fn every_mode_sends_what_arrives() {
     for kind in ["-4 tcp", "-6 tcp"] {
         let host = if kind.starts_with("-6") { "::1" } else { "127.0.0.1" };
         for mode in ["copy", "msg-zerocopy", "ring", "ring-registered", "auto"] {
-            let port = port();
-            let receiver = receiver(kind, port);
+            let (receiver, port) = receiver(kind);
             let words = format!("send {kind} -D {host} -p {port} -t 0.1 --mode {mode} --json");
             let sent = json(&output(&words));
             let received: Value =
