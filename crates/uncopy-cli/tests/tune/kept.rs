@@ -12,6 +12,7 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [Need::At(Place::Ext4)] a_kept_threshold_decides_and_is_named,
         [Need::At(Place::Ext4)] what_is_chosen_displaces_what_was_measured,
+        [Need::At(Place::Ext4)] the_doctor_names_a_kept_threshold,
         [] a_kept_file_that_makes_no_sense_is_refused,
     ]
 }
@@ -97,4 +98,27 @@ fn a_kept_file_that_makes_no_sense_is_refused() {
         let said = run.failed(2);
         assert!(said.contains(says) && said.contains("uncopy tune --save"), "{values}: {said}");
     }
+}
+
+/// A way that is passed over because of a size has a finding, with where the size comes from.
+fn the_doctor_names_a_kept_threshold() {
+    let at = Place::Ext4.scratch();
+    let (source, copy) = (at.join("source"), at.join("copy"));
+    Content::dense(100 << 10).write(&source);
+    let refusing = |values: &str, flags: &[&str]| {
+        let home = home(&at, values);
+        let program = uncopy(&home, &["doctor", "--json"]).arg(&source).arg(&copy);
+        let run = program.arg("--").args(flags).run();
+        let report: Value = serde_json::from_str(&run.stdout).unwrap();
+        let findings = report["findings"].as_array().unwrap().clone();
+        findings.into_iter().find(|finding| finding["id"] == "setting-refuses")
+    };
+    assert!(refusing("", &[]).is_none());
+    let tuned = refusing("zero-copy-min = 524288", &[]).unwrap();
+    let found = tuned["evidence"][0]["found"].as_str().unwrap();
+    assert!(found.starts_with("measured on ext4 "), "{found}");
+    assert!(found.contains("tuned.toml") && found.contains("below zero-copy-min"), "{found}");
+    let given = refusing("", &["--zero-copy-min=512Ki"]).unwrap();
+    let found = given["evidence"][0]["found"].as_str().unwrap();
+    assert!(found.starts_with("the flag: "), "{found}");
 }

@@ -232,24 +232,35 @@ fn flag_of(reason: &str) -> &str {
     reason.split([' ', ':']).next().unwrap_or(reason)
 }
 
+/// The flag of the setting that passed a way over: `too small (below direct-min, 4 MiB)` names a
+/// size that somebody gave or measured.
+fn setting_of(reason: &str) -> Option<String> {
+    if reason.starts_with("--") {
+        return Some(flag_of(reason).to_owned());
+    }
+    let (_, below) = reason.split_once("(below ")?;
+    below.split_once(',').map(|(name, _)| format!("--{name}"))
+}
+
 /// Where a setting comes from; `None`: it is the flag itself.
 fn origin_of<'a>(flag: &str, origins: &'a Origins) -> Option<&'a str> {
     let name = flag.split_once('=').map_or(flag, |(name, _)| name);
     origins.get(name).map(String::as_str)
 }
 
-/// The setting that such a reason begins with, and where it comes from if it is no flag.
+/// The setting that such a reason names, and where it comes from if it is no flag.
 fn named(reason: &str, origins: &Origins) -> String {
-    let flag = flag_of(reason);
-    match origin_of(flag, origins) {
+    let flag = setting_of(reason).unwrap_or_default();
+    match origin_of(&flag, origins) {
         Some(origin) => format!("{flag} ({origin})"),
-        None => flag.to_owned(),
+        None => flag,
     }
 }
 
 /// Settings that rule a way out.
 fn settings(forecast: &Forecast, origins: &Origins, found: &mut Vec<Finding>) {
-    let refused = forecast.ways.iter().filter(|way| way.answer.is_yes() && is_setting(way));
+    let by_setting = |way: &&TriedWay| way.passed_over.as_deref().and_then(setting_of).is_some();
+    let refused = forecast.ways.iter().filter(|way| way.answer.is_yes()).filter(by_setting);
     let refused: Vec<&TriedWay> = refused.collect();
     let mut reasons: Vec<&String> =
         refused.iter().filter_map(|way| way.passed_over.as_ref()).collect();
@@ -258,7 +269,8 @@ fn settings(forecast: &Forecast, origins: &Origins, found: &mut Vec<Finding>) {
         let alike = refused.iter().filter(|way| way.passed_over.as_ref() == Some(reason));
         let names: Vec<&str> = alike.map(|way| way.mechanism.name()).collect();
         let setting = named(reason, origins);
-        let origin = origin_of(flag_of(reason), origins).unwrap_or("the flag");
+        let flag = setting_of(reason).unwrap_or_default();
+        let origin = origin_of(&flag, origins).unwrap_or("the flag");
         let finding =
             Finding::of(&is::SETTING, format!("{setting} rules out {}", names.join(", ")));
         let finding = finding.seen("options", format!("{origin}: {reason}"));
