@@ -2,13 +2,33 @@
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
 
 /// The root of the workspace.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+/// Runs something in mount and PID namespaces of its own, with scratch space in `directory`.
+///
+/// # Errors
+/// `failure`, if it fails, of which the reason has been printed then.
+pub(crate) fn sandboxed(
+    directory: &Path,
+    failure: &'static str,
+    body: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let code = testbed::run_sandboxed(directory, || match body() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cargo xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    });
+    ensure!(code == ExitCode::SUCCESS, "{failure}");
+    Ok(())
 }
 
 /// Files that git tracks or would track, relative to the root.

@@ -20,9 +20,8 @@ mod verdict;
 mod zx;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use crate::peers::{self, Peer};
 use crate::workspace;
@@ -112,15 +111,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         | SuiteName::Fidl
         | SuiteName::Zx => compare(arguments),
     };
-    let code = testbed::run_sandboxed(&directory, || match compared() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("cargo xtask: {error:#}");
-            ExitCode::FAILURE
-        }
-    });
-    ensure!(code == ExitCode::SUCCESS, "the comparison did not come to its end");
-    Ok(())
+    let failure = "the comparison did not come to its end";
+    workspace::sandboxed(&directory, failure, compared)
 }
 
 fn compare(arguments: &Arguments) -> Result<()> {

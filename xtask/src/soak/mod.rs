@@ -12,7 +12,6 @@ mod span;
 mod tree;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
@@ -87,15 +86,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot make {}", directory.display()))?;
     workspace::build_release("uncopy-cli", "uncopy")?;
-    let code = testbed::run_sandboxed(&directory, || match soak(arguments, seed, now) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("cargo xtask: {error:#}");
-            ExitCode::FAILURE
-        }
-    });
-    ensure!(code == ExitCode::SUCCESS, "the soak found something, or did not come to its end");
-    Ok(())
+    let failure = "the soak found something, or did not come to its end";
+    workspace::sandboxed(&directory, failure, || soak(arguments, seed, now))
 }
 
 /// Of a run that goes on for some time.

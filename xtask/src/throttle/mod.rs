@@ -5,7 +5,6 @@ mod windows;
 
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use testbed::Place;
@@ -49,15 +48,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     };
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot make {}", directory.display()))?;
-    let code = testbed::run_sandboxed(&directory, || match look(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("cargo xtask: {error:#}");
-            ExitCode::FAILURE
-        }
-    });
-    ensure!(code == ExitCode::SUCCESS, "a rate was not kept, or could not be looked at");
-    Ok(())
+    let failure = "a rate was not kept, or could not be looked at";
+    workspace::sandboxed(&directory, failure, || look(arguments))
 }
 
 fn look(arguments: &Arguments) -> Result<()> {
