@@ -164,6 +164,7 @@ impl<B: StableBytes> Sender<B> {
         self.send_message(payload.into(), Some(to))
     }
 
+    #[inline]
     fn send_message(&mut self, payload: Payload<B>, to: Option<SocketAddr>) -> Sent {
         let lend = self.choose(payload.len());
         let (number, result) = self.send_chosen(payload, to, lend);
@@ -181,6 +182,7 @@ impl<B: StableBytes> Sender<B> {
     }
 
     /// Sends, lent or for this reason copied; gives the send's number and what came of it.
+    #[inline]
     pub(super) fn send_chosen(
         &mut self,
         payload: Payload<B>,
@@ -197,6 +199,18 @@ impl<B: StableBytes> Sender<B> {
                 _ => first = Some(sent),
             }
         }
+        self.send_on(payload, to, lend, first)
+    }
+
+    /// Sends, after a first attempt or none.
+    #[inline(never)]
+    fn send_on(
+        &mut self,
+        payload: Payload<B>,
+        to: Option<SocketAddr>,
+        lend: Result<(), FallbackReason>,
+        first: Option<Result<usize, Errno>>,
+    ) -> (u64, Result<usize, Errno>) {
         let mut sending = Sending { first, ..self.begin(payload, to, lend) };
         let deadline = self.options.send_timeout.and_then(|t| Instant::now().checked_add(t));
         let result = loop {

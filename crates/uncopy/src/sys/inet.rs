@@ -383,7 +383,7 @@ impl Socket {
 
     /// Sends the regions, as far as there is room. At most 1,024. Flags that make the kernel keep
     /// them beyond the call are for [`zerocopy`](super::zerocopy) alone.
-    #[inline]
+    #[inline(always)]
     pub(super) fn send_with(
         &self,
         regions: &[IoSlice<'_>],
@@ -391,11 +391,23 @@ impl Socket {
         flags: SendFlags,
     ) -> Sys<usize> {
         let flags = flags | SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        // The kernel has less to look at than with a message header.
+        if let ([only], None) = (regions, to) {
+            return Ok(rustix::io::retry_on_intr(|| rustix::net::send(&self.fd, only, flags))?);
+        }
+        self.send_message(regions, to, flags)
+    }
+
+    /// The same, of several regions or to an address.
+    fn send_message(
+        &self,
+        regions: &[IoSlice<'_>],
+        to: Option<SocketAddr>,
+        flags: SendFlags,
+    ) -> Sys<usize> {
         let mut control = SendAncillaryBuffer::default();
         let sent = rustix::io::retry_on_intr(|| match (regions, to) {
-            // The kernel has less to look at than with a message header.
             ([only], Some(to)) => rustix::net::sendto(&self.fd, only, flags, &to),
-            ([only], None) => rustix::net::send(&self.fd, only, flags),
             (_, Some(to)) => rustix::net::sendmsg_addr(&self.fd, &to, regions, &mut control, flags),
             (_, None) => rustix::net::sendmsg(&self.fd, regions, &mut control, flags),
         });

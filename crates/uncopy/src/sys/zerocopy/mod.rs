@@ -221,6 +221,7 @@ impl<B: StableBytes> Cargo<B> {
 
 /// Has the kernel copy what is behind byte `from` of a payload, as far as there is room; of a train
 /// at most `most` bytes.
+#[inline(always)]
 pub(crate) fn send_copied<B: StableBytes>(
     socket: &Socket,
     payload: &Payload<B>,
@@ -235,16 +236,30 @@ pub(crate) fn send_copied<B: StableBytes>(
 /// Calls `send` with the regions of the payload from byte `from` on, `most` bytes at most: with all of them if it is to
 /// go `whole`, put together if they are too many to be copied one by one; else with as many as one
 /// call takes.
+#[inline(always)]
 fn with_regions<B: StableBytes, T>(
     payload: &Payload<B>,
     (from, most): (usize, usize),
     (whole, lend): (bool, bool),
     send: impl FnOnce(&[IoSlice<'_>]) -> Sys<T>,
 ) -> Sys<T> {
+    // In line: returns that follow a system call are guessed wrong on processors that forget where
+    // calls came from.
     if let [only] = payload.as_slice() {
         let rest = only.bytes().get(from..).unwrap_or_default();
         return send(&[IoSlice::new(&rest[..rest.len().min(most)])]);
     }
+    with_several(payload, (from, most), (whole, lend), send)
+}
+
+/// The same of a payload of several regions.
+#[inline(never)]
+fn with_several<B: StableBytes, T>(
+    payload: &Payload<B>,
+    (from, most): (usize, usize),
+    (whole, lend): (bool, bool),
+    send: impl FnOnce(&[IoSlice<'_>]) -> Sys<T>,
+) -> Sys<T> {
     let mut regions = payload.regions(from, most);
     let few: ArrayVec<IoSlice<'_>, FEW_REGIONS> = regions.by_ref().take(FEW_REGIONS).collect();
     if few.len() < FEW_REGIONS {
