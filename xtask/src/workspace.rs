@@ -31,6 +31,17 @@ pub(crate) fn sandboxed(
     Ok(())
 }
 
+/// The filesystems to work on, in the sandbox: those that can be had.
+pub(crate) fn places() -> Vec<(&'static str, PathBuf)> {
+    let mut places = vec![("disk", testbed::Place::Disk)];
+    if rustix::process::geteuid().is_root() {
+        places.extend([("xfs", testbed::Place::Xfs), ("btrfs", testbed::Place::Btrfs)]);
+    } else {
+        println!("xfs, btrfs: skipped: need root, to mount");
+    }
+    places.into_iter().map(|(name, place)| (name, place.path())).collect()
+}
+
 /// Files that git tracks or would track, relative to the root.
 ///
 /// # Errors

@@ -113,7 +113,7 @@ fn soak(arguments: &Arguments, seed: u64, now: Duration) -> Result<()> {
     }
     println!("soak copy: {span}, --seed {seed}");
     let mut record = Record::new(seed, now.as_secs());
-    let places = places();
+    let places = workspace::places();
     // All of it once for each turn; a turn that began ends.
     let (mut turns, kills) = match span {
         Span::Rounds(rounds) => (Span::Rounds(1).start(), rounds),
@@ -140,7 +140,7 @@ fn soak(arguments: &Arguments, seed: u64, now: Duration) -> Result<()> {
 
 fn soak_tree(uncopy: &Path, span: Span, dice: &mut Dice, when: (u64, u64)) -> Result<()> {
     println!("soak tree: {span}, --seed {}", when.0);
-    let tallies = tree::run(uncopy, &places(), span, dice)?;
+    let tallies = tree::run(uncopy, &workspace::places(), span, dice)?;
     let sum = |number: fn(&tree::Tally) -> u64| tallies.iter().map(number).sum::<u64>();
     let (resumed, killed) =
         (sum(|tally| tally.resumed_rounds.into()), sum(|tally| tally.killed.into()));
@@ -156,15 +156,4 @@ fn soak_tree(uncopy: &Path, span: Span, dice: &mut Dice, when: (u64, u64)) -> Re
     let enough = resumed >= killed / 4;
     ensure!(enough || !is_full, "{resumed} rounds went on, too few to say anything");
     Ok(())
-}
-
-/// The filesystems to be killed on: those that can be had.
-fn places() -> Vec<(&'static str, PathBuf)> {
-    let mut places = vec![("disk", Place::Disk)];
-    if rustix::process::geteuid().is_root() {
-        places.extend([("xfs", Place::Xfs), ("btrfs", Place::Btrfs)]);
-    } else {
-        println!("xfs, btrfs: skipped: need root, to mount");
-    }
-    places.into_iter().map(|(name, place)| (name, place.path())).collect()
 }

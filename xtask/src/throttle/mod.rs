@@ -7,7 +7,6 @@ use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use testbed::Place;
 use uncopy::copy::Throttle;
 
 use crate::workspace;
@@ -54,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 fn look(arguments: &Arguments) -> Result<()> {
     let mut off = 0;
-    for (name, path) in places() {
+    for (name, path) in workspace::places() {
         for scene in SCENES.iter().filter(|scene| scene.name.contains(&arguments.only)) {
             let rates = RATES.into_iter().filter(|rate| *rate <= arguments.up_to);
             for rate in rates.filter_map(NonZeroU64::new).filter(|rate| scene.suits(*rate)) {
@@ -99,15 +98,4 @@ fn keeps(place: &str, path: &Path, scene: &Scene, rate: NonZeroU64) -> Result<bo
         }
     }
     Ok(false)
-}
-
-/// The filesystems to copy on: those that can be had.
-fn places() -> Vec<(&'static str, PathBuf)> {
-    let mut places = vec![("disk", Place::Disk)];
-    if rustix::process::geteuid().is_root() {
-        places.extend([("xfs", Place::Xfs), ("btrfs", Place::Btrfs)]);
-    } else {
-        println!("xfs, btrfs: skipped: need root, to mount");
-    }
-    places.into_iter().map(|(name, place)| (name, place.path())).collect()
 }

@@ -269,28 +269,28 @@ impl Transfer<'_, '_> {
         self.reserve(start, end)?;
         let (mut offset, wanted) = (start, end);
         while offset < end {
-            let (ends, wanted) = (self.ends, (end - offset).min(self.piece_bytes()));
+            let (ends, piece) = (self.ends, (end - offset).min(self.piece_bytes()));
             // Set up before it waits for its turn.
             if self.current()?.is_none() {
                 continue;
             }
-            let length = self.admit(wanted)?;
+            let length = self.admit(piece)?;
             let begin = Instant::now();
             let Some(current) = &mut self.current else { continue };
-            let step = (current.mechanism, current.mover.step(ends, offset, length), begin);
-            self.give_back(length, &step.1);
+            let (mechanism, step) = (current.mechanism, current.mover.step(ends, offset, length));
+            self.give_back(length, &step);
             match step {
-                (_, Ok(Moved { bytes: 0, .. }), _) => {
+                Ok(Moved { bytes: 0, .. }) => {
                     if self.source_ended(offset)? {
                         return Ok(Reached::SourceEnd(offset));
                     }
                     self.stop_current(None);
                 }
-                (mechanism, Ok(moved), begin) => {
+                Ok(moved) => {
                     offset += moved.bytes;
                     self.account(mechanism, moved, offset, begin.elapsed())?;
                 }
-                (mechanism, Err(errno), _) => match self.shrunk_below(end, errno)? {
+                Err(errno) => match self.shrunk_below(end, errno)? {
                     Some(size) => end = size,
                     None => self.handle(mechanism, errno)?,
                 },
