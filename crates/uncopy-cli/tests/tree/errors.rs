@@ -63,7 +63,9 @@ fn abort_leaves_nothing() {
     let trees = unreadable();
     let run = trees.run(cp_as_nobody().arg("--on-error=abort"));
     run.failed(1);
-    assert_eq!(run.stderr.matches("EACCES").count(), 1, "told once: {}", run.stderr);
+    // Another worker may have met the other one at the same moment.
+    let told = ["a/secret:", "closed:"].map(|name| run.stderr.matches(name).count());
+    assert!(told.contains(&1) && told.iter().all(|times| *times <= 1), "{}", run.stderr);
     assert!(!trees.destination().exists());
     trees.assert_no_strangers();
 }

@@ -128,15 +128,12 @@ impl Queue {
         self.lock().others.len()
     }
 
-    /// The next task, batches first; `None`: all is done, or the job was stopped.
+    /// The next task, batches first; `None`: all is done, or the job was stopped. In both cases
+    /// nobody is at work any more, so that what was made can be taken back.
     pub(super) fn take(&self) -> Option<Taken<'_>> {
         let mut state = self.lock();
         loop {
-            if state.closed {
-                return None;
-            }
-            let task = state.batches.pop_front().map(Task::Copy).or_else(|| state.others.pop());
-            if let Some(task) = task {
+            if let Some(task) = state.next() {
                 state.working += 1;
                 return Some(Taken { queue: self, task: Some(task) });
             }
@@ -162,6 +159,16 @@ impl Queue {
     }
 }
 
+impl State {
+    /// After the end of a job there is nothing, even if somebody still adds it.
+    fn next(&mut self) -> Option<Task> {
+        if self.closed {
+            return None;
+        }
+        self.batches.pop_front().map(Task::Copy).or_else(|| self.others.pop())
+    }
+}
+
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         let mut state = self.queue.lock();
@@ -171,5 +178,32 @@ impl Drop for Taken<'_> {
         if over {
             self.queue.wake.notify_all();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Whoever begins a job takes back what was made of it; nobody may add to it then.
+    #[test]
+    fn who_asks_after_the_end_waits_for_those_still_at_work() {
+        let queue = Queue::new(1);
+        queue.lock().working = 1;
+        let at_work = Taken { queue: &queue, task: None };
+        let done = AtomicBool::new(false);
+        queue.close();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                done.store(true, Ordering::Relaxed);
+                drop(at_work);
+            });
+            assert!(queue.take().is_none());
+            assert!(done.load(Ordering::Relaxed), "somebody is still at work");
+        });
     }
 }
