@@ -55,11 +55,11 @@ mod verify;
 use std::path::Path;
 
 #[cfg(not(target_os = "linux"))]
-use run::run_job;
+use run::{is_built, run_job};
 #[cfg(all(fuzzing, target_os = "linux"))]
 pub(crate) use tree::fuzz_journal;
 #[cfg(target_os = "linux")]
-use tree::run_job;
+use tree::{is_built, run_job};
 
 pub use observer::{Control, Observer, Phase, Progress};
 pub use options::{

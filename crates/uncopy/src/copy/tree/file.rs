@@ -14,6 +14,7 @@ use super::directory::{Open, identity};
 use super::enter::changed_kind;
 use super::journal::{self, Finished, Journal, KeptPart};
 use super::links::{Claim, First, Spot};
+use super::other::{self, Linking};
 use super::queue::Task;
 use super::retry;
 use super::run::Job;
@@ -132,7 +133,7 @@ impl Worker<'_, '_> {
     ) {
         let file = (stat.links > 1).then(|| (identity(&stat), stat.links));
         let Some((file, links)) = file else {
-            return self.copy_regular(place, (fd, stat), chosen);
+            return self.copy_regular(place, (fd, stat), chosen, None);
         };
         let prior = match self.job.links.claim(file, || place.spot()) {
             Ok(Claim::First(prior)) => prior,
@@ -145,7 +146,7 @@ impl Worker<'_, '_> {
         let failed = self.summary.failed + self.summary.skipped;
         match &prior {
             Some(first) => self.link_to(place, first),
-            None => self.copy_regular(place, (fd, stat), chosen),
+            None => self.copy_regular(place, (fd, stat), chosen, None),
         }
         if self.summary.failed + self.summary.skipped > failed {
             // One of the names that wait is the first now.
@@ -207,24 +208,30 @@ impl Worker<'_, '_> {
         // Names decide too what is compressed: links to a file that went another way do not help.
         let transform = self.job.options.copy.transform;
         let alike = transform == Transform::None || first.renamed == place.is_renamed();
-        let linked = if alike { self.make_hard_link(place, first) } else { Ok(None) };
-        match linked {
-            Ok(Some(outcome)) => self.finish(place, EntryKind::File, outcome),
-            // The filesystem has no more links for this file, or none at all.
-            Ok(None) => match open_file(place) {
-                Ok((fd, stat)) => self.with_choice(place, fd, stat, Worker::copy_regular),
-                Err(error) => self.fail(place, EntryKind::File, error),
-            },
+        let refused = match alike.then(|| self.make_hard_link(place, first)) {
+            Some(Ok(Linking::Done(outcome))) => {
+                return self.finish(place, EntryKind::File, outcome);
+            }
+            Some(Ok(Linking::Refused(errno))) => Some(errno),
+            Some(Err(error)) => return self.fail(place, EntryKind::File, error),
+            None => None,
+        };
+        match open_file(place) {
+            Ok((fd, stat)) => self.with_choice(place, fd, stat, |worker, place, opened, chosen| {
+                worker.copy_regular(place, opened, chosen, refused);
+            }),
             Err(error) => self.fail(place, EntryKind::File, error),
         }
     }
 
-    /// Copies an open regular file, whatever other names it has.
+    /// Copies an open regular file, whatever other names it has, and if the filesystem `refused` a
+    /// link instead.
     fn copy_regular(
         &mut self,
         place: &Place<'_>,
         (fd, stat): (OwnedFd, Stat),
         chosen: Option<&Chosen>,
+        refused: Option<Errno>,
     ) {
         let path = place.source();
         let journal = self.job.journal();
@@ -270,7 +277,8 @@ impl Worker<'_, '_> {
                 let reason = "the destination exists";
                 self.finish(place, EntryKind::File, Outcome::Skipped { reason });
             }
-            Ok(receipt) => {
+            Ok(mut receipt) => {
+                receipt.notes.extend(refused.map(other::copied_for));
                 if let Some(portion) = receipt.portions.last() {
                     job.note_mechanism(portion.mechanism);
                 }
@@ -363,7 +371,8 @@ fn placing<'a>(
     match journal.filter(|_| source.size().is_some_and(|size| size >= partial::LEAST_BYTES)) {
         Some(journal) => {
             let keep = KeptPart::new(job, journal, &place.way(), &source.stat);
-            let begun = keep.begun(place.open.destination.as_fd());
+            let ended = place.directory.entered.private.then_some(place.target);
+            let begun = keep.begun(place.open.destination.as_fd(), ended);
             Placing::Kept { keep: Box::new(keep), begun, is_unseen, is_swept }
         }
         None if is_unseen => Placing::Private,

@@ -23,7 +23,7 @@ impl Worker<'_, '_> {
         place: &Place<'_>,
         fd: OwnedFd,
         stat: Stat,
-        go_on: fn(&mut Self, &Place<'_>, (OwnedFd, Stat), Option<&Chosen>),
+        go_on: impl FnOnce(&mut Self, &Place<'_>, (OwnedFd, Stat), Option<&Chosen>),
     ) {
         if self.job.options.copy.transform == Transform::None {
             return go_on(self, place, (fd, stat), None);
