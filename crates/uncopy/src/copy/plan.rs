@@ -74,29 +74,6 @@ pub(crate) const COLD_MATTERS_MIN_BYTES: u64 = 128 << 10;
 /// From this size on blocks are reserved before they are written.
 pub(crate) const RESERVE_MIN_BYTES: u64 = 128 << 10;
 
-/// Smaller pieces are moved by one thread: making another takes its time.
-pub(crate) const RANGES_MIN_BYTES: u64 = 4 << 20;
-
-/// More threads than these wait for each other where one page after the other is put into the file.
-const MOST_RANGES: usize = 2;
-
-/// Several threads move a piece of this length quicker than one, each a range of it. On ext4 the
-/// kernel's loop takes the lock of the destination for some pages at a time, and reads others
-/// meanwhile (`mm/filemap.c`, `generic_perform_write`); `cargo xtask ranges` measures it.
-pub(crate) fn gains_by_ranges(facts: &Facts, mechanism: Mechanism, piece_bytes: u64) -> bool {
-    mechanism == Mechanism::CopyFileRange
-        && (facts.source, facts.destination) == (Filesystem::EXT4, Filesystem::EXT4)
-        && facts.prefer == Prefer::WallTime
-        // A mixture of old and new is to have as few seams as may be.
-        && !facts.in_place
-        && piece_bytes >= RANGES_MIN_BYTES
-}
-
-/// By how many threads, if so many more may be had.
-pub(crate) fn ranges(spare_workers: usize) -> usize {
-    spare_workers.saturating_add(1).min(MOST_RANGES)
-}
-
 /// A mechanism that has been tried, and what stopped it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attempted {

@@ -317,25 +317,3 @@ fn ways_are_compared_where_only_the_clock_decides() {
     let without = comparable(&facts(), &[refused(Splice)]);
     assert_eq!(without, [CopyFileRange, ReadWrite]);
 }
-
-#[test]
-fn ranges_are_for_large_pieces_where_the_filesystem_gains() {
-    let in_place = Facts { in_place: true, ..facts() };
-    let cpu = Facts { prefer: Prefer::CpuTime, ..facts() };
-    let from_xfs = Facts { source: Filesystem::XFS, ..facts() };
-    let to_btrfs = Facts { destination: Filesystem::BTRFS, ..facts() };
-    for (facts, mechanism, piece, expected) in [
-        (facts(), CopyFileRange, RANGES_MIN_BYTES, true),
-        (facts(), CopyFileRange, RANGES_MIN_BYTES - 1, false),
-        (facts(), ReadWrite, 100 * MIB, false),
-        (facts(), Direct, 100 * MIB, false),
-        (facts(), Splice, 100 * MIB, false),
-        (in_place, CopyFileRange, 100 * MIB, false),
-        (cpu, CopyFileRange, 100 * MIB, false),
-        (from_xfs, CopyFileRange, 100 * MIB, false),
-        (to_btrfs, CopyFileRange, 100 * MIB, false),
-    ] {
-        assert_eq!(gains_by_ranges(&facts, mechanism, piece), expected, "{mechanism} {piece}");
-    }
-    assert_eq!([0, 1, 2, usize::MAX].map(ranges), [1, 2, 2, 2]);
-}
