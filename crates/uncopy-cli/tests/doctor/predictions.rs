@@ -9,10 +9,7 @@ use testbed::network::{ALL_PROTOCOLS, NEEDS, Network, isolated, linked};
 use testbed::{Case, Need, Program};
 
 use crate::network::Child;
-use crate::{finding, report_or_none, uncopy};
-
-/// Longer than anything takes that goes well.
-const LONG: Duration = Duration::from_secs(60);
+use crate::{LONG, finding, report_or_none, uncopy};
 
 /// What becomes of the bytes.
 #[derive(Clone, Copy)]
