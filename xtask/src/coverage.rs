@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut tested = Ok(());
     if !arguments.report_only {
         let mut tests = llvm_cov();
-        tests.args(["--no-report", "--locked", "--no-fail-fast"]);
+        tests.args(["--no-report", "--locked", "--no-fail-fast", "--all-features"]);
         if arguments.package.is_empty() {
             tests.arg("--workspace");
         }

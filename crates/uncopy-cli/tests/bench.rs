@@ -92,6 +92,17 @@ fn slots_and_trains_are_counted() {
 }
 
 #[test]
+fn a_run_sends_however_short_its_time_is() {
+    let receiver = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+    let port = receiver.local_addr().unwrap().port();
+    for mode in ["copy", "msg-zerocopy", "ring", "ring-registered", "auto"] {
+        let words = format!("send -4 udp -D 127.0.0.1 -p {port} -t 0.000001 --mode {mode} --json");
+        let sent = json(&output(&words));
+        assert!(sent["sends"].as_u64().unwrap() > 0, "{sent}");
+    }
+}
+
+#[test]
 fn the_first_line_is_that_of_the_kernels_tool() {
     let port = port();
     let receiver = UdpSocket::bind(("127.0.0.1", port)).unwrap();

@@ -90,8 +90,7 @@ impl Path {
         );
         let begin = Instant::now();
         loop {
-            // Until a receiver is there again, a connection is refused; and on a busy machine the
-            // time may be over before the first send.
+            // Until a receiver is there again, a connection is refused.
             let run = (self.through)(uncopy(&words)).run();
             match report_or_none(&run) {
                 Some(measured) if measured["sends"].as_u64() > Some(0) => return measured,

@@ -10,9 +10,9 @@ use crate::compare::row::Row;
 
 pub(super) fn machines(inputs: &Inputs) -> Markup {
     let all = &inputs.comparisons;
-    let runs = all.iter().flat_map(|comparison| {
-        comparison.runs.iter().map(|run| of_run(&comparison.suite, run))
-    });
+    let runs = all
+        .iter()
+        .flat_map(|comparison| comparison.runs.iter().map(|run| of_run(&comparison.suite, run)));
     let unknown: usize = all.iter().map(Comparison::cases_of_unknown_host).sum();
     let body = html! {
         (table(&["suite", "cases", "kernel", "processor", "memory", "files lie on", "commit"], runs))
