@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::directory::{Entered, Identity, identity};
 use super::journal::Journal;
 use super::links::Links;
-use super::queue::Queue;
+use super::queue::{Queue, WorkerId};
 use super::worker::Worker;
 use super::{root, scan};
 use crate::copy::job::JobOptions;
@@ -44,6 +44,8 @@ pub(super) struct Job<'a> {
     pub(super) experience: Experience,
     workers: usize,
     hired: AtomicUsize,
+    /// Workers there have been.
+    begun: AtomicUsize,
     pinned: AtomicUsize,
     most_pinned: usize,
     deleted: AtomicU64,
@@ -128,6 +130,7 @@ impl<'a> Job<'a> {
             hired: AtomicUsize::new(1),
             pinned: AtomicUsize::new(0),
             most_pinned,
+            begun: AtomicUsize::new(0),
             deleted: AtomicU64::new(0),
             destinations: Mutex::default(),
             over: AtomicBool::new(false),
@@ -153,6 +156,11 @@ impl<'a> Job<'a> {
     /// A worker found nothing more to do and went.
     pub(super) fn dismissed(&self) {
         self.hired.fetch_sub(1, Ordering::Relaxed);
+    /// Which worker the next one is.
+    pub(super) fn next_worker(&self) -> WorkerId {
+        WorkerId(self.begun.fetch_add(1, Ordering::Relaxed))
+    }
+
     }
 
     /// One more directory may keep its descriptors.

@@ -9,7 +9,7 @@ use std::thread::Scope;
 
 use super::directory::{Directory, Open};
 use super::links::Spot;
-use super::queue::{Batch, Task};
+use super::queue::{Batch, Task, WorkerId};
 use super::run::Job;
 use crate::capabilities::Filesystem;
 use crate::copy::Control;
@@ -24,6 +24,7 @@ const LISTING_BYTES: usize = 64 << 10;
 
 pub(super) struct Worker<'scope, 'env> {
     pub(super) job: &'env Job<'env>,
+    id: WorkerId,
     scope: &'scope Scope<'scope, 'env>,
     pub(super) summary: Summary,
     pub(super) buffer: Vec<u8>,
@@ -91,6 +92,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
     pub(super) fn new(job: &'env Job<'env>, scope: &'scope Scope<'scope, 'env>) -> Self {
         Worker {
             job,
+            id: job.next_worker(),
             scope,
             summary: Summary::default(),
             buffer: small::buffer(&job.options.copy),
@@ -108,7 +110,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
     /// Works until all is done.
     pub(super) fn work_on(&mut self) {
         let job = self.job;
-        while let Some(mut taken) = job.queue.take() {
+        while let Some(mut taken) = job.queue.take(self.id) {
             if let Some(task) = taken.task.take() {
                 self.work(task);
             }
@@ -135,7 +137,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
     /// Hands a task to whoever is free; the directory it belongs to has one more to do.
     pub(super) fn push(&mut self, directory: &Arc<Directory>, task: Task) {
         directory.begin();
-        match self.job.queue.push(task) {
+        match self.job.queue.push(task, self.id) {
             Err(batch) => self.copy_batch(batch),
             Ok(true) if self.job.may_hire() => {
                 let (job, scope) = (self.job, self.scope);
