@@ -279,7 +279,7 @@ impl Worker<'_, '_> {
                 if let (Some(journal), Some(before)) = (journal, before) {
                     self.note(&journal, place, &before, receipt.bytes);
                 }
-                self.finish(place, EntryKind::File, Outcome::Copied(Box::new(receipt)));
+                self.finish_copied(place, receipt);
             }
             Err(error) => self.fail(place, EntryKind::File, error),
         }
@@ -348,7 +348,7 @@ impl Worker<'_, '_> {
             return Ok(Some(Receipt { skipped: true, ..Receipt::default() }));
         }
         self.job.counters.bytes.fetch_add(size, Ordering::Relaxed);
-        Ok(Some(Receipt { notes, ..self.small_receipt(size, mechanism, cost) }))
+        Ok(Some(self.small_receipt((size, mechanism, cost), notes)))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::copy::job::OnError;
 use crate::copy::job::{Action, EntryKind, Outcome, Record, Summary};
 use crate::copy::small::{self, Way};
 use crate::error::Error;
-use crate::receipt::{Cost, Mechanism, Receipt};
+use crate::receipt::{Cost, Mechanism, Portion, Receipt};
 
 /// Room for a listing: a few hundred entries a call.
 const LISTING_BYTES: usize = 64 << 10;
@@ -208,6 +208,15 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         self.finish_at(|| place.names(), kind, outcome);
     }
 
+    /// The same for a file that was copied. A record costs a part of what a small file does.
+    pub(super) fn finish_copied(&mut self, place: &Place<'_>, receipt: Receipt) {
+        if self.job.observer.wants_records() || !receipt.notes.is_empty() {
+            return self.finish(place, EntryKind::File, Outcome::Copied(Box::new(receipt)));
+        }
+        self.summary.add_receipt(&receipt);
+        self.entry_done();
+    }
+
     /// The same for an entry of which only the two names are known.
     pub(super) fn finish_at(
         &mut self,
@@ -313,10 +322,19 @@ impl<'scope, 'env> Worker<'scope, 'env> {
     }
 
     /// The receipt of a small file. Refusals are told with it if anybody wants records, and counted
-    /// otherwise.
-    pub(super) fn small_receipt(&mut self, size: u64, mechanism: Mechanism, cost: Cost) -> Receipt {
-        let mut receipt = Receipt { bytes: size, ..Receipt::default() };
-        receipt.add(mechanism, size, cost);
+    /// otherwise; so is how its bytes went if nobody is told of it.
+    pub(super) fn small_receipt(
+        &mut self,
+        (size, mechanism, cost): (u64, Mechanism, Cost),
+        notes: Vec<String>,
+    ) -> Receipt {
+        let mut receipt = Receipt { bytes: size, notes, ..Receipt::default() };
+        if self.job.observer.wants_records() || !receipt.notes.is_empty() {
+            receipt.add(mechanism, size, cost);
+        } else {
+            self.summary.add_portion(Portion { mechanism, bytes: size, cost });
+            self.job.note_mechanism(mechanism);
+        }
         if !self.job.observer.wants_records() {
             let alike = (mechanism, size == 0);
             if self.small.counted != Some(alike) {
