@@ -70,7 +70,8 @@ pub(crate) enum Commit {
 impl<'a> Staging<'a> {
     /// A new file beside the destination with these permissions (umask and default ACL apply).
     ///
-    /// Where something is to be replaced, or later given other permissions, ask for 0600.
+    /// Where something is to be replaced ask for 0600. What needs a name for it has that mode in any
+    /// case.
     pub(crate) fn aside(
         destination: &'a Destination<'a>,
         mode: u32,

@@ -316,11 +316,11 @@ impl Worker<'_, '_> {
             return Ok(None);
         }
         let preserve = options.preserve;
-        let (mode, mut staging) = if directory.entered.is_unseen() {
-            let mode = source.stat.permissions() & 0o777;
-            (mode, Staging::private(destination, mode)?)
+        // Nobody can open it before it has its name; where it needs one for that, it is 0600.
+        let mode = source.stat.permissions() & 0o777;
+        let mut staging = if directory.entered.is_unseen() {
+            Staging::private(destination, mode)?
         } else {
-            let mode = metadata::creation_mode(&source.stat, None, preserve);
             let staging = Staging::aside(destination, mode, options.existing)?;
             staging.swept(directory.entered.whole)
         };
