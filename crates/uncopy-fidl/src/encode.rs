@@ -7,11 +7,12 @@
 use std::slice;
 
 use crate::error::{Error, Result, Rule};
-use crate::gather::{ALWAYS_COPIED, GatherOptions, RegionList, Regions, Workspace};
+use crate::gather::{ALWAYS_COPIED, Workspace};
 use crate::handle::{Departing, Leaving, TakeHandles};
 use crate::header::{HEADER_BYTES, Header};
 use crate::layout::{Layout, padded};
 use crate::limits::{Depth, MAX_HANDLES, check_length};
+use crate::regions::{GatherOptions, RegionList, Regions};
 
 /// A type whose values can be encoded. Made by `#[derive(Fidl)]`.
 pub trait Encode: Layout {

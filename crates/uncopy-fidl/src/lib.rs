@@ -98,6 +98,7 @@ mod header;
 mod late;
 mod layout;
 mod limits;
+mod regions;
 mod validity;
 mod wire;
 
@@ -108,7 +109,6 @@ pub use dump::{Dump, dump, dump_message};
 pub use encode::{Encode, Encoder, encode, encode_message, encode_message_into, take_handles};
 pub use endpoint::{ClientEnd, ServerEnd};
 pub use error::{Error, Result, Rule};
-pub use gather::{GatherOptions, RegionList, Regions};
 pub use handle::{
     Departing, Handle, HandleIndex, Handles, NoHandle, ObjectType, OwnedHandle, Rights, TakeHandles,
 };
@@ -116,6 +116,7 @@ pub use header::{EPITAPH_ORDINAL, HEADER_BYTES, Header};
 pub use late::{Boxed, Items, ItemsIter};
 pub use layout::{HandleConstraint, Layout};
 pub use limits::{MAX_BYTES, MAX_DEPTH, MAX_HANDLES, MAX_REGIONS};
+pub use regions::{GatherOptions, RegionList, Regions};
 pub use uncopy_fidl_derive::Fidl;
 pub use wire::{Empty, EmptyView, NoPayload, Outcome, Plain, UNKNOWN_METHOD, Unknown, UnknownView};
 
