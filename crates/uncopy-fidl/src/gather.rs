@@ -380,7 +380,7 @@ mod tests {
         let mut encoder = Encoder::with_options(options(100, 8192)).unwrap();
         for round in [1u8, 0] {
             for count in [1usize, 600, 3, 900, 0] {
-                let body = |n: usize| vec![round; if n % 7 == 0 { 101 } else { n % 50 }];
+                let body = |n: usize| vec![round; if n.is_multiple_of(7) { 101 } else { n % 50 }];
                 let value: Vec<Vec<u8>> = (0..count).map(body).collect();
                 let linear = encode(&value).unwrap();
                 let mut list = RegionList::new();

@@ -102,6 +102,7 @@ impl<'r> Regions<'r> {
 pub struct RegionList<'r>(Slots<'r>);
 
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "the large one is the usual one, to spare the heap")]
 enum Slots<'r> {
     Few(ArrayVec<IoSlice<'r>, INLINE_REGIONS>),
     Many(Vec<IoSlice<'r>>),
