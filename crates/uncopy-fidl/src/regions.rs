@@ -146,19 +146,26 @@ impl<'r> RegionList<'r> {
         }
     }
 
+    #[inline]
     pub(crate) fn push(&mut self, slice: IoSlice<'r>) {
-        match &mut self.0 {
-            Slots::Many(slices) => slices.push(slice),
-            Slots::Few(slices) => {
-                if let Err(full) = slices.try_push(slice) {
-                    let mut many = Vec::with_capacity(4 * INLINE_REGIONS);
-                    many.extend(slices.drain(..));
-                    many.push(full.element());
-                    self.0 = Slots::Many(many);
-                }
-            }
-        }
+        let spilled = match &mut self.0 {
+            Slots::Many(slices) => return slices.push(slice),
+            Slots::Few(slices) => match slices.try_push(slice) {
+                Ok(()) => return,
+                Err(full) => spilled(slices, full.element()),
+            },
+        };
+        self.0 = Slots::Many(spilled);
     }
+}
+
+/// A full list and one more, on the heap.
+#[cold]
+fn spilled<'r>(few: &[IoSlice<'r>], more: IoSlice<'r>) -> Vec<IoSlice<'r>> {
+    let mut many = Vec::with_capacity(4 * INLINE_REGIONS);
+    many.extend_from_slice(few);
+    many.push(more);
+    many
 }
 
 /// The memory of a vector, emptied, for slices that live elsewhere. The standard library collects in
