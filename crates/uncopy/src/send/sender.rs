@@ -284,7 +284,10 @@ impl<B: StableBytes> Sender<B> {
             (_, Some(Refusal::NotSupported)) => Err(FallbackReason::NotSupported),
             (_, Some(Refusal::CountUncertain)) => Err(FallbackReason::CountUncertain),
             (Mode::Zerocopy, None) => Ok(()),
-            (Mode::Auto, None) => self.auto.choose(length, Way::MsgZerocopy),
+            (Mode::Auto, None) => {
+                let way = Way::MsgZerocopy(self.transport());
+                self.auto.choose(length, way)
+            }
         }
     }
 

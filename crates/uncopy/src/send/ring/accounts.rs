@@ -99,8 +99,10 @@ impl<B: StableBytes> Accounts<B> {
         bytes: usize,
     ) -> Result<(), FallbackReason> {
         let is_spread = payload.as_slice().len() > MAX_REGIONS;
+        let lane = &mut self.lanes[socket];
+        let transport = lane.transport;
         let way = || match self.by_io_uring {
-            false => Way::MsgZerocopy,
+            false => Way::MsgZerocopy(transport),
             true if huge_by_index
                 && payload.as_slice().iter().all(|b| b.pool_slice().is_some()) =>
             {
@@ -108,7 +110,6 @@ impl<B: StableBytes> Accounts<B> {
             }
             true => Way::Ring,
         };
-        let lane = &mut self.lanes[socket];
         let chosen = match mode {
             Mode::Copy => Err(FallbackReason::Asked),
             _ if is_spread => Err(FallbackReason::TooManyRegions),
@@ -268,8 +269,8 @@ fn is_believed(by_io_uring: bool, transport: Transport) -> bool {
 /// Whether registered huge pages may be sent as such over a socket whose path copies or does not.
 ///
 /// The kernel charges packets of registered memory with its offset in the page: up to 2 MiB for
-/// each (`io_sg_from_iter` in `io_uring/net.c`: `PAGE_ALIGN(v.bv_len + v.bv_offset)`, where a huge
-/// page is one vector). That fills the send buffer of a stream with a few packets, and the receive
+/// each (`io_sg_from_iter` in `io_uring/net.c` of Linux 6.1 and 6.12: `truesize +=
+/// PAGE_ALIGN(v.bv_len + v.bv_offset)`, where a huge page is one vector). That fills the send buffer of a stream with a few packets, and the receive
 /// buffer of a socket on the same machine with one, so that it drops the next.
 fn names_huge_pages(transport: Transport, copies: bool) -> bool {
     transport == Transport::Udp && !copies
