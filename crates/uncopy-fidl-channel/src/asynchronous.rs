@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use uncopy::channel::{AsyncChannel, Status};
-use uncopy_fidl::{Decode, Encode, Encoder, Header, Regions, TakeHandles};
+use uncopy_fidl::{Decode, Encode, Encoder, Header, RegionList, TakeHandles};
 
 use crate::client::{Answer, Event, answer};
 use crate::failure::Failure;
@@ -42,8 +42,8 @@ impl<P> AsyncClient<P> {
         mut value: T,
     ) -> Result<(), Failure> {
         let mut handles = departed(&mut value)?;
-        let (mut encoder, mut regions) = (Encoder::new(), Regions::new());
-        encoder.gather_message(header, &value, &mut regions)?;
+        let (mut encoder, mut list) = (Encoder::new(), RegionList::new());
+        let regions = encoder.gather_message(header, &value, &mut list)?;
         Ok(self.channel.write(regions.as_slices(), &mut handles).await?)
     }
 
@@ -57,8 +57,8 @@ impl<P> AsyncClient<P> {
         mut value: T,
     ) -> Result<Answer<R>, Failure> {
         let mut handles = departed(&mut value)?;
-        let (mut encoder, mut regions) = (Encoder::new(), Regions::new());
-        encoder.gather_message(header, &value, &mut regions)?;
+        let (mut encoder, mut list) = (Encoder::new(), RegionList::new());
+        let regions = encoder.gather_message(header, &value, &mut list)?;
         answer(header, self.channel.call(regions.as_slices(), &mut handles).await?)
     }
 

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::io::IoSlice;
 
 use uncopy::channel::{self, Channel, Deadline, Object, Signals, Status};
-use uncopy_fidl::{Encode, Encoder, Header, Regions, TakeHandles, take_handles};
+use uncopy_fidl::{Encode, Encoder, Header, RegionList, TakeHandles, take_handles};
 
 use crate::failure::Failure;
 use crate::handle::{Handle, depart};
@@ -37,8 +37,8 @@ pub(crate) fn transmit<T: Encode + TakeHandles<Handle>, R>(
 ) -> Result<R, Failure> {
     let handles = departed(&mut value)?;
     let with = |encoder: &mut Encoder| {
-        let mut regions = Regions::new();
-        encoder.gather_message(header, &value, &mut regions)?;
+        let mut list = RegionList::new();
+        let regions = encoder.gather_message(header, &value, &mut list)?;
         Ok(send(regions.as_slices(), handles)?)
     };
     ENCODER.with(|encoder| match encoder.try_borrow_mut() {

@@ -88,7 +88,7 @@ fn copy_once(
 /// Copies an open source to a name that was looked at.
 pub(super) fn copy_opened(
     source: &Source<'_>,
-    destination: &Destination,
+    destination: &Destination<'_>,
     placing: Placing<'_>,
     chosen: Option<&Chosen>,
     options: &CopyOptions,
@@ -116,7 +116,7 @@ pub(super) fn copy_opened(
 
 fn write_staged(
     source: &Source<'_>,
-    destination: &Destination,
+    destination: &Destination<'_>,
     mut staging: Staging<'_>,
     chosen: Option<&Chosen>,
     options: &CopyOptions,
@@ -161,7 +161,7 @@ fn learn(observer: &dyn Observer, alike: Alike, receipt: &Receipt, took: Duratio
 /// Writes the copy and puts it in place.
 fn write(
     source: &Source<'_>,
-    destination: &Destination,
+    destination: &Destination<'_>,
     staging: &mut Staging<'_>,
     (facts, chosen): (Facts, Option<&Chosen>),
     options: &CopyOptions,
@@ -209,7 +209,7 @@ fn write(
 /// Where the bytes are written first.
 fn open_staging<'a>(
     source: &Source<'_>,
-    destination: &'a Destination,
+    destination: &'a Destination<'a>,
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Staging<'a>> {
@@ -352,7 +352,7 @@ fn drop_caches(source: &Source<'_>, staging: &Staging<'_>, source_was_cached: bo
     }
 }
 
-fn notes(destination: &Destination, options: &CopyOptions) -> Vec<String> {
+fn notes(destination: &Destination<'_>, options: &CopyOptions) -> Vec<String> {
     let Some(found) = &destination.found else { return Vec::new() };
     let regular = found.stat.file_type() == FileType::RegularFile;
     let mut notes = Vec::new();

@@ -19,7 +19,7 @@ use crate::sys::{Sys, file, name};
 
 /// The file that is being written.
 pub(crate) struct Staging<'a> {
-    destination: &'a Destination,
+    destination: &'a Destination<'a>,
     fd: OwnedFd,
     place: Place,
     /// Another name must not be replaced.
@@ -70,9 +70,10 @@ pub(crate) enum Commit {
 impl<'a> Staging<'a> {
     /// A new file beside the destination with these permissions (umask and default ACL apply).
     ///
-    /// Where something is to be replaced, or later given other permissions, ask for 0600.
+    /// Where something is to be replaced ask for 0600. What needs a name for it has that mode in any
+    /// case.
     pub(crate) fn aside(
-        destination: &'a Destination,
+        destination: &'a Destination<'a>,
         mode: u32,
         existing: Existing,
     ) -> Result<Staging<'a>> {
@@ -93,7 +94,7 @@ impl<'a> Staging<'a> {
         Ok(Staging::new(destination, fd, place).keeping(existing))
     }
 
-    fn new(destination: &'a Destination, fd: OwnedFd, place: Place) -> Staging<'a> {
+    fn new(destination: &'a Destination<'a>, fd: OwnedFd, place: Place) -> Staging<'a> {
         Staging {
             destination,
             fd,
@@ -108,7 +109,7 @@ impl<'a> Staging<'a> {
     /// A file that another run can go on with: what an earlier one began, or a new one with a
     /// temporary name and mode 0600.
     pub(crate) fn kept(
-        destination: &'a Destination,
+        destination: &'a Destination<'a>,
         partial: Partial<'a>,
         begun: Option<Begun>,
         (existing, is_unseen): (Existing, bool),
@@ -141,7 +142,7 @@ impl<'a> Staging<'a> {
 
     /// A new file under the destination's own name, in a directory that appears under its own name
     /// only when all that belongs in it is there.
-    pub(crate) fn private(destination: &'a Destination, mode: u32) -> Result<Staging<'a>> {
+    pub(crate) fn private(destination: &'a Destination<'a>, mode: u32) -> Result<Staging<'a>> {
         let fd = name::create_new(destination.directory(), destination.name(), mode).map_err(
             |errno| match errno {
                 Errno::EEXIST => {
@@ -155,16 +156,16 @@ impl<'a> Staging<'a> {
 
     /// The existing destination itself, or for [`Destination::is_stream`] whatever it is.
     pub(crate) fn in_place(
-        destination: &'a Destination,
+        destination: &'a Destination<'a>,
         observer: &mut dyn Observer,
     ) -> Result<Staging<'a>> {
         let fd = if destination.is_stream() {
             stream::open_for_writing(destination, observer)?
         } else {
             // For reading as well: verification reads it, and FICLONE wants it on some kernels.
-            file::open(&destination.path, OFlags::RDWR)
+            file::open(destination.path(), OFlags::RDWR)
                 .or_else(|errno| match errno {
-                    Errno::EACCES => file::open(&destination.path, OFlags::WRONLY),
+                    Errno::EACCES => file::open(destination.path(), OFlags::WRONLY),
                     errno => Err(errno),
                 })
                 .map_err(|e| Error::system("open for writing", &destination.given, e))?
@@ -184,7 +185,7 @@ impl<'a> Staging<'a> {
         self.fd.as_fd()
     }
 
-    pub(crate) fn destination(&self) -> &'a Destination {
+    pub(crate) fn destination(&self) -> &'a Destination<'a> {
         self.destination
     }
 
@@ -339,7 +340,7 @@ fn lock<'a, 'b>(partial: &'a Mutex<Partial<'b>>) -> MutexGuard<'a, Partial<'b>> 
 }
 
 /// A new, locked file with a temporary name and mode 0600.
-fn create_temporary(destination: &Destination) -> Sys<(OwnedFd, OsString)> {
+fn create_temporary(destination: &Destination<'_>) -> Sys<(OwnedFd, OsString)> {
     loop {
         let temporary = stale::temporary_name(destination.name(), Kind::File)?;
         let fd = match name::create_new(destination.directory(), &temporary, 0o600) {
@@ -370,7 +371,7 @@ fn can_link_unnamed() -> bool {
     *CAN.get_or_init(|| file::effective_uid() == 0 || name::has_proc_fd())
 }
 
-fn cannot_create(destination: &Destination, errno: Errno) -> Error {
+fn cannot_create(destination: &Destination<'_>, errno: Errno) -> Error {
     let forbidden = matches!(errno, Errno::EACCES | Errno::EPERM | Errno::EROFS);
     if forbidden && in_place_would_do(destination) {
         let text = format!(
@@ -382,7 +383,7 @@ fn cannot_create(destination: &Destination, errno: Errno) -> Error {
 }
 
 /// There is a file that may be written to.
-fn in_place_would_do(destination: &Destination) -> bool {
+fn in_place_would_do(destination: &Destination<'_>) -> bool {
     destination.found.is_some()
         && name::may_write(destination.directory(), destination.name()).is_ok()
 }

@@ -26,12 +26,12 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// Opens a FIFO or device to write to. A FIFO that nobody reads yet is waited for, and the
 /// observer may end that.
 pub(crate) fn open_for_writing(
-    destination: &Destination,
+    destination: &Destination<'_>,
     observer: &mut dyn Observer,
 ) -> Result<OwnedFd> {
     let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::NONBLOCK;
     loop {
-        match file::open(&destination.path, flags) {
+        match file::open(destination.path(), flags) {
             // No reader yet (fifo(7)).
             Err(Errno::ENXIO) if destination.is_fifo() => {
                 go_on(observer, destination, 0)?;
@@ -105,7 +105,11 @@ pub(crate) fn copy_to_end(
 }
 
 /// How much may be taken now; waits if the rate asks for it.
-fn admit(observer: &mut dyn Observer, destination: &Destination, done_bytes: u64) -> Result<usize> {
+fn admit(
+    observer: &mut dyn Observer,
+    destination: &Destination<'_>,
+    done_bytes: u64,
+) -> Result<usize> {
     let Some(turn) = observer.throttle().map(|throttle| throttle.turn(BUFFER_BYTES as u64)) else {
         return Ok(BUFFER_BYTES);
     };
@@ -187,7 +191,11 @@ impl Way {
     }
 }
 
-fn go_on(observer: &mut dyn Observer, destination: &Destination, done_bytes: u64) -> Result<()> {
+fn go_on(
+    observer: &mut dyn Observer,
+    destination: &Destination<'_>,
+    done_bytes: u64,
+) -> Result<()> {
     let progress = Progress { phase: Phase::Copying, done_bytes, total_bytes: 0 };
     match observer.progress(progress) {
         Control::Continue => Ok(()),

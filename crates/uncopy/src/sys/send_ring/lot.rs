@@ -105,7 +105,7 @@ impl<B: StableBytes> Drop for Parking<B> {
         // SAFETY: this is the drop, after which nobody looks at the field again.
         let mut ring = unsafe { ManuallyDrop::take(&mut self.0) };
         // What was not submitted never is.
-        ring.book.waiting.clear();
+        ring.book.forget_waiting();
         sweep();
         if ring.look() {
             return;
