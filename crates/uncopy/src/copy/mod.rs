@@ -20,6 +20,8 @@ mod mechanism;
 #[cfg(target_os = "linux")]
 mod metadata;
 #[cfg(target_os = "linux")]
+mod named;
+#[cfg(target_os = "linux")]
 mod pace;
 #[cfg(target_os = "linux")]
 mod partial;

@@ -121,7 +121,7 @@ pub(crate) fn comparable(facts: &Facts, attempted: &[Attempted]) -> Vec<Mechanis
     if !by_time || is_small(facts) {
         return Vec::new();
     }
-    let mut ways = order(facts);
+    let mut ways = order(facts).to_vec();
     ways.retain(|m| {
         ![Mechanism::Reflink, Mechanism::Sendfile].contains(m)
             && excluded(facts, *m).is_none()
@@ -212,25 +212,25 @@ pub(crate) fn no_mechanism(facts: &Facts, refused: &[Refusal]) -> Reason {
 }
 
 /// All mechanisms, the preferred first.
-fn order(facts: &Facts) -> Vec<Mechanism> {
+fn order(facts: &Facts) -> [Mechanism; 6] {
     use Mechanism::{CopyFileRange, Direct, ReadWrite, Reflink, Sendfile, Splice};
     let mut order = match facts.prefer {
         Prefer::CpuTime if direct_saves_cpu_time(facts) => {
-            vec![Reflink, Direct, CopyFileRange, Sendfile, Splice, ReadWrite]
+            [Reflink, Direct, CopyFileRange, Sendfile, Splice, ReadWrite]
         }
         Prefer::WallTime if direct_is_faster(facts) => {
-            vec![Reflink, Direct, CopyFileRange, Splice, Sendfile, ReadWrite]
+            [Reflink, Direct, CopyFileRange, Splice, Sendfile, ReadWrite]
         }
         // The kernel's own loop behind copy_file_range splices too, through a smaller pipe.
         _ if facts.destination.copies_by_splice() && !facts.source_is_cold => {
-            vec![Reflink, Splice, CopyFileRange, Sendfile, ReadWrite, Direct]
+            [Reflink, Splice, CopyFileRange, Sendfile, ReadWrite, Direct]
         }
-        _ => vec![Reflink, CopyFileRange, Splice, Sendfile, ReadWrite, Direct],
+        _ => [Reflink, CopyFileRange, Splice, Sendfile, ReadWrite, Direct],
     };
     if is_small(facts) && facts.allow == Allow::Any {
-        // One read and one write: nothing that needs setting up is quicker.
-        order.retain(|m| *m != ReadWrite);
-        order.insert(usize::from(order[0] == Reflink), ReadWrite);
+        // One read and one write: nothing that needs setting up is quicker, but for sharing.
+        let place = order.iter().position(|m| *m == ReadWrite).unwrap_or(0);
+        order[1..=place].rotate_right(1);
     }
     order
 }

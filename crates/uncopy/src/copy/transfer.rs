@@ -179,7 +179,7 @@ impl Transfer<'_, '_> {
     }
 
     fn given(&self) -> &std::path::Path {
-        &self.staging.destination().given
+        self.staging.destination().given.as_ref()
     }
 
     fn next_mechanism(&self) -> Result<Mechanism> {

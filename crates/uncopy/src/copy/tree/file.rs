@@ -27,6 +27,7 @@ use crate::copy::job::Links;
 use crate::copy::job::{EntryKind, Outcome};
 use crate::copy::mechanism::Ends;
 use crate::copy::metadata::{self, Born};
+use crate::copy::named::{Late, Named};
 use crate::copy::observer::{Control, Observer, Phase, Progress};
 use crate::copy::small::{self, Small};
 use crate::copy::source::Source;
@@ -233,7 +234,6 @@ impl Worker<'_, '_> {
         chosen: Option<&Chosen>,
         refused: Option<Errno>,
     ) {
-        let path = place.source();
         let journal = self.job.journal();
         let before = journal.is_some().then(|| stat.clone());
         if let (Some(journal), Some(before)) = (&journal, &before)
@@ -245,10 +245,12 @@ impl Worker<'_, '_> {
         }
         let (job, mut opened, mut done) = (self.job, Some((fd, stat)), None);
         let options = job.copy_options(&place.directory.entered);
+        let find = (|| place.source(), || place.destination());
+        let (from, to) = (Late::new(&find.0), Late::new(&find.1));
         let copied = retry::repeated(job, place.open.filesystems, || {
             let (fd, stat) = opened.take().map_or_else(|| open_file(place), Ok)?;
             let filesystem = filesystem_of(place.open, &place.directory.entered.source, &fd, &stat);
-            let source = Source::opened(&path, fd, stat, filesystem);
+            let source = Source::opened(Named::Late(&from), fd, stat, filesystem);
             let found = match self.ask(place, EntryKind::File, source.stat.modified)? {
                 Asked::Go { found, .. } => found,
                 Asked::Done(outcome) => {
@@ -256,7 +258,7 @@ impl Worker<'_, '_> {
                     return Ok(Receipt::default());
                 }
             };
-            let destination = find_destination(place, &source, found, options)?;
+            let destination = find_destination(place, (Named::Late(&to), found), &source, options)?;
             if !transforms(chosen)
                 && let Some(receipt) = self.copy_small(place, &source, &destination)?
             {
@@ -285,7 +287,7 @@ impl Worker<'_, '_> {
                 if let (Some(journal), Some(before)) = (journal, before) {
                     self.note(&journal, place, &before, receipt.bytes);
                 }
-                self.finish(place, EntryKind::File, Outcome::Copied(Box::new(receipt)));
+                self.finish_copied(place, receipt);
             }
             Err(error) => self.fail(place, EntryKind::File, error),
         }
@@ -309,7 +311,7 @@ impl Worker<'_, '_> {
         &mut self,
         place: &Place<'_>,
         source: &Source<'_>,
-        destination: &Destination,
+        destination: &Destination<'_>,
     ) -> Result<Option<Receipt>> {
         let options = self.job.copy_options(&place.directory.entered);
         let filesystems = (source.filesystem, place.open.filesystems.1);
@@ -322,13 +324,13 @@ impl Worker<'_, '_> {
             return Ok(None);
         }
         let preserve = options.preserve;
-        let (mode, mut staging) = if directory.entered.is_unseen() {
-            let mode = source.stat.permissions() & 0o777;
-            (mode, Staging::private(destination, mode)?)
+        // Nobody can open it before it has its name; where it needs one for that, it is 0600.
+        let mode = source.stat.permissions() & 0o777;
+        let mut staging = if directory.entered.is_unseen() {
+            Staging::private(destination, mode)?
         } else {
-            let mode = metadata::creation_mode(&source.stat, None, preserve);
             let staging = Staging::aside(destination, mode, options.existing)?;
-            (mode, staging.swept(directory.entered.whole))
+            staging.swept(directory.entered.whole)
         };
         let alike = Alike {
             source_device: source.stat.device,
@@ -354,7 +356,7 @@ impl Worker<'_, '_> {
             return Ok(Some(Receipt { skipped: true, ..Receipt::default() }));
         }
         self.job.counters.bytes.fetch_add(size, Ordering::Relaxed);
-        Ok(Some(Receipt { notes, ..self.small_receipt(size, mechanism, cost) }))
+        Ok(Some(self.small_receipt((size, mechanism, cost), notes)))
     }
 }
 
@@ -381,17 +383,17 @@ fn placing<'a>(
 }
 
 /// The destination of a file. Nothing is taken over from what is no regular file.
-fn find_destination(
-    place: &Place<'_>,
+fn find_destination<'a>(
+    place: &Place<'a>,
+    (given, found): (Named<'a>, Option<Found>),
     source: &Source<'_>,
-    found: Option<Found>,
     options: &CopyOptions,
-) -> Result<Destination> {
+) -> Result<Destination<'a>> {
     // And what a killed run left is not the caller's.
     let taken_over = !place.directory.entered.private;
     let found = found.filter(|f| taken_over && f.stat.file_type() == FileType::RegularFile);
     let directory = Arc::clone(&place.open.destination);
-    Destination::beneath(directory, place.target, place.destination(), found, source, options)
+    Destination::beneath(directory, place.target, given, found, source, options)
 }
 
 /// Adds to a plan by which mechanism the file would go.
