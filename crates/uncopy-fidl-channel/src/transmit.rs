@@ -20,6 +20,25 @@ thread_local! {
     static ENCODER: RefCell<Encoder> = RefCell::default();
 }
 
+/// The thread's encoder, for a task that keeps it while it waits. Who else asks meanwhile gets a
+/// new one.
+#[cfg(feature = "tokio")]
+pub(crate) fn take_encoder() -> Encoder {
+    ENCODER
+        .with(|encoder| encoder.try_borrow_mut().map(|mut e| std::mem::take(&mut *e)))
+        .unwrap_or_default()
+}
+
+/// Gives it to the thread on which the task has come out.
+#[cfg(feature = "tokio")]
+pub(crate) fn keep_encoder(encoder: Encoder) {
+    ENCODER.with(|kept| {
+        if let Ok(mut kept) = kept.try_borrow_mut() {
+            *kept = encoder;
+        }
+    });
+}
+
 /// Takes the handles out of `value` and makes them what is written.
 pub(crate) fn departed<T: TakeHandles<Handle>>(
     value: &mut T,

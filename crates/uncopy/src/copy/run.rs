@@ -247,7 +247,7 @@ fn move_bytes(
                 stream::copy_to_end(source, staging, &facts, mechanism, receipt, observer)?;
             if facts.in_place && !facts.destination_is_stream {
                 file::truncate(staging.fd(), reached).map_err(|e| {
-                    Error::system("set the size of", &staging.destination().given, e)
+                    Error::system("set the size of", staging.destination().given, e)
                 })?;
             }
             reached
@@ -290,7 +290,7 @@ fn finish_contents(
         let sizes = (read.map_or(reached, |compression| compression.source_bytes), reached);
         tell(observer, source, Phase::Flushing, 0, reached)?;
         file::sync_data(staging.fd())
-            .map_err(|e| Error::system("flush", &staging.destination().given, e))?;
+            .map_err(|e| Error::system("flush", staging.destination().given, e))?;
         match verify::verify(source, staging, sizes, way, wanted, observer) {
             Err(error) if error.is_verification_failed() => {
                 // The likelier reason, if there is one.
@@ -317,7 +317,7 @@ fn check_change(source: &Source<'_>, options: &CopyOptions, receipt: &mut Receip
 }
 
 fn flush(staging: &Staging<'_>, size: u64, observer: &mut dyn Observer) -> Result<()> {
-    let given = &staging.destination().given;
+    let given = staging.destination().given;
     let progress = Progress { phase: Phase::Flushing, done_bytes: 0, total_bytes: size };
     if observer.progress(progress) == Control::Stop {
         return Err(Error::new("copy to", given, Reason::Cancelled));

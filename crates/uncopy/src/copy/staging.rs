@@ -146,7 +146,7 @@ impl<'a> Staging<'a> {
         let fd = name::create_new(destination.directory(), destination.name(), mode).map_err(
             |errno| match errno {
                 Errno::EEXIST => {
-                    Error::new("make", &destination.given, Reason::Refused(TAKEN.into()))
+                    Error::new("make", destination.given, Reason::Refused(TAKEN.into()))
                 }
                 errno => cannot_create(destination, errno),
             },
@@ -168,7 +168,7 @@ impl<'a> Staging<'a> {
                     Errno::EACCES => file::open(destination.path(), OFlags::WRONLY),
                     errno => Err(errno),
                 })
-                .map_err(|e| Error::system("open for writing", &destination.given, e))?
+                .map_err(|e| Error::system("open for writing", destination.given, e))?
         };
         let is_expected = destination
             .found
@@ -176,7 +176,7 @@ impl<'a> Staging<'a> {
             .is_some_and(|found| file::stat(&fd).is_ok_and(|stat| stat.is_same_file(&found.stat)));
         if !is_expected {
             let text = "another file took its name meanwhile; copy again".to_owned();
-            return Err(Error::new("write to", &destination.given, Reason::Refused(text)));
+            return Err(Error::new("write to", destination.given, Reason::Refused(text)));
         }
         Ok(Staging::new(destination, fd, Place::Final))
     }
@@ -203,7 +203,7 @@ impl<'a> Staging<'a> {
     /// one has verified. `goes_on` is told how far that is. What lies behind it is cut off.
     pub(crate) fn verified(&self, goes_on: impl FnMut(u64) -> Result<()>) -> Result<u64> {
         let Some(partial) = &self.partial else { return Ok(0) };
-        let fail = |errno| Error::system("read back", &self.destination.given, errno);
+        let fail = |errno| Error::system("read back", self.destination.given, errno);
         let end = lock(partial).verify(self.fd(), fail, goes_on)?;
         file::truncate(&self.fd, end).map_err(fail)?;
         Ok(end)
@@ -217,7 +217,7 @@ impl<'a> Staging<'a> {
         };
         lock(partial)
             .reached(source, (self.fd(), name), offset)
-            .map_err(|errno| Error::system("flush a part of", &self.destination.given, errno))
+            .map_err(|errno| Error::system("flush a part of", self.destination.given, errno))
     }
 
     /// Leaves the unfinished file to another run, if that can go on with it.
@@ -244,11 +244,11 @@ impl<'a> Staging<'a> {
         };
         result.map_err(|errno| match errno {
             Errno::EEXIST if self.is_unseen => {
-                Error::new("make", &destination.given, Reason::Refused(TAKEN.into()))
+                Error::new("make", destination.given, Reason::Refused(TAKEN.into()))
             }
             Errno::EBUSY => Error::new(
                 "replace",
-                &destination.given,
+                destination.given,
                 Reason::Refused(
                     "something is mounted on it (EBUSY); --in-place writes into it instead".into(),
                 ),
@@ -256,12 +256,12 @@ impl<'a> Staging<'a> {
             // A sticky directory lets nobody rename over another's file, who may yet write to it.
             Errno::EPERM | Errno::EACCES if in_place_would_do(destination) => Error::new(
                 "replace",
-                &destination.given,
+                destination.given,
                 Reason::Refused(format!(
                     "its directory does not allow it ({errno}); --in-place writes into it instead"
                 )),
             ),
-            errno => Error::system("put in place", &destination.given, errno),
+            errno => Error::system("put in place", destination.given, errno),
         })
     }
 
@@ -313,13 +313,13 @@ impl<'a> Staging<'a> {
     pub(crate) fn open_directory(&self) -> Result<OwnedFd> {
         let destination = self.destination;
         name::open_directory_for_reading(destination.directory())
-            .map_err(|e| Error::system("open the directory of", &destination.given, e))
+            .map_err(|e| Error::system("open the directory of", destination.given, e))
     }
 
     /// Flushes the directory, so that the name survives a power cut.
     pub(crate) fn sync_directory(&self, directory: &OwnedFd) -> Result<()> {
         file::sync(directory)
-            .map_err(|e| Error::system("flush the directory of", &self.destination.given, e))
+            .map_err(|e| Error::system("flush the directory of", self.destination.given, e))
     }
 }
 
@@ -377,9 +377,9 @@ fn cannot_create(destination: &Destination<'_>, errno: Errno) -> Error {
         let text = format!(
             "no new file can be made beside it ({errno}); --in-place writes into it instead"
         );
-        return Error::new("replace", &destination.given, Reason::Refused(text));
+        return Error::new("replace", destination.given, Reason::Refused(text));
     }
-    Error::system("create", &destination.given, errno)
+    Error::system("create", destination.given, errno)
 }
 
 /// There is a file that may be written to.

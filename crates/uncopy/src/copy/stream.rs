@@ -38,7 +38,7 @@ pub(crate) fn open_for_writing(
                 thread::sleep(PATIENCE);
             }
             other => {
-                let fail = |e| Error::system("open for writing", &destination.given, e);
+                let fail = |e| Error::system("open for writing", destination.given, e);
                 return other.map_err(fail);
             }
         }
@@ -87,14 +87,14 @@ pub(crate) fn copy_to_end(
         let mut written = way.written(n);
         while written < n {
             match way.empty(staging, written..n) {
-                Ok(0) => return Err(Error::system("write to", &destination.given, Errno::EIO)),
+                Ok(0) => return Err(Error::system("write to", destination.given, Errno::EIO)),
                 Ok(more) => written += more,
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => {
                     file::wait(staging.fd(), Ready::ToWrite, PATIENCE).map_err(fail)?;
                     go_on(observer, destination, total)?;
                 }
-                Err(errno) => return Err(Error::system("write to", &destination.given, errno)),
+                Err(errno) => return Err(Error::system("write to", destination.given, errno)),
             }
         }
         total += n as u64;
@@ -199,6 +199,6 @@ fn go_on(
     let progress = Progress { phase: Phase::Copying, done_bytes, total_bytes: 0 };
     match observer.progress(progress) {
         Control::Continue => Ok(()),
-        Control::Stop => Err(Error::new("copy to", &destination.given, Reason::Cancelled)),
+        Control::Stop => Err(Error::new("copy to", destination.given, Reason::Cancelled)),
     }
 }

@@ -56,11 +56,11 @@ fn small_files_of_all_sizes_begin_alike() {
         *threshold = Threshold { bytes: 4096, origin: Origin::Given };
     }
     tuning.zero_copy_min.bytes = 16 << 10;
-    let refused = Attempted { mechanism: Reflink, errno: Some(Errno::EXDEV), moved_bytes: 0 };
+    let refused = [Attempted { mechanism: Reflink, errno: Some(Errno::EXDEV), moved_bytes: 0 }];
     for prefer in [Prefer::WallTime, Prefer::CpuTime] {
         for (allow, attempted, expected) in [
             (Allow::Any, &[][..], Reflink),
-            (Allow::Any, &[refused.clone()], ReadWrite),
+            (Allow::Any, &refused, ReadWrite),
             (Allow::ReadWrite, &[], ReadWrite),
         ] {
             for size in [1, 4095, 4096, 4097, (16 << 10) - 1] {
