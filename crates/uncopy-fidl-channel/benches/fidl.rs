@@ -11,7 +11,7 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use uncopy::channel::{Channel, Deadline, Object, Signals};
 use uncopy_fidl::{
-    Encode, Encoder, FromView, GatherOptions, Handles, Header, NoHandle, Regions, decode,
+    Encode, Encoder, FromView, GatherOptions, Handles, Header, NoHandle, RegionList, decode,
     decode_message, encode, encode_message,
 };
 use values::{Bytes16, Bytes256, byte_vector, entry, points, text};
@@ -24,9 +24,9 @@ fn encode_value<T: Encode>(c: &mut Criterion, name: &str, value: &T) {
     let mut encoder = Encoder::new();
     group.bench_function("gather", |b| {
         b.iter(|| {
-            let mut regions = Regions::new();
-            let gathered = encoder.gather_message(&HEADER, black_box(value), &mut regions);
-            gathered.expect("a value that fits");
+            let mut list = RegionList::new();
+            let regions = encoder.gather_message(&HEADER, black_box(value), &mut list);
+            let regions = regions.expect("a value that fits");
             black_box(regions.as_slices());
         });
     });
@@ -88,9 +88,9 @@ fn thresholds(c: &mut Criterion) {
             let value = byte_vector(size);
             group.bench_function(format!("{way}/{size}"), |b| {
                 b.iter(|| {
-                    let mut regions = Regions::new();
-                    let gathered = encoder.gather_message(&HEADER, black_box(&value), &mut regions);
-                    gathered.expect("a value that fits");
+                    let mut list = RegionList::new();
+                    let regions = encoder.gather_message(&HEADER, black_box(&value), &mut list);
+                    let regions = regions.expect("a value that fits");
                     near.write(regions.as_slices(), Vec::new()).expect("room");
                     black_box(far.read().expect("a message"));
                 });
@@ -118,9 +118,9 @@ fn events(c: &mut Criterion) {
         };
         group.bench_function("gather", |b| {
             b.iter(|| {
-                let mut regions = Regions::new();
-                let gathered = encoder.gather_message(&HEADER, black_box(&value), &mut regions);
-                gathered.expect("a value that fits");
+                let mut list = RegionList::new();
+                let regions = encoder.gather_message(&HEADER, black_box(&value), &mut list);
+                let regions = regions.expect("a value that fits");
                 near.write(regions.as_slices(), Vec::new()).expect("room");
                 receive();
             });

@@ -3,13 +3,13 @@
 use std::marker::PhantomData;
 
 use uncopy::channel::{AsyncChannel, Status};
-use uncopy_fidl::{Decode, Encode, Encoder, Header, Regions, TakeHandles};
+use uncopy_fidl::{Decode, Encode, Header, RegionList, TakeHandles};
 
 use crate::client::{Answer, Event, answer};
 use crate::failure::Failure;
 use crate::handle::Handle;
 use crate::server::{Kept, Service, dispatch_keeping};
-use crate::transmit::departed;
+use crate::transmit::{departed, keep_encoder, take_encoder};
 
 /// A [`Client`](crate::Client) whose calls wait without blocking the thread. Every future may be
 /// dropped at any moment, as [`AsyncChannel`]'s.
@@ -42,9 +42,12 @@ impl<P> AsyncClient<P> {
         mut value: T,
     ) -> Result<(), Failure> {
         let mut handles = departed(&mut value)?;
-        let (mut encoder, mut regions) = (Encoder::new(), Regions::new());
-        encoder.gather_message(header, &value, &mut regions)?;
-        Ok(self.channel.write(regions.as_slices(), &mut handles).await?)
+        let (mut encoder, mut list) = (take_encoder(), RegionList::new());
+        let regions = encoder.gather_message(header, &value, &mut list)?;
+        self.channel.write(regions.as_slices(), &mut handles).await?;
+        drop(list);
+        keep_encoder(encoder);
+        Ok(())
     }
 
     /// Sends a message and waits for the answer to it.
@@ -57,9 +60,12 @@ impl<P> AsyncClient<P> {
         mut value: T,
     ) -> Result<Answer<R>, Failure> {
         let mut handles = departed(&mut value)?;
-        let (mut encoder, mut regions) = (Encoder::new(), Regions::new());
-        encoder.gather_message(header, &value, &mut regions)?;
-        answer(header, self.channel.call(regions.as_slices(), &mut handles).await?)
+        let (mut encoder, mut list) = (take_encoder(), RegionList::new());
+        let regions = encoder.gather_message(header, &value, &mut list)?;
+        let message = self.channel.call(regions.as_slices(), &mut handles).await?;
+        drop(list);
+        keep_encoder(encoder);
+        answer(header, message)
     }
 
     /// Waits for the next event.

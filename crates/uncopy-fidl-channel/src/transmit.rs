@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::io::IoSlice;
 
 use uncopy::channel::{self, Channel, Deadline, Object, Signals, Status};
-use uncopy_fidl::{Encode, Encoder, Header, Regions, TakeHandles, take_handles};
+use uncopy_fidl::{Encode, Encoder, Header, RegionList, TakeHandles, take_handles};
 
 use crate::failure::Failure;
 use crate::handle::{Handle, depart};
@@ -18,6 +18,25 @@ impl<T, P: Encode + TakeHandles<Handle> + Borrow<T>> Payload<T> for P {}
 thread_local! {
     /// Each thread's memory for what is not left in place.
     static ENCODER: RefCell<Encoder> = RefCell::default();
+}
+
+/// The thread's encoder, for a task that keeps it while it waits. Who else asks meanwhile gets a
+/// new one.
+#[cfg(feature = "tokio")]
+pub(crate) fn take_encoder() -> Encoder {
+    ENCODER
+        .with(|encoder| encoder.try_borrow_mut().map(|mut e| std::mem::take(&mut *e)))
+        .unwrap_or_default()
+}
+
+/// Gives it to the thread on which the task has come out.
+#[cfg(feature = "tokio")]
+pub(crate) fn keep_encoder(encoder: Encoder) {
+    ENCODER.with(|kept| {
+        if let Ok(mut kept) = kept.try_borrow_mut() {
+            *kept = encoder;
+        }
+    });
 }
 
 /// Takes the handles out of `value` and makes them what is written.
@@ -37,8 +56,8 @@ pub(crate) fn transmit<T: Encode + TakeHandles<Handle>, R>(
 ) -> Result<R, Failure> {
     let handles = departed(&mut value)?;
     let with = |encoder: &mut Encoder| {
-        let mut regions = Regions::new();
-        encoder.gather_message(header, &value, &mut regions)?;
+        let mut list = RegionList::new();
+        let regions = encoder.gather_message(header, &value, &mut list)?;
         Ok(send(regions.as_slices(), handles)?)
     };
     ENCODER.with(|encoder| match encoder.try_borrow_mut() {

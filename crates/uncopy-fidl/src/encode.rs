@@ -7,11 +7,12 @@
 use std::slice;
 
 use crate::error::{Error, Result, Rule};
-use crate::gather::{Gather, GatherOptions, Piece, Regions};
+use crate::gather::{ALWAYS_COPIED, Workspace};
 use crate::handle::{Departing, Leaving, TakeHandles};
 use crate::header::{HEADER_BYTES, Header};
 use crate::layout::{Layout, padded};
 use crate::limits::{Depth, MAX_HANDLES, check_length};
+use crate::regions::{GatherOptions, RegionList, Regions};
 
 /// A type whose values can be encoded. Made by `#[derive(Fidl)]`.
 pub trait Encode: Layout {
@@ -103,7 +104,13 @@ pub trait Output<'v> {
     /// `size` bytes from `at` on, to be written.
     fn inline(&mut self, at: usize, size: usize) -> &mut [u8];
 
-    /// Appends the bytes of an object, and zeros to the next multiple of 8.
+    /// Appends a copy of an object, and zeros to the next multiple of 8.
+    ///
+    /// # Errors
+    /// [`Rule::MessageTooLong`].
+    fn object(&mut self, bytes: &[u8]) -> Result<()>;
+
+    /// The same for a body that may be long: it can stay where it is.
     ///
     /// # Errors
     /// [`Rule::MessageTooLong`].
@@ -164,6 +171,13 @@ pub(crate) fn append_padding(bytes: &mut Vec<u8>, size: usize) {
     }
 }
 
+/// Appends an object and the zeros behind it.
+#[inline(always)]
+pub(crate) fn append_object(bytes: &mut Vec<u8>, object: &[u8]) {
+    bytes.extend_from_slice(object);
+    append_padding(bytes, object.len());
+}
+
 impl<'v> Output<'v> for Linear<'_> {
     #[inline(always)]
     fn length(&self) -> usize {
@@ -184,11 +198,15 @@ impl<'v> Output<'v> for Linear<'_> {
     }
 
     #[inline(always)]
-    fn body(&mut self, bytes: &'v [u8]) -> Result<()> {
+    fn object(&mut self, bytes: &[u8]) -> Result<()> {
         check_length(self.bytes.len(), bytes.len())?;
-        self.bytes.extend_from_slice(bytes);
-        append_padding(self.bytes, bytes.len());
+        append_object(self.bytes, bytes);
         Ok(())
+    }
+
+    #[inline(always)]
+    fn body(&mut self, bytes: &'v [u8]) -> Result<()> {
+        self.object(bytes)
     }
 
     #[inline]
@@ -214,7 +232,7 @@ pub(crate) fn encode_object<'v, T: Encode, O: Output<'v>>(
     depth: Depth,
 ) -> Result<()> {
     if let Some(bytes) = T::as_wire(slice::from_ref(value)) {
-        return out.body(bytes);
+        return if T::SIZE < ALWAYS_COPIED { out.object(bytes) } else { out.body(bytes) };
     }
     let at = out.grow(T::SIZE)?;
     value.encode_inline(out.inline(at, T::SIZE), constraint)?;
@@ -287,7 +305,7 @@ pub fn take_handles<T: TakeHandles<H>, H>(
 /// Encodes one message after the other with the same memory.
 ///
 /// ```
-/// use uncopy_fidl::{Encoder, Fidl, Header, Regions};
+/// use uncopy_fidl::{Encoder, Fidl, Header, RegionList};
 ///
 /// #[derive(Fidl)]
 /// struct Upload {
@@ -297,8 +315,8 @@ pub fn take_handles<T: TakeHandles<H>, H>(
 ///
 /// let upload = Upload { name: "disk.img".into(), content: vec![7; 40_000] };
 /// let mut encoder = Encoder::new();
-/// let mut regions = Regions::new();
-/// encoder.gather_message(&Header::one_way(0x1234), &upload, &mut regions)?;
+/// let mut list = RegionList::new();
+/// let regions = encoder.gather_message(&Header::one_way(0x1234), &upload, &mut list)?;
 ///
 /// let slices = regions.as_slices();
 /// assert_eq!(slices.len(), 2);
@@ -307,10 +325,9 @@ pub fn take_handles<T: TakeHandles<H>, H>(
 /// ```
 #[derive(Debug, Default)]
 pub struct Encoder {
+    /// What is encoded into one buffer.
     bytes: Vec<u8>,
-    /// Notes of where regions lie between what is in `bytes`.
-    pieces: Vec<Piece>,
-    options: GatherOptions,
+    workspace: Workspace,
 }
 
 impl Encoder {
@@ -326,7 +343,7 @@ impl Encoder {
     /// [`Rule::RegionLimit`] if `options.max_regions` is not from 1 to 8,192.
     pub fn with_options(options: GatherOptions) -> Result<Encoder> {
         options.check()?;
-        Ok(Encoder { options, ..Encoder::new() })
+        Ok(Encoder { bytes: Vec::new(), workspace: Workspace::new(options) })
     }
 
     /// Encodes `value` into one buffer, without a header.
@@ -350,54 +367,34 @@ impl Encoder {
         Ok(&self.bytes)
     }
 
-    /// Encodes `value` into `regions`, without a header: those of [`linear`](Self::linear), with
-    /// large bodies where they lie in the value. Regions that were there are gone.
+    /// Encodes `value` into regions, without a header: the bytes of [`linear`](Self::linear), with
+    /// large bodies where they lie in the value. `list` is memory for more than one region; what
+    /// was in it is gone.
     ///
     /// # Errors
-    /// Any rule that the value breaks; `regions` is empty then.
+    /// Any rule that the value breaks.
     #[inline]
-    pub fn gather<'r, T: Encode>(
+    pub fn gather<'b, 'r: 'b, T: Encode>(
         &'r mut self,
         value: &'r T,
-        regions: &mut Regions<'r>,
-    ) -> Result<()> {
-        self.bytes.clear();
-        self.gather_behind(value, regions)
+        list: &'b mut RegionList<'r>,
+    ) -> Result<Regions<'b>> {
+        self.workspace.gather(None, value, list)
     }
 
-    /// Encodes `value` behind `header` into `regions`: those of
+    /// Encodes `value` behind `header` into regions: the bytes of
     /// [`linear_message`](Self::linear_message), with large bodies where they lie in the value.
+    /// `list` is memory for more than one region; what was in it is gone.
     ///
     /// # Errors
-    /// Any rule that the value breaks; `regions` is empty then.
+    /// Any rule that the value breaks.
     #[inline]
-    pub fn gather_message<'r, T: Encode>(
+    pub fn gather_message<'b, 'r: 'b, T: Encode>(
         &'r mut self,
         header: &Header,
         value: &'r T,
-        regions: &mut Regions<'r>,
-    ) -> Result<()> {
-        self.bytes.clear();
-        self.bytes.extend_from_slice(&header.to_bytes());
-        self.gather_behind(value, regions)
-    }
-
-    #[inline]
-    fn gather_behind<'r, T: Encode>(
-        &'r mut self,
-        value: &'r T,
-        regions: &mut Regions<'r>,
-    ) -> Result<()> {
-        let mut gather = Gather::new(&mut self.bytes, &mut self.pieces, regions, self.options);
-        match encode_root(value, &mut gather) {
-            Ok(()) => {
-                gather.complete();
-                Ok(())
-            }
-            Err(error) => {
-                regions.clear();
-                Err(error)
-            }
-        }
+        list: &'b mut RegionList<'r>,
+    ) -> Result<Regions<'b>> {
+        self.workspace.gather(Some(header), value, list)
     }
 }

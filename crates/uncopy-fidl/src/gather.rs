@@ -7,219 +7,264 @@
 //! lies. When all is written, and the scratch will not move any more, the notes become the list.
 
 use std::io::IoSlice;
+use std::mem;
 
-use arrayvec::ArrayVec;
-
-use crate::encode::{HandleCount, Output, append_padding, append_zeros};
+use crate::encode::{Encode, HandleCount, Output, encode_root};
 use crate::error::{Error, Result, Rule};
+use crate::header::{HEADER_BYTES, Header};
 use crate::layout::padded;
-use crate::limits::{MAX_REGIONS, check_length};
+use crate::limits::MAX_BYTES;
+use crate::regions::{GatherOptions, RegionList, Regions};
 
-/// What stays in place. Changes how a message is cut, never its bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct GatherOptions {
-    /// Shorter bodies are copied into the scratch: a further region costs whoever writes the
-    /// message more than that.
-    pub min_body_bytes: usize,
-    /// When a list could get longer, further bodies are copied. From 1 to 8,192; a list of more
-    /// than 16 is on the heap.
-    pub max_regions: usize,
-}
+/// Structs and arrays below this are never left in place: how long they are is known when the code
+/// is compiled, so that the list is not even made where a value has nothing else.
+pub(crate) const ALWAYS_COPIED: usize = 1024;
 
-/// Regions in a list before it needs the heap.
-const INLINE_REGIONS: usize = 16;
-
-impl Default for GatherOptions {
-    /// 1,024 bytes, 16 regions.
-    fn default() -> GatherOptions {
-        GatherOptions { min_body_bytes: 1024, max_regions: INLINE_REGIONS }
-    }
-}
-
-impl GatherOptions {
-    pub(crate) fn check(self) -> Result<()> {
-        if (1..=MAX_REGIONS).contains(&self.max_regions) {
-            return Ok(());
-        }
-        Err(Error::new(Rule::RegionLimit { wanted: self.max_regions }))
-    }
-}
-
-/// The regions of a message, one behind the other: for `writev`, `sendmsg` or a channel's write.
-///
-/// A list lives as long as the value and the encoder that it borrows. One of more than 16 regions
-/// is on the heap, in memory that [`recycle`](Self::recycle) keeps for the next value.
-#[derive(Debug, Default)]
-pub struct Regions<'r> {
-    /// Where the list is while it is short.
-    few: ArrayVec<IoSlice<'r>, INLINE_REGIONS>,
-    /// Where it is else; empty while it is short.
-    many: Vec<IoSlice<'r>>,
-}
-
-impl<'r> Regions<'r> {
-    /// None yet.
-    #[inline]
-    #[must_use]
-    pub fn new() -> Regions<'r> {
-        Regions::default()
-    }
-
-    /// The regions in order. None is empty.
-    #[inline]
-    #[must_use]
-    pub fn as_slices(&self) -> &[IoSlice<'r>] {
-        if self.many.is_empty() { &self.few } else { &self.many }
-    }
-
-    /// Bytes of all regions together.
-    #[must_use]
-    pub fn total_bytes(&self) -> usize {
-        self.as_slices().iter().map(|slice| slice.len()).sum()
-    }
-
-    /// A copy of all regions, one behind the other.
-    #[must_use]
-    pub fn to_vec(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.total_bytes());
-        self.as_slices().iter().for_each(|slice| bytes.extend_from_slice(slice));
-        bytes
-    }
-
-    /// An empty list with the memory of this one, for a value that lives elsewhere.
-    #[must_use]
-    pub fn recycle<'s>(mut self) -> Regions<'s> {
-        self.many.clear();
-        Regions { few: ArrayVec::new(), many: relabelled(self.many) }
-    }
-
-    #[inline]
-    pub(crate) fn clear(&mut self) {
-        self.few.clear();
-        // A store less where the compiler sees that it is empty.
-        if !self.many.is_empty() {
-            self.many.clear();
-        }
-    }
-
-    fn push(&mut self, slice: IoSlice<'r>) {
-        if self.many.is_empty() {
-            match self.few.try_push(slice) {
-                Ok(()) => return,
-                Err(_) => self.many.extend(self.few.drain(..)),
-            }
-        }
-        self.many.push(slice);
-    }
-}
-
-/// The memory of an empty vector, for slices that live elsewhere. The standard library collects in
-/// place where types have the same layout; if it ever did not, this would allocate and stay right.
-fn relabelled<'s>(empty: Vec<IoSlice<'_>>) -> Vec<IoSlice<'s>> {
-    debug_assert!(empty.is_empty());
-    empty.into_iter().map(|_| IoSlice::new(&[])).collect()
-}
+/// Bytes of an encoder's first scratch.
+const FIRST_SCRATCH: usize = 512;
 
 /// A piece of scratch in front of a body: its place in the list, and where it ends.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Piece {
+struct Piece {
     place: u32,
     end: u32,
 }
 
-/// A message on its way into a list of regions.
-pub(crate) struct Gather<'b, 'r> {
-    scratch: &'r mut Vec<u8>,
-    pieces: &'b mut Vec<Piece>,
-    regions: &'b mut Regions<'r>,
+/// What gathering needs, from one message to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Workspace {
+    /// All of it can be written over. As long as the longest scratch was, or longer.
+    scratch: Vec<u8>,
+    /// Notes of where bodies lie between what is in the scratch.
+    pieces: Vec<Piece>,
     options: GatherOptions,
-    /// Bytes of bodies that stay in place.
-    borrowed: usize,
-    handles: HandleCount,
 }
 
-impl<'b, 'r> Gather<'b, 'r> {
-    /// Behind what is in `scratch` already, into an empty list.
-    #[inline]
-    pub(crate) fn new(
-        scratch: &'r mut Vec<u8>,
-        pieces: &'b mut Vec<Piece>,
-        regions: &'b mut Regions<'r>,
-        options: GatherOptions,
-    ) -> Gather<'b, 'r> {
-        regions.clear();
-        Gather { scratch, pieces, regions, options, borrowed: 0, handles: HandleCount::default() }
+impl Workspace {
+    /// Without memory yet.
+    pub(crate) fn new(options: GatherOptions) -> Workspace {
+        Workspace { options, ..Workspace::default() }
     }
 
-    /// The scratch does not move any more: its pieces take their places.
-    #[inline]
-    pub(crate) fn complete(self) {
-        let Gather { scratch, pieces, regions, borrowed, .. } = self;
-        if borrowed == 0 {
-            // One buffer after all. An empty message has no region.
-            if !scratch.is_empty() {
-                regions.few.push(IoSlice::new(scratch));
+    /// The regions of `header` and `value`.
+    #[inline(always)]
+    pub(crate) fn gather<'b, 'r: 'b, T: Encode>(
+        &'r mut self,
+        header: Option<&Header>,
+        value: &'r T,
+        list: &'b mut RegionList<'r>,
+    ) -> Result<Regions<'b>> {
+        // Where all is in one object, nothing has to be checked while it is written.
+        let least = header.map_or(0, |_| HEADER_BYTES) + padded(T::SIZE);
+        while self.scratch.len() < least.min(MAX_BYTES) {
+            lengthen(&mut self.scratch, least);
+        }
+        loop {
+            let Workspace { scratch, pieces, options } = self;
+            let mut gather = Gather::new(scratch, pieces, list, *options);
+            let done = gather.walk(header, value);
+            match gather.end(done) {
+                Ok(walk) => return Ok(walk.complete(&self.scratch, &self.pieces, list)),
+                Err((error, wanted)) => longer(&mut self.scratch, error, wanted)?,
             }
-        } else {
-            place(scratch, pieces, regions);
         }
     }
 }
 
-/// Leaves a body where it is, behind `end` bytes of scratch, if a list of `most` regions has room
-/// for it, for the scratch before it, and for what may come behind it.
+/// Makes the scratch longer, to at least `least` bytes or as long as a message gets.
+#[cold]
+fn lengthen(scratch: &mut Vec<u8>, least: usize) {
+    let length = least.max(4 * scratch.len()).clamp(FIRST_SCRATCH, MAX_BYTES);
+    scratch.resize(length, 0);
+}
+
+/// Makes the scratch longer if the walk ended with `error` because it was too short.
+#[cold]
+fn longer(scratch: &mut Vec<u8>, error: Error, wanted: Option<usize>) -> Result<()> {
+    wanted.map(|wanted| lengthen(scratch, wanted)).ok_or(error)
+}
+
+/// A message on its way into a list of regions.
+///
+/// The scratch is a slice and does not grow: a walk that finds it too short ends, and is begun
+/// again with a longer one. So place and length of the scratch stay in registers. Nothing but
+/// [`leave`] touches pieces and list: to the compiler, gathering a type without bodies is writing
+/// it into one buffer, and a list that is never filled is never made.
+struct Gather<'b, 'r> {
+    /// As long as the scratch may get.
+    scratch: &'b mut [u8],
+    /// Bytes of scratch that are written.
+    used: usize,
+    pieces: &'b mut Vec<Piece>,
+    list: &'b mut RegionList<'r>,
+    options: GatherOptions,
+    /// Bytes of bodies that stay in place.
+    borrowed: usize,
+    handles: HandleCount,
+    /// As long as the scratch has to be, where it was too short.
+    wanted: Option<usize>,
+}
+
+/// What a walk came to.
+struct Walk {
+    used: usize,
+    borrowed: usize,
+}
+
+impl<'b, 'r> Gather<'b, 'r> {
+    /// Over what is in `scratch`, in `pieces` and in `list`.
+    #[inline(always)]
+    fn new(
+        scratch: &'b mut [u8],
+        pieces: &'b mut Vec<Piece>,
+        list: &'b mut RegionList<'r>,
+        options: GatherOptions,
+    ) -> Gather<'b, 'r> {
+        let handles = HandleCount::default();
+        Gather { scratch, used: 0, pieces, list, options, borrowed: 0, handles, wanted: None }
+    }
+
+    #[inline(always)]
+    fn walk<T: Encode>(&mut self, header: Option<&Header>, value: &'r T) -> Result<()> {
+        if let Some(header) = header {
+            self.copy(&header.to_bytes())?;
+        }
+        encode_root(value, self)
+    }
+
+    /// How the walk went: where `done` is an error because the scratch was too short, also how
+    /// long it has to be.
+    #[inline(always)]
+    fn end(self, done: Result<()>) -> Result<Walk, (Error, Option<usize>)> {
+        match done {
+            Ok(()) => Ok(Walk { used: self.used, borrowed: self.borrowed }),
+            Err(error) => Err((error, self.wanted)),
+        }
+    }
+
+    /// The next `size` bytes of scratch, padded, and where they begin.
+    #[inline(always)]
+    fn next(&mut self, size: usize) -> Result<(usize, &mut [u8])> {
+        let begin = self.used;
+        let end = begin + padded(size);
+        if end > self.scratch.len() {
+            return Err(self.too_short(size));
+        }
+        self.used = end;
+        Ok((begin, &mut self.scratch[begin..end]))
+    }
+
+    /// There is no room for `size` bytes: is it the scratch that is too short, or the message that
+    /// is too long?
+    #[inline(always)]
+    fn too_short(&mut self, size: usize) -> Error {
+        let (error, wanted) = too_short(self.used, self.borrowed, size);
+        self.wanted = wanted;
+        error
+    }
+
+    /// Writes the zeros behind an object of `size` bytes that stays.
+    #[inline(always)]
+    fn pad(&mut self, size: usize) -> Result<()> {
+        let end = self.used + padded(size) - size;
+        if end > self.scratch.len() {
+            return Err(self.too_short(end - self.used));
+        }
+        self.scratch[self.used..end].fill(0);
+        self.used = end;
+        Ok(())
+    }
+
+    /// Copies an object into the scratch.
+    #[inline(always)]
+    fn copy(&mut self, bytes: &[u8]) -> Result<()> {
+        let (_, place) = self.next(bytes.len())?;
+        if let Some(last) = place.last_chunk_mut::<8>() {
+            *last = [0; 8];
+        }
+        place[..bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl Walk {
+    /// The scratch does not change any more: its pieces take their places.
+    #[inline(always)]
+    fn complete<'b, 'r>(
+        self,
+        scratch: &'r [u8],
+        pieces: &[Piece],
+        list: &'b mut RegionList<'r>,
+    ) -> Regions<'b> {
+        let scratch = &scratch[..self.used];
+        if self.borrowed == 0 { Regions::of(scratch) } else { place(scratch, pieces, list) }
+    }
+}
+
+/// What to say where there is no room for `size` bytes behind those that are `used` and those that
+/// are `borrowed`, and how long the scratch has to be, unless the message is too long for any.
+#[cold]
+fn too_short(used: usize, borrowed: usize, size: usize) -> (Error, Option<usize>) {
+    let bytes = (used + borrowed).saturating_add(size);
+    let wanted = (bytes <= MAX_BYTES).then(|| used + padded(size));
+    (Error::new(Rule::MessageTooLong { bytes }), wanted)
+}
+
+/// Leaves a body where it is, behind `used` bytes of scratch and so many of other bodies, if the
+/// message has room for it, and a list of `most` regions for it, for the scratch before it, and for
+/// what may come behind it.
 #[cold]
 fn leave<'r>(
     bytes: &'r [u8],
-    end: usize,
+    (used, borrowed): (usize, usize),
     pieces: &mut Vec<Piece>,
-    regions: &mut Regions<'r>,
+    list: &mut RegionList<'r>,
     most: usize,
 ) -> bool {
-    let place = regions.as_slices().len();
-    if place == 0 {
+    if borrowed == 0 {
+        // Of an earlier message.
         pieces.clear();
+        list.clear();
     }
-    if place + 3 > most || bytes.is_empty() {
+    let place = list.slices().len();
+    if place + 3 > most || bytes.is_empty() || bytes.len() > MAX_BYTES - used - borrowed {
         return false;
     }
-    if pieces.last().map_or(0, |piece| piece.end as usize) < end {
+    if pieces.last().map_or(0, |piece| piece.end as usize) < used {
         // Both are far below 2³²: a message is at most 64 KiB.
-        pieces.push(Piece { place: place as u32, end: end as u32 });
-        regions.push(IoSlice::new(&[]));
+        pieces.push(Piece { place: place as u32, end: used as u32 });
+        list.push(IoSlice::new(&[]));
     }
-    regions.push(IoSlice::new(bytes));
+    list.push(IoSlice::new(bytes));
     true
 }
 
 /// Puts the pieces of scratch in their places, and what is left at the end.
 #[cold]
-fn place<'r>(scratch: &'r [u8], pieces: &[Piece], regions: &mut Regions<'r>) {
-    let slices =
-        if regions.many.is_empty() { regions.few.as_mut_slice() } else { &mut regions.many };
+fn place<'b, 'r>(scratch: &'r [u8], pieces: &[Piece], list: &'b mut RegionList<'r>) -> Regions<'b> {
     let mut begin = 0;
+    let slices = list.slices();
     for Piece { place, end } in pieces {
         slices[*place as usize] = IoSlice::new(&scratch[begin..*end as usize]);
         begin = *end as usize;
     }
     if begin < scratch.len() {
-        regions.push(IoSlice::new(&scratch[begin..]));
+        list.push(IoSlice::new(&scratch[begin..]));
     }
+    Regions::listed(list.slices())
 }
 
 impl<'r> Output<'r> for Gather<'_, 'r> {
     #[inline(always)]
     fn length(&self) -> usize {
-        self.scratch.len() + self.borrowed
+        self.used + self.borrowed
     }
 
     #[inline(always)]
     fn grow(&mut self, size: usize) -> Result<usize> {
-        check_length(self.length(), size)?;
-        let at = self.scratch.len();
-        append_zeros(self.scratch, padded(size));
-        Ok(at)
+        let (begin, place) = self.next(size)?;
+        place.fill(0);
+        Ok(begin)
     }
 
     #[inline(always)]
@@ -228,18 +273,23 @@ impl<'r> Output<'r> for Gather<'_, 'r> {
     }
 
     #[inline(always)]
+    fn object(&mut self, bytes: &[u8]) -> Result<()> {
+        self.copy(bytes)
+    }
+
+    #[inline(always)]
     fn body(&mut self, bytes: &'r [u8]) -> Result<()> {
-        check_length(self.length(), bytes.len())?;
-        let Gather { scratch, pieces, regions, options, borrowed, .. } = self;
-        if bytes.len() >= options.min_body_bytes
-            && leave(bytes, scratch.len(), pieces, regions, options.max_regions)
+        let Gather { pieces, list, options, .. } = self;
+        if bytes.len() < options.min_body_bytes
+            || !leave(bytes, (self.used, self.borrowed), pieces, list, options.max_regions)
         {
-            *borrowed += bytes.len();
-        } else {
-            scratch.extend_from_slice(bytes);
+            return self.copy(bytes);
         }
-        append_padding(self.scratch, bytes.len());
-        Ok(())
+        self.borrowed += bytes.len();
+        let scratch = mem::take(&mut self.scratch);
+        let most = scratch.len().min(MAX_BYTES - self.borrowed);
+        self.scratch = &mut scratch[..most];
+        self.pad(bytes.len())
     }
 
     #[inline]
@@ -255,8 +305,7 @@ impl<'r> Output<'r> for Gather<'_, 'r> {
 
 #[cfg(test)]
 mod tests {
-    use super::{GatherOptions, Regions};
-    use crate::Encoder;
+    use crate::{Encoder, GatherOptions, NoPayload, RegionList, Rule, encode};
 
     fn options(min_body_bytes: usize, max_regions: usize) -> GatherOptions {
         GatherOptions { min_body_bytes, max_regions }
@@ -267,8 +316,8 @@ mod tests {
         let value: Vec<Vec<u8>> = vec![vec![1; 1300], vec![2; 8], vec![3; 1304]];
         let mut encoder = Encoder::new();
         let linear = encoder.linear(&value).unwrap().to_vec();
-        let mut regions = Regions::new();
-        encoder.gather(&value, &mut regions).unwrap();
+        let mut list = RegionList::new();
+        let regions = encoder.gather(&value, &mut list).unwrap();
         let lengths: Vec<usize> = regions.as_slices().iter().map(|slice| slice.len()).collect();
         assert_eq!(lengths, [16 + 48, 1300, 4 + 8, 1304]);
         assert_eq!(regions.as_slices()[1].as_ptr(), value[0].as_ptr());
@@ -281,8 +330,8 @@ mod tests {
         for max_regions in 1..100 {
             let mut encoder = Encoder::with_options(options(1, max_regions)).unwrap();
             let linear = encoder.linear(&value).unwrap().to_vec();
-            let mut regions = Regions::new();
-            encoder.gather(&value, &mut regions).unwrap();
+            let mut list = RegionList::new();
+            let regions = encoder.gather(&value, &mut list).unwrap();
             let count = regions.as_slices().len();
             assert!(count <= max_regions && (max_regions < 3 || count + 2 >= max_regions.min(81)));
             assert!(regions.as_slices().iter().all(|slice| !slice.is_empty()));
@@ -291,36 +340,75 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_no_write_takes_is_refused() {
-        for max_regions in [0, 8193] {
-            let error = Encoder::with_options(options(1, max_regions)).unwrap_err();
-            assert_eq!(error.rule(), super::Rule::RegionLimit { wanted: max_regions });
-        }
-    }
-
-    #[test]
-    fn a_recycled_list_keeps_its_memory() {
-        let mut encoder = Encoder::with_options(options(1, 8192)).unwrap();
-        let mut kept: Regions<'static> = Regions::new();
-        let mut places = Vec::new();
-        for round in 0..3 {
-            let value: Vec<Vec<u8>> = (0..100).map(|n| vec![n + round; 12]).collect();
-            let mut regions = kept.recycle();
-            encoder.gather(&value, &mut regions).unwrap();
-            assert_eq!(regions.as_slices().len(), 201);
-            places.push(regions.as_slices().as_ptr().cast::<()>());
-            kept = regions.recycle();
-            assert!(kept.as_slices().is_empty());
-        }
-        assert_eq!(places[1], places[2]);
-    }
-
-    #[test]
-    fn a_failure_leaves_no_regions() {
-        let value = vec![vec![0u8; 400]; 200];
+    fn a_failure_leaves_the_encoder_as_it_was() {
+        let (long, short) = (vec![vec![0u8; 400]; 200], vec![vec![1u8; 2000], vec![2u8; 3]]);
         let mut encoder = Encoder::new();
-        let mut regions = Regions::new();
-        assert!(encoder.gather(&value, &mut regions).is_err());
-        assert!(regions.as_slices().is_empty());
+        let mut list = RegionList::new();
+        let error = encoder.gather(&long, &mut list).unwrap_err();
+        assert!(matches!(error.rule(), Rule::MessageTooLong { bytes } if bytes > 65_536));
+        let mut list = list.recycle();
+        let regions = encoder.gather(&short, &mut list).unwrap();
+        assert_eq!(regions.to_vec(), encode(&short).unwrap());
+    }
+
+    #[test]
+    fn a_message_may_be_exactly_as_long_as_allowed_however_it_is_cut() {
+        for (min_body_bytes, stays) in [(1, true), (usize::MAX, false)] {
+            for (last, fits) in [(65_536 - 48 - 3000, true), (65_536 - 48 - 2999, false)] {
+                let value: Vec<Vec<u8>> = vec![vec![1; 3000], vec![2; last]];
+                let mut encoder = Encoder::with_options(options(min_body_bytes, 16)).unwrap();
+                let mut list = RegionList::new();
+                match encoder.gather(&value, &mut list) {
+                    Ok(regions) => {
+                        assert!(fits);
+                        assert_eq!(regions.total_bytes(), 65_536);
+                        assert_eq!(regions.as_slices().len() > 1, stays);
+                    }
+                    Err(error) => {
+                        assert!(!fits);
+                        assert_eq!(error.rule(), Rule::MessageTooLong { bytes: 65_537 });
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a walk begins again for must not be seen: a scratch that gets longer in the midst of a
+    /// message that has bodies in its list already, and zeros where an earlier message was.
+    #[test]
+    fn a_scratch_gets_longer_and_is_used_again() {
+        let mut encoder = Encoder::with_options(options(100, 8192)).unwrap();
+        for round in [1u8, 0] {
+            for count in [1usize, 600, 3, 900, 0] {
+                let body = |n: usize| vec![round; if n.is_multiple_of(7) { 101 } else { n % 50 }];
+                let value: Vec<Vec<u8>> = (0..count).map(body).collect();
+                let linear = encode(&value).unwrap();
+                let mut list = RegionList::new();
+                let regions = encoder.gather(&value, &mut list).unwrap();
+                assert_eq!(regions.to_vec(), linear, "{count}");
+            }
+        }
+    }
+
+    /// What has its length in its type is copied, whatever the options are, up to a limit.
+    #[test]
+    fn objects_of_a_fixed_length_stay_from_1024_bytes_on() {
+        let (short, long) = ([7u8; 1023], [7u8; 1024]);
+        let mut encoder = Encoder::with_options(options(1, 16)).unwrap();
+        let mut list = RegionList::new();
+        let regions = encoder.gather(&short, &mut list).unwrap();
+        assert_eq!(regions.as_slices().len(), 1);
+        assert_ne!(regions.as_slices()[0].as_ptr(), short.as_ptr());
+        let mut list = list.recycle();
+        let regions = encoder.gather(&long, &mut list).unwrap();
+        assert_eq!(regions.as_slices()[0].as_ptr(), long.as_ptr());
+    }
+
+    #[test]
+    fn nothing_is_no_region() {
+        let mut encoder = Encoder::new();
+        let mut list = RegionList::new();
+        let regions = encoder.gather(&NoPayload, &mut list).unwrap();
+        assert!(regions.as_slices().is_empty() && regions.total_bytes() == 0);
     }
 }

@@ -2,7 +2,7 @@
 //! borrow the bytes.
 //!
 //! ```
-//! use uncopy_fidl::{Encoder, Fidl, Regions, decode};
+//! use uncopy_fidl::{Encoder, Fidl, RegionList, decode};
 //!
 //! #[derive(Fidl)]
 //! struct Photo {
@@ -23,8 +23,8 @@
 //!
 //! // As regions: what is small is put together, the pixels stay where they are.
 //! let mut encoder = Encoder::new();
-//! let mut regions = Regions::new();
-//! encoder.gather(&photo, &mut regions)?;
+//! let mut list = RegionList::new();
+//! let regions = encoder.gather(&photo, &mut list)?;
 //! assert_eq!(regions.as_slices().len(), 2);
 //!
 //! // As a view: the same bytes, wherever they went.
@@ -98,6 +98,7 @@ mod header;
 mod late;
 mod layout;
 mod limits;
+mod regions;
 mod validity;
 mod wire;
 
@@ -108,7 +109,6 @@ pub use dump::{Dump, dump, dump_message};
 pub use encode::{Encode, Encoder, encode, encode_message, encode_message_into, take_handles};
 pub use endpoint::{ClientEnd, ServerEnd};
 pub use error::{Error, Result, Rule};
-pub use gather::{GatherOptions, Regions};
 pub use handle::{
     Departing, Handle, HandleIndex, Handles, NoHandle, ObjectType, OwnedHandle, Rights, TakeHandles,
 };
@@ -116,6 +116,7 @@ pub use header::{EPITAPH_ORDINAL, HEADER_BYTES, Header};
 pub use late::{Boxed, Items, ItemsIter};
 pub use layout::{HandleConstraint, Layout};
 pub use limits::{MAX_BYTES, MAX_DEPTH, MAX_HANDLES, MAX_REGIONS};
+pub use regions::{GatherOptions, RegionList, Regions};
 pub use uncopy_fidl_derive::Fidl;
 pub use wire::{Empty, EmptyView, NoPayload, Outcome, Plain, UNKNOWN_METHOD, Unknown, UnknownView};
 

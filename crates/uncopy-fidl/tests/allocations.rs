@@ -7,7 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 use testbed::CountingAllocator;
 use uncopy_fidl::{
-    Encode, Encoder, Fidl, GatherOptions, Header, NoHandle, Regions, decode, decode_owned, encode,
+    Encode, Encoder, Fidl, GatherOptions, Header, NoHandle, RegionList, decode, decode_owned,
+    encode,
 };
 
 #[global_allocator]
@@ -74,8 +75,8 @@ fn messages_allocate_nothing_once_buffers_are_warm() {
     let mut encoder = Encoder::new();
     let gathered = counted(100, || {
         for page in &pages {
-            let mut regions = Regions::new();
-            encoder.gather_message(&header, page, &mut regions).unwrap();
+            let mut list = RegionList::new();
+            let regions = encoder.gather_message(&header, page, &mut list).unwrap();
             assert!(!regions.as_slices().is_empty());
         }
     });
@@ -88,13 +89,13 @@ fn long_lists_allocate_nothing_if_they_are_recycled() {
     let mut options = GatherOptions::default();
     (options.min_body_bytes, options.max_regions) = (1, 8192);
     let mut encoder = Encoder::with_options(options).unwrap();
-    let mut kept: Regions<'static> = Regions::new();
+    let mut kept: RegionList<'static> = RegionList::new();
     let value = vec![vec![1u8; 12]; 1000];
     let gathered = counted(100, || {
-        let mut regions = std::mem::take(&mut kept).recycle();
-        encoder.gather(&value, &mut regions).unwrap();
+        let mut list = std::mem::take(&mut kept).recycle();
+        let regions = encoder.gather(&value, &mut list).unwrap();
         assert_eq!(regions.as_slices().len(), 2001);
-        kept = regions.recycle();
+        kept = list.recycle();
     });
     assert_eq!(gathered, 0);
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use uncopy_fidl::zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use uncopy_fidl::{
     Departing, Encoder, Fidl, Handle, Handles, Header, NoHandle, ObjectType, OwnedHandle, Received,
-    Regions, Rights, Rule, decode, decode_message, decode_owned, decode_with_handles, encode,
+    RegionList, Rights, Rule, decode, decode_message, decode_owned, decode_with_handles, encode,
     encode_message, take_handles,
 };
 
@@ -173,8 +173,8 @@ fn plain_structs_stay_where_they_are() {
     let pixel = |n| Pixel { red: n, green: n, blue: n, alpha: u16::MAX };
     let picture = Picture { corner: pixel(0), pixels: (0..200).map(pixel).collect() };
     let mut encoder = Encoder::new();
-    let mut regions = Regions::new();
-    encoder.gather(&picture, &mut regions).unwrap();
+    let mut list = RegionList::new();
+    let regions = encoder.gather(&picture, &mut list).unwrap();
     assert_eq!(regions.as_slices().len(), 2);
     assert_eq!(regions.as_slices()[1].as_ptr(), picture.pixels.as_ptr().cast());
 
@@ -205,8 +205,8 @@ fn what_borrows_is_encoded_as_what_owns() {
     let (words, more) = (vec![1, 2, 3], vec![4u8; 1200]);
     let borrowing = Borrowing { name: "x", words: &words, more: Some(&more) };
     let mut encoder = Encoder::new();
-    let mut regions = Regions::new();
-    encoder.gather(&borrowing, &mut regions).unwrap();
+    let mut list = RegionList::new();
+    let regions = encoder.gather(&borrowing, &mut list).unwrap();
     assert_eq!(regions.as_slices()[1].as_ptr(), more.as_ptr());
     let bytes = regions.to_vec();
     let owning = Owning { name: "x".into(), words: words.clone(), more: Some(more.clone()) };
@@ -272,8 +272,7 @@ fn a_message_is_no_longer_than_a_channel_takes() {
     for value in [vec![0u64; 8191], vec![0; 1 << 20]] {
         let error = encoder.linear(&value).unwrap_err();
         assert!(matches!(error.rule(), Rule::MessageTooLong { .. }));
-        let mut regions = Regions::new();
-        assert!(encoder.gather(&value, &mut regions).is_err());
+        assert!(encoder.gather(&value, &mut RegionList::new()).is_err());
     }
     // Items that are encoded one by one.
     let error = encode(&vec![String::new(); 1 << 20]).unwrap_err();

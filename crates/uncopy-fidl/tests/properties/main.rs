@@ -10,7 +10,8 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use uncopy_fidl::{
-    Encoder, GatherOptions, NoHandle, Regions, Unknown, decode, decode_owned, encode, take_handles,
+    Encoder, GatherOptions, NoHandle, RegionList, Unknown, decode, decode_owned, encode,
+    take_handles,
 };
 
 use parcels::{Label, Noted, Parcel, Seal, check_handles, handles};
@@ -167,8 +168,8 @@ fn check<T: Value>(value: &T, treatment: &Treatment, drops_unknown: bool) {
     options.max_regions = treatment.max_regions;
     let mut encoder = Encoder::with_options(options).unwrap();
     assert_eq!(encoder.linear(value).unwrap(), bytes);
-    let mut regions = Regions::new();
-    encoder.gather(value, &mut regions).unwrap();
+    let mut list = RegionList::new();
+    let regions = encoder.gather(value, &mut list).unwrap();
     assert!(regions.as_slices().len() <= treatment.max_regions);
     assert_eq!(regions.total_bytes(), bytes.len());
     assert_eq!(regions.to_vec(), bytes);

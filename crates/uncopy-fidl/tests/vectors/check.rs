@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use uncopy_fidl::{
     Decode, Departing, Encode, Encoder, Error, FromView, GatherOptions, HandleConstraint, Handles,
-    Regions, Rule, TakeHandles, decode_with_handles, encode, take_handles,
+    RegionList, Rule, TakeHandles, decode_with_handles, encode, take_handles,
 };
 
 use crate::case::{Case, Kind};
@@ -65,9 +65,9 @@ fn encode_as<T: Complete>(value: &Value, defined: &[TestHandle]) -> Result<Encod
         let mut options = GatherOptions::default();
         (options.min_body_bytes, options.max_regions) = (min_body_bytes, max_regions);
         let mut encoder = Encoder::with_options(options)?;
-        let mut regions = Regions::new();
-        let gathered = encoder.gather(&value, &mut regions);
-        assert_eq!(gathered.map(|()| regions.to_vec()), fresh, "regions cut by {options:?}");
+        let mut list = RegionList::new();
+        let gathered = encoder.gather(&value, &mut list).map(|regions| regions.to_vec());
+        assert_eq!(gathered, fresh, "regions cut by {options:?}");
     }
     Ok(Encoded { bytes: fresh?, handles })
 }

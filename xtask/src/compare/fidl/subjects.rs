@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use uncopy::channel::{Channel, Deadline, MAX_BYTES, Object, Signals};
 use uncopy_fidl::{
-    Decode, Encode, Encoder, FromView, Handles, Header, NoHandle, Regions, decode_message,
+    Decode, Encode, Encoder, FromView, Handles, Header, NoHandle, RegionList, decode_message,
     encode_message, encode_message_into,
 };
 
@@ -32,8 +32,8 @@ pub(super) fn gather<T: Value>(
     let open = move || Ok((make(), Encoder::new()));
     Subject::piece(name, Role::Own, open, move |(value, encoder), _| {
         sample(time, || {
-            let mut regions = Regions::new();
-            encoder.gather_message(&HEADER, black_box(&*value), &mut regions)?;
+            let mut list = RegionList::new();
+            let regions = encoder.gather_message(&HEADER, black_box(&*value), &mut list)?;
             black_box(regions.as_slices());
             Ok(())
         })
@@ -167,8 +167,8 @@ pub(super) fn event(name: &str, sent: Sent, taken: Taken, bytes: usize, time: Du
 fn send(channel: &Channel, value: &ByteVector, encoder: &mut Encoder, sent: Sent) -> Result<()> {
     match sent {
         Sent::Gathered => {
-            let mut regions = Regions::new();
-            encoder.gather_message(&HEADER, value, &mut regions)?;
+            let mut list = RegionList::new();
+            let regions = encoder.gather_message(&HEADER, value, &mut list)?;
             channel.write(regions.as_slices(), Vec::new())?;
         }
         Sent::Reused => {
