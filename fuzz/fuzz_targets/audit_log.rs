@@ -1,19 +1,10 @@
 //! Every input is an audit log: it holds together, or where it does not is said.
 #![no_main]
 
-use std::io::{Seek, Write};
-use std::os::fd::AsRawFd;
-
 use libfuzzer_sys::fuzz_target;
-use rustix::fs::{MemfdFlags, memfd_create};
 use uncopy_cli::Exit;
 
 fuzz_target!(|data: &[u8]| {
-    let file = memfd_create("input", MemfdFlags::CLOEXEC).expect("memory can be had");
-    let mut file = std::fs::File::from(file);
-    file.write_all(data).and_then(|()| file.rewind()).expect("memory can be written");
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let words = ["uncopy"].into_iter().chain(["audit", "verify"]).map(Into::into);
-    let exit = uncopy_cli::run(words.chain([path.into()]));
+    let exit = uncopy_fuzz::run_on_file(&["audit", "verify"], data);
     assert!(matches!(exit, Exit::Success | Exit::Failure | Exit::VerificationFailed), "{exit:?}");
 });

@@ -5,8 +5,10 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
@@ -21,6 +23,9 @@ pub(crate) struct Arguments {
     /// Seconds for each target.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
+    /// Targets at a time [default: as many as there are processors]
+    #[arg(long, value_name = "TARGETS")]
+    jobs: Option<NonZero<usize>>,
     /// Note no record in docs/evidence/fuzz.jsonl.
     #[arg(long)]
     no_record: bool,
@@ -50,10 +55,10 @@ const FLAGS: [&str; 7] = [
     "-Ccodegen-units=1",
 ];
 
-/// Runs the targets one after the other.
+/// Runs the targets, several side by side.
 ///
 /// # Errors
-/// If one finds something, or cannot be built.
+/// If one finds something, or cannot be built; the others run to their end all the same.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let all = targets()?;
     let chosen: Vec<&String> = match &arguments.target {
@@ -63,18 +68,31 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     ensure!(!chosen.is_empty(), "no such target; there are {}", all.join(", "));
     let programs = build(&arguments.system)?;
     let commit = commit()?;
-    let mut findings = 0;
-    for target in chosen {
-        let (executions, found) = attack(target, &programs, arguments.seconds)?;
-        findings += found;
-        let seconds = arguments.seconds;
-        let record = Record { target, seconds, executions, findings: found, commit: &commit };
-        let line = serde_json::to_string(&record)?;
-        println!("{line}");
-        if !arguments.no_record {
-            note(&line)?;
+    let processors = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+    let jobs = arguments.jobs.unwrap_or(processors).get().min(chosen.len());
+    let next = Mutex::new(chosen.into_iter());
+    // Whoever has done with one takes the next.
+    let work = || -> Result<u64> {
+        let mut findings = 0;
+        while let Some(target) = { next.lock().expect("nobody panics with it").next() } {
+            let (executions, found) = attack(target, &programs, arguments.seconds)?;
+            findings += found;
+            let seconds = arguments.seconds;
+            let record = Record { target, seconds, executions, findings: found, commit: &commit };
+            let line = serde_json::to_string(&record)?;
+            println!("{line}");
+            if !arguments.no_record {
+                note(&line)?;
+            }
         }
-    }
+        Ok(findings)
+    };
+    let findings = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+        let ends = workers.into_iter().map(|worker| worker.join().expect("it says what is wrong"));
+        // All are waited for, and then the first error counts.
+        ends.collect::<Vec<_>>().into_iter().sum::<Result<u64>>()
+    })?;
     if findings > 0 {
         bail!("{findings} findings; the inputs are in fuzz/artifacts");
     }
@@ -156,7 +174,7 @@ fn commit() -> Result<String> {
 fn note(line: &str) -> Result<()> {
     let path = workspace::root().join("docs/evidence/fuzz.jsonl");
     let file = OpenOptions::new().create(true).append(true).open(&path);
-    file.and_then(|mut file| writeln!(file, "{line}"))
+    file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()))
         .with_context(|| format!("cannot write {}", path.display()))
 }
 

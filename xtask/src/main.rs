@@ -11,6 +11,7 @@ mod interop;
 mod man;
 mod peers;
 mod process;
+mod ranges;
 mod sanitize;
 mod soak;
 mod throttle;
@@ -50,6 +51,8 @@ enum Task {
     Soak(soak::Arguments),
     /// Copy at rates, and look at every window of two seconds.
     Throttle(throttle::Arguments),
+    /// Copy one file by one thread and by several, and see whether that is quicker.
+    Ranges(ranges::Arguments),
     /// Send to the kernel's own test of MSG_ZEROCOPY, and receive from it.
     Interop(interop::Arguments),
     /// Send over virtio-net in a virtual machine, and count what its kernel copies.
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
         Task::Coverage(arguments) => coverage::run(&arguments),
         Task::Soak(arguments) => soak::run(&arguments),
         Task::Throttle(arguments) => throttle::run(&arguments),
+        Task::Ranges(arguments) => ranges::run(&arguments),
         Task::Interop(arguments) => interop::run(&arguments),
         Task::VmTest(arguments) => vm_test::run(&arguments),
         Task::Sanitize(arguments) => sanitize::run(&arguments),

@@ -24,8 +24,9 @@ pub enum Need {
 }
 
 impl Need {
-    /// Why it is not met.
-    fn unmet(self) -> Option<String> {
+    /// Why it is not met. `None`: it is.
+    #[must_use]
+    pub fn unmet(self) -> Option<String> {
         match self {
             Need::Root if sandbox::is_root_run() => None,
             Need::Root if sandbox::root_is_asked_for() => {

@@ -1,13 +1,21 @@
 //! What the journal of a job with `--resume` says.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-const MAGIC: &[u8] = b"UJ3\n";
+const MAGIC: &[u8] = b"UJ4\n";
 /// Magic number, kind, length and checksum.
 const HEAD_BYTES: usize = 28;
 const CHECKSUM_BYTES: usize = 16;
 const DONE: u32 = 2;
+const CHUNKS: u32 = 3;
 const DIGEST_BYTES: usize = 16;
+
+/// Before the names of a frame of chunks: the state of the source, three numbers, two lengths.
+const CHUNKS_HEAD_BYTES: usize = 16 + 24 + 8;
+const CHUNK_DIGEST_BYTES: usize = 32;
 
 /// The journal in a directory, if there is one.
 #[must_use]
@@ -20,23 +28,52 @@ pub fn find(directory: &Path) -> Option<PathBuf> {
 /// How many files a journal says to be done, in its whole frames.
 #[must_use]
 pub fn noted(journal: &Path) -> u64 {
+    let mut files = 0;
+    for_each_frame(journal, |kind, payload| {
+        if kind == DONE {
+            files += payload.len() / DIGEST_BYTES;
+        }
+    });
+    files as u64
+}
+
+/// Up to where large files are noted chunk by chunk, by their paths from the root; the last chunk
+/// counts in full. Files that are done meanwhile are told as well.
+#[must_use]
+pub fn parts(journal: &Path) -> BTreeMap<PathBuf, u64> {
+    let mut parts = BTreeMap::new();
+    for_each_frame(journal, |kind, payload| {
+        if kind == CHUNKS {
+            let (path, end) = part(payload);
+            parts.insert(path, end);
+        }
+    });
+    parts
+}
+
+fn part(payload: &[u8]) -> (PathBuf, u64) {
+    let number = |place: usize| u64::from_le_bytes(array(payload, place));
+    let length = |place: usize| u32::from_le_bytes(array(payload, place)) as usize;
+    let (chunk_bytes, first) = (number(24), number(32));
+    let path = CHUNKS_HEAD_BYTES + length(40);
+    let chunks = path + length(44);
+    let count = (payload.len() - chunks) / CHUNK_DIGEST_BYTES;
+    let name = OsString::from_vec(payload[path..chunks].to_vec());
+    (name.into(), (first + count as u64) * chunk_bytes)
+}
+
+fn for_each_frame(journal: &Path, mut tell: impl FnMut(u32, &[u8])) {
     let bytes = std::fs::read(journal).unwrap_or_default();
     let mut rest = &bytes[..];
-    let mut files = 0;
     while rest.starts_with(MAGIC) && rest.len() >= HEAD_BYTES {
-        let number = |place: usize| {
-            let bytes = rest[place..place + 4].try_into().unwrap_or_default();
-            u32::from_le_bytes(bytes)
-        };
-        let (kind, length) = (number(4), number(8) as usize);
-        let end = HEAD_BYTES + length + CHECKSUM_BYTES;
-        if rest.len() < end {
-            break;
-        }
-        if kind == DONE {
-            files += length / DIGEST_BYTES;
-        }
-        rest = &rest[end..];
+        let kind = u32::from_le_bytes(array(rest, 4));
+        let payload_end = HEAD_BYTES + u32::from_le_bytes(array(rest, 8)) as usize;
+        let Some(behind) = rest.get(payload_end + CHECKSUM_BYTES..) else { break };
+        tell(kind, &rest[HEAD_BYTES..payload_end]);
+        rest = behind;
     }
-    files as u64
+}
+
+fn array<const N: usize>(bytes: &[u8], place: usize) -> [u8; N] {
+    bytes[place..place + N].try_into().expect("so many bytes were taken")
 }

@@ -6,6 +6,7 @@
 //! tool that is then missing is a failure and no skip.
 #![deny(missing_docs, unsafe_code)]
 
+mod channel;
 mod content;
 mod harness;
 mod intercept;
@@ -23,6 +24,7 @@ mod sys;
 mod tree;
 pub mod witness;
 
+pub use channel::next_message;
 pub use content::{Content, assert_same, patterned, seeded};
 pub use harness::{Case, Need, run};
 pub use intercept::{Calls, Fault, Intercept, Intercepted, SystemCall};

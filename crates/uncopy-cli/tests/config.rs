@@ -81,7 +81,7 @@ fn each_value_is_shown_with_its_origin() {
     let mut show = home.uncopy("config show");
     let file = home.usual().display().to_string();
     let lines = home.shown(show.env("UNCOPY_JOBS", "7").env("UNCOPY_RETRIES", "0"));
-    assert_eq!(lines.len(), 17, "{lines:?}");
+    assert_eq!(lines.len(), 19, "{lines:?}");
     for line in [
         format!("verify sha256 {file}, line 3"),
         format!("preserve mode,acl {file}, line 4"),
@@ -226,6 +226,37 @@ fn a_contradiction_names_the_settings_it_may_come_from() {
     let says = format!("method = direct ({}, line 1)", home.usual().display());
     assert!(message.contains(&says), "{message}");
     assert!(!home.path("b").exists());
+}
+
+/// Also in a build that cannot compress, where a copy says so.
+#[test]
+fn compression_is_a_setting_as_it_is_a_flag() {
+    let home = Home::with("compress = 'zstd:19'\n");
+    fs::write(home.path("a"), "bytes\n".repeat(20_000)).unwrap();
+    let lines = home.shown(home.uncopy("config show").env("UNCOPY_DECOMPRESS", "false"));
+    let file = format!("compress zstd:19 {}, line 1", home.usual().display());
+    assert!(lines.contains(&file), "{lines:?}");
+    let variable = String::from("decompress false UNCOPY_DECOMPRESS in the environment");
+    assert!(lines.contains(&variable), "{lines:?}");
+    if cfg!(feature = "compress") {
+        let copied = json(&mut home.uncopy("cp --json a b"));
+        assert_eq!(copied["compression"]["level"], 19, "{copied}");
+        let copied = json(home.uncopy("cp --json a b").env("UNCOPY_COMPRESS", "zstd"));
+        assert_eq!(copied["compression"]["level"], 3, "{copied}");
+        let copied = json(&mut home.uncopy("cp --json --decompress b c"));
+        assert_eq!(copied["compression"]["action"], "decompressed", "{copied}");
+        let both = refused(home.uncopy("cp b d").env("UNCOPY_DECOMPRESS", "true"));
+        assert!(both.contains("--compress contradicts --decompress"), "{both}");
+        assert!(both.contains("UNCOPY_DECOMPRESS in the environment"), "{both}");
+    } else {
+        let message = refused(&mut home.uncopy("cp a b"));
+        assert!(message.contains("feature `compress`"), "{message}");
+        assert!(message.contains("compress = zstd:19 ("), "{message}");
+    }
+    let copied = json(&mut home.uncopy("cp --json --no-compress a e"));
+    assert_eq!(copied["compression"], Value::Null, "{copied}");
+    let message = refused(home.uncopy("cp a f").env("UNCOPY_COMPRESS", "zstd:23"));
+    assert!(message.contains("a level from 1 to 22"), "{message}");
 }
 
 #[test]

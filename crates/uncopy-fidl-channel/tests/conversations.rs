@@ -12,6 +12,9 @@ use uncopy::channel::{self, Channel, Deadline, Event, Object, Signals, Status};
 use uncopy_fidl::{EPITAPH_ORDINAL, Fidl, Header, ObjectType, OwnedHandle, Rights, encode_message};
 use uncopy_fidl_channel::{Failure, Handle, Outcome, Request, protocol, send_epitaph, serve};
 
+/// Longer than anything takes that goes well.
+const LONG: Duration = Duration::from_secs(60);
+
 #[derive(Debug, PartialEq, Fidl)]
 struct Line {
     text: String,
@@ -111,7 +114,7 @@ impl DeskServer for Server {
 }
 
 fn soon() -> Deadline {
-    Deadline::after(Duration::from_secs(20))
+    Deadline::after(LONG)
 }
 
 /// A served channel; what the server notes; how it ended.
@@ -136,7 +139,7 @@ fn every_kind_of_method_works_over_both_transports() {
         let client = DeskClient::new(near);
         let written = line("written", 0);
         client.note(&written).unwrap();
-        assert_eq!(notes.recv_timeout(Duration::from_secs(20)).unwrap(), "written");
+        assert_eq!(notes.recv_timeout(LONG).unwrap(), "written");
         client.ping(soon()).unwrap();
         let answer = client.reverse(line("abc", 10_000), soon()).unwrap();
         let view = answer.view().unwrap();

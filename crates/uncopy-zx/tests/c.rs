@@ -282,6 +282,10 @@ impl Bench {
             .arg(library)
             .args(["-lpthread", "-ldl", "-lm", "-lgcc_s", "-o"])
             .arg(&program);
+        if std::env::var_os("LLVM_PROFILE_FILE").is_some() {
+            // What writes the counters of an instrumented library, which nothing here refers to.
+            compiler.arg("-Wl,-u,__llvm_profile_runtime");
+        }
         succeed(compiler, "the compiler")?;
         Ok(program)
     }

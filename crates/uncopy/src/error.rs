@@ -94,7 +94,13 @@ impl fmt::Display for Errno {
 /// assert!(error.to_string().starts_with("cannot open /nonexistent/a"), "{error}");
 /// ```
 #[derive(Debug, Clone)]
-pub struct Error {
+pub struct Error(
+    // So that a result that is none takes no more room than one that is.
+    Box<Facts>,
+);
+
+#[derive(Debug, Clone)]
+struct Facts {
     operation: &'static str,
     subject: PathBuf,
     reason: Reason,
@@ -178,14 +184,16 @@ pub enum Reason {
 impl Error {
     /// An error of `operation` ("open", "write to") on `subject`.
     pub(crate) fn new(operation: &'static str, subject: impl AsRef<Path>, reason: Reason) -> Error {
-        Error { operation, subject: subject.as_ref().to_owned(), reason, in_place: false }
+        let subject = subject.as_ref().to_owned();
+        Error(Box::new(Facts { operation, subject, reason, in_place: false }))
     }
 
     /// The same, met while the destination was written in place.
-    pub(crate) fn while_in_place(self) -> Error {
+    pub(crate) fn while_in_place(mut self) -> Error {
         let nothing_written =
-            matches!(self.reason, Reason::NoMechanism { .. } | Reason::Options(_));
-        Error { in_place: !nothing_written, ..self }
+            matches!(self.0.reason, Reason::NoMechanism { .. } | Reason::Options(_));
+        self.0.in_place = !nothing_written;
+        self
     }
 
     /// A system call's refusal.
@@ -209,25 +217,25 @@ impl Error {
     /// What was attempted, as a verb phrase: "open", "write to".
     #[must_use]
     pub fn operation(&self) -> &'static str {
-        self.operation
+        self.0.operation
     }
 
     /// The file it was attempted on; for a socket, protocol and address: `udp 192.0.2.1:9000`.
     #[must_use]
     pub fn subject(&self) -> &Path {
-        &self.subject
+        &self.0.subject
     }
 
     /// Why it failed.
     #[must_use]
     pub fn reason(&self) -> &Reason {
-        &self.reason
+        &self.0.reason
     }
 
     /// The system's error number, if a system call failed.
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
-        match self.reason {
+        match self.0.reason {
             Reason::System { errno } | Reason::Network { errno } => Some(errno),
             _ => None,
         }
@@ -242,43 +250,43 @@ impl Error {
     /// Source and destination are one file.
     #[must_use]
     pub fn is_same_file(&self) -> bool {
-        matches!(self.reason, Reason::SameFile { .. })
+        matches!(self.0.reason, Reason::SameFile { .. })
     }
 
     /// The source changed under the copy.
     #[must_use]
     pub fn is_source_changed(&self) -> bool {
-        matches!(self.reason, Reason::SourceChanged { .. })
+        matches!(self.0.reason, Reason::SourceChanged { .. })
     }
 
     /// Source and destination differ after the copy.
     #[must_use]
     pub fn is_verification_failed(&self) -> bool {
-        matches!(self.reason, Reason::VerificationFailed { .. })
+        matches!(self.0.reason, Reason::VerificationFailed { .. })
     }
 
     /// The options leave no way to copy this file.
     #[must_use]
     pub fn is_no_mechanism(&self) -> bool {
-        matches!(self.reason, Reason::NoMechanism { .. })
+        matches!(self.0.reason, Reason::NoMechanism { .. })
     }
 
     /// The observer asked to stop.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        matches!(self.reason, Reason::Cancelled)
+        matches!(self.0.reason, Reason::Cancelled)
     }
 
     /// What a person can do about it, if there is something.
     #[must_use]
     pub fn next_step(&self) -> Option<&'static str> {
-        if self.in_place {
+        if self.0.in_place {
             return Some(
                 "the destination was written in place and may be a mixture of old and new now; \
                  copy to it again when the cause is gone",
             );
         }
-        match &self.reason {
+        match &self.0.reason {
             Reason::System { errno } => next_step_after(*errno),
             Reason::Network { errno } => next_step_on_network(*errno),
             Reason::SameFile { .. } => Some("name another destination"),
@@ -359,7 +367,7 @@ fn next_step_on_network(errno: Errno) -> Option<&'static str> {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot {} {}: {}", self.operation, self.subject.display(), self.reason)?;
+        write!(f, "cannot {} {}: {}", self.0.operation, self.0.subject.display(), self.0.reason)?;
         match self.next_step() {
             Some(step) => write!(f, "; {step}"),
             None => Ok(()),

@@ -1,6 +1,6 @@
 //! What was measured and seen, read from JSON Lines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -26,10 +26,19 @@ pub(super) struct Comparison {
     pub(super) suite: String,
     pub(super) notes: Vec<String>,
     pub(super) absent: Vec<Absent>,
-    pub(super) host: Option<Host>,
     /// Versions of the peers that were there, by name.
     pub(super) peers: BTreeMap<String, String>,
+    /// What measured the rows, in the order of the files.
+    pub(super) runs: Vec<Run>,
     pub(super) rows: Vec<Row>,
+}
+
+/// Cases that were measured together.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(super) struct Run {
+    /// What they were measured on; none where their first line does not say.
+    pub(super) host: Option<Host>,
+    pub(super) cases: BTreeSet<String>,
 }
 
 /// The first line of a comparison.
@@ -89,6 +98,11 @@ impl Comparison {
     /// One figure.
     pub(super) fn figure(&self, case: &str, subject: &str, metric: &str) -> Option<&Row> {
         self.figures(case).find(|row| row.subject == subject && row.metric == metric)
+    }
+
+    /// How many of the cases do not say what they were measured on.
+    pub(super) fn cases_of_unknown_host(&self) -> usize {
+        self.runs.iter().filter(|run| run.host.is_none()).map(|run| run.cases.len()).sum()
     }
 
     /// The names of the cases, each once.
@@ -190,13 +204,19 @@ impl Inputs {
     }
 
     fn add_row(&mut self, row: Row) {
-        self.of_suite(&row.suite).rows.push(row);
+        let comparison = self.of_suite(&row.suite);
+        if comparison.runs.is_empty() {
+            comparison.runs.push(Run::default());
+        }
+        comparison.runs.last_mut().map(|run| run.cases.insert(row.case.clone()));
+        comparison.rows.push(row);
     }
 
     fn add_head(&mut self, head: Head) {
         let comparison = self.of_suite(&head.suite);
         (comparison.notes, comparison.absent) = (head.notes, head.absent);
-        (comparison.host, comparison.peers) = (head.host, head.peers);
+        comparison.peers.extend(head.peers);
+        comparison.runs.push(Run { host: head.host, cases: BTreeSet::new() });
     }
 }
 
@@ -206,7 +226,11 @@ impl Comparison {
         self.rows.retain(|row| !again.contains(&row.case));
         self.rows.extend(later.rows);
         (self.notes, self.absent) = (later.notes, later.absent);
-        self.host = later.host.or_else(|| self.host.take());
+        for run in &mut self.runs {
+            run.cases.retain(|case| !again.contains(case));
+        }
+        self.runs.extend(later.runs);
+        self.runs.retain(|run| !run.cases.is_empty());
         self.peers.extend(later.peers);
     }
 }
@@ -284,7 +308,8 @@ mod tests {
         let copy = inputs.comparison("copy").unwrap();
         assert_eq!(copy.notes, ["n"]);
         assert_eq!(copy.absent[0].reason, "no");
-        assert_eq!(copy.host.as_ref().unwrap().kernel, "Linux");
+        assert_eq!(copy.runs[0].host.as_ref().unwrap().kernel, "Linux");
+        assert_eq!(copy.cases_of_unknown_host(), 0);
         assert_eq!(copy.peers["cp"], "9.1");
         assert_eq!(copy.figure("a", "cp", "wall").unwrap().value, Some(1.5));
         assert_eq!(inputs.soaks[0].counters["killed"], 3);
@@ -316,6 +341,19 @@ mod tests {
         assert_eq!(copy.cases(), ["b", "a"]);
         assert_eq!(copy.figure("a", "cp", "wall").unwrap().value, Some(2.5));
         assert_eq!(copy.figure("b", "cp", "wall").unwrap().value, Some(1.5));
+    }
+
+    #[test]
+    fn each_case_keeps_the_host_it_was_measured_on() {
+        let mut inputs = read(&[ROW, &ROW.replace("\"a\"", "\"b\"")]);
+        let head = r#"{"suite":"copy","host":{"kernel":"Linux 9"}}"#;
+        inputs.add(&format!("{head}\n{ROW}")).unwrap();
+        let copy = inputs.comparison("copy").unwrap();
+        assert_eq!(copy.cases_of_unknown_host(), 1);
+        let hosts: Vec<_> = copy.runs.iter().map(|run| (&run.host, run.cases.first())).collect();
+        assert_eq!(hosts[0], (&None, Some(&"b".to_owned())));
+        assert_eq!(hosts[1].0.as_ref().unwrap().kernel, "Linux 9");
+        assert_eq!(hosts[1].1, Some(&"a".to_owned()));
     }
 
     #[test]

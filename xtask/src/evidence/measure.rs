@@ -1,17 +1,43 @@
 //! Runs the suites, one after another, into files of rows.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use serde_json::json;
 
 use crate::compare::host::Host;
 use crate::workspace;
 
-/// In the order of the report.
-const SUITES: [&str; 6] = ["copy", "tree", "channel", "zx", "fidl", "send"];
+/// What is measured, in the order of the report: suites of `cargo xtask compare`, and a benchmark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(super) enum Suite {
+    Copy,
+    Tree,
+    Channel,
+    Zx,
+    Fidl,
+    Send,
+    CopyMethods,
+}
+
+impl Suite {
+    fn name(self) -> &'static str {
+        match self {
+            Suite::Copy => "copy",
+            Suite::Tree => "tree",
+            Suite::Channel => "channel",
+            Suite::Zx => "zx",
+            Suite::Fidl => "fidl",
+            Suite::Send => "send",
+            Suite::CopyMethods => "copy_methods",
+        }
+    }
+}
 
 /// A suite that did not come to its end, and what it said.
 pub(super) struct Failure {
@@ -19,33 +45,38 @@ pub(super) struct Failure {
     pub(super) reason: String,
 }
 
-/// Measures everything into files of `out`, and returns what did not run.
+/// Measures these suites, or all, into files of `out`, and returns what did not run.
 ///
 /// # Errors
 /// If no file can be written there.
-pub(super) fn run(out: &Path, quick: bool) -> Result<Vec<Failure>> {
+pub(super) fn run(out: &Path, only: &[Suite], quick: bool) -> Result<Vec<Failure>> {
     let mut failures = Vec::new();
-    for suite in SUITES {
-        eprintln!("measuring: {suite}");
-        let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
-        command.args(["compare", suite, "--json"]);
-        command.args(quick.then_some("--quick"));
-        let file = file_of(out, suite);
-        let rows =
-            File::create(&file).with_context(|| format!("cannot make {}", file.display()))?;
-        if let Err(error) = printed_into(command.stdout(rows)) {
-            failures.push(Failure { suite, reason: format!("{error:#}") });
+    for suite in Suite::value_variants() {
+        if !only.is_empty() && !only.contains(suite) {
+            continue;
         }
-    }
-    eprintln!("measuring: copy_methods");
-    if let Err(error) = copy_methods(&file_of(out, "copy_methods"), quick) {
-        failures.push(Failure { suite: "copy_methods", reason: format!("{error:#}") });
+        let name = suite.name();
+        let begin = Instant::now();
+        eprint!("measuring: {name}");
+        let file = out.join(format!("compare-{name}.jsonl"));
+        let measured = match suite {
+            Suite::CopyMethods => copy_methods(&file, quick),
+            _ => compare(name, &file, quick),
+        };
+        eprintln!(", {:.0} s", begin.elapsed().as_secs_f64());
+        if let Err(error) = measured {
+            failures.push(Failure { suite: name, reason: format!("{error:#}") });
+        }
     }
     Ok(failures)
 }
 
-fn file_of(out: &Path, suite: &str) -> PathBuf {
-    out.join(format!("compare-{suite}.jsonl"))
+/// A suite, by this program.
+fn compare(suite: &str, file: &Path, quick: bool) -> Result<()> {
+    let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
+    command.args(["compare", suite, "--json"]).args(quick.then_some("--quick"));
+    let rows = File::create(file).with_context(|| format!("cannot make {}", file.display()))?;
+    printed_into(command.stdout(rows))
 }
 
 /// Runs it; its error ends with what it said last.
@@ -73,9 +104,8 @@ fn copy_methods(file: &Path, quick: bool) -> Result<()> {
     fs::write(file, format!("{head}\n"))?;
     let mut cargo = workspace::cargo();
     cargo.args(["bench", "--quiet", "--locked", "--bench", "copy_methods", "--package", "uncopy"]);
-    if quick {
-        cargo.args(["--", "--test"]);
-    }
+    // Drawing takes as long as measuring; who wants the drawings calls `cargo bench`.
+    cargo.args(["--", if quick { "--test" } else { "--noplot" }]);
     let file = std::path::absolute(file)?;
     printed_into(cargo.env("UNCOPY_BENCH_ROWS", file).stdout(Stdio::null()))
 }

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::compare::host;
 use crate::{tidy, workspace};
 use inputs::Inputs;
-use measure::Failure;
+use measure::{Failure, Suite};
 use page::Page;
 use texts::Texts;
 
@@ -32,6 +32,9 @@ pub(crate) struct Arguments {
     /// Two short rounds of everything, in some minutes: shows that it runs, and judges nothing.
     #[arg(long, conflicts_with = "from")]
     quick: bool,
+    /// Measure these suites alone; may be repeated. The others are not on the page.
+    #[arg(long, value_name = "SUITE", value_enum, conflicts_with = "from")]
+    only: Vec<Suite>,
     /// Where the page and its rows go [default: target/evidence]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -85,7 +88,7 @@ fn report(arguments: &Arguments) -> Result<()> {
     let mut failures = Vec::new();
     if arguments.from.is_empty() {
         workspace::continue_optimised()?;
-        failures = measure::run(&out, arguments.quick)?;
+        failures = measure::run(&out, &arguments.only, arguments.quick)?;
         carry_records(&out)?;
     }
     let from = if arguments.from.is_empty() { vec![out.clone()] } else { arguments.from.clone() };

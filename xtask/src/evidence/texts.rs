@@ -235,7 +235,7 @@ impl Counterpart {
 /// The command that prints the rows of a case.
 pub(super) fn command(suite: &str, case: &str) -> String {
     match suite {
-        "copy_methods" => "cargo bench copy_methods".to_owned(),
+        "copy_methods" => "cargo xtask evidence --only copy_methods".to_owned(),
         suite => format!("cargo xtask compare {suite} --only {}", quoted(case)),
     }
 }

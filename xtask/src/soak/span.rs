@@ -57,6 +57,11 @@ impl Clock {
         self.begun += u32::from(goes_on);
         goes_on
     }
+
+    /// The round that began last does not count: it struck nothing.
+    pub(super) fn take_back(&mut self) {
+        self.begun -= 1;
+    }
 }
 
 #[cfg(test)]
@@ -67,6 +72,8 @@ mod tests {
     fn a_span_has_its_rounds_or_ends_by_itself() {
         let mut clock = Span::Rounds(2).start();
         assert_eq!([(); 4].map(|()| clock.goes_on()), [true, true, false, false]);
+        clock.take_back();
+        assert_eq!([(); 2].map(|()| clock.goes_on()), [true, false]);
         assert!(!Span::Seconds(0).start().goes_on());
         assert!(Span::Seconds(1000).start().goes_on());
     }

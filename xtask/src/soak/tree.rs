@@ -1,25 +1,30 @@
 //! `kill -9` at random moments of a job with a journal, and going on from it, until the tree is whole.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
+use serde_json::Value;
 use testbed::{Compared, assert_same_tree};
 
 use super::scene::Dice;
 use super::span::{Clock, Span};
 
 /// Some batches of the journal.
-const SMALL_FILES: usize = 4500;
-/// One that is noted chunk by chunk.
-const LARGE_BYTES: u64 = (72 << 20) + 4321;
+const SMALL_FILES: u64 = 2500;
+const SMALL_BYTES: u64 = 9000;
 
-/// So slow that kills fall all over the job.
-const RATE: &str = "--max-bandwidth=32Mi";
+/// Files that are noted chunk by chunk, and end within a chunk.
+const LARGE_FILES: [u64; 2] = [(96 << 20) + 4321, (136 << 20) + 1];
+const LARGE_BYTES: u64 = LARGE_FILES[0] + LARGE_FILES[1];
+
+/// So slow that kills fall all over the job, and most of them into large files.
+const RATE: &str = "--max-bandwidth=48Mi";
 
 /// A job is killed at most so often before it is let through.
 const MOST_KILLS: u32 = 6;
@@ -30,6 +35,7 @@ const WAYS: [&str; 2] = ["--method=auto", "--method=read-write"];
 /// What was seen in one place by one way.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Tally {
+    what: &'static str,
     pub(super) place: String,
     pub(super) way: &'static str,
     /// Jobs, each killed several times and then let through.
@@ -37,11 +43,17 @@ pub(super) struct Tally {
     pub(super) killed: u32,
     /// Rounds, killed or not, that began with files noted in the journal.
     pub(super) resumed_rounds: u32,
-    /// Files and bytes of large files that were not copied again.
+    /// Those that began with chunks of a large file noted.
+    pub(super) part_rounds: u32,
+    /// Files that were not copied again.
     pub(super) resumed_files: u64,
+    /// Large files that a round ended behind chunks that an earlier one had noted, and these chunks.
+    pub(super) resumed_parts: u32,
     pub(super) resumed_bytes: u64,
     /// Files that were noted in the journal and copied all the same.
     pub(super) again: u64,
+    /// Bytes of noted chunks that were.
+    pub(super) again_bytes: u64,
 }
 
 /// Kills processes for `span`, in each place and by each way in turn.
@@ -57,15 +69,22 @@ pub(super) fn run(
     let mut tallies: Vec<Tally> = Vec::new();
     for (name, _) in places {
         for way in WAYS {
-            tallies.push(Tally { place: (*name).to_owned(), way, ..Tally::default() });
+            let place = (*name).to_owned();
+            tallies.push(Tally { what: "resume", place, way, ..Tally::default() });
         }
     }
     let mut clock = span.start();
-    let mut turns = (0..tallies.len()).cycle();
-    while let Some(number) = turns.next().filter(|_| clock.goes_on()) {
+    let mut jobs = Vec::new();
+    for number in (0..tallies.len()).cycle() {
         let (name, place) = &places[number / WAYS.len()];
         let tally = &mut tallies[number];
-        kill_and_finish(&Job::new(uncopy, place, tally.way)?, &mut clock, dice, tally)
+        if jobs.len() == number {
+            jobs.push(Job::new(uncopy, place, tally.way)?);
+        }
+        if !clock.goes_on() {
+            break;
+        }
+        kill_and_finish(&mut jobs[number], &mut clock, dice, tally)
             .with_context(|| format!("{name}, {}", tally.way))?;
     }
     for tally in &tallies {
@@ -76,54 +95,93 @@ pub(super) fn run(
 
 /// Kills a job several times, of which the first has begun on the clock, and then lets it through.
 fn kill_and_finish(
-    job: &Job<'_>,
+    job: &mut Job<'_>,
     clock: &mut Clock,
     dice: &mut Dice,
     tally: &mut Tally,
 ) -> Result<()> {
     let whole = job.duration()?;
     tally.jobs += 1;
-    for kill in 0..MOST_KILLS {
-        if kill > 0 && !clock.goes_on() {
-            break;
-        }
+    let (mut kills, mut ended) = (0, None);
+    while ended.is_none() {
+        let delay = (kills < MOST_KILLS && (kills == 0 || clock.goes_on())).then(|| {
+            // What is left takes its part of the time, and a little to find that out.
+            whole.mul_f64(dice.fraction() * job.left().max(0.1))
+        });
         let noted = job.noted();
-        tally.resumed_rounds += u32::from(noted > 0);
-        // What is left takes its part of the time, and a little to find that out.
-        let left = 1.0 - noted as f64 / ALL_FILES as f64;
-        if !job.killed_after(whole.mul_f64(dice.fraction() * left.max(0.1)))? {
-            break;
+        let round = job.round(delay)?;
+        if delay.is_some() && round.ended {
+            // It came too late.
+            clock.take_back();
         }
-        tally.killed += 1;
+        kills += 1;
+        tally.killed += u32::from(!round.ended);
+        tally.add(&noted, &round);
+        ended = round.ended.then_some((noted, round));
     }
-    let noted = job.noted();
-    tally.resumed_rounds += u32::from(noted > 0);
-    let [resumed, bytes] = job.finish()?;
+    let (noted, round) = ended.context("it ended")?;
+    let resumed = job.check_whole(&round)?;
     tally.resumed_files += resumed;
-    tally.resumed_bytes += bytes;
-    tally.again += noted.saturating_sub(resumed);
-    println!("  {}, {}: {resumed} files and {bytes} bytes were done", tally.place, tally.way);
-    Ok(())
+    tally.again += noted.files.saturating_sub(resumed);
+    println!("  {}, {}: {kills} rounds, {resumed} files were done", tally.place, tally.way);
+    fs::remove_dir_all(job.home.join("to")).context("cannot remove the copy")
 }
 
-const ALL_FILES: u64 = SMALL_FILES as u64 + 1;
+impl Tally {
+    fn add(&mut self, noted: &Noted, round: &Round) {
+        self.resumed_rounds += u32::from(noted.files > 0);
+        self.part_rounds += u32::from(!noted.parts.is_empty());
+        for (path, resumed) in &round.copied {
+            let known = noted.parts.get(path).copied().unwrap_or(0);
+            self.resumed_parts += u32::from(*resumed > 0);
+            self.resumed_bytes += resumed;
+            self.again_bytes += known.saturating_sub(*resumed);
+        }
+        // Of one that was killed again: what was noted has stayed so.
+        for (path, end) in &round.parts {
+            let known = noted.parts.get(path).copied().unwrap_or(0);
+            self.again_bytes += known.saturating_sub(*end);
+        }
+    }
+}
+
+/// What a journal says to be done.
+struct Noted {
+    files: u64,
+    parts: BTreeMap<PathBuf, u64>,
+}
+
+/// A process that ended or was killed.
+struct Round {
+    ended: bool,
+    /// Large files that it finished, with how much of them it did not have to copy.
+    copied: BTreeMap<PathBuf, u64>,
+    /// What the journal says of the others afterwards.
+    parts: BTreeMap<PathBuf, u64>,
+    summary: Option<Value>,
+}
 
 struct Job<'a> {
     uncopy: &'a Path,
     way: &'static str,
     home: testbed::Scratch,
+    /// How long it takes when nobody kills it.
+    whole: Option<Duration>,
 }
 
 impl Job<'_> {
     fn new<'a>(uncopy: &'a Path, place: &Path, way: &'static str) -> Result<Job<'a>> {
-        let job = Job { uncopy, way, home: testbed::Scratch::new_in(place) };
+        let job = Job { uncopy, way, home: testbed::Scratch::new_in(place), whole: None };
         for number in 0..SMALL_FILES {
             let directory = job.source().join(format!("{}", number % 25));
             fs::create_dir_all(&directory)?;
-            let contents = testbed::seeded(number as u64, 0, (number % 9000) as u64);
+            let contents = testbed::seeded(number, 0, number % SMALL_BYTES);
             fs::write(directory.join(format!("{number}")), contents)?;
         }
-        fs::write(job.source().join("large"), testbed::seeded(1, 7, LARGE_BYTES))?;
+        for (number, bytes) in LARGE_FILES.into_iter().enumerate() {
+            let contents = testbed::seeded(number as u64, 7, bytes);
+            fs::write(job.source().join(format!("{number}/large")), contents)?;
+        }
         Ok(job)
     }
 
@@ -135,62 +193,110 @@ impl Job<'_> {
         self.home.join("to/destination")
     }
 
+    fn said(&self) -> PathBuf {
+        self.home.join("said")
+    }
+
+    /// Its standard output goes to a file, since what is killed leaves half a pipe.
     fn command(&self, destination: &Path) -> Result<Command> {
         fs::create_dir_all(destination.parent().context("it lies in a directory")?)?;
         let mut command = Command::new(self.uncopy);
         command.args(["cp", "-rpT", "--resume", "--json", RATE, self.way]);
-        command.arg(self.source()).arg(destination);
+        command.arg(self.source()).arg(destination).stdout(File::create(self.said())?);
         Ok(command)
     }
 
-    /// How long a job takes that nobody kills.
-    fn duration(&self) -> Result<Duration> {
+    /// How long it takes when nobody kills it, found out once.
+    fn duration(&mut self) -> Result<Duration> {
+        if let Some(whole) = self.whole {
+            return Ok(whole);
+        }
         let elsewhere = self.home.join("rehearsal/destination");
         let begin = Instant::now();
-        let status = self.command(&elsewhere)?.stdout(Stdio::null()).status()?;
+        let status = self.command(&elsewhere)?.status()?;
         ensure!(status.success(), "a job that nobody killed failed");
         let took = begin.elapsed();
         fs::remove_dir_all(self.home.join("rehearsal"))?;
+        self.whole = Some(took);
         Ok(took)
     }
 
-    /// Starts the job and kills it; `false`: it had ended before.
-    fn killed_after(&self, delay: Duration) -> Result<bool> {
-        let mut child = self.command(&self.destination())?.stdout(Stdio::null()).spawn()?;
-        sleep(delay);
-        child.kill().context("cannot kill it")?;
-        let ended = child.wait()?.success();
+    /// Lets the job run, at most for so long.
+    fn round(&self, delay: Option<Duration>) -> Result<Round> {
+        let mut child = self.command(&self.destination())?.spawn()?;
+        if let Some(delay) = delay {
+            sleep(delay);
+            child.kill().context("cannot kill it")?;
+        }
+        let status = child.wait()?;
+        ensure!(delay.is_some() || status.success(), "a job that nobody killed failed");
         if self.destination().exists() {
             // It appeared by one rename.
             assert_same_tree(&self.source(), &self.destination(), Compared::default());
         }
-        Ok(!ended)
-    }
-
-    /// Files that the journal says to be done.
-    fn noted(&self) -> u64 {
-        testbed::journal::find(&self.home.join("to"))
-            .map_or(0, |journal| testbed::journal::noted(&journal))
-    }
-
-    /// Lets the job through; how many files, and bytes of large ones, it did not have to do.
-    fn finish(&self) -> Result<[u64; 2]> {
-        let output = self.command(&self.destination())?.output()?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        if !output.status.success() {
-            bail!("it failed: {}", String::from_utf8_lossy(&output.stderr));
+        let said = fs::read_to_string(self.said())?;
+        let mut round = Round {
+            ended: status.success(),
+            copied: BTreeMap::new(),
+            parts: self.noted().parts,
+            summary: None,
+        };
+        // The last line may be half a one.
+        for event in said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+            self.take(event, &mut round)?;
         }
+        Ok(round)
+    }
+
+    fn take(&self, event: Value, round: &mut Round) -> Result<()> {
+        let bytes = event["bytes"].as_u64().unwrap_or(0);
+        match event["event"].as_str() {
+            Some("copied") if bytes > SMALL_BYTES => {
+                let source = Path::new(event["source"].as_str().context("it has a name")?);
+                let path = source.strip_prefix(self.source())?.to_owned();
+                let resumed = event["resumed_bytes"].as_u64().unwrap_or(0);
+                let moved = event["mechanisms"].as_array().into_iter().flatten();
+                let moved: u64 = moved.filter_map(|portion| portion["bytes"].as_u64()).sum();
+                ensure!(moved + resumed == bytes, "copied in part, or more than once: {event}");
+                round.parts.remove(&path);
+                round.copied.insert(path, resumed);
+            }
+            Some("summary") => round.summary = Some(event),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn noted(&self) -> Noted {
+        let Some(journal) = testbed::journal::find(&self.home.join("to")) else {
+            return Noted { files: 0, parts: BTreeMap::new() };
+        };
+        let mut parts = testbed::journal::parts(&journal);
+        for (path, end) in &mut parts {
+            let size = fs::metadata(self.source().join(path)).map_or(0, |found| found.len());
+            *end = size.min(*end);
+        }
+        Noted { files: testbed::journal::noted(&journal), parts }
+    }
+
+    /// Which part of the bytes is not noted.
+    fn left(&self) -> f64 {
+        1.0 - self.noted().parts.values().sum::<u64>() as f64 / LARGE_BYTES as f64
+    }
+
+    /// Looks at what is there at the end; how many files the last round did not have to do.
+    fn check_whole(&self, round: &Round) -> Result<u64> {
         let compared = Compared { modes: true, times: true, ..Compared::default() };
         assert_same_tree(&self.source(), &self.destination(), compared);
         let left = fs::read_dir(self.home.join("to"))?.count();
         ensure!(left == 1, "{left} entries beside each other, not the tree alone");
-        let summary: serde_json::Value =
-            serde_json::from_str(text.lines().last().context("no summary")?)?;
+        let summary = round.summary.as_ref().context("no summary")?;
         let number = |key: &str| summary[key].as_u64().unwrap_or(0);
+        let all = SMALL_FILES + LARGE_FILES.len() as u64;
         ensure!(
-            number("files") + number("resumed") == ALL_FILES && number("skipped") == 0,
+            number("files") + number("resumed") == all && number("skipped") == 0,
             "not every file was either copied or done: {summary}"
         );
-        Ok(["resumed", "resumed_bytes"].map(number))
+        Ok(number("resumed"))
     }
 }

@@ -60,12 +60,29 @@ impl Scene {
         self.file_bytes.is_none_or(|each| (8..=MOST_FILES).contains(&(bytes / each)))
     }
 
+    /// How many bytes a second a copy moves of what is copied at this rate, when nothing holds it
+    /// back.
+    pub(super) fn unthrottled(&self, directory: &Path, rate: NonZeroU64) -> Result<f64> {
+        let samples = self.copy(directory, rate, None)?;
+        let last = samples.last().context("nothing was seen")?;
+        Ok((rate.get() * LASTS) as f64 / last.at.max(EVERY).as_secs_f64())
+    }
+
     /// Copies, and says how far it was when; the bytes were written to `directory`.
     pub(super) fn run(&self, directory: &Path, rate: NonZeroU64) -> Result<Vec<Sample>> {
+        self.copy(directory, rate, Some(rate))
+    }
+
+    fn copy(
+        &self,
+        directory: &Path,
+        rate: NonZeroU64,
+        limit: Option<NonZeroU64>,
+    ) -> Result<Vec<Sample>> {
         let (source, destination) = (directory.join("source"), directory.join("copy"));
         let bytes = self.write(&source, rate.get() * LASTS)?;
         let mut options = JobOptions::default();
-        options.bytes_per_second = Some(rate);
+        options.bytes_per_second = limit;
         options.jobs = NonZeroUsize::new(self.workers);
         options.copy.allow = match self.mechanism {
             Mechanism::ReadWrite => Allow::ReadWrite,

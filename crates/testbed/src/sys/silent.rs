@@ -41,6 +41,9 @@ pub(crate) fn connect(local: SocketAddr, peer: SocketAddr) -> Result<Socket> {
     set(&fd, libc::TCP_REPAIR, &1)?;
     // Nobody will say which segments are welcome: the largest that can be asked for.
     set(&fd, libc::TCP_MAXSEG, &LARGEST_SEGMENT)?;
+    // Every kernel has it, and it does not pace: the timers of one that does (`bbr`) would be paid
+    // by whichever send they meet.
+    set(&fd, libc::TCP_CONGESTION, b"reno")?;
     rustix::net::bind(&fd, &local)?;
     rustix::net::connect(&fd, &peer)?;
     let wide = 1 << 28;

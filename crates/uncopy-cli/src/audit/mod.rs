@@ -1,20 +1,20 @@
 //! `--audit FILE`: what became of each file, one line of JSON each, every line holding the digest
 //! of the line before it.
 
+mod flusher;
 pub(crate) mod verify;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use serde_json::{Map, Value, json};
 use uncopy::{Cost, Receipt};
 
 use crate::report::json::SCHEMA;
-
-/// Lines are written as files are finished; the device has them after so long at most.
-const FLUSH_EVERY: Duration = Duration::from_secs(1);
+use flusher::Flusher;
 
 /// The digest of a line, without the end of the line.
 fn digest(line: &[u8]) -> String {
@@ -24,11 +24,11 @@ fn digest(line: &[u8]) -> String {
 /// An audit log that is being written.
 #[derive(Debug)]
 pub(crate) struct Audit {
-    file: File,
+    file: Arc<File>,
+    flusher: Flusher,
     path: PathBuf,
     job: String,
     previous: Option<String>,
-    flushed: Instant,
     tally: Tally,
 }
 
@@ -60,8 +60,9 @@ impl Audit {
         let unique = format!("{time} {} {path:?}", std::process::id());
         let job = digest(unique.as_bytes())[..16].to_owned();
         let path = path.to_owned();
-        let (flushed, tally) = (Instant::now(), Tally::default());
-        let mut audit = Audit { file, path, job, previous, flushed, tally };
+        let file = Arc::new(file);
+        let flusher = Flusher::new(Arc::clone(&file))?;
+        let mut audit = Audit { file, flusher, path, job, previous, tally: Tally::default() };
         let arguments: Vec<String> =
             std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let begun = json!({
@@ -88,12 +89,7 @@ impl Audit {
         if let Some(receipt) = receipt {
             self.tally.add(receipt);
         }
-        self.write(event)?;
-        if self.flushed.elapsed() >= FLUSH_EVERY {
-            self.file.sync_data()?;
-            self.flushed = Instant::now();
-        }
-        Ok(())
+        self.write(event)
     }
 
     /// Closes the job. Returns the log's path and the digest of the last line, which is what to keep
@@ -107,6 +103,7 @@ impl Audit {
             "unknown_bytes": tally.unknown_bytes,
         });
         self.write(summary)?;
+        self.flusher.end()?;
         self.file.sync_all()?;
         Ok((self.path, self.previous.unwrap_or_default()))
     }
@@ -123,7 +120,8 @@ impl Audit {
         let mut line = serde_json::to_vec(&fields)?;
         self.previous = Some(digest(&line));
         line.push(b'\n');
-        self.file.write_all(&line)
+        (&*self.file).write_all(&line)?;
+        self.flusher.wrote()
     }
 }
 

@@ -30,7 +30,7 @@ struct Tally {
     without_io_uring: Option<String>,
 }
 
-/// Sends until the time is over.
+/// Sends until the time is over, and once at least, as the kernel's tool does.
 pub(super) fn run(flags: &SendArgs) -> Result<String, Failure> {
     let mode = if flags.zerocopy { Mode::MsgZerocopy } else { flags.mode };
     let is_ring = matches!(mode, Mode::Ring | Mode::RingRegistered);
@@ -134,12 +134,15 @@ fn through_calls(
     let mut sender = Sender::new(socket, &options);
     let mut releases = 0;
     let failed = |error: uncopy::Error| Failure::from(&error);
-    while Instant::now() < deadline {
+    loop {
         for _ in 0..BATCH / 4 {
             sender.send(payload.clone()).result.map_err(failed)?;
         }
         while sender.next_release().map_err(failed)?.is_some() {
             releases += 1;
+        }
+        if Instant::now() >= deadline {
+            break;
         }
     }
     while sender.wait_release(Some(PATIENCE)).map_err(failed)?.is_some() {
@@ -213,7 +216,7 @@ fn batches<B: StableBytes>(
     let socket = ring.add(socket);
     let mut counts = (0, 0);
     let mut slot = 0;
-    while Instant::now() < deadline {
+    loop {
         let taken = one_batch(&mut ring, socket, &mut next, &tags, slot)?;
         slot = (slot + 1) % tags.len().max(1);
         match taken {
@@ -221,6 +224,9 @@ fn batches<B: StableBytes>(
             _ => ring.submit().map_err(failed)?,
         }
         count(&mut ring, &mut counts)?;
+        if Instant::now() >= deadline {
+            break;
+        }
     }
     while ring.outstanding().sends > 0 {
         ring.wait(Some(PATIENCE)).map_err(failed)?;

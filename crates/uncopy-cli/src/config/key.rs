@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-use crate::flags::copy::{CopyArgs, Method};
+use crate::flags::copy::{CopyArgs, Method, compression};
 use crate::flags::rate;
 
 /// A lasting setting.
@@ -23,7 +23,7 @@ pub(crate) struct Key {
 const BOOLEAN: &str = "true or false";
 
 /// All of them, in the order in which they are shown.
-pub(crate) static KEYS: [Key; 17] = [
+pub(crate) static KEYS: [Key; 19] = [
     Key {
         name: "verify",
         built_in: "none",
@@ -83,6 +83,22 @@ pub(crate) static KEYS: [Key; 17] = [
         expected: "auto, keep or skip",
         flags: &["cache"],
         set: |flags, text| set(&mut flags.cache, choice(text)),
+    },
+    Key {
+        name: "compress",
+        built_in: "none",
+        expected: "none, zstd, or zstd:LEVEL with a level from 1 to 22",
+        flags: &["compress", "no_compress", "decompress"],
+        set: |flags, text| {
+            set(&mut flags.compress, unless("none", text, |text| compression(text).ok()))
+        },
+    },
+    Key {
+        name: "decompress",
+        built_in: "false",
+        expected: BOOLEAN,
+        flags: &["decompress", "no_compress", "compress"],
+        set: |flags, text| set(&mut flags.decompress, text.parse().ok()),
     },
     Key {
         name: "max-bandwidth",

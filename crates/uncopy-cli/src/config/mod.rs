@@ -329,6 +329,8 @@ mod tests {
             ("prefer = 'cpu'", "--prefer=cpu"),
             ("sparse = 'never'", "--sparse=never"),
             ("cache = 'skip'", "--cache=skip"),
+            ("compress = 'zstd:19'", "--compress=zstd:19"),
+            ("decompress = true", "--decompress"),
             ("max-bandwidth = '1M'", "--max-bandwidth=1M"),
             ("zero-copy-min = '16Ki'", "--zero-copy-min=16Ki"),
             ("direct-min = '2Mi'", "--direct-min=2Mi"),
@@ -379,6 +381,11 @@ mod tests {
             ("--no-zero-copy", "method = 'direct'"),
             ("--require-zero-copy", "method = 'no-zero-copy'"),
             ("--cache=auto", "cache = 'skip'"),
+            ("--compress=zstd", "compress = 'zstd:19'"),
+            ("--compress=zstd", "decompress = true"),
+            ("--decompress", "compress = 'zstd'"),
+            ("--no-compress", "compress = 'zstd'"),
+            ("--no-compress", "decompress = true"),
             ("-r --retries=3", "retries = 9"),
         ] {
             let (with, without) = (configured(line, text, &[]), configured(line, "", &[]));

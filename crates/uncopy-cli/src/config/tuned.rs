@@ -74,7 +74,8 @@ fn load(file: &Path) -> Result<Tables, String> {
         Ok(text) => text,
         Err(error) if is_absence(&error) => return Ok(Tables::new()),
         Err(error) => {
-            return Err(format!("cannot read {}: {error}; {next_step}", file.display()));
+            let file = file.display();
+            return Err(format!("cannot read {file}: {error}; make it readable, or remove it"));
         }
     };
     toml::from_slice(&text).map_err(|error| {

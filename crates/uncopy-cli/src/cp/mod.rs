@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
+use uncopy::copy::job::{JobOptions, is_built};
 use uncopy::copy::{CopyOptions, Experience, Origin, Throttle, Transform, copy_file_observed};
 use uncopy::{Errno, Receipt};
 
@@ -52,6 +53,7 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
             return Ok(report.finish());
         }
     };
+    let is_directory = is_directory && !is_own_copy(&names, &tree_options);
     options.suffix = names.is_inside(is_directory);
     tree_options.copy.suffix = options.suffix;
     let pairs = target::pairs(names, is_directory, options.transform)
@@ -127,6 +129,13 @@ fn destination_is_directory(names: &Names) -> Result<bool, Failure> {
         next_step: Some("name a directory that exists"),
         exit: Exit::Failure,
     })
+}
+
+/// The destination is what a run of this very command made of its source, when the destination was
+/// not there, and what a kill left is to be put right alone.
+fn is_own_copy(names: &Names, options: &JobOptions) -> bool {
+    names.kind == Kind::Either
+        && names.sources.iter().any(|source| is_built(source, &names.destination, options))
 }
 
 /// Copies one file after the other, the next one also if one fails. Returns the signal that

@@ -55,6 +55,8 @@ pub(crate) fn find(flags: &CopyArgs) -> Option<Conflict> {
         (verifying && flags.no_verify, "--verify", "--no-verify", ONE_OF_THEM),
         (flags.durable && flags.no_durable, "--durable", "--no-durable", ONE_OF_THEM),
         (flags.compress.is_some() && flags.decompress, "--compress", "--decompress", ONE_OF_THEM),
+        (flags.compress.is_some() && flags.no_compress, "--compress", "--no-compress", ONE_OF_THEM),
+        (flags.decompress && flags.no_compress, "--decompress", "--no-compress", ONE_OF_THEM),
         (
             !flags.preserve.is_empty() && flags.no_preserve,
             "--preserve",
@@ -116,6 +118,8 @@ mod tests {
             ("--durable --no-durable a b", "--durable --no-durable"),
             ("-p --no-preserve a b", "--preserve --no-preserve"),
             ("--compress=zstd --decompress a b", "--compress --decompress"),
+            ("--compress=zstd --no-compress a b", "--compress --no-compress"),
+            ("--decompress --no-compress a b", "--decompress --no-compress"),
             ("--trust-shared-extents --no-verify a b", "--trust-shared-extents --no-verify"),
             ("-vq a b", "--verbose --quiet"),
             ("-v --json a b", "--verbose --json"),

@@ -148,6 +148,10 @@ pub(crate) struct CopyArgs {
     #[arg(long, help_heading = WAY)]
     pub decompress: bool,
 
+    /// Neither compress nor decompress, even if a setting says so
+    #[arg(long, help_heading = WAY)]
+    pub no_compress: bool,
+
     /// Read and write files below SIZE, and have the kernel copy larger ones: 64Ki if left out
     #[arg(long, value_name = "SIZE", value_parser = super::rate::small_size, help_heading = SIZES)]
     pub zero_copy_min: Option<u64>,
@@ -251,7 +255,7 @@ impl CopyArgs {
 }
 
 /// Reads `zstd` and `zstd:LEVEL`.
-fn compression(text: &str) -> Result<Level, String> {
+pub(crate) fn compression(text: &str) -> Result<Level, String> {
     let level = match text.split_once(':') {
         None if text == "zstd" => Some(Level::default()),
         Some(("zstd", level)) => level.parse().ok().and_then(Level::new),

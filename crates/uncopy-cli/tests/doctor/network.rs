@@ -6,7 +6,7 @@ use serde_json::Value;
 use testbed::network::{ALL_PROTOCOLS, NEEDS, isolated};
 use testbed::{Case, Need};
 
-use crate::{finding, report, uncopy};
+use crate::{LONG, finding, report, uncopy};
 
 pub(crate) fn cases() -> Vec<Case> {
     let needs =
@@ -109,7 +109,7 @@ impl Child {
             if run.stdout.contains(sockets) {
                 return report(&run, code);
             }
-            assert!(begin.elapsed() < Duration::from_secs(30), "{}{}", run.stdout, run.stderr);
+            assert!(begin.elapsed() < LONG, "{}{}", run.stdout, run.stderr);
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -177,7 +177,7 @@ fn greeted(kind: &str, host: &str, family: &str) {
             report(&probe, 6);
             break;
         }
-        assert!(begin.elapsed() < Duration::from_secs(30), "{}{}", probe.stdout, probe.stderr);
+        assert!(begin.elapsed() < LONG, "{}{}", probe.stdout, probe.stderr);
     }
     drop(receiver);
 }
@@ -221,7 +221,7 @@ fn the_kernel_is_seen_copying() {
         let begin = Instant::now();
         let mut seen = trace();
         // On a busy machine the sender may hardly run.
-        while !taps(&seen) && begin.elapsed() < Duration::from_secs(30) {
+        while !taps(&seen) && begin.elapsed() < LONG {
             seen = trace();
         }
         let copies = finding(&seen, "trace-copies").unwrap();

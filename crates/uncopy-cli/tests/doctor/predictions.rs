@@ -9,10 +9,7 @@ use testbed::network::{ALL_PROTOCOLS, NEEDS, Network, isolated, linked};
 use testbed::{Case, Need, Program};
 
 use crate::network::Child;
-use crate::{finding, report_or_none, uncopy};
-
-/// Longer than anything takes that goes well.
-const LONG: Duration = Duration::from_secs(60);
+use crate::{LONG, finding, report_or_none, uncopy};
 
 /// What becomes of the bytes.
 #[derive(Clone, Copy)]
@@ -93,8 +90,7 @@ impl Path {
         );
         let begin = Instant::now();
         loop {
-            // Until a receiver is there again, a connection is refused; and on a busy machine the
-            // time may be over before the first send.
+            // Until a receiver is there again, a connection is refused.
             let run = (self.through)(uncopy(&words)).run();
             match report_or_none(&run) {
                 Some(measured) if measured["sends"].as_u64() > Some(0) => return measured,

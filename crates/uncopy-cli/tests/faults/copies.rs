@@ -102,7 +102,15 @@ impl File {
         assert!(message.contains("cannot "), "{fault}: no operation: {message}");
         let places = [self.from.path(), self.to.path()].map(|path| path.to_string_lossy());
         let named = places.iter().any(|place| message.contains(place.as_ref()));
-        let own = ["standard output", "signal", "thread", "memory", "/dev/null", "configuration"];
+        let own = [
+            "standard output",
+            "signal",
+            "thread",
+            "memory",
+            "/dev/null",
+            "configuration",
+            "tuned.toml",
+        ];
         let known = named || own.iter().any(|subject| message.contains(subject));
         assert!(known, "{fault}: no subject: {message}");
     }

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use testbed::witness::Strace;
-use testbed::{Case, Need, Program, Run};
+use testbed::witness::{Call, Strace, Trace};
+use testbed::{Case, Compared, Need, Program, Run, assert_same_tree};
 
 use crate::{Trees, cp, events};
 
@@ -15,6 +15,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [] single_files_have_theirs,
         [] what_is_changed_or_removed_is_noticed,
         [Need::Tool("strace")] a_kill_leaves_the_records_of_what_was_done,
+        [Need::Tool("strace")] records_are_flushed_as_they_come,
+        [Need::Tool("strace")] a_flush_that_fails_is_told,
         [] a_log_that_cannot_be_written_ends_the_copy_before_it_begins,
     ]
 }
@@ -134,6 +136,42 @@ fn a_kill_leaves_the_records_of_what_was_done() {
     assert!(program.run().status.success());
     assert!(verify(&log, &[]).stdout.contains("1 of them without a summary"));
     assert_eq!(records(&log).last().unwrap()["audit"], "end");
+}
+
+fn flushed(trees: &Trees, inject: &str) -> (Run, Trace) {
+    for number in 0..300 {
+        trees.file(&format!("{number}"), "x");
+    }
+    let program = cp().args(["--jobs=1", "--audit"]).arg(trees.from.join("log"));
+    let program = program.arg(trees.source()).arg(trees.destination());
+    Strace::new(&program).inject(inject).run()
+}
+
+/// One flush takes all that was written during the one before it.
+fn records_are_flushed_as_they_come() {
+    let trees = Trees::new();
+    let log = trees.from.join("log");
+    let (run, trace) = flushed(&trees, "fdatasync:delay_enter=20000");
+    assert!(run.status.success(), "{}", run.stderr);
+    let calls = trace.named(&["write", "fdatasync", "fsync"]);
+    let calls: Vec<&Call> = calls.into_iter().filter(|call| call.mentions(&log)).collect();
+    let of = |name: &str| calls.iter().filter(|call| call.name == name).count();
+    assert_eq!(of("write"), 300 + 3);
+    // The first line was flushed before the last was written, and not every one by itself.
+    let first = calls.iter().position(|call| call.name == "fdatasync").unwrap();
+    let last = calls.iter().rposition(|call| call.name == "write").unwrap();
+    assert!(first < last, "{first} {last}");
+    assert!((1..300).contains(&of("fdatasync")), "{}", of("fdatasync"));
+    assert_eq!(calls.last().unwrap().name, "fsync");
+}
+
+fn a_flush_that_fails_is_told() {
+    let trees = Trees::new();
+    let (run, _) = flushed(&trees, "fdatasync:error=EIO:when=1");
+    assert!(run.failed(1).contains("audit log"), "{}", run.stderr);
+    assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
+    let log = records(&trees.from.join("log"));
+    assert_ne!(log.last().unwrap()["result"], Value::Null, "it is not closed");
 }
 
 fn a_log_that_cannot_be_written_ends_the_copy_before_it_begins() {

@@ -3,7 +3,8 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use testbed::{Case, Compared, assert_same_tree};
+use testbed::{Case, Compared, Forbidden, SystemCall, assert_same_tree};
+use uncopy::Errno;
 
 use crate::{Trees, cp, events, number, summary};
 
@@ -14,6 +15,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] names_outside_of_the_tree,
         [] merged_over_other_files,
         [] names_of_large_files,
+        [] names_that_the_filesystem_refuses,
     ]
 }
 
@@ -92,4 +94,31 @@ fn names_of_large_files() {
     }
     trees.copy(cp().arg("--jobs=4"));
     assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
+}
+
+/// As one without links does (`EPERM`), one whose files have few, or one that ends in the tree.
+fn names_that_the_filesystem_refuses() {
+    for errno in [Errno::EPERM, Errno::EMLINK, Errno::EXDEV, Errno::EOPNOTSUPP] {
+        let trees = Trees::new();
+        let file = trees.file("a", "x");
+        for name in ["b", "c"] {
+            fs::hard_link(&file, trees.source().join(name)).unwrap();
+        }
+        let program = cp().forbidding(&[Forbidden::Call(SystemCall::LINKAT)], errno);
+        let run = trees.copy(program);
+        let copied = events(&run, "copied");
+        assert_eq!(copied.len(), 3, "{}", run.stdout);
+        let told = |receipt: &testbed::Receipt| receipt.value()["notes"].to_string();
+        let told: Vec<String> = copied.iter().map(told).filter(|notes| notes != "[]").collect();
+        assert_eq!(told.len(), 2, "{}", run.stdout);
+        for notes in told {
+            assert!(notes.contains("refused a hard link"), "{notes}");
+            assert!(notes.contains(errno.name().unwrap()), "{notes}");
+        }
+        let links = |name: &str| fs::metadata(trees.destination().join(name)).unwrap().nlink();
+        assert_eq!(["a", "b", "c"].map(links), [1; 3]);
+        for name in ["a", "b", "c"] {
+            assert_eq!(fs::read(trees.destination().join(name)).unwrap(), b"x");
+        }
+    }
 }

@@ -86,7 +86,7 @@ fn started(trees: &Trees) -> Child {
         trees.file(&format!("{number}"), vec![number; 50_000]);
     }
     let child = Command::new(env!("CARGO_BIN_EXE_uncopy"))
-        .args(["cp", "-r", "--max-bandwidth=1M"])
+        .args(["cp", "-r", "--max-bandwidth=500K"])
         .arg(trees.source())
         .arg(trees.destination())
         .stderr(Stdio::piped())

@@ -18,6 +18,7 @@ mod resuming;
 mod roots;
 mod selecting;
 mod trusting;
+mod words;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -125,6 +126,7 @@ fn main() -> ExitCode {
             roots::cases(),
             selecting::cases(),
             trusting::cases(),
+            words::cases(),
         ]
         .into_iter()
         .flatten()

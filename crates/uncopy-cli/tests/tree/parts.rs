@@ -1,7 +1,8 @@
 //! A large file that was interrupted in its middle goes on behind its last chunk.
 
+use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
@@ -18,6 +19,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("strace")] what_was_begun_of_a_vanished_source_goes,
         [Need::Tool("strace")] what_somebody_else_put_there_is_not_gone_on_with,
         [Need::Tool("strace")] single_files_have_their_own_journals,
+        [Need::Root, Need::Tool("strace")] a_file_that_has_its_name_and_is_not_noted_goes_on,
     ];
     for place in [Place::Disk, Place::Ext4, Place::Xfs, Place::Btrfs] {
         for merged in [false, true] {
@@ -58,6 +60,11 @@ fn program(trees: &Trees) -> Program {
 
 fn kill(trees: &Trees) {
     Strace::new(&program(trees)).stop_after("pwrite64", WRITES).kill();
+}
+
+/// Up to where files are noted.
+fn noted(trees: &Trees) -> BTreeMap<PathBuf, u64> {
+    testbed::journal::parts(&testbed::journal::find(trees.to.path()).unwrap())
 }
 
 /// The temporary file below a directory.
@@ -108,6 +115,7 @@ fn a_killed_file_goes_on(place: Place, merged: bool, sparse: bool) {
         fs::write(trees.destination().join("large"), "old").unwrap();
     }
     kill(&trees);
+    let noted = noted(&trees);
     let temporary = temporary(trees.to.path()).expect("it is being written");
     assert_eq!(fs::metadata(&temporary).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(merged, trees.destination().join("large").exists());
@@ -116,6 +124,7 @@ fn a_killed_file_goes_on(place: Place, merged: bool, sparse: bool) {
     let resumed = number(&summary(&run), "resumed_bytes");
     // Noted after 64 MiB, or less and more if it was so slow that the clock had its say.
     assert!(resumed > 0 && resumed.is_multiple_of(8 * MEBIBYTE), "{resumed}");
+    assert_eq!(noted.get(Path::new("large")), Some(&resumed));
     let rest: u64 = content_behind(sparse, &data, resumed, size);
     let written = trace.bytes(&["pwrite64", "write"], trees.to.path());
     // The journal is beside it.
@@ -241,4 +250,19 @@ fn single_files_have_their_own_journals() {
     }
     let left = trees.to.strangers(&["a.bin", "a.txt"]);
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// Killed when a large file got its name, and before that was noted with others.
+fn a_file_that_has_its_name_and_is_not_noted_goes_on() {
+    let trees = Trees::new();
+    let source = dense(&trees);
+    // As nobody could go on writing to it.
+    fs::set_permissions(&source, fs::Permissions::from_mode(0o444)).unwrap();
+    chown(&source, Some(1234), Some(1234)).unwrap();
+    Strace::new(&program(&trees)).stop_after("renameat2", 1).kill();
+    assert!(temporary(trees.to.path()).is_none(), "it has its name");
+    let noted = noted(&trees)[Path::new("large")];
+    assert!(noted > 0);
+    assert_resumed(&program(&trees).run(), noted);
+    assert_whole(&trees);
 }

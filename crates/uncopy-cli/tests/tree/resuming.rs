@@ -24,6 +24,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Root, Need::Tool("strace"), Need::Tool("xfs_io"), Need::Tool("mkfs.xfs")]
             what_is_noted_survives_a_power_cut,
         [] a_whole_run_leaves_no_journal,
+        [Need::Tool("strace")] killed_when_the_tree_has_its_name,
+        [Need::Tool("strace")] another_directory_of_that_name_takes_the_copy_in,
     ]
 }
 
@@ -222,4 +224,52 @@ fn what_is_noted_survives_a_power_cut() {
             assert!(number(&summary, "resumed_bytes") > 0, "{}", summary.value());
         }
     }
+}
+
+/// As people write it: a destination that is there takes the source in.
+fn into(trees: &Trees) -> Program {
+    let program = cp().args(["--resume", "-p", "--jobs=1"]);
+    program.arg(trees.source()).arg(trees.destination())
+}
+
+/// Killed between the only rename and the removal of the journal.
+fn kill_at_the_end(trees: &Trees) {
+    Strace::new(&into(trees)).stop_after("renameat2", 1).kill();
+    assert!(trees.destination().exists());
+    assert!(journal(trees).is_some());
+}
+
+fn killed_when_the_tree_has_its_name() {
+    let trees = many();
+    kill_at_the_end(&trees);
+    let run = into(&trees).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    assert!(!trees.destination().join("source").exists(), "it was copied into its own copy");
+    assert_whole(&trees);
+    assert!(number(&summary(&run), "resumed") > 0);
+    // What is done is over: the next one copies into it, as without a journal.
+    let run = into(&trees).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    assert_same_tree(
+        &trees.source(),
+        &trees.destination().join("source"),
+        Compared { modes: true, times: true, ..Compared::default() },
+    );
+}
+
+fn another_directory_of_that_name_takes_the_copy_in() {
+    let trees = many();
+    kill_at_the_end(&trees);
+    fs::rename(trees.destination(), trees.to.join("moved")).unwrap();
+    fs::create_dir(trees.destination()).unwrap();
+    let run = into(&trees).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    let taken_in = trees.destination().join("source");
+    assert_same_tree(&trees.source(), &taken_in, Compared::default());
+    // Of other flags it is another job.
+    let trees = many();
+    kill_at_the_end(&trees);
+    let run = into(&trees).arg("--sparse=always").run();
+    assert!(run.status.success(), "{}", run.stderr);
+    assert!(trees.destination().join("source").exists());
 }

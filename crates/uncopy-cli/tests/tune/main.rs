@@ -17,6 +17,7 @@ fn main() -> ExitCode {
             [Need::At(Place::Ext4)] ext4_is_measured,
             [Need::At(Place::Xfs)] xfs_is_measured,
             [Need::At(Place::Btrfs)] btrfs_is_measured,
+            [] what_was_found_is_told_in_words,
             [] an_interrupt_leaves_nothing,
             [] what_a_killed_run_left_is_removed,
             [Need::Root] a_filesystem_that_cannot_be_written_to_is_refused,
@@ -89,6 +90,17 @@ fn xfs_is_measured() {
 
 fn btrfs_is_measured() {
     is_measured(Place::Btrfs, "btrfs");
+}
+
+fn what_was_found_is_told_in_words() {
+    let (home, scratch) = (Place::Disk.scratch(), Place::Disk.scratch());
+    let path = scratch.path().to_str().unwrap();
+    let run = uncopy(&home, &["tune", "--save", path]).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    let kept = format!("\nkept in {}\n", home.join("uncopy/tuned.toml").display());
+    for words in ["\nzero-copy-min  ", "\ndirect-min  ", "\njobs  ", "rounds", &kept] {
+        assert!(run.stdout.contains(words), "{words:?} in {}", run.stdout);
+    }
 }
 
 fn wait_for(what: &str, mut there: impl FnMut() -> bool) {

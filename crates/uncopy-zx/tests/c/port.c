@@ -25,36 +25,13 @@ static void wait_one(void) {
   OK(zx_handle_close(event));
 }
 
-/* Until whoever is to be interrupted waits, also under Valgrind on a busy machine. */
+/* Until whoever is to be interrupted waits, as a rule. */
 static void settle(void) { zx_nanosleep(zx_deadline_after(ZX_MSEC(200))); }
 
 static void* close_later(void* handle) {
   settle();
   OK(zx_handle_close(*(zx_handle_t*)handle));
   return NULL;
-}
-
-static void waits_end_with_their_handles(void) {
-  zx_handle_t event = new_event(), other = new_event(), port;
-  zx_signals_t observed = 0;
-  pthread_t thread;
-  pthread_create(&thread, NULL, close_later, &event);
-  EQ(zx_object_wait_one(event, ZX_EVENT_SIGNALED, ZX_TIME_INFINITE, &observed), ZX_ERR_CANCELED);
-  pthread_join(thread, NULL);
-  EQ(observed, ZX_SIGNAL_HANDLE_CLOSED);
-  event = new_event();
-  zx_wait_item_t items[2] = {{other, ZX_EVENT_SIGNALED, 9}, {event, ZX_EVENT_SIGNALED, 9}};
-  pthread_create(&thread, NULL, close_later, &event);
-  EQ(zx_object_wait_many(items, 2, ZX_TIME_INFINITE), ZX_ERR_CANCELED);
-  pthread_join(thread, NULL);
-  EQ(items[0].pending, 0);
-  EQ(items[1].pending, ZX_SIGNAL_HANDLE_CLOSED);
-  OK(zx_port_create(0, &port));
-  zx_port_packet_t packet;
-  pthread_create(&thread, NULL, close_later, &port);
-  EQ(zx_port_wait(port, ZX_TIME_INFINITE, &packet), ZX_ERR_CANCELED);
-  pthread_join(thread, NULL);
-  OK(zx_handle_close(other));
 }
 
 static void* move_and_lose(void* handle) {
@@ -66,16 +43,60 @@ static void* move_and_lose(void* handle) {
   return NULL;
 }
 
-static void waits_at_ports_end_with_the_last_handle(void) {
-  zx_handle_t port, copy;
-  zx_port_packet_t packet;
-  pthread_t thread;
+static zx_handle_t new_port(void) {
+  zx_handle_t port;
   OK(zx_port_create(0, &port));
-  copy = port;
-  pthread_create(&thread, NULL, move_and_lose, &copy);
-  EQ(zx_port_wait(port, ZX_TIME_INFINITE, &packet), ZX_ERR_CANCELED);
-  pthread_join(thread, NULL);
-  CHECK(!is_open(port));
+  return port;
+}
+
+static zx_status_t wait_for_one(zx_handle_t event) {
+  zx_signals_t observed = 0;
+  zx_status_t status = zx_object_wait_one(event, ZX_EVENT_SIGNALED, ZX_TIME_INFINITE, &observed);
+  if (status == ZX_ERR_CANCELED) EQ(observed, ZX_SIGNAL_HANDLE_CLOSED);
+  return status;
+}
+
+static zx_status_t wait_for_two(zx_handle_t event) {
+  zx_handle_t other = new_event();
+  zx_wait_item_t items[2] = {{other, ZX_EVENT_SIGNALED, 9}, {event, ZX_EVENT_SIGNALED, 9}};
+  zx_status_t status = zx_object_wait_many(items, 2, ZX_TIME_INFINITE);
+  if (status == ZX_ERR_CANCELED) {
+    EQ(items[0].pending, 0);
+    EQ(items[1].pending, ZX_SIGNAL_HANDLE_CLOSED);
+  }
+  OK(zx_handle_close(other));
+  return status;
+}
+
+static zx_status_t wait_at_port(zx_handle_t port) {
+  zx_port_packet_t packet;
+  return zx_port_wait(port, ZX_TIME_INFINITE, &packet);
+}
+
+/* Waits while another thread takes the handle away. On a busy machine it may be gone before the
+ * wait begins: then once more. */
+static void is_canceled(zx_handle_t (*make)(void), zx_status_t (*wait)(zx_handle_t),
+                        void* (*take_away)(void*)) {
+  zx_status_t status;
+  do {
+    zx_handle_t handle = make(), taken = handle;
+    pthread_t thread;
+    pthread_create(&thread, NULL, take_away, &taken);
+    status = wait(handle);
+    pthread_join(thread, NULL);
+    CHECK(!is_open(handle));
+  } while (status == ZX_ERR_BAD_HANDLE);
+  EQ(status, ZX_ERR_CANCELED);
+}
+
+static void waits_end_with_their_handles(void) {
+  is_canceled(new_event, wait_for_one, close_later);
+  is_canceled(new_event, wait_for_two, close_later);
+  is_canceled(new_port, wait_at_port, close_later);
+}
+
+static void waits_at_ports_end_with_the_last_handle(void) {
+  is_canceled(new_port, wait_at_port, move_and_lose);
 }
 
 static void wait_many(void) {

@@ -47,7 +47,10 @@ impl<B: StableBytes> Payload<B> {
     /// Bytes, all buffers together.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.as_slice().iter().map(|buffer| buffer.bytes().len()).sum()
+        match self {
+            Payload::One(buffer) => buffer.bytes().len(),
+            Payload::Many(buffers) => buffers.iter().map(|buffer| buffer.bytes().len()).sum(),
+        }
     }
 
     /// There is no byte in it.

@@ -1,6 +1,7 @@
 //! The name that is written to: what is there, and whether it may be replaced.
 
-use std::ffi::{OsStr, OsString};
+use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, OFlags};
 
+use super::named::Named;
 use super::options::{CopyOptions, Existing};
 use super::source::{Source, describe};
 use crate::error::{Errno, Error, Reason, Result};
@@ -15,13 +17,13 @@ use crate::sys::file::{self, Stat};
 use crate::sys::name;
 
 /// Where the copy goes.
-pub(crate) struct Destination {
-    /// The path with symbolic links at its end resolved.
-    pub(crate) path: PathBuf,
+pub(crate) struct Destination<'a> {
     /// As the caller named it.
-    pub(crate) given: PathBuf,
+    pub(crate) given: Named<'a>,
+    /// Where a symbolic link at the end of that path leads to.
+    followed: Option<PathBuf>,
     directory: Arc<OwnedFd>,
-    name: OsString,
+    name: Cow<'a, OsStr>,
     /// What the name stands for now.
     pub(crate) found: Option<Found>,
 }
@@ -32,30 +34,32 @@ pub(crate) struct Found {
     pub(crate) stat: Stat,
 }
 
-impl Destination {
+impl<'a> Destination<'a> {
     /// Looks at the destination; changes nothing.
     pub(crate) fn resolve(
-        given: &Path,
+        given: &'a Path,
         source: &Source<'_>,
         options: &CopyOptions,
-    ) -> Result<Destination> {
-        let mut path = given.to_owned();
+    ) -> Result<Destination<'a>> {
+        let mut followed = None;
         let (directory, found) = loop {
-            let (directory, found) = look(&path, given)?;
+            let (directory, found) = look(followed.as_deref().unwrap_or(given), given)?;
             match found {
                 Some(found)
                     if found.stat.file_type() == FileType::Symlink
                         && options.existing != Existing::Keep =>
                 {
-                    path = follow(given)?;
+                    followed = Some(follow(given)?);
                 }
                 found => break (directory, found),
             }
         };
-        let (_, name) = split(&path)?;
-        let name = name.to_owned();
-        let directory = Arc::new(directory);
-        let destination = Destination { path, given: given.to_owned(), directory, name, found };
+        let name = match &followed {
+            Some(path) => Cow::Owned(split(path)?.1.to_owned()),
+            None => Cow::Borrowed(split(given)?.1),
+        };
+        let (given, directory) = (Named::Path(given), Arc::new(directory));
+        let destination = Destination { given, followed, directory, name, found };
         if let Some(found) = &destination.found
             && found.stat.file_type() != FileType::Symlink
         {
@@ -68,18 +72,23 @@ impl Destination {
     /// else that has it, a symbolic link too, is replaced by the copy and not written through.
     pub(crate) fn beneath(
         directory: Arc<OwnedFd>,
-        name: &OsStr,
-        given: PathBuf,
+        name: &'a OsStr,
+        given: Named<'a>,
         found: Option<Found>,
         source: &Source<'_>,
         options: &CopyOptions,
-    ) -> Result<Destination> {
-        let (path, name) = (given.clone(), name.to_owned());
-        let destination = Destination { path, given, directory, name, found };
+    ) -> Result<Destination<'a>> {
+        let (followed, name) = (None, Cow::Borrowed(name));
+        let destination = Destination { given, followed, directory, name, found };
         if let Some(found) = &destination.found {
             destination.check(found, source, options)?;
         }
         Ok(destination)
+    }
+
+    /// The path with symbolic links at its end resolved.
+    pub(crate) fn path(&self) -> &Path {
+        self.followed.as_deref().unwrap_or(self.given.as_ref())
     }
 
     pub(crate) fn directory(&self) -> BorrowedFd<'_> {
@@ -101,10 +110,10 @@ impl Destination {
     }
 
     fn check(&self, found: &Found, source: &Source<'_>, options: &CopyOptions) -> Result<()> {
-        let refuse = |reason| Err(Error::new("write to", &self.given, reason));
+        let refuse = |reason| Err(Error::new("write to", self.given, reason));
         let kind = found.stat.file_type();
         if found.stat.is_same_file(&source.stat) && kind == FileType::RegularFile {
-            return refuse(Reason::SameFile { source_path: source.path.to_owned() });
+            return refuse(Reason::SameFile { source_path: source.path.as_ref().to_owned() });
         }
         match kind {
             FileType::RegularFile => {}

@@ -20,7 +20,7 @@ const BUDGET_MATTERS_BYTES: u64 = 256 << 20;
 /// Facts about this pair of files that cost little to find out: all that a reflink needs.
 pub(crate) fn gather(
     source: &Source<'_>,
-    destination: &Destination,
+    destination: &Destination<'_>,
     written: BorrowedFd<'_>,
     options: &CopyOptions,
 ) -> Facts {

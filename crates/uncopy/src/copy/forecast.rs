@@ -65,7 +65,7 @@ pub(crate) fn forecast(
     let destination = Destination::resolve(destination_path, &source, options)?;
     let directory = destination.directory();
     let mut facts = facts::gather(&source, &destination, directory, options);
-    let files = TrialFiles::open(&directory_of(&destination.path));
+    let files = TrialFiles::open(&directory_of(destination.path()));
     let written = files
         .as_ref()
         .map_err(Clone::clone)
@@ -180,7 +180,7 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     fn new(source: &'a Source<'a>, files: &'a TrialFiles, facts: &Facts) -> Bench<'a> {
-        let beside = TrialFiles::open(&directory_of(source.path))
+        let beside = TrialFiles::open(&directory_of(source.path.as_ref()))
             .ok()
             .and_then(|files| files.create_with_data().ok());
         let written = files.create().ok().and_then(|fd| file::stat(fd).ok());

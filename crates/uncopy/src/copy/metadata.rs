@@ -38,7 +38,7 @@ pub(crate) fn creation_mode(source: &Stat, replaced: Option<&Found>, preserve: P
 pub(crate) fn apply(
     staging: &Staging<'_>,
     source: &Source<'_>,
-    destination: &Destination,
+    destination: &Destination<'_>,
     preserve: Preserve,
 ) -> Vec<String> {
     let mut giver = Giver { fd: staging.fd(), born: None, notes: Vec::new() };

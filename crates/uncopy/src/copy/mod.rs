@@ -20,11 +20,15 @@ mod mechanism;
 #[cfg(target_os = "linux")]
 mod metadata;
 #[cfg(target_os = "linux")]
+mod named;
+#[cfg(target_os = "linux")]
 mod pace;
 #[cfg(target_os = "linux")]
 mod partial;
 #[cfg(target_os = "linux")]
 pub(crate) mod plan;
+#[cfg(target_os = "linux")]
+mod ranges;
 #[cfg(target_os = "linux")]
 mod remove;
 #[cfg_attr(not(target_os = "linux"), path = "portable.rs")]
@@ -55,11 +59,11 @@ mod verify;
 use std::path::Path;
 
 #[cfg(not(target_os = "linux"))]
-use run::run_job;
+use run::{is_built, run_job};
 #[cfg(all(fuzzing, target_os = "linux"))]
 pub(crate) use tree::fuzz_journal;
 #[cfg(target_os = "linux")]
-use tree::run_job;
+use tree::{is_built, run_job};
 
 pub use observer::{Control, Observer, Phase, Progress};
 pub use options::{

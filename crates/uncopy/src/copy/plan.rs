@@ -74,6 +74,29 @@ pub(crate) const COLD_MATTERS_MIN_BYTES: u64 = 128 << 10;
 /// From this size on blocks are reserved before they are written.
 pub(crate) const RESERVE_MIN_BYTES: u64 = 128 << 10;
 
+/// Smaller pieces are moved by one thread: making another takes its time.
+pub(crate) const RANGES_MIN_BYTES: u64 = 4 << 20;
+
+/// More threads than these wait for each other where one page after the other is put into the file.
+const MOST_RANGES: usize = 2;
+
+/// Several threads move a piece of this length quicker than one, each a range of it. On ext4 the
+/// kernel's loop takes the lock of the destination for some pages at a time, and reads others
+/// meanwhile (`mm/filemap.c`, `generic_perform_write`); `cargo xtask ranges` measures it.
+pub(crate) fn gains_by_ranges(facts: &Facts, mechanism: Mechanism, piece_bytes: u64) -> bool {
+    mechanism == Mechanism::CopyFileRange
+        && (facts.source, facts.destination) == (Filesystem::EXT4, Filesystem::EXT4)
+        && facts.prefer == Prefer::WallTime
+        // A mixture of old and new is to have as few seams as may be.
+        && !facts.in_place
+        && piece_bytes >= RANGES_MIN_BYTES
+}
+
+/// By how many threads, if so many more may be had.
+pub(crate) fn ranges(spare_workers: usize) -> usize {
+    spare_workers.saturating_add(1).min(MOST_RANGES)
+}
+
 /// A mechanism that has been tried, and what stopped it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attempted {
@@ -121,7 +144,7 @@ pub(crate) fn comparable(facts: &Facts, attempted: &[Attempted]) -> Vec<Mechanis
     if !by_time || is_small(facts) {
         return Vec::new();
     }
-    let mut ways = order(facts);
+    let mut ways = order(facts).to_vec();
     ways.retain(|m| {
         ![Mechanism::Reflink, Mechanism::Sendfile].contains(m)
             && excluded(facts, *m).is_none()
@@ -212,25 +235,25 @@ pub(crate) fn no_mechanism(facts: &Facts, refused: &[Refusal]) -> Reason {
 }
 
 /// All mechanisms, the preferred first.
-fn order(facts: &Facts) -> Vec<Mechanism> {
+fn order(facts: &Facts) -> [Mechanism; 6] {
     use Mechanism::{CopyFileRange, Direct, ReadWrite, Reflink, Sendfile, Splice};
     let mut order = match facts.prefer {
         Prefer::CpuTime if direct_saves_cpu_time(facts) => {
-            vec![Reflink, Direct, CopyFileRange, Sendfile, Splice, ReadWrite]
+            [Reflink, Direct, CopyFileRange, Sendfile, Splice, ReadWrite]
         }
         Prefer::WallTime if direct_is_faster(facts) => {
-            vec![Reflink, Direct, CopyFileRange, Splice, Sendfile, ReadWrite]
+            [Reflink, Direct, CopyFileRange, Splice, Sendfile, ReadWrite]
         }
         // The kernel's own loop behind copy_file_range splices too, through a smaller pipe.
         _ if facts.destination.copies_by_splice() && !facts.source_is_cold => {
-            vec![Reflink, Splice, CopyFileRange, Sendfile, ReadWrite, Direct]
+            [Reflink, Splice, CopyFileRange, Sendfile, ReadWrite, Direct]
         }
-        _ => vec![Reflink, CopyFileRange, Splice, Sendfile, ReadWrite, Direct],
+        _ => [Reflink, CopyFileRange, Splice, Sendfile, ReadWrite, Direct],
     };
     if is_small(facts) && facts.allow == Allow::Any {
-        // One read and one write: nothing that needs setting up is quicker.
-        order.retain(|m| *m != ReadWrite);
-        order.insert(usize::from(order[0] == Reflink), ReadWrite);
+        // One read and one write: nothing that needs setting up is quicker, but for sharing.
+        let place = order.iter().position(|m| *m == ReadWrite).unwrap_or(0);
+        order[1..=place].rotate_right(1);
     }
     order
 }

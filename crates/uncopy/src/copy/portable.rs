@@ -63,6 +63,11 @@ pub(super) fn run_job(
     (Summary::default(), Err(Error::new("write to", subject, Reason::Options(text))))
 }
 
+/// There are no journals; see [`super::job::is_built`].
+pub(super) fn is_built(_: &Path, _: &Path, _: &JobOptions) -> bool {
+    false
+}
+
 fn check(destination: &Path, options: &CopyOptions) -> Result<()> {
     let plain = matches!(options.allow, Allow::Any | Allow::ReadWrite);
     if plain && options.verify.is_none() && !options.in_place {

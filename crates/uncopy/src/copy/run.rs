@@ -88,7 +88,7 @@ fn copy_once(
 /// Copies an open source to a name that was looked at.
 pub(super) fn copy_opened(
     source: &Source<'_>,
-    destination: &Destination,
+    destination: &Destination<'_>,
     placing: Placing<'_>,
     chosen: Option<&Chosen>,
     options: &CopyOptions,
@@ -116,7 +116,7 @@ pub(super) fn copy_opened(
 
 fn write_staged(
     source: &Source<'_>,
-    destination: &Destination,
+    destination: &Destination<'_>,
     mut staging: Staging<'_>,
     chosen: Option<&Chosen>,
     options: &CopyOptions,
@@ -161,7 +161,7 @@ fn learn(observer: &dyn Observer, alike: Alike, receipt: &Receipt, took: Duratio
 /// Writes the copy and puts it in place.
 fn write(
     source: &Source<'_>,
-    destination: &Destination,
+    destination: &Destination<'_>,
     staging: &mut Staging<'_>,
     (facts, chosen): (Facts, Option<&Chosen>),
     options: &CopyOptions,
@@ -209,7 +209,7 @@ fn write(
 /// Where the bytes are written first.
 fn open_staging<'a>(
     source: &Source<'_>,
-    destination: &'a Destination,
+    destination: &'a Destination<'a>,
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Staging<'a>> {
@@ -247,7 +247,7 @@ fn move_bytes(
                 stream::copy_to_end(source, staging, &facts, mechanism, receipt, observer)?;
             if facts.in_place && !facts.destination_is_stream {
                 file::truncate(staging.fd(), reached).map_err(|e| {
-                    Error::system("set the size of", &staging.destination().given, e)
+                    Error::system("set the size of", staging.destination().given, e)
                 })?;
             }
             reached
@@ -290,7 +290,7 @@ fn finish_contents(
         let sizes = (read.map_or(reached, |compression| compression.source_bytes), reached);
         tell(observer, source, Phase::Flushing, 0, reached)?;
         file::sync_data(staging.fd())
-            .map_err(|e| Error::system("flush", &staging.destination().given, e))?;
+            .map_err(|e| Error::system("flush", staging.destination().given, e))?;
         match verify::verify(source, staging, sizes, way, wanted, observer) {
             Err(error) if error.is_verification_failed() => {
                 // The likelier reason, if there is one.
@@ -317,7 +317,7 @@ fn check_change(source: &Source<'_>, options: &CopyOptions, receipt: &mut Receip
 }
 
 fn flush(staging: &Staging<'_>, size: u64, observer: &mut dyn Observer) -> Result<()> {
-    let given = &staging.destination().given;
+    let given = staging.destination().given;
     let progress = Progress { phase: Phase::Flushing, done_bytes: 0, total_bytes: size };
     if observer.progress(progress) == Control::Stop {
         return Err(Error::new("copy to", given, Reason::Cancelled));
@@ -352,7 +352,7 @@ fn drop_caches(source: &Source<'_>, staging: &Staging<'_>, source_was_cached: bo
     }
 }
 
-fn notes(destination: &Destination, options: &CopyOptions) -> Vec<String> {
+fn notes(destination: &Destination<'_>, options: &CopyOptions) -> Vec<String> {
     let Some(found) = &destination.found else { return Vec::new() };
     let regular = found.stat.file_type() == FileType::RegularFile;
     let mut notes = Vec::new();

@@ -48,6 +48,8 @@ pub(crate) struct Way {
     filesystems: (Filesystem, Filesystem),
     /// What sharing was answered, if that holds for every file of the two filesystems.
     sharing: Option<Errno>,
+    /// What every small file that is not empty begins with, once that is known.
+    step: Option<Step>,
 }
 
 /// What became of a small file.
@@ -61,7 +63,7 @@ pub(crate) enum Small {
 
 impl Way {
     pub(crate) fn new(filesystems: (Filesystem, Filesystem)) -> Way {
-        Way { filesystems, sharing: None }
+        Way { filesystems, sharing: None, step: None }
     }
 
     /// Copies `source`, which was like `stat` when it was opened, to a new file. `admits` is asked
@@ -95,12 +97,17 @@ impl Way {
         }
     }
 
-    fn first(&self, stat: &Stat, options: &CopyOptions) -> Step {
+    fn first(&mut self, stat: &Stat, options: &CopyOptions) -> Step {
         if stat.size == 0 {
             return Step::Try(Mechanism::ReadWrite);
         }
+        if let Some(step) = self.step {
+            return step;
+        }
         let facts = facts::of_dense(Some(stat.size), self.filesystems, options);
-        plan::next(&facts, self.attempted().as_slice())
+        let step = plan::next(&facts, self.attempted().as_slice());
+        self.step = Some(step);
+        step
     }
 
     /// Sharing, if it is ruled out.
@@ -119,6 +126,7 @@ impl Way {
         let unsupported = plan::classify(Mechanism::Reflink, errno, 0) == Verdict::Unsupported;
         if for_all && unsupported {
             self.sharing = Some(errno);
+            self.step = None;
         }
         for_all && unsupported
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use rustix::fs::{FileType, OFlags};
 
+use super::named::Named;
 use super::options::CopyOptions;
 use crate::capabilities::Filesystem;
 use crate::error::{Errno, Error, Reason, Result};
@@ -13,7 +14,7 @@ use crate::sys::file::{self, Stat};
 
 /// An open source, and what it was like when it was opened.
 pub(crate) struct Source<'a> {
-    pub(crate) path: &'a Path,
+    pub(crate) path: Named<'a>,
     fd: OwnedFd,
     pub(crate) stat: Stat,
     pub(crate) filesystem: Filesystem,
@@ -42,12 +43,13 @@ impl<'a> Source<'a> {
             file::set_blocking(&fd).map_err(fail)?;
         }
         let magic = file::filesystem_magic(&fd).unwrap_or(0);
-        Ok(Source { path, fd, stat, filesystem: Filesystem::from_magic(magic) })
+        let (path, filesystem) = (Named::Path(path), Filesystem::from_magic(magic));
+        Ok(Source { path, fd, stat, filesystem })
     }
 
     /// A regular file that was opened in its directory, and what it was like then.
     pub(crate) fn opened(
-        path: &'a Path,
+        path: Named<'a>,
         fd: OwnedFd,
         stat: Stat,
         filesystem: Filesystem,

@@ -19,7 +19,7 @@ use crate::sys::{Sys, file, name};
 
 /// The file that is being written.
 pub(crate) struct Staging<'a> {
-    destination: &'a Destination,
+    destination: &'a Destination<'a>,
     fd: OwnedFd,
     place: Place,
     /// Another name must not be replaced.
@@ -70,9 +70,10 @@ pub(crate) enum Commit {
 impl<'a> Staging<'a> {
     /// A new file beside the destination with these permissions (umask and default ACL apply).
     ///
-    /// Where something is to be replaced, or later given other permissions, ask for 0600.
+    /// Where something is to be replaced ask for 0600. What needs a name for it has that mode in any
+    /// case.
     pub(crate) fn aside(
-        destination: &'a Destination,
+        destination: &'a Destination<'a>,
         mode: u32,
         existing: Existing,
     ) -> Result<Staging<'a>> {
@@ -93,7 +94,7 @@ impl<'a> Staging<'a> {
         Ok(Staging::new(destination, fd, place).keeping(existing))
     }
 
-    fn new(destination: &'a Destination, fd: OwnedFd, place: Place) -> Staging<'a> {
+    fn new(destination: &'a Destination<'a>, fd: OwnedFd, place: Place) -> Staging<'a> {
         Staging {
             destination,
             fd,
@@ -108,7 +109,7 @@ impl<'a> Staging<'a> {
     /// A file that another run can go on with: what an earlier one began, or a new one with a
     /// temporary name and mode 0600.
     pub(crate) fn kept(
-        destination: &'a Destination,
+        destination: &'a Destination<'a>,
         partial: Partial<'a>,
         begun: Option<Begun>,
         (existing, is_unseen): (Existing, bool),
@@ -141,11 +142,11 @@ impl<'a> Staging<'a> {
 
     /// A new file under the destination's own name, in a directory that appears under its own name
     /// only when all that belongs in it is there.
-    pub(crate) fn private(destination: &'a Destination, mode: u32) -> Result<Staging<'a>> {
+    pub(crate) fn private(destination: &'a Destination<'a>, mode: u32) -> Result<Staging<'a>> {
         let fd = name::create_new(destination.directory(), destination.name(), mode).map_err(
             |errno| match errno {
                 Errno::EEXIST => {
-                    Error::new("make", &destination.given, Reason::Refused(TAKEN.into()))
+                    Error::new("make", destination.given, Reason::Refused(TAKEN.into()))
                 }
                 errno => cannot_create(destination, errno),
             },
@@ -155,19 +156,19 @@ impl<'a> Staging<'a> {
 
     /// The existing destination itself, or for [`Destination::is_stream`] whatever it is.
     pub(crate) fn in_place(
-        destination: &'a Destination,
+        destination: &'a Destination<'a>,
         observer: &mut dyn Observer,
     ) -> Result<Staging<'a>> {
         let fd = if destination.is_stream() {
             stream::open_for_writing(destination, observer)?
         } else {
             // For reading as well: verification reads it, and FICLONE wants it on some kernels.
-            file::open(&destination.path, OFlags::RDWR)
+            file::open(destination.path(), OFlags::RDWR)
                 .or_else(|errno| match errno {
-                    Errno::EACCES => file::open(&destination.path, OFlags::WRONLY),
+                    Errno::EACCES => file::open(destination.path(), OFlags::WRONLY),
                     errno => Err(errno),
                 })
-                .map_err(|e| Error::system("open for writing", &destination.given, e))?
+                .map_err(|e| Error::system("open for writing", destination.given, e))?
         };
         let is_expected = destination
             .found
@@ -175,7 +176,7 @@ impl<'a> Staging<'a> {
             .is_some_and(|found| file::stat(&fd).is_ok_and(|stat| stat.is_same_file(&found.stat)));
         if !is_expected {
             let text = "another file took its name meanwhile; copy again".to_owned();
-            return Err(Error::new("write to", &destination.given, Reason::Refused(text)));
+            return Err(Error::new("write to", destination.given, Reason::Refused(text)));
         }
         Ok(Staging::new(destination, fd, Place::Final))
     }
@@ -184,7 +185,7 @@ impl<'a> Staging<'a> {
         self.fd.as_fd()
     }
 
-    pub(crate) fn destination(&self) -> &'a Destination {
+    pub(crate) fn destination(&self) -> &'a Destination<'a> {
         self.destination
     }
 
@@ -202,7 +203,7 @@ impl<'a> Staging<'a> {
     /// one has verified. `goes_on` is told how far that is. What lies behind it is cut off.
     pub(crate) fn verified(&self, goes_on: impl FnMut(u64) -> Result<()>) -> Result<u64> {
         let Some(partial) = &self.partial else { return Ok(0) };
-        let fail = |errno| Error::system("read back", &self.destination.given, errno);
+        let fail = |errno| Error::system("read back", self.destination.given, errno);
         let end = lock(partial).verify(self.fd(), fail, goes_on)?;
         file::truncate(&self.fd, end).map_err(fail)?;
         Ok(end)
@@ -216,7 +217,7 @@ impl<'a> Staging<'a> {
         };
         lock(partial)
             .reached(source, (self.fd(), name), offset)
-            .map_err(|errno| Error::system("flush a part of", &self.destination.given, errno))
+            .map_err(|errno| Error::system("flush a part of", self.destination.given, errno))
     }
 
     /// Leaves the unfinished file to another run, if that can go on with it.
@@ -243,11 +244,11 @@ impl<'a> Staging<'a> {
         };
         result.map_err(|errno| match errno {
             Errno::EEXIST if self.is_unseen => {
-                Error::new("make", &destination.given, Reason::Refused(TAKEN.into()))
+                Error::new("make", destination.given, Reason::Refused(TAKEN.into()))
             }
             Errno::EBUSY => Error::new(
                 "replace",
-                &destination.given,
+                destination.given,
                 Reason::Refused(
                     "something is mounted on it (EBUSY); --in-place writes into it instead".into(),
                 ),
@@ -255,12 +256,12 @@ impl<'a> Staging<'a> {
             // A sticky directory lets nobody rename over another's file, who may yet write to it.
             Errno::EPERM | Errno::EACCES if in_place_would_do(destination) => Error::new(
                 "replace",
-                &destination.given,
+                destination.given,
                 Reason::Refused(format!(
                     "its directory does not allow it ({errno}); --in-place writes into it instead"
                 )),
             ),
-            errno => Error::system("put in place", &destination.given, errno),
+            errno => Error::system("put in place", destination.given, errno),
         })
     }
 
@@ -312,13 +313,13 @@ impl<'a> Staging<'a> {
     pub(crate) fn open_directory(&self) -> Result<OwnedFd> {
         let destination = self.destination;
         name::open_directory_for_reading(destination.directory())
-            .map_err(|e| Error::system("open the directory of", &destination.given, e))
+            .map_err(|e| Error::system("open the directory of", destination.given, e))
     }
 
     /// Flushes the directory, so that the name survives a power cut.
     pub(crate) fn sync_directory(&self, directory: &OwnedFd) -> Result<()> {
         file::sync(directory)
-            .map_err(|e| Error::system("flush the directory of", &self.destination.given, e))
+            .map_err(|e| Error::system("flush the directory of", self.destination.given, e))
     }
 }
 
@@ -339,7 +340,7 @@ fn lock<'a, 'b>(partial: &'a Mutex<Partial<'b>>) -> MutexGuard<'a, Partial<'b>> 
 }
 
 /// A new, locked file with a temporary name and mode 0600.
-fn create_temporary(destination: &Destination) -> Sys<(OwnedFd, OsString)> {
+fn create_temporary(destination: &Destination<'_>) -> Sys<(OwnedFd, OsString)> {
     loop {
         let temporary = stale::temporary_name(destination.name(), Kind::File)?;
         let fd = match name::create_new(destination.directory(), &temporary, 0o600) {
@@ -370,19 +371,19 @@ fn can_link_unnamed() -> bool {
     *CAN.get_or_init(|| file::effective_uid() == 0 || name::has_proc_fd())
 }
 
-fn cannot_create(destination: &Destination, errno: Errno) -> Error {
+fn cannot_create(destination: &Destination<'_>, errno: Errno) -> Error {
     let forbidden = matches!(errno, Errno::EACCES | Errno::EPERM | Errno::EROFS);
     if forbidden && in_place_would_do(destination) {
         let text = format!(
             "no new file can be made beside it ({errno}); --in-place writes into it instead"
         );
-        return Error::new("replace", &destination.given, Reason::Refused(text));
+        return Error::new("replace", destination.given, Reason::Refused(text));
     }
-    Error::system("create", &destination.given, errno)
+    Error::system("create", destination.given, errno)
 }
 
 /// There is a file that may be written to.
-fn in_place_would_do(destination: &Destination) -> bool {
+fn in_place_would_do(destination: &Destination<'_>) -> bool {
     destination.found.is_some()
         && name::may_write(destination.directory(), destination.name()).is_ok()
 }

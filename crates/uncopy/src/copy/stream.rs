@@ -26,19 +26,19 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// Opens a FIFO or device to write to. A FIFO that nobody reads yet is waited for, and the
 /// observer may end that.
 pub(crate) fn open_for_writing(
-    destination: &Destination,
+    destination: &Destination<'_>,
     observer: &mut dyn Observer,
 ) -> Result<OwnedFd> {
     let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::NONBLOCK;
     loop {
-        match file::open(&destination.path, flags) {
+        match file::open(destination.path(), flags) {
             // No reader yet (fifo(7)).
             Err(Errno::ENXIO) if destination.is_fifo() => {
                 go_on(observer, destination, 0)?;
                 thread::sleep(PATIENCE);
             }
             other => {
-                let fail = |e| Error::system("open for writing", &destination.given, e);
+                let fail = |e| Error::system("open for writing", destination.given, e);
                 return other.map_err(fail);
             }
         }
@@ -87,14 +87,14 @@ pub(crate) fn copy_to_end(
         let mut written = way.written(n);
         while written < n {
             match way.empty(staging, written..n) {
-                Ok(0) => return Err(Error::system("write to", &destination.given, Errno::EIO)),
+                Ok(0) => return Err(Error::system("write to", destination.given, Errno::EIO)),
                 Ok(more) => written += more,
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => {
                     file::wait(staging.fd(), Ready::ToWrite, PATIENCE).map_err(fail)?;
                     go_on(observer, destination, total)?;
                 }
-                Err(errno) => return Err(Error::system("write to", &destination.given, errno)),
+                Err(errno) => return Err(Error::system("write to", destination.given, errno)),
             }
         }
         total += n as u64;
@@ -105,7 +105,11 @@ pub(crate) fn copy_to_end(
 }
 
 /// How much may be taken now; waits if the rate asks for it.
-fn admit(observer: &mut dyn Observer, destination: &Destination, done_bytes: u64) -> Result<usize> {
+fn admit(
+    observer: &mut dyn Observer,
+    destination: &Destination<'_>,
+    done_bytes: u64,
+) -> Result<usize> {
     let Some(turn) = observer.throttle().map(|throttle| throttle.turn(BUFFER_BYTES as u64)) else {
         return Ok(BUFFER_BYTES);
     };
@@ -187,10 +191,14 @@ impl Way {
     }
 }
 
-fn go_on(observer: &mut dyn Observer, destination: &Destination, done_bytes: u64) -> Result<()> {
+fn go_on(
+    observer: &mut dyn Observer,
+    destination: &Destination<'_>,
+    done_bytes: u64,
+) -> Result<()> {
     let progress = Progress { phase: Phase::Copying, done_bytes, total_bytes: 0 };
     match observer.progress(progress) {
         Control::Continue => Ok(()),
-        Control::Stop => Err(Error::new("copy to", &destination.given, Reason::Cancelled)),
+        Control::Stop => Err(Error::new("copy to", destination.given, Reason::Cancelled)),
     }
 }

@@ -10,6 +10,7 @@ use super::options::{Cache, Sparse};
 use super::pace::Pace;
 use super::partial;
 use super::plan::{self, Attempted, Facts, Step, Verdict};
+use super::ranges;
 use super::source::Source;
 use super::sparse::{self, Segment};
 use super::staging::Staging;
@@ -179,7 +180,7 @@ impl Transfer<'_, '_> {
     }
 
     fn given(&self) -> &std::path::Path {
-        &self.staging.destination().given
+        self.staging.destination().given.as_ref()
     }
 
     fn next_mechanism(&self) -> Result<Mechanism> {
@@ -277,7 +278,12 @@ impl Transfer<'_, '_> {
             let length = self.admit(piece)?;
             let begin = Instant::now();
             let Some(current) = &mut self.current else { continue };
-            let (mechanism, step) = (current.mechanism, current.mover.step(ends, offset, length));
+            let mechanism = current.mechanism;
+            let ranges = match plan::gains_by_ranges(&self.facts, mechanism, length) {
+                true => plan::ranges(self.observer.spare_workers()),
+                false => 1,
+            };
+            let step = ranges::step(&mut *current.mover, ends, (offset, length), ranges);
             self.give_back(length, &step);
             match step {
                 Ok(Moved { bytes: 0, .. }) => {

@@ -46,7 +46,7 @@ pub(crate) fn verify(
             duration,
         });
     }
-    let fail = |errno| Error::system("read back", &staging.destination().given, errno);
+    let fail = |errno| Error::system("read back", staging.destination().given, errno);
     let reader = Uncached::new(staging.fd(), size).map_err(fail)?;
     let copy = Side { fd: reader.fd, size, is_compressed: matches!(way, Way::Compress(_)) };
     let original =
@@ -57,7 +57,7 @@ pub(crate) fn verify(
     if expected != found {
         return Err(Error::new(
             "verify",
-            &staging.destination().given,
+            staging.destination().given,
             Reason::VerificationFailed { algorithm: algorithm.name(), expected, found },
         ));
     }

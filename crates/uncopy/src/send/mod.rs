@@ -25,7 +25,7 @@
 //! that may be shared is `unsafe` ([`Socket::adopt`]).
 //!
 //! # What it takes to not copy
-//! Lending pays from some 20 KB on, and only where nothing on the path copies all the same: UDP
+//! Lending with `MSG_ZEROCOPY` pays from some 20 KB on (UDP: 32), and only where nothing on the path copies all the same: UDP
 //! needs a device with scatter-gather and transmit checksum offload, and a datagram that fits the
 //! MTU; a packet tap (`tcpdump`, a DHCP client, `lldpd`), loopback and a veth to this machine always
 //! copy. The kernel tells with the release, [`Mode::Auto`] learns from it, and [`Counters`] add it

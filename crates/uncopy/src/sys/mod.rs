@@ -15,6 +15,7 @@ pub(crate) mod mapping;
 pub(crate) mod memfd;
 pub(crate) mod name;
 pub(crate) mod netlink;
+pub(crate) mod numbered;
 pub(crate) mod offload;
 pub(crate) mod perf;
 pub(crate) mod pidfd;

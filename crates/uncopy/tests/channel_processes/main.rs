@@ -14,7 +14,7 @@ use std::io::IoSlice;
 use std::process::{Child, Command, ExitCode};
 use std::time::Duration;
 
-use uncopy::channel::{self, Channel, Deadline, Handle, MessageBuf, Object, Signals, Status};
+use uncopy::channel::{self, Channel, Deadline, Handle, MessageBuf, Status};
 
 /// Longer than anything takes that goes well.
 const LONG: Duration = Duration::from_secs(60);
@@ -69,14 +69,7 @@ fn send_with(channel: &Channel, bytes: &[u8], handles: Vec<Handle>) -> Result<()
 
 /// The next message, or why none comes.
 fn next(channel: &Channel) -> Result<MessageBuf, Status> {
-    loop {
-        match channel.read() {
-            Err(Status::ShouldWait) => {
-                channel.wait_one(Signals::READABLE | Signals::PEER_CLOSED, soon())?;
-            }
-            other => return other,
-        }
-    }
+    testbed::next_message(channel, soon())
 }
 
 /// The only handle of the next message.

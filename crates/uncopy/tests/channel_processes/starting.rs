@@ -62,6 +62,10 @@ fn the_sandboxed_child_of_the_example_counts_words() {
     text.write_all(b"four score and seven\nyears ago").unwrap();
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["run", "--quiet", "--locked", "--package", "uncopy"]);
+    // Where this program was built, so that nothing has to be built again: it is in
+    // `TARGET/PROFILE/deps`.
+    let this = std::env::current_exe().unwrap();
+    cargo.arg("--target-dir").arg(this.ancestors().nth(3).unwrap());
     cargo.args(["--example", "sandboxed_child", "--"]).arg(text.path());
     let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

@@ -275,7 +275,7 @@ pub(crate) fn sizes() -> Vec<Row> {
                 None
             })
             .remove(|network| network.ip("route del 10.11.0.2/32 dev sink")),
-        Row::new("too small to pay", UDP, ("below-crossover", Limits, "MSG_ZEROCOPY 20480"))
+        Row::new("too small to pay", UDP, ("below-crossover", Limits, "MSG_ZEROCOPY 32768"))
             .create(|network| {
                 network.ip("link set sink mtu 1500");
                 None

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+use testbed::next_message;
 use uncopy::channel::{
     self, Channel, Deadline, Descriptor, Event, Fifo, Handle, MessageBuf, Object, Signals, Status,
     Vmo,
@@ -134,14 +135,7 @@ fn soon() -> Deadline {
 }
 
 fn next(channel: &Channel) -> Result<MessageBuf, Status> {
-    loop {
-        match channel.read() {
-            Err(Status::ShouldWait) => {
-                channel.wait_one(Signals::READABLE | Signals::PEER_CLOSED, soon())?;
-            }
-            other => return other,
-        }
-    }
+    next_message(channel, soon())
 }
 
 /// Sends everything back.

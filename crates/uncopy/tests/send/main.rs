@@ -11,6 +11,7 @@ mod parking;
 mod paths;
 mod receiver;
 mod ring;
+mod sockets;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -116,6 +117,7 @@ fn main() -> ExitCode {
             parking::cases(),
             paths::cases(),
             ring::cases(),
+            sockets::cases(),
         ]
         .into_iter()
         .flatten()

@@ -122,9 +122,11 @@ fn a_silent_connection_is_aborted() {
         let mut sender = Sender::new(network.silent_connection(true, 4000), &options);
         let buffer = Arc::new(vec![5; 60_000]);
         sender.send(buffer.clone()).result.unwrap();
-        drop(sender);
         assert!(!is_free(&buffer), "nobody acknowledged it");
+        let begin = Instant::now();
+        drop(sender);
         wait_until_free(&buffer);
+        assert!(begin.elapsed() >= options.park_timeout, "not before its time");
     });
 }
 

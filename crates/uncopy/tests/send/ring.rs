@@ -13,6 +13,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] flushed_notifiers_come_in_sequence,
         [] unflushed_notifiers_say_nothing,
         [] several_slots_at_once,
+        [] slots_that_are_taken_away_flush_what_was_bound,
         [] a_failed_send_counts_as_released,
         [] sends_of_every_kind_share_a_notifier,
         [] what_does_not_exist_is_refused_with_the_buffers,
@@ -84,6 +85,22 @@ fn several_slots_at_once() {
         assert_eq!(notification.tag, tags[slot]);
         assert_eq!(notification.releases.len(), if slot < 32 { 2 } else { 1 });
     }
+}
+
+fn slots_that_are_taken_away_flush_what_was_bound() {
+    let (_receiver, socket) = udp(false);
+    let mut ring = ring(Mode::Zerocopy);
+    let socket = ring.add(socket);
+    ring.register_slots(&[10, 11]).unwrap();
+    for _ in 0..3 {
+        ring.send(socket, Message::new(vec![1; 600]).bind(1)).unwrap();
+    }
+    ring.unregister_slots();
+    assert_eq!(ring.flush(&[1]), Err(SlotError::NoSuchSlot { slots: 0 }));
+    ring.register_slots(&[12]).unwrap();
+    let notifications = run(&mut ring).notifications;
+    assert_eq!(notifications.len(), 1, "of the other slot nothing was sent");
+    assert_eq!((notifications[0].tag, notifications[0].releases.len()), (11, 3));
 }
 
 fn a_failed_send_counts_as_released() {

@@ -199,7 +199,7 @@ impl Setting {
         targets: Vec<Target>,
     ) -> Case {
         let places = Rc::clone(&self.places);
-        let fixture = CopyFixture::new(errand, places, source, subjects.len(), name);
+        let fixture = CopyFixture::new(errand, places, source, subjects.len(), (name, self.quick));
         let short = errand.data <= 16 * MIB;
         Case {
             name: name.to_owned(),

@@ -65,6 +65,7 @@ pub(super) struct CopyFixture {
     /// Name of the folders of this case.
     folder: String,
     directory: PathBuf,
+    quick: bool,
 }
 
 impl CopyFixture {
@@ -73,11 +74,12 @@ impl CopyFixture {
         places: Rc<Places>,
         source: Source,
         subjects: usize,
-        case: &str,
+        (case, quick): (&str, bool),
     ) -> CopyFixture {
         let folder = format!("case-{}", case.replace('/', "-"));
         let runs_per_round = subjects as u64 + 1;
-        CopyFixture { errand, places, source, runs_per_round, folder, directory: PathBuf::new() }
+        let directory = PathBuf::new();
+        CopyFixture { errand, places, source, runs_per_round, folder, directory, quick }
     }
 
     fn is_large(&self) -> bool {
@@ -188,8 +190,7 @@ impl Fixture for CopyFixture {
         if self.errand.data >= HUGE {
             drop(copy);
             fs::remove_file(&trial.path)?;
-            rustix::fs::sync();
-            machine::wait_until_quiet(self.places.disk())?;
+            machine::settle(self.places.disk(), self.quick)?;
         }
         Ok(Sample::from([(DISK, disk as f64)]))
     }
@@ -198,8 +199,7 @@ impl Fixture for CopyFixture {
         if self.is_large() {
             fs::remove_dir_all(self.directory.join(format!("round-{round}")))?;
         }
-        rustix::fs::sync();
-        machine::wait_until_quiet(self.places.disk())
+        machine::settle(self.places.disk(), self.quick)
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -208,7 +208,6 @@ impl Fixture for CopyFixture {
             fs::remove_dir_all(directory)
                 .with_context(|| format!("cannot remove {}", directory.display()))?;
         }
-        rustix::fs::sync();
-        machine::wait_until_quiet(self.places.disk())
+        machine::settle(self.places.disk(), self.quick)
     }
 }

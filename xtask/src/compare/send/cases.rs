@@ -51,7 +51,7 @@ impl Setting {
     pub(super) fn cases(&self) -> Vec<Case> {
         let mut cases: Vec<Case> = SIZES.into_iter().map(|bytes| self.of_size(bytes)).collect();
         cases.extend([64_000, 8000].map(|bytes| self.of_many_buffers(bytes)));
-        cases.extend([self.trains(), self.mixed(), self.stream()]);
+        cases.extend([self.trains(), self.trains_of_many_buffers(), self.mixed(), self.stream()]);
         cases
     }
 
@@ -130,6 +130,33 @@ impl Setting {
         ];
         debug_assert!(bytes <= train_bytes(SEGMENT, false));
         self.runs.case(format!("udp/{SEGMENTS} × {SEGMENT}B"), COPY, subjects, targets)
+    }
+
+    /// Trains of memory that no cache holds.
+    fn trains_of_many_buffers(&self) -> Case {
+        let bytes = usize::from(SEGMENT) * SEGMENTS;
+        let (buffers, segment) = (MANY_BUFFERS_BYTES / bytes, Some(SEGMENT));
+        let (load, time) = (Load { buffers, segment, ..Load::of(bytes) }, self.runs.time);
+        let base = (Flush::NoSlots, PageSize::Base);
+        let subjects = vec![
+            subjects::bare(SEND, false, load, time),
+            subjects::bare_ring(BARE_REGISTERED, BareSend::Registered, load, time),
+            subjects::sender(COPY, Mode::Copy, load, time),
+            subjects::sender(MSG_ZEROCOPY, Mode::Zerocopy, load, time),
+            subjects::sender(SENDER_AUTO, Mode::Auto, load, time),
+            subjects::registered(REGISTERED, Mode::Zerocopy, base, load, time),
+            subjects::registered(AUTO, Mode::Auto, base, load, time),
+        ];
+        let targets = vec![
+            at_most(1.0 / 2.4, CPU_EACH, REGISTERED, COPY),
+            within(1.03, COPY, SEND),
+            within(1.03, SENDER_AUTO, COPY),
+            within(1.03, SENDER_AUTO, MSG_ZEROCOPY),
+            within(1.03, REGISTERED, BARE_REGISTERED),
+            within(1.03, AUTO, REGISTERED),
+        ];
+        let case = format!("udp/{SEGMENTS} × {SEGMENT}B, many buffers");
+        self.runs.case(case, COPY, subjects, targets)
     }
 }
 
@@ -252,6 +279,12 @@ mod tests {
         named(&train, REGISTERED, 1.0 / 10.0, SINGLE);
         named(&train, REGISTERED, 1.03, BARE_REGISTERED);
         named(&train, COPY, 1.03, SEND);
+        let train = format!("{train}, many buffers");
+        named(&train, REGISTERED, 1.0 / 2.4, COPY);
+        named(&train, REGISTERED, 1.03, BARE_REGISTERED);
+        for against in [COPY, MSG_ZEROCOPY] {
+            named(&train, SENDER_AUTO, 1.03, against);
+        }
         for (own, both) in [(SENDER_AUTO, [COPY, MSG_ZEROCOPY]), (AUTO, [RING_COPY, REGISTERED])] {
             both.into_iter().for_each(|against| named("tcp/65435B", own, 1.03, against));
         }

@@ -57,8 +57,9 @@ const NOTES: &[&str] = &[
     "trains: 40 datagrams of 1,200 bytes in one send; a row of single sends is the cost of 40",
     "mixed: every second send of a notifier of 64 from a registered pool, the others from other \
      memory; all owners are boxed",
-    "tcp: 64 sends on a connection that nobody answers (TCP_REPAIR), then an abort and every \
-     release; megabytes per second of processor time are 65,435 divided by the nanoseconds, times \
-     1,000; user, system: the program's part of it and the kernel's, as far as samples of the \
-     clock tell; tapped: while a packet socket listens; ring: the same through io_uring",
+    "tcp: 64 sends on a connection that nobody answers (TCP_REPAIR; reno, which does not pace), \
+     then an abort and every release; megabytes per second of processor time are 65,435 divided by \
+     the nanoseconds, times 1,000; user, system: the program's part of it and the kernel's, as far \
+     as samples of the clock tell; tapped: while a packet socket listens; ring: the same through \
+     io_uring",
 ];

@@ -57,17 +57,16 @@ fn socket(load: Load) -> Result<Socket> {
 
 /// `send(2)`, or `sendmmsg(2)` for all of a bunch.
 pub(super) fn bare(name: &str, many: bool, load: Load, time: Duration) -> Subject {
-    let bytes = vec![7u8; load.bytes];
-    let open = move || bare_socket(load);
-    Subject::piece(name, Role::Yardstick, open, move |socket, _| {
-        let regions = [IoSlice::new(&bytes)];
+    let open = move || Ok((bare_socket(load)?, Turns::of(load, |bytes| bytes)));
+    Subject::piece(name, Role::Yardstick, open, move |(socket, turns), _| {
         let bunch = sample(time, || {
             if !many {
                 for _ in 0..BUNCH {
-                    rustix::net::send(&*socket, &bytes, SendFlags::NOSIGNAL)?;
+                    rustix::net::send(&*socket, turns.next(), SendFlags::NOSIGNAL)?;
                 }
                 return Ok(());
             }
+            let regions = [IoSlice::new(turns.next())];
             let mut controls: [_; BUNCH] = std::array::from_fn(|_| SendAncillaryBuffer::default());
             let mut headers: Vec<_> =
                 controls.iter_mut().map(|control| MMsgHdr::new(&regions, control)).collect();
@@ -98,18 +97,39 @@ pub(super) fn bare_ring(name: &str, how: BareSend, load: Load, time: Duration) -
     })
 }
 
+/// Buffers that are sent in turn.
+struct Turns<T> {
+    buffers: Vec<T>,
+    last: usize,
+}
+
+impl<T> Turns<T> {
+    fn of(load: Load, made_of: impl Fn(Vec<u8>) -> T) -> Turns<T> {
+        let made = |_| made_of(vec![7u8; load.bytes]);
+        Turns { buffers: (0..load.buffers.max(1)).map(made).collect(), last: 0 }
+    }
+
+    #[inline]
+    fn next(&mut self) -> &T {
+        self.last += 1;
+        if self.last >= self.buffers.len() {
+            self.last = 0;
+        }
+        &self.buffers[self.last]
+    }
+}
+
 /// A [`Sender`].
 pub(super) fn sender(name: &str, mode: Mode, load: Load, time: Duration) -> Subject {
-    let payload = Arc::new(vec![7u8; load.bytes]);
     let open = move || {
         let mut options = SenderOptions::default();
         options.mode = mode;
-        Ok(Sender::new(socket(load)?, &options))
+        Ok((Sender::new(socket(load)?, &options), Turns::of(load, Arc::new)))
     };
-    Subject::piece(name, Role::Own, open, move |sender, _| {
+    Subject::piece(name, Role::Own, open, move |(sender, turns), _| {
         let bunch = sample(time, || {
             for _ in 0..BUNCH {
-                sender.send(payload.clone()).result?;
+                sender.send(turns.next().clone()).result?;
             }
             while sender.next_release()?.is_some() {}
             while sender.outstanding().sends >= BUNCH {

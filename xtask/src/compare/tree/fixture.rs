@@ -112,14 +112,12 @@ impl Fixture for TreeFixture {
     }
 
     fn between_rounds(&mut self, _: usize) -> Result<()> {
-        rustix::fs::sync();
-        machine::wait_until_quiet(&self.disk)
+        machine::settle(&self.disk, self.quick)
     }
 
     fn finish(&mut self) -> Result<()> {
         self.mount = None;
-        rustix::fs::sync();
-        machine::wait_until_quiet(&self.disk)
+        machine::settle(&self.disk, self.quick)
     }
 }
 

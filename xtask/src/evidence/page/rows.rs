@@ -2,27 +2,26 @@
 
 use maud::{Markup, html};
 
-use super::super::inputs::{Comparison, Inputs};
+use super::super::inputs::{Comparison, Inputs, Run};
 use super::super::number;
 use super::{code, section, table, table_of_figures, text};
-use crate::compare::host::Host;
 use crate::compare::report::without_directories;
 use crate::compare::row::Row;
 
 pub(super) fn machines(inputs: &Inputs) -> Markup {
     let all = &inputs.comparisons;
-    let of = |comparison: &Comparison| Some(of_host(&comparison.suite, comparison.host.as_ref()?));
-    let silent: Vec<&str> =
-        all.iter().filter(|c| c.host.is_none()).map(|c| c.suite.as_str()).collect();
+    let runs = all
+        .iter()
+        .flat_map(|comparison| comparison.runs.iter().map(|run| of_run(&comparison.suite, run)));
+    let unknown: usize = all.iter().map(Comparison::cases_of_unknown_host).sum();
     let body = html! {
-        @if silent.len() < all.len() {
-            (table(
-                &["suite", "kernel", "processor", "memory", "files lie on", "commit"],
-                all.iter().filter_map(of),
-            ))
-        }
-        @if !silent.is_empty() {
-            p.missing { "These rows do not say what they were measured on: " (silent.join(", ")) "." }
+        (table(&["suite", "cases", "kernel", "processor", "memory", "files lie on", "commit"], runs))
+        @if unknown > 0 {
+            p.missing {
+                (unknown) " cases were recorded without the machine, the kernel and the filesystem \
+                 that they were measured on, and nothing here says so in their place. Measured \
+                 again, they have it."
+            }
         }
         details {
             summary { "State of caches, and how it is measured" }
@@ -39,16 +38,22 @@ pub(super) fn machines(inputs: &Inputs) -> Markup {
     section("machines", "Where it was measured", &body)
 }
 
-fn of_host(suite: &str, host: &Host) -> Vec<Markup> {
-    let virtual_machine = if host.is_virtual { ", virtual" } else { "" };
-    vec![
-        text(suite),
-        text(&host.kernel),
-        text(format!("{} × {}{virtual_machine}", host.processors, host.processor)),
-        text(number::bytes(host.memory_bytes as f64)),
-        text(&host.filesystem),
-        code(&host.commit),
-    ]
+fn of_run(suite: &str, run: &Run) -> Vec<Markup> {
+    let mut line = vec![text(suite), text(run.cases.len().to_string())];
+    match &run.host {
+        Some(host) => {
+            let virtual_machine = if host.is_virtual { ", virtual" } else { "" };
+            line.extend([
+                text(&host.kernel),
+                text(format!("{} × {}{virtual_machine}", host.processors, host.processor)),
+                text(number::bytes(host.memory_bytes as f64)),
+                text(&host.filesystem),
+                code(&host.commit),
+            ]);
+        }
+        None => line.extend([(); 5].map(|()| html! { span.missing { "not recorded" } })),
+    }
+    line
 }
 
 fn peers(comparison: &Comparison) -> Markup {
@@ -134,6 +139,10 @@ pub(super) fn all(inputs: &Inputs) -> Markup {
                 summary {
                     strong { (comparison.suite) } " "
                     (comparison.cases().len()) " cases, " (comparison.rows.len()) " rows"
+                    @match comparison.cases_of_unknown_host() {
+                        0 => {},
+                        count => { ", " (count) " cases of unknown machine and kernel" },
+                    }
                 }
                 @for case in comparison.cases() { (of_case(comparison, case)) }
             }

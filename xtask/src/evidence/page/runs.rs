@@ -44,7 +44,13 @@ fn one_soak(soak: &Soak) -> Markup {
     let worded: Vec<&str> = worded.iter().map(String::as_str).collect();
     html! {
         h3 { (soak.name) }
-        p.note { (code(&command)) @if let Some(kernel) = kernel { " on Linux " (kernel) } }
+        p.note {
+            (code(&command))
+            @match kernel {
+                Some(kernel) => { " on Linux " (kernel) },
+                None => { ", machine and kernel not recorded" },
+            }
+        }
         dl.counters {
             @for (key, counter) in counters {
                 div { dt { (words(key)) } dd { (value(Some(counter))) } }
@@ -92,10 +98,11 @@ pub(super) fn fuzzing(runs: &[FuzzRun]) -> Markup {
         @if runs.is_empty() {
             p.missing {
                 "No record of a fuzz run is in these rows: "
-                (code("cargo +nightly fuzz run TARGET"))
+                (code("cargo xtask fuzz"))
             }
         } @else {
             (table(&["target", "ran", "executions", "findings", "commit"], lines))
+            p.note { "These records name no machine and no kernel." }
         }
     };
     section("fuzzing", "Fuzzing", &body)

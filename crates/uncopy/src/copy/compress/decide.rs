@@ -66,7 +66,7 @@ pub(crate) fn choose(
     let size = source.is_told().then_some(source.stat.size);
     let mut head = [0; HEAD_BYTES];
     let read = |head: &mut [u8]| read_whole(source, head, 0).map_err(fail);
-    let name = source.path.file_name().unwrap_or_default();
+    let name = source.path.as_ref().file_name().unwrap_or_default();
     let (way, reason, signs) = match transform {
         Transform::None => return Ok(None),
         Transform::Compress(level) => {

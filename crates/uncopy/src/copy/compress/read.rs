@@ -36,7 +36,7 @@ impl From<Errno> for Trouble {
 
 impl Trouble {
     /// The error of an operation on a file.
-    pub(crate) fn on(self, operation: &'static str, path: &std::path::Path) -> Error {
+    pub(crate) fn on(self, operation: &'static str, path: impl AsRef<std::path::Path>) -> Error {
         match self {
             Trouble::System(errno) => Error::system(operation, path, errno),
             Trouble::Damaged { what, offset } => {

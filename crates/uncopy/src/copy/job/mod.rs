@@ -9,7 +9,7 @@ mod options;
 mod record;
 mod select;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use options::{Delete, JobOptions, Links, OnError};
 pub use record::{
@@ -53,4 +53,16 @@ pub fn copy_trees(
             (Summary::default(), Err(error))
         }
     }
+}
+
+/// Whether an earlier run with [`JobOptions::resume`] and otherwise the same options made the
+/// directory `destination` of the directory `source`, and was killed when that had its name and
+/// before the journal was removed.
+///
+/// A program that copies *into* directories which exist asks this first: it would copy the source
+/// into its own copy otherwise. [`copy_trees`] with this very pair then finds that all is done, and
+/// removes the journal. Nothing is changed here; what cannot be looked at is no such directory.
+#[must_use]
+pub fn is_built(source: &Path, destination: &Path, options: &JobOptions) -> bool {
+    super::is_built(source, destination, options)
 }

@@ -5,6 +5,7 @@ use crate::copy::plan::Facts;
 use crate::receipt::Cost;
 use crate::sys::{Sys, transfer};
 
+#[derive(Clone, Copy)]
 pub(super) struct CopyFileRange {
     cost: Cost,
 }
@@ -22,5 +23,9 @@ impl Mover for CopyFileRange {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let n = transfer::copy_file_range(ends.source, ends.destination, offset, length)?;
         Ok(Moved::data(n, self.cost))
+    }
+
+    fn beside(&self) -> Option<Box<dyn Mover + Send>> {
+        Some(Box::new(*self))
     }
 }

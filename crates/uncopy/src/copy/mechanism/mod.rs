@@ -45,6 +45,12 @@ pub(crate) trait Mover {
     /// Moves up to `length` bytes (more than 0) from `offset` of the source to the same offset of
     /// the destination. An error means that nothing was moved by this step.
     fn step(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Sys<Moved>;
+
+    /// Another one for the same files, which moves other ranges of them at the same time; `None`: there
+    /// can be only one.
+    fn beside(&self) -> Option<Box<dyn Mover + Send>> {
+        None
+    }
 }
 
 /// What a mover has to know about the files besides their descriptors.

@@ -47,6 +47,31 @@ fn read_write_follows_what_is_cheaper() {
     assert_eq!(ladder(&cpu), [Reflink, Direct, CopyFileRange, Sendfile, Splice, ReadWrite]);
 }
 
+/// Small files of a tree go by what was found out with the first.
+#[test]
+fn small_files_of_all_sizes_begin_alike() {
+    let mut tuning = Tuning::BUILT_IN;
+    for threshold in [&mut tuning.zero_copy_min, &mut tuning.direct_min, &mut tuning.direct_cpu_min]
+    {
+        *threshold = Threshold { bytes: 4096, origin: Origin::Given };
+    }
+    tuning.zero_copy_min.bytes = 16 << 10;
+    let refused = [Attempted { mechanism: Reflink, errno: Some(Errno::EXDEV), moved_bytes: 0 }];
+    for prefer in [Prefer::WallTime, Prefer::CpuTime] {
+        for (allow, attempted, expected) in [
+            (Allow::Any, &[][..], Reflink),
+            (Allow::Any, &refused, ReadWrite),
+            (Allow::ReadWrite, &[], ReadWrite),
+        ] {
+            for size in [1, 4095, 4096, 4097, (16 << 10) - 1] {
+                let size = Facts { size: Some(size), data_bytes: size, ..facts() };
+                let facts = Facts { prefer, allow, tuning, ..size };
+                assert_eq!(next(&facts, attempted), Step::Try(expected), "{facts:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn direct_goes_first_where_bytes_must_reach_the_device() {
     for facts in [
@@ -316,4 +341,26 @@ fn ways_are_compared_where_only_the_clock_decides() {
     }
     let without = comparable(&facts(), &[refused(Splice)]);
     assert_eq!(without, [CopyFileRange, ReadWrite]);
+}
+
+#[test]
+fn ranges_are_for_large_pieces_where_the_filesystem_gains() {
+    let in_place = Facts { in_place: true, ..facts() };
+    let cpu = Facts { prefer: Prefer::CpuTime, ..facts() };
+    let from_xfs = Facts { source: Filesystem::XFS, ..facts() };
+    let to_btrfs = Facts { destination: Filesystem::BTRFS, ..facts() };
+    for (facts, mechanism, piece, expected) in [
+        (facts(), CopyFileRange, RANGES_MIN_BYTES, true),
+        (facts(), CopyFileRange, RANGES_MIN_BYTES - 1, false),
+        (facts(), ReadWrite, 100 * MIB, false),
+        (facts(), Direct, 100 * MIB, false),
+        (facts(), Splice, 100 * MIB, false),
+        (in_place, CopyFileRange, 100 * MIB, false),
+        (cpu, CopyFileRange, 100 * MIB, false),
+        (from_xfs, CopyFileRange, 100 * MIB, false),
+        (to_btrfs, CopyFileRange, 100 * MIB, false),
+    ] {
+        assert_eq!(gains_by_ranges(&facts, mechanism, piece), expected, "{mechanism} {piece}");
+    }
+    assert_eq!([0, 1, 2, usize::MAX].map(ranges), [1, 2, 2, 2]);
 }

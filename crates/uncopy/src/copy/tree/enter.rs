@@ -193,7 +193,10 @@ impl Worker<'_, '_> {
         let mut buffer = std::mem::take(&mut self.listing);
         let selection = &self.job.options.selection;
         let way = (!selection.is_everything()).then(|| directory.path_from_root());
-        let listed = directory::rewind_to(&open.source, from).and_then(|()| {
+        // It was just opened, and stands at its beginning.
+        let rewound = if from == 0 { Ok(()) } else { directory::rewind_to(&open.source, from) };
+        let mut entries = 0;
+        let listed = rewound.and_then(|()| {
             directory::list(&open.source, &mut buffer, |entry| {
                 let name = OsStr::from_bytes(entry.name.to_bytes());
                 if let Some(way) = &way
@@ -201,7 +204,7 @@ impl Worker<'_, '_> {
                 {
                     return !self.job.is_over();
                 }
-                self.job.counters.found.fetch_add(1, Ordering::Relaxed);
+                entries += 1;
                 if entry.kind == FileType::Directory {
                     found.push((name.to_owned(), false));
                 } else if batch.add(entry) {
@@ -214,6 +217,7 @@ impl Worker<'_, '_> {
                 go_on_from.is_none() && !self.job.is_over()
             })
         });
+        self.job.counters.found.fetch_add(entries, Ordering::Relaxed);
         self.listing = buffer;
         if let Err(errno) = listed {
             let error = Error::system("list", directory.source_path(), errno);

@@ -14,6 +14,7 @@ use super::directory::{Open, identity};
 use super::enter::changed_kind;
 use super::journal::{self, Finished, Journal, KeptPart};
 use super::links::{Claim, First, Spot};
+use super::other::{self, Linking};
 use super::queue::Task;
 use super::retry;
 use super::run::Job;
@@ -26,6 +27,7 @@ use crate::copy::job::Links;
 use crate::copy::job::{EntryKind, Outcome};
 use crate::copy::mechanism::Ends;
 use crate::copy::metadata::{self, Born};
+use crate::copy::named::{Late, Named};
 use crate::copy::observer::{Control, Observer, Phase, Progress};
 use crate::copy::small::{self, Small};
 use crate::copy::source::Source;
@@ -132,7 +134,7 @@ impl Worker<'_, '_> {
     ) {
         let file = (stat.links > 1).then(|| (identity(&stat), stat.links));
         let Some((file, links)) = file else {
-            return self.copy_regular(place, (fd, stat), chosen);
+            return self.copy_regular(place, (fd, stat), chosen, None);
         };
         let prior = match self.job.links.claim(file, || place.spot()) {
             Ok(Claim::First(prior)) => prior,
@@ -145,7 +147,7 @@ impl Worker<'_, '_> {
         let failed = self.summary.failed + self.summary.skipped;
         match &prior {
             Some(first) => self.link_to(place, first),
-            None => self.copy_regular(place, (fd, stat), chosen),
+            None => self.copy_regular(place, (fd, stat), chosen, None),
         }
         if self.summary.failed + self.summary.skipped > failed {
             // One of the names that wait is the first now.
@@ -207,26 +209,31 @@ impl Worker<'_, '_> {
         // Names decide too what is compressed: links to a file that went another way do not help.
         let transform = self.job.options.copy.transform;
         let alike = transform == Transform::None || first.renamed == place.is_renamed();
-        let linked = if alike { self.make_hard_link(place, first) } else { Ok(None) };
-        match linked {
-            Ok(Some(outcome)) => self.finish(place, EntryKind::File, outcome),
-            // The filesystem has no more links for this file, or none at all.
-            Ok(None) => match open_file(place) {
-                Ok((fd, stat)) => self.with_choice(place, fd, stat, Worker::copy_regular),
-                Err(error) => self.fail(place, EntryKind::File, error),
-            },
+        let refused = match alike.then(|| self.make_hard_link(place, first)) {
+            Some(Ok(Linking::Done(outcome))) => {
+                return self.finish(place, EntryKind::File, outcome);
+            }
+            Some(Ok(Linking::Refused(errno))) => Some(errno),
+            Some(Err(error)) => return self.fail(place, EntryKind::File, error),
+            None => None,
+        };
+        match open_file(place) {
+            Ok((fd, stat)) => self.with_choice(place, fd, stat, |worker, place, opened, chosen| {
+                worker.copy_regular(place, opened, chosen, refused);
+            }),
             Err(error) => self.fail(place, EntryKind::File, error),
         }
     }
 
-    /// Copies an open regular file, whatever other names it has.
+    /// Copies an open regular file, whatever other names it has, and if the filesystem `refused` a
+    /// link instead.
     fn copy_regular(
         &mut self,
         place: &Place<'_>,
         (fd, stat): (OwnedFd, Stat),
         chosen: Option<&Chosen>,
+        refused: Option<Errno>,
     ) {
-        let path = place.source();
         let journal = self.job.journal();
         let before = journal.is_some().then(|| stat.clone());
         if let (Some(journal), Some(before)) = (&journal, &before)
@@ -238,10 +245,12 @@ impl Worker<'_, '_> {
         }
         let (job, mut opened, mut done) = (self.job, Some((fd, stat)), None);
         let options = job.copy_options(&place.directory.entered);
+        let find = (|| place.source(), || place.destination());
+        let (from, to) = (Late::new(&find.0), Late::new(&find.1));
         let copied = retry::repeated(job, place.open.filesystems, || {
             let (fd, stat) = opened.take().map_or_else(|| open_file(place), Ok)?;
             let filesystem = filesystem_of(place.open, &place.directory.entered.source, &fd, &stat);
-            let source = Source::opened(&path, fd, stat, filesystem);
+            let source = Source::opened(Named::Late(&from), fd, stat, filesystem);
             let found = match self.ask(place, EntryKind::File, source.stat.modified)? {
                 Asked::Go { found, .. } => found,
                 Asked::Done(outcome) => {
@@ -249,7 +258,7 @@ impl Worker<'_, '_> {
                     return Ok(Receipt::default());
                 }
             };
-            let destination = find_destination(place, &source, found, options)?;
+            let destination = find_destination(place, (Named::Late(&to), found), &source, options)?;
             if !transforms(chosen)
                 && let Some(receipt) = self.copy_small(place, &source, &destination)?
             {
@@ -270,14 +279,15 @@ impl Worker<'_, '_> {
                 let reason = "the destination exists";
                 self.finish(place, EntryKind::File, Outcome::Skipped { reason });
             }
-            Ok(receipt) => {
+            Ok(mut receipt) => {
+                receipt.notes.extend(refused.map(other::copied_for));
                 if let Some(portion) = receipt.portions.last() {
                     job.note_mechanism(portion.mechanism);
                 }
                 if let (Some(journal), Some(before)) = (journal, before) {
                     self.note(&journal, place, &before, receipt.bytes);
                 }
-                self.finish(place, EntryKind::File, Outcome::Copied(Box::new(receipt)));
+                self.finish_copied(place, receipt);
             }
             Err(error) => self.fail(place, EntryKind::File, error),
         }
@@ -301,7 +311,7 @@ impl Worker<'_, '_> {
         &mut self,
         place: &Place<'_>,
         source: &Source<'_>,
-        destination: &Destination,
+        destination: &Destination<'_>,
     ) -> Result<Option<Receipt>> {
         let options = self.job.copy_options(&place.directory.entered);
         let filesystems = (source.filesystem, place.open.filesystems.1);
@@ -314,13 +324,13 @@ impl Worker<'_, '_> {
             return Ok(None);
         }
         let preserve = options.preserve;
-        let (mode, mut staging) = if directory.entered.is_unseen() {
-            let mode = source.stat.permissions() & 0o777;
-            (mode, Staging::private(destination, mode)?)
+        // Nobody can open it before it has its name; where it needs one for that, it is 0600.
+        let mode = source.stat.permissions() & 0o777;
+        let mut staging = if directory.entered.is_unseen() {
+            Staging::private(destination, mode)?
         } else {
-            let mode = metadata::creation_mode(&source.stat, None, preserve);
             let staging = Staging::aside(destination, mode, options.existing)?;
-            (mode, staging.swept(directory.entered.whole))
+            staging.swept(directory.entered.whole)
         };
         let alike = Alike {
             source_device: source.stat.device,
@@ -346,7 +356,7 @@ impl Worker<'_, '_> {
             return Ok(Some(Receipt { skipped: true, ..Receipt::default() }));
         }
         self.job.counters.bytes.fetch_add(size, Ordering::Relaxed);
-        Ok(Some(Receipt { notes, ..self.small_receipt(size, mechanism, cost) }))
+        Ok(Some(self.small_receipt((size, mechanism, cost), notes)))
     }
 }
 
@@ -363,7 +373,8 @@ fn placing<'a>(
     match journal.filter(|_| source.size().is_some_and(|size| size >= partial::LEAST_BYTES)) {
         Some(journal) => {
             let keep = KeptPart::new(job, journal, &place.way(), &source.stat);
-            let begun = keep.begun(place.open.destination.as_fd());
+            let ended = place.directory.entered.private.then_some(place.target);
+            let begun = keep.begun(place.open.destination.as_fd(), ended);
             Placing::Kept { keep: Box::new(keep), begun, is_unseen, is_swept }
         }
         None if is_unseen => Placing::Private,
@@ -372,17 +383,17 @@ fn placing<'a>(
 }
 
 /// The destination of a file. Nothing is taken over from what is no regular file.
-fn find_destination(
-    place: &Place<'_>,
+fn find_destination<'a>(
+    place: &Place<'a>,
+    (given, found): (Named<'a>, Option<Found>),
     source: &Source<'_>,
-    found: Option<Found>,
     options: &CopyOptions,
-) -> Result<Destination> {
+) -> Result<Destination<'a>> {
     // And what a killed run left is not the caller's.
     let taken_over = !place.directory.entered.private;
     let found = found.filter(|f| taken_over && f.stat.file_type() == FileType::RegularFile);
     let directory = Arc::clone(&place.open.destination);
-    Destination::beneath(directory, place.target, place.destination(), found, source, options)
+    Destination::beneath(directory, place.target, given, found, source, options)
 }
 
 /// Adds to a plan by which mechanism the file would go.
@@ -469,6 +480,10 @@ impl Observer for Watch<'_> {
 
     fn throttle(&self) -> Option<&Throttle> {
         self.job.throttle.as_ref()
+    }
+
+    fn spare_workers(&self) -> usize {
+        self.job.spare_workers()
     }
 
     fn experience(&self) -> Option<&Experience> {

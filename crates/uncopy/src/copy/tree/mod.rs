@@ -21,3 +21,4 @@ mod worker;
 #[cfg(fuzzing)]
 pub(crate) use journal::fuzz as fuzz_journal;
 pub(super) use run::{run_job, usual_workers};
+pub(super) use target::is_built;

@@ -116,22 +116,17 @@ impl Worker<'_, '_> {
         notes
     }
 
-    /// Makes the destination's name another one of the file at `first`; `None`: the filesystem
-    /// cannot, and a copy has to do.
-    pub(super) fn make_hard_link(
-        &self,
-        place: &Place<'_>,
-        first: &First,
-    ) -> Result<Option<Outcome>> {
+    /// Makes the destination's name another one of the file at `first`.
+    pub(super) fn make_hard_link(&self, place: &Place<'_>, first: &First) -> Result<Linking> {
         let stat = directory::stat_name(&place.open.source, place.name)
             .map_err(|errno| Error::system("examine", place.source(), errno))?;
         let (found, decision) = match self.ask(place, EntryKind::File, stat.modified)? {
             Asked::Go { found, decision } => (found, decision),
             Asked::Done(Outcome::Planned { .. }) => {
                 let action = Action::Link;
-                return Ok(Some(Outcome::Planned { action, mechanism: None }));
+                return Ok(Linking::Done(Outcome::Planned { action, mechanism: None }));
             }
-            Asked::Done(outcome) => return Ok(Some(outcome)),
+            Asked::Done(outcome) => return Ok(Linking::Done(outcome)),
         };
         let fail = |errno| Error::system("find the first name again", first.destination(), errno);
         let root = first.root.open_destination()?;
@@ -140,30 +135,42 @@ impl Worker<'_, '_> {
         let name = first.path.file_name().unwrap_or_default();
         let to = &*place.open.destination;
         let fail = |errno| Error::system("link", place.destination(), errno);
-        let linked = || Outcome::Linked { to: first.destination() };
+        let linked = || Linking::Done(Outcome::Linked { to: first.destination() });
         let make = |new: &OsStr| directory::hard_link(&from, name, to, new);
         if decision == Decision::Make {
             match make(place.target) {
-                Ok(()) => return Ok(Some(linked())),
-                Err(errno) if cannot_link(errno) => return Ok(None),
+                Ok(()) => return Ok(linked()),
+                Err(errno) if cannot_link(errno) => return Ok(Linking::Refused(errno)),
                 Err(Errno::EEXIST) if !place.directory.entered.fresh => {}
                 Err(errno) => return Err(fail(errno)),
             }
         }
         let copy = directory::stat_name(&from, name).map_err(fail)?;
         if found.is_some_and(|found| identity(&found.stat) == identity(&copy)) {
-            return Ok(Some(linked()));
+            return Ok(linked());
         }
         let temporary = match Temporary::new(place, make) {
-            Err(errno) if cannot_link(errno) => return Ok(None),
+            Err(errno) if cannot_link(errno) => return Ok(Linking::Refused(errno)),
             other => other.map_err(fail)?,
         };
         let existing = self.job.copy_options(&place.directory.entered).existing;
         match temporary.put_in_place(existing).map_err(fail)? {
-            true => Ok(Some(linked())),
-            false => Ok(Some(Outcome::Skipped { reason: "the destination exists" })),
+            true => Ok(linked()),
+            false => Ok(Linking::Done(Outcome::Skipped { reason: "the destination exists" })),
         }
     }
+}
+
+/// What came of a further name of a file.
+pub(super) enum Linking {
+    Done(Outcome),
+    /// The filesystem cannot link, and a copy has to do.
+    Refused(Errno),
+}
+
+/// What the record of that copy says.
+pub(super) fn copied_for(errno: Errno) -> String {
+    format!("a file of its own: the filesystem refused a hard link to the copy ({errno})")
 }
 
 /// Too many links, none at all on this filesystem, another filesystem below the same tree, or a

@@ -1,5 +1,9 @@
 //! What is to be done, and by whom: directories last in, first out, so that a job goes down before
 //! it goes on and has few of them at a time; and batches of files, of which there are never many.
+//!
+//! Who listed a directory copies its files as long as there is another directory for everybody else:
+//! new names in one directory are made one at a time (its `i_rwsem`), and workers that share one wait
+//! for each other.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -10,6 +14,10 @@ use rustix::fs::FileType;
 
 use super::directory::{Directory, Open};
 use crate::sys::directory::Entry;
+
+/// Which worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct WorkerId(pub(super) usize);
 
 /// A piece of work.
 pub(super) enum Task {
@@ -82,7 +90,8 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct State {
-    batches: VecDeque<Batch>,
+    /// And who listed them.
+    batches: VecDeque<(WorkerId, Batch)>,
     /// Tasks other than batches.
     others: Vec<Task>,
     working: usize,
@@ -106,13 +115,13 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a task; `Err`: there are enough batches, do it yourself. `Ok(true)`: nobody waits for
-    /// it.
-    pub(super) fn push(&self, task: Task) -> Result<bool, Batch> {
+    /// Adds a task of this worker's; `Err`: there are enough batches, do it yourself. `Ok(true)`:
+    /// nobody waits for it.
+    pub(super) fn push(&self, task: Task, by: WorkerId) -> Result<bool, Batch> {
         let mut state = self.lock();
         match task {
             Task::Copy(batch) if state.batches.len() >= self.most_batches => return Err(batch),
-            Task::Copy(batch) => state.batches.push_back(batch),
+            Task::Copy(batch) => state.batches.push_back((by, batch)),
             other => state.others.push(other),
         }
         let nobody = state.waiting == 0;
@@ -128,12 +137,18 @@ impl Queue {
         self.lock().others.len()
     }
 
-    /// The next task, batches first; `None`: all is done, or the job was stopped. In both cases
-    /// nobody is at work any more, so that what was made can be taken back.
-    pub(super) fn take(&self) -> Option<Taken<'_>> {
+    /// How many workers have a task.
+    pub(super) fn at_work(&self) -> usize {
+        self.lock().working
+    }
+
+    /// The next task for this worker: its own batches, a directory, or somebody else's batch. `None`:
+    /// all is done, or the job was stopped. In both cases nobody is at work any more, so that what was
+    /// made can be taken back.
+    pub(super) fn take(&self, worker: WorkerId) -> Option<Taken<'_>> {
         let mut state = self.lock();
         loop {
-            if let Some(task) = state.next() {
+            if let Some(task) = state.next(worker) {
                 state.working += 1;
                 return Some(Taken { queue: self, task: Some(task) });
             }
@@ -161,11 +176,16 @@ impl Queue {
 
 impl State {
     /// After the end of a job there is nothing, even if somebody still adds it.
-    fn next(&mut self) -> Option<Task> {
+    fn next(&mut self, worker: WorkerId) -> Option<Task> {
         if self.closed {
             return None;
         }
-        self.batches.pop_front().map(Task::Copy).or_else(|| self.others.pop())
+        let own = self.batches.iter().position(|(by, _)| *by == worker);
+        if let Some((_, batch)) = own.and_then(|place| self.batches.remove(place)) {
+            return Some(Task::Copy(batch));
+        }
+        let batches = &mut self.batches;
+        self.others.pop().or_else(|| batches.pop_front().map(|(_, batch)| Task::Copy(batch)))
     }
 }
 
@@ -186,7 +206,50 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
+    use super::super::directory::{Above, Entered, identity};
     use super::*;
+    use crate::sys;
+
+    fn directory() -> (Arc<Directory>, Arc<Open>) {
+        let place = tempfile::tempdir().unwrap();
+        let opened = || sys::directory::open_root(place.path()).unwrap();
+        let source = sys::file::stat(opened()).unwrap();
+        let above = Above::Root { source: place.path().into(), destination: place.path().into() };
+        let entered = Entered {
+            destination: identity(&source),
+            source,
+            fresh: true,
+            absent: false,
+            private: false,
+            whole: true,
+            linked: false,
+        };
+        let open = Arc::new(Open::new(opened(), opened()));
+        (Arc::new(Directory::new(above, entered, &open, false)), open)
+    }
+
+    #[test]
+    fn who_listed_a_directory_copies_its_files_while_there_are_others() {
+        let (directory, open) = directory();
+        let queue = Queue::new(8);
+        let (here, there) = (WorkerId(1), WorkerId(2));
+        let enter = || {
+            let (parent, name) = (Arc::clone(&directory), OsString::from("below"));
+            Task::Enter { parent, name, linked: false }
+        };
+        for task in [Task::Copy(Batch::new(&directory, &open)), enter(), enter()] {
+            assert!(queue.push(task, here).is_ok());
+        }
+        assert!(queue.push(Task::Copy(Batch::new(&directory, &open)), here).is_ok());
+        let mut taken = Vec::new();
+        let told = [there, here, there, there].map(|worker| {
+            let one = queue.take(worker).unwrap();
+            let is_batch = matches!(one.task, Some(Task::Copy(_)));
+            taken.push(one);
+            if is_batch { "batch" } else { "directory" }
+        });
+        assert_eq!(told, ["directory", "batch", "directory", "batch"]);
+    }
 
     /// Whoever begins a job takes back what was made of it; nobody may add to it then.
     #[test]
@@ -202,7 +265,7 @@ mod tests {
                 done.store(true, Ordering::Relaxed);
                 drop(at_work);
             });
-            assert!(queue.take().is_none());
+            assert!(queue.take(WorkerId(0)).is_none());
             assert!(done.load(Ordering::Relaxed), "somebody is still at work");
         });
     }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::directory::{Entered, Identity, identity};
 use super::journal::Journal;
 use super::links::Links;
-use super::queue::Queue;
+use super::queue::{Queue, WorkerId};
 use super::worker::Worker;
 use super::{root, scan};
 use crate::copy::job::JobOptions;
@@ -44,6 +44,8 @@ pub(super) struct Job<'a> {
     pub(super) experience: Experience,
     workers: usize,
     hired: AtomicUsize,
+    /// Workers there have been.
+    begun: AtomicUsize,
     pinned: AtomicUsize,
     most_pinned: usize,
     deleted: AtomicU64,
@@ -54,6 +56,8 @@ pub(super) struct Job<'a> {
     summary: Mutex<Summary>,
     sequence: Mutex<u64>,
     journal: RwLock<Option<Arc<Journal>>>,
+    /// There is one. Asked for each file: who takes the lock to read makes the others wait.
+    has_journal: AtomicBool,
     /// Journals of roots that are done, and where they lie.
     finished: Mutex<Vec<(Identity, OwnedFd, Vec<OsString>)>>,
 }
@@ -126,6 +130,7 @@ impl<'a> Job<'a> {
             experience: Experience::default(),
             workers,
             hired: AtomicUsize::new(1),
+            begun: AtomicUsize::new(0),
             pinned: AtomicUsize::new(0),
             most_pinned,
             deleted: AtomicU64::new(0),
@@ -135,6 +140,7 @@ impl<'a> Job<'a> {
             summary: Mutex::default(),
             sequence: Mutex::default(),
             journal: RwLock::default(),
+            has_journal: AtomicBool::new(false),
             finished: Mutex::default(),
         }
     }
@@ -148,6 +154,11 @@ impl<'a> Job<'a> {
     pub(super) fn may_hire(&self) -> bool {
         let one_more = |hired| (hired < self.workers).then_some(hired + 1);
         self.hired.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+    }
+
+    /// Which worker the next one is.
+    pub(super) fn next_worker(&self) -> WorkerId {
+        WorkerId(self.begun.fetch_add(1, Ordering::Relaxed))
     }
 
     /// A worker found nothing more to do and went.
@@ -190,10 +201,14 @@ impl<'a> Job<'a> {
 
     /// The journal of the root that is being copied.
     pub(super) fn journal(&self) -> Option<Arc<Journal>> {
+        if !self.has_journal.load(Ordering::Acquire) {
+            return None;
+        }
         self.journal.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn set_journal(&self, journal: Option<Arc<Journal>>) {
+        self.has_journal.store(journal.is_some(), Ordering::Release);
         *self.journal.write().unwrap_or_else(PoisonError::into_inner) = journal;
     }
 
@@ -215,6 +230,11 @@ impl<'a> Job<'a> {
                 Journal::remove(parent.as_fd(), &name);
             }
         }
+    }
+
+    /// Workers of the job that have nothing to do.
+    pub(super) fn spare_workers(&self) -> usize {
+        self.workers.saturating_sub(self.queue.at_work())
     }
 
     /// The observer asked to stop.
@@ -245,7 +265,10 @@ impl<'a> Job<'a> {
 
     pub(super) fn note_mechanism(&self, mechanism: Mechanism) {
         let place = Mechanism::ALL.iter().position(|m| *m == mechanism).unwrap_or(0);
-        self.counters.mechanism.store(place as u8 + 1, Ordering::Relaxed);
+        let told = &self.counters.mechanism;
+        if told.load(Ordering::Relaxed) != place as u8 + 1 {
+            told.store(place as u8 + 1, Ordering::Relaxed);
+        }
     }
 
     /// Waits until a small file may be moved at the rate of the job; `false`: it is to stop.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FileType;
 
 use super::directory::{Identity, identity};
-use super::journal::{Begun, Journal, NotOpened, Short, Unusable};
+use super::journal::{Begun, Built, Journal, NotOpened, Short, Unusable};
 use super::root::{or_here, split};
 use super::run::Job;
 use crate::copy::job::JobOptions;
@@ -112,7 +112,7 @@ impl Target {
         let fingerprint = fingerprint(job.options, source, from.inode);
         let mut journal = open_journal(destination, parent.as_fd(), name, fingerprint)?;
         let keeper = file::duplicate(&parent).map_err(fail)?;
-        if let Some(temporary) = journal.begun().and_then(|begun| begun.aside.clone()) {
+        if let Some(Built { name: temporary, .. }) = journal.begun().and_then(|b| b.aside.clone()) {
             if !stale::is_temporary(&temporary) || temporary.as_bytes().contains(&b'/') {
                 return Err(unusable(destination, name, &Unusable::Foreign));
             }
@@ -139,7 +139,8 @@ impl Target {
         }
         let target = make_aside(parent, name).map_err(fail)?;
         let aside = target.aside.as_ref().map(|aside| aside.temporary.clone());
-        let begun = Begun { fingerprint, aside };
+        let inode = target.stat.inode;
+        let begun = Begun { fingerprint, aside: aside.map(|name| Built { name, inode }) };
         let started = journal.begin(begun, keeper.as_fd());
         if let Err(errno) = started {
             if let Some(aside) = &target.aside {
@@ -149,6 +150,20 @@ impl Target {
         }
         Ok(Target { journal: Some((journal, keeper)), ..target })
     }
+}
+
+/// See [`crate::copy::job::is_built`].
+pub(in crate::copy) fn is_built(source: &Path, destination: &Path, options: &JobOptions) -> bool {
+    let look = || {
+        let from = directory::stat_path(source, true).ok()?;
+        let built = directory::stat_path(destination, true).ok()?;
+        let path = std::fs::canonicalize(destination).ok()?;
+        let (above, name) = split(&path).ok()?;
+        let begun = Journal::peek(name::open_directory(above).ok()?.as_fd(), name)?;
+        let is_same = begun.fingerprint == fingerprint(options, source, from.inode);
+        Some(is_same && begun.aside?.inode == built.inode)
+    };
+    options.resume && look().unwrap_or(false)
 }
 
 fn beside(destination: &Path, errno: Errno) -> Error {

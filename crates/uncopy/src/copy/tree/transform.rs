@@ -10,6 +10,7 @@ use super::worker::{Place, Worker};
 use crate::copy::Transform;
 use crate::copy::compress::{self, Chosen, Wanted, Way};
 use crate::copy::job::EntryKind;
+use crate::copy::named::{Late, Named};
 use crate::copy::source::Source;
 use crate::error::{Error, Reason, Result};
 use crate::sys::directory;
@@ -23,7 +24,7 @@ impl Worker<'_, '_> {
         place: &Place<'_>,
         fd: OwnedFd,
         stat: Stat,
-        go_on: fn(&mut Self, &Place<'_>, (OwnedFd, Stat), Option<&Chosen>),
+        go_on: impl FnOnce(&mut Self, &Place<'_>, (OwnedFd, Stat), Option<&Chosen>),
     ) {
         if self.job.options.copy.transform == Transform::None {
             return go_on(self, place, (fd, stat), None);
@@ -45,9 +46,10 @@ impl Worker<'_, '_> {
         stat: Stat,
     ) -> Result<((OwnedFd, Stat), Option<Chosen>)> {
         let options = &self.job.options.copy;
-        let path = place.source();
+        let find = || place.source();
+        let late = Late::new(&find);
         let filesystem = filesystem_of(place.open, &place.directory.entered.source, &fd, &stat);
-        let source = Source::opened(&path, fd, stat, filesystem);
+        let source = Source::opened(Named::Late(&late), fd, stat, filesystem);
         let named = !place.directory.entered.whole;
         let wanted = Wanted { name: given_name(place), suffix: options.suffix || !named, named };
         let chosen = compress::choose(&source, wanted, options.transform)?;

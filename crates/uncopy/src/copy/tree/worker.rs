@@ -9,7 +9,7 @@ use std::thread::Scope;
 
 use super::directory::{Directory, Open};
 use super::links::Spot;
-use super::queue::{Batch, Task};
+use super::queue::{Batch, Task, WorkerId};
 use super::run::Job;
 use crate::capabilities::Filesystem;
 use crate::copy::Control;
@@ -17,13 +17,14 @@ use crate::copy::job::OnError;
 use crate::copy::job::{Action, EntryKind, Outcome, Record, Summary};
 use crate::copy::small::{self, Way};
 use crate::error::Error;
-use crate::receipt::{Cost, Mechanism, Receipt};
+use crate::receipt::{Cost, Mechanism, Portion, Receipt};
 
 /// Room for a listing: a few hundred entries a call.
 const LISTING_BYTES: usize = 64 << 10;
 
 pub(super) struct Worker<'scope, 'env> {
     pub(super) job: &'env Job<'env>,
+    id: WorkerId,
     scope: &'scope Scope<'scope, 'env>,
     pub(super) summary: Summary,
     pub(super) buffer: Vec<u8>,
@@ -91,6 +92,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
     pub(super) fn new(job: &'env Job<'env>, scope: &'scope Scope<'scope, 'env>) -> Self {
         Worker {
             job,
+            id: job.next_worker(),
             scope,
             summary: Summary::default(),
             buffer: small::buffer(&job.options.copy),
@@ -108,7 +110,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
     /// Works until all is done.
     pub(super) fn work_on(&mut self) {
         let job = self.job;
-        while let Some(mut taken) = job.queue.take() {
+        while let Some(mut taken) = job.queue.take(self.id) {
             if let Some(task) = taken.task.take() {
                 self.work(task);
             }
@@ -135,7 +137,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
     /// Hands a task to whoever is free; the directory it belongs to has one more to do.
     pub(super) fn push(&mut self, directory: &Arc<Directory>, task: Task) {
         directory.begin();
-        match self.job.queue.push(task) {
+        match self.job.queue.push(task, self.id) {
             Err(batch) => self.copy_batch(batch),
             Ok(true) if self.job.may_hire() => {
                 let (job, scope) = (self.job, self.scope);
@@ -204,6 +206,15 @@ impl<'scope, 'env> Worker<'scope, 'env> {
     /// An entry is finished: counts it, and tells the observer.
     pub(super) fn finish(&mut self, place: &Place<'_>, kind: EntryKind, outcome: Outcome) {
         self.finish_at(|| place.names(), kind, outcome);
+    }
+
+    /// The same for a file that was copied. A record costs a part of what a small file does.
+    pub(super) fn finish_copied(&mut self, place: &Place<'_>, receipt: Receipt) {
+        if self.job.observer.wants_records() || !receipt.notes.is_empty() {
+            return self.finish(place, EntryKind::File, Outcome::Copied(Box::new(receipt)));
+        }
+        self.summary.add_receipt(&receipt);
+        self.entry_done();
     }
 
     /// The same for an entry of which only the two names are known.
@@ -311,10 +322,19 @@ impl<'scope, 'env> Worker<'scope, 'env> {
     }
 
     /// The receipt of a small file. Refusals are told with it if anybody wants records, and counted
-    /// otherwise.
-    pub(super) fn small_receipt(&mut self, size: u64, mechanism: Mechanism, cost: Cost) -> Receipt {
-        let mut receipt = Receipt { bytes: size, ..Receipt::default() };
-        receipt.add(mechanism, size, cost);
+    /// otherwise; so is how its bytes went if nobody is told of it.
+    pub(super) fn small_receipt(
+        &mut self,
+        (size, mechanism, cost): (u64, Mechanism, Cost),
+        notes: Vec<String>,
+    ) -> Receipt {
+        let mut receipt = Receipt { bytes: size, notes, ..Receipt::default() };
+        if self.job.observer.wants_records() || !receipt.notes.is_empty() {
+            receipt.add(mechanism, size, cost);
+        } else {
+            self.summary.add_portion(Portion { mechanism, bytes: size, cost });
+            self.job.note_mechanism(mechanism);
+        }
         if !self.job.observer.wants_records() {
             let alike = (mechanism, size == 0);
             if self.small.counted != Some(alike) {

@@ -80,7 +80,7 @@ ABOVE_MTU = "datagram-above-mtu", "The datagram does not fit the MTU", Copies, t
 "The datagram is copied in the call.",
 "Send at most what fits, send trains of segments (UDP_SEGMENT, --segment), or raise the MTU of the whole path.";
 BELOW_CROSSOVER = "below-crossover", "So small that lending does not pay", Limits, false,
-"Lending pages, and hearing that they are free again, has a price for each send: `MSG_ZEROCOPY` pays from about 20 KiB on, io_uring from 6 KiB, with registered buffers from 4 KiB.",
+"Lending pages, and hearing that they are free again, has a price for each send: `MSG_ZEROCOPY` pays from about 20 KiB on over TCP and 32 KiB over UDP, io_uring from 6 KiB, with registered buffers from 4 KiB.",
 "Nothing is copied, and it takes more processor time than a plain send would.",
 "Send more at once, UDP in trains of segments (UDP_SEGMENT), or let Mode::Auto choose.";
 OPTMEM = "optmem-max", "Too little memory for reports", Limits, true,

@@ -340,10 +340,11 @@ fn sizes(facts: &Facts, found: &mut Vec<Finding>) {
         }
     }
     let pays = |way: Way| bytes >= way.pays_from_bytes();
-    if !pays(Way::MsgZerocopy) {
+    let msg_zerocopy = Way::MsgZerocopy(transport);
+    if !pays(msg_zerocopy) {
         let summary = format!("{bytes} bytes are too few to be worth lending");
         let named = [
-            ("MSG_ZEROCOPY", Way::MsgZerocopy),
+            ("MSG_ZEROCOPY", msg_zerocopy),
             ("io_uring", Way::Ring),
             ("io_uring with registered buffers", Way::RingRegistered),
         ];

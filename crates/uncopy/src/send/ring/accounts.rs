@@ -13,6 +13,7 @@ use crate::send::plan::{self, Mode, Next, Refused};
 use crate::send::release::{Fate, Release, SendId, Sent};
 use crate::send::sender::Outstanding;
 use crate::sys::inet::{Socket, Transport};
+use crate::sys::numbered::Numbered;
 use crate::sys::send_ring::Witness;
 use crate::sys::zerocopy::{Landed, MAX_REGIONS};
 
@@ -22,7 +23,8 @@ struct Context {
     binding: Option<Binding>,
     bytes: usize,
     lent: bool,
-    to: Option<SocketAddr>,
+    /// Where a datagram goes that has an address of its own.
+    to: Option<Box<SocketAddr>>,
 }
 
 /// What was learnt of one socket.
@@ -45,9 +47,8 @@ pub(super) struct Bound {
 pub(super) struct Accounts<B> {
     by_io_uring: bool,
     pub(super) slots: Slots<Release<B>>,
-    /// By number, from `first` on. `None`: over.
-    contexts: VecDeque<Option<Context>>,
-    first: u64,
+    /// Of sends that are not over.
+    contexts: Numbered<Context>,
     lanes: Vec<Lane>,
     pub(super) events: VecDeque<Event<B>>,
     outstanding: Outstanding,
@@ -58,8 +59,7 @@ impl<B: StableBytes> Accounts<B> {
         Accounts {
             by_io_uring,
             slots: Slots::new(),
-            contexts: VecDeque::new(),
-            first: 0,
+            contexts: Numbered::new(),
             lanes: Vec::new(),
             events: VecDeque::new(),
             outstanding: Outstanding::default(),
@@ -99,8 +99,10 @@ impl<B: StableBytes> Accounts<B> {
         bytes: usize,
     ) -> Result<(), FallbackReason> {
         let is_spread = payload.as_slice().len() > MAX_REGIONS;
+        let lane = &mut self.lanes[socket];
+        let transport = lane.transport;
         let way = || match self.by_io_uring {
-            false => Way::MsgZerocopy,
+            false => Way::MsgZerocopy(transport),
             true if huge_by_index
                 && payload.as_slice().iter().all(|b| b.pool_slice().is_some()) =>
             {
@@ -108,7 +110,6 @@ impl<B: StableBytes> Accounts<B> {
             }
             true => Way::Ring,
         };
-        let lane = &mut self.lanes[socket];
         let chosen = match mode {
             Mode::Copy => Err(FallbackReason::Asked),
             _ if is_spread => Err(FallbackReason::TooManyRegions),
@@ -150,7 +151,8 @@ impl<B: StableBytes> Accounts<B> {
             // The send just bound holds the notifier back.
             let _ = self.slots.flush(&[slot]);
         }
-        self.contexts.push_back(Some(Context { socket, binding, bytes, lent, to }));
+        let to = to.map(Box::new);
+        self.contexts.push(Context { socket, binding, bytes, lent, to });
         self.outstanding.sends += 1;
         self.outstanding.bytes += bytes;
     }
@@ -182,23 +184,6 @@ impl<B: StableBytes> Accounts<B> {
         releases.extend(self.slots.into_releases());
         releases
     }
-
-    fn context(&self, number: u64) -> Option<&Context> {
-        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        self.contexts.get(index)?.as_ref()
-    }
-
-    /// The context of a send that is over.
-    #[inline]
-    fn close(&mut self, number: u64) -> Option<Context> {
-        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        let context = self.contexts.get_mut(index)?.take()?;
-        while let Some(None) = self.contexts.front() {
-            self.contexts.pop_front();
-            self.first += 1;
-        }
-        Some(context)
-    }
 }
 
 impl<B: StableBytes> Witness<B> for Accounts<B> {
@@ -209,7 +194,9 @@ impl<B: StableBytes> Witness<B> for Accounts<B> {
         transport: Transport,
         lent: bool,
     ) -> bool {
-        let Some(socket) = self.context(number).map(|context| context.socket) else { return false };
+        let Some(socket) = self.contexts.get(number).map(|context| context.socket) else {
+            return false;
+        };
         let counters = &mut self.lanes[socket].counters;
         // Completions are read all the time, so that a second attempt would meet the same.
         let refused = Refused { errno, transport, lent, drained: true };
@@ -226,19 +213,17 @@ impl<B: StableBytes> Witness<B> for Accounts<B> {
 
     #[inline]
     fn ended(&mut self, number: u64, socket: &Socket, result: Result<usize, Errno>) {
-        let Some(&Context { socket: lane, to, .. }) = self.context(number) else { return };
+        let Some(context) = self.contexts.get(number) else { return };
+        let lane = context.socket;
+        let result = result.map_err(|errno| refusal_of(context.to.as_deref(), socket, errno));
         let counters = &mut self.lanes[lane].counters;
-        let result = match result {
+        match &result {
             Ok(bytes) => {
                 counters.sends += 1;
-                counters.bytes += bytes as u64;
-                Ok(bytes)
+                counters.bytes += *bytes as u64;
             }
-            Err(errno) => {
-                counters.failed_sends += 1;
-                Err(refusal_of(to, socket, errno))
-            }
-        };
+            Err(_) => counters.failed_sends += 1,
+        }
         self.events.push_back(Event::Sent(Sent { id: SendId(number), result }));
     }
 
@@ -246,7 +231,7 @@ impl<B: StableBytes> Witness<B> for Accounts<B> {
     fn landed(&mut self, socket: &Socket, landed: Landed<B>) {
         // A copy of ours says nothing of the path.
         let learns = landed.usage.lent_parts > 0 && landed.usage.copied_parts == 0;
-        let Some(context) = self.close(landed.number) else { return };
+        let Some(context) = self.contexts.take(landed.number) else { return };
         let mut release = Release::of(landed, socket);
         self.outstanding.sends -= 1;
         self.outstanding.bytes -= context.bytes;
@@ -269,7 +254,7 @@ impl<B: StableBytes> Witness<B> for Accounts<B> {
 }
 
 #[cold]
-fn refusal_of(to: Option<SocketAddr>, socket: &Socket, errno: Errno) -> Error {
+fn refusal_of(to: Option<&SocketAddr>, socket: &Socket, errno: Errno) -> Error {
     let subject = to.map_or_else(|| socket.subject(), |to| to.to_string());
     Error::network("send to", subject, errno)
 }
@@ -284,8 +269,8 @@ fn is_believed(by_io_uring: bool, transport: Transport) -> bool {
 /// Whether registered huge pages may be sent as such over a socket whose path copies or does not.
 ///
 /// The kernel charges packets of registered memory with its offset in the page: up to 2 MiB for
-/// each (`io_sg_from_iter` in `io_uring/net.c`: `PAGE_ALIGN(v.bv_len + v.bv_offset)`, where a huge
-/// page is one vector). That fills the send buffer of a stream with a few packets, and the receive
+/// each (`io_sg_from_iter` in `io_uring/net.c` of Linux 6.1 and 6.12: `truesize +=
+/// PAGE_ALIGN(v.bv_len + v.bv_offset)`, where a huge page is one vector). That fills the send buffer of a stream with a few packets, and the receive
 /// buffer of a socket on the same machine with one, so that it drops the next.
 fn names_huge_pages(transport: Transport, copies: bool) -> bool {
     transport == Transport::Udp && !copies

@@ -270,3 +270,61 @@ impl<B: StableBytes> Calls<B> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+    use crate::sys::inet::Transport;
+
+    /// What an engine told, by number: how sends ended, and what of them came back.
+    #[derive(Default)]
+    struct Told {
+        ended: Vec<(u64, Result<usize, Errno>)>,
+        landed: Vec<(u64, usize)>,
+    }
+
+    impl Witness<Vec<u8>> for Told {
+        fn is_made_again(&mut self, _: u64, _: Errno, _: Transport, _: bool) -> bool {
+            unreachable!("that is for rings of the kernel")
+        }
+
+        fn ended(&mut self, number: u64, _: &Socket, result: Result<usize, Errno>) {
+            self.ended.push((number, result));
+        }
+
+        fn landed(&mut self, _: &Socket, landed: Landed<Vec<u8>>) {
+            self.landed.push((landed.number, landed.payload.len()));
+        }
+    }
+
+    fn request(socket: usize, bytes: usize) -> Request<Vec<u8>> {
+        let payload = Payload::One(vec![7; bytes]);
+        let lend = Ok(());
+        Request { payload, socket, to: None, most: usize::MAX, lend, huge_by_index: false }
+    }
+
+    #[test]
+    fn calls_copy_on_a_socket_that_a_sender_has() {
+        let receiver = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+        let socket = Socket::connect_udp(receiver.local_addr().unwrap()).unwrap();
+        let mut engine = Engine::calls(SenderOptions::default());
+        engine.add_shared(Arc::new(socket));
+        assert!(engine.push(request(1, 5)).is_none(), "there is no such socket");
+        let [sent, canceled, too_long] =
+            [5, 6, 70_000].map(|bytes| engine.push(request(0, bytes)).unwrap());
+        let mut told = Told::default();
+        engine.cancel(canceled, &mut told);
+        engine.cancel(canceled, &mut told);
+        assert_eq!(engine.waiting(), 2);
+        engine.submit(0, None).unwrap();
+        assert!(engine.reap(&mut told).unwrap());
+        assert!(!engine.reap(&mut told).unwrap());
+        let expected =
+            [(canceled, Err(Errno::ECANCELED)), (sent, Ok(5)), (too_long, Err(Errno::EMSGSIZE))];
+        assert_eq!(told.ended, expected);
+        assert_eq!(told.landed, [(canceled, 6), (sent, 5), (too_long, 70_000)]);
+        assert_eq!(receiver.recv(&mut [0; 10]).unwrap(), 5);
+    }
+}

@@ -11,6 +11,7 @@ use crate::buf::{Pool, StableBytes};
 use crate::error::Errno;
 use crate::sys::Sys;
 use crate::sys::inet::{Socket, Transport};
+use crate::sys::numbered::Numbered;
 use crate::sys::zerocopy::{Landed, parking};
 
 /// Who is told what becomes of sends.
@@ -47,11 +48,11 @@ impl<B> Witness<B> for Nobody {
 
 /// Every send that has not landed, and what they go over.
 pub(super) struct Book<B: StableBytes> {
-    /// By number, from `first` on. `None`: landed.
-    operations: VecDeque<Option<Operation<B>>>,
-    first: u64,
-    /// Not given to the kernel, in ascending order.
-    pub(super) waiting: VecDeque<u64>,
+    operations: Numbered<Operation<B>>,
+    /// From this number on none was given to the kernel.
+    fresh: u64,
+    /// To be given to it before those, in ascending order: held back, or once more.
+    waiting: VecDeque<u64>,
     /// Sends that the kernel has, or will be given with the next call, and has not ended.
     pub(super) in_kernel: usize,
     /// By index; none is ever taken out.
@@ -64,8 +65,8 @@ pub(super) struct Book<B: StableBytes> {
 impl<B: StableBytes> Book<B> {
     pub(super) fn new(ability: Ability) -> Book<B> {
         Book {
-            operations: VecDeque::new(),
-            first: 0,
+            operations: Numbered::new(),
+            fresh: 0,
             waiting: VecDeque::new(),
             in_kernel: 0,
             sockets: Vec::new(),
@@ -77,41 +78,62 @@ impl<B: StableBytes> Book<B> {
     #[inline]
     pub(super) fn push(&mut self, operation: Operation<B>) -> Option<u64> {
         self.sockets.get(operation.socket)?;
-        let number = self.first + self.operations.len() as u64;
-        self.operations.push_back(Some(operation));
-        self.waiting.push_back(number);
-        Some(number)
+        Some(self.operations.push(operation))
     }
 
-    fn index(&self, number: u64) -> Option<usize> {
-        usize::try_from(number.checked_sub(self.first)?).ok()
+    /// Sends that are not given to the kernel, or of which a part is not.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len() + (self.operations.next() - self.fresh) as usize
     }
 
-    fn operation(&mut self, number: u64) -> Option<&mut Operation<B>> {
-        let index = self.index(number)?;
-        self.operations.get_mut(index)?.as_mut()
+    /// Gives none of them to the kernel any more.
+    pub(super) fn forget_waiting(&mut self) {
+        self.waiting.clear();
+        self.fresh = self.operations.next();
     }
 
-    /// Moves what may go from `waiting` into the submission queue.
+    /// The first of them.
+    #[inline]
+    fn first_waiting(&self) -> Option<u64> {
+        let fresh = (self.fresh < self.operations.next()).then_some(self.fresh);
+        self.waiting.front().copied().or(fresh)
+    }
+
+    /// The first of them waits no more.
+    #[inline]
+    fn pass_waiting(&mut self) {
+        if self.waiting.pop_front().is_none() {
+            self.fresh += 1;
+        }
+    }
+
+    /// All of them, in ascending order.
+    fn waiting_mut(&mut self) -> &mut VecDeque<u64> {
+        self.waiting.extend(self.fresh..self.operations.next());
+        self.fresh = self.operations.next();
+        &mut self.waiting
+    }
+
+    /// Moves what may go into the submission queue.
     pub(super) fn fill(&mut self, queue: &mut SubmissionQueue<'_>) {
         let mut room = queue.capacity() - queue.len();
         // Datagrams go as they come.
         while room > 0
-            && let Some(&number) = self.waiting.front()
+            && let Some(number) = self.first_waiting()
             && self.stream_of(number) == Some(None)
         {
-            self.waiting.pop_front();
+            self.pass_waiting();
             self.queue(queue, number, false);
             room -= 1;
         }
-        if room > 0 && !self.waiting.is_empty() {
+        if room > 0 && self.waiting() > 0 {
             self.fill_in_order(queue, room);
         }
     }
 
     /// As [`fill`](Self::fill), where some of what waits is on streams.
     fn fill_in_order(&mut self, queue: &mut SubmissionQueue<'_>, room: usize) {
-        let waiting = std::mem::take(&mut self.waiting);
+        let waiting = std::mem::take(self.waiting_mut());
         let mut numbers = waiting.into_iter().peekable();
         let mut held: VecDeque<u64> = VecDeque::new();
         let mut streams_in_batch: Vec<usize> = Vec::new();
@@ -148,8 +170,7 @@ impl<B: StableBytes> Book<B> {
 
     /// Which stream a send is on (`Some(None)`: it is a datagram).
     fn stream_of(&self, number: u64) -> Option<Option<usize>> {
-        let operation = self.operations.get(self.index(number)?)?.as_ref()?;
-        Some(self.stream(operation))
+        Some(self.stream(self.operations.get(number)?))
     }
 
     fn stream(&self, operation: &Operation<B>) -> Option<usize> {
@@ -161,15 +182,14 @@ impl<B: StableBytes> Book<B> {
     /// A send of the stream is with the kernel and has no result.
     fn owes_result(&self, stream: usize) -> bool {
         self.in_kernel > 0
-            && self.operations.iter().flatten().any(|operation| {
+            && self.operations.iter().any(|(_, operation)| {
                 operation.stage == Stage::Submitted && self.stream(operation) == Some(stream)
             })
     }
 
     fn queue(&mut self, queue: &mut SubmissionQueue<'_>, number: u64, links: bool) {
-        let Some(index) = self.index(number) else { return };
         let Book { operations, sockets, pools, ability, .. } = self;
-        let Some(Some(operation)) = operations.get_mut(index) else { return };
+        let Some(operation) = operations.get_mut(number) else { return };
         let means = Means { pools: pools.as_slice(), ability: *ability, huge_by_index: true };
         let mut entry = operation.entry(&sockets[operation.socket], means).user_data(number);
         operation.stage = Stage::Submitted;
@@ -189,7 +209,7 @@ impl<B: StableBytes> Book<B> {
 
     /// Has the kernel make a send later that it does not have, before all with higher numbers.
     fn put_back(&mut self, number: u64) {
-        if let Some(operation) = self.operation(number) {
+        if let Some(operation) = self.operations.get_mut(number) {
             operation.stage = Stage::Waiting;
         }
         let place = self.waiting.partition_point(|waiting| *waiting < number);
@@ -198,12 +218,13 @@ impl<B: StableBytes> Book<B> {
 
     /// Ends a send that was not submitted; says of another whether the kernel is to be asked.
     pub(super) fn cancel(&mut self, number: u64, witness: &mut impl Witness<B>) -> bool {
-        if let Ok(place) = self.waiting.binary_search(&number) {
-            self.waiting.remove(place);
-            if let Some(socket) = self.operation(number).map(|operation| operation.socket) {
+        let waiting = self.waiting_mut();
+        if let Ok(place) = waiting.binary_search(&number) {
+            waiting.remove(place);
+            if let Some(socket) = self.operations.get(number).map(|operation| operation.socket) {
                 witness.ended(number, &self.sockets[socket], Err(Errno::ECANCELED));
             }
-            match self.operation(number) {
+            match self.operations.get_mut(number) {
                 // Of one in parts.
                 Some(operation) if operation.owed > 0 => {
                     operation.stage = Stage::Lent { again: false };
@@ -212,7 +233,7 @@ impl<B: StableBytes> Book<B> {
             }
             return false;
         }
-        match self.operation(number) {
+        match self.operations.get_mut(number) {
             Some(operation) if operation.stage == Stage::Submitted => operation.is_canceled = true,
             _ => return false,
         }
@@ -229,8 +250,7 @@ impl<B: StableBytes> Book<B> {
         witness: &mut impl Witness<B>,
     ) {
         let is_again = result.is_err_and(|errno| self.is_again(number, errno, witness));
-        let Some(index) = self.index(number) else { return };
-        let Some(Some(operation)) = self.operations.get_mut(index) else { return };
+        let Some(operation) = self.operations.get_mut(number) else { return };
         let socket = &*self.sockets[operation.socket];
         if let Ok(bytes) = result {
             operation.usage.bytes += bytes;
@@ -266,8 +286,7 @@ impl<B: StableBytes> Book<B> {
     fn is_again(&mut self, number: u64, errno: Errno, witness: &mut impl Witness<B>) -> bool {
         // Cut off by one before it that is made again: it keeps its place.
         let is_behind = errno == Errno::ECANCELED && self.is_behind_retry(number);
-        let Some(index) = self.index(number) else { return false };
-        let Some(Some(operation)) = self.operations.get_mut(index) else { return false };
+        let Some(operation) = self.operations.get_mut(number) else { return false };
         let transport = self.sockets[operation.socket].transport();
         let was_moved = operation.uses_stand_in;
         let lent = operation.lend || was_moved;
@@ -286,8 +305,8 @@ impl<B: StableBytes> Book<B> {
     /// A send on the same stream, before this one, is to be made once more.
     fn is_behind_retry(&self, number: u64) -> bool {
         let Some(Some(stream)) = self.stream_of(number) else { return false };
-        let before = usize::try_from(number - self.first).unwrap_or(0);
-        self.operations.iter().take(before).flatten().any(|operation| {
+        let before = self.operations.iter().take_while(|(before, _)| *before < number);
+        before.map(|(_, operation)| operation).any(|operation| {
             let is_retried =
                 matches!(operation.stage, Stage::Waiting | Stage::Lent { again: true });
             is_retried && self.stream(operation) == Some(stream)
@@ -298,7 +317,7 @@ impl<B: StableBytes> Book<B> {
     #[inline]
     pub(super) fn notified(&mut self, number: u64, copied: bool, witness: &mut impl Witness<B>) {
         let is_reported = self.ability.reports;
-        let Some(operation) = self.operation(number) else { return };
+        let Some(operation) = self.operations.get_mut(number) else { return };
         let Some(left) = operation.owed.checked_sub(1) else { return };
         operation.owed = left;
         operation.usage.copied_later |= copied;
@@ -316,20 +335,15 @@ impl<B: StableBytes> Book<B> {
     /// Gives an operation back that the kernel does not have.
     #[inline]
     fn land(&mut self, number: u64, witness: &mut impl Witness<B>) {
-        let Some(index) = self.index(number) else { return };
-        let Some(operation) = self.operations.get_mut(index).and_then(Option::take) else { return };
+        let Some(operation) = self.operations.take(number) else { return };
         let Operation { payload, usage, socket, .. } = operation;
-        while let Some(None) = self.operations.front() {
-            self.operations.pop_front();
-            self.first += 1;
-        }
         witness.landed(&self.sockets[socket], Landed { number, payload, usage });
     }
 
     /// The sockets of all sends that the kernel has, each once.
     pub(super) fn sockets_in_kernel(&self) -> Vec<Arc<Socket>> {
         let mut found: Vec<Arc<Socket>> = Vec::new();
-        for operation in self.operations.iter().flatten() {
+        for (_, operation) in self.operations.iter() {
             let socket = &self.sockets[operation.socket];
             if operation.is_in_kernel() && !found.iter().any(|known| Arc::ptr_eq(known, socket)) {
                 found.push(socket.clone());
@@ -343,8 +357,8 @@ impl<B: StableBytes> Drop for Book<B> {
     /// What the kernel may still read is kept for ever, however it came to this: nobody will be told
     /// when it does not.
     fn drop(&mut self) {
-        if self.operations.iter().flatten().any(Operation::is_in_kernel) {
-            std::mem::forget(std::mem::take(&mut self.operations));
+        if self.operations.iter().any(|(_, operation)| operation.is_in_kernel()) {
+            std::mem::forget(std::mem::replace(&mut self.operations, Numbered::new()));
             parking::leaked();
         }
     }
@@ -391,8 +405,9 @@ mod tests {
 
     /// The next part goes to the kernel.
     fn submit(book: &mut Book<Bytes>) {
-        let number = book.waiting.pop_front().unwrap();
-        book.operation(number).unwrap().stage = Stage::Submitted;
+        let number = book.first_waiting().unwrap();
+        book.pass_waiting();
+        book.operations.get_mut(number).unwrap().stage = Stage::Submitted;
         book.in_kernel += 1;
     }
 

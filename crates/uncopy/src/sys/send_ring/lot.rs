@@ -8,14 +8,13 @@
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::SendRing;
 use crate::buf::StableBytes;
-use crate::sys::inet::{Socket, Transport};
+use crate::sys::inet::Socket;
 use crate::sys::zerocopy::parking;
 
 thread_local! {
@@ -58,16 +57,8 @@ struct Abandoned {
 }
 
 impl parking::Vehicle for Abandoned {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.fd()
-    }
-
-    fn is_stream(&self) -> bool {
-        self.socket.transport() == Transport::Tcp
-    }
-
-    fn abort(&mut self) {
-        self.socket.abort();
+    fn line(&self) -> &dyn parking::Line {
+        &self.socket
     }
 
     fn is_alone(&self) -> bool {
@@ -114,7 +105,7 @@ impl<B: StableBytes> Drop for Parking<B> {
         // SAFETY: this is the drop, after which nobody looks at the field again.
         let mut ring = unsafe { ManuallyDrop::take(&mut self.0) };
         // What was not submitted never is.
-        ring.book.waiting.clear();
+        ring.book.forget_waiting();
         sweep();
         if ring.look() {
             return;

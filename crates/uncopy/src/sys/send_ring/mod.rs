@@ -164,7 +164,7 @@ impl<B: StableBytes> SendRing<B> {
 
     /// Sends that were not submitted.
     pub(crate) fn waiting(&self) -> usize {
-        self.book.waiting.len()
+        self.book.waiting()
     }
 
     /// Submits what waits, as far as there is room, and waits until `want` completions are there or
@@ -273,7 +273,7 @@ const AFTER_ABORT: Duration = Duration::from_secs(1);
 impl<B: StableBytes> Drop for SendRing<B> {
     fn drop(&mut self) {
         // What was not submitted never is.
-        self.book.waiting.clear();
+        self.book.forget_waiting();
         self.settle(self.linger);
         if self.book.in_kernel > 0 {
             let sockets = self.book.sockets_in_kernel();

@@ -28,9 +28,9 @@ pub(crate) struct Operation<B> {
     huge_by_index: bool,
     /// Bytes of one request; datagrams that the kernel cuts can be more than one takes.
     most: usize,
-    /// A copy of the payload in registered memory.
-    stand_in: Option<PoolSlice>,
-    /// That is what is sent.
+    /// What few have.
+    extra: Option<Box<Extra>>,
+    /// What is sent is the stand-in.
     pub(super) uses_stand_in: bool,
     pub(super) usage: Usage,
     pub(super) stage: Stage,
@@ -38,8 +38,17 @@ pub(crate) struct Operation<B> {
     pub(super) owed: u32,
     /// Its owner asked for its end.
     pub(super) is_canceled: bool,
+}
+
+/// What few sends need.
+#[derive(Default)]
+struct Extra {
+    /// A copy of the payload in registered memory.
+    stand_in: Option<PoolSlice>,
+    /// Of a request of several regions.
     header: Option<Box<Header>>,
-    to: Option<Box<SocketAddrAny>>,
+    /// Where a datagram goes that has an address of its own.
+    to: Option<SocketAddrAny>,
 }
 
 /// What a ring has registered, and can do with it.
@@ -103,24 +112,22 @@ impl<B: StableBytes> Operation<B> {
         let usage = Usage::default();
         // More are put together first, by a copy.
         let lend = lend && payload.as_slice().len() <= MAX_REGIONS;
-        let (stage, is_canceled, header) = (Stage::Waiting, false, None);
-        let to = to.map(|to| Box::new(SocketAddrAny::from(to)));
-        let (stand_in, uses_stand_in, owed, most) = (None, false, 0, usize::MAX);
-        let huge_by_index = true;
+        let of_address = |to| Extra { to: Some(SocketAddrAny::from(to)), ..Extra::default() };
+        let extra = to.map(|to: SocketAddr| Box::new(of_address(to)));
+        let (stage, is_canceled, uses_stand_in, owed) = (Stage::Waiting, false, false, 0);
+        let (most, huge_by_index) = (usize::MAX, true);
         Operation {
             payload,
             socket,
-            to,
             lend,
             huge_by_index,
             most,
-            stand_in,
+            extra,
             uses_stand_in,
             usage,
             stage,
             owed,
             is_canceled,
-            header,
         }
     }
 
@@ -159,7 +166,7 @@ impl<B: StableBytes> Operation<B> {
             room = rest;
         }
         self.usage.copied_parts += 1;
-        self.stand_in = Some(slice);
+        self.extra.get_or_insert_default().stand_in = Some(slice);
         self.uses_stand_in = true;
     }
 
@@ -174,7 +181,8 @@ impl<B: StableBytes> Operation<B> {
             Transport::Tcp => libc::MSG_NOSIGNAL | libc::MSG_WAITALL,
             Transport::Udp => libc::MSG_NOSIGNAL,
         };
-        let stand_in = self.stand_in.as_ref().filter(|_| self.uses_stand_in);
+        let extra = self.extra.as_deref();
+        let stand_in = extra.filter(|_| self.uses_stand_in).and_then(|e| e.stand_in.as_ref());
         let (bytes, lent_index) = match (stand_in, self.payload.as_slice()) {
             (Some(slice), _) => (slice.bytes(), Some(means.index_of(slice))),
             (None, [only]) => (only.bytes(), self.lend.then(|| means.index_of(only))),
@@ -183,7 +191,7 @@ impl<B: StableBytes> Operation<B> {
         let bytes = self.part_of(bytes);
         // Longer ones are refused before they come here.
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let (address, address_length) = match &self.to {
+        let (address, address_length) = match extra.and_then(|extra| extra.to.as_ref()) {
             Some(to) => (to.as_ptr().cast(), to.addr_len()),
             None => (std::ptr::null(), 0),
         };
@@ -211,9 +219,10 @@ impl<B: StableBytes> Operation<B> {
 
     fn message_entry(&mut self, fd: types::Fd, flags: i32, means: Means<'_>) -> squeue::Entry {
         let from = if self.most == usize::MAX { 0 } else { self.usage.bytes };
-        let header = Header::new(&self.payload, (from, self.most), self.to.as_deref());
+        let extra = self.extra.get_or_insert_default();
+        let header = Header::new(&self.payload, (from, self.most), extra.to.as_ref());
         let message: *const libc::msghdr = &raw const header.message;
-        self.header = Some(header);
+        extra.header = Some(header);
         if !self.lend {
             return opcode::SendMsg::new(fd, message).flags(flags as u32).build();
         }

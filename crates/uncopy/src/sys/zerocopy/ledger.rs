@@ -8,6 +8,7 @@ use super::errqueue::Report;
 use super::ids::{Completed, Ids, Stray};
 use super::{Foreign, Landed, Usage};
 use crate::buf::Payload;
+use crate::sys::numbered::Numbered;
 
 #[derive(Debug)]
 struct Outgoing<B> {
@@ -21,9 +22,8 @@ struct Outgoing<B> {
 
 pub(super) struct Ledger<B> {
     ids: Ids<u64>,
-    /// Sends by number, from `first` on; `None`: landed.
-    sends: VecDeque<Option<Outgoing<B>>>,
-    first: u64,
+    /// Those that have not landed.
+    sends: Numbered<Outgoing<B>>,
     landed: VecDeque<Landed<B>>,
     /// The numbers do not add up: nothing can be released any more.
     is_lost: bool,
@@ -34,8 +34,7 @@ impl<B> Ledger<B> {
     pub(super) fn new() -> Ledger<B> {
         Ledger {
             ids: Ids::new(0),
-            sends: VecDeque::new(),
-            first: 0,
+            sends: Numbered::new(),
             landed: VecDeque::new(),
             is_lost: false,
             foreign: Foreign::default(),
@@ -58,29 +57,23 @@ impl<B> Ledger<B> {
     /// Takes a payload in; gives its number.
     pub(super) fn begin(&mut self, payload: Payload<B>) -> u64 {
         let usage = Usage::default();
-        self.sends.push_back(Some(Outgoing { payload, lent_parts: 0, is_open: true, usage }));
-        self.first + self.sends.len() as u64 - 1
+        self.sends.push(Outgoing { payload, lent_parts: 0, is_open: true, usage })
     }
 
     /// The number of a payload that was sent without being taken in.
     pub(super) fn pass(&mut self) -> u64 {
-        if self.sends.is_empty() {
-            self.first += 1;
-            return self.first - 1;
-        }
-        self.sends.push_back(None);
-        self.first + self.sends.len() as u64 - 1
+        self.sends.skip()
     }
 
     /// A payload that was begun and not ended, and room for the number of a part of it.
     pub(super) fn open(&mut self, number: u64) -> Option<&Payload<B>> {
         self.ids.reserve();
-        self.send_mut(number).filter(|send| send.is_open).map(|send| &send.payload)
+        self.sends.get(number).filter(|send| send.is_open).map(|send| &send.payload)
     }
 
     /// The kernel took a part, `lent` or copied.
     pub(super) fn record(&mut self, number: u64, bytes: usize, lent: bool) {
-        let Some(send) = self.send_mut(number) else { return };
+        let Some(send) = self.sends.get_mut(number) else { return };
         send.usage.bytes += bytes;
         if lent {
             send.lent_parts += 1;
@@ -103,7 +96,7 @@ impl<B> Ledger<B> {
 
     /// No more parts of this payload follow.
     pub(super) fn end(&mut self, number: u64) {
-        if let Some(send) = self.send_mut(number) {
+        if let Some(send) = self.sends.get_mut(number) {
             send.is_open = false;
             self.land(number);
         }
@@ -147,37 +140,25 @@ impl<B> Ledger<B> {
     /// This payload was not given back.
     #[cfg(feature = "tokio")]
     pub(super) fn has(&self, number: u64) -> bool {
-        let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
-        let under_way = index.and_then(|index| self.sends.get(index)).is_some_and(Option::is_some);
-        under_way || self.landed.iter().any(|landed| landed.number == number)
-    }
-
-    fn send_mut(&mut self, number: u64) -> Option<&mut Outgoing<B>> {
-        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        self.sends.get_mut(index)?.as_mut()
+        let is_under_way = self.sends.get(number).is_some();
+        is_under_way || self.landed.iter().any(|landed| landed.number == number)
     }
 
     /// Moves a payload out that is ended and of which nothing is lent.
     fn land(&mut self, number: u64) {
         let is_free =
-            self.send_mut(number).is_some_and(|send| !send.is_open && send.lent_parts == 0);
-        let Some(index) = number.checked_sub(self.first).filter(|_| is_free) else { return };
-        if let Some(Outgoing { payload, usage, .. }) = self.sends[index as usize].take() {
+            self.sends.get(number).is_some_and(|send| !send.is_open && send.lent_parts == 0);
+        if is_free && let Some(Outgoing { payload, usage, .. }) = self.sends.take(number) {
             self.landed.push_back(Landed { number, payload, usage });
-        }
-        while let Some(None) = self.sends.front() {
-            self.sends.pop_front();
-            self.first += 1;
         }
     }
 
     fn complete(&mut self, completed: Completed) -> Result<(), Stray> {
         let mut free: ArrayVec<u64, 64> = ArrayVec::new();
         let mut more = Vec::new();
-        let Ledger { ids, sends, first, .. } = self;
+        let Ledger { ids, sends, .. } = self;
         ids.complete(completed, |number, copied| {
-            let index = usize::try_from(number.wrapping_sub(*first)).unwrap_or(usize::MAX);
-            if let Some(Some(send)) = sends.get_mut(index) {
+            if let Some(send) = sends.get_mut(number) {
                 send.lent_parts -= 1;
                 send.usage.copied_later |= copied;
                 if send.lent_parts == 0 && free.try_push(number).is_err() {

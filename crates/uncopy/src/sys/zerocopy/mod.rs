@@ -15,7 +15,6 @@ pub(crate) mod parking;
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -316,16 +315,8 @@ impl<B: StableBytes> Drop for Flight<B> {
 }
 
 impl<B: StableBytes> parking::Vehicle for Cargo<B> {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.fd()
-    }
-
-    fn is_stream(&self) -> bool {
-        self.socket.transport() == Transport::Tcp
-    }
-
-    fn abort(&mut self) {
-        self.socket.abort();
+    fn line(&self) -> &dyn parking::Line {
+        &self.socket
     }
 
     fn is_alone(&self) -> bool {

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::errqueue::Report;
 use super::ids::Completed;
 use super::ledger::Ledger;
-use super::parking::{Parked, ROUND, Vehicle, next_timeout, sweep};
+use super::parking::{Line, Parked, ROUND, Vehicle, next_timeout, sweep};
 use crate::buf::Payload;
 use crate::error::Errno;
 
@@ -215,7 +215,7 @@ struct Left {
     ledger: Ledger<Memory>,
 }
 
-impl Vehicle for Left {
+impl Line for Left {
     fn fd(&self) -> BorrowedFd<'_> {
         rustix::stdio::stdin()
     }
@@ -224,8 +224,14 @@ impl Vehicle for Left {
         look(&self.world).kernels[self.by].is_stream
     }
 
-    fn abort(&mut self) {
+    fn abort(&self) {
         look(&self.world).kernels[self.by].aborts += 1;
+    }
+}
+
+impl Vehicle for Left {
+    fn line(&self) -> &dyn Line {
+        self
     }
 
     fn is_alone(&self) -> bool {

@@ -8,18 +8,38 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::sys::epoll::{self, Interest};
+use crate::sys::inet::{Socket, Transport};
 use crate::sys::{Sys, eventfd};
 
-/// A socket, and what it must not lose.
-pub(crate) trait Vehicle: Send {
+/// A socket that somebody sent on.
+pub(crate) trait Line {
     fn fd(&self) -> BorrowedFd<'_>;
     /// There is a connection to abort.
     fn is_stream(&self) -> bool;
-    fn abort(&mut self);
+    fn abort(&self);
+}
+
+impl Line for Arc<Socket> {
+    fn fd(&self) -> BorrowedFd<'_> {
+        Socket::fd(self)
+    }
+
+    fn is_stream(&self) -> bool {
+        self.transport() == Transport::Tcp
+    }
+
+    fn abort(&self) {
+        Socket::abort(self);
+    }
+}
+
+/// A socket, and what it must not lose.
+pub(crate) trait Vehicle: Send {
+    fn line(&self) -> &dyn Line;
     /// Nobody else sends on the socket.
     fn is_alone(&self) -> bool;
     /// Reads the error queue and frees what was reported; says whether nothing is outstanding.
@@ -135,7 +155,7 @@ fn serve() {
         for new in &arrived {
             // One that cannot be added is looked at every round.
             let edge = Interest { edge: true, ..Interest::default() };
-            let _ = epoll::add(&set, new.vehicle.fd(), REPORT, edge);
+            let _ = epoll::add(&set, new.vehicle.line().fd(), REPORT, edge);
         }
         parked.extend(arrived);
         free_parked(&mut parked);
@@ -161,8 +181,9 @@ pub(super) fn sweep(parked: &mut Vec<Parked>, now: Instant) -> usize {
     for mut one in parked.drain(..) {
         if one.deadline.is_some_and(|deadline| deadline <= now) {
             one.deadline = None;
-            if one.vehicle.is_stream() && one.vehicle.is_alone() {
-                one.vehicle.abort();
+            let line = one.vehicle.line();
+            if line.is_stream() && one.vehicle.is_alone() {
+                line.abort();
             }
         }
         // Buffers are dropped in there, by code that is not ours.
@@ -184,14 +205,13 @@ pub(super) fn sweep(parked: &mut Vec<Parked>, now: Instant) -> usize {
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
-    use std::sync::Arc;
 
     use super::*;
 
     /// Knows whether it was dropped or asked for anything.
     struct Inherited(OwnedFd, #[expect(dead_code, reason = "counts how many there are")] Arc<()>);
 
-    impl Vehicle for Inherited {
+    impl Line for Inherited {
         fn fd(&self) -> BorrowedFd<'_> {
             self.0.as_fd()
         }
@@ -200,8 +220,14 @@ mod tests {
             true
         }
 
-        fn abort(&mut self) {
+        fn abort(&self) {
             unreachable!("the connection is the parent's");
+        }
+    }
+
+    impl Vehicle for Inherited {
+        fn line(&self) -> &dyn Line {
+            self
         }
 
         fn is_alone(&self) -> bool {

@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use crate::copy::partial::{CHUNK_DIGEST_BYTES, ChunkDigest};
 
 /// The first bytes of every frame, with the version of the format.
-const MAGIC: &[u8; 4] = b"UJ3\n";
+const MAGIC: &[u8; 4] = b"UJ4\n";
 const CHECKSUM_BYTES: usize = 16;
 const FIELDS_BYTES: usize = 12;
 const HEAD_BYTES: usize = FIELDS_BYTES + CHECKSUM_BYTES;
@@ -39,8 +39,17 @@ pub(super) fn short(hash: blake3::Hash) -> Short {
 pub(in crate::copy::tree) struct Begun {
     /// Of source and options.
     pub(in crate::copy::tree) fingerprint: Short,
-    /// The name of the tree that is being built, if the destination was not there.
-    pub(in crate::copy::tree) aside: Option<OsString>,
+    /// The tree that is being built, if the destination was not there.
+    pub(in crate::copy::tree) aside: Option<Built>,
+}
+
+/// A tree that is being built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::copy::tree) struct Built {
+    /// Its temporary name.
+    pub(in crate::copy::tree) name: OsString,
+    /// By which it is known when it has the destination's.
+    pub(in crate::copy::tree) inode: u64,
 }
 
 /// A large file that was not finished: the temporary file that it is built in, and the chunks that
@@ -93,8 +102,18 @@ fn frame(kind: u32, payload: &[&[u8]]) -> Vec<u8> {
 }
 
 pub(super) fn begin_frame(begun: &Begun) -> Vec<u8> {
-    let aside = begun.aside.as_deref().unwrap_or_default();
-    frame(BEGIN, &[&begun.fingerprint, aside.as_bytes()])
+    match &begun.aside {
+        None => frame(BEGIN, &[&begun.fingerprint]),
+        Some(Built { name, inode }) => {
+            frame(BEGIN, &[&begun.fingerprint, &inode.to_le_bytes(), name.as_bytes()])
+        }
+    }
+}
+
+fn parse_built(bytes: &[u8]) -> Option<Built> {
+    let (inode, name) = bytes.split_first_chunk()?;
+    let name = (!name.is_empty()).then(|| OsString::from_vec(name.to_vec()))?;
+    Some(Built { name, inode: u64::from_le_bytes(*inode) })
 }
 
 /// `done`: [`Short`] after [`Short`].
@@ -176,7 +195,10 @@ impl Contents {
         match (kind, self.begun.is_some()) {
             (BEGIN, false) => {
                 let (fingerprint, aside) = payload.split_first_chunk()?;
-                let aside = (!aside.is_empty()).then(|| OsString::from_vec(aside.to_vec()));
+                let aside = match aside {
+                    [] => None,
+                    built => Some(parse_built(built)?),
+                };
                 self.begun = Some(Begun { fingerprint: *fingerprint, aside });
             }
             (DONE, true) => self.done.extend_from_slice(shorts(payload)?),
@@ -351,7 +373,8 @@ mod tests {
     }
 
     fn begun() -> Begun {
-        Begun { fingerprint: [7; 16], aside: Some(".uncopy-x.tree".into()) }
+        let built = Built { name: ".uncopy-x.tree".into(), inode: 1 << 40 };
+        Begun { fingerprint: [7; 16], aside: Some(built) }
     }
 
     fn part(chunks: u8) -> Part {
@@ -379,6 +402,8 @@ mod tests {
         assert!(contents.done.is_sorted());
         assert_eq!(contents.whole_bytes, bytes.len() as u64);
         assert_eq!(parse(&[]), Ok(Contents::default()));
+        let found = Begun { aside: None, ..begun() };
+        assert_eq!(parse(&begin_frame(&found)).unwrap().begun, Some(found));
     }
 
     #[test]
@@ -457,6 +482,9 @@ mod tests {
         let endless = frame(CHUNKS, &[&[0; 40], &[0xff; 8]]);
         for frame in [begin.clone(), done_frame(&[1; 15]), short_chunks, endless, frame(77, &[])] {
             assert!(parse(&[begin.clone(), frame].concat()).is_err());
+        }
+        for built in [&[1; 7][..], &[1; 8]] {
+            assert!(parse(&frame(BEGIN, &[&[7; 16], built])).is_err());
         }
         assert!(parse(&done_frame(&[1; 16])).is_err());
     }

@@ -24,7 +24,7 @@ use rustix::fs::{FileType, OFlags};
 
 #[cfg(fuzzing)]
 pub(crate) use format::fuzz;
-pub(super) use format::{Begun, Part, Short, Unusable};
+pub(super) use format::{Begun, Built, Part, Short, Unusable};
 pub(super) use part::{KeptPart, sweep, sweep_directory};
 
 use crate::copy::stale;
@@ -195,6 +195,15 @@ impl Journal {
             batch_files: AtomicUsize::new(BATCH_FILES),
             end: Mutex::new(End { offset: contents.whole_bytes, failed: None }),
         })
+    }
+
+    /// The job that the journal beside a destination belongs to, if there is one that can be read;
+    /// nothing is changed, and another run may hold it.
+    pub(super) fn peek(directory: BorrowedFd<'_>, destination: &OsStr) -> Option<Begun> {
+        let name = stale::journal_name(destination);
+        let file = name::open_existing(directory, &name, OFlags::RDONLY).ok()?;
+        let stat = file::stat(&file).ok().filter(is_own)?;
+        parse(&file, stat.size, &mut |_, _| {}).ok()?.ok()?.begun
     }
 
     /// The job that it belongs to, if it was begun.

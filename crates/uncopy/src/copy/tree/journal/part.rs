@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags};
 
 use super::{Journal, Part, Short, is_own, state};
 use crate::copy::partial::{Begun, ChunkDigest, Keep};
@@ -43,13 +43,22 @@ impl<'a> KeptPart<'a> {
     }
 
     /// What an earlier run began of it in a directory of the destination, if the source is still
-    /// what it was.
-    pub(in crate::copy::tree) fn begun(&self, directory: BorrowedFd<'_>) -> Option<Begun> {
+    /// what it was. In a tree that nobody sees yet, `ended` is the name that the file got when it was
+    /// whole, which may be noted nowhere: it is taken back.
+    pub(in crate::copy::tree) fn begun(
+        &self,
+        directory: BorrowedFd<'_>,
+        ended: Option<&OsStr>,
+    ) -> Option<Begun> {
         let part = self.journal.take_part(&self.path)?;
         let same = part.source == self.source && part.chunk_bytes == self.chunk_bytes;
         if !same {
             remove(directory, &part);
             return None;
+        }
+        if let Some(name) = ended {
+            // If that fails, the file is begun anew.
+            let _ = take_back(directory, name, &part);
         }
         let file = open(directory, &part).ok()?;
         Some(Begun { file, name: part.name, chunks: part.chunks })
@@ -87,6 +96,24 @@ fn open(directory: BorrowedFd<'_>, part: &Part) -> Sys<std::os::fd::OwnedFd> {
         // A filesystem without locks.
         _ => Ok(file),
     }
+}
+
+/// Makes a file that has its name already a part again, as it was before.
+fn take_back(directory: BorrowedFd<'_>, name: &OsStr, part: &Part) -> Sys<()> {
+    let file = name::open_existing(directory, name, OFlags::RDONLY)?;
+    let stat = file::stat(&file)?;
+    let is_part = stat.file_type() == FileType::RegularFile
+        && (stat.inode, stat.links) == (part.inode, 1)
+        && stale::is_temporary(&part.name)
+        && !part.name.as_bytes().contains(&b'/');
+    if !is_part {
+        return Err(Errno::ESTALE);
+    }
+    if stat.uid != file::effective_uid() {
+        file::set_owner(&file, Some(file::effective_uid()), None)?;
+    }
+    file::set_permissions(&file, 0o600)?;
+    name::rename_new(directory, name, &part.name)
 }
 
 fn remove(directory: BorrowedFd<'_>, part: &Part) {

@@ -1,0 +1,86 @@
+//! What people read: lines about entries, the summary, and how far it is on a terminal.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use testbed::{Case, Content, Need, Program, Run};
+
+use crate::Trees;
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [] a_tree_is_told_in_words,
+        [] what_is_deleted_is_told_in_words,
+        [Need::Tool("script")] a_terminal_shows_how_far_it_is,
+    ]
+}
+
+fn told(trees: &Trees, flags: &[&str]) -> Run {
+    let program = Program::new(env!("CARGO_BIN_EXE_uncopy")).args(["cp", "-r", "-v", "-T"]);
+    trees.copy(program.args(flags))
+}
+
+#[track_caller]
+fn assert_told(run: &Run, expected: &[&str]) {
+    for line in expected {
+        assert!(run.stdout.contains(line), "{line:?} in {}", run.stdout);
+    }
+}
+
+fn a_tree_is_told_in_words() {
+    let trees = Trees::new();
+    let first = trees.file("first", "words");
+    fs::hard_link(&first, trees.source().join("second")).unwrap();
+    symlink("first", trees.source().join("link")).unwrap();
+    trees.file("below/third", vec![3; 5000]);
+    let run = told(&trees, &["--jobs=1"]);
+    let expected = [
+        ": hard link to ",
+        ": symbolic link\n",
+        ": directory\n",
+        "2 files: ",
+        "2 directories, 1 symbolic link, 1 hard link\n",
+    ];
+    assert_told(&run, &expected);
+    // Once more: each file is made anew, and nothing else said.
+    assert_told(&told(&trees, &["--dry-run"]), &["would "]);
+}
+
+fn what_is_deleted_is_told_in_words() {
+    let trees = Trees::new();
+    trees.file("kept", "kept");
+    told(&trees, &[]);
+    let strange = trees.destination().join("strange");
+    fs::create_dir(&strange).unwrap();
+    fs::write(strange.join("inside"), "x").unwrap();
+    fs::write(trees.destination().join("alone"), "x").unwrap();
+    assert_told(&told(&trees, &["--delete", "--dry-run"]), &["alone: would be deleted\n"]);
+    assert!(strange.exists());
+    let run = told(&trees, &["--delete"]);
+    let expected = ["alone: deleted\n", "strange: deleted with 1 entry in it\n", " deleted"];
+    assert_told(&run, &expected);
+    assert!(!strange.exists());
+}
+
+/// `script(1)` gives it one. Shorter copies show nothing.
+fn a_terminal_shows_how_far_it_is() {
+    let trees = Trees::new();
+    let file = trees.from.join("file");
+    Content::dense(700_001).write(&file);
+    for number in 0..14 {
+        trees.file(&number.to_string(), vec![number; 50_000]);
+    }
+    let shown = |flags: &str, from: &std::path::Path, to: &str| {
+        let program = env!("CARGO_BIN_EXE_uncopy");
+        let to = trees.to.join(to);
+        let (from, to) = (from.display(), to.display());
+        let command = format!("{program} cp {flags} --max-bandwidth=500K {from} {to}");
+        let run = Program::new("script").args(["-qec", &command, "/dev/null"]).run();
+        assert!(run.status.success(), "{run:?}");
+        run.stdout
+    };
+    let text = shown("-r", &trees.source(), "tree");
+    assert!(text.contains(" entries  ") && text.contains("/s"), "{text}");
+    let text = shown("", &file, "copy");
+    assert!(text.contains("file") && text.contains("/s"), "{text}");
+}

@@ -1,0 +1,162 @@
+//! What is on its way, by number. Pure.
+
+/// Values by the number that each got when it was put in, counted from zero on, and taken out in
+/// any order. Has room for all from the oldest that is in it on.
+pub(crate) struct Numbered<T> {
+    /// None, or a power of two; a number's place is its remainder.
+    places: Vec<Option<T>>,
+    /// The oldest that is in it, or else the next.
+    first: u64,
+    next: u64,
+}
+
+/// Places of the first allocation.
+const FEW: usize = 16;
+
+impl<T> Numbered<T> {
+    pub(crate) const fn new() -> Numbered<T> {
+        Numbered { places: Vec::new(), first: 0, next: 0 }
+    }
+
+    /// The number of what is put in next.
+    #[inline]
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Puts a value in; gives its number.
+    #[inline]
+    pub(crate) fn push(&mut self, value: T) -> u64 {
+        self.put(Some(value))
+    }
+
+    /// Gives a number to what is not put in.
+    #[inline]
+    pub(crate) fn skip(&mut self) -> u64 {
+        if self.first == self.next {
+            self.first += 1;
+            self.next += 1;
+            return self.next - 1;
+        }
+        self.put(None)
+    }
+
+    #[inline]
+    fn put(&mut self, value: Option<T>) -> u64 {
+        if self.next - self.first == self.places.len() as u64 {
+            self.grow();
+        }
+        let (number, place) = (self.next, self.place(self.next));
+        self.places[place] = value;
+        self.next += 1;
+        number
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, number: u64) -> Option<&T> {
+        self.places.get(self.place_of(number)?)?.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut T> {
+        let place = self.place_of(number)?;
+        self.places.get_mut(place)?.as_mut()
+    }
+
+    /// Takes a value out.
+    #[inline]
+    pub(crate) fn take(&mut self, number: u64) -> Option<T> {
+        let place = self.place_of(number)?;
+        let value = self.places.get_mut(place)?.take()?;
+        while self.first < self.next && self.places[self.place(self.first)].is_none() {
+            self.first += 1;
+        }
+        Some(value)
+    }
+
+    /// Everything in it, in ascending order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+        (self.first..self.next).filter_map(|number| Some((number, self.get(number)?)))
+    }
+
+    /// Where a number is that may be in it.
+    #[inline]
+    fn place_of(&self, number: u64) -> Option<usize> {
+        let is_known = number.wrapping_sub(self.first) < self.next - self.first;
+        is_known.then(|| self.place(number))
+    }
+
+    #[inline]
+    fn place(&self, number: u64) -> usize {
+        number as usize & self.places.len().wrapping_sub(1)
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let count = (self.places.len() * 2).max(FEW);
+        let mut larger: Vec<Option<T>> = Vec::new();
+        larger.resize_with(count, || None);
+        for number in self.first..self.next {
+            let place = self.place(number);
+            larger[number as usize & (count - 1)] = self.places[place].take();
+        }
+        self.places = larger;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::Numbered;
+
+    #[test]
+    fn keeps_what_a_map_would() {
+        let (mut numbered, mut map) = (Numbered::new(), BTreeMap::new());
+        let mut dice = 7u64;
+        for step in 0..20_000u64 {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let roll = dice >> 40;
+            match roll % 16 {
+                // First more is put in than taken out, then less.
+                0..8 if (step / 1000) % 2 == 0 => {
+                    let number = numbered.push(step);
+                    assert_eq!(map.insert(number, step), None);
+                }
+                0..2 => assert!(!map.contains_key(&numbered.skip())),
+                2 => {
+                    let stale = numbered.next().wrapping_sub(roll % 5000);
+                    assert_eq!(numbered.get(stale), map.get(&stale));
+                }
+                3 => {
+                    if let Some(value) = numbered.get_mut(roll) {
+                        *value += 1;
+                        *map.get_mut(&roll).unwrap() += 1;
+                    }
+                }
+                _ => {
+                    let keys: Vec<u64> = map.keys().copied().take(64).collect();
+                    let key = keys.get(roll as usize % 64).copied().unwrap_or(roll);
+                    assert_eq!(numbered.take(key), map.remove(&key));
+                    assert_eq!(numbered.take(key), None);
+                }
+            }
+            assert!(numbered.iter().eq(map.iter().map(|(number, value)| (*number, value))));
+        }
+        assert!(numbered.next() > 1000);
+    }
+
+    #[test]
+    fn a_number_of_the_same_place_is_not_mistaken() {
+        let mut numbered = Numbered::new();
+        (0..16).for_each(|n| assert_eq!(numbered.push(n), n));
+        assert_eq!(numbered.take(0), Some(0));
+        assert_eq!(numbered.push(16), 16);
+        for stale in [0, 32, u64::MAX] {
+            assert_eq!(numbered.get(stale), None);
+            assert_eq!(numbered.get_mut(stale), None);
+            assert_eq!(numbered.take(stale), None);
+        }
+        assert_eq!(numbered.get(16), Some(&16));
+    }
+}

@@ -1,0 +1,63 @@
+//! Sockets before anything is sent: accepted, connected once more, asked.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+
+use testbed::{Case, cases};
+use uncopy::send::{Mode, Socket, Transport};
+
+use crate::receiver::{expect, udp};
+use crate::{LONG, all_releases, here, sender};
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        [] an_accepted_connection_sends_and_receives,
+        [] a_datagram_socket_is_connected_to_another_address,
+        [] who_refuses_a_connection_is_named,
+    ]
+}
+
+fn an_accepted_connection_sends_and_receives() {
+    for is_v6 in [false, true] {
+        let listener = TcpListener::bind(here(is_v6)).unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        let socket = Socket::accept_tcp(&listener).unwrap();
+        assert_eq!(socket.transport(), Transport::Tcp);
+        assert_eq!(socket.peer_address(), Some(stream.local_addr().unwrap()));
+        stream.write_all(b"asked").unwrap();
+        let mut bytes = [0; 10];
+        assert_eq!(socket.receive(&mut bytes).unwrap(), 5);
+        assert_eq!(&bytes[..5], b"asked");
+        let mut sender = sender(socket, Mode::Zerocopy);
+        sender.send(vec![7; 20_000]).result.unwrap();
+        let mut received = vec![0; 20_000];
+        stream.read_exact(&mut received).unwrap();
+        assert!(received == [7; 20_000]);
+        assert_eq!(all_releases(&mut sender).len(), 1);
+        drop(stream);
+        assert_eq!(sender.socket().receive(&mut bytes).unwrap(), 0, "the end");
+    }
+}
+
+fn a_datagram_socket_is_connected_to_another_address() {
+    let (first, socket) = udp(false);
+    let second = UdpSocket::bind(here(false)).unwrap();
+    second.set_read_timeout(Some(LONG)).unwrap();
+    let mut sender = sender(socket, Mode::Copy);
+    sender.send(vec![1; 100]).result.unwrap();
+    sender.socket().reconnect(second.local_addr().unwrap()).unwrap();
+    assert_eq!(sender.socket().peer_address(), Some(second.local_addr().unwrap()));
+    sender.send(vec![2; 100]).result.unwrap();
+    expect(&first, &[1; 100]);
+    expect(&second, &[2; 100]);
+}
+
+fn who_refuses_a_connection_is_named() {
+    let listener = TcpListener::bind(here(false)).unwrap();
+    let nobody = listener.local_addr().unwrap();
+    drop(listener);
+    let error = Socket::connect_tcp(nobody).unwrap_err();
+    assert_eq!(error.errno(), Some(uncopy::Errno::ECONNREFUSED));
+    assert!(error.to_string().contains(&nobody.to_string()), "{error}");
+}

@@ -1,0 +1,21 @@
+//! What targets share.
+
+use std::io::{Seek, Write};
+use std::os::fd::AsRawFd;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use uncopy_cli::Exit;
+
+/// Runs the program with these words and, behind them, the path of a file that holds `data`.
+///
+/// # Panics
+/// If there is no memory for the file.
+#[must_use]
+pub fn run_on_file(words: &[&str], data: &[u8]) -> Exit {
+    let file = memfd_create("input", MemfdFlags::CLOEXEC).expect("memory can be had");
+    let mut file = std::fs::File::from(file);
+    file.write_all(data).and_then(|()| file.rewind()).expect("memory can be written");
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let words = ["uncopy"].iter().chain(words).map(Into::into);
+    uncopy_cli::run(words.chain([path.into()]))
+}
