@@ -22,6 +22,7 @@ mod scratch;
 mod session;
 mod sys;
 mod tree;
+mod wait;
 pub mod witness;
 
 pub use channel::next_message;
@@ -37,6 +38,7 @@ pub use scratch::Scratch;
 pub use session::run_sandboxed;
 pub use sys::{BareRing, BareSend, CountingAllocator, cut_sends};
 pub use tree::{Compared, assert_same_tree};
+pub use wait::{LONG, wait_for};
 
 /// Cases from functions: `cases![[Need::Root] a_function, [] another_function]`, named by module
 /// and function.

@@ -6,9 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-
-/// Longer than anything takes that goes well.
-const LONG: Duration = Duration::from_secs(60);
+use testbed::LONG;
 
 fn bench(words: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_uncopy"));

@@ -185,7 +185,7 @@ impl Inputs {
             self.coverage.push(serde_json::from_value(Value::Object(line))?);
         } else if !suite.is_empty() {
             self.add_head(serde_json::from_value(Value::Object(line))?);
-        } else if let (Some(soak), true) = (self.soaks.last_mut(), has("what")) {
+        } else if let (Some(soak), true) = (self.soaks.last_mut(), has("what") || has("place")) {
             soak.parts.push(line);
         } else {
             bail!("it is no line of a comparison, a soak, a fuzz run or coverage");
@@ -300,6 +300,7 @@ mod tests {
             ROW,
             r#"{"suite":"soak copy","findings":0,"killed":3}"#,
             r#"{"what":"kill","rounds":4}"#,
+            r#"{"place":"disk","killed":2}"#,
             r#"{"target":"fidl_decode","seconds":60,"executions":100,"findings":0,"commit":"abc"}"#,
             r#"{"suite":"coverage","schema":1}"#,
             r#"{"crate":"uncopy","lines":10,"covered":9}"#,
@@ -314,8 +315,16 @@ mod tests {
         assert_eq!(copy.figure("a", "cp", "wall").unwrap().value, Some(1.5));
         assert_eq!(inputs.soaks[0].counters["killed"], 3);
         assert_eq!(inputs.soaks[0].parts[0]["rounds"], 4);
+        assert_eq!(inputs.soaks[0].parts[1]["killed"], 2);
         assert_eq!(inputs.fuzzing[0].executions, 100);
         assert_eq!(inputs.coverage[0].covered, 9);
+    }
+
+    #[test]
+    fn what_is_recorded_can_be_read() {
+        let recorded = crate::workspace::root().join("docs/evidence");
+        let inputs = Inputs::read(&[recorded]).unwrap();
+        assert!(!inputs.soaks.is_empty() && !inputs.coverage.is_empty());
     }
 
     #[test]

@@ -6,13 +6,9 @@ mod predictions;
 mod words;
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use serde_json::Value;
-use testbed::{Program, Run};
-
-/// Longer than anything takes that goes well.
-const LONG: Duration = Duration::from_secs(60);
+use testbed::{LONG, Program, Run};
 
 fn uncopy(words: &str) -> Program {
     Program::new(env!("CARGO_BIN_EXE_uncopy")).args(words.split_whitespace())

@@ -1,11 +1,10 @@
 //! Jobs that take their time: limited, paused, asked how far they are, and tried again.
 
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use testbed::witness::Strace;
-use testbed::{Case, Compared, Content, Need, Place, assert_same_tree};
+use testbed::{Case, Compared, Content, Need, Place, assert_same_tree, wait_for};
 
 use crate::{Trees, cp, events, number, summary};
 
@@ -99,14 +98,6 @@ fn started(trees: &Trees) -> Child {
         })
     });
     child
-}
-
-fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !there() {
-        assert!(Instant::now() < deadline, "no {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 fn send(child: &Child, signal: Signal) {

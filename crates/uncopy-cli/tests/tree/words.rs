@@ -36,7 +36,7 @@ fn a_tree_is_told_in_words() {
     let run = told(&trees, &["--jobs=1"]);
     let expected = [
         ": hard link to ",
-        ": symbolic link\n",
+        ": symlink\n",
         ": directory\n",
         "2 files: ",
         "2 directories, 1 symbolic link, 1 hard link\n",

@@ -5,11 +5,11 @@ mod kept;
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use testbed::{Filesystem, Mount, Need, Place, Program, Scratch};
+use testbed::{Filesystem, Mount, Need, Place, Program, Scratch, wait_for};
 
 fn main() -> ExitCode {
     testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
@@ -100,14 +100,6 @@ fn what_was_found_is_told_in_words() {
     let kept = format!("\nkept in {}\n", home.join("uncopy/tuned.toml").display());
     for words in ["\nzero-copy-min  ", "\ndirect-min  ", "\njobs  ", "rounds", &kept] {
         assert!(run.stdout.contains(words), "{words:?} in {}", run.stdout);
-    }
-}
-
-fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !there() {
-        assert!(Instant::now() < deadline, "no {what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -1,14 +1,12 @@
 //! Calls and their answers.
 
 use std::io::IoSlice;
-use std::time::Duration;
 
+use testbed::LONG;
 use uncopy::channel::{Channel, Deadline, EventPair, Object, Rights, Signals, Status};
 
 use super::pair;
 use crate::{is_orphan, past, send};
-
-const LONG: Duration = Duration::from_secs(60);
 
 /// Answers the next message with its own first four bytes and `body`.
 fn answer(channel: &Channel, body: &[u8]) -> [u8; 4] {

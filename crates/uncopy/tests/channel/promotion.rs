@@ -4,14 +4,13 @@ use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use testbed::LONG;
 use uncopy::channel::{
     AsyncOptions, Channel, Deadline, Descriptor, Event, EventPair, Fifo, Handle, Object, Port,
     Rights, Signals, Socket, SocketKind, Status, Vmo,
 };
 
 use crate::{past, polls_readable, send, send_handles, socket_pair};
-
-const LONG: Duration = Duration::from_secs(60);
 
 /// As another process gets it.
 fn moved(channel: Channel) -> Channel {

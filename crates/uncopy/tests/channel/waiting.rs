@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use testbed::LONG;
 use uncopy::channel::{
     AsyncOptions, Deadline, Event, EventPair, Object, PacketContents, Port, Rights, Signals,
     Status, WaitItem, wait_many,
@@ -9,8 +10,6 @@ use uncopy::channel::{
 
 use super::pair;
 use crate::{past, polls_readable, send, send_handles};
-
-const LONG: Duration = Duration::from_secs(60);
 
 #[test]
 fn readable_is_set_exactly_while_the_queue_holds_something() {

@@ -10,15 +10,12 @@ use std::pin::pin;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
+use testbed::LONG;
 use tokio::time::timeout;
 use uncopy::channel::{
     AsyncChannel, Bounds, Channel, Deadline, Event, Handle, Object, Rights, Signals, Status,
 };
-
-/// Far above what anything here takes.
-const LONG: Duration = Duration::from_secs(60);
 
 /// As another process gets it.
 fn moved(channel: Channel) -> Channel {

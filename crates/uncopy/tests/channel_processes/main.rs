@@ -14,10 +14,8 @@ use std::io::IoSlice;
 use std::process::{Child, Command, ExitCode};
 use std::time::Duration;
 
+use testbed::LONG;
 use uncopy::channel::{self, Channel, Deadline, Handle, MessageBuf, Status};
-
-/// Longer than anything takes that goes well.
-const LONG: Duration = Duration::from_secs(60);
 
 fn soon() -> Deadline {
     Deadline::after(LONG)

@@ -6,13 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use testbed::{Case, Mount, Need, Place, run_tool, seeded};
+use testbed::{Case, LONG, Mount, Need, Place, run_tool, seeded};
 use uncopy::copy::{Allow, CopyOptions, Verify, copy_file};
 use uncopy::doctor::Severity::{self, Copies, Note, Unknown};
 use uncopy::doctor::{Options, Report, Target, Verdict, examine};
 use uncopy::{Cost, Mechanism};
-
-use crate::row::LONG;
 
 /// A multiple of every block size; large enough for direct writes.
 const LENGTH: u64 = 2 << 20;

@@ -2,15 +2,12 @@
 
 use std::any::Any;
 use std::net::{SocketAddr, UdpSocket};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use testbed::network::{Network, isolated};
-use testbed::seeded;
+use testbed::{LONG, seeded};
 use uncopy::doctor::{Options, Probe, Report, Severity, Target, Verdict, examine};
 use uncopy::send::{Fate, Mode, Sender, SenderOptions, Socket};
-
-/// Longer than anything takes that goes well.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// What keeps a condition up until it is dropped.
 pub(crate) type Kept = Option<Box<dyn Any>>;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use testbed::next_message;
+use testbed::{LONG, next_message};
 use uncopy::channel::{
     self, Channel, Deadline, Descriptor, Event, Fifo, Handle, MessageBuf, Object, Signals, Status,
     Vmo,
@@ -23,8 +23,6 @@ pub(crate) const DIRECTORY: &str = "UNCOPY_TEST_IN";
 
 pub(crate) const NAMES: [&str; 6] = ["copy", "tree", "channel", "objects", "lend", "ring"];
 
-/// Longer than anything takes that goes well; what waits for somebody who is gone ends before.
-const LONG: Duration = Duration::from_secs(60);
 /// For what an error may have kept from coming.
 const PATIENCE: Duration = Duration::from_secs(5);
 

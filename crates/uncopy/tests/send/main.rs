@@ -15,15 +15,12 @@ mod sockets;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::time::Duration;
 
+use testbed::LONG;
 use uncopy::send::{
     Event, Fate, Mode, Notification, Release, Ring, RingOptions, Sender, SenderOptions, Socket,
     StableBytes,
 };
-
-/// Longer than anything takes that goes well.
-const LONG: Duration = Duration::from_secs(60);
 
 /// Either family's loopback address, any port.
 fn here(is_v6: bool) -> SocketAddr {

@@ -10,12 +10,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use testbed::seeded;
+use testbed::{LONG, seeded};
 use tokio::time::timeout;
 use uncopy::send::{AsyncSender, Fate, Mode, Sender, SenderOptions, Socket, StableBytes};
-
-/// Far above what anything here takes.
-const LONG: Duration = Duration::from_secs(60);
 
 fn lending<B: StableBytes>(socket: Socket) -> AsyncSender<B> {
     let mut options = SenderOptions::default();

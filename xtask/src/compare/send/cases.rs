@@ -4,15 +4,13 @@ use testbed::BareSend;
 use uncopy::send::{Mode, PageSize, train_bytes};
 
 use super::streams;
-use super::subjects::{self, Flush, Load, Share};
+use super::subjects::{self, Flush, Load, MANY_BUFFERS_BYTES, Share};
 use crate::compare::brief::BriefRuns;
 use crate::compare::case::Case;
 use crate::compare::metric::CPU_EACH;
 use crate::compare::verdict::{Target, at_most};
 
 const SIZES: [usize; 8] = [64_000, 16_384, 8000, 4000, 1500, 1200, 1000, 600];
-/// More than the caches of most processors hold.
-const MANY_BUFFERS_BYTES: usize = 64 << 20;
 /// The train of the measurements that the targets come from.
 const SEGMENT: u16 = 1200;
 const SEGMENTS: usize = 40;

@@ -1,7 +1,7 @@
 //! Those that send.
 
 use std::io::IoSlice;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -19,6 +19,8 @@ use crate::compare::timing::{divided, sample};
 
 /// Sends in one turn of the loop.
 pub(super) const BUNCH: usize = 64;
+/// More than the caches of most processors hold.
+pub(super) const MANY_BUFFERS_BYTES: usize = 64 << 20;
 
 /// What is sent each time.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +59,7 @@ fn socket(load: Load) -> Result<Socket> {
 
 /// `send(2)`, or `sendmmsg(2)` for all of a bunch.
 pub(super) fn bare(name: &str, many: bool, load: Load, time: Duration) -> Subject {
-    let open = move || Ok((bare_socket(load)?, Turns::of(load, |bytes| bytes)));
+    let open = move || Ok((bare_socket(load)?, Turns::of(load)));
     Subject::piece(name, Role::Yardstick, open, move |(socket, turns), _| {
         let bunch = sample(time, || {
             if !many {
@@ -97,25 +99,28 @@ pub(super) fn bare_ring(name: &str, how: BareSend, load: Load, time: Duration) -
     })
 }
 
+/// What is sent, but for what is registered. It lives as long as the program, so that nobody has to
+/// count its owners, which a plain loop does not do either.
+static MEMORY: LazyLock<Vec<u8>> = LazyLock::new(|| vec![7; MANY_BUFFERS_BYTES]);
+
 /// Buffers that are sent in turn.
-struct Turns<T> {
-    buffers: Vec<T>,
+struct Turns {
+    buffers: Vec<&'static [u8]>,
     last: usize,
 }
 
-impl<T> Turns<T> {
-    fn of(load: Load, made_of: impl Fn(Vec<u8>) -> T) -> Turns<T> {
-        let made = |_| made_of(vec![7u8; load.bytes]);
-        Turns { buffers: (0..load.buffers.max(1)).map(made).collect(), last: 0 }
+impl Turns {
+    fn of(load: Load) -> Turns {
+        Turns { buffers: MEMORY.chunks_exact(load.bytes).take(load.buffers).collect(), last: 0 }
     }
 
     #[inline]
-    fn next(&mut self) -> &T {
+    fn next(&mut self) -> &'static [u8] {
         self.last += 1;
         if self.last >= self.buffers.len() {
             self.last = 0;
         }
-        &self.buffers[self.last]
+        self.buffers[self.last]
     }
 }
 
@@ -124,12 +129,12 @@ pub(super) fn sender(name: &str, mode: Mode, load: Load, time: Duration) -> Subj
     let open = move || {
         let mut options = SenderOptions::default();
         options.mode = mode;
-        Ok((Sender::new(socket(load)?, &options), Turns::of(load, Arc::new)))
+        Ok((Sender::new(socket(load)?, &options), Turns::of(load)))
     };
     Subject::piece(name, Role::Own, open, move |(sender, turns), _| {
         let bunch = sample(time, || {
             for _ in 0..BUNCH {
-                sender.send(turns.next().clone()).result?;
+                sender.send(turns.next()).result?;
             }
             while sender.next_release()?.is_some() {}
             while sender.outstanding().sends >= BUNCH {
@@ -204,10 +209,9 @@ impl<B: StableBytes> Loop<B> {
 
 /// A [`Ring`] over ordinary memory.
 pub(super) fn ring(name: &str, mode: Mode, flush: Flush, load: Load, time: Duration) -> Subject {
-    let payload = Arc::new(vec![7u8; load.bytes]);
-    let open = move || open_loop(mode, load, flush);
-    Subject::piece(name, Role::Own, open, move |each, _| {
-        let bunch = sample(time, || each.bunch(flush, || Some(payload.clone())))?;
+    let open = move || Ok((open_loop(mode, load, flush)?, Turns::of(load)));
+    Subject::piece(name, Role::Own, open, move |(each, turns), _| {
+        let bunch = sample(time, || each.bunch(flush, || Some(turns.next())))?;
         Ok(load.figure(bunch))
     })
 }

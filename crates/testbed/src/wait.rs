@@ -1,0 +1,19 @@
+//! Waiting for what comes.
+
+use std::time::{Duration, Instant};
+
+/// Longer than anything takes that goes well, also on a busy machine.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// Waits until it is there.
+///
+/// # Panics
+/// If it does not come, with `what`.
+#[track_caller]
+pub fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LONG;
+    while !is_there() {
+        assert!(Instant::now() < deadline, "no {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
