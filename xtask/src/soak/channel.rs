@@ -47,6 +47,7 @@ pub(super) fn run(span: Span, seed: u64, unix_seconds: u64) -> Result<()> {
     round(&mut dice, &mut Tally::default())?;
     sleep_once()?;
     let descriptors = open_descriptors()?;
+    let begin = Instant::now();
     let mut clock = span.start();
     while clock.goes_on() {
         let number = tally.rounds;
@@ -76,6 +77,7 @@ pub(super) fn run(span: Span, seed: u64, unix_seconds: u64) -> Result<()> {
             "suite": "soak channel",
             "seed": seed,
             "unix_seconds": unix_seconds,
+            "seconds": begin.elapsed().as_secs(),
             "release": rustix::system::uname().release().to_string_lossy(),
             "killed": tally.rounds,
             "killed_relays": tally.killed_relays,

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -30,6 +31,21 @@ pub(super) struct Tally {
     pub(super) findings: u32,
 }
 
+impl Tally {
+    fn case(&self) -> (&str, &str, &str, &str) {
+        (self.what, &self.place, &self.flags, self.destination)
+    }
+
+    fn add(&mut self, other: &Tally) {
+        self.rounds += other.rounds;
+        self.killed += other.killed;
+        self.old += other.old;
+        self.new += other.new;
+        self.leftovers += other.leftovers;
+        self.findings += other.findings;
+    }
+}
+
 /// All tallies of a run.
 pub(super) struct Record {
     seed: u64,
@@ -42,7 +58,7 @@ impl Record {
         Record { seed, unix_seconds, tallies: Vec::new() }
     }
 
-    /// Adds a tally, and prints it.
+    /// Prints a tally, and adds it to that of earlier turns of its case.
     pub(super) fn add(&mut self, tally: Tally) {
         println!(
             "  {:<9} {:<6} {:<9} {:<28} {:>4} rounds, {:>4} killed: {:>4} old, {:>4} new, {:>3} \
@@ -58,7 +74,10 @@ impl Record {
             tally.leftovers,
             tally.findings,
         );
-        self.tallies.push(tally);
+        match self.tallies.iter_mut().find(|earlier| earlier.case() == tally.case()) {
+            Some(earlier) => earlier.add(&tally),
+            None => self.tallies.push(tally),
+        }
     }
 
     pub(super) fn findings(&self) -> u32 {
@@ -76,7 +95,7 @@ impl Record {
     }
 }
 
-/// Writes one line for the run (seed and time, kills and findings) and one for each tally.
+/// Writes one line for the run (seed, its beginning and length, kills and findings) and one for each tally.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -88,11 +107,13 @@ pub(super) fn write(
     tallies: &[impl Serialize],
 ) -> Result<()> {
     let system = rustix::system::uname();
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() - unix_seconds;
     let head = json!({
         "schema": 1,
         "suite": suite,
         "seed": seed,
         "unix_seconds": unix_seconds,
+        "seconds": seconds,
         "system": system.sysname().to_string_lossy(),
         "release": system.release().to_string_lossy(),
         "machine": system.machine().to_string_lossy(),
@@ -106,4 +127,33 @@ pub(super) fn write(
     let directory = path.parent().context("a record lies in a directory")?;
     fs::create_dir_all(directory)?;
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_of_a_case_are_one_line() {
+        let tally = |place: &str, killed, findings| Tally {
+            what: "kill",
+            place: place.into(),
+            rounds: 3,
+            killed,
+            old: killed,
+            new: 3 - killed,
+            leftovers: 1,
+            findings,
+            ..Tally::default()
+        };
+        let mut record = Record::new(1, 0);
+        for tally in [tally("ext4", 1, 0), tally("xfs", 2, 1), tally("ext4", 3, 1)] {
+            record.add(tally);
+        }
+        let [ext4, xfs] = &record.tallies[..] else { panic!("{:?}", record.tallies) };
+        let numbers = |t: &Tally| [t.rounds, t.killed, t.old, t.new, t.leftovers, t.findings];
+        assert_eq!(numbers(ext4), [6, 4, 4, 2, 2, 1]);
+        assert_eq!(numbers(xfs), [3, 2, 2, 1, 1, 1]);
+        assert_eq!(record.findings(), 2);
+    }
 }

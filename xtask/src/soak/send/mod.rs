@@ -115,11 +115,7 @@ fn soak(span: Span, dice: &mut Dice) -> Result<(Tally, Memory)> {
     let mut clock = span.start();
     while clock.goes_on() {
         let number = scene.tally.rounds;
-        let result = scene.round(dice).and_then(|()| {
-            let (now, before) = (super::channel::open_descriptors()?, descriptors + scene.taps());
-            ensure!(now == before, "{now} descriptors are open, and {before} before");
-            Ok(())
-        });
+        let result = scene.round(dice).and_then(|()| check_descriptors(descriptors + scene.taps()));
         if let Err(error) = result {
             println!("  FOUND in round {number}: {error:#}");
             scene.tally.findings += 1;
@@ -131,6 +127,20 @@ fn soak(span: Span, dice: &mut Dice) -> Result<(Tally, Memory)> {
     }
     memory.end = resident_bytes()?;
     Ok((scene.tally, memory))
+}
+
+/// As many descriptors are open as `before`. The thread that parked sockets are served by has one more
+/// or less for a moment.
+fn check_descriptors(before: usize) -> Result<()> {
+    let begin = Instant::now();
+    loop {
+        let now = super::channel::open_descriptors()?;
+        if now == before {
+            return Ok(());
+        }
+        ensure!(begin.elapsed() < PATIENCE, "{now} descriptors are open, and {before} before");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 fn resident_bytes() -> Result<u64> {
