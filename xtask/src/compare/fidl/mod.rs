@@ -29,6 +29,7 @@ pub(super) fn suite(peers: Peers, options: Options) -> Suite {
 const NOTES: &[&str] = &[
     "time: wall time of one value that is encoded, decoded or sent; value: median over rounds \
          of a run's mean; ratio: median of each round's ratio",
+    "what is encoded, and what it is encoded into, lie at other places of a page in each round",
     "values: a vector of bytes; a struct of so many uint8; a string of 64 bytes; 100 structs \
          with padding; a table and a union",
     "gather: into regions that borrow the value; reused: into one buffer, which is kept, and made \

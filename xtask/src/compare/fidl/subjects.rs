@@ -24,16 +24,60 @@ impl<T: Encode + FromView<NoHandle> + 'static> Value for T {}
 
 const HEADER: Header = Header::one_way(0x1234_5678_9abc_def0);
 
+/// What a round encodes, and with what. Everything lies at another place of a page in each round: what
+/// a load behind a store costs depends on whether their addresses are alike in the lower twelve bits,
+/// and an allocator gives who asks for the same what was freed last. So nothing is freed.
+struct Placed<T> {
+    value: Box<T>,
+    encoder: Encoder,
+    _gaps: [Vec<u8>; 2],
+}
+
+impl<T> Placed<T> {
+    /// After those of earlier rounds.
+    fn another<'k>(
+        kept: &'k mut Vec<Placed<T>>,
+        round: usize,
+        make: &impl Fn() -> T,
+    ) -> &'k mut Placed<T> {
+        let gap = |step: usize| black_box(vec![0; 16 * (1 + round * step % PLACES)]);
+        let before = gap(89);
+        let value = Box::new(make());
+        kept.push(Placed { value, encoder: Encoder::new(), _gaps: [before, gap(55)] });
+        let last = kept.len() - 1;
+        &mut kept[last]
+    }
+}
+
+/// Encodes what `make` makes anew for each round.
+fn encode<T: Value>(
+    (name, role): (&str, Role),
+    make: impl Fn() -> T + 'static,
+    mut run: impl FnMut(&T, &mut Encoder) -> Result<Sample> + 'static,
+) -> Subject {
+    Subject::piece(
+        name,
+        role,
+        || Ok(Vec::new()),
+        move |kept: &mut Vec<Placed<T>>, round| {
+            let placed = Placed::another(kept, round, &make);
+            run(&placed.value, &mut placed.encoder)
+        },
+    )
+}
+
+/// Every sixteenth byte of a page.
+const PLACES: usize = 256;
+
 pub(super) fn gather<T: Value>(
     name: &str,
     make: impl Fn() -> T + 'static,
     time: Duration,
 ) -> Subject {
-    let open = move || Ok((make(), Encoder::new()));
-    Subject::piece(name, Role::Own, open, move |(value, encoder), _| {
+    encode((name, Role::Own), make, move |value, encoder| {
         sample(time, || {
             let mut list = RegionList::new();
-            let regions = encoder.gather_message(&HEADER, black_box(&*value), &mut list)?;
+            let regions = encoder.gather_message(&HEADER, black_box(value), &mut list)?;
             black_box(regions.as_slices());
             Ok(())
         })
@@ -46,10 +90,9 @@ pub(super) fn reused<T: Value>(
     make: impl Fn() -> T + 'static,
     time: Duration,
 ) -> Subject {
-    let open = move || Ok((make(), Encoder::new()));
-    Subject::piece(name, Role::Own, open, move |(value, encoder), _| {
+    encode((name, Role::Own), make, move |value, encoder| {
         sample(time, || {
-            let message = encoder.linear_message(&HEADER, black_box(&*value))?;
+            let message = encoder.linear_message(&HEADER, black_box(value))?;
             black_box(&[IoSlice::new(message)]);
             Ok(())
         })
@@ -61,17 +104,12 @@ pub(super) fn fresh<T: Value>(
     make: impl Fn() -> T + 'static,
     time: Duration,
 ) -> Subject {
-    Subject::piece(
-        name,
-        Role::Own,
-        move || Ok(make()),
-        move |value, _| {
-            sample(time, || {
-                black_box(encode_message(&HEADER, black_box(&*value))?);
-                Ok(())
-            })
-        },
-    )
+    encode((name, Role::Own), make, move |value, _| {
+        sample(time, || {
+            black_box(encode_message(&HEADER, black_box(value))?);
+            Ok(())
+        })
+    })
 }
 
 /// Into a fresh buffer of which somebody knew how long it must be.
@@ -80,20 +118,15 @@ pub(super) fn exact<T: Value>(
     make: impl Fn() -> T + 'static,
     time: Duration,
 ) -> Subject {
-    Subject::piece(
-        name,
-        Role::Yardstick,
-        move || Ok(make()),
-        move |value, _| {
-            let length = encode_message(&HEADER, &*value)?.len();
-            sample(time, || {
-                let mut bytes = Vec::with_capacity(length);
-                encode_message_into(&HEADER, black_box(&*value), &mut bytes)?;
-                black_box(bytes);
-                Ok(())
-            })
-        },
-    )
+    encode((name, Role::Yardstick), make, move |value, _| {
+        let length = encode_message(&HEADER, value)?.len();
+        sample(time, || {
+            let mut bytes = Vec::with_capacity(length);
+            encode_message_into(&HEADER, black_box(value), &mut bytes)?;
+            black_box(bytes);
+            Ok(())
+        })
+    })
 }
 
 pub(super) fn view<T: Value>(
@@ -146,11 +179,12 @@ pub(super) enum Taken {
 pub(super) fn event(name: &str, sent: Sent, taken: Taken, bytes: usize, time: Duration) -> Subject {
     let open = move || {
         let ends = Channel::pair();
-        Ok((ends, byte_vector(bytes), Encoder::new(), vec![0; MAX_BYTES]))
+        Ok((ends, Vec::new(), vec![0; MAX_BYTES]))
     };
-    Subject::piece(name, Role::Own, open, move |((near, far), value, encoder, out), _| {
+    Subject::piece(name, Role::Own, open, move |((near, far), kept, out), round| {
+        let Placed { value, encoder, .. } = Placed::another(kept, round, &|| byte_vector(bytes));
         sample(time, || {
-            send(near, black_box(&*value), encoder, sent)?;
+            send(near, black_box(value), encoder, sent)?;
             far.wait_one(Signals::READABLE, Deadline::INFINITE)?;
             match taken {
                 Taken::Lent => look(&far.read()?),
