@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::scene::Dice;
 use super::span::Span;
@@ -78,7 +78,7 @@ pub(super) fn run(span: Span, seed: u64, unix_seconds: u64) -> Result<()> {
     ensure!(parked == 0, "{parked} sockets are parked at the end");
     ensure!(memory.end <= memory.begin + GROWTH_BYTES, "memory has grown");
     if span.is_full() {
-        let head = json!({
+        let mut line = json!({
             "schema": 1,
             "suite": "soak send",
             "seed": seed,
@@ -92,7 +92,10 @@ pub(super) fn run(span: Span, seed: u64, unix_seconds: u64) -> Result<()> {
         let directory = workspace::root().join("docs/evidence");
         fs::create_dir_all(&directory)?;
         let file = directory.join("soak-send.jsonl");
-        fs::write(&file, format!("{head}\n{}\n", serde_json::to_string(&tally)?))
+        if let (Some(line), Value::Object(tally)) = (line.as_object_mut(), json!(tally)) {
+            line.extend(tally);
+        }
+        fs::write(&file, format!("{line}\n"))
             .with_context(|| format!("cannot write {}", file.display()))?;
         println!("recorded in {}", file.display());
     }
