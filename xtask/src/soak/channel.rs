@@ -11,6 +11,7 @@ use serde_json::json;
 use testbed::seeded;
 use uncopy::channel::{self, Channel, Deadline, Handle, Object, Signals, Status, Vmo};
 
+use super::record;
 use super::scene::Dice;
 use super::span::Span;
 use crate::workspace;
@@ -47,7 +48,6 @@ pub(super) fn run(span: Span, seed: u64, unix_seconds: u64) -> Result<()> {
     round(&mut dice, &mut Tally::default())?;
     sleep_once()?;
     let descriptors = open_descriptors()?;
-    let begin = Instant::now();
     let mut clock = span.start();
     while clock.goes_on() {
         let number = tally.rounds;
@@ -69,16 +69,8 @@ pub(super) fn run(span: Span, seed: u64, unix_seconds: u64) -> Result<()> {
     );
     ensure!(tally.findings == 0, "{} findings", tally.findings);
     if span.is_full() {
-        let directory = workspace::root().join("docs/evidence");
-        fs::create_dir_all(&directory)?;
-        let file = directory.join("soak-channel.jsonl");
-        let head = json!({
-            "schema": 1,
-            "suite": "soak channel",
-            "seed": seed,
-            "unix_seconds": unix_seconds,
-            "seconds": begin.elapsed().as_secs(),
-            "release": rustix::system::uname().release().to_string_lossy(),
+        let file = workspace::root().join("docs/evidence/soak-channel.jsonl");
+        let seen = json!({
             "killed": tally.rounds,
             "killed_relays": tally.killed_relays,
             "messages": tally.messages,
@@ -86,9 +78,7 @@ pub(super) fn run(span: Span, seed: u64, unix_seconds: u64) -> Result<()> {
             "after_the_kill": tally.after_the_kill,
             "findings": tally.findings,
         });
-        fs::write(&file, format!("{head}\n"))
-            .with_context(|| format!("cannot write {}", file.display()))?;
-        println!("recorded in {}", file.display());
+        record::write_line(&file, "soak channel", (seed, unix_seconds), seen)?;
     }
     println!("soak channel: nothing found");
     Ok(())

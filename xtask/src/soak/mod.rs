@@ -134,7 +134,6 @@ fn soak(arguments: &Arguments, seed: u64, now: Duration) -> Result<()> {
     if span.is_full() && record.findings() == 0 {
         let file = workspace::root().join("docs/evidence/soak-copy.jsonl");
         record.write(&file)?;
-        println!("recorded in {}", file.display());
     }
     ensure!(record.findings() == 0, "{} findings", record.findings());
     println!("soak copy: nothing found");
@@ -161,7 +160,6 @@ fn soak_tree(uncopy: &Path, span: Span, dice: &mut Dice, when: (u64, u64)) -> Re
         let file = workspace::root().join("docs/evidence/soak-tree.jsonl");
         let findings = again + u64::from(again_bytes > 0);
         record::write(&file, "soak tree", when, (killed, findings), &tallies)?;
-        println!("recorded in {}", file.display());
     }
     ensure!(again == 0, "{again} files were done twice without need");
     ensure!(again_bytes == 0, "{again_bytes} bytes of noted chunks were copied again");

@@ -5,9 +5,9 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 /// What was seen under one set of conditions.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -106,6 +106,29 @@ pub(super) fn write(
     (killed, findings): (u64, u64),
     tallies: &[impl Serialize],
 ) -> Result<()> {
+    let mut head = head(suite, (seed, unix_seconds))?;
+    head.extend([("killed".to_owned(), killed.into()), ("findings".to_owned(), findings.into())]);
+    let mut text = serde_json::to_vec(&head)?;
+    text.push(b'\n');
+    for tally in tallies {
+        writeln!(text, "{}", serde_json::to_string(tally)?)?;
+    }
+    save(path, &text)
+}
+
+/// Writes one line for the run, with what it saw.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(super) fn write_line(path: &Path, suite: &str, when: (u64, u64), seen: Value) -> Result<()> {
+    let mut line = head(suite, when)?;
+    let Value::Object(seen) = seen else { bail!("{suite} saw {seen}, which has no names") };
+    line.extend(seen);
+    save(path, format!("{}\n", Value::Object(line)).as_bytes())
+}
+
+/// What is known of every run.
+fn head(suite: &str, (seed, unix_seconds): (u64, u64)) -> Result<Map<String, Value>> {
     let system = rustix::system::uname();
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() - unix_seconds;
     let head = json!({
@@ -117,16 +140,17 @@ pub(super) fn write(
         "system": system.sysname().to_string_lossy(),
         "release": system.release().to_string_lossy(),
         "machine": system.machine().to_string_lossy(),
-        "killed": killed,
-        "findings": findings,
     });
-    let mut text = format!("{head}\n").into_bytes();
-    for tally in tallies {
-        writeln!(text, "{}", serde_json::to_string(tally)?)?;
-    }
+    let Value::Object(head) = head else { unreachable!("it was written as one") };
+    Ok(head)
+}
+
+fn save(path: &Path, text: &[u8]) -> Result<()> {
     let directory = path.parent().context("a record lies in a directory")?;
     fs::create_dir_all(directory)?;
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    println!("recorded in {}", path.display());
+    Ok(())
 }
 
 #[cfg(test)]
@@ -155,5 +179,18 @@ mod tests {
         assert_eq!(numbers(ext4), [6, 4, 4, 2, 2, 1]);
         assert_eq!(numbers(xfs), [3, 2, 2, 1, 1, 1]);
         assert_eq!(record.findings(), 2);
+    }
+
+    #[test]
+    fn a_run_of_one_kind_is_one_line_with_what_it_saw() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("evidence/soak-x.jsonl");
+        write_line(&file, "soak x", (7, 1), json!({ "messages": 3 })).unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        let line: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&line["suite"], &line["messages"]), (&json!("soak x"), &json!(3)));
+        assert!(line["seconds"].as_u64().unwrap() > 0, "{line}");
+        assert!(write_line(&file, "soak x", (7, 1), json!(3)).is_err());
     }
 }

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::record;
 use super::scene::Dice;
 use super::span::Span;
 use crate::workspace;
@@ -55,7 +56,6 @@ pub(super) struct Tally {
 pub(super) fn run(span: Span, seed: u64, unix_seconds: u64) -> Result<()> {
     ensure!(rustix::process::geteuid().is_root(), "soak send needs root, for a network of its own");
     println!("soak send: {span}, --seed {seed}");
-    let begin = Instant::now();
     let (tally, memory) = testbed::network::isolated(|_| soak(span, &mut Dice::new(seed)))?;
     let parked = uncopy::send::parked();
     println!(
@@ -78,26 +78,12 @@ pub(super) fn run(span: Span, seed: u64, unix_seconds: u64) -> Result<()> {
     ensure!(parked == 0, "{parked} sockets are parked at the end");
     ensure!(memory.end <= memory.begin + GROWTH_BYTES, "memory has grown");
     if span.is_full() {
-        let mut line = json!({
-            "schema": 1,
-            "suite": "soak send",
-            "seed": seed,
-            "unix_seconds": unix_seconds,
-            "seconds": begin.elapsed().as_secs(),
-            "release": rustix::system::uname().release().to_string_lossy(),
-            "in_flight_at_end": parked,
-            "resident_bytes_after_warm_up": memory.begin,
-            "resident_bytes_at_end": memory.end,
-        });
-        let directory = workspace::root().join("docs/evidence");
-        fs::create_dir_all(&directory)?;
-        let file = directory.join("soak-send.jsonl");
-        if let (Some(line), Value::Object(tally)) = (line.as_object_mut(), json!(tally)) {
-            line.extend(tally);
-        }
-        fs::write(&file, format!("{line}\n"))
-            .with_context(|| format!("cannot write {}", file.display()))?;
-        println!("recorded in {}", file.display());
+        let file = workspace::root().join("docs/evidence/soak-send.jsonl");
+        let mut seen = json!(tally);
+        seen["in_flight_at_end"] = parked.into();
+        seen["resident_bytes_after_warm_up"] = memory.begin.into();
+        seen["resident_bytes_at_end"] = memory.end.into();
+        record::write_line(&file, "soak send", (seed, unix_seconds), seen)?;
     }
     println!("soak send: nothing found");
     Ok(())
