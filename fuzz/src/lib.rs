@@ -1,5 +1,6 @@
 //! What targets share.
 
+use std::fs::File;
 use std::io::{Seek, Write};
 use std::os::fd::AsRawFd;
 
@@ -12,10 +13,20 @@ use uncopy_cli::Exit;
 /// If there is no memory for the file.
 #[must_use]
 pub fn run_on_file(words: &[&str], data: &[u8]) -> Exit {
-    let file = memfd_create("input", MemfdFlags::CLOEXEC).expect("memory can be had");
-    let mut file = std::fs::File::from(file);
-    file.write_all(data).and_then(|()| file.rewind()).expect("memory can be written");
+    let file = file_of(data);
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let words = ["uncopy"].iter().chain(words).map(Into::into);
     uncopy_cli::run(words.chain([path.into()]))
+}
+
+/// A file that holds `data`.
+///
+/// # Panics
+/// If there is no memory for it.
+#[must_use]
+pub fn file_of(data: &[u8]) -> File {
+    let file = memfd_create("input", MemfdFlags::CLOEXEC).expect("memory can be had");
+    let mut file = File::from(file);
+    file.write_all(data).and_then(|()| file.rewind()).expect("memory can be written");
+    file
 }

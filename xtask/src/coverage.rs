@@ -17,7 +17,8 @@ use crate::workspace;
 /// Arguments of `cargo xtask coverage`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Only this package's tests; may be repeated. What it is made of counts all the same.
+    /// Only this package's tests; may be repeated. What it is made of counts all the same, and so
+    /// does what earlier runs left.
     #[arg(long, value_name = "PACKAGE")]
     package: Vec<String>,
     /// Run no tests: take what an earlier run left.
@@ -29,7 +30,7 @@ pub(crate) struct Arguments {
     out: Option<PathBuf>,
 }
 
-/// Runs the tests, instrumented, and writes a line for each crate.
+/// Runs the tests of every package with all features, instrumented, and writes a line for each crate.
 ///
 /// # Errors
 /// If `cargo llvm-cov` is not installed; or a test fails, after the figures are written.
@@ -42,6 +43,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     );
     let mut tested = Ok(());
     if !arguments.report_only {
+        if arguments.package.is_empty() {
+            // What older tests of older code ran is no figure of these.
+            workspace::run(llvm_cov().args(["clean", "--profraw-only"]))?;
+        }
         let mut tests = llvm_cov();
         tests.args(["--no-report", "--locked", "--no-fail-fast", "--all-features"]);
         if arguments.package.is_empty() {

@@ -9,6 +9,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
@@ -38,6 +39,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Serialize)]
 struct Record<'a> {
     target: &'a str,
+    /// That it ran, not that it was to.
     seconds: u64,
     executions: u64,
     findings: u64,
@@ -75,10 +77,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let work = || -> Result<u64> {
         let mut findings = 0;
         while let Some(target) = { next.lock().expect("nobody panics with it").next() } {
-            let (executions, found) = attack(target, &programs, arguments.seconds)?;
-            findings += found;
-            let seconds = arguments.seconds;
-            let record = Record { target, seconds, executions, findings: found, commit: &commit };
+            let attack = attack(target, &programs, arguments.seconds)?;
+            findings += attack.findings;
+            let Attack { seconds, executions, findings } = attack;
+            let record = Record { target, seconds, executions, findings, commit: &commit };
             let line = serde_json::to_string(&record)?;
             println!("{line}");
             if !arguments.no_record {
@@ -100,7 +102,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Every target has a file of its name.
-fn targets() -> Result<Vec<String>> {
+///
+/// # Errors
+/// If they cannot be listed.
+pub(crate) fn targets() -> Result<Vec<String>> {
     let folder = workspace::root().join("fuzz/fuzz_targets");
     let entries = fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))?;
     let stem = |entry: fs::DirEntry| Some(entry.path().file_stem()?.to_str()?.to_owned());
@@ -124,8 +129,21 @@ fn build(system: &str) -> Result<PathBuf> {
     Ok(into.join(system).join("release"))
 }
 
-/// Executions and findings of one target.
-fn attack(target: &str, programs: &Path, seconds: u64) -> Result<(u64, u64)> {
+/// What came of attacking one target.
+#[derive(Debug, Default)]
+struct Attack {
+    /// That it was really attacked.
+    seconds: u64,
+    executions: u64,
+    findings: u64,
+}
+
+/// After so many inputs these start again, as the program does not take apart what it made of its
+/// command line.
+const RUNS_AT_A_TIME: [(&str, u32); 2] = [("audit_log", 50_000), ("configuration", 50_000)];
+
+/// Runs a target until the time is over, or it finds something.
+fn attack(target: &str, programs: &Path, seconds: u64) -> Result<Attack> {
     let root = workspace::root().join("fuzz");
     let (corpus, seeds) = (root.join("corpus").join(target), root.join("seeds").join(target));
     let artifacts = root.join("artifacts").join(target);
@@ -134,25 +152,33 @@ fn attack(target: &str, programs: &Path, seconds: u64) -> Result<(u64, u64)> {
     }
     let count = || fs::read_dir(&artifacts).map_or(0, |entries| entries.flatten().count());
     let before = count();
-    let mut command = Command::new(programs.join(target));
-    // What the program itself prints about each input goes nowhere.
-    command.args(["-print_final_stats=1", "-close_fd_mask=3", "-timeout=10", "-rss_limit_mb=2048"]);
-    command.arg(format!("-max_total_time={seconds}"));
-    command.arg(format!("-artifact_prefix={}/", artifacts.display()));
-    command.arg(&corpus).args(seeds.is_dir().then_some(&seeds));
-    if matches!(target, "audit_log" | "configuration") {
-        // The program does not take apart what it made of its command line.
-        command.arg("-runs=50000");
+    let runs = RUNS_AT_A_TIME.iter().find(|(name, _)| *name == target);
+    let begin = Instant::now();
+    let mut attack = Attack::default();
+    // A last moment is too short to begin anew in.
+    while attack.findings == 0 && attack.seconds + 1 < seconds.max(2) {
+        let left = seconds.saturating_sub(attack.seconds).max(1);
+        let mut command = Command::new(programs.join(target));
+        // What the program itself prints about each input goes nowhere.
+        command.args(["-print_final_stats=1", "-close_fd_mask=3", "-timeout=10"]);
+        command.args(["-rss_limit_mb=2048", &format!("-max_total_time={left}")]);
+        command.arg(format!("-artifact_prefix={}/", artifacts.display()));
+        command.args(runs.map(|(_, runs)| format!("-runs={runs}")));
+        command.arg(&corpus).args(seeds.is_dir().then_some(&seeds));
+        let output = command.output().with_context(|| format!("cannot start {target}"))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        let (executions, earlier) = (executions_in(&said), attack.seconds);
+        attack.executions += executions;
+        attack.seconds = begin.elapsed().as_secs();
+        attack.findings = (count() - before).max(usize::from(!output.status.success())) as u64;
+        if attack.findings > 0 {
+            println!("{said}");
+        } else {
+            let went_on = executions > 0 && (runs.is_some() || attack.seconds + 2 >= seconds);
+            ensure!(went_on, "{target} ended after {} s: {said}", attack.seconds - earlier);
+        }
     }
-    let output = command.output().with_context(|| format!("cannot start {target}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let executions = executions_in(&said);
-    let found = (count() - before).max(usize::from(!output.status.success()));
-    if found > 0 {
-        println!("{said}");
-    }
-    ensure!(executions > 0 || found > 0, "{target} tried nothing: {said}");
-    Ok((executions, found as u64))
+    Ok(attack)
 }
 
 /// From `stat::number_of_executed_units: 1234`, or the last line that counts.

@@ -74,6 +74,9 @@ enum Task {
     /// Write to fresh memory and give it back (used by `compare`).
     #[command(hide = true)]
     Touch(compare::memory::TouchArguments),
+    /// Copy a tree by nothing but system calls (used by `compare`).
+    #[command(hide = true)]
+    CopyBare(compare::tree::bare::CopyBareArguments),
     /// Write to a channel until it is killed (used by `soak`).
     #[command(hide = true)]
     WriteToChannel,
@@ -107,6 +110,7 @@ fn main() -> ExitCode {
         Task::Measure(arguments) => process::measure(&arguments),
         Task::Echo(arguments) => compare::channel::echo::run(&arguments),
         Task::Touch(arguments) => compare::memory::touch(&arguments),
+        Task::CopyBare(arguments) => compare::tree::bare::run(&arguments),
         Task::WriteToChannel => soak::channel::write(),
         Task::RelayToChannel => soak::channel::relay(),
         Task::ReceiveAndCheck => soak::send::receiver::run(),

@@ -57,6 +57,15 @@ impl Content {
     }
 }
 
+/// Takes a file out of the page cache.
+///
+/// # Panics
+/// If it cannot be written out.
+pub fn drop_from_cache(file: &File) {
+    file.sync_all().expect("the disk takes what was written");
+    rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).expect("it is a file");
+}
+
 fn write_pattern(file: &File, offset: u64, length: u64) {
     const PIECE: u64 = 1 << 20;
     let mut done = 0;

@@ -52,6 +52,8 @@ pub struct Case {
     name: String,
     needs: Vec<Need>,
     body: Box<dyn FnOnce() + Send>,
+    /// What can be run on another filesystem too.
+    function: Option<fn()>,
 }
 
 impl Case {
@@ -61,7 +63,25 @@ impl Case {
         needs: &[Need],
         body: impl FnOnce() + Send + 'static,
     ) -> Case {
-        Case { name: name.into(), needs: needs.to_vec(), body: Box::new(body) }
+        let (name, needs) = (name.into(), needs.to_vec());
+        Case { name, needs, body: Box::new(body), function: None }
+    }
+
+    /// A test that [`on_each_filesystem`] can run several times.
+    pub fn of(name: impl Into<String>, needs: &[Need], function: fn()) -> Case {
+        Case { function: Some(function), ..Case::new(name, needs, function) }
+    }
+
+    /// The same test with `place` for its [`Place::Disk`], under a name that says so.
+    fn on(&self, place: Place) -> Option<Case> {
+        let function = self.function.filter(|_| !self.names_a_place())?;
+        let needs = [&self.needs[..], &[Need::At(place)]].concat();
+        let name = format!("{}::on_{}", self.name, format!("{place:?}").to_lowercase());
+        Some(Case::new(name, &needs, move || place.in_place_of_the_disk(function)))
+    }
+
+    fn names_a_place(&self) -> bool {
+        self.needs.iter().any(|need| matches!(need, Need::At(_)))
     }
 
     fn unmet(&self) -> Option<String> {
@@ -81,6 +101,19 @@ impl Case {
         }
         Trial::ignorable_test(self.name, move || Ok(Completion::ignored_with(reason)))
     }
+}
+
+/// These, and each of them on ext4, XFS and btrfs too: on those that [`Place::Disk`] does not lie on
+/// itself. One that names a place already has its own; those whose names end in one of `once` stay
+/// alone.
+#[must_use]
+pub fn on_each_filesystem(cases: Vec<Case>, once: &[&str]) -> Vec<Case> {
+    let places = Place::beside_the_disk();
+    let on = |case: &Case| places.iter().filter_map(|place| case.on(*place)).collect::<Vec<_>>();
+    let is_once = |case: &Case| once.iter().any(|name| case.name.ends_with(name));
+    let repeated = cases.iter().filter(|case| !is_once(case));
+    let others = repeated.flat_map(on).collect::<Vec<_>>();
+    cases.into_iter().chain(others).collect()
 }
 
 /// Runs the tests: the whole of a test program's `main`.

@@ -141,6 +141,7 @@ system_calls! {
     LSETXATTR = SYS_lsetxattr: SETTING;
     SETXATTR = SYS_setxattr: SETTING;
     FREMOVEXATTR = SYS_fremovexattr: SETTING;
+    REMOVEXATTR = SYS_removexattr: SETTING;
     FSYNC = SYS_fsync: FLUSHING;
     FDATASYNC = SYS_fdatasync: FLUSHING;
     SYNCFS = SYS_syncfs: FLUSHING;
@@ -310,6 +311,8 @@ pub struct Intercept {
     pub run: Run,
     /// How often the calls that were looked at did happen.
     pub calls: Calls,
+    /// Those of them that were to put bytes into a regular file, or were made on a ring that does.
+    pub moving: Calls,
     /// The fault came to pass.
     pub happened: bool,
 }
@@ -364,7 +367,8 @@ impl Intercepted {
         // It ends, or is killed: then nobody is there to be answered.
         let run = Run::of(running.finish());
         let counter = answering.join().expect("whoever answers does not panic");
-        Intercept { run, calls: counter.calls, happened: counter.happened }
+        let Counter { calls, moving, happened, .. } = counter;
+        Intercept { run, calls, moving, happened }
     }
 }
 
@@ -375,9 +379,34 @@ fn rule(call: SystemCall) -> Rule {
 /// Only closing a file can fail (NFS, FUSE, quotas), and only that is made to: what is not closed
 /// indeed, as a call is that never came to the kernel, would keep who waits for its end waiting.
 fn closes_no_file(asked: Asked) -> bool {
-    let of_process = || format!("/proc/{}/fd/{}", asked.thread, asked.first_argument as i32);
-    asked.number == SystemCall::CLOSE.0
-        && std::fs::metadata(of_process()).is_ok_and(|metadata| !metadata.is_file())
+    asked.number == SystemCall::CLOSE.0 && is_file(asked, 0) == Some(false)
+}
+
+/// Whether this argument is a descriptor of a regular file, where it is one at all.
+fn is_file(asked: Asked, argument: usize) -> Option<bool> {
+    let path = format!("/proc/{}/fd/{}", asked.thread, asked.arguments[argument] as i32);
+    std::fs::metadata(path).ok().map(|metadata| metadata.is_file())
+}
+
+/// `FICLONE` and `FICLONERANGE` (`ioctl_ficlonerange(2)`).
+const CLONES: [u32; 2] = [0x4004_9409, 0x4020_940D];
+
+/// Bytes are to go into a regular file, by this call itself.
+fn puts_into_a_file(asked: Asked) -> bool {
+    let into = match SystemCall(asked.number) {
+        SystemCall::IO_URING_ENTER => return true,
+        SystemCall::IOCTL if !CLONES.contains(&(asked.arguments[1] as u32)) => return false,
+        SystemCall::COPY_FILE_RANGE | SystemCall::SPLICE => 2,
+        SystemCall::IOCTL
+        | SystemCall::SENDFILE
+        | SystemCall::WRITE
+        | SystemCall::PWRITE64
+        | SystemCall::WRITEV
+        | SystemCall::PWRITEV
+        | SystemCall::PWRITEV2 => 0,
+        _ => return false,
+    };
+    is_file(asked, into) == Some(true)
 }
 
 struct Counter {
@@ -387,13 +416,14 @@ struct Counter {
     has_begun: bool,
     has_ended: bool,
     calls: Calls,
+    moving: Calls,
     seen: usize,
     happened: bool,
 }
 
 impl Counter {
     fn new(begin: SystemCall, end: Option<SystemCall>, fault: Option<Fault>) -> Counter {
-        let calls = Calls::new();
+        let (calls, moving) = (Calls::new(), Calls::new());
         Counter {
             begin,
             end,
@@ -401,6 +431,7 @@ impl Counter {
             has_begun: false,
             has_ended: false,
             calls,
+            moving,
             seen: 0,
             happened: false,
         }
@@ -430,6 +461,9 @@ impl Counter {
             }
         }
         *self.calls.entry(call).or_default() += 1;
+        if puts_into_a_file(asked) {
+            *self.moving.entry(call).or_default() += 1;
+        }
         None
     }
 }

@@ -26,17 +26,17 @@ mod wait;
 pub mod witness;
 
 pub use channel::next_message;
-pub use content::{Content, assert_same, patterned, seeded};
-pub use harness::{Case, Need, run};
+pub use content::{Content, assert_same, drop_from_cache, patterned, seeded};
+pub use harness::{Case, Need, on_each_filesystem, run};
 pub use intercept::{Calls, Fault, Intercept, Intercepted, SystemCall};
 pub use mount::{Filesystem, Mount};
 pub use place::Place;
-pub use process::{is_ignored, run_quietly, run_tool};
+pub use process::{run_quietly, run_tool, state, with_usual_signals};
 pub use program::{Forbidden, Program, Run, STOP_TIMEOUT};
 pub use receipt::{Receipt, Refusal};
 pub use scratch::Scratch;
 pub use session::run_sandboxed;
-pub use sys::{BareRing, BareSend, CountingAllocator, cut_sends};
+pub use sys::{BareRing, BareSend, BareSender, CountingAllocator, cut_sends};
 pub use tree::{Compared, assert_same_tree};
 pub use wait::{LONG, wait_for};
 
@@ -46,7 +46,7 @@ pub use wait::{LONG, wait_for};
 macro_rules! cases {
     ($([$($need:expr),* $(,)?] $name:ident),* $(,)?) => {
         vec![$(
-            $crate::Case::new(
+            $crate::Case::of(
                 concat!(module_path!(), "::", stringify!($name)),
                 &[$($need),*],
                 $name,

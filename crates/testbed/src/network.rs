@@ -3,11 +3,14 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
 use uncopy::send::Socket;
 
+use crate::LONG;
 use crate::process::run_tool;
-use crate::sys::{namespace, silent, tap, tun, xdp};
+pub use crate::sys::reports::Reports;
+use crate::sys::{namespace, reports, silent, tap, tun, xdp};
 
 /// What a test in a network namespace needs.
 pub const NEEDS: &[crate::Need] =
@@ -121,6 +124,27 @@ impl Network {
         run_tool("ethtool", words.split_whitespace());
     }
 
+    /// Runs `nft` with these words.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn nft(&self, words: &str) {
+        run_tool("nft", words.split_whitespace());
+    }
+
+    /// How many packets the device was given to send since it was made. One that the device cuts is
+    /// one.
+    ///
+    /// # Panics
+    /// If there is none of that name.
+    #[must_use]
+    pub fn packets(&self, device: &str) -> u64 {
+        let text = run_tool("ip", ["-j", "-s", "link", "show", "dev", device]);
+        let told: serde_json::Value = serde_json::from_str(&text).expect("ip speaks JSON");
+        // What an ifb is given counts as received (`ifb_xmit` in `drivers/net/ifb.c`).
+        told[0]["stats64"]["rx"]["packets"].as_u64().expect("the device counts")
+    }
+
     /// Sets a number below `/proc/sys` that each namespace has of its own.
     ///
     /// # Panics
@@ -142,8 +166,10 @@ impl Network {
     /// If that cannot be set.
     pub fn wide_windows(&self) {
         self.set_text("net/ipv4/tcp_wmem", "4096 67108864 67108864");
-        let far = End::Far.address(false, 0).ip();
-        self.ip(&format!("route add {far} dev sink initcwnd 20000"));
+        for is_v6 in [false, true] {
+            let far = End::Far.address(is_v6, 0).ip();
+            self.ip(&format!("route replace {far} dev sink initcwnd 20000"));
+        }
     }
 
     /// Gives a device the addresses of an end, and sets it up.
@@ -176,7 +202,15 @@ impl Network {
     #[must_use]
     pub fn silent_connection(&self, is_v6: bool, port: u16) -> Socket {
         let (near, far) = (End::Near.address(is_v6, port), End::Far.address(is_v6, port));
-        silent::connect(near, far).unwrap_or_else(|error| panic!("TCP_REPAIR: {error}"))
+        silent::connect_socket(near, far).unwrap_or_else(|error| panic!("TCP_REPAIR: {error}"))
+    }
+
+    /// The same over IPv4, as a plain descriptor.
+    ///
+    /// # Errors
+    /// If the kernel does not let it be made.
+    pub fn bare_silent_connection(&self, port: u16) -> std::io::Result<OwnedFd> {
+        silent::connect(End::Near.address(false, port), End::Far.address(false, port))
     }
 
     /// Starts a packet tap on every device; it stops when it is dropped.
@@ -197,7 +231,7 @@ impl Network {
     pub fn tap_of(&self, protocol: u16, device: Option<&str>, ignores_outgoing: bool) -> Tap {
         let device = device.map_or(0, |name| self.index_of(name));
         let socket = tap::open(protocol, device, ignores_outgoing);
-        Tap { _socket: socket.expect("root may open packet sockets") }
+        Tap { socket: Some(socket.expect("root may open packet sockets")) }
     }
 
     /// Makes a tun device with this address, and keeps what is sent over it from being read until
@@ -246,6 +280,16 @@ pub fn refusal_of_a_local_socket() -> uncopy::Error {
     silent::adopt_local().unwrap_or_else(|error| panic!("a local socket: {error}"))
 }
 
+/// A UDP socket that sends to `peer`, and whose error queue tells of more than its sends without
+/// copying.
+///
+/// # Panics
+/// If it cannot be made.
+#[must_use]
+pub fn reporting(peer: SocketAddr, reports: Reports) -> Socket {
+    reports::connect(peer, reports).unwrap_or_else(|error| panic!("{reports:?}: {error}"))
+}
+
 /// A program on a device, or behind it.
 #[derive(Debug)]
 pub struct Attached {
@@ -255,5 +299,22 @@ pub struct Attached {
 /// A running packet tap, as `tcpdump` has one.
 #[derive(Debug)]
 pub struct Tap {
-    _socket: OwnedFd,
+    socket: Option<OwnedFd>,
+}
+
+/// It stops when the last descriptor is closed: a program that is just being started by another thread
+/// has one of its own until `execve(2)` closes it.
+impl Drop for Tap {
+    fn drop(&mut self) {
+        let inode = self.socket.take().and_then(|socket| rustix::fs::fstat(socket).ok());
+        let Some(inode) = inode.map(|stat| stat.st_ino.to_string()) else { return };
+        let is_open = || {
+            let table = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap_or_default();
+            table.lines().any(|line| line.split_whitespace().last() == Some(&inode))
+        };
+        let begin = Instant::now();
+        while is_open() && begin.elapsed() < LONG {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }

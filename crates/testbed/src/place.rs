@@ -1,5 +1,6 @@
 //! Where files are copied from and to.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
@@ -14,8 +15,11 @@ use crate::scratch::{Scratch, run_directory};
 /// A filesystem to copy from or to, mounted once in a run when it is first used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// The test directory, whatever it lies on. Needs nothing.
+    /// The test directory, whatever it lies on; or what a case is run on ([`crate::on_each_filesystem`]).
+    /// Needs nothing.
     Disk,
+    /// The test directory, whatever a case is run on. Needs nothing.
+    TestDirectory,
     /// ext4 on a loop device.
     Ext4,
     /// XFS on a loop device.
@@ -39,6 +43,11 @@ pub enum Place {
 /// Large enough for the largest file of the tests; the image is sparse.
 const IMAGE_MEBIBYTES: u64 = 6 << 10;
 
+thread_local! {
+    /// What stands for [`Place::Disk`] in the test of this thread.
+    static DISK: Cell<Place> = const { Cell::new(Place::Disk) };
+}
+
 type Mounted = Mutex<HashMap<Place, &'static OnceLock<PathBuf>>>;
 
 impl Place {
@@ -48,7 +57,7 @@ impl Place {
         const XFS: &[Need] = &[Need::Root, Need::Tool("mkfs.xfs")];
         const BTRFS: &[Need] = &[Need::Root, Need::Tool("mkfs.btrfs"), Need::Tool("btrfs")];
         match self {
-            Place::Disk => &[],
+            Place::Disk | Place::TestDirectory => &[],
             Place::Ext4 => &[Need::Root, Need::Tool("mkfs.ext4")],
             Place::Xfs | Place::XfsBind | Place::Overlay | Place::OverlayUpper => XFS,
             Place::Btrfs | Place::BtrfsSubvolume => BTRFS,
@@ -62,9 +71,41 @@ impl Place {
         Scratch::new_in(&self.path())
     }
 
+    /// Those of [`Place::Ext4`], [`Place::Xfs`] and [`Place::Btrfs`] that [`Place::Disk`] does not
+    /// lie on itself.
+    #[must_use]
+    pub fn beside_the_disk() -> Vec<Place> {
+        // include/uapi/linux/magic.h
+        let magic = [(0xEF53, Place::Ext4), (0x5846_5342, Place::Xfs), (0x9123_683E, Place::Btrfs)];
+        let disk = rustix::fs::statfs(run_directory()).expect("the directory of this run is there");
+        let others = magic.into_iter().filter(|(number, _)| *number != disk.f_type);
+        others.map(|(_, place)| place).collect()
+    }
+
+    /// Runs `body` with this place for [`Place::Disk`].
+    pub(crate) fn in_place_of_the_disk(self, body: fn()) {
+        struct Back;
+        impl Drop for Back {
+            fn drop(&mut self) {
+                DISK.set(Place::Disk);
+            }
+        }
+        let _back = Back;
+        DISK.set(self);
+        body();
+    }
+
+    fn really(self) -> Place {
+        if self == Place::Disk { DISK.get() } else { self }
+    }
+
     /// Its uppermost directory.
     #[must_use]
     pub fn path(self) -> PathBuf {
+        self.really().mounted()
+    }
+
+    fn mounted(self) -> PathBuf {
         static MOUNTED: OnceLock<Mounted> = OnceLock::new();
         let slot = {
             let mut mounted = MOUNTED
@@ -78,7 +119,7 @@ impl Place {
 
     fn make(self) -> PathBuf {
         match self {
-            Place::Disk => run_directory(),
+            Place::Disk | Place::TestDirectory => run_directory(),
             Place::Ext4 => keep(Mount::image(Filesystem::Ext4, IMAGE_MEBIBYTES)),
             Place::Xfs => keep(Mount::image(Filesystem::Xfs, IMAGE_MEBIBYTES)),
             Place::Btrfs => keep(Mount::image(Filesystem::Btrfs, IMAGE_MEBIBYTES)),
@@ -107,8 +148,13 @@ impl Place {
     /// `FICLONE` works inside this place.
     #[must_use]
     pub fn has_reflinks(self) -> bool {
+        static OF_THE_TEST_DIRECTORY: OnceLock<bool> = OnceLock::new();
+        let place = self.really();
+        if matches!(place, Place::Disk | Place::TestDirectory) {
+            return *OF_THE_TEST_DIRECTORY.get_or_init(|| shares(&place.path()));
+        }
         matches!(
-            self,
+            place,
             Place::Xfs
                 | Place::Btrfs
                 | Place::BtrfsSubvolume
@@ -117,6 +163,14 @@ impl Place {
                 | Place::OverlayUpper
         )
     }
+}
+
+/// Asked by trying: whoever runs the tests may have any filesystem below the test directory.
+fn shares(directory: &Path) -> bool {
+    let file = || tempfile::tempfile_in(directory).expect("a test directory is writable");
+    let source = file();
+    rustix::io::write(&source, &[1; 4096]).expect("a test directory is writable");
+    rustix::fs::ioctl_ficlone(file(), &source).is_ok()
 }
 
 /// The namespace unmounts it with its last process.

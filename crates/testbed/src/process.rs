@@ -7,6 +7,8 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::sys::signals;
+
 /// Where administrators' tools are, also when `PATH` lacks it, as for ordinary users.
 const ADMIN_PATHS: [&str; 2] = ["/usr/sbin", "/sbin"];
 
@@ -142,15 +144,20 @@ pub(crate) fn filesystem_and_source(path: &Path) -> (String, String) {
     (words.next().unwrap_or_default(), words.next().unwrap_or_default())
 }
 
-/// Whoever started the tests ignores this signal, and so do the programs that they start: shells do
-/// so to SIGINT for what they run in the background.
+/// Lets the program take signals as it does where nobody had them ignored: shells do so to SIGINT for
+/// what they run in the background, and the tests may be that. [`Program`](crate::Program) does it
+/// by itself.
+pub fn with_usual_signals(command: &mut Command) -> &mut Command {
+    signals::reset(command);
+    command
+}
+
+/// The state of a process, as `proc_pid_stat(5)` has it behind the name: `T` where it is stopped.
 ///
 /// # Panics
-/// If `/proc` does not say.
+/// If there is no such process.
 #[must_use]
-pub fn is_ignored(signal: rustix::process::Signal) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").expect("proc is mounted");
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("a mask");
-    let mask = u64::from_str_radix(mask.trim(), 16).expect("hexadecimal");
-    mask & (1 << (signal.as_raw() - 1)) != 0
+pub fn state(process: u32) -> char {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("a process");
+    stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).expect("a state")
 }

@@ -12,6 +12,7 @@ use crate::intercept::SystemCall;
 use crate::process::{Running, find_tool};
 use crate::receipt::Receipt;
 use crate::sys::seccomp::{self, Filter, Rule, Verdict};
+use crate::sys::signals;
 
 /// How long a program may take to come to where a test stops it.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -24,6 +25,7 @@ pub struct Program {
     variables: Vec<(OsString, OsString)>,
     directory: Option<PathBuf>,
     forbidden: Vec<(Forbidden, Errno)>,
+    killed_in: Option<SystemCall>,
 }
 
 /// A system call that a filter can forbid.
@@ -56,6 +58,7 @@ impl Program {
             variables: Vec::new(),
             directory: None,
             forbidden: Vec::new(),
+            killed_in: None,
         }
     }
 
@@ -126,11 +129,19 @@ impl Program {
         self
     }
 
+    /// Killed as it makes the first of these calls, with nothing done any more.
+    #[must_use]
+    pub fn killed_in(mut self, call: SystemCall) -> Program {
+        self.killed_in = Some(call);
+        self
+    }
+
     pub(crate) fn command(&self) -> Command {
         let words: Vec<&OsString> = self.before.iter().chain(&self.arguments).collect();
         let program = words[0].to_str().and_then(find_tool).unwrap_or_else(|| words[0].into());
         let mut command = Command::new(program);
         command.args(&words[1..]);
+        signals::reset(&mut command);
         // The configuration and locale of whoever runs the tests must not change them.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("UNCOPY") {
@@ -149,6 +160,11 @@ impl Program {
                 of_rules: Verdict::Fail(errno.raw()),
                 of_others: Verdict::Allow,
             };
+            seccomp::confine(&mut command, &filter);
+        }
+        if let Some(call) = self.killed_in {
+            let rules = vec![Forbidden::Call(call).rule()];
+            let filter = Filter { rules, of_rules: Verdict::Kill, of_others: Verdict::Allow };
             seccomp::confine(&mut command, &filter);
         }
         command

@@ -55,9 +55,7 @@ impl Exit {
             _ => Exit::Failure,
         }
     }
-}
 
-impl Exit {
     /// The number.
     #[must_use]
     pub const fn code(self) -> u8 {

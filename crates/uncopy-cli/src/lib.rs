@@ -16,6 +16,7 @@ mod cp;
 mod doctor;
 mod exit;
 mod flags;
+mod job_control;
 mod progress;
 mod report;
 mod stop;
@@ -30,6 +31,12 @@ use clap::{ArgMatches, FromArgMatches};
 
 pub use exit::Exit;
 pub use flags::command;
+
+/// For `fuzz/`: what `uncopy tune --save` wrote, or somebody else. There with `--cfg fuzzing` alone.
+#[cfg(fuzzing)]
+pub fn fuzz_tuned(text: &[u8]) {
+    config::tuned::fuzz(text);
+}
 
 /// Runs the program with these arguments, the first being its own name, and says how it ended.
 ///

@@ -1,21 +1,22 @@
 //! The observer of a copy: stops it when a signal asks for it, and draws a progress bar once it
 //! takes long enough to be wondered about.
 
+mod speed;
 mod tree;
 
-use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use indicatif::{
-    BinaryBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
-};
+use indicatif::{BinaryBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use uncopy::copy::{Control, Experience, Observer, Phase, Progress, Throttle};
 
 pub(crate) use tree::TreeBar;
 
-use crate::report::printable;
+use speed::speed;
+
+use crate::job_control::{Clock, JobControl};
+use crate::report::{printable, say};
 use crate::stop::Stop;
 
 /// A copy shorter than this shows no bar.
@@ -26,15 +27,17 @@ const DRAWS_HZ: u8 = 10;
 
 /// Watches one copy.
 pub(crate) struct Watch<'a> {
-    stop: &'a Stop,
     source: &'a Path,
     bar: Bar,
+    stage: Stage,
     shared: Shared<'a>,
 }
 
 /// What the copies of one command have together.
 #[derive(Clone, Copy)]
 pub(crate) struct Shared<'a> {
+    pub(crate) stop: &'a Stop,
+    pub(crate) control: &'a JobControl,
     pub(crate) throttle: Option<&'a Throttle>,
     pub(crate) experience: &'a Experience,
 }
@@ -43,64 +46,114 @@ enum Bar {
     /// Nobody would see it.
     Off,
     /// Not yet.
-    Since(Instant),
+    Waits,
     Shown {
         bar: ProgressBar,
-        phase: Phase,
+        /// When to draw it again, in time at work of the stage.
+        next: Duration,
     },
+}
+
+/// A phase of a copy, and since when it lasts.
+struct Stage {
+    phase: Phase,
+    /// What was done when it began: of a copy that goes on from a part all that is there.
+    first_bytes: u64,
+    clock: Clock,
+}
+
+impl Stage {
+    fn speed(&self, progress: Progress) -> String {
+        let Progress { done_bytes, total_bytes, .. } = progress;
+        // Of a pipe or a pseudo file nobody knows how much will come.
+        let rest = (total_bytes > 0).then(|| total_bytes.saturating_sub(done_bytes));
+        speed(done_bytes.saturating_sub(self.first_bytes), rest, self.clock.at_work())
+    }
 }
 
 impl<'a> Watch<'a> {
     /// Watches the copy of `source`, with a progress bar if `wanted` and standard error is a
     /// terminal.
-    pub(crate) fn new(
-        stop: &'a Stop,
-        source: &'a Path,
-        wanted: bool,
-        shared: Shared<'a>,
-    ) -> Watch<'a> {
-        let bar = if wanted { Bar::Since(Instant::now()) } else { Bar::Off };
-        Watch { stop, source, bar, shared }
+    pub(crate) fn new(source: &'a Path, wanted: bool, shared: Shared<'a>) -> Watch<'a> {
+        let bar = if wanted { Bar::Waits } else { Bar::Off };
+        let clock = shared.control.clock();
+        Watch { source, bar, stage: Stage { phase: Phase::Copying, first_bytes: 0, clock }, shared }
     }
 
     fn draw(&mut self, progress: Progress) {
-        if let Bar::Since(start) = self.bar {
-            if start.elapsed() < PATIENCE {
+        let at_work = self.stage.clock.at_work();
+        if matches!(self.bar, Bar::Waits) {
+            if at_work < PATIENCE {
                 return;
             }
-            let visible = stderr().is_terminal();
-            self.bar = if visible { self.show(progress, start.elapsed()) } else { Bar::Off };
+            self.bar = if stderr().is_terminal() { self.show(progress) } else { Bar::Off };
         }
-        let Bar::Shown { bar, phase } = &mut self.bar else { return };
-        if *phase != progress.phase {
-            *phase = progress.phase;
-            bar.reset();
-            bar.set_style(style(progress));
+        let Bar::Shown { bar, next } = &mut self.bar else { return };
+        if at_work < *next {
+            return;
         }
+        *next = at_work + Duration::from_millis(1000 / u64::from(DRAWS_HZ));
         bar.set_length(progress.total_bytes);
         bar.set_position(progress.done_bytes);
+        bar.set_prefix(self.stage.speed(progress));
     }
 
-    fn show(&self, progress: Progress, elapsed: Duration) -> Bar {
+    fn show(&self, progress: Progress) -> Bar {
         let target = ProgressDrawTarget::stderr_with_hz(DRAWS_HZ);
         let bar = ProgressBar::with_draw_target(Some(progress.total_bytes), target)
-            .with_elapsed(elapsed)
             .with_position(progress.done_bytes);
         bar.set_style(style(progress));
+        bar.set_message(self.name());
+        Bar::Shown { bar, next: Duration::ZERO }
+    }
+
+    fn name(&self) -> String {
         let name = self.source.file_name().unwrap_or(self.source.as_os_str());
-        bar.set_message(printable(&name.to_string_lossy()).into_owned());
-        Bar::Shown { bar, phase: progress.phase }
+        printable(&name.to_string_lossy()).into_owned()
+    }
+
+    /// Another phase has a rate of its own.
+    fn begin(&mut self, progress: Progress) {
+        let clock = self.shared.control.clock();
+        self.stage = Stage { phase: progress.phase, first_bytes: progress.done_bytes, clock };
+        if let Bar::Shown { bar, next } = &mut self.bar {
+            bar.set_style(style(progress));
+            *next = Duration::ZERO;
+        }
+    }
+
+    /// Prints one line about how far it is: `SIGUSR1` asked for it.
+    fn tell(&self, progress: Progress) {
+        let mut text = format!("{} {}  ", name_of(progress.phase), self.name());
+        text.push_str(&BinaryBytes(progress.done_bytes).to_string());
+        if progress.total_bytes > 0 {
+            text.push_str(&format!("/{}", BinaryBytes(progress.total_bytes)));
+        }
+        text.push_str(&format!("  {}", self.stage.speed(progress)));
+        match &self.bar {
+            Bar::Shown { bar, .. } => bar.suspend(|| say(&text)),
+            _ => say(&text),
+        }
     }
 }
 
 impl Observer for Watch<'_> {
     fn progress(&mut self, progress: Progress) -> Control {
         let over = progress.phase == Phase::Copying && progress.done_bytes == progress.total_bytes;
+        let Shared { stop, control, .. } = self.shared;
         if !over {
-            self.stop.listen();
+            stop.listen();
+            control.listen();
         }
-        if self.stop.requested().is_some() {
+        if stop.requested().is_some() {
             return Control::Stop;
+        }
+        control.heed();
+        if self.stage.phase != progress.phase {
+            self.begin(progress);
+        }
+        if control.takes_status() {
+            self.tell(progress);
         }
         if !matches!(self.bar, Bar::Off) {
             self.draw(progress);
@@ -125,46 +178,29 @@ impl Drop for Watch<'_> {
     }
 }
 
-/// What is shown in this phase.
-fn template(progress: Progress) -> String {
-    let phase = match progress.phase {
+fn name_of(phase: Phase) -> &'static str {
+    match phase {
         Phase::Flushing => "flushing",
         Phase::Verifying => "verifying",
         _ => "copying",
-    };
+    }
+}
+
+/// What is shown in this phase. indicatif's own rate counts pauses as well.
+fn template(progress: Progress) -> String {
+    let phase = name_of(progress.phase);
     let rest = if progress.total_bytes == 0 {
-        // A pipe or a pseudo file: nobody knows how much will come.
-        "{binary_bytes}  {rate}"
+        "{binary_bytes}"
     } else {
-        "{percent:>3}% [{bar:24}] {binary_bytes}/{binary_total_bytes}  {rate}  {left}"
+        "{percent:>3}% [{bar:24}] {binary_bytes}/{binary_total_bytes}"
     };
-    format!("{phase} {{msg}}  {rest}")
+    format!("{phase} {{msg}}  {rest}  {{prefix}}")
 }
 
 fn style(progress: Progress) -> ProgressStyle {
     ProgressStyle::with_template(&template(progress))
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ")
-        // indicatif's own estimate takes what was done before the bar appeared for a burst.
-        .with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
-            let _ = write!(out, "{}/s", BinaryBytes(rate(state.pos(), state.elapsed())));
-        })
-        .with_key("left", |state: &ProgressState, out: &mut dyn Write| {
-            let left = left(state.pos(), state.len().unwrap_or(0), state.elapsed());
-            let _ = left.map_or(Ok(()), |left| write!(out, "{:#} left", HumanDuration(left)));
-        })
-}
-
-/// Bytes a second so far.
-fn rate(done_bytes: u64, elapsed: Duration) -> u64 {
-    let microseconds = elapsed.as_micros().max(1);
-    u64::try_from(u128::from(done_bytes) * 1_000_000 / microseconds).unwrap_or(u64::MAX)
-}
-
-/// How long the rest takes at the rate so far; `None` before anything was done.
-fn left(done_bytes: u64, total_bytes: u64, elapsed: Duration) -> Option<Duration> {
-    let rest = total_bytes.saturating_sub(done_bytes);
-    rest.checked_div(rate(done_bytes, elapsed)).map(Duration::from_secs)
 }
 
 #[cfg(test)]
@@ -186,17 +222,5 @@ mod tests {
         options.verify = Some(uncopy::copy::Verify::default());
         uncopy::copy::copy_file_observed(&source, copy, &options, &mut see).unwrap();
         assert!(seen.iter().any(|template| template.starts_with("verifying")), "{seen:?}");
-    }
-
-    #[test]
-    fn the_rest_takes_as_long_as_the_rate_so_far_says() {
-        let second = Duration::from_secs(1);
-        assert_eq!(rate(3 << 20, second), 3 << 20);
-        assert_eq!(rate(u64::MAX, Duration::ZERO), u64::MAX);
-        for (done, total, expected) in
-            [(100, 500, Some(4)), (500, 500, Some(0)), (600, 500, Some(0)), (0, 500, None)]
-        {
-            assert_eq!(left(done, total, second), expected.map(Duration::from_secs), "{done}");
-        }
     }
 }

@@ -1,6 +1,5 @@
 //! Signals that ask a copy to stop.
 
-use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::sync::Arc;
@@ -10,20 +9,25 @@ use signal_hook::consts::signal::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::{emulate_default_handler, signal_name};
 
-#[cfg(unix)]
-use signal_hook::consts::signal::{SIGTSTP, SIGUSR1};
+use crate::exit::Exit;
+use crate::report;
 
 #[cfg(unix)]
 const SIGNALS: [i32; 3] = [signal_hook::consts::signal::SIGHUP, SIGINT, SIGTERM];
 #[cfg(not(unix))]
 const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
 
+/// Says that [`Stop::new`] failed.
+pub(crate) fn failed(error: &io::Error) -> Exit {
+    report::failed_to("listen to signals", error, "see what filter forbids sigaction(2)")
+}
+
 /// The wish to stop, set by the first of `SIGHUP`, `SIGINT` and `SIGTERM`; the second one of them
 /// kills at once.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
     signal: Arc<AtomicUsize>,
-    listening: Cell<bool>,
+    listening: AtomicBool,
 }
 
 impl Stop {
@@ -45,7 +49,8 @@ impl Stop {
     /// A small copy is over, or vanishes with its process, before this would be worth its time: a
     /// twentieth of that of a whole 4 KiB copy.
     pub(crate) fn listen(&self) {
-        if !self.listening.replace(true) {
+        let listens = self.listening.load(Ordering::Relaxed);
+        if !listens && !self.listening.swap(true, Ordering::Relaxed) {
             // Without a handler the signal kills, which also stops the copy.
             let _ = self.register();
         }
@@ -63,23 +68,6 @@ impl Stop {
         Ok(())
     }
 
-    /// What other threads may look at. From now on `SIGTSTP` is a wish too, and no longer stops
-    /// the process by itself, and `SIGUSR1` asks for a line about how far it is.
-    pub(crate) fn wish(&self) -> Wish {
-        let wish = Wish { stop: Arc::clone(&self.signal), ..Wish::default() };
-        #[cfg(unix)]
-        {
-            let ignored = ignored_signals();
-            for (number, flag) in [(SIGTSTP, &wish.pause), (SIGUSR1, &wish.status)] {
-                if ignored & mask(number) == 0 {
-                    // Without a handler the signal does what it does to any program.
-                    let _ = flag::register(number, Arc::clone(flag));
-                }
-            }
-        }
-        wish
-    }
-
     /// The signal that asked to stop, if one did.
     pub(crate) fn requested(&self) -> Option<Signal> {
         match self.signal.load(Ordering::Relaxed) {
@@ -87,37 +75,6 @@ impl Stop {
             number => i32::try_from(number).ok().map(Signal),
         }
     }
-}
-
-/// What signals asked for.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Wish {
-    stop: Arc<AtomicUsize>,
-    pause: Arc<AtomicBool>,
-    status: Arc<AtomicBool>,
-}
-
-impl Wish {
-    /// To stop.
-    pub(crate) fn is_there(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) != 0
-    }
-
-    /// To pause (Ctrl-Z); once for each signal.
-    pub(crate) fn takes_pause(&self) -> bool {
-        self.pause.load(Ordering::Relaxed) && self.pause.swap(false, Ordering::Relaxed)
-    }
-
-    /// To say how far it is; once for each signal.
-    pub(crate) fn takes_status(&self) -> bool {
-        self.status.load(Ordering::Relaxed) && self.status.swap(false, Ordering::Relaxed)
-    }
-}
-
-/// Stops the process until `SIGCONT`, as Ctrl-Z would have.
-pub(crate) fn pause() {
-    #[cfg(unix)]
-    let _ = emulate_default_handler(SIGTSTP);
 }
 
 /// A signal that asked to stop.
@@ -138,13 +95,14 @@ impl Signal {
     }
 }
 
-fn mask(signal: i32) -> u64 {
+/// The bit of a signal in [`ignored_signals`].
+pub(crate) fn mask(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// Bit n-1 stands for signal n, as in `SigIgn` of `proc_pid_status(5)`. Without `/proc` none is
+/// Those that the parent chose to ignore. Bit n-1 stands for signal n, as in `SigIgn` of `proc_pid_status(5)`. Without `/proc` none is
 /// taken to be ignored.
-fn ignored_signals() -> u64 {
+pub(crate) fn ignored_signals() -> u64 {
     let status = File::open("/proc/self/status").map(BufReader::new);
     status.ok().and_then(parse_ignored).unwrap_or(0)
 }

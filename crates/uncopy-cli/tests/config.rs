@@ -39,6 +39,9 @@ impl Home {
         let mut command = Command::new(env!("CARGO_BIN_EXE_uncopy"));
         command.args(words.split_whitespace()).current_dir(self.0.path());
         command.env_clear().env("HOME", self.0.path());
+        // Where an instrumented program counts.
+        let profile = "LLVM_PROFILE_FILE";
+        command.envs(std::env::var_os(profile).map(|file| (profile, file)));
         command
     }
 

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 /// The program, not minding the environment of whoever runs the tests.
 fn uncopy() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_uncopy"));
+    testbed::with_usual_signals(&mut command);
     command.env_remove("UNCOPY_VERIFY").env("UNCOPY_CONFIG", "/dev/null");
     command
 }
@@ -76,9 +77,7 @@ fn send(child: &Child, signal: Signal) {
 
 #[test]
 fn the_first_signal_stops_the_copy_and_leaves_nothing_behind() {
-    for signal in
-        [Signal::HUP, Signal::INT, Signal::TERM].into_iter().filter(|s| !testbed::is_ignored(*s))
-    {
+    for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
         let scratch = Scratch::new();
         let (fifo, destination) = (scratch.fifo("fifo"), scratch.path("destination"));
         let (child, mut writer) = start_copy_from(&fifo, &destination);
@@ -92,23 +91,14 @@ fn the_first_signal_stops_the_copy_and_leaves_nothing_behind() {
     }
 }
 
-/// The state behind the name in parentheses is `T` (`proc_pid_stat(5)`).
-fn is_stopped(child: &Child) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
-    stat.rsplit(") ").next().unwrap().starts_with('T')
-}
-
 #[test]
 fn the_second_signal_kills_at_once() {
-    if testbed::is_ignored(Signal::TERM) || testbed::is_ignored(Signal::HUP) {
-        return;
-    }
     let scratch = Scratch::new();
     let (fifo, destination) = (scratch.fifo("fifo"), scratch.path("destination"));
     let (child, writer) = start_copy_from(&fifo, &destination);
     // Both arrive before the program can look at the first.
     send(&child, Signal::STOP);
-    while !is_stopped(&child) {
+    while testbed::state(child.id()) != 'T' {
         std::thread::yield_now();
     }
     for signal in [Signal::TERM, Signal::HUP, Signal::CONT] {
@@ -263,11 +253,28 @@ fn a_report_that_cannot_be_written_is_an_error_after_all_copies() {
 
 #[test]
 fn help_and_scripts_that_cannot_be_written_are_errors() {
-    for arguments in [&["--help"][..], &["completions", "bash"], &["capabilities"]] {
+    for arguments in [
+        &["--help"][..],
+        &["completions", "bash"],
+        &["capabilities"],
+        &["doctor", "--explain", "all"],
+    ] {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let status = uncopy().args(arguments).stdout(full).stderr(Stdio::null()).status().unwrap();
         assert_eq!(status.code(), Some(1), "{arguments:?}");
     }
+}
+
+#[test]
+fn a_destination_below_a_file_is_refused_by_its_name() {
+    let scratch = Scratch::new();
+    let (source, file) = (scratch.file("source", b"words"), scratch.file("file", b"old"));
+    let output = uncopy().arg("cp").arg(source).arg("-t").arg(file.join("below")).output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot copy into ") && said.contains("/file/below: "), "{said}");
+    assert!(said.contains("ENOTDIR") && said.contains("; name a directory"), "{said}");
+    assert_eq!(fs::read(file).unwrap(), b"old");
 }
 
 #[test]

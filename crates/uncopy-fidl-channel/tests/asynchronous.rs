@@ -2,9 +2,9 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use uncopy::channel::{AsyncChannel, Channel};
+use uncopy::channel::{AsyncChannel, Channel, Object, Rights, Status};
 use uncopy_fidl::Fidl;
-use uncopy_fidl_channel::{Request, protocol, serve_async};
+use uncopy_fidl_channel::{Failure, Request, protocol, serve_async};
 
 #[derive(Debug, PartialEq, Fidl)]
 struct Words {
@@ -50,4 +50,17 @@ async fn tasks_call_and_serve() {
     }
     drop(client);
     server.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn what_the_channel_refuses_ends_the_conversation() {
+    let (near, far) = Channel::pair();
+    let deaf = AsyncChannel::new(far.replace(Some(Rights::WRITE)).unwrap());
+    let ended = serve_async(&deaf, &JoinerService(Server)).await;
+    assert_eq!(ended, Err(Failure::Channel(Status::AccessDenied)));
+    drop(deaf);
+    let client = AsyncJoinerClient::new(AsyncChannel::new(near));
+    assert_eq!(client.channel().read().await.unwrap_err(), Status::PeerClosed);
+    let refused = client.join(words(1)).await.unwrap_err();
+    assert_eq!(refused, Failure::Channel(Status::PeerClosed));
 }

@@ -202,6 +202,60 @@ fn events_and_last_words_come_in_order() {
 }
 
 #[test]
+fn an_event_is_waited_for() {
+    let (near, far) = Channel::pair();
+    let server = thread::spawn(move || {
+        // The client sleeps, or is about to.
+        thread::sleep(Duration::from_millis(20));
+        DeskEventSender(&far).on_count(&Count { count: 9 }).unwrap();
+    });
+    let client = DeskClient::new(near);
+    let past = Deadline::after(Duration::ZERO);
+    assert_eq!(client.next_event(past).unwrap_err(), Failure::Channel(Status::TimedOut));
+    let event = client.next_event(soon()).unwrap();
+    assert!(matches!(event, DeskEvent::OnCount(_)), "{event:?}");
+    server.join().unwrap();
+}
+
+#[test]
+fn a_client_that_is_faster_than_its_server_waits_for_room() {
+    const MESSAGES: usize = 6000;
+    let (near, far) = Channel::pair();
+    let client = DeskClient::new(near);
+    let server = thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            (0..MESSAGES).try_for_each(|number| client.note(line(&number.to_string(), 0)))
+        });
+        while client.channel().signals().contains(Signals::WRITABLE) {
+            thread::yield_now();
+        }
+        let (notes, server) = served(far);
+        let noted: Vec<String> = notes.iter().take(MESSAGES).collect();
+        assert!(noted.iter().enumerate().all(|(number, note)| *note == number.to_string()));
+        writer.join().unwrap().unwrap();
+        server
+    });
+    drop(client);
+    server.join().unwrap().unwrap();
+}
+
+#[test]
+fn an_event_is_no_answer() {
+    let (near, far) = Channel::pair();
+    far.write(&[IoSlice::new(&Header::two_way(5, 77).to_bytes())], vec![]).unwrap();
+    let error = DeskClient::new(near).next_event(soon()).unwrap_err();
+    assert_eq!(error, Failure::WrongTransaction { ordinal: 77, txid: 5 });
+}
+
+#[test]
+fn what_the_channel_refuses_ends_the_conversation() {
+    let (_near, far) = Channel::pair();
+    let deaf = far.replace(Some(channel::Rights::WRITE)).unwrap();
+    let (_notes, server) = served(deaf);
+    assert_eq!(server.join().unwrap(), Err(Failure::Channel(Status::AccessDenied)));
+}
+
+#[test]
 fn an_unknown_strict_event_ends_the_conversation() {
     let (near, far) = Channel::pair();
     let unknown = encode_message(&Header::one_way(77), &1u32).unwrap();
@@ -228,12 +282,13 @@ fn a_server_that_is_older_goes_on_where_it_may() {
 
 #[test]
 fn what_breaks_the_protocol_ends_it() {
-    let ping = ordinal_of_ping();
+    let (ping, note) = (ordinal_of_ping(), ordinal_of_note());
     for (message, is_expected) in [
         (vec![1, 2, 3], is_message as fn(&Failure) -> bool),
         (Header::one_way(5).to_bytes().to_vec(), is_unknown),
         (Header::one_way(EPITAPH_ORDINAL).to_bytes().to_vec(), is_unknown),
         (Header::one_way(ping).to_bytes().to_vec(), is_transaction),
+        (Header::two_way(9, note).to_bytes().to_vec(), is_transaction),
         ([&Header::two_way(9, ping).to_bytes()[..], &[0; 8]].concat(), is_message),
     ] {
         let (near, far) = Channel::pair();
@@ -263,6 +318,13 @@ fn ordinal_of_ping() -> u64 {
     let client = DeskClient::new(near);
     let past = Deadline::after(Duration::ZERO);
     assert_eq!(client.ping(past).unwrap_err(), Failure::Channel(Status::TimedOut));
+    Header::parse(&far.read().unwrap()).unwrap().ordinal
+}
+
+/// The ordinal of `Desk.Note`.
+fn ordinal_of_note() -> u64 {
+    let (near, far) = Channel::pair();
+    DeskClient::new(near).note(line("", 0)).unwrap();
     Header::parse(&far.read().unwrap()).unwrap().ordinal
 }
 

@@ -7,7 +7,12 @@ use syn::{DataEnum, Error, Expr, Fields, Result, Type, Variant};
 use crate::attributes::MemberAttributes;
 use crate::model::{LayoutOf, Subject, peeled};
 
-pub(crate) fn expand(subject: &Subject<'_>, data: &DataEnum) -> Result<TokenStream> {
+/// An enum of this kind of number.
+pub(crate) fn expand(
+    subject: &Subject<'_>,
+    data: &DataEnum,
+    number: &Ident,
+) -> Result<TokenStream> {
     let attributes = &subject.attributes;
     subject.refuse("table", attributes.table, "an enum")?;
     subject.refuse("plain", attributes.plain, "an enum")?;
@@ -17,9 +22,6 @@ pub(crate) fn expand(subject: &Subject<'_>, data: &DataEnum) -> Result<TokenStre
     if let Some(handle) = &attributes.resource {
         return Err(Error::new_spanned(handle, "an enum has no handles"));
     }
-    let Some(number) = &attributes.number else {
-        return Err(Error::new_spanned(subject.name, "an enum says its number: #[repr(u32)]"));
-    };
     let (mut members, mut unknown) = (Vec::new(), None);
     for variant in &data.variants {
         let own = MemberAttributes::parse(&variant.attrs)?;

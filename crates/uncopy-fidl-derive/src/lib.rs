@@ -55,7 +55,7 @@ pub fn derive_fidl(input: TokenStream) -> TokenStream {
 ///
 /// Of `trait Echo` come `EchoClient`; `EchoServer`, the trait that a server has, and `EchoService`,
 /// which makes a service of that; if there are events, `EchoEvent` and `EchoEventSender`; and
-/// `Echo` itself, for `ClientEnd<Echo, _>`.
+/// `Echo` itself, for `ClientEnd<Echo, _>`, of which `EchoClient::from_end` makes a client.
 ///
 /// | `#[protocol(…)]` | means |
 /// |---|---|
@@ -86,10 +86,10 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
         Data::Struct(data) if subject.attributes.bits.is_some() => bits::expand(&subject, data),
         Data::Struct(data) if subject.attributes.table.is_some() => table::expand(&subject, data),
         Data::Struct(data) => structure::expand(&subject, data),
-        Data::Enum(data) if subject.attributes.number.is_some() => {
-            enumeration::expand(&subject, data)
-        }
-        Data::Enum(data) => union::expand(&subject, data),
+        Data::Enum(data) => match &subject.attributes.number {
+            Some(number) => enumeration::expand(&subject, data, number),
+            None => union::expand(&subject, data),
+        },
         Data::Union(data) => Err(Error::new(
             data.union_token.span,
             "Rust's unions do not know which member they have: write an enum with ordinals",
@@ -99,7 +99,9 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
 
 #[cfg(test)]
 mod tests {
-    use super::expand;
+    use syn::parse::Parser;
+
+    use super::{expand, protocol};
 
     /// Each mistake is found, said, and shown at the words that are wrong.
     #[test]
@@ -153,6 +155,15 @@ mod tests {
             ("#[fidl(bits(A = 1))] struct T(i8);", "bits are a struct of one number", "struct"),
             ("#[fidl(plain)] struct T<'a> { a: &'a u8 }", "neither borrows", "plain"),
             ("union X { a: u8 }", "Rust's unions", "union"),
+            ("#[fidl(bits(A = 1), resource = H)] struct T(u8);", "bits have no handles", "H"),
+            ("#[repr(u8)] #[fidl(resource = H)] enum E { A = 1 }", "an enum has no handles", "H"),
+            (
+                "#[repr(u8)] enum E { #[fidl(unknown)] A(u8), #[fidl(unknown)] B(u8) }",
+                "one variant carries all unknown numbers",
+                "unknown",
+            ),
+            ("enum U { #[fidl(ordinal = 1)] A(u8), #[fidl(unknown)] B }", "it carries what", "#"),
+            ("#[fidl(table)] struct T(u8);", "the fields of a table have names", "struct"),
         ] {
             let input = syn::parse_str(source).expect("an item");
             let error = expand(&input).expect_err(source);
@@ -172,10 +183,51 @@ mod tests {
             "enum U { #[fidl(ordinal = 1)] A, #[fidl(unknown)] B(Unknown) }",
             "#[fidl(bits(A = 1, B = 2), flexible)] struct T(u64);",
             "#[fidl(resource = Handle)] struct T { a: OwnedHandle<Handle> }",
+            "#[repr(C, align(8))] struct T { a: (u8) }",
         ] {
             let input = syn::parse_str(source).expect("an item");
             let expanded = expand(&input).expect(source);
             syn::parse2::<syn::File>(expanded).expect(source);
+        }
+    }
+
+    /// What becomes of a trait with these arguments.
+    fn expand_protocol(arguments: &str, item: &str) -> syn::Result<proc_macro2::TokenStream> {
+        let mut parsed = protocol::Arguments::default();
+        syn::meta::parser(|meta| parsed.word(&meta)).parse_str(arguments)?;
+        protocol::expand(&parsed, &syn::parse_str(item)?)
+    }
+
+    #[test]
+    fn mistakes_in_protocols_are_shown_where_they_are() {
+        let library = "library = \"x\"";
+        for (arguments, item, message, place) in [
+            ("opened", "trait P {}", "no argument of a protocol", "opened"),
+            ("open", "trait P {}", "ordinals are made of the library's name", "P"),
+            (library, "trait P { const N: u8; }", "methods and events only", "const"),
+            (library, "trait P { #[fidl(strict)] fn m(); }", "no attribute of a method", "strict"),
+            (library, "trait P { fn m() {} }", "has no body", "{"),
+            (library, "trait P { fn m(&self); }", "adds `&self`", "&"),
+            (library, "trait P { fn m(a: A, b: B); }", "name a struct for several", "b"),
+            (library, "trait P { fn m((a, b): A); }", "the payload has a name", "("),
+            (library, "trait P { fn m() -> Result<A>; }", "name both types", "Result"),
+            (library, "trait P { #[fidl(event)] fn m() -> A; }", "an event has no answer", "-"),
+            (library, "trait P { #[fidl(ordinal = 0)] fn m(); }", "0 or there twice", "m"),
+            (
+                library,
+                "trait P { #[fidl(ordinal = 7)] fn a(); #[fidl(ordinal = 7)] fn b(); }",
+                "0 or there twice",
+                "b",
+            ),
+        ] {
+            let error = expand_protocol(arguments, item).expect_err(item);
+            assert!(error.to_string().contains(message), "{item}: {error}");
+            let found = error.span().source_text().unwrap_or_default();
+            assert!(found.starts_with(place), "{item}: shown at {found}");
+        }
+        // What is neither a `Result` nor a type with a name is an answer as any other.
+        for item in ["trait P { fn m() -> [A; 2]; }", "trait P { fn m() -> Page<'a, A>; }"] {
+            expand_protocol(library, item).expect(item);
         }
     }
 }

@@ -102,6 +102,28 @@ impl<'a> Subject<'a> {
         Ok(Subject { input, attributes, name: &input.ident, view })
     }
 
+    /// What stands before the declaration of the view: what it is, and the type's own documentation.
+    pub(crate) fn view_head(&self, about: &str) -> TokenStream {
+        let docs = docs_of(&self.input.attrs);
+        let gap = (!docs.is_empty()).then(|| quote!(#[doc = ""]));
+        quote! {
+            #[doc = #about]
+            #gap
+            #(#docs)*
+            #[allow(dead_code)]
+            #[derive(Clone, Copy, Debug)]
+        }
+    }
+
+    /// The documentation of a member of the view, where the type's own member has none.
+    pub(crate) fn view_docs(&self, docs: &[&Attribute]) -> TokenStream {
+        if !docs.is_empty() {
+            return quote!(#(#docs)*);
+        }
+        let about = format!("As in [`{}`].", self.name);
+        quote!(#[doc = #about])
+    }
+
     /// It borrows what it is encoded from, and cannot be decoded.
     pub(crate) fn borrows(&self) -> bool {
         !self.input.generics.params.is_empty()

@@ -276,6 +276,21 @@ fn client(
     } else {
         quote!(::uncopy_fidl_channel::derived::Channel)
     };
+    // Of an end for tasks only those know on which runtime it is waited for.
+    let from_end = (!is_async).then(|| {
+        quote! {
+            /// Speaks over an end that came in a message. None if that is gone, or no channel.
+            #[must_use]
+            pub fn from_end(
+                end: ::uncopy_fidl_channel::derived::ClientEnd<
+                    #name,
+                    ::uncopy_fidl_channel::Handle,
+                >,
+            ) -> ::core::option::Option<Self> {
+                ::uncopy_fidl_channel::#inner::from_end(end).map(Self)
+            }
+        }
+    });
     quote! {
         #[doc = #about]
         #[allow(dead_code)]
@@ -289,6 +304,8 @@ fn client(
             pub fn new(channel: #channel) -> Self {
                 Self(::uncopy_fidl_channel::#inner::new(channel))
             }
+
+            #from_end
 
             /// The channel.
             #[must_use]

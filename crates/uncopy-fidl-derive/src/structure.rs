@@ -5,7 +5,7 @@ use quote::quote;
 use syn::{DataStruct, Error, Fields, Result};
 
 use crate::attributes::MemberAttributes;
-use crate::model::{LayoutOf, Member, Subject, docs_of};
+use crate::model::{LayoutOf, Member, Subject};
 
 pub(crate) fn expand(subject: &Subject<'_>, data: &DataStruct) -> Result<TokenStream> {
     let attributes = &subject.attributes;
@@ -187,13 +187,9 @@ fn view(subject: &Subject<'_>, data: &DataStruct, members: &[Member<'_>]) -> Tok
     let fields = members.iter().zip(&data.fields).map(|(member, field)| {
         let Member { ident, ty, docs, .. } = member;
         let visibility = &field.vis;
-        let about = docs.is_empty().then(|| {
-            let about = format!("As in [`{name}`].");
-            quote!(#[doc = #about])
-        });
+        let docs = subject.view_docs(docs);
         quote! {
-            #(#docs)*
-            #about
+            #docs
             #visibility #ident: <#ty as ::uncopy_fidl::derived::Decode>::View<'a>
         }
     });
@@ -204,14 +200,9 @@ fn view(subject: &Subject<'_>, data: &DataStruct, members: &[Member<'_>]) -> Tok
             pub __of: ::core::marker::PhantomData<&'a ()>,
         }
     });
-    let docs = docs_of(&subject.input.attrs);
-    let gap = (!docs.is_empty()).then(|| quote!(#[doc = ""]));
+    let head = subject.view_head(&about);
     quote! {
-        #[doc = #about]
-        #gap
-        #(#docs)*
-        #[allow(dead_code)]
-        #[derive(Clone, Copy, Debug)]
+        #head
         #visibility struct #view<'a> { #fields #lifetime }
     }
 }

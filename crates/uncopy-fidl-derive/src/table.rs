@@ -5,7 +5,7 @@ use quote::quote;
 use syn::spanned::Spanned;
 use syn::{DataStruct, Error, Fields, GenericArgument, PathArguments, Result, Type};
 
-use crate::model::{LayoutOf, Member, Subject, check_ordinals, docs_of, peeled};
+use crate::model::{LayoutOf, Member, Subject, check_ordinals, peeled};
 
 /// The last ordinal that FIDL's compiler gives a table.
 const MAX_ORDINAL: u64 = 64;
@@ -131,25 +131,16 @@ fn view(subject: &Subject<'_>, data: &DataStruct, members: &[Member<'_>]) -> Tok
         let Member { ident, ty, docs, .. } = member;
         let field = data.fields.iter().find(|field| field.ident.as_ref() == Some(ident));
         let visibility = field.map(|field| &field.vis);
-        let about = docs.is_empty().then(|| {
-            let about = format!("As in [`{name}`].");
-            quote!(#[doc = #about])
-        });
+        let docs = subject.view_docs(docs);
         quote! {
-            #(#docs)*
-            #about
+            #docs
             #visibility #ident:
                 ::core::option::Option<<#ty as ::uncopy_fidl::derived::Decode>::View<'a>>
         }
     });
-    let docs = docs_of(&subject.input.attrs);
-    let gap = (!docs.is_empty()).then(|| quote!(#[doc = ""]));
+    let head = subject.view_head(&about);
     quote! {
-        #[doc = #about]
-        #gap
-        #(#docs)*
-        #[allow(dead_code)]
-        #[derive(Clone, Copy, Debug)]
+        #head
         #visibility struct #view<'a> {
             #(#fields,)*
             #[doc(hidden)]

@@ -187,21 +187,16 @@ fn optional(subject: &Subject<'_>) -> TokenStream {
 fn view(subject: &Subject<'_>, members: &Members<'_>) -> TokenStream {
     let (view, name, visibility) = (&subject.view, subject.name, &subject.input.vis);
     let about = format!("A [`{name}`] in a message.");
-    let about_variant = |docs: &[&Attribute]| {
-        let about = format!("As in [`{name}`].");
-        docs.is_empty().then(|| quote!(#[doc = #about]))
-    };
     let payloads = members.payloads.iter().map(|Member { ident, ty, docs, .. }| {
-        let about = about_variant(docs);
+        let docs = subject.view_docs(docs);
         quote! {
-            #(#docs)*
-            #about
+            #docs
             #ident(<#ty as ::uncopy_fidl::derived::Decode>::View<'a>),
         }
     });
     let units = members.units.iter().map(|Unit { ident, docs, .. }| {
-        let about = about_variant(docs);
-        quote!(#(#docs)* #about #ident,)
+        let docs = subject.view_docs(docs);
+        quote!(#docs #ident,)
     });
     let unknown = members.unknown.map(|ident| {
         quote! {
@@ -209,14 +204,9 @@ fn view(subject: &Subject<'_>, members: &Members<'_>) -> TokenStream {
             #ident(::uncopy_fidl::UnknownView<'a>),
         }
     });
-    let docs = docs_of(&subject.input.attrs);
-    let gap = (!docs.is_empty()).then(|| quote!(#[doc = ""]));
+    let head = subject.view_head(&about);
     quote! {
-        #[doc = #about]
-        #gap
-        #(#docs)*
-        #[allow(dead_code)]
-        #[derive(Clone, Copy, Debug)]
+        #head
         #visibility enum #view<'a> { #(#payloads)* #(#units)* #unknown }
     }
 }

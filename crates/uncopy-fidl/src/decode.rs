@@ -444,7 +444,17 @@ impl<T: Decode, B: Deref<Target = [u8]>, H: Handle> Received<T, B, H> {
         &mut self.handles
     }
 
-    /// The memory again. Handles that were not taken are closed.
+    /// The memory again, for the next message. Handles that were not taken are closed.
+    ///
+    /// ```
+    /// use uncopy_fidl::{Header, NoHandle, Received, encode_message};
+    ///
+    /// let memory = encode_message(&Header::one_way(7), &vec![1u32, 2, 3])?;
+    /// let received = Received::<Vec<u32>, Vec<u8>, NoHandle>::new(memory, vec![])?;
+    /// let mut memory = received.into_message();
+    /// memory.clear();
+    /// # Ok::<(), uncopy_fidl::Error>(())
+    /// ```
     pub fn into_message(self) -> B {
         self.message
     }

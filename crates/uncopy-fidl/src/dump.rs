@@ -151,7 +151,11 @@ mod tests {
         assert_eq!(found[1], "ordinal 0xabcd");
         assert_eq!(found[2], "no multiple of 8 bytes: the message is cut off");
         bytes[7] = 9;
-        assert!(dump_message(&bytes).to_string().contains("header, broken: byte 7: "));
+        let broken = remarks(&dump_message(&bytes).to_string());
+        assert!(broken[0].starts_with("header, broken: byte 7: "), "{broken:?}");
+        assert_eq!(broken[1], "ordinal 0xabcd");
+        let last_words = [&Header::epitaph().to_bytes()[..], &[0; 8]].concat();
+        assert_eq!(remarks(&dump_message(&last_words).to_string())[1], "epitaph");
     }
 
     #[test]
@@ -162,12 +166,15 @@ mod tests {
             (0xffff_ffff, "handle?"),
             (0x0001_0000_0000_0005, "0x5 in an envelope?"),
             (0x0000_0002_0000_0018, "envelope of 24 bytes with 2 handles?"),
+            (0x0000_0001_0000_0018, "envelope of 24 bytes with a handle?"),
             (24, "24"),
             (0x0000_0000_6463_6261, "text?"),
             (0x1234_5678_9abc_def0, ""),
         ] {
             assert_eq!(remarks(&dump(&word.to_le_bytes()).to_string()), [guess], "{word:#x}");
         }
+        let vector = [3, u64::MAX, 7].map(u64::to_le_bytes).concat();
+        assert_eq!(remarks(&dump(&vector).to_string()), ["count 3?", "present?", "7"]);
         assert_eq!(dump(&[]).to_string(), "");
     }
 }

@@ -81,12 +81,6 @@ impl<'a, T: Decode> Items<'a, T> {
         let mut cursor = self.cursor;
         revisit::<T>(part, &mut cursor, self.constraint, self.depth)
     }
-
-    /// The bytes of all inline parts.
-    #[must_use]
-    pub fn inline_bytes(&self) -> &'a [u8] {
-        self.inline.bytes
-    }
 }
 
 impl<'a, T: Decode> IntoIterator for Items<'a, T> {

@@ -182,6 +182,8 @@ fn plain_structs_stay_where_they_are() {
     let view = decode::<Picture>(&bytes).unwrap();
     assert_eq!((view.corner.get(), view.pixels.get(7).unwrap().get()), (pixel(0), pixel(7)));
     assert!(view.pixels.get(200).is_none());
+    let first = view.corner.as_ref().unwrap();
+    assert_eq!((first, std::ptr::from_ref(first).cast()), (&pixel(0), bytes.as_ptr()));
     let owned: Picture = decode_owned::<Picture, NoHandle>(&bytes, vec![]).unwrap();
     assert_eq!(owned, picture);
 }

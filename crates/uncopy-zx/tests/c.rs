@@ -5,12 +5,16 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use testbed::{Forbidden, Program, SystemCall};
+use uncopy::Errno;
 
+const RUNNER: &str = "UNCOPY_TEST_RUNNER";
 const SANITIZERS: &str = "-fsanitize=address,undefined";
 /// Has Valgrind keep the program counter up to date at every access, which faults are told by.
 const PRECISE: &str = "--vex-iropt-register-updates=allregs-at-mem-access";
@@ -68,6 +72,13 @@ fn main() {
         of_bench("headers_stand_alone", Bench::compile_headers),
         of_bench("headers_declare_what_is_exported", Bench::compare_symbols),
     ];
+    // An emulator needs calls of its own, and is nowhere that another user may go.
+    let is_emulated = std::env::var_os(RUNNER).is_some();
+    let is_root = rustix::process::geteuid().is_root();
+    let forbidden = of_bench("forbidden_calls", Bench::run_without_forbidden_calls);
+    trials.push(forbidden.with_ignored_flag(is_emulated));
+    let unprivileged = of_bench("by_a_user_without_privileges", Bench::run_as_nobody);
+    trials.push(unprivileged.with_ignored_flag(is_emulated || !is_root));
     for source in sources() {
         let is_c = source.extension() == Some(OsStr::new("c"));
         let builds: &'static [Build] = if is_c { &C_BUILDS } else { &CPP_BUILDS };
@@ -131,7 +142,7 @@ fn compiler(is_c: bool) -> Command {
 
 /// Starts a program that was built.
 fn start(program: &Path) -> Command {
-    let runner = std::env::var("UNCOPY_TEST_RUNNER").unwrap_or_default();
+    let runner = std::env::var(RUNNER).unwrap_or_default();
     let mut words: Vec<OsString> = runner.split_whitespace().map(OsString::from).collect();
     words.push(program.into());
     let mut command = Command::new(&words[0]);
@@ -196,6 +207,48 @@ impl Bench {
         // Crashes are not what it is for.
         let can_help = !build.flags.contains(&SANITIZERS) && !program.ends_with("crash-c11");
         if is_asked && can_help { succeed(valgrind(&program), "Valgrind") } else { Ok(()) }
+    }
+
+    /// Profiles of containers forbid these, by one error or the other: no channel needs them.
+    fn run_without_forbidden_calls(&self) -> Result<(), Failed> {
+        let build = Build { name: "forbidden", flags: C_BUILDS[0].flags };
+        let program =
+            self.build(&directory_of_programs().join("channel.c"), build, &self.library)?;
+        let calls = [
+            SystemCall::USERFAULTFD,
+            SystemCall::IO_URING_SETUP,
+            SystemCall::IO_URING_ENTER,
+            SystemCall::IO_URING_REGISTER,
+            SystemCall::COPY_FILE_RANGE,
+        ]
+        .map(Forbidden::Call);
+        for errno in [Errno::EPERM, Errno::ENOSYS] {
+            let run = Program::new(&program).forbidding(&calls, errno).run();
+            if !run.status.success() {
+                return Err(format!("{errno}: {run:?}").into());
+            }
+        }
+        Ok(())
+    }
+
+    /// All programs in C, where everybody may go.
+    fn run_as_nobody(&self) -> Result<(), Failed> {
+        let directory = self.directory.path();
+        std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755))?;
+        let is_c = |path: &PathBuf| path.extension() == Some(OsStr::new("c"));
+        for source in sources().into_iter().filter(is_c) {
+            let build = Build { name: "unprivileged", flags: C_BUILDS[0].flags };
+            let program = self.build(&source, build, &self.library)?;
+            let run = Program::new(&program)
+                .env("UNCOPY_ZX_TEST_SHORT", "1")
+                .current_dir(Path::new("/"))
+                .as_user(65534)
+                .run();
+            if !run.status.success() {
+                return Err(format!("{}: {run:?}", source.display()).into());
+            }
+        }
+        Ok(())
     }
 
     /// A program finds the library by the name that the library says of itself.

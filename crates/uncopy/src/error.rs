@@ -33,7 +33,7 @@ macro_rules! errnos {
 }
 
 errnos! {
-    EPERM = 1, ENOENT = 2, EINTR = 4, EIO = 5, ENXIO = 6, EBADF = 9, EAGAIN = 11, ENOMEM = 12,
+    EPERM = 1, ENOENT = 2, ESRCH = 3, EINTR = 4, EIO = 5, ENXIO = 6, EBADF = 9, EAGAIN = 11, ENOMEM = 12,
     EACCES = 13, EFAULT = 14, EBUSY = 16, EEXIST = 17, EXDEV = 18, ENODEV = 19, ENOTDIR = 20,
     EISDIR = 21, EINVAL = 22, ENFILE = 23, EMFILE = 24, ENOTTY = 25, ETXTBSY = 26, EFBIG = 27,
     ENOSPC = 28, ESPIPE = 29, EROFS = 30, EMLINK = 31, EPIPE = 32, ERANGE = 34, ENAMETOOLONG = 36,
@@ -290,9 +290,10 @@ impl Error {
             Reason::System { errno } => next_step_after(*errno),
             Reason::Network { errno } => next_step_on_network(*errno),
             Reason::SameFile { .. } => Some("name another destination"),
-            Reason::NotRegular { kind: "a directory" } => {
-                Some("name the file to copy, or the file to write, instead")
+            Reason::NotRegular { kind: "a directory" } if self.0.operation == "copy" => {
+                Some("name a file, or pass --recursive to copy it with all that is in it")
             }
+            Reason::NotRegular { kind: "a directory" } => Some("name the file to write instead"),
             Reason::NotRegular { .. } => Some("pass --copy-contents to read or write its bytes"),
             Reason::SourceChanged { .. } => {
                 Some("copy again when nobody writes to it, or pass --if-changed=retry or =accept")
@@ -325,8 +326,14 @@ fn next_step_after(errno: Errno) -> Option<&'static str> {
         Errno::EDQUOT => "free space in your quota",
         Errno::EROFS => "the filesystem is mounted read-only; name another destination",
         Errno::EMFILE | Errno::ENFILE => "raise the limit on open files (ulimit -n)",
-        Errno::ENOTDIR => "a part of the path is not a directory",
-        Errno::ELOOP => "too many symbolic links on the path",
+        Errno::ENOTDIR => "name a path of which every part but the last is a directory",
+        Errno::ELOOP => "name the file by a path with fewer symbolic links",
+        Errno::ESRCH => "check the process id (ps)",
+        Errno::ENODEV | Errno::ENXIO => {
+            "check the name, and that the device is there (ip link, lsblk)"
+        }
+        Errno::EBUSY | Errno::ETXTBSY => "try again when nobody uses it any more",
+        Errno::ENOMEM => "free memory, or raise the limit on it (ulimit -v, a control group's)",
         Errno::ENAMETOOLONG => "shorten the name (255 bytes at most on most filesystems)",
         Errno::EFBIG => "the file is larger than the filesystem or the limit (ulimit -f) allows",
         Errno::EIO => "the device reported an error; see the kernel log (dmesg)",

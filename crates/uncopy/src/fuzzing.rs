@@ -19,3 +19,16 @@ pub fn netlink(bytes: &[u8]) {
 pub fn proc_files(text: &str) {
     crate::doctor::fuzz(text);
 }
+
+/// A file that is compressed with zstd, or says so.
+#[cfg(feature = "compress")]
+pub fn compressed(file: std::os::fd::BorrowedFd<'_>) {
+    crate::copy::fuzz_compressed(file);
+}
+
+/// The frame that a seek table with this payload is.
+#[cfg(feature = "compress")]
+#[must_use]
+pub fn seek_table(payload: &[u8]) -> Vec<u8> {
+    crate::copy::fuzz_table(payload)
+}

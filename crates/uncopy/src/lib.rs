@@ -10,6 +10,31 @@
 //! }
 //! # Ok::<(), uncopy::Error>(())
 //! ```
+//!
+//! | module | from | to |
+//! |---|---|---|
+//! | [`copy`] | a file, or a tree of them ([`copy::job`]) | another place, by the cheapest correct way |
+//! | `send` | memory | a TCP or UDP socket, lent where that pays |
+//! | `channel` | regions of memory, and handles | another thread or process, as one message |
+//! | `doctor` | a path, a device, a process, two files | the reason why bytes are copied there |
+//! | [`capabilities`] | this kernel, a filesystem | what it really does, found out by trying |
+//!
+//! All but `copy` and `capabilities` are there on Linux alone. The book (`docs/`) has a tour of each.
+//!
+//! # What holds everywhere
+//! - **Gather.** What is written may lie in many regions ([`std::io::IoSlice`]); nobody has to make one
+//!   buffer of them. A message goes as a whole or not at all.
+//! - **Fall back, or fail.** What the system does not support is done the next way, from where the bytes
+//!   stopped. What fails is an [`Error`] that names operation, subject and next step; the channels of
+//!   `channel` answer with a status instead, as Zircon's do.
+//! - **Ownership until release.** Memory that the kernel may still read belongs to the operation. No safe
+//!   code can change or free it, whatever is dropped, forgotten or unwound.
+//! - **Receipts.** Every operation tells what became of the bytes ([`Receipt`], `send::Release`), and why
+//!   nothing cheaper was used. Where the kernel does not say, neither does the receipt.
+//!
+//! # Features
+//! - `tokio`: `channel::AsyncChannel`, `send::AsyncSender`.
+//! - `compress`: [`copy::Transform`], by zstd.
 #![deny(missing_docs, unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 // The public types are the same everywhere; what serves them alone on Linux is unused elsewhere.
@@ -50,6 +75,9 @@ mod book {
 
     #[doc = include_str!("../../../docs/tour/copy.md")]
     struct TourOfCopy;
+
+    #[doc = include_str!("../../../docs/trees.md")]
+    struct Trees;
 
     #[doc = include_str!("../../../docs/tour/send.md")]
     struct TourOfSend;

@@ -207,7 +207,8 @@ pub struct Receipt {
     /// Bytes at the beginning that an interrupted run had copied and this one only verified. They are in
     /// no portion.
     pub resumed_bytes: u64,
-    /// How many times the copy was started again because the source changed.
+    /// How many times the copy was started again because the source changed, or in a tree because an
+    /// error may pass ([`JobOptions::retries`](crate::copy::job::JobOptions::retries)).
     pub retries: u32,
     /// What a person should know: metadata that could not be kept, other hard links that keep the
     /// old contents, guarantees that `in_place` gives up.

@@ -12,6 +12,7 @@ use super::verdict::Target;
 
 const QUICK_TIME: Duration = Duration::from_millis(2);
 const QUICK_ROUNDS: usize = 2;
+const QUICK_PART: u32 = 20;
 
 /// What was asked for.
 #[derive(Debug, Clone)]
@@ -48,6 +49,12 @@ impl BriefRuns {
         let Options { directory, quick, rounds: wanted } = options;
         let (time, rounds) = if quick { (QUICK_TIME, QUICK_ROUNDS) } else { (time, rounds) };
         BriefRuns { directory, time, rounds: wanted.unwrap_or(rounds), quick }
+    }
+
+    /// The same with runs of `time`, in at most so many rounds; quick ones are a twentieth of it.
+    pub(super) fn longer(&self, time: Duration, most_rounds: usize) -> BriefRuns {
+        let time = if self.quick { time / QUICK_PART } else { time };
+        BriefRuns { time, rounds: self.rounds.min(most_rounds), ..self.clone() }
     }
 
     /// A case in which the baseline is also what runs twice in each round.
@@ -131,6 +138,14 @@ mod tests {
         assert_eq!((case(&quick).rounds, case(&quick).targets.len()), (2, 0));
         assert_eq!(usual.notes(&["x"]), ["x"]);
         assert_eq!(quick.notes(&["x"]).len(), 2);
+    }
+
+    #[test]
+    fn longer_runs_are_fewer() {
+        let longer = |quick, rounds| runs(quick, rounds).longer(Duration::from_secs(4), 5);
+        assert_eq!((longer(false, None).time.as_millis(), longer(false, None).rounds), (4000, 5));
+        assert_eq!(longer(false, Some(3)).rounds, 3);
+        assert_eq!((longer(true, None).time.as_millis(), longer(true, None).rounds), (200, 2));
     }
 
     #[test]

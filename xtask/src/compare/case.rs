@@ -113,3 +113,37 @@ pub(super) trait Fixture {
     /// After the last round.
     fn finish(&mut self) -> Result<()>;
 }
+
+/// What the tests of every suite look at.
+#[cfg(test)]
+pub(super) mod assert {
+    use super::Case;
+    use crate::compare::verdict::{Against, Target};
+
+    /// No two cases have one name, and each has its baseline.
+    pub(in crate::compare) fn sound(cases: &[Case]) {
+        let mut names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), cases.len());
+        for case in cases {
+            let has_baseline = case.subjects.iter().any(|s| s.name == case.baseline);
+            assert!(has_baseline, "{}", case.name);
+        }
+    }
+
+    /// The case has this target, once: subject, limit, what it is set against. Returns it.
+    pub(in crate::compare) fn target<'a>(
+        cases: &'a [Case],
+        case: &str,
+        (subject, limit, against): (&str, f64, &Against),
+    ) -> &'a Target {
+        let targets = cases.iter().filter(|c| c.name == case).flat_map(|c| &c.targets);
+        let mut found = targets.filter(|target| {
+            target.subject == subject && target.limit == limit && target.against == *against
+        });
+        let first = found.next();
+        assert!(found.next().is_none(), "{case} {subject}: twice");
+        first.unwrap_or_else(|| panic!("{case} {subject}: no such target"))
+    }
+}

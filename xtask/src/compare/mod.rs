@@ -15,7 +15,7 @@ mod rounds;
 pub(crate) mod row;
 mod send;
 mod timing;
-mod tree;
+pub(crate) mod tree;
 mod verdict;
 mod zx;
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::case::{Case, Role};
 use super::metric::Metric;
 use super::rounds::{Outcome, name_again};
-use super::verdict::{Against, Target, finished, judge, ratio, spread, value};
+use super::verdict::{Against, Target, finished, judge, range, ratio, spread, value};
 
 /// One figure. The first eight fields are the format; the others are there where they say something.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,6 +20,9 @@ pub(crate) struct Row {
     pub(crate) baseline: Option<String>,
     /// The median of each round's ratio to the baseline.
     pub(crate) ratio: Option<f64>,
+    /// The round with the least of it, and the one with the most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) range: Option<[f64; 2]>,
     /// What the subject is to a target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) role: Option<Role>,
@@ -47,6 +50,7 @@ impl Row {
             unit: metric.unit.to_owned(),
             baseline: None,
             ratio: None,
+            range: None,
             role: None,
             target: None,
             met: None,
@@ -96,6 +100,7 @@ fn figures(suite: &str, case: &Case, outcome: &Outcome, outcomes: &[Outcome]) ->
         value: value(outcome, metric),
         baseline: baseline.map(|baseline| baseline.subject.clone()),
         ratio: baseline.and_then(|baseline| ratio(outcome, baseline, metric)),
+        range: range(outcome, metric),
         role: Some(outcome.role),
         noise: is_second.then(|| spread(outcomes, case.again, metric)),
         ..Row::new(suite, &case.name, &outcome.subject, metric)

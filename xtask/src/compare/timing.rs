@@ -20,9 +20,13 @@ pub(super) fn sample(time: Duration, mut operation: impl FnMut() -> Result<()>) 
     Ok(Sample::from([(TIME_EACH, each), (CPU_EACH, cpu)]))
 }
 
+/// The kernel tells user from system time by samples of its clock, 100 to 1000 in a second: in less
+/// than this they say nothing.
+const TOLD_APART: Duration = Duration::from_millis(200);
+
 /// Runs `operation` again and again for about `time`, each time on what `prepare` makes outside the
-/// measured time, and says what one costs; also how much of the processor time program and kernel
-/// have.
+/// measured time, and says what one costs; of runs that are long enough also how much of the
+/// processor time program and kernel have.
 pub(super) fn sample_prepared<T>(
     time: Duration,
     mut prepare: impl FnMut() -> Result<T>,
@@ -42,12 +46,11 @@ pub(super) fn sample_prepared<T>(
         count += 1;
     }
     let count = f64::from(count);
-    Ok(Sample::from([
-        (TIME_EACH, wall / count),
-        (CPU_EACH, cpu / count),
-        (USER_EACH, user / count),
-        (SYSTEM_EACH, system / count),
-    ]))
+    let mut sample = Sample::from([(TIME_EACH, wall / count), (CPU_EACH, cpu / count)]);
+    if time >= TOLD_APART {
+        sample.extend([(USER_EACH, user / count), (SYSTEM_EACH, system / count)]);
+    }
+    Ok(sample)
 }
 
 fn nanoseconds(time: TimeVal) -> f64 {
@@ -137,6 +140,20 @@ mod tests {
         let sample = sample_prepared(Duration::from_millis(1), prepare, operation).unwrap();
         assert_eq!(used, (1..=made.get()).collect::<Vec<_>>());
         assert!(sample[&TIME_EACH] >= 500e3);
+        assert_eq!(sample.len(), 2, "samples of the clock say nothing of a millisecond");
+    }
+
+    #[test]
+    fn user_and_system_time_of_long_runs_are_told_apart() {
+        let busy = |()| {
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_millis(10) {
+                std::hint::spin_loop();
+            }
+            Ok(())
+        };
+        let sample = sample_prepared(TOLD_APART, || Ok(()), busy).unwrap();
+        assert!(sample[&USER_EACH] > sample[&SYSTEM_EACH], "{sample:?}");
     }
 
     #[test]

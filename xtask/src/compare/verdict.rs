@@ -60,6 +60,14 @@ pub(super) fn value(outcome: &Outcome, metric: Metric) -> Option<f64> {
     median(outcome.samples.iter().filter_map(|sample| sample.get(&metric).copied()))
 }
 
+/// The least and the most of several rounds.
+pub(super) fn range(outcome: &Outcome, metric: Metric) -> Option<[f64; 2]> {
+    let values: Vec<f64> = outcome.samples.iter().filter_map(|s| s.get(&metric).copied()).collect();
+    let least = values.iter().copied().reduce(f64::min)?;
+    let most = values.iter().copied().reduce(f64::max)?;
+    (values.len() > 1).then_some([least, most])
+}
+
 /// The median of the ratios of each round. None where the baseline is 0, or either was not
 /// measured.
 pub(super) fn ratio(outcome: &Outcome, baseline: &Outcome, metric: Metric) -> Option<f64> {
@@ -132,7 +140,7 @@ fn best_peer(outcomes: &[Outcome]) -> Option<&Outcome> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::metric::{CPU, Sample};
+    use super::super::metric::{CPU, PEAK_MEMORY, Sample};
     use super::*;
 
     fn outcome(subject: &str, role: Role, walls: &[f64]) -> Outcome {
@@ -149,6 +157,13 @@ mod tests {
         assert_eq!(median([]), None);
         assert_eq!(median([3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median([4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+
+    #[test]
+    fn a_range_is_of_several_rounds() {
+        assert_eq!(range(&outcome("own", Role::Own, &[3.0, 1.0, 2.0]), WALL), Some([1.0, 3.0]));
+        assert_eq!(range(&outcome("own", Role::Own, &[3.0]), WALL), None);
+        assert_eq!(range(&outcome("own", Role::Own, &[3.0, 1.0]), PEAK_MEMORY), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use super::inputs::{Comparison, Inputs};
 use super::number;
 use crate::compare::case::Role;
+use crate::compare::report::without_directories;
 use crate::compare::row::Row;
 
 /// What became of the figures of one set in the other.
@@ -19,8 +20,12 @@ pub(super) struct Difference {
     pub(super) others: Vec<Change>,
     /// Figures within noise.
     pub(super) same: usize,
-    pub(super) only_before: Vec<String>,
-    pub(super) only_after: Vec<String>,
+    /// What was judged before and is no longer: its figure has gone, or its target.
+    pub(super) unjudged: Vec<String>,
+    /// Other figures that are not in the second set, and why where its rows say it.
+    pub(super) gone: Vec<String>,
+    /// Figures that are not in the first set.
+    pub(super) new: Vec<String>,
 }
 
 /// A figure that changed.
@@ -68,8 +73,11 @@ fn figures(inputs: &Inputs) -> BTreeMap<Key<'_>, &Row> {
     figures
 }
 
-/// Targets that were judged, by what they demand.
-fn targets(inputs: &Inputs) -> BTreeMap<(Key<'_>, &str, String), (&Row, bool)> {
+/// What a target demands: of which figure, against what, and at most how much.
+type Demand<'a> = (Key<'a>, &'a str, String);
+
+/// Targets that were judged.
+fn targets(inputs: &Inputs) -> BTreeMap<Demand<'_>, (&Row, bool)> {
     let rows = inputs.comparisons.iter().flat_map(|comparison| &comparison.rows);
     let judged = rows.filter_map(|row| Some((row, row.target?, row.met?)));
     judged
@@ -110,14 +118,14 @@ fn is_ours(row: &Row) -> bool {
 /// A/A spreads of both sets together, and larger than `least`.
 pub(super) fn differ(before: &Inputs, after: &Inputs, least: f64) -> Difference {
     let (old, new) = (figures(before), figures(after));
-    let mut found = Difference::default();
+    let (mut found, mut gone) = (Difference::default(), Vec::new());
     let band_of = |(suite, case, _, metric): Key<'_>| {
         let of = |inputs: &Inputs| noise(inputs.comparison(suite), case, metric);
         (of(before) + of(after)).max(least)
     };
     for (key, row) in &old {
         let Some(later) = new.get(key) else {
-            found.only_before.push(name(*key));
+            gone.push(*key);
             continue;
         };
         match change(row, later, band_of(*key)) {
@@ -128,13 +136,17 @@ pub(super) fn differ(before: &Inputs, after: &Inputs, least: f64) -> Difference 
             None => found.same += 1,
         }
     }
-    found.only_after =
-        new.keys().filter(|key| !old.contains_key(*key)).map(|key| name(*key)).collect();
+    found.new = new.keys().filter(|key| !old.contains_key(*key)).map(|key| name(*key)).collect();
     let (old, new) = (targets(before), targets(after));
     for (target, (row, met)) in &old {
-        let Some((later, met_now)) = new.get(target).filter(|(_, met_now)| met != met_now) else {
+        let Some((later, met_now)) = judged_again(target, &old, &new) else {
+            found.unjudged.push(unjudged(target, after));
+            gone.retain(|key| *key != target.0);
             continue;
         };
+        if met == met_now {
+            continue;
+        }
         let by = relative(row.ratio.or(row.value), later.ratio.or(later.value));
         found.add(Change {
             name: name(target.0),
@@ -143,8 +155,34 @@ pub(super) fn differ(before: &Inputs, after: &Inputs, least: f64) -> Difference 
             band: band_of(target.0),
         });
     }
+    found.gone = gone.into_iter().map(|key| name(key) + &why_gone(key, after)).collect();
     found.sort();
     found
+}
+
+/// The same target in the later set. One against the best of several may name another of them.
+fn judged_again<'a, 'b>(
+    target: &Demand<'a>,
+    old: &BTreeMap<Demand<'a>, (&'a Row, bool)>,
+    new: &'b BTreeMap<Demand<'a>, (&'a Row, bool)>,
+) -> Option<&'b (&'a Row, bool)> {
+    let is_same = |other: &Demand<'_>| other.0 == target.0 && other.2 == target.2;
+    let mut others = new.iter().filter(|(other, _)| is_same(other) && !old.contains_key(*other));
+    new.get(target).or_else(|| others.next().map(|(_, judged)| judged))
+}
+
+fn unjudged((figure, baseline, limit): &Demand<'_>, after: &Inputs) -> String {
+    let of = if baseline.is_empty() { String::new() } else { format!(" of {baseline}") };
+    let limit: f64 = limit.parse().unwrap_or_default();
+    format!("{}: at most {}{of}{}", name(*figure), number::plain(limit), why_gone(*figure, after))
+}
+
+/// What the rows of the later set say of a subject that has no figures in it.
+fn why_gone((suite, case, subject, _): Key<'_>, after: &Inputs) -> String {
+    let rows = after.comparison(suite).map(|comparison| comparison.rows.iter());
+    let of_it = |row: &&Row| row.case == case && (row.subject == subject || row.subject.is_empty());
+    let reason = rows.and_then(|rows| rows.filter(of_it).find_map(|row| row.skipped.as_deref()));
+    reason.map_or_else(String::new, |reason| format!(" ({})", without_directories(reason)))
 }
 
 fn relative(before: Option<f64>, after: Option<f64>) -> Option<f64> {
@@ -205,8 +243,9 @@ pub(super) fn in_words(difference: &Difference) -> String {
         }
     }
     for (title, names) in [
-        ("only in the first", &difference.only_before),
-        ("only in the second", &difference.only_after),
+        ("judged before, and no longer", &difference.unjudged),
+        ("no longer measured", &difference.gone),
+        ("new", &difference.new),
     ] {
         if !names.is_empty() {
             let _ = writeln!(text, "{title}: {}", names.len());
@@ -341,12 +380,54 @@ mod tests {
         more.comparisons[0].rows.push(row("xcp", 1.0, Some(0.5), Some(Role::Peer)));
         let plain = inputs(&Set::default());
         let found = differ(&plain, &more, 0.03);
-        assert_eq!(found.only_after, ["copy c: xcp: wall"]);
+        assert_eq!(found.new, ["copy c: xcp: wall"]);
         let found = differ(&more, &plain, 0.03);
-        assert_eq!(found.only_before, ["copy c: xcp: wall"]);
+        assert_eq!(found.gone, ["copy c: xcp: wall"]);
+        assert_eq!(
+            in_words(&found),
+            "no longer measured: 1\n  copy c: xcp: wall\nwithin noise: 2\n"
+        );
         // What was skipped has no figure.
         more.comparisons[0].rows[3].value = None;
-        assert!(differ(&plain, &more, 0.03).only_after.is_empty());
+        assert!(differ(&plain, &more, 0.03).new.is_empty());
+    }
+
+    #[test]
+    fn what_was_judged_and_has_gone_is_told_apart() {
+        let judged = inputs(&Set { met: Some(true), ..Set::default() });
+        let without = |keep: &dyn Fn(&Row) -> bool| {
+            let mut less = inputs(&Set { met: Some(true), ..Set::default() });
+            less.comparisons[0].rows.retain(keep);
+            less
+        };
+        // The figure with its target, and a peer's, which nothing was demanded of.
+        let mut less = without(&|row| row.subject == "cp (again)");
+        less.comparisons[0].rows.push(Row::skipped("copy", "c", "uncopy", "no /dev/x here"));
+        let found = differ(&judged, &less, 0.03);
+        assert_eq!(found.unjudged, ["copy c: uncopy: wall: at most 1 of cp (no x here)"]);
+        assert_eq!(found.gone, ["copy c: cp: wall"]);
+        let words = "judged before, and no longer: 1\n  \
+            copy c: uncopy: wall: at most 1 of cp (no x here)\n\
+            no longer measured: 1\n  copy c: cp: wall\n\
+            within noise: 0\n";
+        assert_eq!(in_words(&found), words);
+        // The target alone: its figure is still there.
+        let found = differ(&judged, &without(&|row| row.target.is_none()), 0.03);
+        assert_eq!(found.unjudged, ["copy c: uncopy: wall: at most 1 of cp"]);
+        assert_eq!((found.gone.len(), found.same), (0, 2));
+    }
+
+    #[test]
+    fn the_best_peer_may_be_another_one() {
+        let judged = |met, best: &str| {
+            let mut set = inputs(&Set { met: Some(met), ..Set::default() });
+            set.comparisons[0].rows[3].baseline = Some(best.to_owned());
+            set
+        };
+        let found = differ(&judged(true, "cp"), &judged(true, "xcp"), 0.03);
+        assert_eq!((found.unjudged.len(), found.regressions.len()), (0, 0));
+        let found = differ(&judged(true, "cp"), &judged(false, "xcp"), 0.03);
+        assert_eq!((found.unjudged.len(), found.regressions.len()), (0, 1));
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub(crate) struct Inputs {
     pub(super) soaks: Vec<Soak>,
     pub(super) fuzzing: Vec<FuzzRun>,
     pub(crate) coverage: Vec<Covered>,
+    /// What was covered.
+    pub(super) coverage_commit: Option<String>,
 }
 
 /// The rows of one suite.
@@ -161,6 +163,7 @@ impl Inputs {
         }
         self.soaks.append(&mut own.soaks);
         self.fuzzing.append(&mut own.fuzzing);
+        self.coverage_commit = own.coverage_commit.or(self.coverage_commit.take());
         for covered in own.coverage {
             self.coverage.retain(|there| there.name != covered.name);
             self.coverage.push(covered);
@@ -175,10 +178,11 @@ impl Inputs {
         let suite = line.get("suite").and_then(Value::as_str).unwrap_or_default().to_owned();
         if has("case") && has("subject") {
             self.add_row(serde_json::from_value(Value::Object(line))?);
-        } else if suite.starts_with("soak ") {
+        } else if suite.starts_with("soak ") || suite == "throttle" {
             self.soaks.push(Soak { name: suite, counters: line, parts: Vec::new() });
         } else if suite == "coverage" {
             // The crates are on the lines that follow.
+            self.coverage_commit = line.get("commit").and_then(Value::as_str).map(str::to_owned);
         } else if has("executions") {
             self.fuzzing.push(serde_json::from_value(Value::Object(line))?);
         } else if has("crate") {
@@ -301,8 +305,10 @@ mod tests {
             r#"{"suite":"soak copy","findings":0,"killed":3}"#,
             r#"{"what":"kill","rounds":4}"#,
             r#"{"place":"disk","killed":2}"#,
+            r#"{"suite":"throttle","findings":0,"windows":3}"#,
+            r#"{"what":"throttle","place":"disk","least_percent":99.5}"#,
             r#"{"target":"fidl_decode","seconds":60,"executions":100,"findings":0,"commit":"abc"}"#,
-            r#"{"suite":"coverage","schema":1}"#,
+            r#"{"suite":"coverage","schema":1,"commit":"abc"}"#,
             r#"{"crate":"uncopy","lines":10,"covered":9}"#,
             "",
         ]);
@@ -316,8 +322,10 @@ mod tests {
         assert_eq!(inputs.soaks[0].counters["killed"], 3);
         assert_eq!(inputs.soaks[0].parts[0]["rounds"], 4);
         assert_eq!(inputs.soaks[0].parts[1]["killed"], 2);
+        assert_eq!((inputs.soaks[1].name.as_str(), inputs.soaks[1].parts.len()), ("throttle", 1));
         assert_eq!(inputs.fuzzing[0].executions, 100);
         assert_eq!(inputs.coverage[0].covered, 9);
+        assert_eq!(inputs.coverage_commit.as_deref(), Some("abc"));
     }
 
     #[test]

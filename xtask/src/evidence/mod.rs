@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::compare::host;
-use crate::{tidy, workspace};
+use crate::{fuzz, tidy, workspace};
 use inputs::Inputs;
 use measure::{Failure, Suite};
 use page::Page;
@@ -99,6 +99,7 @@ fn report(arguments: &Arguments) -> Result<()> {
         texts: &Texts::load()?,
         failures: failures.iter().map(|f| (f.suite.to_owned(), f.reason.clone())).collect(),
         unsafe_code: &tidy::unsafe_inventory()?,
+        fuzz_targets: fuzz::targets()?,
         criterion: criterion(&workspace::target_directory(), &out),
         files,
         commit: &host::commit(),

@@ -20,6 +20,13 @@ pub(super) fn plain(value: f64) -> String {
     if part.is_empty() { whole } else { format!("{whole}.{part}") }
 }
 
+/// All digits that it has, thousands apart.
+pub(super) fn exact(value: f64) -> String {
+    let text = format!("{value}");
+    let whole = text.split('.').next().unwrap_or_default();
+    grouped(whole).replacen('-', "−", 1) + &text[whole.len()..]
+}
+
 fn grouped(whole: &str) -> String {
     let (sign, digits) = whole.split_at(usize::from(whole.starts_with('-')));
     let mut text = sign.to_owned();
@@ -44,10 +51,13 @@ pub(super) fn seconds(value: f64) -> String {
     format!("{} {unit}", plain(value * scale))
 }
 
-/// A size.
+/// A size. Small ones that are no whole KiB are what somebody chose, and stay as they are.
 pub(super) fn bytes(value: f64) -> String {
     const UNITS: [(f64, &str); 3] =
         [(1_073_741_824.0, "GiB"), (1_048_576.0, "MiB"), (1024.0, "KiB")];
+    if value < 131_072.0 && value.fract() == 0.0 && value % 1024.0 != 0.0 {
+        return format!("{} B", exact(value));
+    }
     match UNITS.iter().find(|(size, _)| value >= *size) {
         Some((size, unit)) => format!("{} {unit}", plain(value / size)),
         None => format!("{} B", plain(value)),
@@ -103,6 +113,15 @@ mod tests {
     }
 
     #[test]
+    fn every_digit_of_others() {
+        for (value, expected) in
+            [(1.988, "1.988"), (129_909.0, "129,909"), (-4.0, "−4"), (0.049, "0.049")]
+        {
+            assert_eq!(exact(value), expected);
+        }
+    }
+
+    #[test]
     fn units_are_scaled() {
         for (value, unit, expected) in [
             (1.5, "s", "1.5 s"),
@@ -110,6 +129,10 @@ mod tests {
             (53.2, "ns", "53.2 ns"),
             (12_345.0, "ns", "12.3 µs"),
             (512.0, "B", "512 B"),
+            (8000.0, "B", "8000 B"),
+            (65_280.0, "B", "65,280 B"),
+            (4495.4, "B", "4.39 KiB"),
+            (0.0, "B", "0 B"),
             (67_108_864.0, "B", "64 MiB"),
             (3.0, "tx", "3 tx"),
             (3.0, "", "3"),

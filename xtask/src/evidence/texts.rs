@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::inputs::{Comparison, Inputs};
+use crate::compare::row::Row;
 
 /// All of them, as in `texts.toml`.
 #[derive(Debug, Deserialize)]
@@ -78,6 +79,8 @@ struct CaseName {
     suite: String,
     case: String,
     bytes: f64,
+    /// How many operations the text's run had.
+    count: Option<f64>,
     subject: Option<String>,
     note: Option<String>,
 }
@@ -103,13 +106,26 @@ enum Quantity {
     Part,
     /// How many per cent more operations in a second than the other.
     Gain,
+    /// Of as many operations as the text's run had; only where the rounds say how sure that is.
+    SecondsOfAll,
+    /// The round with the most divided by the one with the least.
+    Spread,
 }
 
 /// A figure of ours beside one of theirs.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Here {
-    Measured { value: f64, command: String, note: String },
-    Missing { why: String, command: Option<String> },
+    Measured {
+        value: f64,
+        /// Of the rounds, smaller first.
+        range: Option<[f64; 2]>,
+        command: String,
+        note: String,
+    },
+    Missing {
+        why: String,
+        command: Option<String>,
+    },
 }
 
 impl Here {
@@ -179,13 +195,14 @@ impl TextRow {
         for counterpart in &column.here {
             for case in self.cases.iter().filter(|case| case.suite == counterpart.suite) {
                 let command = command(&case.suite, &case.case);
-                let value = inputs
-                    .comparison(&case.suite)
-                    .and_then(|comparison| counterpart.value(case, comparison));
-                if let Some(value) = value {
+                let value = inputs.comparison(&case.suite).and_then(|comparison| {
+                    let value = counterpart.value(case, comparison)?;
+                    Some((value, counterpart.range(case, comparison)))
+                });
+                if let Some((value, range)) = value {
                     let notes = [&case.note, &counterpart.note].map(|note| note.as_deref());
                     let notes: Vec<&str> = notes.into_iter().flatten().collect();
-                    return Here::Measured { value, command, note: notes.join("; ") };
+                    return Here::Measured { value, range, command, note: notes.join("; ") };
                 }
                 first.get_or_insert(command);
             }
@@ -200,10 +217,37 @@ impl TextRow {
 
 impl Counterpart {
     fn value(&self, case: &CaseName, comparison: &Comparison) -> Option<f64> {
+        self.made_of(|row| row.value, case, comparison)
+    }
+
+    /// Of what is made of one figure: of the round with the least of it, and of that with the most.
+    fn range(&self, case: &CaseName, comparison: &Comparison) -> Option<[f64; 2]> {
+        match self.quantity {
+            Quantity::Nanoseconds
+            | Quantity::Microseconds
+            | Quantity::Milliseconds
+            | Quantity::PerSecond
+            | Quantity::Throughput
+            | Quantity::SecondsOfAll => {}
+            _ => return None,
+        }
+        let least = self.made_of(|row| row.range.map(|range| range[0]), case, comparison)?;
+        let most = self.made_of(|row| row.range.map(|range| range[1]), case, comparison)?;
+        Some([least.min(most), least.max(most)])
+    }
+
+    /// `pick`: which value of a row.
+    fn made_of(
+        &self,
+        pick: impl Fn(&Row) -> Option<f64>,
+        case: &CaseName,
+        comparison: &Comparison,
+    ) -> Option<f64> {
         let subject = self.subject.as_ref().or(case.subject.as_ref())?;
+        let figure = |subject: &str, metric: &str| comparison.figure(&case.case, subject, metric);
         let seconds = |subject: &str, metric: &str| {
-            let row = comparison.figure(&case.case, subject, metric)?;
-            let value = row.value?;
+            let row = figure(subject, metric)?;
+            let value = pick(row)?;
             match row.unit.as_str() {
                 "s" => Some(value),
                 "ns" => Some(value / 1e9),
@@ -227,6 +271,14 @@ impl Counterpart {
             Quantity::Quotient => other()? / own,
             Quantity::Part => own / other()?,
             Quantity::Gain => 100.0 * (other()? / own - 1.0),
+            Quantity::SecondsOfAll => {
+                figure(subject, &self.metric)?.range?;
+                own * case.count?
+            }
+            Quantity::Spread => {
+                let [least, most] = figure(subject, &self.metric)?.range?;
+                most / least
+            }
         };
         value.is_finite().then_some(value)
     }
@@ -409,6 +461,7 @@ mod tests {
             row("new", "wall", 0.002),
             row("old", "cpu", 0.004),
             row("new", "cpu", 0.001),
+            row("new", "user", 0.001).replace('}', r#","range":[0.0008,0.0016]}"#),
         ];
         let mut inputs = Inputs::default();
         inputs.add(&lines.join("\n")).unwrap();
@@ -444,11 +497,35 @@ mod tests {
     }
 
     #[test]
+    fn what_is_made_of_one_figure_has_the_range_of_its_rounds() {
+        let of = |quantity: &str, metric: &str| {
+            let counterpart = format!(
+                "suite = 's'\nsubject = 'new'\nmetric = '{metric}'\nquantity = '{quantity}'"
+            );
+            let counterpart: Counterpart = toml::from_str(&counterpart).unwrap();
+            let case = "suite = 's'\ncase = 'a b'\nbytes = 1e6\ncount = 1000.0";
+            let case: CaseName = toml::from_str(case).unwrap();
+            let (inputs, near) = (inputs(), |value: f64| (value * 1e6).round() / 1e6);
+            let comparison = inputs.comparison("s").unwrap();
+            let range = counterpart.range(&case, comparison);
+            (counterpart.value(&case, comparison).map(near), range.map(|range| range.map(near)))
+        };
+        assert_eq!(of("seconds_of_all", "user"), (Some(1.0), Some([0.8, 1.6])));
+        assert_eq!(of("throughput", "user"), (Some(1000.0), Some([625.0, 1250.0])));
+        assert_eq!(of("spread", "user"), (Some(2.0), None));
+        // Rows without it, as older ones are.
+        assert_eq!(of("milliseconds", "wall"), (Some(2.0), None));
+        assert_eq!(of("seconds_of_all", "wall"), (None, None));
+        assert_eq!(of("spread", "wall"), (None, None));
+    }
+
+    #[test]
     fn the_best_counterpart_that_is_there_is_taken_and_says_what_it_is() {
         let texts = Texts::parse(TEXT).unwrap();
         let table = &texts.text[0].table[0];
         let measured = Here::Measured {
             value: 2.0,
+            range: None,
             command: "cargo xtask compare s --only 'a b'".into(),
             note: "a; b".into(),
         };
@@ -502,7 +579,8 @@ mod tests {
                 let finding = claim.ask(text, &Inputs::default());
                 let said = claim.contradiction.is_some();
                 assert_eq!(finding.contradiction.is_some(), said, "{}", claim.name);
-                let holds = finding.text.is_some_and(|value| claim.holds(value));
+                // Where it gives no figure it cannot contradict one.
+                let holds = finding.text.is_none_or(|value| claim.holds(value));
                 assert_eq!(holds, !said, "{}: {:?}", claim.name, finding.text);
             }
         }

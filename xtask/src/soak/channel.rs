@@ -33,6 +33,8 @@ struct Tally {
     handles: u64,
     /// Read after the kill, until the end was seen.
     after_the_kill: u64,
+    /// Written with success to somebody who lives, and never read.
+    lost: u64,
     findings: u32,
 }
 
@@ -64,8 +66,13 @@ pub(super) fn run(span: Span, seed: u64, unix_seconds: u64) -> Result<()> {
     }
     println!(
         "  {} processes killed, {} of them relays; {} messages with {} handles read, {} of them \
-         after the kill",
-        tally.rounds, tally.killed_relays, tally.messages, tally.handles, tally.after_the_kill
+         after the kill; {} lost",
+        tally.rounds,
+        tally.killed_relays,
+        tally.messages,
+        tally.handles,
+        tally.after_the_kill,
+        tally.lost
     );
     ensure!(tally.findings == 0, "{} findings", tally.findings);
     if span.is_full() {
@@ -76,6 +83,7 @@ pub(super) fn run(span: Span, seed: u64, unix_seconds: u64) -> Result<()> {
             "messages": tally.messages,
             "handles": tally.handles,
             "after_the_kill": tally.after_the_kill,
+            "lost": tally.lost,
             "findings": tally.findings,
         });
         record::write_line(&file, "soak channel", (seed, unix_seconds), seen)?;
@@ -99,22 +107,50 @@ pub(super) fn open_descriptors() -> Result<usize> {
 /// Starts writer and relay, kills one of them, reads to the end, and waits for the other's.
 fn round(dice: &mut Dice, tally: &mut Tally) -> Result<()> {
     let (from, to) = Channel::pair();
-    let (_line, mut writer) = start("write-to-channel", from)?;
-    let (channel, mut relay) = start("relay-to-channel", to)?;
+    let (written, relayed) = (Note::new()?, Note::new()?);
+    let (_line, mut writer) = start("write-to-channel", from, &written)?;
+    let (channel, mut relay) = start("relay-to-channel", to, &relayed)?;
     let is_relay = dice.fraction() < 0.5;
     tally.killed_relays += u32::from(is_relay);
     let (victim, other) =
         if is_relay { (&mut relay, &mut writer) } else { (&mut writer, &mut relay) };
+    let before = tally.messages;
     read_to_the_end(&channel, victim, dice, tally)?;
-    other.ends_well()
+    other.ends_well()?;
+    // A relay that is killed takes along what it has read and not passed on, but no more.
+    let read = tally.messages - before;
+    let due = if is_relay { relayed.count()? } else { written.count()?.max(relayed.count()?) };
+    tally.lost += due.saturating_sub(read);
+    ensure!(read >= due, "{due} messages were written, and {read} came");
+    Ok(())
 }
 
-/// Starts a process, and gives it an end of a channel.
-fn start(task: &str, end: Channel) -> Result<(Channel, Process)> {
+/// How many messages a process has written with success, in memory that outlives it.
+struct Note(Vmo);
+
+impl Note {
+    fn new() -> Result<Note> {
+        Ok(Note(Vmo::new(8)?))
+    }
+
+    fn count(&self) -> Result<u64> {
+        let mut bytes = [0; 8];
+        self.0.read(&mut bytes, 0)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+
+    /// After each message: who is killed in between has noted one too few.
+    fn set(&self, count: u64) -> Result<()> {
+        Ok(self.0.write(&count.to_ne_bytes(), 0)?)
+    }
+}
+
+/// Starts a process, and gives it an end of a channel, and where to note what it wrote.
+fn start(task: &str, end: Channel, note: &Note) -> Result<(Channel, Process)> {
     let (line, child) = channel::spawn(Command::new(std::env::current_exe()?).arg(task))
         .with_context(|| format!("cannot start {task}"))?;
     let process = Process(child);
-    line.write(&[], vec![end.into()])?;
+    line.write(&[], vec![end.into(), note.0.duplicate(None)?.into()])?;
     Ok((line, process))
 }
 
@@ -230,7 +266,7 @@ fn check_handles(number: u64, handles: Vec<Handle>) -> Result<()> {
 /// # Errors
 /// If the channel does not work.
 pub(crate) fn write() -> Result<()> {
-    let (_line, channel) = given()?;
+    let (_line, channel, note) = given()?;
     for number in 0u64.. {
         let body = body(number);
         let regions: Vec<IoSlice<'_>> = body.chunks(6000).map(IoSlice::new).collect();
@@ -238,6 +274,7 @@ pub(crate) fn write() -> Result<()> {
         if !put(&channel, &regions, handles).with_context(|| format!("message {number}"))? {
             break;
         }
+        note.set(number + 1)?;
     }
     Ok(())
 }
@@ -248,23 +285,28 @@ pub(crate) fn write() -> Result<()> {
 /// # Errors
 /// If one of the channels does not work.
 pub(crate) fn relay() -> Result<()> {
-    let (out, from) = given()?;
-    while let Some(mut message) = next(&from)? {
+    let (out, from, note) = given()?;
+    for number in 0u64.. {
+        let Some(mut message) = next(&from)? else { break };
         let handles = message.take_handles();
         if !put(&out, &[IoSlice::new(&message)], handles)? {
             break;
         }
+        note.set(number + 1)?;
     }
     Ok(())
 }
 
-/// The channel that this process was started with, and the one that came through it.
-fn given() -> Result<(Channel, Channel)> {
+/// The channel that this process was started with, the one that came through it, and its note.
+fn given() -> Result<(Channel, Channel, Note)> {
     let line = Channel::inherited().context("is started by `cargo xtask soak channel`")?;
     let mut message = next(&line)?.context("no channel came")?;
-    match message.take_handles().pop() {
-        Some(Handle::Channel(channel)) => Ok((line, channel)),
-        other => bail!("{other:?} came instead of a channel"),
+    let mut handles = message.take_handles().into_iter();
+    match (handles.next(), handles.next()) {
+        (Some(Handle::Channel(channel)), Some(Handle::Vmo(note))) => {
+            Ok((line, channel, Note(note)))
+        }
+        other => bail!("{other:?} came instead of a channel and memory"),
     }
 }
 

@@ -5,7 +5,7 @@ mod full_disk;
 mod kill;
 mod memory;
 mod power;
-mod record;
+pub(crate) mod record;
 mod scene;
 pub(crate) mod send;
 mod span;
@@ -39,9 +39,12 @@ pub(crate) struct Arguments {
     /// Go on for so long instead; 600 and more are a full run.
     #[arg(long, conflicts_with = "rounds")]
     seconds: Option<u64>,
-    /// Entries of the tree for `memory`.
+    /// Entries of a tree for `memory`; 1,000,000 and more are a full run.
     #[arg(long, default_value_t = 200_000)]
     entries: u32,
+    /// How they lie, for `memory` [default: each way in turn]
+    #[arg(long, value_enum)]
+    shape: Vec<memory::Shape>,
     /// Repeat the random choices of an earlier run.
     #[arg(long)]
     seed: Option<u64>,
@@ -111,8 +114,7 @@ fn soak(arguments: &Arguments, seed: u64, now: Duration) -> Result<()> {
         return soak_tree(&uncopy, span, &mut dice, (seed, now.as_secs()));
     }
     if let Suite::Memory = arguments.suite {
-        println!("soak memory: {} entries", arguments.entries);
-        return memory::run(&uncopy, &Place::Disk.path(), arguments.entries);
+        return soak_memory(&uncopy, arguments, (seed, now.as_secs()));
     }
     println!("soak copy: {span}, --seed {seed}");
     let mut record = Record::new(seed, now.as_secs());
@@ -140,6 +142,24 @@ fn soak(arguments: &Arguments, seed: u64, now: Duration) -> Result<()> {
     Ok(())
 }
 
+fn soak_memory(uncopy: &Path, arguments: &Arguments, when: (u64, u64)) -> Result<()> {
+    println!("soak memory: {} entries", arguments.entries);
+    let all = &memory::Shape::ALL[..];
+    let shapes = if arguments.shape.is_empty() { all } else { &arguments.shape };
+    let mut tallies = Vec::new();
+    for shape in shapes {
+        tallies.extend(memory::run(uncopy, &Place::Disk.path(), *shape, arguments.entries)?);
+    }
+    let findings = tallies.iter().filter(|tally| tally.is_finding()).count();
+    if memory::is_full(arguments.entries) && findings == 0 {
+        let file = workspace::root().join("docs/evidence/soak-memory.jsonl");
+        let counts = [("killed", shapes.len() as u64), ("findings", 0)];
+        record::write(&file, "soak memory", when, &counts, &tallies)?;
+    }
+    ensure!(findings == 0, "{findings} jobs took more than 64 MiB");
+    Ok(())
+}
+
 fn soak_tree(uncopy: &Path, span: Span, dice: &mut Dice, when: (u64, u64)) -> Result<()> {
     println!("soak tree: {span}, --seed {}", when.0);
     let tallies = tree::run(uncopy, &workspace::places(), span, dice)?;
@@ -159,7 +179,8 @@ fn soak_tree(uncopy: &Path, span: Span, dice: &mut Dice, when: (u64, u64)) -> Re
     if is_full {
         let file = workspace::root().join("docs/evidence/soak-tree.jsonl");
         let findings = again + u64::from(again_bytes > 0);
-        record::write(&file, "soak tree", when, (killed, findings), &tallies)?;
+        let counts = [("killed", killed), ("findings", findings)];
+        record::write(&file, "soak tree", when, &counts, &tallies)?;
     }
     ensure!(again == 0, "{again} files were done twice without need");
     ensure!(again_bytes == 0, "{again_bytes} bytes of noted chunks were copied again");

@@ -36,6 +36,11 @@ impl Tally {
         (self.what, &self.place, &self.flags, self.destination)
     }
 
+    /// Rounds after which neither the old file nor the new one was there.
+    fn lost(&self) -> u32 {
+        self.rounds.saturating_sub(self.old + self.new)
+    }
+
     fn add(&mut self, other: &Tally) {
         self.rounds += other.rounds;
         self.killed += other.killed;
@@ -61,8 +66,8 @@ impl Record {
     /// Prints a tally, and adds it to that of earlier turns of its case.
     pub(super) fn add(&mut self, tally: Tally) {
         println!(
-            "  {:<9} {:<6} {:<9} {:<28} {:>4} rounds, {:>4} killed: {:>4} old, {:>4} new, {:>3} \
-             leftovers, {} findings",
+            "  {:<9} {:<6} {:<9} {:<28} {:>4} rounds, {:>4} killed: {:>4} old, {:>4} new, {} lost, \
+             {:>3} leftovers, {} findings",
             tally.what,
             tally.place,
             tally.destination,
@@ -71,6 +76,7 @@ impl Record {
             tally.killed,
             tally.old,
             tally.new,
+            tally.lost(),
             tally.leftovers,
             tally.findings,
         );
@@ -89,13 +95,17 @@ impl Record {
     /// # Errors
     /// If the file cannot be written.
     pub(super) fn write(&self, path: &Path) -> Result<()> {
-        let killed = self.tallies.iter().map(|tally| u64::from(tally.killed)).sum();
-        let counts = (killed, self.findings().into());
-        write(path, "soak copy", (self.seed, self.unix_seconds), counts, &self.tallies)
+        let sum = |number: fn(&Tally) -> u32| self.tallies.iter().map(number).map(u64::from).sum();
+        let counts = [
+            ("killed", sum(|tally| tally.killed)),
+            ("lost", sum(Tally::lost)),
+            ("findings", self.findings().into()),
+        ];
+        write(path, "soak copy", (self.seed, self.unix_seconds), &counts, &self.tallies)
     }
 }
 
-/// Writes one line for the run (seed, its beginning and length, kills and findings) and one for each tally.
+/// Writes one line for the run (seed, its beginning and length, and counts) and one for each tally.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -103,38 +113,57 @@ pub(super) fn write(
     path: &Path,
     suite: &str,
     (seed, unix_seconds): (u64, u64),
-    (killed, findings): (u64, u64),
+    counts: &[(&str, u64)],
     tallies: &[impl Serialize],
 ) -> Result<()> {
-    let mut head = head(suite, (seed, unix_seconds))?;
-    head.extend([("killed".to_owned(), killed.into()), ("findings".to_owned(), findings.into())]);
-    let mut text = serde_json::to_vec(&head)?;
-    text.push(b'\n');
-    for tally in tallies {
-        writeln!(text, "{}", serde_json::to_string(tally)?)?;
-    }
-    save(path, &text)
+    let seen = counts.iter().map(|(name, count)| ((*name).to_owned(), (*count).into())).collect();
+    write_rows(path, suite, (Some(seed), unix_seconds), Value::Object(seen), tallies)
 }
 
 /// Writes one line for the run, with what it saw.
 ///
 /// # Errors
 /// If the file cannot be written.
-pub(super) fn write_line(path: &Path, suite: &str, when: (u64, u64), seen: Value) -> Result<()> {
-    let mut line = head(suite, when)?;
+pub(super) fn write_line(
+    path: &Path,
+    suite: &str,
+    (seed, unix_seconds): (u64, u64),
+    seen: Value,
+) -> Result<()> {
+    write_rows(path, suite, (Some(seed), unix_seconds), seen, &[] as &[Value])
+}
+
+/// Writes one line for the run (its seed, if there was one, its beginning and what it saw) and one for
+/// each row.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(crate) fn write_rows(
+    path: &Path,
+    suite: &str,
+    (seed, unix_seconds): (Option<u64>, u64),
+    seen: Value,
+    rows: &[impl Serialize],
+) -> Result<()> {
+    let mut line = head(suite, unix_seconds)?;
+    line.extend(seed.map(|seed| ("seed".to_owned(), seed.into())));
     let Value::Object(seen) = seen else { bail!("{suite} saw {seen}, which has no names") };
     line.extend(seen);
-    save(path, format!("{}\n", Value::Object(line)).as_bytes())
+    let mut text = serde_json::to_vec(&line)?;
+    text.push(b'\n');
+    for row in rows {
+        writeln!(text, "{}", serde_json::to_string(row)?)?;
+    }
+    save(path, &text)
 }
 
 /// What is known of every run.
-fn head(suite: &str, (seed, unix_seconds): (u64, u64)) -> Result<Map<String, Value>> {
+fn head(suite: &str, unix_seconds: u64) -> Result<Map<String, Value>> {
     let system = rustix::system::uname();
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() - unix_seconds;
     let head = json!({
         "schema": 1,
         "suite": suite,
-        "seed": seed,
         "unix_seconds": unix_seconds,
         "seconds": seconds,
         "system": system.sysname().to_string_lossy(),
@@ -179,6 +208,7 @@ mod tests {
         assert_eq!(numbers(ext4), [6, 4, 4, 2, 2, 1]);
         assert_eq!(numbers(xfs), [3, 2, 2, 1, 1, 1]);
         assert_eq!(record.findings(), 2);
+        assert_eq!((ext4.lost(), Tally { old: 1, ..ext4.clone() }.lost()), (0, 3));
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 use serde_json::Value;
 use testbed::{Compared, assert_same_tree};
@@ -15,8 +16,10 @@ use testbed::{Compared, assert_same_tree};
 use super::scene::Dice;
 use super::span::{Clock, Span};
 
-/// Some batches of the journal.
+/// Some batches of the journal; and so many where large files are shared at once, whatever the rate
+/// is, so that a job takes long enough to be struck.
 const SMALL_FILES: u64 = 2500;
+const MANY_SMALL_FILES: u64 = 15_000;
 const SMALL_BYTES: u64 = 9000;
 
 /// Files that are noted chunk by chunk, and end within a chunk.
@@ -26,11 +29,25 @@ const LARGE_BYTES: u64 = LARGE_FILES[0] + LARGE_FILES[1];
 /// So slow that kills fall all over the job, and most of them into large files.
 const RATE: &str = "--max-bandwidth=48Mi";
 
+/// Of small files.
+const DIRECTORIES: u64 = 25;
+
+/// How often a job is looked at that is to be killed.
+const GLANCE: Duration = Duration::from_millis(1);
+
 /// A job is killed at most so often before it is let through.
 const MOST_KILLS: u32 = 6;
 
 /// By the cheapest way, and by one that shares nothing.
 const WAYS: [&str; 2] = ["--method=auto", "--method=read-write"];
+
+/// Where large files are shared by [`WAYS`]`[0]`.
+const SHARING: [&str; 2] = ["xfs", "btrfs"];
+
+/// What a destination that was there has instead of some files, and beside them.
+const OLD: &[u8] = b"what was there before";
+const OLD_FILES: [&str; 3] = ["0/0", "7/1007", "1/large"];
+const KEPT: &str = "kept";
 
 /// What was seen in one place by one way.
 #[derive(Debug, Default, Serialize)]
@@ -38,6 +55,8 @@ pub(super) struct Tally {
     what: &'static str,
     pub(super) place: String,
     pub(super) way: &'static str,
+    /// `new`, or `existing`: one that the tree is merged into.
+    pub(super) destination: &'static str,
     /// Jobs, each killed several times and then let through.
     pub(super) jobs: u32,
     pub(super) killed: u32,
@@ -67,25 +86,27 @@ pub(super) fn run(
     dice: &mut Dice,
 ) -> Result<Vec<Tally>> {
     let mut tallies: Vec<Tally> = Vec::new();
-    for (name, _) in places {
-        for way in WAYS {
-            let place = (*name).to_owned();
-            tallies.push(Tally { what: "resume", place, way, ..Tally::default() });
+    for way in WAYS {
+        for destination in ["new", "existing"] {
+            for (name, _) in places {
+                let place = (*name).to_owned();
+                tallies.push(Tally { what: "resume", place, way, destination, ..Tally::default() });
+            }
         }
     }
     let mut clock = span.start();
     let mut jobs = Vec::new();
     for number in (0..tallies.len()).cycle() {
-        let (name, place) = &places[number / WAYS.len()];
+        let (name, place) = &places[number % places.len()];
         let tally = &mut tallies[number];
         if jobs.len() == number {
-            jobs.push(Job::new(uncopy, place, tally.way)?);
+            jobs.push(Job::new(uncopy, place, tally)?);
         }
         if !clock.goes_on() {
             break;
         }
         kill_and_finish(&mut jobs[number], &mut clock, dice, tally)
-            .with_context(|| format!("{name}, {}", tally.way))?;
+            .with_context(|| format!("{name}, {}, {}", tally.way, tally.destination))?;
     }
     for tally in &tallies {
         println!("  {}", serde_json::to_string(tally)?);
@@ -102,6 +123,7 @@ fn kill_and_finish(
 ) -> Result<()> {
     let whole = job.duration()?;
     tally.jobs += 1;
+    job.prepare(&job.destination())?;
     let (mut kills, mut ended) = (0, None);
     while ended.is_none() {
         let delay = (kills < MOST_KILLS && (kills == 0 || clock.goes_on())).then(|| {
@@ -110,20 +132,26 @@ fn kill_and_finish(
         });
         let noted = job.noted();
         let round = job.round(delay)?;
-        if delay.is_some() && round.ended {
-            // It came too late.
+        if let (Some(_), Some(took)) = (delay, round.took) {
+            // It came too late: what was measured before was slower than it is.
             clock.take_back();
+            if kills == 0 {
+                job.whole = Some(whole.min(took));
+            }
         }
         kills += 1;
-        tally.killed += u32::from(!round.ended);
+        tally.killed += u32::from(round.took.is_none());
         tally.add(&noted, &round);
-        ended = round.ended.then_some((noted, round));
+        ended = round.took.is_some().then_some((noted, round));
     }
     let (noted, round) = ended.context("it ended")?;
     let resumed = job.check_whole(&round)?;
     tally.resumed_files += resumed;
     tally.again += noted.files.saturating_sub(resumed);
-    println!("  {}, {}: {kills} rounds, {resumed} files were done", tally.place, tally.way);
+    println!(
+        "  {}, {}, {}: {kills} rounds, {resumed} files were done",
+        tally.place, tally.way, tally.destination
+    );
     fs::remove_dir_all(job.home.join("to")).context("cannot remove the copy")
 }
 
@@ -153,7 +181,8 @@ struct Noted {
 
 /// A process that ended or was killed.
 struct Round {
-    ended: bool,
+    /// How long it took, if nobody killed it.
+    took: Option<Duration>,
     /// Large files that it finished, with how much of them it did not have to copy.
     copied: BTreeMap<PathBuf, u64>,
     /// What the journal says of the others afterwards.
@@ -164,16 +193,23 @@ struct Round {
 struct Job<'a> {
     uncopy: &'a Path,
     way: &'static str,
+    merges: bool,
+    shares: bool,
+    small_files: u64,
     home: testbed::Scratch,
     /// How long it takes when nobody kills it.
     whole: Option<Duration>,
 }
 
 impl Job<'_> {
-    fn new<'a>(uncopy: &'a Path, place: &Path, way: &'static str) -> Result<Job<'a>> {
-        let job = Job { uncopy, way, home: testbed::Scratch::new_in(place), whole: None };
-        for number in 0..SMALL_FILES {
-            let directory = job.source().join(format!("{}", number % 25));
+    fn new<'a>(uncopy: &'a Path, place: &Path, tally: &Tally) -> Result<Job<'a>> {
+        let (way, merges) = (tally.way, tally.destination == "existing");
+        let shares = way == WAYS[0] && SHARING.contains(&tally.place.as_str());
+        let small_files = if shares { MANY_SMALL_FILES } else { SMALL_FILES };
+        let home = testbed::Scratch::new_in(place);
+        let job = Job { uncopy, way, merges, shares, small_files, home, whole: None };
+        for number in 0..small_files {
+            let directory = job.source().join(format!("{}", number % DIRECTORIES));
             fs::create_dir_all(&directory)?;
             let contents = testbed::seeded(number, 0, number % SMALL_BYTES);
             fs::write(directory.join(format!("{number}")), contents)?;
@@ -197,9 +233,22 @@ impl Job<'_> {
         self.home.join("said")
     }
 
+    /// Makes what is there before the job.
+    fn prepare(&self, destination: &Path) -> Result<()> {
+        fs::create_dir_all(destination.parent().context("it lies in a directory")?)?;
+        if !self.merges {
+            return Ok(());
+        }
+        for name in OLD_FILES.iter().chain([&KEPT]) {
+            let path = destination.join(name);
+            fs::create_dir_all(path.parent().context("it lies in a directory")?)?;
+            fs::write(path, OLD)?;
+        }
+        Ok(())
+    }
+
     /// Its standard output goes to a file, since what is killed leaves half a pipe.
     fn command(&self, destination: &Path) -> Result<Command> {
-        fs::create_dir_all(destination.parent().context("it lies in a directory")?)?;
         let mut command = Command::new(self.uncopy);
         command.args(["cp", "-rpT", "--resume", "--json", RATE, self.way]);
         command.arg(self.source()).arg(destination).stdout(File::create(self.said())?);
@@ -212,6 +261,7 @@ impl Job<'_> {
             return Ok(whole);
         }
         let elsewhere = self.home.join("rehearsal/destination");
+        self.prepare(&elsewhere)?;
         let begin = Instant::now();
         let status = self.command(&elsewhere)?.status()?;
         ensure!(status.success(), "a job that nobody killed failed");
@@ -224,19 +274,23 @@ impl Job<'_> {
     /// Lets the job run, at most for so long.
     fn round(&self, delay: Option<Duration>) -> Result<Round> {
         let mut child = self.command(&self.destination())?.spawn()?;
-        if let Some(delay) = delay {
-            sleep(delay);
-            child.kill().context("cannot kill it")?;
+        let begin = Instant::now();
+        while child.try_wait()?.is_none() && delay.is_none_or(|delay| begin.elapsed() < delay) {
+            sleep(GLANCE);
         }
+        let took = begin.elapsed();
+        child.kill().context("cannot kill it")?;
         let status = child.wait()?;
         ensure!(delay.is_some() || status.success(), "a job that nobody killed failed");
-        if self.destination().exists() {
+        if self.merges {
+            self.check_each()?;
+        } else if self.destination().exists() {
             // It appeared by one rename.
             assert_same_tree(&self.source(), &self.destination(), Compared::default());
         }
         let said = fs::read_to_string(self.said())?;
         let mut round = Round {
-            ended: status.success(),
+            took: status.success().then_some(took),
             copied: BTreeMap::new(),
             parts: self.noted().parts,
             summary: None,
@@ -246,6 +300,30 @@ impl Job<'_> {
             self.take(event, &mut round)?;
         }
         Ok(round)
+    }
+
+    /// Every name of a destination that is merged into stands for a whole file, the old or the new one.
+    fn check_each(&self) -> Result<()> {
+        for number in 0..self.small_files {
+            self.check_one(&format!("{}/{number}", number % DIRECTORIES))?;
+        }
+        for number in 0..LARGE_FILES.len() {
+            self.check_one(&format!("{number}/large"))?;
+        }
+        let kept = fs::read(self.destination().join(KEPT))?;
+        ensure!(kept == OLD, "what the source does not have was changed");
+        Ok(())
+    }
+
+    fn check_one(&self, name: &str) -> Result<()> {
+        let is_old = OLD_FILES.contains(&name);
+        match fs::read(self.destination().join(name)) {
+            Ok(found) if is_old && found == OLD => Ok(()),
+            Ok(found) if found == fs::read(self.source().join(name))? => Ok(()),
+            Ok(found) => bail!("{name} has {} bytes that are no file", found.len()),
+            Err(error) if error.kind() == ErrorKind::NotFound && !is_old => Ok(()),
+            Err(error) => Err(error).with_context(|| format!("{name} is gone")),
+        }
     }
 
     fn take(&self, event: Value, round: &mut Round) -> Result<()> {
@@ -279,20 +357,31 @@ impl Job<'_> {
         Noted { files: testbed::journal::noted(&journal), parts }
     }
 
-    /// Which part of the bytes is not noted.
+    /// Which part of what takes time is not noted: bytes of large files, or the small ones where those
+    /// are shared.
     fn left(&self) -> f64 {
+        if self.shares {
+            return 1.0 - self.noted().files as f64 / self.small_files as f64;
+        }
         1.0 - self.noted().parts.values().sum::<u64>() as f64 / LARGE_BYTES as f64
     }
 
     /// Looks at what is there at the end; how many files the last round did not have to do.
     fn check_whole(&self, round: &Round) -> Result<u64> {
         let compared = Compared { modes: true, times: true, ..Compared::default() };
+        if self.merges {
+            // It stays; the rest is the source's, to the times of directories.
+            let root = File::open(self.destination())?;
+            let modified = root.metadata()?.modified()?;
+            fs::remove_file(self.destination().join(KEPT)).context("what was there is gone")?;
+            root.set_modified(modified)?;
+        }
         assert_same_tree(&self.source(), &self.destination(), compared);
         let left = fs::read_dir(self.home.join("to"))?.count();
         ensure!(left == 1, "{left} entries beside each other, not the tree alone");
         let summary = round.summary.as_ref().context("no summary")?;
         let number = |key: &str| summary[key].as_u64().unwrap_or(0);
-        let all = SMALL_FILES + LARGE_FILES.len() as u64;
+        let all = self.small_files + LARGE_FILES.len() as u64;
         ensure!(
             number("files") + number("resumed") == all && number("skipped") == 0,
             "not every file was either copied or done: {summary}"

@@ -1,24 +1,26 @@
 //! What is copied at a rate.
 
 use std::fs;
-use std::num::{NonZeroU64, NonZeroUsize};
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use testbed::Content;
 use uncopy::Mechanism;
-use uncopy::copy::job::{JobObserver, JobOptions, JobProgress, copy_trees};
-use uncopy::copy::{Allow, Control};
 
 use super::windows::Sample;
+use super::witness::Witness;
 
 /// How often it is looked how far the copy is.
 const EVERY: Duration = Duration::from_millis(20);
 
 /// A copy lasts for so long at its rate: two windows and a half.
 const LASTS: u64 = 5;
+
+/// Of the program: nothing moves bytes in the way that was asked for.
+const NO_MECHANISM: i32 = 5;
 
 /// What the files are like, who copies them, and how.
 #[derive(Debug, Clone, Copy)]
@@ -30,15 +32,16 @@ pub(super) struct Scene {
     mechanism: Mechanism,
 }
 
-/// Buffered ways, in which pieces are below and above a chunk of theirs, and direct writes.
+/// Buffered ways, in which pieces are below and above a chunk of theirs, and direct writes. Many files go
+/// by calls that the kernel counts to the byte.
 pub(super) const SCENES: [Scene; 7] = [
     scene("one file, read_write", None, 1, Mechanism::ReadWrite),
     scene("one file, splice", None, 1, Mechanism::Splice),
     scene("one file, sendfile", None, 1, Mechanism::Sendfile),
     scene("one file, direct", None, 1, Mechanism::Direct),
     scene("files of 4 KiB, 2 workers", Some(4 << 10), 2, Mechanism::ReadWrite),
-    scene("files of 100 KiB, 8 workers", Some(100 << 10), 8, Mechanism::Splice),
-    scene("files of 4 MiB, 4 workers", Some(4 << 20), 4, Mechanism::Splice),
+    scene("files of 100 KiB, 8 workers", Some(100 << 10), 8, Mechanism::Sendfile),
+    scene("files of 4 MiB, 4 workers", Some(4 << 20), 4, Mechanism::Sendfile),
 ];
 
 const fn scene(
@@ -60,40 +63,69 @@ impl Scene {
         self.file_bytes.is_none_or(|each| (8..=MOST_FILES).contains(&(bytes / each)))
     }
 
-    /// How many bytes a second a copy moves of what is copied at this rate, when nothing holds it
-    /// back.
-    pub(super) fn unthrottled(&self, directory: &Path, rate: NonZeroU64) -> Result<f64> {
-        let samples = self.copy(directory, rate, None)?;
-        let last = samples.last().context("nothing was seen")?;
-        Ok((rate.get() * LASTS) as f64 / last.at.max(EVERY).as_secs_f64())
+    /// Who counts its bytes.
+    pub(super) fn witness(&self) -> Witness {
+        Witness::of(self.mechanism)
     }
 
-    /// Copies, and says how far it was when; the bytes were written to `directory`.
-    pub(super) fn run(&self, directory: &Path, rate: NonZeroU64) -> Result<Vec<Sample>> {
-        self.copy(directory, rate, Some(rate))
+    /// How many bytes a second a copy moves of what is copied at this rate, when nothing holds it
+    /// back.
+    pub(super) fn unthrottled(
+        &self,
+        uncopy: &Path,
+        directory: &Path,
+        rate: NonZeroU64,
+    ) -> Result<f64> {
+        let begin = Instant::now();
+        let copied = self.copy(uncopy, directory, rate, None)?;
+        ensure!(copied.is_some(), "it was copied before and is not now");
+        let took = copied.and_then(|samples| samples.last().map(|last| last.at));
+        let took = took.unwrap_or(begin.elapsed()).max(EVERY);
+        Ok((rate.get() * LASTS) as f64 / took.as_secs_f64())
+    }
+
+    /// Copies, and says how far it was when; the bytes were written to `directory`. `None`: this
+    /// filesystem does not have the mechanism.
+    pub(super) fn run(
+        &self,
+        uncopy: &Path,
+        directory: &Path,
+        rate: NonZeroU64,
+    ) -> Result<Option<Vec<Sample>>> {
+        self.copy(uncopy, directory, rate, Some(rate))
     }
 
     fn copy(
         &self,
+        uncopy: &Path,
         directory: &Path,
         rate: NonZeroU64,
         limit: Option<NonZeroU64>,
-    ) -> Result<Vec<Sample>> {
+    ) -> Result<Option<Vec<Sample>>> {
         let (source, destination) = (directory.join("source"), directory.join("copy"));
         let bytes = self.write(&source, rate.get() * LASTS)?;
-        let mut options = JobOptions::default();
-        options.bytes_per_second = limit;
-        options.jobs = NonZeroUsize::new(self.workers);
-        options.copy.allow = match self.mechanism {
-            Mechanism::ReadWrite => Allow::ReadWrite,
-            mechanism => Allow::Only(mechanism),
+        let mut command = Command::new(uncopy);
+        command
+            .args(["cp", "-rT", "--on-error=abort", "--method"])
+            .arg(self.mechanism.name().replace('_', "-"))
+            .arg(format!("--jobs={}", self.workers))
+            .args(limit.map(|rate| format!("--max-bandwidth={rate}")))
+            .args([&source, &destination])
+            .env("UNCOPY_CONFIG", "/dev/null");
+        let (status, samples) = sampled(&mut command, self.witness())?;
+        let copied = match status.code() {
+            Some(0) => {
+                ensure!(bytes_in(&destination)? == bytes, "not all of {bytes} bytes were copied");
+                Some(samples)
+            }
+            Some(NO_MECHANISM) => None,
+            _ => anyhow::bail!("{command:?} failed: {status}"),
         };
-        let samples = sampled(&[(source.clone(), destination.clone())], &options, bytes);
         fs::remove_dir_all(&source)?;
         if destination.exists() {
             fs::remove_dir_all(&destination)?;
         }
-        samples
+        Ok(copied)
     }
 
     /// Makes the files; returns how many bytes they have together.
@@ -110,35 +142,37 @@ impl Scene {
     }
 }
 
-#[derive(Default)]
-struct Bytes(AtomicU64);
-
-impl JobObserver for Bytes {
-    fn progress(&self, progress: JobProgress) -> Control {
-        self.0.fetch_max(progress.bytes, Ordering::Relaxed);
-        Control::Continue
+/// The lengths of all files below.
+fn bytes_in(directory: &Path) -> Result<u64> {
+    let mut waiting: Vec<PathBuf> = vec![directory.to_owned()];
+    let mut bytes = 0;
+    while let Some(directory) = waiting.pop() {
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            match entry.metadata()? {
+                found if found.is_dir() => waiting.push(entry.path()),
+                found => bytes += found.len(),
+            }
+        }
     }
+    Ok(bytes)
 }
 
-fn sampled(pairs: &[(PathBuf, PathBuf)], options: &JobOptions, bytes: u64) -> Result<Vec<Sample>> {
-    let (through, over) = (Bytes::default(), AtomicBool::new(false));
+/// Runs the program, and looks all the time how far the kernel says that it is.
+fn sampled(command: &mut Command, witness: Witness) -> Result<(ExitStatus, Vec<Sample>)> {
+    let begin = Instant::now();
+    let mut child = command
+        .stdin(Stdio::null())
+        .spawn()
+        .with_context(|| format!("cannot start {command:?}"))?;
     let mut samples = Vec::new();
-    let (summary, ended) = std::thread::scope(|scope| {
-        let copying = scope.spawn(|| {
-            let copied = copy_trees(pairs, options, &through);
-            over.store(true, Ordering::Release);
-            copied
-        });
-        let begin = Instant::now();
-        while !over.load(Ordering::Acquire) {
-            let bytes = through.0.load(Ordering::Relaxed);
-            samples.push(Sample { at: begin.elapsed(), bytes });
-            std::thread::sleep(EVERY);
+    loop {
+        let bytes = witness.count(&child)?;
+        // Of a program that has ended nothing is counted any more.
+        if let Some(status) = child.try_wait()? {
+            return Ok((status, samples));
         }
-        copying.join().expect("a copy does not panic")
-    });
-    ended?;
-    ensure!(summary.failed == 0, "{} files could not be copied", summary.failed);
-    ensure!(summary.bytes == bytes, "{} of {bytes} bytes were copied", summary.bytes);
-    Ok(samples)
+        samples.push(Sample { at: begin.elapsed(), bytes });
+        std::thread::sleep(EVERY);
+    }
 }

@@ -36,6 +36,15 @@ each device/msg-zerocopy tcp -D 10.12.0.1 -z
 each device/ring tcp -D 10.12.0.1 --mode ring
 each device/ring-registered tcp -D 10.12.0.1 --mode ring-registered
 each device/udp udp -D 10.12.0.1 -s 1400 -z
+each device/udp-ring udp -D 10.12.0.1 -s 1400 --mode ring
+# Nobody may use io_uring, root included.
+echo 2 > /proc/sys/kernel/io_uring_disabled
+each forbidden/ring tcp -D 10.12.0.1 --mode ring
+each forbidden/ring-registered tcp -D 10.12.0.1 --mode ring-registered
+each forbidden/udp-ring udp -D 10.12.0.1 -s 1400 --mode ring
+said=$(/uncopy capabilities --json 2>&1)
+echo "@@ forbidden/capabilities $? $said"
+echo 0 > /proc/sys/kernel/io_uring_disabled
 each slirp/msg-zerocopy tcp -D 10.0.2.2 -z
 /uncopy bench recv -4 tcp -t 20 > /dev/null &
 sleep 1

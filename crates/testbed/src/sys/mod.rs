@@ -4,11 +4,13 @@
 mod allocator;
 mod floor;
 pub(crate) mod namespace;
+pub(crate) mod reports;
 pub(crate) mod seccomp;
+pub(crate) mod signals;
 pub(crate) mod silent;
 pub(crate) mod tap;
 pub(crate) mod tun;
 pub(crate) mod xdp;
 
 pub use allocator::CountingAllocator;
-pub use floor::{BareRing, BareSend, cut_sends};
+pub use floor::{BareRing, BareSend, BareSender, cut_sends};

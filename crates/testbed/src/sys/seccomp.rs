@@ -29,6 +29,8 @@ pub(crate) struct Rule {
 pub(crate) enum Verdict {
     Allow,
     Fail(i32),
+    /// The process is gone, as if by `SIGKILL`.
+    Kill,
     Ask,
 }
 
@@ -37,6 +39,7 @@ impl Verdict {
         match self {
             Verdict::Allow => libc::SECCOMP_RET_ALLOW,
             Verdict::Fail(errno) => libc::SECCOMP_RET_ERRNO | errno.cast_unsigned(),
+            Verdict::Kill => libc::SECCOMP_RET_KILL_PROCESS,
             Verdict::Ask => libc::SECCOMP_RET_USER_NOTIF,
         }
     }
@@ -171,7 +174,7 @@ pub(crate) struct Listener(OwnedFd);
 pub(crate) struct Asked {
     id: u64,
     pub(crate) number: i64,
-    pub(crate) first_argument: u64,
+    pub(crate) arguments: [u64; 6],
     pub(crate) thread: u32,
 }
 
@@ -208,7 +211,7 @@ impl Listener {
                 return Ok(Some(Asked {
                     id: asked.id,
                     number: i64::from(asked.data.nr),
-                    first_argument: asked.data.args[0],
+                    arguments: asked.data.args,
                     thread: asked.pid,
                 }));
             }

@@ -35,7 +35,7 @@ fn set<T>(fd: &OwnedFd, name: libc::c_int, value: &T) -> Result<()> {
 }
 
 /// A connection to a peer that does not exist, which takes everything in and answers nothing.
-pub(crate) fn connect(local: SocketAddr, peer: SocketAddr) -> Result<Socket> {
+pub(crate) fn connect(local: SocketAddr, peer: SocketAddr) -> Result<OwnedFd> {
     let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     set(&fd, libc::TCP_REPAIR, &1)?;
@@ -51,6 +51,12 @@ pub(crate) fn connect(local: SocketAddr, peer: SocketAddr) -> Result<Socket> {
         Window { snd_wl1: 0, snd_wnd: wide, max_window: wide, rcv_wnd: 65_535, rcv_wup: 0 };
     set(&fd, REPAIR_WINDOW, &window)?;
     set(&fd, libc::TCP_REPAIR, &OFF_NO_PROBE)?;
+    Ok(fd)
+}
+
+/// The same as a socket of the library's.
+pub(crate) fn connect_socket(local: SocketAddr, peer: SocketAddr) -> Result<Socket> {
+    let fd = connect(local, peer)?;
     // SAFETY: the socket has just been made, by nobody else, and nothing was sent on it.
     unsafe { Socket::adopt(fd) }.map_err(|(_, error)| Error::other(error))
 }

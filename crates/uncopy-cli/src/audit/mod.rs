@@ -4,7 +4,7 @@
 mod flusher;
 pub(crate) mod verify;
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,7 +54,10 @@ impl Audit {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.read(true).append(true).create(true).open(path)?;
         // Two programs must not make one chain.
-        file.try_lock().map_err(|_| io::Error::other("another program is writing to it"))?;
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => io::Error::other("another program is writing to it"),
+            TryLockError::Error(error) => error,
+        })?;
         let previous = last_digest(&file)?;
         let time = now();
         let unique = format!("{time} {} {path:?}", std::process::id());

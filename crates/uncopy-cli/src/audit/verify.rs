@@ -31,7 +31,11 @@ pub(crate) fn run(flags: &AuditArgs) -> Result<Exit, clap::Error> {
     let AuditArgs::Verify { file: path, hash } = flags;
     let log = match File::open(path).and_then(|file| read(BufReader::new(file))) {
         Ok(log) => log,
-        Err(error) => return Ok(failed_to(&format!("read {}", path.display()), &error)),
+        Err(error) => {
+            let operation = format!("read {}", path.display());
+            let next_step = "name a log that --audit wrote, and that you may read";
+            return Ok(failed_to(&operation, &error, next_step));
+        }
     };
     Ok(judge(path, log, hash.as_deref()))
 }

@@ -48,12 +48,15 @@ fn failure(
     }
 }
 
+/// No run is longer: a year, which every clock can add to now.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// How long to run.
 fn duration(flags: &PathArgs) -> Result<Duration, Failure> {
-    let next_step = "name a number of seconds above zero";
+    let next_step = "name a number of seconds above zero, and no more than a year has";
     Duration::try_from_secs_f64(flags.seconds)
         .ok()
-        .filter(|time| !time.is_zero())
+        .filter(|time| !time.is_zero() && *time <= LONGEST)
         .ok_or_else(|| failure("run for", flags.seconds, "it is no time", next_step))
 }
 

@@ -144,7 +144,7 @@ pub(super) fn received(receives: u64, bytes: u64, json: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Counters, Outcome, received};
+    use super::{Counters, Outcome, Pages, received};
     use std::time::Duration;
 
     #[test]
@@ -172,5 +172,13 @@ mod tests {
         assert!(outcome.words().starts_with("tx=129909 (8106 MB) txc=5 zc=y\n"));
         assert!(outcome.json().contains("\"zero_copy\":true"));
         assert_eq!(received(7, 3 << 20, false), "rx=7 (3 MB)\n");
+        let pages = Pages::Base { reason: String::from("none are free") };
+        outcome.pages = Some(&pages);
+        outcome.without_io_uring = Some(String::from("a filter forbids it"));
+        let words = outcome.words();
+        assert!(
+            words.ends_with("no huge pages: none are free\nno io_uring: a filter forbids it\n")
+        );
+        assert!(outcome.json().contains("\"huge_pages\":false"), "{}", outcome.json());
     }
 }

@@ -18,6 +18,8 @@ use crate::report::Failure;
 const BATCH: usize = 64;
 /// Slices of a registered pool: two batches, one of which is on its way.
 const SLICES: usize = 2 * BATCH;
+/// Of one send: what is allocated to be sent, and as much as a pool has.
+const MOST_BYTES: usize = 1 << 30;
 /// How long releases are waited for at the end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -49,6 +51,10 @@ pub(super) fn run(flags: &SendArgs) -> Result<String, Failure> {
             "no packet holds one",
             next_step,
         ));
+    }
+    if size > MOST_BYTES {
+        let next_step = "name fewer bytes (-s)";
+        return Err(failure("make sends of", size, "they have 1 GiB at most", next_step));
     }
     let socket = connect(flags)?;
     let before = (Instant::now(), processor_time());

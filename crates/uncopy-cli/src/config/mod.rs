@@ -19,6 +19,7 @@ use clap::{ArgMatches, FromArgMatches};
 
 use crate::flags::copy::CopyArgs;
 use crate::flags::usage_error;
+use crate::report::told;
 use key::{KEYS, Key};
 
 /// The variable that names the file.
@@ -181,9 +182,10 @@ fn load(
             Err(error) if !must_exist && is_absence(&error) => return Ok(None),
             Err(error) => {
                 return Err(format!(
-                    "cannot read the configuration file {}: {error}; name one that can be read \
+                    "cannot read the configuration file {}: {}; name one that can be read \
                      with --config",
-                    path.display()
+                    path.display(),
+                    told(&error)
                 ));
             }
         };

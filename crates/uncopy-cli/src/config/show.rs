@@ -1,10 +1,11 @@
 //! `uncopy config show`.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::Path;
 
 use clap::error::ErrorKind;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::{Origin, Setting, load};
 use crate::exit::Exit;
@@ -37,26 +38,64 @@ fn table(settings: &[Setting]) -> String {
     })
 }
 
+/// What `--json` prints, documented in `docs/json.md`.
+#[derive(Serialize)]
+struct Shown<'a> {
+    schema: u32,
+    file: Option<Cow<'a, str>>,
+    settings: Vec<One<'a>>,
+}
+
+/// A setting, its value and its origin.
+#[derive(Serialize)]
+struct One<'a> {
+    key: &'static str,
+    value: &'a str,
+    origin: &'static str,
+    file: Option<Cow<'a, str>>,
+    line: Option<usize>,
+    variable: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filesystem: Option<&'a str>,
+}
+
 fn object(path: Option<&Path>, settings: &[Setting]) -> String {
-    let name = |path: &Path| path.to_string_lossy().into_owned();
-    let settings: Vec<Value> = settings
-        .iter()
-        .map(|setting| {
-            let (origin, file, line, variable) = match &setting.origin {
-                Origin::BuiltIn => ("built_in", None, None, None),
-                Origin::File { path, line } => ("file", Some(name(path)), Some(line), None),
-                Origin::Variable => ("variable", None, None, Some(setting.key.variable())),
-                Origin::Tuned { path, .. } => ("tuned", Some(name(path)), None, None),
-            };
-            let mut told = json!({
-                "key": setting.key.name, "value": setting.value, "origin": origin,
-                "file": file, "line": line, "variable": variable,
-            });
-            if let Origin::Tuned { filesystem, .. } = &setting.origin {
-                told["filesystem"] = json!(filesystem);
+    report::json::line(&Shown {
+        schema: SCHEMA,
+        file: path.map(Path::to_string_lossy),
+        settings: settings.iter().map(One::from).collect(),
+    })
+}
+
+impl<'a> From<&'a Setting> for One<'a> {
+    fn from(setting: &'a Setting) -> One<'a> {
+        let Setting { key, value, origin } = setting;
+        let mut one = One {
+            key: key.name,
+            value,
+            origin: "built_in",
+            file: None,
+            line: None,
+            variable: None,
+            filesystem: None,
+        };
+        match origin {
+            Origin::BuiltIn => {}
+            Origin::File { path, line } => {
+                one.origin = "file";
+                one.file = Some(path.to_string_lossy());
+                one.line = Some(*line);
             }
-            told
-        })
-        .collect();
-    report::json::line(&json!({ "schema": SCHEMA, "file": path.map(name), "settings": settings }))
+            Origin::Variable => {
+                one.origin = "variable";
+                one.variable = Some(key.variable());
+            }
+            Origin::Tuned { path, filesystem } => {
+                one.origin = "tuned";
+                one.file = Some(path.to_string_lossy());
+                one.filesystem = Some(filesystem);
+            }
+        }
+        one
+    }
 }

@@ -10,6 +10,7 @@ use uncopy::capabilities::identity;
 
 use super::key::Key;
 use super::{Origin, Setting, is_absence, read, usual_place};
+use crate::report::told;
 
 const FILE: &str = "tuned.toml";
 
@@ -69,19 +70,45 @@ fn setting(file: &Path, filesystem: &str, name: &str, value: u64) -> Result<Sett
 }
 
 fn load(file: &Path) -> Result<Tables, String> {
-    let next_step = "remove it, or measure again: uncopy tune --save";
     let text = match read(file) {
         Ok(text) => text,
         Err(error) if is_absence(&error) => return Ok(Tables::new()),
         Err(error) => {
-            let file = file.display();
+            let (file, error) = (file.display(), told(&error));
             return Err(format!("cannot read {file}: {error}; make it readable, or remove it"));
         }
     };
-    toml::from_slice(&text).map_err(|error| {
+    parse(file, &text)
+}
+
+fn parse(file: &Path, text: &[u8]) -> Result<Tables, String> {
+    let next_step = "remove it, or measure again: uncopy tune --save";
+    toml::from_slice(text).map_err(|error| {
         let message = error.message().trim().replace('\n', ", ");
         format!("{} makes no sense: {message}; {next_step}", file.display())
     })
+}
+
+/// For `fuzz/`: a file is refused in a sentence, or holds what it is written with again.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz(text: &[u8]) {
+    let file = Path::new("/tuned.toml");
+    let tables = match parse(file, text) {
+        Ok(tables) => tables,
+        Err(error) => return assert!(error.starts_with("/tuned.toml makes no sense: "), "{error}"),
+    };
+    for (filesystem, tuned) in &tables {
+        for (name, value) in &tuned.values {
+            match setting(file, filesystem, name, *value) {
+                Ok(setting) => assert_eq!(setting.value, value.to_string()),
+                Err(error) => assert!(error.ends_with("uncopy tune --save"), "{error}"),
+            }
+        }
+    }
+    // TOML has no number above 2^63 - 1 that it could be written with.
+    if let Ok(text) = toml::to_string(&tables) {
+        assert_eq!(parse(file, text.as_bytes()).as_ref(), Ok(&tables));
+    }
 }
 
 /// Keeps what was found on a filesystem, in place of what was found there before. Returns the file.
@@ -99,7 +126,8 @@ pub(crate) fn save(filesystem: &str, tuned: Tuned) -> Result<PathBuf, String> {
     tables.insert(filesystem.to_owned(), tuned);
     let text = toml::to_string(&tables).map_err(|error| error.to_string())?;
     write(&file, &format!("{HEAD}\n{text}")).map_err(|error| {
-        format!("cannot write {}: {error}; name another place by XDG_CONFIG_HOME", file.display())
+        let (file, error) = (file.display(), told(&error));
+        format!("cannot write {file}: {error}; name another place by XDG_CONFIG_HOME")
     })?;
     Ok(file)
 }

@@ -17,9 +17,10 @@ use crate::audit::Audit;
 use crate::config::{Configured, Setting};
 use crate::exit::Exit;
 use crate::flags::{self, conflict};
+use crate::job_control::JobControl;
 use crate::progress::{Shared, Watch};
-use crate::report::{Failure, Report};
-use crate::stop::{Signal, Stop};
+use crate::report::{self, Failure, Report};
+use crate::stop::{self, Signal, Stop};
 pub(crate) use target::Pair;
 use target::{Kind, Names};
 use written::Written;
@@ -35,7 +36,8 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
         .map_err(|message| misuse(configured, ErrorKind::ValueValidation, &message))?;
     if flags.tree.recursive {
         let checked = tree_options.check();
-        checked.map_err(|text| misuse(configured, ErrorKind::ArgumentConflict, &text))?;
+        checked
+            .map_err(|found| misuse(configured, ErrorKind::ArgumentConflict, &found.to_string()))?;
     }
     let misuse = |kind, message: String| flags::usage_error("cp", kind, &message);
     let names = target::names(flags)
@@ -44,7 +46,12 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
     let audit = flags.audit.as_deref().map(Audit::open).transpose();
     let mut report = match audit {
         Ok(audit) => Report::new(flags, audit),
-        Err(error) => return Ok(crate::report::failed_to("begin the audit log", &error)),
+        Err(error) => {
+            let named = flags.audit.as_deref().unwrap_or(Path::new("")).display();
+            let operation = format!("begin the audit log {named}");
+            let next_step = "name a file that can be written to, or leave out --audit";
+            return Ok(report::failed_to(&operation, &error, next_step));
+        }
     };
     let is_directory = match destination_is_directory(&names) {
         Ok(is_directory) => is_directory,
@@ -60,13 +67,18 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
         .map_err(|same| misuse(ErrorKind::ArgumentConflict, same.to_string()))?;
     let stop = match Stop::new() {
         Ok(stop) => stop,
-        Err(error) => return Ok(crate::report::failed_to("listen to signals", &error)),
+        Err(error) => return Ok(stop::failed(&error)),
     };
+    let control = JobControl::default();
     if flags.tree.recursive {
-        return Ok(tree::copy(&pairs, &tree_options, flags.tree.progress, &stop, report));
+        tree_options.copy.gate = Some(control.gate());
+        let signals = (&stop, &control);
+        return Ok(tree::copy(&pairs, &tree_options, flags.tree.progress, signals, report));
     }
+    options.gate = Some(control.gate());
     let throttle = flags.max_bandwidth.map(Throttle::new);
-    Ok(match copy_all(&pairs, &options, throttle.as_ref(), &stop, &mut report) {
+    let signals = (&stop, &control);
+    Ok(match copy_all(&pairs, &options, throttle.as_ref(), signals, &mut report) {
         Some(signal) => report.stopped(signal),
         None => report.finish(),
     })
@@ -114,17 +126,16 @@ fn destination_is_directory(names: &Names) -> Result<bool, Failure> {
         _ if names.kind == Kind::Either => return Ok(false),
         _ => {}
     }
+    let errno = found.as_ref().err().and_then(io::Error::raw_os_error).map(Errno::from_raw);
     Err(Failure {
         kind: "refused",
         operation: "copy into",
         subject: names.destination.clone(),
-        errno: found.as_ref().err().and_then(io::Error::raw_os_error).map(Errno::from_raw),
-        reason: match found {
-            Ok(_) => String::from("it is not a directory"),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                String::from("it does not exist")
-            }
-            Err(error) => error.to_string(),
+        errno,
+        reason: match errno {
+            None => String::from("it is not a directory"),
+            Some(Errno::ENOENT) => String::from("it does not exist"),
+            Some(errno) => format!("{} ({errno})", errno.message()),
         },
         next_step: Some("name a directory that exists"),
         exit: Exit::Failure,
@@ -144,12 +155,13 @@ fn copy_all(
     pairs: &[Pair],
     options: &CopyOptions,
     throttle: Option<&Throttle>,
-    stop: &Stop,
+    (stop, control): (&Stop, &JobControl),
     report: &mut Report,
 ) -> Option<Signal> {
     if options.copy_contents {
         // Opening a FIFO may wait for its other end.
         stop.listen();
+        control.listen();
     }
     let (mut written, experience) = (Written::default(), Experience::default());
     for pair in pairs {
@@ -161,8 +173,8 @@ fn copy_all(
             report.failed(&pair.source, &pair.destination, &just_written(pair));
             continue;
         }
-        let shared = Shared { throttle, experience: &experience };
-        let mut watch = Watch::new(stop, &pair.source, report.shows_progress(), shared);
+        let shared = Shared { stop, control, throttle, experience: &experience };
+        let mut watch = Watch::new(&pair.source, report.shows_progress(), shared);
         let copied = copy_file_observed(&pair.source, &pair.destination, options, &mut watch);
         drop(watch);
         match copied {

@@ -8,9 +8,10 @@ use uncopy::copy::job::{JobObserver, JobOptions, JobProgress, Record, copy_trees
 
 use super::target::Pair;
 use crate::exit::Exit;
+use crate::job_control::JobControl;
 use crate::progress::TreeBar;
 use crate::report::{Failure, Report};
-use crate::stop::{self, Stop, Wish};
+use crate::stop::Stop;
 
 /// Copies trees, and reports on each entry and on the whole; on the way too, if it is `insisted`
 /// upon or standard error is a terminal.
@@ -18,17 +19,18 @@ pub(super) fn copy(
     pairs: &[Pair],
     options: &JobOptions,
     insisted: bool,
-    stop: &Stop,
+    (stop, control): (&Stop, &JobControl),
     report: Report,
 ) -> Exit {
     stop.listen();
+    control.listen();
     let mut options = options.clone();
-    let bar = TreeBar::new(report.shows_progress(), insisted);
+    let bar = TreeBar::new(report.shows_progress(), insisted, control.clock());
     options.scan_ahead = bar.wants_totals();
     let pairs: Vec<(PathBuf, PathBuf)> =
         pairs.iter().map(|pair| (pair.source.clone(), pair.destination.clone())).collect();
     let wants_records = report.tells_each();
-    let watch = Watch { wish: stop.wish(), report: Mutex::new(report), wants_records, bar };
+    let watch = Watch { stop, control, report: Mutex::new(report), wants_records, bar };
     let (summary, ended) = copy_trees(&pairs, &options, &watch);
     let Watch { report, bar, .. } = watch;
     drop(bar);
@@ -45,23 +47,25 @@ pub(super) fn copy(
 }
 
 /// Watches a job from all its workers.
-struct Watch {
-    wish: Wish,
+struct Watch<'a> {
+    stop: &'a Stop,
+    control: &'a JobControl,
     report: Mutex<Report>,
     wants_records: bool,
     bar: TreeBar,
 }
 
-impl JobObserver for Watch {
+impl JobObserver for Watch<'_> {
     fn progress(&self, progress: JobProgress) -> Control {
-        if self.wish.takes_pause() {
-            self.bar.paused(stop::pause);
+        if self.stop.requested().is_some() {
+            return Control::Stop;
         }
-        if self.wish.takes_status() {
+        self.control.heed();
+        if self.control.takes_status() {
             self.bar.tell(progress);
         }
         self.bar.draw(progress);
-        if self.wish.is_there() { Control::Stop } else { Control::Continue }
+        Control::Continue
     }
 
     fn wants_records(&self) -> bool {

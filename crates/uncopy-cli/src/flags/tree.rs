@@ -75,7 +75,8 @@ pub(crate) struct TreeArgs {
     #[arg(short, long, value_name = "N", requires = "recursive", help_heading = TREES)]
     pub jobs: Option<NonZeroUsize>,
 
-    /// Show progress also where standard error is no terminal: a line every ten seconds
+    /// Show progress also where standard error is no terminal: a line after a second, and then
+    /// every ten
     #[arg(long, requires = "recursive", conflicts_with = "quiet", help_heading = TREES)]
     pub progress: bool,
 }

@@ -4,27 +4,29 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal, stderr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use indicatif::{BinaryBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{BinaryBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use uncopy::copy::job::JobProgress;
 
-use super::{DRAWS_HZ, PATIENCE, left, rate};
+use super::{DRAWS_HZ, PATIENCE, speed};
+use crate::job_control::Clock;
 use crate::report::say;
 
 /// How often a line is printed where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
+/// When the first one is: whoever waits sees that something is done, and how long it will take.
+const FIRST_LINE: Duration = Duration::from_secs(1);
+
 /// How a job's progress is shown.
 #[derive(Debug)]
 pub(crate) struct TreeBar {
     form: Form,
-    start: Instant,
-    /// When to show it again, in milliseconds from the start.
+    clock: Clock,
+    /// When to show it again, in milliseconds of the clock.
     next: AtomicU64,
     bar: Mutex<Option<ProgressBar>>,
-    /// Microseconds in which the process was stopped.
-    paused: AtomicU64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,19 +38,18 @@ enum Form {
 
 impl TreeBar {
     /// A bar if `wanted` and standard error is a terminal; lines elsewhere if `insisted`.
-    pub(crate) fn new(wanted: bool, insisted: bool) -> TreeBar {
+    pub(crate) fn new(wanted: bool, insisted: bool, clock: Clock) -> TreeBar {
         let form = match wanted {
             true if stderr().is_terminal() => Form::Bar,
             true if insisted => Form::Lines,
             _ => Form::Off,
         };
-        let first = if form == Form::Lines { LINE_EVERY } else { PATIENCE };
+        let first = if form == Form::Lines { FIRST_LINE } else { PATIENCE };
         TreeBar {
             form,
-            start: Instant::now(),
+            clock,
             next: AtomicU64::new(first.as_millis() as u64),
             bar: Mutex::default(),
-            paused: AtomicU64::new(0),
         }
     }
 
@@ -62,8 +63,8 @@ impl TreeBar {
         if self.form == Form::Off {
             return;
         }
-        let elapsed = self.elapsed();
-        let now = elapsed.as_millis() as u64;
+        let at_work = self.clock.at_work();
+        let now = at_work.as_millis() as u64;
         let next = self.next.load(Ordering::Relaxed);
         if now < next {
             return;
@@ -80,7 +81,7 @@ impl TreeBar {
             // Another worker shows it.
             return;
         }
-        let text = describe(progress, elapsed);
+        let text = describe(progress, at_work);
         if self.form == Form::Lines {
             return say(&text);
         }
@@ -96,23 +97,9 @@ impl TreeBar {
         bar.tick();
     }
 
-    /// Since the start, pauses left out.
-    fn elapsed(&self) -> Duration {
-        let paused = Duration::from_micros(self.paused.load(Ordering::Relaxed));
-        self.start.elapsed().saturating_sub(paused)
-    }
-
-    /// Runs `pause`, whose time counts in neither rate nor what is left.
-    pub(crate) fn paused(&self, pause: impl FnOnce()) {
-        let begin = Instant::now();
-        pause();
-        let took = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.paused.fetch_add(took, Ordering::Relaxed);
-    }
-
     /// Prints one line about how far it is, wherever standard error goes.
     pub(crate) fn tell(&self, progress: JobProgress) {
-        let text = describe(progress, self.elapsed());
+        let text = describe(progress, self.clock.at_work());
         self.aside(|| say(&text));
     }
 
@@ -141,7 +128,7 @@ impl Drop for TreeBar {
 }
 
 /// `1200/10000 entries  3.20 MiB/39.06 MiB  12.50 MiB/s  3s left  read_write`.
-pub(crate) fn describe(progress: JobProgress, elapsed: Duration) -> String {
+fn describe(progress: JobProgress, at_work: Duration) -> String {
     // More may still be found.
     let more = if progress.scanned { "" } else { "+" };
     let mut text = format!("{}/{}{more} entries  ", progress.entries, progress.total_entries);
@@ -149,12 +136,8 @@ pub(crate) fn describe(progress: JobProgress, elapsed: Duration) -> String {
     if progress.total_bytes > 0 {
         let _ = write!(text, "/{}{more}", BinaryBytes(progress.total_bytes));
     }
-    let _ = write!(text, "  {}/s", BinaryBytes(rate(progress.bytes, elapsed)));
-    if progress.scanned
-        && let Some(left) = left(progress.bytes, progress.total_bytes, elapsed)
-    {
-        let _ = write!(text, "  {:#} left", HumanDuration(left));
-    }
+    let rest = progress.scanned.then(|| progress.total_bytes.saturating_sub(progress.bytes));
+    let _ = write!(text, "  {}", speed(progress.bytes, rest, at_work));
     if let Some(mechanism) = progress.mechanism {
         let _ = write!(text, "  {mechanism}");
     }

@@ -44,7 +44,8 @@ pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
         text.push_str("  flushed to the device\n");
     }
     if receipt.retries > 0 {
-        let _ = writeln!(text, "  started again {} times: the source changed", receipt.retries);
+        let _ =
+            writeln!(text, "  started again {}", counted(receipt.retries.into(), "time", "times"));
     }
     if receipt.source_changed {
         text.push_str("  the source changed while it was copied; accepted\n");
@@ -217,7 +218,7 @@ fn verified(verification: &Verification) -> String {
 
 #[cfg(test)]
 mod tests {
-    use uncopy::{Errno, Mechanism};
+    use uncopy::{CompressionGuess, Errno, Mechanism};
 
     use super::*;
 
@@ -281,9 +282,64 @@ mod tests {
             "a\\n -> d/a: 3.00 MiB in 1.2ms\n\
              \x20 verified: xxh3 99aa, read back from the device in 20ms\n\
              \x20 flushed to the device\n\
-             \x20 started again 2 times: the source changed\n\
+             \x20 started again 2 times\n\
              \x20 the source changed while it was copied; accepted\n"
         );
+    }
+
+    #[test]
+    fn says_how_bytes_went_and_what_was_read_back() {
+        let mut receipt = Receipt::default();
+        let portion = |cost| Portion { mechanism: Mechanism::Direct, bytes: 1 << 20, cost };
+        receipt.portions = [Cost::Shared, Cost::Moved, Cost::Unknown].map(portion).into();
+        receipt.duration = Duration::from_secs(3);
+        receipt.resumed_bytes = 1 << 30;
+        receipt.retries = 1;
+        receipt.decided_by = vec![String::from("--method=direct"), String::from("--durable")];
+        let says = |from| {
+            let mut receipt = receipt.clone();
+            let (digest, duration) = (String::from("99aa"), Duration::from_micros(20));
+            receipt.verification = Some(Verification { algorithm: "xxh3", digest, from, duration });
+            copied(&pair(), &receipt)
+        };
+        assert_eq!(
+            says(VerifiedFrom::Cache),
+            "a\\n -> d/a: 0 B in 3.00s\n\
+             \x20 1.00 MiB shared with the source by direct\n\
+             \x20 1.00 MiB moved by direct: the device read the pages themselves\n\
+             \x20 1.00 MiB by direct; the kernel does not say whether it copied\n\
+             \x20 1.00 GiB verified, from an interrupted run\n\
+             \x20 because of --method=direct, --durable\n\
+             \x20 verified: xxh3 99aa, read back in 20µs, possibly from the page cache\n\
+             \x20 started again 1 time\n"
+        );
+        assert!(says(VerifiedFrom::SharedExtents).contains("the same blocks; nothing was read\n"));
+    }
+
+    #[test]
+    fn says_what_spoke_for_compression() {
+        let mut compression = Compression {
+            action: CompressionAction::Compressed { level: 3 },
+            reason: String::from("a sample became 31 % of its size"),
+            guess: None,
+            sample: None,
+            source_bytes: 3 << 20,
+            frames: 1,
+        };
+        assert_eq!(
+            compressed(&compression, 1 << 20),
+            "compressed with zstd, level 3: 3.00 MiB became 1.00 MiB in 1 frame \
+             (a sample became 31 % of its size)"
+        );
+        compression.action = CompressionAction::Decompressed;
+        compression.frames = 2;
+        let decompressed = compressed(&compression, 4 << 20);
+        assert!(decompressed.starts_with("decompressed: 3.00 MiB in 2 frames became 4.00 MiB ("));
+        for (by, told) in [(GuessedBy::Magic, "first bytes"), (GuessedBy::Extension, "name")] {
+            compression.guess = Some(CompressionGuess { format: "gzip", by });
+            let told = format!("; by its {told} it seems to be gzip)");
+            assert!(compressed(&compression, 0).ends_with(&told));
+        }
     }
 
     #[test]

@@ -428,7 +428,7 @@ pub(crate) fn base64_name(path: &Path) -> Option<String> {
     std::str::from_utf8(bytes).is_err().then(|| STANDARD.encode(bytes))
 }
 
-fn microseconds(duration: Duration) -> u64 {
+pub(crate) fn microseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -436,6 +436,7 @@ fn microseconds(duration: Duration) -> u64 {
 pub(crate) fn line(event: &impl Serialize) -> String {
     // Only a map with keys that are no strings, or a value that fails by itself, can fail here.
     let mut line = serde_json::to_string(event).unwrap_or_default();
+    debug_assert!(line.starts_with("{\"schema\":"), "the first key is the schema: {line}");
     line.push('\n');
     line
 }

@@ -264,7 +264,8 @@ impl Report {
         if let Err(error) = audit.entry(&line(), receipt) {
             // It cannot be closed either: whoever reads it sees that it ends early.
             self.audit = None;
-            self.exit = self.exit.and(failed_to("write the audit log", &error));
+            let next_step = "the copies go on without it; make room where it lies";
+            self.exit = self.exit.and(failed_to("write the audit log", &error, next_step));
         }
     }
 
@@ -276,7 +277,11 @@ impl Report {
                     say(&format!("note: the last record of {} is {hash}", path.display()));
                 }
             }
-            Err(error) => self.exit = self.exit.and(failed_to("close the audit log", &error)),
+            Err(error) => {
+                let next_step =
+                    "see that `uncopy audit verify` reads it, and what its device reports";
+                self.exit = self.exit.and(failed_to("close the audit log", &error, next_step));
+            }
         }
     }
 
@@ -299,16 +304,26 @@ pub(crate) fn say(message: &str) {
     let _ = writeln!(io::stderr(), "uncopy: {}", printable(message));
 }
 
-/// Says that `operation` failed for a reason outside the files.
-pub(crate) fn failed_to(operation: &str, error: &io::Error) -> Exit {
-    say(&format!("cannot {operation}: {error}"));
+/// Says that `operation`, which names its subject, failed for a reason outside the files, and what to
+/// do about it.
+pub(crate) fn failed_to(operation: &str, error: &io::Error, next_step: &str) -> Exit {
+    say(&format!("cannot {operation}: {}; {next_step}", told(error)));
     Exit::Failure
+}
+
+/// An error of the standard library in the words of this program: `Permission denied (EACCES)`.
+pub(crate) fn told(error: &io::Error) -> String {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(errno) => format!("{} ({errno})", errno.message()),
+        None => error.to_string(),
+    }
 }
 
 /// Says that a report could not be written.
 pub(crate) fn output_failed(error: &io::Error) -> Exit {
     say(&format!(
-        "cannot write to standard output: {error}; the copies themselves are not affected"
+        "cannot write to standard output: {}; only the report is cut short; send it elsewhere",
+        told(error)
     ));
     Exit::Failure
 }

@@ -1,46 +1,75 @@
-//! What was measured, for programs.
+//! What was measured, for programs, documented in `docs/json.md`.
 
+use std::borrow::Cow;
 use std::path::Path;
-use std::time::Duration;
 
-use serde_json::{Value, json};
-use uncopy::copy::tune::{Compared, Finding, Measured};
+use serde::Serialize;
+use uncopy::copy::tune;
 
-use crate::report::json::{SCHEMA, line};
+use crate::report::json::{SCHEMA, line, microseconds};
+
+#[derive(Serialize)]
+struct Measured<'a> {
+    schema: u32,
+    path: Cow<'a, str>,
+    filesystem: String,
+    identity: &'a str,
+    settings: Vec<Setting<'a>>,
+    duration_us: u64,
+    saved: Option<Cow<'a, str>>,
+}
+
+#[derive(Serialize)]
+struct Setting<'a> {
+    key: &'static str,
+    built_in: u64,
+    value: u64,
+    missing: Option<&'a str>,
+    compared: Vec<Compared>,
+}
+
+#[derive(Serialize)]
+struct Compared {
+    at: u64,
+    usual_us: u64,
+    other_us: u64,
+    ratio: f64,
+    rounds: usize,
+}
 
 /// One object on one line.
-pub(super) fn report(path: &Path, measured: &Measured, file: Option<&Path>) -> String {
-    line(&json!({
-        "schema": SCHEMA,
-        "path": path.to_string_lossy(),
-        "filesystem": measured.filesystem.to_string(),
-        "identity": measured.identity,
-        "settings": measured.findings.iter().map(setting).collect::<Vec<Value>>(),
-        "duration_us": microseconds(measured.duration),
-        "saved": file.map(|file| file.to_string_lossy()),
-    }))
-}
-
-fn setting(finding: &Finding) -> Value {
-    json!({
-        "key": finding.setting,
-        "built_in": finding.built_in,
-        "value": finding.value,
-        "compared": finding.compared.iter().map(compared).collect::<Vec<Value>>(),
-        "missing": finding.missing,
+pub(super) fn report(path: &Path, measured: &tune::Measured, saved: Option<&Path>) -> String {
+    line(&Measured {
+        schema: SCHEMA,
+        path: path.to_string_lossy(),
+        filesystem: measured.filesystem.to_string(),
+        identity: &measured.identity,
+        settings: measured.findings.iter().map(Setting::from).collect(),
+        duration_us: microseconds(measured.duration),
+        saved: saved.map(Path::to_string_lossy),
     })
 }
 
-fn compared(compared: &Compared) -> Value {
-    json!({
-        "at": compared.at,
-        "usual_us": microseconds(compared.usual),
-        "other_us": microseconds(compared.other),
-        "ratio": compared.ratio,
-        "rounds": compared.rounds,
-    })
+impl<'a> From<&'a tune::Finding> for Setting<'a> {
+    fn from(finding: &'a tune::Finding) -> Setting<'a> {
+        Setting {
+            key: finding.setting,
+            built_in: finding.built_in,
+            value: finding.value,
+            missing: finding.missing.as_deref(),
+            compared: finding.compared.iter().map(Compared::from).collect(),
+        }
+    }
 }
 
-fn microseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+impl From<&tune::Compared> for Compared {
+    fn from(compared: &tune::Compared) -> Compared {
+        Compared {
+            at: compared.at,
+            usual_us: microseconds(compared.usual),
+            other_us: microseconds(compared.other),
+            ratio: compared.ratio,
+            rounds: compared.rounds,
+        }
+    }
 }

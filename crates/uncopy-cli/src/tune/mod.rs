@@ -16,13 +16,13 @@ use crate::config::tuned::{self, Tuned};
 use crate::exit::Exit;
 use crate::flags::tune::TuneArgs;
 use crate::report::{self, Failure};
-use crate::stop::Stop;
+use crate::stop::{self, Stop};
 
 /// Measures, prints what was found, and keeps it if that is asked for.
 pub(crate) fn run(flags: &TuneArgs) -> Result<Exit, clap::Error> {
     let stop = match Stop::new() {
         Ok(stop) => stop,
-        Err(error) => return Ok(report::failed_to("listen to signals", &error)),
+        Err(error) => return Ok(stop::failed(&error)),
     };
     stop.listen();
     let bar =

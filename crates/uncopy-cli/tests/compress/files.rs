@@ -1,7 +1,7 @@
 //! Single files: what is decided, what is written, and what is said about it.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
@@ -12,6 +12,7 @@ use crate::{Pair, by_zstd, compress, copy, cp, decompress, noise, said, text};
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = testbed::cases![
         [Need::Tool("zstd")] what_is_written_zstd_reads,
+        [Need::Tool("zstd")] a_reader_jumps_into_the_middle,
         [Need::Tool("zstd")] what_zstd_writes_is_read,
         [Need::Tool("zstd")] files_of_every_length_come_back,
         [] the_receipt_tells_guess_sample_and_sizes,
@@ -76,6 +77,52 @@ fn assert_seekable(file: &[u8], contents: &[u8]) {
         (data, contents) = (rest, others);
     }
     assert!(data.is_empty() && contents.is_empty());
+}
+
+/// What `length` bytes of a file hold, and not one more.
+fn read_at(file: &fs::File, offset: u64, length: u64) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(length).unwrap()];
+    file.read_exact_at(&mut bytes, offset).unwrap();
+    bytes
+}
+
+/// Where in the file the frame lies that holds a byte of the contents, its length, and where its own
+/// contents begin: by the footer and the table alone.
+fn find_frame(file: &fs::File, wanted: u64) -> (u64, u64, u64) {
+    let number = |bytes: &[u8]| u64::from(u32::from_le_bytes(bytes.try_into().unwrap()));
+    let size = file.metadata().unwrap().len();
+    let footer = read_at(file, size - 9, 9);
+    assert_eq!((number(&footer[5..]), footer[4]), (0x8F92_EAB1, 0));
+    let table_bytes = number(&footer[..4]) * 8;
+    let table = read_at(file, size - 9 - table_bytes, table_bytes);
+    let (mut offset, mut begin) = (0, 0);
+    for entry in table.chunks(8) {
+        let (packed, length) = (number(&entry[..4]), number(&entry[4..]));
+        if wanted < begin + length {
+            return (offset, packed, begin);
+        }
+        (offset, begin) = (offset + packed, begin + length);
+    }
+    panic!("byte {wanted} is in no frame");
+}
+
+/// Three short reads: the footer, the table, and one frame.
+fn a_reader_jumps_into_the_middle() {
+    let pair = Pair::new();
+    let contents = [text(5_000_000), noise(9, 3_000_000), text(4_000_000)].concat();
+    let source = pair.file("a", &contents);
+    let packed = pair.to.join("a.zst");
+    copy(compress(), &source, &packed);
+    let whole = fs::File::open(&packed).unwrap();
+    for wanted in [0, 2_345_678, 6_000_000, (8 << 20) - 1, 8 << 20, contents.len() as u64 - 1] {
+        let (offset, length, begin) = find_frame(&whole, wanted);
+        let scratch = Place::Disk.scratch();
+        fs::write(scratch.join("frame"), read_at(&whole, offset, length)).unwrap();
+        let frame = by_zstd(&scratch.join("frame"));
+        let begin = usize::try_from(begin).unwrap();
+        assert!((begin..begin + frame.len()).contains(&usize::try_from(wanted).unwrap()));
+        assert!(frame == contents[begin..begin + frame.len()], "byte {wanted}");
+    }
 }
 
 fn what_zstd_writes_is_read() {

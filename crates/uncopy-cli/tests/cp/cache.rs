@@ -1,9 +1,8 @@
 //! What becomes of the page cache.
 
 use testbed::witness::{allocated_bytes, cached_bytes};
-use testbed::{Case, Content, Need, Place, Receipt};
+use testbed::{Case, Content, Need, Place, Receipt, drop_from_cache};
 
-use crate::truth::drop_from_cache;
 use crate::witnessed::Pair;
 use crate::{DIRECT, EVERYWHERE, cp, cp_by};
 

@@ -96,9 +96,13 @@ impl Faults {
             strace = strace.inject(expression);
         }
         let fault = format!("{}:error={errno}:when={}", call.name, call.nth);
-        let (run, _) = strace.inject(&fault).run();
+        let (run, trace) = strace.inject(&fault).run();
         let context = format!("{errno} from {} number {}({})", call.name, call.nth, call.arguments);
         self.check(&run, call, errno, &context);
+        if run.status.success() {
+            // What failed moved nothing, and what was moved went where the receipt says.
+            self.pair.hold_against_trace(&run.receipt(), &trace);
+        }
     }
 
     fn check(&self, run: &Run, call: &Call, errno: &str, context: &str) {

@@ -9,6 +9,7 @@ mod existing;
 mod faults;
 mod in_place;
 mod interrupted;
+mod job_control;
 mod large;
 mod leftovers;
 mod matrix;
@@ -84,6 +85,9 @@ fn cp_as_nobody() -> Program {
 }
 
 fn main() -> ExitCode {
+    if let Some(allowed) = std::env::var_os(racing::reader::ROLE) {
+        return racing::reader::play(allowed.as_ref());
+    }
     testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
         [
             cache::cases(),
@@ -93,6 +97,7 @@ fn main() -> ExitCode {
             faults::cases(),
             in_place::cases(),
             interrupted::cases(),
+            job_control::cases(),
             large::cases(),
             leftovers::cases(),
             matrix::cases(),

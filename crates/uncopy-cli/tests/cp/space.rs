@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use testbed::witness::Strace;
-use testbed::{Case, Content, Filesystem, Mount, Need, Place, Program, Scratch, run_tool, seeded};
+use testbed::{
+    Case, Content, Filesystem, Mount, Need, Place, Program, Scratch, drop_from_cache, run_tool,
+    seeded,
+};
 
-use crate::truth::drop_from_cache;
 use crate::{ACROSS, COPY_FILE_RANGE, DIRECT, READ_WRITE, SENDFILE, SPLICE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {

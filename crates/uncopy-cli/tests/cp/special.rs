@@ -107,7 +107,16 @@ fn contents_of_a_fifo() {
 }
 
 fn contents_into_a_fifo() {
-    let pair = Pair::at(Place::Disk, &Content::dense(200_001));
+    into_a_fifo(&Content::dense(200_001));
+    into_a_fifo(&Content::dense(3000));
+    // It is written as it reads, from its beginning.
+    into_a_fifo(&Content::sparse(300_000, &[(8192, 4096), (204_800, 10)]));
+    into_a_fifo(&Content::sparse(300_000, &[(0, 65_536)]));
+}
+
+#[track_caller]
+fn into_a_fifo(content: &Content) {
+    let pair = Pair::at(Place::Disk, content);
     let destination = fifo(&pair.to, "destination");
     let (run, read) = std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
@@ -119,7 +128,7 @@ fn contents_into_a_fifo() {
         let _ = std::fs::File::options().read(true).write(true).open(&destination);
         (run, reader.join().unwrap())
     });
-    assert_eq!(run.receipt().bytes(), 200_001);
+    assert_eq!(run.receipt().bytes(), content.length);
     assert!(read == std::fs::read(&pair.source).unwrap());
     assert!(std::fs::metadata(&destination).unwrap().file_type().is_fifo());
     pair.assert_no_strangers();

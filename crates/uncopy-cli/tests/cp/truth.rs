@@ -1,7 +1,7 @@
 //! Receipts tell the truth about what it cost: *moved* only where a device reads the pages itself.
 
 use testbed::witness::{Strace, cached_bytes};
-use testbed::{Case, Content, Filesystem, Mount, Need, Place, assert_same};
+use testbed::{Case, Content, Filesystem, Mount, Need, Place, assert_same, drop_from_cache};
 
 use crate::witnessed::{Pair, opens_for_direct_io};
 use crate::{DIRECT, cp, cp_by};
@@ -39,12 +39,6 @@ fn direct_from_a_cold_source_is_moved() {
     let receipt = run.receipt();
     assert!(receipt.at("moved") + 4096 > LENGTH + 777, "{}", receipt.value());
     assert!(opens_for_direct_io(&trace, pair.to.path()));
-}
-
-/// Takes a file out of the page cache.
-pub(crate) fn drop_from_cache(file: &std::fs::File) {
-    file.sync_all().unwrap();
-    rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
 }
 
 /// With its image read and written past the page cache, and through it: the loop driver copies or

@@ -138,7 +138,7 @@ impl Pair {
 
     /// Each mechanism moved what the receipt says it moved, and nothing else was used. Verification
     /// writes nothing, so it does not matter here.
-    fn hold_against_trace(&self, receipt: &Receipt, trace: &Trace) {
+    pub(crate) fn hold_against_trace(&self, receipt: &Receipt, trace: &Trace) {
         let to = self.to.path();
         let context = || format!("{}\n{:#?}", receipt.value(), trace.calls);
         for (mechanism, calls) in [

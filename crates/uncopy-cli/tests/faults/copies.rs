@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use testbed::{Case, Content, Fault, Intercept, Need, Place, Program, Scratch};
+use testbed::{Case, Content, Fault, Intercept, Need, Place, Program, Scratch, SystemCall};
 
 use crate::{Scene, cannot_tidy, check_truth, ends_for_want_of_memory, is_hard, uncopy};
 
@@ -15,6 +15,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [] with_all_metadata,
         [Need::At(Place::Xfs)] by_reflink,
         [Need::At(Place::Btrfs)] shared_or_moved_on_btrfs,
+        [Need::BareDevice] through_io_uring,
+        [Need::BareDevice] through_io_uring_and_further,
         [] told_in_words,
     ];
     for method in ["copy-file-range", "sendfile", "splice", "read-write"] {
@@ -41,8 +43,12 @@ const OLD: &[u8] = b"what was there before";
 
 impl File {
     fn at(place: Place) -> File {
+        File::new(place, &content())
+    }
+
+    fn new(place: Place, content: &Content) -> File {
         let (from, to) = (place.scratch(), place.scratch());
-        drop(content().write(&from.join("source")));
+        drop(content.write(&from.join("source")));
         let bytes = fs::read(from.join("source")).unwrap();
         File { from, to, bytes }
     }
@@ -56,7 +62,13 @@ impl File {
     }
 
     fn each(&self, program: Program, has_old: bool) {
+        let _ = self.each_after(&|| (), program, has_old);
+    }
+
+    /// The calls where nothing fails.
+    fn each_after(&self, before: &dyn Fn(), program: Program, has_old: bool) -> Vec<SystemCall> {
         let reset = || {
+            before();
             for name in self.to.strangers(&[]) {
                 fs::remove_file(self.to.join(name)).unwrap();
             }
@@ -66,7 +78,7 @@ impl File {
         };
         let check = |intercept: &Intercept, fault: Fault| self.check(intercept, fault, has_old);
         let program = program.arg(self.source()).arg(self.destination());
-        Scene { program, reset: &reset, check: &check, most: usize::MAX, ends: &[0] }.each();
+        Scene { program, reset: &reset, check: &check, most: usize::MAX, ends: &[0] }.each()
     }
 
     fn check(&self, intercept: &Intercept, fault: Fault, has_old: bool) {
@@ -148,6 +160,25 @@ fn by_reflink() {
 
 fn shared_or_moved_on_btrfs() {
     File::at(Place::Btrfs).each(cp().args(["--prefer=cpu", "--durable"]), false);
+}
+
+/// A source that is not in the page cache, and is to stay out of it, is read and written through a
+/// ring.
+fn through_ring(way: &[&str]) {
+    // More blocks than the ring has buffers, and a tail.
+    let file = File::new(Place::Disk, &Content::dense((7 << 20) + 77));
+    let source = fs::File::open(file.source()).unwrap();
+    let chill = || testbed::drop_from_cache(&source);
+    let calls = file.each_after(&chill, cp().arg("--cache=skip").args(way), true);
+    assert!(calls.contains(&SystemCall::IO_URING_ENTER), "{calls:?}");
+}
+
+fn through_io_uring() {
+    through_ring(&["--method=direct"]);
+}
+
+fn through_io_uring_and_further() {
+    through_ring(&[]);
 }
 
 /// With words instead of receipts, and through buffers.

@@ -6,17 +6,19 @@ use std::net::UdpSocket;
 use std::path::Path;
 
 use testbed::{
-    Case, Compared, Content, Forbidden, Need, Place, Program, Receipt, Scratch, SystemCall,
-    assert_same, assert_same_tree,
+    Case, Compared, Content, Forbidden, Intercepted, Need, Place, Program, Receipt, Scratch,
+    SystemCall, assert_same, assert_same_tree, drop_from_cache,
 };
 use uncopy::Errno;
 
-use crate::uncopy;
+use crate::{BEGIN, uncopy};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] files_and_trees_are_copied,
         [] refusals_are_told,
+        [Need::BareDevice] cold_files_are_read_without_a_ring,
+        [] nobody_asks_for_userfaultfd,
         [] sends_fall_back,
         [] reports_are_made,
         [Need::Root] by_a_user_without_privileges,
@@ -132,9 +134,71 @@ fn refusals_are_told() {
         }
         let copied = receipt.by("read_write") + receipt.by("direct") + receipt.at("hole");
         assert_eq!(copied, receipt.bytes(), "{}", receipt.value());
-        // Direct writes without a ring: one at a time.
-        let receipt = without(IO_URING, "--prefer=cpu");
-        assert_eq!(receipt.bytes(), 900_001);
+    }
+}
+
+/// Past the page cache on both sides: through a ring, or its mapped pages where there is none.
+fn cold_files_are_read_without_a_ring() {
+    let (from, to) = (Place::Disk.scratch(), Place::Disk.scratch());
+    let (source, copy) = (from.join("source"), to.join("copy"));
+    let length = (5 << 20) + 77;
+    let file = Content::dense(length).write(&source);
+    let cold = |way: &[&str]| {
+        let _ = fs::remove_file(&copy);
+        drop_from_cache(&file);
+        uncopy().args(["cp", "--json", "--cache=skip"]).args(way).arg(&source).arg(&copy)
+    };
+    let direct = |receipt: &Receipt, context: &str| {
+        assert_same(&source, &copy);
+        assert!(receipt.by("direct") + 4096 > length, "{context}: {}", receipt.value());
+    };
+    let (run, calls) = Intercepted::new(&cold(&["--method=direct"]), BEGIN, None).count();
+    assert!(calls.contains_key(&SystemCall::IO_URING_ENTER), "{calls:?}");
+    direct(&run.receipt(), "with a ring");
+    assert!(run.receipt().refusal("direct").is_none(), "{}", run.stdout);
+    for errno in BOTH {
+        for calls in [IO_URING, &IO_URING[2..]] {
+            let context = format!("{errno} from {calls:?}");
+            let calls: Vec<_> = calls.iter().map(|call| Forbidden::Call(*call)).collect();
+            let receipt = cold(&["--method=direct"]).forbidding(&calls, errno).run().receipt();
+            direct(&receipt, &context);
+            let refusal = receipt.refusal("direct").expect("it says what it did without");
+            assert_eq!(refusal.errno.as_deref(), errno.name(), "{}", receipt.value());
+            assert!(refusal.reason.contains("io_uring"), "{}", receipt.value());
+        }
+        // A ring that was set up and takes nothing: another way.
+        let enter = [Forbidden::Call(SystemCall::IO_URING_ENTER)];
+        let receipt = cold(&[]).forbidding(&enter, errno).run().receipt();
+        assert_same(&source, &copy);
+        assert_eq!(receipt.by("direct"), 0, "{}", receipt.value());
+        let refusal = receipt.refusal("direct").expect("it was tried");
+        assert_eq!(refusal.errno.as_deref(), errno.name(), "{}", receipt.value());
+    }
+}
+
+/// Profiles that forbid it take nothing away.
+fn nobody_asks_for_userfaultfd() {
+    let scene = Scene::at(Place::Disk);
+    let receiver = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+    let port = receiver.local_addr().unwrap().port().to_string();
+    let to = scene.to.path();
+    let send = ["bench", "send", "-4", "udp", "-D", "127.0.0.1", "-t", "0.01", "-p", &port];
+    let copy = |words: &[&str], source: &Path| uncopy().args(words).arg(source).arg(to.join("to"));
+    let programs = [
+        copy(&["cp", "--durable", "--verify"], &scene.file()),
+        copy(&["cp", "--prefer=cpu", "--cache=skip"], &scene.file()),
+        copy(&["cp", "-r", "--resume"], &scene.tree()),
+        uncopy().args(send).args(["--mode", "ring"]),
+        uncopy().args(send).args(["--mode", "msg-zerocopy"]),
+        uncopy().args(["capabilities"]).arg(to),
+        uncopy().args(["doctor", "--json"]),
+    ];
+    for program in programs {
+        let (run, calls) = Intercepted::new(&program, BEGIN, None).count();
+        assert!(matches!(run.status.code(), Some(0 | 6..=8)), "{run:?}");
+        assert!(calls.len() >= 5, "{calls:?}");
+        assert!(!calls.contains_key(&SystemCall::USERFAULTFD), "{program:?}");
+        let _ = fs::remove_file(to.join("to"));
     }
 }
 
@@ -153,6 +217,9 @@ fn sends_fall_back() {
             assert_ne!(said["sends"], 0, "{context}: {said}");
             assert_eq!(said["zero_copy"], false, "{context}: {said}");
             assert_eq!(said["failed_sends"], 0, "{context}: {said}");
+            let has_no_ring = profile.contains(&Forbidden::Call(SystemCall::IO_URING_SETUP));
+            let expected = (has_no_ring && mode == "ring").then(|| errno.message());
+            assert_eq!(said["without_io_uring"].as_str(), expected.as_deref(), "{context}: {said}");
         }
     });
 }

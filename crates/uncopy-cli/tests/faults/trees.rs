@@ -10,7 +10,7 @@ use testbed::{
     assert_same_tree,
 };
 
-use crate::{Scene, cannot_tidy, check_truth, ends_for_want_of_memory, uncopy};
+use crate::{Scene, cannot_tidy, check_truth, ends_for_want_of_memory, is_full, uncopy};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -19,6 +19,9 @@ pub(crate) fn cases() -> Vec<Case> {
         [] by_several_workers,
         [] with_a_journal,
         [] mirrored_and_audited,
+        [] with_links_followed,
+        [] a_large_file_with_a_journal,
+        [] a_resumed_run,
     ]
 }
 
@@ -28,6 +31,7 @@ struct Tree {
 }
 
 const FILES: [&str; 4] = ["a/small", "a/large", "a/b/sparse", "linked"];
+const LARGE: &str = "a/b/larger";
 const OLD: &[u8] = b"old";
 
 impl Tree {
@@ -44,9 +48,17 @@ impl Tree {
         symlink("a/small", source.join("link")).unwrap();
         let mode = Mode::from_raw_mode(0o640);
         rustix::fs::mknodat(CWD, source.join("fifo"), FileType::Fifo, mode, 0).unwrap();
-        for path in [source.join("a/large"), source.join("a")] {
+        for path in [source.join("a/large"), source.join("a/small"), source.join("a")] {
             let _ = rustix::fs::setxattr(path, "user.a", b"b", XattrFlags::empty());
         }
+        tree
+    }
+
+    /// And a file that is large enough to be gone on with in its middle. Most of it is a hole.
+    fn with_a_large_file(mebibytes: u64) -> Tree {
+        let tree = Tree::new();
+        let data = [(0, 1 << 20), (20 << 20, 1 << 20), (33 << 20, 1 << 20)];
+        drop(Content::sparse((mebibytes << 20) + 1, &data).write(&tree.source().join(LARGE)));
         tree
     }
 
@@ -90,6 +102,19 @@ impl Tree {
     }
 
     fn check(&self, intercept: &Intercept, fault: Fault, has_old: bool) {
+        self.check_files(intercept, fault, has_old);
+        let run = &intercept.run;
+        if run.status.success() {
+            // A filesystem that has no hard links gets copies, as their records say.
+            let linked = run.stdout.contains("\"event\":\"linked\"");
+            if linked || fault.call != SystemCall::LINKAT {
+                assert_same_tree(&self.source(), &self.destination(), Compared::default());
+            }
+        }
+    }
+
+    /// What holds whatever is done with links.
+    fn check_files(&self, intercept: &Intercept, fault: Fault, has_old: bool) {
         let run = &intercept.run;
         for name in FILES {
             let new = fs::read(self.source().join(name)).unwrap();
@@ -103,11 +128,6 @@ impl Tree {
             }
         }
         if run.status.success() {
-            // A filesystem that has no hard links gets copies, as their records say.
-            let linked = run.stdout.contains("\"event\":\"linked\"");
-            if linked || fault.call != SystemCall::LINKAT {
-                assert_same_tree(&self.source(), &self.destination(), Compared::default());
-            }
             for receipt in run.receipts() {
                 if receipt.value()["event"] == "copied" {
                     check_truth(&receipt, intercept, fault);
@@ -166,8 +186,42 @@ fn by_several_workers() {
 /// What a run with a fault left is gone on with by the next.
 fn with_a_journal() {
     let tree = Tree::new();
-    let reset = || tree.reset(false);
-    let program = tree.program(&["--jobs=1", "-p", "--resume"]);
+    gone_on_with(&tree, &["--jobs=1", "-p", "--resume"], &|| (), usize::MAX);
+}
+
+fn a_large_file_with_a_journal() {
+    let tree = Tree::with_a_large_file(34);
+    gone_on_with(&tree, &["--jobs=1", "-p", "--resume"], &|| (), few());
+}
+
+/// The run with the fault goes on itself with what another left in the middle of a large file.
+fn a_resumed_run() {
+    // From 64 MiB on it is noted as well, and hashed by each run.
+    let tree = Tree::with_a_large_file(if is_full() { 80 } else { 34 });
+    let flags = ["--jobs=1", "-p", "--resume", "--on-error=abort"];
+    // The large file is all written, and does not get its name.
+    let before = tree.program(&flags).killed_in(SystemCall::RENAMEAT2);
+    let begin = || {
+        let begun = before.run();
+        assert!(!begun.status.success(), "{begun:?}");
+        let journal = testbed::journal::find(tree.to.path()).expect("it is there after a kill");
+        assert_eq!(testbed::journal::parts(&journal).len(), usize::from(is_full()), "{begun:?}");
+    };
+    gone_on_with(&tree, &flags, &begin, few());
+}
+
+/// Faults of each kind: in the first calls alone, where runs take long.
+fn few() -> usize {
+    if is_full() { usize::MAX } else { 3 }
+}
+
+/// Whatever fails in a run after `begin`, the next is a whole one.
+fn gone_on_with(tree: &Tree, flags: &[&str], begin: &dyn Fn(), most: usize) {
+    let reset = || {
+        tree.reset(false);
+        begin();
+    };
+    let program = tree.program(flags);
     let check = |intercept: &Intercept, fault: Fault| {
         tree.check(intercept, fault, false);
         let again = program.run();
@@ -180,14 +234,28 @@ fn with_a_journal() {
         let excused = cannot_tidy(fault) || ends_for_want_of_memory(intercept, fault);
         assert!(left.is_empty() || excused, "{fault}: {left:?} after {:?}", intercept.run);
     };
-    let scene = Scene {
-        program: program.clone(),
-        reset: &reset,
-        check: &check,
-        most: usize::MAX,
-        ends: &[0],
-    };
+    let scene = Scene { program: program.clone(), reset: &reset, check: &check, most, ends: &[0] };
     scene.each();
+}
+
+/// A link is a file then.
+fn with_links_followed() {
+    let tree = Tree::new();
+    let reset = || tree.reset(false);
+    let followed = tree.destination().join("link");
+    let check = |intercept: &Intercept, fault: Fault| {
+        tree.check_files(intercept, fault, false);
+        tree.check_strangers(intercept, fault, &["destination"]);
+        match followed.symlink_metadata() {
+            Ok(metadata) => {
+                assert!(metadata.is_file(), "{fault}: the link itself");
+                assert_eq!(fs::read(&followed).unwrap(), b"small", "{fault}: half of it");
+            }
+            Err(_) => assert!(!intercept.run.status.success(), "{fault}: no file for the link"),
+        }
+    };
+    let program = tree.program(&["--jobs=1", "-p", "--links=follow"]);
+    Scene { program, reset: &reset, check: &check, most: usize::MAX, ends: &[0] }.each();
 }
 
 fn mirrored_and_audited() {

@@ -5,19 +5,28 @@ use std::path::Path;
 
 use serde_json::Value;
 use testbed::witness::{Call, Strace, Trace};
-use testbed::{Case, Compared, Need, Program, Run, assert_same_tree};
+use testbed::{
+    Case, Compared, Content, Filesystem, Forbidden, Mount, Need, Place, Program, Run, Scratch,
+    SystemCall, assert_same_tree,
+};
+use uncopy::Errno;
 
 use crate::{Trees, cp, events};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] every_entry_has_its_record,
+        [] a_record_says_which_way_each_byte_went_and_why,
         [] single_files_have_theirs,
         [] what_is_changed_or_removed_is_noticed,
         [Need::Tool("strace")] a_kill_leaves_the_records_of_what_was_done,
         [Need::Tool("strace")] records_are_flushed_as_they_come,
         [Need::Tool("strace")] a_flush_that_fails_is_told,
+        [Need::Root, Need::Tool("strace"), Need::Tool("xfs_io"), Need::Tool("mkfs.xfs")]
+            what_was_flushed_survives_a_power_cut,
         [] a_log_that_cannot_be_written_ends_the_copy_before_it_begins,
+        [] a_log_that_another_program_writes_is_left_alone,
+        [Need::Tool("strace")] a_log_on_a_filesystem_without_locks_says_so,
     ]
 }
 
@@ -70,6 +79,61 @@ fn every_entry_has_its_record() {
     assert!(run.stderr.contains(hash), "the copy told the hash: {}", run.stderr);
     assert!(verify(&log, &["--hash", hash]).status.success());
     verify(&log, &["--hash", "0123"]).failed(1);
+}
+
+/// A large file with a hole, and small ones: held against the events of the same run, and by itself.
+fn a_record_says_which_way_each_byte_went_and_why() {
+    let trees = Trees::new();
+    for number in 0..5 {
+        trees.file(&format!("small/{number}"), vec![number; 5000]);
+    }
+    let data = [(0, 1 << 20), (3 << 20, 1 << 20)];
+    Content::sparse(4 << 20, &data).write(&trees.source().join("large"));
+    let log = trees.from.join("log");
+    let forbidden = [SystemCall::IOCTL, SystemCall::COPY_FILE_RANGE].map(Forbidden::Call);
+    let program = cp().args(["-T", "--jobs=2", "--audit"]).arg(&log);
+    let run = trees.run(program.forbidding(&forbidden, Errno::EPERM));
+    assert!(run.status.success(), "{}", run.stderr);
+    let records = records(&log);
+    let copied: Vec<&Value> = records.iter().filter(|r| r["result"] == "copied").collect();
+    assert_eq!(copied.len(), 6);
+    for event in events(&run, "copied") {
+        let event = event.value();
+        let record = copied.iter().find(|record| record["source"] == event["source"]).unwrap();
+        for key in ["source", "destination", "bytes", "duration_us", "mechanisms", "refusals"] {
+            assert!(!record[key].is_null(), "no {key} in {record}");
+            assert_eq!(record[key], event[key], "{key}");
+        }
+        let source = Path::new(record["source"].as_str().unwrap());
+        let below = source.strip_prefix(trees.source()).unwrap();
+        let destination = trees.destination().join(below);
+        assert_eq!(record["destination"], destination.to_str().unwrap());
+        testbed::assert_same(source, &destination);
+        assert!(record["duration_us"].is_u64(), "{record}");
+        // Each byte is in one class, and is counted once.
+        let portions = record["mechanisms"].as_array().unwrap();
+        let bytes: u64 = portions.iter().map(|portion| portion["bytes"].as_u64().unwrap()).sum();
+        assert_eq!(bytes, fs::metadata(source).unwrap().len(), "{record}");
+        assert!(portions.iter().all(|portion| portion["name"].is_string()), "{record}");
+        let at = |cost: &str| {
+            let of_cost = portions.iter().filter(|portion| portion["cost"] == cost);
+            of_cost.map(|portion| portion["bytes"].as_u64().unwrap()).sum::<u64>()
+        };
+        if below == Path::new("large") {
+            assert_eq!((at("hole"), at("shared")), (2 << 20, 0), "{record}");
+        }
+        // What was cheaper, and the error that it ended with.
+        let refusals = record["refusals"].as_array().unwrap();
+        let refused = |name: &str| refusals.iter().any(|refusal| refusal["mechanism"] == name);
+        assert!(refused("reflink"), "{record}");
+        for refusal in refusals {
+            assert!(refusal["reason"].as_str().is_some_and(|text| !text.is_empty()), "{record}");
+            let tried = ["reflink", "copy_file_range"].iter().any(|n| refusal["mechanism"] == *n);
+            if below == Path::new("large") && tried {
+                assert_eq!(refusal["errno_name"], "EPERM", "{record}");
+            }
+        }
+    }
 }
 
 fn single_files_have_theirs() {
@@ -184,4 +248,53 @@ fn a_log_that_cannot_be_written_ends_the_copy_before_it_begins() {
     let run = trees.run(cp().arg("--audit").arg(&half));
     assert!(run.failed(1).contains("half a line"), "{}", run.stderr);
     assert!(!trees.destination().exists());
+}
+
+fn a_log_that_another_program_writes_is_left_alone() {
+    let trees = Trees::new();
+    trees.file("file", "x");
+    let log = trees.from.join("log");
+    let held = fs::File::create(&log).unwrap();
+    held.lock().unwrap();
+    let run = trees.run(cp().arg("--audit").arg(&log));
+    assert!(run.failed(1).contains("another program is writing to it"), "{}", run.stderr);
+    assert!(!trees.destination().exists() && held.metadata().unwrap().len() == 0);
+}
+
+fn a_log_on_a_filesystem_without_locks_says_so() {
+    let trees = Trees::new();
+    trees.file("file", "x");
+    let (run, _) = flushed(&trees, "flock:error=ENOLCK:when=1");
+    assert!(run.failed(1).contains("No locks available"), "{}", run.stderr);
+    assert!(!trees.destination().exists());
+}
+
+/// Each flush takes at least one record that none had taken, so that there are as many as flushes have
+/// ended.
+fn what_was_flushed_survives_a_power_cut() {
+    const FLUSHES: usize = 5;
+    for filesystem in [Filesystem::Ext4, Filesystem::Xfs] {
+        let mount = Mount::image(filesystem, 512);
+        let trees = Trees { from: Place::Disk.scratch(), to: Scratch::new_in(mount.path()) };
+        fs::create_dir(trees.source()).unwrap();
+        for number in 0..2000 {
+            trees.file(&format!("{number}"), "x");
+        }
+        rustix::fs::syncfs(fs::File::open(mount.path()).unwrap()).unwrap();
+        let log = trees.to.join("log");
+        let program = cp().args(["-T", "--jobs=1", "--audit"]).arg(&log);
+        let program = program.arg(trees.source()).arg(trees.destination());
+        Strace::new(&program).stop_after("fdatasync", FLUSHES).kill();
+        let written = records(&log);
+        mount.cut_power();
+        mount.restore_power();
+        let left = records(&log);
+        assert!(left.len() >= FLUSHES, "{} of {} are left", left.len(), written.len());
+        assert_eq!(left[..], written[..left.len()], "{filesystem:?}");
+        assert_eq!(left[0]["audit"], "begin");
+        // The chain holds as far as it goes, and its end is missed.
+        assert!(verify(&log, &[]).failed(1).contains("no summary"));
+        assert!(program.run().status.success(), "{filesystem:?}");
+        assert!(verify(&log, &[]).status.success(), "{filesystem:?}");
+    }
 }

@@ -16,7 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 fn filled() -> Trees {
-    let trees = Trees::new();
+    let trees = Trees::apart();
     for number in 0..50 {
         trees.file(&format!("{}/{number}", number / 10), vec![number; 5000]);
     }
@@ -24,9 +24,6 @@ fn filled() -> Trees {
 }
 
 fn an_interrupt_leaves_nothing() {
-    if testbed::is_ignored(Signal::INT) {
-        return;
-    }
     let trees = filled();
     let program = cp().arg("--jobs=1").arg(trees.source()).arg(trees.destination());
     let stopped = Strace::new(&program).stop_after("write", 1);

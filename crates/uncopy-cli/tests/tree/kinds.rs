@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use testbed::{Case, Compared, Content, Need, Place, Program, assert_same_tree, run_tool};
 
+use crate::planting::Planting;
 use crate::{Trees, cp, events, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -24,17 +25,25 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_directory_that_may_not_be_written_to_is_filled,
         [] records_are_numbered_without_a_gap,
     ];
+    for place in [Place::Ext4, Place::Xfs, Place::Btrfs] {
+        let name = format!("tree::kinds::each_class_goes_its_way_on::{place:?}");
+        cases.push(Case::new(name, &[Need::At(place)], move || each_class(place)));
+    }
     for place in [Place::Disk, Place::Ext4, Place::Xfs, Place::Btrfs, Place::Tmpfs] {
         let name = format!("tree::kinds::everything_on::{place:?}");
         cases.push(Case::new(name, &[Need::At(place)], move || everything(place, place)));
         let name = format!("tree::kinds::everything_to::{place:?}");
         cases.push(Case::new(name, &[Need::At(place)], move || everything(Place::Disk, place)));
     }
+    for place in [Place::Xfs, Place::Btrfs] {
+        let name = format!("tree::kinds::everything_from::{place:?}");
+        cases.push(Case::new(name, &[Need::At(place)], move || everything(place, Place::Disk)));
+    }
     cases
 }
 
-/// A tree with all that a user without privileges can make.
-fn fill(trees: &Trees) {
+/// A tree with all that this user can make.
+fn fill(trees: &Trees, planting: Planting) {
     let source = trees.source();
     trees.file("a/small", "small");
     trees.file("a/empty", "");
@@ -47,8 +56,27 @@ fn fill(trees: &Trees) {
     symlink("/nonexistent/\u{1f600}", source.join("dangling")).unwrap();
     fs::hard_link(source.join("a/small"), source.join("a/b/other name")).unwrap();
     run_tool("mkfifo", [source.join("fifo")]);
-    for (name, mode) in [("a/empty", 0o640), ("a/b", 0o2750), ("empty", 0o555), ("fifo", 0o604)] {
+    for name in ["a", "a/b", "a/small", "a/empty", "large", "sparse"] {
+        planting.attributes(&source.join(name));
+    }
+    for (name, user) in
+        [("a/b/c", 1001), ("a/b/c/deeper", 1001), ("large", 1001), ("fifo", 77), ("a/link", 77)]
+    {
+        planting.owner(&source.join(name), user);
+    }
+    for (name, mode) in [
+        ("a/empty", 0o640),
+        ("a/b", 0o2750),
+        ("empty", 0o555),
+        ("fifo", 0o604),
+        // Of another user, if anybody can give files away.
+        ("a/b/c/deeper", 0o4711),
+        ("a/b/c", 0o1707),
+    ] {
         fs::set_permissions(source.join(name), Permissions::from_mode(mode)).unwrap();
+    }
+    for (name, user) in [("a/small", 12), ("a/b", 13), ("empty", 14), ("large", 15), ("fifo", 16)] {
+        planting.acl(&source.join(name), user);
     }
     let old = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_007, 123_456_789);
     for name in ["a/small", "a/b", "a", "large", "empty", "."] {
@@ -58,7 +86,7 @@ fn fill(trees: &Trees) {
 
 fn everything(from: Place, to: Place) {
     let trees = Trees::at(from, to);
-    fill(&trees);
+    fill(&trees, Planting::at(from, to));
     let program = cp().args(["--specials", "--preserve=all"]);
     for flags in [&[][..], &["--jobs=1"], &["--verify"], &["--durable"]] {
         let run = trees.copy(program.clone().args(flags));
@@ -148,6 +176,42 @@ fn each_file_takes_its_own_way_in_one_receipt() {
     for cost in costs {
         let sum: u64 = events(&run, "copied").iter().map(|receipt| receipt.at(cost)).sum();
         assert_eq!(sum, at(cost), "{cost}");
+    }
+}
+
+/// Small files and large ones, within a filesystem and from another one.
+fn each_class(place: Place) {
+    const SMALL: u64 = 4096;
+    const LARGE: u64 = 5_000_000;
+    let read = ("read_write", "user_copied");
+    let spliced = ("splice", "kernel_copied");
+    let shared = ("reflink", "shared");
+    let within = if place.has_reflinks() { (shared, shared) } else { (read, spliced) };
+    let other = if place == Place::Ext4 { Place::Tmpfs } else { Place::Ext4 };
+    for (from, (small, large)) in [(place, within), (other, (read, spliced))] {
+        let trees = Trees::at(from, place);
+        for number in 0..10 {
+            trees.file(&format!("small/{number}"), vec![number; SMALL as usize]);
+            Content::dense(LARGE).write(&trees.source().join(format!("large {number}")));
+        }
+        let run = trees.copy(cp().arg("--jobs=1"));
+        let copied = events(&run, "copied");
+        assert_eq!(copied.len(), 20, "{}", run.stdout);
+        for receipt in copied {
+            let (by, cost) = if receipt.bytes() == SMALL { small } else { large };
+            assert_eq!(receipt.by(by), receipt.bytes(), "{from:?}: {}", receipt.value());
+            assert_eq!(receipt.at(cost), receipt.bytes(), "{from:?}: {}", receipt.value());
+        }
+        // One receipt for the whole has both.
+        let whole = summary(&run);
+        let bytes = |class| {
+            let of = |(way, bytes)| if way == class { 10 * bytes } else { 0 };
+            of((small, SMALL)) + of((large, LARGE))
+        };
+        for class in [small, large] {
+            assert_eq!(whole.by(class.0), bytes(class), "{}", whole.value());
+            assert_eq!(whole.at(class.1), bytes(class), "{}", whole.value());
+        }
     }
 }
 

@@ -3,13 +3,14 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use rustix::fs::{XattrFlags, llistxattr, lsetxattr};
 use testbed::witness::Strace;
-use testbed::{Case, Compared, Need, assert_same_tree};
+use testbed::{Case, Compared, Need, Place, assert_same_tree};
 
 use crate::{Trees, cp, events, file_in, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
-    testbed::cases![
+    let mut cases = testbed::cases![
         [] links_are_made_anew,
         [] links_are_left_out,
         [] links_are_followed_in_the_tree,
@@ -18,7 +19,12 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_root_that_is_a_link,
         [Need::Tool("strace")] a_directory_that_becomes_a_link_is_not_followed,
         [Need::Tool("strace")] a_file_that_becomes_a_link_is_not_followed,
-    ]
+    ];
+    for place in [Place::Ext4, Place::Xfs, Place::Btrfs] {
+        let name = format!("tree::links::attributes_on::{place:?}");
+        cases.push(Case::new(name, &[Need::At(place)], move || attributes_of_links(place)));
+    }
+    cases
 }
 
 fn links_are_made_anew() {
@@ -132,4 +138,37 @@ fn a_file_that_becomes_a_link_is_not_followed() {
         fs::rename(trees.source().join("file"), trees.from.join("b")).unwrap();
         symlink("../secret/file", trees.source().join("file")).unwrap();
     });
+}
+
+/// `user.*` is not for links; those of the system and of root are (`xattr(7)`).
+fn attributes_of_links(place: Place) {
+    let trees = Trees::at(place, place);
+    let given = [("trusted.of root", &b"a"[..]), ("security.of a module", &[7; 300])];
+    for link in ["link", "plain"] {
+        symlink("nowhere", trees.source().join(link)).unwrap();
+    }
+    for (name, value) in given {
+        lsetxattr(trees.source().join("link"), name, value, XattrFlags::empty()).unwrap();
+    }
+    let compared = Compared { modes: true, times: true, attributes: true, holes: false };
+    let has_none = |link: &str| llistxattr(trees.destination().join(link), &mut [0; 1000]) == Ok(0);
+    for merge in [false, true] {
+        let begin = || {
+            if merge {
+                fs::create_dir(trees.destination()).unwrap();
+                symlink("elsewhere", trees.destination().join("link")).unwrap();
+            }
+        };
+        begin();
+        let run = trees.copy(cp().args(["-T", "--preserve=all"]));
+        assert!(run.receipts().iter().all(|receipt| receipt.notes().is_empty()), "{}", run.stdout);
+        assert_same_tree(&trees.source(), &trees.destination(), compared);
+        assert!(has_none("plain"));
+        fs::remove_dir_all(trees.destination()).unwrap();
+
+        begin();
+        trees.copy(cp().args(["-T", "-p"]));
+        assert!(has_none("link"), "nobody asked for them");
+        fs::remove_dir_all(trees.destination()).unwrap();
+    }
 }

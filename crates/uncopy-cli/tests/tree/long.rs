@@ -1,10 +1,12 @@
-//! Jobs that take their time: limited, paused, asked how far they are, and tried again.
+//! Jobs that take their time: limited, and tried again.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use testbed::witness::Strace;
-use testbed::{Case, Compared, Content, Need, Place, assert_same_tree, wait_for};
+use testbed::{
+    Case, Compared, Content, Need, Place, assert_same_tree, wait_for, with_usual_signals,
+};
 
 use crate::{Trees, cp, events, number, summary};
 
@@ -13,15 +15,13 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("strace")] a_limited_copy_moves_small_pieces_and_stays_zero_copy,
         [Need::At(Place::Btrfs)] shared_blocks_are_not_counted,
         [] an_interrupt_is_heard_between_pieces_far_apart,
-        [] a_job_pauses_and_goes_on,
-        [] a_job_says_how_far_it_is,
         [Need::Tool("strace")] errors_that_pass_are_tried_again,
         [Need::Tool("strace")] errors_that_stay_are_not,
     ]
 }
 
 fn a_limited_copy_moves_small_pieces_and_stays_zero_copy() {
-    let trees = Trees::new();
+    let trees = Trees::apart();
     for number in 0..20 {
         trees.file(&format!("small/{number}"), vec![number; 30_000]);
     }
@@ -55,13 +55,10 @@ fn shared_blocks_are_not_counted() {
 
 /// At a byte a second the second piece comes after more than an hour.
 fn an_interrupt_is_heard_between_pieces_far_apart() {
-    if testbed::is_ignored(Signal::INT) {
-        return;
-    }
     for bytes in [10_000, 1_000_000] {
-        let trees = Trees::new();
+        let trees = Trees::apart();
         Content::dense(bytes).write(&trees.source().join("file"));
-        let mut child = Command::new(env!("CARGO_BIN_EXE_uncopy"))
+        let mut child = with_usual_signals(&mut Command::new(env!("CARGO_BIN_EXE_uncopy")))
             .args(["cp", "-r", "--max-bandwidth=1"])
             .arg(trees.source())
             .arg(trees.destination())
@@ -79,63 +76,8 @@ fn an_interrupt_is_heard_between_pieces_far_apart() {
     }
 }
 
-/// Starts a job that takes some seconds, and waits until it is at work.
-fn started(trees: &Trees) -> Child {
-    for number in 0..40 {
-        trees.file(&format!("{number}"), vec![number; 50_000]);
-    }
-    let child = Command::new(env!("CARGO_BIN_EXE_uncopy"))
-        .args(["cp", "-r", "--max-bandwidth=500K"])
-        .arg(trees.source())
-        .arg(trees.destination())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    wait_for("a tree that is being made", || {
-        let strangers = trees.to.strangers(&["destination"]);
-        strangers.first().is_some_and(|name| {
-            std::fs::read_dir(trees.to.join(name)).is_ok_and(|entries| entries.count() > 1)
-        })
-    });
-    child
-}
-
-fn send(child: &Child, signal: Signal) {
-    kill_process(Pid::from_child(child), signal).unwrap();
-}
-
-fn a_job_pauses_and_goes_on() {
-    if testbed::is_ignored(Signal::TSTP) {
-        return;
-    }
-    let trees = Trees::new();
-    let child = started(&trees);
-    send(&child, Signal::TSTP);
-    let stat = format!("/proc/{}/stat", child.id());
-    wait_for("stop", || {
-        let text = std::fs::read_to_string(&stat).unwrap();
-        text.rsplit(") ").next().unwrap().starts_with('T')
-    });
-    assert!(!trees.destination().exists());
-    send(&child, Signal::CONT);
-    let ended = child.wait_with_output().unwrap();
-    assert!(ended.status.success(), "{ended:?}");
-    assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
-}
-
-fn a_job_says_how_far_it_is() {
-    let trees = Trees::new();
-    let child = started(&trees);
-    send(&child, Signal::USR1);
-    let ended = child.wait_with_output().unwrap();
-    assert!(ended.status.success(), "{ended:?}");
-    let said = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains(" entries  ") && said.contains("/s"), "{said}");
-}
-
 fn errors_that_pass_are_tried_again() {
-    let trees = Trees::new();
+    let trees = Trees::apart();
     trees.file("file", "x");
     let program = cp().arg("--jobs=1").arg(trees.source()).arg(trees.destination());
     let opening = |call: &testbed::witness::Call| {
@@ -159,7 +101,7 @@ fn errors_that_pass_are_tried_again() {
 }
 
 fn errors_that_stay_are_not() {
-    let trees = Trees::new();
+    let trees = Trees::apart();
     trees.file("file", vec![1; 100_000]);
     let program = cp().args(["--jobs=1", "--method=read-write", "--retries=100"]);
     let program = program.arg(trees.source()).arg(trees.destination());

@@ -7,16 +7,26 @@ mod calls;
 mod deep;
 mod errors;
 mod hard_links;
+mod holes;
 mod interrupted;
+mod job_control;
 mod kinds;
 mod links;
 mod long;
 mod merging;
+mod mirroring;
+mod noticing;
 mod parts;
+mod planning;
+mod planting;
 mod random;
 mod resuming;
+mod retrying;
 mod roots;
 mod selecting;
+mod summaries;
+mod swapping;
+mod synced;
 mod trusting;
 mod words;
 
@@ -45,6 +55,11 @@ impl Trees {
 
     fn new() -> Trees {
         Trees::at(Place::Disk, Place::Disk)
+    }
+
+    /// On two filesystems where the case is not run on the test directory: nothing can be shared.
+    fn apart() -> Trees {
+        Trees::at(Place::TestDirectory, Place::Disk)
     }
 
     fn source(&self) -> PathBuf {
@@ -106,30 +121,46 @@ fn events(run: &Run, event: &str) -> Vec<Receipt> {
     run.receipts().into_iter().filter(|receipt| receipt.value()["event"] == event).collect()
 }
 
+/// What depends on no filesystem, brings its own, or takes long and is like another.
+const ONCE: [&str; 5] = [
+    "a_terminal_shows_how_far_it_is",
+    "what_is_noted_survives_a_power_cut",
+    "another_directory_of_that_name_takes_the_copy_in",
+    "another_job_does_not_go_by_it",
+    "three_thousand_levels_with_few_descriptors",
+];
+
 fn main() -> ExitCode {
     testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
-        [
+        let cases = [
             adapting::cases(),
             audit::cases(),
             calls::cases(),
             deep::cases(),
             errors::cases(),
             hard_links::cases(),
+            holes::cases(),
             interrupted::cases(),
+            job_control::cases(),
             kinds::cases(),
             links::cases(),
             long::cases(),
             merging::cases(),
+            mirroring::cases(),
+            noticing::cases(),
             parts::cases(),
+            planning::cases(),
             random::cases(),
             resuming::cases(),
+            retrying::cases(),
             roots::cases(),
             selecting::cases(),
+            summaries::cases(),
+            swapping::cases(),
+            synced::cases(),
             trusting::cases(),
             words::cases(),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
+        ];
+        testbed::on_each_filesystem(cases.into_iter().flatten().collect(), &ONCE)
     })
 }

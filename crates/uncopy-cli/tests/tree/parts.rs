@@ -47,18 +47,18 @@ const SIZE: u64 = 84 * MEBIBYTE + 12_345;
 /// Killed after so many writes of 256 KiB, with those to the journal: of 74 MiB.
 const WRITES: usize = 300;
 
-fn dense(trees: &Trees) -> PathBuf {
+pub(crate) fn dense(trees: &Trees) -> PathBuf {
     let path = trees.source().join("large");
     Content::dense(SIZE).write(&path);
     path
 }
 
-fn program(trees: &Trees) -> Program {
+pub(crate) fn program(trees: &Trees) -> Program {
     let program = cp().args(["--resume", "-pT", "--jobs=1", "--method=read-write"]);
     program.arg(trees.source()).arg(trees.destination())
 }
 
-fn kill(trees: &Trees) {
+pub(crate) fn kill(trees: &Trees) {
     Strace::new(&program(trees)).stop_after("pwrite64", WRITES).kill();
 }
 
@@ -84,7 +84,7 @@ fn temporary(below: &Path) -> Option<PathBuf> {
 }
 
 #[track_caller]
-fn assert_whole(trees: &Trees) {
+pub(crate) fn assert_whole(trees: &Trees) {
     let compared = Compared { modes: true, times: true, ..Compared::default() };
     assert_same_tree(&trees.source(), &trees.destination(), compared);
     trees.assert_no_strangers();
@@ -92,7 +92,7 @@ fn assert_whole(trees: &Trees) {
 
 /// The run copied what the one before had not noted, and told so.
 #[track_caller]
-fn assert_resumed(run: &Run, bytes: u64) {
+pub(crate) fn assert_resumed(run: &Run, bytes: u64) {
     assert!(run.status.success(), "{}", run.stderr);
     let copied = events(run, "copied");
     let resumed = copied[0].value()["resumed_bytes"].as_u64().unwrap_or(0);
@@ -145,9 +145,6 @@ fn content_behind(sparse: bool, data: &[(u64, u64)], from: u64, size: u64) -> u6
 }
 
 fn an_interrupt_keeps_what_is_copied() {
-    if testbed::is_ignored(Signal::INT) {
-        return;
-    }
     let trees = Trees::new();
     dense(&trees);
     // Before anything was noted: that is done now, for whole chunks.

@@ -32,8 +32,8 @@ pub(crate) fn cases() -> Vec<Case> {
 const FILES: usize = 2500;
 
 /// More files than one batch of the journal.
-fn many() -> Trees {
-    let trees = Trees::new();
+pub(crate) fn many() -> Trees {
+    let trees = Trees::apart();
     for number in 0..FILES {
         trees.file(&format!("{}/{number}", number % 10), format!("file {number}"));
     }
@@ -42,7 +42,7 @@ fn many() -> Trees {
     trees
 }
 
-fn program(trees: &Trees) -> Program {
+pub(crate) fn program(trees: &Trees) -> Program {
     let program = cp().args(["--resume", "-pT", "--jobs=1"]);
     program.arg(trees.source()).arg(trees.destination())
 }
@@ -53,7 +53,7 @@ fn journal(trees: &Trees) -> Option<PathBuf> {
 
 /// Killed after `files` of them, of which whole batches are in the journal: each is written, and its
 /// record printed. Returns how many the journal says to be done.
-fn kill_after(trees: &Trees, files: usize) -> u64 {
+pub(crate) fn kill_after(trees: &Trees, files: usize) -> u64 {
     kill_after_writes(trees, files * 2)
 }
 
@@ -63,7 +63,7 @@ fn kill_after_writes(trees: &Trees, writes: usize) -> u64 {
 }
 
 #[track_caller]
-fn assert_whole(trees: &Trees) {
+pub(crate) fn assert_whole(trees: &Trees) {
     let compared = Compared { modes: true, times: true, ..Compared::default() };
     assert_same_tree(&trees.source(), &trees.destination(), compared);
     trees.assert_no_strangers();
@@ -96,9 +96,6 @@ fn a_killed_merge_is_continued() {
 }
 
 fn an_interrupted_run_keeps_what_it_did() {
-    if testbed::is_ignored(Signal::INT) {
-        return;
-    }
     let trees = many();
     let stopped = Strace::new(&program(&trees)).stop_after("write", 300);
     let (run, _) = stopped.resume_with(Signal::INT);

@@ -229,7 +229,7 @@ fn a_dry_run_changes_nothing_and_tells_everything() {
 
 /// A directory that is removed while it is copied has lost everything at once.
 fn nothing_is_deleted_for_a_source_that_was_removed() {
-    let trees = Trees::new();
+    let trees = Trees::apart();
     for number in 0..10 {
         trees.file(&format!("d/{number}"), "x");
     }

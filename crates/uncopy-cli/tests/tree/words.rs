@@ -79,8 +79,17 @@ fn a_terminal_shows_how_far_it_is() {
         assert!(run.status.success(), "{run:?}");
         run.stdout
     };
+    // Totals by a scan that ran ahead, rate, time left, and what moves the bytes.
     let text = shown("-r", &trees.source(), "tree");
-    assert!(text.contains(" entries  ") && text.contains("/s"), "{text}");
-    let text = shown("", &file, "copy");
-    assert!(text.contains("file") && text.contains("/s"), "{text}");
+    for part in ["/15 entries  ", "/683.59 KiB  ", "iB/s  ", " left  "] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+    let named = |mechanism: uncopy::Mechanism| text.contains(&format!(" left  {mechanism}"));
+    assert!(uncopy::Mechanism::ALL.into_iter().any(named), "{text}");
+    let text = shown("-rv", &trees.source(), "told");
+    assert!(text.contains(" entries  ") && text.contains(": directory"), "{text}");
+    let text = shown("--verify", &file, "copy");
+    for part in ["copying file  ", "% [", "/683.59 KiB  ", "iB/s  ", " left"] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
 }

@@ -14,6 +14,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::At(Place::Ext4)] what_is_chosen_displaces_what_was_measured,
         [Need::At(Place::Ext4)] the_doctor_names_a_kept_threshold,
         [] a_kept_file_that_makes_no_sense_is_refused,
+        [] a_kept_file_that_cannot_be_read_is_refused,
+        [] what_cannot_be_kept_is_shown_all_the_same,
     ]
 }
 
@@ -98,6 +100,27 @@ fn a_kept_file_that_makes_no_sense_is_refused() {
         let said = run.failed(2);
         assert!(said.contains(says) && said.contains("uncopy tune --save"), "{values}: {said}");
     }
+}
+
+fn a_kept_file_that_cannot_be_read_is_refused() {
+    let (home, at) = (Place::Disk.scratch(), Place::Disk.scratch());
+    fs::create_dir_all(home.join("uncopy/tuned.toml")).unwrap();
+    let run = uncopy(&home, &["cp", "a"]).arg(at.join("b")).run();
+    let said = run.failed(2);
+    assert!(said.contains("cannot read ") && said.contains("tuned.toml: Is a directory"), "{said}");
+    assert!(said.contains("; make it readable, or remove it"), "{said}");
+}
+
+fn what_cannot_be_kept_is_shown_all_the_same() {
+    let (home, at) = (Place::Disk.scratch(), Place::Disk.scratch());
+    // Where the directory would be made there is a file.
+    fs::write(home.join("uncopy"), "in the way").unwrap();
+    let run = uncopy(&home, &["tune", "--save", at.path().to_str().unwrap()]).run();
+    let said = run.failed(1);
+    assert!(said.contains("cannot write ") && said.contains("tuned.toml: "), "{said}");
+    assert!(said.contains("; name another place by XDG_CONFIG_HOME"), "{said}");
+    assert!(run.stdout.contains("\nzero-copy-min  ") && !run.stdout.contains("kept in"), "{run:?}");
+    assert_eq!(fs::read_to_string(home.join("uncopy")).unwrap(), "in the way");
 }
 
 /// A way that is passed over because of a size has a finding, with where the size comes from.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use testbed::{Filesystem, Mount, Need, Place, Program, Scratch, wait_for};
+use testbed::{Filesystem, Mount, Need, Place, Program, Scratch, wait_for, with_usual_signals};
 
 fn main() -> ExitCode {
     testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
@@ -106,7 +106,7 @@ fn what_was_found_is_told_in_words() {
 /// Starts to measure, waits until copies are made, and sends a signal; returns which one it died of.
 fn ended_by(signal: Signal, home: &Scratch, scratch: &Scratch) -> Option<i32> {
     use std::os::unix::process::ExitStatusExt;
-    let mut child = Command::new(env!("CARGO_BIN_EXE_uncopy"))
+    let mut child = with_usual_signals(&mut Command::new(env!("CARGO_BIN_EXE_uncopy")))
         .args(["tune", "--save"])
         .arg(scratch.path())
         .env("XDG_CONFIG_HOME", home.path())
@@ -124,9 +124,6 @@ fn ended_by(signal: Signal, home: &Scratch, scratch: &Scratch) -> Option<i32> {
 }
 
 fn an_interrupt_leaves_nothing() {
-    if testbed::is_ignored(Signal::INT) {
-        return;
-    }
     let (home, scratch) = (Place::Disk.scratch(), Place::Disk.scratch());
     assert_eq!(ended_by(Signal::INT, &home, &scratch), Some(2));
     assert!(scratch.strangers(&[]).is_empty(), "{:?}", scratch.strangers(&[]));
@@ -138,21 +135,19 @@ fn what_a_killed_run_left_is_removed() {
     assert_eq!(ended_by(Signal::KILL, &home, &scratch), Some(9));
     let left = scratch.strangers(&[]);
     assert!(left.len() == 1 && left[0].starts_with(".uncopy-"), "{left:?}");
-    if !testbed::is_ignored(Signal::INT) {
-        // The next one begins by removing it, and removes its own when it is stopped.
-        let gone = || !scratch.join(&left[0]).exists();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_uncopy"))
-            .arg("tune")
-            .arg(scratch.path())
-            .stderr(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        wait_for("end of what was left", gone);
-        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-        assert!(!child.wait().unwrap().success());
-        assert!(scratch.strangers(&[]).is_empty(), "{:?}", scratch.strangers(&[]));
-    }
+    // The next one begins by removing it, and removes its own when it is stopped.
+    let gone = || !scratch.join(&left[0]).exists();
+    let mut child = with_usual_signals(&mut Command::new(env!("CARGO_BIN_EXE_uncopy")))
+        .arg("tune")
+        .arg(scratch.path())
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for("end of what was left", gone);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert!(!child.wait().unwrap().success());
+    assert!(scratch.strangers(&[]).is_empty(), "{:?}", scratch.strangers(&[]));
 }
 
 #[track_caller]

@@ -108,6 +108,9 @@ impl<H, T: FromView<H>> FromView<H> for Box<T> {
 pub const BOX_SIZE: usize = 8;
 
 /// Writes that there is a struct out of line.
+///
+/// # Errors
+/// None; fields of all kinds are written alike.
 #[inline]
 pub fn encode_box_inline(inline: &mut [u8]) -> Result<()> {
     inline.copy_from_slice(&PRESENT.to_le_bytes());

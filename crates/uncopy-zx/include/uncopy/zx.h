@@ -50,10 +50,11 @@ zx_status_t uncopy_zx_channel_to_fd(zx_handle_t handle, int* out);
 
 /* A descriptor that polls readable (POLLIN) while any of signals is set, for poll(2), epoll(7) and
  * io_uring; and for good once handle is closed or moved. It stays the library's: only poll it, and
- * give it to uncopy_zx_poll_fd_close, never to close(2). Needs ZX_RIGHT_WAIT. ZX_ERR_NO_RESOURCES: no descriptor is left. */
+ * give it to uncopy_zx_poll_fd_close, never to close(2). Needs ZX_RIGHT_WAIT.
+ * ZX_ERR_NO_RESOURCES: no descriptor is left. */
 zx_status_t uncopy_zx_poll_fd_create(zx_handle_t handle, zx_signals_t signals, int* out);
 
-/* ZX_ERR_NOT_FOUND: fd is no such descriptor. */
+/* Closes such a descriptor. ZX_ERR_NOT_FOUND: fd is none. */
 zx_status_t uncopy_zx_poll_fd_close(int fd);
 
 typedef struct uncopy_zx_counters {
@@ -70,6 +71,7 @@ UNCOPY_ZX_ASSERT(sizeof(uncopy_zx_counters_t) == 32);
 UNCOPY_ZX_AT(uncopy_zx_counters_t, faults, 16);
 UNCOPY_ZX_AT(uncopy_zx_counters_t, fault_mode, 24);
 
+/* What the library has counted so far. ZX_ERR_INVALID_ARGS: out is bad. */
 zx_status_t uncopy_zx_get_counters(uncopy_zx_counters_t* out);
 
 /* The reserved field of a region of a batch: RFC-0010's flat form. */

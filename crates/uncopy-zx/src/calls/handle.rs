@@ -1,9 +1,8 @@
 //! Handles: closing, copying, asking what they are.
 
 use uncopy::channel::{
-    Channel, Event, EventPair, Fifo, Handle, Kind, Object, Port, Rights, Socket,
+    Channel, Event, EventPair, Fifo, Handle, Kind, Object, Port, Rights, Socket, Status, Vmo,
 };
-use uncopy::channel::{Status, Vmo};
 
 use crate::abi::{
     ZX_INFO_HANDLE_BASIC, ZX_INFO_HANDLE_COUNT, ZX_INFO_HANDLE_VALID, ZX_MAX_NAME_LEN,

@@ -55,3 +55,26 @@ pub(super) fn name(status: zx_status_t) -> &'static CStr {
         _ => c"(UNKNOWN)",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::name;
+
+    /// The header says `#define ZX_ERR_INTERNAL (-1)`.
+    #[test]
+    fn each_status_of_the_header_has_its_name() {
+        let header = include_str!("../../include/zircon/errors.h");
+        let mut count = 0;
+        for line in header.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let ["#define", constant, number, ..] = words[..] else { continue };
+            let number = number.trim_matches(['(', ')']).parse().expect(line);
+            assert_eq!(name(number).to_str(), Ok(constant), "{number}");
+            count += 1;
+        }
+        assert_eq!(count, 45, "all of them, ZX_OK among them");
+        for none in [1, -5, -77, i32::MIN] {
+            assert_eq!(name(none), c"(UNKNOWN)");
+        }
+    }
+}

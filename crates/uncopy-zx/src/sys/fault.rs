@@ -55,7 +55,7 @@ impl Way {
 /// Chooses at the first use.
 ///
 /// # Safety
-/// As [`Copy`].
+/// As [`type@Copy`].
 unsafe extern "C" fn first_in(to: *mut u8, from: *const u8, length: usize) -> u32 {
     mode();
     // SAFETY: the caller's promise; what copies has been chosen now.
@@ -65,7 +65,7 @@ unsafe extern "C" fn first_in(to: *mut u8, from: *const u8, length: usize) -> u3
 /// Chooses at the first use.
 ///
 /// # Safety
-/// As [`Copy`].
+/// As [`type@Copy`].
 unsafe extern "C" fn first_out(to: *mut u8, from: *const u8, length: usize) -> u32 {
     mode();
     // SAFETY: the caller's promise, who is `copy_out`; what copies has been chosen now.
@@ -73,14 +73,14 @@ unsafe extern "C" fn first_out(to: *mut u8, from: *const u8, length: usize) -> u
 }
 
 /// # Safety
-/// As [`Copy`].
+/// As [`type@Copy`].
 unsafe extern "C" fn kernel_in(to: *mut u8, from: *const u8, length: usize) -> u32 {
     // SAFETY: the caller's promise.
     u32::from(unsafe { kernel::copy_in(to, from, length) }.is_err())
 }
 
 /// # Safety
-/// As [`Copy`], and `from` is a slice of `length` bytes.
+/// As [`type@Copy`], and `from` is a slice of `length` bytes.
 unsafe extern "C" fn kernel_out(to: *mut u8, from: *const u8, length: usize) -> u32 {
     // SAFETY: the caller's promise.
     let bytes = unsafe { std::slice::from_raw_parts(from, length) };

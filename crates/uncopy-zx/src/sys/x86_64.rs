@@ -301,7 +301,7 @@ pub(super) fn all() -> Vec<Copy> {
 /// Copies on a processor without AVX-512.
 ///
 /// # Safety
-/// As [`Copy`].
+/// As [`type@Copy`].
 unsafe extern "C" fn copy_without_evex(to: *mut u8, from: *const u8, length: usize) -> u32 {
     if length <= SHORT_BYTES {
         // SAFETY: the caller's promise; up to 128 bytes, as the code assumes.

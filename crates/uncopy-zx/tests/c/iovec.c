@@ -166,6 +166,8 @@ static void batches_are_several_messages(void) {
   read_back(ends[1], "ab", 2);
   EQ(uncopy_zx_channel_write_batch(ends[0], 1, parts, 1, NULL, 0, &sent), ZX_ERR_INVALID_ARGS);
   EQ(uncopy_zx_channel_write_batch(ends[0], 0, (void*)1, 2, NULL, 0, &sent), ZX_ERR_INVALID_ARGS);
+  EQ(uncopy_zx_channel_write_batch(ends[0], 0, (void*)1, 8193, NULL, 0, &sent),
+     ZX_ERR_OUT_OF_RANGE);
   close_both(ends);
 }
 

@@ -11,14 +11,24 @@ use super::registered::PoolSlice;
 /// the release. What only borrows cannot be one (`'static`): a borrow ends when its holder is
 /// forgotten, and the kernel reads on.
 ///
-/// ```compile_fail
+/// ```compile_fail,E0597
 /// # fn send(_: impl uncopy::send::StableBytes) {}
 /// let local = vec![1, 2, 3];
 /// send(&local[..]); // `local` does not live for ever
 /// ```
-/// ```compile_fail
+/// ```compile_fail,E0277
 /// # fn send(_: impl uncopy::send::StableBytes) {}
 /// send([1u8, 2, 3]); // an array moves with its owner
+/// ```
+///
+/// Whoever makes another type one has to say that it keeps to what is below:
+/// ```compile_fail,E0200
+/// struct Mine(Vec<u8>);
+/// impl uncopy::send::StableBytes for Mine {
+///     fn bytes(&self) -> &[u8] {
+///         &self.0
+///     }
+/// }
 /// ```
 ///
 /// # Safety
@@ -111,6 +121,18 @@ unsafe impl StableBytes for Arc<PoolSlice> {
     }
 }
 
+// SAFETY: as for `&'static [u8]`: nobody can change or free what is lent for ever, so that the slice
+// never goes back to its pool.
+unsafe impl StableBytes for &'static PoolSlice {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+
+    fn pool_slice(&self) -> Option<&PoolSlice> {
+        Some(self)
+    }
+}
+
 // SAFETY: what is in the box keeps the contract and is not moved by moving the box.
 unsafe impl StableBytes for Box<dyn StableBytes> {
     fn bytes(&self) -> &[u8] {
@@ -132,6 +154,7 @@ impl fmt::Debug for dyn StableBytes {
 mod tests {
     use std::sync::Arc;
 
+    use super::super::registered::{PageSize, Pool, PoolSlice};
     use super::StableBytes;
 
     #[test]
@@ -152,5 +175,21 @@ mod tests {
             assert_eq!((owner.bytes().as_ptr(), owner.bytes().to_vec()), before);
             assert!(owner.pool_slice().is_none());
         }
+    }
+
+    #[test]
+    fn slices_of_a_pool_say_so_whoever_owns_them() {
+        let pool = Pool::new(3, 16, PageSize::Base).unwrap();
+        let lent: &'static PoolSlice = Box::leak(Box::new(pool.take().unwrap()));
+        let owners: Vec<Box<dyn StableBytes>> = vec![
+            Box::new(pool.take().unwrap()),
+            Box::new(Arc::new(pool.take().unwrap())),
+            Box::new(lent),
+        ];
+        for owner in &owners {
+            assert_eq!(owner.bytes().as_ptr(), owner.pool_slice().unwrap().as_ptr());
+        }
+        drop(owners);
+        assert_eq!(pool.free_slices(), 2, "what is lent for ever never comes back");
     }
 }

@@ -140,6 +140,31 @@ impl Channel {
 
     /// [`call`](Self::call) with dispositions, as in [`write_etc`](Self::write_etc).
     ///
+    /// ```
+    /// use std::io::IoSlice;
+    /// use uncopy::channel::{
+    ///     Channel, Deadline, Disposition, Event, Handle, Object, Rights, Signals, Status,
+    /// };
+    ///
+    /// let (near, far) = Channel::pair();
+    /// let event = Handle::from(Event::new());
+    /// std::thread::scope(|threads| {
+    ///     threads.spawn(|| {
+    ///         far.wait_one(Signals::READABLE, Deadline::INFINITE)?;
+    ///         let mut request = far.read()?;
+    ///         assert_eq!(request.take_handles()[0].rights(), Rights::WAIT);
+    ///         far.write(&[IoSlice::new(&request[..4]), IoSlice::new(b"seen")], vec![])
+    ///     });
+    ///     let lent = Disposition::duplicating(&event);
+    ///     let mut lent = [Disposition { rights: Some(Rights::WAIT), ..lent }];
+    ///     let request = [IoSlice::new(&[0; 4]), IoSlice::new(b"look")];
+    ///     let answer = near.call_etc(&request, &mut lent, Deadline::INFINITE)?;
+    ///     assert_eq!(&answer[4..], b"seen");
+    ///     Ok::<(), Status>(())
+    /// })?;
+    /// # Ok::<(), Status>(())
+    /// ```
+    ///
     /// # Errors
     /// As both.
     pub fn call_etc(

@@ -564,7 +564,8 @@ impl Channel {
     /// is close-on-exec stays as it is.
     ///
     /// # Errors
-    /// [`Status::WrongType`] if it is no socket of `AF_UNIX` and `SOCK_SEQPACKET`.
+    /// [`Status::WrongType`] if it is no socket of `AF_UNIX` and `SOCK_SEQPACKET`, or one that
+    /// listens.
     pub fn from_fd(fd: OwnedFd) -> Result<Channel, Status> {
         let parts = Parts { fds: vec![fd], extra: 0 };
         Channel::arrive(parts, Rights::CHANNEL).ok_or(Status::WrongType)

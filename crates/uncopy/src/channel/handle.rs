@@ -11,7 +11,6 @@ use super::object::{Descriptor, Event, EventPair, Fifo, Socket, Vmo};
 use super::port::{AsyncOptions, Binding, Port};
 use super::rights::{Grant, Rights};
 use super::signals::{Observer, ObserverKind, Observers, Signals};
-
 use super::sync::Arc;
 use super::transport::wire::Wire;
 use super::wait::{self, Deadline, Waiter};

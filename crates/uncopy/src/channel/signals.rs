@@ -129,7 +129,7 @@ impl Observers {
     }
 
     /// Looks at every one.
-    pub(super) fn each(&mut self, look: impl FnMut(&Observer)) {
+    pub(super) fn each(&self, look: impl FnMut(&Observer)) {
         self.list.iter().for_each(look);
     }
 

@@ -8,8 +8,7 @@ use super::mechanism::{Setting, Tail};
 use super::options::{Allow, Cache, CopyOptions};
 use super::plan::{self, COLD_MATTERS_MIN_BYTES, DIRECT_SAVES_COLD_MIN_BYTES, DirectPath, Facts};
 use super::source::Source;
-use super::sparse;
-use super::sparse::Segment;
+use super::sparse::{self, Segment};
 use crate::capabilities::{Device, DeviceKind, Filesystem};
 use crate::receipt::Mechanism;
 use crate::sys::file::{self, Stat};
@@ -28,7 +27,8 @@ pub(crate) fn gather(
     let filesystems = (source.filesystem, Filesystem::from_magic(magic));
     Facts {
         data_bytes: source.size().unwrap_or(0).min(source.stat.blocks.saturating_mul(512)),
-        has_holes: has_holes(source),
+        // To ask is to move the position, from which a stream is copied (lseek(2)).
+        has_holes: !destination.is_stream() && has_holes(source),
         destination_is_stream: destination.is_stream(),
         in_place: options.in_place && destination.found.is_some(),
         ..of_dense(source.size(), filesystems, options)
@@ -65,21 +65,23 @@ pub(crate) fn of_dense(
 
 /// The mechanism that a file would go by to a new one, as far as can be told without writing:
 /// whether extents can be shared is known by trying alone, and guessed here by the filesystem.
+/// `None`: it has no bytes to move, or the options leave nothing.
 pub(crate) fn foreseen(
     source: &Source<'_>,
     destination: Filesystem,
     same_device: bool,
     options: &CopyOptions,
 ) -> Option<Mechanism> {
+    if source.is_told() && (source.stat.size == 0 || is_hole(source)) {
+        return None;
+    }
     let mut facts = Facts {
         data_bytes: source.size().unwrap_or(0).min(source.stat.blocks.saturating_mul(512)),
         has_holes: has_holes(source),
         ..of_dense(source.size(), (source.filesystem, destination), options)
     };
-    if same_device && facts.size.unwrap_or(0) >= facts.tuning.direct_min.bytes {
-        // Files of one filesystem take direct writes alike.
-        facts.direct = direct_path(&source.stat, destination);
-    }
+    // Files of one filesystem take direct writes alike.
+    refine_by(&mut facts, source, || same_device.then(|| source.stat.clone()));
     let shares = same_device && plan::shares_by_copy_file_range(destination);
     let not_shared = (!shares).then_some(plan::Attempted {
         mechanism: Mechanism::Reflink,
@@ -88,19 +90,22 @@ pub(crate) fn foreseen(
     });
     match plan::next(&facts, not_shared.as_slice()) {
         plan::Step::Try(mechanism) => Some(mechanism),
-        plan::Step::GiveUp if source.stat.size == 0 => Some(Mechanism::ReadWrite),
         plan::Step::GiveUp => None,
     }
 }
 
 /// Adds what is looked up in `/sys` and `/proc`, which takes longer than to reflink a file.
 pub(crate) fn refine(facts: &mut Facts, source: &Source<'_>, staging: BorrowedFd<'_>) {
+    refine_by(facts, source, || file::stat(staging).ok());
+}
+
+/// [`refine`] for a destination that is like `written`.
+fn refine_by(facts: &mut Facts, source: &Source<'_>, written: impl FnOnce() -> Option<Stat>) {
     let size = facts.size.unwrap_or(0);
     if size >= facts.tuning.direct_min.bytes
         || matches!(facts.allow, Allow::ZeroCopy | Allow::Only(Mechanism::Direct))
     {
-        let stat = file::stat(staging);
-        facts.direct = stat.map_or(DirectPath::None, |s| direct_path(&s, facts.destination));
+        facts.direct = written().map_or(DirectPath::None, |s| direct_path(&s, facts.destination));
         facts.direct_reads = facts.cache == Cache::Skip && is_cold(source);
     }
     if (COLD_MATTERS_MIN_BYTES..DIRECT_SAVES_COLD_MIN_BYTES).contains(&size) {
@@ -111,9 +116,18 @@ pub(crate) fn refine(facts: &mut Facts, source: &Source<'_>, staging: BorrowedFd
     }
 }
 
+/// Whether there is no data at all.
+fn is_hole(source: &Source<'_>) -> bool {
+    let size = source.stat.size;
+    sparse::may_have_holes(&source.stat)
+        && sparse::segment(&source.fd(), 0, size) == Segment::Hole { start: 0, end: size }
+}
+
 fn has_holes(source: &Source<'_>) -> bool {
     let Some(size) = source.size() else { return false };
-    if !sparse::may_have_holes(&source.stat) {
+    // On ZFS it takes a flush to know.
+    let may_hide = || source.filesystem != Filesystem::ZFS && sparse::may_hide_holes(&source.stat);
+    if !sparse::may_have_holes(&source.stat) && !may_hide() {
         return false;
     }
     if source.filesystem == Filesystem::ZFS {

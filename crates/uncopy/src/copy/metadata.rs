@@ -14,14 +14,32 @@ use crate::sys::{Sys, name, xattr};
 const ACCESS_ACL: &CStr = c"system.posix_acl_access";
 const DEFAULT_ACL: &CStr = c"system.posix_acl_default";
 
+/// XFS lists its ACLs a second time for root, as they lie on its disk (`fs/xfs/xfs_acl.h`).
+const ACCESS_ACL_OF_XFS: &CStr = c"trusted.SGI_ACL_FILE";
+const DEFAULT_ACL_OF_XFS: &CStr = c"trusted.SGI_ACL_DEFAULT";
+
 /// ACLs have a switch of their own; the system labels a new file itself; and signatures of other
 /// contents would be wrong.
-const NOT_FROM_SOURCE: &[&CStr] =
-    &[ACCESS_ACL, DEFAULT_ACL, c"security.selinux", c"security.ima", c"security.evm"];
+const NOT_FROM_SOURCE: &[&CStr] = &[
+    ACCESS_ACL,
+    DEFAULT_ACL,
+    ACCESS_ACL_OF_XFS,
+    DEFAULT_ACL_OF_XFS,
+    c"security.selinux",
+    c"security.ima",
+    c"security.evm",
+];
 
 /// Writing to a file takes its capabilities away (`security_inode_killpriv`), like setuid.
-const NOT_FROM_OLD: &[&CStr] =
-    &[ACCESS_ACL, DEFAULT_ACL, c"security.capability", c"security.ima", c"security.evm"];
+const NOT_FROM_OLD: &[&CStr] = &[
+    ACCESS_ACL,
+    DEFAULT_ACL,
+    ACCESS_ACL_OF_XFS,
+    DEFAULT_ACL_OF_XFS,
+    c"security.capability",
+    c"security.ima",
+    c"security.evm",
+];
 
 const SETUID_SETGID: u32 = 0o6000;
 
@@ -180,6 +198,21 @@ pub(crate) fn apply_to_directory(
     giver.notes
 }
 
+/// Gives a FIFO, socket, device or symbolic link, which nobody opens, by `O_PATH` handles the ACL and
+/// attributes of another. `user.*` is for files and directories alone (`xattr(7)`).
+pub(crate) fn apply_to_handle(
+    fd: BorrowedFd<'_>,
+    source: BorrowedFd<'_>,
+    preserve: Preserve,
+) -> Vec<String> {
+    let mut giver = Giver { fd, born: None, notes: Vec::new() };
+    giver.attributes_of_source(source, preserve);
+    if preserve.mode && !preserve.acl {
+        giver.forget_inherited();
+    }
+    giver.notes
+}
+
 /// The kernel takes setuid and setgid away when somebody without privilege writes to a file, so
 /// that new contents do not run with old rights.
 fn kept_mode(old: &Stat) -> u32 {
@@ -255,10 +288,14 @@ impl Giver<'_> {
             }
         }
         if !preserve.acl && self.born.is_none() {
-            // Entries inherited from a default ACL would give more than the source's mode does.
-            let _ = xattr::remove(self.fd, ACCESS_ACL);
+            self.forget_inherited();
         }
         self.mode(mode);
+    }
+
+    /// Entries inherited from a default ACL would give more than the source's mode does.
+    fn forget_inherited(&self) {
+        let _ = xattr::remove(self.fd, ACCESS_ACL);
     }
 
     fn timestamps(&mut self, source: &Stat) {

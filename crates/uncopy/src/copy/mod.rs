@@ -4,6 +4,7 @@ mod experience;
 pub mod job;
 mod observer;
 mod options;
+mod pause;
 mod throttle;
 mod tuning;
 
@@ -56,6 +57,8 @@ mod verify;
 
 use std::path::Path;
 
+#[cfg(all(fuzzing, feature = "compress", target_os = "linux"))]
+pub(crate) use compress::{fuzz as fuzz_compressed, fuzz_table};
 #[cfg(not(target_os = "linux"))]
 use run::{is_built, run_job};
 #[cfg(all(fuzzing, target_os = "linux"))]
@@ -70,8 +73,11 @@ pub use options::{
 };
 
 pub use experience::Experience;
+pub use pause::{Gate, Pause};
 pub use throttle::Throttle;
 pub use tuning::{Origin, Threshold, Tuning};
+
+use pause::Gated;
 
 use crate::error::{Error, Reason, Result};
 use crate::receipt::Receipt;
@@ -105,5 +111,9 @@ pub fn copy_file_observed(
     options
         .check()
         .map_err(|found| Error::new("write to", destination, Reason::Options(found.to_string())))?;
-    run::copy(source.as_ref(), destination, options, observer)
+    let mut observer = Gated::new(observer, options.gate.as_ref());
+    if observer.begin() == Control::Stop {
+        return Err(Error::new("copy", source.as_ref(), Reason::Cancelled));
+    }
+    run::copy(source.as_ref(), destination, options, &mut observer)
 }

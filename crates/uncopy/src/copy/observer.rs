@@ -1,7 +1,7 @@
 //! Progress of a copy, and the wish to stop it.
 
 use super::experience::Experience;
-use super::throttle::Throttle;
+use super::throttle::{self, Throttle};
 
 /// What a copy is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,11 @@ pub enum Control {
 /// Is told about progress and may stop the copy.
 ///
 /// Called at least once per piece; pieces are sized to take about 50 ms, also inside one
-/// `copy_file_range`. A single `fsync` or `FICLONE` cannot be interrupted.
+/// `copy_file_range`. A single `fsync` or `FICLONE` cannot be interrupted. While the copy waits, for
+/// the end of a [`Pause`](super::Pause) or for its turn at a rate, it is called every 50 ms.
+///
+/// It is no place to wait: that would hold up one worker of a job and not the others, and count as
+/// time at work. A [`Pause`](super::Pause) does neither.
 pub trait Observer {
     /// Called between pieces, on the thread that copies.
     fn progress(&mut self, progress: Progress) -> Control;
@@ -68,4 +72,18 @@ impl<F: FnMut(Progress) -> Control> Observer for F {
     fn progress(&mut self, progress: Progress) -> Control {
         self(progress)
     }
+}
+
+/// How much of `wanted` bytes may be moved now, as [`throttle::admitted`] says.
+pub(super) fn admitted(
+    observer: &mut dyn Observer,
+    progress: Progress,
+    wanted: u64,
+) -> Option<u64> {
+    throttle::admitted(
+        observer,
+        |observer| observer.throttle(),
+        |observer| observer.progress(progress),
+        wanted,
+    )
 }

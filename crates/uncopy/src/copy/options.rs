@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use super::pause::Gate;
 use super::tuning::Tuning;
 use crate::receipt::Mechanism;
 
@@ -46,8 +47,11 @@ pub struct CopyOptions {
     pub transform: Transform,
     /// With [`CopyOptions::transform`]: `.zst` is added to the name of a copy that was compressed, and
     /// taken away where it was decompressed ([`Receipt::renamed`](crate::Receipt::renamed)). Without
-    /// it the name is used as it was given. In trees that is so below their roots in any case.
+    /// it the name is used as it was given, except below the roots of trees, where names change in any
+    /// case.
     pub suffix: bool,
+    /// Where the copy waits while a [`Pause`](super::Pause) lasts.
+    pub gate: Option<Gate>,
 }
 
 impl CopyOptions {
@@ -93,7 +97,8 @@ impl CopyOptions {
     }
 }
 
-/// Options of [`CopyOptions`] that cannot be obeyed together, or not by this build.
+/// Options of [`CopyOptions`] or [`JobOptions`](super::job::JobOptions) that cannot be obeyed together,
+/// or not by this build.
 ///
 /// Displayed as a sentence that ends in what to do about it, with the options as the flags of
 /// `uncopy cp` are called.
@@ -143,6 +148,28 @@ pub enum Contradiction {
          ahead in a file, which a FIFO or device does not allow; leave one of them out"
     )]
     TransformOfStream,
+    /// [`CopyOptions::in_place`] in a job.
+    #[error(
+        "--in-place contradicts --recursive: it is for single files whose name must not be \
+         replaced; leave one of them out"
+    )]
+    TreeInPlace,
+    /// [`CopyOptions::copy_contents`] in a job.
+    #[error(
+        "--copy-contents contradicts --recursive: a FIFO in a tree has no end; leave it out, or \
+         pass --specials to make FIFOs and devices anew"
+    )]
+    ContentsInTree,
+    /// [`JobOptions::resume`](super::job::JobOptions::resume) and
+    /// [`JobOptions::dry_run`](super::job::JobOptions::dry_run).
+    #[error(
+        "--resume contradicts --dry-run, which leaves nothing to go on from; leave one of them out"
+    )]
+    DryRunLeavesNothing,
+    /// [`JobOptions::follow_outside`](super::job::JobOptions::follow_outside) without
+    /// [`Links::Follow`](super::job::Links::Follow).
+    #[error("--follow-outside only says how far --links=follow goes; add that, or leave it out")]
+    OutsideNeedsFollowing,
 }
 
 /// What becomes of the bytes on their way. Anything but [`Transform::None`] forbids zero-copy for the

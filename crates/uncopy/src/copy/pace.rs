@@ -5,7 +5,6 @@ use std::time::Duration;
 /// Sizes the pieces by the clock, so that progress is seen and a wish to stop is heard.
 pub(super) struct Pace {
     pub(super) piece_bytes: u64,
-    pub(super) done_bytes: u64,
 }
 
 impl Pace {
@@ -15,7 +14,7 @@ impl Pace {
     const TARGET: Duration = Duration::from_millis(50);
 
     pub(super) fn new() -> Pace {
-        Pace { piece_bytes: Pace::FIRST_BYTES, done_bytes: 0 }
+        Pace { piece_bytes: Pace::FIRST_BYTES }
     }
 
     /// At most doubles and at most quarters the piece, towards one that takes [`Pace::TARGET`].

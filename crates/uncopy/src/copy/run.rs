@@ -1,7 +1,7 @@
 //! One copy from beginning to end: look, write aside, check, put in place.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::FileType;
 
@@ -13,6 +13,7 @@ use super::metadata;
 use super::observer::{Control, Observer, Phase, Progress};
 use super::options::{Cache, CopyOptions, Existing, IfChanged, RETRIES};
 use super::partial::Partial;
+use super::pause::Stopwatch;
 use super::plan::{self, Facts, Step};
 use super::source::Source;
 use super::staging::{Commit, Placing, Staging};
@@ -36,7 +37,7 @@ pub(super) fn repeated(
     options: &CopyOptions,
     mut copy_once: impl FnMut() -> Result<Receipt>,
 ) -> Result<Receipt> {
-    let begin = Instant::now();
+    let begin = Stopwatch::start(options.gate.as_ref());
     let mut retries = 0;
     loop {
         match copy_once() {
@@ -125,10 +126,10 @@ fn write_staged(
     let transforms = chosen.is_some_and(|chosen| chosen.way != Way::Leave);
     let facts = facts::gather(source, destination, staging.fd(), options);
     let facts = Facts { transforms, ..facts };
-    let (in_place, begin) = (facts.in_place, Instant::now());
+    let (in_place, begin) = (facts.in_place, Stopwatch::start(options.gate.as_ref()));
     let alike = facts.alike(source.stat.size);
-    let moved = (facts, chosen);
-    let result = write(source, destination, &mut staging, moved, options, observer);
+    let how = (facts, chosen);
+    let result = write(source, destination, &mut staging, how, options, observer);
     if result.as_ref().is_err_and(Error::is_cancelled) {
         staging.leave();
     }
@@ -291,7 +292,8 @@ fn finish_contents(
         tell(observer, source, Phase::Flushing, 0, reached)?;
         file::sync_data(staging.fd())
             .map_err(|e| Error::system("flush", staging.destination().given, e))?;
-        match verify::verify(source, staging, sizes, way, wanted, observer) {
+        match verify::verify(source, staging, sizes, (way, wanted), options.gate.as_ref(), observer)
+        {
             Err(error) if error.is_verification_failed() => {
                 // The likelier reason, if there is one.
                 check_change(source, options, receipt)?;

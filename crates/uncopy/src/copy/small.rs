@@ -77,7 +77,7 @@ impl Way {
         admits: impl FnOnce() -> bool,
     ) -> Small {
         let read_and_write = || match admits() {
-            true => read_and_write(ends, stat, buffer),
+            true => read_and_write(ends, stat, options, buffer),
             false => Small::Odd,
         };
         let copied = match self.first(stat, options) {
@@ -163,9 +163,12 @@ impl Way {
     }
 }
 
-fn read_and_write(ends: Ends<'_>, stat: &Stat, buffer: &mut [u8]) -> Small {
+fn read_and_write(ends: Ends<'_>, stat: &Stat, options: &CopyOptions, buffer: &mut [u8]) -> Small {
     let Ok(n) = transfer::read_at(ends.source, buffer, 0) else { return Small::Odd };
     if n as u64 != stat.size {
+        return Small::Odd;
+    }
+    if options.sparse != Sparse::Never && sparse::hides_hole(&ends.source, &buffer[..n]) {
         return Small::Odd;
     }
     if n > 0 && transfer::write(ends.destination, &buffer[..n]) != Ok(n) {

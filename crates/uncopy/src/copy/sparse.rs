@@ -2,6 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
+use super::tuning::Tuning;
 use crate::error::Errno;
 use crate::sys::file::{self, Stat};
 
@@ -57,6 +58,22 @@ pub(crate) fn may_have_holes(stat: &Stat) -> bool {
     const SLACK_BYTES: u64 = 64 << 10;
     let allocated = stat.blocks.saturating_mul(512);
     allocated < stat.size || allocated > stat.size + SLACK_BYTES
+}
+
+/// Whether blocks for attributes, which count like those of data, may stand for ones that are missing,
+/// so that [`may_have_holes`] says nothing. They are few: in a larger file they are not looked for.
+pub(crate) fn may_hide_holes(stat: &Stat) -> bool {
+    stat.size <= Tuning::MOST_ZERO_COPY_MIN_BYTES
+}
+
+/// Whether such a file has a hole. A hole reads as zeros, so that its contents tell of most files
+/// that they have none.
+pub(crate) fn hides_hole(file: &impl SeekExtents, contents: &[u8]) -> bool {
+    /// The smallest blocks of ext4.
+    const BLOCK_BYTES: usize = 1 << 10;
+    let is_empty = |block: &[u8]| block.iter().all(|byte| *byte == 0);
+    contents.chunks(BLOCK_BYTES).any(is_empty)
+        && file.seek_hole(0).is_ok_and(|hole| hole < contents.len() as u64)
 }
 
 #[cfg(test)]
@@ -115,6 +132,32 @@ mod tests {
                 Segment::Hole { start: 40, end: 50 },
             ]
         );
+    }
+
+    #[test]
+    fn a_hole_is_asked_for_only_where_there_are_zeros() {
+        /// Has a hole, and may not be asked.
+        struct Unasked;
+        impl SeekExtents for Unasked {
+            fn seek_data(&self, _: u64) -> Result<u64, Errno> {
+                panic!("nobody asks for data");
+            }
+            fn seek_hole(&self, _: u64) -> Result<u64, Errno> {
+                panic!("these contents leave no room for a hole");
+            }
+        }
+        let mut contents = vec![7; 10_000];
+        assert!(!hides_hole(&Unasked, &contents));
+        assert!(!hides_hole(&Unasked, &[]));
+        contents[1000..2047].fill(0);
+        assert!(!hides_hole(&Unasked, &contents), "within blocks");
+        for zeros in [1024..2048, 9216..10_000] {
+            let mut contents = vec![7; 10_000];
+            contents[zeros].fill(0);
+            assert!(hides_hole(&Sparse, &contents));
+            assert!(!hides_hole(&Blind, &contents), "written zeros");
+        }
+        assert!(!hides_hole(&Sparse, &[0; 20]), "the hole is the end of the file");
     }
 
     #[test]

@@ -1,9 +1,7 @@
 //! Write aside, then put in place: the destination's name never stands for half a file.
 
-use std::ffi::{OsStr, OsString};
-use std::fmt::Write as _;
+use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::OFlags;
@@ -386,17 +384,4 @@ fn cannot_create(destination: &Destination<'_>, errno: Errno) -> Error {
 fn in_place_would_do(destination: &Destination<'_>) -> bool {
     destination.found.is_some()
         && name::may_write(destination.directory(), destination.name()).is_ok()
-}
-
-/// Lowercase hexadecimal.
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// The first eight bytes of a name's BLAKE3 digest, as hexadecimal.
-pub(crate) fn name_digest(name: &OsStr) -> String {
-    hexadecimal(&blake3::hash(name.as_bytes()).as_bytes()[..8])
 }

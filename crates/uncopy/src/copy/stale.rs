@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::{FileType, OFlags};
 
 use super::remove;
-use super::staging::{hexadecimal, name_digest};
 use crate::sys::file::{self, Stat};
 use crate::sys::{Sys, directory, name};
 
@@ -44,8 +43,8 @@ impl Kind {
 /// `.uncopy-<digest of the destination's name>-<random>.tmp` (or `.tree`): recognisable, unguessable,
 /// and short enough for every filesystem however long the destination's name is.
 pub(crate) fn temporary_name(destination: &OsStr, kind: Kind) -> Sys<OsString> {
-    let random: [u8; 16] = name::random_bytes()?;
-    Ok(format!("{}{}{}", prefix(destination), hexadecimal(&random), kind.suffix()).into())
+    let random = u128::from_ne_bytes(name::random_bytes()?);
+    Ok(format!("{}{random:032x}{}", prefix(destination), kind.suffix()).into())
 }
 
 /// Whether a name is one of those that files and trees are built under, or of their journals.
@@ -66,6 +65,11 @@ pub(crate) fn journal_name(destination: &OsStr) -> OsString {
 
 fn prefix(destination: &OsStr) -> String {
     format!(".uncopy-{}-", name_digest(destination))
+}
+
+/// The first eight bytes of a name's BLAKE3 digest, as hexadecimal.
+fn name_digest(name: &OsStr) -> String {
+    blake3::hash(name.as_bytes()).to_hex()[..16].to_owned()
 }
 
 /// Removes what earlier runs to the same destination left, unless somebody holds its lock.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::fs::{FileType, OFlags};
 
 use super::destination::Destination;
-use super::observer::{Control, Observer, Phase, Progress};
+use super::observer::{self, Control, Observer, Phase, Progress};
 use super::plan::{self, Facts, Verdict};
 use super::source::Source;
 use super::staging::Staging;
@@ -110,13 +110,10 @@ fn admit(
     destination: &Destination<'_>,
     done_bytes: u64,
 ) -> Result<usize> {
-    let Some(turn) = observer.throttle().map(|throttle| throttle.turn(BUFFER_BYTES as u64)) else {
-        return Ok(BUFFER_BYTES);
-    };
-    while !turn.has_come() {
-        go_on(observer, destination, done_bytes)?;
-    }
-    Ok(usize::try_from(turn.bytes).unwrap_or(BUFFER_BYTES))
+    let progress = Progress { phase: Phase::Copying, done_bytes, total_bytes: 0 };
+    let admitted = observer::admitted(observer, progress, BUFFER_BYTES as u64)
+        .ok_or_else(|| Error::new("copy to", destination.given, Reason::Cancelled))?;
+    Ok(usize::try_from(admitted).unwrap_or(BUFFER_BYTES))
 }
 
 /// A way that was asked for does not work, or a real error.

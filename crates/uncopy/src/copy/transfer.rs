@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::facts;
 use super::mechanism::{self, Ends, Moved, Mover, reflink};
-use super::observer::{Control, Observer, Phase, Progress};
+use super::observer::{self, Control, Observer, Phase, Progress};
 use super::options::{Cache, Sparse};
 use super::pace::Pace;
 use super::partial;
@@ -18,6 +18,9 @@ use crate::capabilities::Filesystem;
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::{Cost, Mechanism, Receipt, Refusal};
 use crate::sys::{Sys, file};
+
+/// How much is written out at a time.
+const WRITE_OUT_BYTES: u64 = 16 << 20;
 
 /// Moves all bytes of a source of known size. Returns how far the source went.
 pub(crate) fn transfer(
@@ -43,6 +46,7 @@ pub(crate) fn transfer(
         trial: None,
         chosen: None,
         pace: Pace::new(),
+        done_bytes: 0,
         flushed: 0,
     };
     let end = transfer.run()?;
@@ -67,6 +71,8 @@ struct Transfer<'a, 's> {
     /// The winner of the trial, or what other files of the job advise.
     chosen: Option<Mechanism>,
     pace: Pace,
+    /// So far the copy has come, holes included.
+    done_bytes: u64,
     /// Up to here write-out has been started.
     flushed: u64,
 }
@@ -133,7 +139,7 @@ impl Transfer<'_, '_> {
             }
         })?;
         self.receipt.resumed_bytes = end;
-        self.pace.done_bytes = end;
+        self.done_bytes = end;
         self.flushed = end;
         Ok(end)
     }
@@ -225,7 +231,7 @@ impl Transfer<'_, '_> {
             self.size = stat.size;
         }
         let holes = if self.facts.has_holes { self.count_holes() } else { 0 };
-        self.pace.done_bytes = self.size;
+        self.done_bytes = self.size;
         self.receipt.add(Mechanism::Reflink, holes, Cost::Hole);
         self.receipt.add(Mechanism::Reflink, self.size - holes, Cost::Shared);
         self.report()?;
@@ -258,7 +264,7 @@ impl Transfer<'_, '_> {
             None => self.next_mechanism()?,
         };
         self.receipt.add(mechanism, end - start, Cost::Hole);
-        self.pace.done_bytes = end;
+        self.done_bytes = end;
         self.staging.reached(self.ends.source, end)?;
         self.report()?;
         Ok(true)
@@ -301,13 +307,9 @@ impl Transfer<'_, '_> {
 
     /// How much of a piece may be moved now; waits if the rate asks for it.
     fn admit(&mut self, bytes: u64) -> Result<u64> {
-        let Some(turn) = self.observer.throttle().map(|throttle| throttle.turn(bytes)) else {
-            return Ok(bytes);
-        };
-        while !turn.has_come() {
-            self.report()?;
-        }
-        Ok(turn.bytes)
+        let progress = self.progress();
+        observer::admitted(self.observer, progress, bytes)
+            .ok_or_else(|| Error::new("copy", self.source.path, Reason::Cancelled))
     }
 
     /// Only what was submitted counts.
@@ -342,7 +344,15 @@ impl Transfer<'_, '_> {
             let setting =
                 facts::setting(&self.facts, self.source, self.ends.destination, mechanism);
             match mechanism::mover(mechanism, self.ends, &self.facts, setting) {
-                Ok(mover) => self.current = Some(Current { mechanism, mover, moved_bytes: 0 }),
+                Ok(mover) => {
+                    let instead_of = mover.instead_of();
+                    self.receipt.refusals.extend(instead_of.map(|(reason, errno)| Refusal {
+                        mechanism,
+                        reason: reason.into(),
+                        errno: Some(errno),
+                    }));
+                    self.current = Some(Current { mechanism, mover, moved_bytes: 0 });
+                }
                 Err(errno) => {
                     self.handle(mechanism, errno)?;
                     return Ok(None);
@@ -370,7 +380,7 @@ impl Transfer<'_, '_> {
 
     /// Reserves the blocks of a stretch at once where that makes writing quicker: on ext4 it saves
     /// the delayed allocation of every single page, and lets direct writes run side by side.
-    fn reserve(&mut self, start: u64, end: u64) -> Result<()> {
+    fn reserve(&self, start: u64, end: u64) -> Result<()> {
         let mechanism = match &self.current {
             Some(current) => current.mechanism,
             None => self.next_mechanism()?,
@@ -463,7 +473,7 @@ impl Transfer<'_, '_> {
         } else {
             self.pace.done(moved.bytes, took);
         }
-        self.pace.done_bytes = offset;
+        self.done_bytes = offset;
         if mechanism != Mechanism::Direct {
             self.write_out(offset);
         }
@@ -490,13 +500,13 @@ impl Transfer<'_, '_> {
         }
     }
 
+    fn progress(&self) -> Progress {
+        let (done_bytes, total_bytes) = (self.done_bytes, self.size);
+        Progress { phase: Phase::Copying, done_bytes, total_bytes }
+    }
+
     fn report(&mut self) -> Result<()> {
-        let progress = Progress {
-            phase: Phase::Copying,
-            done_bytes: self.pace.done_bytes,
-            total_bytes: self.size,
-        };
-        match self.observer.progress(progress) {
+        match self.observer.progress(self.progress()) {
             Control::Continue => Ok(()),
             Control::Stop => Err(Error::new("copy", self.source.path, Reason::Cancelled)),
         }
@@ -552,6 +562,3 @@ impl Transfer<'_, '_> {
         plan::sort(&self.facts, &mut self.receipt.refusals);
     }
 }
-
-/// How much is written out at a time.
-const WRITE_OUT_BYTES: u64 = 16 << 20;

@@ -1,14 +1,17 @@
 //! Reading both sides again, and comparing their digests.
 
+use std::fmt::Write as _;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::thread;
+use std::time::Duration;
 
 use super::compress::{Reader, Trouble, Way};
 use super::observer::{Control, Observer, Phase, Progress};
 use super::options::{Digest, Verify};
+use super::pause::{Gate, Stopwatch};
 use super::source::Source;
-use super::staging::{Staging, hexadecimal};
+use super::staging::Staging;
 use crate::buf::AlignedBuffer;
 use crate::capabilities::{Device, DeviceKind, Filesystem};
 use crate::error::{Errno, Error, Reason, Result};
@@ -21,6 +24,9 @@ const READ_BYTES: usize = 4 << 20;
 /// What a compressed file holds is taken so much at a time.
 const DECODED_BYTES: usize = 256 << 10;
 
+/// How long one side waits for the other before the observer is asked again.
+const PATIENCE: Duration = Duration::from_millis(50);
+
 /// Below this size a second thread costs more than it saves.
 const PARALLEL_MIN_BYTES: u64 = 1 << 20;
 
@@ -30,11 +36,11 @@ pub(crate) fn verify(
     source: &Source<'_>,
     staging: &Staging<'_>,
     (original_bytes, size): (u64, u64),
-    way: Way,
-    verify: Verify,
+    (way, verify): (Way, Verify),
+    gate: Option<&Gate>,
     observer: &mut dyn Observer,
 ) -> Result<Verification> {
-    let begin = Instant::now();
+    let begin = Stopwatch::start(gate);
     let algorithm = verify.algorithm;
     if verify.trust_shared_extents && shares_everything(source.fd(), staging.fd(), size) {
         let from = VerifiedFrom::SharedExtents;
@@ -51,7 +57,7 @@ pub(crate) fn verify(
     let copy = Side { fd: reader.fd, size, is_compressed: matches!(way, Way::Compress(_)) };
     let original =
         Side { fd: source.fd(), size: original_bytes, is_compressed: way == Way::Decompress };
-    let (expected, found) = hash_both(source, (original, copy), algorithm, observer)?;
+    let (expected, found) = hash_both(source, (original, copy), algorithm, (gate, observer))?;
     let from = reader.from;
     drop(reader);
     if expected != found {
@@ -79,7 +85,7 @@ fn hash_both(
     source: &Source<'_>,
     (original, copy): (Side<'_>, Side<'_>),
     algorithm: Digest,
-    observer: &mut dyn Observer,
+    (gate, observer): (Option<&Gate>, &mut dyn Observer),
 ) -> Result<(String, String)> {
     let stop = AtomicBool::new(false);
     let source_done = AtomicU64::new(0);
@@ -93,27 +99,43 @@ fn hash_both(
         }
         !stop.load(Ordering::Relaxed)
     };
-    let hash_source = || {
+    let goes_on = || if stop.load(Ordering::Relaxed) { Control::Stop } else { Control::Continue };
+    let hash_source = |gate: Option<&Gate>| {
         hash(original, algorithm, |done| {
             source_done.store(done, Ordering::Relaxed);
-            !stop.load(Ordering::Relaxed)
+            gate.map_or_else(goes_on, |gate| gate.control(goes_on)) == Control::Continue
         })
     };
     let cancelled = Trouble::System(Errno::ECANCELED);
     let (expected, found) = if original.size.max(copy.size) < PARALLEL_MIN_BYTES {
-        (hash_source(), hash(copy, algorithm, &mut report))
+        (hash_source(None), hash(copy, algorithm, &mut report))
     } else {
-        std::thread::scope(|scope| {
+        let (here, is_done) = (thread::current(), AtomicBool::new(false));
+        thread::scope(|scope| {
+            let hash_aside = || {
+                let inside = gate.map(Gate::enter);
+                let hashed = hash_source(gate);
+                drop(inside);
+                is_done.store(true, Ordering::Release);
+                here.unpark();
+                hashed
+            };
             // Where no other thread is to be had (RLIMIT_NPROC), one after the other.
-            let other = std::thread::Builder::new().spawn_scoped(scope, hash_source);
+            let other = thread::Builder::new().spawn_scoped(scope, hash_aside);
             let found = hash(copy, algorithm, &mut report);
             if matches!(found, Err(Trouble::System(_))) {
                 stop.store(true, Ordering::Relaxed);
             }
             let expected = match other {
-                Ok(other) => other.join().unwrap_or(Err(cancelled.clone())),
+                Ok(other) => {
+                    while !is_done.load(Ordering::Acquire) && !other.is_finished() {
+                        report(copy.size);
+                        thread::park_timeout(PATIENCE);
+                    }
+                    other.join().unwrap_or(Err(cancelled.clone()))
+                }
                 Err(_) if found.is_err() => Err(cancelled.clone()),
-                Err(_) => hash_source(),
+                Err(_) => hash_source(None),
             };
             (expected, found)
         })
@@ -203,6 +225,13 @@ impl Hasher {
             Hasher::Xxh3(hasher) => format!("{:032x}", hasher.digest128()),
         }
     }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// The written file, read past the page cache where that is possible.

@@ -45,6 +45,15 @@ use crate::sys::reactor::{self, Watched};
 /// begun, on a stream that is full, is finished before the next begins, so that no message is cut
 /// off; its buffers are dropped when they are released. Nothing is ever released early.
 ///
+/// What was lent cannot be touched, before the future is polled or after it was dropped:
+/// ```compile_fail,E0382
+/// # async fn of(sender: uncopy::send::AsyncSender<Vec<u8>>) {
+/// let buffer = vec![0; 4096];
+/// drop(sender.send(buffer));
+/// println!("{}", buffer[0]);
+/// # }
+/// ```
+///
 /// # Panics
 /// A future that has to wait panics outside a Tokio runtime, and in one that was built without
 /// `enable_io`.
@@ -119,8 +128,8 @@ impl<B: StableBytes> AsyncSender<B> {
         let collected = self.core.state().collect();
         let number = {
             let mut state = self.core.state();
-            let lend = state.sender.choose(payload.len());
-            let sending = state.sender.begin(payload, to, lend);
+            let chosen = state.sender.choose(payload.len(), to);
+            let sending = state.sender.begin(payload, to, chosen);
             let number = sending.number;
             state.current = Some(sending);
             number

@@ -13,6 +13,8 @@ pub enum FallbackReason {
     Asked,
     /// So small that lending costs more than copying.
     TooSmall,
+    /// Copying cost less where both were tried on this path, or it is being tried.
+    CopyingIsCheaper,
     /// The path copies anyway, as the last releases said; it is tried again later.
     PathCopies,
     /// The socket's option memory is full of reports that the kernel still owes
@@ -38,6 +40,7 @@ impl FallbackReason {
         match self {
             FallbackReason::Asked => "copying was asked for",
             FallbackReason::TooSmall => "so small that lending costs more than copying",
+            FallbackReason::CopyingIsCheaper => "copying is cheaper here, or tried",
             FallbackReason::PathCopies => "the path copies anyway",
             FallbackReason::NoBufferSpace => {
                 "no room for another report (net.core.optmem_max), or too much memory locked"
@@ -104,6 +107,18 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Adds why sends that a sender was given were copied, and what else it met.
+    pub(crate) fn add_reasons(&mut self, of_sender: &Counters) {
+        for Fallback { reason, sends } in &of_sender.fallbacks {
+            (0..*sends).for_each(|_| self.fell_back(*reason));
+        }
+        self.no_buffer_space += of_sender.no_buffer_space;
+        if of_sender.last_foreign_error.is_some() {
+            self.foreign_errors = of_sender.foreign_errors;
+            self.last_foreign_error = of_sender.last_foreign_error;
+        }
+    }
+
     pub(crate) fn fell_back(&mut self, reason: FallbackReason) {
         match self.fallbacks.iter_mut().find(|fallback| fallback.reason == reason) {
             Some(fallback) => fallback.sends += 1,

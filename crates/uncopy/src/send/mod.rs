@@ -24,6 +24,45 @@
 //! [`Socket`] is owned by its [`Sender`] and lends its descriptor to nobody, and taking over one
 //! that may be shared is `unsafe` ([`Socket::adopt`]).
 //!
+//! None of this compiles. What was given to a ring is the ring's, also a slice of a pool, which could
+//! be written to:
+//! ```compile_fail,E0382
+//! # use uncopy::send::{Message, Ring, RingSocket};
+//! # fn of(ring: &mut Ring<Vec<u8>>, socket: RingSocket) {
+//! let buffer = vec![0; 4096];
+//! let _ = ring.send(socket, Message::new(buffer));
+//! println!("{}", buffer[0]);
+//! # }
+//! ```
+//! ```compile_fail,E0382
+//! # use uncopy::send::{Message, Pool, PoolSlice, Ring, RingSocket};
+//! # fn of(ring: &mut Ring<PoolSlice>, socket: RingSocket, pool: &Pool) {
+//! let mut slice = pool.take().unwrap();
+//! let _ = ring.send(socket, Message::new(slice));
+//! slice[0] = 1;
+//! # }
+//! ```
+//! What only borrows is no message, as the borrow can end:
+//! ```compile_fail,E0597
+//! # use uncopy::send::{Message, Ring, RingSocket};
+//! # fn of(ring: &mut Ring<&'static [u8]>, socket: RingSocket) {
+//! let buffer = vec![0; 4096];
+//! let _ = ring.send(socket, Message::new(&buffer[..]));
+//! # }
+//! ```
+//! A descriptor that others may have is not taken over without a word:
+//! ```compile_fail,E0133
+//! # fn of(fd: std::os::fd::OwnedFd) {
+//! let _ = uncopy::send::Socket::adopt(fd);
+//! # }
+//! ```
+//! And none is lent, nor given away:
+//! ```compile_fail,E0277
+//! # fn of(socket: uncopy::send::Socket) {
+//! let _ = std::os::fd::OwnedFd::from(socket);
+//! # }
+//! ```
+//!
 //! # What it takes to not copy
 //! Lending with `MSG_ZEROCOPY` pays from some 20 KB on (UDP: 32), and only where nothing on the path copies all the same: UDP
 //! needs a device with scatter-gather and transmit checksum offload, and a datagram that fits the
@@ -36,8 +75,11 @@ mod asynchronous;
 mod auto;
 mod batch;
 mod counters;
+mod joined;
 mod notifier;
+mod paths;
 mod plan;
+mod prices;
 mod release;
 mod ring;
 mod sender;
@@ -49,6 +91,8 @@ pub use asynchronous::{AsyncSender, Pending};
 pub(crate) use auto::Way;
 pub use batch::train_bytes;
 pub use counters::{Counters, Fallback, FallbackReason};
+#[cfg(test)]
+pub(crate) use notifier::{Binding, Slots};
 pub use notifier::{MAX_SLOTS, Notification, SlotError};
 pub use plan::Mode;
 pub use release::{Fate, Release, SendId, Sent};

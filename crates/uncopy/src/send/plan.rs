@@ -7,7 +7,8 @@ use crate::sys::inet::Transport;
 /// How a sender chooses between lending its buffers to the kernel and having them copied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Large sends are lent where the path does not copy anyway, small ones copied.
+    /// Whichever costs less, as sends on the path so far say: small ones are copied, large ones lent
+    /// where the path does not copy anyway, and both are tried now and then.
     #[default]
     Auto,
     /// Every send is lent, as long as the kernel takes it so.

@@ -101,6 +101,16 @@ impl Usage {
         let is_claimed = transport == Transport::Tcp && self.lent_parts > 0 && !self.copied_later;
         fate(self, transport, is_claimed.then(|| socket.scatter_gather()).flatten())
     }
+
+    /// Whether the path copied bytes that were lent on this socket, as far as that is known.
+    pub(crate) fn path_copied(self, socket: &Socket) -> Option<bool> {
+        if self.lent_parts == 0 {
+            return None;
+        }
+        let transport = socket.transport();
+        let is_stream = transport == Transport::Tcp;
+        path_copied(self, transport, is_stream.then(|| socket.scatter_gather()).flatten())
+    }
 }
 
 /// What is known of the bytes of one send over a device that does scatter-gather, does not, or of
@@ -119,9 +129,39 @@ fn fate(usage: Usage, transport: Transport, scatter_gather: Option<bool>) -> Fat
     }
 }
 
+/// Whether a path over a device that does scatter-gather, does not, or of which that is not known,
+/// copied what was lent. Over TCP without it nothing can be gained, whatever is reported.
+fn path_copied(usage: Usage, transport: Transport, scatter_gather: Option<bool>) -> Option<bool> {
+    match (transport, scatter_gather) {
+        _ if usage.copied_later => Some(true),
+        (Transport::Tcp, Some(false)) => Some(true),
+        _ if usage.is_unreported => None,
+        (Transport::Tcp, None) => None,
+        (Transport::Tcp, Some(true)) | (Transport::Udp, _) => Some(false),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Fate, Transport, Usage, fate};
+    use super::{Fate, Transport, Usage, fate, path_copied};
+
+    #[test]
+    fn a_path_that_copies_is_known_by_reports_and_by_its_device() {
+        use Transport::{Tcp, Udp};
+        for (copied_later, is_unreported, transport, scatter_gather, expected) in [
+            (true, false, Tcp, Some(true), Some(true)),
+            (true, false, Udp, None, Some(true)),
+            (false, false, Tcp, Some(true), Some(false)),
+            (false, false, Tcp, Some(false), Some(true)),
+            (false, true, Tcp, Some(false), Some(true)),
+            (false, false, Tcp, None, None),
+            (false, false, Udp, None, Some(false)),
+            (false, true, Udp, None, None),
+        ] {
+            let usage = Usage { lent_parts: 1, copied_later, is_unreported, ..Usage::default() };
+            assert_eq!(path_copied(usage, transport, scatter_gather), expected, "{usage:?}");
+        }
+    }
 
     #[test]
     fn a_copy_is_never_hidden() {

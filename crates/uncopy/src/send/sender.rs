@@ -1,18 +1,20 @@
 //! `MSG_ZEROCOPY` on one socket.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::auto::{Auto, Way};
+use super::auto::Way;
 use super::batch;
 use super::counters::{Counters, FallbackReason};
+use super::paths::{Path, Paths, Timed};
 use super::plan::{self, Mode, Next, Refused};
 use super::release::{Fate, Release, SendId, Sent};
 use crate::buf::{Payload, StableBytes};
 use crate::error::{Errno, Error, Reason, Result};
+use crate::sys::clock;
 use crate::sys::inet::{Socket, Transport, Wanted};
 use crate::sys::zerocopy::{self, Flight, Landed, Refusal, Usage};
 
@@ -86,7 +88,7 @@ pub struct Outstanding {
 /// [`close`](Self::close) waits instead. A sender that is forgotten keeps its buffers for ever.
 ///
 /// What was lent cannot be touched:
-/// ```compile_fail
+/// ```compile_fail,E0382
 /// # fn of(mut sender: uncopy::send::Sender<Vec<u8>>) {
 /// let buffer = vec![0; 4096];
 /// let _sent = sender.send(buffer);
@@ -96,7 +98,9 @@ pub struct Outstanding {
 pub struct Sender<B: StableBytes> {
     flight: Flight<B>,
     options: SenderOptions,
-    auto: Auto,
+    paths: Paths,
+    /// Of lent sends that are not to the peer, which path they took.
+    elsewhere: HashMap<u64, Path>,
     counters: Counters,
     outstanding: Outstanding,
     /// Lent since the error queue was last read.
@@ -117,7 +121,9 @@ pub(super) struct Sending {
     lend: bool,
     /// The error queue was read since the kernel last had no room.
     drained: bool,
-    /// What came of a part that was sent before.
+    /// What it costs is to be told.
+    timed: Option<Timed>,
+    /// What came of a part that was sent before, and noted.
     first: Option<Result<usize, Errno>>,
 }
 
@@ -129,6 +135,13 @@ pub(super) enum Progress {
     Failed(Errno),
 }
 
+/// What is left of a time that begins with the first wait: the clock is not looked at by those that
+/// need not wait.
+fn left(timeout: Option<Duration>, waits_since: &mut Option<Instant>) -> Option<Duration> {
+    let waited = waits_since.get_or_insert_with(Instant::now).elapsed();
+    timeout.map(|timeout| timeout.saturating_sub(waited))
+}
+
 impl<B: StableBytes> Sender<B> {
     /// Sends over `socket`. Where kernel or socket do not have `MSG_ZEROCOPY`, everything is
     /// copied, and [`Counters::fallbacks`] says why.
@@ -138,7 +151,8 @@ impl<B: StableBytes> Sender<B> {
         Sender {
             flight,
             options: options.clone(),
-            auto: Auto::new(),
+            paths: Paths::new(),
+            elsewhere: HashMap::new(),
             counters: Counters::default(),
             outstanding: Outstanding::default(),
             since_drain: Outstanding::default(),
@@ -169,8 +183,14 @@ impl<B: StableBytes> Sender<B> {
 
     #[inline(always)]
     fn send_message(&mut self, payload: Payload<B>, to: Option<SocketAddr>) -> Sent {
-        let lend = self.choose(payload.len());
-        let (number, result) = self.send_chosen(payload, to, lend);
+        let (lend, timed) = self.choose(payload.len(), to);
+        let (number, result) = match timed {
+            None => self.send_chosen(payload, to, lend),
+            Some(_) => {
+                let mut sending = self.begin(payload, to, (lend, timed));
+                self.go_on(&mut sending)
+            }
+        };
         let result = result.map_err(|errno| self.refusal_of(to, errno));
         Sent { id: SendId(number), result }
     }
@@ -187,42 +207,57 @@ impl<B: StableBytes> Sender<B> {
 
     /// Sends, lent or for this reason copied; gives the send's number and what came of it.
     #[inline(always)]
-    pub(super) fn send_chosen(
+    fn send_chosen(
         &mut self,
         payload: Payload<B>,
         to: Option<SocketAddr>,
-        lend: Result<(), FallbackReason>,
+        lend: Result<Path, FallbackReason>,
     ) -> (u64, Result<usize, Errno>) {
-        let mut first = None;
-        if lend.is_err() && !plan::is_drain_due(self.since_drain.sends, self.since_drain.bytes) {
-            let (socket, length) = (self.flight.socket(), payload.len());
-            let most = batch::train_most(socket);
-            let sent = zerocopy::send_copied(socket, &payload, (0, most), to);
-            match sent {
-                Ok(bytes) if bytes >= length => return self.copied_at_once(payload, bytes, lend),
-                _ => first = Some(sent),
+        let is_due = plan::is_drain_due(self.since_drain.sends, self.since_drain.bytes);
+        if is_due || lend.is_ok() {
+            let mut sending = self.begin(payload, to, (lend, None));
+            if !is_due {
+                let Sending { number, most, .. } = sending;
+                sending.first = Some(self.flight.part(number, (0, most), to, true));
             }
+            return self.go_on(&mut sending);
         }
-        self.send_on(payload, to, lend, first)
+        let (socket, length) = (self.flight.socket(), payload.len());
+        let most = batch::train_most(socket);
+        let sent = zerocopy::send_copied(socket, &payload, (0, most), to);
+        match sent {
+            Ok(bytes) if bytes >= length => self.copied_at_once(payload, bytes, lend),
+            _ => self.copied_in_part(payload, to, lend, sent),
+        }
     }
 
-    /// Sends, after a first attempt or none.
+    /// The kernel copied a beginning or nothing, for this reason.
     #[inline(never)]
-    fn send_on(
+    fn copied_in_part(
         &mut self,
         payload: Payload<B>,
         to: Option<SocketAddr>,
-        lend: Result<(), FallbackReason>,
-        first: Option<Result<usize, Errno>>,
+        lend: Result<Path, FallbackReason>,
+        sent: Result<usize, Errno>,
     ) -> (u64, Result<usize, Errno>) {
-        let mut sending = Sending { first, ..self.begin(payload, to, lend) };
-        let deadline = self.options.send_timeout.and_then(|t| Instant::now().checked_add(t));
+        let mut sending = self.begin(payload, to, (lend, None));
+        if let Ok(bytes) = sent {
+            self.flight.note_copied(sending.number, bytes);
+        }
+        sending.first = Some(sent);
+        self.go_on(&mut sending)
+    }
+
+    /// Sends what has begun, after a first attempt or none.
+    #[inline(never)]
+    fn go_on(&mut self, sending: &mut Sending) -> (u64, Result<usize, Errno>) {
+        let mut waits_since = None;
         let result = loop {
-            match self.advance(&mut sending) {
+            match self.advance(sending) {
                 Progress::Done => break Ok(sending.done),
                 Progress::Failed(errno) => break Err(errno),
                 Progress::WaitForRoom => {
-                    let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+                    let left = left(self.options.send_timeout, &mut waits_since);
                     if left == Some(Duration::ZERO) {
                         break Err(Errno::ETIMEDOUT);
                     }
@@ -230,7 +265,7 @@ impl<B: StableBytes> Sender<B> {
                 }
             }
         };
-        self.end(&sending, result.is_ok());
+        self.end(sending, result.is_ok());
         (sending.number, result)
     }
 
@@ -240,7 +275,7 @@ impl<B: StableBytes> Sender<B> {
         &mut self,
         payload: Payload<B>,
         bytes: usize,
-        lend: Result<(), FallbackReason>,
+        lend: Result<Path, FallbackReason>,
     ) -> (u64, Result<usize, Errno>) {
         if let Err(reason) = lend {
             self.counters.fell_back(reason);
@@ -260,39 +295,66 @@ impl<B: StableBytes> Sender<B> {
         &mut self,
         payload: Payload<B>,
         to: Option<SocketAddr>,
-        lend: Result<(), FallbackReason>,
+        (lend, timed): (Result<Path, FallbackReason>, Option<Timed>),
     ) -> Sending {
         let length = payload.len();
         if let Err(reason) = lend {
             self.counters.fell_back(reason);
         }
-        let lend = lend.is_ok();
-        if lend && self.transport() == Transport::Tcp {
-            note_device(self.socket());
+        if lend.is_ok() && self.transport() == Transport::Tcp {
+            self.socket().note_device();
         }
         let number = self.flight.begin(payload);
+        if let Ok(path) = lend
+            && path != Path::default()
+        {
+            self.elsewhere.insert(number, path);
+        }
+        let lend = lend.is_ok();
         self.outstanding.sends += 1;
         self.outstanding.bytes += length;
         let most = batch::train_most(self.socket());
-        Sending { number, to, length, done: 0, most, lend, drained: false, first: None }
+        let (done, drained, first) = Default::default();
+        Sending { number, to, length, done, most, lend, drained, timed, first }
     }
 
-    /// Whether the options and what was learnt let a send of this length be lent.
-    pub(super) fn choose(&mut self, length: usize) -> Result<(), FallbackReason> {
-        match (self.options.mode, self.flight.refusal()) {
+    /// Whether the options and what was learnt let a send of this length be lent, and on which path;
+    /// and whether what it costs is to be told.
+    pub(super) fn choose(
+        &mut self,
+        length: usize,
+        to: Option<SocketAddr>,
+    ) -> (Result<Path, FallbackReason>, Option<Timed>) {
+        let chosen = match (self.options.mode, self.flight.refusal()) {
             (Mode::Copy, _) => Err(FallbackReason::Asked),
             (_, Some(Refusal::NotSupported)) => Err(FallbackReason::NotSupported),
             (_, Some(Refusal::CountUncertain)) => Err(FallbackReason::CountUncertain),
-            (Mode::Zerocopy, None) => Ok(()),
+            (Mode::Zerocopy, None) => Ok(Path::default()),
             (Mode::Auto, None) => {
                 let way = Way::MsgZerocopy(self.transport());
-                self.auto.choose(length, way)
+                return self.paths.choose(length, way, (self.flight.socket(), to));
             }
-        }
+        };
+        (chosen, None)
     }
 
     /// Sends as much as there is room for.
     pub(super) fn advance(&mut self, sending: &mut Sending) -> Progress {
+        match sending.timed {
+            None => self.advance_on(sending),
+            Some(timed) => self.time(timed, |sender| sender.advance_on(sending)),
+        }
+    }
+
+    /// Takes note of the processor time of what is done for a send.
+    fn time<T>(&mut self, timed: Timed, act: impl FnOnce(&mut Self) -> T) -> T {
+        let before = clock::thread();
+        let result = act(self);
+        self.paths.spend(timed, clock::thread().saturating_sub(before));
+        result
+    }
+
+    fn advance_on(&mut self, sending: &mut Sending) -> Progress {
         loop {
             if plan::is_drain_due(self.since_drain.sends, self.since_drain.bytes)
                 && let Err(errno) = self.drain()
@@ -302,7 +364,7 @@ impl<B: StableBytes> Sender<B> {
             let Sending { number, to, done, most, lend, .. } = *sending;
             let sent = match sending.first.take() {
                 None => self.flight.part(number, (done, most), to, lend),
-                Some(first) => first.inspect(|bytes| self.flight.note_copied(number, *bytes)),
+                Some(first) => first,
             };
             match sent {
                 Ok(bytes) => {
@@ -351,6 +413,13 @@ impl<B: StableBytes> Sender<B> {
 
     pub(super) fn end(&mut self, sending: &Sending, is_whole: bool) {
         self.flight.end(sending.number);
+        if let Some(timed) = sending.timed
+            && self.paths.is_burst_over(timed)
+        {
+            // Reading the reports is part of what lending costs. An error comes again.
+            let _ = if sending.lend { self.time(timed, Self::drain) } else { Ok(()) };
+            self.paths.end_burst(timed);
+        }
         self.collect();
         match is_whole {
             true => self.counters.sends += 1,
@@ -377,11 +446,13 @@ impl<B: StableBytes> Sender<B> {
     /// Takes note of what has landed, whenever its owner will ask for it.
     fn collect(&mut self) {
         while let Some(landed) = self.flight.next_landed() {
-            let fate = landed.usage.fate(self.flight.socket());
-            self.counters.released(fate, landed.usage.bytes);
-            if landed.usage.lent_parts > 0 {
-                self.auto.learn((fate != Fate::Unknown).then_some(fate == Fate::Copied));
-            }
+            let (number, usage, socket) = (landed.number, landed.usage, self.flight.socket());
+            self.counters.released(usage.fate(socket), usage.bytes);
+            let path = match self.elsewhere.is_empty() {
+                true => Path::default(),
+                false => self.elsewhere.remove(&number).unwrap_or_default(),
+            };
+            self.paths.learn(path, usage.path_copied(socket));
             self.landed.push_back(landed);
         }
     }
@@ -431,13 +502,13 @@ impl<B: StableBytes> Sender<B> {
     /// # Errors
     /// As [`next_release`](Self::next_release).
     pub fn wait_release(&mut self, timeout: Option<Duration>) -> Result<Option<Release<B>>> {
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut waits_since = None;
         let mut pause = Duration::ZERO;
         loop {
             if let Some(release) = self.next_release()? {
                 return Ok(Some(release));
             }
-            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            let left = left(timeout, &mut waits_since);
             if self.flight.outstanding() == 0 || left == Some(Duration::ZERO) {
                 return Ok(None);
             }
@@ -470,6 +541,11 @@ impl<B: StableBytes> Sender<B> {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// What they came to since this was last asked.
+    pub(super) fn take_counters(&mut self) -> Counters {
+        std::mem::take(&mut self.counters)
     }
 
     /// Aborts a TCP connection: what was not sent yet is dropped, the peer reads a reset, and the
@@ -509,11 +585,6 @@ impl<B: StableBytes> Sender<B> {
     pub(super) fn share(&self) -> Arc<Socket> {
         self.flight.socket().clone()
     }
-}
-
-/// Looks up, once, what releases of a stream's lent sends will be worth.
-pub(super) fn note_device(socket: &Socket) {
-    let _ = socket.scatter_gather();
 }
 
 impl<B: StableBytes> fmt::Debug for Sender<B> {

@@ -18,6 +18,11 @@ pub(crate) fn monotonic() -> Duration {
     now(ClockId::Monotonic)
 }
 
+/// The same as of the last tick, some milliseconds ago, for less (`CLOCK_MONOTONIC_COARSE`).
+pub(crate) fn coarse() -> Duration {
+    now(ClockId::MonotonicCoarse)
+}
+
 /// Processor time of this thread (`CLOCK_THREAD_CPUTIME_ID`).
 pub(crate) fn thread() -> Duration {
     now(ClockId::ThreadCPUTime)

@@ -91,7 +91,11 @@ fn open_stretch(from: impl AsFd, path: &OsStr, only_path: bool) -> Sys<OwnedFd> 
             other => return Ok(other?),
         }
     }
-    // One name after the other: O_NOFOLLOW then means each of them.
+    open_one_by_one(from, path, flags)
+}
+
+/// One name after the other: `O_NOFOLLOW` then means each of them.
+fn open_one_by_one(from: impl AsFd, path: &OsStr, flags: OFlags) -> Sys<OwnedFd> {
     let mut directory: Option<OwnedFd> = None;
     for name in path.as_bytes().split(|b| *b == b'/') {
         let from = directory.as_ref().map_or(from.as_fd(), AsFd::as_fd);
@@ -286,6 +290,21 @@ mod tests {
         for (path, errno) in [("a/l/c", Errno::ELOOP), ("..", Errno::EXDEV), ("a/x", Errno::ENOENT)]
         {
             assert_eq!(open_beneath(&fd, &names(path), true).unwrap_err(), errno, "{path}");
+        }
+        // Without openat2(2).
+        for access in [OFlags::RDONLY, OFlags::PATH] {
+            let flags = access | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let one_by_one = |path: &str| open_one_by_one(&fd, OsStr::new(path), flags);
+            let found = one_by_one("a/b/c").unwrap();
+            assert!(super::super::file::stat(&found).unwrap().is_same_file(&expected));
+            for (path, errno) in [
+                ("a/l/c", Errno::ENOTDIR),
+                ("a/l", Errno::ENOTDIR),
+                ("a/x", Errno::ENOENT),
+                ("a/x/y", Errno::ENOENT),
+            ] {
+                assert_eq!(one_by_one(path).unwrap_err(), errno, "{path}");
+            }
         }
     }
 }

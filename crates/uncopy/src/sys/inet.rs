@@ -5,8 +5,7 @@ use std::io::IoSlice;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU16;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
@@ -15,6 +14,7 @@ use rustix::net::{
     sockopt,
 };
 
+use super::asked::Asked;
 use super::netlink::route::{Trains, route_to, trains_of};
 use super::offload::Offload;
 use super::{Sys, last_errno};
@@ -49,7 +49,7 @@ impl Transport {
 /// It lends no descriptor (no `AsFd`) on purpose. The kernel numbers the `MSG_ZEROCOPY` sends of a
 /// socket, and reports by number which buffers are free again; whoever could send through a
 /// duplicate would shift the numbers, and buffers would be released early.
-/// ```compile_fail
+/// ```compile_fail,E0599
 /// fn duplicate(socket: &uncopy::send::Socket) -> std::io::Result<std::os::fd::OwnedFd> {
 ///     use std::os::fd::AsFd;
 ///     socket.as_fd().try_clone_to_owned()
@@ -58,11 +58,13 @@ impl Transport {
 pub struct Socket {
     fd: OwnedFd,
     transport: Transport,
-    scatter_gather: OnceLock<Option<bool>>,
+    scatter_gather: Asked<Option<bool>>,
     /// `UDP_SEGMENT`; 0: none.
     segment_bytes: AtomicU16,
-    device_trains: OnceLock<Option<Trains>>,
-    is_local: OnceLock<bool>,
+    device_trains: Asked<Option<Trains>>,
+    is_local: Asked<bool>,
+    /// How often it was connected to another address.
+    reconnections: AtomicU32,
 }
 
 impl Socket {
@@ -190,10 +192,11 @@ impl Socket {
         Socket {
             fd,
             transport,
-            scatter_gather: OnceLock::new(),
+            scatter_gather: Asked::new(1),
             segment_bytes: AtomicU16::new(0),
-            device_trains: OnceLock::new(),
-            is_local: OnceLock::new(),
+            device_trains: Asked::new(64),
+            is_local: Asked::new(64),
+            reconnections: AtomicU32::new(0),
         }
     }
 
@@ -224,7 +227,18 @@ impl Socket {
     /// # Errors
     /// As `connect(2)`.
     pub fn reconnect(&self, to: SocketAddr) -> Result<()> {
-        rustix::net::connect(&self.fd, &to).map_err(|errno| self.error("connect", errno))
+        rustix::net::connect(&self.fd, &to).map_err(|errno| self.error("connect", errno))?;
+        self.scatter_gather.forget();
+        self.device_trains.forget();
+        self.is_local.forget();
+        self.reconnections.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// How often it was connected to another address: what was learnt of the path is of the one
+    /// before.
+    pub(crate) fn reconnections(&self) -> u32 {
+        self.reconnections.load(Ordering::Relaxed)
     }
 
     /// Receives into `bytes`, waiting for something; 0 at the end of a stream.
@@ -286,6 +300,13 @@ impl Socket {
 
     /// Whether TCP sends at once what does not fill a segment (`TCP_NODELAY`).
     ///
+    /// ```
+    /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// let socket = uncopy::send::Socket::connect_tcp(listener.local_addr()?)?;
+    /// socket.set_no_delay(true)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As `setsockopt(2)`.
     pub fn set_no_delay(&self, no_delay: bool) -> Result<()> {
@@ -314,27 +335,33 @@ impl Socket {
         NonZeroU16::new(self.segment_bytes.load(Ordering::Relaxed))
     }
 
-    /// What the device that the connection goes over cuts by itself, as it was when this was first
-    /// asked. `None`: it cannot be told.
+    /// What the device that the connection goes over cuts by itself, as it was a second or 64 sends
+    /// ago at most. `None`: it cannot be told.
     pub(crate) fn device_trains(&self) -> Option<Trains> {
-        *self.device_trains.get_or_init(|| {
+        self.device_trains.get_or_ask(|_| {
             let peer = self.peer_address()?;
             trains_of(device_to(peer)?).ok()
         })
     }
 
-    /// Whether the device that the connection goes over does scatter-gather, as it was when this
-    /// was first asked, which must be while it is connected. `None`: it cannot be told.
-    pub(crate) fn scatter_gather(&self) -> Option<bool> {
-        *self.scatter_gather.get_or_init(|| {
-            let peer = self.peer_address()?;
+    /// Looks up whether the device that the connection goes over does scatter-gather, unless that
+    /// was done within a second, or the connection is over.
+    pub(crate) fn note_device(&self) {
+        self.scatter_gather.get_or_ask(|before| {
+            let Some(peer) = self.peer_address() else { return before.flatten() };
             super::offload::is_on(&self.fd, device_to(peer)?, Offload::ScatterGather).ok()
-        })
+        });
     }
 
-    /// The peer's address is this machine's own, as it was when this was first asked.
+    /// Whether that device does scatter-gather, as it was when it was [noted](Self::note_device).
+    /// `None`: it could not be told.
+    pub(crate) fn scatter_gather(&self) -> Option<bool> {
+        self.scatter_gather.last().flatten()
+    }
+
+    /// The peer's address is this machine's own, as it was a second or 64 sends ago at most.
     pub(crate) fn is_local(&self) -> bool {
-        *self.is_local.get_or_init(|| self.peer_address().is_some_and(is_own))
+        self.is_local.get_or_ask(|_| self.peer_address().is_some_and(is_own))
     }
 
     pub(crate) fn allow_zerocopy(&self) -> Sys<()> {
@@ -446,6 +473,13 @@ pub(crate) fn scope(address: SocketAddr) -> u32 {
 /// Index of the device that packets to `address` leave through.
 fn device_to(address: SocketAddr) -> Option<u32> {
     Some(route_to(address.ip(), scope(address)).ok()?.device)
+}
+
+/// Index of the device that packets to `address` leave through, and whether it is this machine's own
+/// address. `None`: there is no way to it.
+pub(crate) fn outlet_to(address: SocketAddr) -> Option<(u32, bool)> {
+    let route = route_to(address.ip(), scope(address)).ok()?;
+    Some((route.device, route.is_local))
 }
 
 /// The address is this machine's own.

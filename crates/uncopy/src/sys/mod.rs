@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod anonymous;
+pub(crate) mod asked;
 pub(crate) mod clock;
 pub(crate) mod directory;
 pub(crate) mod epoll;

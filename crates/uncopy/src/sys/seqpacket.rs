@@ -56,7 +56,7 @@ pub(crate) fn send_buffer_bytes(fd: impl AsFd) -> Sys<usize> {
     Ok(sockopt::socket_send_buffer_size(fd)?)
 }
 
-/// It is such a socket, and connected.
+/// It is such a socket, and does not listen for others.
 pub(crate) fn is_seqpacket(fd: impl AsFd) -> bool {
     let fd = fd.as_fd();
     sockopt::socket_domain(fd).is_ok_and(|domain| domain == AddressFamily::UNIX)

@@ -113,6 +113,20 @@ pub(crate) fn read_at(source: impl AsFd, buffer: &mut [u8], offset: u64) -> Sys<
     Ok(rustix::io::pread(source, buffer, offset)?)
 }
 
+/// Fills the buffer from an offset on; less are read only where the file ends.
+pub(crate) fn read_all_at(source: impl AsFd, buffer: &mut [u8], offset: u64) -> Sys<usize> {
+    let mut at = 0;
+    while at < buffer.len() {
+        match read_at(&source, &mut buffer[at..], offset + at as u64) {
+            Ok(0) => break,
+            Ok(n) => at += n,
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(at)
+}
+
 /// Reads what comes next.
 pub(crate) fn read(source: impl AsFd, buffer: &mut [u8]) -> Sys<usize> {
     Ok(rustix::io::read(source, buffer)?)

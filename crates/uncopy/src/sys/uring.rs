@@ -8,6 +8,9 @@ use super::Sys;
 use crate::buf::AlignedBuffer;
 use crate::error::Errno;
 
+/// After so many it is given up.
+const MOST_STALLS: u32 = 1000;
+
 /// How a call to [`DirectRing::copy`] ended, besides the bytes moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RingEnd {
@@ -35,6 +38,8 @@ pub(crate) struct DirectRing {
     block_bytes: usize,
     /// Operations that the kernel may still carry out on `buffers`.
     in_flight: usize,
+    /// Times in a row that the kernel had no room.
+    stalls: u32,
     /// The kernel did not take or return what was submitted: `buffers` are given up to it.
     lost: bool,
 }
@@ -70,7 +75,7 @@ impl DirectRing {
         // operation on them before they are freed.
         unsafe { ring.submitter().register_buffers(&iovecs) }.map_err(|e| raw(&e))?;
         let steps = vec![Step::Idle; depth];
-        Ok(DirectRing { ring, buffers, steps, block_bytes, in_flight: 0, lost: false })
+        Ok(DirectRing { ring, buffers, steps, block_bytes, in_flight: 0, stalls: 0, lost: false })
     }
 
     /// Moves `length` bytes at `offset`, both multiples of the alignment of both files, which are
@@ -105,12 +110,19 @@ impl DirectRing {
 
     /// Submits what is queued, waits for a completion and handles all that are there.
     fn turn(&mut self, job: &mut Job) {
-        if let Err(error) = self.ring.submit_and_wait(1) {
-            if raw(&error) != Errno::EINTR {
-                self.lost = true;
-                job.end = RingEnd::Failed(raw(&error));
+        match self.ring.submit_and_wait(1).map_err(|error| raw(&error)) {
+            Ok(_) => self.stalls = 0,
+            Err(Errno::EINTR) => {}
+            // Completions are to be taken, and then it is to be tried again (`io_uring_enter(2)`).
+            Err(Errno::EAGAIN | Errno::EBUSY) if self.stalls < MOST_STALLS => {
+                self.stalls += 1;
+                std::thread::yield_now();
             }
-            return;
+            Err(errno) => {
+                self.lost = true;
+                job.end = RingEnd::Failed(errno);
+                return;
+            }
         }
         let completions: Vec<_> =
             self.ring.completion().map(|c| (c.user_data() as usize, c.result())).collect();

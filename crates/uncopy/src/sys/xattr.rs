@@ -1,9 +1,11 @@
-//! Extended attributes of open files (`xattr(7)`).
+//! Extended attributes of open files (`xattr(7)`), and of what an `O_PATH` handle stands for: these
+//! calls refuse it with `EBADF` (`open(2)`), and it is named through `/proc` then.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::fs::{self, XattrFlags};
+use rustix::io::Errno as Refused;
 
 use super::Sys;
 use crate::error::Errno;
@@ -14,7 +16,10 @@ const MAX_BYTES: usize = 64 << 10;
 /// The names of all attributes that the caller may see.
 pub(crate) fn names(file: impl AsFd) -> Sys<Vec<CString>> {
     // Asked with an empty buffer, rustix says 0 whatever the kernel says.
-    let list = read(|buffer| fs::flistxattr(&file, buffer))?;
+    let list = read(|buffer| match fs::flistxattr(&file, &mut *buffer) {
+        Err(Refused::BADF) => fs::listxattr(handle(&file), buffer),
+        other => other,
+    })?;
     Ok(list.split_inclusive(|b| *b == 0).filter_map(owned).collect())
 }
 
@@ -39,7 +44,11 @@ fn owned(bytes: &[u8]) -> Option<CString> {
 
 /// The value of an attribute; `None` if there is none of this name.
 pub(crate) fn get(file: impl AsFd, name: &CStr) -> Sys<Option<Vec<u8>>> {
-    match read(|buffer| fs::fgetxattr(&file, name, buffer)) {
+    let value = read(|buffer| match fs::fgetxattr(&file, name, &mut *buffer) {
+        Err(Refused::BADF) => fs::getxattr(handle(&file), name, buffer),
+        other => other,
+    });
+    match value {
         Ok(value) => Ok(Some(value)),
         Err(Errno::ENODATA) => Ok(None),
         Err(errno) => Err(errno),
@@ -47,9 +56,19 @@ pub(crate) fn get(file: impl AsFd, name: &CStr) -> Sys<Option<Vec<u8>>> {
 }
 
 pub(crate) fn set(file: impl AsFd, name: &CStr, value: &[u8]) -> Sys<()> {
-    Ok(fs::fsetxattr(file, name, value, XattrFlags::empty())?)
+    Ok(match fs::fsetxattr(&file, name, value, XattrFlags::empty()) {
+        Err(Refused::BADF) => fs::setxattr(handle(&file), name, value, XattrFlags::empty()),
+        other => other,
+    }?)
 }
 
 pub(crate) fn remove(file: impl AsFd, name: &CStr) -> Sys<()> {
-    Ok(fs::fremovexattr(file, name)?)
+    Ok(match fs::fremovexattr(&file, name) {
+        Err(Refused::BADF) => fs::removexattr(handle(&file), name),
+        other => other,
+    }?)
+}
+
+fn handle(file: &impl AsFd) -> String {
+    format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())
 }

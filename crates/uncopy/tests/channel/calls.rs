@@ -3,7 +3,9 @@
 use std::io::IoSlice;
 
 use testbed::LONG;
-use uncopy::channel::{Channel, Deadline, EventPair, Object, Rights, Signals, Status};
+use uncopy::channel::{
+    Channel, Deadline, Disposition, EventPair, Handle, Kind, Object, Rights, Signals, Status,
+};
 
 use super::pair;
 use crate::{is_orphan, past, send};
@@ -36,6 +38,49 @@ fn the_id_goes_over_the_first_four_bytes_of_the_message_alone() {
     });
     assert_eq!((head, middle, &rest), (*b"\0", *b"\0\0", b"\0request"));
     assert_eq!(near.signals(), Signals::WRITABLE, "an answer is never READABLE");
+}
+
+#[test]
+fn a_call_with_dispositions_is_answered_and_keeps_what_it_duplicates() {
+    let (near, far) = pair();
+    let (moved, moved_peer) = EventPair::pair();
+    let (kept, kept_peer) = EventPair::pair();
+    let (kept, request) = (Handle::from(kept), [IoSlice::new(b"0000request")]);
+    std::thread::scope(|scope| {
+        let caller = scope.spawn(|| {
+            let mut sent = [
+                Disposition::moving(moved),
+                Disposition { rights: Some(Rights::TRANSFER), ..Disposition::duplicating(&kept) },
+            ];
+            near.call_etc(&request, &mut sent, Deadline::after(LONG))
+        });
+        far.wait_one(Signals::READABLE, Deadline::after(LONG)).unwrap();
+        let mut received = far.read().unwrap();
+        let (txid, body) = received.split_first_chunk::<4>().unwrap();
+        assert_eq!(body, b"request");
+        far.write(&[IoSlice::new(txid), IoSlice::new(b"answer")], vec![]).unwrap();
+        assert_eq!(&caller.join().unwrap().unwrap()[4..], b"answer");
+        let handles = received.take_handles();
+        assert_eq!((handles.len(), handles[1].rights()), (2, Rights::TRANSFER));
+    });
+    assert!(is_orphan(&moved_peer) && !is_orphan(&kept_peer));
+    drop(kept);
+    assert!(is_orphan(&kept_peer));
+}
+
+#[test]
+fn a_call_with_a_disposition_that_fails_sends_nothing() {
+    let (near, far) = pair();
+    let (moved, moved_peer) = EventPair::pair();
+    let mut sent = [
+        Disposition::moving(moved),
+        Disposition { kind: Some(Kind::Fifo), ..Disposition::moving(EventPair::pair().0) },
+    ];
+    let result = near.call_etc(&[IoSlice::new(b"0000")], &mut sent, Deadline::after(LONG));
+    assert_eq!(result.unwrap_err(), Status::WrongType);
+    assert_eq!((sent[0].result, sent[1].result), (Ok(()), Err(Status::WrongType)));
+    assert!(is_orphan(&moved_peer), "consumed all the same");
+    assert_eq!(far.read().unwrap_err(), Status::ShouldWait);
 }
 
 #[test]

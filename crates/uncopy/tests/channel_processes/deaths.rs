@@ -6,7 +6,7 @@ use std::time::Duration;
 use testbed::Case;
 use uncopy::channel::{Channel, Object, Signals, Status};
 
-use crate::{Actor, descriptors, next, send, soon};
+use crate::{Actor, descriptors, next, send, send_with, soon};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -19,6 +19,9 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
+/// Messages of a peer that is killed when it has written them.
+pub(crate) const BURST: u32 = 50;
+
 /// A message that shows whether it is whole: a number, and bytes that follow from it.
 pub(crate) fn body_of(number: u64) -> Vec<u8> {
     let length = 8 + (number.wrapping_mul(0x9E37_79B9) % 9000) as usize;
@@ -28,13 +31,11 @@ pub(crate) fn body_of(number: u64) -> Vec<u8> {
 }
 
 fn what_a_killed_peer_had_sent_is_read_before_the_end() {
-    let mut actor = Actor::start("echo");
-    for n in 0..50u32 {
-        send(&actor.channel, &n.to_ne_bytes()).unwrap();
-    }
-    // All are in the socket when the last one is.
+    let mut actor = Actor::start("burst");
+    let (near, far) = Channel::pair();
+    send_with(&actor.channel, b"", vec![far.into()]).unwrap();
+    assert_eq!(&*next(&near).unwrap(), b"all are written");
     let mut found = vec![next(&actor.channel).unwrap()];
-    std::thread::sleep(Duration::from_millis(100));
     actor.kill();
     actor.channel.wait_one(Signals::PEER_CLOSED, soon()).unwrap();
     assert!(!actor.channel.signals().contains(Signals::WRITABLE));
@@ -45,6 +46,7 @@ fn what_a_killed_peer_had_sent_is_read_before_the_end() {
             Err(status) => break assert_eq!(status, Status::PeerClosed),
         }
     }
+    assert_eq!(found.len() as u32, BURST);
     for (n, message) in (0u32..).zip(&found) {
         assert_eq!(**message, n.to_ne_bytes());
     }

@@ -25,6 +25,7 @@ pub(crate) fn play(role: &str) -> ExitCode {
         "relay" => relay(&channel),
         "objects" => objects(&channel),
         "starve" => starve(&channel),
+        "burst" => burst(&channel),
         "flood" => flood(&channel),
         "hoard" => hoard(&channel),
         "cramp" => cramp(&channel),
@@ -128,6 +129,14 @@ fn starve(channel: &Channel) -> Result<(), Status> {
     let said = format!("{:?} {}", outcome.map(|m| m.handles().len()), after as i64 - before as i64);
     send(&report, said.as_bytes())?;
     wait_for_the_end(&report)
+}
+
+/// Writes some messages, says so to the end it gets, and stays.
+fn burst(channel: &Channel) -> Result<(), Status> {
+    let told: Channel = next_handle(channel);
+    (0..crate::deaths::BURST).try_for_each(|number| send(channel, &number.to_ne_bytes()))?;
+    send(&told, b"all are written")?;
+    wait_for_the_end(channel)
 }
 
 /// Numbered messages of many sizes without end, each of which can be checked.

@@ -5,6 +5,7 @@
 mod descriptors;
 mod errors;
 mod observer;
+mod pausing;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -64,6 +65,9 @@ fn main() -> ExitCode {
         return descriptors::child(directory.as_ref());
     }
     testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
-        [descriptors::cases(), errors::cases(), observer::cases()].into_iter().flatten().collect()
+        [descriptors::cases(), errors::cases(), observer::cases(), pausing::cases()]
+            .into_iter()
+            .flatten()
+            .collect()
     })
 }

@@ -1,12 +1,15 @@
 //! Every system call of an operation of the library fails, one at a time, in a process of its own:
-//! the operation ends, well or with an error, and leaves no descriptor, thread or memory behind.
+//! the operation ends, well or with an error, leaves no descriptor, thread, memory or buffer that was
+//! lent behind, says what really happened, and goes well when it is done again.
 //!
-//! The process does the operation once before, so that what is kept for good is there, and then
+//! The process does the operation twice before, so that what is kept for good is there, and then
 //! between two calls of `getppid(2)`. `UNCOPY_TEST_FAULTS=full` has every error at every place.
 #![cfg(all(target_os = "linux", not(shuttle)))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod held;
 mod roles;
+mod sends;
 
 use std::any::Any;
 use std::panic::catch_unwind;
@@ -89,6 +92,17 @@ fn what_is_wrong(intercept: &Intercept, fault: Fault) -> Option<String> {
     Some(format!("{fault}: {} {}{}", run.status, run.stdout, run.stderr))
 }
 
+/// What is not remembered in memory is written to a file and read from it.
+fn links_are_remembered_on_disk() {
+    let directory = Place::Disk.scratch();
+    let intercepted = Intercepted::new(&program("links", directory.path()), MARK, Some(MARK));
+    let (run, calls) = intercepted.count();
+    assert!(run.stdout.starts_with("done"), "{run:?}");
+    // A record and its place for each, and its last name.
+    let written = calls.get(&SystemCall::PWRITE64).copied();
+    assert_eq!(written, Some(3 * 3), "{calls:?}");
+}
+
 /// What containers forbid, with both errors that they answer.
 fn forbidden() {
     let directory = Place::Disk.scratch();
@@ -142,13 +156,18 @@ fn main() -> ExitCode {
         return roles::play(&role);
     }
     testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
-        let mut cases = testbed::cases![[] forbidden, [] without_memory_files];
+        let mut cases = testbed::cases![
+            [] forbidden,
+            [] without_memory_files,
+            [] links_are_remembered_on_disk,
+        ];
         let of = |role: &'static str, most| {
             Case::new(format!("faults::each_call::{role}"), &[], move || each(role, most))
         };
         cases.extend([
             of("copy", usize::MAX),
             of("tree", usize::MAX),
+            of("links", 10),
             of("channel", 40),
             of("objects", 40),
             of("lend", 20),

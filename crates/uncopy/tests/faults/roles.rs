@@ -2,34 +2,33 @@
 
 use std::fmt::Display;
 use std::io::IoSlice;
-use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use testbed::{LONG, next_message};
+use testbed::next_message;
 use uncopy::channel::{
     self, Channel, Deadline, Descriptor, Event, Fifo, Handle, MessageBuf, Object, Signals, Status,
     Vmo,
 };
 use uncopy::copy::{CopyOptions, Verify, copy_file, job};
-use uncopy::send::{self, Message, Mode, Ring, RingOptions, Sender, SenderOptions};
 
-use crate::ALLOCATOR;
+use crate::held::Held;
+use crate::sends::{leave, lend, ring, settle};
 
 /// Names what a process is to do, and where.
 pub(crate) const ROLE: &str = "UNCOPY_TEST_ROLE";
 pub(crate) const DIRECTORY: &str = "UNCOPY_TEST_IN";
 
-pub(crate) const NAMES: [&str; 6] = ["copy", "tree", "channel", "objects", "lend", "ring"];
+pub(crate) const NAMES: [&str; 7] = ["copy", "tree", "links", "channel", "objects", "lend", "ring"];
 
 /// For what an error may have kept from coming.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-type Outcome = Result<(), String>;
+pub(crate) type Outcome = Result<(), String>;
 
 /// What an error was met by.
-fn at<E: Display>(step: &'static str) -> impl Fn(E) -> String {
+pub(crate) fn at<E: Display>(step: &'static str) -> impl Fn(E) -> String {
     move |error| format!("{step}: {error}")
 }
 
@@ -43,6 +42,7 @@ pub(crate) fn play(role: &str) -> ExitCode {
     let operation = || match role {
         "copy" => copy(&directory),
         "tree" => tree(&directory),
+        "links" => links(&directory),
         "channel" => talk(),
         "objects" => objects(),
         "lend" => lend(),
@@ -51,33 +51,31 @@ pub(crate) fn play(role: &str) -> ExitCode {
     };
     // Twice, so that pools and caches are what they stay.
     let _ = operation();
-    let _ = operation();
+    let usual = operation();
     if role == "lend" {
-        // What a sender leaves behind that is dropped too early, and who looks after it.
-        let _ = leave();
-        while descriptors().iter().any(|to| to.to_string_lossy().contains("socket")) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        leave();
     }
-    let before = held();
+    let before = Held::now();
     mark();
     let outcome = operation();
     mark();
-    let mut after = held();
+    // What a fault keeps must not keep the next from going well.
+    let again = operation();
+    let mut after = Held::now();
     let begin = std::time::Instant::now();
-    while after.0 > before.0 && begin.elapsed() < PATIENCE {
+    while after.more_than(&before).is_some() && begin.elapsed() < PATIENCE {
         // What outlives its sender goes as soon as the kernel has done with it.
         std::thread::sleep(Duration::from_millis(1));
-        after = held();
+        settle();
+        after = Held::now();
     }
-    let (fds, bytes) = (after.0 as i64 - before.0 as i64, after.1 as i64 - before.1 as i64);
-    if fds > 0 {
-        println!("descriptors: {fds} more after {outcome:?}: {:?}", descriptors());
+    if let Some(more) = after.more_than(&before) {
+        println!("{more} after {outcome:?}");
         return ExitCode::from(3);
     }
-    if bytes > 256 << 10 {
-        println!("memory: {bytes} bytes more after {outcome:?}");
-        return ExitCode::from(3);
+    if let (Ok(()), Err(error)) = (usual, again) {
+        println!("again: {error} after {outcome:?}");
+        return ExitCode::from(4);
     }
     match outcome {
         Ok(()) => println!("done"),
@@ -90,16 +88,6 @@ fn mark() {
     std::hint::black_box(rustix::process::getppid());
 }
 
-/// Open descriptors, and bytes that are allocated.
-fn held() -> (usize, usize) {
-    (descriptors().len(), ALLOCATOR.live_bytes())
-}
-
-fn descriptors() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir("/proc/self/fd").unwrap();
-    entries.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok()).collect()
-}
-
 fn copy(directory: &Path) -> Outcome {
     let (source, destination) = (directory.join("source"), directory.join("copy"));
     let mut options = CopyOptions::default();
@@ -110,7 +98,10 @@ fn copy(directory: &Path) -> Outcome {
     let whole = read(&source).and_then(|old| Ok(old == read(&destination)?));
     assert!(copied.is_err() || whole != Ok(false), "success, and the copy is wrong");
     let _ = std::fs::remove_file(&destination);
-    copied.map(|_| ())
+    let receipt = copied?;
+    let moved: u64 = receipt.portions.iter().map(|portion| portion.bytes).sum();
+    assert_eq!((receipt.bytes, moved), (3 << 20, 3 << 20), "{receipt:?}");
+    Ok(())
 }
 
 fn tree(directory: &Path) -> Outcome {
@@ -124,8 +115,45 @@ fn tree(directory: &Path) -> Outcome {
     let pairs = [(source, destination)];
     let (summary, ended) = job::copy_trees(&pairs, &job::JobOptions::default(), &());
     let _ = std::fs::remove_dir_all(&pairs[0].1);
+    let moved: u64 = summary.portions.iter().map(|portion| portion.bytes).sum();
+    assert_eq!(moved, summary.bytes, "{summary:?}");
     ended.map_err(at("copy"))?;
     if summary.failed > 0 { Err(format!("{} failed", summary.failed)) } else { Ok(()) }
+}
+
+/// Files with two names each, of which one file at a time is remembered in memory.
+fn links(directory: &Path) -> Outcome {
+    const FILES: usize = 4;
+    let (source, destination) = (directory.join("links"), directory.join("links copy"));
+    if !source.exists() {
+        for folder in ["a", "b"] {
+            std::fs::create_dir_all(source.join(folder)).map_err(at("prepare"))?;
+        }
+        for number in 0..FILES {
+            let [one, other] = ["a", "b"].map(|folder| source.join(format!("{folder}/{number}")));
+            std::fs::write(&one, number.to_string()).map_err(at("prepare"))?;
+            std::fs::hard_link(one, other).map_err(at("prepare"))?;
+        }
+    }
+    let mut options = job::JobOptions::default();
+    options.jobs = Some(std::num::NonZero::<usize>::MIN);
+    options.links_in_memory = Some(1);
+    let pairs = [(source, destination)];
+    let (summary, ended) = job::copy_trees(&pairs, &options, &());
+    for folder in ["a", "b"] {
+        for number in 0..FILES {
+            // An error may have kept it from coming, but not half of it.
+            let found = std::fs::read(pairs[0].1.join(format!("{folder}/{number}")));
+            let is_right = found.map(|bytes| bytes == number.to_string().into_bytes());
+            assert_ne!(is_right.ok(), Some(false), "another file has the name {folder}/{number}");
+        }
+    }
+    let _ = std::fs::remove_dir_all(&pairs[0].1);
+    ended.map_err(at("copy"))?;
+    match (summary.failed, summary.hard_links) {
+        (0, linked) if linked == FILES as u64 => Ok(()),
+        (failed, linked) => Err(format!("{failed} failed, {linked} linked")),
+    }
 }
 
 fn soon() -> Deadline {
@@ -211,54 +239,5 @@ fn objects() -> Outcome {
     let mut bytes = [0; 6];
     memory.read(&mut bytes, 100).map_err(at("memory read"))?;
     assert_eq!(&bytes, b"shared");
-    Ok(())
-}
-
-fn sockets() -> Result<(UdpSocket, send::Socket), String> {
-    let receiver = UdpSocket::bind("127.0.0.1:0").map_err(at("bind"))?;
-    let address = receiver.local_addr().map_err(at("ask"))?;
-    let socket = send::Socket::connect_udp(address).map_err(at("connect"))?;
-    Ok((receiver, socket))
-}
-
-fn lend() -> Outcome {
-    let (_receiver, socket) = sockets()?;
-    let mut options = SenderOptions::default();
-    options.mode = Mode::Zerocopy;
-    options.send_timeout = Some(PATIENCE);
-    let mut sender: Sender<Vec<u8>> = Sender::new(socket, &options);
-    for _ in 0..3 {
-        sender.send(vec![7; 20_000]).result.map_err(at("send"))?;
-    }
-    let (releases, _) = sender.close(Some(LONG)).map_err(at("release"))?;
-    assert!(releases.len() <= 3);
-    Ok(())
-}
-
-fn leave() -> Outcome {
-    let (_receiver, socket) = sockets()?;
-    let mut options = SenderOptions::default();
-    options.mode = Mode::Zerocopy;
-    let mut sender: Sender<Vec<u8>> = Sender::new(socket, &options);
-    sender.send(vec![7; 20_000]).result.map_err(at("send"))?;
-    Ok(())
-}
-
-fn ring() -> Outcome {
-    let (_receiver, socket) = sockets()?;
-    let mut options = RingOptions::default();
-    options.mode = Mode::Zerocopy;
-    let mut ring: Ring<Vec<u8>> = Ring::new(&options);
-    let socket = ring.add(socket);
-    for _ in 0..3 {
-        let sent = ring.send(socket, Message::new(vec![7; 20_000]));
-        sent.map_err(|error| format!("send: {}", error.error))?;
-    }
-    let begin = std::time::Instant::now();
-    while ring.outstanding().sends > 0 && begin.elapsed() < LONG {
-        ring.wait(Some(PATIENCE)).map_err(at("wait"))?;
-        while ring.next_event().is_some() {}
-    }
-    assert_eq!(ring.outstanding().sends, 0, "something is never released");
     Ok(())
 }

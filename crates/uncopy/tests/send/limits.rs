@@ -1,12 +1,13 @@
 //! Full queues, spent limits, and peers that do not read.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use testbed::network::{End, NEEDS, Network, isolated};
 use testbed::{Case, cases, seeded};
 use uncopy::send::{FallbackReason, Fate, Message, Mode, PageSize, Pool, Ring, Sender, Socket};
 
-use crate::receiver::{tcp, to_the_end, udp};
+use crate::receiver::{expect, tcp, to_the_end, udp};
 use crate::{LONG, all_releases, fates, options, ring, ring_options, run, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -23,6 +24,8 @@ pub(crate) fn cases() -> Vec<Case> {
     let named = |name: &str, body: fn()| Case::new(format!("limits::{name}"), NEEDS, body);
     cases.extend([
         named("the_smallest_option_memory", the_smallest_option_memory),
+        named("a_stream_with_the_smallest_option_memory", a_stream_with_the_smallest_option_memory),
+        named("no_option_memory_at_all", no_option_memory_at_all),
         named("option_memory_that_a_backlog_fills", option_memory_that_a_backlog_fills),
         named("more_than_may_be_locked", more_than_may_be_locked),
     ]);
@@ -52,12 +55,87 @@ fn the_smallest_option_memory() {
         let mut sender = sender(socket, Mode::Zerocopy);
         for seed in 0..2000 {
             assert_eq!(sender.send(seeded(seed, 0, 9000)).result.unwrap(), 9000);
+            // The device is done with it at once: what the kernel keeps are reports.
+            let kept = sender.outstanding().sends - sender.released();
+            assert!(kept <= 2, "there is no room for {kept}");
         }
         let releases = all_releases(&mut sender);
         assert_eq!(releases.len(), 2000);
         let counters = sender.counters();
         assert!(counters.no_buffer_space > 0, "the limit is met: {counters:?}");
         assert!(counters.not_copied_sends > 1000, "and reports make room again: {counters:?}");
+    });
+}
+
+fn a_stream_with_the_smallest_option_memory() {
+    isolated(|network| {
+        network.set("net/core/optmem_max", 1024);
+        network.sink();
+        // Nobody acknowledges: what is lent stays lent, and nothing makes room again.
+        let socket = network.silent_connection(true, 4000);
+        socket.set_send_buffer_bytes(16 << 20).unwrap();
+        let mut lending = sender(socket, Mode::Zerocopy);
+        for seed in 0..20 {
+            assert_eq!(lending.send(seeded(seed, 0, 60_000)).result.unwrap(), 60_000);
+        }
+        let kept = lending.outstanding().sends - lending.released();
+        let counters = lending.counters();
+        let without_room = counters.fallbacks_for(FallbackReason::NoBufferSpace);
+        assert!((1..=2).contains(&kept), "{kept}");
+        assert_eq!((without_room, counters.failed_sends), (20 - kept as u64, 0));
+        assert_eq!(counters.no_buffer_space, without_room, "the queue is read once for each");
+        lending.abort();
+        assert_eq!(all_releases(&mut lending).len(), 20);
+
+        let (stream, socket) = tcp(false);
+        let received = to_the_end(stream);
+        let mut lending = sender(socket, Mode::Zerocopy);
+        let mut expected = Vec::new();
+        // The kernel reports so many with one at most (`msg_zerocopy_realloc`: some 512 KiB).
+        let together = (512 << 10) / 9000 + 1;
+        for seed in 0..300 {
+            expected.extend(seeded(seed, 0, 9000));
+            assert_eq!(lending.send(seeded(seed, 0, 9000)).result.unwrap(), 9000);
+            // The queue is read after 16 lent sends, when two reports' worth may not be acknowledged.
+            let kept = lending.outstanding().sends - lending.released();
+            assert!(kept <= 16 + 2 * together, "what is kept does not grow: {kept}");
+        }
+        assert_eq!(lending.close(Some(LONG)).unwrap().0.len(), 300);
+        assert!(received.join().unwrap() == expected);
+    });
+}
+
+/// Whoever waited for a report would wait for ever: there never is one.
+fn no_option_memory_at_all() {
+    isolated(|network| {
+        network.set("net/core/optmem_max", 0);
+        for is_v6 in [false, true] {
+            let (receiver, socket) = udp(is_v6);
+            let (stream, stream_socket) = tcp(is_v6);
+            let received = to_the_end(stream);
+            let mut expected = Vec::new();
+            let mut senders =
+                [socket, stream_socket].map(|socket| sender::<Vec<u8>>(socket, Mode::Zerocopy));
+            for seed in 0..50 {
+                let content = seeded(seed, 0, 9000);
+                expected.extend_from_slice(&content);
+                for sender in &mut senders {
+                    assert_eq!(sender.send(content.clone()).result.unwrap(), 9000);
+                    let kept = sender.outstanding().sends - sender.released();
+                    assert_eq!(kept, 0, "nothing is lent");
+                }
+                expect(&receiver, &content);
+            }
+            for sender in &mut senders {
+                assert_eq!(fates(&all_releases(sender)), [Fate::Copied; 50]);
+                let counters = sender.counters();
+                assert_eq!(counters.fallbacks_for(FallbackReason::NoBufferSpace), 50);
+            }
+            let [datagrams, through] = senders;
+            drop(datagrams);
+            drop(through.close(Some(LONG)).unwrap());
+            assert!(received.join().unwrap() == expected);
+        }
     });
 }
 
@@ -90,6 +168,7 @@ const SOCKETS: u16 = 40;
 const EACH: usize = 25;
 
 fn more_than_may_be_locked() {
+    let _own = own_locked_memory();
     isolated(|network| {
         // Otherwise less is lent than the kernel lets be locked.
         network.set("net/core/optmem_max", 4 << 20);
@@ -163,8 +242,16 @@ fn a_registered_pool_stands_in(network: &Network, socket: Socket) {
     assert_eq!(pool.free_slices(), 4, "and comes back");
 }
 
+/// The limit is the process's.
+static LOCKED_MEMORY: Mutex<()> = Mutex::new(());
+
+/// Nobody else changes the limit meanwhile.
+pub(crate) fn own_locked_memory() -> MutexGuard<'static, ()> {
+    LOCKED_MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// For this thread, which loses the privilege to go beyond it.
-fn limit_locked_memory(bytes: u64) {
+pub(crate) fn limit_locked_memory(bytes: u64) {
     use rustix::process::{Resource, getrlimit, setrlimit};
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
     let mut limit = getrlimit(Resource::Memlock);
@@ -280,37 +367,42 @@ fn too_long_for_a_datagram() {
     }
 }
 
+/// As many as the receiver has room for.
+const FEW: usize = 32;
+
 fn completions_that_overflow() {
-    let (_receiver, socket) = udp(false);
+    let (receiver, socket) = udp(false);
     let mut options = ring_options(Mode::Zerocopy);
-    options.entries = 64;
-    options.completions = Some(64);
+    options.entries = 8;
+    options.completions = Some(8);
     let mut ring = Ring::new(&options);
     assert_eq!(ring.io_uring_refusal(), None);
     let socket = ring.add(socket);
     let begin = Instant::now();
-    let count = 1000;
-    for seed in 0..count {
-        ring.send(socket, Message::new(vec![seed as u8; 50])).unwrap();
-    }
-    let mut results = 0;
-    let mut releases = 0;
-    while ring.outstanding().sends > 0 {
-        assert!(begin.elapsed() < LONG);
-        // Two for each send, and nobody takes them out in between.
-        ring.submit().unwrap();
-        while let Some(event) = ring.next_event() {
-            match event {
-                uncopy::send::Event::Sent(sent) => {
-                    assert_eq!(sent.result.unwrap(), 50);
-                    results += 1;
+    for round in 0..10 {
+        let content = |seed: usize| seeded((round * FEW + seed) as u64, 0, 50);
+        for seed in 0..FEW {
+            ring.send(socket, Message::new(content(seed))).unwrap();
+        }
+        let (mut results, mut releases) = (0, 0);
+        while ring.outstanding().sends > 0 {
+            assert!(begin.elapsed() < LONG);
+            // Two for each send, and nobody takes them out in between.
+            ring.submit().unwrap();
+            while let Some(event) = ring.next_event() {
+                match event {
+                    uncopy::send::Event::Sent(sent) => {
+                        assert_eq!(sent.result.unwrap(), 50);
+                        results += 1;
+                    }
+                    uncopy::send::Event::Released(_) => releases += 1,
+                    uncopy::send::Event::Notified(_) => unreachable!("no slots"),
                 }
-                uncopy::send::Event::Released(_) => releases += 1,
-                uncopy::send::Event::Notified(_) => unreachable!("no slots"),
             }
         }
+        assert_eq!((results, releases), (FEW, FEW));
+        (0..FEW).for_each(|seed| expect(&receiver, &content(seed)));
     }
-    assert_eq!((results, releases), (count, count));
 }
 
 fn more_sends_than_entries() {

@@ -10,6 +10,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases![
         [] auto_stops_lending_over_loopback,
         [] auto_in_a_ring_stops_lending_over_loopback,
+        [] auto_in_a_ring_stops_lending_streams_over_loopback,
         [] zerocopy_over_loopback_is_copied_and_told,
         [] huge_pages_arrive_over_loopback,
         [] a_local_socket_is_refused,
@@ -43,6 +44,32 @@ fn auto_in_a_ring_stops_lending_over_loopback() {
     }
     let counters = ring.counters(socket).unwrap();
     assert!(counters.fallbacks_for(FallbackReason::PathCopies) > 250, "{counters:?}");
+}
+
+/// What io_uring reports of joined sends alone says nothing: one at a time, and many at once.
+fn auto_in_a_ring_stops_lending_streams_over_loopback() {
+    for at_once in [1, 32] {
+        let (stream, socket) = tcp(false);
+        let received = to_the_end(stream);
+        let mut ring = ring(Mode::Auto);
+        let socket = ring.add(socket);
+        let rounds = 3200 / at_once;
+        for _ in 0..rounds {
+            for _ in 0..at_once {
+                ring.send(socket, Message::new(vec![1; 40_000])).unwrap();
+            }
+            let fates = fates(&run(&mut ring).releases);
+            assert!(!fates.contains(&Fate::NotCopied), "{fates:?}");
+            assert!(at_once > 1 || fates == [Fate::Copied], "{fates:?}");
+        }
+        let counters = ring.counters(socket).unwrap();
+        // It may have tried what is cheaper before it was convinced.
+        let tried = counters.fallbacks_for(FallbackReason::CopyingIsCheaper);
+        let rested = counters.fallbacks_for(FallbackReason::PathCopies) + tried;
+        assert!(rested > 1600, "{at_once} at once: {counters:?}");
+        drop(ring);
+        assert_eq!(received.join().unwrap().len(), 3200 * 40_000);
+    }
 }
 
 fn zerocopy_over_loopback_is_copied_and_told() {
@@ -114,17 +141,7 @@ fn a_local_socket_is_refused() {
 }
 
 fn where_a_filter_forbids_io_uring() {
-    use seccompiler::{SeccompAction, SeccompFilter};
-    let filter = SeccompFilter::new(
-        [(libc::SYS_io_uring_setup, vec![])].into(),
-        SeccompAction::Allow,
-        SeccompAction::Errno(libc::EPERM as u32),
-        std::env::consts::ARCH.try_into().unwrap(),
-    );
-    let program: seccompiler::BpfProgram = filter.unwrap().try_into().unwrap();
-    // Filters are a thread's own.
-    let thread = std::thread::spawn(move || {
-        seccompiler::apply_filter(&program).unwrap();
+    crate::filter::under([crate::filter::io_uring()], uncopy::Errno::EPERM, || {
         let (receiver, socket) = udp(false);
         let mut ring = Ring::new(&ring_options(Mode::Zerocopy));
         assert_eq!(ring.io_uring_refusal(), Some(uncopy::Errno::EPERM));
@@ -136,7 +153,6 @@ fn where_a_filter_forbids_io_uring() {
         assert_eq!(run(&mut ring).sent_bytes(), [3000]);
         crate::receiver::expect(&receiver, &[0; 3000]);
     });
-    thread.join().unwrap();
 }
 
 fn errors_name_the_operation_and_the_next_step() {

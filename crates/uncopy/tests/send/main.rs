@@ -5,13 +5,19 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod arrival;
+mod filter;
 mod limits;
 mod loopback;
 mod parking;
 mod paths;
 mod receiver;
+mod refusals;
+mod registered;
 mod ring;
 mod sockets;
+mod trains;
+mod turns;
+mod veth;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -113,8 +119,13 @@ fn main() -> ExitCode {
             loopback::cases(),
             parking::cases(),
             paths::cases(),
+            refusals::cases(),
+            registered::cases(),
             ring::cases(),
             sockets::cases(),
+            trains::cases(),
+            turns::cases(),
+            veth::cases(),
         ]
         .into_iter()
         .flatten()

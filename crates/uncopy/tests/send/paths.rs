@@ -1,13 +1,13 @@
 //! What devices and their neighbours do with lent memory. Each test has a network of its own.
 
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
-use testbed::network::{End, NEEDS, Network, Tap, isolated, linked};
+use testbed::network::{End, NEEDS, Tap, isolated, linked};
 use testbed::{Case, Need, seeded};
-use uncopy::send::{FallbackReason, Fate, Message, Mode, PageSize, Pool, Sender, Socket};
+use uncopy::send::{Event, FallbackReason, Fate, Message, Mode, PageSize, Pool, Sender, Socket};
 
-use crate::receiver::datagram;
 use crate::{LONG, all_releases, fates, options, ring, run, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -23,15 +23,22 @@ pub(crate) fn cases() -> Vec<Case> {
         named("tcp_through_a_ring_claims_nothing_false", tcp_through_a_ring_claims_nothing_false),
         named("a_tap_copies_while_it_runs", a_tap_copies_while_it_runs),
         named("auto_follows_a_tap", auto_follows_a_tap),
+        named("auto_tries_what_is_cheaper", auto_tries_what_is_cheaper),
         named("longer_than_the_mtu_is_copied", longer_than_the_mtu_is_copied),
-        named("a_veth_link_copies_and_auto_stops", a_veth_link_copies_and_auto_stops),
+        named("auto_learns_each_path_by_itself", auto_learns_each_path_by_itself),
+        named("another_peer_is_another_path", another_peer_is_another_path),
         named("a_device_that_goes_down", a_device_that_goes_down),
+        named("a_device_that_goes_down_with_a_backlog", a_device_that_goes_down_with_a_backlog),
         named("a_train_that_is_refused_is_counted", a_train_that_is_refused_is_counted),
         with_ethtool("without_scatter_gather", without_scatter_gather),
         with_ethtool("without_checksum_offload", without_checksum_offload),
         with_ethtool(
             "tcp_without_scatter_gather_claims_nothing",
             tcp_without_scatter_gather_claims_nothing,
+        ),
+        with_ethtool(
+            "auto_stops_where_the_device_has_no_scatter_gather",
+            auto_stops_where_the_device_has_no_scatter_gather,
         ),
     ]
 }
@@ -129,22 +136,23 @@ fn tcp_over_a_device_is_not_copied() {
 fn tcp_through_a_ring_claims_nothing_false() {
     isolated(|network| {
         network.sink();
-        let mut ring = ring(Mode::Zerocopy);
-        let connection = network.silent_connection(false, 4000);
-        connection.set_send_buffer_bytes(1 << 20).unwrap();
-        let socket = ring.add(connection);
-        for seed in 0..8 {
-            ring.send(socket, Message::new(seeded(seed, 0, 30_000))).unwrap();
-        }
-        ring.submit().unwrap();
-        assert_eq!(ring.outstanding().sends, 8);
-        // Dropped with everything outstanding; the connection is aborted in time.
-        let fates = {
-            std::thread::sleep(Duration::from_millis(20));
+        for length in [3000, 30_000] {
+            let mut ring = ring(Mode::Zerocopy);
+            let connection = network.silent_connection(false, 4000);
+            connection.set_send_buffer_bytes(1 << 20).unwrap();
+            let mut sender = sender::<Vec<u8>>(connection, Mode::Copy);
+            let socket = ring.add_shared(&sender);
+            for seed in 0..8 {
+                ring.send(socket, Message::new(seeded(seed, 0, length))).unwrap();
+            }
             ring.submit().unwrap();
-            ring.into_releases()
-        };
-        assert!(fates.iter().all(|release| release.fate != Fate::Copied), "{fates:?}");
+            assert_eq!(ring.outstanding().sends, 8);
+            sender.abort();
+            // Those that were joined to others say nothing; the first of them does.
+            let fates = fates(&run(&mut ring).releases);
+            assert!(!fates.contains(&Fate::Copied), "{fates:?}");
+            assert!(fates.contains(&Fate::NotCopied), "{fates:?}");
+        }
     });
 }
 
@@ -182,9 +190,37 @@ fn auto_follows_a_tap() {
         assert!(copied > 50, "it stops lending soon: {copied} of 100");
         drop(tap);
         // The next probe finds that it pays again.
-        let fates: Vec<Fate> = (0..20).flat_map(|_| send_some(&mut sender, 100, 40_000)).collect();
-        assert_eq!(fates.last(), Some(&Fate::NotCopied));
-        assert!(path_copies(&sender) < copied + 300, "{}", path_copies(&sender));
+        let mut until = (0..).take_while(|_| send_some(&mut sender, 1, 40_000) == [Fate::Copied]);
+        assert!(until.by_ref().take(300).count() < 300, "{:?}", sender.counters());
+        assert_all(&send_some(&mut sender, 50, 40_000), Fate::NotCopied);
+    });
+}
+
+/// Whatever is cheaper here: which of the two was found out by trying both.
+fn auto_tries_what_is_cheaper() {
+    isolated(|network| {
+        network.sink();
+        for (is_v6, length) in [(false, 40_000), (true, 10_000)] {
+            let mut sender = sender(over_the_sink(is_v6), Mode::Auto);
+            send_some(&mut sender, 2000, length);
+            let counters = sender.counters();
+            let cheaper = counters.fallbacks_for(FallbackReason::CopyingIsCheaper);
+            assert!((80..=2000 - 80).contains(&cheaper), "{counters:?}");
+            assert!((80..=2000 - 80).contains(&counters.not_copied_sends), "{counters:?}");
+
+            let mut ring = ring(Mode::Auto);
+            let through = ring.add(over_the_sink(is_v6));
+            for _ in 0..100 {
+                for seed in 0..20 {
+                    ring.send(through, Message::new(seeded(seed, 0, length as u64))).unwrap();
+                }
+                run(&mut ring);
+            }
+            let counters = ring.counters(through).unwrap();
+            let cheaper = counters.fallbacks_for(FallbackReason::CopyingIsCheaper);
+            assert!((100..=2000 - 100).contains(&cheaper), "{counters:?}");
+            assert!((100..=2000 - 100).contains(&counters.not_copied_sends), "{counters:?}");
+        }
     });
 }
 
@@ -199,47 +235,83 @@ fn longer_than_the_mtu_is_copied() {
     });
 }
 
-fn a_veth_link_copies_and_auto_stops() {
+/// Without scatter-gather a stream that is lent is copied while it is cut into segments, and no
+/// report says so.
+fn auto_stops_where_the_device_has_no_scatter_gather() {
+    const TOTAL: usize = 400 * 40_000;
     linked(
-        |_| {
-            let talk = UdpSocket::bind(End::Near.address(false, PORT)).unwrap();
-            talk.set_read_timeout(Some(LONG)).unwrap();
-            assert_eq!(datagram(&talk), b"listening");
-            let mut sender = sender(over_the_sink(false), Mode::Auto);
-            for _ in 0..200 {
-                assert_all(&send_some(&mut sender, 1, 40_000), Fate::Copied);
+        |network| {
+            network.ethtool("-K veth0 sg off");
+            let to = End::Far.address(false, PORT);
+            let connect = || Socket::connect_tcp(to).ok();
+            let socket = std::iter::repeat_with(connect).flatten().next().unwrap();
+            let mut sender = sender(socket, Mode::Auto);
+            for _ in 0..400 {
+                assert!(!send_some(&mut sender, 1, 40_000).contains(&Fate::NotCopied));
             }
-            assert!(sender.counters().fallbacks_for(FallbackReason::PathCopies) > 150);
-            // It may be dropped where the other side's socket is full.
-            talk.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-            let mut answer = [0; 20];
-            while talk.recv(&mut answer).is_err() || !answer.starts_with(b"all whole") {
-                talk.send_to(b"end", End::Far.address(false, PORT)).unwrap();
-            }
+            let counters = sender.counters();
+            assert!(counters.fallbacks_for(FallbackReason::PathCopies) > 200, "{counters:?}");
         },
-        receive_to_the_end,
+        |_| {
+            let listener = TcpListener::bind(End::Far.address(false, PORT)).unwrap();
+            let received = crate::receiver::to_the_end(listener.accept().unwrap().0);
+            assert_eq!(received.join().unwrap().len(), TOTAL);
+        },
     );
 }
 
-/// Says that it listens until something comes, and looks at all that does.
-fn receive_to_the_end(_: &Network) {
-    let near = End::Near.address(false, PORT);
-    let receiver = UdpSocket::bind(End::Far.address(false, PORT)).unwrap();
-    receiver.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
-    let mut bytes = vec![0; 65_536];
-    let mut length = loop {
-        // Nobody may be there yet.
-        let _ = receiver.send_to(b"listening", near);
-        if let Ok(length) = receiver.recv(&mut bytes) {
-            break length;
+/// Datagrams to addresses behind different devices have paths of their own.
+fn auto_learns_each_path_by_itself() {
+    isolated(|network| {
+        network.sink();
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let addresses = [End::Far.address(false, PORT), receiver.local_addr().unwrap()];
+        let unbound = || Socket::bind_udp("0.0.0.0:0".parse().unwrap()).unwrap();
+        let mut sender = sender(unbound(), Mode::Auto);
+        let mut ring = ring(Mode::Auto);
+        let through = ring.add(unbound());
+        for _ in 0..200 {
+            for (to, expected) in addresses.into_iter().zip([Fate::NotCopied, Fate::Copied]) {
+                sender.send_to(vec![1; 40_000], to).result.unwrap();
+                assert_eq!(fates(&all_releases(&mut sender)), [expected]);
+                ring.send(through, Message::new(vec![1; 40_000]).to(to)).unwrap();
+                assert_eq!(fates(&run(&mut ring).releases), [expected]);
+            }
         }
-    };
-    receiver.set_read_timeout(Some(LONG)).unwrap();
-    while length != b"end".len() {
-        assert!(bytes[..length] == seeded(0, 0, 40_000), "{length} bytes that nobody sent");
-        length = receiver.recv(&mut bytes).unwrap();
-    }
-    receiver.send_to(b"all whole", near).unwrap();
+        for counters in [sender.counters(), ring.counters(through).unwrap()] {
+            let rested = counters.fallbacks_for(FallbackReason::PathCopies);
+            assert!((150..200).contains(&rested), "{counters:?}");
+        }
+    });
+}
+
+/// What is known of one peer says nothing of the next.
+fn another_peer_is_another_path() {
+    isolated(|network| {
+        network.sink();
+        // An address of this machine that has the device's other end in reach.
+        let receiver = UdpSocket::bind(End::Near.address(false, 0)).unwrap();
+        let here = receiver.local_addr().unwrap();
+        let far = End::Far.address(false, PORT);
+        let mut sender = sender(Socket::connect_udp(here).unwrap(), Mode::Auto);
+        assert_all(&send_some(&mut sender, 20, 40_000), Fate::Copied);
+        assert!(sender.counters().fallbacks_for(FallbackReason::PathCopies) > 0);
+        sender.socket().reconnect(far).unwrap();
+        assert_all(&send_some(&mut sender, 20, 40_000), Fate::NotCopied);
+
+        let pool = Pool::new(2, 30_000, PageSize::HugeIfPossible).unwrap();
+        let mut ring = ring(Mode::Zerocopy);
+        ring.register_pool(&pool).unwrap();
+        let through = ring.add(over_the_sink(false));
+        for (to, unnamed) in [(far, 0), (here, 1)] {
+            ring.socket(through).unwrap().reconnect(to).unwrap();
+            ring.send(through, Message::new(pool.take().unwrap())).unwrap();
+            run(&mut ring);
+            let is_huge = !matches!(pool.pages(), uncopy::send::Pages::Base { .. });
+            let expected = if is_huge { unnamed } else { 0 };
+            assert_eq!(ring.counters(through).unwrap().huge_pages_unnamed, expected);
+        }
+    });
 }
 
 fn a_device_that_goes_down() {
@@ -255,6 +327,63 @@ fn a_device_that_goes_down() {
         network.ip("neighbour replace 10.11.0.2 lladdr 02:00:00:00:00:02 dev sink nud permanent");
         assert_all(&send_some(&mut sender, 10, 9000), Fate::NotCopied);
         assert_eq!(sender.counters().failed_sends, 1);
+    });
+}
+
+/// What waits in its queue is dropped with it, and free; what is on a stream has to be sent again, so
+/// that it is kept until somebody gives the connection up.
+fn a_device_that_goes_down_with_a_backlog() {
+    isolated(|network| {
+        network.sink();
+        network.tc("qdisc add dev sink root tbf rate 8kbit burst 70000 limit 100000000");
+        let datagrams = |is_v6| {
+            let socket = over_the_sink(is_v6);
+            socket.set_send_buffer_bytes(16 << 20).unwrap();
+            socket
+        };
+        let buffers: Vec<_> = (0..4).map(|seed| Arc::new(seeded(seed, 0, 60_000))).collect();
+        let [by_datagrams, in_ring, by_stream, in_ring_by_stream] = &buffers[..] else {
+            unreachable!("there are four")
+        };
+        let mut lending = sender(datagrams(false), Mode::Zerocopy);
+        let stream = network.silent_connection(true, 4000);
+        stream.set_send_buffer_bytes(16 << 20).unwrap();
+        let mut through = sender(stream, Mode::Zerocopy);
+        let mut ring = ring(Mode::Zerocopy);
+        let sockets = [ring.add(datagrams(true)), ring.add_shared(&through)];
+        for _ in 0..5 {
+            assert_eq!(lending.send(by_datagrams.clone()).result.unwrap(), 60_000);
+            assert_eq!(through.send(by_stream.clone()).result.unwrap(), 60_000);
+        }
+        for (socket, buffer) in sockets.into_iter().zip([in_ring, in_ring_by_stream]) {
+            for _ in 0..5 {
+                ring.send(socket, Message::new(buffer.clone())).unwrap();
+            }
+        }
+        ring.submit().unwrap();
+        let owners = || buffers.iter().map(Arc::strong_count).collect::<Vec<_>>();
+        while let Some(release) = lending.next_release().unwrap() {
+            assert_eq!(release.id.get(), 0, "the queue lets the first go at once");
+        }
+        assert!(owners().iter().all(|owners| *owners > 4), "{:?}", owners());
+
+        network.ip("link set sink down");
+        drop(all_releases(&mut lending));
+        while ring.outstanding().sends > 5 {
+            ring.wait(Some(LONG)).unwrap();
+            while let Some(event) = ring.next_event() {
+                if let Event::Sent(sent) = event {
+                    assert_eq!(sent.result.unwrap(), 60_000);
+                }
+            }
+        }
+        assert_eq!(owners(), [1, 1, 6, 6], "streams keep theirs");
+        through.abort();
+        drop((all_releases(&mut through), run(&mut ring)));
+        assert_eq!(owners(), [1; 4]);
+        for counters in [lending.counters(), through.counters()] {
+            assert_eq!((counters.sends, counters.fallbacks.len()), (5, 0), "{counters:?}");
+        }
     });
 }
 
@@ -303,19 +432,27 @@ fn without_checksum_offload() {
     });
 }
 
-/// The kernel cuts segments in software then, which copies, and reports that nothing was copied.
+/// The kernel cuts segments in software then, which copies, and reports that nothing was copied;
+/// also where a device loses it while a connection goes over it.
 fn tcp_without_scatter_gather_claims_nothing() {
     isolated(|network| {
         network.sink();
-        network.ethtool("-K sink sg off");
-        let socket = network.silent_connection(false, 4000);
-        socket.set_send_buffer_bytes(1 << 20).unwrap();
-        let mut sender = sender(socket, Mode::Zerocopy);
-        for seed in 0..4 {
-            assert_eq!(sender.send(seeded(seed, 0, 60_000)).result.unwrap(), 60_000);
+        let mut ports = 4000..;
+        for is_lost_later in [true, false] {
+            let socket = network.silent_connection(false, ports.next().unwrap());
+            socket.set_send_buffer_bytes(1 << 20).unwrap();
+            let mut sender = sender(socket, Mode::Zerocopy);
+            for seed in 0..4 {
+                assert_eq!(sender.send(seeded(seed, 0, 60_000)).result.unwrap(), 60_000);
+                if is_lost_later && seed == 1 {
+                    network.ethtool("-K sink sg off");
+                    // For so long it is taken to be as it was.
+                    std::thread::sleep(Duration::from_millis(1100));
+                }
+            }
+            sender.abort();
+            let fates = fates(&all_releases(&mut sender));
+            assert!(!fates.contains(&Fate::NotCopied), "{fates:?}");
         }
-        sender.abort();
-        let fates = fates(&all_releases(&mut sender));
-        assert!(!fates.contains(&Fate::NotCopied), "{fates:?}");
     });
 }

@@ -1,12 +1,13 @@
 //! Notifiers over a real ring.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use testbed::{Case, cases};
-use uncopy::send::{Fate, Message, Mode, PageSize, Pool, PoolSlice, Ring, SlotError};
+use testbed::{Case, cases, seeded};
+use uncopy::send::{Fate, Message, Mode, PageSize, Pool, PoolSlice, Ring, RingSocket, SlotError};
 
-use crate::receiver::{tcp, udp};
-use crate::{LONG, ring, run};
+use crate::receiver::{expect, tcp, to_the_end, udp};
+use crate::{LONG, ring, ring_options, run, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -21,11 +22,13 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_stream_that_is_full_is_canceled,
         [] what_was_released_and_not_posted_comes_back,
         [] rings_of_several_threads_share_their_pools,
+        [] a_full_stream_without_io_uring_does_not_hold_up,
+        [] a_full_stream_without_io_uring_is_canceled,
     ]
 }
 
 fn flushed_notifiers_come_in_sequence() {
-    let (_receiver, socket) = udp(false);
+    let (receiver, socket) = udp(false);
     let mut ring = ring(Mode::Zerocopy);
     let socket = ring.add(socket);
     ring.register_slots(&[10, 11]).unwrap();
@@ -40,6 +43,7 @@ fn flushed_notifiers_come_in_sequence() {
             }
         }
         notifications.extend(run(&mut ring).notifications);
+        expect(&receiver, &[round as u8; 600]);
     }
     let found: Vec<_> = notifications.iter().map(|n| (n.tag, n.sequence, n.result)).collect();
     let expected: Vec<_> = (0..50).map(|sequence| (11, sequence, 0)).collect();
@@ -122,20 +126,33 @@ fn a_failed_send_counts_as_released() {
 fn sends_of_every_kind_share_a_notifier() {
     let (receiver, socket) = udp(false);
     let (stream, stream_socket) = tcp(true);
+    let received = to_the_end(stream);
     let mut ring = ring(Mode::Auto);
     let (datagrams, through) = (ring.add(socket), ring.add(stream_socket));
     ring.register_slots(&[10]).unwrap();
     let to = receiver.local_addr().unwrap();
     // Copied, lent, vectored, to an address, over a stream.
-    ring.send(datagrams, Message::new(vec![1; 100]).bind(0)).unwrap();
-    ring.send(datagrams, Message::new(vec![1; 30_000]).bind(0)).unwrap();
-    ring.send(datagrams, Message::new(vec![vec![1; 100], vec![2; 9000]]).bind(0)).unwrap();
-    ring.send(datagrams, Message::new(vec![1; 9000]).to(to).bind(0)).unwrap();
-    ring.send(through, Message::new(vec![1; 9000]).bind_and_flush(0)).unwrap();
+    let parts = |seed, lengths: &[u64]| -> Vec<Vec<u8>> {
+        lengths.iter().map(|length| seeded(seed, 0, *length)).collect()
+    };
+    let sends = [&[100][..], &[30_000], &[100, 9000], &[9000], &[9000]];
+    for (seed, lengths) in (0..).zip(sends) {
+        let message = Message::new(parts(seed, lengths));
+        let message = if seed == 3 { message.to(to) } else { message };
+        let taken = match seed {
+            4 => ring.send(through, message.bind_and_flush(0)),
+            _ => ring.send(datagrams, message.bind(0)),
+        };
+        assert_eq!(taken.unwrap().get(), seed);
+    }
     let happened = run(&mut ring);
     assert_eq!(happened.sent_bytes().iter().sum::<usize>(), 100 + 30_000 + 9100 + 9000 + 9000);
     assert_eq!(happened.notifications[0].releases.len(), 5);
-    drop(stream);
+    for (seed, lengths) in (0..4).zip(sends) {
+        expect(&receiver, &parts(seed, lengths).concat());
+    }
+    drop(ring);
+    assert!(received.join().unwrap() == seeded(4, 0, 9000));
 }
 
 fn what_does_not_exist_is_refused_with_the_buffers() {
@@ -177,7 +194,7 @@ fn a_stream_that_is_full_is_canceled() {
     ring.cancel(id);
     ring.wait(Some(LONG)).unwrap();
     // Its result is there; some of it is in the socket until it is read.
-    let received = crate::receiver::to_the_end(stream);
+    let received = to_the_end(stream);
     let happened = run(&mut ring);
     let release = &happened.notifications[0].releases[0];
     assert!(release.bytes < buffer.len());
@@ -216,7 +233,7 @@ fn rings_of_several_threads_share_their_pools() {
             let length = slice.len();
             ring.send(socket, Message::new(slice)).unwrap();
             assert_eq!(run(&mut ring).sent_bytes(), [length]);
-            crate::receiver::expect(&receiver, &vec![byte; length]);
+            expect(&receiver, &vec![byte; length]);
         }
     };
     std::thread::scope(|scope| {
@@ -236,4 +253,62 @@ fn rings_of_several_threads_share_their_pools() {
         }
     });
     assert!(pools.iter().all(|pool| pool.free_slices() == 8));
+}
+
+/// A ring, its socket, and who could read.
+type Full = (Ring<Arc<Vec<u8>>>, RingSocket, std::net::TcpStream);
+
+/// Rings without io_uring, of a socket of their own and of one that a sender has.
+fn full_streams() -> [Full; 2] {
+    let mut options = ring_options(Mode::Zerocopy);
+    options.without_io_uring = true;
+    [false, true].map(|is_shared| {
+        let (stream, socket) = tcp(false);
+        socket.set_send_buffer_bytes(16 << 10).unwrap();
+        let mut ring = Ring::new(&options);
+        let socket = match is_shared {
+            false => ring.add(socket),
+            true => ring.add_shared(&sender::<Vec<u8>>(socket, Mode::Copy)),
+        };
+        (ring, socket, stream)
+    })
+}
+
+fn a_full_stream_without_io_uring_does_not_hold_up() {
+    for (mut ring, socket, stream) in full_streams() {
+        let sizes = [8 << 20, 3, 100_000];
+        for (size, byte) in sizes.into_iter().zip(1..) {
+            ring.send(socket, Message::new(Arc::new(vec![byte; size]))).unwrap();
+        }
+        // One thread sends and reads: who waited for room here would wait for ever.
+        ring.submit().unwrap();
+        ring.wait(Some(Duration::from_millis(5))).unwrap();
+        assert!(ring.next_event().is_none(), "nobody has read");
+        let received = to_the_end(stream);
+        let happened = run(&mut ring);
+        assert_eq!(happened.sent_bytes(), sizes);
+        drop(ring);
+        let expected: Vec<u8> =
+            sizes.into_iter().zip(1..).flat_map(|(size, byte)| vec![byte; size]).collect();
+        assert!(received.join().unwrap() == expected);
+    }
+}
+
+fn a_full_stream_without_io_uring_is_canceled() {
+    for (mut ring, socket, stream) in full_streams() {
+        let buffer = Arc::new(vec![7; 64 << 20]);
+        let id = ring.send(socket, Message::new(buffer.clone())).unwrap();
+        ring.send(socket, Message::new(buffer.clone())).unwrap();
+        ring.submit().unwrap();
+        ring.cancel(id);
+        let received = to_the_end(stream);
+        let happened = run(&mut ring);
+        let errnos =
+            happened.results.iter().map(|(_, result)| result.as_ref().unwrap_err().errno());
+        assert_eq!(errnos.collect::<Vec<_>>(), [Some(uncopy::Errno::ECANCELED); 2], "no gap");
+        let sent: usize = happened.releases.iter().map(|release| release.bytes).sum();
+        assert!(0 < sent && sent < buffer.len(), "{sent}");
+        drop(ring);
+        assert_eq!(received.join().unwrap().len(), sent, "what it says that went arrives");
+    }
 }

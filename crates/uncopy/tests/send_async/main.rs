@@ -168,3 +168,46 @@ async fn a_pending_that_is_dropped_frees_its_buffer_with_the_next_send() {
     timeout(LONG, pending.release()).await.unwrap().unwrap();
     assert_eq!(Arc::strong_count(&buffer), 1);
 }
+
+/// Buffers of which the last waits in the socket, as the peer does not read.
+async fn lent_to_who_does_not_read(
+    sender: &AsyncSender<Arc<Vec<u8>>>,
+) -> (Arc<Vec<u8>>, uncopy::send::Pending<Arc<Vec<u8>>>) {
+    for _ in 0..5 {
+        // Nobody wants these back.
+        let (sent, _) = sender.send(Arc::new(vec![1; 40_000])).await;
+        assert_eq!(sent.unwrap(), 40_000);
+    }
+    let buffer = Arc::new(seeded(7, 0, 40_000));
+    let (sent, pending) = sender.send(buffer.clone()).await;
+    assert_eq!(sent.unwrap(), 40_000);
+    (buffer, pending)
+}
+
+#[tokio::test]
+async fn a_wait_for_a_buffer_that_is_given_up_frees_it_after_its_release() {
+    for is_raced in [false, true] {
+        let (stream, socket) = tcp();
+        let sender = lending(socket);
+        let (buffer, pending) = lent_to_who_does_not_read(&sender).await;
+        let pause = Duration::from_millis(30);
+        if is_raced {
+            tokio::select! {
+                _ = pending.release() => panic!("nobody reads"),
+                () = tokio::time::sleep(pause) => {}
+            }
+        } else {
+            assert!(timeout(pause, pending.release()).await.is_err(), "nobody reads");
+        }
+        // Whatever comes meanwhile.
+        let (sent, small) = sender.send(Arc::new(vec![2; 10])).await;
+        assert_eq!((sent.unwrap(), small.id().get()), (10, 6));
+        assert_eq!(Arc::strong_count(&buffer), 2, "the kernel reads it, or will");
+        let received = read_to_the_end(stream);
+        timeout(LONG, small.release()).await.unwrap().unwrap();
+        assert_eq!(Arc::strong_count(&buffer), 1, "dropped when it was released");
+        drop(sender);
+        let bytes = received.join().unwrap();
+        assert!(bytes[200_000..240_000] == buffer[..] && bytes.len() == 240_010);
+    }
+}

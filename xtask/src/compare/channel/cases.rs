@@ -202,6 +202,7 @@ mod tests {
     use super::super::{ROUNDS, RUN};
     use super::*;
     use crate::compare::brief::Options;
+    use crate::compare::case::assert;
     use crate::peers::{CHANNELS, find};
 
     fn setting() -> Setting {
@@ -216,20 +217,10 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique() {
-        let names: Vec<String> = setting().cases().into_iter().map(|case| case.name).collect();
-        let mut unique = names.clone();
-        unique.sort();
-        unique.dedup();
-        assert_eq!(unique.len(), names.len());
-    }
-
-    #[test]
-    fn every_case_has_its_baseline() {
-        for case in setting().cases() {
-            assert!(case.subjects.iter().any(|s| s.name == case.baseline), "{}", case.name);
-            assert!(case.rounds >= 7);
-        }
+    fn cases_are_sound() {
+        let cases = setting().cases();
+        assert::sound(&cases);
+        assert!(cases.iter().all(|case| case.rounds >= 7));
     }
 
     /// Each row: case, subject, limit, what it is set against.
@@ -250,11 +241,7 @@ mod tests {
         ] {
             let against =
                 against.map_or(Against::Nothing, |name| Against::Subject(name.to_owned()));
-            let targets = cases.iter().filter(|c| c.name == case).flat_map(|c| &c.targets);
-            let found = targets.filter(|target| {
-                target.subject == subject && target.limit == limit && target.against == against
-            });
-            assert_eq!(found.count(), 1, "{case} {subject}");
+            assert::target(&cases, case, (subject, limit, &against));
         }
     }
 

@@ -134,6 +134,7 @@ mod tests {
 
     use super::*;
     use crate::compare::brief::Options;
+    use crate::compare::case::assert;
     use crate::compare::verdict::Against;
     use crate::peers::{CODECS, find};
 
@@ -144,15 +145,8 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_and_baselines_there() {
-        let cases = setting().cases();
-        let mut names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), cases.len());
-        for case in &cases {
-            assert!(case.subjects.iter().any(|s| s.name == case.baseline), "{}", case.name);
-        }
+    fn cases_are_sound() {
+        assert::sound(&setting().cases());
     }
 
     /// Each row: case, subject, limit, what it is set against.
@@ -170,13 +164,8 @@ mod tests {
             ("event/bytes/4096", GATHER_LENT, 1.0 / 2.09, FRESH_LENT),
             ("event/bytes/256", GATHER_LENT, 1.0 / 2.3, FRESH_LENT),
         ] {
-            let targets = cases.iter().filter(|c| c.name == case).flat_map(|c| &c.targets);
-            let found = targets.filter(|target| {
-                target.subject == subject
-                    && target.limit == limit
-                    && target.against == Against::Subject(against.to_owned())
-            });
-            assert_eq!(found.count(), 1, "{case} {subject}");
+            let against = Against::Subject(against.to_owned());
+            assert::target(&cases, case, (subject, limit, &against));
         }
     }
 }

@@ -11,13 +11,18 @@ use crate::compare::metric::CPU_EACH;
 use crate::compare::verdict::{Target, at_most};
 
 const SIZES: [usize; 8] = [64_000, 16_384, 8000, 4000, 1500, 1200, 1000, 600];
+/// Of those that no cache holds.
+const MANY_SIZES: [usize; 3] = [64_000, 16_384, 8000];
 /// The train of the measurements that the targets come from.
 const SEGMENT: u16 = 1200;
 const SEGMENTS: usize = 40;
+const FIELD_ROUNDS: usize = 5;
 
 const SEND: &str = "bare send";
 const SENDMMSG: &str = "bare sendmmsg of 64";
+const BARE_LENT: &str = "bare MSG_ZEROCOPY";
 const BARE_RING_COPY: &str = "bare ring, copy";
+const BARE_NORMAL: &str = "bare ring, SEND_ZC";
 const BARE_REGISTERED: &str = "bare ring, registered";
 const COPY: &str = "uncopy, copy";
 const RING_COPY: &str = "ring, copy";
@@ -29,6 +34,7 @@ const FLUSH_EACH: &str = "ring, registered, flush each send";
 const FLUSH_BUNCH: &str = "ring, registered, flush each 64";
 const FLUSH_NEVER: &str = "ring, SEND_ZC, never flushed";
 const AUTO: &str = "ring, registered, auto";
+const NORMAL_AUTO: &str = "ring, SEND_ZC, auto";
 /// One send for each datagram of a train.
 const SINGLE: &str = "bare send of each";
 const RING_SINGLE: &str = "ring, copy of each";
@@ -48,8 +54,9 @@ impl Setting {
     /// Every case.
     pub(super) fn cases(&self) -> Vec<Case> {
         let mut cases: Vec<Case> = SIZES.into_iter().map(|bytes| self.of_size(bytes)).collect();
-        cases.extend([64_000, 8000].map(|bytes| self.of_many_buffers(bytes)));
+        cases.extend(MANY_SIZES.map(|bytes| self.of_many_buffers(bytes)));
         cases.extend([self.trains(), self.trains_of_many_buffers(), self.mixed(), self.stream()]);
+        cases.push(self.runs_of_the_field());
         cases
     }
 
@@ -59,14 +66,18 @@ impl Setting {
             |name, mode, flush, pages| subjects::registered(name, mode, (flush, pages), load, time);
         let (zerocopy, base) = (Mode::Zerocopy, PageSize::Base);
         let subjects = vec![
-            subjects::bare(SEND, false, load, time),
-            subjects::bare(SENDMMSG, true, load, time),
+            subjects::bare(SEND, BareSend::Copy, load, time),
+            subjects::bare_sendmmsg(SENDMMSG, load, time),
+            subjects::bare(BARE_LENT, BareSend::Lend, load, time),
             subjects::bare_ring(BARE_RING_COPY, BareSend::Copy, load, time),
+            subjects::bare_ring(BARE_NORMAL, BareSend::Lend, load, time),
             subjects::bare_ring(BARE_REGISTERED, BareSend::Registered, load, time),
             subjects::sender(COPY, Mode::Copy, load, time),
             subjects::sender(MSG_ZEROCOPY, zerocopy, load, time),
+            subjects::sender(SENDER_AUTO, Mode::Auto, load, time),
             subjects::ring(RING_COPY, Mode::Copy, Flush::NoSlots, load, time),
             subjects::ring(NORMAL, zerocopy, Flush::NoSlots, load, time),
+            subjects::ring(NORMAL_AUTO, Mode::Auto, Flush::NoSlots, load, time),
             registered(REGISTERED, zerocopy, Flush::NoSlots, base),
             registered(HUGE, zerocopy, Flush::NoSlots, PageSize::HugeIfPossible),
             registered(FLUSH_EACH, zerocopy, Flush::EachSend, base),
@@ -85,18 +96,27 @@ impl Setting {
             subjects::registered(name, mode, (Flush::NoSlots, pages), load, time)
         };
         let subjects = vec![
+            subjects::bare(BARE_LENT, BareSend::Lend, load, time),
             subjects::bare_ring(BARE_RING_COPY, BareSend::Copy, load, time),
+            subjects::bare_ring(BARE_NORMAL, BareSend::Lend, load, time),
             subjects::bare_ring(BARE_REGISTERED, BareSend::Registered, load, time),
+            subjects::sender(COPY, Mode::Copy, load, time),
+            subjects::sender(MSG_ZEROCOPY, Mode::Zerocopy, load, time),
+            subjects::sender(SENDER_AUTO, Mode::Auto, load, time),
+            subjects::ring(NORMAL, Mode::Zerocopy, Flush::NoSlots, load, time),
+            subjects::ring(NORMAL_AUTO, Mode::Auto, Flush::NoSlots, load, time),
             ring(RING_COPY, Mode::Copy, PageSize::Base),
             ring(REGISTERED, Mode::Zerocopy, PageSize::Base),
             ring(HUGE, Mode::Zerocopy, PageSize::HugeIfPossible),
             ring(AUTO, Mode::Auto, PageSize::Base),
         ];
         let mut targets = vec![
+            within(1.03, MSG_ZEROCOPY, BARE_LENT),
             within(1.03, RING_COPY, BARE_RING_COPY),
+            within(1.03, NORMAL, BARE_NORMAL),
             within(1.03, REGISTERED, BARE_REGISTERED),
-            within(1.03, AUTO, REGISTERED),
         ];
+        targets.extend(never_worse());
         targets.extend(published_ratios(bytes));
         self.runs.case(format!("udp/{bytes}B, many buffers"), RING_COPY, subjects, targets)
     }
@@ -108,7 +128,8 @@ impl Setting {
         let single = Load { sends: SEGMENTS, ..Load::of(SEGMENT.into()) };
         let base = (Flush::NoSlots, PageSize::Base);
         let subjects = vec![
-            subjects::bare(SEND, false, load, time),
+            subjects::bare(SEND, BareSend::Copy, load, time),
+            subjects::bare(BARE_LENT, BareSend::Lend, load, time),
             subjects::bare_ring(BARE_RING_COPY, BareSend::Copy, load, time),
             subjects::bare_ring(BARE_REGISTERED, BareSend::Registered, load, time),
             subjects::sender(COPY, Mode::Copy, load, time),
@@ -116,13 +137,14 @@ impl Setting {
             subjects::ring(RING_COPY, Mode::Copy, Flush::NoSlots, load, time),
             subjects::registered(REGISTERED, Mode::Zerocopy, base, load, time),
             subjects::registered(AUTO, Mode::Auto, base, load, time),
-            subjects::bare(SINGLE, false, single, time),
+            subjects::bare(SINGLE, BareSend::Copy, single, time),
             subjects::ring(RING_SINGLE, Mode::Copy, Flush::NoSlots, single, time),
         ];
         let targets = vec![
             at_most(1.0 / 2.4, CPU_EACH, REGISTERED, COPY),
             at_most(1.0 / 10.0, CPU_EACH, REGISTERED, SINGLE),
             within(1.03, COPY, SEND),
+            within(1.03, MSG_ZEROCOPY, BARE_LENT),
             within(1.03, REGISTERED, BARE_REGISTERED),
             within(1.03, AUTO, REGISTERED),
         ];
@@ -137,7 +159,8 @@ impl Setting {
         let (load, time) = (Load { buffers, segment, ..Load::of(bytes) }, self.runs.time);
         let base = (Flush::NoSlots, PageSize::Base);
         let subjects = vec![
-            subjects::bare(SEND, false, load, time),
+            subjects::bare(SEND, BareSend::Copy, load, time),
+            subjects::bare(BARE_LENT, BareSend::Lend, load, time),
             subjects::bare_ring(BARE_REGISTERED, BareSend::Registered, load, time),
             subjects::sender(COPY, Mode::Copy, load, time),
             subjects::sender(MSG_ZEROCOPY, Mode::Zerocopy, load, time),
@@ -150,6 +173,7 @@ impl Setting {
             within(1.03, COPY, SEND),
             within(1.03, SENDER_AUTO, COPY),
             within(1.03, SENDER_AUTO, MSG_ZEROCOPY),
+            within(1.03, MSG_ZEROCOPY, BARE_LENT),
             within(1.03, REGISTERED, BARE_REGISTERED),
             within(1.03, AUTO, REGISTERED),
         ];
@@ -171,24 +195,51 @@ impl Setting {
         self.runs.case("udp/8000B, mixed".to_owned(), ALL_REGISTERED, subjects, Vec::new())
     }
 
-    /// The field report's runs.
+    /// The field report's runs, as long as there: user and system time are told apart.
+    fn runs_of_the_field(&self) -> Case {
+        let runs = self.runs.longer(streams::FIELD_RUN, FIELD_ROUNDS);
+        let subject = |name, mode, tapped| streams::sender(name, mode, tapped, runs.time);
+        let subjects = vec![
+            subject(COPY, Mode::Copy, false),
+            subject(TAPPED, Mode::Zerocopy, true),
+            subject(MSG_ZEROCOPY, Mode::Zerocopy, false),
+            subject(MSG_ZEROCOPY_AGAIN, Mode::Zerocopy, false),
+        ];
+        let case = format!("tcp/{}B, runs of 4.2 s", streams::LARGEST);
+        runs.case(case, COPY, subjects, Vec::new())
+    }
+
+    /// The same in short runs, and through the ring.
     fn stream(&self) -> Case {
         let time = self.runs.time;
         let subject = |name, mode, tapped| streams::sender(name, mode, tapped, time);
-        let ring = |name, mode, registered| streams::ring(name, (mode, registered), time);
+        let ring = |name, mode| streams::ring(name, mode, time);
+        let registered = |name, mode| streams::registered(name, mode, time);
+        let bare = |name, how| streams::bare(name, how, time);
+        let bare_ring = |name, how| streams::bare_ring(name, how, time);
         let subjects = vec![
+            bare(SEND, BareSend::Copy),
+            bare(BARE_LENT, BareSend::Lend),
+            bare_ring(BARE_RING_COPY, BareSend::Copy),
+            bare_ring(BARE_NORMAL, BareSend::Lend),
+            bare_ring(BARE_REGISTERED, BareSend::Registered),
             subject(COPY, Mode::Copy, false),
             subject(TAPPED, Mode::Zerocopy, true),
             subject(MSG_ZEROCOPY, Mode::Zerocopy, false),
             // Runs of it differ more than of others, in the field too.
             subject(MSG_ZEROCOPY_AGAIN, Mode::Zerocopy, false),
             subject(SENDER_AUTO, Mode::Auto, false),
-            ring(RING_COPY, Mode::Copy, false),
-            ring(NORMAL, Mode::Zerocopy, false),
-            ring(REGISTERED, Mode::Zerocopy, true),
-            ring(AUTO, Mode::Auto, true),
+            ring(RING_COPY, Mode::Copy),
+            ring(NORMAL, Mode::Zerocopy),
+            registered(REGISTERED, Mode::Zerocopy),
+            registered(AUTO, Mode::Auto),
         ];
         let targets = vec![
+            within(1.03, COPY, SEND),
+            within(1.03, MSG_ZEROCOPY, BARE_LENT),
+            within(1.03, RING_COPY, BARE_RING_COPY),
+            within(1.03, NORMAL, BARE_NORMAL),
+            within(1.03, REGISTERED, BARE_REGISTERED),
             // Never worse than the better of the two.
             within(1.03, SENDER_AUTO, COPY),
             within(1.03, SENDER_AUTO, MSG_ZEROCOPY),
@@ -215,20 +266,32 @@ fn published_ratios(bytes: usize) -> Option<Target> {
 
 fn targets_of(bytes: usize) -> Vec<Target> {
     let mut targets = vec![
-        within(1.03, AUTO, RING_COPY),
         within(1.05, FLUSH_BUNCH, REGISTERED),
         within(1.05, FLUSH_EACH, REGISTERED),
         within(1.05, FLUSH_NEVER, NORMAL),
+        within(1.05, FLUSH_BUNCH, BARE_REGISTERED),
+        within(1.05, FLUSH_EACH, BARE_REGISTERED),
+        within(1.05, FLUSH_NEVER, BARE_NORMAL),
+        within(1.03, MSG_ZEROCOPY, BARE_LENT),
+        within(1.03, NORMAL, BARE_NORMAL),
         within(1.03, REGISTERED, BARE_REGISTERED),
         within(1.03, RING_COPY, BARE_RING_COPY),
         within(1.03, COPY, SEND),
     ];
+    targets.extend(never_worse());
     targets.extend(published_ratios(bytes));
-    if bytes >= 8000 {
-        // Never worse than the better of the two, which lending is from there on.
-        targets.push(within(1.03, AUTO, REGISTERED));
-    }
     targets
+}
+
+/// What chooses by itself is as good as the better of both ways, of a sender and of a ring with
+/// memory of either kind.
+fn never_worse() -> impl Iterator<Item = Target> {
+    let ways = [
+        (SENDER_AUTO, [COPY, MSG_ZEROCOPY]),
+        (NORMAL_AUTO, [RING_COPY, NORMAL]),
+        (AUTO, [RING_COPY, REGISTERED]),
+    ];
+    ways.into_iter().flat_map(|(own, both)| both.map(|against| within(1.03, own, against)))
 }
 
 #[cfg(test)]
@@ -277,34 +340,51 @@ mod tests {
         named(&train, REGISTERED, 1.0 / 10.0, SINGLE);
         named(&train, REGISTERED, 1.03, BARE_REGISTERED);
         named(&train, COPY, 1.03, SEND);
+        named(&train, MSG_ZEROCOPY, 1.03, BARE_LENT);
         let train = format!("{train}, many buffers");
         named(&train, REGISTERED, 1.0 / 2.4, COPY);
         named(&train, REGISTERED, 1.03, BARE_REGISTERED);
+        named(&train, MSG_ZEROCOPY, 1.03, BARE_LENT);
         for against in [COPY, MSG_ZEROCOPY] {
             named(&train, SENDER_AUTO, 1.03, against);
         }
         for (own, both) in [(SENDER_AUTO, [COPY, MSG_ZEROCOPY]), (AUTO, [RING_COPY, REGISTERED])] {
             both.into_iter().for_each(|against| named("tcp/65435B", own, 1.03, against));
         }
-        for bytes in SIZES {
-            let case = format!("udp/{bytes}B");
-            named(&case, AUTO, 1.03, RING_COPY);
-            named(&case, FLUSH_BUNCH, 1.05, REGISTERED);
-            named(&case, FLUSH_EACH, 1.05, REGISTERED);
-            named(&case, FLUSH_NEVER, 1.05, NORMAL);
-            named(&case, REGISTERED, 1.03, BARE_REGISTERED);
-            named(&case, COPY, 1.03, SEND);
-            named(&case, RING_COPY, 1.03, BARE_RING_COPY);
+        let stream = format!("tcp/{}B", streams::LARGEST);
+        let sizes = SIZES.map(|bytes| format!("udp/{bytes}B"));
+        let many = MANY_SIZES.map(|bytes| format!("udp/{bytes}B, many buffers"));
+        for case in sizes.iter().chain(&many).chain([&stream]) {
+            named(case, MSG_ZEROCOPY, 1.03, BARE_LENT);
+            named(case, RING_COPY, 1.03, BARE_RING_COPY);
+            named(case, NORMAL, 1.03, BARE_NORMAL);
+            named(case, REGISTERED, 1.03, BARE_REGISTERED);
         }
-        for bytes in [8000, 16_384, 64_000] {
-            named(&format!("udp/{bytes}B"), AUTO, 1.03, REGISTERED);
+        for case in sizes.iter().chain([&stream]) {
+            named(case, COPY, 1.03, SEND);
+        }
+        for case in &sizes {
+            for (own, both) in [
+                (SENDER_AUTO, [COPY, MSG_ZEROCOPY]),
+                (NORMAL_AUTO, [RING_COPY, NORMAL]),
+                (AUTO, [RING_COPY, REGISTERED]),
+            ] {
+                both.into_iter().for_each(|against| named(case, own, 1.03, against));
+            }
+            for flush in [FLUSH_BUNCH, FLUSH_EACH] {
+                named(case, flush, 1.05, REGISTERED);
+                named(case, flush, 1.05, BARE_REGISTERED);
+            }
+            named(case, FLUSH_NEVER, 1.05, NORMAL);
+            named(case, FLUSH_NEVER, 1.05, BARE_NORMAL);
         }
     }
 
     #[test]
     fn what_has_no_target_has_a_case() {
         let names: Vec<String> = cases().into_iter().map(|case| case.name).collect();
-        let name = "udp/8000B, mixed";
-        assert!(names.iter().any(|found| found == name), "{name}: {names:?}");
+        for name in ["udp/8000B, mixed", "tcp/65435B, runs of 4.2 s"] {
+            assert!(names.iter().any(|found| found == name), "{name}: {names:?}");
+        }
     }
 }

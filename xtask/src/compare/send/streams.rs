@@ -1,36 +1,103 @@
 //! Those that send over TCP, to a peer that does not exist.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use testbed::network::Network;
+use testbed::{BareRing, BareSend, BareSender};
 use uncopy::send::{
     Event, Fate, Message, Mode, PageSize, Pool, Ring, RingOptions, RingSocket, Sender,
     SenderOptions, StableBytes,
 };
 
-use super::subjects::BUNCH;
+use super::subjects::{BUNCH, Load, buffers};
 use crate::compare::case::{Role, Subject};
+use crate::compare::metric::Sample;
 use crate::compare::timing::{divided, sample_prepared};
 
 /// What the kernel's tool sends: nearly what the largest packet holds.
 pub(super) const LARGEST: usize = 65_435;
+/// How long it sends in the field report.
+pub(super) const FIELD_RUN: Duration = Duration::from_millis(4200);
 const PORT: u16 = 4000;
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Has `turn` send a bunch on one connection after the other. What it gives back goes outside of the
+/// measured time; `connect` has sent once, as the library looks up the device with the first send of a
+/// connection, and a second later at most.
+fn connections<T>(
+    time: Duration,
+    connect: impl Fn() -> Result<T>,
+    turn: impl Fn(T) -> Result<Option<T>>,
+) -> Result<Sample> {
+    let over = RefCell::new(None);
+    let prepare = || {
+        // The next has the same port.
+        drop(over.take());
+        connect()
+    };
+    let bunch = sample_prepared(time, prepare, |each| {
+        over.replace(turn(each)?);
+        Ok(())
+    })?;
+    Ok(divided(bunch, BUNCH as f64))
+}
+
+fn payloads() -> Vec<&'static [u8]> {
+    buffers(Load::of(LARGEST))
+}
+
+/// The system calls of a [`sender`] alone.
+pub(super) fn bare(name: &str, how: BareSend, time: Duration) -> Subject {
+    let open = || Ok(Network::here());
+    Subject::piece(name, Role::Yardstick, open, move |network, _| {
+        let socket = || network.bare_silent_connection(PORT);
+        let connect = || {
+            let mut sender = BareSender::new(socket()?, how, payloads())?;
+            sender.send(1)?;
+            Ok(sender)
+        };
+        connections(time, connect, |mut sender| {
+            sender.send(BUNCH)?;
+            sender.finish()?;
+            Ok(None)
+        })
+    })
+}
+
+/// Those of a [`ring`].
+pub(super) fn bare_ring(name: &str, how: BareSend, time: Duration) -> Subject {
+    let open = || Ok(Network::here());
+    Subject::piece(name, Role::Yardstick, open, move |network, _| {
+        let socket = || network.bare_silent_connection(PORT);
+        let connect = || {
+            let mut ring = BareRing::new(socket()?, how, payloads(), BUNCH as u32)?;
+            ring.submit(1)?;
+            Ok(ring)
+        };
+        connections(time, connect, |mut ring| {
+            ring.submit(BUNCH)?;
+            ring.finish()?;
+            Ok(Some(ring))
+        })
+    })
+}
+
 /// A [`Sender`] on connections of 64 sends each, while a packet tap runs or not.
 pub(super) fn sender(name: &str, mode: Mode, tapped: bool, time: Duration) -> Subject {
-    let payload = Arc::new(vec![7u8; LARGEST]);
-    let open = || Ok(Network::here());
-    Subject::piece(name, Role::Own, open, move |network, _| {
+    let open = || Ok((Network::here(), payloads()[0]));
+    Subject::piece(name, Role::Own, open, move |(network, payload), _| {
         let _tap = tapped.then(|| network.tap());
-        let connect = || Ok(connected(*network, mode));
-        let bunch = sample_prepared(time, connect, |sender| {
-            one_connection(sender, &payload, (mode, tapped))
-        })?;
-        Ok(divided(bunch, BUNCH as f64))
+        let connect = || {
+            let mut sender = connected(*network, mode);
+            sender.send(*payload).result?;
+            Ok(sender)
+        };
+        connections(time, connect, |sender| {
+            one_connection(sender, payload, (mode, tapped))?;
+            Ok(None)
+        })
     })
 }
 
@@ -41,43 +108,37 @@ fn connected<B: StableBytes>(network: Network, mode: Mode) -> Sender<B> {
     Sender::new(network.silent_connection(false, PORT), &options)
 }
 
-/// A [`Ring`] on the same, out of a registered pool or not.
-pub(super) fn ring(name: &str, (mode, is_registered): (Mode, bool), time: Duration) -> Subject {
-    let payload = Arc::new(vec![7u8; LARGEST]);
-    let open = || Ok(Network::here());
-    Subject::piece(name, Role::Own, open, move |network, _| {
-        let pool = Pool::new(1, LARGEST, PageSize::Base)?;
-        let slice = Arc::new(pool.take().context("a new pool is empty")?);
-        // A ring never gives a socket back: each connection has its own, which ends outside of the
-        // measured time.
-        let over = RefCell::new(None);
-        let prepare = || {
-            over.take();
-            RingConnection::new(*network, mode, is_registered.then_some(&pool))
-        };
-        let bunch = sample_prepared(time, prepare, |mut each: RingConnection| {
-            each.bunch(|| match is_registered {
-                true => Box::new(slice.clone()),
-                false => Box::new(payload.clone()),
-            })?;
-            over.replace(Some(each));
-            Ok(())
-        })?;
-        Ok(divided(bunch, BUNCH as f64))
+/// A [`Ring`] on the same.
+pub(super) fn ring(name: &str, mode: Mode, time: Duration) -> Subject {
+    let open = || Ok((Network::here(), payloads()[0]));
+    Subject::piece(name, Role::Own, open, move |(network, payload), _| {
+        let connect = || RingConnection::new(*network, mode, None, *payload);
+        connections(time, connect, |each| each.bunch(*payload))
     })
 }
 
-type Owner = Box<dyn StableBytes>;
-
-struct RingConnection {
-    ring: Ring<Owner>,
-    socket: RingSocket,
-    /// Aborts the connection.
-    sender: Sender<Owner>,
+/// The same out of a registered pool.
+pub(super) fn registered(name: &str, mode: Mode, time: Duration) -> Subject {
+    let open = || {
+        let pool = Pool::new(1, LARGEST, PageSize::Base)?;
+        let slice = Box::new(pool.take().context("a new pool is empty")?);
+        Ok((Network::here(), pool, &*Box::leak(slice)))
+    };
+    Subject::piece(name, Role::Own, open, move |(network, pool, slice), _| {
+        let connect = || RingConnection::new(*network, mode, Some(pool), *slice);
+        connections(time, connect, |each| each.bunch(*slice))
+    })
 }
 
-impl RingConnection {
-    fn new(network: Network, mode: Mode, pool: Option<&Pool>) -> Result<RingConnection> {
+struct RingConnection<B: StableBytes> {
+    ring: Ring<B>,
+    socket: RingSocket,
+    /// Aborts the connection.
+    sender: Sender<B>,
+}
+
+impl<B: StableBytes + Copy> RingConnection<B> {
+    fn new(network: Network, mode: Mode, pool: Option<&Pool>, first: B) -> Result<Self> {
         let mut options = RingOptions::default();
         options.mode = mode;
         options.entries = BUNCH as u32;
@@ -88,17 +149,23 @@ impl RingConnection {
         pool.map_or(Ok(()), |pool| ring.register_pool(pool))?;
         let sender = connected(network, mode);
         let socket = ring.add_shared(&sender);
-        Ok(RingConnection { ring, socket, sender })
+        let mut connection = RingConnection { ring, socket, sender };
+        connection.submit(1, first)?;
+        Ok(connection)
     }
 
-    fn bunch(&mut self, mut next: impl FnMut() -> Owner) -> Result<()> {
-        let RingConnection { ring, socket, sender } = self;
-        for _ in 0..BUNCH {
-            let message = Message::new(next());
-            ring.send(*socket, message).map_err(|refused| refused.error)?;
+    fn submit(&mut self, count: usize, payload: B) -> Result<()> {
+        for _ in 0..count {
+            let taken = self.ring.send(self.socket, Message::new(payload));
+            taken.map_err(|refused| refused.error)?;
         }
-        ring.submit()?;
-        sender.abort();
+        Ok(self.ring.submit()?)
+    }
+
+    fn bunch(mut self, payload: B) -> Result<Option<Self>> {
+        self.submit(BUNCH, payload)?;
+        self.sender.abort();
+        let ring = &mut self.ring;
         while ring.outstanding().sends > 0 {
             ring.wait(Some(PATIENCE))?;
             while let Some(event) = ring.next_event() {
@@ -107,17 +174,17 @@ impl RingConnection {
                 }
             }
         }
-        Ok(())
+        Ok(Some(self))
     }
 }
 
 fn one_connection(
-    mut sender: Sender<Arc<Vec<u8>>>,
-    payload: &Arc<Vec<u8>>,
+    mut sender: Sender<&'static [u8]>,
+    payload: &'static [u8],
     (mode, tapped): (Mode, bool),
 ) -> Result<()> {
     for _ in 0..BUNCH {
-        sender.send(payload.clone()).result?;
+        sender.send(payload).result?;
     }
     sender.abort();
     let expected = match (mode, tapped) {

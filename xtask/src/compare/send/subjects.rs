@@ -5,12 +5,13 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 use testbed::network::End;
-use testbed::{BareRing, BareSend};
+use testbed::{BareRing, BareSend, BareSender};
 use uncopy::send::{
-    Event, Message, Mode, PageSize, Pool, Ring, RingOptions, RingSocket, Sender, SenderOptions,
-    Socket, StableBytes,
+    Event, Message, Mode, PageSize, Pool, PoolSlice, Ring, RingOptions, RingSocket, Sender,
+    SenderOptions, Socket, StableBytes,
 };
 
 use crate::compare::case::{Role, Subject};
@@ -52,22 +53,25 @@ fn far() -> std::net::SocketAddr {
 
 fn socket(load: Load) -> Result<Socket> {
     let socket = Socket::connect_udp(far())?;
-    socket.set_send_buffer_bytes(4 << 20)?;
+    socket.set_send_buffer_bytes(SEND_BUFFER_BYTES)?;
     socket.set_segment_bytes(load.segment)?;
     Ok(socket)
 }
 
-/// `send(2)`, or `sendmmsg(2)` for all of a bunch.
-pub(super) fn bare(name: &str, many: bool, load: Load, time: Duration) -> Subject {
+/// `send(2)`, with `MSG_ZEROCOPY` and `recvmmsg(2)` from the error queue or without.
+pub(super) fn bare(name: &str, how: BareSend, load: Load, time: Duration) -> Subject {
+    let open = move || Ok(BareSender::new(bare_socket(load)?, how, buffers(load))?);
+    Subject::piece(name, Role::Yardstick, open, move |sender, _| {
+        let bunch = sample(time, || Ok(sender.bunch(BUNCH)?))?;
+        Ok(load.figure(bunch))
+    })
+}
+
+/// `sendmmsg(2)` for all of a bunch.
+pub(super) fn bare_sendmmsg(name: &str, load: Load, time: Duration) -> Subject {
     let open = move || Ok((bare_socket(load)?, Turns::of(load)));
     Subject::piece(name, Role::Yardstick, open, move |(socket, turns), _| {
         let bunch = sample(time, || {
-            if !many {
-                for _ in 0..BUNCH {
-                    rustix::net::send(&*socket, turns.next(), SendFlags::NOSIGNAL)?;
-                }
-                return Ok(());
-            }
             let regions = [IoSlice::new(turns.next())];
             let mut controls: [_; BUNCH] = std::array::from_fn(|_| SendAncillaryBuffer::default());
             let mut headers: Vec<_> =
@@ -83,6 +87,7 @@ pub(super) fn bare(name: &str, many: bool, load: Load, time: Duration) -> Subjec
 fn bare_socket(load: Load) -> Result<std::net::UdpSocket> {
     let socket = std::net::UdpSocket::bind(End::Near.address(false, 0))?;
     socket.connect(far())?;
+    set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES)?;
     if let Some(bytes) = load.segment {
         testbed::cut_sends(&socket, bytes)?;
     }
@@ -91,31 +96,47 @@ fn bare_socket(load: Load) -> Result<std::net::UdpSocket> {
 
 /// The same system calls as a ring's, in a plain loop.
 pub(super) fn bare_ring(name: &str, how: BareSend, load: Load, time: Duration) -> Subject {
-    let open =
-        move || Ok(BareRing::new(bare_socket(load)?, (load.bytes, load.buffers), BUNCH as u32)?);
+    let open = move || Ok(BareRing::new(bare_socket(load)?, how, buffers(load), BUNCH as u32)?);
     Subject::piece(name, Role::Yardstick, open, move |ring, _| {
-        let bunch = sample(time, || Ok(ring.bunch(BUNCH, how)?))?;
+        let bunch = sample(time, || Ok(ring.bunch(BUNCH)?))?;
         Ok(load.figure(bunch))
     })
 }
 
-/// What is sent, but for what is registered. It lives as long as the program, so that nobody has to
-/// count its owners, which a plain loop does not do either.
-static MEMORY: LazyLock<Vec<u8>> = LazyLock::new(|| vec![7; MANY_BUFFERS_BYTES]);
+/// What is sent, but for the library's pools. It lives as long as the program, as slices that are
+/// sent in turn do, so that nobody has to count its owners, which a plain loop does not do either.
+///
+/// Buffers begin with a page each, as those of a pool do: from elsewhere the kernel copies more
+/// slowly, and lends one page more.
+static MEMORY: LazyLock<Vec<u8>> = LazyLock::new(|| vec![7; 2 * MANY_BUFFERS_BYTES]);
+const PAGE_BYTES: usize = 4096;
+/// Of a socket, ours or bare.
+const SEND_BUFFER_BYTES: usize = 4 << 20;
+
+/// The buffers of a load.
+pub(super) fn buffers(load: Load) -> Vec<&'static [u8]> {
+    let pages = &MEMORY[MEMORY.as_ptr().align_offset(PAGE_BYTES)..];
+    let places = pages.chunks_exact(load.bytes.next_multiple_of(PAGE_BYTES));
+    let buffers: Vec<_> = places.map(|place| &place[..load.bytes]).take(load.buffers).collect();
+    assert_eq!(buffers.len(), load.buffers, "there is room for all");
+    buffers
+}
 
 /// Buffers that are sent in turn.
-struct Turns {
-    buffers: Vec<&'static [u8]>,
+struct Turns<B> {
+    buffers: Vec<B>,
     last: usize,
 }
 
-impl Turns {
-    fn of(load: Load) -> Turns {
-        Turns { buffers: MEMORY.chunks_exact(load.bytes).take(load.buffers).collect(), last: 0 }
+impl Turns<&'static [u8]> {
+    fn of(load: Load) -> Self {
+        Turns { buffers: buffers(load), last: 0 }
     }
+}
 
+impl<B: Copy> Turns<B> {
     #[inline]
-    fn next(&mut self) -> &'static [u8] {
+    fn next(&mut self) -> B {
         self.last += 1;
         if self.last >= self.buffers.len() {
             self.last = 0;
@@ -233,15 +254,12 @@ pub(super) fn registered(
             bail!("no huge pages: {reason}");
         }
         each.ring.register_pool(&pool)?;
-        let slices: Vec<_> = std::iter::from_fn(|| pool.take()).map(Arc::new).collect();
-        Ok((each, slices, 0))
+        let slices: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+        let lent: &'static [PoolSlice] = slices.leak();
+        Ok((each, Turns { buffers: lent.iter().collect(), last: 0 }))
     };
-    Subject::piece(name, Role::Own, open, move |(each, slices, last), _| {
-        let mut next = || {
-            *last = (*last + 1) % slices.len();
-            slices.get(*last).cloned()
-        };
-        let bunch = sample(time, || each.bunch(flush, &mut next))?;
+    Subject::piece(name, Role::Own, open, move |(each, turns), _| {
+        let bunch = sample(time, || each.bunch(flush, || Some(turns.next())))?;
         Ok(load.figure(bunch))
     })
 }

@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, ensure};
@@ -58,6 +59,13 @@ impl TreeFixture {
     fn is_large(&self) -> bool {
         self.bytes > 256 << 20
     }
+
+    /// Removes a copy, and gives its blocks back to the disk that the image lies on: each copy takes
+    /// blocks that none had before, until the image is as large as it may become.
+    fn remove(&self, copy: &Path) -> Result<()> {
+        fs::remove_dir_all(copy)?;
+        crate::workspace::run(Command::new("fstrim").arg(self.root()?))
+    }
 }
 
 impl Fixture for TreeFixture {
@@ -106,7 +114,7 @@ impl Fixture for TreeFixture {
         ensure!((files, bytes) == expected, "{files} files of {bytes} bytes, not {expected:?}");
         if self.is_large() {
             drop(copy);
-            fs::remove_dir_all(&trial.path)?;
+            self.remove(&trial.path)?;
         }
         Ok(Sample::new())
     }

@@ -1,5 +1,6 @@
 //! The suite `tree`: whole trees, as whole processes.
 
+pub(crate) mod bare;
 mod contents;
 mod fixture;
 
@@ -26,6 +27,12 @@ pub(super) struct Options {
 
 const ROUNDS: usize = 7;
 
+/// Of trees of large files, whose wall time nobody judges and whose bytes take minutes to flush.
+const ROUNDS_OF_LARGE: usize = 3;
+
+/// The system calls of a copy, with nothing around them.
+const BARE: &str = "bare loop";
+
 /// cp against itself differs by so much over seven rounds.
 const BAND: f64 = 0.03;
 
@@ -51,6 +58,10 @@ pub(super) fn suite(options: &Options) -> Suite {
          is compared with the source, later its entries are counted",
         "warm: the source is read before each run",
         "merge: into an empty directory that is there, file by file",
+        "bare loop: as many threads as there are processors (8 at most), each at one directory at a \
+         time, and for each file no system call but openat, fstat, openat, FICLONE (read and write \
+         where blocks cannot be shared), utimensat, and close twice (merge: O_TMPFILE, and linkat); no \
+         library",
     ];
     let mut notes: Vec<String> = notes.map(str::to_owned).to_vec();
     if options.quick {
@@ -83,18 +94,35 @@ fn case(options: &Options, place: testbed::Filesystem, contents: Contents, merge
         }
         subjects.push(subject(name, Role::Own, command, "", &source));
     }
+    if contents == Contents::Small {
+        subjects.push(subject(BARE, Role::Yardstick, bare_loop(merge), "", &source));
+    }
     let kind = if merge { "merge/" } else { "" };
     let name = format!("{}/{kind}{}/warm", place.name(), contents.name());
     let fixture = TreeFixture::new(place, contents, merge, source, options);
     Case {
         name,
-        rounds: options.rounds.unwrap_or(if options.quick { 2 } else { ROUNDS }),
+        rounds: options.rounds.unwrap_or(if options.quick { 2 } else { rounds(contents) }),
         baseline: "cp -a",
         again: "cp -a",
         subjects,
         targets: if options.quick { Vec::new() } else { targets(place, contents, merge) },
         fixture: Box::new(fixture),
     }
+}
+
+fn rounds(contents: Contents) -> usize {
+    match contents {
+        Contents::Small | Contents::Mixed => ROUNDS,
+        Contents::Medium | Contents::Large => ROUNDS_OF_LARGE,
+    }
+}
+
+fn bare_loop(merge: bool) -> Vec<OsString> {
+    let program = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
+    let mut command = vec![program.into_os_string(), "copy-bare".into()];
+    command.extend(merge.then(|| "--merge".into()));
+    command
 }
 
 fn targets(place: testbed::Filesystem, contents: Contents, merge: bool) -> Vec<Target> {

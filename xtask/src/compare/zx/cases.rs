@@ -128,6 +128,7 @@ mod tests {
     use super::super::{ROUNDS, RUN};
     use super::*;
     use crate::compare::brief::Options;
+    use crate::compare::case::assert;
     use crate::compare::verdict::Against;
 
     fn setting() -> Setting {
@@ -136,16 +137,10 @@ mod tests {
     }
 
     #[test]
-    fn cases_are_unique_and_have_their_baseline() {
+    fn cases_are_sound() {
         let cases = setting().cases();
-        let mut names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), 3 + 12 + 9);
-        assert_eq!(names.len(), cases.len());
-        for case in &cases {
-            assert!(case.subjects.iter().any(|s| s.name == case.baseline), "{}", case.name);
-        }
+        assert::sound(&cases);
+        assert_eq!(cases.len(), 3 + 12 + 9);
     }
 
     /// Each row: case, subject, limit, what it is set against.
@@ -164,11 +159,7 @@ mod tests {
             ("copy/4096B/64", SURE, 1.4, PLAIN),
         ] {
             let against = Against::Subject(against.to_owned());
-            let targets = cases.iter().filter(|c| c.name == case).flat_map(|c| &c.targets);
-            let found = targets.filter(|target| {
-                target.subject == subject && target.limit == limit && target.against == against
-            });
-            assert_eq!(found.count(), 1, "{case} {subject}");
+            assert::target(&cases, case, (subject, limit, &against));
         }
     }
 

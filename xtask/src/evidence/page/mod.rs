@@ -21,6 +21,8 @@ pub(super) struct Page<'a> {
     pub(super) failures: Vec<(String, String)>,
     /// Files with unsafe code, and how many pieces of it.
     pub(super) unsafe_code: &'a [(PathBuf, usize)],
+    /// All that there are.
+    pub(super) fuzz_targets: Vec<String>,
     /// Where Criterion's own reports begin, if there are any.
     pub(super) criterion: Option<String>,
     /// Files of rows beside the page.
@@ -53,9 +55,9 @@ impl Page<'_> {
                         (curves::crossovers(self.inputs))
                         (rows::targets(self.inputs))
                         (runs::soaks(&self.inputs.soaks))
-                        (runs::fuzzing(&self.inputs.fuzzing))
+                        (runs::fuzzing(&self.inputs.fuzzing, &self.fuzz_targets))
                         (runs::unsafe_code(self.unsafe_code, self.commit))
-                        (runs::coverage(&self.inputs.coverage))
+                        (runs::coverage(&self.inputs.coverage, self.inputs.coverage_commit.as_deref()))
                         (rows::all(self.inputs))
                         (self.sources())
                     }
@@ -118,7 +120,7 @@ impl Page<'_> {
                     } @else {
                         li {
                             "No reports of Criterion are here; " code { "cargo bench" } " makes some, with "
-                            "the distributions of each benchmark."
+                            "the distributions of each benchmark. What measures this page draws none."
                         }
                     }
                 }
@@ -137,30 +139,32 @@ fn section(id: &str, title: &str, body: &Markup) -> Markup {
     }
 }
 
-/// A table that scrolls sideways where it does not fit. Cells of the first column are headings.
+/// A table whose lines are read one by one: on a narrow screen each is a paragraph, and its cells
+/// have the names of their columns before them. Cells of the first column are headings.
 fn table(heads: &[&str], lines: impl IntoIterator<Item = Vec<Markup>>) -> Markup {
-    table_of(None, heads, lines)
+    table_of("lines", heads, lines)
 }
 
-/// One whose cells are figures, but for those of the first column.
+/// One whose cells are figures, but for those of the first column; it scrolls sideways where it does
+/// not fit.
 fn table_of_figures(heads: &[&str], lines: impl IntoIterator<Item = Vec<Markup>>) -> Markup {
-    table_of(Some("figures"), heads, lines)
+    table_of("figures", heads, lines)
 }
 
-fn table_of(
-    class: Option<&str>,
-    heads: &[&str],
-    lines: impl IntoIterator<Item = Vec<Markup>>,
-) -> Markup {
+fn table_of(class: &str, heads: &[&str], lines: impl IntoIterator<Item = Vec<Markup>>) -> Markup {
     html! {
         div.scroll tabindex="0" {
-            table class=[class] {
+            table class=(class) {
                 thead { tr { @for head in heads { th scope="col" { (head) } } } }
                 tbody {
                     @for line in lines {
                         tr {
                             @for (index, cell) in line.into_iter().enumerate() {
-                                @if index == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
+                                @if index == 0 {
+                                    th scope="row" { (cell) }
+                                } @else {
+                                    td data-head=[head(class, heads, index)] { (cell) }
+                                }
                             }
                         }
                     }
@@ -168,6 +172,12 @@ fn table_of(
             }
         }
     }
+}
+
+/// The name of a column, where its cells are to be read without it above them.
+fn head<'a>(class: &str, heads: &[&'a str], index: usize) -> Option<&'a str> {
+    let named = heads.get(index).copied().filter(|head| !head.is_empty());
+    named.filter(|_| class == "lines")
 }
 
 fn text(text: impl AsRef<str>) -> Markup {
@@ -203,6 +213,7 @@ mod tests {
             commit: "abc & def".into(),
         });
         inputs.coverage.push(Covered { name: "uncopy".into(), lines: 200, covered: 150 });
+        inputs.coverage_commit = Some("def".into());
         inputs
     }
 
@@ -212,6 +223,7 @@ mod tests {
             texts: &Texts::load().unwrap(),
             failures: vec![("send".into(), "<no> network".into())],
             unsafe_code: &[("crates/uncopy/src/sys/file.rs".into(), 3)],
+            fuzz_targets: vec!["fidl_decode".into(), "tuned".into()],
             criterion: None,
             files: vec!["compare-copy.jsonl".into()],
             commit: "abc",

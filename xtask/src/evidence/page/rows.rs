@@ -93,7 +93,8 @@ pub(super) fn targets(inputs: &Inputs) -> Markup {
     let body = html! {
         p {
             "What was to be reached, judged within noise: the larger of a target's own band and the \
-             spread of the same thing measured twice in each round."
+             spread of the same thing measured twice in each round. A limit of 1.03 is 1 with a band \
+             of 3 % in it, which a larger spread takes the place of."
         }
         (table_of_figures(&["suite", "met", "missed", "not judged"], lines))
         @if !missed.is_empty() {
@@ -108,7 +109,7 @@ fn missed_line(row: &Row) -> Vec<Markup> {
     let limit = row.target.unwrap_or_default();
     let (found, limit) = match (row.ratio, &row.baseline) {
         (Some(ratio), Some(baseline)) => {
-            (format!("{} of {baseline}", number::plain(ratio)), number::plain(limit))
+            (format!("{ratio:.3} of {baseline}"), format!("{limit:.3}"))
         }
         _ => (
             number::quantity(row.value.unwrap_or_default(), &row.unit),
@@ -166,21 +167,25 @@ fn of_case(comparison: &Comparison, case: &str) -> Markup {
     let against = baseline.map(|baseline| format!("ratios to {baseline}")).unwrap_or_default();
     let mut heads = vec![against.as_str()];
     heads.extend(&metrics);
-    let lines = subjects.iter().map(|subject| {
-        let own = |row: &&Row| row.subject == *subject;
-        let skipped = comparison.figures(case).find(own).and_then(|row| row.skipped.as_deref());
-        let mut line = vec![text(subject)];
-        match skipped {
-            Some(reason) => line.push(html! { span.missing { (without_directories(reason)) } }),
-            None => line.extend(
-                metrics.iter().map(|metric| cell(comparison.figure(case, subject, metric))),
-            ),
-        }
-        line
+    let why_skipped = |subject: &str| {
+        let mut own = comparison.figures(case).filter(|row| row.subject == subject);
+        own.next().and_then(|row| row.skipped.as_deref())
+    };
+    let (skipped, measured): (Vec<&str>, Vec<&str>) =
+        subjects.iter().copied().partition(|subject| why_skipped(subject).is_some());
+    let lines = measured.iter().map(|subject| {
+        let cells = metrics.iter().map(|metric| cell(comparison.figure(case, subject, metric)));
+        [text(subject)].into_iter().chain(cells).collect()
     });
     html! {
         h4 { (case) }
-        (table(&heads, lines))
+        @if !measured.is_empty() { (table_of_figures(&heads, lines)) }
+        @for subject in skipped {
+            p.note {
+                "skipped: " (subject) ": "
+                (without_directories(why_skipped(subject).unwrap_or_default()))
+            }
+        }
     }
 }
 

@@ -13,6 +13,9 @@ use super::{code, section, table, text};
 const NO_COUNTERS: [&str; 7] =
     ["schema", "suite", "seed", "unix_seconds", "system", "release", "machine"];
 
+/// Columns that name a set of conditions.
+const CONDITIONS: [&str; 6] = ["what", "place", "job", "way", "destination", "flags"];
+
 pub(super) fn soaks(soaks: &[Soak]) -> Markup {
     let body = html! {
         p {
@@ -32,14 +35,19 @@ fn one_soak(soak: &Soak) -> Markup {
     let command = format!("cargo xtask {}", soak.name);
     let kernel = soak.counters.get("release").and_then(Value::as_str);
     let counters = soak.counters.iter().filter(|(key, _)| !NO_COUNTERS.contains(&key.as_str()));
+    let (findings, others): (Vec<_>, Vec<_>) = counters.partition(|(key, _)| *key == "findings");
     let mut heads: Vec<&str> = Vec::new();
     for key in soak.parts.iter().flat_map(Map::keys) {
         if !heads.contains(&key.as_str()) {
             heads.push(key);
         }
     }
-    let lines =
-        soak.parts.iter().map(|part| heads.iter().map(|head| value(part.get(*head))).collect());
+    // What was done and where, then how, then what was counted.
+    heads.sort_by_key(|head| CONDITIONS.iter().position(|c| c == head).unwrap_or(CONDITIONS.len()));
+    let lines = soak
+        .parts
+        .iter()
+        .map(|part| heads.iter().map(|head| value(head, part.get(*head))).collect());
     let worded: Vec<String> = heads.iter().map(|head| words(head)).collect();
     let worded: Vec<&str> = worded.iter().map(String::as_str).collect();
     html! {
@@ -52,8 +60,8 @@ fn one_soak(soak: &Soak) -> Markup {
             }
         }
         dl.counters {
-            @for (key, counter) in counters {
-                div { dt { (words(key)) } dd { (value(Some(counter))) } }
+            @for (key, counter) in findings.into_iter().chain(others) {
+                div { dt { (words(key)) } dd { (value(key, Some(counter))) } }
             }
         }
         @if !soak.parts.is_empty() {
@@ -69,16 +77,31 @@ fn words(key: &str) -> String {
     key.replace('_', " ")
 }
 
-fn value(value: Option<&Value>) -> Markup {
+/// A counter, with the unit that its name says.
+fn value(key: &str, value: Option<&Value>) -> Markup {
     match value {
         None | Some(Value::Null) => text("–"),
-        Some(Value::Number(count)) => text(count.as_f64().map_or_else(String::new, number::plain)),
+        Some(Value::Number(count)) => {
+            let is_in = |unit: &str| key.split('_').any(|word| word == unit);
+            let count = count.as_f64().unwrap_or_default();
+            text(match () {
+                () if is_in("bytes") => number::bytes(count),
+                () if is_in("seconds") => format!("{} s", number::plain(count)),
+                () => number::plain(count),
+            })
+        }
         Some(Value::String(word)) => text(word),
         Some(other) => text(other.to_string()),
     }
 }
 
-pub(super) fn fuzzing(runs: &[FuzzRun]) -> Markup {
+/// `targets` are all that there are.
+pub(super) fn fuzzing(runs: &[FuzzRun], targets: &[String]) -> Markup {
+    let without: Vec<&str> = targets
+        .iter()
+        .filter(|target| !runs.iter().any(|run| run.target == **target))
+        .map(String::as_str)
+        .collect();
     let lines = runs.iter().map(|run| {
         let findings = number::plain(run.findings as f64);
         vec![
@@ -103,6 +126,12 @@ pub(super) fn fuzzing(runs: &[FuzzRun]) -> Markup {
         } @else {
             (table(&["target", "ran", "executions", "findings", "commit"], lines))
             p.note { "These records name no machine and no kernel." }
+            @if !without.is_empty() {
+                p.missing {
+                    (without.len()) " of " (targets.len()) " targets have no record here: "
+                    (without.join(", ")) "."
+                }
+            }
         }
     };
     section("fuzzing", "Fuzzing", &body)
@@ -128,7 +157,7 @@ pub(super) fn unsafe_code(files: &[(PathBuf, usize)], commit: &str) -> Markup {
     section("unsafe", "Unsafe code", &body)
 }
 
-pub(super) fn coverage(crates: &[Covered]) -> Markup {
+pub(super) fn coverage(crates: &[Covered], commit: Option<&str>) -> Markup {
     let per_cent = |covered: u64, lines: u64| 100.0 * covered as f64 / (lines.max(1)) as f64;
     let lines = crates.iter().map(|one| {
         let share = per_cent(one.covered, one.lines);
@@ -143,7 +172,11 @@ pub(super) fn coverage(crates: &[Covered]) -> Markup {
         ]
     });
     let body = html! {
-        p { "Lines that the tests run, by crate: " (code("cargo xtask coverage")) "." }
+        p {
+            "Lines that the tests run, by crate: " (code("cargo xtask coverage"))
+            @if let Some(commit) = commit { ", at commit " (code(commit)) }
+            "."
+        }
         @if crates.is_empty() {
             p.missing { "Coverage is not in these rows." }
         } @else {

@@ -54,19 +54,38 @@ fn figures(of: &Table, inputs: &Inputs) -> Markup {
 }
 
 fn with_unit(value: f64, unit: &str) -> Markup {
+    text(number::plain(value) + &unit_after(unit))
+}
+
+/// A figure of a text, with all its digits.
+fn theirs(value: f64, unit: &str) -> Markup {
+    text(number::exact(value) + &unit_after(unit))
+}
+
+fn unit_after(unit: &str) -> String {
     let space = if unit.starts_with(['×', '%', '/']) && unit != "% CPU" { "" } else { " " };
-    text(format!("{}{space}{unit}", number::plain(value)))
+    format!("{space}{unit}")
+}
+
+/// The rounds' least and most.
+fn between([least, most]: &[f64; 2]) -> Markup {
+    text(format!("({} to {})", number::plain(*least), number::plain(*most)))
 }
 
 fn side_by_side(of: &Table, here: &[Vec<Here>]) -> Markup {
     let mut lines = Vec::new();
     for (row, here) in of.row.iter().zip(here) {
         for (index, (column, here)) in of.column.iter().zip(here).enumerate() {
-            let theirs = row.figure(index);
-            let ratio = theirs.zip(here.value()).filter(|(theirs, _)| *theirs != 0.0);
+            let figure = row.figure(index);
+            // A gain has no ratio to a loss.
+            let ratio = figure.zip(here.value()).filter(|(theirs, ours)| theirs * ours > 0.0);
             let (ours, how) = match here {
-                Here::Measured { value, command, note } => {
-                    (with_unit(*value, &column.unit), how(command, note))
+                Here::Measured { value, range, command, note } => {
+                    let ours = html! {
+                        (with_unit(*value, &column.unit))
+                        @if let Some(range) = range { " " span.note { (between(range)) } }
+                    };
+                    (ours, how(command, note))
                 }
                 Here::Missing { why, command } => {
                     (html! { span.missing { "not measured" } }, how_not(why, command.as_deref()))
@@ -79,7 +98,7 @@ fn side_by_side(of: &Table, here: &[Vec<Here>]) -> Markup {
                     html! { span.again { (row.name) } }
                 },
                 text(&column.name),
-                theirs.map_or_else(|| text("–"), |value| with_unit(value, &column.unit)),
+                figure.map_or_else(|| text("–"), |value| theirs(value, &column.unit)),
                 ours,
                 ratio.map_or_else(|| text("–"), |(theirs, ours)| with_unit(ours / theirs, "×")),
                 how,
@@ -94,7 +113,7 @@ fn only_theirs(of: &Table) -> Markup {
     heads.extend(of.column.iter().map(|column| column.name.as_str()));
     let lines = of.row.iter().map(|row| {
         let cell = |(index, column): (usize, &Column)| {
-            row.figure(index).map_or_else(|| text("–"), |value| with_unit(value, &column.unit))
+            row.figure(index).map_or_else(|| text("–"), |value| theirs(value, &column.unit))
         };
         [text(&row.name)].into_iter().chain(of.column.iter().enumerate().map(cell)).collect()
     });
@@ -139,7 +158,8 @@ fn claims(one: &Text, inputs: &Inputs) -> Markup {
         let value = |value: Option<f64>| text(value.map_or_else(|| "–".to_owned(), number::plain));
         let in_itself = match &finding.contradiction {
             Some(why) => html! { span.bad { "contradicts itself" } " " span.note { (why) } },
-            None => html! { span.good { "agrees" } },
+            None if finding.text.is_some() => html! { span.good { "agrees" } },
+            None => html! { span.note { "has none" } },
         };
         let here = match finding.here.map(|_| &finding.verdict) {
             Some(Verdict::Holds) => html! { span.good { "holds" } },

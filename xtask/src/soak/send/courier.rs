@@ -32,8 +32,8 @@ pub(super) const WAYS: [Way; 5] =
 type Owner = Box<dyn StableBytes>;
 
 enum By {
-    Calls(Sender<Owner>),
-    Ring { ring: Ring<Owner>, socket: RingSocket },
+    Calls(Box<Sender<Owner>>),
+    Ring { ring: Box<Ring<Owner>>, socket: RingSocket },
 }
 
 /// Sends, and knows what became of every buffer.
@@ -64,7 +64,7 @@ impl Courier {
                 options.mode = mode;
                 options.park_timeout = PARKED;
                 options.send_timeout = Some(super::PATIENCE);
-                By::Calls(Sender::new(socket, &options))
+                By::Calls(Box::new(Sender::new(socket, &options)))
             }
             Way::Ring | Way::RingRegistered | Way::RingAuto => {
                 let mut options = RingOptions::default();
@@ -78,7 +78,7 @@ impl Courier {
                     pool = Some(slices);
                 }
                 let socket = ring.add(socket);
-                By::Ring { ring, socket }
+                By::Ring { ring: Box::new(ring), socket }
             }
         };
         Ok(Courier { by, pool, lent: Vec::new(), sends: 0, failed: 0 })

@@ -11,7 +11,7 @@ use crate::capabilities::{
 };
 use crate::sys::{Sys, probe};
 
-/// See [`crate::capabilities::kernel`].
+/// See [`crate::capabilities::kernel()`].
 pub(in crate::capabilities) fn kernel() -> Kernel {
     Kernel {
         release: probe::kernel_release(),

@@ -15,7 +15,7 @@ use crate::sys::{Sys, name, probe, transfer};
 /// Length of the hole in the file that has one.
 const HOLE_BYTES: u64 = 1 << 20;
 
-/// See [`crate::capabilities::storage`].
+/// See [`crate::capabilities::storage()`].
 pub(in crate::capabilities) fn storage(path: &Path) -> Result<Storage> {
     let fail = |operation| move |errno: Errno| Error::system(operation, path, errno);
     let found = file::open(path, OFlags::PATH).map_err(fail("open"))?;

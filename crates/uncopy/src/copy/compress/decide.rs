@@ -9,9 +9,9 @@ use super::{Level, Trouble, Way};
 use crate::copy::options::Transform;
 use crate::copy::source::Source;
 use crate::copy::sparse::{self, Segment};
-use crate::error::{Errno, Error, Reason, Result};
+use crate::error::{Error, Reason, Result};
 use crate::receipt::{Compression, CompressionAction, CompressionGuess, CompressionSample};
-use crate::sys::{Sys, transfer};
+use crate::sys::transfer;
 
 /// The end of the names of compressed files.
 const SUFFIX: &[u8] = b".zst";
@@ -65,7 +65,7 @@ pub(crate) fn choose(
     let fail = |errno| Error::system("read", source.path, errno);
     let size = source.is_told().then_some(source.stat.size);
     let mut head = [0; HEAD_BYTES];
-    let read = |head: &mut [u8]| read_whole(source, head, 0).map_err(fail);
+    let read = |head: &mut [u8]| transfer::read_all_at(source.fd(), head, 0).map_err(fail);
     let name = source.path.as_ref().file_name().unwrap_or_default();
     let (way, reason, signs) = match transform {
         Transform::None => return Ok(None),
@@ -196,7 +196,7 @@ fn take_sample(source: &Source<'_>, size: u64) -> Result<Option<CompressionSampl
     };
     let fail = |errno| Error::system("read", source.path, errno);
     if size <= PIECES * PIECE_BYTES && !sparse::may_have_holes(&source.stat) {
-        let n = read_whole(source, &mut buffer, 0).map_err(fail)?;
+        let n = transfer::read_all_at(source.fd(), &mut buffer, 0).map_err(fail)?;
         add(&buffer[..n])?;
         sample.compressed_bytes += TABLE_BYTES;
         return Ok((n > 0).then_some(sample));
@@ -206,7 +206,7 @@ fn take_sample(source: &Source<'_>, size: u64) -> Result<Option<CompressionSampl
         let offset = (size.saturating_sub(PIECE_BYTES) / (PIECES - 1) * piece).max(done);
         let Some(offset) = data_from(source, offset, size) else { break };
         let length = PIECE_BYTES.min(size - offset) as usize;
-        let n = read_whole(source, &mut buffer[..length], offset).map_err(fail)?;
+        let n = transfer::read_all_at(source.fd(), &mut buffer[..length], offset).map_err(fail)?;
         add(&buffer[..n])?;
         done = offset + n as u64;
     }
@@ -225,20 +225,6 @@ fn data_from(source: &Source<'_>, offset: u64, size: u64) -> Option<u64> {
         Segment::Data { start, .. } => Some(start),
         Segment::Hole { end, .. } => Some(end).filter(|end| *end < size),
     }
-}
-
-/// Reads until the buffer is full or the file ends.
-pub(super) fn read_whole(source: &Source<'_>, buffer: &mut [u8], offset: u64) -> Sys<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match transfer::read_at(source.fd(), &mut buffer[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(n) => filled += n,
-            Err(Errno::EINTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(filled)
 }
 
 #[cfg(test)]

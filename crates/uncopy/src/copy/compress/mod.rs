@@ -13,6 +13,8 @@ mod write;
 
 pub(crate) use decide::{Chosen, Wanted, choose, other_origin};
 pub(crate) use read::{Reader, Trouble};
+#[cfg(all(fuzzing, feature = "compress"))]
+pub(crate) use read::{fuzz, fuzz_table};
 pub(crate) use write::write;
 
 use super::options::Level;

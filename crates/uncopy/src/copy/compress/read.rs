@@ -249,6 +249,39 @@ impl<'a> Input<'a> {
     }
 }
 
+/// For `fuzz/`: a file that is compressed, or says so. What it holds does not depend on how much is
+/// asked for at a time.
+#[cfg(all(fuzzing, feature = "compress"))]
+pub(crate) fn fuzz(file: BorrowedFd<'_>) {
+    // A few bytes can hold very many.
+    const MOST_BYTES: usize = 4 << 20;
+    let all = |piece: usize| {
+        let mut reader = Reader::new(file)?;
+        let (mut all, mut buffer) = (Vec::<u8>::new(), vec![0; piece]);
+        while all.len() < MOST_BYTES {
+            let n = reader.read(&mut buffer)?;
+            all.extend(&buffer[..n]);
+            if n < piece {
+                break;
+            }
+        }
+        assert!(reader.frames() <= reader.consumed());
+        Ok::<_, Trouble>(all)
+    };
+    match (all(1 << 20), all(1 << 14)) {
+        (Ok(large), Ok(small)) => assert!(large == small, "pieces differ"),
+        (Err(_), Err(_)) => {}
+        // Smaller pieces come nearer to where it is damaged, and may have had enough before.
+        (Ok(all), Err(_)) | (Err(_), Ok(all)) => assert!(all.len() >= MOST_BYTES, "pieces differ"),
+    }
+}
+
+/// For `fuzz/`: these bytes as a seek table.
+#[cfg(all(fuzzing, feature = "compress"))]
+pub(crate) fn fuzz_table(payload: &[u8]) -> Vec<u8> {
+    table::framed(payload)
+}
+
 #[cfg(all(test, feature = "compress"))]
 mod tests {
     use std::io::Write;

@@ -143,6 +143,13 @@ impl Found {
     }
 }
 
+/// For `fuzz/`: the frame that says it is a seek table, and holds this.
+#[cfg(all(fuzzing, feature = "compress"))]
+pub(super) fn framed(payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+    [&TABLE_MAGIC.to_le_bytes()[..], &length.to_le_bytes(), payload].concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

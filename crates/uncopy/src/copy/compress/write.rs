@@ -1,12 +1,11 @@
 //! Writing the copy: compressed, or what a compressed source holds.
 
 use super::codec::Encoder;
-use super::decide::read_whole;
 use super::read::Reader;
 use super::table::{self, Table};
 use super::{Level, Way};
 use crate::copy::mechanism::read_write;
-use crate::copy::observer::{Control, Observer, Phase, Progress};
+use crate::copy::observer::{self, Control, Observer, Phase, Progress};
 use crate::copy::options::Sparse;
 use crate::copy::source::Source;
 use crate::copy::sparse::{self, Segment};
@@ -76,7 +75,7 @@ impl Sink<'_, '_> {
                 self.put(&zeros.frame)?;
                 table.add(zeros.frame.len(), length);
             } else {
-                bytes = read_whole(self.source, &mut buffer[..length], offset)
+                bytes = transfer::read_all_at(self.source.fd(), &mut buffer[..length], offset)
                     .map_err(|errno| Error::system("read", self.source.path, errno))?;
                 if bytes > 0 || offset == 0 {
                     let encoded = encoder.encode(&buffer[..bytes], &mut frame);
@@ -142,9 +141,9 @@ impl Sink<'_, '_> {
 
     /// How much may be written now; waits if the rate asks for it.
     fn admit(&mut self, wanted: usize) -> Result<usize> {
-        let Some(throttle) = self.observer.throttle() else { return Ok(wanted) };
-        let admitted = throttle.admit(wanted as u64);
-        self.report()?;
+        let progress = self.progress();
+        let admitted = observer::admitted(self.observer, progress, wanted as u64)
+            .ok_or_else(|| Error::new("copy", self.source.path, Reason::Cancelled))?;
         Ok(usize::try_from(admitted).unwrap_or(wanted))
     }
 
@@ -160,13 +159,16 @@ impl Sink<'_, '_> {
         Ok(())
     }
 
-    fn report(&mut self) -> Result<()> {
-        let progress = Progress {
+    fn progress(&self) -> Progress {
+        Progress {
             phase: Phase::Copying,
             done_bytes: self.done_bytes,
             total_bytes: self.source.size().unwrap_or(0),
-        };
-        match self.observer.progress(progress) {
+        }
+    }
+
+    fn report(&mut self) -> Result<()> {
+        match self.observer.progress(self.progress()) {
             Control::Continue => Ok(()),
             Control::Stop => Err(Error::new("copy", self.source.path, Reason::Cancelled)),
         }

@@ -23,8 +23,8 @@ use crate::error::{Error, Reason, Result};
 /// Copies each source to its destination, directories with all that is in them.
 ///
 /// A source that is a directory becomes the destination, which is made or merged into; nothing is
-/// removed from it without [`JobOptions::delete`]. Hard links between entries of all sources are kept. `observer` is told what
-/// becomes of each entry.
+/// removed from it without [`JobOptions::delete`]. Hard links between entries of all sources are
+/// kept. `observer` is told what becomes of each entry.
 ///
 /// ```no_run
 /// use uncopy::copy::job::{JobOptions, copy_trees};
@@ -47,9 +47,9 @@ pub fn copy_trees(
 ) -> (Summary, Result<()>) {
     match options.check() {
         Ok(()) => super::run_job(pairs, options, observer),
-        Err(text) => {
+        Err(found) => {
             let subject = pairs.first().map_or_else(PathBuf::new, |(_, d)| d.clone());
-            let error = Error::new("write to", subject, Reason::Options(text));
+            let error = Error::new("write to", subject, Reason::Options(found.to_string()));
             (Summary::default(), Err(error))
         }
     }

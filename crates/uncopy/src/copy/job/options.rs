@@ -3,9 +3,10 @@
 use std::num::{NonZeroU64, NonZeroUsize};
 
 use super::select::Selection;
-use crate::copy::CopyOptions;
+use crate::copy::{Contradiction, CopyOptions};
 
-/// How to copy trees. Every field has the default of plain `uncopy cp -r`.
+/// How to copy trees. Every field but [`retries`](JobOptions::retries) has the default of plain
+/// `uncopy cp -r`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobOptions {
@@ -33,11 +34,15 @@ pub struct JobOptions {
     /// Bytes that all workers together submit in a second.
     pub bytes_per_second: Option<NonZeroU64>,
     /// How often a file is tried again after an error that may pass: `EINTR`, `EAGAIN`, `ESTALE`,
-    /// and on network filesystems `EIO`. The first time after 100 ms, then after twice as long.
+    /// and on network filesystems `EIO`. The first time after 100 ms, then after twice as long. 0 by
+    /// default; `uncopy cp` has 3.
     pub retries: u32,
-    /// Keep a journal of each tree beside its destination, and go on from one that a run with the same
-    /// options left which was killed or stopped. It is removed when the tree is complete.
+    /// Keep a journal of each tree beside its destination, and go on from one that a run with the
+    /// same options left which was killed or stopped. It is removed when the tree is complete.
     pub resume: bool,
+    /// Files of several names that are remembered in memory while names of them are still to come; those
+    /// beyond are remembered in a file without a name in the destination. `None`: 16,384.
+    pub links_in_memory: Option<usize>,
     /// Count entries and bytes ahead of the copy, so that [`JobProgress`](super::JobProgress) has
     /// totals. It looks at every source once more.
     pub scan_ahead: bool,
@@ -47,32 +52,17 @@ impl JobOptions {
     /// Whether these options can be obeyed together, whatever the trees are.
     ///
     /// # Errors
-    /// A sentence for people that ends in what to do about it, with the options as the flags of
-    /// `uncopy cp` are called.
-    pub fn check(&self) -> Result<(), String> {
-        self.copy.check().map_err(|found| found.to_string())?;
+    /// The first contradiction. No file is touched, or looked at.
+    pub fn check(&self) -> Result<(), Contradiction> {
+        self.copy.check()?;
+        let follows = self.links == Links::Follow;
         let rows = [
-            (
-                self.copy.in_place,
-                "--in-place contradicts --recursive: it is for single files whose name must not be \
-                 replaced; leave one of them out",
-            ),
-            (
-                self.copy.copy_contents,
-                "--copy-contents contradicts --recursive: a FIFO in a tree has no end; leave it \
-                 out, or pass --specials to make FIFOs and devices anew",
-            ),
-            (
-                self.resume && self.dry_run,
-                "--resume contradicts --dry-run, which leaves nothing to go on from; leave one of \
-                 them out",
-            ),
-            (
-                self.follow_outside && self.links != Links::Follow,
-                "--follow-outside only says how far --links=follow goes; add that, or leave it out",
-            ),
+            (self.copy.in_place, Contradiction::TreeInPlace),
+            (self.copy.copy_contents, Contradiction::ContentsInTree),
+            (self.resume && self.dry_run, Contradiction::DryRunLeavesNothing),
+            (self.follow_outside && !follows, Contradiction::OutsideNeedsFollowing),
         ];
-        rows.into_iter().find(|(holds, _)| *holds).map_or(Ok(()), |(_, text)| Err(text.into()))
+        rows.into_iter().find(|(holds, _)| *holds).map_or(Ok(()), |(_, found)| Err(found))
     }
 }
 

@@ -139,7 +139,8 @@ pub struct JobProgress {
 
 /// Watches a job. It is called by all workers.
 pub trait JobObserver: Sync {
-    /// Called after each entry, and between the pieces of a large file.
+    /// Called after each entry, between the pieces of a large file, and every 50 ms while a worker
+    /// waits, for the end of a [`Pause`](crate::copy::Pause) or for its turn at a rate.
     fn progress(&self, _: JobProgress) -> Control {
         Control::Continue
     }

@@ -13,6 +13,7 @@ pub(crate) use direct::Tail;
 
 use super::options::Sparse;
 use super::plan::{DirectPath, Facts};
+use crate::error::Errno;
 use crate::receipt::{Cost, Mechanism};
 use crate::sys::Sys;
 use crate::sys::file::DirectAlign;
@@ -45,6 +46,11 @@ pub(crate) trait Mover {
     /// Moves up to `length` bytes (more than 0) from `offset` of the source to the same offset of
     /// the destination. An error means that nothing was moved by this step.
     fn step(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Sys<Moved>;
+
+    /// A better way to do the same that was tried when this was set up, and what it met.
+    fn instead_of(&self) -> Option<(&'static str, Errno)> {
+        None
+    }
 }
 
 /// What a mover has to know about the files besides their descriptors.

@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use rustix::fs::FileType;
@@ -35,8 +35,8 @@ impl Worker<'_, '_> {
         if entered.fresh || directory.listing_failed.load(Ordering::Relaxed) || self.job.is_over() {
             return;
         }
-        let checked = check_removed(directory, open)
-            .and_then(|()| self.check_empty(directory, open, &delete));
+        let checked =
+            check_removed(directory, open).and_then(|()| check_empty(directory, open, &delete));
         if let Err(error) = checked {
             return self.fail_stranger(directory, OsStr::new(""), EntryKind::Directory, error);
         }
@@ -63,24 +63,6 @@ impl Worker<'_, '_> {
                 }
             }
         }
-    }
-
-    /// An empty root may be a filesystem that is not mounted.
-    fn check_empty(&self, directory: &Directory, open: &Open, delete: &Delete) -> Result<()> {
-        if directory.parent().is_some() || delete.empty_source {
-            return Ok(());
-        }
-        let mut buffer = [MaybeUninit::uninit(); 1024];
-        let fail = |errno| Error::system("list", directory.source_path(), errno);
-        directory::rewind_to(&open.source, 0).map_err(fail)?;
-        let is_empty = directory::list(&open.source, &mut buffer, |_| false).map_err(fail)?;
-        if !is_empty {
-            return Ok(());
-        }
-        let text = "the source is empty, and everything in the destination would go; pass \
-                    --delete-empty-source if that is meant";
-        let reason = Reason::Refused(text.into());
-        Err(Error::new("delete from", directory.destination_path(), reason))
     }
 
     fn delete_one(
@@ -153,10 +135,29 @@ impl Worker<'_, '_> {
         kind: EntryKind,
         error: Error,
     ) {
-        let source = directory.source_path().join(name);
-        let destination = directory.destination_path().join(name);
-        self.fail_at(|| (source, destination), kind, error);
+        // Without a name it is the directory itself, which needs no slash behind it.
+        let at = |path: PathBuf| if name.is_empty() { path } else { path.join(name) };
+        let names = (at(directory.source_path()), at(directory.destination_path()));
+        self.fail_at(|| names, kind, error);
     }
+}
+
+/// An empty root may be a filesystem that is not mounted.
+fn check_empty(directory: &Directory, open: &Open, delete: &Delete) -> Result<()> {
+    if directory.parent().is_some() || delete.empty_source {
+        return Ok(());
+    }
+    let mut buffer = [MaybeUninit::uninit(); 1024];
+    let fail = |errno| Error::system("list", directory.source_path(), errno);
+    directory::rewind_to(&open.source, 0).map_err(fail)?;
+    let is_empty = directory::list(&open.source, &mut buffer, |_| false).map_err(fail)?;
+    if !is_empty {
+        return Ok(());
+    }
+    let text = "the source is empty, and everything in the destination would go; pass \
+                --delete-empty-source if that is meant";
+    let reason = Reason::Refused(text.into());
+    Err(Error::new("delete from", directory.destination_path(), reason))
 }
 
 /// A directory that was removed has nothing any more, and everything would be strange.

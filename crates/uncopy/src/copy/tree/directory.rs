@@ -178,9 +178,9 @@ impl Directory {
             Sys::Ok(Open::new(source, destination))
         })();
         let open = open.map_err(|errno| Error::system("open again", self.source_path(), errno))?;
-        self.check(&open.source, identity(&self.entered.source), &self.source_path())?;
+        check(&open.source, identity(&self.entered.source), &self.source_path())?;
         if !self.entered.absent {
-            self.check(&open.destination, self.entered.destination, &self.destination_path())?;
+            check(&open.destination, self.entered.destination, &self.destination_path())?;
         }
         let open = Arc::new(open);
         self.slot().shared = Arc::downgrade(&open);
@@ -196,7 +196,7 @@ impl Directory {
         let destination = opened
             .and_then(|(above, names)| open_destination(&above, &names))
             .map_err(|errno| Error::system("open again", self.destination_path(), errno))?;
-        self.check(&destination, self.entered.destination, &self.destination_path())?;
+        check(&destination, self.entered.destination, &self.destination_path())?;
         Ok(Arc::new(destination))
     }
 
@@ -218,15 +218,6 @@ impl Directory {
                 _ => return None,
             }
         }
-    }
-
-    fn check(&self, fd: &OwnedFd, expected: Identity, path: &Path) -> Result<()> {
-        let stat = file::stat(fd).map_err(|errno| Error::system("examine", path, errno))?;
-        if identity(&stat) == expected {
-            return Ok(());
-        }
-        let text = "another directory took its name meanwhile; copy again when nobody renames it";
-        Err(Error::new("go on in", path, Reason::Refused(text.into())))
     }
 
     /// Whether `directory` is this one or above it, by its source.
@@ -283,6 +274,16 @@ impl Directory {
         }
         path
     }
+}
+
+/// Refuses a directory that is not the one which was there before.
+fn check(fd: &OwnedFd, expected: Identity, path: &Path) -> Result<()> {
+    let stat = file::stat(fd).map_err(|errno| Error::system("examine", path, errno))?;
+    if identity(&stat) == expected {
+        return Ok(());
+    }
+    let text = "another directory took its name meanwhile; copy again when nobody renames it";
+    Err(Error::new("go on in", path, Reason::Refused(text.into())))
 }
 
 /// A destination is opened to be listed, flushed and given metadata, or at least as a place.

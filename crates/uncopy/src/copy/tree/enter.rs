@@ -13,6 +13,7 @@ use super::decide::{Decision, Policy, Side, decide};
 use super::directory::{Above, Directory, Entered, Open, identity};
 use super::journal::sweep_directory;
 use super::queue::{Batch, Task};
+use super::retry;
 use super::worker::{Place, Worker};
 use crate::copy::job::{Action, EntryKind, Outcome};
 use crate::copy::metadata::{self, Made};
@@ -65,16 +66,19 @@ impl Worker<'_, '_> {
         self.fail_at(names, EntryKind::Directory, error);
     }
 
-    fn open_pair(&mut self, place: &Place<'_>, linked: bool) -> Result<(Entered, Open)> {
+    fn open_pair(&self, place: &Place<'_>, linked: bool) -> Result<(Entered, Open)> {
         let above = &place.directory.entered;
-        let fail = |errno| Error::system("open", place.source(), errno);
-        let source = if linked {
-            self.open_link(place)?
-        } else {
-            directory::open_child(&place.open.source, place.name).map_err(fail)?
-        };
-        let stat =
-            file::stat(&source).map_err(|errno| Error::system("examine", place.source(), errno))?;
+        let fail = |operation, errno| Error::system(operation, place.source(), errno);
+        let (source, stat) = retry::persist(self.job, place.open.filesystems, || {
+            let source = if linked {
+                self.open_link(place)?
+            } else {
+                directory::open_child(&place.open.source, place.name)
+                    .map_err(|errno| fail("open", errno))?
+            };
+            let stat = file::stat(&source).map_err(|errno| fail("examine", errno))?;
+            Ok((source, stat))
+        })?;
         self.check_source(place, &stat, linked)?;
         let destination = self.open_destination(place, &stat)?;
         let absent = destination.is_none();
@@ -258,18 +262,10 @@ impl Worker<'_, '_> {
         });
         match finished {
             Ok(notes) => {
-                let outcome = self.made_directory(directory, notes);
+                let outcome = made_directory(directory, notes);
                 self.finish_at(|| names(directory), EntryKind::Directory, outcome);
             }
             Err(error) => self.fail_at(|| names(directory), EntryKind::Directory, error),
-        }
-    }
-
-    /// What is told of a directory that is done.
-    pub(super) fn made_directory(&self, directory: &Directory, notes: Vec<String>) -> Outcome {
-        match directory.entered.absent {
-            true => Outcome::Planned { action: Action::Make, mechanism: None },
-            false => Outcome::Made { notes },
         }
     }
 
@@ -303,6 +299,14 @@ impl Worker<'_, '_> {
                 .map_err(|e| Error::system("flush", directory.destination_path(), e))?;
         }
         Ok(notes)
+    }
+}
+
+/// What is told of a directory that is done.
+pub(super) fn made_directory(directory: &Directory, notes: Vec<String>) -> Outcome {
+    match directory.entered.absent {
+        true => Outcome::Planned { action: Action::Make, mechanism: None },
+        false => Outcome::Made { notes },
     }
 }
 

@@ -19,12 +19,11 @@ use super::queue::Task;
 use super::retry;
 use super::run::Job;
 use super::transform::transforms;
-use super::worker::{Alike, Place, Worker};
+use super::worker::{Devices, Place, Worker};
 use crate::capabilities::Filesystem;
 use crate::copy::compress::Chosen;
 use crate::copy::destination::{Destination, Found};
-use crate::copy::job::Links;
-use crate::copy::job::{EntryKind, Outcome};
+use crate::copy::job::{EntryKind, Links, Outcome};
 use crate::copy::mechanism::Ends;
 use crate::copy::metadata::{self, Born};
 use crate::copy::named::{Late, Named};
@@ -332,14 +331,12 @@ impl Worker<'_, '_> {
             let staging = Staging::aside(destination, mode, options.existing)?;
             staging.swept(directory.entered.whole)
         };
-        let alike = Alike {
-            source_device: source.stat.device,
-            destination_device: directory.entered.destination.0,
-        };
+        let devices =
+            Devices { source: source.stat.device, destination: directory.entered.destination.0 };
         let ends = Ends { source: source.fd(), destination: staging.fd() };
-        self.settle_small_unless(alike);
+        self.settle_small_unless(devices);
         let buffer = &mut self.buffer;
-        let way = self.small.way(alike, filesystems);
+        let way = self.small.way(devices, filesystems);
         let copied = way.copy(ends, &source.stat, options, buffer, || job.admits(size));
         let Small::Copied(mechanism, cost) = copied else {
             return Ok(None);
@@ -472,10 +469,7 @@ impl Observer for Watch<'_> {
             self.told += more;
             self.job.counters.bytes.fetch_add(more, Ordering::Relaxed);
         }
-        if self.job.is_over() {
-            return Control::Stop;
-        }
-        self.job.observer.progress(self.job.progress())
+        self.job.ask()
     }
 
     fn throttle(&self) -> Option<&Throttle> {

@@ -8,6 +8,7 @@ mod enter;
 mod file;
 mod journal;
 mod links;
+mod nameless;
 mod other;
 mod queue;
 mod retry;

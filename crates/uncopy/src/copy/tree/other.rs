@@ -2,6 +2,7 @@
 //! name where something is replaced, and at once where nothing is there.
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{FileType, OFlags};
@@ -11,9 +12,9 @@ use super::decide::Decision;
 use super::directory::identity;
 use super::links::First;
 use super::worker::{Place, Worker};
-use crate::copy::Existing;
 use crate::copy::job::{Action, EntryKind, Outcome};
 use crate::copy::stale;
+use crate::copy::{Existing, Preserve, metadata};
 use crate::error::{Errno, Error, Result};
 use crate::sys::file::Stat;
 use crate::sys::{Sys, directory, file, name};
@@ -87,8 +88,8 @@ impl Worker<'_, '_> {
         }
     }
 
-    /// Owner, mode and times of what is no regular file. Attributes are not looked at: `user.*` is
-    /// for files and directories alone (`xattr(7)`).
+    /// Owner, ACL, mode, attributes and times of what is no regular file; a link has neither ACL nor
+    /// mode, and no `user.*` attributes (`xattr(7)`).
     fn give_by_name(&self, place: &Place<'_>, name: &OsStr, source: &Stat) -> Vec<String> {
         let preserve = self.job.options.copy.preserve;
         let to = &*place.open.destination;
@@ -101,18 +102,25 @@ impl Worker<'_, '_> {
         {
             note("owner and group", errno);
         }
-        let has_mode = source.file_type() != FileType::Symlink;
-        if preserve.mode
-            && has_mode
-            && let Err(errno) = set_mode(place, name, source)
-        {
-            note("the mode", errno);
+        let is_link = source.file_type() == FileType::Symlink;
+        let given = match is_link {
+            true => Preserve { mode: false, acl: false, ..preserve },
+            false => preserve,
+        };
+        let mut kept = Vec::new();
+        if given.mode || given.acl || given.xattr {
+            match give_to_handle(place, name, source, given) {
+                Ok(notes) => kept = notes,
+                Err(errno) if is_link => note("extended attributes", errno),
+                Err(errno) => note("mode and ACL", errno),
+            }
         }
         if preserve.timestamps
             && let Err(errno) = directory::set_times(to, name, source.accessed, source.modified)
         {
             note("the times", errno);
         }
+        notes.extend(kept);
         notes
     }
 
@@ -179,13 +187,30 @@ fn cannot_link(errno: Errno) -> bool {
     matches!(errno, Errno::EMLINK | Errno::EPERM | Errno::EXDEV | Errno::EOPNOTSUPP)
 }
 
-fn set_mode(place: &Place<'_>, name: &OsStr, source: &Stat) -> Sys<()> {
-    let handle = name::open_existing(&*place.open.destination, name, OFlags::PATH)?;
-    // It may have been replaced by something with more rights.
-    if file::stat(&handle)?.file_type() != source.file_type() {
-        return Err(Errno::ESTALE);
+/// ACL, attributes and mode; what of it could not be given.
+fn give_to_handle(
+    place: &Place<'_>,
+    name: &OsStr,
+    source: &Stat,
+    preserve: Preserve,
+) -> Sys<Vec<String>> {
+    // Either may have been replaced by something with more rights.
+    let open = |directory: &OwnedFd, name: &OsStr| {
+        let handle = name::open_existing(directory, name, OFlags::PATH)?;
+        match file::stat(&handle)?.file_type() == source.file_type() {
+            true => Ok(handle),
+            false => Err(Errno::ESTALE),
+        }
+    };
+    let handle = open(&place.open.destination, name)?;
+    let from = open(&place.open.source, place.name)?;
+    let mut notes = metadata::apply_to_handle(handle.as_fd(), from.as_fd(), preserve);
+    if preserve.mode
+        && let Err(errno) = directory::set_permissions_of_handle(&handle, source.permissions())
+    {
+        notes.push(format!("the mode could not be kept ({errno})"));
     }
-    directory::set_permissions_of_handle(&handle, source.permissions())
+    Ok(notes)
 }
 
 /// An entry under a temporary name, which is removed unless it is put in place.

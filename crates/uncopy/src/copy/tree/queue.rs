@@ -13,6 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use rustix::fs::FileType;
 
 use super::directory::{Directory, Open};
+use crate::copy::Gate;
 use crate::sys::directory::Entry;
 
 /// Which worker.
@@ -86,6 +87,8 @@ pub(super) struct Queue {
     wake: Condvar,
     /// So many batches may wait; who finds more does one itself.
     most_batches: usize,
+    /// Who waits for work is at rest.
+    gate: Option<Gate>,
 }
 
 #[derive(Default)]
@@ -107,8 +110,8 @@ pub(super) struct Taken<'a> {
 
 impl Queue {
     /// `most_batches` may wait: each holds the descriptors of its directory.
-    pub(super) fn new(most_batches: usize) -> Queue {
-        Queue { state: Mutex::default(), wake: Condvar::new(), most_batches }
+    pub(super) fn new(most_batches: usize, gate: Option<Gate>) -> Queue {
+        Queue { state: Mutex::default(), wake: Condvar::new(), most_batches, gate }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -153,6 +156,7 @@ impl Queue {
                 return None;
             }
             state.waiting += 1;
+            let _resting = self.gate.as_ref().map(Gate::rest);
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.waiting -= 1;
         }
@@ -226,7 +230,7 @@ mod tests {
     #[test]
     fn who_listed_a_directory_copies_its_files_while_there_are_others() {
         let (directory, open) = directory();
-        let queue = Queue::new(8);
+        let queue = Queue::new(8, None);
         let (here, there) = (WorkerId(1), WorkerId(2));
         let enter = || {
             let (parent, name) = (Arc::clone(&directory), OsString::from("below"));
@@ -249,7 +253,7 @@ mod tests {
     /// Whoever begins a job takes back what was made of it; nobody may add to it then.
     #[test]
     fn who_asks_after_the_end_waits_for_those_still_at_work() {
-        let queue = Queue::new(1);
+        let queue = Queue::new(1, None);
         queue.lock().working = 1;
         let at_work = Taken { queue: &queue, task: None };
         let done = AtomicBool::new(false);

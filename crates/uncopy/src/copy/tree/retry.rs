@@ -1,6 +1,6 @@
 //! Errors that pass: the file is tried again, later each time.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::run::Job;
 use crate::capabilities::Filesystem;
@@ -14,7 +14,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// No wait is longer.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// While it waits, it looks so often whether the job is over.
+/// While it waits, it looks so often whether the job is over. Every wait is a multiple of it.
 const GLANCE: Duration = Duration::from_millis(50);
 
 /// Copies a file, again as often as the options say if it changes or an error may pass.
@@ -74,13 +74,12 @@ fn delay(time: u32) -> Duration {
 }
 
 fn wait(job: &Job<'_>, delay: Duration) {
-    let end = Instant::now() + delay;
-    while !job.is_over() {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+    for _ in 0..delay.as_millis() / GLANCE.as_millis() {
+        if job.is_over() {
             return;
         }
-        std::thread::sleep(left.min(GLANCE));
+        std::thread::sleep(GLANCE);
+        job.rest_if_paused();
     }
 }
 
@@ -108,5 +107,6 @@ mod tests {
     fn each_wait_is_longer_up_to_a_limit() {
         let waits = [1, 2, 3, 9, 10, 100, u32::MAX].map(|time| delay(time).as_millis());
         assert_eq!(waits, [100, 200, 400, 25_600, 30_000, 30_000, 30_000]);
+        assert!(waits.iter().all(|wait| wait.is_multiple_of(GLANCE.as_millis())));
     }
 }

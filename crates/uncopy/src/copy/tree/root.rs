@@ -11,6 +11,7 @@ use rustix::fs::{FileType, OFlags};
 
 use super::decide::kind_of;
 use super::directory::{Above, Directory, Entered, Open, identity};
+use super::enter::made_directory;
 use super::journal::{Journal, sweep};
 use super::run::Job;
 use super::target::{Aside, Target, open_for_file};
@@ -117,10 +118,8 @@ fn close_journal(
         return journal.flush();
     }
     sweep(journal, root);
-    if journal.is_behind() {
-        // Until the other roots are done too.
-        journal.flush()?;
-    }
+    // Until the other roots are done too.
+    journal.catch_up()?;
     job.finished_with(journal, parent)
 }
 
@@ -247,6 +246,12 @@ impl Finished {
         let made = aside.as_ref().map_or(Made::Found, |aside| Made::Aside(aside.parent.as_fd()));
         let finished = worker.give_metadata(directory, open, made).and_then(|notes| {
             let Some(aside) = aside else { return Ok(notes) };
+            if let Some((journal, _)) = kept {
+                // Else a run that goes on from here would copy into the tree that has its name.
+                journal
+                    .catch_up()
+                    .map_err(|e| Error::system("write the journal for", destination, e))?;
+            }
             aside.put_in_place(destination, job.options.copy.durable).map(|()| notes)
         });
         match finished {
@@ -261,7 +266,7 @@ impl Finished {
                     // If it stays, the next run finds that all is done.
                     let _ = close_journal(job, journal, parent.as_fd(), open.destination.as_fd());
                 }
-                let outcome = worker.made_directory(directory, notes);
+                let outcome = made_directory(directory, notes);
                 let names = || (source.to_owned(), destination.to_owned());
                 worker.finish_at(names, EntryKind::Directory, outcome);
                 Ok(())

@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Instant;
 
 use super::directory::{Entered, Identity, identity};
 use super::journal::Journal;
@@ -13,9 +12,9 @@ use super::links::Links;
 use super::queue::{Queue, WorkerId};
 use super::worker::Worker;
 use super::{root, scan};
-use crate::copy::job::JobOptions;
-use crate::copy::job::{JobObserver, JobProgress, Record, Summary};
-use crate::copy::{Control, CopyOptions, Existing, Experience, Throttle};
+use crate::copy::job::{JobObserver, JobOptions, JobProgress, Record, Summary};
+use crate::copy::pause::{Passed, Stopwatch};
+use crate::copy::{Control, CopyOptions, Existing, Experience, Gate, Throttle, throttle};
 use crate::error::{Error, Reason, Result};
 use crate::receipt::Mechanism;
 use crate::sys::{Sys, directory, file, name};
@@ -81,7 +80,7 @@ pub(in crate::copy) fn run_job(
     options: &JobOptions,
     observer: &dyn JobObserver,
 ) -> (Summary, Result<()>) {
-    let begin = Instant::now();
+    let begin = Stopwatch::start(options.copy.gate.as_ref());
     let job = Job::new(options, observer);
     std::thread::scope(|scope| {
         if options.scan_ahead {
@@ -93,6 +92,7 @@ pub(in crate::copy) fn run_job(
         }
         let mut worker = Worker::new(&job, scope);
         for (source, destination) in pairs {
+            job.rest_if_paused();
             if !job.is_over() {
                 root::copy(&mut worker, source, destination);
             }
@@ -121,9 +121,9 @@ impl<'a> Job<'a> {
         Job {
             options,
             observer,
-            queue: Queue::new(most_batches),
+            queue: Queue::new(most_batches, options.copy.gate.clone()),
             counters: Counters::default(),
-            links: Links::default(),
+            links: Links::new(options.links_in_memory),
             umask: name::umask().unwrap_or(0o022),
             inside: CopyOptions { existing: Existing::Replace, ..options.copy.clone() },
             throttle: options.bytes_per_second.map(Throttle::new),
@@ -268,15 +268,39 @@ impl<'a> Job<'a> {
 
     /// Waits until a small file may be moved at the rate of the job; `false`: it is to stop.
     pub(super) fn admits(&self, bytes: u64) -> bool {
-        let Some(turn) = self.throttle.as_ref().map(|throttle| throttle.turn(bytes)) else {
-            return true;
+        let mut job = self;
+        throttle::admitted(&mut job, |job| job.throttle.as_ref(), |job| job.ask(), bytes).is_some()
+    }
+
+    /// Where workers wait while the job is paused.
+    pub(super) fn gate(&self) -> Option<&Gate> {
+        self.options.copy.gate.as_ref()
+    }
+
+    /// Tells the observer how far it is and asks whether to go on; waits while it is paused.
+    pub(super) fn ask(&self) -> Control {
+        let ask = || match self.is_over() {
+            true => Control::Stop,
+            false => self.observer.progress(self.progress()),
         };
-        while !turn.has_come() {
-            if self.is_over() || self.observer.progress(self.progress()) == Control::Stop {
-                return false;
+        let Some(gate) = self.gate() else { return ask() };
+        match gate.pass(ask) {
+            Passed::Open => Control::Continue,
+            Passed::Opened(at) => {
+                if let Some(throttle) = &self.throttle {
+                    throttle.begin_anew(at);
+                }
+                Control::Continue
             }
+            Passed::Stopped => Control::Stop,
         }
-        true
+    }
+
+    /// Waits if the job is paused, before something that nobody is told of.
+    pub(super) fn rest_if_paused(&self) {
+        if self.gate().is_some_and(Gate::is_closed) && self.ask() == Control::Stop {
+            self.cancel();
+        }
     }
 
     /// How far it has come.

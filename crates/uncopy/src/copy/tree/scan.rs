@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use rustix::fs::FileType;
 
 use super::run::Job;
+use crate::copy::{Control, Gate};
 use crate::sys::{Sys, directory};
 
 /// With more directories waiting than this the total stays unknown: it is not worth more memory.
@@ -17,6 +18,7 @@ const MOST_WAITING: usize = 50_000;
 
 /// Counts what is in the sources. Nothing is reported: the copy will meet the same errors.
 pub(super) fn run(job: &Job<'_>, sources: &[PathBuf]) {
+    let _inside = job.gate().map(Gate::enter);
     let whole = sources.iter().all(|source| scan(job, source).unwrap_or(true));
     if whole && !job.is_over() {
         job.counters.scanned.store(true, Ordering::Relaxed);
@@ -34,7 +36,7 @@ fn scan(job: &Job<'_>, source: &Path) -> Sys<bool> {
     let mut waiting: Vec<Vec<OsString>> = vec![Vec::new()];
     let mut buffer = vec![MaybeUninit::uninit(); 64 << 10];
     while let Some(names) = waiting.pop() {
-        if job.is_over() || waiting.len() > MOST_WAITING {
+        if !goes_on(job) || waiting.len() > MOST_WAITING {
             return Ok(false);
         }
         // What cannot be read is an error of the copy.
@@ -63,9 +65,15 @@ fn scan_directory(
         } else if let Ok(stat) = directory::stat_name(&at, name) {
             count(job, &stat);
         }
-        !job.is_over()
+        goes_on(job)
     })?;
     Ok(())
+}
+
+/// Waits while the job is paused; `false`: it is over.
+fn goes_on(job: &Job<'_>) -> bool {
+    let control = || if job.is_over() { Control::Stop } else { Control::Continue };
+    job.gate().map_or_else(control, |gate| gate.control(control)) == Control::Continue
 }
 
 fn count(job: &Job<'_>, stat: &crate::sys::file::Stat) {

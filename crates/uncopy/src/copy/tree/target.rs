@@ -174,13 +174,14 @@ fn beside(destination: &Path, errno: Errno) -> Error {
 fn fingerprint(options: &JobOptions, source: &Path, inode: u64) -> Short {
     // By its own name, whatever the caller calls it; its device may have another number after a boot.
     let source = std::fs::canonicalize(source).unwrap_or_else(|_| source.to_owned());
-    // What was measured meanwhile changes the way, and not what is copied.
-    let without_tuning = CopyOptions { tuning: Tuning::BUILT_IN, ..options.copy.clone() };
+    // What was measured meanwhile changes the way, and not what is copied; who may pause it does
+    // neither.
+    let copied = CopyOptions { tuning: Tuning::BUILT_IN, gate: None, ..options.copy.clone() };
     let text = format!(
         "{} {:?} {inode} {:?} {:?} {} {} {:?}",
         env!("CARGO_PKG_VERSION"),
         source,
-        without_tuning,
+        copied,
         options.links,
         options.follow_outside,
         options.specials,

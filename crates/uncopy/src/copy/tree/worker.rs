@@ -12,10 +12,10 @@ use super::links::Spot;
 use super::queue::{Batch, Task, WorkerId};
 use super::run::Job;
 use crate::capabilities::Filesystem;
-use crate::copy::Control;
-use crate::copy::job::OnError;
-use crate::copy::job::{Action, EntryKind, Outcome, Record, Summary};
+use crate::copy::job::{Action, EntryKind, OnError, Outcome, Record, Summary};
+use crate::copy::pause::Inside;
 use crate::copy::small::{self, Way};
+use crate::copy::{Control, Gate};
 use crate::error::Error;
 use crate::receipt::{Cost, Mechanism, Portion, Receipt};
 
@@ -30,21 +30,22 @@ pub(super) struct Worker<'scope, 'env> {
     pub(super) buffer: Vec<u8>,
     pub(super) listing: Vec<MaybeUninit<u8>>,
     pub(super) small: SmallFiles,
+    _inside: Option<Inside>,
 }
 
 /// Small files that went alike are counted, and only told when one goes another way.
 #[derive(Default)]
 pub(super) struct SmallFiles {
-    way: Option<(Alike, Way)>,
+    way: Option<(Devices, Way)>,
     counted: Option<(Mechanism, bool)>,
     files: u64,
 }
 
-/// Between which devices and filesystems files go.
+/// Between which devices files go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Alike {
-    pub(super) source_device: (u32, u32),
-    pub(super) destination_device: (u32, u32),
+pub(super) struct Devices {
+    pub(super) source: (u32, u32),
+    pub(super) destination: (u32, u32),
 }
 
 /// A name in the source, and the one that its copy gets.
@@ -98,6 +99,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
             buffer: small::buffer(&job.options.copy),
             listing: vec![MaybeUninit::uninit(); LISTING_BYTES],
             small: SmallFiles::default(),
+            _inside: job.gate().map(Gate::enter),
         }
     }
 
@@ -112,9 +114,12 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         let job = self.job;
         while let Some(mut taken) = job.queue.take(self.id) {
             if let Some(task) = taken.task.take() {
+                job.rest_if_paused();
                 self.work(task);
             }
         }
+        // Before the tree gets its name.
+        job.rest_if_paused();
     }
 
     /// Adds what it did to the job's summary.
@@ -136,6 +141,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
 
     /// Hands a task to whoever is free; the directory it belongs to has one more to do.
     pub(super) fn push(&mut self, directory: &Arc<Directory>, task: Task) {
+        self.job.rest_if_paused();
         directory.begin();
         match self.job.queue.push(task, self.id) {
             Err(batch) => self.copy_batch(batch),
@@ -182,8 +188,8 @@ impl<'scope, 'env> Worker<'scope, 'env> {
     }
 
     /// Tells the refusals of the small files that were counted, if the next one goes elsewhere.
-    pub(super) fn settle_small_unless(&mut self, alike: Alike) {
-        if self.small.way.as_ref().is_some_and(|(last, _)| *last != alike) {
+    pub(super) fn settle_small_unless(&mut self, devices: Devices) {
+        if self.small.way.as_ref().is_some_and(|(last, _)| *last != devices) {
             self.settle_small();
         }
     }
@@ -291,10 +297,10 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         *counter += 1;
     }
 
-    /// A small file is finished of which nobody wants to know more.
-    pub(super) fn entry_done(&mut self) {
+    /// One more entry is finished, of which all is told; the observer may stop the job.
+    pub(super) fn entry_done(&self) {
         self.job.counters.entries.fetch_add(1, Ordering::Relaxed);
-        if self.job.observer.progress(self.job.progress()) == Control::Stop {
+        if self.job.ask() == Control::Stop {
             self.job.cancel();
         }
     }
@@ -352,9 +358,13 @@ impl<'scope, 'env> Worker<'scope, 'env> {
 
 impl SmallFiles {
     /// The way of small files between these devices; another than the last one starts anew.
-    pub(super) fn way(&mut self, alike: Alike, filesystems: (Filesystem, Filesystem)) -> &mut Way {
-        let way = self.way.take().filter(|(last, _)| *last == alike);
-        let (_, way) = self.way.insert(way.unwrap_or_else(|| (alike, Way::new(filesystems))));
+    pub(super) fn way(
+        &mut self,
+        devices: Devices,
+        filesystems: (Filesystem, Filesystem),
+    ) -> &mut Way {
+        let way = self.way.take().filter(|(last, _)| *last == devices);
+        let (_, way) = self.way.insert(way.unwrap_or_else(|| (devices, Way::new(filesystems))));
         way
     }
 }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::cancelled;
+use super::{cancelled, decide};
 use crate::copy::facts::direct_path;
 use crate::copy::job::{JobObserver, JobOptions, JobProgress, copy_trees};
 use crate::copy::plan::DirectPath;
@@ -108,7 +108,8 @@ impl<'a> Bench<'a> {
     /// Begins to measure something, for so long at most.
     pub(super) fn begin(&mut self, setting: &'static str, longest: Duration) {
         self.setting = setting;
-        self.until = self.over.min(Instant::now() + longest);
+        let now = Instant::now();
+        self.until = now + decide::section(longest, self.over.saturating_duration_since(now));
     }
 
     pub(super) fn time_left(&self) -> Duration {

@@ -24,6 +24,21 @@ const MOSTLY: f64 = 0.75;
 /// Fewer rounds tell nothing.
 pub(super) const LEAST_ROUNDS: usize = 3;
 
+/// Each comparison is made so often, in turn with all others of its section.
+pub(super) const ROUNDS: usize = 9;
+
+/// Whether one more round of a value may begin, of which the last took so long: while there is time
+/// left for its section, and if all rounds of a value take a third of that at most, so that there is
+/// some for each. One that nobody knows yet took nothing.
+pub(super) fn may_begin(took: Duration, left: Duration) -> bool {
+    !left.is_zero() && took.saturating_mul(ROUNDS as u32) <= left.saturating_mul(3)
+}
+
+/// When a section ends that may take so long, of a measurement that is over at `over`, both from now.
+pub(super) fn section(longest: Duration, over: Duration) -> Duration {
+    longest.min(over)
+}
+
 /// How much of the usual way's time the other takes: the median over the rounds.
 pub(super) fn ratio(rounds: &[Round]) -> Option<f64> {
     let mut ratios: Vec<f64> = rounds
@@ -78,6 +93,35 @@ pub(super) fn best(built_in: u64, candidates: &[(u64, Vec<Round>)]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_round_begins_only_if_there_is_time_for_it() {
+        let millis = Duration::from_millis;
+        for (took, left, expected) in [
+            (0, 9000, true),
+            (0, 1, true),
+            // Nothing begins when the time is over, whether it is known or not.
+            (0, 0, false),
+            (1, 0, false),
+            (3000, 9000, true),
+            (3001, 9000, false),
+            (9000, 9000, false),
+            (60_000, 9000, false),
+            (1, 3, true),
+            (1, 2, false),
+        ] {
+            assert_eq!(may_begin(millis(took), millis(left)), expected, "{took} of {left}");
+        }
+        assert!(!may_begin(Duration::MAX, millis(9000)));
+    }
+
+    #[test]
+    fn no_section_outlasts_the_measurement() {
+        let seconds = Duration::from_secs;
+        for (longest, over, expected) in [(9, 50, 9), (12, 12, 12), (12, 3, 3), (12, 0, 0)] {
+            assert_eq!(section(seconds(longest), seconds(over)), seconds(expected));
+        }
+    }
 
     /// Rounds by percent: what the other way took of the usual one's time.
     fn rounds(percent: &[u64]) -> Vec<Round> {

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use super::bench::{Bench, Spent};
-use super::decide::{self, Round};
+use super::decide::{self, Round, may_begin};
 use super::{Compared, Finding};
 use crate::copy::job::JobOptions;
 use crate::copy::tree::usual_workers;
@@ -15,9 +15,6 @@ use crate::receipt::Mechanism;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-
-/// Each comparison is made so often, in turn with all others of its section.
-const ROUNDS: usize = 9;
 
 /// Copies of a small file that are timed together.
 const TOGETHER: u32 = 8;
@@ -157,24 +154,18 @@ fn rows(
     let mut rows: Vec<Row> = values.iter().map(|value| (*value, Vec::new())).collect();
     let mut took = vec![Duration::ZERO; values.len()];
     // The first one pays for what is set up once.
-    if let Some(first) = values.first() {
+    if let Some(first) = values.first().filter(|_| may_begin(Duration::ZERO, bench.time_left())) {
         measure(bench, *first)?;
     }
-    for round in 0..ROUNDS {
+    for _ in 0..decide::ROUNDS {
         for (place, (value, rounds)) in rows.iter_mut().enumerate() {
-            // All rounds of a value are to take a third of the time, so that there is some for each.
-            if took[place] * ROUNDS as u32 > bench.time_left().max(took[place]) * 3
-                || took[place] > bench.time_left()
-            {
+            if !may_begin(took[place], bench.time_left()) {
                 continue;
             }
             let begin = Instant::now();
             let [Some(usual), Some(other)] = measure(bench, *value)? else { return Ok(rows) };
             rounds.push(Round { usual: time(usual), other: time(other) });
             took[place] = begin.elapsed();
-        }
-        if round > 0 && bench.time_left().is_zero() {
-            break;
         }
     }
     Ok(rows)

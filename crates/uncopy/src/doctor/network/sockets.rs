@@ -30,7 +30,7 @@ struct Connected {
 /// # Errors
 /// There is no such process.
 pub(in crate::doctor) fn process(pid: u32, options: &Options) -> Result<Report> {
-    let missing = || Error::system("find the process", pid.to_string(), Errno::ENOENT);
+    let missing = || Error::system("find the process", pid.to_string(), Errno::ESRCH);
     if !std::path::Path::new(&format!("/proc/{pid}")).exists() {
         return Err(missing());
     }

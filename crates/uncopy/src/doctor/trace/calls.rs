@@ -81,7 +81,7 @@ fn refusal(errno: Errno) -> String {
         }
         Errno::EPERM => "a filter of the sandbox, or the kernel is locked down".to_owned(),
         Errno::EMFILE => "too few files may be open; raise RLIMIT_NOFILE".to_owned(),
-        _ => errno.message().to_owned(),
+        _ => errno.message(),
     };
     format!("refused: {why} ({errno})")
 }

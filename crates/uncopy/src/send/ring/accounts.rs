@@ -2,13 +2,16 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::message::Event;
 use crate::buf::{Payload, StableBytes};
 use crate::error::{Errno, Error, Result};
-use crate::send::auto::{Auto, Way};
+use crate::send::auto::Way;
 use crate::send::counters::{Counters, FallbackReason};
+use crate::send::joined::Joined;
 use crate::send::notifier::{Binding, SlotError, Slots};
+use crate::send::paths::{Path, Paths, Timed};
 use crate::send::plan::{self, Mode, Next, Refused};
 use crate::send::release::{Fate, Release, SendId, Sent};
 use crate::send::sender::Outstanding;
@@ -22,7 +25,8 @@ struct Context {
     socket: usize,
     binding: Option<Binding>,
     bytes: usize,
-    lent: bool,
+    /// On which path it was lent. `None`: it was not.
+    lent: Option<Path>,
     /// Where a datagram goes that has an address of its own.
     to: Option<Box<SocketAddr>>,
 }
@@ -30,8 +34,12 @@ struct Context {
 /// What was learnt of one socket.
 struct Lane {
     transport: Transport,
-    auto: Auto,
+    paths: Paths,
+    /// Reports of io_uring over a stream.
+    joined: Joined,
     counters: Counters,
+    /// A sender counts why sends are copied.
+    has_sender: bool,
     /// A release said that the path copies.
     copies: bool,
 }
@@ -44,8 +52,19 @@ pub(super) struct Bound {
     pub(super) flush: bool,
 }
 
+/// What was taken in since the last system call.
+#[derive(Debug, Default)]
+struct Batch {
+    sends: u32,
+    /// Of these, those whose cost is to be told.
+    timed_sends: u32,
+    /// Of sends on this socket, so taken, what system calls cost is told.
+    timed: Option<(usize, Timed)>,
+}
+
 pub(super) struct Accounts<B> {
     by_io_uring: bool,
+    batch: Batch,
     pub(super) slots: Slots<Release<B>>,
     /// Of sends that are not over.
     contexts: Numbered<Context>,
@@ -54,10 +73,24 @@ pub(super) struct Accounts<B> {
     outstanding: Outstanding,
 }
 
+impl Batch {
+    /// One more send is taken in whose cost is to be told.
+    fn note(&mut self, socket: usize, timed: Timed, paths: &mut Paths) {
+        match self.timed {
+            None => self.timed = Some((socket, timed)),
+            Some(known) if known == (socket, timed) => {}
+            // Of two kinds, neither can be told.
+            Some(_) => return paths.spoil_burst(timed),
+        }
+        self.timed_sends += 1;
+    }
+}
+
 impl<B: StableBytes> Accounts<B> {
     pub(super) fn new(by_io_uring: bool) -> Accounts<B> {
         Accounts {
             by_io_uring,
+            batch: Batch::default(),
             slots: Slots::new(),
             contexts: Numbered::new(),
             lanes: Vec::new(),
@@ -67,38 +100,42 @@ impl<B: StableBytes> Accounts<B> {
     }
 
     /// Takes note of a socket; gives its index.
-    pub(super) fn add(&mut self, transport: Transport) -> usize {
-        let (auto, counters) = (Auto::new(), Counters::default());
-        self.lanes.push(Lane { transport, auto, counters, copies: false });
+    pub(super) fn add(&mut self, transport: Transport, is_shared: bool) -> usize {
+        let has_sender = !self.by_io_uring && !is_shared;
+        let (joined, counters) = Default::default();
+        let paths = Paths::new();
+        self.lanes.push(Lane { transport, paths, joined, counters, has_sender, copies: false });
         self.lanes.len() - 1
-    }
-
-    pub(super) fn has(&self, socket: usize) -> bool {
-        socket < self.lanes.len()
-    }
-
-    pub(super) fn transport(&self, socket: usize) -> Option<Transport> {
-        self.lanes.get(socket).map(|lane| lane.transport)
     }
 
     pub(super) fn counters(&self, socket: usize) -> Option<&Counters> {
         self.lanes.get(socket).map(|lane| &lane.counters)
     }
 
+    /// Takes over what a socket's sender counted.
+    pub(super) fn add_reasons(&mut self, socket: usize, of_sender: &Counters) {
+        self.lanes[socket].counters.add_reasons(of_sender);
+    }
+
     pub(super) fn outstanding(&self) -> Outstanding {
         self.outstanding
     }
 
-    /// Whether a send over this socket, of which there is one, is to be lent, or why not.
+    /// Whether a send over this socket, which has this index, to its peer or `to` is to be lent, and
+    /// on which path, or why not.
     #[inline]
     pub(super) fn choose(
         &mut self,
         mode: Mode,
-        socket: usize,
+        (socket, known, to): (usize, &Socket, Option<SocketAddr>),
         (payload, huge_by_index): (&Payload<B>, bool),
         bytes: usize,
-    ) -> Result<(), FallbackReason> {
+    ) -> Result<Path, FallbackReason> {
         let is_spread = payload.as_slice().len() > MAX_REGIONS;
+        if mode == Mode::Auto {
+            self.end_burst();
+            self.batch.sends += 1;
+        }
         let lane = &mut self.lanes[socket];
         let transport = lane.transport;
         let way = || match self.by_io_uring {
@@ -110,17 +147,60 @@ impl<B: StableBytes> Accounts<B> {
             }
             true => Way::Ring,
         };
-        let chosen = match mode {
-            Mode::Copy => Err(FallbackReason::Asked),
-            _ if is_spread => Err(FallbackReason::TooManyRegions),
-            Mode::Zerocopy => Ok(()),
-            Mode::Auto => lane.auto.choose(bytes, way()),
+        let (chosen, timed) = match mode {
+            Mode::Copy => (Err(FallbackReason::Asked), None),
+            _ if is_spread => (Err(FallbackReason::TooManyRegions), None),
+            Mode::Zerocopy => (Ok(Path::default()), None),
+            Mode::Auto => lane.paths.choose(bytes, way(), (known, to)),
         };
+        if let Some(timed) = timed {
+            self.batch.note(socket, timed, &mut lane.paths);
+        }
         match chosen {
-            Ok(()) => lane.counters.huge_pages_unnamed += u64::from(!huge_by_index),
+            Ok(_) => lane.counters.huge_pages_unnamed += u64::from(!huge_by_index),
+            Err(_) if lane.has_sender => {}
             Err(reason) => lane.counters.fell_back(reason),
         }
         chosen
+    }
+
+    /// A batch begins: what the system calls for the one before cost is known.
+    #[inline]
+    fn end_burst(&mut self) {
+        if self.batch.sends > 0 {
+            return;
+        }
+        let Some((socket, timed)) = self.batch.timed else { return };
+        let paths = &mut self.lanes[socket].paths;
+        if paths.is_burst_over(timed) {
+            paths.end_burst(timed);
+            self.batch.timed = None;
+        }
+    }
+
+    /// What the next system calls cost is to be told.
+    #[inline]
+    pub(super) fn is_timed(&self) -> bool {
+        self.batch.timed.is_some()
+    }
+
+    /// System calls cost so much processor time.
+    pub(super) fn spend(&mut self, time: Duration) {
+        let Some((socket, timed)) = self.batch.timed else { return };
+        let paths = &mut self.lanes[socket].paths;
+        match self.batch.sends == self.batch.timed_sends {
+            true => paths.spend(timed, time),
+            false => {
+                paths.spoil_burst(timed);
+                self.batch.timed = None;
+            }
+        }
+    }
+
+    /// What was taken in is the kernel's now.
+    #[inline]
+    pub(super) fn submitted(&mut self) {
+        (self.batch.sends, self.batch.timed_sends) = (0, 0);
     }
 
     /// Whether registered huge pages are sent as such over this socket, of which there is one, to
@@ -144,8 +224,12 @@ impl<B: StableBytes> Accounts<B> {
         socket: usize,
         to: Option<SocketAddr>,
         bound: Option<Bound>,
-        (bytes, lent): (usize, bool),
+        (bytes, lent): (usize, Option<Path>),
     ) {
+        let lane = &mut self.lanes[socket];
+        if lent.is_some() && !is_told(self.by_io_uring, lane.transport) {
+            lane.joined.lend();
+        }
         let binding = bound.and_then(|bound| self.slots.bind(bound.slot).ok());
         if let Some(Bound { slot, flush: true }) = bound {
             // The send just bound holds the notifier back.
@@ -229,23 +313,32 @@ impl<B: StableBytes> Witness<B> for Accounts<B> {
 
     #[inline]
     fn landed(&mut self, socket: &Socket, landed: Landed<B>) {
-        // A copy of ours says nothing of the path.
-        let learns = landed.usage.lent_parts > 0 && landed.usage.copied_parts == 0;
+        let usage = landed.usage;
         let Some(context) = self.contexts.take(landed.number) else { return };
         let mut release = Release::of(landed, socket);
         self.outstanding.sends -= 1;
         self.outstanding.bytes -= context.bytes;
         let lane = &mut self.lanes[context.socket];
-        let believed = is_believed(self.by_io_uring, lane.transport);
-        if release.fate == Fate::Copied && context.lent && learns && !believed {
-            release.fate = Fate::Unknown;
+        if let Some(path) = context.lent {
+            let is_told = is_told(self.by_io_uring, lane.transport);
+            let copied = match is_told {
+                true => usage.path_copied(socket),
+                false => lane.joined.path_copied(usage, socket),
+            };
+            if release.fate == Fate::Copied
+                && usage.copied_parts == 0
+                && !is_told
+                && !(copied == Some(true) && lane.joined.was_alone())
+            {
+                release.fate = Fate::Unknown;
+            }
+            // A copy of ours says nothing of the path.
+            if usage.copied_parts == 0 {
+                lane.paths.learn(path, copied);
+                lane.copies |= release.fate == Fate::Copied;
+            }
         }
         lane.counters.released(release.fate, release.bytes);
-        lane.copies |= learns && context.lent && release.fate == Fate::Copied;
-        if learns && context.lent {
-            let is_told = believed && release.fate != Fate::Unknown;
-            lane.auto.learn(is_told.then_some(release.fate == Fate::Copied));
-        }
         match context.binding {
             Some(binding) => self.slots.release(binding, release),
             None => self.events.push_back(Event::Released(release)),
@@ -259,10 +352,8 @@ fn refusal_of(to: Option<&SocketAddr>, socket: &Socket, errno: Errno) -> Error {
     Error::network("send to", subject, errno)
 }
 
-/// Whether a report of a copy can be believed. io_uring reports TCP sends as copied when their
-/// notifications were joined, also where nothing was copied (Linux 6.10 and later: the notification
-/// that is joined to another has no device's report of its own, `io_link_skb` in `io_uring/notif.c`).
-fn is_believed(by_io_uring: bool, transport: Transport) -> bool {
+/// Whether each report of a copy stands for itself. Those of io_uring over TCP need not.
+fn is_told(by_io_uring: bool, transport: Transport) -> bool {
     !by_io_uring || transport != Transport::Tcp
 }
 
@@ -278,7 +369,7 @@ fn names_huge_pages(transport: Transport, copies: bool) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Transport, is_believed, names_huge_pages};
+    use super::{Transport, is_told, names_huge_pages};
 
     #[test]
     fn huge_pages_are_named_to_devices_that_do_not_copy_datagrams() {
@@ -300,7 +391,7 @@ mod tests {
             (false, Transport::Tcp, true),
             (false, Transport::Udp, true),
         ] {
-            assert_eq!(is_believed(by_io_uring, transport), expected);
+            assert_eq!(is_told(by_io_uring, transport), expected);
         }
     }
 }

@@ -1,17 +1,17 @@
 //! What carries a ring's sends out: io_uring, or single calls where there is none.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::calls::Calls;
 use crate::buf::{Payload, Pool, StableBytes};
-use crate::error::{Errno, Result};
+use crate::error::{Errno, Reason, Result};
 use crate::send::counters::FallbackReason;
-use crate::send::sender::{Sender, SenderOptions};
+use crate::send::paths::Path;
+use crate::send::sender::SenderOptions;
 use crate::sys::inet::Socket;
 use crate::sys::send_ring::{Operation, Parking, Registered, Witness, sweep};
-use crate::sys::zerocopy::Landed;
 
 /// A send that is handed to an engine.
 pub(super) struct Request<B> {
@@ -20,7 +20,7 @@ pub(super) struct Request<B> {
     pub(super) to: Option<SocketAddr>,
     /// Bytes that one call may send.
     pub(super) most: usize,
-    pub(super) lend: Result<(), FallbackReason>,
+    pub(super) lend: Result<Path, FallbackReason>,
     /// Registered huge pages are sent as such.
     pub(super) huge_by_index: bool,
 }
@@ -30,51 +30,16 @@ pub(super) enum Engine<B: StableBytes> {
     Calls(Calls<B>),
 }
 
-/// One call for each send.
-pub(super) struct Calls<B: StableBytes> {
-    lanes: Vec<Lane<B>>,
-    /// Not carried out yet, by number.
-    waiting: VecDeque<(u64, Request<B>)>,
-    next: u64,
-    options: SenderOptions,
-    /// What has happened, each with the index of the socket.
-    steps: VecDeque<(usize, Step<B>)>,
-}
-
-/// What became of a send.
-enum Step<B> {
-    /// The kernel took so many bytes, or refused.
-    Ended { number: u64, result: Result<usize, Errno> },
-    /// Its memory is free.
-    Landed(Landed<B>),
-}
-
-/// A socket, and which of the ring's numbers its sends have.
-enum Lane<B: StableBytes> {
-    Own {
-        sender: Box<Sender<B>>,
-        numbers: VecDeque<(u64, u64)>,
-    },
-    /// Of a sender elsewhere, which counts what is lent there: nothing is lent here.
-    Shared {
-        socket: Arc<Socket>,
-    },
-}
-
 impl<B: StableBytes> Engine<B> {
     pub(super) fn calls(options: SenderOptions) -> Engine<B> {
-        let (lanes, waiting, steps) = Default::default();
-        Engine::Calls(Calls { lanes, waiting, next: 0, options, steps })
+        Engine::Calls(Calls::new(options))
     }
 
     /// Takes a socket in; it has the next index.
     pub(super) fn add(&mut self, socket: Socket) {
         match self {
             Engine::Ring(ring) => ring.add(Arc::new(socket)),
-            Engine::Calls(calls) => {
-                let sender = Box::new(Sender::new(socket, &calls.options));
-                calls.lanes.push(Lane::Own { sender, numbers: VecDeque::new() });
-            }
+            Engine::Calls(calls) => calls.add(socket),
         }
     }
 
@@ -82,15 +47,22 @@ impl<B: StableBytes> Engine<B> {
     pub(super) fn add_shared(&mut self, socket: Arc<Socket>) {
         match self {
             Engine::Ring(ring) => ring.add(socket),
-            Engine::Calls(calls) => calls.lanes.push(Lane::Shared { socket }),
+            Engine::Calls(calls) => calls.add_shared(socket),
         }
     }
 
     pub(super) fn socket(&self, index: usize) -> Option<&Socket> {
         match self {
             Engine::Ring(ring) => ring.socket(index),
-            Engine::Calls(calls) => calls.lanes.get(index).map(Lane::socket),
+            Engine::Calls(calls) => calls.socket(index),
         }
+    }
+
+    /// The same of a send, or why it cannot be taken.
+    #[inline]
+    pub(super) fn known(&self, index: usize) -> Result<&Socket, Reason> {
+        let refused = "its socket is not this ring's; add it first";
+        self.socket(index).ok_or_else(|| Reason::Refused(refused.to_owned()))
     }
 
     pub(super) fn register(&mut self, pool: &Pool) -> Result<(), Errno> {
@@ -136,13 +108,7 @@ impl<B: StableBytes> Engine<B> {
                     false => operation.without_huge_by_index(),
                 })
             }
-            Engine::Calls(calls) => {
-                calls.lanes.get(request.socket)?;
-                let number = calls.next;
-                calls.next += 1;
-                calls.waiting.push_back((number, request));
-                Some(number)
-            }
+            Engine::Calls(calls) => calls.push(request),
         }
     }
 
@@ -150,7 +116,7 @@ impl<B: StableBytes> Engine<B> {
     pub(super) fn waiting(&self) -> usize {
         match self {
             Engine::Ring(ring) => ring.waiting(),
-            Engine::Calls(calls) => calls.waiting.len(),
+            Engine::Calls(calls) => calls.waiting(),
         }
     }
 
@@ -162,8 +128,7 @@ impl<B: StableBytes> Engine<B> {
                 ring.submit(want, timeout)
             }
             Engine::Calls(calls) => {
-                calls.carry_out();
-                calls.wait(want, timeout);
+                calls.submit(want, timeout);
                 Ok(())
             }
         }
@@ -185,98 +150,13 @@ impl<B: StableBytes> Engine<B> {
     }
 }
 
-impl<B: StableBytes> Lane<B> {
-    fn socket(&self) -> &Socket {
-        match self {
-            Lane::Own { sender, .. } => sender.socket(),
-            Lane::Shared { socket } => socket,
-        }
-    }
-}
-
-impl<B: StableBytes> Calls<B> {
-    fn carry_out(&mut self) {
-        for (number, request) in std::mem::take(&mut self.waiting) {
-            let Request { payload, socket: lane, to, lend, .. } = request;
-            let result = match &mut self.lanes[lane] {
-                Lane::Own { sender, numbers } => {
-                    let (own, result) = sender.send_chosen(payload, to, lend);
-                    numbers.push_back((own, number));
-                    result
-                }
-                Lane::Shared { socket } => {
-                    let (landed, result) = super::plain::send(socket, number, payload, to);
-                    let steps = [Step::Ended { number, result }, Step::Landed(landed)];
-                    self.steps.extend(steps.map(|step| (lane, step)));
-                    continue;
-                }
-            };
-            self.steps.push_back((lane, Step::Ended { number, result }));
-        }
-    }
-
-    fn cancel(&mut self, number: u64) {
-        let place = self.waiting.iter().position(|(waiting, _)| *waiting == number);
-        let Some((number, request)) = place.and_then(|place| self.waiting.remove(place)) else {
-            return;
-        };
-        let landed = super::plain::unsent(number, request.payload);
-        let ended = Step::Ended { number, result: Err(Errno::ECANCELED) };
-        self.steps.extend([ended, Step::Landed(landed)].map(|step| (request.socket, step)));
-    }
-
-    /// Tells what happened since, if anything did.
-    fn tell(&mut self, witness: &mut impl Witness<B>) -> bool {
-        self.look();
-        let has_happened = !self.steps.is_empty();
-        for (lane, step) in self.steps.drain(..) {
-            let socket = self.lanes[lane].socket();
-            match step {
-                Step::Ended { number, result } => witness.ended(number, socket, result),
-                Step::Landed(landed) => witness.landed(socket, landed),
-            }
-        }
-        has_happened
-    }
-
-    /// Collects releases.
-    fn look(&mut self) {
-        for (index, lane) in self.lanes.iter_mut().enumerate() {
-            let Lane::Own { sender, numbers } = lane else { continue };
-            // A queue that cannot be read gives nothing more.
-            while let Ok(Some(mut landed)) = sender.next_landed() {
-                let place = numbers.iter().position(|(own, _)| *own == landed.number);
-                if let Some((_, number)) = place.and_then(|place| numbers.remove(place)) {
-                    landed.number = number;
-                    self.steps.push_back((index, Step::Landed(landed)));
-                }
-            }
-        }
-    }
-
-    fn wait(&mut self, want: usize, timeout: Option<Duration>) {
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        loop {
-            self.look();
-            let is_outstanding = self.lanes.iter().any(
-                |lane| matches!(lane, Lane::Own { sender, .. } if sender.outstanding().sends > 0),
-            );
-            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            if self.steps.len() >= want || !is_outstanding || left == Some(Duration::ZERO) {
-                return;
-            }
-            // Several sockets, each of which may be the first: looked at in turn.
-            std::thread::sleep(Duration::from_micros(200).min(left.unwrap_or(Duration::MAX)));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::UdpSocket;
 
     use super::*;
     use crate::sys::inet::Transport;
+    use crate::sys::zerocopy::Landed;
 
     /// What an engine told, by number: how sends ended, and what of them came back.
     #[derive(Default)]
@@ -301,7 +181,7 @@ mod tests {
 
     fn request(socket: usize, bytes: usize) -> Request<Vec<u8>> {
         let payload = Payload::One(vec![7; bytes]);
-        let lend = Ok(());
+        let lend = Ok(Path::default());
         Request { payload, socket, to: None, most: usize::MAX, lend, huge_by_index: false }
     }
 

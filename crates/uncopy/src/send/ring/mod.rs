@@ -1,9 +1,10 @@
 //! Sends in batches through io_uring, and notifiers over them.
 
 mod accounts;
+mod calls;
+mod copying;
 mod engine;
 mod message;
-mod plain;
 
 use std::fmt;
 use std::num::NonZeroU16;
@@ -14,9 +15,10 @@ use super::counters::Counters;
 use super::notifier::SlotError;
 use super::plan::Mode;
 use super::release::{Release, SendId};
-use super::sender::{Outstanding, Sender, SenderOptions, note_device};
+use super::sender::{Outstanding, Sender, SenderOptions};
 use crate::buf::{Payload, Pool, PoolSlice, StableBytes};
 use crate::error::{Errno, Error, Reason, Result};
+use crate::sys::clock;
 use crate::sys::inet::{Socket, Transport};
 use crate::sys::send_ring::{MAX_BYTES, Parking, SendRing, Setup};
 use accounts::{Accounts, Bound};
@@ -94,7 +96,7 @@ pub struct RingSocket(usize);
 /// # Threads
 /// A ring belongs to the thread that made it (`IORING_SETUP_SINGLE_ISSUER`), which costs the
 /// kernel less; each thread that sends has its own.
-/// ```compile_fail
+/// ```compile_fail,E0277
 /// let ring = uncopy::send::Ring::<Vec<u8>>::new(&Default::default());
 /// std::thread::spawn(move || drop(ring));
 /// ```
@@ -156,7 +158,7 @@ impl<B: StableBytes> Ring<B> {
     pub fn add(&mut self, socket: Socket) -> RingSocket {
         let transport = socket.transport();
         self.engine.add(socket);
-        RingSocket(self.accounts.add(transport))
+        RingSocket(self.accounts.add(transport, false))
     }
 
     /// Sends on the socket of a [`Sender`] too: what is sent through the ring is not counted among
@@ -166,7 +168,7 @@ impl<B: StableBytes> Ring<B> {
         let socket = sender.share();
         let transport = socket.transport();
         self.engine.add_shared(socket);
-        RingSocket(self.accounts.add(transport))
+        RingSocket(self.accounts.add(transport, true))
     }
 
     /// The socket, for everything that does not send. `None`: it is another ring's.
@@ -248,19 +250,21 @@ impl<B: StableBytes> Ring<B> {
     pub fn send(&mut self, socket: RingSocket, message: Message<B>) -> Result<SendId, NotTaken<B>> {
         let Message { payload, to, bound } = message;
         let bytes = payload.len();
-        if let Some(reason) = self.refusal_of(socket, bound, bytes) {
-            return Err(NotTaken { payload, error: Error::new("send", "a message", reason) });
-        }
-        // The socket was looked for above.
-        let known = self.engine.socket(socket.0);
-        let most = known.map_or(usize::MAX, batch::train_most);
+        let known = self.refusal_of(bound, bytes).map_or_else(|| self.engine.known(socket.0), Err);
+        let known = match known {
+            Ok(known) => known,
+            Err(reason) => {
+                return Err(NotTaken { payload, error: Error::new("send", "a message", reason) });
+            }
+        };
+        let most = batch::train_most(known);
         let is_huge = payload.as_slice().iter().any(is_huge);
-        let huge_by_index = !is_huge
-            || known.is_some_and(|known| self.accounts.names_huge_pages(socket.0, known, to));
-        let lend = self.accounts.choose(self.mode, socket.0, (&payload, huge_by_index), bytes);
-        let lent = lend.is_ok();
-        if lent && self.accounts.transport(socket.0) == Some(Transport::Tcp) {
-            known.inspect(|known| note_device(known));
+        let huge_by_index = !is_huge || self.accounts.names_huge_pages(socket.0, known, to);
+        let way = (socket.0, known, to);
+        let lend = self.accounts.choose(self.mode, way, (&payload, huge_by_index), bytes);
+        let lent = lend.ok();
+        if lent.is_some() && known.transport() == Transport::Tcp {
+            known.note_device();
         }
         let request = Request { payload, socket: socket.0, to, most, lend, huge_by_index };
         let number = self.engine.push(request).unwrap_or_default();
@@ -268,15 +272,12 @@ impl<B: StableBytes> Ring<B> {
         Ok(SendId(number))
     }
 
-    /// Why a send cannot be taken.
+    /// Why a send cannot be taken, whatever its socket.
     #[inline]
-    fn refusal_of(&self, socket: RingSocket, bound: Option<Bound>, bytes: usize) -> Option<Reason> {
+    fn refusal_of(&self, bound: Option<Bound>, bytes: usize) -> Option<Reason> {
         match bound.map_or(Ok(()), |bound| self.accounts.slots.has(bound.slot)) {
             Err(error) => Some(Reason::Refused(error.to_string())),
             Ok(()) if bytes > MAX_BYTES => Some(Reason::Network { errno: Errno::EMSGSIZE }),
-            Ok(()) if !self.accounts.has(socket.0) => {
-                Some(Reason::Refused("its socket is not this ring's; add it first".to_owned()))
-            }
             Ok(()) => None,
         }
     }
@@ -352,6 +353,16 @@ impl<B: StableBytes> Ring<B> {
     }
 
     fn advance(&mut self, want: usize, timeout: Option<Duration>) -> Result<()> {
+        let before = self.accounts.is_timed().then(clock::thread);
+        let result = self.advance_on(want, timeout);
+        if let Some(before) = before {
+            self.accounts.spend(clock::thread().saturating_sub(before));
+        }
+        self.accounts.submitted();
+        result
+    }
+
+    fn advance_on(&mut self, want: usize, timeout: Option<Duration>) -> Result<()> {
         let failed = |errno| Error::network("submit sends to", "the kernel", errno);
         self.engine.submit(want, timeout).map_err(failed)?;
         let mut goes_on = self.collect().map_err(failed)?;
@@ -366,6 +377,10 @@ impl<B: StableBytes> Ring<B> {
     /// Takes in what has happened; says whether anything has.
     fn collect(&mut self) -> Result<bool, Errno> {
         let reaped = self.engine.reap(&mut self.accounts);
+        if let Engine::Calls(calls) = &mut self.engine {
+            let reasons = calls.take_reasons();
+            reasons.for_each(|(socket, found)| self.accounts.add_reasons(socket, &found));
+        }
         self.accounts.post();
         reaped
     }

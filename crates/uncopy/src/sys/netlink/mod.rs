@@ -10,6 +10,7 @@ pub(crate) mod route;
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use rustix::buffer::spare_capacity;
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 use super::{Sys, last_errno};
@@ -109,12 +110,14 @@ impl Netlink {
     pub(crate) fn ask(&self, question: Question) -> Sys<Vec<Vec<u8>>> {
         let is_dump = question.is_dump();
         rustix::net::send(&self.0, &question.finish(), SendFlags::empty())?;
-        let mut buffer = vec![0; ANSWER_BYTES];
+        // Not set to zero: to touch all of it takes longer than to ask.
+        let mut buffer = Vec::with_capacity(ANSWER_BYTES);
         let mut answers = Vec::new();
         loop {
-            let flags = RecvFlags::TRUNC;
-            let (_, length) =
-                rustix::io::retry_on_intr(|| rustix::net::recv(&self.0, &mut buffer[..], flags))?;
+            buffer.clear();
+            let (_, length) = rustix::io::retry_on_intr(|| {
+                rustix::net::recv(&self.0, spare_capacity(&mut buffer), RecvFlags::TRUNC)
+            })?;
             // The rest of an answer that is too long is gone.
             let received = buffer.get(..length).ok_or(Errno::EMSGSIZE)?;
             if split(received, is_dump, &mut answers)? {

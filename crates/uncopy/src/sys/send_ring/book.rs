@@ -143,7 +143,7 @@ impl<B: StableBytes> Book<B> {
             let Some(stream) = self.stream_of(number) else { continue };
             let continues = stream.is_some() && stream == last_stream;
             let is_held = stream.is_some_and(|stream| {
-                !continues && (streams_in_batch.contains(&stream) || self.owes_result(stream))
+                !continues && (streams_in_batch.contains(&stream) || self.is_held_up(stream))
             });
             if taken == room || is_held {
                 // What follows on this stream must wait as well.
@@ -179,11 +179,13 @@ impl<B: StableBytes> Book<B> {
         (socket.transport() == Transport::Tcp).then_some(Arc::as_ptr(socket) as usize)
     }
 
-    /// A send of the stream is with the kernel and has no result.
-    fn owes_result(&self, stream: usize) -> bool {
+    /// A send of the stream is with the kernel and has no result, or one that was refused waits there
+    /// to be made once more: what is behind it would overtake it.
+    fn is_held_up(&self, stream: usize) -> bool {
         self.in_kernel > 0
             && self.operations.iter().any(|(_, operation)| {
-                operation.stage == Stage::Submitted && self.stream(operation) == Some(stream)
+                matches!(operation.stage, Stage::Submitted | Stage::Lent { again: true })
+                    && self.stream(operation) == Some(stream)
             })
     }
 
@@ -384,6 +386,9 @@ fn whole<B: StableBytes>(
 }
 
 #[cfg(test)]
+mod model;
+
+#[cfg(test)]
 mod tests {
     use std::net::UdpSocket;
 
@@ -433,6 +438,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_is_made_again_waits_for_its_notification() {
+        let buffer = Arc::new(vec![1; 50]);
+        let (mut book, _peer) = book(&buffer);
+        let mut scribe = Scribe::default();
+        submit(&mut book);
+        book.ended(0, Err(Errno::ENOBUFS), true, &mut scribe);
+        assert_eq!(book.operations.get(0).unwrap().stage, Stage::Lent { again: true });
+        assert_eq!((book.waiting(), book.in_kernel, scribe.0.len()), (0, 1, 0));
+        book.notified(0, false, &mut scribe);
+        assert_eq!(book.operations.get(0).unwrap().stage, Stage::Waiting);
+        assert_eq!((book.waiting(), book.in_kernel, scribe.0.len()), (1, 0, 0));
+        assert!(!book.operations.get(0).unwrap().lend, "it is copied then");
+    }
+
     /// Writes down how a send ends and that it lands.
     #[derive(Default)]
     struct Scribe(Vec<(&'static str, Sys<usize>)>);
@@ -458,6 +478,22 @@ mod tests {
         Copied(Sys<usize>),
         Released,
         Cancel,
+    }
+
+    type Told = Vec<(&'static str, Sys<usize>)>;
+
+    /// What is made once more when the notification is in, and not canceled until then.
+    fn refused_with_a_notification() -> impl Iterator<Item = (Vec<Word>, Told)> {
+        use Word::{Cancel, Copied, Lent, Released};
+        let refused = || Lent(Err(Errno::ENOBUFS));
+        let later = [refused(), Released, Released, Copied(Ok(20)), Lent(Ok(10)), Released];
+        [
+            vec![refused(), Released, Copied(Ok(20)), Copied(Ok(30))],
+            [Lent(Ok(20))].into_iter().chain(later).collect(),
+            vec![refused(), Cancel, Released, Copied(Ok(50))],
+        ]
+        .into_iter()
+        .map(|words| (words, vec![("ended", Ok(50)), ("landed", Ok(50))]))
     }
 
     #[test]
@@ -496,7 +532,10 @@ mod tests {
             // Waiting for its next part, or for a result.
             (vec![Copied(Ok(20)), Cancel], failed(Errno::ECANCELED, 20)),
             (vec![Lent(Ok(20)), Cancel, Released], failed(Errno::ECANCELED, 20)),
-        ] {
+        ]
+        .into_iter()
+        .chain(refused_with_a_notification())
+        {
             let buffer = Arc::new(vec![1; 50]);
             let (mut book, _peer) = book(&buffer);
             let mut scribe = Scribe::default();

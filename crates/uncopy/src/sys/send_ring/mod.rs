@@ -286,18 +286,83 @@ impl<B: StableBytes> Drop for SendRing<B> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{TcpListener, UdpSocket};
     use std::panic::resume_unwind;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
-    use super::{Operation, SendRing, Setup, Socket};
+    use super::{Operation, SendRing, Setup, Socket, Transport, Witness};
     use crate::buf::{PageSize, Payload, Pool, PoolSlice, StableBytes};
+    use crate::error::Errno;
+    use crate::sys::Sys;
+    use crate::sys::probe::{kernel_release, version_of};
+    use crate::sys::zerocopy::Landed;
 
     fn ring() -> SendRing<PoolSlice> {
         let setup = Setup { entries: 4, completions: None, linger: Duration::ZERO };
         SendRing::new(setup).unwrap()
+    }
+
+    /// Else a ring is made without them, and nobody sees.
+    #[test]
+    fn a_ring_belongs_to_its_thread_where_the_kernel_has_that() {
+        // The two come together: deferred work is done for a single issuer alone (`io_uring_create`).
+        if version_of(&kernel_release()) < [6, 1, 0] {
+            return;
+        }
+        assert!(ring().ring.params().is_setup_single_issuer());
+    }
+
+    /// Counts what ends and what lands.
+    #[derive(Default)]
+    struct Count {
+        ended: usize,
+        landed: usize,
+    }
+
+    impl<B> Witness<B> for Count {
+        fn is_made_again(&mut self, _: u64, _: Errno, _: Transport, _: bool) -> bool {
+            false
+        }
+
+        fn ended(&mut self, _: u64, _: &Socket, result: Sys<usize>) {
+            result.unwrap();
+            self.ended += 1;
+        }
+
+        fn landed(&mut self, _: &Socket, _: Landed<B>) {
+            self.landed += 1;
+        }
+    }
+
+    #[test]
+    fn completions_that_do_not_fit_are_put_aside_and_not_lost() {
+        const ENTRIES: usize = 8;
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let completions = Some(ENTRIES as u32);
+        let setup = Setup { entries: ENTRIES as u32, completions, linger: Duration::ZERO };
+        let mut ring = SendRing::new(setup).unwrap();
+        let socket = Socket::connect_udp(receiver.local_addr().unwrap()).unwrap();
+        ring.add(Arc::new(socket));
+        let count = 5 * ENTRIES;
+        for _ in 0..count {
+            let payload = Payload::One(vec![5; 50]);
+            ring.push(Operation::new(payload, 0, None, true)).unwrap();
+        }
+        // Two for each, and nobody takes them out.
+        ring.submit(0, None).unwrap();
+        ring.submit(0, None).unwrap();
+        assert!(ring.ring.submission().cq_overflow(), "the kernel has put some aside");
+        let mut told = Count::default();
+        let begin = Instant::now();
+        while told.landed < count {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{} landed", told.landed);
+            ring.submit(0, None).unwrap();
+            ring.reap(&mut told).unwrap();
+        }
+        assert_eq!((told.ended, ring.book.in_kernel), (count, 0));
+        assert!(!ring.ring.submission().cq_overflow());
     }
 
     #[test]

@@ -140,8 +140,10 @@ impl<B: StableBytes> Flight<B> {
     /// Sends what is behind byte `from` of a payload that was begun and not ended, as far as the
     /// kernel takes it without waiting.
     ///
-    /// A datagram is sent whole or not at all, of a train of them at most `most` bytes. After one that was to be lent and failed, the error
-    /// queue is read, which shows whether the kernel counted it.
+    /// A datagram is sent whole or not at all, of a train of them at most `most` bytes. After one that
+    /// was to be lent and failed, the error queue is read, which shows whether the kernel counted it.
+    // In line, as [`send_copied`].
+    #[inline(always)]
     pub(crate) fn part(
         &mut self,
         number: u64,
@@ -162,17 +164,16 @@ impl<B: StableBytes> Flight<B> {
         match sent {
             // Of a stream, nothing sent is nothing numbered (`tcp_sendmsg_locked`).
             Ok(bytes) => ledger.record(number, bytes, lend && (whole || bytes > 0)),
-            Err(errno) if lend && whole => {
-                ledger.doubt();
-                self.settle(errno);
-            }
+            Err(errno) if lend && whole => self.settle(errno),
             Err(_) => {}
         }
         sent
     }
 
     /// Finds out whether a datagram that failed with this error was counted.
+    #[cold]
     fn settle(&mut self, errno: Errno) {
+        self.cargo.ledger.doubt();
         let is_read = self.cargo.drain().is_ok();
         let is_open = self.cargo.ledger.settle();
         if !is_read || (is_open && !is_uncounted(errno)) {
@@ -232,9 +233,9 @@ pub(crate) fn send_copied<B: StableBytes>(
     with_regions(payload, (from, most), (whole, false), send)
 }
 
-/// Calls `send` with the regions of the payload from byte `from` on, `most` bytes at most: with all of them if it is to
-/// go `whole`, put together if they are too many to be copied one by one; else with as many as one
-/// call takes.
+/// Calls `send` with the regions of the payload from byte `from` on, `most` bytes at most: with all of
+/// them if it is to go `whole`, put together if they are too many to be copied one by one; else with as
+/// many as one call takes.
 #[inline(always)]
 fn with_regions<B: StableBytes, T>(
     payload: &Payload<B>,

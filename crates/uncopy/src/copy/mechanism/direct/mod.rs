@@ -29,24 +29,26 @@ const FALLBACK_ALIGN: DirectAlign = DirectAlign { memory: 4096, offset: 4096 };
 /// the page cache.
 pub(super) fn mover(ends: Ends<'_>, cost: Cost, setting: Setting) -> Sys<Box<dyn Mover>> {
     let destination_align = setting.destination_align.unwrap_or(FALLBACK_ALIGN);
-    let mapped = || -> Sys<Box<dyn Mover>> {
+    let mapped = |refused| -> Sys<Box<dyn Mover>> {
         let whole = mapped::Mapped::new(cost);
-        Ok(Box::new(Direct::new(ends, whole, destination_align.offset, cost, setting.tail)?))
+        let mut direct = Direct::new(ends, whole, destination_align.offset, cost, setting.tail)?;
+        direct.refused = refused;
+        Ok(Box::new(direct))
     };
     let Some(source_align) = setting.source_align else {
-        return mapped();
+        return mapped(None);
     };
-    let cost = match cost {
+    let ring_cost = match cost {
         Cost::Moved if !setting.source_moves => Cost::Unknown,
         other => other,
     };
-    match ring::Ring::new(ends, cost) {
+    match ring::Ring::new(ends, ring_cost) {
         Ok(ring) => {
             let align = source_align.offset.max(destination_align.offset);
-            Ok(Box::new(Direct::new(ends, ring, align, cost, setting.tail)?))
+            Ok(Box::new(Direct::new(ends, ring, align, ring_cost, setting.tail)?))
         }
         // No io_uring here, or not enough lockable memory.
-        Err(_) => mapped(),
+        Err(errno) => mapped(Some(errno)),
     }
 }
 
@@ -64,6 +66,8 @@ struct Direct<B> {
     /// A second reference to the destination, to take `O_DIRECT` off at the end.
     destination: OwnedFd,
     direct: bool,
+    /// What a ring met, where one was to be used.
+    refused: Option<Errno>,
 }
 
 impl<B> Direct<B> {
@@ -72,8 +76,9 @@ impl<B> Direct<B> {
             .destination
             .try_clone_to_owned()
             .map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(Errno::EMFILE.raw())))?;
+        let align = u64::from(align);
         let mut direct =
-            Direct { whole, align: u64::from(align), cost, tail, destination, direct: false };
+            Direct { whole, align, cost, tail, destination, direct: false, refused: None };
         direct.set_direct(true)?;
         Ok(direct)
     }
@@ -132,6 +137,12 @@ impl<B: WholeBlocks> Mover for Direct<B> {
         }
         self.set_direct(true)?;
         self.whole.blocks(ends, offset, whole)
+    }
+
+    fn instead_of(&self) -> Option<(&'static str, Errno)> {
+        let text =
+            "no reads past the page cache through io_uring: mapped pages are written instead";
+        Some((text, self.refused?))
     }
 }
 

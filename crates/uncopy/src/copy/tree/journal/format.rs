@@ -71,8 +71,6 @@ pub(in crate::copy::tree) struct Part {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Contents {
     pub(super) begun: Option<Begun>,
-    /// Sorted.
-    pub(super) done: Vec<Short>,
     /// By the digest of their paths.
     pub(super) parts: HashMap<Short, Part>,
     /// Up to here it is whole.
@@ -133,12 +131,12 @@ pub(super) fn push_link(linked: &mut Vec<u8>, inode: u64, path: &OsStr) {
     linked.extend(path.as_bytes());
 }
 
-fn parse_links(mut rest: &[u8], tell: &mut dyn FnMut(u64, &OsStr)) -> Option<()> {
+fn parse_links(mut rest: &[u8], told: &mut impl Told) -> Option<()> {
     while let Some((inode, behind)) = rest.split_first_chunk() {
         let (length, behind) = behind.split_first_chunk()?;
         let length = u32::from_le_bytes(*length) as usize;
         let (path, behind) = behind.split_at_checked(length)?;
-        tell(u64::from_le_bytes(*inode), OsStr::from_bytes(path));
+        told.linked(u64::from_le_bytes(*inode), OsStr::from_bytes(path));
         rest = behind;
     }
     rest.is_empty().then_some(())
@@ -184,14 +182,21 @@ pub(super) fn part_key(path: &OsStr) -> Short {
     short(blake3::hash(path.as_bytes()))
 }
 
+/// Who is told of what there is too much of to be kept for everybody, frame by frame.
+pub(super) trait Told {
+    /// These files are done.
+    fn done(&mut self, _files: &[Short]) {}
+
+    /// A file with several names: inode of the source, and the path that it was copied to.
+    fn linked(&mut self, _inode: u64, _path: &OsStr) {}
+}
+
+/// Nobody.
+impl Told for () {}
+
 impl Contents {
     /// Takes in a whole frame; `None`: it cannot stand there.
-    fn take(
-        &mut self,
-        kind: u32,
-        payload: &[u8],
-        linked: &mut dyn FnMut(u64, &OsStr),
-    ) -> Option<()> {
+    fn take(&mut self, (kind, payload): (u32, &[u8]), told: &mut impl Told) -> Option<()> {
         match (kind, self.begun.is_some()) {
             (BEGIN, false) => {
                 let (fingerprint, aside) = payload.split_first_chunk()?;
@@ -201,7 +206,7 @@ impl Contents {
                 };
                 self.begun = Some(Begun { fingerprint: *fingerprint, aside });
             }
-            (DONE, true) => self.done.extend_from_slice(shorts(payload)?),
+            (DONE, true) => told.done(shorts(payload)?),
             (ENDED, true) => {
                 for key in shorts(payload)? {
                     self.parts.remove(key);
@@ -211,7 +216,7 @@ impl Contents {
                 let (first, part) = parse_chunks(payload)?;
                 self.take_chunks(first, part);
             }
-            (LINKED, true) => parse_links(payload, linked)?,
+            (LINKED, true) => parse_links(payload, told)?,
             _ => return None,
         }
         Some(())
@@ -258,16 +263,13 @@ fn head(bytes: &[u8]) -> Option<(u32, usize)> {
 }
 
 /// Reads a whole journal of `size` bytes. `read` fills a buffer from an offset on, and gives
-/// less only at the end. `linked` is told of files with several names. Memory for one frame is taken
-/// at a time, besides what they say.
+/// less only at the end. Memory for one frame is taken at a time, besides what they say.
 pub(super) fn parse<E>(
     size: u64,
     mut read: impl FnMut(u64, &mut Vec<u8>, usize) -> Result<(), E>,
-    linked: &mut dyn FnMut(u64, &OsStr),
+    told: &mut impl Told,
 ) -> Result<Result<Contents, Unusable>, E> {
     let mut contents = Contents::default();
-    // Most of it are digests of files. Pages that stay empty take no memory.
-    contents.done.reserve_exact(usize::try_from(size).unwrap_or(0) / CHECKSUM_BYTES);
     let mut bytes = Vec::new();
     let mut at = 0;
     while at < size {
@@ -296,13 +298,12 @@ pub(super) fn parse<E>(
             }
             return damaged;
         }
-        if contents.take(kind, &body[HEAD_BYTES..], linked).is_none() {
+        if contents.take((kind, &body[HEAD_BYTES..]), told).is_none() {
             return damaged;
         }
         at += end as u64;
         contents.whole_bytes = at;
     }
-    contents.done.sort_unstable();
     Ok(Ok(contents))
 }
 
@@ -337,39 +338,81 @@ pub(crate) fn fuzz(bytes: &[u8]) {
 /// What is whole of a journal says the same without the rest.
 #[cfg(fuzzing)]
 fn check(bytes: &[u8]) {
-    if let Ok(contents) = parse_bytes(bytes) {
-        assert!(contents.whole_bytes <= bytes.len() as u64);
-        assert_eq!(parse_bytes(&bytes[..contents.whole_bytes as usize]).as_ref(), Ok(&contents));
+    if let Ok(parsed) = parse_bytes(bytes) {
+        let whole = parsed.0.whole_bytes;
+        assert!(whole <= bytes.len() as u64);
+        assert_eq!(parse_bytes(&bytes[..whole as usize]), Ok(parsed));
+    }
+}
+
+/// What is told of files that are done.
+#[cfg(fuzzing)]
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Count(usize);
+
+#[cfg(fuzzing)]
+impl Told for Count {
+    fn done(&mut self, files: &[Short]) {
+        self.0 += files.len();
     }
 }
 
 #[cfg(fuzzing)]
-fn parse_bytes(bytes: &[u8]) -> Result<Contents, Unusable> {
+fn parse_bytes(bytes: &[u8]) -> Result<(Contents, Count), Unusable> {
     let read = |at: u64, buffer: &mut Vec<u8>, length: usize| {
         let rest = bytes.get(at as usize..).unwrap_or(&[]);
         buffer.clear();
         buffer.extend_from_slice(&rest[..length.min(rest.len())]);
         Ok::<(), std::convert::Infallible>(())
     };
-    let Ok(parsed) = parse(bytes.len() as u64, read, &mut |_, _| {});
-    parsed
+    let mut count = Count::default();
+    let Ok(parsed) = parse(bytes.len() as u64, read, &mut count);
+    Ok((parsed?, count))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(bytes: &[u8]) -> Result<Contents, Unusable> {
-        parse_with(bytes, &mut |_, _| {})
+    /// What is told.
+    #[derive(Default)]
+    struct Heard {
+        done: Vec<Short>,
+        linked: Vec<(u64, OsString)>,
     }
 
-    fn parse_with(bytes: &[u8], linked: &mut dyn FnMut(u64, &OsStr)) -> Result<Contents, Unusable> {
+    impl Told for Heard {
+        fn done(&mut self, files: &[Short]) {
+            self.done.extend(files);
+        }
+
+        fn linked(&mut self, inode: u64, path: &OsStr) {
+            self.linked.push((inode, path.to_owned()));
+        }
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Contents, Unusable> {
+        tell(bytes, &mut ())
+    }
+
+    /// How many files are done.
+    fn count_done(bytes: &[u8]) -> usize {
+        hear(bytes).unwrap().1.done.len()
+    }
+
+    fn hear(bytes: &[u8]) -> Result<(Contents, Heard), Unusable> {
+        let mut heard = Heard::default();
+        let contents = tell(bytes, &mut heard)?;
+        Ok((contents, heard))
+    }
+
+    fn tell(bytes: &[u8], told: &mut impl Told) -> Result<Contents, Unusable> {
         let read = |at, buffer: &mut Vec<u8>, length: usize| {
             let rest = &bytes[at as usize..];
             *buffer = rest[..length.min(rest.len())].to_vec();
             Ok::<(), std::convert::Infallible>(())
         };
-        super::parse(bytes.len() as u64, read, linked).unwrap()
+        super::parse(bytes.len() as u64, read, told).unwrap()
     }
 
     fn begun() -> Begun {
@@ -396,10 +439,9 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let bytes = written();
-        let contents = parse(&bytes).unwrap();
+        let (contents, heard) = hear(&bytes).unwrap();
         assert_eq!(contents.begun, Some(begun()));
-        assert_eq!(contents.done.len(), 4);
-        assert!(contents.done.is_sorted());
+        assert_eq!((heard.done.len(), heard.done[3]), (4, [1; 16]));
         assert_eq!(contents.whole_bytes, bytes.len() as u64);
         assert_eq!(parse(&[]), Ok(Contents::default()));
         let found = Begun { aside: None, ..begun() };
@@ -430,13 +472,20 @@ mod tests {
         push_link(&mut links, 7, OsStr::new("a/b"));
         push_link(&mut links, u64::MAX, OsStr::new(""));
         let begin = begin_frame(&begun());
-        let mut told = Vec::new();
-        let mut tell = |inode, path: &OsStr| told.push((inode, path.to_owned()));
-        parse_with(&[begin.clone(), linked_frame(&links)].concat(), &mut tell).unwrap();
-        assert_eq!(told, [(7, "a/b".into()), (u64::MAX, "".into())]);
+        let (_, heard) = hear(&[begin.clone(), linked_frame(&links)].concat()).unwrap();
+        assert_eq!(heard.linked, [(7, "a/b".into()), (u64::MAX, "".into())]);
         links.pop();
         assert!(parse(&[begin.clone(), linked_frame(&links[..15])].concat()).is_ok());
         assert!(parse(&[begin, linked_frame(&links[..20])].concat()).is_err());
+    }
+
+    #[test]
+    fn what_nobody_is_told_of_is_checked_all_the_same() {
+        let bytes = written();
+        assert_eq!(parse(&bytes), Ok(hear(&bytes).unwrap().0));
+        let mut damaged = bytes;
+        damaged[100] ^= 1;
+        assert!(parse(&damaged).is_err());
     }
 
     #[test]
@@ -444,14 +493,14 @@ mod tests {
         let bytes = written();
         let last = done_frame(&[1; 16]).len();
         for cut in 1..last {
-            let contents = parse(&bytes[..bytes.len() - cut]).unwrap();
-            assert_eq!(contents.done.len(), 3, "{cut}");
+            let (contents, heard) = hear(&bytes[..bytes.len() - cut]).unwrap();
+            assert_eq!(heard.done.len(), 3, "{cut}");
             assert_eq!(contents.whole_bytes, (bytes.len() - last) as u64, "{cut}");
         }
         // Its length came to the disk, and its bytes did not.
         let mut empty = bytes[..bytes.len() - last].to_vec();
         empty.resize(bytes.len(), 0);
-        assert_eq!(parse(&empty).unwrap().done.len(), 3);
+        assert_eq!(count_done(&empty), 3);
     }
 
     #[test]
@@ -466,9 +515,9 @@ mod tests {
                     assert!(place < last + HEAD_BYTES && offset <= place as u64, "{place}");
                 }
                 // The last frame is not believed.
-                Ok(contents) => {
+                Ok(_) => {
                     assert!(place >= last + HEAD_BYTES, "{place}");
-                    assert_eq!(contents.done.len(), 3, "{place}");
+                    assert_eq!(count_done(&damaged), 3, "{place}");
                 }
                 Err(Unusable::Foreign) => panic!("{place}"),
             }

@@ -8,6 +8,7 @@
 //! a crash cut off is dropped, and with it the word that its files are done; a journal that is damaged
 //! elsewhere is not believed at all.
 
+mod done;
 mod format;
 mod part;
 
@@ -26,6 +27,9 @@ use rustix::fs::{FileType, OFlags};
 pub(crate) use format::fuzz;
 pub(super) use format::{Begun, Built, Part, Short, Unusable};
 pub(super) use part::{KeptPart, sweep, sweep_directory};
+
+use done::Done;
+use format::Told;
 
 use crate::copy::stale;
 use crate::error::Errno;
@@ -77,8 +81,8 @@ pub(super) struct Journal {
     file: OwnedFd,
     name: OsString,
     begun: Option<Begun>,
-    /// What an earlier run did, sorted.
-    done: Vec<Short>,
+    /// What an earlier run did.
+    done: Done,
     /// What it began.
     parts: Mutex<HashMap<Short, Part>>,
     /// Something was cut off at its end.
@@ -181,14 +185,15 @@ impl Journal {
         if stat.links == 0 {
             return Err(NotOpened::Held);
         }
-        let contents = parse(&file, stat.size, &mut |_, _| {})?.map_err(NotOpened::Unusable)?;
+        let mut done = Done::collect(directory);
+        let contents = parse(&file, stat.size, &mut done)?.map_err(NotOpened::Unusable)?;
         let was_cut = contents.whole_bytes < stat.size;
         file::truncate(&file, contents.whole_bytes)?;
         Ok(Journal {
             file,
             name,
             begun: contents.begun,
-            done: contents.done,
+            done: done.end(),
             parts: Mutex::new(contents.parts),
             was_cut,
             batch: Mutex::default(),
@@ -203,7 +208,7 @@ impl Journal {
         let name = stale::journal_name(destination);
         let file = name::open_existing(directory, &name, OFlags::RDONLY).ok()?;
         let stat = file::stat(&file).ok().filter(is_own)?;
-        parse(&file, stat.size, &mut |_, _| {}).ok()?.ok()?.begun
+        parse(&file, stat.size, &mut ()).ok()?.ok()?.begun
     }
 
     /// The job that it belongs to, if it was begun.
@@ -219,7 +224,7 @@ impl Journal {
         file::sync(&self.file)?;
         let directory = name::open_directory_for_reading(directory)?;
         file::sync(&directory)?;
-        self.done.clear();
+        self.done = Done::default();
         lock(&self.parts).clear();
         self.begun = Some(begun);
         self.end = Mutex::new(End { offset: bytes.len() as u64, failed: None });
@@ -228,7 +233,7 @@ impl Journal {
 
     /// An earlier run did this.
     pub(super) fn has(&self, done: &Short) -> bool {
-        self.done.binary_search(done).is_ok()
+        self.done.contains(done)
     }
 
     /// There is something to go on from.
@@ -239,7 +244,7 @@ impl Journal {
     /// Tells of the files with several names that an earlier run copied: inode of the source, and path.
     pub(super) fn links(&self, tell: &mut dyn FnMut(u64, &OsStr)) -> Sys<()> {
         if self.is_continued() {
-            let _ = parse(&self.file, lock(&self.end).offset, tell)?;
+            let _ = parse(&self.file, lock(&self.end).offset, &mut Links(tell))?;
         }
         Ok(())
     }
@@ -302,9 +307,10 @@ impl Journal {
         self.write(&batch)
     }
 
-    /// So many bytes are noted and not flushed.
-    pub(super) fn is_behind(&self) -> bool {
-        lock(&self.batch).bytes > BATCH_BYTES / 16
+    /// Flushes what was noted, where to copy it again would take long.
+    pub(super) fn catch_up(&self) -> Sys<()> {
+        let is_behind = lock(&self.batch).bytes > BATCH_BYTES / 16;
+        if is_behind { self.flush() } else { Ok(()) }
     }
 
     fn write(&self, batch: &Batch) -> Sys<()> {
@@ -385,24 +391,95 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn parse(
     file: &OwnedFd,
     size: u64,
-    linked: &mut dyn FnMut(u64, &OsStr),
+    told: &mut impl Told,
 ) -> Sys<std::result::Result<format::Contents, Unusable>> {
-    let read = |at, buffer: &mut Vec<u8>, length| read_at(file, at, buffer, length);
-    format::parse(size, read, linked)
+    let read = |at, buffer: &mut Vec<u8>, length| {
+        buffer.resize(length, 0);
+        let read = transfer::read_all_at(file, buffer, at)?;
+        buffer.truncate(read);
+        Ok(())
+    };
+    format::parse(size, read, told)
 }
 
-/// Fills the buffer with `length` bytes from an offset on, or with what there is.
-fn read_at(file: &OwnedFd, offset: u64, buffer: &mut Vec<u8>, length: usize) -> Sys<()> {
-    buffer.resize(length, 0);
-    let mut at = 0;
-    while at < length {
-        match transfer::read_at(file, &mut buffer[at..], offset + at as u64) {
-            Ok(0) => break,
-            Ok(n) => at += n,
-            Err(Errno::EINTR) => {}
-            Err(errno) => return Err(errno),
+/// Who wants to know of files with several names alone.
+struct Links<'a>(&'a mut dyn FnMut(u64, &OsStr));
+
+impl Told for Links<'_> {
+    fn linked(&mut self, inode: u64, path: &OsStr) {
+        (self.0)(inode, path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::file::Timestamp;
+
+    fn stat() -> Stat {
+        let time = |seconds| Timestamp { seconds, nanoseconds: 7 };
+        Stat {
+            device: (8, 1),
+            inode: 11,
+            mode: 0o100_644,
+            links: 1,
+            uid: 0,
+            gid: 0,
+            size: 4096,
+            blocks: 8,
+            special: (0, 0),
+            accessed: time(1),
+            modified: time(2),
+            changed: time(3),
+            direct: None,
+            mount_root: false,
         }
     }
-    buffer.truncate(at);
-    Ok(())
+
+    type Change = (&'static str, fn(&mut Stat), bool);
+
+    /// What is changed of a file, and whether it is another one then.
+    const CHANGES: [Change; 12] = [
+        ("size", |stat| stat.size += 1, true),
+        ("inode", |stat| stat.inode += 1, true),
+        ("mtime, seconds", |stat| stat.modified.seconds -= 1, true),
+        ("mtime, nanoseconds", |stat| stat.modified.nanoseconds += 1, true),
+        ("ctime, seconds", |stat| stat.changed.seconds += 1, true),
+        ("ctime, nanoseconds", |stat| stat.changed.nanoseconds += 1, true),
+        ("mtime before 1970", |stat| stat.modified.seconds = -2, true),
+        // Reading it is no change, another boot may number devices anew, and the rest moves ctime.
+        ("atime", |stat| stat.accessed.seconds += 1, false),
+        ("device", |stat| stat.device = (8, 2), false),
+        ("blocks", |stat| stat.blocks = 0, false),
+        ("mode", |stat| stat.mode = 0o100_600, false),
+        ("owner", |stat| stat.uid = 1, false),
+    ];
+
+    #[test]
+    fn a_file_is_done_as_long_as_neither_side_has_changed() {
+        let path = Path::new("a/b");
+        let before = done(path, &stat(), &stat());
+        assert_eq!(before, done(path, &stat(), &stat()));
+        assert_ne!(before, done(Path::new("a/c"), &stat(), &stat()));
+        for (what, change, matters) in CHANGES {
+            let mut changed = stat();
+            change(&mut changed);
+            assert_eq!(done(path, &changed, &stat()) != before, matters, "{what} of the source");
+            assert_eq!(done(path, &stat(), &changed) != before, matters, "{what} of the copy");
+            assert_eq!(state(&changed) != state(&stat()), matters, "{what} of a part's source");
+        }
+    }
+
+    /// Further names change the ctime of a copy whose data is what it was.
+    #[test]
+    fn names_that_a_copy_gets_do_not_count() {
+        let source = Stat { links: 3, ..stat() };
+        let before = done(Path::new("a"), &source, &stat());
+        for (what, change, matters) in CHANGES {
+            let mut copy = stat();
+            change(&mut copy);
+            let matters = matters && !what.starts_with("ctime");
+            assert_eq!(done(Path::new("a"), &source, &copy) != before, matters, "{what}");
+        }
+    }
 }

@@ -14,7 +14,8 @@ use super::worker::Place;
 use crate::error::{Error, Result};
 use crate::sys::Sys;
 
-/// Files that wait for further names and are kept in memory; those beyond go to disk.
+/// Files that wait for further names and are kept in memory, unless the options say another number;
+/// those beyond go to disk.
 const MOST_KEPT: usize = 1 << 14;
 
 /// Names that wait for the first one of their file; who finds more waits itself.
@@ -79,7 +80,7 @@ pub(super) enum Claim {
 }
 
 /// The files with several names that were met and whose other names are still expected.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Links {
     state: Mutex<State>,
     /// A file is no longer being copied.
@@ -88,6 +89,8 @@ pub(super) struct Links {
 
 #[derive(Debug, Default)]
 struct State {
+    /// More go to disk.
+    most_kept: usize,
     /// Being copied; these names wait.
     copying: HashMap<Identity, Vec<Spot>>,
     waiting: usize,
@@ -107,6 +110,11 @@ struct Copied {
 }
 
 impl Links {
+    pub(super) fn new(most_kept: Option<usize>) -> Links {
+        let state = State { most_kept: most_kept.unwrap_or(MOST_KEPT), ..State::default() };
+        Links { state: Mutex::new(state), copied: Condvar::new() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -210,7 +218,7 @@ impl State {
         let root = u32::try_from(root).unwrap_or(u32::MAX);
         let (path, renamed) = (first.path.clone().into(), first.renamed);
         let copied = Copied { root, path, renamed, expected };
-        if self.kept.len() < MOST_KEPT {
+        if self.kept.len() < self.most_kept {
             self.kept.insert(file, copied);
             return Ok(());
         }

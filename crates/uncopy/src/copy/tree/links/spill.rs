@@ -1,5 +1,4 @@
-//! A table on disk: which file of the source was copied under which name. It has no name itself, and
-//! vanishes with its descriptor.
+//! A table on disk, in a file without a name: which file of the source was copied under which name.
 //!
 //! The file begins with a table of offsets by the hash of what is looked for; behind it lie records,
 //! each with the offset of the one before it that has the same place in the table.
@@ -9,10 +8,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::Copied;
-use crate::copy::stale;
 use crate::copy::tree::directory::Identity;
+use crate::copy::tree::nameless;
 use crate::error::Errno;
-use crate::sys::{Sys, name, transfer};
+use crate::sys::{Sys, transfer};
 
 /// Places in the table: blocks that nothing is written to take no room.
 const PLACES: u64 = 1 << 20;
@@ -39,16 +38,7 @@ pub(super) struct Found {
 impl Spill {
     /// An empty table on the filesystem of this directory.
     pub(super) fn new(directory: impl AsFd) -> Sys<Spill> {
-        let file = match name::create_unnamed(&directory, 0o600) {
-            Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL | Errno::ENOENT) => {
-                let temporary = stale::temporary_name("links".as_ref(), stale::Kind::File)?;
-                let file = name::create_new(&directory, &temporary, 0o600)?;
-                name::unlink(&directory, &temporary)?;
-                file
-            }
-            other => other?,
-        };
-        Ok(Spill { file, end: PLACES * PLACE_BYTES })
+        Ok(Spill { file: nameless::file(directory, "links")?, end: PLACES * PLACE_BYTES })
     }
 
     pub(super) fn insert(&mut self, file: Identity, copied: &Copied) -> Sys<()> {
@@ -107,16 +97,8 @@ impl Spill {
     }
 
     fn read(&self, bytes: &mut [u8], offset: u64) -> Sys<()> {
-        let mut at = 0;
-        while at < bytes.len() {
-            match transfer::read_at(&self.file, &mut bytes[at..], offset + at as u64) {
-                Ok(0) => return Err(Errno::EIO),
-                Ok(n) => at += n,
-                Err(Errno::EINTR) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        Ok(())
+        let read = transfer::read_all_at(&self.file, bytes, offset)?;
+        if read < bytes.len() { Err(Errno::EIO) } else { Ok(()) }
     }
 
     fn write(&self, bytes: &[u8], offset: u64) -> Sys<()> {

@@ -1,0 +1,107 @@
+//! A mirror removes nothing from a directory whose source was not read to its end, and goes on mirroring
+//! the others.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+use testbed::witness::{Call, Strace};
+use testbed::{Case, Need, Place, Program, Run};
+
+use crate::errors::cp_as_nobody;
+use crate::{Trees, cp, events, file_in, number, summary};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [Need::Tool("strace")] nothing_goes_where_a_listing_breaks_off,
+        [Need::Root] nothing_goes_where_the_source_may_not_be_read,
+    ]
+}
+
+/// So long that a listing takes several calls, each of 64 KiB.
+const NAMES: usize = 700;
+const NAME_BYTES: usize = 200;
+
+/// A directory of many entries, one of few, and in both and above them what the source has not.
+fn mirrors() -> Trees {
+    let trees = Trees::new();
+    fs::create_dir(trees.source().join("wide")).unwrap();
+    for number in 0..NAMES {
+        let name = format!("wide/{number:0NAME_BYTES$}");
+        std::os::unix::fs::symlink("nowhere", trees.source().join(name)).unwrap();
+    }
+    trees.file("wide/inner/kept", "x");
+    trees.file("other/kept", "x");
+    for name in ["stranger", "wide/stranger", "wide/inner/stranger", "other/stranger"] {
+        file_in(&trees.destination(), name, "old");
+    }
+    trees
+}
+
+fn mirror(trees: &Trees, program: Program) -> Program {
+    let program = program.args(["-T", "--delete"]);
+    program.arg(trees.source()).arg(trees.destination())
+}
+
+/// What the source of one directory could not tell stays in it, and goes everywhere else.
+#[track_caller]
+fn assert_kept_in(trees: &Trees, directory: &str, run: &Run, context: &str) {
+    run.failed(1);
+    assert_eq!(number(&summary(run), "failed"), 1, "{context}: {}", run.stdout);
+    let failed = events(run, "failed");
+    let source = trees.source().join(directory);
+    assert_eq!(failed[0].value()["source"], source.to_str().unwrap(), "{context}");
+    let is_there = |name: &str| trees.destination().join(name).symlink_metadata().is_ok();
+    assert!(is_there(&format!("{directory}/stranger")), "{context}: it was removed");
+    for other in ["", "other/"] {
+        assert!(!is_there(&format!("{other}stranger")), "{context}: {other}stranger is left");
+    }
+    assert!(is_there("other/kept"), "{context}");
+}
+
+/// At the first call, in the middle, and where nothing but the end is missing.
+fn nothing_goes_where_a_listing_breaks_off() {
+    let listing = |trees: &Trees, call: &Call| {
+        call.name == "getdents64" && call.mentions(&trees.source().join("wide>"))
+    };
+    let calls: Vec<usize> = {
+        let trees = mirrors();
+        let (run, trace) = Strace::new(&mirror(&trees, cp().arg("--jobs=1"))).run();
+        assert!(run.status.success(), "{}", run.stderr);
+        assert_eq!(number(&summary(&run), "deleted"), 4);
+        trace.calls.iter().filter(|call| listing(&trees, call)).map(|call| call.nth).collect()
+    };
+    assert!(calls.len() > 3, "{calls:?}");
+    for nth in [calls[0], calls[1], calls[calls.len() - 1]] {
+        let trees = mirrors();
+        let strace = Strace::new(&mirror(&trees, cp().arg("--jobs=1")));
+        let (run, trace) = strace.inject(&format!("getdents64:error=EIO:when={nth}")).run();
+        let struck = trace.calls.iter().find(|call| listing(&trees, call) && call.nth == nth);
+        assert!(struck.is_some_and(|call| call.value().is_none()), "another call: {struck:?}");
+        assert_kept_in(&trees, "wide", &run, &format!("call {nth}"));
+        // What was listed before is copied all the same, and what it has below is mirrored.
+        let entries = fs::read_dir(trees.destination().join("wide")).unwrap().count();
+        assert!(nth == calls[0] || entries > 200, "{entries} entries after call {nth}");
+        let inner = trees.destination().join("wide/inner");
+        assert!(inner.join("kept").exists() != inner.join("stranger").exists(), "call {nth}");
+    }
+}
+
+/// Not to be listed; to be listed, and no name in it to be looked up; and neither.
+fn nothing_goes_where_the_source_may_not_be_read() {
+    for mode in [0o311, 0o444, 0o000] {
+        let trees = Trees::at(Place::Tmpfs, Place::Tmpfs);
+        fs::create_dir(trees.source().join("closed")).unwrap();
+        trees.file("other/kept", "x");
+        for name in ["stranger", "closed/stranger", "other/stranger"] {
+            file_in(&trees.destination(), name, "old");
+        }
+        for name in ["", "closed", "other"] {
+            let path = trees.destination().join(name);
+            fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
+        }
+        let closed = trees.source().join("closed");
+        fs::set_permissions(closed, Permissions::from_mode(mode)).unwrap();
+        let run = mirror(&trees, cp_as_nobody()).run();
+        assert_kept_in(&trees, "closed", &run, &format!("mode {mode:o}: {}", run.stdout));
+    }
+}

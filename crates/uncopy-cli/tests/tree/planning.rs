@@ -1,0 +1,184 @@
+//! `--dry-run` against what happens then: record by record.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use testbed::{Case, Content, Program, Receipt, Run, assert_same_tree, run_tool};
+
+use crate::{Trees, cp, file_in, summary};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [] a_new_tree_becomes_what_was_planned,
+        [] a_mirror_becomes_what_was_planned,
+        [] what_is_left_alone_is_planned_so,
+    ]
+}
+
+/// What is said of one entry: kind, action, mechanism.
+type Said = (String, String, Option<String>);
+
+/// By the name in the destination; of two runs that tell the same nothing differs.
+type Told = BTreeMap<String, Said>;
+
+fn text(receipt: &Receipt, key: &str) -> String {
+    receipt.value()[key].as_str().unwrap_or_default().to_owned()
+}
+
+/// What a dry run says.
+fn planned(run: &Run) -> Told {
+    let mut told = Told::new();
+    for record in records(run) {
+        let said = match text(&record, "event").as_str() {
+            "would" => {
+                let mechanism = record.value()["mechanism"].as_str().map(str::to_owned);
+                (text(&record, "entry"), text(&record, "action"), mechanism)
+            }
+            other => (text(&record, "entry"), other.to_owned(), None),
+        };
+        insert(&mut told, &record, said);
+    }
+    told
+}
+
+/// What a real run says, in the words of a plan. `before`: what had a name already.
+fn happened(run: &Run, before: &[String]) -> Told {
+    let mut told = Told::new();
+    for record in records(run) {
+        let there = before.contains(&text(&record, "destination"));
+        let made = if there { "replace" } else { "make" };
+        let entry = text(&record, "entry");
+        let said = match text(&record, "event").as_str() {
+            // A directory that is there is filled; both say that they came by.
+            "made" if entry == "directory" && there => (entry, "made".to_owned(), None),
+            "made" => (entry, made.to_owned(), None),
+            "copied" => {
+                let by = record.mechanisms();
+                assert!(by.len() <= 1, "one file, one way: {}", record.value());
+                // None, where there is nothing but a hole.
+                (entry, made.to_owned(), by.into_iter().next())
+            }
+            "linked" => (entry, "link".to_owned(), None),
+            "deleted" => (entry, "delete".to_owned(), None),
+            other => (entry, other.to_owned(), None),
+        };
+        insert(&mut told, &record, said);
+    }
+    told
+}
+
+fn records(run: &Run) -> Vec<Receipt> {
+    let _ = summary(run);
+    let mut records = run.receipts();
+    records.pop();
+    records
+}
+
+#[track_caller]
+fn insert(told: &mut Told, record: &Receipt, said: Said) {
+    let name = text(record, "destination");
+    let twice = told.insert(name, said);
+    assert!(twice.is_none(), "told twice: {}", record.value());
+}
+
+/// Files of every size and shape that goes a way of its own, and all other kinds.
+fn fill(trees: &Trees) {
+    trees.file("empty", "");
+    trees.file("a/small", "small");
+    trees.file("a/b/some pages", vec![7; 30_000]);
+    trees.file("a/b/above small", vec![7; 70_000]);
+    Content::dense(3_000_001).write(&trees.source().join("large"));
+    Content::dense(20 << 20).write(&trees.source().join("larger"));
+    Content::sparse(5 << 20, &[(1 << 20, 65_536)]).write(&trees.source().join("sparse"));
+    Content::sparse(40_000, &[(8192, 4096)]).write(&trees.source().join("small sparse"));
+    Content::sparse(2 << 20, &[]).write(&trees.source().join("hole"));
+    fs::create_dir_all(trees.source().join("no files/in it")).unwrap();
+    symlink("a", trees.source().join("link")).unwrap();
+    fs::hard_link(trees.source().join("a/small"), trees.source().join("a/b/again")).unwrap();
+    fs::hard_link(trees.source().join("large"), trees.source().join("a/large again")).unwrap();
+    run_tool("mkfifo", [trees.source().join("fifo")]);
+}
+
+/// Everything below a directory, and itself.
+fn names(root: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut waiting = vec![root.to_owned()];
+    while let Some(path) = waiting.pop() {
+        let Ok(metadata) = path.symlink_metadata() else { continue };
+        if metadata.is_dir() {
+            waiting.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        found.push(path.display().to_string());
+    }
+    found
+}
+
+/// Plans, and does it; nothing is different, and nothing was done for the plan.
+#[track_caller]
+fn assert_planned(trees: &Trees, flags: &[&str]) {
+    let program = |more: &[&str]| -> Program {
+        let program = cp().args(["-T", "--jobs=1"]).args(flags).args(more);
+        program.arg(trees.source()).arg(trees.destination())
+    };
+    let before = names(&trees.destination());
+    let dry = program(&["--dry-run"]).run();
+    assert!(dry.status.success(), "{flags:?}: {}", dry.stderr);
+    assert_eq!(names(&trees.destination()), before, "{flags:?}");
+    trees.assert_no_strangers();
+    let real = program(&[]).run();
+    assert!(real.status.success(), "{flags:?}: {}", real.stderr);
+    let (planned, happened) = (planned(&dry), happened(&real, &before));
+    let names = planned.keys().chain(happened.keys());
+    let differing: BTreeMap<_, _> = names
+        .filter(|name| planned.get(*name) != happened.get(*name))
+        .map(|name| (name, (planned.get(name), happened.get(name))))
+        .collect();
+    assert!(differing.is_empty(), "{flags:?}: planned, and what happened: {differing:#?}");
+}
+
+const WAYS: [&[&str]; 7] = [
+    &[],
+    &["-p"],
+    &["--verify"],
+    &["--durable"],
+    &["--prefer=cpu"],
+    &["--no-zero-copy"],
+    &["--method=read-write"],
+];
+
+fn a_new_tree_becomes_what_was_planned() {
+    let trees = Trees::new();
+    fill(&trees);
+    for flags in WAYS.into_iter().chain([&["--specials"][..], &["--links=skip"]]) {
+        assert_planned(&trees, flags);
+        fs::remove_dir_all(trees.destination()).unwrap();
+    }
+}
+
+fn a_mirror_becomes_what_was_planned() {
+    for flags in WAYS {
+        let trees = Trees::new();
+        fill(&trees);
+        for name in ["a/small", "large", "hole", "link", "strange", "no files/strange", "gone/b/c"]
+        {
+            file_in(&trees.destination(), name, "old");
+        }
+        assert_planned(&trees, &[&["--delete", "--specials"], flags].concat());
+        assert_same_tree(&trees.source(), &trees.destination(), Default::default());
+    }
+}
+
+fn what_is_left_alone_is_planned_so() {
+    for flags in
+        [&["--update"][..], &["--ignore-existing"], &["--exclude=large*", "--exclude=/a/b"]]
+    {
+        let trees = Trees::new();
+        fill(&trees);
+        for name in ["a/small", "large", "link"] {
+            file_in(&trees.destination(), name, "old, and newer than the source");
+        }
+        assert_planned(&trees, flags);
+    }
+}

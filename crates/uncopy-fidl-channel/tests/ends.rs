@@ -1,0 +1,179 @@
+//! Ends of channels that come in messages: somebody is asked for a conversation, and it is held.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::cell::RefCell;
+use std::thread;
+use std::time::Duration;
+
+use uncopy::channel::{Channel, Deadline, Event, Object, Status};
+use uncopy_fidl::{
+    ClientEnd, Departing, Fidl, Handle as _, ObjectType, OwnedHandle, ServerEnd, decode_owned,
+    encode, take_handles,
+};
+use uncopy_fidl_channel::{Failure, Handle, Request, protocol, serve};
+
+#[derive(Debug, PartialEq, Fidl)]
+struct Number {
+    number: u64,
+}
+
+#[protocol(library = "test.uncopy", closed)]
+trait Adder {
+    fn add(number: Number) -> Number;
+}
+
+#[derive(Debug, Fidl)]
+#[fidl(resource = Handle)]
+struct Ends {
+    clients: Vec<ClientEnd<Adder, Handle>>,
+    servers: [ServerEnd<Adder, Handle>; 2],
+    spare: Option<ClientEnd<Adder, Handle>>,
+}
+
+#[derive(Debug, Fidl)]
+#[fidl(resource = Handle)]
+struct Adders {
+    adders: Vec<ServerEnd<Adder, Handle>>,
+}
+
+/// Serves the adders that it is given, one after the other.
+#[protocol(library = "test.uncopy", closed)]
+trait Office {
+    fn employ(adders: Adders);
+    fn hire(number: Number) -> Ends;
+}
+
+struct Sum(RefCell<u64>);
+
+impl AdderServer for Sum {
+    fn add(&self, request: Request<'_, Number>) -> Number {
+        *self.0.borrow_mut() += request.view.number;
+        Number { number: *self.0.borrow() }
+    }
+}
+
+struct Clerk;
+
+impl OfficeServer for Clerk {
+    fn employ(&self, request: Request<'_, Adders>) {
+        for (number, end) in (0..).zip(request.into_owned().adders) {
+            serve_end(end, number);
+        }
+    }
+
+    fn hire(&self, request: Request<'_, Number>) -> Ends {
+        let count = request.view.number;
+        let (clients, served): (Vec<_>, Vec<_>) = (0..count).map(|_| ends()).unzip();
+        for (number, end) in (100..).zip(served) {
+            thread::spawn(move || serve_end(end, number));
+        }
+        let ((first, a), (_, b)) = (ends(), ends());
+        Ends { clients, servers: [a, b], spare: Some(first) }
+    }
+}
+
+/// Both ends of a conversation.
+fn ends() -> (ClientEnd<Adder, Handle>, ServerEnd<Adder, Handle>) {
+    let (near, far) = Channel::pair();
+    (Handle::new(near).into(), Handle::new(far).into())
+}
+
+/// Serves until the client is gone, with a sum that begins with `number`.
+fn serve_end(end: ServerEnd<Adder, Handle>, number: u64) {
+    let channel = Channel::try_from(end.into_inner().unwrap().into_inner()).unwrap();
+    serve(&channel, &AdderService(Sum(number.into()))).unwrap();
+}
+
+fn soon() -> Deadline {
+    Deadline::after(Duration::from_secs(60))
+}
+
+fn add(client: &AdderClient, number: u64) -> Result<u64, Failure> {
+    Ok(client.add(Number { number }, soon())?.view()?.number)
+}
+
+#[test]
+fn ends_that_came_in_an_answer_are_spoken_over() {
+    let (near, far) = Channel::pair();
+    let office = thread::spawn(move || serve(&far, &OfficeService(Clerk)));
+    let client = OfficeClient::new(near);
+    let answer = client.hire(Number { number: 3 }, soon()).unwrap();
+    let Ends { clients, servers, spare } = answer.to_owned_value().unwrap();
+    assert_eq!((clients.len(), servers.len()), (3, 2));
+    for (number, end) in (100..).zip(clients) {
+        let adder = AdderClient::from_end(end).unwrap();
+        assert_eq!(add(&adder, 1), Ok(number + 1));
+        assert_eq!(add(&adder, 10), Ok(number + 11));
+    }
+    let [served, _] = servers;
+    let adder = AdderClient::from_end(spare.unwrap()).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| serve_end(served, 7));
+        assert_eq!(add(&adder, 1), Ok(8));
+        drop(adder);
+    });
+    drop(client);
+    office.join().unwrap().unwrap();
+}
+
+#[test]
+fn ends_that_came_in_a_request_are_served() {
+    let (near, far) = Channel::pair();
+    let office = thread::spawn(move || serve(&far, &OfficeService(Clerk)));
+    let client = OfficeClient::new(near);
+    let (clients, adders): (Vec<_>, Vec<_>) = (0..3).map(|_| ends()).unzip();
+    client.employ(Adders { adders }).unwrap();
+    for (number, end) in (0..).zip(clients) {
+        let adder = AdderClient::from_end(end).unwrap();
+        assert_eq!(add(&adder, 5), Ok(number + 5));
+    }
+    drop(client);
+    office.join().unwrap().unwrap();
+}
+
+#[test]
+fn what_is_no_end_of_a_channel_is_no_client() {
+    let event = ClientEnd::<Adder, Handle>::new(Handle::new(Event::new()));
+    assert!(AdderClient::from_end(event).is_none());
+
+    // It has left with a message.
+    let (mut end, _server) = ends();
+    let mut leaving: Vec<Departing<Handle>> = Vec::new();
+    take_handles(&mut end, &mut leaving).unwrap();
+    assert_eq!(leaving[0].constraint.object_type, ObjectType::CHANNEL);
+    assert!(AdderClient::from_end(end).is_none());
+
+    // A server that is given something else than a channel refuses it.
+    let (near, far) = Channel::pair();
+    let office = thread::spawn(move || serve(&far, &OfficeService(Clerk)));
+    let adders = vec![Handle::new(Event::new()).into()];
+    let refused = OfficeClient::new(near).employ(Adders { adders });
+    assert_eq!(refused, Err(Failure::Channel(Status::WrongType)));
+    office.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_field_gets_no_more_rights_than_it_names() {
+    use uncopy::channel::Rights;
+    use uncopy_fidl::Rights as Wanted;
+
+    #[derive(Debug, Fidl)]
+    #[fidl(resource = Handle)]
+    struct Signalled {
+        #[fidl(kind = ObjectType::EVENT, rights = Wanted::TRANSFER.union(Wanted::SIGNAL))]
+        event: OwnedHandle<Handle>,
+    }
+    let event = Event::new();
+    let all: uncopy::channel::Handle = event.duplicate(None).unwrap().into();
+    let mut sent = Signalled { event: Handle::new(all).into() };
+    let mut leaving: Vec<Departing<Handle>> = Vec::new();
+    take_handles(&mut sent, &mut leaving).unwrap();
+    let bytes = encode(&sent).unwrap();
+    // With more than the field names, as a hostile or a careless peer sends it.
+    let came: Vec<Handle> = leaving.into_iter().map(|departing| departing.handle).collect();
+    assert_ne!(came[0].rights(), Wanted::TRANSFER | Wanted::SIGNAL);
+    let received: Signalled = decode_owned(&bytes, came).unwrap();
+    let narrowed = received.event.into_inner().unwrap().into_inner();
+    assert_eq!(narrowed.rights(), Rights::TRANSFER | Rights::SIGNAL);
+}

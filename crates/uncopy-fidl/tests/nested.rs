@@ -1,0 +1,250 @@
+//! Types in types: boxes, ends of channels and outcomes, by themselves and in vectors and arrays; and
+//! what a message may have at most.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::vec_box, reason = "types may have such fields")]
+
+use uncopy_fidl::{
+    ClientEnd, Departing, Fidl, Handle, Header, NoHandle, ObjectType, Outcome, Received, Rights,
+    Rule, ServerEnd, UNKNOWN_METHOD, decode, decode_owned, encode, encode_message, take_handles,
+};
+
+#[derive(Debug, PartialEq, Fidl)]
+struct Boxed {
+    samples: Vec<Box<Pixels>>,
+    pair: [Box<Pixels>; 2],
+    alone: Box<Pixels>,
+}
+
+#[derive(Debug, PartialEq, Fidl)]
+struct Unboxed {
+    samples: Vec<Pixels>,
+    pair: [Pixels; 2],
+    alone: Pixels,
+}
+
+#[derive(Debug, Clone, PartialEq, Fidl)]
+struct Pixels {
+    count: u32,
+    names: Vec<String>,
+}
+
+#[test]
+fn a_box_that_must_be_there_is_what_is_in_it() {
+    let pixels = |count| Pixels { count, names: vec![format!("no. {count}"); count as usize] };
+    let unboxed = Unboxed {
+        samples: (0..5).map(pixels).collect(),
+        pair: [pixels(7), pixels(0)],
+        alone: pixels(2),
+    };
+    let boxed = Boxed {
+        samples: (0..5).map(|count| Box::new(pixels(count))).collect(),
+        pair: [Box::new(pixels(7)), Box::new(pixels(0))],
+        alone: Box::new(pixels(2)),
+    };
+    let bytes = encode(&boxed).unwrap();
+    assert_eq!(bytes, encode(&unboxed).unwrap());
+
+    let view = decode::<Boxed>(&bytes).unwrap();
+    let names: Vec<&str> = view.samples.get(3).unwrap().get().names.iter().collect();
+    assert_eq!(names, ["no. 3"; 3]);
+    assert!(view.samples.get(5).is_none());
+    assert_eq!((view.pair.len(), view.alone.get().count), (2, 2));
+    assert!(!view.samples.is_empty() && !view.pair.is_empty());
+    assert_eq!(decode_owned::<Boxed, NoHandle>(&bytes, vec![]), Ok(boxed));
+    assert_eq!(decode_owned::<Unboxed, NoHandle>(&bytes, vec![]), Ok(unboxed));
+
+    // Inside a box an error is named as without.
+    let mut changed = bytes;
+    let last = changed.len() - 8;
+    changed[last] = 0xff;
+    let errors = [decode::<Boxed>(&changed).unwrap_err(), decode::<Unboxed>(&changed).unwrap_err()];
+    assert_eq!(errors[0].to_string(), errors[1].to_string());
+    assert_eq!(errors[0].path(), "alone.names[1]");
+}
+
+#[derive(Debug, PartialEq, Fidl)]
+#[fidl(resource = Numbered)]
+struct Switchboard {
+    lines: Vec<ClientEnd<(), Numbered>>,
+    pair: [ServerEnd<(), Numbered>; 2],
+    spare: Vec<Option<ServerEnd<(), Numbered>>>,
+    boxes: Vec<Box<Socket>>,
+}
+
+#[derive(Debug, PartialEq, Fidl)]
+#[fidl(resource = Numbered)]
+struct Socket {
+    end: Option<ClientEnd<(), Numbered>>,
+}
+
+/// A handle with a number, to whatever it was said to be.
+#[derive(Debug, PartialEq)]
+struct Numbered(u32, ObjectType);
+
+impl Handle for Numbered {
+    fn object_type(&self) -> ObjectType {
+        self.1
+    }
+
+    fn rights(&self) -> Rights {
+        Rights::SAME_RIGHTS
+    }
+
+    fn narrowed(self, _: Rights) -> Option<Numbered> {
+        None
+    }
+}
+
+#[test]
+fn ends_of_channels_lie_in_vectors_arrays_and_boxes() {
+    let end = |number| Numbered(number, ObjectType::CHANNEL);
+    let switchboard = || Switchboard {
+        lines: (0..3).map(|number| end(number).into()).collect(),
+        pair: [end(3).into(), end(4).into()],
+        spare: vec![None, Some(end(5).into())],
+        boxes: vec![Box::new(Socket { end: Some(end(6).into()) }), Box::new(Socket { end: None })],
+    };
+    let mut sent = switchboard();
+    let mut leaving: Vec<Departing<Numbered>> = Vec::new();
+    take_handles(&mut sent, &mut leaving).unwrap();
+    assert!(leaving.iter().all(|leaving| leaving.constraint.object_type == ObjectType::CHANNEL));
+    let came: Vec<Numbered> = leaving.into_iter().map(|leaving| leaving.handle).collect();
+    let numbers: Vec<u32> = came.iter().map(|handle| handle.0).collect();
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6]);
+    let bytes = encode(&sent).unwrap();
+    assert_eq!(decode_owned::<Switchboard, Numbered>(&bytes, came), Ok(switchboard()));
+
+    // The fourth is no channel: the field that it is for says so.
+    let mut came: Vec<Numbered> = (0..7).map(end).collect();
+    came[4].1 = ObjectType::EVENT;
+    let error = decode_owned::<Switchboard, Numbered>(&bytes, came).unwrap_err();
+    assert_eq!(error.path(), "pair[1]");
+    let (expected, found) = (ObjectType::CHANNEL, ObjectType::EVENT);
+    assert_eq!(error.rule(), Rule::WrongHandleType { expected, found });
+    assert!(error.to_string().contains("a handle to an event, to a channel is wanted"), "{error}");
+}
+
+#[test]
+fn vectors_of_every_number_come_back() {
+    #[derive(Debug, PartialEq, Fidl)]
+    struct Numbers {
+        bytes: Vec<u8>,
+        small: Vec<i16>,
+        words: Vec<u32>,
+        signed: Vec<i32>,
+        long: Vec<i64>,
+        half: Vec<u64>,
+        double: Vec<f64>,
+    }
+    let numbers = Numbers {
+        bytes: vec![1, 2, 3],
+        small: vec![i16::MIN, -1, i16::MAX],
+        words: vec![u32::MAX],
+        signed: vec![i32::MIN, 7],
+        long: vec![i64::MIN, i64::MAX],
+        half: vec![u64::MAX],
+        double: vec![f64::MIN, 0.5, f64::INFINITY],
+    };
+    let bytes = encode(&numbers).unwrap();
+    let view = decode::<Numbers>(&bytes).unwrap();
+    assert_eq!((view.small[0].get(), view.long[1].get()), (i16::MIN, i64::MAX));
+    assert_eq!(decode_owned::<Numbers, NoHandle>(&bytes, vec![]), Ok(numbers));
+}
+
+#[test]
+fn tables_and_unions_that_borrow_are_encoded_as_those_that_own() {
+    #[derive(Fidl)]
+    #[fidl(table)]
+    struct Borrowing<'a> {
+        #[fidl(ordinal = 2)]
+        name: Option<&'a str>,
+    }
+    #[derive(Debug, PartialEq, Fidl)]
+    #[fidl(table)]
+    struct Owning {
+        #[fidl(ordinal = 2)]
+        name: Option<String>,
+    }
+    #[derive(Fidl)]
+    enum BorrowingUnion<'a> {
+        #[fidl(ordinal = 5)]
+        Words(&'a [u32]),
+    }
+    #[derive(Debug, PartialEq, Fidl)]
+    enum OwningUnion {
+        #[fidl(ordinal = 5)]
+        Words(Vec<u32>),
+    }
+    let name = String::from("of somebody else");
+    let bytes = encode(&Borrowing { name: Some(&name) }).unwrap();
+    assert_eq!(decode_owned::<Owning, NoHandle>(&bytes, vec![]), Ok(Owning { name: Some(name) }));
+    assert_eq!(encode(&Borrowing { name: None }), encode(&Owning { name: None }));
+    let words = vec![1, 2, 3];
+    let bytes = encode(&BorrowingUnion::Words(&words)).unwrap();
+    let owned = decode_owned::<OwningUnion, NoHandle>(&bytes, vec![]);
+    assert_eq!(owned, Ok(OwningUnion::Words(words)));
+}
+
+/// What a method that can fail, and that a server need not know, answers.
+type Answer = Outcome<Pixels, u32, true>;
+/// The same, of a method that every server knows.
+type StrictAnswer = Outcome<Pixels, u32, false>;
+
+#[test]
+fn outcomes_come_back_as_they_were() {
+    let pixels = Pixels { count: 1, names: vec!["one".into()] };
+    let answers = vec![
+        Answer::Success(pixels.clone()),
+        Answer::Failure(7),
+        Answer::Framework(UNKNOWN_METHOD),
+    ];
+    let bytes = encode(&answers).unwrap();
+    let view = decode::<Vec<Answer>>(&bytes).unwrap();
+    assert!(matches!(view.get(1), Some(Outcome::Failure(7))));
+    assert_eq!(decode_owned::<Vec<Answer>, NoHandle>(&bytes, vec![]), Ok(answers));
+
+    // Every server knows a strict method: nobody may say otherwise.
+    let rule = Rule::UnknownUnionMember { ordinal: 3 };
+    let refused = encode(&StrictAnswer::Framework(UNKNOWN_METHOD)).unwrap_err();
+    assert_eq!(refused.rule(), rule);
+    let bytes = encode(&Answer::Framework(UNKNOWN_METHOD)).unwrap();
+    assert_eq!(decode::<StrictAnswer>(&bytes).unwrap_err().rule(), rule);
+    let mut changed = encode(&Answer::Success(pixels)).unwrap();
+    changed[0] = 4;
+    let rule = Rule::UnknownUnionMember { ordinal: 4 };
+    assert_eq!(decode::<Answer>(&changed).unwrap_err().rule(), rule);
+}
+
+#[test]
+fn a_message_has_64_handles_at_most() {
+    let handles = |count| (0..count).map(|number| Numbered(number, ObjectType::EVENT)).collect();
+    let most: Vec<Numbered> = handles(64);
+    let error = decode_owned::<u32, Numbered>(&[0; 8], most).unwrap_err();
+    assert_eq!(error.rule(), Rule::ExtraHandles { left: 64 });
+    let error = decode_owned::<u32, Numbered>(&[0; 8], handles(65)).unwrap_err();
+    assert_eq!(error.rule(), Rule::TooManyHandles { handles: 65 });
+}
+
+#[test]
+fn every_kind_of_object_has_a_name() {
+    for (kind, name) in [
+        (ObjectType::ANY, "anything"),
+        (ObjectType::VMO, "a vmo"),
+        (ObjectType::CHANNEL, "a channel"),
+        (ObjectType::EVENT, "an event"),
+        (ObjectType::PORT, "a port"),
+        (ObjectType::SOCKET, "a socket"),
+        (ObjectType::EVENTPAIR, "an event pair"),
+        (ObjectType::FIFO, "a fifo"),
+        (ObjectType(30), "an object of type 30"),
+    ] {
+        assert_eq!(kind.to_string(), name);
+    }
+}
+
+#[test]
+fn a_message_is_given_back_whole() {
+    let message = encode_message(&Header::one_way(7), &vec![1u32, 2, 3]).unwrap();
+    let received = Received::<Vec<u32>, Vec<u8>, NoHandle>::new(message.clone(), vec![]).unwrap();
+    assert_eq!(received.into_message(), message);
+}

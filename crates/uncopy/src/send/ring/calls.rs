@@ -1,0 +1,272 @@
+//! A ring's sends, carried out by one call each.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::copying::Copying;
+use super::engine::Request;
+use crate::buf::StableBytes;
+use crate::error::{Errno, Result};
+use crate::send::counters::Counters;
+use crate::send::sender::{Progress, Sender, SenderOptions, Sending};
+use crate::sys::inet::{Socket, Transport, Wanted};
+use crate::sys::send_ring::Witness;
+use crate::sys::zerocopy::{Landed, Usage};
+
+/// Between two looks at sockets, any of which may be the first at which something happens.
+const BRIEF: Duration = Duration::from_micros(200);
+
+pub(super) struct Calls<B: StableBytes> {
+    lanes: Vec<Lane<B>>,
+    next: u64,
+    options: SenderOptions,
+    /// What has happened, each with the index of the socket.
+    steps: VecDeque<(usize, Step<B>)>,
+}
+
+/// What became of a send.
+enum Step<B> {
+    /// The kernel took so many bytes, or refused.
+    Ended { number: u64, result: Result<usize, Errno> },
+    /// Its memory is free.
+    Landed(Landed<B>),
+}
+
+/// A socket, and its sends in their order.
+struct Lane<B: StableBytes> {
+    way: Way<B>,
+    /// Not begun, by number.
+    waiting: VecDeque<(u64, Request<B>)>,
+}
+
+enum Way<B: StableBytes> {
+    Own {
+        sender: Box<Sender<B>>,
+        /// The send that the socket had no room for, and its number in the ring.
+        current: Option<(u64, Sending)>,
+        /// Which of the ring's numbers the sender's sends have.
+        numbers: VecDeque<(u64, u64)>,
+    },
+    /// Of a sender elsewhere, which counts what is lent there: nothing is lent here.
+    Shared { socket: Arc<Socket>, current: Option<Copying<B>> },
+}
+
+impl<B: StableBytes> Calls<B> {
+    pub(super) fn new(options: SenderOptions) -> Calls<B> {
+        Calls { lanes: Vec::new(), next: 0, options, steps: VecDeque::new() }
+    }
+
+    pub(super) fn add(&mut self, socket: Socket) {
+        let sender = Box::new(Sender::new(socket, &self.options));
+        self.push_lane(Way::Own { sender, current: None, numbers: VecDeque::new() });
+    }
+
+    pub(super) fn add_shared(&mut self, socket: Arc<Socket>) {
+        self.push_lane(Way::Shared { socket, current: None });
+    }
+
+    fn push_lane(&mut self, way: Way<B>) {
+        self.lanes.push(Lane { way, waiting: VecDeque::new() });
+    }
+
+    pub(super) fn socket(&self, index: usize) -> Option<&Socket> {
+        self.lanes.get(index).map(|lane| lane.way.socket())
+    }
+
+    pub(super) fn push(&mut self, request: Request<B>) -> Option<u64> {
+        let lane = self.lanes.get_mut(request.socket)?;
+        let number = self.next;
+        self.next += 1;
+        lane.waiting.push_back((number, request));
+        Some(number)
+    }
+
+    /// Sends that have not begun.
+    pub(super) fn waiting(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.waiting.len()).sum()
+    }
+
+    /// Makes the sends that there is room for; waits for `want` steps or until the time is over.
+    pub(super) fn submit(&mut self, want: usize, timeout: Option<Duration>) {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            self.carry_out();
+            self.look();
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            let is_outstanding = self.lanes.iter().any(|lane| lane.way.is_outstanding());
+            if self.steps.len() >= want || !is_outstanding || left == Some(Duration::ZERO) {
+                return;
+            }
+            self.pause(left.map_or(BRIEF, |left| left.min(BRIEF)));
+        }
+    }
+
+    fn carry_out(&mut self) {
+        let Calls { lanes, steps, .. } = self;
+        for (index, lane) in lanes.iter_mut().enumerate() {
+            lane.carry_out(|step| steps.push_back((index, step)));
+        }
+    }
+
+    /// Collects releases.
+    fn look(&mut self) {
+        let Calls { lanes, steps, .. } = self;
+        for (index, lane) in lanes.iter_mut().enumerate() {
+            let Way::Own { sender, numbers, .. } = &mut lane.way else { continue };
+            // A queue that cannot be read gives nothing more.
+            while let Ok(Some(mut landed)) = sender.next_landed() {
+                let place = numbers.iter().position(|(own, _)| *own == landed.number);
+                if let Some((_, number)) = place.and_then(|place| numbers.remove(place)) {
+                    landed.number = number;
+                    steps.push_back((index, Step::Landed(landed)));
+                }
+            }
+        }
+    }
+
+    fn pause(&self, time: Duration) {
+        match &self.lanes[..] {
+            // Reports that nobody reads here would end each wait at once.
+            [Lane { way: way @ Way::Own { current: Some(_), .. }, .. }] => {
+                way.socket().wait(Wanted::Room, Some(time));
+            }
+            _ => std::thread::sleep(time),
+        }
+    }
+
+    pub(super) fn cancel(&mut self, number: u64) {
+        let Calls { lanes, steps, .. } = self;
+        for (index, lane) in lanes.iter_mut().enumerate() {
+            lane.cancel(number, |step| steps.push_back((index, step)));
+        }
+    }
+
+    /// Why sends were copied since this was last asked, and what else was met, by socket.
+    pub(super) fn take_reasons(&mut self) -> impl Iterator<Item = (usize, Counters)> {
+        self.lanes.iter_mut().enumerate().filter_map(|(index, lane)| match &mut lane.way {
+            Way::Own { sender, .. } => Some((index, sender.take_counters())),
+            Way::Shared { .. } => None,
+        })
+    }
+
+    /// Tells what happened since, if anything did.
+    pub(super) fn tell(&mut self, witness: &mut impl Witness<B>) -> bool {
+        self.look();
+        let has_happened = !self.steps.is_empty();
+        for (lane, step) in self.steps.drain(..) {
+            let socket = self.lanes[lane].way.socket();
+            match step {
+                Step::Ended { number, result } => witness.ended(number, socket, result),
+                Step::Landed(landed) => witness.landed(socket, landed),
+            }
+        }
+        has_happened
+    }
+}
+
+impl<B: StableBytes> Lane<B> {
+    /// Sends until the socket is full or nothing waits.
+    fn carry_out(&mut self, mut tell: impl FnMut(Step<B>)) {
+        loop {
+            if self.way.current().is_none() {
+                let Some((number, request)) = self.waiting.pop_front() else { return };
+                self.way.begin(number, request);
+            }
+            let result = match self.way.advance() {
+                Progress::WaitForRoom => return,
+                Progress::Done => None,
+                Progress::Failed(errno) => Some(errno),
+            };
+            self.end(result, &mut tell);
+        }
+    }
+
+    /// The current send is over, failed or not; one that failed takes those behind it on a stream
+    /// with it, so that the peer reads no gap.
+    fn end(&mut self, failed: Option<Errno>, mut tell: impl FnMut(Step<B>)) {
+        self.way.end(failed, &mut tell);
+        if failed.is_some() && self.way.socket().transport() == Transport::Tcp {
+            self.waiting.drain(..).for_each(|waiting| unsent(waiting, &mut tell));
+        }
+    }
+
+    fn cancel(&mut self, number: u64, mut tell: impl FnMut(Step<B>)) {
+        if self.way.current() == Some(number) {
+            self.end(Some(Errno::ECANCELED), tell);
+        } else if let Some(place) = self.waiting.iter().position(|(waiting, _)| *waiting == number)
+            && let Some(waiting) = self.waiting.remove(place)
+        {
+            unsent(waiting, &mut tell);
+        }
+    }
+}
+
+/// A send that was not begun is canceled.
+fn unsent<B>((number, request): (u64, Request<B>), mut tell: impl FnMut(Step<B>)) {
+    tell(Step::Ended { number, result: Err(Errno::ECANCELED) });
+    let usage = Usage::default();
+    tell(Step::Landed(Landed { number, payload: request.payload, usage }));
+}
+
+impl<B: StableBytes> Way<B> {
+    fn socket(&self) -> &Socket {
+        match self {
+            Way::Own { sender, .. } => sender.socket(),
+            Way::Shared { socket, .. } => socket,
+        }
+    }
+
+    /// The number of the send that has begun.
+    fn current(&self) -> Option<u64> {
+        match self {
+            Way::Own { current, .. } => current.as_ref().map(|(number, _)| *number),
+            Way::Shared { current, .. } => current.as_ref().map(|copying| copying.number),
+        }
+    }
+
+    /// Something will happen.
+    fn is_outstanding(&self) -> bool {
+        match self {
+            Way::Own { sender, .. } => sender.outstanding().sends > 0,
+            Way::Shared { current, .. } => current.is_some(),
+        }
+    }
+
+    fn begin(&mut self, number: u64, request: Request<B>) {
+        let Request { payload, to, lend, .. } = request;
+        match self {
+            Way::Own { sender, current, numbers } => {
+                let sending = sender.begin(payload, to, (lend, None));
+                numbers.push_back((sending.number, number));
+                *current = Some((number, sending));
+            }
+            Way::Shared { current, .. } => *current = Some(Copying::new(number, payload, to)),
+        }
+    }
+
+    /// Sends what there is room for of the current send.
+    fn advance(&mut self) -> Progress {
+        match self {
+            Way::Own { sender, current: Some((_, sending)), .. } => sender.advance(sending),
+            Way::Shared { socket, current: Some(copying) } => copying.advance(socket),
+            Way::Own { current: None, .. } | Way::Shared { current: None, .. } => Progress::Done,
+        }
+    }
+
+    fn end(&mut self, failed: Option<Errno>, mut tell: impl FnMut(Step<B>)) {
+        let result = |done| failed.map_or(Ok(done), Err);
+        match self {
+            Way::Own { sender, current, .. } => {
+                let Some((number, sending)) = current.take() else { return };
+                sender.end(&sending, failed.is_none());
+                tell(Step::Ended { number, result: result(sending.done) });
+            }
+            Way::Shared { current, .. } => {
+                let Some(Copying { number, payload, usage, .. }) = current.take() else { return };
+                tell(Step::Ended { number, result: result(usage.bytes) });
+                tell(Step::Landed(Landed { number, payload, usage }));
+            }
+        }
+    }
+}

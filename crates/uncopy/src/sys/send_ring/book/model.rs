@@ -1,0 +1,328 @@
+//! The book, and slots over it, against a model of the kernel: whatever completes in whatever order,
+//! every send ends once and lands once, not before the kernel needs its memory no more, and no send
+//! overtakes another on its stream.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+
+use io_uring::IoUring;
+use proptest::prelude::*;
+
+use super::*;
+use crate::buf::Payload;
+use crate::send::{Binding, Slots};
+
+type Bytes = Arc<Vec<u8>>;
+
+/// Of every send; of one in parts, three requests.
+const BYTES: usize = 50;
+const PART: usize = 20;
+const SLOTS: usize = 2;
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Over socket 0 datagrams, over 1 datagrams in parts, over 2 and 3 streams.
+    Send {
+        socket: usize,
+        lend: bool,
+        slot: Option<usize>,
+    },
+    Fill,
+    /// The oldest request of a chain has a result.
+    Result {
+        at: usize,
+        outcome: Outcome,
+        more: bool,
+    },
+    Notify {
+        at: usize,
+    },
+    Cancel {
+        at: usize,
+    },
+    Flush {
+        slot: usize,
+    },
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Outcome {
+    Whole,
+    /// Of a stream: some of it, and the link is broken.
+    Short,
+    /// `ENOBUFS`
+    NoRoom,
+    /// `EPERM`
+    Refused,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let outcome = prop_oneof![
+        6 => Just(Outcome::Whole),
+        1 => Just(Outcome::Short),
+        3 => Just(Outcome::NoRoom),
+        1 => Just(Outcome::Refused),
+    ];
+    prop_oneof![
+        8 => (0..4usize, prop::bool::weighted(0.8), prop::option::of(0..SLOTS))
+            .prop_map(|(socket, lend, slot)| Step::Send { socket, lend, slot }),
+        4 => Just(Step::Fill),
+        8 => (0..9usize, outcome, prop::bool::weighted(0.7))
+            .prop_map(|(at, outcome, more)| Step::Result { at, outcome, more }),
+        6 => (0..9usize).prop_map(|at| Step::Notify { at }),
+        1 => (0..40usize).prop_map(|at| Step::Cancel { at }),
+        1 => (0..SLOTS).prop_map(|slot| Step::Flush { slot }),
+    ]
+}
+
+/// Who is told.
+#[derive(Default)]
+struct Told {
+    ended: BTreeMap<u64, Sys<usize>>,
+    landed: BTreeSet<u64>,
+    bindings: BTreeMap<u64, Binding>,
+    slots: Option<Slots<u64>>,
+}
+
+impl Witness<Bytes> for Told {
+    fn is_made_again(&mut self, _: u64, errno: Errno, _: Transport, lent: bool) -> bool {
+        lent && errno == Errno::ENOBUFS
+    }
+
+    fn ended(&mut self, number: u64, _: &Socket, result: Sys<usize>) {
+        assert!(!self.landed.contains(&number), "{number} has landed, and ends");
+        assert_eq!(self.ended.insert(number, result), None, "{number} ends a second time");
+    }
+
+    fn landed(&mut self, _: &Socket, landed: Landed<Bytes>) {
+        let number = landed.number;
+        assert!(self.ended.contains_key(&number), "{number} lands, and has not ended");
+        assert!(self.landed.insert(number), "{number} lands a second time");
+        if let (Some(binding), Some(slots)) = (self.bindings.remove(&number), &mut self.slots) {
+            slots.release(binding, number);
+        }
+    }
+}
+
+struct World {
+    book: Book<Bytes>,
+    told: Told,
+    buffers: Vec<Bytes>,
+    /// Requests without a result, linked ones together.
+    chains: Vec<VecDeque<u64>>,
+    /// Notifications to come.
+    owed: Vec<u64>,
+    /// The last send that went, by socket.
+    last: BTreeMap<usize, u64>,
+    flushes: [u32; SLOTS],
+    _peers: (UdpSocket, [TcpStream; 2]),
+}
+
+impl World {
+    fn new() -> World {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut book = Book::new(Ability { fixed_vectors: true, reports: true });
+        let stream = || Socket::connect_tcp(listener.local_addr().unwrap()).unwrap();
+        for _ in 0..2 {
+            let socket = Socket::connect_udp(receiver.local_addr().unwrap()).unwrap();
+            book.sockets.push(Arc::new(socket));
+        }
+        let peers = [(); 2].map(|()| {
+            book.sockets.push(Arc::new(stream()));
+            listener.accept().unwrap().0
+        });
+        let mut slots = Slots::new();
+        slots.register(&[0; SLOTS]).unwrap();
+        let told = Told { slots: Some(slots), ..Told::default() };
+        let (buffers, chains, owed, last, flushes) = Default::default();
+        World { book, told, buffers, chains, owed, last, flushes, _peers: (receiver, peers) }
+    }
+
+    fn slots(&mut self) -> &mut Slots<u64> {
+        self.told.slots.as_mut().unwrap()
+    }
+
+    fn run(&mut self, step: &Step) {
+        match *step {
+            Step::Send { socket, lend, slot } => self.send(socket, lend, slot),
+            Step::Fill => self.fill(),
+            Step::Result { at, outcome, more } if !self.chains.is_empty() => {
+                self.result(at % self.chains.len(), outcome, more);
+            }
+            Step::Notify { at } if !self.owed.is_empty() => {
+                let number = self.owed.remove(at % self.owed.len());
+                self.book.notified(number, false, &mut self.told);
+            }
+            Step::Cancel { at } if !self.buffers.is_empty() => {
+                let number = (at % self.buffers.len()) as u64;
+                self.book.cancel(number, &mut self.told);
+            }
+            Step::Flush { slot } => {
+                self.flushes[slot] += 1;
+                self.slots().flush(&[slot as u32]).unwrap();
+            }
+            Step::Result { .. } | Step::Notify { .. } | Step::Cancel { .. } => {}
+        }
+        self.check();
+    }
+
+    fn send(&mut self, socket: usize, lend: bool, slot: Option<usize>) {
+        let buffer = Arc::new(vec![1; BYTES]);
+        let operation = Operation::new(Payload::One(buffer.clone()), socket, None, lend);
+        let operation = if socket == 1 { operation.in_parts_of(PART) } else { operation };
+        let number = self.book.push(operation).unwrap();
+        assert_eq!(number as usize, self.buffers.len());
+        self.buffers.push(buffer);
+        if let Some(slot) = slot {
+            let binding = self.slots().bind(slot as u32).unwrap();
+            self.told.bindings.insert(number, binding);
+        }
+    }
+
+    fn submitted(&self) -> BTreeSet<u64> {
+        let submitted = |(number, operation): (u64, &Operation<Bytes>)| {
+            (operation.stage == Stage::Submitted).then_some(number)
+        };
+        self.book.operations.iter().filter_map(submitted).collect()
+    }
+
+    fn socket_of(&self, number: u64) -> usize {
+        self.book.operations.get(number).unwrap().socket
+    }
+
+    /// Fills a queue that no kernel reads.
+    fn fill(&mut self) {
+        let before = self.submitted();
+        let mut ring = IoUring::new(8).unwrap();
+        self.book.fill(&mut ring.submission());
+        let mut last = None;
+        for number in self.submitted().difference(&before).copied() {
+            let socket = self.socket_of(number);
+            // What follows on a stream is linked.
+            match self.chains.last_mut() {
+                Some(chain) if socket >= 2 && last == Some(socket) => chain.push_back(number),
+                _ => {
+                    let others = self.chains.iter().flatten();
+                    let is_alone = !others.into_iter().any(|n| self.socket_of(*n) == socket);
+                    assert!(socket < 2 || is_alone, "two chains of one stream");
+                    self.chains.push(VecDeque::from([number]));
+                }
+            }
+            last = Some(socket);
+        }
+    }
+
+    fn result(&mut self, at: usize, outcome: Outcome, more: bool) {
+        let Some(number) = self.chains[at].pop_front() else { return };
+        let operation = self.book.operations.get(number).unwrap();
+        let (socket, left) = (operation.socket, BYTES - operation.usage.bytes);
+        let result = match outcome {
+            Outcome::Whole if socket == 1 => Ok(left.min(PART)),
+            Outcome::Whole => Ok(left),
+            Outcome::Short if socket >= 2 => Ok(left / 2),
+            Outcome::Short | Outcome::Refused => Err(Errno::EPERM),
+            Outcome::NoRoom => Err(Errno::ENOBUFS),
+        };
+        if result.is_ok() && socket >= 2 {
+            let before = self.last.insert(socket, number);
+            assert!(before < Some(number), "{number} is behind {before:?} on its stream");
+        }
+        self.tell(number, result, more);
+        let is_whole = matches!(outcome, Outcome::Whole);
+        let behind = if is_whole { VecDeque::new() } else { std::mem::take(&mut self.chains[at]) };
+        for number in behind {
+            self.tell(number, Err(Errno::ECANCELED), more);
+        }
+        self.chains.retain(|chain| !chain.is_empty());
+    }
+
+    fn tell(&mut self, number: u64, result: Sys<usize>, more: bool) {
+        // What is copied is not announced.
+        let more = more && self.book.operations.get(number).unwrap().lend;
+        if more {
+            self.owed.push(number);
+        }
+        self.book.ended(number, result, more, &mut self.told);
+    }
+
+    /// The kernel may read it.
+    fn is_held(&self, number: u64) -> bool {
+        self.owed.contains(&number) || self.chains.iter().flatten().any(|n| *n == number)
+    }
+
+    fn check(&self) {
+        let requests = self.chains.iter().map(VecDeque::len).sum::<usize>() + self.owed.len();
+        assert_eq!(self.book.in_kernel, requests);
+        for (number, buffer) in (0..).zip(&self.buffers) {
+            let has_landed = self.told.landed.contains(&number);
+            assert_eq!(Arc::strong_count(buffer) == 1, has_landed, "{number}");
+            assert!(!has_landed || !self.is_held(number), "{number} is read by the kernel");
+        }
+    }
+
+    /// The kernel takes and releases all that is left.
+    fn settle(&mut self) {
+        // One in parts takes a round for each; what is held up goes with the next.
+        for _ in 0..4 * (self.buffers.len() + 1) {
+            self.run(&Step::Fill);
+            while !self.chains.is_empty() {
+                self.run(&Step::Result { at: 0, outcome: Outcome::Whole, more: true });
+            }
+            while !self.owed.is_empty() {
+                self.run(&Step::Notify { at: 0 });
+            }
+        }
+        assert_eq!(self.told.landed.len(), self.buffers.len(), "nothing goes on");
+        assert_eq!((self.book.in_kernel, self.book.waiting()), (0, 0));
+        assert_eq!(self.told.ended.len(), self.buffers.len());
+    }
+
+    /// Every bound send comes back, with one notification for each flush, in the order of its slot.
+    fn check_slots(&mut self, bound: usize) {
+        let flushes = self.flushes;
+        let slots = self.slots();
+        let mut posted = Vec::new();
+        while let Some(notification) = slots.next() {
+            posted.push(notification);
+        }
+        assert_eq!(posted.len(), flushes.iter().sum::<u32>() as usize);
+        let slots = self.told.slots.take().unwrap();
+        let of_posted = posted.iter().flat_map(|n| n.releases.iter().copied());
+        let mut all: Vec<u64> = of_posted.chain(slots.into_releases()).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), bound, "each once");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sends_end_and_land_once_and_none_overtakes(
+        steps in prop::collection::vec(step(), 0..80),
+        is_torn_down: bool,
+    ) {
+        let mut world = World::new();
+        steps.iter().for_each(|step| world.run(step));
+        if is_torn_down {
+            let held: Vec<bool> =
+                (0..world.buffers.len() as u64).map(|number| world.is_held(number)).collect();
+            let World { book, buffers, .. } = world;
+            drop(book);
+            // With what the kernel may read all that is left is kept.
+            let is_any_held = held.contains(&true);
+            for (buffer, is_held) in buffers.iter().zip(held) {
+                let is_kept = Arc::strong_count(buffer) > 1;
+                prop_assert!(is_kept || !is_held);
+                prop_assert!(is_any_held || !is_kept);
+            }
+            return Ok(());
+        }
+        let bound = steps.iter().filter(|s| matches!(s, Step::Send { slot: Some(_), .. })).count();
+        world.settle();
+        world.check_slots(bound);
+    }
+}
