@@ -81,6 +81,7 @@ mod paths;
 mod plan;
 mod prices;
 mod release;
+mod releases;
 mod ring;
 mod sender;
 
@@ -96,6 +97,7 @@ pub(crate) use notifier::{Binding, Slots};
 pub use notifier::{MAX_SLOTS, Notification, SlotError};
 pub use plan::Mode;
 pub use release::{Fate, Release, SendId, Sent};
+pub use releases::{IntoReleases, Releases};
 pub use ring::{Event, Message, NotTaken, RegisteredPools, Ring, RingOptions, RingSocket};
 pub use sender::{Outstanding, Sender, SenderOptions};
 

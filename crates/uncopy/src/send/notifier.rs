@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 
+use super::releases::Releases;
+
 /// Most slots that can be registered.
 pub const MAX_SLOTS: usize = 1 << 15;
 
@@ -18,7 +20,7 @@ pub struct Notification<T> {
     /// Counts the notifiers of the slot from 0 on, and around at 2³².
     pub sequence: u32,
     /// The releases of the sends, in the order in which they came.
-    pub releases: Vec<T>,
+    pub releases: Releases<T>,
 }
 
 /// Why slots cannot be used so.
@@ -57,7 +59,7 @@ struct Notifier<T> {
     sequence: u32,
     /// Bound sends that are not released.
     pending: usize,
-    releases: Vec<T>,
+    releases: Releases<T>,
     is_sealed: bool,
 }
 
@@ -173,7 +175,7 @@ impl<T> Slots<T> {
         }
         let sequence = slot.next_sequence;
         slot.next_sequence = sequence.wrapping_add(1);
-        let releases = Vec::new();
+        let releases = Releases::new();
         let notifier = Notifier { tag: slot.tag, sequence, pending: 0, releases, is_sealed: false };
         let index = match self.vacant.pop() {
             Some(index) => index,

@@ -1,6 +1,6 @@
 //! `MSG_ZEROCOPY` on one socket.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::batch;
 use super::counters::{Counters, FallbackReason};
 use super::paths::{Path, Paths, Timed};
 use super::plan::{self, Mode, Next, Refused};
-use super::release::{Fate, Release, SendId, Sent};
+use super::release::{Release, SendId, Sent};
 use crate::buf::{Payload, StableBytes};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::clock;
@@ -105,8 +105,6 @@ pub struct Sender<B: StableBytes> {
     outstanding: Outstanding,
     /// Lent since the error queue was last read.
     since_drain: Outstanding,
-    /// Released, and not taken.
-    landed: VecDeque<Landed<B>>,
 }
 
 /// A send that has begun.
@@ -156,7 +154,6 @@ impl<B: StableBytes> Sender<B> {
             counters: Counters::default(),
             outstanding: Outstanding::default(),
             since_drain: Outstanding::default(),
-            landed: VecDeque::new(),
         }
     }
 
@@ -282,12 +279,11 @@ impl<B: StableBytes> Sender<B> {
         }
         self.counters.sends += 1;
         self.counters.bytes += bytes as u64;
-        self.counters.released(Fate::Copied, bytes);
         self.outstanding.sends += 1;
         self.outstanding.bytes += bytes;
-        let number = self.flight.pass();
         let usage = Usage { copied_parts: 1, bytes, ..Usage::default() };
-        self.landed.push_back(Landed { number, payload, usage });
+        let number = self.flight.pass(payload, usage);
+        self.collect();
         (number, Ok(bytes))
     }
 
@@ -445,15 +441,14 @@ impl<B: StableBytes> Sender<B> {
 
     /// Takes note of what has landed, whenever its owner will ask for it.
     fn collect(&mut self) {
-        while let Some(landed) = self.flight.next_landed() {
-            let (number, usage, socket) = (landed.number, landed.usage, self.flight.socket());
+        let (socket, news) = self.flight.news();
+        for Landed { number, usage, .. } in news {
             self.counters.released(usage.fate(socket), usage.bytes);
             let path = match self.elsewhere.is_empty() {
                 true => Path::default(),
-                false => self.elsewhere.remove(&number).unwrap_or_default(),
+                false => self.elsewhere.remove(number).unwrap_or_default(),
             };
             self.paths.learn(path, usage.path_copied(socket));
-            self.landed.push_back(landed);
         }
     }
 
@@ -469,10 +464,10 @@ impl<B: StableBytes> Sender<B> {
 
     /// The next payload that is free.
     pub(super) fn next_landed(&mut self) -> Result<Option<Landed<B>>> {
-        if self.landed.is_empty() {
+        if self.flight.landed() == 0 {
             self.look()?;
         }
-        let Some(landed) = self.landed.pop_front() else { return Ok(None) };
+        let Some(landed) = self.flight.next_landed() else { return Ok(None) };
         self.outstanding.sends -= 1;
         self.outstanding.bytes -= landed.payload.len();
         Ok(Some(landed))
@@ -484,7 +479,7 @@ impl<B: StableBytes> Sender<B> {
         if self.flight.outstanding() > 0 {
             self.drain().map_err(|errno| self.socket().error("read the error queue of", errno))?;
         }
-        match self.landed.is_empty() && self.flight.is_lost() {
+        match self.flight.landed() == 0 && self.flight.is_lost() {
             true => Err(self.lost()),
             false => Ok(()),
         }
@@ -528,13 +523,13 @@ impl<B: StableBytes> Sender<B> {
     /// The release of this send has not been taken.
     #[cfg(feature = "tokio")]
     pub(super) fn is_outstanding(&self, number: u64) -> bool {
-        self.flight.has(number) || self.landed.iter().any(|landed| landed.number == number)
+        self.flight.has(number)
     }
 
     /// Releases that were read and not taken.
     #[must_use]
     pub fn released(&self) -> usize {
-        self.landed.len()
+        self.flight.landed()
     }
 
     /// What the sends came to so far.

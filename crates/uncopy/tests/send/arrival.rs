@@ -355,7 +355,7 @@ fn a_ring_sends_more_than_a_train() {
             let happened = run(&mut ring);
             assert_eq!(happened.sent_bytes(), [content.len()], "one result");
             let [notification] = <[_; 1]>::try_from(happened.notifications).unwrap();
-            let [release] = <[_; 1]>::try_from(notification.releases).unwrap();
+            let [release] = <[_; 1]>::try_from(notification.releases.into_vec()).unwrap();
             assert_eq!((release.bytes, release.fate), (content.len(), Fate::Copied));
             content.chunks(100).for_each(|chunk| expect(&receiver, chunk));
         }

@@ -49,7 +49,7 @@ fn flushed_notifiers_come_in_sequence() {
     let expected: Vec<_> = (0..50).map(|sequence| (11, sequence, 0)).collect();
     assert_eq!(found, expected);
     for (notification, round) in notifications.into_iter().zip(0u8..) {
-        let [release] = <[_; 1]>::try_from(notification.releases).unwrap();
+        let [release] = <[_; 1]>::try_from(notification.releases.into_vec()).unwrap();
         assert_eq!(release.payload.into_one().unwrap(), vec![round; 600]);
     }
 }

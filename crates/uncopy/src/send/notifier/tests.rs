@@ -14,7 +14,7 @@ fn posted(slots: &mut Slots<u32>) -> Vec<(u64, u32, Vec<u32>)> {
     std::iter::from_fn(|| slots.next())
         .map(|Notification { tag, result, sequence, releases }| {
             assert_eq!(result, 0);
-            (tag, sequence, releases)
+            (tag, sequence, releases.into_vec())
         })
         .collect()
 }

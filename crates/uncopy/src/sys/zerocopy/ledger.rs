@@ -2,8 +2,6 @@
 
 use std::collections::VecDeque;
 
-use arrayvec::ArrayVec;
-
 use super::errqueue::Report;
 use super::ids::{Completed, Ids, Stray};
 use super::{Foreign, Landed, Usage};
@@ -25,6 +23,8 @@ pub(super) struct Ledger<B> {
     /// Those that have not landed.
     sends: Numbered<Outgoing<B>>,
     landed: VecDeque<Landed<B>>,
+    /// Of those that have landed, how many the owner was told of; the first.
+    told: usize,
     /// The numbers do not add up: nothing can be released any more.
     is_lost: bool,
     foreign: Foreign,
@@ -36,6 +36,7 @@ impl<B> Ledger<B> {
             ids: Ids::new(0),
             sends: Numbered::new(),
             landed: VecDeque::new(),
+            told: 0,
             is_lost: false,
             foreign: Foreign::default(),
         }
@@ -60,9 +61,12 @@ impl<B> Ledger<B> {
         self.sends.push(Outgoing { payload, lent_parts: 0, is_open: true, usage })
     }
 
-    /// The number of a payload that was sent without being taken in.
-    pub(super) fn pass(&mut self) -> u64 {
-        self.sends.skip()
+    /// A payload has landed that was sent without being taken in; gives its number.
+    #[inline]
+    pub(super) fn pass(&mut self, payload: Payload<B>, usage: Usage) -> u64 {
+        let number = self.sends.skip();
+        self.landed.push_back(Landed { number, payload, usage });
+        number
     }
 
     /// A payload that was begun and not ended, and room for the number of a part of it.
@@ -96,9 +100,10 @@ impl<B> Ledger<B> {
 
     /// No more parts of this payload follow.
     pub(super) fn end(&mut self, number: u64) {
-        if let Some(send) = self.sends.get_mut(number) {
-            send.is_open = false;
-            self.land(number);
+        let Some(send) = self.sends.get_mut(number) else { return };
+        send.is_open = false;
+        if send.lent_parts == 0 {
+            land(&mut self.sends, &mut self.landed, number);
         }
     }
 
@@ -116,13 +121,28 @@ impl<B> Ledger<B> {
         }
     }
 
+    /// What has landed since this was last asked, in the order in which it did.
+    #[inline]
+    pub(super) fn news(&mut self) -> impl Iterator<Item = &Landed<B>> {
+        let told = std::mem::replace(&mut self.told, self.landed.len());
+        self.landed.range(told..)
+    }
+
+    /// All that has landed and was not taken.
+    pub(super) fn landed(&self) -> &VecDeque<Landed<B>> {
+        &self.landed
+    }
+
     /// The next payload that has landed, in the order in which they did.
+    #[inline]
     pub(super) fn next_landed(&mut self) -> Option<Landed<B>> {
+        self.told = self.told.saturating_sub(1);
         self.landed.pop_front()
     }
 
     /// Frees what has landed; says whether nothing is outstanding.
     pub(super) fn is_drained(&mut self) -> bool {
+        self.told = 0;
         self.landed.clear();
         self.outstanding() == 0
     }
@@ -133,7 +153,7 @@ impl<B> Ledger<B> {
             return None;
         }
         let mut left = std::mem::replace(self, Ledger::new());
-        self.landed = std::mem::take(&mut left.landed);
+        (self.landed, self.told) = (std::mem::take(&mut left.landed), 0);
         Some(left)
     }
 
@@ -144,29 +164,23 @@ impl<B> Ledger<B> {
         is_under_way || self.landed.iter().any(|landed| landed.number == number)
     }
 
-    /// Moves a payload out that is ended and of which nothing is lent.
-    fn land(&mut self, number: u64) {
-        let is_free =
-            self.sends.get(number).is_some_and(|send| !send.is_open && send.lent_parts == 0);
-        if is_free && let Some(Outgoing { payload, usage, .. }) = self.sends.take(number) {
-            self.landed.push_back(Landed { number, payload, usage });
-        }
-    }
-
     fn complete(&mut self, completed: Completed) -> Result<(), Stray> {
-        let mut free: ArrayVec<u64, 64> = ArrayVec::new();
-        let mut more = Vec::new();
-        let Ledger { ids, sends, .. } = self;
+        let Ledger { ids, sends, landed, .. } = self;
         ids.complete(completed, |number, copied| {
-            if let Some(send) = sends.get_mut(number) {
-                send.lent_parts -= 1;
-                send.usage.copied_later |= copied;
-                if send.lent_parts == 0 && free.try_push(number).is_err() {
-                    more.push(number);
-                }
+            let Some(send) = sends.get_mut(number) else { return };
+            send.lent_parts -= 1;
+            send.usage.copied_later |= copied;
+            if send.lent_parts == 0 && !send.is_open {
+                land(sends, landed, number);
             }
-        })?;
-        free.into_iter().chain(more).for_each(|number| self.land(number));
-        Ok(())
+        })
+    }
+}
+
+/// Moves a payload out that is ended and of which nothing is lent.
+#[inline]
+fn land<B>(sends: &mut Numbered<Outgoing<B>>, landed: &mut VecDeque<Landed<B>>, number: u64) {
+    if let Some(Outgoing { payload, usage, .. }) = sends.take(number) {
+        landed.push_back(Landed { number, payload, usage });
     }
 }

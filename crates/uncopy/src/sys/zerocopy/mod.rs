@@ -126,10 +126,11 @@ impl<B: StableBytes> Flight<B> {
         self.cargo.ledger.begin(payload)
     }
 
-    /// The number of a payload that was [copied](send_copied) with one call, and not taken in.
+    /// A payload has landed that was [copied](send_copied) with one call, and not taken in; gives its
+    /// number.
     #[inline]
-    pub(crate) fn pass(&mut self) -> u64 {
-        self.cargo.ledger.pass()
+    pub(crate) fn pass(&mut self, payload: Payload<B>, usage: Usage) -> u64 {
+        self.cargo.ledger.pass(payload, usage)
     }
 
     /// Takes note of a part that was [copied](send_copied) before its payload was taken in.
@@ -199,7 +200,20 @@ impl<B: StableBytes> Flight<B> {
         self.cargo.ledger.foreign()
     }
 
+    /// What has landed since this was last asked, in the order in which it did.
+    #[inline]
+    pub(crate) fn news(&mut self) -> (&Socket, impl Iterator<Item = &Landed<B>>) {
+        (&self.cargo.socket, self.cargo.ledger.news())
+    }
+
+    /// How many have landed and were not taken.
+    #[inline]
+    pub(crate) fn landed(&self) -> usize {
+        self.cargo.ledger.landed().len()
+    }
+
     /// The next payload that has landed, in the order in which they did.
+    #[inline]
     pub(crate) fn next_landed(&mut self) -> Option<Landed<B>> {
         self.cargo.ledger.next_landed()
     }
