@@ -128,9 +128,10 @@ impl<B> Ledger<B> {
         self.landed.range(told..)
     }
 
-    /// All that has landed and was not taken.
-    pub(super) fn landed(&self) -> &VecDeque<Landed<B>> {
-        &self.landed
+    /// How many have landed and were not taken.
+    #[inline]
+    pub(super) fn landed(&self) -> usize {
+        self.landed.len()
     }
 
     /// The next payload that has landed, in the order in which they did.
@@ -153,7 +154,8 @@ impl<B> Ledger<B> {
             return None;
         }
         let mut left = std::mem::replace(self, Ledger::new());
-        (self.landed, self.told) = (std::mem::take(&mut left.landed), 0);
+        self.landed = std::mem::take(&mut left.landed);
+        self.told = std::mem::take(&mut left.told);
         Some(left)
     }
 

@@ -209,7 +209,7 @@ impl<B: StableBytes> Flight<B> {
     /// How many have landed and were not taken.
     #[inline]
     pub(crate) fn landed(&self) -> usize {
-        self.cargo.ledger.landed().len()
+        self.cargo.ledger.landed()
     }
 
     /// The next payload that has landed, in the order in which they did.
