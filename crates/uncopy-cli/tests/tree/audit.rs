@@ -208,7 +208,8 @@ fn flushed(trees: &Trees, inject: &str) -> (Run, Trace) {
     }
     let program = cp().args(["--jobs=1", "--audit"]).arg(trees.from.join("log"));
     let program = program.arg(trees.source()).arg(trees.destination());
-    Strace::new(&program).inject(inject).run()
+    // On a busy machine too the flushing thread begins before the last is written.
+    Strace::new(&program).inject(inject).inject("write:delay_enter=1000").run()
 }
 
 /// One flush takes all that was written during the one before it.

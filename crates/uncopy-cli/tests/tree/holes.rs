@@ -94,7 +94,10 @@ fn written_zeros_are_asked_about_once() {
     let program = program.arg(trees.source()).arg(trees.destination());
     let (run, trace) = Strace::new(&program).run();
     assert!(run.status.success(), "{}", run.stderr);
-    assert_eq!(trace.named(&["lseek"]).len(), 1, "{:?}", trace.named(&["lseek"]));
+    let mut calls = trace.named(&["lseek"]);
+    // A build that measures coverage has a file of its own.
+    calls.retain(|call| call.mentions(&trees.source()));
+    assert_eq!(calls.len(), 1, "{calls:?}");
     let compared = Compared { holes: true, ..Compared::default() };
     assert_same_tree(&trees.source(), &trees.destination(), compared);
 }

@@ -3,9 +3,8 @@
 //! As the fourth version of io_uring's zero-copy send patches had them in the kernel. Linux as
 //! released posts one notification for each send; here they are counted together.
 
-use std::collections::VecDeque;
-
 use super::releases::Releases;
+use crate::sys::numbered::Numbered;
 
 /// Most slots that can be registered.
 pub const MAX_SLOTS: usize = 1 << 15;
@@ -43,7 +42,7 @@ pub enum SlotError {
 
 /// A send's place with a notifier.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Binding(usize);
+pub(crate) struct Binding(u32);
 
 #[derive(Debug)]
 struct Slot {
@@ -70,7 +69,8 @@ pub(crate) struct Slots<T> {
     /// `None`: vacant, and in `vacant`.
     notifiers: Vec<Option<Notifier<T>>>,
     vacant: Vec<usize>,
-    posted: VecDeque<Notification<T>>,
+    /// Of notifiers that are complete.
+    posted: Numbered<usize>,
 }
 
 impl<T> Slots<T> {
@@ -79,7 +79,7 @@ impl<T> Slots<T> {
             slots: Vec::new(),
             notifiers: Vec::new(),
             vacant: Vec::new(),
-            posted: VecDeque::new(),
+            posted: Numbered::new(),
         }
     }
 
@@ -115,13 +115,26 @@ impl<T> Slots<T> {
         if let Some(notifier) = &mut self.notifiers[index] {
             notifier.pending += 1;
         }
-        Ok(Binding(index))
+        // Each has a send in memory at least.
+        Ok(Binding(index as u32))
+    }
+
+    /// Binds a send to the notifier that is in the slot now, seals that, and has a fresh one take its
+    /// place.
+    pub(crate) fn bind_and_seal(&mut self, slot: u32) -> Result<Binding, SlotError> {
+        let binding = self.bind(slot)?;
+        self.slots[slot as usize].current = None;
+        // The send just bound holds it back.
+        if let Some(notifier) = &mut self.notifiers[binding.0 as usize] {
+            notifier.is_sealed = true;
+        }
+        Ok(binding)
     }
 
     /// A bound send is released.
     #[allow(clippy::needless_pass_by_value, reason = "a binding is used up")]
     pub(crate) fn release(&mut self, binding: Binding, release: T) {
-        let Binding(index) = binding;
+        let index = binding.0 as usize;
         let Some(notifier) = &mut self.notifiers[index] else { return };
         notifier.pending -= 1;
         notifier.releases.push(release);
@@ -153,14 +166,25 @@ impl<T> Slots<T> {
         }
     }
 
+    /// Notifications that were not taken.
+    #[inline]
+    pub(crate) fn posted(&self) -> usize {
+        self.posted.len()
+    }
+
     /// The next notification, in the order in which they became complete.
+    #[inline]
     pub(crate) fn next(&mut self) -> Option<Notification<T>> {
-        self.posted.pop_front()
+        let index = self.posted.pop()?;
+        self.vacant.push(index);
+        let Notifier { tag, sequence, releases, .. } = self.notifiers[index].take()?;
+        Some(Notification { tag, result: 0, sequence, releases })
     }
 
     /// Everything that was released to a notifier and not posted.
-    pub(crate) fn into_releases(self) -> Vec<T> {
-        let posted = self.posted.into_iter().flat_map(|notification| notification.releases);
+    pub(crate) fn into_releases(mut self) -> Vec<T> {
+        let posted: Vec<Notification<T>> = std::iter::from_fn(|| self.next()).collect();
+        let posted = posted.into_iter().flat_map(|notification| notification.releases);
         let held = self.notifiers.into_iter().flatten().flat_map(|notifier| notifier.releases);
         posted.chain(held).collect()
     }
@@ -197,11 +221,9 @@ impl<T> Slots<T> {
     }
 
     fn post_if_complete(&mut self, index: usize) {
-        let complete = |notifier: &mut Notifier<T>| notifier.is_sealed && notifier.pending == 0;
-        if let Some(notifier) = self.notifiers[index].take_if(complete) {
-            let Notifier { tag, sequence, releases, .. } = notifier;
-            self.posted.push_back(Notification { tag, result: 0, sequence, releases });
-            self.vacant.push(index);
+        let complete = |notifier: &Notifier<T>| notifier.is_sealed && notifier.pending == 0;
+        if self.notifiers[index].as_ref().is_some_and(complete) {
+            self.posted.push(index);
         }
     }
 }

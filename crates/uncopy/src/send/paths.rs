@@ -53,14 +53,14 @@ impl Paths {
         &mut self,
         bytes: usize,
         way: Way,
-        (socket, to): (&Socket, Option<SocketAddr>),
+        (socket, to): (&Socket, Option<&SocketAddr>),
     ) -> (Result<Path, FallbackReason>, Option<Timed>) {
         if bytes < way.never_pays_below() {
             return (Err(FallbackReason::TooSmall), None);
         }
         let path = match to {
             None => self.of_peer(socket.reconnections()),
-            Some(to) => self.of_address(to, clock::coarse(), outlet_to),
+            Some(to) => self.of_address(*to, clock::coarse(), outlet_to),
         };
         let (lend, timed) = self.autos[usize::from(path.0)].choose(bytes, way);
         (lend.map(|()| path), timed.map(|class| Timed { path, class }))

@@ -328,7 +328,7 @@ impl<B: StableBytes> Sender<B> {
             (Mode::Zerocopy, None) => Ok(Path::default()),
             (Mode::Auto, None) => {
                 let way = Way::MsgZerocopy(self.transport());
-                return self.paths.choose(length, way, (self.flight.socket(), to));
+                return self.paths.choose(length, way, (self.flight.socket(), to.as_ref()));
             }
         };
         (chosen, None)

@@ -2,6 +2,7 @@
 
 /// Values by the number that each got when it was put in, counted from zero on, and taken out in
 /// any order. Has room for all from the oldest that is in it on.
+#[derive(Debug)]
 pub(crate) struct Numbered<T> {
     /// None, or a power of two; a number's place is its remainder.
     places: Vec<Option<T>>,
@@ -24,10 +25,26 @@ impl<T> Numbered<T> {
         self.next
     }
 
+    /// How many there are, if they are taken out in their order.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        (self.next - self.first) as usize
+    }
+
     /// Puts a value in; gives its number.
     #[inline]
     pub(crate) fn push(&mut self, value: T) -> u64 {
-        self.put(Some(value))
+        self.push_with(|| value)
+    }
+
+    /// Puts in what `make` makes, in its place: a large value that is made elsewhere is written in
+    /// small pieces and read in large ones, for which the processor waits.
+    #[inline]
+    pub(crate) fn push_with(&mut self, make: impl FnOnce() -> T) -> u64 {
+        let (number, place) = self.vacant();
+        // Nothing is there. To drop that would take the address of what is made.
+        std::mem::forget(place.replace(make()));
+        number
     }
 
     /// Gives a number to what is not put in.
@@ -38,18 +55,18 @@ impl<T> Numbered<T> {
             self.next += 1;
             return self.next - 1;
         }
-        self.put(None)
+        self.vacant().0
     }
 
+    /// The next number, and its place, in which nothing is.
     #[inline]
-    fn put(&mut self, value: Option<T>) -> u64 {
+    fn vacant(&mut self) -> (u64, &mut Option<T>) {
         if self.next - self.first == self.places.len() as u64 {
             self.grow();
         }
         let (number, place) = (self.next, self.place(self.next));
-        self.places[place] = value;
         self.next += 1;
-        number
+        (number, &mut self.places[place])
     }
 
     #[inline]
@@ -72,6 +89,12 @@ impl<T> Numbered<T> {
             self.first += 1;
         }
         Some(value)
+    }
+
+    /// Takes the oldest out.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        self.take(self.first)
     }
 
     /// Everything in it, in ascending order.

@@ -1,6 +1,5 @@
 //! What is known of a ring's sends and sockets, and what comes of their results and releases.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -17,18 +16,25 @@ use crate::send::release::{Fate, Release, SendId, Sent};
 use crate::send::sender::Outstanding;
 use crate::sys::inet::{Socket, Transport};
 use crate::sys::numbered::Numbered;
-use crate::sys::send_ring::Witness;
+use crate::sys::send_ring::{Over, Witness};
 use crate::sys::zerocopy::{Landed, MAX_REGIONS};
 
 /// What is known of a send on its way.
-struct Context {
-    socket: usize,
+#[derive(Default)]
+pub(super) struct Context {
     binding: Option<Binding>,
-    bytes: usize,
+    /// Of all its buffers.
+    bytes: u32,
     /// On which path it was lent. `None`: it was not.
     lent: Option<Path>,
-    /// Where a datagram goes that has an address of its own.
-    to: Option<Box<SocketAddr>>,
+}
+
+/// What has happened, and nobody has been told of.
+enum Happened<B> {
+    Sent(Sent),
+    Released(Release<B>),
+    /// The next notification of the slots.
+    Notified,
 }
 
 /// What was learnt of one socket.
@@ -66,10 +72,10 @@ pub(super) struct Accounts<B> {
     by_io_uring: bool,
     batch: Batch,
     pub(super) slots: Slots<Release<B>>,
-    /// Of sends that are not over.
-    contexts: Numbered<Context>,
     lanes: Vec<Lane>,
-    pub(super) events: VecDeque<Event<B>>,
+    happened: Numbered<Happened<B>>,
+    /// Notifications among them.
+    notified: usize,
     outstanding: Outstanding,
 }
 
@@ -92,9 +98,9 @@ impl<B: StableBytes> Accounts<B> {
             by_io_uring,
             batch: Batch::default(),
             slots: Slots::new(),
-            contexts: Numbered::new(),
             lanes: Vec::new(),
-            events: VecDeque::new(),
+            happened: Numbered::new(),
+            notified: 0,
             outstanding: Outstanding::default(),
         }
     }
@@ -127,7 +133,7 @@ impl<B: StableBytes> Accounts<B> {
     pub(super) fn choose(
         &mut self,
         mode: Mode,
-        (socket, known, to): (usize, &Socket, Option<SocketAddr>),
+        (socket, known, to): (usize, &Socket, Option<&SocketAddr>),
         (payload, huge_by_index): (&Payload<B>, bool),
         bytes: usize,
     ) -> Result<Path, FallbackReason> {
@@ -209,7 +215,7 @@ impl<B: StableBytes> Accounts<B> {
         &self,
         socket: usize,
         known: &Socket,
-        to: Option<SocketAddr>,
+        to: Option<&SocketAddr>,
     ) -> bool {
         let Lane { transport, copies, .. } = self.lanes[socket];
         // Of addresses each, those that need no question to the kernel.
@@ -217,35 +223,57 @@ impl<B: StableBytes> Accounts<B> {
         names_huge_pages(transport, copies) && !is_local()
     }
 
-    /// Takes note of the next send; slot and socket exist.
+    /// Takes note of the next send; slot and socket exist, and it is not too long.
     #[inline]
     pub(super) fn sending(
         &mut self,
         socket: usize,
-        to: Option<SocketAddr>,
         bound: Option<Bound>,
         (bytes, lent): (usize, Option<Path>),
-    ) {
+    ) -> Context {
         let lane = &mut self.lanes[socket];
         if lent.is_some() && !is_told(self.by_io_uring, lane.transport) {
             lane.joined.lend();
         }
-        let binding = bound.and_then(|bound| self.slots.bind(bound.slot).ok());
-        if let Some(Bound { slot, flush: true }) = bound {
-            // The send just bound holds the notifier back.
-            let _ = self.slots.flush(&[slot]);
-        }
-        let to = to.map(Box::new);
-        self.contexts.push(Context { socket, binding, bytes, lent, to });
+        let binding = match bound {
+            None => None,
+            Some(Bound { slot, flush: false }) => self.slots.bind(slot).ok(),
+            Some(Bound { slot, flush: true }) => self.slots.bind_and_seal(slot).ok(),
+        };
         self.outstanding.sends += 1;
         self.outstanding.bytes += bytes;
+        Context { binding, bytes: bytes as u32, lent }
     }
 
-    /// Makes events of the notifications that are complete.
+    /// Puts the notifications that are complete behind what has happened.
     pub(super) fn post(&mut self) {
-        while let Some(notification) = self.slots.next() {
-            self.events.push_back(Event::Notified(notification));
+        let posted = self.slots.posted();
+        for _ in self.notified..posted {
+            self.happened.push(Happened::Notified);
         }
+        self.notified = posted;
+    }
+
+    /// Something has happened that nobody has been told of.
+    pub(super) fn has_events(&self) -> bool {
+        self.happened.len() > 0
+    }
+
+    /// How many things have.
+    pub(super) fn events(&self) -> usize {
+        self.happened.len()
+    }
+
+    #[inline]
+    pub(super) fn next_event(&mut self) -> Option<Event<B>> {
+        Some(match self.happened.pop()? {
+            Happened::Sent(sent) => Event::Sent(sent),
+            Happened::Released(release) => Event::Released(release),
+            Happened::Notified => {
+                self.notified -= 1;
+                Event::Notified(self.slots.next()?)
+            }
+        })
     }
 
     /// Seals the notifiers in these slots.
@@ -256,33 +284,21 @@ impl<B: StableBytes> Accounts<B> {
     }
 
     /// Every release that was not taken.
-    pub(super) fn into_releases(self) -> Vec<Release<B>> {
-        let mut releases: Vec<Release<B>> = Vec::new();
-        for event in self.events {
-            match event {
-                Event::Released(release) => releases.push(release),
-                Event::Notified(notification) => releases.extend(notification.releases),
-                Event::Sent(_) => {}
-            }
-        }
-        releases.extend(self.slots.into_releases());
-        releases
+    pub(super) fn into_releases(mut self) -> Vec<Release<B>> {
+        let happened = std::iter::from_fn(|| self.happened.pop());
+        let released = happened.filter_map(|happened| match happened {
+            Happened::Released(release) => Some(release),
+            Happened::Sent(_) | Happened::Notified => None,
+        });
+        released.chain(self.slots.into_releases()).collect()
     }
 }
 
-impl<B: StableBytes> Witness<B> for Accounts<B> {
-    fn is_made_again(
-        &mut self,
-        number: u64,
-        errno: Errno,
-        transport: Transport,
-        lent: bool,
-    ) -> bool {
-        let Some(socket) = self.contexts.get(number).map(|context| context.socket) else {
-            return false;
-        };
-        let counters = &mut self.lanes[socket].counters;
+impl<B: StableBytes> Witness<B, Context> for Accounts<B> {
+    fn is_made_again(&mut self, over: Over<'_>, errno: Errno, lent: bool) -> bool {
+        let counters = &mut self.lanes[over.index].counters;
         // Completions are read all the time, so that a second attempt would meet the same.
+        let transport = over.socket.transport();
         let refused = Refused { errno, transport, lent, drained: true };
         match plan::after(refused) {
             Next::Copy(reason) => {
@@ -296,11 +312,15 @@ impl<B: StableBytes> Witness<B> for Accounts<B> {
     }
 
     #[inline]
-    fn ended(&mut self, number: u64, socket: &Socket, result: Result<usize, Errno>) {
-        let Some(context) = self.contexts.get(number) else { return };
-        let lane = context.socket;
-        let result = result.map_err(|errno| refusal_of(context.to.as_deref(), socket, errno));
-        let counters = &mut self.lanes[lane].counters;
+    fn ended(
+        &mut self,
+        number: u64,
+        over: Over<'_>,
+        to: impl FnOnce() -> Option<SocketAddr>,
+        result: Result<usize, Errno>,
+    ) {
+        let result = result.map_err(|errno| refusal_of(to(), over.socket, errno));
+        let counters = &mut self.lanes[over.index].counters;
         match &result {
             Ok(bytes) => {
                 counters.sends += 1;
@@ -308,46 +328,49 @@ impl<B: StableBytes> Witness<B> for Accounts<B> {
             }
             Err(_) => counters.failed_sends += 1,
         }
-        self.events.push_back(Event::Sent(Sent { id: SendId(number), result }));
+        self.happened.push_with(|| Happened::Sent(Sent { id: SendId(number), result }));
     }
 
     #[inline]
-    fn landed(&mut self, socket: &Socket, landed: Landed<B>) {
-        let usage = landed.usage;
-        let Some(context) = self.contexts.take(landed.number) else { return };
-        let mut release = Release::of(landed, socket);
+    fn landed(&mut self, over: Over<'_>, landed: Landed<B>, context: Context) {
+        let Landed { number, payload, usage } = landed;
+        let socket = over.socket;
+        let mut fate = usage.fate(socket);
         self.outstanding.sends -= 1;
-        self.outstanding.bytes -= context.bytes;
-        let lane = &mut self.lanes[context.socket];
+        self.outstanding.bytes -= context.bytes as usize;
+        let lane = &mut self.lanes[over.index];
         if let Some(path) = context.lent {
             let is_told = is_told(self.by_io_uring, lane.transport);
             let copied = match is_told {
                 true => usage.path_copied(socket),
                 false => lane.joined.path_copied(usage, socket),
             };
-            if release.fate == Fate::Copied
+            if fate == Fate::Copied
                 && usage.copied_parts == 0
                 && !is_told
                 && !(copied == Some(true) && lane.joined.was_alone())
             {
-                release.fate = Fate::Unknown;
+                fate = Fate::Unknown;
             }
             // A copy of ours says nothing of the path.
             if usage.copied_parts == 0 {
                 lane.paths.learn(path, copied);
-                lane.copies |= release.fate == Fate::Copied;
+                lane.copies |= fate == Fate::Copied;
             }
         }
-        lane.counters.released(release.fate, release.bytes);
+        lane.counters.released(fate, usage.bytes);
+        let release = || Release { id: SendId(number), payload, fate, bytes: usage.bytes };
         match context.binding {
-            Some(binding) => self.slots.release(binding, release),
-            None => self.events.push_back(Event::Released(release)),
+            Some(binding) => self.slots.release(binding, release()),
+            None => {
+                self.happened.push_with(|| Happened::Released(release()));
+            }
         }
     }
 }
 
 #[cold]
-fn refusal_of(to: Option<&SocketAddr>, socket: &Socket, errno: Errno) -> Error {
+fn refusal_of(to: Option<SocketAddr>, socket: &Socket, errno: Errno) -> Error {
     let subject = to.map_or_else(|| socket.subject(), |to| to.to_string());
     Error::network("send to", subject, errno)
 }

@@ -1,25 +1,29 @@
 //! A ring's sends, carried out by one call each.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::copying::Copying;
 use super::engine::Request;
-use crate::buf::StableBytes;
+use crate::buf::{Payload, StableBytes};
 use crate::error::{Errno, Result};
-use crate::send::counters::Counters;
+use crate::send::counters::{Counters, FallbackReason};
+use crate::send::paths::Path;
 use crate::send::sender::{Progress, Sender, SenderOptions, Sending};
 use crate::sys::inet::{Socket, Transport, Wanted};
-use crate::sys::send_ring::Witness;
+use crate::sys::numbered::Numbered;
+use crate::sys::send_ring::{Over, Witness};
 use crate::sys::zerocopy::{Landed, Usage};
 
 /// Between two looks at sockets, any of which may be the first at which something happens.
 const BRIEF: Duration = Duration::from_micros(200);
 
-pub(super) struct Calls<B: StableBytes> {
+pub(super) struct Calls<B: StableBytes, C> {
     lanes: Vec<Lane<B>>,
-    next: u64,
+    /// What is known elsewhere of sends that are not over.
+    contexts: Numbered<C>,
     options: SenderOptions,
     /// What has happened, each with the index of the socket.
     steps: VecDeque<(usize, Step<B>)>,
@@ -27,8 +31,8 @@ pub(super) struct Calls<B: StableBytes> {
 
 /// What became of a send.
 enum Step<B> {
-    /// The kernel took so many bytes, or refused.
-    Ended { number: u64, result: Result<usize, Errno> },
+    /// The kernel took so many bytes, or refused those that went to `to`, if they had an address.
+    Ended { number: u64, to: Option<SocketAddr>, result: Result<usize, Errno> },
     /// Its memory is free.
     Landed(Landed<B>),
 }
@@ -36,15 +40,29 @@ enum Step<B> {
 /// A socket, and its sends in their order.
 struct Lane<B: StableBytes> {
     way: Way<B>,
-    /// Not begun, by number.
-    waiting: VecDeque<(u64, Request<B>)>,
+    waiting: VecDeque<Waiting<B>>,
+}
+
+/// A send that has not begun.
+struct Waiting<B> {
+    number: u64,
+    payload: Payload<B>,
+    to: Option<SocketAddr>,
+    lend: Result<Path, FallbackReason>,
+}
+
+/// A send that has, and its number in the ring.
+struct Current {
+    number: u64,
+    to: Option<SocketAddr>,
+    sending: Sending,
 }
 
 enum Way<B: StableBytes> {
     Own {
         sender: Box<Sender<B>>,
-        /// The send that the socket had no room for, and its number in the ring.
-        current: Option<(u64, Sending)>,
+        /// The send that the socket had no room for.
+        current: Option<Current>,
         /// Which of the ring's numbers the sender's sends have.
         numbers: VecDeque<(u64, u64)>,
     },
@@ -52,9 +70,9 @@ enum Way<B: StableBytes> {
     Shared { socket: Arc<Socket>, current: Option<Copying<B>> },
 }
 
-impl<B: StableBytes> Calls<B> {
-    pub(super) fn new(options: SenderOptions) -> Calls<B> {
-        Calls { lanes: Vec::new(), next: 0, options, steps: VecDeque::new() }
+impl<B: StableBytes, C> Calls<B, C> {
+    pub(super) fn new(options: SenderOptions) -> Calls<B, C> {
+        Calls { lanes: Vec::new(), contexts: Numbered::new(), options, steps: VecDeque::new() }
     }
 
     pub(super) fn add(&mut self, socket: Socket) {
@@ -74,11 +92,11 @@ impl<B: StableBytes> Calls<B> {
         self.lanes.get(index).map(|lane| lane.way.socket())
     }
 
-    pub(super) fn push(&mut self, request: Request<B>) -> Option<u64> {
-        let lane = self.lanes.get_mut(request.socket)?;
-        let number = self.next;
-        self.next += 1;
-        lane.waiting.push_back((number, request));
+    pub(super) fn push(&mut self, request: Request<'_, B>, context: C) -> Option<u64> {
+        let Request { payload, socket, to, lend, .. } = request;
+        let lane = self.lanes.get_mut(socket)?;
+        let number = self.contexts.push(context);
+        lane.waiting.push_back(Waiting { number, payload, to: to.copied(), lend });
         Some(number)
     }
 
@@ -151,14 +169,18 @@ impl<B: StableBytes> Calls<B> {
     }
 
     /// Tells what happened since, if anything did.
-    pub(super) fn tell(&mut self, witness: &mut impl Witness<B>) -> bool {
+    pub(super) fn tell(&mut self, witness: &mut impl Witness<B, C>) -> bool {
         self.look();
         let has_happened = !self.steps.is_empty();
-        for (lane, step) in self.steps.drain(..) {
-            let socket = self.lanes[lane].way.socket();
+        for (index, step) in self.steps.drain(..) {
+            let over = Over { index, socket: self.lanes[index].way.socket() };
             match step {
-                Step::Ended { number, result } => witness.ended(number, socket, result),
-                Step::Landed(landed) => witness.landed(socket, landed),
+                Step::Ended { number, to, result } => witness.ended(number, over, || to, result),
+                Step::Landed(landed) => {
+                    if let Some(context) = self.contexts.take(landed.number) {
+                        witness.landed(over, landed, context);
+                    }
+                }
             }
         }
         has_happened
@@ -170,8 +192,8 @@ impl<B: StableBytes> Lane<B> {
     fn carry_out(&mut self, mut tell: impl FnMut(Step<B>)) {
         loop {
             if self.way.current().is_none() {
-                let Some((number, request)) = self.waiting.pop_front() else { return };
-                self.way.begin(number, request);
+                let Some(waiting) = self.waiting.pop_front() else { return };
+                self.way.begin(waiting);
             }
             let result = match self.way.advance() {
                 Progress::WaitForRoom => return,
@@ -194,7 +216,7 @@ impl<B: StableBytes> Lane<B> {
     fn cancel(&mut self, number: u64, mut tell: impl FnMut(Step<B>)) {
         if self.way.current() == Some(number) {
             self.end(Some(Errno::ECANCELED), tell);
-        } else if let Some(place) = self.waiting.iter().position(|(waiting, _)| *waiting == number)
+        } else if let Some(place) = self.waiting.iter().position(|waiting| waiting.number == number)
             && let Some(waiting) = self.waiting.remove(place)
         {
             unsent(waiting, &mut tell);
@@ -203,10 +225,10 @@ impl<B: StableBytes> Lane<B> {
 }
 
 /// A send that was not begun is canceled.
-fn unsent<B>((number, request): (u64, Request<B>), mut tell: impl FnMut(Step<B>)) {
-    tell(Step::Ended { number, result: Err(Errno::ECANCELED) });
-    let usage = Usage::default();
-    tell(Step::Landed(Landed { number, payload: request.payload, usage }));
+fn unsent<B>(waiting: Waiting<B>, mut tell: impl FnMut(Step<B>)) {
+    let Waiting { number, payload, to, .. } = waiting;
+    tell(Step::Ended { number, to, result: Err(Errno::ECANCELED) });
+    tell(Step::Landed(Landed { number, payload, usage: Usage::default() }));
 }
 
 impl<B: StableBytes> Way<B> {
@@ -220,7 +242,7 @@ impl<B: StableBytes> Way<B> {
     /// The number of the send that has begun.
     fn current(&self) -> Option<u64> {
         match self {
-            Way::Own { current, .. } => current.as_ref().map(|(number, _)| *number),
+            Way::Own { current, .. } => current.as_ref().map(|current| current.number),
             Way::Shared { current, .. } => current.as_ref().map(|copying| copying.number),
         }
     }
@@ -233,13 +255,13 @@ impl<B: StableBytes> Way<B> {
         }
     }
 
-    fn begin(&mut self, number: u64, request: Request<B>) {
-        let Request { payload, to, lend, .. } = request;
+    fn begin(&mut self, waiting: Waiting<B>) {
+        let Waiting { number, payload, to, lend } = waiting;
         match self {
             Way::Own { sender, current, numbers } => {
                 let sending = sender.begin(payload, to, (lend, None));
                 numbers.push_back((sending.number, number));
-                *current = Some((number, sending));
+                *current = Some(Current { number, to, sending });
             }
             Way::Shared { current, .. } => *current = Some(Copying::new(number, payload, to)),
         }
@@ -248,7 +270,7 @@ impl<B: StableBytes> Way<B> {
     /// Sends what there is room for of the current send.
     fn advance(&mut self) -> Progress {
         match self {
-            Way::Own { sender, current: Some((_, sending)), .. } => sender.advance(sending),
+            Way::Own { sender, current: Some(current), .. } => sender.advance(&mut current.sending),
             Way::Shared { socket, current: Some(copying) } => copying.advance(socket),
             Way::Own { current: None, .. } | Way::Shared { current: None, .. } => Progress::Done,
         }
@@ -258,13 +280,13 @@ impl<B: StableBytes> Way<B> {
         let result = |done| failed.map_or(Ok(done), Err);
         match self {
             Way::Own { sender, current, .. } => {
-                let Some((number, sending)) = current.take() else { return };
+                let Some(Current { number, to, sending }) = current.take() else { return };
                 sender.end(&sending, failed.is_none());
-                tell(Step::Ended { number, result: result(sending.done) });
+                tell(Step::Ended { number, to, result: result(sending.done) });
             }
             Way::Shared { current, .. } => {
-                let Some(Copying { number, payload, usage, .. }) = current.take() else { return };
-                tell(Step::Ended { number, result: result(usage.bytes) });
+                let Some(Copying { number, payload, to, usage }) = current.take() else { return };
+                tell(Step::Ended { number, to, result: result(usage.bytes) });
                 tell(Step::Landed(Landed { number, payload, usage }));
             }
         }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::accounts::Context;
 use super::calls::Calls;
 use crate::buf::{Payload, Pool, StableBytes};
 use crate::error::{Errno, Reason, Result};
@@ -14,10 +15,10 @@ use crate::sys::inet::Socket;
 use crate::sys::send_ring::{Operation, Parking, Registered, Witness, sweep};
 
 /// A send that is handed to an engine.
-pub(super) struct Request<B> {
+pub(super) struct Request<'a, B> {
     pub(super) payload: Payload<B>,
     pub(super) socket: usize,
-    pub(super) to: Option<SocketAddr>,
+    pub(super) to: Option<&'a SocketAddr>,
     /// Bytes that one call may send.
     pub(super) most: usize,
     pub(super) lend: Result<Path, FallbackReason>,
@@ -26,8 +27,8 @@ pub(super) struct Request<B> {
 }
 
 pub(super) enum Engine<B: StableBytes> {
-    Ring(Parking<B>),
-    Calls(Calls<B>),
+    Ring(Parking<B, Context>),
+    Calls(Calls<B, Context>),
 }
 
 impl<B: StableBytes> Engine<B> {
@@ -97,18 +98,19 @@ impl<B: StableBytes> Engine<B> {
         matches!(self, Engine::Ring(ring) if ring.has(pool))
     }
 
-    /// Takes a send in; gives its number. `None`: there is no such socket.
-    pub(super) fn push(&mut self, request: Request<B>) -> Option<u64> {
+    /// Takes in a send over a socket that is [`known`](Self::known); gives its number.
+    #[inline]
+    pub(super) fn push(&mut self, request: Request<'_, B>, context: Context) -> Option<u64> {
+        let Request { payload, socket, to, most, lend, huge_by_index } = request;
         match self {
-            Engine::Ring(ring) => {
-                let Request { payload, socket, to, most, lend, huge_by_index } = request;
-                let operation = Operation::new(payload, socket, to, lend.is_ok()).in_parts_of(most);
-                ring.push(match huge_by_index {
-                    true => operation,
-                    false => operation.without_huge_by_index(),
-                })
+            Engine::Ring(ring) => Some(ring.push(|| {
+                let operation = Operation::new(payload, (socket, to), lend.is_ok(), context);
+                operation.in_parts_of(most).with_huge_by_index(huge_by_index)
+            })),
+            Engine::Calls(calls) => {
+                let request = Request { payload, socket, to, most, lend, huge_by_index };
+                calls.push(request, context)
             }
-            Engine::Calls(calls) => calls.push(request),
         }
     }
 
@@ -134,7 +136,7 @@ impl<B: StableBytes> Engine<B> {
         }
     }
 
-    pub(super) fn cancel(&mut self, number: u64, witness: &mut impl Witness<B>) {
+    pub(super) fn cancel(&mut self, number: u64, witness: &mut impl Witness<B, Context>) {
         match self {
             Engine::Ring(ring) => ring.cancel(number, witness),
             Engine::Calls(calls) => calls.cancel(number),
@@ -142,7 +144,7 @@ impl<B: StableBytes> Engine<B> {
     }
 
     /// Collects what happened; says whether anything did.
-    pub(super) fn reap(&mut self, witness: &mut impl Witness<B>) -> Result<bool, Errno> {
+    pub(super) fn reap(&mut self, witness: &mut impl Witness<B, Context>) -> Result<bool, Errno> {
         match self {
             Engine::Ring(ring) => ring.reap(witness),
             Engine::Calls(calls) => Ok(calls.tell(witness)),
@@ -155,7 +157,7 @@ mod tests {
     use std::net::UdpSocket;
 
     use super::*;
-    use crate::sys::inet::Transport;
+    use crate::sys::send_ring::Over;
     use crate::sys::zerocopy::Landed;
 
     /// What an engine told, by number: how sends ended, and what of them came back.
@@ -165,24 +167,32 @@ mod tests {
         landed: Vec<(u64, usize)>,
     }
 
-    impl Witness<Vec<u8>> for Told {
-        fn is_made_again(&mut self, _: u64, _: Errno, _: Transport, _: bool) -> bool {
+    impl Witness<Vec<u8>, Context> for Told {
+        fn is_made_again(&mut self, _: Over<'_>, _: Errno, _: bool) -> bool {
             unreachable!("that is for rings of the kernel")
         }
 
-        fn ended(&mut self, number: u64, _: &Socket, result: Result<usize, Errno>) {
+        fn ended(
+            &mut self,
+            number: u64,
+            _: Over<'_>,
+            _: impl FnOnce() -> Option<SocketAddr>,
+            result: Result<usize, Errno>,
+        ) {
             self.ended.push((number, result));
         }
 
-        fn landed(&mut self, _: &Socket, landed: Landed<Vec<u8>>) {
+        fn landed(&mut self, _: Over<'_>, landed: Landed<Vec<u8>>, _: Context) {
             self.landed.push((landed.number, landed.payload.len()));
         }
     }
 
-    fn request(socket: usize, bytes: usize) -> Request<Vec<u8>> {
+    fn push(engine: &mut Engine<Vec<u8>>, socket: usize, bytes: usize) -> Option<u64> {
         let payload = Payload::One(vec![7; bytes]);
         let lend = Ok(Path::default());
-        Request { payload, socket, to: None, most: usize::MAX, lend, huge_by_index: false }
+        let request =
+            Request { payload, socket, to: None, most: usize::MAX, lend, huge_by_index: false };
+        engine.push(request, Context::default())
     }
 
     #[test]
@@ -191,9 +201,9 @@ mod tests {
         let socket = Socket::connect_udp(receiver.local_addr().unwrap()).unwrap();
         let mut engine = Engine::calls(SenderOptions::default());
         engine.add_shared(Arc::new(socket));
-        assert!(engine.push(request(1, 5)).is_none(), "there is no such socket");
+        assert!(push(&mut engine, 1, 5).is_none(), "there is no such socket");
         let [sent, canceled, too_long] =
-            [5, 6, 70_000].map(|bytes| engine.push(request(0, bytes)).unwrap());
+            [5, 6, 70_000].map(|bytes| push(&mut engine, 0, bytes).unwrap());
         let mut told = Told::default();
         engine.cancel(canceled, &mut told);
         engine.cancel(canceled, &mut told);

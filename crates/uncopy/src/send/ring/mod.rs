@@ -248,7 +248,8 @@ impl<B: StableBytes> Ring<B> {
     /// 2,147,479,552 bytes.
     #[allow(clippy::result_large_err, reason = "the buffers come back")]
     pub fn send(&mut self, socket: RingSocket, message: Message<B>) -> Result<SendId, NotTaken<B>> {
-        let Message { payload, to, bound } = message;
+        let Message { payload, ref to, bound } = message;
+        let to = to.as_ref();
         let bytes = payload.len();
         let known = self.refusal_of(bound, bytes).map_or_else(|| self.engine.known(socket.0), Err);
         let known = match known {
@@ -266,10 +267,9 @@ impl<B: StableBytes> Ring<B> {
         if lent.is_some() && known.transport() == Transport::Tcp {
             known.note_device();
         }
+        let context = self.accounts.sending(socket.0, bound, (bytes, lent));
         let request = Request { payload, socket: socket.0, to, most, lend, huge_by_index };
-        let number = self.engine.push(request).unwrap_or_default();
-        self.accounts.sending(socket.0, to, bound, (bytes, lent));
-        Ok(SendId(number))
+        Ok(SendId(self.engine.push(request, context).unwrap_or_default()))
     }
 
     /// Why a send cannot be taken, whatever its socket.
@@ -342,11 +342,11 @@ impl<B: StableBytes> Ring<B> {
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
-            let want = usize::from(self.accounts.events.is_empty() && self.outstanding().sends > 0);
+            let want = usize::from(!self.accounts.has_events() && self.outstanding().sends > 0);
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             self.advance(want, left)?;
             let is_over = left == Some(Duration::ZERO) || self.outstanding().sends == 0;
-            if !self.accounts.events.is_empty() || is_over {
+            if self.accounts.has_events() || is_over {
                 return Ok(());
             }
         }
@@ -396,7 +396,7 @@ impl<B: StableBytes> Ring<B> {
     /// The next thing that has happened; [`submit`](Self::submit) and [`wait`](Self::wait) collect
     /// them.
     pub fn next_event(&mut self) -> Option<Event<B>> {
-        self.accounts.events.pop_front()
+        self.accounts.next_event()
     }
 
     /// Sends whose buffers are not free, and their bytes.
@@ -431,7 +431,7 @@ impl<B: StableBytes> fmt::Debug for Ring<B> {
         f.debug_struct("Ring")
             .field("refusal", &self.refusal)
             .field("outstanding", &self.outstanding())
-            .field("events", &self.accounts.events.len())
+            .field("events", &self.accounts.events())
             .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,7 @@
 //! The sends of a ring by number, and what the kernel still owes for each.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -14,41 +15,62 @@ use crate::sys::inet::{Socket, Transport};
 use crate::sys::numbered::Numbered;
 use crate::sys::zerocopy::{Landed, parking};
 
-/// Who is told what becomes of sends.
-pub(crate) trait Witness<B> {
+/// Who is told what becomes of sends, by those who keep a `C` with each.
+pub(crate) trait Witness<B, C> {
     /// Of a refusal: whether the send is to be made once more, copied.
-    fn is_made_again(
+    fn is_made_again(&mut self, over: Over<'_>, errno: Errno, lent: bool) -> bool;
+    /// The kernel took so many bytes, or refused those that went to `to`, if they had an address.
+    fn ended(
         &mut self,
         number: u64,
-        errno: Errno,
-        transport: Transport,
-        lent: bool,
-    ) -> bool;
-    /// The kernel took so many bytes, or refused.
-    fn ended(&mut self, number: u64, socket: &Socket, result: Sys<usize>);
+        over: Over<'_>,
+        to: impl FnOnce() -> Option<SocketAddr>,
+        result: Sys<usize>,
+    );
     /// Its memory is free.
-    fn landed(&mut self, socket: &Socket, landed: Landed<B>);
+    fn landed(&mut self, over: Over<'_>, landed: Landed<B>, context: C);
+}
+
+/// The socket that a send goes over, and its index.
+#[derive(Clone, Copy)]
+pub(crate) struct Over<'a> {
+    pub(crate) index: usize,
+    pub(crate) socket: &'a Socket,
+}
+
+impl<'a> Over<'a> {
+    #[inline]
+    fn of(sockets: &'a [Arc<Socket>], index: usize) -> Over<'a> {
+        Over { index, socket: &sockets[index] }
+    }
 }
 
 /// Cares for nothing, and frees what has landed.
 pub(super) struct Nobody;
 
-impl<B> Witness<B> for Nobody {
-    fn is_made_again(&mut self, _: u64, _: Errno, _: Transport, _: bool) -> bool {
+impl<B, C> Witness<B, C> for Nobody {
+    fn is_made_again(&mut self, _: Over<'_>, _: Errno, _: bool) -> bool {
         false
     }
 
-    fn ended(&mut self, _: u64, _: &Socket, _: Sys<usize>) {}
+    fn ended(
+        &mut self,
+        _: u64,
+        _: Over<'_>,
+        _: impl FnOnce() -> Option<SocketAddr>,
+        _: Sys<usize>,
+    ) {
+    }
 
-    fn landed(&mut self, _: &Socket, landed: Landed<B>) {
+    fn landed(&mut self, _: Over<'_>, landed: Landed<B>, _: C) {
         // By code that is not ours. Were it to unwind, what the kernel still has would go as well.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(landed)));
     }
 }
 
 /// Every send that has not landed, and what they go over.
-pub(super) struct Book<B: StableBytes> {
-    operations: Numbered<Operation<B>>,
+pub(super) struct Book<B: StableBytes, C> {
+    operations: Numbered<Operation<B, C>>,
     /// From this number on none was given to the kernel.
     fresh: u64,
     /// To be given to it before those, in ascending order: held back, or once more.
@@ -62,8 +84,8 @@ pub(super) struct Book<B: StableBytes> {
     ability: Ability,
 }
 
-impl<B: StableBytes> Book<B> {
-    pub(super) fn new(ability: Ability) -> Book<B> {
+impl<B: StableBytes, C> Book<B, C> {
+    pub(super) fn new(ability: Ability) -> Book<B, C> {
         Book {
             operations: Numbered::new(),
             fresh: 0,
@@ -75,10 +97,10 @@ impl<B: StableBytes> Book<B> {
         }
     }
 
+    /// Takes in what `make` makes, over a socket that is here; gives its number.
     #[inline]
-    pub(super) fn push(&mut self, operation: Operation<B>) -> Option<u64> {
-        self.sockets.get(operation.socket)?;
-        Some(self.operations.push(operation))
+    pub(super) fn push(&mut self, make: impl FnOnce() -> Operation<B, C>) -> u64 {
+        self.operations.push_with(make)
     }
 
     /// Sends that are not given to the kernel, or of which a part is not.
@@ -173,7 +195,7 @@ impl<B: StableBytes> Book<B> {
         Some(self.stream(self.operations.get(number)?))
     }
 
-    fn stream(&self, operation: &Operation<B>) -> Option<usize> {
+    fn stream(&self, operation: &Operation<B, C>) -> Option<usize> {
         let socket = &self.sockets[operation.socket];
         // One socket can have been taken in twice.
         (socket.transport() == Transport::Tcp).then_some(Arc::as_ptr(socket) as usize)
@@ -193,16 +215,20 @@ impl<B: StableBytes> Book<B> {
         let Book { operations, sockets, pools, ability, .. } = self;
         let Some(operation) = operations.get_mut(number) else { return };
         let means = Means { pools: pools.as_slice(), ability: *ability, huge_by_index: true };
-        let mut entry = operation.entry(&sockets[operation.socket], means).user_data(number);
+        let socket = &*sockets[operation.socket];
+        let mut give = |entry: squeue::Entry| {
+            let flags = if links { squeue::Flags::IO_LINK } else { squeue::Flags::empty() };
+            // SAFETY: everything the entry points to belongs to the operation, whose buffers keep
+            // the contract of `StableBytes`. It stays in `operations`, untouched, until the kernel
+            // has ended the request; moving it there moves none of what is pointed to. Registered
+            // pages belong to a pool that is kept.
+            unsafe { queue.push(&entry.user_data(number).flags(flags)) }
+        };
+        let pushed = match operation.single(socket, means) {
+            Some(single) => give(single.entry()),
+            None => give(operation.message(socket, means)),
+        };
         operation.stage = Stage::Submitted;
-        if links {
-            entry = entry.flags(squeue::Flags::IO_LINK);
-        }
-        // SAFETY: everything the entry points to belongs to the operation, whose buffers keep
-        // the contract of `StableBytes`. It stays in `operations`, untouched, until the kernel
-        // has ended the request; moving it there moves none of what is pointed to. Registered
-        // pages belong to a pool that is kept.
-        let pushed = unsafe { queue.push(&entry) };
         match pushed {
             Ok(()) => self.in_kernel += 1,
             Err(_) => self.put_back(number),
@@ -219,12 +245,13 @@ impl<B: StableBytes> Book<B> {
     }
 
     /// Ends a send that was not submitted; says of another whether the kernel is to be asked.
-    pub(super) fn cancel(&mut self, number: u64, witness: &mut impl Witness<B>) -> bool {
+    pub(super) fn cancel(&mut self, number: u64, witness: &mut impl Witness<B, C>) -> bool {
         let waiting = self.waiting_mut();
         if let Ok(place) = waiting.binary_search(&number) {
             waiting.remove(place);
-            if let Some(socket) = self.operations.get(number).map(|operation| operation.socket) {
-                witness.ended(number, &self.sockets[socket], Err(Errno::ECANCELED));
+            if let Some(operation) = self.operations.get(number) {
+                let over = Over::of(&self.sockets, operation.socket);
+                witness.ended(number, over, || operation.to(), Err(Errno::ECANCELED));
             }
             match self.operations.get_mut(number) {
                 // Of one in parts.
@@ -249,11 +276,11 @@ impl<B: StableBytes> Book<B> {
         number: u64,
         result: Sys<usize>,
         more: bool,
-        witness: &mut impl Witness<B>,
+        witness: &mut impl Witness<B, C>,
     ) {
         let is_again = result.is_err_and(|errno| self.is_again(number, errno, witness));
         let Some(operation) = self.operations.get_mut(number) else { return };
-        let socket = &*self.sockets[operation.socket];
+        let over = Over::of(&self.sockets, operation.socket);
         if let Ok(bytes) = result {
             operation.usage.bytes += bytes;
             // One that announces no notification was copied, however it was asked for.
@@ -271,7 +298,8 @@ impl<B: StableBytes> Book<B> {
             return self.put_back(number);
         }
         if !is_again {
-            witness.ended(number, socket, whole(operation, socket, result));
+            let result = whole(operation, over.socket, result);
+            witness.ended(number, over, || operation.to(), result);
         }
         if operation.owed > 0 {
             operation.stage = Stage::Lent { again: is_again };
@@ -285,14 +313,13 @@ impl<B: StableBytes> Book<B> {
 
     /// A refused send is to be made once more.
     #[cold]
-    fn is_again(&mut self, number: u64, errno: Errno, witness: &mut impl Witness<B>) -> bool {
+    fn is_again(&mut self, number: u64, errno: Errno, witness: &mut impl Witness<B, C>) -> bool {
         // Cut off by one before it that is made again: it keeps its place.
         let is_behind = errno == Errno::ECANCELED && self.is_behind_retry(number);
         let Some(operation) = self.operations.get_mut(number) else { return false };
-        let transport = self.sockets[operation.socket].transport();
+        let over = Over::of(&self.sockets, operation.socket);
         let was_moved = operation.uses_stand_in;
-        let lent = operation.lend || was_moved;
-        let is_copied = witness.is_made_again(number, errno, transport, lent);
+        let is_copied = witness.is_made_again(over, errno, operation.lend || was_moved);
         if is_copied {
             operation.lend = false;
             operation.uses_stand_in = false;
@@ -317,7 +344,7 @@ impl<B: StableBytes> Book<B> {
 
     /// The kernel needs a send's memory no more.
     #[inline]
-    pub(super) fn notified(&mut self, number: u64, copied: bool, witness: &mut impl Witness<B>) {
+    pub(super) fn notified(&mut self, number: u64, copied: bool, witness: &mut impl Witness<B, C>) {
         let is_reported = self.ability.reports;
         let Some(operation) = self.operations.get_mut(number) else { return };
         let Some(left) = operation.owed.checked_sub(1) else { return };
@@ -336,10 +363,11 @@ impl<B: StableBytes> Book<B> {
 
     /// Gives an operation back that the kernel does not have.
     #[inline]
-    fn land(&mut self, number: u64, witness: &mut impl Witness<B>) {
+    fn land(&mut self, number: u64, witness: &mut impl Witness<B, C>) {
         let Some(operation) = self.operations.take(number) else { return };
-        let Operation { payload, usage, socket, .. } = operation;
-        witness.landed(&self.sockets[socket], Landed { number, payload, usage });
+        let Operation { payload, usage, socket, context, .. } = operation;
+        let over = Over::of(&self.sockets, socket);
+        witness.landed(over, Landed { number, payload, usage }, context);
     }
 
     /// The sockets of all sends that the kernel has, each once.
@@ -355,7 +383,7 @@ impl<B: StableBytes> Book<B> {
     }
 }
 
-impl<B: StableBytes> Drop for Book<B> {
+impl<B: StableBytes, C> Drop for Book<B, C> {
     /// What the kernel may still read is kept for ever, however it came to this: nobody will be told
     /// when it does not.
     fn drop(&mut self) {
@@ -367,8 +395,9 @@ impl<B: StableBytes> Drop for Book<B> {
 }
 
 /// The result of a send that the kernel gave this one.
-fn whole<B: StableBytes>(
-    operation: &Operation<B>,
+#[inline]
+fn whole<B: StableBytes, C>(
+    operation: &Operation<B, C>,
     socket: &Socket,
     result: Sys<usize>,
 ) -> Sys<usize> {
@@ -398,18 +427,18 @@ mod tests {
     type Bytes = Arc<Vec<u8>>;
 
     /// A book with one send of `length` bytes, as datagrams of 10 with 20 in each request.
-    fn book(buffer: &Bytes) -> (Book<Bytes>, UdpSocket) {
+    fn book(buffer: &Bytes) -> (Book<Bytes, ()>, UdpSocket) {
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut book = Book::new(Ability { fixed_vectors: true, reports: true });
         let socket = Socket::connect_udp(peer.local_addr().unwrap()).unwrap();
         book.sockets.push(Arc::new(socket));
-        let operation = Operation::new(Payload::One(buffer.clone()), 0, None, true);
-        book.push(operation.in_parts_of(20));
+        let payload = Payload::One(buffer.clone());
+        book.push(|| Operation::new(payload, (0, None), true, ()).in_parts_of(20));
         (book, peer)
     }
 
     /// The next part goes to the kernel.
-    fn submit(book: &mut Book<Bytes>) {
+    fn submit(book: &mut Book<Bytes, ()>) {
         let number = book.first_waiting().unwrap();
         book.pass_waiting();
         book.operations.get_mut(number).unwrap().stage = Stage::Submitted;
@@ -425,7 +454,7 @@ mod tests {
         for (steps, freed) in [(0, true), (1, false), (2, false), (3, false), (4, true)] {
             let buffer = Arc::new(vec![1; 20]);
             let (mut book, _peer) = book(&buffer);
-            let all: [fn(&mut Book<Bytes>); 4] = [
+            let all: [fn(&mut Book<Bytes, ()>); 4] = [
                 submit,
                 |book| book.ended(0, Ok(20), true, &mut Nobody),
                 // One that nothing announced.
@@ -457,16 +486,22 @@ mod tests {
     #[derive(Default)]
     struct Scribe(Vec<(&'static str, Sys<usize>)>);
 
-    impl Witness<Bytes> for Scribe {
-        fn is_made_again(&mut self, _: u64, errno: Errno, _: Transport, _: bool) -> bool {
+    impl Witness<Bytes, ()> for Scribe {
+        fn is_made_again(&mut self, _: Over<'_>, errno: Errno, _: bool) -> bool {
             errno == Errno::ENOBUFS
         }
 
-        fn ended(&mut self, _: u64, _: &Socket, result: Sys<usize>) {
+        fn ended(
+            &mut self,
+            _: u64,
+            _: Over<'_>,
+            _: impl FnOnce() -> Option<SocketAddr>,
+            result: Sys<usize>,
+        ) {
             self.0.push(("ended", result));
         }
 
-        fn landed(&mut self, _: &Socket, landed: Landed<Bytes>) {
+        fn landed(&mut self, _: Over<'_>, landed: Landed<Bytes>, (): ()) {
             self.0.push(("landed", Ok(landed.usage.bytes)));
         }
     }

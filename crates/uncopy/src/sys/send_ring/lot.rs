@@ -38,7 +38,7 @@ trait Dropped {
     fn hasten(&mut self, left: Duration);
 }
 
-impl<B: StableBytes> Dropped for SendRing<B> {
+impl<B: StableBytes, C: 'static> Dropped for SendRing<B, C> {
     fn look(&mut self) -> bool {
         // A failure leaves what is outstanding outstanding.
         let _ = self.submit(0, None).and_then(|()| self.reap(&mut super::Nobody).map(drop));
@@ -75,32 +75,32 @@ impl parking::Vehicle for Abandoned {
 }
 
 /// A ring that is parked when it is dropped.
-pub(crate) struct Parking<B: StableBytes>(ManuallyDrop<Box<SendRing<B>>>);
+pub(crate) struct Parking<B: StableBytes, C: 'static>(ManuallyDrop<Box<SendRing<B, C>>>);
 
-impl<B: StableBytes> Parking<B> {
-    pub(crate) fn new(ring: SendRing<B>) -> Parking<B> {
+impl<B: StableBytes, C> Parking<B, C> {
+    pub(crate) fn new(ring: SendRing<B, C>) -> Parking<B, C> {
         sweep();
         Parking(ManuallyDrop::new(Box::new(ring)))
     }
 }
 
-impl<B: StableBytes> Deref for Parking<B> {
-    type Target = SendRing<B>;
+impl<B: StableBytes, C> Deref for Parking<B, C> {
+    type Target = SendRing<B, C>;
 
     #[inline]
-    fn deref(&self) -> &SendRing<B> {
+    fn deref(&self) -> &SendRing<B, C> {
         &self.0
     }
 }
 
-impl<B: StableBytes> DerefMut for Parking<B> {
+impl<B: StableBytes, C> DerefMut for Parking<B, C> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut SendRing<B> {
+    fn deref_mut(&mut self) -> &mut SendRing<B, C> {
         &mut self.0
     }
 }
 
-impl<B: StableBytes> Drop for Parking<B> {
+impl<B: StableBytes, C> Drop for Parking<B, C> {
     fn drop(&mut self) {
         // SAFETY: this is the drop, after which nobody looks at the field again.
         let mut ring = unsafe { ManuallyDrop::take(&mut self.0) };

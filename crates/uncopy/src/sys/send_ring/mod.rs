@@ -24,8 +24,8 @@ use super::inet::{Socket, Transport};
 use super::uring::raw;
 use crate::buf::{Pool, StableBytes};
 use crate::error::Errno;
-pub(crate) use book::Witness;
 use book::{Book, Nobody};
+pub(crate) use book::{Over, Witness};
 pub(crate) use lot::{Parking, sweep};
 use operation::Ability;
 pub(crate) use operation::Operation;
@@ -60,17 +60,17 @@ pub(crate) struct Registered {
 }
 
 /// A ring that sends.
-pub(crate) struct SendRing<B: StableBytes> {
+pub(crate) struct SendRing<B: StableBytes, C> {
     ring: IoUring,
-    book: Book<B>,
+    book: Book<B, C>,
     linger: Duration,
     /// `IORING_SETUP_SINGLE_ISSUER`: the thread that made it alone may use it.
     _thread: PhantomData<*const ()>,
 }
 
-impl<B: StableBytes> SendRing<B> {
+impl<B: StableBytes, C> SendRing<B, C> {
     /// A ring, used by the calling thread alone where the kernel has that.
-    pub(crate) fn new(setup: Setup) -> Sys<SendRing<B>> {
+    pub(crate) fn new(setup: Setup) -> Sys<SendRing<B, C>> {
         let entries = setup.entries.next_power_of_two();
         let completions = setup.completions.unwrap_or(entries.saturating_mul(4));
         let ring = IoUring::builder()
@@ -156,10 +156,10 @@ impl<B: StableBytes> SendRing<B> {
         self.book.sockets.get(index).map(|socket| &**socket)
     }
 
-    /// Takes a send in, to be submitted; gives its number. `None`: there is no such socket.
+    /// Takes in a send that `make` makes, to be submitted; gives its number. Its socket is here.
     #[inline]
-    pub(crate) fn push(&mut self, operation: Operation<B>) -> Option<u64> {
-        self.book.push(operation)
+    pub(crate) fn push(&mut self, make: impl FnOnce() -> Operation<B, C>) -> u64 {
+        self.book.push(make)
     }
 
     /// Sends that were not submitted.
@@ -209,7 +209,7 @@ impl<B: StableBytes> SendRing<B> {
 
     /// Asks the kernel to end a send early; its result says whether it did. One that was not
     /// submitted ends at once.
-    pub(crate) fn cancel(&mut self, number: u64, witness: &mut impl Witness<B>) {
+    pub(crate) fn cancel(&mut self, number: u64, witness: &mut impl Witness<B, C>) {
         if !self.book.cancel(number, witness) {
             return;
         }
@@ -223,7 +223,7 @@ impl<B: StableBytes> SendRing<B> {
     }
 
     /// Handles every completion that is there; says whether there were any.
-    pub(crate) fn reap(&mut self, witness: &mut impl Witness<B>) -> Sys<bool> {
+    pub(crate) fn reap(&mut self, witness: &mut impl Witness<B, C>) -> Sys<bool> {
         if self.ring.completion().is_empty() && self.has_deferred_work() {
             self.submit(0, None)?;
         }
@@ -270,7 +270,7 @@ const ETIME: Errno = Errno::from_raw(62);
 /// After connections were aborted, what they held comes back at once.
 const AFTER_ABORT: Duration = Duration::from_secs(1);
 
-impl<B: StableBytes> Drop for SendRing<B> {
+impl<B: StableBytes, C> Drop for SendRing<B, C> {
     fn drop(&mut self) {
         // What was not submitted never is.
         self.book.forget_waiting();
@@ -286,20 +286,20 @@ impl<B: StableBytes> Drop for SendRing<B> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, UdpSocket};
+    use std::net::{SocketAddr, TcpListener, UdpSocket};
     use std::panic::resume_unwind;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::{Duration, Instant};
 
-    use super::{Operation, SendRing, Setup, Socket, Transport, Witness};
+    use super::{Operation, Over, SendRing, Setup, Socket, Witness};
     use crate::buf::{PageSize, Payload, Pool, PoolSlice, StableBytes};
     use crate::error::Errno;
     use crate::sys::Sys;
     use crate::sys::probe::{kernel_release, version_of};
     use crate::sys::zerocopy::Landed;
 
-    fn ring() -> SendRing<PoolSlice> {
+    fn ring() -> SendRing<PoolSlice, ()> {
         let setup = Setup { entries: 4, completions: None, linger: Duration::ZERO };
         SendRing::new(setup).unwrap()
     }
@@ -321,17 +321,23 @@ mod tests {
         landed: usize,
     }
 
-    impl<B> Witness<B> for Count {
-        fn is_made_again(&mut self, _: u64, _: Errno, _: Transport, _: bool) -> bool {
+    impl<B> Witness<B, ()> for Count {
+        fn is_made_again(&mut self, _: Over<'_>, _: Errno, _: bool) -> bool {
             false
         }
 
-        fn ended(&mut self, _: u64, _: &Socket, result: Sys<usize>) {
+        fn ended(
+            &mut self,
+            _: u64,
+            _: Over<'_>,
+            _: impl FnOnce() -> Option<SocketAddr>,
+            result: Sys<usize>,
+        ) {
             result.unwrap();
             self.ended += 1;
         }
 
-        fn landed(&mut self, _: &Socket, _: Landed<B>) {
+        fn landed(&mut self, _: Over<'_>, _: Landed<B>, (): ()) {
             self.landed += 1;
         }
     }
@@ -348,7 +354,7 @@ mod tests {
         let count = 5 * ENTRIES;
         for _ in 0..count {
             let payload = Payload::One(vec![5; 50]);
-            ring.push(Operation::new(payload, 0, None, true)).unwrap();
+            ring.push(|| Operation::new(payload, (0, None), true, ()));
         }
         // Two for each, and nobody takes them out.
         ring.submit(0, None).unwrap();
@@ -414,7 +420,7 @@ mod tests {
         // Nobody reads, so that the kernel keeps the second.
         for (length, panics) in [(10, true), (64 << 20, false)] {
             let memory = Fragile { bytes: vec![5; length], panics, freed: freed.clone() };
-            ring.push(Operation::new(Payload::One(memory), 0, None, false)).unwrap();
+            ring.push(|| Operation::new(Payload::One(memory), (0, None), false, ()));
         }
         ring.submit(0, None).unwrap();
         assert_eq!((ring.book.in_kernel, freed.load(Ordering::Relaxed)), (2, 0));

@@ -18,16 +18,17 @@ const FIXED: u16 = 1 << 2;
 /// Where `buf_index` is in `struct io_uring_sqe` (same file).
 const BUFFER_INDEX_OFFSET: usize = 40;
 
-/// A send that is to be made, is on its way, or is over.
-pub(crate) struct Operation<B> {
+/// A send that is to be made, is on its way, or is over; `C` is what its owner knows of it.
+pub(crate) struct Operation<B, C> {
     pub(super) payload: Payload<B>,
+    pub(super) context: C,
     /// Which of the ring's sockets it goes over.
     pub(super) socket: usize,
     pub(super) lend: bool,
     /// Slices in huge pages are sent by the number that they are registered under.
     huge_by_index: bool,
-    /// Bytes of one request; datagrams that the kernel cuts can be more than one takes.
-    most: usize,
+    /// Bytes of one request; datagrams that the kernel cuts can be more than one takes. `WHOLE`: all.
+    most: u32,
     /// What few have.
     extra: Option<Box<Extra>>,
     /// What is sent is the stand-in.
@@ -39,6 +40,9 @@ pub(crate) struct Operation<B> {
     /// Its owner asked for its end.
     pub(super) is_canceled: bool,
 }
+
+/// One request sends all.
+const WHOLE: u32 = u32::MAX;
 
 /// What few sends need.
 #[derive(Default)]
@@ -102,22 +106,24 @@ struct Header {
     together: Vec<u8>,
 }
 
-impl<B: StableBytes> Operation<B> {
+impl<B: StableBytes, C> Operation<B, C> {
+    #[inline]
     pub(crate) fn new(
         payload: Payload<B>,
-        socket: usize,
-        to: Option<SocketAddr>,
+        (socket, to): (usize, Option<&SocketAddr>),
         lend: bool,
-    ) -> Operation<B> {
+        context: C,
+    ) -> Operation<B, C> {
         let usage = Usage::default();
         // More are put together first, by a copy.
         let lend = lend && payload.as_slice().len() <= MAX_REGIONS;
         let of_address = |to| Extra { to: Some(SocketAddrAny::from(to)), ..Extra::default() };
-        let extra = to.map(|to: SocketAddr| Box::new(of_address(to)));
+        let extra = to.map(|to| Box::new(of_address(*to)));
         let (stage, is_canceled, uses_stand_in, owed) = (Stage::Waiting, false, false, 0);
-        let (most, huge_by_index) = (usize::MAX, true);
+        let (most, huge_by_index) = (WHOLE, true);
         Operation {
             payload,
+            context,
             socket,
             lend,
             huge_by_index,
@@ -132,18 +138,28 @@ impl<B: StableBytes> Operation<B> {
     }
 
     /// Sent with as many requests as it takes, each of `most` bytes.
-    pub(crate) fn in_parts_of(self, most: usize) -> Operation<B> {
-        Operation { most, ..self }
+    #[inline]
+    pub(crate) fn in_parts_of(mut self, most: usize) -> Operation<B, C> {
+        self.most = u32::try_from(most).unwrap_or(WHOLE);
+        self
     }
 
-    /// Registered huge pages are sent like other memory.
-    pub(crate) fn without_huge_by_index(self) -> Operation<B> {
-        Operation { huge_by_index: false, ..self }
+    /// Whether registered huge pages are sent as such, or like other memory.
+    #[inline]
+    pub(crate) fn with_huge_by_index(mut self, huge_by_index: bool) -> Operation<B, C> {
+        self.huge_by_index = huge_by_index;
+        self
+    }
+
+    /// Where it goes, if it has an address of its own.
+    pub(super) fn to(&self) -> Option<SocketAddr> {
+        let to = self.extra.as_ref()?.to.clone()?;
+        SocketAddr::try_from(to).ok()
     }
 
     /// What was sent so far is not all, and the rest goes with another request.
     pub(super) fn has_more_parts(&self) -> bool {
-        self.most < usize::MAX && self.usage.bytes < self.payload.len()
+        self.most < WHOLE && self.usage.bytes < self.payload.len()
     }
 
     /// The kernel has requests of it, or may still read its memory.
@@ -170,57 +186,45 @@ impl<B: StableBytes> Operation<B> {
         self.uses_stand_in = true;
     }
 
-    /// The request for it, over `socket`. What it points to is in `self`, and stays where it is as
-    /// long as no other entry is made; it must live until the kernel has ended the request.
-    pub(super) fn entry(&mut self, socket: &Socket, means: Means<'_>) -> squeue::Entry {
+    /// The request for it, over `socket`, if it is one of one region. What that points to is in `self`,
+    /// and stays where it is as long as no other is made; it must live until the kernel has ended the
+    /// request.
+    #[inline]
+    pub(super) fn single(&self, socket: &Socket, means: Means<'_>) -> Option<Single<'_>> {
         let means = Means { huge_by_index: self.huge_by_index, ..means };
-        let fd = types::Fd(socket.fd().as_raw_fd());
-        let flags = match socket.transport() {
-            // All of it, or what went before an error: else the kernel ends a send when the
-            // socket is full.
-            Transport::Tcp => libc::MSG_NOSIGNAL | libc::MSG_WAITALL,
-            Transport::Udp => libc::MSG_NOSIGNAL,
-        };
         let extra = self.extra.as_deref();
         let stand_in = extra.filter(|_| self.uses_stand_in).and_then(|e| e.stand_in.as_ref());
-        let (bytes, lent_index) = match (stand_in, self.payload.as_slice()) {
+        let (bytes, index) = match (stand_in, self.payload.as_slice()) {
             (Some(slice), _) => (slice.bytes(), Some(means.index_of(slice))),
             (None, [only]) => (only.bytes(), self.lend.then(|| means.index_of(only))),
-            _ => return self.message_entry(fd, flags, means),
+            _ => return None,
         };
-        let bytes = self.part_of(bytes);
-        // Longer ones are refused before they come here.
-        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let (address, address_length) = match extra.and_then(|extra| extra.to.as_ref()) {
-            Some(to) => (to.as_ptr().cast(), to.addr_len()),
-            None => (std::ptr::null(), 0),
-        };
-        let Some(index) = lent_index else {
-            let send = opcode::Send::new(fd, bytes.as_ptr(), length).flags(flags);
-            return send.dest_addr(address).dest_addr_len(address_length as _).build();
-        };
-        opcode::SendZc::new(fd, bytes.as_ptr(), length)
-            .buf_index(index)
-            .zc_flags(means.flags())
-            .flags(flags)
-            .dest_addr(address)
-            .dest_addr_len(address_length as _)
-            .build()
+        let lent = index.map(|index| Lent { flags: means.flags(), index });
+        let to = extra.and_then(|extra| extra.to.as_ref());
+        let (fd, flags) = target(socket);
+        Some(Single { fd, flags, bytes: self.part_of(bytes), to, lent })
     }
 
     /// What the next request sends.
     fn part_of<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        if self.most == usize::MAX {
+        if self.most == WHOLE {
             return bytes;
         }
         let rest = bytes.get(self.usage.bytes..).unwrap_or_default();
-        &rest[..rest.len().min(self.most)]
+        &rest[..rest.len().min(self.most as usize)]
     }
 
-    fn message_entry(&mut self, fd: types::Fd, flags: i32, means: Means<'_>) -> squeue::Entry {
-        let from = if self.most == usize::MAX { 0 } else { self.usage.bytes };
+    /// The request for it if it is one of several regions; else as [`single`](Self::single).
+    #[inline(never)]
+    pub(super) fn message(&mut self, socket: &Socket, means: Means<'_>) -> squeue::Entry {
+        let means = Means { huge_by_index: self.huge_by_index, ..means };
+        let (fd, flags) = target(socket);
+        let (from, most) = match self.most {
+            WHOLE => (0, usize::MAX),
+            most => (self.usage.bytes, most as usize),
+        };
         let extra = self.extra.get_or_insert_default();
-        let header = Header::new(&self.payload, (from, self.most), extra.to.as_ref());
+        let header = Header::new(&self.payload, (from, most), extra.to.as_ref());
         let message: *const libc::msghdr = &raw const header.message;
         extra.header = Some(header);
         if !self.lend {
@@ -230,6 +234,61 @@ impl<B: StableBytes> Operation<B> {
         match means.index_of_all(self.payload.as_slice()) {
             Some(index) => with_buffer_index(send.ioprio(means.flags() | FIXED).build(), index),
             None => send.ioprio(means.flags()).build(),
+        }
+    }
+}
+
+/// A socket's descriptor, and the flags of all sends over it.
+#[inline]
+fn target(socket: &Socket) -> (types::Fd, i32) {
+    let flags = match socket.transport() {
+        // All of it, or what went before an error: else the kernel ends a send when the socket is
+        // full.
+        Transport::Tcp => libc::MSG_NOSIGNAL | libc::MSG_WAITALL,
+        Transport::Udp => libc::MSG_NOSIGNAL,
+    };
+    (types::Fd(socket.fd().as_raw_fd()), flags)
+}
+
+/// A request of one region.
+pub(super) struct Single<'a> {
+    fd: types::Fd,
+    flags: i32,
+    bytes: &'a [u8],
+    to: Option<&'a SocketAddrAny>,
+    /// `None`: it is copied.
+    lent: Option<Lent>,
+}
+
+/// How a region is lent.
+struct Lent {
+    flags: u16,
+    /// Of the registered buffer that it is in.
+    index: Option<u16>,
+}
+
+impl Single<'_> {
+    #[inline]
+    pub(super) fn entry(&self) -> squeue::Entry {
+        // Longer ones are refused before they come here.
+        let length = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
+        let (address, address_length) = match self.to {
+            Some(to) => (to.as_ptr().cast(), to.addr_len()),
+            None => (std::ptr::null(), 0),
+        };
+        match &self.lent {
+            None => opcode::Send::new(self.fd, self.bytes.as_ptr(), length)
+                .flags(self.flags)
+                .dest_addr(address)
+                .dest_addr_len(address_length as _)
+                .build(),
+            Some(lent) => opcode::SendZc::new(self.fd, self.bytes.as_ptr(), length)
+                .buf_index(lent.index)
+                .zc_flags(lent.flags)
+                .flags(self.flags)
+                .dest_addr(address)
+                .dest_addr_len(address_length as _)
+                .build(),
         }
     }
 }

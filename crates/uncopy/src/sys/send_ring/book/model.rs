@@ -85,17 +85,23 @@ struct Told {
     slots: Option<Slots<u64>>,
 }
 
-impl Witness<Bytes> for Told {
-    fn is_made_again(&mut self, _: u64, errno: Errno, _: Transport, lent: bool) -> bool {
+impl Witness<Bytes, ()> for Told {
+    fn is_made_again(&mut self, _: Over<'_>, errno: Errno, lent: bool) -> bool {
         lent && errno == Errno::ENOBUFS
     }
 
-    fn ended(&mut self, number: u64, _: &Socket, result: Sys<usize>) {
+    fn ended(
+        &mut self,
+        number: u64,
+        _: Over<'_>,
+        _: impl FnOnce() -> Option<SocketAddr>,
+        result: Sys<usize>,
+    ) {
         assert!(!self.landed.contains(&number), "{number} has landed, and ends");
         assert_eq!(self.ended.insert(number, result), None, "{number} ends a second time");
     }
 
-    fn landed(&mut self, _: &Socket, landed: Landed<Bytes>) {
+    fn landed(&mut self, _: Over<'_>, landed: Landed<Bytes>, (): ()) {
         let number = landed.number;
         assert!(self.ended.contains_key(&number), "{number} lands, and has not ended");
         assert!(self.landed.insert(number), "{number} lands a second time");
@@ -106,7 +112,7 @@ impl Witness<Bytes> for Told {
 }
 
 struct World {
-    book: Book<Bytes>,
+    book: Book<Bytes, ()>,
     told: Told,
     buffers: Vec<Bytes>,
     /// Requests without a result, linked ones together.
@@ -170,9 +176,9 @@ impl World {
 
     fn send(&mut self, socket: usize, lend: bool, slot: Option<usize>) {
         let buffer = Arc::new(vec![1; BYTES]);
-        let operation = Operation::new(Payload::One(buffer.clone()), socket, None, lend);
+        let operation = Operation::new(Payload::One(buffer.clone()), (socket, None), lend, ());
         let operation = if socket == 1 { operation.in_parts_of(PART) } else { operation };
-        let number = self.book.push(operation).unwrap();
+        let number = self.book.push(|| operation);
         assert_eq!(number as usize, self.buffers.len());
         self.buffers.push(buffer);
         if let Some(slot) = slot {
@@ -182,7 +188,7 @@ impl World {
     }
 
     fn submitted(&self) -> BTreeSet<u64> {
-        let submitted = |(number, operation): (u64, &Operation<Bytes>)| {
+        let submitted = |(number, operation): (u64, &Operation<Bytes, ()>)| {
             (operation.stage == Stage::Submitted).then_some(number)
         };
         self.book.operations.iter().filter_map(submitted).collect()
