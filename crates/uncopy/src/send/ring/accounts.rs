@@ -69,6 +69,7 @@ struct Batch {
 }
 
 pub(super) struct Accounts<B> {
+    mode: Mode,
     by_io_uring: bool,
     batch: Batch,
     pub(super) slots: Slots<Release<B>>,
@@ -93,8 +94,9 @@ impl Batch {
 }
 
 impl<B: StableBytes> Accounts<B> {
-    pub(super) fn new(by_io_uring: bool) -> Accounts<B> {
+    pub(super) fn new(mode: Mode, by_io_uring: bool) -> Accounts<B> {
         Accounts {
+            mode,
             by_io_uring,
             batch: Batch::default(),
             slots: Slots::new(),
@@ -123,6 +125,10 @@ impl<B: StableBytes> Accounts<B> {
         self.lanes[socket].counters.add_reasons(of_sender);
     }
 
+    pub(super) fn mode(&self) -> Mode {
+        self.mode
+    }
+
     pub(super) fn outstanding(&self) -> Outstanding {
         self.outstanding
     }
@@ -132,13 +138,12 @@ impl<B: StableBytes> Accounts<B> {
     #[inline]
     pub(super) fn choose(
         &mut self,
-        mode: Mode,
         (socket, known, to): (usize, &Socket, Option<&SocketAddr>),
         (payload, huge_by_index): (&Payload<B>, bool),
         bytes: usize,
     ) -> Result<Path, FallbackReason> {
         let is_spread = payload.as_slice().len() > MAX_REGIONS;
-        if mode == Mode::Auto {
+        if self.mode == Mode::Auto {
             self.end_burst();
             self.batch.sends += 1;
         }
@@ -153,7 +158,7 @@ impl<B: StableBytes> Accounts<B> {
             }
             true => Way::Ring,
         };
-        let (chosen, timed) = match mode {
+        let (chosen, timed) = match self.mode {
             Mode::Copy => (Err(FallbackReason::Asked), None),
             _ if is_spread => (Err(FallbackReason::TooManyRegions), None),
             Mode::Zerocopy => (Ok(Path::default()), None),
@@ -354,7 +359,9 @@ impl<B: StableBytes> Witness<B, Context> for Accounts<B> {
             }
             // A copy of ours says nothing of the path.
             if usage.copied_parts == 0 {
-                lane.paths.learn(path, copied);
+                if self.mode == Mode::Auto {
+                    lane.paths.learn(path, copied);
+                }
                 lane.copies |= fate == Fate::Copied;
             }
         }

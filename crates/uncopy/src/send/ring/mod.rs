@@ -119,7 +119,6 @@ pub struct RingSocket(usize);
 pub struct Ring<B: StableBytes> {
     engine: Engine<B>,
     refusal: Option<Errno>,
-    mode: Mode,
     accounts: Accounts<B>,
 }
 
@@ -145,7 +144,7 @@ impl<B: StableBytes> Ring<B> {
                 (Engine::calls(options), Some(errno))
             }
         };
-        Ring { engine, refusal, mode, accounts: Accounts::new(refusal.is_none()) }
+        Ring { engine, refusal, accounts: Accounts::new(mode, refusal.is_none()) }
     }
 
     /// Why single calls are used instead of io_uring. `None`: they are not.
@@ -262,7 +261,7 @@ impl<B: StableBytes> Ring<B> {
         let is_huge = payload.as_slice().iter().any(is_huge);
         let huge_by_index = !is_huge || self.accounts.names_huge_pages(socket.0, known, to);
         let way = (socket.0, known, to);
-        let lend = self.accounts.choose(self.mode, way, (&payload, huge_by_index), bytes);
+        let lend = self.accounts.choose(way, (&payload, huge_by_index), bytes);
         let lent = lend.ok();
         if lent.is_some() && known.transport() == Transport::Tcp {
             known.note_device();
@@ -301,7 +300,7 @@ impl<B: StableBytes> Ring<B> {
         let known = self.engine.socket(socket.0);
         let segment = known.and_then(Socket::segment_bytes).map(NonZeroU16::get);
         let most = known.map_or(usize::MAX, batch::train_most);
-        let lend = self.mode != Mode::Copy;
+        let lend = self.accounts.mode() != Mode::Copy;
         let mut buffers = buffers.into_iter();
         loop {
             let rest = buffers.as_slice().iter().map(StableBytes::bytes);

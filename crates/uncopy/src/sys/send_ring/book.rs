@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use io_uring::squeue::{self, SubmissionQueue};
 
-use super::operation::{Ability, Means, Operation, Stage};
+use super::operation::{Ability, Means, Operation, Stage, Target};
 use crate::buf::{Pool, StableBytes};
 use crate::error::Errno;
 use crate::sys::Sys;
@@ -79,6 +80,8 @@ pub(super) struct Book<B: StableBytes, C> {
     pub(super) in_kernel: usize,
     /// By index; none is ever taken out.
     pub(super) sockets: Vec<Arc<Socket>>,
+    /// So many of them, from the first on, are registered under their index.
+    pub(super) fixed: usize,
     /// Registered, by index.
     pub(super) pools: Vec<Pool>,
     ability: Ability,
@@ -92,6 +95,7 @@ impl<B: StableBytes, C> Book<B, C> {
             waiting: VecDeque::new(),
             in_kernel: 0,
             sockets: Vec::new(),
+            fixed: 0,
             pools: Vec::new(),
             ability,
         }
@@ -212,21 +216,26 @@ impl<B: StableBytes, C> Book<B, C> {
     }
 
     fn queue(&mut self, queue: &mut SubmissionQueue<'_>, number: u64, links: bool) {
-        let Book { operations, sockets, pools, ability, .. } = self;
+        let Book { operations, sockets, fixed, pools, ability, .. } = self;
         let Some(operation) = operations.get_mut(number) else { return };
         let means = Means { pools: pools.as_slice(), ability: *ability, huge_by_index: true };
         let socket = &*sockets[operation.socket];
+        let (fd, mut flags) = match operation.socket < *fixed {
+            true => (operation.socket as i32, squeue::Flags::FIXED_FILE),
+            false => (socket.fd().as_raw_fd(), squeue::Flags::empty()),
+        };
+        flags.set(squeue::Flags::IO_LINK, links);
+        let target = Target::of(fd, socket);
         let mut give = |entry: squeue::Entry| {
-            let flags = if links { squeue::Flags::IO_LINK } else { squeue::Flags::empty() };
             // SAFETY: everything the entry points to belongs to the operation, whose buffers keep
             // the contract of `StableBytes`. It stays in `operations`, untouched, until the kernel
             // has ended the request; moving it there moves none of what is pointed to. Registered
-            // pages belong to a pool that is kept.
+            // pages belong to a pool that is kept, and a registered socket is kept by the ring.
             unsafe { queue.push(&entry.user_data(number).flags(flags)) }
         };
-        let pushed = match operation.single(socket, means) {
-            Some(single) => give(single.entry()),
-            None => give(operation.message(socket, means)),
+        let pushed = match operation.single(means) {
+            Some(single) => give(single.entry(target)),
+            None => give(operation.message(target, means)),
         };
         operation.stage = Stage::Submitted;
         match pushed {

@@ -32,6 +32,9 @@ pub(crate) use operation::Operation;
 
 /// Pools that one ring can register.
 pub(crate) const MAX_POOLS: u32 = 64;
+/// Sockets that are registered with a ring, so that the kernel neither looks them up nor counts
+/// their users with each request (`IOSQE_FIXED_FILE`); further ones are named by their descriptors.
+const MAX_FIXED: u32 = 256;
 /// What one request sends at most (`MAX_RW_COUNT` in `include/linux/fs.h`).
 pub(crate) const MAX_BYTES: usize = 0x7fff_f000;
 /// `IORING_NOTIF_USAGE_ZC_COPIED` (`include/uapi/linux/io_uring.h`).
@@ -90,6 +93,8 @@ impl<B: StableBytes, C> SendRing<B, C> {
         if !needed.iter().all(|code| probe.is_supported(*code)) {
             return Err(Errno::EOPNOTSUPP);
         }
+        // Without room for them all are named by their descriptors.
+        let _ = ring.submitter().register_files_sparse(MAX_FIXED);
         Ok(SendRing {
             ring,
             book: Book::new(Ability::of(&super::probe::kernel_release())),
@@ -149,6 +154,13 @@ impl<B: StableBytes, C> SendRing<B, C> {
 
     /// Takes a socket in, for good; it has the next index.
     pub(crate) fn add(&mut self, socket: Arc<Socket>) {
+        let index = self.book.sockets.len();
+        if index == self.book.fixed && index < MAX_FIXED as usize {
+            let descriptors = [socket.fd().as_raw_fd()];
+            let registered =
+                self.ring.submitter().register_files_update(index as u32, &descriptors);
+            self.book.fixed += usize::from(registered.is_ok());
+        }
         self.book.sockets.push(socket);
     }
 
@@ -281,23 +293,30 @@ impl<B: StableBytes, C> Drop for SendRing<B, C> {
             streams.for_each(|socket| socket.abort());
             self.settle(AFTER_ABORT);
         }
+        // Else the kernel closes them some time after the ring.
+        if self.book.fixed > 0 {
+            let _ = self.ring.submitter().unregister_files();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::net::{SocketAddr, TcpListener, UdpSocket};
     use std::panic::resume_unwind;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::{Duration, Instant};
 
-    use super::{Operation, Over, SendRing, Setup, Socket, Witness};
+    use super::{MAX_FIXED, Operation, Over, SendRing, Setup, Socket, Witness};
     use crate::buf::{PageSize, Payload, Pool, PoolSlice, StableBytes};
     use crate::error::Errno;
     use crate::sys::Sys;
     use crate::sys::probe::{kernel_release, version_of};
     use crate::sys::zerocopy::Landed;
+
+    const LONG: Duration = Duration::from_secs(60);
 
     fn ring() -> SendRing<PoolSlice, ()> {
         let setup = Setup { entries: 4, completions: None, linger: Duration::ZERO };
@@ -369,6 +388,41 @@ mod tests {
         }
         assert_eq!((told.ended, ring.book.in_kernel), (count, 0));
         assert!(!ring.ring.submission().cq_overflow());
+    }
+
+    #[test]
+    fn sockets_that_find_no_room_are_named_by_their_descriptors() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        receiver.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut ring =
+            SendRing::new(Setup { entries: 4, completions: None, linger: LONG }).unwrap();
+        let last = MAX_FIXED as usize;
+        for _ in 0..=last {
+            let socket = Socket::connect_udp(receiver.local_addr().unwrap()).unwrap();
+            ring.add(Arc::new(socket));
+        }
+        assert_eq!(ring.book.fixed, last);
+        for (index, lend) in [(0, true), (last - 1, false), (last, true), (last, false)] {
+            let port = ring.socket(index).unwrap().local_address().unwrap().port();
+            ring.push(|| Operation::new(Payload::One(vec![5; 50]), (index, None), lend, ()));
+            ring.submit(1, None).unwrap();
+            let (bytes, from) = receiver.recv_from(&mut [0; 100]).unwrap();
+            assert_eq!((bytes, from.port()), (50, port), "{index} {lend}");
+        }
+    }
+
+    #[test]
+    fn connections_are_closed_with_their_ring() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut ring = ring();
+        ring.add(Arc::new(Socket::connect_tcp(listener.local_addr().unwrap()).unwrap()));
+        assert_eq!(ring.book.fixed, 1);
+        let (mut peer, _) = listener.accept().unwrap();
+        peer.set_nonblocking(true).unwrap();
+        assert_eq!(peer.read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+        drop(ring);
+        // On this machine it is so at once.
+        assert_eq!(peer.read(&mut [0]).unwrap(), 0);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! One send on a ring, with all memory that the kernel may look at until it has ended.
 
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 
 use io_uring::{opcode, squeue, types};
 use rustix::net::SocketAddrAny;
@@ -186,11 +185,11 @@ impl<B: StableBytes, C> Operation<B, C> {
         self.uses_stand_in = true;
     }
 
-    /// The request for it, over `socket`, if it is one of one region. What that points to is in `self`,
+    /// The request for it if it is one of one region. What that points to is in `self`,
     /// and stays where it is as long as no other is made; it must live until the kernel has ended the
     /// request.
     #[inline]
-    pub(super) fn single(&self, socket: &Socket, means: Means<'_>) -> Option<Single<'_>> {
+    pub(super) fn single(&self, means: Means<'_>) -> Option<Single<'_>> {
         let means = Means { huge_by_index: self.huge_by_index, ..means };
         let extra = self.extra.as_deref();
         let stand_in = extra.filter(|_| self.uses_stand_in).and_then(|e| e.stand_in.as_ref());
@@ -201,8 +200,7 @@ impl<B: StableBytes, C> Operation<B, C> {
         };
         let lent = index.map(|index| Lent { flags: means.flags(), index });
         let to = extra.and_then(|extra| extra.to.as_ref());
-        let (fd, flags) = target(socket);
-        Some(Single { fd, flags, bytes: self.part_of(bytes), to, lent })
+        Some(Single { bytes: self.part_of(bytes), to, lent })
     }
 
     /// What the next request sends.
@@ -216,9 +214,9 @@ impl<B: StableBytes, C> Operation<B, C> {
 
     /// The request for it if it is one of several regions; else as [`single`](Self::single).
     #[inline(never)]
-    pub(super) fn message(&mut self, socket: &Socket, means: Means<'_>) -> squeue::Entry {
+    pub(super) fn message(&mut self, target: Target, means: Means<'_>) -> squeue::Entry {
         let means = Means { huge_by_index: self.huge_by_index, ..means };
-        let (fd, flags) = target(socket);
+        let Target { fd, flags } = target;
         let (from, most) = match self.most {
             WHOLE => (0, usize::MAX),
             most => (self.usage.bytes, most as usize),
@@ -238,22 +236,29 @@ impl<B: StableBytes, C> Operation<B, C> {
     }
 }
 
-/// A socket's descriptor, and the flags of all sends over it.
-#[inline]
-fn target(socket: &Socket) -> (types::Fd, i32) {
-    let flags = match socket.transport() {
-        // All of it, or what went before an error: else the kernel ends a send when the socket is
-        // full.
-        Transport::Tcp => libc::MSG_NOSIGNAL | libc::MSG_WAITALL,
-        Transport::Udp => libc::MSG_NOSIGNAL,
-    };
-    (types::Fd(socket.fd().as_raw_fd()), flags)
+/// Where a request goes.
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    fd: types::Fd,
+    flags: i32,
+}
+
+impl Target {
+    /// Over the socket, which has this descriptor, or is registered under this index.
+    #[inline]
+    pub(super) fn of(fd: i32, socket: &Socket) -> Target {
+        let flags = match socket.transport() {
+            // All of it, or what went before an error: else the kernel ends a send when the
+            // socket is full.
+            Transport::Tcp => libc::MSG_NOSIGNAL | libc::MSG_WAITALL,
+            Transport::Udp => libc::MSG_NOSIGNAL,
+        };
+        Target { fd: types::Fd(fd), flags }
+    }
 }
 
 /// A request of one region.
 pub(super) struct Single<'a> {
-    fd: types::Fd,
-    flags: i32,
     bytes: &'a [u8],
     to: Option<&'a SocketAddrAny>,
     /// `None`: it is copied.
@@ -269,7 +274,8 @@ struct Lent {
 
 impl Single<'_> {
     #[inline]
-    pub(super) fn entry(&self) -> squeue::Entry {
+    pub(super) fn entry(&self, target: Target) -> squeue::Entry {
+        let Target { fd, flags } = target;
         // Longer ones are refused before they come here.
         let length = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
         let (address, address_length) = match self.to {
@@ -277,15 +283,15 @@ impl Single<'_> {
             None => (std::ptr::null(), 0),
         };
         match &self.lent {
-            None => opcode::Send::new(self.fd, self.bytes.as_ptr(), length)
-                .flags(self.flags)
+            None => opcode::Send::new(fd, self.bytes.as_ptr(), length)
+                .flags(flags)
                 .dest_addr(address)
                 .dest_addr_len(address_length as _)
                 .build(),
-            Some(lent) => opcode::SendZc::new(self.fd, self.bytes.as_ptr(), length)
+            Some(lent) => opcode::SendZc::new(fd, self.bytes.as_ptr(), length)
                 .buf_index(lent.index)
                 .zc_flags(lent.flags)
-                .flags(self.flags)
+                .flags(flags)
                 .dest_addr(address)
                 .dest_addr_len(address_length as _)
                 .build(),
