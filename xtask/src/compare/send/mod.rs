@@ -52,7 +52,8 @@ const NOTES: &[&str] = &[
      less than 64 buffers are free",
     "bare: the system calls alone, in such a loop, out of the same memory; MSG_ZEROCOPY: the error \
      queue is read after each 16 sends, 16 reports with a call; ring: through io_uring, 64 with each \
-     call, of the same flags; flush: a notifier for each send, each 64, or never",
+     call, of the same flags, the library's socket registered and the loop's named by its \
+     descriptor; flush: a notifier for each send, each 64, or never",
     "one buffer is sent again and again, which a copy finds in the cache; many buffers: 64 MiB of \
      them in turn, which it does not; all of it is lent for ever, so that nobody counts owners",
     "trains: 40 datagrams of 1,200 bytes in one send; a row of single sends is the cost of 40",
