@@ -29,6 +29,8 @@ mod partial;
 #[cfg(target_os = "linux")]
 pub(crate) mod plan;
 #[cfg(target_os = "linux")]
+mod ranges;
+#[cfg(target_os = "linux")]
 mod remove;
 #[cfg_attr(not(target_os = "linux"), path = "portable.rs")]
 mod run;
