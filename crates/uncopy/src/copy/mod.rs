@@ -11,6 +11,8 @@ mod tuning;
 #[cfg(target_os = "linux")]
 mod compress;
 #[cfg(target_os = "linux")]
+mod current;
+#[cfg(target_os = "linux")]
 mod destination;
 #[cfg(target_os = "linux")]
 mod facts;

@@ -3,14 +3,14 @@
 
 use std::time::{Duration, Instant};
 
+use super::current::Current;
 use super::facts;
-use super::mechanism::{self, Ends, Moved, Mover, reflink};
+use super::mechanism::{self, Ends, Moved, reflink};
 use super::observer::{self, Control, Observer, Phase, Progress};
 use super::options::{Cache, Sparse};
 use super::pace::Pace;
 use super::partial;
 use super::plan::{self, Attempted, Facts, Step, Verdict};
-use super::ranges;
 use super::source::Source;
 use super::sparse::{self, Segment};
 use super::staging::Staging;
@@ -76,27 +76,6 @@ struct Transfer<'a, 's> {
     done_bytes: u64,
     /// Up to here write-out has been started.
     flushed: u64,
-}
-
-struct Current {
-    mechanism: Mechanism,
-    mover: Box<dyn Mover>,
-    /// What another thread moves with, once one has.
-    beside: Option<Box<dyn Mover + Send>>,
-    moved_bytes: u64,
-}
-
-impl Current {
-    /// Moves a piece by one thread, or by two: then `true`, if the mechanism can.
-    fn step(&mut self, ends: Ends<'_>, piece: (u64, u64), by_two: bool) -> (Sys<Moved>, bool) {
-        if by_two && self.beside.is_none() {
-            self.beside = self.mover.beside();
-        }
-        match self.beside.as_deref_mut().filter(|_| by_two) {
-            Some(beside) => (ranges::step(&mut *self.mover, beside, ends, piece), true),
-            None => (self.mover.step(ends, piece.0, piece.1), false),
-        }
-    }
 }
 
 /// Whether a stretch was moved whole.
@@ -392,7 +371,7 @@ impl Transfer<'_, '_> {
                         reason: reason.into(),
                         errno: Some(errno),
                     }));
-                    self.current = Some(Current { mechanism, mover, moved_bytes: 0, beside: None });
+                    self.current = Some(Current::new(mechanism, mover));
                 }
                 Err(errno) => {
                     self.handle(mechanism, errno)?;
