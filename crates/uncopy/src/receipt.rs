@@ -204,6 +204,8 @@ pub struct Receipt {
     pub skipped: bool,
     /// The source changed while it was copied and the caller accepts that.
     pub source_changed: bool,
+    /// How many bytes two threads moved side by side, each a block of the file at a time.
+    pub parallel_bytes: u64,
     /// Bytes at the beginning that an interrupted run had copied and this one only verified. They are in
     /// no portion.
     pub resumed_bytes: u64,

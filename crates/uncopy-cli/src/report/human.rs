@@ -26,6 +26,7 @@ pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
     for portion in &receipt.portions {
         let _ = writeln!(text, "  {}", way(portion));
     }
+    text.push_str(&parallel(receipt.parallel_bytes));
     text.push_str(&resumed(receipt.resumed_bytes));
     // Mechanisms that one reason rules out share a line.
     for alike in receipt.refusals.chunk_by(|a, b| (a.errno, &a.reason) == (b.errno, &b.reason)) {
@@ -186,6 +187,13 @@ fn way(portion: &Portion) -> String {
         Cost::Unknown => {
             format!("{bytes} by {mechanism}; the kernel does not say whether it copied")
         }
+    }
+}
+
+fn parallel(bytes: u64) -> String {
+    match bytes {
+        0 => String::new(),
+        _ => format!("  {} of it by two threads side by side\n", BinaryBytes(bytes)),
     }
 }
 

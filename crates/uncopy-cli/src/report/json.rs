@@ -27,6 +27,8 @@ struct Copied<'a> {
     bytes: u64,
     #[serde(skip_serializing_if = "is_zero")]
     resumed_bytes: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    parallel_bytes: u64,
     mechanisms: Vec<Mechanism>,
     refusals: Vec<Refusal<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -300,6 +302,7 @@ fn details<'a>(names: Names<'a>, receipt: &'a Receipt, tree: Option<InTree>) -> 
         names,
         bytes: receipt.bytes,
         resumed_bytes: receipt.resumed_bytes,
+        parallel_bytes: receipt.parallel_bytes,
         mechanisms: receipt.portions.iter().map(Mechanism::from).collect(),
         refusals: receipt.refusals.iter().map(refusal).collect(),
         compression: receipt.compression.as_ref().map(Compression::from),

@@ -19,6 +19,7 @@ mod no_clobber;
 mod permissions;
 mod policy;
 mod racing;
+mod ranges;
 mod same_file;
 mod sources;
 mod space;
@@ -107,6 +108,7 @@ fn main() -> ExitCode {
             permissions::cases(),
             policy::cases(),
             racing::cases(),
+            ranges::cases(),
             same_file::cases(),
             sources::cases(),
             space::cases(),

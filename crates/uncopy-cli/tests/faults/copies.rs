@@ -18,6 +18,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::BareDevice] through_io_uring,
         [Need::BareDevice] through_io_uring_and_further,
         [] told_in_words,
+        [Need::At(Place::Ext4)] by_two_threads,
     ];
     for method in ["copy-file-range", "sendfile", "splice", "read-write"] {
         let flag = format!("--method={method}");
@@ -26,6 +27,13 @@ pub(crate) fn cases() -> Vec<Case> {
         }));
     }
     cases
+}
+
+/// Whichever thread the fault meets, and also if there can be no other one.
+fn by_two_threads() {
+    let flags = ["cp", "--json", "--method=read-write", "--buffer-size=1Mi"];
+    let file = File::new(Place::Ext4, &Content::dense(5_300_077));
+    file.each(uncopy().args(flags), true);
 }
 
 /// A hole, several pieces, and an end that is aligned to nothing.

@@ -11,6 +11,8 @@ mod tuning;
 #[cfg(target_os = "linux")]
 mod compress;
 #[cfg(target_os = "linux")]
+mod current;
+#[cfg(target_os = "linux")]
 mod destination;
 #[cfg(target_os = "linux")]
 mod facts;
@@ -28,6 +30,8 @@ mod pace;
 mod partial;
 #[cfg(target_os = "linux")]
 pub(crate) mod plan;
+#[cfg(target_os = "linux")]
+mod ranges;
 #[cfg(target_os = "linux")]
 mod remove;
 #[cfg_attr(not(target_os = "linux"), path = "portable.rs")]

@@ -1,5 +1,8 @@
 //! Progress of a copy, and the wish to stop it.
 
+use std::sync::OnceLock;
+use std::thread::available_parallelism;
+
 use super::experience::Experience;
 use super::throttle::{self, Throttle};
 
@@ -53,6 +56,13 @@ pub trait Observer {
     /// The rate that the copy keeps to, if there is one.
     fn throttle(&self) -> Option<&Throttle> {
         None
+    }
+
+    /// How many threads the copy may have besides the one it is called on, for as long as one piece
+    /// takes: a large file is moved by two where that is quicker. Without an answer: one for each further processor.
+    fn spare_workers(&self) -> usize {
+        static FURTHER: OnceLock<usize> = OnceLock::new();
+        *FURTHER.get_or_init(|| available_parallelism().map_or(0, |number| number.get() - 1))
     }
 
     /// What this copy shall learn from others, and others from it, if there is something.

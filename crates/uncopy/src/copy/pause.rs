@@ -331,6 +331,10 @@ impl Observer for Gated<'_> {
         self.observer.throttle()
     }
 
+    fn spare_workers(&self) -> usize {
+        self.observer.spare_workers()
+    }
+
     fn experience(&self) -> Option<&super::Experience> {
         self.observer.experience()
     }

@@ -3,8 +3,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::current::Current;
 use super::facts;
-use super::mechanism::{self, Ends, Moved, Mover, reflink};
+use super::mechanism::{self, Ends, Moved, reflink};
 use super::observer::{self, Control, Observer, Phase, Progress};
 use super::options::{Cache, Sparse};
 use super::pace::Pace;
@@ -75,12 +76,6 @@ struct Transfer<'a, 's> {
     done_bytes: u64,
     /// Up to here write-out has been started.
     flushed: u64,
-}
-
-struct Current {
-    mechanism: Mechanism,
-    mover: Box<dyn Mover>,
-    moved_bytes: u64,
 }
 
 /// Whether a stretch was moved whole.
@@ -168,8 +163,16 @@ impl Transfer<'_, '_> {
         if !sparse || self.facts.in_place {
             return Ok(());
         }
-        file::truncate(self.ends.destination, self.size)
-            .map_err(|errno| Error::system("set the size of", self.given(), errno))
+        self.give_length()
+    }
+
+    fn give_length(&self) -> Result<()> {
+        let fail = |errno| Error::system("set the size of", self.given(), errno);
+        // To set it again is to have XFS flush the file when it is closed (`xfs_setattr_size`).
+        if file::stat(self.ends.destination).map_err(fail)?.size < self.size {
+            file::truncate(self.ends.destination, self.size).map_err(fail)?;
+        }
+        Ok(())
     }
 
     /// Makes the destination as long as what was moved: a hole at the end has no bytes that would.
@@ -282,8 +285,10 @@ impl Transfer<'_, '_> {
             }
             let length = self.admit(piece)?;
             let begin = Instant::now();
+            let Some(mechanism) = self.current.as_ref().map(|c| c.mechanism) else { continue };
+            let by_two = self.gains_by_two(mechanism, length)?;
             let Some(current) = &mut self.current else { continue };
-            let (mechanism, step) = (current.mechanism, current.mover.step(ends, offset, length));
+            let (step, by_two) = current.step(ends, (offset, length), by_two);
             self.give_back(length, &step);
             match step {
                 Ok(Moved { bytes: 0, .. }) => {
@@ -294,6 +299,7 @@ impl Transfer<'_, '_> {
                 }
                 Ok(moved) => {
                     offset += moved.bytes;
+                    self.receipt.parallel_bytes += if by_two { moved.bytes } else { 0 };
                     self.account(mechanism, moved, offset, begin.elapsed())?;
                 }
                 Err(errno) => match self.shrunk_below(end, errno)? {
@@ -303,6 +309,20 @@ impl Transfer<'_, '_> {
             }
         }
         Ok(if end == wanted { Reached::End } else { Reached::SourceEnd(offset) })
+    }
+
+    /// Whether another thread is to move blocks of this piece as well. Before the first of them the
+    /// destination gets its length: XFS fills what a write behind its end leaves out
+    /// (`fs/xfs/xfs_file.c`, `xfs_file_write_checks`).
+    fn gains_by_two(&mut self, mechanism: Mechanism, length: u64) -> Result<bool> {
+        let gains = plan::gains_by_ranges(&self.facts, mechanism, length)
+            && self.trial.is_none()
+            && self.observer.throttle().is_none()
+            && self.observer.spare_workers() > 0;
+        if gains && self.receipt.parallel_bytes == 0 {
+            self.give_length()?;
+        }
+        Ok(gains)
     }
 
     /// How much of a piece may be moved now; waits if the rate asks for it.
@@ -351,7 +371,7 @@ impl Transfer<'_, '_> {
                         reason: reason.into(),
                         errno: Some(errno),
                     }));
-                    self.current = Some(Current { mechanism, mover, moved_bytes: 0 });
+                    self.current = Some(Current::new(mechanism, mover));
                 }
                 Err(errno) => {
                     self.handle(mechanism, errno)?;

@@ -47,6 +47,12 @@ pub(crate) trait Mover {
     /// the destination. An error means that nothing was moved by this step.
     fn step(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Sys<Moved>;
 
+    /// Another one that moves other blocks of the same files at the same time; `None`: there can be
+    /// only one.
+    fn beside(&self) -> Option<Box<dyn Mover + Send>> {
+        None
+    }
+
     /// A better way to do the same that was tried when this was set up, and what it met.
     fn instead_of(&self) -> Option<(&'static str, Errno)> {
         None

@@ -75,6 +75,11 @@ impl Mover for ReadWrite {
         }
         Ok(moved)
     }
+
+    fn beside(&self) -> Option<Box<dyn Mover + Send>> {
+        let bytes = self.buffer.len() as u64;
+        Some(Box::new(ReadWrite::new(bytes, self.find_zeros, self.in_place)))
+    }
 }
 
 /// Splits bytes into runs of whole zero blocks and of everything else.

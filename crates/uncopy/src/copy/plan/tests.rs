@@ -342,3 +342,26 @@ fn ways_are_compared_where_only_the_clock_decides() {
     let without = comparable(&facts(), &[refused(Splice)]);
     assert_eq!(without, [CopyFileRange, ReadWrite]);
 }
+
+#[test]
+fn ranges_are_for_large_pieces_where_two_threads_gain() {
+    let in_place = Facts { in_place: true, ..facts() };
+    let cpu = Facts { prefer: Prefer::CpuTime, ..facts() };
+    let to_xfs = Facts { destination: Filesystem::XFS, ..facts() };
+    let to_btrfs = Facts { destination: Filesystem::BTRFS, ..facts() };
+    let from_nfs = Facts { source: Filesystem::from_magic(0x6969), ..facts() };
+    for (facts, mechanism, piece, expected) in [
+        (facts(), ReadWrite, RANGES_MIN_BYTES, true),
+        (facts(), ReadWrite, RANGES_MIN_BYTES - 1, false),
+        (to_xfs, ReadWrite, 100 * MIB, true),
+        (to_btrfs, ReadWrite, 100 * MIB, false),
+        (from_nfs, ReadWrite, 100 * MIB, false),
+        (in_place, ReadWrite, 100 * MIB, false),
+        (cpu, ReadWrite, 100 * MIB, false),
+        (facts(), CopyFileRange, 100 * MIB, false),
+        (facts(), Direct, 100 * MIB, false),
+        (facts(), Splice, 100 * MIB, false),
+    ] {
+        assert_eq!(gains_by_ranges(&facts, mechanism, piece), expected, "{mechanism} {piece}");
+    }
+}

@@ -476,6 +476,10 @@ impl Observer for Watch<'_> {
         self.job.throttle.as_ref()
     }
 
+    fn spare_workers(&self) -> usize {
+        self.job.spare_workers()
+    }
+
     fn experience(&self) -> Option<&Experience> {
         Some(&self.job.experience)
     }

@@ -140,6 +140,11 @@ impl Queue {
         self.lock().others.len()
     }
 
+    /// How many workers have a task.
+    pub(super) fn at_work(&self) -> usize {
+        self.lock().working
+    }
+
     /// The next task for this worker: its own batches, a directory, or somebody else's batch. `None`:
     /// all is done, or the job was stopped. In both cases nobody is at work any more, so that what was
     /// made can be taken back.

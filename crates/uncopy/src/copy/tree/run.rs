@@ -232,6 +232,11 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// Workers of the job that have nothing to do.
+    pub(super) fn spare_workers(&self) -> usize {
+        self.workers.saturating_sub(self.queue.at_work())
+    }
+
     /// The observer asked to stop.
     pub(super) fn cancel(&self) {
         self.stop(Error::new("copy", "the trees", Reason::Cancelled));
