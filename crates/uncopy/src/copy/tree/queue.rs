@@ -118,21 +118,31 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a task of this worker's; `Err`: there are enough batches, do it yourself. `Ok(true)`:
-    /// nobody waits for it.
-    pub(super) fn push(&self, task: Task, by: WorkerId) -> Result<bool, Batch> {
+    /// Adds a task of this worker's; `Err`: there are enough batches, do it yourself. Returns how many
+    /// tasks wait for which nobody waits.
+    pub(super) fn push(&self, task: Task, by: WorkerId) -> Result<usize, Batch> {
         let mut state = self.lock();
         match task {
             Task::Copy(batch) if state.batches.len() >= self.most_batches => return Err(batch),
             Task::Copy(batch) => state.batches.push_back((by, batch)),
             other => state.others.push(other),
         }
-        let nobody = state.waiting == 0;
+        let (is_awaited, unclaimed) = (state.waiting > 0, state.unclaimed());
         drop(state);
-        if !nobody {
+        if is_awaited {
             self.wake.notify_one();
         }
-        Ok(nobody)
+        Ok(unclaimed)
+    }
+
+    /// How many tasks wait for which nobody waits.
+    pub(super) fn unclaimed(&self) -> usize {
+        self.lock().unclaimed()
+    }
+
+    /// So many batches may wait.
+    pub(super) fn most_batches(&self) -> usize {
+        self.most_batches
     }
 
     /// How many directories wait to be entered or listed.
@@ -151,8 +161,11 @@ impl Queue {
                 return Some(Taken { queue: self, task: Some(task) });
             }
             if state.working == 0 {
+                let is_awaited = state.waiting > 0;
                 drop(state);
-                self.wake.notify_all();
+                if is_awaited {
+                    self.wake.notify_all();
+                }
                 return None;
             }
             state.waiting += 1;
@@ -174,6 +187,10 @@ impl Queue {
 }
 
 impl State {
+    fn unclaimed(&self) -> usize {
+        (self.batches.len() + self.others.len()).saturating_sub(self.waiting)
+    }
+
     /// After the end of a job there is nothing, even if somebody still adds it.
     fn next(&mut self, worker: WorkerId) -> Option<Task> {
         if self.closed {
@@ -192,7 +209,7 @@ impl Drop for Taken<'_> {
     fn drop(&mut self) {
         let mut state = self.queue.lock();
         state.working -= 1;
-        let over = state.working == 0;
+        let over = state.working == 0 && state.waiting > 0;
         drop(state);
         if over {
             self.queue.wake.notify_all();
