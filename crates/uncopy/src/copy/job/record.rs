@@ -123,8 +123,7 @@ impl Action {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobProgress {
-    /// Entries that are finished, whatever became of them. Each worker adds small files up to 16 at a
-    /// time.
+    /// Entries that are finished, whatever became of them.
     pub entries: u64,
     /// Bytes of files that are in their copies, also of files that are not finished.
     pub bytes: u64,

@@ -34,9 +34,6 @@ pub(super) enum Task {
 /// workers have something to do in a small tree.
 const BATCH_ENTRIES: usize = 64;
 
-/// Room for names, to begin with.
-const USUAL_NAME_BYTES: usize = 16;
-
 /// Some entries of a directory that are no directories.
 pub(super) struct Batch {
     pub(super) directory: Arc<Directory>,
@@ -61,11 +58,6 @@ impl Batch {
 
     /// Adds an entry; `true`: the batch is full.
     pub(super) fn add(&mut self, entry: Entry<'_>) -> bool {
-        if self.entries.is_empty() {
-            // Most directories fill one, or hold nothing but directories.
-            self.names.reserve(BATCH_ENTRIES * USUAL_NAME_BYTES);
-            self.entries.reserve(BATCH_ENTRIES);
-        }
         let start = self.names.len();
         self.names.extend_from_slice(entry.name.to_bytes());
         let end = self.names.len();

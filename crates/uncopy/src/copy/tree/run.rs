@@ -71,9 +71,8 @@ pub(super) struct Job<'a> {
     finished: Mutex<Vec<(Identity, OwnedFd, Vec<OsString>)>>,
 }
 
-/// What is shown while the job runs. In cache lines of its own: every worker writes to it all the time.
+/// What is shown while the job runs.
 #[derive(Debug, Default)]
-#[repr(align(128))]
 pub(super) struct Counters {
     pub(super) entries: AtomicU64,
     pub(super) bytes: AtomicU64,

@@ -5,6 +5,7 @@
 //! Whatever is out of the ordinary goes the way of any other file, which begins anew.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
 
 use super::file::{filesystem_of, siblings};
 use super::worker::{Devices, Place, Worker};
@@ -48,12 +49,12 @@ impl Worker<'_, '_> {
         let read = (fd.as_fd(), stat);
         let siblings = siblings(job, place);
         let notes = metadata::apply_to_new(copy.as_fd(), read, mode, siblings, options.preserve);
-        self.uncounted.bytes += size;
+        job.counters.bytes.fetch_add(size, Ordering::Relaxed);
         if notes.is_empty() {
             self.count_small(size, mechanism, cost);
             self.summary.files += 1;
             self.summary.bytes += size;
-            self.swift_entry_done();
+            self.entry_done();
         } else {
             let receipt = self.small_receipt((size, mechanism, cost), notes);
             self.finish_copied(place, receipt);

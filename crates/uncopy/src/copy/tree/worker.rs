@@ -30,23 +30,10 @@ pub(super) struct Worker<'scope, 'env> {
     pub(super) buffer: Vec<u8>,
     pub(super) listing: Vec<MaybeUninit<u8>>,
     pub(super) small: SmallFiles,
-    /// What the counters of the job do not have yet.
-    pub(super) uncounted: Uncounted,
     /// The observer's answer.
     pub(super) wants_records: bool,
     _inside: Option<Inside>,
 }
-
-/// Small files that are done are counted a few at a time: the counters go from one processor's cache
-/// to the other's each time.
-#[derive(Default)]
-pub(super) struct Uncounted {
-    entries: u64,
-    pub(super) bytes: u64,
-}
-
-/// So many of them at most.
-const MOST_UNCOUNTED: u64 = 16;
 
 /// Small files that went alike are counted, and only told when one goes another way.
 #[derive(Default)]
@@ -114,7 +101,6 @@ impl<'scope, 'env> Worker<'scope, 'env> {
             buffer: small::buffer(&job.options.copy),
             listing: vec![MaybeUninit::uninit(); LISTING_BYTES],
             small: SmallFiles::default(),
-            uncounted: Uncounted::default(),
             wants_records: job.observer.wants_records(),
             _inside: job.gate().map(Gate::enter),
         }
@@ -200,9 +186,6 @@ impl<'scope, 'env> Worker<'scope, 'env> {
             }
             let (directory, open) = (&batch.directory, &batch.open);
             self.copy_entry(&Place { directory, open, name, target: name }, kind);
-        }
-        if self.uncounted.entries > 0 {
-            self.count_entries();
         }
         let Batch { directory, open, .. } = batch;
         drop(open);
@@ -335,29 +318,8 @@ impl<'scope, 'env> Worker<'scope, 'env> {
     }
 
     /// One more entry is finished, of which all is told; the observer may stop the job.
-    pub(super) fn entry_done(&mut self) {
-        self.uncounted.entries += 1;
-        self.count_entries();
-        self.ask_observer();
-    }
-
-    /// The same for one of very many.
-    pub(super) fn swift_entry_done(&mut self) {
-        self.uncounted.entries += 1;
-        if self.uncounted.entries >= MOST_UNCOUNTED {
-            self.count_entries();
-        }
-        self.ask_observer();
-    }
-
-    fn count_entries(&mut self) {
-        let Uncounted { entries, bytes } = std::mem::take(&mut self.uncounted);
-        let counters = &self.job.counters;
-        counters.entries.fetch_add(entries, Ordering::Relaxed);
-        counters.bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    fn ask_observer(&self) {
+    pub(super) fn entry_done(&self) {
+        self.job.counters.entries.fetch_add(1, Ordering::Relaxed);
         if self.job.ask() == Control::Stop {
             self.job.cancel();
         }
