@@ -62,14 +62,15 @@ pub(crate) fn of_dense(
     }
 }
 
-/// Whether files between the two filesystems are expected to share their blocks with their copies.
-pub(crate) fn are_shared(
+/// Whether files between the two filesystems are expected to share their blocks with their copies
+/// one after the other, whoever asks for it: to share on btrfs is to write to its one b-tree.
+pub(crate) fn are_shared_in_turn(
     (source, destination): (Filesystem, Filesystem),
     options: &CopyOptions,
 ) -> bool {
     let facts = of_dense(Some(1), (source, destination), options);
     source == destination
-        && plan::shares_by_copy_file_range(destination)
+        && destination == Filesystem::BTRFS
         && options.transform == Transform::None
         && plan::next(&facts, &[]) == plan::Step::Try(Mechanism::Reflink)
 }

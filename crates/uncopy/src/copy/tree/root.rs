@@ -196,7 +196,7 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
     }
     job.set_journal(kept.as_ref().map(|(journal, _)| Arc::clone(journal)));
     let open = Arc::new(Open::new(fd, target_fd));
-    job.expect_light_work(facts::are_shared(open.filesystems, &job.options.copy));
+    job.expect_light_work(facts::are_shared_in_turn(open.filesystems, &job.options.copy));
     let above = Above::Root { source: source.to_owned(), destination: destination.to_owned() };
     let entered = Entered {
         source: stat,

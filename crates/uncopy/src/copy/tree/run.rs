@@ -30,8 +30,8 @@ const MOST_WORKERS: usize = 8;
 /// Both directories, both files, and what opening a deep directory again takes on its way; twice.
 const DESCRIPTORS_OF_A_WORKER: usize = 16;
 
-/// While every file shares its blocks with its copy, another worker is worth its start when so many
-/// tasks wait: two that share blocks wait for each other in the filesystem.
+/// While every file shares its blocks with its copy in turn, another worker is worth its start when so
+/// many tasks wait.
 const MANY_LIGHT_TASKS: usize = 16;
 
 /// What the workers share.
@@ -58,7 +58,7 @@ pub(super) struct Job<'a> {
     deleted: AtomicU64,
     /// Destinations, which no source may be or lie in.
     destinations: Mutex<Vec<Identity>>,
-    /// Every file is thought to share its blocks with its copy, and each that is copied does.
+    /// Files are expected to share their blocks with their copies in turn, and each that is copied does.
     is_light: AtomicBool,
     over: AtomicBool,
     stopped: Mutex<Option<Error>>,
@@ -171,7 +171,8 @@ impl<'a> Job<'a> {
         self.hired.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
 
-    /// A root is begun whose files are expected to share their blocks with their copies, or not to.
+    /// A root is begun whose files are expected to share their blocks with their copies in turn, or not
+    /// to.
     pub(super) fn expect_light_work(&self, is_light: bool) {
         // Who names a number of workers wants them.
         let is_light = is_light && self.options.jobs.is_none();
