@@ -267,6 +267,23 @@ mod tests {
         assert_eq!(told, ["directory", "batch", "directory", "batch"]);
     }
 
+    #[test]
+    fn who_adds_a_task_hears_how_many_nobody_waits_for() {
+        let (directory, open) = directory();
+        let queue = Queue::new(2, None);
+        let batch = || Task::Copy(Batch::new(&directory, &open));
+        let list = || Task::List { directory: Arc::clone(&directory), from: 0 };
+        let told = [list(), batch(), batch(), batch(), list()].map(|task| {
+            let answer = queue.push(task, WorkerId(0));
+            answer.ok()
+        });
+        assert_eq!(told, [Some(1), Some(2), Some(3), None, Some(4)]);
+        queue.lock().waiting = 3;
+        assert_eq!(queue.unclaimed(), 1);
+        queue.lock().waiting = 5;
+        assert_eq!(queue.unclaimed(), 0);
+    }
+
     /// Whoever begins a job takes back what was made of it; nobody may add to it then.
     #[test]
     fn who_asks_after_the_end_waits_for_those_still_at_work() {
