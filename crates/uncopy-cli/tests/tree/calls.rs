@@ -11,8 +11,6 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [Need::Tool("strace")] a_small_file_takes_fewer_calls_than_cp,
         [Need::Tool("strace")] metadata_takes_the_calls_that_change_something,
-        [Need::Tool("strace"), Need::At(Place::Btrfs)] a_shared_file_takes_few_calls,
-        [Need::Tool("strace"), Need::Tool("chattr"), Need::At(Place::Btrfs)] shared_files_have_one_worker,
     ]
 }
 
@@ -57,15 +55,7 @@ fn small_files() -> Trees {
 /// Calls for each file: of each kind to the nearest whole number, so that what a process does once,
 /// or when its threads wait for one another, does not count.
 fn each(counts: &BTreeMap<String, u64>) -> u64 {
-    each_of(counts, FILES)
-}
-
-fn each_of(counts: &BTreeMap<String, u64>, files: u64) -> u64 {
-    counts.values().map(|count| (count + files / 2) / files).sum()
-}
-
-fn of(counts: &BTreeMap<String, u64>, names: &[&str]) -> u64 {
-    names.iter().map(|name| counts.get(*name).copied().unwrap_or(0)).sum()
+    counts.values().map(|count| (count + FILES / 2) / FILES).sum()
 }
 
 fn a_small_file_takes_fewer_calls_than_cp() {
@@ -92,62 +82,9 @@ fn metadata_takes_the_calls_that_change_something() {
     // The times alone: files are made with their mode, and the owner is right.
     assert!(each(&own) <= 9, "{own:?}");
     assert!(each(&own) < each(&cp), "{own:?}\n{cp:?}");
-    assert!(of(&own, &CHANGES) < FILES / 10, "{own:?}");
-}
-
-const CHANGES: [&str; 4] = ["fchmod", "fchown", "fsetxattr", "fremovexattr"];
-
-const SHARED_FILES: u64 = 130;
-
-/// Too large to go the way of small files, or to be searched for holes that other blocks hide.
-fn shared_files() -> Trees {
-    let trees = Trees::at(Place::Btrfs, Place::Btrfs);
-    plant(&trees);
-    trees
-}
-
-fn plant(trees: &Trees) {
-    for number in 0..SHARED_FILES {
-        trees.file(&format!("{number}"), vec![7; (1 << 20) + 4096]);
-    }
-    // Else the first ones wait until they are written.
-    rustix::fs::syncfs(std::fs::File::open(trees.source()).unwrap()).unwrap();
-}
-
-fn a_shared_file_takes_few_calls() {
-    let trees = shared_files();
-    let program = env!("CARGO_BIN_EXE_uncopy");
-    // openat, statx, openat, ioctl, statx (how long the clone became), two closes; and with -p the times.
-    for (flag, most) in [("-r", 7), ("-rp", 8)] {
-        let own = counted(&trees, program, &["cp", flag], flag);
-        assert!(each_of(&own, SHARED_FILES) <= most, "{own:?}");
-        assert!(of(&own, &CHANGES) < SHARED_FILES / 10, "{own:?}");
-    }
-    let cp = counted(&trees, "cp", &["-a"], "cp");
-    assert!(each_of(&cp, SHARED_FILES) > 8, "{cp:?}");
-    // Into a directory that is there: one more to look for the name, and one to give it.
-    std::fs::create_dir(trees.to.join("there")).unwrap();
-    let own = counted(&trees, program, &["cp", "-rpT"], "there");
-    assert!(each_of(&own, SHARED_FILES) <= 10, "{own:?}");
-    assert!(of(&own, &CHANGES) < SHARED_FILES / 10, "{own:?}");
-}
-
-fn shared_files_have_one_worker() {
-    let trees = shared_files();
-    let threads = |trees: &Trees, flags: &[&str], destination| {
-        let counts = counted(trees, env!("CARGO_BIN_EXE_uncopy"), flags, destination);
-        of(&counts, &["clone", "clone3"])
-    };
-    // A file that takes long by chance has another worker started.
-    let alone = |time| threads(&trees, &["cp", "-r"], &format!("shared-{time}")) == 0;
-    assert!((0..5).any(alone));
-    assert!(threads(&trees, &["cp", "-r", "--jobs=2"], "wanted") > 0);
-    if std::thread::available_parallelism().unwrap().get() > 1 {
-        assert!(threads(&trees, &["cp", "-r", "--method=read-write"], "copied") > 0);
-        // Files without checksums are not shared with those that have them, which the first one shows.
-        let plain = Trees::at(Place::Btrfs, Place::Btrfs);
-        testbed::run_tool("chattr", ["+C".as_ref(), plain.source().as_os_str()]);
-        plant(&plain);
-        assert!(threads(&plain, &["cp", "-r"], "plain") > 0);
-    }
+    let changed: u64 = ["fchmod", "fchown", "fsetxattr", "fremovexattr"]
+        .iter()
+        .map(|name| own.get(*name).copied().unwrap_or(0))
+        .sum();
+    assert!(changed < FILES / 10, "{own:?}");
 }
