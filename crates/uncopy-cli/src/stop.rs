@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use signal_hook::consts::signal::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -100,11 +100,14 @@ pub(crate) fn mask(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// Those that the parent chose to ignore. Bit n-1 stands for signal n, as in `SigIgn` of `proc_pid_status(5)`. Without `/proc` none is
-/// taken to be ignored.
+/// Those that the parent chose to ignore, looked up once. Bit n-1 stands for signal n, as in `SigIgn`
+/// of `proc_pid_status(5)`. Without `/proc` none is taken to be ignored.
 pub(crate) fn ignored_signals() -> u64 {
-    let status = File::open("/proc/self/status").map(BufReader::new);
-    status.ok().and_then(parse_ignored).unwrap_or(0)
+    static IGNORED: OnceLock<u64> = OnceLock::new();
+    *IGNORED.get_or_init(|| {
+        let status = File::open("/proc/self/status").map(BufReader::new);
+        status.ok().and_then(parse_ignored).unwrap_or(0)
+    })
 }
 
 fn parse_ignored(status: impl BufRead) -> Option<u64> {

@@ -12,6 +12,7 @@ use rustix::fs::{FileType, OFlags};
 use super::named::Named;
 use super::options::{CopyOptions, Existing};
 use super::source::{Source, describe};
+use crate::capabilities::Filesystem;
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::file::{self, Stat};
 use crate::sys::name;
@@ -23,6 +24,8 @@ pub(crate) struct Destination<'a> {
     /// Where a symbolic link at the end of that path leads to.
     followed: Option<PathBuf>,
     directory: Arc<OwnedFd>,
+    /// That of the directory, if it is known.
+    filesystem: Option<Filesystem>,
     name: Cow<'a, OsStr>,
     /// What the name stands for now.
     pub(crate) found: Option<Found>,
@@ -59,7 +62,8 @@ impl<'a> Destination<'a> {
             None => Cow::Borrowed(split(given)?.1),
         };
         let (given, directory) = (Named::Path(given), Arc::new(directory));
-        let destination = Destination { given, followed, directory, name, found };
+        let filesystem = None;
+        let destination = Destination { given, followed, directory, filesystem, name, found };
         if let Some(found) = &destination.found
             && found.stat.file_type() != FileType::Symlink
         {
@@ -71,15 +75,15 @@ impl<'a> Destination<'a> {
     /// A name in an open directory, where `found` is the regular file that has it now. Anything
     /// else that has it, a symbolic link too, is replaced by the copy and not written through.
     pub(crate) fn beneath(
-        directory: Arc<OwnedFd>,
+        (directory, filesystem): (Arc<OwnedFd>, Filesystem),
         name: &'a OsStr,
         given: Named<'a>,
         found: Option<Found>,
         source: &Source<'_>,
         options: &CopyOptions,
     ) -> Result<Destination<'a>> {
-        let (followed, name) = (None, Cow::Borrowed(name));
-        let destination = Destination { given, followed, directory, name, found };
+        let (followed, filesystem, name) = (None, Some(filesystem), Cow::Borrowed(name));
+        let destination = Destination { given, followed, directory, filesystem, name, found };
         if let Some(found) = &destination.found {
             destination.check(found, source, options)?;
         }
@@ -93,6 +97,14 @@ impl<'a> Destination<'a> {
 
     pub(crate) fn directory(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
+    }
+
+    /// The filesystem of `written`, which was made in the directory or is what has the name.
+    pub(crate) fn filesystem_of(&self, written: BorrowedFd<'_>) -> Filesystem {
+        // Over what was found a filesystem of its own may be mounted.
+        let known = self.filesystem.filter(|_| self.found.is_none());
+        let ask = || Filesystem::from_magic(file::filesystem_magic(written).unwrap_or(0));
+        known.unwrap_or_else(ask)
     }
 
     pub(crate) fn name(&self) -> &OsStr {

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use super::destination::Destination;
 use super::mechanism::{Setting, Tail};
-use super::options::{Allow, Cache, CopyOptions};
+use super::options::{Allow, Cache, CopyOptions, Transform};
 use super::plan::{self, COLD_MATTERS_MIN_BYTES, DIRECT_SAVES_COLD_MIN_BYTES, DirectPath, Facts};
 use super::source::Source;
 use super::sparse::{self, Segment};
@@ -23,8 +23,7 @@ pub(crate) fn gather(
     written: BorrowedFd<'_>,
     options: &CopyOptions,
 ) -> Facts {
-    let magic = file::filesystem_magic(written).unwrap_or(0);
-    let filesystems = (source.filesystem, Filesystem::from_magic(magic));
+    let filesystems = (source.filesystem, destination.filesystem_of(written));
     Facts {
         data_bytes: source.size().unwrap_or(0).min(source.stat.blocks.saturating_mul(512)),
         // To ask is to move the position, from which a stream is copied (lseek(2)).
@@ -61,6 +60,19 @@ pub(crate) fn of_dense(
         cache: options.cache,
         tuning: options.tuning,
     }
+}
+
+/// Whether files between the two filesystems are expected to share their blocks with their copies
+/// one after the other, whoever asks for it: to share on btrfs is to write to its one b-tree.
+pub(crate) fn are_shared_in_turn(
+    (source, destination): (Filesystem, Filesystem),
+    options: &CopyOptions,
+) -> bool {
+    let facts = of_dense(Some(1), (source, destination), options);
+    source == destination
+        && destination == Filesystem::BTRFS
+        && options.transform == Transform::None
+        && plan::next(&facts, &[]) == plan::Step::Try(Mechanism::Reflink)
 }
 
 /// The mechanism that a file would go by to a new one, as far as can be told without writing:

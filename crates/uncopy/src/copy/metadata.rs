@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use super::born::{Born, Siblings, Umask};
 use super::destination::{Destination, Found};
 use super::options::Preserve;
 use super::source::Source;
@@ -11,7 +12,7 @@ use crate::error::Errno;
 use crate::sys::file::{self, Stat};
 use crate::sys::{Sys, name, xattr};
 
-const ACCESS_ACL: &CStr = c"system.posix_acl_access";
+pub(super) const ACCESS_ACL: &CStr = c"system.posix_acl_access";
 const DEFAULT_ACL: &CStr = c"system.posix_acl_default";
 
 /// XFS lists its ACLs a second time for root, as they lie on its disk (`fs/xfs/xfs_acl.h`).
@@ -59,6 +60,9 @@ pub(crate) fn apply(
     destination: &Destination<'_>,
     preserve: Preserve,
 ) -> Vec<String> {
+    if let Some((siblings, mode)) = staging.siblings() {
+        return apply_to_new(staging.fd(), (source.fd(), &source.stat), mode, siblings, preserve);
+    }
     let mut giver = Giver { fd: staging.fd(), born: None, notes: Vec::new() };
     match &destination.found {
         Some(found) => {
@@ -76,7 +80,8 @@ pub(crate) fn apply(
             }
             giver.attributes_of_source(source.fd(), preserve);
             if staging.is_temporary_name() && !preserve.mode {
-                giver.mode_of_new_name(destination.directory(), source.stat.permissions() & 0o777);
+                let place = (destination.directory(), &Umask::default());
+                giver.mode_of_new_name(place, source.stat.permissions() & 0o777);
             } else if preserve.acl && !preserve.mode {
                 giver.mode(source.stat.permissions() & 0o777 & !name::umask().unwrap_or(0o022));
             }
@@ -111,38 +116,20 @@ pub(crate) fn apply_in_place(
     giver.notes
 }
 
-/// What a new file in a directory is like before anybody gives it anything. All new files there are
-/// alike, so that one look at the first spares the calls that would change nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Born {
-    uid: u32,
-    gid: u32,
-    /// What is taken from the mode that a file is created with.
-    umask: u32,
-}
-
-impl Born {
-    /// Looks at a file that was just created with `mode`; `None` where something else than the
-    /// umask decides about permissions (a default ACL, a filesystem without them).
-    pub(crate) fn look(fd: BorrowedFd<'_>, mode: u32, umask: u32) -> Option<Born> {
-        let stat = file::stat(fd).ok()?;
-        let plain = stat.permissions() == mode & !umask;
-        let has_acl = !matches!(xattr::get(fd, ACCESS_ACL), Ok(None) | Err(Errno::EOPNOTSUPP));
-        (plain && !has_acl).then_some(Born { uid: stat.uid, gid: stat.gid, umask })
-    }
-}
-
-/// Gives a file that was created with `mode` in a directory where all are [`Born`] alike what the
-/// source has, by the calls that change something.
+/// Gives a file that was created with `mode` among its siblings what the source has, by the calls
+/// that change something.
 pub(crate) fn apply_to_new(
     fd: BorrowedFd<'_>,
     source: (BorrowedFd<'_>, &Stat),
     mode: u32,
-    born: Option<Born>,
+    siblings: Siblings<'_>,
     preserve: Preserve,
 ) -> Vec<String> {
+    if preserve == Preserve::default() {
+        return Vec::new();
+    }
     let (source_fd, source) = source;
-    let created = born.map(|born| (born, mode & !born.umask));
+    let created = siblings.look(fd, mode).map(|born| (born, mode & !born.umask));
     let mut giver = Giver { fd, born: created, notes: Vec::new() };
     if preserve.ownership {
         giver.ownership(source);
@@ -151,7 +138,7 @@ pub(crate) fn apply_to_new(
     if preserve.mode {
         giver.mode_of_source(source, preserve);
     } else if preserve.acl {
-        giver.mode(source.permissions() & 0o777 & !name::umask().unwrap_or(0o022));
+        giver.mode(source.permissions() & 0o777 & !siblings.umask.get());
     }
     if preserve.timestamps {
         giver.timestamps(source);
@@ -167,7 +154,7 @@ pub(crate) enum Made<'a> {
     /// With the source's permissions and those that filling it needs.
     AsSource,
     /// With 0700 under a temporary name in this directory.
-    Aside(BorrowedFd<'a>),
+    Aside(BorrowedFd<'a>, &'a Umask),
 }
 
 /// Gives a directory, when all its entries are there, what the source's has: its times would not
@@ -320,9 +307,9 @@ impl Giver<'_> {
         let now = || file::stat(self.fd).map_or(0, |stat| stat.permissions());
         match made {
             Made::Found => {}
-            Made::Aside(directory) => {
+            Made::Aside(directory, umask) => {
                 let inherited = now() & SETGID;
-                self.mode_of_new_name(directory, permissions | inherited);
+                self.mode_of_new_name((directory, umask), permissions | inherited);
             }
             Made::AsSource if permissions & 0o700 == 0o700 => {}
             Made::AsSource => {
@@ -389,7 +376,7 @@ impl Giver<'_> {
 
     /// What the kernel would have done had the file been created with `mode` under its final name:
     /// the directory's default ACL if it has one, else the umask (`acl(5)`, object creation).
-    fn mode_of_new_name(&mut self, directory: BorrowedFd<'_>, mode: u32) {
+    fn mode_of_new_name(&mut self, (directory, umask): (BorrowedFd<'_>, &Umask), mode: u32) {
         let default = name::open_directory_for_reading(directory)
             .and_then(|d| xattr::get(d, DEFAULT_ACL))
             .ok()
@@ -401,7 +388,7 @@ impl Giver<'_> {
                     self.note("the directory's default ACL", errno);
                 }
             }
-            None => self.mode(mode & !name::umask().unwrap_or(0o022)),
+            None => self.mode(mode & !umask.get()),
         }
     }
 }

@@ -9,6 +9,8 @@ mod throttle;
 mod tuning;
 
 #[cfg(target_os = "linux")]
+mod born;
+#[cfg(target_os = "linux")]
 mod compress;
 #[cfg(target_os = "linux")]
 mod current;

@@ -98,14 +98,17 @@ pub(super) fn copy_opened(
     if destination.found.is_some() && options.existing == Existing::Keep {
         return Ok(Receipt { skipped: true, ..Receipt::default() });
     }
+    // Nobody can open it before it has its name; where it needs one for that, it is 0600.
+    let mode = source.stat.permissions() & 0o777;
     let staging = match placing {
-        Placing::Aside { is_swept } => {
+        Placing::Aside { is_swept, .. } if destination.found.is_some() => {
             open_staging(source, destination, options, observer)?.swept(is_swept)
         }
-        Placing::Private => {
-            let mode = metadata::creation_mode(&source.stat, None, options.preserve);
-            Staging::private(destination, mode)?
+        Placing::Aside { is_swept, siblings } => {
+            let staging = Staging::aside(destination, mode, options.existing)?;
+            staging.among(siblings, mode).swept(is_swept)
         }
+        Placing::Private { siblings } => Staging::private(destination, mode)?.among(siblings, mode),
         Placing::Kept { keep, begun, is_unseen, is_swept } => {
             let partial = Partial::new(keep, source.stat.size);
             let policy = (options.existing, is_unseen);

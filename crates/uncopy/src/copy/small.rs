@@ -26,13 +26,20 @@ pub(crate) fn is_small(
     filesystems: (Filesystem, Filesystem),
     options: &CopyOptions,
 ) -> bool {
+    has_size(stat, options.tuning.small_bytes()) && are_possible(filesystems, options)
+}
+
+fn has_size(stat: &Stat, small_bytes: u64) -> bool {
+    stat.size < small_bytes && !sparse::may_have_holes(stat)
+}
+
+/// Whether files can go this way at all.
+fn are_possible(filesystems: (Filesystem, Filesystem), options: &CopyOptions) -> bool {
     let (source, destination) = filesystems;
     // Servers may tell of a failed write only when asked to flush.
     let answers_late = destination.is_network() || destination.is_user();
-    stat.size < options.tuning.small_bytes()
-        && !source.is_pseudo()
+    !source.is_pseudo()
         && !answers_late
-        && !sparse::may_have_holes(stat)
         && matches!(options.allow, Allow::Any | Allow::ReadWrite)
         && options.sparse != Sparse::Always
         && options.cache != Cache::Skip
@@ -46,6 +53,8 @@ pub(crate) fn is_small(
 #[derive(Debug)]
 pub(crate) struct Way {
     filesystems: (Filesystem, Filesystem),
+    /// Below this size files go it.
+    below_bytes: u64,
     /// What sharing was answered, if that holds for every file of the two filesystems.
     sharing: Option<Errno>,
     /// What every small file that is not empty begins with, once that is known.
@@ -62,8 +71,15 @@ pub(crate) enum Small {
 }
 
 impl Way {
-    pub(crate) fn new(filesystems: (Filesystem, Filesystem)) -> Way {
-        Way { filesystems, sharing: None, step: None }
+    pub(crate) fn new(filesystems: (Filesystem, Filesystem), options: &CopyOptions) -> Way {
+        let is_possible = are_possible(filesystems, options);
+        let below_bytes = if is_possible { options.tuning.small_bytes() } else { 0 };
+        Way { filesystems, below_bytes, sharing: None, step: None }
+    }
+
+    /// The same as [`is_small`], for files between the two filesystems.
+    pub(crate) fn is_for(&self, stat: &Stat) -> bool {
+        has_size(stat, self.below_bytes)
     }
 
     /// Copies `source`, which was like `stat` when it was opened, to a new file. `admits` is asked

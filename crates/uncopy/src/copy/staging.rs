@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::OFlags;
 
+use super::born::Siblings;
 use super::destination::Destination;
 use super::observer::Observer;
 use super::options::Existing;
@@ -28,14 +29,16 @@ pub(crate) struct Staging<'a> {
     is_swept: bool,
     /// A large file that another run can go on with.
     partial: Option<Mutex<Partial<'a>>>,
+    /// The other new files of its directory, and the mode that it was created with.
+    siblings: Option<(Siblings<'a>, u32)>,
 }
 
 /// Where a file is written first, in a tree.
 pub(crate) enum Placing<'a> {
     /// Aside, without a name where that can be had.
-    Aside { is_swept: bool },
+    Aside { is_swept: bool, siblings: Siblings<'a> },
     /// Under its own name.
-    Private,
+    Private { siblings: Siblings<'a> },
     /// Under a temporary name from the beginning, so that another run finds it.
     Kept { keep: Box<dyn Keep + 'a>, begun: Option<Begun>, is_unseen: bool, is_swept: bool },
 }
@@ -101,6 +104,7 @@ impl<'a> Staging<'a> {
             is_unseen: false,
             is_swept: false,
             partial: None,
+            siblings: None,
         }
     }
 
@@ -131,6 +135,16 @@ impl<'a> Staging<'a> {
     pub(crate) fn swept(mut self, is_swept: bool) -> Staging<'a> {
         self.is_swept = is_swept;
         self
+    }
+
+    /// It was created with `mode` as one of these, if that says what it is like now.
+    pub(crate) fn among(mut self, siblings: Siblings<'a>, mode: u32) -> Staging<'a> {
+        self.siblings = (!self.is_temporary_name()).then_some((siblings, mode));
+        self
+    }
+
+    pub(crate) fn siblings(&self) -> Option<(Siblings<'a>, u32)> {
+        self.siblings
     }
 
     fn keeping(mut self, existing: Existing) -> Staging<'a> {

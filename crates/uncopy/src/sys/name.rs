@@ -147,7 +147,10 @@ pub(crate) fn random_bytes<const N: usize>() -> Sys<[u8; N]> {
 
 /// The process's umask, without changing it (`/proc/self/status`, Linux 4.7).
 pub(crate) fn umask() -> Option<u32> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    // The second line, behind a name of 64 bytes at most (`fs/proc/array.c`).
+    let mut begin = [0; 256];
+    let read = std::fs::File::open("/proc/self/status").and_then(|mut file| file.read(&mut begin));
+    let status = String::from_utf8_lossy(&begin[..read.ok()?]);
     let line = status.lines().find_map(|l| l.strip_prefix("Umask:"))?;
     u32::from_str_radix(line.trim(), 8).ok()
 }

@@ -147,7 +147,7 @@ pub trait JobObserver: Sync {
 
     /// Whether [`JobObserver::finished`] is to be told of every entry, and not of failures and
     /// files with notes alone. Making a record of a small file takes a part of the time that copying
-    /// it takes.
+    /// it takes. Each worker asks once.
     fn wants_records(&self) -> bool {
         true
     }

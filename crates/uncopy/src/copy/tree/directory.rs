@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use crate::capabilities::Filesystem;
-use crate::copy::metadata::Born;
+use crate::copy::born::Born;
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::Sys;
 use crate::sys::directory;

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use rustix::fs::{FileType, OFlags};
 
@@ -21,11 +22,12 @@ use super::run::Job;
 use super::transform::transforms;
 use super::worker::{Devices, Place, Worker};
 use crate::capabilities::Filesystem;
+use crate::copy::born::Siblings;
 use crate::copy::compress::Chosen;
 use crate::copy::destination::{Destination, Found};
 use crate::copy::job::{EntryKind, Links, Outcome};
 use crate::copy::mechanism::Ends;
-use crate::copy::metadata::{self, Born};
+use crate::copy::metadata;
 use crate::copy::named::{Late, Named};
 use crate::copy::observer::{Control, Observer, Phase, Progress};
 use crate::copy::small::{self, Small};
@@ -33,7 +35,7 @@ use crate::copy::source::Source;
 use crate::copy::staging::{Commit, Placing, Staging};
 use crate::copy::{CopyOptions, Experience, Throttle, Transform, facts, partial, run};
 use crate::error::{Errno, Error, Reason, Result};
-use crate::receipt::{Mechanism, Receipt};
+use crate::receipt::{Cost, Mechanism, Portion, Receipt};
 use crate::sys::directory;
 use crate::sys::file::{self, Stat};
 use crate::sys::name;
@@ -122,7 +124,10 @@ impl Worker<'_, '_> {
 
     /// Copies an open regular file, or makes a link to its copy.
     pub(super) fn copy_open(&mut self, place: &Place<'_>, fd: OwnedFd, stat: Stat) {
-        self.with_choice(place, fd, stat, Worker::copy_or_link);
+        let transforms = self.job.options.copy.transform != Transform::None;
+        if transforms || stat.links > 1 || !self.copy_swiftly(place, &fd, &stat) {
+            self.with_choice(place, fd, stat, Worker::copy_or_link);
+        }
     }
 
     fn copy_or_link(
@@ -283,6 +288,9 @@ impl Worker<'_, '_> {
                 if let Some(portion) = receipt.portions.last() {
                     job.note_mechanism(portion.mechanism);
                 }
+                if is_toil(&receipt) {
+                    self.note_toil();
+                }
                 if let (Some(journal), Some(before)) = (journal, before) {
                     self.note(&journal, place, &before, receipt.bytes);
                 }
@@ -322,33 +330,26 @@ impl Worker<'_, '_> {
         if job.throttle.as_ref().is_some_and(|throttle| size > throttle.piece_bytes()) {
             return Ok(None);
         }
-        let preserve = options.preserve;
         // Nobody can open it before it has its name; where it needs one for that, it is 0600.
         let mode = source.stat.permissions() & 0o777;
-        let mut staging = if directory.entered.is_unseen() {
+        let staging = if directory.entered.is_unseen() {
             Staging::private(destination, mode)?
         } else {
             let staging = Staging::aside(destination, mode, options.existing)?;
             staging.swept(directory.entered.whole)
         };
+        let mut staging = staging.among(siblings(job, place), mode);
         let devices =
             Devices { source: source.stat.device, destination: directory.entered.destination.0 };
         let ends = Ends { source: source.fd(), destination: staging.fd() };
         self.settle_small_unless(devices);
         let buffer = &mut self.buffer;
-        let way = self.small.way(devices, filesystems);
+        let way = self.small.way(devices, filesystems, options);
         let copied = way.copy(ends, &source.stat, options, buffer, || job.admits(size));
         let Small::Copied(mechanism, cost) = copied else {
             return Ok(None);
         };
-        let notes = if staging.is_temporary_name() {
-            metadata::apply(&staging, source, destination, preserve)
-        } else {
-            let umask = self.job.umask;
-            let born = directory.born.get_or_init(|| Born::look(staging.fd(), mode, umask));
-            let read = (source.fd(), &source.stat);
-            metadata::apply_to_new(staging.fd(), read, mode, *born, preserve)
-        };
+        let notes = metadata::apply(&staging, source, destination, options.preserve);
         if staging.commit()? == Commit::Skipped {
             return Ok(Some(Receipt { skipped: true, ..Receipt::default() }));
         }
@@ -361,7 +362,7 @@ impl Worker<'_, '_> {
 /// under its name at once; and if it is large and there is a journal, where another run finds it.
 fn placing<'a>(
     job: &'a Job<'a>,
-    place: &Place<'_>,
+    place: &Place<'a>,
     source: &Source<'_>,
     journal: Option<&Arc<Journal>>,
 ) -> Placing<'a> {
@@ -374,9 +375,22 @@ fn placing<'a>(
             let begun = keep.begun(place.open.destination.as_fd(), ended);
             Placing::Kept { keep: Box::new(keep), begun, is_unseen, is_swept }
         }
-        None if is_unseen => Placing::Private,
-        None => Placing::Aside { is_swept },
+        None if is_unseen => Placing::Private { siblings: siblings(job, place) },
+        None => Placing::Aside { is_swept, siblings: siblings(job, place) },
     }
+}
+
+/// Copying it took more than sharing blocks does.
+fn is_toil(receipt: &Receipt) -> bool {
+    /// A hundred times what it usually takes.
+    const LONG: Duration = Duration::from_millis(5);
+    let is_shared = |portion: &Portion| matches!(portion.cost, Cost::Shared | Cost::Hole);
+    receipt.duration >= LONG || !receipt.portions.iter().all(is_shared)
+}
+
+/// The new files of the directory that a copy goes to.
+pub(super) fn siblings<'a>(job: &'a Job<'a>, place: &Place<'a>) -> Siblings<'a> {
+    Siblings { born: &place.directory.born, umask: &job.umask }
 }
 
 /// The destination of a file. Nothing is taken over from what is no regular file.
@@ -389,7 +403,7 @@ fn find_destination<'a>(
     // And what a killed run left is not the caller's.
     let taken_over = !place.directory.entered.private;
     let found = found.filter(|f| taken_over && f.stat.file_type() == FileType::RegularFile);
-    let directory = Arc::clone(&place.open.destination);
+    let directory = (Arc::clone(&place.open.destination), place.open.filesystems.1);
     Destination::beneath(directory, place.target, given, found, source, options)
 }
 

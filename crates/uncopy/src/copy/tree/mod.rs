@@ -15,6 +15,7 @@ mod retry;
 mod root;
 mod run;
 mod scan;
+mod swift;
 mod target;
 mod transform;
 mod worker;

@@ -118,21 +118,31 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a task of this worker's; `Err`: there are enough batches, do it yourself. `Ok(true)`:
-    /// nobody waits for it.
-    pub(super) fn push(&self, task: Task, by: WorkerId) -> Result<bool, Batch> {
+    /// Adds a task of this worker's; `Err`: there are enough batches, do it yourself. Returns how many
+    /// tasks wait for which nobody waits.
+    pub(super) fn push(&self, task: Task, by: WorkerId) -> Result<usize, Batch> {
         let mut state = self.lock();
         match task {
             Task::Copy(batch) if state.batches.len() >= self.most_batches => return Err(batch),
             Task::Copy(batch) => state.batches.push_back((by, batch)),
             other => state.others.push(other),
         }
-        let nobody = state.waiting == 0;
+        let (is_awaited, unclaimed) = (state.waiting > 0, state.unclaimed());
         drop(state);
-        if !nobody {
+        if is_awaited {
             self.wake.notify_one();
         }
-        Ok(nobody)
+        Ok(unclaimed)
+    }
+
+    /// How many tasks wait for which nobody waits.
+    pub(super) fn unclaimed(&self) -> usize {
+        self.lock().unclaimed()
+    }
+
+    /// So many batches may wait.
+    pub(super) fn most_batches(&self) -> usize {
+        self.most_batches
     }
 
     /// How many directories wait to be entered or listed.
@@ -156,8 +166,11 @@ impl Queue {
                 return Some(Taken { queue: self, task: Some(task) });
             }
             if state.working == 0 {
+                let is_awaited = state.waiting > 0;
                 drop(state);
-                self.wake.notify_all();
+                if is_awaited {
+                    self.wake.notify_all();
+                }
                 return None;
             }
             state.waiting += 1;
@@ -179,6 +192,10 @@ impl Queue {
 }
 
 impl State {
+    fn unclaimed(&self) -> usize {
+        (self.batches.len() + self.others.len()).saturating_sub(self.waiting)
+    }
+
     /// After the end of a job there is nothing, even if somebody still adds it.
     fn next(&mut self, worker: WorkerId) -> Option<Task> {
         if self.closed {
@@ -197,7 +214,7 @@ impl Drop for Taken<'_> {
     fn drop(&mut self) {
         let mut state = self.queue.lock();
         state.working -= 1;
-        let over = state.working == 0;
+        let over = state.working == 0 && state.waiting > 0;
         drop(state);
         if over {
             self.queue.wake.notify_all();
@@ -253,6 +270,23 @@ mod tests {
             if is_batch { "batch" } else { "directory" }
         });
         assert_eq!(told, ["directory", "batch", "directory", "batch"]);
+    }
+
+    #[test]
+    fn who_adds_a_task_hears_how_many_nobody_waits_for() {
+        let (directory, open) = directory();
+        let queue = Queue::new(2, None);
+        let batch = || Task::Copy(Batch::new(&directory, &open));
+        let list = || Task::List { directory: Arc::clone(&directory), from: 0 };
+        let told = [list(), batch(), batch(), batch(), list()].map(|task| {
+            let answer = queue.push(task, WorkerId(0));
+            answer.ok()
+        });
+        assert_eq!(told, [Some(1), Some(2), Some(3), None, Some(4)]);
+        queue.lock().waiting = 3;
+        assert_eq!(queue.unclaimed(), 1);
+        queue.lock().waiting = 5;
+        assert_eq!(queue.unclaimed(), 0);
     }
 
     /// Whoever begins a job takes back what was made of it; nobody may add to it then.

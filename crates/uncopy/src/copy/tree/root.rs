@@ -16,6 +16,7 @@ use super::journal::{Journal, sweep};
 use super::run::Job;
 use super::target::{Aside, Target, open_for_file};
 use super::worker::{Place, Worker};
+use crate::copy::facts;
 use crate::copy::job::{EntryKind, Links};
 use crate::copy::metadata::Made;
 use crate::error::{Errno, Error, Reason, Result};
@@ -195,6 +196,7 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
     }
     job.set_journal(kept.as_ref().map(|(journal, _)| Arc::clone(journal)));
     let open = Arc::new(Open::new(fd, target_fd));
+    job.expect_light_work(facts::are_shared_in_turn(open.filesystems, &job.options.copy));
     let above = Above::Root { source: source.to_owned(), destination: destination.to_owned() };
     let entered = Entered {
         source: stat,
@@ -243,7 +245,10 @@ impl Finished {
             return self.leave(destination);
         }
         worker.delete_strangers(directory, open);
-        let made = aside.as_ref().map_or(Made::Found, |aside| Made::Aside(aside.parent.as_fd()));
+        let made = match aside {
+            Some(aside) => Made::Aside(aside.parent.as_fd(), &job.umask),
+            None => Made::Found,
+        };
         let finished = worker.give_metadata(directory, open, made).and_then(|notes| {
             let Some(aside) = aside else { return Ok(notes) };
             if let Some((journal, _)) = kept {

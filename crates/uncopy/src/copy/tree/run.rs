@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use super::directory::{Entered, Identity, identity};
 use super::journal::Journal;
@@ -12,12 +12,13 @@ use super::links::Links;
 use super::queue::{Queue, WorkerId};
 use super::worker::Worker;
 use super::{root, scan};
+use crate::copy::born::Umask;
 use crate::copy::job::{JobObserver, JobOptions, JobProgress, Record, Summary};
 use crate::copy::pause::{Passed, Stopwatch};
 use crate::copy::{Control, CopyOptions, Existing, Experience, Gate, Throttle, throttle};
 use crate::error::{Error, Reason, Result};
 use crate::receipt::Mechanism;
-use crate::sys::{Sys, directory, file, name};
+use crate::sys::{Sys, directory, file};
 
 /// Directories whose descriptors are kept while their entries are copied; the others are opened
 /// again when they are needed. Each has two.
@@ -29,6 +30,10 @@ const MOST_WORKERS: usize = 8;
 /// Both directories, both files, and what opening a deep directory again takes on its way; twice.
 const DESCRIPTORS_OF_A_WORKER: usize = 16;
 
+/// While every file shares its blocks with its copy in turn, another worker is worth its start when so
+/// many tasks wait.
+const MANY_LIGHT_TASKS: usize = 16;
+
 /// What the workers share.
 pub(super) struct Job<'a> {
     pub(super) options: &'a JobOptions,
@@ -36,12 +41,15 @@ pub(super) struct Job<'a> {
     pub(super) queue: Queue,
     pub(super) counters: Counters,
     pub(super) links: Links,
-    pub(super) umask: u32,
+    pub(super) umask: Umask,
     /// How files are copied in a tree that is being built, where nothing is the caller's.
     inside: CopyOptions,
     pub(super) throttle: Option<Throttle>,
     pub(super) experience: Experience,
-    workers: usize,
+    /// That may be open.
+    descriptors: usize,
+    /// So many at most, looked up when a second one is wanted.
+    workers: OnceLock<usize>,
     hired: AtomicUsize,
     /// Workers there have been.
     begun: AtomicUsize,
@@ -50,6 +58,8 @@ pub(super) struct Job<'a> {
     deleted: AtomicU64,
     /// Destinations, which no source may be or lie in.
     destinations: Mutex<Vec<Identity>>,
+    /// Files are expected to share their blocks with their copies in turn, and each that is copied does.
+    is_light: AtomicBool,
     over: AtomicBool,
     stopped: Mutex<Option<Error>>,
     summary: Mutex<Summary>,
@@ -113,10 +123,9 @@ pub(in crate::copy) fn run_job(
 impl<'a> Job<'a> {
     fn new(options: &'a JobOptions, observer: &'a dyn JobObserver) -> Job<'a> {
         let descriptors = usize::try_from(directory::descriptor_limit()).unwrap_or(usize::MAX);
-        let workers = options.jobs.map_or_else(usual_workers, Into::into);
-        let workers = workers.min(descriptors / DESCRIPTORS_OF_A_WORKER).max(1);
         // A pair of directories each: half of all descriptors at most, with those of batches.
         let most_pinned = (descriptors / 8).min(MOST_PINNED);
+        let workers = options.jobs.map_or(MOST_WORKERS, Into::into);
         let most_batches = (descriptors / 8).min(workers * 4);
         Job {
             options,
@@ -124,17 +133,19 @@ impl<'a> Job<'a> {
             queue: Queue::new(most_batches, options.copy.gate.clone()),
             counters: Counters::default(),
             links: Links::new(options.links_in_memory),
-            umask: name::umask().unwrap_or(0o022),
+            umask: Umask::default(),
             inside: CopyOptions { existing: Existing::Replace, ..options.copy.clone() },
             throttle: options.bytes_per_second.map(Throttle::new),
             experience: Experience::default(),
-            workers,
+            descriptors,
+            workers: OnceLock::new(),
             hired: AtomicUsize::new(1),
             begun: AtomicUsize::new(0),
             pinned: AtomicUsize::new(0),
             most_pinned,
             deleted: AtomicU64::new(0),
             destinations: Mutex::default(),
+            is_light: AtomicBool::new(false),
             over: AtomicBool::new(false),
             stopped: Mutex::default(),
             summary: Mutex::default(),
@@ -150,10 +161,40 @@ impl<'a> Job<'a> {
         if directory.private { &self.inside } else { &self.options.copy }
     }
 
+    /// Workers that there may be.
+    fn most_workers(&self) -> usize {
+        *self.workers.get_or_init(|| {
+            let wanted = self.options.jobs.map_or_else(usual_workers, Into::into);
+            wanted.min(self.descriptors / DESCRIPTORS_OF_A_WORKER)
+        })
+    }
+
     /// One more worker may be started.
     pub(super) fn may_hire(&self) -> bool {
-        let one_more = |hired| (hired < self.workers).then_some(hired + 1);
+        let workers = self.most_workers();
+        let one_more = |hired| (hired < workers).then_some(hired + 1);
         self.hired.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+    }
+
+    /// A root is begun whose files are expected to share their blocks with their copies in turn, or not
+    /// to.
+    pub(super) fn expect_light_work(&self, is_light: bool) {
+        // Who names a number of workers wants them.
+        let is_light = is_light && self.options.jobs.is_none();
+        self.is_light.store(is_light, Ordering::Relaxed);
+    }
+
+    /// `true`: it was expected to be light until now.
+    pub(super) fn ends_light_work(&self) -> bool {
+        self.is_light.load(Ordering::Relaxed) && self.is_light.swap(false, Ordering::Relaxed)
+    }
+
+    /// So many tasks that nobody waits for are worth another worker, beside the one that asks.
+    pub(super) fn is_worth_another(&self, unclaimed: usize) -> bool {
+        match self.is_light.load(Ordering::Relaxed) {
+            true => unclaimed >= MANY_LIGHT_TASKS.min(self.queue.most_batches()),
+            false => unclaimed > 1,
+        }
     }
 
     /// Which worker the next one is.
@@ -201,10 +242,14 @@ impl<'a> Job<'a> {
 
     /// The journal of the root that is being copied.
     pub(super) fn journal(&self) -> Option<Arc<Journal>> {
-        if !self.has_journal.load(Ordering::Acquire) {
+        if !self.has_journal() {
             return None;
         }
         self.journal.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn has_journal(&self) -> bool {
+        self.has_journal.load(Ordering::Acquire)
     }
 
     pub(super) fn set_journal(&self, journal: Option<Arc<Journal>>) {
@@ -234,7 +279,7 @@ impl<'a> Job<'a> {
 
     /// Workers of the job that have nothing to do.
     pub(super) fn spare_workers(&self) -> usize {
-        self.workers.saturating_sub(self.queue.at_work())
+        self.most_workers().saturating_sub(self.queue.at_work())
     }
 
     /// The observer asked to stop.

@@ -15,7 +15,7 @@ use crate::capabilities::Filesystem;
 use crate::copy::job::{Action, EntryKind, OnError, Outcome, Record, Summary};
 use crate::copy::pause::Inside;
 use crate::copy::small::{self, Way};
-use crate::copy::{Control, Gate};
+use crate::copy::{Control, CopyOptions, Gate};
 use crate::error::Error;
 use crate::receipt::{Cost, Mechanism, Portion, Receipt};
 
@@ -30,6 +30,8 @@ pub(super) struct Worker<'scope, 'env> {
     pub(super) buffer: Vec<u8>,
     pub(super) listing: Vec<MaybeUninit<u8>>,
     pub(super) small: SmallFiles,
+    /// The observer's answer.
+    pub(super) wants_records: bool,
     _inside: Option<Inside>,
 }
 
@@ -99,6 +101,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
             buffer: small::buffer(&job.options.copy),
             listing: vec![MaybeUninit::uninit(); LISTING_BYTES],
             small: SmallFiles::default(),
+            wants_records: job.observer.wants_records(),
             _inside: job.gate().map(Gate::enter),
         }
     }
@@ -145,16 +148,33 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         directory.begin();
         match self.job.queue.push(task, self.id) {
             Err(batch) => self.copy_batch(batch),
-            Ok(true) if self.job.may_hire() => {
-                let (job, scope) = (self.job, self.scope);
-                let worker = std::thread::Builder::new().name("uncopy".into());
-                // Without it the others do the work.
-                let _ = worker.spawn_scoped(scope, move || {
-                    Worker::new(job, scope).run();
-                    job.dismissed();
-                });
+            Ok(unclaimed) if self.job.is_worth_another(unclaimed) => {
+                self.hire();
             }
             Ok(_) => {}
+        }
+    }
+
+    /// Starts another worker, unless there are as many as there may be.
+    fn hire(&self) -> bool {
+        let (job, scope) = (self.job, self.scope);
+        if !job.may_hire() {
+            return false;
+        }
+        let worker = std::thread::Builder::new().name("uncopy".into());
+        // Without it the others do the work.
+        let _ = worker.spawn_scoped(scope, move || {
+            Worker::new(job, scope).run();
+            job.dismissed();
+        });
+        true
+    }
+
+    /// A file took more than one whose blocks are shared: others may help with those that wait.
+    pub(super) fn note_toil(&self) {
+        if self.job.ends_light_work() {
+            let unclaimed = self.job.queue.unclaimed();
+            let _hired = (0..unclaimed).take_while(|_| self.hire()).count();
         }
     }
 
@@ -216,7 +236,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
 
     /// The same for a file that was copied. A record costs a part of what a small file does.
     pub(super) fn finish_copied(&mut self, place: &Place<'_>, receipt: Receipt) {
-        if self.job.observer.wants_records() || !receipt.notes.is_empty() {
+        if self.wants_records || !receipt.notes.is_empty() {
             return self.finish(place, EntryKind::File, Outcome::Copied(Box::new(receipt)));
         }
         self.summary.add_receipt(&receipt);
@@ -231,7 +251,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         outcome: Outcome,
     ) {
         let tell = self.count(kind, &outcome);
-        if tell || self.job.observer.wants_records() {
+        if tell || self.wants_records {
             let (source, destination) = names();
             self.job.tell(Record { sequence: 0, kind, source, destination, outcome });
         }
@@ -327,6 +347,29 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         }
     }
 
+    /// Counts a small file that nobody is told of.
+    pub(super) fn count_small(&mut self, size: u64, mechanism: Mechanism, cost: Cost) {
+        self.count_portion(size, mechanism, cost);
+        self.count_alike(mechanism, size == 0);
+    }
+
+    fn count_portion(&mut self, bytes: u64, mechanism: Mechanism, cost: Cost) {
+        if bytes > 0 && cost != Cost::Shared {
+            self.note_toil();
+        }
+        self.summary.add_portion(Portion { mechanism, bytes, cost });
+        self.job.note_mechanism(mechanism);
+    }
+
+    fn count_alike(&mut self, mechanism: Mechanism, is_empty: bool) {
+        let alike = (mechanism, is_empty);
+        if self.small.counted != Some(alike) {
+            self.settle_small();
+            self.small.counted = Some(alike);
+        }
+        self.small.files += 1;
+    }
+
     /// The receipt of a small file. Refusals are told with it if anybody wants records, and counted
     /// otherwise; so is how its bytes went if nobody is told of it.
     pub(super) fn small_receipt(
@@ -335,19 +378,13 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         notes: Vec<String>,
     ) -> Receipt {
         let mut receipt = Receipt { bytes: size, notes, ..Receipt::default() };
-        if self.job.observer.wants_records() || !receipt.notes.is_empty() {
+        if self.wants_records || !receipt.notes.is_empty() {
             receipt.add(mechanism, size, cost);
         } else {
-            self.summary.add_portion(Portion { mechanism, bytes: size, cost });
-            self.job.note_mechanism(mechanism);
+            self.count_portion(size, mechanism, cost);
         }
-        if !self.job.observer.wants_records() {
-            let alike = (mechanism, size == 0);
-            if self.small.counted != Some(alike) {
-                self.settle_small();
-                self.small.counted = Some(alike);
-            }
-            self.small.files += 1;
+        if !self.wants_records {
+            self.count_alike(mechanism, size == 0);
         } else if let Some((_, way)) = &self.small.way {
             receipt.refusals = way.refusals(size, mechanism, &self.job.options.copy);
             receipt.decided_by = way.decided_by(size, &self.job.options.copy);
@@ -362,9 +399,12 @@ impl SmallFiles {
         &mut self,
         devices: Devices,
         filesystems: (Filesystem, Filesystem),
+        options: &CopyOptions,
     ) -> &mut Way {
-        let way = self.way.take().filter(|(last, _)| *last == devices);
-        let (_, way) = self.way.insert(way.unwrap_or_else(|| (devices, Way::new(filesystems))));
+        if self.way.as_ref().is_some_and(|(last, _)| *last != devices) {
+            self.way = None;
+        }
+        let (_, way) = self.way.get_or_insert_with(|| (devices, Way::new(filesystems, options)));
         way
     }
 }

@@ -1,0 +1,64 @@
+//! Small files into a directory that this job made, with nobody who wants to hear of each: most files
+//! of most copies. What the program does for one of them counts beside its system calls, so that
+//! nothing is made here that only the others need: no receipt, no destination to look at.
+//!
+//! Whatever is out of the ordinary goes the way of any other file, which begins anew.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use super::file::{filesystem_of, siblings};
+use super::worker::{Devices, Place, Worker};
+use crate::copy::mechanism::Ends;
+use crate::copy::metadata;
+use crate::copy::small::Small;
+use crate::sys::file::Stat;
+use crate::sys::name;
+
+impl Worker<'_, '_> {
+    /// Copies an open regular file; `false`: it is none of those, and nothing was done.
+    pub(super) fn copy_swiftly(&mut self, place: &Place<'_>, fd: &OwnedFd, stat: &Stat) -> bool {
+        let (job, entered, open) = (self.job, &place.directory.entered, place.open);
+        if !entered.is_unseen() || self.wants_records || job.has_journal() {
+            return false;
+        }
+        let (options, size) = (job.copy_options(entered), stat.size);
+        if job.throttle.as_ref().is_some_and(|throttle| size > throttle.piece_bytes()) {
+            return false;
+        }
+        let filesystem = filesystem_of(open, &entered.source, fd, stat);
+        let filesystems = (filesystem, open.filesystems.1);
+        let devices = Devices { source: stat.device, destination: entered.destination.0 };
+        self.settle_small_unless(devices);
+        let way = self.small.way(devices, filesystems, options);
+        if !way.is_for(stat) {
+            return false;
+        }
+        // Nobody can open it before the tree has its name.
+        let mode = stat.permissions() & 0o777;
+        let Ok(copy) = name::create_new(&*open.destination, place.target, mode) else {
+            return false;
+        };
+        let ends = Ends { source: fd.as_fd(), destination: copy.as_fd() };
+        let copied = way.copy(ends, stat, options, &mut self.buffer, || job.admits(size));
+        let Small::Copied(mechanism, cost) = copied else {
+            // If it stays, the other way tells of it.
+            let _ = name::unlink(&*open.destination, place.target);
+            return false;
+        };
+        let read = (fd.as_fd(), stat);
+        let siblings = siblings(job, place);
+        let notes = metadata::apply_to_new(copy.as_fd(), read, mode, siblings, options.preserve);
+        job.counters.bytes.fetch_add(size, Ordering::Relaxed);
+        if notes.is_empty() {
+            self.count_small(size, mechanism, cost);
+            self.summary.files += 1;
+            self.summary.bytes += size;
+            self.entry_done();
+        } else {
+            let receipt = self.small_receipt((size, mechanism, cost), notes);
+            self.finish_copied(place, receipt);
+        }
+        true
+    }
+}
