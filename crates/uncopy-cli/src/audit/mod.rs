@@ -146,11 +146,17 @@ fn now() -> String {
     humantime::format_rfc3339_micros(SystemTime::now()).to_string()
 }
 
-/// The digest of a log's last line, on which the next one builds.
+/// The digest of a log's last line, on which the next one builds; what a crash left behind that is
+/// taken away.
 fn last_digest(file: &File) -> io::Result<Option<String>> {
     let mut reader = BufReader::new(file);
-    let (mut line, mut last) = (Vec::new(), None);
+    let (mut line, mut last, mut end) = (Vec::new(), None, 0);
     while reader.read_until(b'\n', &mut line)? > 0 {
+        if is_unwritten(&line) {
+            file.set_len(end)?;
+            break;
+        }
+        end += line.len() as u64;
         match line.pop() {
             Some(b'\n') => last = Some(digest(&line)),
             _ => {
@@ -162,4 +168,11 @@ fn last_digest(file: &File) -> io::Result<Option<String>> {
         line.clear();
     }
     Ok(last)
+}
+
+/// What is left of records whose bytes did not reach the disk before a crash, while the file's new
+/// length did: ext4 notes that before it writes to a block that the file has already
+/// (`ext4_da_write_end` in `fs/ext4/inode.c`).
+fn is_unwritten(line: &[u8]) -> bool {
+    line.iter().all(|byte| *byte == 0)
 }

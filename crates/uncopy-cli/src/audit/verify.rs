@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::digest;
+use super::{digest, is_unwritten};
 use crate::exit::Exit;
 use crate::flags::audit::AuditArgs;
 use crate::report::{failed_to, output_failed, print, printable, say};
@@ -79,6 +79,9 @@ fn read(mut log: impl BufRead) -> io::Result<Result<Log, String>> {
     let mut line = Vec::new();
     while log.read_until(b'\n', &mut line)? > 0 {
         let number = found.records + 1;
+        if is_unwritten(&line) {
+            break;
+        }
         if line.pop() != Some(b'\n') {
             return Ok(Err(format!("line {number} was cut off")));
         }
@@ -166,5 +169,25 @@ mod tests {
             assert!(read(&lines[..end].concat()[..]).unwrap().unwrap().open, "{end}");
         }
         assert!(read(&log[..log.len() - 5]).unwrap().is_err());
+    }
+
+    #[test]
+    fn what_a_crash_left_unwritten_is_no_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let log = written();
+        std::fs::write(&path, [&log[..], &[0; 700]].concat()).unwrap();
+        let found = read(&std::fs::read(&path).unwrap()[..]).unwrap().unwrap();
+        assert_eq!((found.records, found.open), (8, false));
+        Audit::open(&path).unwrap().end(false).unwrap();
+        let gone_on = std::fs::read(&path).unwrap();
+        assert_eq!(gone_on[..log.len()], log);
+        assert_eq!(read(&gone_on[..]).unwrap().unwrap().records, 10);
+        for tail in [&b"{"[..], b"{\0\0", b"\0{", b"\0\n"] {
+            let torn = [&log[..], tail].concat();
+            std::fs::write(&path, &torn).unwrap();
+            assert!(read(&torn[..]).unwrap().is_err(), "{tail:?}");
+            assert!(Audit::open(&path).is_err() || tail.ends_with(b"\n"), "{tail:?}");
+        }
     }
 }
