@@ -1,73 +1,19 @@
 //! The sends of a ring by number, and what the kernel still owes for each.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use io_uring::squeue::{self, SubmissionQueue};
 
 use super::operation::{Ability, Means, Operation, Stage, Target};
+use super::witness::{Over, Witness};
 use crate::buf::{Pool, StableBytes};
 use crate::error::Errno;
 use crate::sys::Sys;
 use crate::sys::inet::{Socket, Transport};
 use crate::sys::numbered::Numbered;
 use crate::sys::zerocopy::{Landed, parking};
-
-/// Who is told what becomes of sends, by those who keep a `C` with each.
-pub(crate) trait Witness<B, C> {
-    /// Of a refusal: whether the send is to be made once more, copied.
-    fn is_made_again(&mut self, over: Over<'_>, errno: Errno, lent: bool) -> bool;
-    /// The kernel took so many bytes, or refused those that went to `to`, if they had an address.
-    fn ended(
-        &mut self,
-        number: u64,
-        over: Over<'_>,
-        to: impl FnOnce() -> Option<SocketAddr>,
-        result: Sys<usize>,
-    );
-    /// Its memory is free.
-    fn landed(&mut self, over: Over<'_>, landed: Landed<B>, context: C);
-}
-
-/// The socket that a send goes over, and its index.
-#[derive(Clone, Copy)]
-pub(crate) struct Over<'a> {
-    pub(crate) index: usize,
-    pub(crate) socket: &'a Socket,
-}
-
-impl<'a> Over<'a> {
-    #[inline]
-    fn of(sockets: &'a [Arc<Socket>], index: usize) -> Over<'a> {
-        Over { index, socket: &sockets[index] }
-    }
-}
-
-/// Cares for nothing, and frees what has landed.
-pub(super) struct Nobody;
-
-impl<B, C> Witness<B, C> for Nobody {
-    fn is_made_again(&mut self, _: Over<'_>, _: Errno, _: bool) -> bool {
-        false
-    }
-
-    fn ended(
-        &mut self,
-        _: u64,
-        _: Over<'_>,
-        _: impl FnOnce() -> Option<SocketAddr>,
-        _: Sys<usize>,
-    ) {
-    }
-
-    fn landed(&mut self, _: Over<'_>, landed: Landed<B>, _: C) {
-        // By code that is not ours. Were it to unwind, what the kernel still has would go as well.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(landed)));
-    }
-}
 
 /// Every send that has not landed, and what they go over.
 pub(super) struct Book<B: StableBytes, C> {
@@ -428,10 +374,11 @@ mod model;
 
 #[cfg(test)]
 mod tests {
-    use std::net::UdpSocket;
+    use std::net::{SocketAddr, UdpSocket};
 
     use super::*;
     use crate::buf::Payload;
+    use crate::sys::send_ring::Nobody;
 
     type Bytes = Arc<Vec<u8>>;
 

@@ -10,6 +10,7 @@
 mod book;
 mod lot;
 mod operation;
+mod witness;
 
 use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
@@ -24,11 +25,12 @@ use super::inet::{Socket, Transport};
 use super::uring::raw;
 use crate::buf::{Pool, StableBytes};
 use crate::error::Errno;
-use book::{Book, Nobody};
-pub(crate) use book::{Over, Witness};
+use book::Book;
 pub(crate) use lot::{Parking, sweep};
 use operation::Ability;
 pub(crate) use operation::Operation;
+use witness::Nobody;
+pub(crate) use witness::{Over, Witness};
 
 /// Pools that one ring can register.
 pub(crate) const MAX_POOLS: u32 = 64;

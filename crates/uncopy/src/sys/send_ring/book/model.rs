@@ -3,7 +3,7 @@
 //! overtakes another on its stream.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 
 use io_uring::IoUring;
