@@ -97,9 +97,25 @@ impl Stopped {
     }
 
     /// Lets it run to its end.
+    ///
+    /// # Panics
+    /// If it does not come there.
     #[must_use]
-    pub fn resume(self) -> (Run, Trace) {
+    pub fn resume(mut self) -> (Run, Trace) {
         kill_process(self.process, Signal::CONT).expect("it is stopped and not gone");
+        let deadline = Instant::now() + 3 * STOP_TIMEOUT;
+        // The call is the n-th of its thread: another thread can stop everything in its own.
+        let mut resumed = 1;
+        while !self.running.has_ended() {
+            let stops = self.file.stops();
+            for thread in stops.iter().skip(resumed) {
+                // If it is gone meanwhile, so much the better.
+                let _ = kill_process(*thread, Signal::CONT);
+            }
+            resumed = resumed.max(stops.len());
+            assert!(Instant::now() < deadline, "does not go on: {}", self.file.text());
+            std::thread::sleep(Duration::from_millis(5));
+        }
         self.end()
     }
 
