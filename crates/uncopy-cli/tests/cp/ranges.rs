@@ -177,17 +177,22 @@ fn no_room_for_the_end() {
     }
 }
 
-/// `--jobs` counts all threads.
+/// `--jobs` counts all threads, also where a root is a file.
 fn in_a_tree_by_spare_workers() {
     let (from, to) = (Place::Disk.scratch(), Place::Ext4.scratch());
+    let large = from.join("tree/large");
     std::fs::create_dir(from.join("tree")).unwrap();
-    drop(Content::dense(LENGTH).write(&from.join("tree/large")));
+    drop(Content::dense(LENGTH).write(&large));
     for (jobs, is_by_two) in [("1", false), ("2", true)] {
-        let copy = to.join(jobs);
-        let flags = ["-r", "--method=read-write", "--jobs", jobs];
-        let run = cp().args(flags).arg(from.join("tree")).arg(&copy).run();
-        assert!(run.status.success(), "{}", run.stderr);
-        assert_same(&from.join("tree/large"), &copy.join("large"));
-        assert_eq!(run.stdout.contains("\"parallel_bytes\":"), is_by_two, "{}", run.stdout);
+        let (tree, file) = (to.join(jobs), to.join(format!("{jobs}.file")));
+        let roots =
+            [(from.join("tree"), &tree, tree.join("large")), (large.clone(), &file, file.clone())];
+        for (root, destination, copy) in roots {
+            let flags = ["-r", "--method=read-write", "--jobs", jobs];
+            let run = cp().args(flags).arg(root).arg(destination).run();
+            assert!(run.status.success(), "{}", run.stderr);
+            assert_same(&large, &copy);
+            assert_eq!(run.stdout.contains("\"parallel_bytes\":"), is_by_two, "{}", run.stdout);
+        }
     }
 }

@@ -277,9 +277,10 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Workers of the job that have nothing to do.
+    /// Workers of the job that have nothing to do. Who asks is at work, also with a root that is a file,
+    /// of which the queue does not know.
     pub(super) fn spare_workers(&self) -> usize {
-        self.most_workers().saturating_sub(self.queue.at_work())
+        self.most_workers().saturating_sub(self.queue.at_work().max(1))
     }
 
     /// The observer asked to stop.
