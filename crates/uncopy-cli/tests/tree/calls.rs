@@ -62,7 +62,8 @@ fn a_small_file_takes_fewer_calls_than_cp() {
     let trees = small_files();
     let own = counted(&trees, env!("CARGO_BIN_EXE_uncopy"), &["cp", "-r", "--jobs=1"], "own");
     let cp = counted(&trees, "cp", &["-r"], "cp");
-    // openat, statx, openat, pread, write, statx, and two closes; one ioctl instead of pread and write
+    // openat, statx, openat, pread, write, statx, and two closes (without the second statx once the
+    // files are some seconds old, see `early`); one ioctl instead of pread and write
     // where blocks are shared, as cp does too, which does not look whether the source has changed.
     let (shares, most) = match Place::Disk.has_reflinks() {
         true => (1, 7),

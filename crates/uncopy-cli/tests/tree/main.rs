@@ -5,6 +5,7 @@ mod adapting;
 mod audit;
 mod calls;
 mod deep;
+mod early;
 mod errors;
 mod hard_links;
 mod holes;
@@ -137,6 +138,7 @@ fn main() -> ExitCode {
             audit::cases(),
             calls::cases(),
             deep::cases(),
+            early::cases(),
             errors::cases(),
             hard_links::cases(),
             holes::cases(),

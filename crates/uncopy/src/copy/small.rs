@@ -3,6 +3,9 @@
 //! Whatever is out of the ordinary (a short read, a source that changes, an error) is left to the
 //! way that every single file goes, which starts again with an empty file.
 
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
 use super::facts;
 use super::mechanism::{Ends, reflink};
 use super::options::{Allow, Cache, CopyOptions, Sparse};
@@ -13,7 +16,7 @@ use crate::capabilities::Filesystem;
 use crate::error::Errno;
 use crate::receipt::{Cost, Mechanism, Refusal};
 use crate::sys::file::{self, Stat};
-use crate::sys::transfer;
+use crate::sys::{clock, transfer};
 
 /// Room for the largest small file and a byte that shows that there is more.
 pub(crate) fn buffer(options: &CopyOptions) -> Vec<u8> {
@@ -61,6 +64,43 @@ pub(crate) struct Way {
     step: Option<Step>,
 }
 
+/// What was read of a file before anything else was known of it, which spares a second look at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Early {
+    bytes: usize,
+    /// Since the epoch, when reading began.
+    begun: Duration,
+}
+
+impl Early {
+    /// Files longer than this are not read so.
+    pub(crate) const MOST_BYTES: usize = 16 << 10;
+
+    /// Times of files are whole seconds on some filesystems, and of two seconds on others.
+    const GRAIN: Duration = Duration::from_secs(4);
+
+    /// Whether times of changes are those of this machine's clock.
+    pub(crate) fn is_possible(filesystem: Filesystem) -> bool {
+        [Filesystem::EXT4, Filesystem::XFS, Filesystem::BTRFS].contains(&filesystem)
+    }
+
+    /// Reads what there is room for.
+    pub(crate) fn read(source: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<Early> {
+        let begun = clock::real();
+        let room = buffer.len().min(Early::MOST_BYTES);
+        let bytes = transfer::read_at(source, &mut buffer[..room], 0).ok()?;
+        Some(Early { bytes, begun })
+    }
+
+    /// That is the whole of a file that was looked at afterwards, and nobody has changed it meanwhile:
+    /// its last change is older than the read.
+    pub(crate) fn is_all_of(self, stat: &Stat) -> bool {
+        let changed = u64::try_from(stat.changed.seconds).map(Duration::from_secs);
+        let is_old = changed.is_ok_and(|changed| changed + Early::GRAIN < self.begun);
+        self.bytes as u64 == stat.size && is_old
+    }
+}
+
 /// What became of a small file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Small {
@@ -82,18 +122,20 @@ impl Way {
         has_size(stat, self.below_bytes)
     }
 
-    /// Copies `source`, which was like `stat` when it was opened, to a new file. `admits` is asked
-    /// before bytes are submitted, and may wait; it is not for those that are shared.
+    /// Copies `source`, which was like `stat` when it was opened, to a new file. What was read `early` is
+    /// in the buffer. `admits` is asked before bytes are submitted, and may wait; it is not for those that
+    /// are shared.
     pub(crate) fn copy(
         &mut self,
         ends: Ends<'_>,
         stat: &Stat,
         options: &CopyOptions,
-        buffer: &mut [u8],
+        (buffer, early): (&mut [u8], Option<Early>),
         admits: impl FnOnce() -> bool,
     ) -> Small {
+        let early = early.filter(|early| early.is_all_of(stat));
         let read_and_write = || match admits() {
-            true => read_and_write(ends, stat, options, buffer),
+            true => read_and_write(ends, stat, options, (buffer, early)),
             false => Small::Odd,
         };
         let copied = match self.first(stat, options) {
@@ -105,8 +147,10 @@ impl Way {
             Step::Try(Mechanism::ReadWrite) => read_and_write(),
             _ => Small::Odd,
         };
-        let unchanged =
-            || file::stat(ends.source).is_ok_and(|now| source::difference(stat, &now).is_none());
+        let unchanged = || match (early, copied) {
+            (Some(_), Small::Copied(Mechanism::ReadWrite, _)) => true,
+            _ => file::stat(ends.source).is_ok_and(|now| source::difference(stat, &now).is_none()),
+        };
         match copied {
             Small::Copied(..) if unchanged() => copied,
             _ => Small::Odd,
@@ -179,8 +223,17 @@ impl Way {
     }
 }
 
-fn read_and_write(ends: Ends<'_>, stat: &Stat, options: &CopyOptions, buffer: &mut [u8]) -> Small {
-    let Ok(n) = transfer::read_at(ends.source, buffer, 0) else { return Small::Odd };
+fn read_and_write(
+    ends: Ends<'_>,
+    stat: &Stat,
+    options: &CopyOptions,
+    (buffer, early): (&mut [u8], Option<Early>),
+) -> Small {
+    let read = match early {
+        Some(early) => Ok(early.bytes),
+        None => transfer::read_at(ends.source, buffer, 0),
+    };
+    let Ok(n) = read else { return Small::Odd };
     if n as u64 != stat.size {
         return Small::Odd;
     }

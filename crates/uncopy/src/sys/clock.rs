@@ -23,6 +23,12 @@ pub(crate) fn coarse() -> Duration {
     now(ClockId::MonotonicCoarse)
 }
 
+/// Time since the epoch as of the last tick: no file that is changed from now on gets an earlier time
+/// (`CLOCK_REALTIME_COARSE`; `fs/inode.c`, `inode_set_ctime_current`).
+pub(crate) fn real() -> Duration {
+    now(ClockId::RealtimeCoarse)
+}
+
 /// Processor time of this thread (`CLOCK_THREAD_CPUTIME_ID`).
 pub(crate) fn thread() -> Duration {
     now(ClockId::ThreadCPUTime)

@@ -30,7 +30,7 @@ use crate::copy::mechanism::Ends;
 use crate::copy::metadata;
 use crate::copy::named::{Late, Named};
 use crate::copy::observer::{Control, Observer, Phase, Progress};
-use crate::copy::small::{self, Small};
+use crate::copy::small::{self, Early, Small};
 use crate::copy::source::Source;
 use crate::copy::staging::{Commit, Placing, Staging};
 use crate::copy::{CopyOptions, Experience, Throttle, Transform, facts, partial, run};
@@ -75,8 +75,14 @@ impl Worker<'_, '_> {
     }
 
     fn open_and_copy(&mut self, place: &Place<'_>) {
-        match retry::persist(self.job, place.open.filesystems, || open_file(place)) {
-            Ok((fd, stat)) => self.copy_open(place, fd, stat),
+        let (job, mut early) = (self.job, None);
+        let opened = retry::persist(job, place.open.filesystems, || {
+            let fd = open_regular(place)?;
+            early = self.read_early(place, &fd);
+            look_at(place, fd)
+        });
+        match opened {
+            Ok((fd, stat)) => self.copy_open(place, (fd, stat), early),
             Err(error) => self.fail(place, EntryKind::File, error),
         }
     }
@@ -90,7 +96,7 @@ impl Worker<'_, '_> {
         match opened {
             Ok((_, stat)) if stat.file_type() == FileType::Directory => self.go_into(place, true),
             Ok((fd, stat)) if stat.file_type() == FileType::RegularFile => {
-                self.copy_open(place, fd, stat);
+                self.copy_open(place, (fd, stat), None);
             }
             Ok((_, stat)) => {
                 let error = changed_kind(place, stat.file_type());
@@ -122,10 +128,16 @@ impl Worker<'_, '_> {
         })
     }
 
-    /// Copies an open regular file, or makes a link to its copy.
-    pub(super) fn copy_open(&mut self, place: &Place<'_>, fd: OwnedFd, stat: Stat) {
+    /// Copies an open regular file, or makes a link to its copy. What was read `early` of it is in the
+    /// buffer.
+    pub(super) fn copy_open(
+        &mut self,
+        place: &Place<'_>,
+        (fd, stat): (OwnedFd, Stat),
+        early: Option<Early>,
+    ) {
         let transforms = self.job.options.copy.transform != Transform::None;
-        if transforms || stat.links > 1 || !self.copy_swiftly(place, &fd, &stat) {
+        if transforms || stat.links > 1 || !self.copy_swiftly(place, (&fd, &stat), early) {
             self.with_choice(place, fd, stat, Worker::copy_or_link);
         }
     }
@@ -343,9 +355,9 @@ impl Worker<'_, '_> {
             Devices { source: source.stat.device, destination: directory.entered.destination.0 };
         let ends = Ends { source: source.fd(), destination: staging.fd() };
         self.settle_small_unless(devices);
-        let buffer = &mut self.buffer;
+        let read = (&mut *self.buffer, None);
         let way = self.small.way(devices, filesystems, options);
-        let copied = way.copy(ends, &source.stat, options, buffer, || job.admits(size));
+        let copied = way.copy(ends, &source.stat, options, read, || job.admits(size));
         let Small::Copied(mechanism, cost) = copied else {
             return Ok(None);
         };
@@ -431,6 +443,11 @@ fn with_mechanism(
 
 /// Opens a regular file of a directory, and nothing else.
 fn open_file(place: &Place<'_>) -> Result<(OwnedFd, Stat)> {
+    look_at(place, open_regular(place)?)
+}
+
+/// Opens what is to be a regular file.
+fn open_regular(place: &Place<'_>) -> Result<OwnedFd> {
     let open = |flags| name::open_existing(&place.open.source, place.name, flags);
     let fd = match open(OFlags::RDONLY) {
         // Somebody holds a lease: wait for it (fcntl(2), F_SETLEASE).
@@ -439,11 +456,15 @@ fn open_file(place: &Place<'_>) -> Result<(OwnedFd, Stat)> {
         }
         other => other,
     };
-    let fd = fd.map_err(|errno| match errno {
+    fd.map_err(|errno| match errno {
         Errno::ELOOP => changed_kind(place, FileType::Symlink),
         Errno::ENXIO => changed_kind(place, FileType::Socket),
         errno => Error::system("open", place.source(), errno),
-    })?;
+    })
+}
+
+/// What an open file is like, if it is a regular one.
+fn look_at(place: &Place<'_>, fd: OwnedFd) -> Result<(OwnedFd, Stat)> {
     let stat = file::stat(&fd).map_err(|e| Error::system("examine", place.source(), e))?;
     match stat.file_type() {
         FileType::RegularFile => Ok((fd, stat)),

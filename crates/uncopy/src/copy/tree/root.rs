@@ -87,7 +87,7 @@ fn copy_single(
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let opened = file::open(source, flags).and_then(|fd| file::stat(&fd).map(|s| (fd, s)));
         match opened {
-            Ok((fd, stat)) => worker.copy_open(&place, fd, stat),
+            Ok((fd, stat)) => worker.copy_open(&place, (fd, stat), None),
             Err(errno) => {
                 let error = Error::system("open", source, errno);
                 worker.fail(&place, EntryKind::File, error);

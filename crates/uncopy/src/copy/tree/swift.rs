@@ -11,17 +11,40 @@ use super::file::{filesystem_of, siblings};
 use super::worker::{Devices, Place, Worker};
 use crate::copy::mechanism::Ends;
 use crate::copy::metadata;
-use crate::copy::small::Small;
+use crate::copy::small::{Early, Small};
+use crate::receipt::Mechanism;
 use crate::sys::file::Stat;
 use crate::sys::name;
 
 impl Worker<'_, '_> {
+    /// Reads an open file that is likely to be one of those, because the last one was: before anybody
+    /// looked at it, which spares the look that comes after other reads. One that is none of them costs
+    /// a read in vain, once.
+    pub(super) fn read_early(&mut self, place: &Place<'_>, fd: &OwnedFd) -> Option<Early> {
+        let is_likely = std::mem::take(&mut self.small.is_next_alike);
+        if !is_likely || !self.is_for_swift_ones(place) || self.job.throttle.is_some() {
+            return None;
+        }
+        Early::read(fd.as_fd(), &mut self.buffer)
+    }
+
+    /// The directory is new, and nobody wants to hear of each file.
+    fn is_for_swift_ones(&self, place: &Place<'_>) -> bool {
+        let is_unseen = place.directory.entered.is_unseen();
+        is_unseen && !self.wants_records && !self.job.has_journal()
+    }
+
     /// Copies an open regular file; `false`: it is none of those, and nothing was done.
-    pub(super) fn copy_swiftly(&mut self, place: &Place<'_>, fd: &OwnedFd, stat: &Stat) -> bool {
-        let (job, entered, open) = (self.job, &place.directory.entered, place.open);
-        if !entered.is_unseen() || self.wants_records || job.has_journal() {
+    pub(super) fn copy_swiftly(
+        &mut self,
+        place: &Place<'_>,
+        (fd, stat): (&OwnedFd, &Stat),
+        early: Option<Early>,
+    ) -> bool {
+        if !self.is_for_swift_ones(place) {
             return false;
         }
+        let (job, entered, open) = (self.job, &place.directory.entered, place.open);
         let (options, size) = (job.copy_options(entered), stat.size);
         if job.throttle.as_ref().is_some_and(|throttle| size > throttle.piece_bytes()) {
             return false;
@@ -40,12 +63,16 @@ impl Worker<'_, '_> {
             return false;
         };
         let ends = Ends { source: fd.as_fd(), destination: copy.as_fd() };
-        let copied = way.copy(ends, stat, options, &mut self.buffer, || job.admits(size));
+        let read = (&mut *self.buffer, early);
+        let copied = way.copy(ends, stat, options, read, || job.admits(size));
         let Small::Copied(mechanism, cost) = copied else {
             // If it stays, the other way tells of it.
             let _ = name::unlink(&*open.destination, place.target);
             return false;
         };
+        self.small.is_next_alike = mechanism == Mechanism::ReadWrite
+            && size <= Early::MOST_BYTES as u64
+            && Early::is_possible(filesystem);
         let read = (fd.as_fd(), stat);
         let siblings = siblings(job, place);
         let notes = metadata::apply_to_new(copy.as_fd(), read, mode, siblings, options.preserve);

@@ -41,6 +41,8 @@ pub(super) struct SmallFiles {
     way: Option<(Devices, Way)>,
     counted: Option<(Mechanism, bool)>,
     files: u64,
+    /// The last file was read and written, and was one that could be read early.
+    pub(super) is_next_alike: bool,
 }
 
 /// Between which devices files go.
