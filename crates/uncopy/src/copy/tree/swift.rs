@@ -22,7 +22,9 @@ impl Worker<'_, '_> {
     /// a read in vain, once.
     pub(super) fn read_early(&mut self, place: &Place<'_>, fd: &OwnedFd) -> Option<Early> {
         let is_likely = std::mem::take(&mut self.small.is_next_alike);
-        if !is_likely || !self.is_for_swift_ones(place) || self.job.throttle.is_some() {
+        let is_possible = Early::is_possible(place.open.filesystems.0);
+        let is_throttled = self.job.throttle.is_some();
+        if !is_likely || !is_possible || is_throttled || !self.is_for_swift_ones(place) {
             return None;
         }
         Early::read(fd.as_fd(), &mut self.buffer)
@@ -63,6 +65,8 @@ impl Worker<'_, '_> {
             return false;
         };
         let ends = Ends { source: fd.as_fd(), destination: copy.as_fd() };
+        // Something else may be mounted on its name.
+        let early = early.filter(|_| Early::is_possible(filesystem));
         let read = (&mut *self.buffer, early);
         let copied = way.copy(ends, stat, options, read, || job.admits(size));
         let Small::Copied(mechanism, cost) = copied else {
@@ -70,9 +74,8 @@ impl Worker<'_, '_> {
             let _ = name::unlink(&*open.destination, place.target);
             return false;
         };
-        self.small.is_next_alike = mechanism == Mechanism::ReadWrite
-            && size <= Early::MOST_BYTES as u64
-            && Early::is_possible(filesystem);
+        let is_short = size <= Early::MOST_BYTES as u64;
+        self.small.is_next_alike = mechanism == Mechanism::ReadWrite && is_short;
         let read = (fd.as_fd(), stat);
         let siblings = siblings(job, place);
         let notes = metadata::apply_to_new(copy.as_fd(), read, mode, siblings, options.preserve);
