@@ -46,8 +46,8 @@ fn program(trees: &Trees) -> Program {
     program.args(["cp", "-r", "--jobs=1"]).arg(trees.source()).arg(trees.destination())
 }
 
-/// How often regular files of the source were looked at.
-fn looks(trees: &Trees) -> usize {
+/// How often regular files of the source were looked at, and read.
+fn looks_and_reads(trees: &Trees) -> (usize, usize) {
     let (run, trace) = Strace::new(&program(trees)).run();
     assert!(run.status.success(), "{}", run.stderr);
     let source = trees.source();
@@ -55,14 +55,16 @@ fn looks(trees: &Trees) -> usize {
         let of_source = call.arguments.contains(source.to_str().unwrap());
         of_source && call.arguments.contains("S_IFREG")
     };
-    trace.named(&["statx"]).iter().filter(is_file).count()
+    let looks = trace.named(&["statx"]).iter().filter(is_file).count();
+    let is_read = |call: &&&Call| call.arguments.contains(source.to_str().unwrap());
+    (looks, trace.named(&["pread64"]).iter().filter(is_read).count())
 }
 
 fn old_files_are_looked_at_once() {
     let trees = trees();
     grow_old();
     // The first one tells what the next are likely to be.
-    assert_eq!(looks(&trees), FILES + 1);
+    assert_eq!(looks_and_reads(&trees), (FILES + 1, FILES));
     assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
 }
 
@@ -76,10 +78,10 @@ fn young_files_are_looked_at_twice() {
             let permissions = fs::metadata(&path).unwrap().permissions();
             fs::set_permissions(&path, permissions).unwrap();
         }
-        let looks = looks(&trees);
+        let calls = looks_and_reads(&trees);
         // On a machine that is busy they may have grown old meanwhile.
         if begin.elapsed() < Duration::from_secs(3) {
-            assert_eq!(looks, 2 * FILES);
+            assert_eq!(calls, (2 * FILES, FILES));
             return;
         }
         fs::remove_dir_all(trees.destination()).unwrap();

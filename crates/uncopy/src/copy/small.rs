@@ -76,9 +76,6 @@ impl Early {
     /// Files longer than this are not read so.
     pub(crate) const MOST_BYTES: usize = 16 << 10;
 
-    /// Times of files are whole seconds on some filesystems, and of two seconds on others.
-    const GRAIN: Duration = Duration::from_secs(4);
-
     /// Whether times of changes are those of this machine's clock.
     pub(crate) fn is_possible(filesystem: Filesystem) -> bool {
         [Filesystem::EXT4, Filesystem::XFS, Filesystem::BTRFS].contains(&filesystem)
@@ -92,13 +89,24 @@ impl Early {
         Some(Early { bytes, begun })
     }
 
+    /// It would be for a file like this one.
+    pub(crate) fn suits(stat: &Stat) -> bool {
+        stat.size <= Early::MOST_BYTES as u64 && is_older(stat, clock::real())
+    }
+
     /// That is the whole of a file that was looked at afterwards, and nobody has changed it meanwhile:
     /// its last change is older than the read.
     pub(crate) fn is_all_of(self, stat: &Stat) -> bool {
-        let changed = u64::try_from(stat.changed.seconds).map(Duration::from_secs);
-        let is_old = changed.is_ok_and(|changed| changed + Early::GRAIN < self.begun);
-        self.bytes as u64 == stat.size && is_old
+        self.bytes as u64 == stat.size && is_older(stat, self.begun)
     }
+}
+
+/// The last change was clearly before that.
+fn is_older(stat: &Stat, time: Duration) -> bool {
+    /// Times of files are whole seconds on some filesystems, and of two seconds on others.
+    const GRAIN: Duration = Duration::from_secs(4);
+    let changed = u64::try_from(stat.changed.seconds).map(Duration::from_secs);
+    changed.is_ok_and(|changed| changed + GRAIN < time)
 }
 
 /// What became of a small file.

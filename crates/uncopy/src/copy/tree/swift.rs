@@ -18,8 +18,8 @@ use crate::sys::name;
 
 impl Worker<'_, '_> {
     /// Reads an open file that is likely to be one of those, because the last one was: before anybody
-    /// looked at it, which spares the look that comes after other reads. One that is none of them costs
-    /// a read in vain, once.
+    /// looked at it, which spares the look that comes after other reads. One that is none of them, or has
+    /// just been changed, costs a read in vain, once.
     pub(super) fn read_early(&mut self, place: &Place<'_>, fd: &OwnedFd) -> Option<Early> {
         let is_likely = std::mem::take(&mut self.small.is_next_alike);
         let is_possible = Early::is_possible(place.open.filesystems.0);
@@ -74,8 +74,7 @@ impl Worker<'_, '_> {
             let _ = name::unlink(&*open.destination, place.target);
             return false;
         };
-        let is_short = size <= Early::MOST_BYTES as u64;
-        self.small.is_next_alike = mechanism == Mechanism::ReadWrite && is_short;
+        self.small.is_next_alike = mechanism == Mechanism::ReadWrite && Early::suits(stat);
         let read = (fd.as_fd(), stat);
         let siblings = siblings(job, place);
         let notes = metadata::apply_to_new(copy.as_fd(), read, mode, siblings, options.preserve);

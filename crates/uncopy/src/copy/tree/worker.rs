@@ -41,7 +41,7 @@ pub(super) struct SmallFiles {
     way: Option<(Devices, Way)>,
     counted: Option<(Mechanism, bool)>,
     files: u64,
-    /// The last file was read and written, and was one that could be read early.
+    /// The last file was read and written, and could have been read early.
     pub(super) is_next_alike: bool,
 }
 
