@@ -17,7 +17,7 @@ pub(crate) fn cases() -> Vec<Case> {
 const FILES: u64 = 500;
 
 /// How often each call was made, in all threads, by `strace -c`.
-fn counted(
+pub(crate) fn counted(
     trees: &Trees,
     program: &str,
     flags: &[&str],
@@ -44,8 +44,7 @@ fn counted(
         .collect()
 }
 
-fn small_files() -> Trees {
-    let trees = Trees::new();
+pub(crate) fn small_files(trees: Trees) -> Trees {
     for number in 0..FILES {
         trees.file(&format!("{}/{number}", number / 50), vec![7; 4096]);
     }
@@ -54,17 +53,17 @@ fn small_files() -> Trees {
 
 /// Calls for each file: of each kind to the nearest whole number, so that what a process does once,
 /// or when its threads wait for one another, does not count.
-fn each(counts: &BTreeMap<String, u64>) -> u64 {
+pub(crate) fn each(counts: &BTreeMap<String, u64>) -> u64 {
     counts.values().map(|count| (count + FILES / 2) / FILES).sum()
 }
 
 fn a_small_file_takes_fewer_calls_than_cp() {
-    let trees = small_files();
+    let trees = small_files(Trees::new());
     let own = counted(&trees, env!("CARGO_BIN_EXE_uncopy"), &["cp", "-r", "--jobs=1"], "own");
     let cp = counted(&trees, "cp", &["-r"], "cp");
-    // openat, statx, openat, pread, write, statx, and two closes (without the second statx once the
-    // files are some seconds old, see `early`); one ioctl instead of pread and write
-    // where blocks are shared, as cp does too, which does not look whether the source has changed.
+    // openat, statx, openat, pread, write, statx, and two closes; one ioctl instead of pread and write
+    // where blocks are shared, as cp does too, which does not look whether the source has changed. When
+    // the files are some seconds old the second statx is spared (`early`).
     let (shares, most) = match Place::Disk.has_reflinks() {
         true => (1, 7),
         false => (0, 8),
@@ -77,7 +76,7 @@ fn a_small_file_takes_fewer_calls_than_cp() {
 }
 
 fn metadata_takes_the_calls_that_change_something() {
-    let trees = small_files();
+    let trees = small_files(Trees::new());
     let own = counted(&trees, env!("CARGO_BIN_EXE_uncopy"), &["cp", "-rp", "--jobs=1"], "own");
     let cp = counted(&trees, "cp", &["-a"], "cp");
     // The times alone: files are made with their mode, and the owner is right.

@@ -1,7 +1,8 @@
-//! Small files that nobody has changed for some seconds are read before they are looked at, and looked
-//! at once: what changes meanwhile is noticed.
+//! Small files that nobody has changed for some seconds are read, or share their blocks, before they are
+//! looked at, and are looked at once: what changes meanwhile is noticed.
 
 use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
@@ -9,15 +10,29 @@ use std::time::{Duration, Instant, SystemTime};
 use testbed::witness::{Call, Strace};
 use testbed::{Case, Compared, Need, Place, Program, assert_same_tree};
 
-use crate::{Trees, cp};
+use crate::{Trees, calls};
+
+type Test = (&'static str, fn(Place));
 
 pub(crate) fn cases() -> Vec<Case> {
-    testbed::cases![
-        [Need::At(Place::Ext4), Need::Tool("strace")] old_files_are_looked_at_once,
-        [Need::At(Place::Ext4), Need::Tool("strace")] young_files_are_looked_at_twice,
-        [Need::At(Place::Ext4), Need::Tool("strace")] what_changes_after_the_read_is_read_again,
-        [Need::At(Place::Ext4)] one_that_is_larger_than_the_last,
-    ]
+    let tests: [Test; 5] = [
+        ("old_files_are_looked_at_once", old_files_are_looked_at_once),
+        ("old_files_take_fewer_calls_than_cp", old_files_take_fewer_calls_than_cp),
+        ("young_files_are_looked_at_twice", young_files_are_looked_at_twice),
+        (
+            "what_changes_before_the_look_is_copied_again",
+            what_changes_before_the_look_is_copied_again,
+        ),
+        ("some_are_not_like_the_last", some_are_not_like_the_last),
+    ];
+    let places = [Place::Ext4, Place::Xfs, Place::Btrfs];
+    let each = |place: Place| {
+        tests.map(|(name, test)| {
+            let needs = [Need::At(place), Need::Tool("strace")];
+            Case::new(format!("early::{name}::{place:?}"), &needs, move || test(place))
+        })
+    };
+    places.into_iter().flat_map(each).collect()
 }
 
 const FILES: usize = 40;
@@ -27,8 +42,8 @@ fn name(number: usize) -> String {
     format!("{number:02}")
 }
 
-fn trees() -> Trees {
-    let trees = Trees::at(Place::Ext4, Place::Ext4);
+fn trees(place: Place) -> Trees {
+    let trees = Trees::at(place, place);
     for number in 0..FILES {
         trees.file(&name(number), OLD);
     }
@@ -46,30 +61,44 @@ fn program(trees: &Trees) -> Program {
     program.args(["cp", "-r", "--jobs=1"]).arg(trees.source()).arg(trees.destination())
 }
 
-/// How often regular files of the source were looked at, and read.
-fn looks_and_reads(trees: &Trees) -> (usize, usize) {
+/// What moves the bytes of a small file.
+fn move_of(place: Place) -> &'static str {
+    if place.has_reflinks() { "ioctl" } else { "pread64" }
+}
+
+/// How often regular files of the source were looked at, and moved.
+fn looks_and_moves(trees: &Trees, place: Place) -> (usize, usize) {
     let (run, trace) = Strace::new(&program(trees)).run();
     assert!(run.status.success(), "{}", run.stderr);
     let source = trees.source();
-    let is_file = |call: &&&Call| {
-        let of_source = call.arguments.contains(source.to_str().unwrap());
-        of_source && call.arguments.contains("S_IFREG")
-    };
+    let is_of_source = |call: &&&Call| call.arguments.contains(source.to_str().unwrap());
+    let is_file = |call: &&&Call| is_of_source(call) && call.arguments.contains("S_IFREG");
     let looks = trace.named(&["statx"]).iter().filter(is_file).count();
-    let is_read = |call: &&&Call| call.arguments.contains(source.to_str().unwrap());
-    (looks, trace.named(&["pread64"]).iter().filter(is_read).count())
+    // Of a descriptor that is an argument strace prints the number alone.
+    let is_move = |call: &&&Call| is_of_source(call) || call.arguments.contains("CLONE");
+    (looks, trace.named(&[move_of(place)]).iter().filter(is_move).count())
 }
 
-fn old_files_are_looked_at_once() {
-    let trees = trees();
+fn old_files_are_looked_at_once(place: Place) {
+    let trees = trees(place);
     grow_old();
     // The first one tells what the next are likely to be.
-    assert_eq!(looks_and_reads(&trees), (FILES + 1, FILES));
+    assert_eq!(looks_and_moves(&trees, place), (FILES + 1, FILES));
     assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
 }
 
-fn young_files_are_looked_at_twice() {
-    let trees = trees();
+fn old_files_take_fewer_calls_than_cp(place: Place) {
+    let trees = calls::small_files(Trees::at(place, place));
+    grow_old();
+    let own = calls::counted(&trees, env!("CARGO_BIN_EXE_uncopy"), &["cp", "-r"], "own");
+    let cp = calls::counted(&trees, "cp", &["-r"], "cp");
+    let most = if place.has_reflinks() { 6 } else { 7 };
+    assert!(calls::each(&own) <= most, "{own:?}");
+    assert!(calls::each(&own) < calls::each(&cp), "{own:?}\n{cp:?}");
+}
+
+fn young_files_are_looked_at_twice(place: Place) {
+    let trees = trees(place);
     grow_old();
     loop {
         let begin = Instant::now();
@@ -78,7 +107,7 @@ fn young_files_are_looked_at_twice() {
             let permissions = fs::metadata(&path).unwrap().permissions();
             fs::set_permissions(&path, permissions).unwrap();
         }
-        let calls = looks_and_reads(&trees);
+        let calls = looks_and_moves(&trees, place);
         // On a machine that is busy they may have grown old meanwhile.
         if begin.elapsed() < Duration::from_secs(3) {
             assert_eq!(calls, (2 * FILES, FILES));
@@ -111,33 +140,44 @@ fn open_source(process: i32, source: &Path) -> PathBuf {
         .expect("it is copying a file")
 }
 
-fn what_changes_after_the_read_is_read_again() {
-    for change in CHANGES {
-        let trees = trees();
-        grow_old();
-        // Two or three are the dynamic linker's.
-        let stopped = Strace::new(&program(&trees)).stop_after("pread64", 20);
+fn what_changes_before_the_look_is_copied_again(place: Place) {
+    let all = CHANGES.map(|change| (change, trees(place)));
+    grow_old();
+    for (change, trees) in all {
+        // Few are the dynamic linker's, or look for a terminal.
+        let stopped = Strace::new(&program(&trees)).stop_after(move_of(place), 20);
         let changed = open_source(stopped.process_id(), &trees.source());
         change(&changed);
         let (run, _) = stopped.resume();
         assert!(run.status.success(), "{}", run.stderr);
         assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
+        trees.assert_no_strangers();
     }
 }
 
-/// A part of it is read in vain.
-fn one_that_is_larger_than_the_last() {
-    let trees = trees();
+/// What was done for them is in vain.
+fn some_are_not_like_the_last(place: Place) {
+    let trees = trees(place);
     for (name, bytes) in [("a", 16 << 10), ("b", (16 << 10) + 1), ("c", 70_000), ("d", 1 << 20)] {
         trees.file(name, vec![b'x'; bytes]);
+        trees.file(&format!("{name}.next"), OLD);
+    }
+    for (number, mode) in [0o600, 0o755, 0o444, 0o640, 0o000, 0o600, 0o600].into_iter().enumerate()
+    {
+        let path = trees.file(&format!("mode.{number}"), OLD);
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
     trees.file("empty", "");
+    trees.file("linked", OLD);
+    fs::hard_link(trees.source().join("linked"), trees.source().join("linked.again")).unwrap();
+    let hole = File::create(trees.source().join("hole")).unwrap();
+    hole.set_len(8192).unwrap();
+    hole.write_all_at(&OLD, 4096).unwrap();
+    trees.file("last", OLD);
     grow_old();
-    let run = program(&trees).run();
+    let run = program(&trees).arg("-p").run();
     assert!(run.status.success(), "{}", run.stderr);
-    assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
-    let again = trees.to.join("again");
-    let run = cp().args(["-T"]).arg(trees.source()).arg(&again).run();
-    assert!(run.status.success(), "{}", run.stderr);
-    assert_same_tree(&trees.source(), &again, Compared::default());
+    let compared = Compared { modes: true, holes: place != Place::Btrfs, ..Compared::default() };
+    assert_same_tree(&trees.source(), &trees.destination(), compared);
+    trees.assert_no_strangers();
 }

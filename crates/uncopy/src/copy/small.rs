@@ -64,7 +64,37 @@ pub(crate) struct Way {
     step: Option<Step>,
 }
 
-/// What was read of a file before anything else was known of it, which spares a second look at it.
+/// What the next file is likely to be like, because the last one was: what can be done for it before
+/// it is looked at, so that one look is enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Next {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// It can be read.
+    Read,
+    /// Its blocks can be shared with a new file of these permissions.
+    Share { mode: u32 },
+}
+
+impl Next {
+    /// After a file that went by `mechanism`.
+    pub(crate) fn after(mechanism: Mechanism, stat: &Stat) -> Next {
+        match mechanism {
+            _ if !is_older(stat, clock::real()) || stat.size == 0 => Next::Unknown,
+            Mechanism::ReadWrite if stat.size <= Early::MOST_BYTES as u64 => Next::Read,
+            Mechanism::Reflink => Next::Share { mode: stat.permissions() & 0o777 },
+            _ => Next::Unknown,
+        }
+    }
+
+    /// Whether times of changes are those of this machine's clock.
+    pub(crate) fn is_possible(filesystem: Filesystem) -> bool {
+        [Filesystem::EXT4, Filesystem::XFS, Filesystem::BTRFS].contains(&filesystem)
+    }
+}
+
+/// What was read of a file before it was looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Early {
     bytes: usize,
@@ -74,12 +104,7 @@ pub(crate) struct Early {
 
 impl Early {
     /// Files longer than this are not read so.
-    pub(crate) const MOST_BYTES: usize = 16 << 10;
-
-    /// Whether times of changes are those of this machine's clock.
-    pub(crate) fn is_possible(filesystem: Filesystem) -> bool {
-        [Filesystem::EXT4, Filesystem::XFS, Filesystem::BTRFS].contains(&filesystem)
-    }
+    const MOST_BYTES: usize = 16 << 10;
 
     /// Reads what there is room for.
     pub(crate) fn read(source: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<Early> {
@@ -89,20 +114,15 @@ impl Early {
         Some(Early { bytes, begun })
     }
 
-    /// It would be for a file like this one.
-    pub(crate) fn suits(stat: &Stat) -> bool {
-        stat.size <= Early::MOST_BYTES as u64 && is_older(stat, clock::real())
-    }
-
     /// That is the whole of a file that was looked at afterwards, and nobody has changed it meanwhile:
     /// its last change is older than the read.
-    pub(crate) fn is_all_of(self, stat: &Stat) -> bool {
+    fn is_all_of(self, stat: &Stat) -> bool {
         self.bytes as u64 == stat.size && is_older(stat, self.begun)
     }
 }
 
 /// The last change was clearly before that.
-fn is_older(stat: &Stat, time: Duration) -> bool {
+pub(crate) fn is_older(stat: &Stat, time: Duration) -> bool {
     /// Times of files are whole seconds on some filesystems, and of two seconds on others.
     const GRAIN: Duration = Duration::from_secs(4);
     let changed = u64::try_from(stat.changed.seconds).map(Duration::from_secs);

@@ -19,6 +19,7 @@ use super::other::{self, Linking};
 use super::queue::Task;
 use super::retry;
 use super::run::Job;
+use super::swift::Begun;
 use super::transform::transforms;
 use super::worker::{Devices, Place, Worker};
 use crate::capabilities::Filesystem;
@@ -30,7 +31,7 @@ use crate::copy::mechanism::Ends;
 use crate::copy::metadata;
 use crate::copy::named::{Late, Named};
 use crate::copy::observer::{Control, Observer, Phase, Progress};
-use crate::copy::small::{self, Early, Small};
+use crate::copy::small::{self, Small};
 use crate::copy::source::Source;
 use crate::copy::staging::{Commit, Placing, Staging};
 use crate::copy::{CopyOptions, Experience, Throttle, Transform, facts, partial, run};
@@ -75,14 +76,14 @@ impl Worker<'_, '_> {
     }
 
     fn open_and_copy(&mut self, place: &Place<'_>) {
-        let (job, mut early) = (self.job, None);
+        let (job, mut begun) = (self.job, None);
         let opened = retry::persist(job, place.open.filesystems, || {
             let fd = open_regular(place)?;
-            early = self.read_early(place, &fd);
+            begun = self.begin(place, &fd);
             look_at(place, fd)
         });
         match opened {
-            Ok((fd, stat)) => self.copy_open(place, (fd, stat), early),
+            Ok((fd, stat)) => self.copy_open(place, (fd, stat), begun),
             Err(error) => self.fail(place, EntryKind::File, error),
         }
     }
@@ -128,16 +129,18 @@ impl Worker<'_, '_> {
         })
     }
 
-    /// Copies an open regular file, or makes a link to its copy. What was read `early` of it is in the
-    /// buffer.
+    /// Copies an open regular file, or makes a link to its copy. If it was `begun`, what was read of it is
+    /// in the buffer.
     pub(super) fn copy_open(
         &mut self,
         place: &Place<'_>,
         (fd, stat): (OwnedFd, Stat),
-        early: Option<Early>,
+        begun: Option<Begun<'_>>,
     ) {
         let transforms = self.job.options.copy.transform != Transform::None;
-        if transforms || stat.links > 1 || !self.copy_swiftly(place, (&fd, &stat), early) {
+        let begun = (!transforms && stat.links <= 1).then_some(begun);
+        let is_done = begun.is_some_and(|begun| self.copy_swiftly(place, (&fd, &stat), begun));
+        if !is_done {
             self.with_choice(place, fd, stat, Worker::copy_or_link);
         }
     }

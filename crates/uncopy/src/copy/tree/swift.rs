@@ -4,30 +4,95 @@
 //!
 //! Whatever is out of the ordinary goes the way of any other file, which begins anew.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::file::{filesystem_of, siblings};
 use super::worker::{Devices, Place, Worker};
-use crate::copy::mechanism::Ends;
+use crate::copy::mechanism::{Ends, reflink};
 use crate::copy::metadata;
-use crate::copy::small::{Early, Small};
-use crate::receipt::Mechanism;
+use crate::copy::small::{self, Early, Next, Small};
+use crate::receipt::{Cost, Mechanism};
 use crate::sys::file::Stat;
-use crate::sys::name;
+use crate::sys::{clock, name};
+
+/// What was done for a file that nobody had looked at.
+pub(super) enum Begun<'a> {
+    /// It was read.
+    Read(Early),
+    /// It shares its blocks with a new file.
+    Shared(Shared<'a>),
+}
+
+/// A new file that shares the blocks of one that nobody had looked at. It goes unless it is kept.
+pub(super) struct Shared<'a> {
+    directory: BorrowedFd<'a>,
+    name: &'a OsStr,
+    mode: u32,
+    /// Since the epoch, before the blocks were shared.
+    begun: Duration,
+    copy: Option<OwnedFd>,
+}
+
+impl<'a> Shared<'a> {
+    fn new(place: &Place<'a>, source: BorrowedFd<'_>, mode: u32) -> Option<Shared<'a>> {
+        let (directory, name) = (place.open.destination.as_fd(), place.target);
+        let begun = clock::real();
+        let copy = name::create_new(directory, name, mode).ok()?;
+        let shared = Shared { directory, name, mode, begun, copy: Some(copy) };
+        let destination = shared.copy.as_ref()?.as_fd();
+        reflink::share(Ends { source, destination }).ok()?;
+        Some(shared)
+    }
+
+    /// It is a copy of a file that was looked at afterwards, as that was then.
+    fn is_of(&self, stat: &Stat) -> bool {
+        let is_alike = stat.permissions() & 0o777 == self.mode && stat.size > 0;
+        is_alike && small::is_older(stat, self.begun)
+    }
+
+    fn keep(mut self) -> Option<OwnedFd> {
+        self.copy.take()
+    }
+}
+
+impl Drop for Shared<'_> {
+    fn drop(&mut self) {
+        if self.copy.is_some() {
+            // If it stays, the other way tells of it.
+            let _ = name::unlink(self.directory, self.name);
+        }
+    }
+}
+
+impl Begun<'_> {
+    fn into_read(self) -> Option<Early> {
+        match self {
+            Begun::Read(early) => Some(early),
+            Begun::Shared(_) => None,
+        }
+    }
+}
 
 impl Worker<'_, '_> {
-    /// Reads an open file that is likely to be one of those, because the last one was: before anybody
-    /// looked at it, which spares the look that comes after other reads. One that is none of them, or has
-    /// just been changed, costs a read in vain, once.
-    pub(super) fn read_early(&mut self, place: &Place<'_>, fd: &OwnedFd) -> Option<Early> {
-        let is_likely = std::mem::take(&mut self.small.is_next_alike);
-        let is_possible = Early::is_possible(place.open.filesystems.0);
+    /// Begins an open file that is likely to be one of those, because the last one was: before anybody
+    /// looked at it, which spares the look that comes after other copies. One that is none of them, or
+    /// has just been changed, costs that in vain, once.
+    pub(super) fn begin<'a>(&mut self, place: &Place<'a>, fd: &OwnedFd) -> Option<Begun<'a>> {
+        let next = std::mem::take(&mut self.small.next);
+        let is_possible = Next::is_possible(place.open.filesystems.0);
         let is_throttled = self.job.throttle.is_some();
-        if !is_likely || !is_possible || is_throttled || !self.is_for_swift_ones(place) {
+        if !is_possible || is_throttled || !self.is_for_swift_ones(place) {
             return None;
         }
-        Early::read(fd.as_fd(), &mut self.buffer)
+        match next {
+            Next::Unknown => None,
+            Next::Read => Early::read(fd.as_fd(), &mut self.buffer).map(Begun::Read),
+            // Nobody can open it before the tree has its name.
+            Next::Share { mode } => Shared::new(place, fd.as_fd(), mode).map(Begun::Shared),
+        }
     }
 
     /// The directory is new, and nobody wants to hear of each file.
@@ -41,7 +106,7 @@ impl Worker<'_, '_> {
         &mut self,
         place: &Place<'_>,
         (fd, stat): (&OwnedFd, &Stat),
-        early: Option<Early>,
+        begun: Option<Begun<'_>>,
     ) -> bool {
         if !self.is_for_swift_ones(place) {
             return false;
@@ -59,22 +124,30 @@ impl Worker<'_, '_> {
         if !way.is_for(stat) {
             return false;
         }
-        // Nobody can open it before the tree has its name.
         let mode = stat.permissions() & 0o777;
-        let Ok(copy) = name::create_new(&*open.destination, place.target, mode) else {
-            return false;
-        };
-        let ends = Ends { source: fd.as_fd(), destination: copy.as_fd() };
         // Something else may be mounted on its name.
-        let early = early.filter(|_| Early::is_possible(filesystem));
-        let read = (&mut *self.buffer, early);
-        let copied = way.copy(ends, stat, options, read, || job.admits(size));
-        let Small::Copied(mechanism, cost) = copied else {
+        let begun = begun.filter(|_| Next::is_possible(filesystem));
+        let (copy, copied) = match begun {
+            Some(Begun::Shared(shared)) if shared.is_of(stat) => {
+                (shared.keep(), Small::Copied(Mechanism::Reflink, Cost::Shared))
+            }
+            begun => {
+                let read = (&mut *self.buffer, begun.and_then(Begun::into_read));
+                // Nobody can open it before the tree has its name.
+                let Ok(copy) = name::create_new(&*open.destination, place.target, mode) else {
+                    return false;
+                };
+                let ends = Ends { source: fd.as_fd(), destination: copy.as_fd() };
+                let copied = way.copy(ends, stat, options, read, || job.admits(size));
+                (Some(copy), copied)
+            }
+        };
+        let (Some(copy), Small::Copied(mechanism, cost)) = (copy, copied) else {
             // If it stays, the other way tells of it.
             let _ = name::unlink(&*open.destination, place.target);
             return false;
         };
-        self.small.is_next_alike = mechanism == Mechanism::ReadWrite && Early::suits(stat);
+        self.small.next = Next::after(mechanism, stat);
         let read = (fd.as_fd(), stat);
         let siblings = siblings(job, place);
         let notes = metadata::apply_to_new(copy.as_fd(), read, mode, siblings, options.preserve);

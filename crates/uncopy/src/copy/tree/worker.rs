@@ -14,7 +14,7 @@ use super::run::Job;
 use crate::capabilities::Filesystem;
 use crate::copy::job::{Action, EntryKind, OnError, Outcome, Record, Summary};
 use crate::copy::pause::Inside;
-use crate::copy::small::{self, Way};
+use crate::copy::small::{self, Next, Way};
 use crate::copy::{Control, CopyOptions, Gate};
 use crate::error::Error;
 use crate::receipt::{Cost, Mechanism, Portion, Receipt};
@@ -41,8 +41,7 @@ pub(super) struct SmallFiles {
     way: Option<(Devices, Way)>,
     counted: Option<(Mechanism, bool)>,
     files: u64,
-    /// The last file was read and written, and could have been read early.
-    pub(super) is_next_alike: bool,
+    pub(super) next: Next,
 }
 
 /// Between which devices files go.
