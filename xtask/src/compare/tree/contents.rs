@@ -44,15 +44,29 @@ impl Contents {
         }
     }
 
-    /// Makes the tree; a sixteenth of it if `quick`. Returns the number of its files and their
-    /// bytes.
-    pub(super) fn plant(self, root: &Path, quick: bool) -> Result<(u64, u64)> {
-        let (directories, files, length) = self.shape();
-        let (directories, files) = match quick {
+    /// Directories, and files in each; a sixteenth of them if `quick`.
+    fn counts(self, quick: bool) -> (usize, usize) {
+        let (directories, files, _) = self.shape();
+        match quick {
             true if directories > 1 => (directories.div_ceil(16), files),
             true => (1, files.div_ceil(16)),
             false => (directories, files),
-        };
+        }
+    }
+
+    /// Inodes that the tree takes, or a few more.
+    pub(super) fn inodes(self, quick: bool) -> u64 {
+        /// The root, and those right below it.
+        const ABOVE: usize = 11;
+        let (directories, files) = self.counts(quick);
+        (ABOVE + directories * (1 + files)) as u64
+    }
+
+    /// Makes the tree; a sixteenth of it if `quick`. Returns the number of its files and their
+    /// bytes.
+    pub(super) fn plant(self, root: &Path, quick: bool) -> Result<(u64, u64)> {
+        let (directories, files) = self.counts(quick);
+        let (_, _, length) = self.shape();
         let (mut count, mut bytes) = (0, 0);
         for directory in 0..directories {
             // Some levels deep, as trees are.

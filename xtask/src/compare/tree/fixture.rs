@@ -15,18 +15,30 @@ use super::Options;
 use super::contents::Contents;
 use crate::compare::case::{Fixture, Trial};
 use crate::compare::machine;
+use crate::compare::memory::touch_free_memory;
 use crate::compare::metric::Sample;
 
 /// The path of the source, once it is known.
 pub(super) type Source = Rc<OnceCell<PathBuf>>;
 
-/// Room for every destination; the image is sparse.
-const IMAGE_MEBIBYTES: u64 = 48 << 10;
+/// Room for every destination of a usual run; the image is sparse.
+const LEAST_MEBIBYTES: u64 = 48 << 10;
+
+/// ext4 gets one inode for 16 KiB (`mke2fs.conf(5)`); what is copied is smaller.
+const INODES_PER_MEBIBYTE: u64 = 64;
+
+/// Memory that a copy takes up beside the contents of files.
+const OWN_MEMORY: u64 = 64 << 20;
+
+/// The same for each file: inode, dentry, and what the filesystem has of them.
+const MEMORY_PER_FILE: u64 = 4 << 10;
 
 pub(super) struct TreeFixture {
     place: Filesystem,
     contents: Contents,
     merge: bool,
+    /// Copies that are made.
+    runs: u64,
     source: Source,
     quick: bool,
     disk: PathBuf,
@@ -39,12 +51,19 @@ impl TreeFixture {
     pub(super) fn new(
         place: Filesystem,
         contents: Contents,
-        merge: bool,
+        (merge, runs): (bool, usize),
         source: Source,
         options: &Options,
     ) -> TreeFixture {
-        let (quick, disk) = (options.quick, options.disk.clone());
-        TreeFixture { place, contents, merge, source, quick, disk, mount: None, files: 0, bytes: 0 }
+        let (quick, disk, runs) = (options.quick, options.disk.clone(), runs as u64);
+        let (mount, files, bytes) = (None, 0, 0);
+        TreeFixture { place, contents, merge, runs, source, quick, disk, mount, files, bytes }
+    }
+
+    /// So large that it has an inode for each file of each copy.
+    fn image_mebibytes(&self) -> u64 {
+        let inodes = (self.runs + 1) * self.contents.inodes(self.quick);
+        LEAST_MEBIBYTES.max(inodes.div_ceil(INODES_PER_MEBIBYTE))
     }
 
     fn root(&self) -> Result<&Path> {
@@ -77,7 +96,7 @@ impl Fixture for TreeFixture {
         if crate::workspace::find_program(formatter).is_none() {
             return Ok(Some(format!("needs {formatter}")));
         }
-        let mount = Mount::image(self.place, IMAGE_MEBIBYTES);
+        let mount = Mount::image(self.place, self.image_mebibytes());
         mount.set_direct_io(true);
         let source = mount.path().join("source");
         fs::create_dir(&source)?;
@@ -99,7 +118,7 @@ impl Fixture for TreeFixture {
         if self.merge {
             fs::create_dir(destination)?;
         }
-        Ok(())
+        touch_free_memory(self.bytes + OWN_MEMORY + self.files * MEMORY_PER_FILE)
     }
 
     fn after(&mut self, trial: &Trial) -> Result<Sample> {

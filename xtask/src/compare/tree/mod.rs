@@ -56,7 +56,8 @@ pub(super) fn suite(options: &Options) -> Suite {
         "rounds are interleaved in an order shuffled anew in each; every destination is a path that \
          was never used before; after each run its filesystem is flushed; in the first round the copy \
          is compared with the source, later its entries are counted",
-        "warm: the source is read before each run",
+        "warm: the source is read before each run, and as much free memory as it takes is written to, \
+         so that a hypervisor that takes back free pages has given them all when it begins",
         "merge: into an empty directory that is there, file by file",
         "bare loop: as many threads as there are processors (8 at most), each at one directory at a \
          time, and for each file no system call but openat, fstat, openat, FICLONE (read and write \
@@ -99,10 +100,13 @@ fn case(options: &Options, place: testbed::Filesystem, contents: Contents, merge
     }
     let kind = if merge { "merge/" } else { "" };
     let name = format!("{}/{kind}{}/warm", place.name(), contents.name());
-    let fixture = TreeFixture::new(place, contents, merge, source, options);
+    let rounds = options.rounds.unwrap_or(if options.quick { 2 } else { rounds(contents) });
+    // One of them runs twice in each round.
+    let runs = rounds * (subjects.len() + 1);
+    let fixture = TreeFixture::new(place, contents, (merge, runs), source, options);
     Case {
         name,
-        rounds: options.rounds.unwrap_or(if options.quick { 2 } else { rounds(contents) }),
+        rounds,
         baseline: "cp -a",
         again: "cp -a",
         subjects,
