@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// Two rounds of small files or few messages, to see that everything runs; judges no target.
     #[arg(long)]
     quick: bool,
-    /// Rounds of each case, instead of 7 (21 or 41 where a run takes milliseconds).
+    /// Rounds of each case, instead of 3 to 41 by how long a run takes and what is judged.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: Option<u16>,
     /// Only cases whose name contains this; may be repeated.

@@ -27,6 +27,12 @@ pub(super) struct Options {
 
 const ROUNDS: usize = 7;
 
+/// Of trees of small files, whose wall time is judged, and which take a part of a second.
+const ROUNDS_OF_SMALL: usize = 21;
+
+/// Where the best peer is not to be quicker at all.
+const ROUNDS_BESIDE_BEST: usize = 41;
+
 /// Of trees of large files, whose wall time nobody judges and whose bytes take minutes to flush.
 const ROUNDS_OF_LARGE: usize = 3;
 
@@ -100,7 +106,8 @@ fn case(options: &Options, place: testbed::Filesystem, contents: Contents, merge
     }
     let kind = if merge { "merge/" } else { "" };
     let name = format!("{}/{kind}{}/warm", place.name(), contents.name());
-    let rounds = options.rounds.unwrap_or(if options.quick { 2 } else { rounds(contents) });
+    let rounds =
+        options.rounds.unwrap_or(if options.quick { 2 } else { rounds(place, contents, merge) });
     // One of them runs twice in each round.
     let runs = rounds * (subjects.len() + 1);
     let fixture = TreeFixture::new(place, contents, (merge, runs), source, options);
@@ -115,11 +122,18 @@ fn case(options: &Options, place: testbed::Filesystem, contents: Contents, merge
     }
 }
 
-fn rounds(contents: Contents) -> usize {
+fn rounds(place: testbed::Filesystem, contents: Contents, merge: bool) -> usize {
     match contents {
-        Contents::Small | Contents::Mixed => ROUNDS,
+        Contents::Small if is_beside_best(place, merge) => ROUNDS_BESIDE_BEST,
+        Contents::Small => ROUNDS_OF_SMALL,
+        Contents::Mixed => ROUNDS,
         Contents::Medium | Contents::Large => ROUNDS_OF_LARGE,
     }
+}
+
+/// Whether small files are held against the best peer.
+fn is_beside_best(place: testbed::Filesystem, merge: bool) -> bool {
+    place == testbed::Filesystem::Ext4 && !merge
 }
 
 fn bare_loop(merge: bool) -> Vec<OsString> {
@@ -149,7 +163,7 @@ fn targets(place: testbed::Filesystem, contents: Contents, merge: bool) -> Vec<T
         _ => 0.7,
     };
     targets.push(at_most(limit, WALL, "uncopy cp -rp", "cp -a"));
-    if place == testbed::Filesystem::Ext4 && !merge {
+    if is_beside_best(place, merge) {
         let best = Target { against: Against::BestPeer, ..at_most(1.0, WALL, "uncopy cp -r", "") };
         targets.push(best);
     }
