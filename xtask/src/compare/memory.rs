@@ -17,6 +17,9 @@ use crate::workspace;
 /// What stays untouched, for the processes that run meanwhile.
 const RESERVE_BYTES: u64 = 512 << 20;
 
+/// Memory that a copy takes up beside the page cache of what it reads and writes.
+const OWN_BYTES: u64 = 64 << 20;
+
 /// Arguments of `cargo xtask touch`.
 #[derive(clap::Args)]
 pub(crate) struct TouchArguments {
@@ -35,7 +38,8 @@ pub(crate) fn touch(arguments: &TouchArguments) -> Result<()> {
     Ok(())
 }
 
-/// Has `bytes` of free memory written to, as far as so much is free: page cache is left alone.
+/// Has free memory written to, for a copy that takes up `bytes` of page cache, as far as so much is
+/// free: page cache is left alone.
 ///
 /// In a process of its own, so that the harness stays small, and with huge pages (`mallopt(3)`,
 /// `glibc.malloc.hugetlb`), so that it is quick.
@@ -43,7 +47,7 @@ pub(crate) fn touch(arguments: &TouchArguments) -> Result<()> {
 /// # Errors
 /// If the process cannot be started.
 pub(super) fn touch_free_memory(bytes: u64) -> Result<()> {
-    let bytes = bytes.min(free_bytes()?.saturating_sub(RESERVE_BYTES));
+    let bytes = (bytes + OWN_BYTES).min(free_bytes()?.saturating_sub(RESERVE_BYTES));
     if bytes == 0 {
         return Ok(());
     }

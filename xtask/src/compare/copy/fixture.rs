@@ -27,9 +27,6 @@ const HUGE: u64 = 4 << 30;
 /// Up to here the bytes are compared after every run, above after the first alone.
 const COMPARED_EVERY_TIME: u64 = 1 << 30;
 
-/// Memory that a copy takes up beside the page cache of what it reads and writes.
-const OWN_MEMORY: u64 = 64 << 20;
-
 /// What is copied, from where, to where.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Errand {
@@ -158,7 +155,7 @@ impl Fixture for CopyFixture {
     }
 
     fn before(&mut self, command: &[OsString]) -> Result<()> {
-        let copy = self.errand.data + OWN_MEMORY;
+        let copy = self.errand.data;
         if self.errand.cold {
             rustix::fs::sync();
             machine::drop_caches()?;

@@ -27,10 +27,7 @@ const LEAST_MEBIBYTES: u64 = 48 << 10;
 /// ext4 gets one inode for 16 KiB (`mke2fs.conf(5)`); what is copied is smaller.
 const INODES_PER_MEBIBYTE: u64 = 64;
 
-/// Memory that a copy takes up beside the contents of files.
-const OWN_MEMORY: u64 = 64 << 20;
-
-/// The same for each file: inode, dentry, and what the filesystem has of them.
+/// Memory that each file takes up beside its contents: inode, dentry, and what the filesystem has of them.
 const MEMORY_PER_FILE: u64 = 4 << 10;
 
 pub(super) struct TreeFixture {
@@ -118,7 +115,7 @@ impl Fixture for TreeFixture {
         if self.merge {
             fs::create_dir(destination)?;
         }
-        let memory = self.bytes + OWN_MEMORY + self.files * MEMORY_PER_FILE;
+        let memory = self.bytes + self.files * MEMORY_PER_FILE;
         if self.quick { Ok(()) } else { touch_free_memory(memory) }
     }
 
