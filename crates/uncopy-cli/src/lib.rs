@@ -31,6 +31,7 @@ use clap::{ArgMatches, FromArgMatches};
 
 pub use exit::Exit;
 pub use flags::command;
+use flags::copy::CopyArgs;
 
 /// For `fuzz/`: what `uncopy tune --save` wrote, or somebody else. There with `--cfg fuzzing` alone.
 #[cfg(fuzzing)]
@@ -42,6 +43,11 @@ pub fn fuzz_tuned(text: &[u8]) {
 ///
 /// Prints to standard output and standard error. A signal that stops a copy ends the process.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if let Some(flags) = CopyArgs::of_names_alone(&arguments) {
+        let configured = config::Configured::new(flags, None, |_| false);
+        return ended(configured.and_then(|configured| cp::run(&configured)));
+    }
     // Neither is taken apart: the process ends soon, and that takes no time.
     let mut command = ManuallyDrop::new(command());
     let matches = match command.try_get_matches_from_mut(arguments) {
@@ -50,7 +56,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     };
     match matches.subcommand() {
         Some(("cp", flags)) => {
-            let configured = config::Configured::new(flags, None);
+            let configured = config::Configured::parsed(flags, None);
             ended(configured.and_then(|configured| cp::run(&configured)))
         }
         Some(("capabilities", flags)) => with_flags(flags, capabilities::run),

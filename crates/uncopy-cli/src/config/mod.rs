@@ -87,21 +87,30 @@ pub(crate) struct Configured {
 
 impl Configured {
     /// Reads the file that the flags name, or the usual one, and the environment; and what was
-    /// measured on the filesystem of `destination`, or of the one that the flags name.
+    /// measured on the filesystem of `destination`, or of the one that the flags name. `is_given`
+    /// tells which flags stand on the command line.
     ///
     /// # Errors
     /// They cannot be read or make no sense.
     pub(crate) fn new(
-        matches: &ArgMatches,
+        flags: CopyArgs,
         destination: Option<&Path>,
+        is_given: impl Fn(&str) -> bool,
     ) -> Result<Configured, clap::Error> {
-        let flags = CopyArgs::from_arg_matches(matches)?;
         let named = destination.map(Path::to_owned).or_else(|| flags.destination());
         let loaded = load(flags.config.as_deref(), named.as_deref());
         let (_, settings) =
             loaded.map_err(|message| usage_error("cp", ErrorKind::ValueValidation, &message))?;
-        let is_given = |flag: &str| matches.value_source(flag) == Some(ValueSource::CommandLine);
         Ok(apply(flags, settings, is_given))
+    }
+
+    /// [`Configured::new`] for flags that the parser found.
+    pub(crate) fn parsed(
+        matches: &ArgMatches,
+        destination: Option<&Path>,
+    ) -> Result<Configured, clap::Error> {
+        let is_given = |flag: &str| matches.value_source(flag) == Some(ValueSource::CommandLine);
+        Configured::new(CopyArgs::from_arg_matches(matches)?, destination, is_given)
     }
 
     /// Where each setting comes from that stands in the flags, by the flags that say the same

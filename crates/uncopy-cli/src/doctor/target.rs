@@ -79,7 +79,7 @@ fn copy(
 ) -> Result<(Target, BTreeMap<String, String>), clap::Error> {
     let words = std::iter::once(OsString::from("cp")).chain(flags.cp_flags.iter().cloned());
     let command = CopyArgs::augment_args(Command::new("cp"));
-    let configured = Configured::new(&command.try_get_matches_from(words)?, Some(destination))?;
+    let configured = Configured::parsed(&command.try_get_matches_from(words)?, Some(destination))?;
     let cp = &configured.flags;
     if !cp.paths.is_empty() || !cp.source.is_empty() || cp.dest.is_some() {
         let message = "behind -- there are flags of cp alone; name SRC and DST before it";

@@ -8,6 +8,9 @@ use super::select::Patterns;
 
 pub(super) const TREES: &str = "Trees (with --recursive)";
 
+/// How often a file is tried again if nothing else is said.
+pub(super) const RETRIES: u32 = 3;
+
 /// What `uncopy cp` does with directories.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct TreeArgs {
@@ -61,7 +64,7 @@ pub(crate) struct TreeArgs {
     pub on_error: OnErrorArg,
 
     /// Try a file so often again after an error that may pass (ESTALE, EIO of a server)
-    #[arg(long, value_name = "N", default_value_t = 3, requires = "recursive", help_heading = TREES)]
+    #[arg(long, value_name = "N", default_value_t = RETRIES, requires = "recursive", help_heading = TREES)]
     pub retries: u32,
 
     /// Keep a journal beside the destination, and go on from one that a killed or stopped run left
