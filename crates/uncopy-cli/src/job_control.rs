@@ -12,6 +12,12 @@ use crate::stop::{ignored_signals, mask};
 #[cfg(unix)]
 use signal_hook::consts::signal::{SIGCONT, SIGTSTP, SIGUSR1};
 
+/// Those that ask how far it is. Ctrl-T sends `SIGINFO` where there is one; Linux has none.
+#[cfg(target_os = "macos")]
+const STATUS: [i32; 2] = [SIGUSR1, signal_hook::consts::signal::SIGINFO];
+#[cfg(all(unix, not(target_os = "macos")))]
+const STATUS: [i32; 1] = [SIGUSR1];
+
 /// Halts copies at their next piece when `SIGTSTP` comes, stops the process when none moves any
 /// more, and lets them go on after `SIGCONT`.
 #[derive(Debug, Default)]
@@ -68,8 +74,8 @@ impl JobControl {
                     let _ = signal_hook::flag::register_usize(signal, suspend, wish);
                 }
             }
-            if is_taken(SIGUSR1) {
-                let _ = signal_hook::flag::register(SIGUSR1, Arc::clone(&self.status));
+            for signal in STATUS.into_iter().filter(|signal| is_taken(*signal)) {
+                let _ = signal_hook::flag::register(signal, Arc::clone(&self.status));
             }
         }
     }
@@ -96,7 +102,7 @@ impl JobControl {
         }
     }
 
-    /// `SIGUSR1` came: somebody wants to know how far it is. Once for each signal.
+    /// One of [`STATUS`] came: somebody wants to know how far it is. Once for each signal.
     pub(crate) fn takes_status(&self) -> bool {
         self.status.load(Ordering::Relaxed) && self.status.swap(false, Ordering::Relaxed)
     }

@@ -122,7 +122,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Prints one line about how far it is: `SIGUSR1` asked for it.
+    /// Prints one line about how far it is: a signal asked for it.
     fn tell(&self, progress: Progress) {
         let mut text = format!("{} {}  ", name_of(progress.phase), self.name());
         text.push_str(&BinaryBytes(progress.done_bytes).to_string());
