@@ -14,7 +14,7 @@ use super::plan::{self, Attempted, Facts, Step, Verdict};
 use super::source::Source;
 use super::sparse::{self, Segment};
 use super::staging::Staging;
-use super::trial::{self, Trial};
+use super::trial::{Trial, Way};
 use crate::capabilities::Filesystem;
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::{Cost, Mechanism, Receipt, Refusal};
@@ -97,7 +97,9 @@ impl Transfer<'_, '_> {
         }
         if self.observer.throttle().is_none() {
             // Where the rate is given the ways do not differ in speed.
-            self.trial = Trial::new(&self.facts, &plan::rivals(&self.facts, &self.attempted));
+            let has_thread = self.observer.spare_workers() > 0;
+            let rivals = plan::rivals(&self.facts, &self.attempted);
+            self.trial = Trial::new(&self.facts, &rivals, has_thread);
             self.take_advice();
         }
         let decisive = plan::decisive(&self.facts, &self.attempted);
@@ -192,7 +194,7 @@ impl Transfer<'_, '_> {
     }
 
     fn next_mechanism(&self) -> Result<Mechanism> {
-        let running = self.trial.as_ref().and_then(Trial::turn).or(self.chosen);
+        let running = self.turn().map(|way| way.mechanism).or(self.chosen);
         if let Some(mechanism) = running.filter(|m| !self.was_stopped(*m)) {
             return Ok(mechanism);
         }
@@ -203,6 +205,11 @@ impl Transfer<'_, '_> {
                 Err(Error::new("copy", self.source.path, reason))
             }
         }
+    }
+
+    /// What the trial tries next, as long as there is one.
+    fn turn(&self) -> Option<Way> {
+        self.trial.as_ref().and_then(Trial::turn)
     }
 
     fn was_stopped(&self, mechanism: Mechanism) -> bool {
@@ -316,7 +323,7 @@ impl Transfer<'_, '_> {
     /// (`fs/xfs/xfs_file.c`, `xfs_file_write_checks`).
     fn gains_by_two(&mut self, mechanism: Mechanism, length: u64) -> Result<bool> {
         let gains = plan::gains_by_ranges(&self.facts, mechanism, length)
-            && self.trial.is_none()
+            && self.turn().is_none_or(|way| way.by_two)
             && self.observer.throttle().is_none()
             && self.observer.spare_workers() > 0;
         if gains && self.receipt.parallel_bytes == 0 {
@@ -341,8 +348,8 @@ impl Transfer<'_, '_> {
     }
 
     fn piece_bytes(&self) -> u64 {
-        match self.trial {
-            Some(_) => trial::PROBE_BYTES,
+        match self.turn() {
+            Some(way) => way.probe_bytes(),
             // So that a chunk is noted when it is there.
             None if self.staging.is_kept() => self.pace.piece_bytes.min(partial::CHUNK_BYTES),
             None => self.pace.piece_bytes,
@@ -385,7 +392,9 @@ impl Transfer<'_, '_> {
     /// Takes a probe into account, and ends the trial when all are in.
     fn judge(&mut self, mechanism: Mechanism, bytes: u64, took: Duration) {
         let Some(trial) = &mut self.trial else { return };
-        trial.record(mechanism, bytes, took);
+        if let Some(way) = trial.turn().filter(|way| way.mechanism == mechanism) {
+            trial.record(way, bytes, took);
+        }
         if trial.turn().is_none() {
             if let Some((winner, refusals)) = trial.verdict() {
                 self.chosen = Some(winner);
