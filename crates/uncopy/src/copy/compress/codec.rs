@@ -31,6 +31,12 @@ impl Encoder {
     }
 }
 
+/// How many bytes a frame says that it holds, by its head (RFC 8878, 3.1.1.1.4); `None`: it does not
+/// say so, or the decoder refuses it.
+pub(super) fn content_bytes(head: &[u8]) -> Option<u64> {
+    zstd::zstd_safe::get_frame_content_size(head).ok().flatten()
+}
+
 /// Reads frames, piece by piece, in memory of a bounded size.
 pub(super) struct Decoder(zstd::stream::raw::Decoder<'static>);
 

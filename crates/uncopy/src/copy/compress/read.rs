@@ -5,8 +5,8 @@ use std::os::fd::BorrowedFd;
 
 use xxhash_rust::xxh64::Xxh64;
 
-use super::codec::Decoder;
-use super::table::{self, Check, Found, SKIPPABLE_HEAD_BYTES};
+use super::codec::{self, Decoder};
+use super::table::{self, Check, Found, MOST_HEAD_BYTES, SKIPPABLE_HEAD_BYTES};
 use crate::buf::AlignedBuffer;
 use crate::error::{Errno, Error, Reason};
 use crate::sys::transfer;
@@ -60,8 +60,30 @@ pub(crate) struct Reader<'a> {
 /// A frame that is being decoded.
 struct Frame {
     start: u64,
+    /// How many it says that it holds.
+    said_bytes: Option<u64>,
+    /// Its head is decoded.
+    is_begun: bool,
     bytes: u64,
     sum: Xxh64,
+}
+
+impl Frame {
+    /// How much of it may be decoded at once. zstd decodes a frame in one step if there is room for all
+    /// of it, and then refuses ends that it lets pass otherwise. What is read must not depend on the
+    /// room that there happens to be: for the first call there is never enough.
+    fn most_bytes(&self, room: usize) -> usize {
+        match self.said_bytes.map(|said| usize::try_from(said.saturating_sub(1))) {
+            Some(Ok(most)) if !self.is_begun => room.min(most),
+            _ => room,
+        }
+    }
+
+    /// What is wrong with it, now that it is over. zstd does not count where the last block is empty.
+    fn lack(&self) -> Option<String> {
+        let said = self.said_bytes.filter(|said| *said != self.bytes)?;
+        Some(format!("a frame says that it holds {said} bytes, and holds {}", self.bytes))
+    }
 }
 
 impl<'a> Reader<'a> {
@@ -97,7 +119,7 @@ impl<'a> Reader<'a> {
     /// Looks at what comes next: a frame, one to leap over, or the end.
     fn begin_frame(&mut self) -> Result<(), Trouble> {
         let start = self.input.offset;
-        let head = self.input.peek(SKIPPABLE_HEAD_BYTES)?;
+        let head = self.input.peek(MOST_HEAD_BYTES)?;
         let Some(magic) = head.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes)) else {
             return match (head.is_empty(), start) {
                 (true, 1..) => {
@@ -108,7 +130,9 @@ impl<'a> Reader<'a> {
             };
         };
         if magic == table::FRAME_MAGIC {
-            self.frame = Some(Frame { start, bytes: 0, sum: Xxh64::new(0) });
+            let said_bytes = codec::content_bytes(head);
+            let (is_begun, bytes, sum) = (false, 0, Xxh64::new(0));
+            self.frame = Some(Frame { start, said_bytes, is_begun, bytes, sum });
             return Ok(());
         }
         if !table::is_skippable(magic) {
@@ -178,14 +202,19 @@ impl<'a> Reader<'a> {
         let Some(frame) = &mut self.frame else { return Ok(0) };
         let input = self.input.peek(1)?;
         let is_end = input.is_empty();
-        let step = self.decoder.decode(input, output).map_err(|what| {
+        let room = frame.most_bytes(output.len());
+        let step = self.decoder.decode(input, &mut output[..room]).map_err(|what| {
             let what = format!("zstd cannot decode a frame: {what}");
             Trouble::Damaged { what, offset: frame.start }
         })?;
         self.input.advance(step.read);
+        frame.is_begun = true;
         frame.bytes += step.written as u64;
         frame.sum.update(&output[..step.written]);
         if step.ended {
+            if let Some(what) = frame.lack() {
+                return Err(Trouble::Damaged { what, offset: frame.start });
+            }
             let compressed_bytes = self.input.offset - frame.start;
             self.check.add(compressed_bytes, frame.bytes, frame.sum.digest());
             self.frame = None;
@@ -344,7 +373,7 @@ mod tests {
     #[test]
     fn frames_may_begin_anywhere_in_what_is_read_at_once() {
         // Heads of frames across the end of a read, wherever it falls.
-        for shift in 0..12 {
+        for shift in 0..20 {
             let leap = READ_BYTES - 8 - shift;
             let mut file = 0x184D_2A50_u32.to_le_bytes().to_vec();
             file.extend((leap as u32 - 8).to_le_bytes());
@@ -353,6 +382,72 @@ mod tests {
             file.extend([0x51, 0x2a, 0x4d, 0x18, 0, 0, 0, 0]);
             file.extend(frame(b" and behind"));
             assert_eq!(read(&file, 100).as_deref(), Ok(&b"behind and behind"[..]), "{shift}");
+        }
+    }
+
+    /// A frame whose head says that it holds so many bytes, with these blocks: kind, and what they hold.
+    fn frame_of(said: u16, blocks: &[(u32, &[u8])]) -> Vec<u8> {
+        let mut frame = [&table::FRAME_MAGIC.to_le_bytes()[..], &[0x40, 0x58]].concat();
+        frame.extend((said - 256).to_le_bytes());
+        for (place, (kind, bytes)) in blocks.iter().enumerate() {
+            let is_last = u32::from(place + 1 == blocks.len());
+            frame.extend(&(is_last | kind << 1 | (bytes.len() as u32) << 3).to_le_bytes()[..3]);
+            frame.extend(*bytes);
+        }
+        frame
+    }
+
+    #[test]
+    fn frames_that_hold_less_than_they_say_are_damaged_however_they_are_read() {
+        const RAW: u32 = 0;
+        const COMPRESSED: u32 = 2;
+        let bytes = [7; 300];
+        for (blocks, holds) in [
+            (&[(RAW, &bytes[..])][..], 300),
+            (&[(RAW, &bytes[..]), (RAW, b"")], 300),
+            (&[(RAW, &bytes[..299]), (RAW, &[7]), (RAW, b"")], 300),
+            (&[(RAW, &bytes[..299]), (RAW, b"")], 299),
+            (&[(RAW, b"")], 0),
+            (&[(COMPRESSED, b"")], 0),
+        ] {
+            // As it begins, and behind another.
+            for before in [vec![], frame(b"")] {
+                let file = [before.clone(), frame_of(300, blocks)].concat();
+                for piece in [1 << 20, 301, 300, 299, 1] {
+                    let found = read(&file, piece);
+                    if holds == 300 {
+                        assert_eq!(found.as_deref(), Ok(&bytes[..]), "{blocks:?}, {piece}");
+                        continue;
+                    }
+                    let Err(Trouble::Damaged { what, offset }) = found else {
+                        panic!("{blocks:?}, {piece}: {found:?}");
+                    };
+                    assert_eq!(offset, before.len() as u64);
+                    assert_eq!(
+                        what,
+                        format!("a frame says that it holds 300 bytes, and holds {holds}")
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_verdict_on_what_zstd_decodes_in_two_ways() {
+        // A last block that is compressed and empty, which no frame may have: refused where zstd
+        // decodes the frame in one step, let pass where it does not.
+        let file = frame_of(300, &[(0, &[7; 300]), (2, b"")]);
+        let verdicts = [1 << 20, 300, 299, 1].map(|piece| read(&file, piece));
+        assert!(verdicts.iter().all(|verdict| *verdict == verdicts[0]), "{verdicts:?}");
+    }
+
+    #[test]
+    fn small_frames_are_read_in_any_piece() {
+        for bytes in [&b""[..], b"1", b"22", b"333"] {
+            for piece in [100, 3, 2, 1] {
+                let file = [frame(bytes), frame(bytes)].concat();
+                assert_eq!(read(&file, piece), Ok([bytes, bytes].concat()), "{bytes:?} {piece}");
+            }
         }
     }
 

@@ -15,6 +15,10 @@ const HAS_CHECKSUMS: u8 = 0x80;
 /// Bits of the descriptor that must be 0.
 const RESERVED: u8 = 0x7c;
 
+/// The longest head of a frame: magic number, descriptor, window, dictionary and content size
+/// (RFC 8878, 3.1.1.1).
+pub(super) const MOST_HEAD_BYTES: usize = 4 + 1 + 1 + 4 + 8;
+
 /// Magic number and length of a skippable frame.
 pub(super) const SKIPPABLE_HEAD_BYTES: usize = 8;
 
