@@ -11,13 +11,14 @@ use crate::receipt::{Mechanism, Refusal};
 const MIN_BYTES: u64 = 64 << 20;
 
 /// Below this size nothing is found out about two threads: their probes are longer.
-const BY_TWO_MIN_BYTES: u64 = 256 << 20;
+const BY_TWO_MIN_BYTES: u64 = 512 << 20;
 
 /// What one probe moves.
 const PROBE_BYTES: u64 = 2 << 20;
 
-/// What one probe by two threads moves: the second is made anew for each.
-const BY_TWO_PROBE_BYTES: u64 = 8 << 20;
+/// What one probe by two threads moves: the second is made anew for each, which takes as long as it
+/// takes to move some megabytes.
+const BY_TWO_PROBE_BYTES: u64 = 32 << 20;
 
 /// Probes of each candidate; the quickest counts, because disturbances only ever slow one down.
 const ROUNDS: usize = 3;
