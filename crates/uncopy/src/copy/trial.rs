@@ -93,10 +93,12 @@ impl Trial {
     }
 
     /// What the probe of the one whose turn it is said. The tail of an extent is too short to tell
-    /// anything and does not count.
+    /// anything and does not count; extents too short for two threads take them out of the race, which
+    /// would not end otherwise.
     pub(crate) fn record(&mut self, way: Way, bytes: u64, took: Duration) {
-        let entrant = self.entrants.iter_mut().find(|e| e.way == way);
-        if let Some(entrant) = entrant.filter(|_| bytes >= way.probe_bytes() / 2) {
+        if bytes < way.probe_bytes() / 2 {
+            self.entrants.retain(|e| e.way != way || !way.by_two);
+        } else if let Some(entrant) = self.entrants.iter_mut().find(|e| e.way == way) {
             entrant.probes += 1;
             entrant.best_rate = entrant.best_rate.max(bytes as f64 / took.as_secs_f64().max(1e-9));
         }
@@ -193,6 +195,19 @@ mod tests {
         trial.retire(CopyFileRange);
         run(&mut trial, |_, _| 100);
         assert_eq!(trial.verdict().unwrap(), (Splice, vec![]));
+    }
+
+    #[test]
+    fn two_threads_leave_the_race_where_there_is_no_room_for_them() {
+        let mut trial = trial();
+        let by_two = Way { mechanism: ReadWrite, by_two: true };
+        for _ in 0..=3 * ROUNDS {
+            let Some(way) = trial.turn() else { break };
+            let bytes = way.probe_bytes().min(8 << 20);
+            trial.record(way, bytes, Duration::from_micros(if way == by_two { 1 } else { 100 }));
+        }
+        assert_eq!(trial.turn(), None);
+        assert_eq!(trial.verdict().unwrap().0, CopyFileRange);
     }
 
     #[test]
