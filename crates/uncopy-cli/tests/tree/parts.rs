@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::{FileExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
@@ -20,6 +20,9 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("strace")] what_somebody_else_put_there_is_not_gone_on_with,
         [Need::Tool("strace")] single_files_have_their_own_journals,
         [Need::Root, Need::Tool("strace")] a_file_that_has_its_name_and_is_not_noted_goes_on,
+        [Need::Root, Need::Tool("strace")] a_file_that_was_merged_and_is_not_noted_is_done,
+        [Need::Tool("strace")] a_single_file_that_has_its_name_is_done,
+        [Need::Tool("strace")] a_merged_file_that_somebody_changed_is_copied_again,
     ];
     for place in [Place::Disk, Place::Ext4, Place::Xfs, Place::Btrfs] {
         for merged in [false, true] {
@@ -262,4 +265,86 @@ fn a_file_that_has_its_name_and_is_not_noted_goes_on() {
     assert!(noted > 0);
     assert_resumed(&program(&trees).run(), noted);
     assert_whole(&trees);
+}
+
+/// Killed when a large file had its name in a destination that was there, and was noted nowhere.
+fn a_file_that_was_merged_and_is_not_noted_is_done() {
+    for old in [None, Some("old")] {
+        let trees = Trees::new();
+        let source = dense(&trees);
+        fs::set_permissions(&source, fs::Permissions::from_mode(0o444)).unwrap();
+        chown(&source, Some(1234), Some(1234)).unwrap();
+        fs::create_dir(trees.destination()).unwrap();
+        let copy = trees.destination().join("large");
+        if let Some(old) = old {
+            fs::write(&copy, old).unwrap();
+        }
+        let before = merged_and_killed(&trees, &copy);
+        let (run, trace) = Strace::new(&program(&trees)).run();
+        assert!(run.status.success(), "{}", run.stderr);
+        assert_eq!((number(&summary(&run), "resumed"), number(&summary(&run), "files")), (1, 0));
+        let written = trace.bytes(&["pwrite64", "write"], trees.to.path());
+        assert!(written < 4096, "{written} written: more than the journal");
+        assert_eq!(before, fs::metadata(&copy).unwrap().ino(), "another file");
+        assert_whole(&trees);
+    }
+}
+
+fn a_single_file_that_has_its_name_is_done() {
+    let trees = Trees::new();
+    let source = dense(&trees);
+    let copy = trees.to.join("copy");
+    let program = || {
+        let program = cp().args(["--resume", "-p", "--method=read-write"]);
+        program.arg(&source).arg(&copy)
+    };
+    Strace::new(&program()).stop_after("renameat", 1).kill();
+    assert!(copy.exists());
+    let run = program().run();
+    assert!(run.status.success(), "{}", run.stderr);
+    assert_eq!(number(&summary(&run), "resumed"), 1, "{}", run.stdout);
+    testbed::assert_same(&source, &copy);
+    assert!(trees.to.strangers(&["copy"]).is_empty());
+}
+
+/// In what was noted, or behind it; or the file is another one.
+fn a_merged_file_that_somebody_changed_is_copied_again() {
+    type Change = fn(&Path);
+    let changes: [(&str, Change); 4] = [
+        ("begin", |copy| write_at(copy, 5000)),
+        ("end", |copy| write_at(copy, SIZE - 7)),
+        ("length", |copy| write_at(copy, SIZE)),
+        ("inode", |copy| {
+            let other = copy.with_file_name("other");
+            fs::copy(copy, &other).unwrap();
+            fs::rename(other, copy).unwrap();
+        }),
+    ];
+    for (what, change) in changes {
+        let trees = Trees::new();
+        dense(&trees);
+        fs::create_dir(trees.destination()).unwrap();
+        let copy = trees.destination().join("large");
+        merged_and_killed(&trees, &copy);
+        change(&copy);
+        let run = program(&trees).run();
+        assert!(run.status.success(), "{}", run.stderr);
+        assert_eq!(number(&summary(&run), "files"), 1, "{what}: {}", run.stdout);
+        assert_whole(&trees);
+    }
+}
+
+fn write_at(path: &Path, offset: u64) {
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all_at(b"changed", offset).unwrap();
+}
+
+/// Kills the job when the file has its name; returns its inode.
+fn merged_and_killed(trees: &Trees, copy: &Path) -> u64 {
+    Strace::new(&program(trees)).stop_after("renameat", 1).kill();
+    assert!(temporary(trees.to.path()).is_none(), "it has its name");
+    assert!(noted(trees)[Path::new("large")] > 0);
+    let found = fs::metadata(copy).unwrap();
+    assert_eq!(found.len(), SIZE);
+    found.ino()
 }

@@ -50,8 +50,7 @@ pub(crate) struct Begun {
 /// A large file on its way.
 pub(crate) struct Partial<'a> {
     keep: Box<dyn Keep + 'a>,
-    size: u64,
-    chunk_bytes: u64,
+    chunks: Chunks,
     /// Of an earlier run, until they are verified.
     expected: Vec<ChunkDigest>,
     /// So many are noted.
@@ -59,21 +58,17 @@ pub(crate) struct Partial<'a> {
     /// Hashed behind them, and not noted yet.
     hashed: Vec<ChunkDigest>,
     since: Instant,
-    /// The digest of a chunk of zeros.
-    zeros: Option<ChunkDigest>,
 }
 
 impl<'a> Partial<'a> {
     pub(crate) fn new(keep: Box<dyn Keep + 'a>, size: u64) -> Partial<'a> {
         Partial {
             keep,
-            size,
-            chunk_bytes: chunk_bytes(size),
+            chunks: Chunks::new(size),
             expected: Vec::new(),
             noted: 0,
             hashed: Vec::new(),
             since: Instant::now(),
-            zeros: None,
         }
     }
 
@@ -91,15 +86,14 @@ impl<'a> Partial<'a> {
         mut goes_on: impl FnMut(u64) -> Result<(), E>,
     ) -> Result<u64, E> {
         for expected in std::mem::take(&mut self.expected) {
-            let start = self.noted * self.chunk_bytes;
-            if start >= self.size || self.digest(copy, start).map_err(&fail)? != Some(expected) {
+            if self.chunks.digest(copy, self.noted).map_err(&fail)? != Some(expected) {
                 break;
             }
             self.noted += 1;
-            goes_on(self.end_of(self.noted))?;
+            goes_on(self.chunks.end_of(self.noted))?;
         }
         self.since = Instant::now();
-        Ok(self.end_of(self.noted))
+        Ok(self.chunks.end_of(self.noted))
     }
 
     /// The copy has come as far as `offset`.
@@ -111,15 +105,14 @@ impl<'a> Partial<'a> {
     ) -> Sys<()> {
         loop {
             let number = self.noted + self.hashed.len() as u64;
-            let start = number * self.chunk_bytes;
-            if start >= self.size || offset < self.end_of(number + 1) {
+            if offset < self.chunks.end_of(number + 1) {
                 break;
             }
-            // It became shorter meanwhile, which is told when it is done.
-            let Some(digest) = self.digest(source, start)? else { break };
+            // There are no more, or it became shorter meanwhile, which is told when it is done.
+            let Some(digest) = self.chunks.digest(source, number)? else { break };
             self.hashed.push(digest);
         }
-        let bytes = self.hashed.len() as u64 * self.chunk_bytes;
+        let bytes = self.hashed.len() as u64 * self.chunks.each_bytes;
         if bytes >= FLUSH_BYTES || (bytes > 0 && self.since.elapsed() >= FLUSH_AGE) {
             return self.flush(copy);
         }
@@ -145,15 +138,62 @@ impl<'a> Partial<'a> {
     pub(crate) fn is_noted(&self) -> bool {
         self.noted > 0
     }
+}
 
-    fn end_of(&self, chunks: u64) -> u64 {
-        chunks.saturating_mul(self.chunk_bytes).min(self.size)
+/// Whether a copy that got its name is what it should be: chunk by chunk what was `noted` of it, and
+/// then what the source is, which has not changed since. `goes_on` is told how far it is.
+pub(crate) fn is_whole<E>(
+    (source, copy): (BorrowedFd<'_>, BorrowedFd<'_>),
+    size: u64,
+    noted: &[ChunkDigest],
+    mut goes_on: impl FnMut(u64) -> Result<(), E>,
+) -> Result<bool, E> {
+    let mut chunks = Chunks::new(size);
+    for number in 0..chunks.count() {
+        let expected = match noted.get(number as usize) {
+            Some(digest) => Ok(Some(*digest)),
+            None => chunks.digest(source, number),
+        };
+        // What cannot be read is told by those who copy it again.
+        match (expected, chunks.digest(copy, number)) {
+            (Ok(Some(expected)), Ok(Some(found))) if expected == found => {}
+            _ => return Ok(false),
+        }
+        goes_on(chunks.end_of(number + 1))?;
+    }
+    Ok(true)
+}
+
+/// The chunks of a file.
+struct Chunks {
+    size: u64,
+    each_bytes: u64,
+    /// The digest of one of zeros.
+    zeros: Option<ChunkDigest>,
+}
+
+impl Chunks {
+    fn new(size: u64) -> Chunks {
+        Chunks { size, each_bytes: chunk_bytes(size), zeros: None }
     }
 
-    /// The digest of the chunk that begins at `start`; `None` if the file ends in it.
-    fn digest(&mut self, fd: BorrowedFd<'_>, start: u64) -> Sys<Option<ChunkDigest>> {
-        let length = self.chunk_bytes.min(self.size - start);
-        if length == self.chunk_bytes && is_hole(fd, start, length)? {
+    fn count(&self) -> u64 {
+        self.size.div_ceil(self.each_bytes)
+    }
+
+    /// Where so many of them end.
+    fn end_of(&self, chunks: u64) -> u64 {
+        chunks.saturating_mul(self.each_bytes).min(self.size)
+    }
+
+    /// The digest of the chunk of this number; `None`: there is none, or the file ends in it.
+    fn digest(&mut self, fd: BorrowedFd<'_>, number: u64) -> Sys<Option<ChunkDigest>> {
+        let (start, end) = (self.end_of(number), self.end_of(number + 1));
+        let length = end - start;
+        if length == 0 {
+            return Ok(None);
+        }
+        if length == self.each_bytes && is_hole(fd, start, length)? {
             let zeros = self.zeros.get_or_insert_with(|| digest_of_zeros(length));
             return Ok(Some(*zeros));
         }
@@ -261,6 +301,28 @@ mod tests {
             again.verify(file.as_fd(), |errno| errno, |_| Ok(())).unwrap()
         };
         assert_eq!(verified(&file), size);
+        // The last is noted or not, and it may have been longer.
+        let source = tempfile::tempfile().unwrap();
+        source.set_len(size).unwrap();
+        let is_whole = |copy: &std::fs::File, noted: usize| {
+            let mut told = Vec::new();
+            let ends = (source.as_fd(), copy.as_fd());
+            let whole = super::is_whole(ends, size, &chunks[..noted], |end| {
+                told.push(end);
+                Ok::<_, Errno>(())
+            });
+            (whole.unwrap(), told.len())
+        };
+        assert_eq!(is_whole(&file, 4), (true, 4));
+        assert_eq!(is_whole(&file, 3), (true, 4));
+        assert_eq!(is_whole(&file, 2), (false, 2), "the source is another one");
+        file.write_all_at(&[1], size - 1).unwrap();
+        assert_eq!(is_whole(&file, 3), (false, 3));
+        assert_eq!(is_whole(&file, 4), (false, 3));
+        file.set_len(size - 1).unwrap();
+        assert_eq!(is_whole(&file, 3), (false, 3));
+        file.set_len(size).unwrap();
+        assert_eq!(is_whole(&file, 3), (true, 4));
         file.write_all_at(&[1], 2 * CHUNK_BYTES + 7).unwrap();
         assert_eq!(verified(&file), 2 * CHUNK_BYTES);
         file.set_len(CHUNK_BYTES + 5).unwrap();

@@ -255,12 +255,12 @@ impl Worker<'_, '_> {
     ) {
         let journal = self.job.journal();
         let before = journal.is_some().then(|| stat.clone());
-        if let (Some(journal), Some(before)) = (&journal, &before)
-            && journal.is_continued()
-            && directory::stat_name(&*place.open.destination, place.target)
-                .is_ok_and(|copy| journal.has(&journal::done(&place.way(), before, &copy)))
-        {
-            return self.finish(place, EntryKind::File, Outcome::Resumed);
+        if let (Some(journal), Some(before)) = (&journal, &before) {
+            match self.is_done(journal, place, (&fd, before)) {
+                Ok(false) => {}
+                Ok(true) => return self.finish(place, EntryKind::File, Outcome::Resumed),
+                Err(error) => return self.fail(place, EntryKind::File, error),
+            }
         }
         let (job, mut opened, mut done) = (self.job, Some((fd, stat)), None);
         let options = job.copy_options(&place.directory.entered);
@@ -313,6 +313,36 @@ impl Worker<'_, '_> {
             }
             Err(error) => self.fail(place, EntryKind::File, error),
         }
+    }
+
+    /// An earlier run copied this file, and neither side has changed since.
+    fn is_done(
+        &self,
+        journal: &Journal,
+        place: &Place<'_>,
+        (source, stat): (&OwnedFd, &Stat),
+    ) -> Result<bool> {
+        let directory = place.open.destination.as_fd();
+        let is_noted = journal.is_continued()
+            && directory::stat_name(directory, place.target)
+                .is_ok_and(|copy| journal.has(&journal::done(&place.way(), stat, &copy)));
+        // In a tree that nobody sees yet it gets its temporary name back.
+        if is_noted || stat.size < partial::LEAST_BYTES || place.directory.entered.private {
+            return Ok(is_noted);
+        }
+        let (opened, name) = ((source.as_fd(), stat), (directory, place.target));
+        let mut watch = Watch::new(self.job);
+        let is_ended = journal::is_ended(journal, &place.way(), opened, name, |done_bytes| {
+            let (phase, total_bytes) = (Phase::Verifying, stat.size);
+            match watch.progress(Progress { phase, done_bytes, total_bytes }) {
+                Control::Continue => Ok(()),
+                Control::Stop => Err(Error::new("copy", place.source(), Reason::Cancelled)),
+            }
+        })?;
+        if is_ended {
+            self.note(journal, place, stat, stat.size);
+        }
+        Ok(is_ended)
     }
 
     /// Notes a finished file in the journal.

@@ -67,6 +67,13 @@ pub(in crate::copy::tree) struct Part {
     pub(in crate::copy::tree) chunks: Vec<ChunkDigest>,
 }
 
+impl Part {
+    /// It is of a source that is so, in chunks of this size.
+    pub(super) fn is_of(&self, source: Short, chunk_bytes: u64) -> bool {
+        self.source == source && self.chunk_bytes == chunk_bytes
+    }
+}
+
 /// What a journal says.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Contents {

@@ -26,12 +26,12 @@ use rustix::fs::{FileType, OFlags};
 #[cfg(fuzzing)]
 pub(crate) use format::fuzz;
 pub(super) use format::{Begun, Built, Part, Short, Unusable};
-pub(super) use part::{KeptPart, sweep, sweep_directory};
+pub(super) use part::{KeptPart, is_ended, sweep, sweep_directory};
 
 use done::Done;
 use format::Told;
 
-use crate::copy::stale;
+use crate::copy::{partial, stale};
 use crate::error::Errno;
 use crate::sys::file::{self, Stat};
 use crate::sys::{Sys, name, transfer};
@@ -249,6 +249,13 @@ impl Journal {
         Ok(())
     }
 
+    /// What an earlier run began of a file whose source is still what it was.
+    fn part(&self, path: &OsStr, source: &Stat) -> Option<Part> {
+        let parts = lock(&self.parts);
+        let part = parts.get(&format::part_key(path))?;
+        part.is_of(state(source), partial::chunk_bytes(source.size)).then(|| part.clone())
+    }
+
     /// Takes out what an earlier run began of a file.
     pub(super) fn take_part(&self, path: &OsStr) -> Option<Part> {
         lock(&self.parts).remove(&format::part_key(path))
@@ -277,7 +284,7 @@ impl Journal {
         let mut batch = lock(&self.batch);
         batch.reach(copy.device, *directory)?;
         batch.done.extend(done(path, source, copy));
-        if *bytes >= crate::copy::partial::LEAST_BYTES {
+        if *bytes >= partial::LEAST_BYTES {
             batch.ended.extend(format::part_key(path.as_os_str()));
         }
         // A path that is longer than half a frame costs a copy more, if it comes to that.

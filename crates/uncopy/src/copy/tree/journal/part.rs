@@ -9,10 +9,10 @@ use std::sync::Arc;
 use rustix::fs::{FileType, OFlags};
 
 use super::{Journal, Part, Short, is_own, state};
-use crate::copy::partial::{Begun, ChunkDigest, Keep};
+use crate::copy::partial::{self, Begun, ChunkDigest, Keep, is_whole};
 use crate::copy::stale;
 use crate::copy::tree::run::Job;
-use crate::error::{Errno, Error};
+use crate::error::{Errno, Error, Result};
 use crate::sys::file::{self, Stat};
 use crate::sys::{Sys, directory, name};
 
@@ -38,7 +38,7 @@ impl<'a> KeptPart<'a> {
             journal: Arc::clone(journal),
             path: path.as_os_str().to_owned(),
             source: state(source),
-            chunk_bytes: crate::copy::partial::chunk_bytes(source.size),
+            chunk_bytes: partial::chunk_bytes(source.size),
         }
     }
 
@@ -51,8 +51,7 @@ impl<'a> KeptPart<'a> {
         ended: Option<&OsStr>,
     ) -> Option<Begun> {
         let part = self.journal.take_part(&self.path)?;
-        let same = part.source == self.source && part.chunk_bytes == self.chunk_bytes;
-        if !same {
+        if !part.is_of(self.source, self.chunk_bytes) {
             remove(directory, &part);
             return None;
         }
@@ -79,6 +78,29 @@ impl Keep for KeptPart<'_> {
             self.job.stop(Error::system("write the journal for", &self.path, *errno));
         })
     }
+}
+
+/// Whether a name stands for a part that an earlier run had put in place and did not come to note: a
+/// file of that inode, with all that the source has. `goes_on` is told how far it is read.
+pub(in crate::copy::tree) fn is_ended(
+    journal: &Journal,
+    path: &Path,
+    (source, stat): (BorrowedFd<'_>, &Stat),
+    (directory, name): (BorrowedFd<'_>, &OsStr),
+    goes_on: impl FnMut(u64) -> Result<()>,
+) -> Result<bool> {
+    let Some(part) = journal.part(path.as_os_str(), stat) else { return Ok(false) };
+    let opened = name::open_existing(directory, name, OFlags::RDONLY)
+        .and_then(|file| file::stat(&file).map(|stat| (file, stat)));
+    let Ok((copy, found)) = opened else { return Ok(false) };
+    let is_part = found.file_type() == FileType::RegularFile
+        && (found.inode, found.links, found.size) == (part.inode, 1, stat.size);
+    let whole = is_part && is_whole((source, copy.as_fd()), stat.size, &part.chunks, goes_on)?;
+    if whole {
+        // Nobody goes on with it.
+        let _ = journal.take_part(path.as_os_str());
+    }
+    Ok(whole)
 }
 
 /// Opens the temporary file of a part, which is the one that was noted and nobody else's.
