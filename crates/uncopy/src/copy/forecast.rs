@@ -87,7 +87,7 @@ pub(crate) fn forecast(
     };
     let rivals = plan::rivals(&facts, &attempted);
     let is_race = chosen.is_some_and(|chosen| rivals.first() == Some(&chosen))
-        && Trial::new(&facts, &rivals, false).is_some();
+        && Trial::new(&facts, &rivals, || false).is_some();
     for refusal in plan::refusals(&facts, chosen) {
         if let Some(way) = ways.iter_mut().find(|way| way.mechanism == refusal.mechanism) {
             way.passed_over = Some(refusal.reason);

@@ -97,8 +97,8 @@ impl Transfer<'_, '_> {
         }
         if self.observer.throttle().is_none() {
             // Where the rate is given the ways do not differ in speed.
-            let has_thread = self.observer.spare_workers() > 0;
             let rivals = plan::rivals(&self.facts, &self.attempted);
+            let has_thread = || self.observer.spare_workers() > 0;
             self.trial = Trial::new(&self.facts, &rivals, has_thread);
             self.take_advice();
         }

@@ -70,17 +70,22 @@ impl Entrant {
 
 impl Trial {
     /// A trial between `candidates`, the least touching first, if this copy is worth one. Where
-    /// another thread is to be had, `has_thread`, those that it helps also try it with two.
-    pub(crate) fn new(facts: &Facts, candidates: &[Mechanism], has_thread: bool) -> Option<Trial> {
+    /// another thread is to be had, which `has_thread` is asked only if it matters, those that it helps
+    /// also try it with two.
+    pub(crate) fn new(
+        facts: &Facts,
+        candidates: &[Mechanism],
+        has_thread: impl Fn() -> bool,
+    ) -> Option<Trial> {
         let is_from = |least| facts.size.is_some_and(|size| size >= least);
         let worth_it = facts.allow == Allow::Any
             && facts.prefer == Prefer::WallTime
             && is_from(MIN_BYTES)
             && candidates.len() > 1;
         let by_two = candidates.iter().copied().filter(|mechanism| {
-            has_thread
-                && is_from(BY_TWO_MIN_BYTES)
+            is_from(BY_TWO_MIN_BYTES)
                 && plan::gains_by_ranges(facts, *mechanism, BY_TWO_PROBE_BYTES)
+                && has_thread()
         });
         let by_one = candidates.iter().map(|mechanism| Entrant::new(*mechanism, false));
         let entrants = by_one.chain(by_two.map(|mechanism| Entrant::new(mechanism, true)));
@@ -244,7 +249,10 @@ mod tests {
         ] {
             let facts =
                 Facts { size: Some(size), destination, ..crate::copy::plan::tests::facts() };
-            let found = Trial::new(&facts, &ways, has_thread);
+            let found = Trial::new(&facts, &ways, || {
+                assert!(size >= BY_TWO_MIN_BYTES, "asked in vain, which takes system calls");
+                has_thread
+            });
             assert_eq!(
                 found.map_or(0, |trial| trial.entrants.len()),
                 entrants,
