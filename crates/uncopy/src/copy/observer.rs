@@ -1,10 +1,12 @@
 //! Progress of a copy, and the wish to stop it.
 
+use std::path::Path;
 use std::sync::OnceLock;
 use std::thread::available_parallelism;
 
 use super::experience::Experience;
 use super::throttle::{self, Throttle};
+use crate::error::{Error, Reason, Result};
 
 /// What a copy is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +83,21 @@ impl Observer for () {
 impl<F: FnMut(Progress) -> Control> Observer for F {
     fn progress(&mut self, progress: Progress) -> Control {
         self(progress)
+    }
+}
+
+/// Tells how far the copy of `source` is.
+///
+/// # Errors
+/// It is to stop.
+pub(super) fn tell(
+    observer: &mut dyn Observer,
+    progress: Progress,
+    source: impl AsRef<Path>,
+) -> Result<()> {
+    match observer.progress(progress) {
+        Control::Continue => Ok(()),
+        Control::Stop => Err(Error::new("copy", source, Reason::Cancelled)),
     }
 }
 

@@ -10,7 +10,7 @@ use super::destination::Destination;
 use super::experience::Alike;
 use super::facts;
 use super::metadata;
-use super::observer::{Control, Observer, Phase, Progress};
+use super::observer::{self, Control, Observer, Phase, Progress};
 use super::options::{Cache, CopyOptions, Existing, IfChanged, RETRIES};
 use super::partial::Partial;
 use super::pause::Stopwatch;
@@ -292,7 +292,8 @@ fn finish_contents(
     {
         let read = receipt.compression.as_ref().filter(|_| way != Way::Leave);
         let sizes = (read.map_or(reached, |compression| compression.source_bytes), reached);
-        tell(observer, source, Phase::Flushing, 0, reached)?;
+        let progress = Progress { phase: Phase::Flushing, done_bytes: 0, total_bytes: reached };
+        observer::tell(observer, progress, source.path)?;
         file::sync_data(staging.fd())
             .map_err(|e| Error::system("flush", staging.destination().given, e))?;
         match verify::verify(source, staging, sizes, (way, wanted), options.gate.as_ref(), observer)
@@ -331,19 +332,6 @@ fn flush(staging: &Staging<'_>, size: u64, observer: &mut dyn Observer) -> Resul
         // Pipes and character devices have nothing to flush (fsync(2)).
         Err(Errno::EINVAL) if staging.destination().is_stream() => Ok(()),
         other => other.map_err(|e| Error::system("flush", given, e)),
-    }
-}
-
-fn tell(
-    observer: &mut dyn Observer,
-    source: &Source<'_>,
-    phase: Phase,
-    done_bytes: u64,
-    total_bytes: u64,
-) -> Result<()> {
-    match observer.progress(Progress { phase, done_bytes, total_bytes }) {
-        Control::Continue => Ok(()),
-        Control::Stop => Err(Error::new("copy", source.path, Reason::Cancelled)),
     }
 }
 

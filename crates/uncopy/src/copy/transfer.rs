@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::current::Current;
 use super::facts;
 use super::mechanism::{self, Ends, Moved, reflink};
-use super::observer::{self, Control, Observer, Phase, Progress};
+use super::observer::{self, Observer, Phase, Progress};
 use super::options::{Cache, Sparse};
 use super::pace::Pace;
 use super::partial;
@@ -130,10 +130,7 @@ impl Transfer<'_, '_> {
         let (staging, size) = (self.staging, self.size);
         let end = staging.verified(|done_bytes| {
             let progress = Progress { phase: Phase::Verifying, done_bytes, total_bytes: size };
-            match self.observer.progress(progress) {
-                Control::Continue => Ok(()),
-                Control::Stop => Err(Error::new("copy", self.source.path, Reason::Cancelled)),
-            }
+            observer::tell(self.observer, progress, self.source.path)
         })?;
         self.receipt.resumed_bytes = end;
         self.done_bytes = end;
@@ -535,10 +532,8 @@ impl Transfer<'_, '_> {
     }
 
     fn report(&mut self) -> Result<()> {
-        match self.observer.progress(self.progress()) {
-            Control::Continue => Ok(()),
-            Control::Stop => Err(Error::new("copy", self.source.path, Reason::Cancelled)),
-        }
+        let progress = self.progress();
+        observer::tell(self.observer, progress, self.source.path)
     }
 
     fn failure(&self, errno: Errno) -> Error {

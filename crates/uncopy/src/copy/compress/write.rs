@@ -5,7 +5,7 @@ use super::read::Reader;
 use super::table::{self, Table};
 use super::{Level, Way};
 use crate::copy::mechanism::read_write;
-use crate::copy::observer::{self, Control, Observer, Phase, Progress};
+use crate::copy::observer::{self, Observer, Phase, Progress};
 use crate::copy::options::Sparse;
 use crate::copy::source::Source;
 use crate::copy::sparse::{self, Segment};
@@ -168,10 +168,8 @@ impl Sink<'_, '_> {
     }
 
     fn report(&mut self) -> Result<()> {
-        match self.observer.progress(self.progress()) {
-            Control::Continue => Ok(()),
-            Control::Stop => Err(Error::new("copy", self.source.path, Reason::Cancelled)),
-        }
+        let progress = self.progress();
+        observer::tell(self.observer, progress, self.source.path)
     }
 
     fn failure(&self, errno: Errno) -> Error {

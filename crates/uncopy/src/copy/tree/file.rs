@@ -30,7 +30,7 @@ use crate::copy::job::{EntryKind, Links, Outcome};
 use crate::copy::mechanism::Ends;
 use crate::copy::metadata;
 use crate::copy::named::{Late, Named};
-use crate::copy::observer::{Control, Observer, Phase, Progress};
+use crate::copy::observer::{self, Control, Observer, Phase, Progress};
 use crate::copy::small::{self, Small};
 use crate::copy::source::Source;
 use crate::copy::staging::{Commit, Placing, Staging};
@@ -334,10 +334,8 @@ impl Worker<'_, '_> {
         let mut watch = Watch::new(self.job);
         let is_ended = journal::is_ended(journal, &place.way(), opened, name, |done_bytes| {
             let (phase, total_bytes) = (Phase::Verifying, stat.size);
-            match watch.progress(Progress { phase, done_bytes, total_bytes }) {
-                Control::Continue => Ok(()),
-                Control::Stop => Err(Error::new("copy", place.source(), Reason::Cancelled)),
-            }
+            let progress = Progress { phase, done_bytes, total_bytes };
+            observer::tell(&mut watch, progress, place.source())
         })?;
         if is_ended {
             self.note(journal, place, stat, stat.size);
