@@ -2,6 +2,7 @@
 //! sets of it side by side.
 
 mod chart;
+mod check;
 mod crossover;
 mod diff;
 pub(crate) mod inputs;
@@ -45,6 +46,8 @@ pub(crate) struct Arguments {
 
 #[derive(clap::Subcommand)]
 enum Action {
+    /// Hold the figures of README and docs against the recorded rows that they come from.
+    Check,
     /// Set two sets of rows side by side; fails if something of ours is worse by more than noise.
     Diff {
         /// The set before: a file of JSON Lines, or a directory of them.
@@ -64,6 +67,7 @@ enum Action {
 /// others is written; or, comparing, if something is worse.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.action {
+        Some(Action::Check) => check::run(),
         Some(Action::Diff { before, after, least }) => compare(before, after, *least / 100.0),
         None => report(arguments),
     }
