@@ -114,7 +114,11 @@ fn encode(subject: &Subject<'_>, members: &Members<'_>) -> TokenStream {
     });
     let unit_ordinals =
         members.units.iter().map(|Unit { ident, ordinal, .. }| quote!(Self::#ident => #ordinal,));
-    let carried = members.unknown.map(|ident| quote!(Self::#ident(unknown) => unknown.ordinal,));
+    let known = members.payloads.iter().map(ordinal);
+    let known: Vec<u64> = known.chain(members.units.iter().map(|unit| unit.ordinal)).collect();
+    let carried = members.unknown.map(
+        |ident| quote!(Self::#ident(unknown) => __fidl::unknown_ordinal(unknown, &[#(#known),*])?,),
+    );
     let inline = quote! {
         let ordinal: u64 = match self { #(#ordinals)* #(#unit_ordinals)* #carried };
         inline[..8].copy_from_slice(&ordinal.to_le_bytes());

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline};
 use crate::encode::{Encode, EncodeOptional, Optional, Output};
 use crate::error::Result;
-use crate::handle::{HandleIndex, Handles, Leaving, ObjectType, OwnedHandle, TakeHandles};
+use crate::handle::{HandleIndex, Handles, Leaving, ObjectType, OwnedHandle, Rights, TakeHandles};
 use crate::late::Items;
 use crate::layout::{HandleConstraint, Layout};
 use crate::limits::Depth;
@@ -16,7 +16,9 @@ macro_rules! endpoints {
     ($($(#[$doc:meta])* $end:ident;)*) => {$(
         $(#[$doc])*
         ///
-        /// On the wire it is a handle to a channel.
+        /// On the wire it is a handle to a channel, with the rights of a channel
+        /// ([`Rights::CHANNEL_DEFAULT`]) unless its field says `#[fidl(rights = …)]`: with fewer it
+        /// is refused, others are taken away.
         pub struct $end<P, H> {
             handle: OwnedHandle<H>,
             of: PhantomData<fn() -> P>,
@@ -59,8 +61,10 @@ macro_rules! endpoints {
             const HAS_HANDLES: bool = true;
             const VALIDITY: Validity = Validity::Checked;
             type Constraint = HandleConstraint;
-            const UNCONSTRAINED: HandleConstraint =
-                HandleConstraint::ANY.with_object_type(ObjectType::CHANNEL);
+            const UNCONSTRAINED: HandleConstraint = HandleConstraint {
+                object_type: ObjectType::CHANNEL,
+                rights: Rights::CHANNEL_DEFAULT,
+            };
         }
 
         impl<P, H> Encode for $end<P, H> {

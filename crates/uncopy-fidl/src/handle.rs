@@ -120,6 +120,9 @@ bitflags::bitflags! {
             | Self::INSPECT.bits();
         /// Read and write (`ZX_RIGHTS_IO`).
         const IO = Self::READ.bits() | Self::WRITE.bits();
+        /// Those of a new channel's end (`ZX_DEFAULT_CHANNEL_RIGHTS`), which has exactly one handle.
+        const CHANNEL_DEFAULT = (Self::BASIC.bits() & !Self::DUPLICATE.bits()) | Self::IO.bits()
+            | Self::SIGNAL.bits() | Self::SIGNAL_PEER.bits();
 
         const _ = !0;
     }
@@ -356,21 +359,11 @@ impl<H: Handle> HandleTable for Handles<H> {
     fn claim(&mut self, index: usize, wanted: HandleConstraint) -> Result<(), Rule> {
         let slot = &mut self.slots[index];
         let handle = slot.as_ref().ok_or(Rule::HandleGone)?;
-        let (object_type, rights) = (handle.object_type(), handle.rights());
-        if ![object_type, ObjectType::ANY].contains(&wanted.object_type)
-            && object_type != ObjectType::ANY
-        {
-            return Err(Rule::WrongHandleType { expected: wanted.object_type, found: object_type });
-        }
-        let as_they_are = Rights::SAME_RIGHTS;
-        if wanted.rights == as_they_are || rights == as_they_are || rights == wanted.rights {
+        let Some(rights) = wanted.narrowing(handle.object_type(), handle.rights())? else {
             return Ok(());
-        }
-        if !rights.contains(wanted.rights) {
-            return Err(Rule::MissingRights { expected: wanted.rights, found: rights });
-        }
-        *slot = slot.take().and_then(|handle| handle.narrowed(wanted.rights));
-        if slot.is_some() { Ok(()) } else { Err(Rule::CannotNarrow { wanted: wanted.rights }) }
+        };
+        *slot = slot.take().and_then(|handle| handle.narrowed(rights));
+        if slot.is_some() { Ok(()) } else { Err(Rule::CannotNarrow { wanted: rights }) }
     }
 
     fn close(&mut self, index: usize) {

@@ -194,7 +194,7 @@ pub mod derived {
     pub use crate::wire::{
         BOX_SIZE, ENVELOPE_SIZE, Empty, Envelope, Envelopes, Plain, Skipped, TABLE_SIZE,
         UNION_SIZE, Unknown, UnknownView, decode_box, decode_union, encode_box_inline,
-        encode_box_rest, encode_envelope, encode_header, encode_unknown,
+        encode_box_rest, encode_envelope, encode_header, encode_unknown, unknown_ordinal,
     };
 
     /// An error of a derived type.

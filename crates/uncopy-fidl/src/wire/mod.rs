@@ -17,5 +17,5 @@ pub use empty::{Empty, EmptyView};
 pub use envelope::{ENVELOPE_SIZE, Envelope, Envelopes, Skipped, TABLE_SIZE, encode_envelope};
 pub use payload::{NoPayload, Outcome, UNKNOWN_METHOD};
 pub use plain::Plain;
-pub use union::{UNION_SIZE, Unknown, UnknownView, decode_union, encode_unknown};
+pub use union::{UNION_SIZE, Unknown, UnknownView, decode_union, encode_unknown, unknown_ordinal};
 pub use vector::encode_header;

@@ -104,6 +104,22 @@ fn leaf() -> impl Strategy<Value = Leaf> {
     ]
 }
 
+/// With any ordinal, and whatever a program may have put into it.
+fn any_unknown() -> impl Strategy<Value = Unknown> {
+    let ordinal = prop_oneof![0u64..9, any::<u64>(), Just(u64::MAX)];
+    let bytes = vec(prop_oneof![Just(0), Just(8), Just(0xff), any::<u8>()], 0..40);
+    let handles = prop_oneof![4 => Just(0usize), 1 => 0usize..3];
+    (ordinal, bytes, handles).prop_map(|(ordinal, bytes, handles)| Unknown {
+        ordinal,
+        bytes,
+        handles,
+    })
+}
+
+fn any_leaf() -> impl Strategy<Value = Leaf> {
+    prop_oneof![1 => leaf(), 2 => any_unknown().prop_map(Leaf::Other)]
+}
+
 fn tree() -> impl Strategy<Value = Tree> {
     let root = (any::<u16>(), vec(leaf(), 0..4)).prop_map(|(value, leaves)| Tree {
         value,
@@ -270,6 +286,24 @@ proptest! {
     #[test]
     fn tables_hold(value in settings(), treatment in treatment()) {
         check(&value, &treatment, true);
+    }
+
+    /// Both walks have the same rules.
+    #[test]
+    fn what_is_encoded_can_be_decoded(
+        leaves in vec(any_leaf(), 1..4),
+        above in 0usize..34,
+    ) {
+        let leaf = Tree { value: 1, left: None, right: None, leaves };
+        let tree = (0..above).fold(leaf, |inner, depth| {
+            let (left, right) = (Some(Box::new(inner)), None);
+            let (left, right) = if depth % 2 == 0 { (left, right) } else { (right, left) };
+            Tree { value: 2, left, right, leaves: Vec::new() }
+        });
+        if let Ok(bytes) = encode(&tree) {
+            let decoded = decode_owned::<Tree, NoHandle>(&bytes, vec![]);
+            prop_assert_eq!(decoded.as_ref(), Ok(&tree));
+        }
     }
 
     #[test]
