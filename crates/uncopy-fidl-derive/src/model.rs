@@ -38,7 +38,7 @@ impl<'a> Member<'a> {
     ) -> Result<Member<'a>> {
         Ok(Member {
             ident: ident.clone(),
-            label: ident.to_string().trim_start_matches("r#").to_owned(),
+            label: label_of(ident),
             ty,
             attributes: MemberAttributes::parse(attributes)?,
             docs: docs_of(attributes),
@@ -56,6 +56,11 @@ impl<'a> Member<'a> {
         let ty = self.static_type();
         quote_spanned!(self.ty.span()=> #ty)
     }
+}
+
+/// What a member is called in errors and in print.
+pub(crate) fn label_of(ident: &Ident) -> String {
+    ident.to_string().trim_start_matches("r#").to_owned()
 }
 
 pub(crate) fn docs_of(attributes: &[Attribute]) -> Vec<&Attribute> {
@@ -122,6 +127,12 @@ impl<'a> Subject<'a> {
         }
         let about = format!("As in [`{}`].", self.name);
         quote!(#[doc = #about])
+    }
+
+    /// The type of a view of `members`. With none there is nothing that it could borrow.
+    pub(crate) fn view_of(&self, members: &[Member<'_>]) -> TokenStream {
+        let view = &self.view;
+        if members.is_empty() { quote!(#view) } else { quote!(#view<'a>) }
     }
 
     /// It borrows what it is encoded from, and cannot be decoded.
@@ -262,7 +273,27 @@ impl<'a> Subject<'a> {
     }
 
     /// `Decode` with `view` as the type of views. The body sees `inline`, `decoder` and `depth`.
-    pub(crate) fn decode(&self, view: &TokenStream, body: &TokenStream) -> TokenStream {
+    /// `print`, which sees the same and `f`, is the body of a type that contains others.
+    pub(crate) fn decode(
+        &self,
+        view: &TokenStream,
+        body: &TokenStream,
+        print: Option<&TokenStream>,
+    ) -> TokenStream {
+        let print = print.map(|print| {
+            quote! {
+                fn print<'a>(
+                    inline: __fidl::Inline<'a>,
+                    decoder: &mut __fidl::Decoder<'a, '_>,
+                    _: __fidl::NoConstraint,
+                    depth: __fidl::Depth,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    let _ = (&inline, &decoder, depth);
+                    #print
+                }
+            }
+        });
         let body = quote! {
             type View<'a> = #view;
             type Slice<'a> = __fidl::Items<'a, Self>;
@@ -286,13 +317,30 @@ impl<'a> Subject<'a> {
             ) -> __fidl::Result<__fidl::Items<'a, Self>> {
                 __fidl::Items::decode(inline, decoder, constraint, depth)
             }
+
+            #print
         };
         self.implement(&quote!(__fidl::Decode), &self.own(), &body)
     }
 
-    /// `FromView`. The body sees `view` and `handles`.
-    pub(crate) fn owned(&self, body: &TokenStream) -> TokenStream {
+    /// `FromView`. The body sees `view` and `handles`. `read`, which sees `inline`, `decoder`,
+    /// `arriving` and `depth`, is the body of a type that contains others.
+    pub(crate) fn owned(&self, body: &TokenStream, read: Option<&TokenStream>) -> TokenStream {
         let handle = self.handle();
+        let read = read.map(|read| {
+            quote! {
+                fn read<'a>(
+                    inline: __fidl::Inline<'a>,
+                    decoder: &mut __fidl::Decoder<'a, '_>,
+                    arriving: &mut __fidl::Arriving<'_, #handle>,
+                    _: __fidl::NoConstraint,
+                    depth: __fidl::Depth,
+                ) -> __fidl::Result<Self> {
+                    let _ = (&decoder, &arriving, depth);
+                    #read
+                }
+            }
+        });
         let body = quote! {
             fn from_view(
                 view: <Self as __fidl::Decode>::View<'_>,
@@ -306,10 +354,10 @@ impl<'a> Subject<'a> {
                 items: Self::Slice<'_>,
                 handles: &mut __fidl::Handles<#handle>,
             ) -> impl ::core::iter::Iterator<Item = Self> {
-                items.into_iter().map(move |view| {
-                    <Self as __fidl::FromView<#handle>>::from_view(view, handles)
-                })
+                items.into_values(handles)
             }
+
+            #read
         };
         self.implement_for_handles("FromView", &body)
     }

@@ -5,7 +5,7 @@ use quote::quote;
 use syn::{Attribute, DataEnum, Error, Fields, Result, Variant};
 
 use crate::attributes::MemberAttributes;
-use crate::model::{LayoutOf, Member, Subject, check_ordinals, docs_of};
+use crate::model::{LayoutOf, Member, Subject, check_ordinals, docs_of, label_of};
 
 /// What a union has.
 struct Members<'a> {
@@ -255,6 +255,7 @@ fn decode(subject: &Subject<'_>, members: &Members<'_>) -> TokenStream {
             )?;
             view.ok_or_else(|| inline.breaks(__fidl::Rule::RequiredIsAbsent))
         },
+        Some(&print(members)),
     );
     let own = decode_optional(
         &quote!(#view<'a>),
@@ -290,7 +291,85 @@ fn from_view(subject: &Subject<'_>, members: &Members<'_>) -> TokenStream {
     let carried = members
         .unknown
         .map(|ident| quote!(#view::#ident(unknown) => Self::#ident(unknown.into()),));
-    subject.owned(&quote!(match view { #(#payloads)* #(#units)* #carried }))
+    let body = quote!(match view { #(#payloads)* #(#units)* #carried });
+    let payloads = members.payloads.iter().map(|member| {
+        let (Member { ident, label, ty, constant, .. }, ordinal) = (member, ordinal(member));
+        quote! {
+            #ordinal => Self::#ident(
+                envelope
+                    .read::<#ty, #handle>(decoder, arriving, #constant, depth)
+                    .map_err(|error| error.in_field(#label))?,
+            ),
+        }
+    });
+    let units = members.units.iter().map(|Unit { ident, ordinal, .. }| {
+        quote! {
+            #ordinal => {
+                envelope.payload::<__fidl::Empty>(decoder, __fidl::NoConstraint, depth)?;
+                Self::#ident
+            }
+        }
+    });
+    let other = match members.unknown {
+        Some(ident) => quote! {
+            _ => {
+                let payload = envelope.skip(decoder, depth)?;
+                Self::#ident(__fidl::UnknownView::new(ordinal, payload).into())
+            }
+        },
+        None => quote! {
+            _ => return Err(inline.breaks(__fidl::Rule::UnknownUnionMember { ordinal })),
+        },
+    };
+    let read = quote! {
+        let Some((ordinal, envelope)) = __fidl::decode_union(inline)? else {
+            return Err(inline.breaks(__fidl::Rule::RequiredIsAbsent));
+        };
+        Ok(match ordinal { #(#payloads)* #(#units)* #other })
+    };
+    subject.owned(&body, Some(&read))
+}
+
+/// Prints a union as its view would.
+fn print(members: &Members<'_>) -> TokenStream {
+    let payloads = members.payloads.iter().map(|member| {
+        let (Member { label, ty, constant, .. }, ordinal) = (member, ordinal(member));
+        quote! {
+            #ordinal => {
+                let payload =
+                    __fidl::Printed::by(|f| envelope.print::<#ty>(decoder, #constant, depth, f));
+                f.debug_tuple(#label).field(&payload).finish()
+            }
+        }
+    });
+    let units = members.units.iter().map(|Unit { ident, ordinal, .. }| {
+        let label = label_of(ident);
+        quote! {
+            #ordinal => {
+                let empty = envelope.payload::<__fidl::Empty>(decoder, __fidl::NoConstraint, depth);
+                empty.map_err(|_| ::core::fmt::Error)?;
+                f.write_str(#label)
+            }
+        }
+    });
+    let other = match members.unknown {
+        Some(ident) => {
+            let label = label_of(ident);
+            quote! {
+                _ => {
+                    let payload = envelope.skip(decoder, depth).map_err(|_| ::core::fmt::Error)?;
+                    let view = __fidl::UnknownView::new(ordinal, payload);
+                    f.debug_tuple(#label).field(&view).finish()
+                }
+            }
+        }
+        None => quote!(_ => Err(::core::fmt::Error),),
+    };
+    quote! {
+        let found = __fidl::decode_union(inline).ok().flatten();
+        let (ordinal, envelope) = found.ok_or(::core::fmt::Error)?;
+        match ordinal { #(#payloads)* #(#units)* #other }
+    }
 }
 
 /// The function of `DecodeOptional`.
@@ -304,6 +383,14 @@ fn decode_optional(view: &TokenStream, body: &TokenStream) -> TokenStream {
             depth: __fidl::Depth,
         ) -> __fidl::Result<::core::option::Option<#view>> {
             #body
+        }
+
+        fn present<'a>(
+            inline: __fidl::Inline<'a>,
+            _: &mut __fidl::Decoder<'a, '_>,
+            depth: __fidl::Depth,
+        ) -> __fidl::Result<::core::option::Option<(__fidl::Inline<'a>, __fidl::Depth)>> {
+            __fidl::open_union(inline, depth)
         }
     }
 }

@@ -6,15 +6,20 @@
 //! which they were written; what comes in unknown numbers ([`Items`](crate::Items)) or can contain itself
 //! ([`Boxed`](crate::Boxed)) is checked then, and walked through again when somebody looks.
 //!
+//! Whoever looks at all of a nested view would so walk through the innermost part once for each
+//! level around it. So values that own everything ([`FromView::read`]) and the output of `Debug`
+//! ([`Decode::print`]) are not made of views: each is a walk of its own, in the order of the wire.
+//!
 //! The place in the message is needed for every object, so it should be in registers. That takes
 //! functions that are always inlined where they move it, and errors that are made elsewhere.
 
-use std::fmt;
+use std::cell::Cell;
+use std::fmt::{self, Debug as _};
 use std::marker::PhantomData;
 use std::ops::Deref;
 
 use crate::error::{Error, Result, Rule};
-use crate::handle::{Handle, Handles};
+use crate::handle::{Arriving, Handle, Handles};
 use crate::header::HEADER_BYTES;
 use crate::layout::{HandleConstraint, Layout, padded};
 use crate::limits::{Depth, MAX_BYTES, MAX_HANDLES};
@@ -48,6 +53,22 @@ pub trait Decode: Layout + Sized {
         constraint: Self::Constraint,
         depth: Depth,
     ) -> Result<Self::Slice<'a>>;
+
+    /// Prints one, which was checked before, as its view would print itself. A type that contains
+    /// others has them print themselves, one behind the other.
+    ///
+    /// # Errors
+    /// The formatter's.
+    fn print<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        constraint: Self::Constraint,
+        depth: Depth,
+        f: &mut fmt::Formatter<'_>,
+    ) -> fmt::Result {
+        let view = Self::decode(inline, decoder, constraint, depth);
+        view.map_err(|_| fmt::Error)?.fmt(f)
+    }
 }
 
 /// A type whose optional form can be decoded.
@@ -62,6 +83,16 @@ pub trait DecodeOptional: Decode {
         constraint: Self::Constraint,
         depth: Depth,
     ) -> Result<Option<Self::View<'a>>>;
+
+    /// Where one lies as the type itself decodes it, and how deep. None if it is absent.
+    ///
+    /// # Errors
+    /// What [`decode_optional`](Self::decode_optional) finds before it knows whether one is there.
+    fn present<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        depth: Depth,
+    ) -> Result<Option<(Inline<'a>, Depth)>>;
 }
 
 /// A type of which views can become values that own everything, handles of type `H` included.
@@ -72,6 +103,38 @@ pub trait FromView<H>: Decode {
 
     /// The same for many.
     fn from_items(items: Self::Slice<'_>, handles: &mut Handles<H>) -> impl Iterator<Item = Self>;
+
+    /// Checks one and makes the value at once. A type that contains others has them read
+    /// themselves, one behind the other.
+    ///
+    /// # Errors
+    /// Any rule that the bytes or the handles break.
+    fn read<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        arriving: &mut Arriving<'_, H>,
+        constraint: Self::Constraint,
+        depth: Depth,
+    ) -> Result<Self> {
+        let view = Self::decode(inline, decoder, constraint, depth)?;
+        Ok(Self::from_view(view, arriving.handles()))
+    }
+}
+
+/// Prints, once, by what it was made of: a field or an item for a formatter's builders.
+pub struct Printed<F>(Cell<Option<F>>);
+
+impl<F: FnOnce(&mut fmt::Formatter<'_>) -> fmt::Result> Printed<F> {
+    /// Prints by `print`.
+    pub fn by(print: F) -> Printed<F> {
+        Printed(Cell::new(Some(print)))
+    }
+}
+
+impl<F: FnOnce(&mut fmt::Formatter<'_>) -> fmt::Result> fmt::Debug for Printed<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.take().ok_or(fmt::Error)?(f)
+    }
 }
 
 /// Part of a message that was not looked at yet.
@@ -208,6 +271,8 @@ impl<'a> Decoder<'a, '_> {
     /// [`Rule::TooFewBytes`], [`Rule::NonZeroPadding`].
     #[inline(always)]
     pub fn object(&mut self, parent: Inline<'a>, size: usize) -> Result<Inline<'a>> {
+        #[cfg(test)]
+        work::note(size);
         let (offset, left) = (self.cursor.offset(), self.cursor.rest.len());
         // Nothing overflows: a size of more than the whole message is refused first.
         if size > left || padded(size) > left {
@@ -270,7 +335,11 @@ impl<'a> Decoder<'a, '_> {
         Ok(())
     }
 
-    fn take_handle_place(&mut self, parent: Inline<'a>) -> Result<usize> {
+    /// The place of the next handle.
+    ///
+    /// # Errors
+    /// [`Rule::TooFewHandles`].
+    pub(crate) fn take_handle_place(&mut self, parent: Inline<'a>) -> Result<usize> {
         let (index, count) = (self.cursor.next_handle, self.handle_count);
         if index >= count {
             return Err(parent.breaks(Rule::TooFewHandles { needed: index + 1, count }));
@@ -304,26 +373,30 @@ impl<'a> Decoder<'a, '_> {
     }
 }
 
-/// Reads what was checked before. It cannot fail then, because the bytes are borrowed since.
-pub(crate) fn revisit<'a, T: Decode>(
-    inline: Inline<'a>,
+/// Looks at what was checked before, from `cursor` on. It cannot break a rule then, because the
+/// bytes are borrowed since.
+#[inline]
+pub(crate) fn again<'a, R>(
     cursor: &mut Cursor<'a>,
-    constraint: T::Constraint,
-    depth: Depth,
-) -> Option<T::View<'a>> {
+    look: impl FnOnce(&mut Decoder<'a, '_>) -> R,
+) -> R {
     let mut handles = Unchecked(usize::MAX);
     let mut decoder =
         Decoder { cursor: *cursor, handle_count: handles.count(), handles: &mut handles };
-    let view = T::decode(inline, &mut decoder, constraint, depth);
+    let seen = look(&mut decoder);
     *cursor = decoder.cursor;
-    view.ok()
+    seen
 }
 
-fn decode_from<'a, T: Decode>(
-    bytes: &'a [u8],
-    next: usize,
+/// Walks through a message whose first object, of `size` bytes, is at `next`, and which `look`
+/// takes apart: all of it has to be used.
+#[inline(always)]
+fn walk<'a, R>(
+    (bytes, next): (&'a [u8], usize),
+    size: usize,
     handles: &mut dyn HandleTable,
-) -> Result<T::View<'a>> {
+    look: impl FnOnce(Inline<'a>, &mut Decoder<'a, '_>) -> Result<R>,
+) -> Result<R> {
     if bytes.len() > MAX_BYTES {
         return Err(Error::new(Rule::MessageTooLong { bytes: bytes.len() }));
     }
@@ -334,10 +407,32 @@ fn decode_from<'a, T: Decode>(
     let root = Inline { bytes: &bytes[next..], offset: next };
     let cursor = Cursor { rest: root.bytes, length: bytes.len(), next_handle: 0 };
     let mut decoder = Decoder { cursor, handle_count, handles };
-    let object = decoder.object(root, T::SIZE)?;
-    let view = T::decode(object, &mut decoder, T::UNCONSTRAINED, Depth::ROOT)?;
+    let object = decoder.object(root, size)?;
+    let seen = look(object, &mut decoder)?;
     decoder.finish()?;
-    Ok(view)
+    Ok(seen)
+}
+
+fn decode_from<'a, T: Decode>(
+    bytes: &'a [u8],
+    next: usize,
+    handles: &mut dyn HandleTable,
+) -> Result<T::View<'a>> {
+    walk((bytes, next), T::SIZE, handles, |object, decoder| {
+        T::decode(object, decoder, T::UNCONSTRAINED, Depth::ROOT)
+    })
+}
+
+/// `count` handles came; those that are not taken yet are `arriving`.
+fn read_from<T: FromView<H>, H>(
+    bytes: &[u8],
+    next: usize,
+    count: usize,
+    mut arriving: Arriving<'_, H>,
+) -> Result<T> {
+    walk((bytes, next), T::SIZE, &mut Unchecked(count), |object, decoder| {
+        T::read(object, decoder, &mut arriving, T::UNCONSTRAINED, Depth::ROOT)
+    })
 }
 
 /// Decodes a value without a header and without handles.
@@ -396,14 +491,14 @@ pub fn decode_message<'a, T: Decode, H: Handle>(
     decode_from::<T>(message, HEADER_BYTES, handles).inspect_err(|_| handles.close())
 }
 
-/// Decodes a value without a header into one that owns everything.
+/// Decodes a value without a header into one that owns everything, in one walk: what is checked is
+/// copied at once.
 ///
 /// # Errors
 /// As [`decode_with_handles`].
 pub fn decode_owned<T: FromView<H>, H: Handle>(bytes: &[u8], handles: Vec<H>) -> Result<T> {
     let mut handles = Handles::from(handles);
-    let view = decode_with_handles::<T, H>(bytes, &mut handles)?;
-    Ok(T::from_view(view, &mut handles))
+    read_from(bytes, 0, handles.count(), Arriving::new(&mut handles))
 }
 
 /// A message that owns its bytes, checked: whatever lends bytes is kept as long as it exists.
@@ -467,7 +562,29 @@ impl<T: Decode, B: Deref<Target = [u8]>, H: Handle> Received<T, B, H> {
     where
         T: FromView<H>,
     {
-        let view = decode_from::<T>(&self.message, HEADER_BYTES, &mut Unchecked(self.count))?;
-        Ok(T::from_view(view, &mut self.handles))
+        let arriving = Arriving::checked(&mut self.handles);
+        read_from(&self.message, HEADER_BYTES, self.count, arriving)
+    }
+}
+
+/// Counts how many bytes of objects are visited, for tests that bound the work.
+#[cfg(test)]
+pub(crate) mod work {
+    use std::cell::Cell;
+
+    thread_local! {
+        static VISITED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// An object of `size` bytes is visited.
+    pub(crate) fn note(size: usize) {
+        VISITED.set(VISITED.get() + super::padded(size));
+    }
+
+    /// Bytes of objects that `act` visits, and what it gives.
+    pub(crate) fn during<T>(act: impl FnOnce() -> T) -> (usize, T) {
+        VISITED.set(0);
+        let done = act();
+        (VISITED.get(), done)
     }
 }

@@ -6,7 +6,9 @@ use std::marker::PhantomData;
 use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline};
 use crate::encode::{Encode, EncodeOptional, Optional, Output};
 use crate::error::Result;
-use crate::handle::{HandleIndex, Handles, Leaving, ObjectType, OwnedHandle, Rights, TakeHandles};
+use crate::handle::{
+    Arriving, HandleIndex, Handles, Leaving, ObjectType, OwnedHandle, Rights, TakeHandles,
+};
 use crate::late::Items;
 use crate::layout::{HandleConstraint, Layout};
 use crate::limits::Depth;
@@ -132,6 +134,14 @@ macro_rules! endpoints {
             ) -> Result<Option<HandleIndex>> {
                 OwnedHandle::<H>::decode_optional(inline, decoder, wanted, depth)
             }
+
+            fn present<'a>(
+                inline: Inline<'a>,
+                decoder: &mut Decoder<'a, '_>,
+                depth: Depth,
+            ) -> Result<Option<(Inline<'a>, Depth)>> {
+                OwnedHandle::<H>::present(inline, decoder, depth)
+            }
         }
 
         impl<P, H> FromView<H> for $end<P, H> {
@@ -144,7 +154,18 @@ macro_rules! endpoints {
                 items: Self::Slice<'_>,
                 handles: &mut Handles<H>,
             ) -> impl Iterator<Item = Self> {
-                items.into_iter().map(move |view| Self::from_view(view, handles))
+                items.into_values(handles)
+            }
+
+            fn read<'a>(
+                inline: Inline<'a>,
+                decoder: &mut Decoder<'a, '_>,
+                arriving: &mut Arriving<'_, H>,
+                wanted: HandleConstraint,
+                depth: Depth,
+            ) -> Result<Self> {
+                let handle = OwnedHandle::read(inline, decoder, arriving, wanted, depth)?;
+                Ok($end { handle, of: PhantomData })
             }
         }
     )*};

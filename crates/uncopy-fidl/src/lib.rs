@@ -183,10 +183,10 @@ pub use zerocopy;
 /// What `#[derive(Fidl)]` writes its code with. Not for other use; it changes without notice.
 #[doc(hidden)]
 pub mod derived {
-    pub use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline};
+    pub use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline, Printed};
     pub use crate::encode::{Encode, EncodeOptional, Optional, Output};
     pub use crate::error::{Error, Result, Rule};
-    pub use crate::handle::{Handles, Leaving, TakeHandles};
+    pub use crate::handle::{Arriving, Handles, Leaving, TakeHandles};
     pub use crate::late::{Boxed, Items};
     pub use crate::layout::{Layout, NoConstraint, StructLayout, all};
     pub use crate::limits::Depth;
@@ -194,7 +194,8 @@ pub mod derived {
     pub use crate::wire::{
         BOX_SIZE, ENVELOPE_SIZE, Empty, Envelope, Envelopes, Plain, Skipped, TABLE_SIZE,
         UNION_SIZE, Unknown, UnknownView, decode_box, decode_union, encode_box_inline,
-        encode_box_rest, encode_envelope, encode_header, encode_unknown, unknown_ordinal,
+        encode_box_rest, encode_envelope, encode_header, encode_unknown, open_box, open_union,
+        unknown_ordinal,
     };
 
     /// An error of a derived type.

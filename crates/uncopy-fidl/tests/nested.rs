@@ -274,6 +274,31 @@ fn empty() -> Drawing {
     Drawing { shapes: Vec::new(), frame: None, boxed: None }
 }
 
+/// What borrows nothing has no lifetime, and views have the fields of their types, no more.
+#[test]
+fn views_have_what_their_types_have() {
+    #[derive(Debug, PartialEq, Fidl)]
+    struct Nothing;
+    #[derive(Debug, PartialEq, Fidl)]
+    #[fidl(table)]
+    struct NoSettings {}
+    #[derive(Debug, PartialEq, Fidl)]
+    #[fidl(table)]
+    struct Settings {
+        #[fidl(ordinal = 2)]
+        name: Option<String>,
+    }
+    let nothing: NothingView = decode::<Nothing>(&[0; 8]).unwrap();
+    let bytes = encode(&NoSettings {}).unwrap();
+    let none: NoSettingsView = decode::<NoSettings>(&bytes).unwrap();
+    assert_eq!(format!("{nothing:?} {none:?}"), "NothingView NoSettingsView");
+    let bytes = encode(&Settings { name: Some("x".to_owned()) }).unwrap();
+    let SettingsView { name } = decode::<Settings>(&bytes).unwrap();
+    assert_eq!(name, Some("x"));
+    let again = decode::<Vec<NoSettings>>(&encode(&vec![NoSettings {}]).unwrap()).map(|_| ());
+    assert_eq!(again, Ok(()));
+}
+
 #[test]
 fn a_message_has_64_handles_at_most() {
     let handles = |count| (0..count).map(|number| Numbered(number, ObjectType::EVENT)).collect();

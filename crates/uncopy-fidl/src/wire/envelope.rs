@@ -1,9 +1,12 @@
 //! Envelopes: eight bytes before a payload that a receiver may not know. A payload of at most four
 //! bytes is in the envelope itself.
 
-use crate::decode::{Decode, Decoder, Inline};
+use std::fmt;
+
+use crate::decode::{Decode, Decoder, FromView, Inline};
 use crate::encode::{Encode, Output, encode_object};
 use crate::error::{Result, Rule};
+use crate::handle::Arriving;
 use crate::limits::Depth;
 use crate::wire::vector::{self, decode_header};
 
@@ -101,19 +104,70 @@ impl<'a> Envelope<'a> {
         constraint: T::Constraint,
         depth: Depth,
     ) -> Result<T::View<'a>> {
+        let look = |object, decoder: &mut Decoder<'a, '_>, depth| {
+            T::decode(object, decoder, constraint, depth)
+        };
+        self.open(T::SIZE, decoder, depth, look)
+    }
+
+    /// Checks the payload as a `T` and makes the value at once.
+    ///
+    /// # Errors
+    /// Any rule that it breaks.
+    pub fn read<T: FromView<H>, H>(
+        self,
+        decoder: &mut Decoder<'a, '_>,
+        arriving: &mut Arriving<'_, H>,
+        constraint: T::Constraint,
+        depth: Depth,
+    ) -> Result<T> {
+        self.open(T::SIZE, decoder, depth, |object, decoder, depth| {
+            T::read(object, decoder, arriving, constraint, depth)
+        })
+    }
+
+    /// Prints the payload, which was checked before, as a `T`.
+    ///
+    /// # Errors
+    /// The formatter's.
+    pub fn print<T: Decode>(
+        self,
+        decoder: &mut Decoder<'a, '_>,
+        constraint: T::Constraint,
+        depth: Depth,
+        f: &mut fmt::Formatter<'_>,
+    ) -> fmt::Result {
+        let print = |object, decoder: &mut Decoder<'a, '_>, depth| {
+            Ok(T::print(object, decoder, constraint, depth, f))
+        };
+        self.open(T::SIZE, decoder, depth, print).map_err(|_| fmt::Error)?
+    }
+
+    /// Checks the envelope of a payload of `size` inline bytes that `look` takes apart.
+    ///
+    /// # Errors
+    /// Those of `look`, and any rule that the envelope breaks.
+    #[inline(always)]
+    fn open<R>(
+        self,
+        size: usize,
+        decoder: &mut Decoder<'a, '_>,
+        depth: Depth,
+        look: impl FnOnce(Inline<'a>, &mut Decoder<'a, '_>, Depth) -> Result<R>,
+    ) -> Result<R> {
         let depth = depth.deeper()?;
-        let is_inline = T::SIZE <= INLINE_BYTES;
+        let is_inline = size <= INLINE_BYTES;
         if self.is_inline() != is_inline {
-            return Err(self.inline.breaks(Rule::EnvelopeInlining { size: T::SIZE }));
+            return Err(self.inline.breaks(Rule::EnvelopeInlining { size }));
         }
         let (begin, first_handle) = decoder.used();
         let object = if is_inline {
-            self.inline.check_padding(T::SIZE.min(INLINE_BYTES), INLINE_BYTES)?;
-            self.inline.part(0, T::SIZE)
+            self.inline.check_padding(size.min(INLINE_BYTES), INLINE_BYTES)?;
+            self.inline.part(0, size)
         } else {
-            decoder.object(self.inline, T::SIZE)?
+            decoder.object(self.inline, size)?
         };
-        let view = T::decode(object, decoder, constraint, depth)?;
+        let seen = look(object, decoder, depth)?;
         let (end, last_handle) = decoder.used();
         let (bytes, handles) = (end - begin, last_handle - first_handle);
         if !is_inline && bytes != self.bytes() {
@@ -124,7 +178,7 @@ impl<'a> Envelope<'a> {
             let rule = Rule::EnvelopeHandles { announced: self.handles(), found: handles };
             return Err(self.inline.breaks(rule));
         }
-        Ok(view)
+        Ok(seen)
     }
 
     /// Passes over a payload that is not known and closes its handles. Gives its bytes: four if

@@ -73,6 +73,15 @@ pub fn unknown_ordinal(unknown: &Unknown, known: &[u64]) -> Result<u64> {
     }
 }
 
+/// Where a union lies that is there, and how deep. None if it is absent.
+///
+/// # Errors
+/// None; types of all kinds are looked for alike.
+#[inline]
+pub fn open_union(inline: Inline<'_>, depth: Depth) -> Result<Option<(Inline<'_>, Depth)>> {
+    Ok((inline.array() != [0; UNION_SIZE]).then_some((inline, depth)))
+}
+
 /// Writes the envelope at `at` and the payload as it came.
 ///
 /// # Errors

@@ -179,6 +179,14 @@ fn check<T: Value>(value: &T, treatment: &Treatment, drops_unknown: bool) {
     let bytes = encode(value).unwrap();
     assert_eq!(decode_owned::<T, NoHandle>(&bytes, vec![]).as_ref(), Ok(value));
 
+    // Alone, a view prints by the code that is derived for it; among items, the type prints it.
+    let alone = decode::<T>(&bytes).unwrap();
+    let among = encode(&vec![value]).unwrap();
+    if let Ok(among) = decode::<Vec<T>>(&among) {
+        assert_eq!(format!("{among:?}"), format!("{:?}", [alone]));
+        assert_eq!(format!("{among:#?}"), format!("{:#?}", [alone]));
+    }
+
     let mut options = GatherOptions::default();
     options.min_body_bytes = treatment.min_body_bytes;
     options.max_regions = treatment.max_regions;
