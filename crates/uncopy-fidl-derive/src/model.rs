@@ -153,6 +153,8 @@ impl<'a> Subject<'a> {
         quote! {
             const _: () = {
                 use ::uncopy_fidl::derived as __fidl;
+                #[allow(unused_imports)]
+                use ::uncopy_fidl::derived::OwningHandles as _;
                 #items
             };
         }
@@ -220,6 +222,39 @@ impl<'a> Subject<'a> {
     /// The type of handles in code inside `implement_for_handles`.
     pub(crate) fn handle(&self) -> TokenStream {
         self.attributes.resource.as_ref().map_or(quote!(__H), |handle| quote!(#handle))
+    }
+
+    /// The value of a member's `view`. In a value type it is for any type of handles, and where the
+    /// member has handles after all, that there must be none ([`constants`](Self::constants)) is
+    /// the only error.
+    pub(crate) fn value_of(&self, ty: &Type, view: &TokenStream) -> TokenStream {
+        match &self.attributes.resource {
+            Some(handle) => quote!(<#ty as __fidl::FromView<#handle>>::from_view(#view, handles)),
+            None => quote!(__fidl::Owning::<#ty, __H>::NEW.from_view(#view, handles)),
+        }
+    }
+
+    /// Reads a member from `inline`, as [`value_of`](Self::value_of) makes it of a view.
+    pub(crate) fn read(&self, member: &Member<'_>, inline: &TokenStream) -> TokenStream {
+        let Member { ty, constant, .. } = member;
+        let read = match &self.attributes.resource {
+            Some(handle) => quote!(<#ty as __fidl::FromView<#handle>>::read),
+            None => quote!(__fidl::Owning::<#ty, __H>::NEW.read),
+        };
+        quote!(#read(#inline, decoder, arriving, #constant, depth))
+    }
+
+    /// Reads a member from the payload of `envelope`, and returns what is wrong with it.
+    pub(crate) fn read_payload(&self, member: &Member<'_>, depth: &TokenStream) -> TokenStream {
+        let (ty, label, read) = (member.ty, &member.label, self.read(member, &quote!(object)));
+        let in_field = quote!(.map_err(|error| error.in_field(#label))?);
+        quote! {{
+            let size = <#ty as __fidl::Layout>::SIZE;
+            let (object, depth, before) = envelope.open(size, decoder, #depth) #in_field;
+            let value = #read #in_field;
+            envelope.close(size, before, decoder) #in_field;
+            value
+        }}
     }
 
     /// `Layout`.
@@ -329,6 +364,7 @@ impl<'a> Subject<'a> {
         let handle = self.handle();
         let read = read.map(|read| {
             quote! {
+                #[inline]
                 fn read<'a>(
                     inline: __fidl::Inline<'a>,
                     decoder: &mut __fidl::Decoder<'a, '_>,

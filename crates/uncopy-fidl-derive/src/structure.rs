@@ -271,23 +271,16 @@ fn padding(members: &[Member<'_>]) -> TokenStream {
 }
 
 fn from_view(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
-    let handle = subject.handle();
     let fields = members.iter().map(|Member { ident, ty, .. }| {
-        quote!(#ident: <#ty as __fidl::FromView<#handle>>::from_view(view.#ident, handles))
+        let from_view = subject.value_of(ty, &quote!(view.#ident));
+        quote!(#ident: #from_view)
     });
     let padding = padding(members);
     let read = members.iter().enumerate().map(|(index, member)| {
-        let Member { ident, label, ty, constant, .. } = member;
-        quote! {
-            #ident: <#ty as __fidl::FromView<#handle>>::read(
-                inline.part(LAYOUT.offsets[#index], <#ty as __fidl::Layout>::SIZE),
-                decoder,
-                arriving,
-                #constant,
-                depth,
-            )
-            .map_err(|error| error.in_field(#label))?
-        }
+        let Member { ident, label, ty, .. } = member;
+        let part = quote!(inline.part(LAYOUT.offsets[#index], <#ty as __fidl::Layout>::SIZE));
+        let read = subject.read(member, &part);
+        quote!(#ident: #read.map_err(|error| error.in_field(#label))?)
     });
     let body = quote! {
         let _ = &view;

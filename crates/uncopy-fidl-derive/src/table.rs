@@ -212,26 +212,22 @@ fn in_order(
 }
 
 fn from_view(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
-    let handle = subject.handle();
     let fields = members.iter().map(|Member { ident, ty, .. }| {
+        let from_view = subject.value_of(ty, &quote!(value));
         quote! {
             #ident: match view.#ident {
-                Some(value) => {
-                    Some(<#ty as __fidl::FromView<#handle>>::from_view(value, handles))
-                }
+                Some(value) => Some(#from_view),
                 None => None,
             }
         }
     });
     let absent = members.iter().map(|Member { ident, .. }| quote!(#ident: None));
     let read = in_order(members, |member, envelope| {
-        let Member { ident, label, ty, constant, .. } = member;
+        let ident = &member.ident;
+        let read = subject.read_payload(member, &quote!(envelopes.depth()));
         quote! {
             if let Some(envelope) = #envelope {
-                let value = envelope
-                    .read::<#ty, #handle>(decoder, arriving, #constant, envelopes.depth())
-                    .map_err(|error| error.in_field(#label))?;
-                owned.#ident = Some(value);
+                owned.#ident = Some(#read);
             }
         }
     });

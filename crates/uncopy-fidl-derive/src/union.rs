@@ -56,6 +56,11 @@ pub(crate) fn expand(subject: &Subject<'_>, data: &DataEnum) -> Result<TokenStre
 fn members<'a>(subject: &Subject<'_>, data: &'a DataEnum) -> Result<Members<'a>> {
     let mut members = Members { payloads: Vec::new(), units: Vec::new(), unknown: None };
     let mut ordinals = Vec::new();
+    if let Some(variant) = data.variants.iter().find(|variant| variant.discriminant.is_some()) {
+        let message = "an enum of numbers says which they are: add `#[repr(u32)]`; a union's \
+                       members have `#[fidl(ordinal = …)]`";
+        return Err(Error::new_spanned(variant, message));
+    }
     for (index, variant) in data.variants.iter().enumerate() {
         let attributes = MemberAttributes::parse(&variant.attrs)?;
         if let Some(span) = attributes.unknown {
@@ -85,7 +90,7 @@ fn members<'a>(subject: &Subject<'_>, data: &'a DataEnum) -> Result<Members<'a>>
     }
     check_ordinals(&ordinals, &subject.attributes.reserved, u64::MAX)?;
     if members.payloads.is_empty() && members.unknown.is_none() {
-        let message = "no member has a payload: an enum, which says its number, is enough";
+        let message = "no member has a payload: an enum is enough, with `#[repr(u32)]`, `A = 1`";
         return Err(Error::new_spanned(subject.name, message));
     }
     Ok(members)
@@ -278,11 +283,12 @@ fn decode(subject: &Subject<'_>, members: &Members<'_>) -> TokenStream {
 }
 
 fn from_view(subject: &Subject<'_>, members: &Members<'_>) -> TokenStream {
-    let (view, handle) = (&subject.view, subject.handle());
+    let view = &subject.view;
     let payloads = members.payloads.iter().map(|Member { ident, ty, .. }| {
+        let from_view = subject.value_of(ty, &quote!(payload));
         quote! {
             #view::#ident(payload) => Self::#ident(
-                <#ty as __fidl::FromView<#handle>>::from_view(payload, handles),
+                #from_view,
             ),
         }
     });
@@ -293,14 +299,9 @@ fn from_view(subject: &Subject<'_>, members: &Members<'_>) -> TokenStream {
         .map(|ident| quote!(#view::#ident(unknown) => Self::#ident(unknown.into()),));
     let body = quote!(match view { #(#payloads)* #(#units)* #carried });
     let payloads = members.payloads.iter().map(|member| {
-        let (Member { ident, label, ty, constant, .. }, ordinal) = (member, ordinal(member));
-        quote! {
-            #ordinal => Self::#ident(
-                envelope
-                    .read::<#ty, #handle>(decoder, arriving, #constant, depth)
-                    .map_err(|error| error.in_field(#label))?,
-            ),
-        }
+        let (ident, ordinal) = (&member.ident, ordinal(member));
+        let read = subject.read_payload(member, &quote!(depth));
+        quote!(#ordinal => Self::#ident(#read),)
     });
     let units = members.units.iter().map(|Unit { ident, ordinal, .. }| {
         quote! {

@@ -72,6 +72,11 @@ pub trait Decode: Layout + Sized {
 }
 
 /// A type whose optional form can be decoded.
+#[diagnostic::on_unimplemented(
+    message = "FIDL has no optional `{Self}`; if it is a struct, write `Option<Box<{Self}>>`",
+    label = "cannot be absent",
+    note = "vectors, strings, unions, handles and, as `Option<Box<_>>`, structs can be optional"
+)]
 pub trait DecodeOptional: Decode {
     /// Checks one, or that it is absent.
     ///
@@ -109,6 +114,7 @@ pub trait FromView<H>: Decode {
     ///
     /// # Errors
     /// Any rule that the bytes or the handles break.
+    #[inline]
     fn read<'a>(
         inline: Inline<'a>,
         decoder: &mut Decoder<'a, '_>,
@@ -120,6 +126,69 @@ pub trait FromView<H>: Decode {
         Ok(Self::from_view(view, arriving.handles()))
     }
 }
+
+/// What makes a member of a value type: by [`FromView`], of any type of handles, where the member
+/// has none. For others there is [`OwningHandles`], so that the compiler's only error is that a
+/// value type has no handles, which is found when all types are known.
+pub struct Owning<T, H>(PhantomData<fn() -> (T, H)>);
+
+impl<T, H> Owning<T, H> {
+    /// It has no state.
+    pub const NEW: Owning<T, H> = Owning(PhantomData);
+}
+
+#[allow(clippy::wrong_self_convention, reason = "the type is the value's, not this one")]
+impl<T: FromView<H>, H> Owning<T, H> {
+    /// As [`FromView::from_view`].
+    #[inline(always)]
+    pub fn from_view(self, view: T::View<'_>, handles: &mut Handles<H>) -> T {
+        T::from_view(view, handles)
+    }
+
+    /// As [`FromView::read`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline(always)]
+    pub fn read<'a>(
+        self,
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        arriving: &mut Arriving<'_, H>,
+        constraint: T::Constraint,
+        depth: Depth,
+    ) -> Result<T> {
+        T::read(inline, decoder, arriving, constraint, depth)
+    }
+}
+
+/// Stands in for [`Owning`]'s own functions while a type with handles that does not say so is
+/// refused. Nothing that compiles calls them.
+#[allow(clippy::wrong_self_convention, reason = "as in `Owning`")]
+pub trait OwningHandles<T: Decode, H>: Sized {
+    /// As [`FromView::from_view`].
+    fn from_view(self, _: T::View<'_>, _: &mut Handles<H>) -> T {
+        const { panic!("a value type has no handles") }
+    }
+
+    /// As [`FromView::read`].
+    ///
+    /// # Errors
+    /// None.
+    #[inline]
+    fn read<'a>(
+        self,
+        _: Inline<'a>,
+        _: &mut Decoder<'a, '_>,
+        _: &mut Arriving<'_, H>,
+        _: T::Constraint,
+        _: Depth,
+    ) -> Result<T> {
+        const { panic!("a value type has no handles") }
+    }
+}
+
+impl<T: Decode, H> OwningHandles<T, H> for Owning<T, H> {}
 
 /// Prints, once, by what it was made of: a field or an item for a formatter's builders.
 pub struct Printed<F>(Cell<Option<F>>);
@@ -255,6 +324,9 @@ impl HandleTable for Unchecked {
     fn close(&mut self, _: usize) {}
 }
 
+/// Bytes of objects out of line so far, and handles.
+pub(crate) type Used = (usize, usize);
+
 /// Walks through a message.
 pub struct Decoder<'a, 'h> {
     cursor: Cursor<'a>,
@@ -348,9 +420,8 @@ impl<'a> Decoder<'a, '_> {
         Ok(index)
     }
 
-    /// Bytes of objects out of line so far, and handles.
     #[inline]
-    pub(crate) fn used(&self) -> (usize, usize) {
+    pub(crate) fn used(&self) -> Used {
         (self.cursor.offset(), self.cursor.next_handle)
     }
 
@@ -388,15 +459,13 @@ pub(crate) fn again<'a, R>(
     seen
 }
 
-/// Walks through a message whose first object, of `size` bytes, is at `next`, and which `look`
-/// takes apart: all of it has to be used.
+/// The first object of a message, of `size` bytes at `next`, and where the others are taken from.
 #[inline(always)]
-fn walk<'a, R>(
+fn enter<'a, 'h>(
     (bytes, next): (&'a [u8], usize),
     size: usize,
-    handles: &mut dyn HandleTable,
-    look: impl FnOnce(Inline<'a>, &mut Decoder<'a, '_>) -> Result<R>,
-) -> Result<R> {
+    handles: &'h mut dyn HandleTable,
+) -> Result<(Inline<'a>, Decoder<'a, 'h>)> {
     if bytes.len() > MAX_BYTES {
         return Err(Error::new(Rule::MessageTooLong { bytes: bytes.len() }));
     }
@@ -407,10 +476,7 @@ fn walk<'a, R>(
     let root = Inline { bytes: &bytes[next..], offset: next };
     let cursor = Cursor { rest: root.bytes, length: bytes.len(), next_handle: 0 };
     let mut decoder = Decoder { cursor, handle_count, handles };
-    let object = decoder.object(root, size)?;
-    let seen = look(object, &mut decoder)?;
-    decoder.finish()?;
-    Ok(seen)
+    Ok((decoder.object(root, size)?, decoder))
 }
 
 fn decode_from<'a, T: Decode>(
@@ -418,9 +484,10 @@ fn decode_from<'a, T: Decode>(
     next: usize,
     handles: &mut dyn HandleTable,
 ) -> Result<T::View<'a>> {
-    walk((bytes, next), T::SIZE, handles, |object, decoder| {
-        T::decode(object, decoder, T::UNCONSTRAINED, Depth::ROOT)
-    })
+    let (object, mut decoder) = enter((bytes, next), T::SIZE, handles)?;
+    let view = T::decode(object, &mut decoder, T::UNCONSTRAINED, Depth::ROOT)?;
+    decoder.finish()?;
+    Ok(view)
 }
 
 /// `count` handles came; those that are not taken yet are `arriving`.
@@ -430,9 +497,11 @@ fn read_from<T: FromView<H>, H>(
     count: usize,
     mut arriving: Arriving<'_, H>,
 ) -> Result<T> {
-    walk((bytes, next), T::SIZE, &mut Unchecked(count), |object, decoder| {
-        T::read(object, decoder, &mut arriving, T::UNCONSTRAINED, Depth::ROOT)
-    })
+    let mut came = Unchecked(count);
+    let (object, mut decoder) = enter((bytes, next), T::SIZE, &mut came)?;
+    let value = T::read(object, &mut decoder, &mut arriving, T::UNCONSTRAINED, Depth::ROOT)?;
+    decoder.finish()?;
+    Ok(value)
 }
 
 /// Decodes a value without a header and without handles.

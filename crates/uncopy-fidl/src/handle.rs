@@ -328,6 +328,7 @@ impl<H> FromView<H> for OwnedHandle<H> {
         items.into_values(handles)
     }
 
+    #[inline]
     fn read<'a>(
         inline: Inline<'a>,
         decoder: &mut Decoder<'a, '_>,

@@ -88,11 +88,15 @@ impl<'a, T: Decode> Items<'a, T> {
     where
         T: FromView<H>,
     {
-        let Items { mut cursor, constraint, depth, .. } = self;
-        let mut arriving = Arriving::checked(handles);
-        (0..self.len()).map(move |index| {
-            let part = self.part(index);
-            again(&mut cursor, |decoder| T::read(part, decoder, &mut arriving, constraint, depth))
+        let (mut rest, mut arriving) = (self.iter(), Arriving::checked(handles));
+        (0..self.len()).map(move |_| {
+            if T::IS_FLAT {
+                return T::from_view(rest.next().expect(CHECKED), arriving.handles());
+            }
+            let Items { constraint, depth, .. } = rest.rest;
+            let first = rest.first().expect(CHECKED);
+            let cursor = &mut rest.rest.cursor;
+            again(cursor, |decoder| T::read(first, decoder, &mut arriving, constraint, depth))
                 .expect(CHECKED)
         })
     }
@@ -143,18 +147,27 @@ pub struct ItemsIter<'a, T: Layout> {
     rest: Items<'a, T>,
 }
 
+impl<'a, T: Decode> ItemsIter<'a, T> {
+    /// Takes the inline part of the next item.
+    #[inline]
+    fn first(&mut self) -> Option<Inline<'a>> {
+        let inline = &mut self.rest.inline;
+        if inline.bytes.is_empty() {
+            return None;
+        }
+        let (first, others) = inline.bytes.split_at(T::SIZE);
+        let first = Inline { bytes: first, offset: inline.offset };
+        *inline = Inline { bytes: others, offset: inline.offset + T::SIZE };
+        Some(first)
+    }
+}
+
 impl<'a, T: Decode> Iterator for ItemsIter<'a, T> {
     type Item = T::View<'a>;
 
     fn next(&mut self) -> Option<T::View<'a>> {
-        let rest = &mut self.rest;
-        if rest.inline.bytes.is_empty() {
-            return None;
-        }
-        let (first, others) = rest.inline.bytes.split_at(T::SIZE);
-        let first = Inline { bytes: first, offset: rest.inline.offset };
-        rest.inline = Inline { bytes: others, offset: rest.inline.offset + T::SIZE };
-        let Items { cursor, constraint, depth, .. } = rest;
+        let first = self.first()?;
+        let Items { cursor, constraint, depth, .. } = &mut self.rest;
         again(cursor, |decoder| T::decode(first, decoder, *constraint, *depth)).ok()
     }
 

@@ -115,6 +115,7 @@ impl<H, T: FromView<H>> FromView<H> for Box<T> {
         items.into_values(handles)
     }
 
+    #[inline]
     fn read<'a>(
         inline: Inline<'a>,
         decoder: &mut Decoder<'a, '_>,

@@ -3,10 +3,9 @@
 
 use std::fmt;
 
-use crate::decode::{Decode, Decoder, FromView, Inline};
+use crate::decode::{Decode, Decoder, Inline, Used};
 use crate::encode::{Encode, Output, encode_object};
 use crate::error::{Result, Rule};
-use crate::handle::Arriving;
 use crate::limits::Depth;
 use crate::wire::vector::{self, decode_header};
 
@@ -104,26 +103,10 @@ impl<'a> Envelope<'a> {
         constraint: T::Constraint,
         depth: Depth,
     ) -> Result<T::View<'a>> {
-        let look = |object, decoder: &mut Decoder<'a, '_>, depth| {
-            T::decode(object, decoder, constraint, depth)
-        };
-        self.open(T::SIZE, decoder, depth, look)
-    }
-
-    /// Checks the payload as a `T` and makes the value at once.
-    ///
-    /// # Errors
-    /// Any rule that it breaks.
-    pub fn read<T: FromView<H>, H>(
-        self,
-        decoder: &mut Decoder<'a, '_>,
-        arriving: &mut Arriving<'_, H>,
-        constraint: T::Constraint,
-        depth: Depth,
-    ) -> Result<T> {
-        self.open(T::SIZE, decoder, depth, |object, decoder, depth| {
-            T::read(object, decoder, arriving, constraint, depth)
-        })
+        let (object, depth, before) = self.open(T::SIZE, decoder, depth)?;
+        let view = T::decode(object, decoder, constraint, depth)?;
+        self.close(T::SIZE, before, decoder)?;
+        Ok(view)
     }
 
     /// Prints the payload, which was checked before, as a `T`.
@@ -137,40 +120,48 @@ impl<'a> Envelope<'a> {
         depth: Depth,
         f: &mut fmt::Formatter<'_>,
     ) -> fmt::Result {
-        let print = |object, decoder: &mut Decoder<'a, '_>, depth| {
-            Ok(T::print(object, decoder, constraint, depth, f))
-        };
-        self.open(T::SIZE, decoder, depth, print).map_err(|_| fmt::Error)?
+        let opened = self.open(T::SIZE, decoder, depth);
+        let (object, depth, _) = opened.map_err(|_| fmt::Error)?;
+        T::print(object, decoder, constraint, depth, f)
     }
 
-    /// Checks the envelope of a payload of `size` inline bytes that `look` takes apart.
+    /// Where the payload, of `size` inline bytes, lies, and how deep; and what was used before it,
+    /// for [`close`](Self::close).
     ///
     /// # Errors
-    /// Those of `look`, and any rule that the envelope breaks.
+    /// [`Rule::TooDeep`], [`Rule::EnvelopeInlining`], [`Rule::NonZeroPadding`],
+    /// [`Rule::TooFewBytes`].
     #[inline(always)]
-    fn open<R>(
+    pub fn open(
         self,
         size: usize,
         decoder: &mut Decoder<'a, '_>,
         depth: Depth,
-        look: impl FnOnce(Inline<'a>, &mut Decoder<'a, '_>, Depth) -> Result<R>,
-    ) -> Result<R> {
+    ) -> Result<(Inline<'a>, Depth, Used)> {
         let depth = depth.deeper()?;
         let is_inline = size <= INLINE_BYTES;
         if self.is_inline() != is_inline {
             return Err(self.inline.breaks(Rule::EnvelopeInlining { size }));
         }
-        let (begin, first_handle) = decoder.used();
+        let before = decoder.used();
         let object = if is_inline {
             self.inline.check_padding(size.min(INLINE_BYTES), INLINE_BYTES)?;
             self.inline.part(0, size)
         } else {
             decoder.object(self.inline, size)?
         };
-        let seen = look(object, decoder, depth)?;
-        let (end, last_handle) = decoder.used();
+        Ok((object, depth, before))
+    }
+
+    /// Checks that the payload used what the envelope announces.
+    ///
+    /// # Errors
+    /// [`Rule::EnvelopeBytes`], [`Rule::EnvelopeHandles`].
+    #[inline(always)]
+    pub fn close(self, size: usize, before: Used, decoder: &Decoder<'a, '_>) -> Result<()> {
+        let ((begin, first_handle), (end, last_handle)) = (before, decoder.used());
         let (bytes, handles) = (end - begin, last_handle - first_handle);
-        if !is_inline && bytes != self.bytes() {
+        if size > INLINE_BYTES && bytes != self.bytes() {
             let rule = Rule::EnvelopeBytes { announced: self.bytes(), found: bytes };
             return Err(self.inline.breaks(rule));
         }
@@ -178,7 +169,7 @@ impl<'a> Envelope<'a> {
             let rule = Rule::EnvelopeHandles { announced: self.handles(), found: handles };
             return Err(self.inline.breaks(rule));
         }
-        Ok(seen)
+        Ok(())
     }
 
     /// Passes over a payload that is not known and closes its handles. Gives its bytes: four if

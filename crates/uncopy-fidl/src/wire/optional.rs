@@ -108,6 +108,7 @@ impl<H, T: DecodeOptional + Optional + FromView<H>> FromView<H> for Option<T> {
         items.into_values(handles)
     }
 
+    #[inline]
     fn read<'a>(
         inline: Inline<'a>,
         decoder: &mut Decoder<'a, '_>,

@@ -237,6 +237,7 @@ impl<H, T: FromView<H>, E: FromView<H>, const IS_FLEXIBLE: bool> FromView<H>
         items.into_values(handles)
     }
 
+    #[inline]
     fn read<'a>(
         inline: Inline<'a>,
         decoder: &mut Decoder<'a, '_>,
@@ -245,20 +246,24 @@ impl<H, T: FromView<H>, E: FromView<H>, const IS_FLEXIBLE: bool> FromView<H>
         depth: Depth,
     ) -> Result<Self> {
         let (ordinal, envelope) = required(inline)?;
-        match ordinal {
+        let value = match ordinal {
             SUCCESS => {
-                let value = envelope.read(decoder, arriving, T::UNCONSTRAINED, depth);
-                value.map(Outcome::Success)
+                let (object, depth, before) = envelope.open(T::SIZE, decoder, depth)?;
+                let value = T::read(object, decoder, arriving, T::UNCONSTRAINED, depth)?;
+                envelope.close(T::SIZE, before, decoder)?;
+                Outcome::Success(value)
             }
             FAILURE => {
-                let error = envelope.read(decoder, arriving, E::UNCONSTRAINED, depth);
-                error.map(Outcome::Failure)
+                let (object, depth, before) = envelope.open(E::SIZE, decoder, depth)?;
+                let error = E::read(object, decoder, arriving, E::UNCONSTRAINED, depth)?;
+                envelope.close(E::SIZE, before, decoder)?;
+                Outcome::Failure(error)
             }
             FRAMEWORK if IS_FLEXIBLE => {
-                let status = envelope.payload::<i32>(decoder, NoConstraint, depth);
-                status.map(Outcome::Framework)
+                Outcome::Framework(envelope.payload::<i32>(decoder, NoConstraint, depth)?)
             }
-            ordinal => Err(inline.breaks(Rule::UnknownUnionMember { ordinal })),
-        }
+            ordinal => return Err(inline.breaks(Rule::UnknownUnionMember { ordinal })),
+        };
+        Ok(value)
     }
 }

@@ -272,6 +272,7 @@ impl<H, T: FromView<H>> FromView<H> for Vec<T> {
         items.into_values(handles)
     }
 
+    #[inline]
     fn read<'a>(
         inline: Inline<'a>,
         decoder: &mut Decoder<'a, '_>,

@@ -2,9 +2,7 @@
 
 use std::fmt::Debug;
 
-use uncopy_fidl::{
-    Encode, Fidl, FromView, Handles, NoHandle, Unknown, decode, decode_owned, encode,
-};
+use uncopy_fidl::{Fidl, Handles, NoHandle, Unknown, decode, decode_owned, encode};
 
 #[derive(Debug, Clone, PartialEq, Fidl)]
 pub(crate) struct Numbers {
@@ -99,9 +97,9 @@ pub(crate) struct Settings {
 }
 
 /// A type that is encoded and decoded.
-pub(crate) trait Value: Encode + FromView<NoHandle> + PartialEq + Debug {}
+pub(crate) trait Value: Fidl + PartialEq + Debug {}
 
-impl<T: Encode + FromView<NoHandle> + PartialEq + Debug> Value for T {}
+impl<T: Fidl + PartialEq + Debug> Value for T {}
 
 /// Refused, or another value's bytes. A table forgets what it does not know; the rest of it
 /// must be another value's then.
