@@ -1,7 +1,9 @@
 //! A channel's handles, as the codec sees them.
 
 use uncopy::channel::{self, Object, Status};
-use uncopy_fidl::{Departing, ObjectType, Rights};
+use uncopy_fidl::{Departing, Handle as _, ObjectType, Rights, Rule};
+
+use crate::failure::Failure;
 
 /// A handle of [`uncopy::channel`] in a message's fields: `OwnedHandle<Handle>`.
 #[derive(Debug)]
@@ -37,17 +39,17 @@ impl uncopy_fidl::Handle for Handle {
 
 /// What is written: every handle is what its field demands, with the rights that it names. A
 /// failure closes all of them.
-pub(crate) fn depart(leaving: Vec<Departing<Handle>>) -> Result<Vec<channel::Handle>, Status> {
-    let departed = leaving.into_iter().map(|Departing { handle: Handle(handle), constraint }| {
-        let object_type = ObjectType(handle.kind() as u32);
-        if ![ObjectType::ANY, object_type].contains(&constraint.object_type) {
-            return Err(Status::WrongType);
+pub(crate) fn depart(leaving: Vec<Departing<Handle>>) -> Result<Vec<channel::Handle>, Failure> {
+    let departed = leaving.into_iter().map(|Departing { handle, constraint }| {
+        match constraint.narrowing(handle.object_type(), handle.rights()) {
+            Ok(None) => Ok(handle.0),
+            Ok(Some(rights)) => {
+                let rights = channel::Rights::from_bits_retain(rights.bits());
+                Ok(handle.0.replace(Some(rights))?)
+            }
+            Err(Rule::WrongHandleType { .. }) => Err(Failure::Channel(Status::WrongType)),
+            Err(rule) => Err(Failure::Message(rule.into())),
         }
-        if constraint.rights == Rights::SAME_RIGHTS {
-            return Ok(handle);
-        }
-        let rights = channel::Rights::from_bits_retain(constraint.rights.bits());
-        handle.replace(Some(rights))
     });
     departed.collect()
 }

@@ -45,7 +45,7 @@ pub(crate) fn departed<T: TakeHandles<Handle>>(
 ) -> Result<Vec<channel::Handle>, Failure> {
     let mut leaving = Vec::new();
     take_handles(value, &mut leaving)?;
-    Ok(depart(leaving)?)
+    depart(leaving)
 }
 
 /// Encodes `value` and hands its regions and handles to `send`.

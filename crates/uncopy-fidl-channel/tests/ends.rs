@@ -177,3 +177,21 @@ fn a_field_gets_no_more_rights_than_it_names() {
     let narrowed = received.event.into_inner().unwrap().into_inner();
     assert_eq!(narrowed.rights(), Rights::TRANSFER | Rights::SIGNAL);
 }
+
+/// Ends without an attribute are sent with the rights of a channel, no fewer and no more.
+#[test]
+fn an_end_with_fewer_rights_than_a_channel_is_not_sent() {
+    use uncopy::channel::Rights;
+    use uncopy_fidl::{Rights as Wanted, Rule};
+
+    let fewer = Rights::CHANNEL - Rights::WRITE;
+    let (near, far) = Channel::pair();
+    let (_kept, end) = Channel::pair();
+    let end: uncopy::channel::Handle = end.into();
+    let adders = vec![Handle::new(end.replace(Some(fewer)).unwrap()).into()];
+    let refused = OfficeClient::new(near).employ(Adders { adders }).unwrap_err();
+    let Failure::Message(error) = refused else { panic!("{refused}") };
+    let found = Wanted::from_bits_retain(fewer.bits());
+    assert_eq!(error.rule(), Rule::MissingRights { expected: Wanted::CHANNEL_DEFAULT, found });
+    assert_eq!(far.read().err(), Some(Status::PeerClosed), "nothing was sent");
+}

@@ -62,9 +62,10 @@ pub(crate) fn expand(subject: &Subject<'_>, data: &DataStruct) -> Result<TokenSt
             #check
             Ok(Self(found))
         },
+        None,
     );
     let take = subject.take_handles(&TokenStream::new());
-    let from_view = subject.owned(&quote!(view));
+    let from_view = subject.owned(&quote!(view), None);
     let scope = subject.scope(&quote!(#layout #encode #take #decode #from_view));
     let members = members(subject, number);
     Ok(quote!(#members #scope))

@@ -48,7 +48,7 @@ pub(crate) fn expand(
     let encode = encode(subject, number, &members, unknown);
     let take = subject.take_handles(&TokenStream::new());
     let decode = decode(subject, number, &members, unknown);
-    let from_view = subject.owned(&quote!(view));
+    let from_view = subject.owned(&quote!(view), None);
     Ok(subject.scope(&quote!(#layout #encode #take #decode #from_view)))
 }
 
@@ -118,5 +118,6 @@ fn decode(
             #(#constants)*
             match #number::from_le_bytes(inline.array()) { #(#known,)* #other }
         },
+        None,
     )
 }

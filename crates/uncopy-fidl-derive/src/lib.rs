@@ -41,7 +41,7 @@ use model::Subject;
 /// | `max = 16` | vectors, strings | the most items or bytes |
 /// | `item(…)` | vectors, arrays | `max`, `kind`, `rights` or `item` of each item |
 /// | `kind = ObjectType::EVENT` | handles | what it must be a handle to |
-/// | `rights = Rights::BASIC` | handles | the rights it needs, and all that it keeps |
+/// | `rights = Rights::BASIC` | handles | the rights it needs, and all that it keeps; those of a channel (0xF00E) for a `ClientEnd` or `ServerEnd` that says nothing |
 /// | `unknown` | one variant | the type is flexible: `Unknown(u16)` of an enum carries other numbers, `Unknown(uncopy_fidl::Unknown)` of a union other members |
 #[proc_macro_derive(Fidl, attributes(fidl))]
 pub fn derive_fidl(input: TokenStream) -> TokenStream {
@@ -148,6 +148,9 @@ mod tests {
                 "unknown",
             ),
             ("enum U { #[fidl(ordinal = 1)] A }", "no member has a payload", "U"),
+            ("enum U { #[fidl(ordinal = 1)] A }", "`#[repr(u32)]`, `A = 1`", "U"),
+            ("enum T { A = 1 }", "add `#[repr(u32)]`", "A"),
+            ("enum T { B, A = 1, C }", "add `#[repr(u32)]`", "A"),
             ("enum U { #[fidl(ordinal = 1)] A(u8, u8) }", "one payload", "("),
             ("#[fidl(flexible)] enum U { #[fidl(ordinal = 1)] A(u8) }", "as `unknown`", "flexible"),
             ("struct T<X> { a: X }", "FIDL types have no parameters", "X"),

@@ -38,7 +38,7 @@ impl<'a> Member<'a> {
     ) -> Result<Member<'a>> {
         Ok(Member {
             ident: ident.clone(),
-            label: ident.to_string().trim_start_matches("r#").to_owned(),
+            label: label_of(ident),
             ty,
             attributes: MemberAttributes::parse(attributes)?,
             docs: docs_of(attributes),
@@ -56,6 +56,11 @@ impl<'a> Member<'a> {
         let ty = self.static_type();
         quote_spanned!(self.ty.span()=> #ty)
     }
+}
+
+/// What a member is called in errors and in print.
+pub(crate) fn label_of(ident: &Ident) -> String {
+    ident.to_string().trim_start_matches("r#").to_owned()
 }
 
 pub(crate) fn docs_of(attributes: &[Attribute]) -> Vec<&Attribute> {
@@ -124,6 +129,12 @@ impl<'a> Subject<'a> {
         quote!(#[doc = #about])
     }
 
+    /// The type of a view of `members`. With none there is nothing that it could borrow.
+    pub(crate) fn view_of(&self, members: &[Member<'_>]) -> TokenStream {
+        let view = &self.view;
+        if members.is_empty() { quote!(#view) } else { quote!(#view<'a>) }
+    }
+
     /// It borrows what it is encoded from, and cannot be decoded.
     pub(crate) fn borrows(&self) -> bool {
         !self.input.generics.params.is_empty()
@@ -142,6 +153,8 @@ impl<'a> Subject<'a> {
         quote! {
             const _: () = {
                 use ::uncopy_fidl::derived as __fidl;
+                #[allow(unused_imports)]
+                use ::uncopy_fidl::derived::OwningHandles as _;
                 #items
             };
         }
@@ -211,6 +224,39 @@ impl<'a> Subject<'a> {
         self.attributes.resource.as_ref().map_or(quote!(__H), |handle| quote!(#handle))
     }
 
+    /// The value of a member's `view`. In a value type it is for any type of handles, and where the
+    /// member has handles after all, that there must be none ([`constants`](Self::constants)) is
+    /// the only error.
+    pub(crate) fn value_of(&self, ty: &Type, view: &TokenStream) -> TokenStream {
+        match &self.attributes.resource {
+            Some(handle) => quote!(<#ty as __fidl::FromView<#handle>>::from_view(#view, handles)),
+            None => quote!(__fidl::Owning::<#ty, __H>::NEW.from_view(#view, handles)),
+        }
+    }
+
+    /// Reads a member from `inline`, as [`value_of`](Self::value_of) makes it of a view.
+    pub(crate) fn read(&self, member: &Member<'_>, inline: &TokenStream) -> TokenStream {
+        let Member { ty, constant, .. } = member;
+        let read = match &self.attributes.resource {
+            Some(handle) => quote!(<#ty as __fidl::FromView<#handle>>::read),
+            None => quote!(__fidl::Owning::<#ty, __H>::NEW.read),
+        };
+        quote!(#read(#inline, decoder, arriving, #constant, depth))
+    }
+
+    /// Reads a member from the payload of `envelope`, and returns what is wrong with it.
+    pub(crate) fn read_payload(&self, member: &Member<'_>, depth: &TokenStream) -> TokenStream {
+        let (ty, label, read) = (member.ty, &member.label, self.read(member, &quote!(object)));
+        let in_field = quote!(.map_err(|error| error.in_field(#label))?);
+        quote! {{
+            let size = <#ty as __fidl::Layout>::SIZE;
+            let (object, depth, before) = envelope.open(size, decoder, #depth) #in_field;
+            let value = #read #in_field;
+            envelope.close(size, before, decoder) #in_field;
+            value
+        }}
+    }
+
     /// `Layout`.
     pub(crate) fn layout(&self, layout: &LayoutOf) -> TokenStream {
         let LayoutOf { size, align, is_flat, validity } = layout;
@@ -262,7 +308,27 @@ impl<'a> Subject<'a> {
     }
 
     /// `Decode` with `view` as the type of views. The body sees `inline`, `decoder` and `depth`.
-    pub(crate) fn decode(&self, view: &TokenStream, body: &TokenStream) -> TokenStream {
+    /// `print`, which sees the same and `f`, is the body of a type that contains others.
+    pub(crate) fn decode(
+        &self,
+        view: &TokenStream,
+        body: &TokenStream,
+        print: Option<&TokenStream>,
+    ) -> TokenStream {
+        let print = print.map(|print| {
+            quote! {
+                fn print<'a>(
+                    inline: __fidl::Inline<'a>,
+                    decoder: &mut __fidl::Decoder<'a, '_>,
+                    _: __fidl::NoConstraint,
+                    depth: __fidl::Depth,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    let _ = (&inline, &decoder, depth);
+                    #print
+                }
+            }
+        });
         let body = quote! {
             type View<'a> = #view;
             type Slice<'a> = __fidl::Items<'a, Self>;
@@ -286,13 +352,31 @@ impl<'a> Subject<'a> {
             ) -> __fidl::Result<__fidl::Items<'a, Self>> {
                 __fidl::Items::decode(inline, decoder, constraint, depth)
             }
+
+            #print
         };
         self.implement(&quote!(__fidl::Decode), &self.own(), &body)
     }
 
-    /// `FromView`. The body sees `view` and `handles`.
-    pub(crate) fn owned(&self, body: &TokenStream) -> TokenStream {
+    /// `FromView`. The body sees `view` and `handles`. `read`, which sees `inline`, `decoder`,
+    /// `arriving` and `depth`, is the body of a type that contains others.
+    pub(crate) fn owned(&self, body: &TokenStream, read: Option<&TokenStream>) -> TokenStream {
         let handle = self.handle();
+        let read = read.map(|read| {
+            quote! {
+                #[inline]
+                fn read<'a>(
+                    inline: __fidl::Inline<'a>,
+                    decoder: &mut __fidl::Decoder<'a, '_>,
+                    arriving: &mut __fidl::Arriving<'_, #handle>,
+                    _: __fidl::NoConstraint,
+                    depth: __fidl::Depth,
+                ) -> __fidl::Result<Self> {
+                    let _ = (&decoder, &arriving, depth);
+                    #read
+                }
+            }
+        });
         let body = quote! {
             fn from_view(
                 view: <Self as __fidl::Decode>::View<'_>,
@@ -306,10 +390,10 @@ impl<'a> Subject<'a> {
                 items: Self::Slice<'_>,
                 handles: &mut __fidl::Handles<#handle>,
             ) -> impl ::core::iter::Iterator<Item = Self> {
-                items.into_iter().map(move |view| {
-                    <Self as __fidl::FromView<#handle>>::from_view(view, handles)
-                })
+                items.into_values(handles)
             }
+
+            #read
         };
         self.implement_for_handles("FromView", &body)
     }

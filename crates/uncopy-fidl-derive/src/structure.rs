@@ -176,13 +176,21 @@ fn boxed_decode(subject: &Subject<'_>) -> TokenStream {
         ) -> __fidl::Result<::core::option::Option<__fidl::Boxed<'a, #name>>> {
             __fidl::decode_box::<#name>(inline, decoder, constraint, depth)
         }
+
+        fn present<'a>(
+            inline: __fidl::Inline<'a>,
+            decoder: &mut __fidl::Decoder<'a, '_>,
+            depth: __fidl::Depth,
+        ) -> __fidl::Result<::core::option::Option<(__fidl::Inline<'a>, __fidl::Depth)>> {
+            __fidl::open_box::<#name>(inline, decoder, depth)
+        }
     };
     let boxed = quote!(::std::boxed::Box<#name>);
     subject.implement(&quote!(__fidl::DecodeOptional), &boxed, &body)
 }
 
 fn view(subject: &Subject<'_>, data: &DataStruct, members: &[Member<'_>]) -> TokenStream {
-    let (view, name, visibility) = (&subject.view, subject.name, &subject.input.vis);
+    let (name, visibility) = (subject.name, &subject.input.vis);
     let about = format!("A [`{name}`] in a message.");
     let fields = members.iter().zip(&data.fields).map(|(member, field)| {
         let Member { ident, ty, docs, .. } = member;
@@ -193,17 +201,10 @@ fn view(subject: &Subject<'_>, data: &DataStruct, members: &[Member<'_>]) -> Tok
             #visibility #ident: <#ty as ::uncopy_fidl::derived::Decode>::View<'a>
         }
     });
-    let fields = quote!(#(#fields,)*);
-    let lifetime = members.is_empty().then(|| {
-        quote! {
-            #[doc(hidden)]
-            pub __of: ::core::marker::PhantomData<&'a ()>,
-        }
-    });
-    let head = subject.view_head(&about);
+    let (head, view) = (subject.view_head(&about), subject.view_of(members));
     quote! {
         #head
-        #visibility struct #view<'a> { #fields #lifetime }
+        #visibility struct #view { #(#fields,)* }
     }
 }
 
@@ -221,6 +222,34 @@ fn decode(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
             .map_err(|error| error.in_field(#label))?
         }
     });
+    let padding = padding(members);
+    let body = quote! {
+        #padding
+        Ok(#view { #(#fields),* })
+    };
+    let printed = members.iter().enumerate().map(|(index, member)| {
+        let Member { label, ty, constant, .. } = member;
+        quote! {
+            let part = inline.part(LAYOUT.offsets[#index], <#ty as __fidl::Layout>::SIZE);
+            fields.field(
+                #label,
+                &__fidl::Printed::by(|f| {
+                    <#ty as __fidl::Decode>::print(part, decoder, #constant, depth, f)
+                }),
+            );
+        }
+    });
+    let name = view.to_string();
+    let print = quote! {
+        let mut fields = f.debug_struct(#name);
+        #(#printed)*
+        fields.finish()
+    };
+    subject.decode(&subject.view_of(members), &body, Some(&print))
+}
+
+/// Checks that what lies between the fields is 0, and at their end.
+fn padding(members: &[Member<'_>]) -> TokenStream {
     let padding = members.iter().enumerate().map(|(index, member)| {
         let ty = &member.ty;
         quote! {
@@ -230,28 +259,38 @@ fn decode(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
             )?;
         }
     });
-    let (padding, lifetime) = if members.is_empty() {
-        (quote!(inline.check_padding(0, 1)?;), quote!(__of: ::core::marker::PhantomData,))
+    let padding = if members.is_empty() {
+        quote!(inline.check_padding(0, 1)?;)
     } else {
-        (quote!(#(#padding)*), TokenStream::new())
+        quote!(#(#padding)*)
     };
-    let body = quote! {
+    quote! {
         let inline = inline.part(0, LAYOUT.size);
         #padding
-        Ok(#view { #(#fields,)* #lifetime })
-    };
-    subject.decode(&quote!(#view<'a>), &body)
+    }
 }
 
 fn from_view(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
-    let handle = subject.handle();
     let fields = members.iter().map(|Member { ident, ty, .. }| {
-        quote!(#ident: <#ty as __fidl::FromView<#handle>>::from_view(view.#ident, handles))
+        let from_view = subject.value_of(ty, &quote!(view.#ident));
+        quote!(#ident: #from_view)
     });
-    subject.owned(&quote! {
+    let padding = padding(members);
+    let read = members.iter().enumerate().map(|(index, member)| {
+        let Member { ident, label, ty, .. } = member;
+        let part = quote!(inline.part(LAYOUT.offsets[#index], <#ty as __fidl::Layout>::SIZE));
+        let read = subject.read(member, &part);
+        quote!(#ident: #read.map_err(|error| error.in_field(#label))?)
+    });
+    let body = quote! {
         let _ = &view;
         Self { #(#fields),* }
-    })
+    };
+    let read = quote! {
+        #padding
+        Ok(Self { #(#read),* })
+    };
+    subject.owned(&body, Some(&read))
 }
 
 /// The same in memory as on the wire.
@@ -288,9 +327,12 @@ fn plain(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
     let encode = encode(subject, members, &as_wire);
     let take = take_handles(subject, members);
     let boxed = boxed(subject);
-    let decode =
-        subject.decode(&quote!(__fidl::Plain<'a, Self>), &quote!(Ok(__fidl::Plain::new(inline))));
-    let from_view = subject.owned(&quote!(view.get()));
+    let decode = subject.decode(
+        &quote!(__fidl::Plain<'a, Self>),
+        &quote!(Ok(__fidl::Plain::new(inline))),
+        None,
+    );
+    let from_view = subject.owned(&quote!(view.get()), None);
     let boxed_decode = boxed_decode(subject);
     subject.scope(&quote! {
         #constants #(#checks)* #size

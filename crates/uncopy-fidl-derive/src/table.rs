@@ -125,7 +125,7 @@ fn take_handles(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
 }
 
 fn view(subject: &Subject<'_>, data: &DataStruct, members: &[Member<'_>]) -> TokenStream {
-    let (view, name, visibility) = (&subject.view, subject.name, &subject.input.vis);
+    let (name, visibility) = (subject.name, &subject.input.vis);
     let about = format!("A [`{name}`] in a message. Members that are not known are passed over.");
     let fields = members.iter().map(|member| {
         let Member { ident, ty, docs, .. } = member;
@@ -138,14 +138,10 @@ fn view(subject: &Subject<'_>, data: &DataStruct, members: &[Member<'_>]) -> Tok
                 ::core::option::Option<<#ty as ::uncopy_fidl::derived::Decode>::View<'a>>
         }
     });
-    let head = subject.view_head(&about);
+    let (head, view) = (subject.view_head(&about), subject.view_of(members));
     quote! {
         #head
-        #visibility struct #view<'a> {
-            #(#fields,)*
-            #[doc(hidden)]
-            pub __of: ::core::marker::PhantomData<&'a ()>,
-        }
+        #visibility struct #view { #(#fields,)* }
     }
 }
 
@@ -153,46 +149,97 @@ fn decode(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
     let view = &subject.view;
     let absent = members.iter().map(|Member { ident, .. }| quote!(#ident: None));
     // In the order of the wire, so that there is nothing to choose while decoding.
-    let (mut known, mut next) = (TokenStream::new(), 0);
-    for member in members {
+    let known = in_order(members, |member, envelope| {
         let Member { ident, label, ty, constant, .. } = member;
-        let (first, index) = (next, position(member).saturating_sub(1));
-        next = index + 1;
-        let gap = (first < index).then(|| quote!(envelopes.pass_over(#first, #index, decoder)?;));
-        known.extend(quote! {
-            #gap
-            if let Some(envelope) = envelopes.get(#index)? {
+        quote! {
+            if let Some(envelope) = #envelope {
                 let value = envelope
                     .payload::<#ty>(decoder, #constant, envelopes.depth())
                     .map_err(|error| error.in_field(#label))?;
                 view.#ident = Some(value);
             }
-        });
-    }
+        }
+    });
     let body = quote! {
-        let mut view = #view { #(#absent,)* __of: ::core::marker::PhantomData };
-        let envelopes = __fidl::Envelopes::open(inline, decoder, depth)?;
+        #[allow(unused_mut)]
+        let mut view = #view { #(#absent),* };
         #known
-        envelopes.pass_over(#next, usize::MAX, decoder)?;
         Ok(view)
     };
-    subject.decode(&quote!(#view<'a>), &body)
+    let printed = in_order(members, |member, envelope| {
+        let Member { label, ty, constant, .. } = member;
+        quote! {{
+            let (found, decoder) = (#envelope, &mut *decoder);
+            let value = found.map(move |envelope| {
+                __fidl::Printed::by(move |f| {
+                    envelope.print::<#ty>(decoder, #constant, envelopes.depth(), f)
+                })
+            });
+            fields.field(#label, &value);
+        }}
+    });
+    let name = view.to_string();
+    let print = quote! {
+        let mut walk = |f: &mut ::core::fmt::Formatter<'_>| {
+            let mut fields = f.debug_struct(#name);
+            #printed
+            Ok(fields.finish())
+        };
+        walk(f).map_err(|_: __fidl::Error| ::core::fmt::Error)?
+    };
+    subject.decode(&subject.view_of(members), &body, Some(&print))
+}
+
+/// Code that goes through a table: what `known` makes of each member, with an expression of the
+/// optional envelope, and between them the members that nobody here knows.
+fn in_order(
+    members: &[Member<'_>],
+    known: impl Fn(&Member<'_>, TokenStream) -> TokenStream,
+) -> TokenStream {
+    let (mut code, mut next) = (TokenStream::new(), 0);
+    for member in members {
+        let (first, index) = (next, position(member).saturating_sub(1));
+        next = index + 1;
+        let gap = (first < index).then(|| quote!(envelopes.pass_over(#first, #index, decoder)?;));
+        let known = known(member, quote!(envelopes.get(#index)?));
+        code.extend(quote!(#gap #known));
+    }
+    quote! {
+        let envelopes = __fidl::Envelopes::open(inline, decoder, depth)?;
+        #code
+        envelopes.pass_over(#next, usize::MAX, decoder)?;
+    }
 }
 
 fn from_view(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
-    let handle = subject.handle();
     let fields = members.iter().map(|Member { ident, ty, .. }| {
+        let from_view = subject.value_of(ty, &quote!(value));
         quote! {
             #ident: match view.#ident {
-                Some(value) => {
-                    Some(<#ty as __fidl::FromView<#handle>>::from_view(value, handles))
-                }
+                Some(value) => Some(#from_view),
                 None => None,
             }
         }
     });
-    subject.owned(&quote! {
+    let absent = members.iter().map(|Member { ident, .. }| quote!(#ident: None));
+    let read = in_order(members, |member, envelope| {
+        let ident = &member.ident;
+        let read = subject.read_payload(member, &quote!(envelopes.depth()));
+        quote! {
+            if let Some(envelope) = #envelope {
+                owned.#ident = Some(#read);
+            }
+        }
+    });
+    let body = quote! {
         let _ = &view;
         Self { #(#fields),* }
-    })
+    };
+    let read = quote! {
+        #[allow(unused_mut)]
+        let mut owned = Self { #(#absent),* };
+        #read
+        Ok(owned)
+    };
+    subject.owned(&body, Some(&read))
 }

@@ -5,7 +5,7 @@ use quote::quote;
 use syn::{Attribute, DataEnum, Error, Fields, Result, Variant};
 
 use crate::attributes::MemberAttributes;
-use crate::model::{LayoutOf, Member, Subject, check_ordinals, docs_of};
+use crate::model::{LayoutOf, Member, Subject, check_ordinals, docs_of, label_of};
 
 /// What a union has.
 struct Members<'a> {
@@ -56,6 +56,11 @@ pub(crate) fn expand(subject: &Subject<'_>, data: &DataEnum) -> Result<TokenStre
 fn members<'a>(subject: &Subject<'_>, data: &'a DataEnum) -> Result<Members<'a>> {
     let mut members = Members { payloads: Vec::new(), units: Vec::new(), unknown: None };
     let mut ordinals = Vec::new();
+    if let Some(variant) = data.variants.iter().find(|variant| variant.discriminant.is_some()) {
+        let message = "an enum of numbers says which they are: add `#[repr(u32)]`; a union's \
+                       members have `#[fidl(ordinal = …)]`";
+        return Err(Error::new_spanned(variant, message));
+    }
     for (index, variant) in data.variants.iter().enumerate() {
         let attributes = MemberAttributes::parse(&variant.attrs)?;
         if let Some(span) = attributes.unknown {
@@ -85,7 +90,7 @@ fn members<'a>(subject: &Subject<'_>, data: &'a DataEnum) -> Result<Members<'a>>
     }
     check_ordinals(&ordinals, &subject.attributes.reserved, u64::MAX)?;
     if members.payloads.is_empty() && members.unknown.is_none() {
-        let message = "no member has a payload: an enum, which says its number, is enough";
+        let message = "no member has a payload: an enum is enough, with `#[repr(u32)]`, `A = 1`";
         return Err(Error::new_spanned(subject.name, message));
     }
     Ok(members)
@@ -114,7 +119,11 @@ fn encode(subject: &Subject<'_>, members: &Members<'_>) -> TokenStream {
     });
     let unit_ordinals =
         members.units.iter().map(|Unit { ident, ordinal, .. }| quote!(Self::#ident => #ordinal,));
-    let carried = members.unknown.map(|ident| quote!(Self::#ident(unknown) => unknown.ordinal,));
+    let known = members.payloads.iter().map(ordinal);
+    let known: Vec<u64> = known.chain(members.units.iter().map(|unit| unit.ordinal)).collect();
+    let carried = members.unknown.map(
+        |ident| quote!(Self::#ident(unknown) => __fidl::unknown_ordinal(unknown, &[#(#known),*])?,),
+    );
     let inline = quote! {
         let ordinal: u64 = match self { #(#ordinals)* #(#unit_ordinals)* #carried };
         inline[..8].copy_from_slice(&ordinal.to_le_bytes());
@@ -251,6 +260,7 @@ fn decode(subject: &Subject<'_>, members: &Members<'_>) -> TokenStream {
             )?;
             view.ok_or_else(|| inline.breaks(__fidl::Rule::RequiredIsAbsent))
         },
+        Some(&print(members)),
     );
     let own = decode_optional(
         &quote!(#view<'a>),
@@ -273,11 +283,12 @@ fn decode(subject: &Subject<'_>, members: &Members<'_>) -> TokenStream {
 }
 
 fn from_view(subject: &Subject<'_>, members: &Members<'_>) -> TokenStream {
-    let (view, handle) = (&subject.view, subject.handle());
+    let view = &subject.view;
     let payloads = members.payloads.iter().map(|Member { ident, ty, .. }| {
+        let from_view = subject.value_of(ty, &quote!(payload));
         quote! {
             #view::#ident(payload) => Self::#ident(
-                <#ty as __fidl::FromView<#handle>>::from_view(payload, handles),
+                #from_view,
             ),
         }
     });
@@ -286,7 +297,80 @@ fn from_view(subject: &Subject<'_>, members: &Members<'_>) -> TokenStream {
     let carried = members
         .unknown
         .map(|ident| quote!(#view::#ident(unknown) => Self::#ident(unknown.into()),));
-    subject.owned(&quote!(match view { #(#payloads)* #(#units)* #carried }))
+    let body = quote!(match view { #(#payloads)* #(#units)* #carried });
+    let payloads = members.payloads.iter().map(|member| {
+        let (ident, ordinal) = (&member.ident, ordinal(member));
+        let read = subject.read_payload(member, &quote!(depth));
+        quote!(#ordinal => Self::#ident(#read),)
+    });
+    let units = members.units.iter().map(|Unit { ident, ordinal, .. }| {
+        quote! {
+            #ordinal => {
+                envelope.payload::<__fidl::Empty>(decoder, __fidl::NoConstraint, depth)?;
+                Self::#ident
+            }
+        }
+    });
+    let other = match members.unknown {
+        Some(ident) => quote! {
+            _ => {
+                let payload = envelope.skip(decoder, depth)?;
+                Self::#ident(__fidl::UnknownView::new(ordinal, payload).into())
+            }
+        },
+        None => quote! {
+            _ => return Err(inline.breaks(__fidl::Rule::UnknownUnionMember { ordinal })),
+        },
+    };
+    let read = quote! {
+        let Some((ordinal, envelope)) = __fidl::decode_union(inline)? else {
+            return Err(inline.breaks(__fidl::Rule::RequiredIsAbsent));
+        };
+        Ok(match ordinal { #(#payloads)* #(#units)* #other })
+    };
+    subject.owned(&body, Some(&read))
+}
+
+/// Prints a union as its view would.
+fn print(members: &Members<'_>) -> TokenStream {
+    let payloads = members.payloads.iter().map(|member| {
+        let (Member { label, ty, constant, .. }, ordinal) = (member, ordinal(member));
+        quote! {
+            #ordinal => {
+                let payload =
+                    __fidl::Printed::by(|f| envelope.print::<#ty>(decoder, #constant, depth, f));
+                f.debug_tuple(#label).field(&payload).finish()
+            }
+        }
+    });
+    let units = members.units.iter().map(|Unit { ident, ordinal, .. }| {
+        let label = label_of(ident);
+        quote! {
+            #ordinal => {
+                let empty = envelope.payload::<__fidl::Empty>(decoder, __fidl::NoConstraint, depth);
+                empty.map_err(|_| ::core::fmt::Error)?;
+                f.write_str(#label)
+            }
+        }
+    });
+    let other = match members.unknown {
+        Some(ident) => {
+            let label = label_of(ident);
+            quote! {
+                _ => {
+                    let payload = envelope.skip(decoder, depth).map_err(|_| ::core::fmt::Error)?;
+                    let view = __fidl::UnknownView::new(ordinal, payload);
+                    f.debug_tuple(#label).field(&view).finish()
+                }
+            }
+        }
+        None => quote!(_ => Err(::core::fmt::Error),),
+    };
+    quote! {
+        let found = __fidl::decode_union(inline).ok().flatten();
+        let (ordinal, envelope) = found.ok_or(::core::fmt::Error)?;
+        match ordinal { #(#payloads)* #(#units)* #other }
+    }
 }
 
 /// The function of `DecodeOptional`.
@@ -300,6 +384,14 @@ fn decode_optional(view: &TokenStream, body: &TokenStream) -> TokenStream {
             depth: __fidl::Depth,
         ) -> __fidl::Result<::core::option::Option<#view>> {
             #body
+        }
+
+        fn present<'a>(
+            inline: __fidl::Inline<'a>,
+            _: &mut __fidl::Decoder<'a, '_>,
+            depth: __fidl::Depth,
+        ) -> __fidl::Result<::core::option::Option<(__fidl::Inline<'a>, __fidl::Depth)>> {
+            __fidl::open_union(inline, depth)
         }
     }
 }

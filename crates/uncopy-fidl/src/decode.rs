@@ -6,15 +6,20 @@
 //! which they were written; what comes in unknown numbers ([`Items`](crate::Items)) or can contain itself
 //! ([`Boxed`](crate::Boxed)) is checked then, and walked through again when somebody looks.
 //!
+//! Whoever looks at all of a nested view would so walk through the innermost part once for each
+//! level around it. So values that own everything ([`FromView::read`]) and the output of `Debug`
+//! ([`Decode::print`]) are not made of views: each is a walk of its own, in the order of the wire.
+//!
 //! The place in the message is needed for every object, so it should be in registers. That takes
 //! functions that are always inlined where they move it, and errors that are made elsewhere.
 
-use std::fmt;
+use std::cell::Cell;
+use std::fmt::{self, Debug as _};
 use std::marker::PhantomData;
 use std::ops::Deref;
 
 use crate::error::{Error, Result, Rule};
-use crate::handle::{Handle, Handles};
+use crate::handle::{Arriving, Handle, Handles};
 use crate::header::HEADER_BYTES;
 use crate::layout::{HandleConstraint, Layout, padded};
 use crate::limits::{Depth, MAX_BYTES, MAX_HANDLES};
@@ -48,9 +53,30 @@ pub trait Decode: Layout + Sized {
         constraint: Self::Constraint,
         depth: Depth,
     ) -> Result<Self::Slice<'a>>;
+
+    /// Prints one, which was checked before, as its view would print itself. A type that contains
+    /// others has them print themselves, one behind the other.
+    ///
+    /// # Errors
+    /// The formatter's.
+    fn print<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        constraint: Self::Constraint,
+        depth: Depth,
+        f: &mut fmt::Formatter<'_>,
+    ) -> fmt::Result {
+        let view = Self::decode(inline, decoder, constraint, depth);
+        view.map_err(|_| fmt::Error)?.fmt(f)
+    }
 }
 
 /// A type whose optional form can be decoded.
+#[diagnostic::on_unimplemented(
+    message = "FIDL has no optional `{Self}`; if it is a struct, write `Option<Box<{Self}>>`",
+    label = "cannot be absent",
+    note = "vectors, strings, unions, handles and, as `Option<Box<_>>`, structs can be optional"
+)]
 pub trait DecodeOptional: Decode {
     /// Checks one, or that it is absent.
     ///
@@ -62,6 +88,16 @@ pub trait DecodeOptional: Decode {
         constraint: Self::Constraint,
         depth: Depth,
     ) -> Result<Option<Self::View<'a>>>;
+
+    /// Where one lies as the type itself decodes it, and how deep. None if it is absent.
+    ///
+    /// # Errors
+    /// What [`decode_optional`](Self::decode_optional) finds before it knows whether one is there.
+    fn present<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        depth: Depth,
+    ) -> Result<Option<(Inline<'a>, Depth)>>;
 }
 
 /// A type of which views can become values that own everything, handles of type `H` included.
@@ -72,6 +108,102 @@ pub trait FromView<H>: Decode {
 
     /// The same for many.
     fn from_items(items: Self::Slice<'_>, handles: &mut Handles<H>) -> impl Iterator<Item = Self>;
+
+    /// Checks one and makes the value at once. A type that contains others has them read
+    /// themselves, one behind the other.
+    ///
+    /// # Errors
+    /// Any rule that the bytes or the handles break.
+    #[inline]
+    fn read<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        arriving: &mut Arriving<'_, H>,
+        constraint: Self::Constraint,
+        depth: Depth,
+    ) -> Result<Self> {
+        let view = Self::decode(inline, decoder, constraint, depth)?;
+        Ok(Self::from_view(view, arriving.handles()))
+    }
+}
+
+/// What makes a member of a value type: by [`FromView`], of any type of handles, where the member
+/// has none. For others there is [`OwningHandles`], so that the compiler's only error is that a
+/// value type has no handles, which is found when all types are known.
+pub struct Owning<T, H>(PhantomData<fn() -> (T, H)>);
+
+impl<T, H> Owning<T, H> {
+    /// It has no state.
+    pub const NEW: Owning<T, H> = Owning(PhantomData);
+}
+
+#[allow(clippy::wrong_self_convention, reason = "the type is the value's, not this one")]
+impl<T: FromView<H>, H> Owning<T, H> {
+    /// As [`FromView::from_view`].
+    #[inline(always)]
+    pub fn from_view(self, view: T::View<'_>, handles: &mut Handles<H>) -> T {
+        T::from_view(view, handles)
+    }
+
+    /// As [`FromView::read`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline(always)]
+    pub fn read<'a>(
+        self,
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        arriving: &mut Arriving<'_, H>,
+        constraint: T::Constraint,
+        depth: Depth,
+    ) -> Result<T> {
+        T::read(inline, decoder, arriving, constraint, depth)
+    }
+}
+
+/// Stands in for [`Owning`]'s own functions while a type with handles that does not say so is
+/// refused. Nothing that compiles calls them.
+#[allow(clippy::wrong_self_convention, reason = "as in `Owning`")]
+pub trait OwningHandles<T: Decode, H>: Sized {
+    /// As [`FromView::from_view`].
+    fn from_view(self, _: T::View<'_>, _: &mut Handles<H>) -> T {
+        const { panic!("a value type has no handles") }
+    }
+
+    /// As [`FromView::read`].
+    ///
+    /// # Errors
+    /// None.
+    #[inline]
+    fn read<'a>(
+        self,
+        _: Inline<'a>,
+        _: &mut Decoder<'a, '_>,
+        _: &mut Arriving<'_, H>,
+        _: T::Constraint,
+        _: Depth,
+    ) -> Result<T> {
+        const { panic!("a value type has no handles") }
+    }
+}
+
+impl<T: Decode, H> OwningHandles<T, H> for Owning<T, H> {}
+
+/// Prints, once, by what it was made of: a field or an item for a formatter's builders.
+pub struct Printed<F>(Cell<Option<F>>);
+
+impl<F: FnOnce(&mut fmt::Formatter<'_>) -> fmt::Result> Printed<F> {
+    /// Prints by `print`.
+    pub fn by(print: F) -> Printed<F> {
+        Printed(Cell::new(Some(print)))
+    }
+}
+
+impl<F: FnOnce(&mut fmt::Formatter<'_>) -> fmt::Result> fmt::Debug for Printed<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.take().ok_or(fmt::Error)?(f)
+    }
 }
 
 /// Part of a message that was not looked at yet.
@@ -192,6 +324,9 @@ impl HandleTable for Unchecked {
     fn close(&mut self, _: usize) {}
 }
 
+/// Bytes of objects out of line so far, and handles.
+pub(crate) type Used = (usize, usize);
+
 /// Walks through a message.
 pub struct Decoder<'a, 'h> {
     cursor: Cursor<'a>,
@@ -208,6 +343,8 @@ impl<'a> Decoder<'a, '_> {
     /// [`Rule::TooFewBytes`], [`Rule::NonZeroPadding`].
     #[inline(always)]
     pub fn object(&mut self, parent: Inline<'a>, size: usize) -> Result<Inline<'a>> {
+        #[cfg(test)]
+        work::note(size);
         let (offset, left) = (self.cursor.offset(), self.cursor.rest.len());
         // Nothing overflows: a size of more than the whole message is refused first.
         if size > left || padded(size) > left {
@@ -270,7 +407,11 @@ impl<'a> Decoder<'a, '_> {
         Ok(())
     }
 
-    fn take_handle_place(&mut self, parent: Inline<'a>) -> Result<usize> {
+    /// The place of the next handle.
+    ///
+    /// # Errors
+    /// [`Rule::TooFewHandles`].
+    pub(crate) fn take_handle_place(&mut self, parent: Inline<'a>) -> Result<usize> {
         let (index, count) = (self.cursor.next_handle, self.handle_count);
         if index >= count {
             return Err(parent.breaks(Rule::TooFewHandles { needed: index + 1, count }));
@@ -279,9 +420,8 @@ impl<'a> Decoder<'a, '_> {
         Ok(index)
     }
 
-    /// Bytes of objects out of line so far, and handles.
     #[inline]
-    pub(crate) fn used(&self) -> (usize, usize) {
+    pub(crate) fn used(&self) -> Used {
         (self.cursor.offset(), self.cursor.next_handle)
     }
 
@@ -304,26 +444,28 @@ impl<'a> Decoder<'a, '_> {
     }
 }
 
-/// Reads what was checked before. It cannot fail then, because the bytes are borrowed since.
-pub(crate) fn revisit<'a, T: Decode>(
-    inline: Inline<'a>,
+/// Looks at what was checked before, from `cursor` on. It cannot break a rule then, because the
+/// bytes are borrowed since.
+#[inline]
+pub(crate) fn again<'a, R>(
     cursor: &mut Cursor<'a>,
-    constraint: T::Constraint,
-    depth: Depth,
-) -> Option<T::View<'a>> {
+    look: impl FnOnce(&mut Decoder<'a, '_>) -> R,
+) -> R {
     let mut handles = Unchecked(usize::MAX);
     let mut decoder =
         Decoder { cursor: *cursor, handle_count: handles.count(), handles: &mut handles };
-    let view = T::decode(inline, &mut decoder, constraint, depth);
+    let seen = look(&mut decoder);
     *cursor = decoder.cursor;
-    view.ok()
+    seen
 }
 
-fn decode_from<'a, T: Decode>(
-    bytes: &'a [u8],
-    next: usize,
-    handles: &mut dyn HandleTable,
-) -> Result<T::View<'a>> {
+/// The first object of a message, of `size` bytes at `next`, and where the others are taken from.
+#[inline(always)]
+fn enter<'a, 'h>(
+    (bytes, next): (&'a [u8], usize),
+    size: usize,
+    handles: &'h mut dyn HandleTable,
+) -> Result<(Inline<'a>, Decoder<'a, 'h>)> {
     if bytes.len() > MAX_BYTES {
         return Err(Error::new(Rule::MessageTooLong { bytes: bytes.len() }));
     }
@@ -334,10 +476,32 @@ fn decode_from<'a, T: Decode>(
     let root = Inline { bytes: &bytes[next..], offset: next };
     let cursor = Cursor { rest: root.bytes, length: bytes.len(), next_handle: 0 };
     let mut decoder = Decoder { cursor, handle_count, handles };
-    let object = decoder.object(root, T::SIZE)?;
+    Ok((decoder.object(root, size)?, decoder))
+}
+
+fn decode_from<'a, T: Decode>(
+    bytes: &'a [u8],
+    next: usize,
+    handles: &mut dyn HandleTable,
+) -> Result<T::View<'a>> {
+    let (object, mut decoder) = enter((bytes, next), T::SIZE, handles)?;
     let view = T::decode(object, &mut decoder, T::UNCONSTRAINED, Depth::ROOT)?;
     decoder.finish()?;
     Ok(view)
+}
+
+/// `count` handles came; those that are not taken yet are `arriving`.
+fn read_from<T: FromView<H>, H>(
+    bytes: &[u8],
+    next: usize,
+    count: usize,
+    mut arriving: Arriving<'_, H>,
+) -> Result<T> {
+    let mut came = Unchecked(count);
+    let (object, mut decoder) = enter((bytes, next), T::SIZE, &mut came)?;
+    let value = T::read(object, &mut decoder, &mut arriving, T::UNCONSTRAINED, Depth::ROOT)?;
+    decoder.finish()?;
+    Ok(value)
 }
 
 /// Decodes a value without a header and without handles.
@@ -396,14 +560,14 @@ pub fn decode_message<'a, T: Decode, H: Handle>(
     decode_from::<T>(message, HEADER_BYTES, handles).inspect_err(|_| handles.close())
 }
 
-/// Decodes a value without a header into one that owns everything.
+/// Decodes a value without a header into one that owns everything, in one walk: what is checked is
+/// copied at once.
 ///
 /// # Errors
 /// As [`decode_with_handles`].
 pub fn decode_owned<T: FromView<H>, H: Handle>(bytes: &[u8], handles: Vec<H>) -> Result<T> {
     let mut handles = Handles::from(handles);
-    let view = decode_with_handles::<T, H>(bytes, &mut handles)?;
-    Ok(T::from_view(view, &mut handles))
+    read_from(bytes, 0, handles.count(), Arriving::new(&mut handles))
 }
 
 /// A message that owns its bytes, checked: whatever lends bytes is kept as long as it exists.
@@ -467,7 +631,29 @@ impl<T: Decode, B: Deref<Target = [u8]>, H: Handle> Received<T, B, H> {
     where
         T: FromView<H>,
     {
-        let view = decode_from::<T>(&self.message, HEADER_BYTES, &mut Unchecked(self.count))?;
-        Ok(T::from_view(view, &mut self.handles))
+        let arriving = Arriving::checked(&mut self.handles);
+        read_from(&self.message, HEADER_BYTES, self.count, arriving)
+    }
+}
+
+/// Counts how many bytes of objects are visited, for tests that bound the work.
+#[cfg(test)]
+pub(crate) mod work {
+    use std::cell::Cell;
+
+    thread_local! {
+        static VISITED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// An object of `size` bytes is visited.
+    pub(crate) fn note(size: usize) {
+        VISITED.set(VISITED.get() + super::padded(size));
+    }
+
+    /// Bytes of objects that `act` visits, and what it gives.
+    pub(crate) fn during<T>(act: impl FnOnce() -> T) -> (usize, T) {
+        VISITED.set(0);
+        let done = act();
+        (VISITED.get(), done)
     }
 }

@@ -51,7 +51,7 @@ pub trait Encode: Layout {
 
 /// A type that has an optional form.
 #[diagnostic::on_unimplemented(
-    message = "FIDL has no optional `{Self}`",
+    message = "FIDL has no optional `{Self}`; if it is a struct, write `Option<Box<{Self}>>`",
     label = "cannot be absent",
     note = "vectors, strings, unions, handles and, as `Option<Box<_>>`, structs can be optional"
 )]
@@ -63,6 +63,11 @@ pub trait Optional: Layout {
 }
 
 /// How a value that is there is encoded where it could be absent, which is all zeros.
+#[diagnostic::on_unimplemented(
+    message = "FIDL has no optional `{Self}`; if it is a struct, write `Option<Box<{Self}>>`",
+    label = "cannot be absent",
+    note = "vectors, strings, unions, handles and, as `Option<Box<_>>`, structs can be optional"
+)]
 pub trait EncodeOptional: Optional + Encode {
     /// As [`Encode::encode_inline`].
     ///

@@ -6,7 +6,9 @@ use std::marker::PhantomData;
 use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline};
 use crate::encode::{Encode, EncodeOptional, Optional, Output};
 use crate::error::Result;
-use crate::handle::{HandleIndex, Handles, Leaving, ObjectType, OwnedHandle, TakeHandles};
+use crate::handle::{
+    Arriving, HandleIndex, Handles, Leaving, ObjectType, OwnedHandle, Rights, TakeHandles,
+};
 use crate::late::Items;
 use crate::layout::{HandleConstraint, Layout};
 use crate::limits::Depth;
@@ -16,7 +18,9 @@ macro_rules! endpoints {
     ($($(#[$doc:meta])* $end:ident;)*) => {$(
         $(#[$doc])*
         ///
-        /// On the wire it is a handle to a channel.
+        /// On the wire it is a handle to a channel, with the rights of a channel
+        /// ([`Rights::CHANNEL_DEFAULT`]) unless its field says `#[fidl(rights = …)]`: with fewer it
+        /// is refused, others are taken away.
         pub struct $end<P, H> {
             handle: OwnedHandle<H>,
             of: PhantomData<fn() -> P>,
@@ -59,8 +63,10 @@ macro_rules! endpoints {
             const HAS_HANDLES: bool = true;
             const VALIDITY: Validity = Validity::Checked;
             type Constraint = HandleConstraint;
-            const UNCONSTRAINED: HandleConstraint =
-                HandleConstraint::ANY.with_object_type(ObjectType::CHANNEL);
+            const UNCONSTRAINED: HandleConstraint = HandleConstraint {
+                object_type: ObjectType::CHANNEL,
+                rights: Rights::CHANNEL_DEFAULT,
+            };
         }
 
         impl<P, H> Encode for $end<P, H> {
@@ -128,6 +134,14 @@ macro_rules! endpoints {
             ) -> Result<Option<HandleIndex>> {
                 OwnedHandle::<H>::decode_optional(inline, decoder, wanted, depth)
             }
+
+            fn present<'a>(
+                inline: Inline<'a>,
+                decoder: &mut Decoder<'a, '_>,
+                depth: Depth,
+            ) -> Result<Option<(Inline<'a>, Depth)>> {
+                OwnedHandle::<H>::present(inline, decoder, depth)
+            }
         }
 
         impl<P, H> FromView<H> for $end<P, H> {
@@ -140,7 +154,18 @@ macro_rules! endpoints {
                 items: Self::Slice<'_>,
                 handles: &mut Handles<H>,
             ) -> impl Iterator<Item = Self> {
-                items.into_iter().map(move |view| Self::from_view(view, handles))
+                items.into_values(handles)
+            }
+
+            fn read<'a>(
+                inline: Inline<'a>,
+                decoder: &mut Decoder<'a, '_>,
+                arriving: &mut Arriving<'_, H>,
+                wanted: HandleConstraint,
+                depth: Depth,
+            ) -> Result<Self> {
+                let handle = OwnedHandle::read(inline, decoder, arriving, wanted, depth)?;
+                Ok($end { handle, of: PhantomData })
             }
         }
     )*};

@@ -157,6 +157,15 @@ pub enum Rule {
         /// The ordinal.
         ordinal: u64,
     },
+    /// An unknown member without an ordinal: a receiver would take the union for absent.
+    #[error("an unknown member has the ordinal 0; keep the ordinal with which it came")]
+    UnknownOrdinalZero,
+    /// An unknown member with the ordinal of a known one: a receiver would take its bytes for that.
+    #[error("ordinal {ordinal} of an unknown member is a known one's; send that member")]
+    UnknownIsKnown {
+        /// The ordinal.
+        ordinal: u64,
+    },
     /// A union names a member and has no payload.
     #[error("a union with ordinal {ordinal} has no payload; send the payload")]
     UnionWithoutPayload {
@@ -316,6 +325,13 @@ impl Error {
             }
         }
         path
+    }
+}
+
+/// Breaks the rule at no byte that could be named.
+impl From<Rule> for Error {
+    fn from(rule: Rule) -> Error {
+        Error::new(rule)
     }
 }
 

@@ -120,6 +120,9 @@ bitflags::bitflags! {
             | Self::INSPECT.bits();
         /// Read and write (`ZX_RIGHTS_IO`).
         const IO = Self::READ.bits() | Self::WRITE.bits();
+        /// Those of a new channel's end (`ZX_DEFAULT_CHANNEL_RIGHTS`), which has exactly one handle.
+        const CHANNEL_DEFAULT = (Self::BASIC.bits() & !Self::DUPLICATE.bits()) | Self::IO.bits()
+            | Self::SIGNAL.bits() | Self::SIGNAL_PEER.bits();
 
         const _ = !0;
     }
@@ -284,6 +287,15 @@ impl<H> Decode for OwnedHandle<H> {
     }
 }
 
+#[inline]
+fn is_present(inline: Inline<'_>) -> Result<bool> {
+    match u32::from_le_bytes(inline.array()) {
+        0 => Ok(false),
+        PRESENT => Ok(true),
+        found => Err(inline.breaks(Rule::InvalidHandlePresence { found })),
+    }
+}
+
 impl<H> DecodeOptional for OwnedHandle<H> {
     #[inline]
     fn decode_optional<'a>(
@@ -292,11 +304,18 @@ impl<H> DecodeOptional for OwnedHandle<H> {
         constraint: HandleConstraint,
         _: Depth,
     ) -> Result<Option<HandleIndex>> {
-        match u32::from_le_bytes(inline.array()) {
-            0 => Ok(None),
-            PRESENT => decoder.claim_handle(inline, constraint).map(|i| Some(HandleIndex(i))),
-            found => Err(inline.breaks(Rule::InvalidHandlePresence { found })),
+        match is_present(inline)? {
+            true => decoder.claim_handle(inline, constraint).map(|i| Some(HandleIndex(i))),
+            false => Ok(None),
         }
+    }
+
+    fn present<'a>(
+        inline: Inline<'a>,
+        _: &mut Decoder<'a, '_>,
+        depth: Depth,
+    ) -> Result<Option<(Inline<'a>, Depth)>> {
+        Ok(is_present(inline)?.then_some((inline, depth)))
     }
 }
 
@@ -306,7 +325,61 @@ impl<H> FromView<H> for OwnedHandle<H> {
     }
 
     fn from_items(items: Self::Slice<'_>, handles: &mut Handles<H>) -> impl Iterator<Item = Self> {
-        items.into_iter().map(move |view| Self::from_view(view, handles))
+        items.into_values(handles)
+    }
+
+    #[inline]
+    fn read<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        arriving: &mut Arriving<'_, H>,
+        constraint: HandleConstraint,
+        _: Depth,
+    ) -> Result<OwnedHandle<H>> {
+        if !is_present(inline)? {
+            return Err(inline.breaks(Rule::RequiredIsAbsent));
+        }
+        let index = decoder.take_handle_place(inline)?;
+        let handle = arriving.take(index, constraint).map_err(|rule| inline.breaks(rule))?;
+        Ok(OwnedHandle(handle))
+    }
+}
+
+/// Handles that arrive in a value while it is read.
+#[derive(Debug)]
+pub struct Arriving<'h, H> {
+    handles: &'h mut Handles<H>,
+    /// Checks one, unless all were checked before.
+    claim: Option<Claim<H>>,
+}
+
+/// [`HandleTable::claim`] of handles of one type.
+type Claim<H> = fn(&mut Handles<H>, usize, HandleConstraint) -> Result<(), Rule>;
+
+impl<'h, H> Arriving<'h, H> {
+    /// Handles that each field checks.
+    pub(crate) fn new(handles: &'h mut Handles<H>) -> Arriving<'h, H>
+    where
+        H: Handle,
+    {
+        Arriving { handles, claim: Some(HandleTable::claim) }
+    }
+
+    /// Handles that were checked when their message was. What was taken since stays away.
+    pub(crate) fn checked(handles: &'h mut Handles<H>) -> Arriving<'h, H> {
+        Arriving { handles, claim: None }
+    }
+
+    /// All of them.
+    pub(crate) fn handles(&mut self) -> &mut Handles<H> {
+        self.handles
+    }
+
+    fn take(&mut self, index: usize, wanted: HandleConstraint) -> Result<Option<H>, Rule> {
+        if let Some(claim) = self.claim {
+            claim(self.handles, index, wanted)?;
+        }
+        Ok(self.handles.take(HandleIndex(index)))
     }
 }
 
@@ -356,21 +429,11 @@ impl<H: Handle> HandleTable for Handles<H> {
     fn claim(&mut self, index: usize, wanted: HandleConstraint) -> Result<(), Rule> {
         let slot = &mut self.slots[index];
         let handle = slot.as_ref().ok_or(Rule::HandleGone)?;
-        let (object_type, rights) = (handle.object_type(), handle.rights());
-        if ![object_type, ObjectType::ANY].contains(&wanted.object_type)
-            && object_type != ObjectType::ANY
-        {
-            return Err(Rule::WrongHandleType { expected: wanted.object_type, found: object_type });
-        }
-        let as_they_are = Rights::SAME_RIGHTS;
-        if wanted.rights == as_they_are || rights == as_they_are || rights == wanted.rights {
+        let Some(rights) = wanted.narrowing(handle.object_type(), handle.rights())? else {
             return Ok(());
-        }
-        if !rights.contains(wanted.rights) {
-            return Err(Rule::MissingRights { expected: wanted.rights, found: rights });
-        }
-        *slot = slot.take().and_then(|handle| handle.narrowed(wanted.rights));
-        if slot.is_some() { Ok(()) } else { Err(Rule::CannotNarrow { wanted: wanted.rights }) }
+        };
+        *slot = slot.take().and_then(|handle| handle.narrowed(rights));
+        if slot.is_some() { Ok(()) } else { Err(Rule::CannotNarrow { wanted: rights }) }
     }
 
     fn close(&mut self, index: usize) {

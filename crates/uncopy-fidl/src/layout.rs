@@ -1,5 +1,6 @@
 //! How types lie in a message, and what limits a field can set on its type.
 
+use crate::error::Rule;
 use crate::handle::{ObjectType, Rights};
 use crate::validity::{MaskedField, Validity};
 
@@ -91,6 +92,29 @@ impl HandleConstraint {
     #[must_use]
     pub const fn with_rights(self, rights: Rights) -> HandleConstraint {
         HandleConstraint { object_type: self.object_type, rights }
+    }
+
+    /// Checks a handle to `object_type` with `rights`. Gives the rights that it is to be narrowed
+    /// to, or None if it stays as it is.
+    ///
+    /// # Errors
+    /// [`Rule::WrongHandleType`], [`Rule::MissingRights`].
+    pub fn narrowing(
+        self,
+        object_type: ObjectType,
+        rights: Rights,
+    ) -> Result<Option<Rights>, Rule> {
+        let HandleConstraint { object_type: expected, rights: wanted } = self;
+        if ![object_type, ObjectType::ANY].contains(&expected) && object_type != ObjectType::ANY {
+            return Err(Rule::WrongHandleType { expected, found: object_type });
+        }
+        if wanted == Rights::SAME_RIGHTS || rights == Rights::SAME_RIGHTS || rights == wanted {
+            return Ok(None);
+        }
+        if !rights.contains(wanted) {
+            return Err(Rule::MissingRights { expected: wanted, found: rights });
+        }
+        Ok(Some(wanted))
     }
 }
 

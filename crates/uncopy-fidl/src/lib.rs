@@ -51,10 +51,11 @@
 //! | `bits` | a struct of one number with `#[fidl(bits(…))]` | the same |
 //! | `union` | an enum with ordinals | an enum of views |
 //! | `zx.Handle:<TYPE, RIGHTS>` | [`OwnedHandle`]; `#[fidl(kind = …, rights = …)]` | [`HandleIndex`] |
-//! | `client_end:P`, `server_end:P` | [`ClientEnd`], [`ServerEnd`] | the same |
+//! | `client_end:P`, `server_end:P` | [`ClientEnd`], [`ServerEnd`]; `#[fidl(rights = …)]` | [`HandleIndex`] |
 //!
-//! [`Fidl`] lists all attributes. What a type is to FIDL can be looked up at compile time:
-//! [`Layout`] has sizes, alignments and limits.
+//! [The derive](derive@Fidl) lists all attributes. What a type is to FIDL can be looked up at
+//! compile time: [`Layout`] has sizes, alignments and limits. The trait [`Fidl`](trait@Fidl) stands
+//! for all that a type can do.
 //!
 //! # Where the bytes are
 //! Encoding never changes the value. [`Encoder::linear`] copies everything into a buffer that it
@@ -63,15 +64,16 @@
 //! the buffer is as large as the largest message.
 //!
 //! Decoding never changes the bytes and allocates nothing: a view is on the stack, and borrows.
-//! [`decode_owned`] makes a value that owns everything; what it allocates is bounded by the length
-//! of the message times the size of the types in it.
+//! [`decode_owned`] makes a value that owns everything, in the walk that checks it; what it
+//! allocates is bounded by the length of the message times the size of the types in it.
 //!
 //! # Trust
 //! Bytes may come from anybody. Decoding checks everything before it gives a view: bounds, counts,
 //! padding, presence, UTF-8, booleans, members of strict enums, bits and unions, envelopes, depth
 //! (32), and that all bytes and handles are used. It takes time linear in the length of the
-//! message, and an [`Error`] names rule, byte and field. There is no unsafe code in this crate; where
-//! memory is seen as another type, the crate `zerocopy` proves that it may be.
+//! message, however deep its objects are nested; so do values that own everything, and `Debug`.
+//! An [`Error`] names rule, byte and field. There is no unsafe code in this crate; where memory is
+//! seen as another type, the crate `zerocopy` proves that it may be.
 //!
 //! # Later versions
 //! Flexible enums and bits carry numbers that they do not know, and flexible unions carry members
@@ -119,6 +121,30 @@ pub use limits::{MAX_BYTES, MAX_DEPTH, MAX_HANDLES, MAX_REGIONS};
 pub use regions::{GatherOptions, RegionList, Regions};
 pub use uncopy_fidl_derive::Fidl;
 pub use wire::{Empty, EmptyView, NoPayload, Outcome, Plain, UNKNOWN_METHOD, Unknown, UnknownView};
+
+/// A FIDL type, for generic code: all that `#[derive(Fidl)]` makes of a type that owns what it has.
+///
+/// `H` is the type of its handles. Value types have none, and are FIDL types for every `H`.
+///
+/// ```
+/// use uncopy_fidl::{Fidl, NoHandle, decode_owned, encode};
+///
+/// #[derive(Debug, PartialEq, Fidl)]
+/// struct Point {
+///     x: i32,
+///     y: i32,
+/// }
+///
+/// fn copied<T: Fidl>(value: &T) -> uncopy_fidl::Result<T> {
+///     decode_owned::<T, NoHandle>(&encode(value)?, Vec::new())
+/// }
+///
+/// assert_eq!(copied(&Point { x: 1, y: 2 })?, Point { x: 1, y: 2 });
+/// # Ok::<(), uncopy_fidl::Error>(())
+/// ```
+pub trait Fidl<H = NoHandle>: Encode + TakeHandles<H> + FromView<H> {}
+
+impl<T: Encode + TakeHandles<H> + FromView<H>, H> Fidl<H> for T {}
 
 /// The code in the book runs.
 #[cfg(doctest)]
@@ -183,10 +209,12 @@ pub use zerocopy;
 /// What `#[derive(Fidl)]` writes its code with. Not for other use; it changes without notice.
 #[doc(hidden)]
 pub mod derived {
-    pub use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline};
+    pub use crate::decode::{
+        Decode, DecodeOptional, Decoder, FromView, Inline, Owning, OwningHandles, Printed,
+    };
     pub use crate::encode::{Encode, EncodeOptional, Optional, Output};
     pub use crate::error::{Error, Result, Rule};
-    pub use crate::handle::{Handles, Leaving, TakeHandles};
+    pub use crate::handle::{Arriving, Handles, Leaving, TakeHandles};
     pub use crate::late::{Boxed, Items};
     pub use crate::layout::{Layout, NoConstraint, StructLayout, all};
     pub use crate::limits::Depth;
@@ -194,7 +222,8 @@ pub mod derived {
     pub use crate::wire::{
         BOX_SIZE, ENVELOPE_SIZE, Empty, Envelope, Envelopes, Plain, Skipped, TABLE_SIZE,
         UNION_SIZE, Unknown, UnknownView, decode_box, decode_union, encode_box_inline,
-        encode_box_rest, encode_envelope, encode_header, encode_unknown,
+        encode_box_rest, encode_envelope, encode_header, encode_unknown, open_box, open_union,
+        unknown_ordinal,
     };
 
     /// An error of a derived type.

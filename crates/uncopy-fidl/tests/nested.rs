@@ -5,7 +5,8 @@
 
 use uncopy_fidl::{
     ClientEnd, Departing, Fidl, Handle, Header, NoHandle, ObjectType, Outcome, Received, Rights,
-    Rule, ServerEnd, UNKNOWN_METHOD, decode, decode_owned, encode, encode_message, take_handles,
+    Rule, ServerEnd, UNKNOWN_METHOD, Unknown, decode, decode_owned, encode, encode_message,
+    take_handles,
 };
 
 #[derive(Debug, PartialEq, Fidl)]
@@ -215,6 +216,89 @@ fn outcomes_come_back_as_they_were() {
     assert_eq!(decode::<Answer>(&changed).unwrap_err().rule(), rule);
 }
 
+#[derive(Debug, PartialEq, Fidl)]
+#[fidl(reserved(4))]
+enum Shape {
+    #[fidl(ordinal = 1)]
+    Radius(f32),
+    #[fidl(ordinal = 2)]
+    Nothing,
+    #[fidl(ordinal = 0xffff_ffff_ffff_ffff)]
+    Name(String),
+    #[fidl(unknown)]
+    Other(Unknown),
+}
+
+#[derive(Debug, PartialEq, Fidl)]
+struct Drawing {
+    shapes: Vec<Shape>,
+    frame: Option<Shape>,
+    boxed: Option<Box<Shape>>,
+}
+
+/// What cannot have come from anybody is not sent to anybody.
+#[test]
+fn an_unknown_member_has_an_ordinal_that_is_not_known() {
+    let other = |ordinal| Shape::Other(Unknown { ordinal, bytes: vec![0; 4], handles: 0 });
+    let drawings = |ordinal| {
+        [
+            (Drawing { shapes: vec![Shape::Nothing, other(ordinal)], ..empty() }, "shapes[1]"),
+            (Drawing { frame: Some(other(ordinal)), ..empty() }, "frame"),
+            (Drawing { boxed: Some(Box::new(other(ordinal))), ..empty() }, "boxed"),
+        ]
+    };
+    for (ordinal, rule) in [
+        (0, Rule::UnknownOrdinalZero),
+        (1, Rule::UnknownIsKnown { ordinal: 1 }),
+        (2, Rule::UnknownIsKnown { ordinal: 2 }),
+        (u64::MAX, Rule::UnknownIsKnown { ordinal: u64::MAX }),
+    ] {
+        for (drawing, path) in drawings(ordinal) {
+            let error = encode(&drawing).unwrap_err();
+            assert_eq!((error.rule(), error.path().as_str()), (rule, path));
+        }
+    }
+    for ordinal in [3, 4, u64::MAX - 1] {
+        for (drawing, _) in drawings(ordinal) {
+            let bytes = encode(&drawing).unwrap();
+            assert_eq!(decode_owned::<Drawing, NoHandle>(&bytes, vec![]), Ok(drawing));
+        }
+    }
+    let zero = encode(&other(0)).unwrap_err().to_string();
+    assert_eq!(zero, "an unknown member has the ordinal 0; keep the ordinal with which it came");
+    let known = encode(&other(1)).unwrap_err().to_string();
+    assert_eq!(known, "ordinal 1 of an unknown member is a known one's; send that member");
+}
+
+fn empty() -> Drawing {
+    Drawing { shapes: Vec::new(), frame: None, boxed: None }
+}
+
+/// What borrows nothing has no lifetime, and views have the fields of their types, no more.
+#[test]
+fn views_have_what_their_types_have() {
+    #[derive(Debug, PartialEq, Fidl)]
+    struct Nothing;
+    #[derive(Debug, PartialEq, Fidl)]
+    #[fidl(table)]
+    struct NoSettings {}
+    #[derive(Debug, PartialEq, Fidl)]
+    #[fidl(table)]
+    struct Settings {
+        #[fidl(ordinal = 2)]
+        name: Option<String>,
+    }
+    let nothing: NothingView = decode::<Nothing>(&[0; 8]).unwrap();
+    let bytes = encode(&NoSettings {}).unwrap();
+    let none: NoSettingsView = decode::<NoSettings>(&bytes).unwrap();
+    assert_eq!(format!("{nothing:?} {none:?}"), "NothingView NoSettingsView");
+    let bytes = encode(&Settings { name: Some("x".to_owned()) }).unwrap();
+    let SettingsView { name } = decode::<Settings>(&bytes).unwrap();
+    assert_eq!(name, Some("x"));
+    let again = decode::<Vec<NoSettings>>(&encode(&vec![NoSettings {}]).unwrap()).map(|_| ());
+    assert_eq!(again, Ok(()));
+}
+
 #[test]
 fn a_message_has_64_handles_at_most() {
     let handles = |count| (0..count).map(|number| Numbered(number, ObjectType::EVENT)).collect();
@@ -247,4 +331,76 @@ fn a_message_is_given_back_whole() {
     let message = encode_message(&Header::one_way(7), &vec![1u32, 2, 3]).unwrap();
     let received = Received::<Vec<u32>, Vec<u8>, NoHandle>::new(message.clone(), vec![]).unwrap();
     assert_eq!(received.into_message(), message);
+}
+
+/// A handle to a channel with these rights.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Righted(Rights);
+
+impl Handle for Righted {
+    fn object_type(&self) -> ObjectType {
+        ObjectType::CHANNEL
+    }
+
+    fn rights(&self) -> Rights {
+        self.0
+    }
+
+    fn narrowed(self, rights: Rights) -> Option<Righted> {
+        self.0.contains(rights).then_some(Righted(rights))
+    }
+}
+
+#[derive(Debug, PartialEq, Fidl)]
+#[fidl(resource = Righted)]
+struct Rooms {
+    client: ClientEnd<(), Righted>,
+    server: Option<ServerEnd<(), Righted>>,
+    #[fidl(item(rights = Rights::TRANSFER.union(Rights::READ)))]
+    narrow: Vec<ClientEnd<(), Righted>>,
+    #[fidl(rights = Rights::SAME_RIGHTS)]
+    any: Option<ServerEnd<(), Righted>>,
+}
+
+/// `ZX_DEFAULT_CHANNEL_RIGHTS` where an end's field says nothing else.
+#[test]
+fn ends_have_the_rights_of_a_channel_unless_their_field_says_others() {
+    let channel = Rights::from_bits_retain(0xf00e);
+    assert_eq!(Rights::CHANNEL_DEFAULT, channel);
+    let (narrow, more) = (Rights::TRANSFER | Rights::READ, channel | Rights::DUPLICATE);
+    let rooms = |client, server, narrow, any| Rooms {
+        client: Righted(client).into(),
+        server: Some(Righted(server).into()),
+        narrow: vec![Righted(narrow).into()],
+        any: Some(Righted(any).into()),
+    };
+    let mut sent = rooms(channel, channel, channel, channel);
+    let mut leaving: Vec<Departing<Righted>> = Vec::new();
+    take_handles(&mut sent, &mut leaving).unwrap();
+    let wanted: Vec<Rights> = leaving.iter().map(|leaving| leaving.constraint.rights).collect();
+    assert_eq!(wanted, [channel, channel, narrow, Rights::SAME_RIGHTS]);
+    let bytes = encode(&sent).unwrap();
+
+    let came = |rights: [Rights; 4]| rights.map(Righted).to_vec();
+    for (rights, received) in [
+        // As they are sent, with more than is wanted, and with what nobody can know.
+        ([channel, channel, narrow, channel], rooms(channel, channel, narrow, channel)),
+        ([more, more, more, more], rooms(channel, channel, narrow, more)),
+        (
+            [Rights::SAME_RIGHTS, channel, narrow, Rights::empty()],
+            rooms(Rights::SAME_RIGHTS, channel, narrow, Rights::empty()),
+        ),
+    ] {
+        assert_eq!(decode_owned::<Rooms, Righted>(&bytes, came(rights)), Ok(received));
+    }
+    for missing in channel.iter() {
+        let fewer = channel - missing;
+        for (at, path) in [(0, "client"), (1, "server")] {
+            let mut rights = [channel, channel, narrow, channel];
+            rights[at] = fewer;
+            let error = decode_owned::<Rooms, Righted>(&bytes, came(rights)).unwrap_err();
+            assert_eq!(error.rule(), Rule::MissingRights { expected: channel, found: fewer });
+            assert_eq!(error.path(), path);
+        }
+    }
 }

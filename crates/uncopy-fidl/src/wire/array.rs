@@ -1,12 +1,15 @@
 //! Arrays: items one behind the other, inline.
 
 use std::array;
+use std::fmt::{self, Debug as _};
+
+use arrayvec::ArrayVec;
 
 use crate::decode::{Decode, Decoder, FromView, Inline};
 use crate::encode::{Encode, Output};
 use crate::error::Result;
-use crate::handle::{Handles, Leaving, TakeHandles};
-use crate::late::Items;
+use crate::handle::{Arriving, Handles, Leaving, TakeHandles};
+use crate::late::{Items, print_items};
 use crate::layout::{EachItem, Layout};
 use crate::limits::Depth;
 use crate::validity::Validity;
@@ -95,6 +98,20 @@ impl<T: Decode, const N: usize> Decode for [T; N] {
     ) -> Result<Items<'a, [T; N]>> {
         Items::decode(inline, decoder, constraint, depth)
     }
+
+    fn print<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        constraint: Self::Constraint,
+        depth: Depth,
+        f: &mut fmt::Formatter<'_>,
+    ) -> fmt::Result {
+        if !T::IS_FLAT {
+            return print_items::<T>(inline, decoder, constraint.item, depth, f);
+        }
+        let items = T::decode_items(inline, decoder, constraint.item, depth);
+        items.map_err(|_| fmt::Error)?.fmt(f)
+    }
 }
 
 impl<H, T: FromView<H>, const N: usize> FromView<H> for [T; N] {
@@ -107,6 +124,26 @@ impl<H, T: FromView<H>, const N: usize> FromView<H> for [T; N] {
         items: Self::Slice<'_>,
         handles: &mut Handles<H>,
     ) -> impl Iterator<Item = [T; N]> {
-        items.into_iter().map(move |view| Self::from_view(view, handles))
+        items.into_values(handles)
+    }
+
+    fn read<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        arriving: &mut Arriving<'_, H>,
+        constraint: Self::Constraint,
+        depth: Depth,
+    ) -> Result<[T; N]> {
+        if T::IS_FLAT {
+            let items = T::decode_items(inline, decoder, constraint.item, depth)?;
+            return Ok(Self::from_view(items, arriving.handles()));
+        }
+        let mut values = ArrayVec::<T, N>::new();
+        for index in 0..N {
+            let part = inline.part(index * T::SIZE, T::SIZE);
+            let value = T::read(part, decoder, arriving, constraint.item, depth);
+            values.push(value.map_err(|error| error.in_item(index))?);
+        }
+        Ok(values.into_inner().ok().expect("as many values as the array has items"))
     }
 }

@@ -1,10 +1,12 @@
 //! Values behind a pointer of the program: a struct in a box, which is out of line and may be
 //! absent, or any type that would contain itself.
 
+use std::fmt;
+
 use crate::decode::{Decode, Decoder, FromView, Inline};
 use crate::encode::{Encode, Output, encode_object};
 use crate::error::{Result, Rule};
-use crate::handle::{Handles, Leaving, TakeHandles};
+use crate::handle::{Arriving, Handles, Leaving, TakeHandles};
 use crate::late::{Boxed, Items};
 use crate::layout::Layout;
 use crate::limits::Depth;
@@ -89,18 +91,39 @@ impl<T: Decode> Decode for Box<T> {
     ) -> Result<Items<'a, Box<T>>> {
         Items::decode(inline, decoder, constraint, depth)
     }
+
+    fn print<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        constraint: T::Constraint,
+        depth: Depth,
+        f: &mut fmt::Formatter<'_>,
+    ) -> fmt::Result {
+        T::print(inline, decoder, constraint, depth, f)
+    }
 }
 
 impl<H, T: FromView<H>> FromView<H> for Box<T> {
     fn from_view(view: Boxed<'_, T>, handles: &mut Handles<H>) -> Box<T> {
-        Box::new(T::from_view(view.get(), handles))
+        Box::new(view.into_value(handles))
     }
 
     fn from_items(
         items: Self::Slice<'_>,
         handles: &mut Handles<H>,
     ) -> impl Iterator<Item = Box<T>> {
-        items.into_iter().map(move |view| Self::from_view(view, handles))
+        items.into_values(handles)
+    }
+
+    #[inline]
+    fn read<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        arriving: &mut Arriving<'_, H>,
+        constraint: T::Constraint,
+        depth: Depth,
+    ) -> Result<Box<T>> {
+        T::read(inline, decoder, arriving, constraint, depth).map(Box::new)
     }
 }
 
@@ -142,12 +165,27 @@ pub fn decode_box<'a, T: Decode>(
     constraint: T::Constraint,
     depth: Depth,
 ) -> Result<Option<Boxed<'a, T>>> {
+    match open_box::<T>(inline, decoder, depth)? {
+        Some((object, depth)) => Boxed::decode(object, decoder, constraint, depth).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Where a struct out of line lies, and how deep. None if it is absent.
+///
+/// # Errors
+/// [`Rule::InvalidPresence`], [`Rule::TooDeep`], [`Rule::TooFewBytes`].
+#[inline(always)]
+pub fn open_box<'a, T: Layout>(
+    inline: Inline<'a>,
+    decoder: &mut Decoder<'a, '_>,
+    depth: Depth,
+) -> Result<Option<(Inline<'a>, Depth)>> {
     match u64::from_le_bytes(inline.array()) {
         0 => Ok(None),
         PRESENT => {
             let depth = depth.deeper()?;
-            let object = decoder.object(inline, T::SIZE)?;
-            Boxed::decode(object, decoder, constraint, depth).map(Some)
+            Ok(Some((decoder.object(inline, T::SIZE)?, depth)))
         }
         found => Err(inline.breaks(Rule::InvalidPresence { found })),
     }

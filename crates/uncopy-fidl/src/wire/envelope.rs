@@ -1,7 +1,9 @@
 //! Envelopes: eight bytes before a payload that a receiver may not know. A payload of at most four
 //! bytes is in the envelope itself.
 
-use crate::decode::{Decode, Decoder, Inline};
+use std::fmt;
+
+use crate::decode::{Decode, Decoder, Inline, Used};
 use crate::encode::{Encode, Output, encode_object};
 use crate::error::{Result, Rule};
 use crate::limits::Depth;
@@ -101,22 +103,65 @@ impl<'a> Envelope<'a> {
         constraint: T::Constraint,
         depth: Depth,
     ) -> Result<T::View<'a>> {
-        let depth = depth.deeper()?;
-        let is_inline = T::SIZE <= INLINE_BYTES;
-        if self.is_inline() != is_inline {
-            return Err(self.inline.breaks(Rule::EnvelopeInlining { size: T::SIZE }));
-        }
-        let (begin, first_handle) = decoder.used();
-        let object = if is_inline {
-            self.inline.check_padding(T::SIZE.min(INLINE_BYTES), INLINE_BYTES)?;
-            self.inline.part(0, T::SIZE)
-        } else {
-            decoder.object(self.inline, T::SIZE)?
-        };
+        let (object, depth, before) = self.open(T::SIZE, decoder, depth)?;
         let view = T::decode(object, decoder, constraint, depth)?;
-        let (end, last_handle) = decoder.used();
+        self.close(T::SIZE, before, decoder)?;
+        Ok(view)
+    }
+
+    /// Prints the payload, which was checked before, as a `T`.
+    ///
+    /// # Errors
+    /// The formatter's.
+    pub fn print<T: Decode>(
+        self,
+        decoder: &mut Decoder<'a, '_>,
+        constraint: T::Constraint,
+        depth: Depth,
+        f: &mut fmt::Formatter<'_>,
+    ) -> fmt::Result {
+        let opened = self.open(T::SIZE, decoder, depth);
+        let (object, depth, _) = opened.map_err(|_| fmt::Error)?;
+        T::print(object, decoder, constraint, depth, f)
+    }
+
+    /// Where the payload, of `size` inline bytes, lies, and how deep; and what was used before it,
+    /// for [`close`](Self::close).
+    ///
+    /// # Errors
+    /// [`Rule::TooDeep`], [`Rule::EnvelopeInlining`], [`Rule::NonZeroPadding`],
+    /// [`Rule::TooFewBytes`].
+    #[inline(always)]
+    pub fn open(
+        self,
+        size: usize,
+        decoder: &mut Decoder<'a, '_>,
+        depth: Depth,
+    ) -> Result<(Inline<'a>, Depth, Used)> {
+        let depth = depth.deeper()?;
+        let is_inline = size <= INLINE_BYTES;
+        if self.is_inline() != is_inline {
+            return Err(self.inline.breaks(Rule::EnvelopeInlining { size }));
+        }
+        let before = decoder.used();
+        let object = if is_inline {
+            self.inline.check_padding(size.min(INLINE_BYTES), INLINE_BYTES)?;
+            self.inline.part(0, size)
+        } else {
+            decoder.object(self.inline, size)?
+        };
+        Ok((object, depth, before))
+    }
+
+    /// Checks that the payload used what the envelope announces.
+    ///
+    /// # Errors
+    /// [`Rule::EnvelopeBytes`], [`Rule::EnvelopeHandles`].
+    #[inline(always)]
+    pub fn close(self, size: usize, before: Used, decoder: &Decoder<'a, '_>) -> Result<()> {
+        let ((begin, first_handle), (end, last_handle)) = (before, decoder.used());
         let (bytes, handles) = (end - begin, last_handle - first_handle);
-        if !is_inline && bytes != self.bytes() {
+        if size > INLINE_BYTES && bytes != self.bytes() {
             let rule = Rule::EnvelopeBytes { announced: self.bytes(), found: bytes };
             return Err(self.inline.breaks(rule));
         }
@@ -124,7 +169,7 @@ impl<'a> Envelope<'a> {
             let rule = Rule::EnvelopeHandles { announced: self.handles(), found: handles };
             return Err(self.inline.breaks(rule));
         }
-        Ok(view)
+        Ok(())
     }
 
     /// Passes over a payload that is not known and closes its handles. Gives its bytes: four if

@@ -78,24 +78,23 @@ macro_rules! numbers {
                 items: Self::Slice<'_>,
                 _: &mut Handles<H>,
             ) -> impl Iterator<Item = $number> {
-                let read: fn(&$items) -> $number = $read;
-                items.iter().map(read)
+                items.iter().map($read)
             }
         }
     )*};
 }
 
 numbers! {
-    u8: u8, |byte| *byte;
-    i8: i8, |byte| *byte;
-    u16: le::U16, |number| number.get();
-    i16: le::I16, |number| number.get();
-    u32: le::U32, |number| number.get();
-    i32: le::I32, |number| number.get();
-    u64: le::U64, |number| number.get();
-    i64: le::I64, |number| number.get();
-    f32: le::F32, |number| number.get();
-    f64: le::F64, |number| number.get();
+    u8: u8, |byte: &u8| *byte;
+    i8: i8, |byte: &i8| *byte;
+    u16: le::U16, |number: &le::U16| number.get();
+    i16: le::I16, |number: &le::I16| number.get();
+    u32: le::U32, |number: &le::U32| number.get();
+    i32: le::I32, |number: &le::I32| number.get();
+    u64: le::U64, |number: &le::U64| number.get();
+    i64: le::I64, |number: &le::I64| number.get();
+    f32: le::F32, |number: &le::F32| number.get();
+    f64: le::F64, |number: &le::F64| number.get();
 }
 
 impl Layout for bool {

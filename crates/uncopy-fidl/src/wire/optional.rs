@@ -1,9 +1,11 @@
 //! What can be absent: all zeros then.
 
-use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline};
+use std::fmt::{self, Debug as _};
+
+use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline, Printed};
 use crate::encode::{Encode, EncodeOptional, Optional, Output};
 use crate::error::Result;
-use crate::handle::{Handles, Leaving, TakeHandles};
+use crate::handle::{Arriving, Handles, Leaving, TakeHandles};
 use crate::late::Items;
 use crate::layout::Layout;
 use crate::limits::Depth;
@@ -78,6 +80,20 @@ impl<T: DecodeOptional + Optional> Decode for Option<T> {
     ) -> Result<Items<'a, Option<T>>> {
         Items::decode(inline, decoder, constraint, depth)
     }
+
+    fn print<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        constraint: T::Constraint,
+        depth: Depth,
+        f: &mut fmt::Formatter<'_>,
+    ) -> fmt::Result {
+        let found = T::present(inline, decoder, depth).map_err(|_| fmt::Error)?;
+        let value = found.map(|(object, depth)| {
+            Printed::by(move |f| T::print(object, decoder, constraint, depth, f))
+        });
+        value.fmt(f)
+    }
 }
 
 impl<H, T: DecodeOptional + Optional + FromView<H>> FromView<H> for Option<T> {
@@ -89,6 +105,22 @@ impl<H, T: DecodeOptional + Optional + FromView<H>> FromView<H> for Option<T> {
         items: Self::Slice<'_>,
         handles: &mut Handles<H>,
     ) -> impl Iterator<Item = Option<T>> {
-        items.into_iter().map(move |view| Self::from_view(view, handles))
+        items.into_values(handles)
+    }
+
+    #[inline]
+    fn read<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        arriving: &mut Arriving<'_, H>,
+        constraint: T::Constraint,
+        depth: Depth,
+    ) -> Result<Option<T>> {
+        match T::present(inline, decoder, depth)? {
+            Some((object, depth)) => {
+                T::read(object, decoder, arriving, constraint, depth).map(Some)
+            }
+            None => Ok(None),
+        }
     }
 }

@@ -1,16 +1,17 @@
 //! What stands alone behind a header: nothing at all, or how a call came out.
 
 use std::convert::Infallible;
+use std::fmt;
 
-use crate::decode::{Decode, Decoder, FromView, Inline};
+use crate::decode::{Decode, Decoder, FromView, Inline, Printed};
 use crate::encode::{Encode, Output};
 use crate::error::{Error, Result, Rule};
-use crate::handle::{Handles, Leaving, TakeHandles};
+use crate::handle::{Arriving, Handles, Leaving, TakeHandles};
 use crate::late::Items;
 use crate::layout::{Layout, NoConstraint};
 use crate::limits::Depth;
 use crate::validity::Validity;
-use crate::wire::envelope::encode_envelope;
+use crate::wire::envelope::{Envelope, encode_envelope};
 use crate::wire::union::{UNION_SIZE, decode_union};
 
 /// The body of a method without arguments: no bytes. It is no field of anything.
@@ -170,8 +171,7 @@ impl<T: Decode, E: Decode, const IS_FLEXIBLE: bool> Decode for Outcome<T, E, IS_
         _: NoConstraint,
         depth: Depth,
     ) -> Result<Self::View<'a>> {
-        let found = decode_union(inline)?;
-        let (ordinal, envelope) = found.ok_or_else(|| inline.breaks(Rule::RequiredIsAbsent))?;
+        let (ordinal, envelope) = required(inline)?;
         match ordinal {
             SUCCESS => {
                 envelope.payload::<T>(decoder, T::UNCONSTRAINED, depth).map(Outcome::Success)
@@ -186,6 +186,27 @@ impl<T: Decode, E: Decode, const IS_FLEXIBLE: bool> Decode for Outcome<T, E, IS_
         }
     }
 
+    fn print<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        _: NoConstraint,
+        depth: Depth,
+        f: &mut fmt::Formatter<'_>,
+    ) -> fmt::Result {
+        let (ordinal, envelope) = required(inline).map_err(|_| fmt::Error)?;
+        let name = match ordinal {
+            SUCCESS => "Success",
+            FAILURE => "Failure",
+            _ => "Framework",
+        };
+        let payload = Printed::by(|f| match ordinal {
+            SUCCESS => envelope.print::<T>(decoder, T::UNCONSTRAINED, depth, f),
+            FAILURE => envelope.print::<E>(decoder, E::UNCONSTRAINED, depth, f),
+            _ => envelope.print::<i32>(decoder, NoConstraint, depth, f),
+        });
+        f.debug_tuple(name).field(&payload).finish()
+    }
+
     fn decode_items<'a>(
         inline: Inline<'a>,
         decoder: &mut Decoder<'a, '_>,
@@ -194,6 +215,11 @@ impl<T: Decode, E: Decode, const IS_FLEXIBLE: bool> Decode for Outcome<T, E, IS_
     ) -> Result<Items<'a, Self>> {
         Items::decode(inline, decoder, constraint, depth)
     }
+}
+
+#[inline]
+fn required(inline: Inline<'_>) -> Result<(u64, Envelope<'_>)> {
+    decode_union(inline)?.ok_or_else(|| inline.breaks(Rule::RequiredIsAbsent))
 }
 
 impl<H, T: FromView<H>, E: FromView<H>, const IS_FLEXIBLE: bool> FromView<H>
@@ -208,6 +234,36 @@ impl<H, T: FromView<H>, E: FromView<H>, const IS_FLEXIBLE: bool> FromView<H>
     }
 
     fn from_items(items: Self::Slice<'_>, handles: &mut Handles<H>) -> impl Iterator<Item = Self> {
-        items.into_iter().map(move |view| Self::from_view(view, handles))
+        items.into_values(handles)
+    }
+
+    #[inline]
+    fn read<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        arriving: &mut Arriving<'_, H>,
+        _: NoConstraint,
+        depth: Depth,
+    ) -> Result<Self> {
+        let (ordinal, envelope) = required(inline)?;
+        let value = match ordinal {
+            SUCCESS => {
+                let (object, depth, before) = envelope.open(T::SIZE, decoder, depth)?;
+                let value = T::read(object, decoder, arriving, T::UNCONSTRAINED, depth)?;
+                envelope.close(T::SIZE, before, decoder)?;
+                Outcome::Success(value)
+            }
+            FAILURE => {
+                let (object, depth, before) = envelope.open(E::SIZE, decoder, depth)?;
+                let error = E::read(object, decoder, arriving, E::UNCONSTRAINED, depth)?;
+                envelope.close(E::SIZE, before, decoder)?;
+                Outcome::Failure(error)
+            }
+            FRAMEWORK if IS_FLEXIBLE => {
+                Outcome::Framework(envelope.payload::<i32>(decoder, NoConstraint, depth)?)
+            }
+            ordinal => return Err(inline.breaks(Rule::UnknownUnionMember { ordinal })),
+        };
+        Ok(value)
     }
 }

@@ -122,6 +122,15 @@ impl DecodeOptional for String {
             Err(error) => Err(object.breaks(Rule::NotUtf8 { valid: error.valid_up_to() })),
         }
     }
+
+    fn present<'a>(
+        inline: Inline<'a>,
+        _: &mut Decoder<'a, '_>,
+        depth: Depth,
+    ) -> Result<Option<(Inline<'a>, Depth)>> {
+        let count = decode_header(inline, |count| Rule::AbsentStringWithCount { count })?;
+        Ok(count.map(|_| (inline, depth)))
+    }
 }
 
 impl<H> FromView<H> for String {

@@ -12,7 +12,7 @@ pub const UNION_SIZE: usize = 16;
 /// A member of a flexible union that is not known here, as it came: it can be sent on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unknown {
-    /// Which member.
+    /// Which member: not 0, and none that the union knows.
     pub ordinal: u64,
     /// The payload: four bytes, or a multiple of eight.
     pub bytes: Vec<u8>,
@@ -59,6 +59,27 @@ pub fn decode_union(inline: Inline<'_>) -> Result<Option<(u64, Envelope<'_>)>> {
         (_, Some(envelope)) => Ok(Some((ordinal, envelope))),
         (_, None) => Err(inline.breaks(Rule::UnionWithoutPayload { ordinal })),
     }
+}
+
+/// The ordinal of a member that is not known in a union with the members `known`.
+///
+/// # Errors
+/// [`Rule::UnknownOrdinalZero`], [`Rule::UnknownIsKnown`].
+pub fn unknown_ordinal(unknown: &Unknown, known: &[u64]) -> Result<u64> {
+    match unknown.ordinal {
+        0 => Err(Error::new(Rule::UnknownOrdinalZero)),
+        ordinal if known.contains(&ordinal) => Err(Error::new(Rule::UnknownIsKnown { ordinal })),
+        ordinal => Ok(ordinal),
+    }
+}
+
+/// Where a union lies that is there, and how deep. None if it is absent.
+///
+/// # Errors
+/// None; types of all kinds are looked for alike.
+#[inline]
+pub fn open_union(inline: Inline<'_>, depth: Depth) -> Result<Option<(Inline<'_>, Depth)>> {
+    Ok((inline.array() != [0; UNION_SIZE]).then_some((inline, depth)))
 }
 
 /// Writes the envelope at `at` and the payload as it came.

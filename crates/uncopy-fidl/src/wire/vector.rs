@@ -1,10 +1,12 @@
 //! Vectors: sixteen bytes of count and presence, and the items out of line.
 
+use std::fmt::{self, Debug as _};
+
 use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline};
 use crate::encode::{Encode, EncodeOptional, Optional, Output};
 use crate::error::{Error, Result, Rule};
-use crate::handle::{Handles, Leaving, TakeHandles};
-use crate::late::Items;
+use crate::handle::{Arriving, Handles, Leaving, TakeHandles};
+use crate::late::{Items, print_items};
 use crate::layout::{Layout, Limit};
 use crate::limits::{Depth, MAX_BYTES};
 use crate::validity::Validity;
@@ -195,6 +197,22 @@ impl<T: Decode> Decode for Vec<T> {
     ) -> Result<Items<'a, Vec<T>>> {
         Items::decode(inline, decoder, constraint, depth)
     }
+
+    fn print<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        constraint: Self::Constraint,
+        depth: Depth,
+        f: &mut fmt::Formatter<'_>,
+    ) -> fmt::Result {
+        let items = items_of::<T>(inline, decoder, constraint, depth);
+        let (items, depth) = items.ok().flatten().ok_or(fmt::Error)?;
+        if !T::IS_FLAT {
+            return print_items::<T>(items, decoder, constraint.item, depth, f);
+        }
+        let items = T::decode_items(items, decoder, constraint.item, depth);
+        items.map_err(|_| fmt::Error)?.fmt(f)
+    }
 }
 
 impl<T: Decode> DecodeOptional for Vec<T> {
@@ -205,19 +223,41 @@ impl<T: Decode> DecodeOptional for Vec<T> {
         constraint: Self::Constraint,
         depth: Depth,
     ) -> Result<Option<T::Slice<'a>>> {
-        const { assert!(T::SIZE > 0, "items have at least one byte") };
-        let Some(count) = decode_header(inline, |count| Rule::AbsentVectorWithCount { count })?
-        else {
+        let Some((items, depth)) = items_of::<T>(inline, decoder, constraint, depth)? else {
             return Ok(None);
         };
-        if count > constraint.max {
-            let rule = Rule::CountExceedsLimit { max: constraint.max, found: count };
-            return Err(inline.breaks(rule));
-        }
-        let depth = if count == 0 { depth } else { depth.deeper()? };
-        let items = decoder.object(inline, count.saturating_mul(T::SIZE))?;
         T::decode_items(items, decoder, constraint.item, depth).map(Some)
     }
+
+    fn present<'a>(
+        inline: Inline<'a>,
+        _: &mut Decoder<'a, '_>,
+        depth: Depth,
+    ) -> Result<Option<(Inline<'a>, Depth)>> {
+        let count = decode_header(inline, |count| Rule::AbsentVectorWithCount { count })?;
+        Ok(count.map(|_| (inline, depth)))
+    }
+}
+
+/// The items of a vector of `T`, and how deep they are. None if it is absent.
+#[inline(always)]
+fn items_of<'a, T: Layout>(
+    inline: Inline<'a>,
+    decoder: &mut Decoder<'a, '_>,
+    constraint: Limit<T::Constraint>,
+    depth: Depth,
+) -> Result<Option<(Inline<'a>, Depth)>> {
+    const { assert!(T::SIZE > 0, "items have at least one byte") };
+    let Some(count) = decode_header(inline, |count| Rule::AbsentVectorWithCount { count })? else {
+        return Ok(None);
+    };
+    if count > constraint.max {
+        let rule = Rule::CountExceedsLimit { max: constraint.max, found: count };
+        return Err(inline.breaks(rule));
+    }
+    let depth = if count == 0 { depth } else { depth.deeper()? };
+    let items = decoder.object(inline, count.saturating_mul(T::SIZE))?;
+    Ok(Some((items, depth)))
 }
 
 impl<H, T: FromView<H>> FromView<H> for Vec<T> {
@@ -229,6 +269,30 @@ impl<H, T: FromView<H>> FromView<H> for Vec<T> {
         items: Self::Slice<'_>,
         handles: &mut Handles<H>,
     ) -> impl Iterator<Item = Vec<T>> {
-        items.into_iter().map(move |view| Self::from_view(view, handles))
+        items.into_values(handles)
+    }
+
+    #[inline]
+    fn read<'a>(
+        inline: Inline<'a>,
+        decoder: &mut Decoder<'a, '_>,
+        arriving: &mut Arriving<'_, H>,
+        constraint: Self::Constraint,
+        depth: Depth,
+    ) -> Result<Vec<T>> {
+        let found = items_of::<T>(inline, decoder, constraint, depth)?;
+        let (items, depth) = found.ok_or_else(|| inline.breaks(Rule::RequiredIsAbsent))?;
+        if T::IS_FLAT {
+            let items = T::decode_items(items, decoder, constraint.item, depth)?;
+            return Ok(T::from_items(items, arriving.handles()).collect());
+        }
+        let count = items.bytes().len() / T::SIZE;
+        let mut values = Vec::with_capacity(count);
+        for index in 0..count {
+            let part = items.part(index * T::SIZE, T::SIZE);
+            let value = T::read(part, decoder, arriving, constraint.item, depth);
+            values.push(value.map_err(|error| error.in_item(index))?);
+        }
+        Ok(values)
     }
 }

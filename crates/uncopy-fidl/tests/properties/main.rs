@@ -104,6 +104,22 @@ fn leaf() -> impl Strategy<Value = Leaf> {
     ]
 }
 
+/// With any ordinal, and whatever a program may have put into it.
+fn any_unknown() -> impl Strategy<Value = Unknown> {
+    let ordinal = prop_oneof![0u64..9, any::<u64>(), Just(u64::MAX)];
+    let bytes = vec(prop_oneof![Just(0), Just(8), Just(0xff), any::<u8>()], 0..40);
+    let handles = prop_oneof![4 => Just(0usize), 1 => 0usize..3];
+    (ordinal, bytes, handles).prop_map(|(ordinal, bytes, handles)| Unknown {
+        ordinal,
+        bytes,
+        handles,
+    })
+}
+
+fn any_leaf() -> impl Strategy<Value = Leaf> {
+    prop_oneof![1 => leaf(), 2 => any_unknown().prop_map(Leaf::Other)]
+}
+
 fn tree() -> impl Strategy<Value = Tree> {
     let root = (any::<u16>(), vec(leaf(), 0..4)).prop_map(|(value, leaves)| Tree {
         value,
@@ -162,6 +178,14 @@ fn treatment() -> impl Strategy<Value = Treatment> {
 fn check<T: Value>(value: &T, treatment: &Treatment, drops_unknown: bool) {
     let bytes = encode(value).unwrap();
     assert_eq!(decode_owned::<T, NoHandle>(&bytes, vec![]).as_ref(), Ok(value));
+
+    // Alone, a view prints by the code that is derived for it; among items, the type prints it.
+    let alone = decode::<T>(&bytes).unwrap();
+    let among = encode(&vec![value]).unwrap();
+    if let Ok(among) = decode::<Vec<T>>(&among) {
+        assert_eq!(format!("{among:?}"), format!("{:?}", [alone]));
+        assert_eq!(format!("{among:#?}"), format!("{:#?}", [alone]));
+    }
 
     let mut options = GatherOptions::default();
     options.min_body_bytes = treatment.min_body_bytes;
@@ -270,6 +294,24 @@ proptest! {
     #[test]
     fn tables_hold(value in settings(), treatment in treatment()) {
         check(&value, &treatment, true);
+    }
+
+    /// Both walks have the same rules.
+    #[test]
+    fn what_is_encoded_can_be_decoded(
+        leaves in vec(any_leaf(), 1..4),
+        above in 0usize..34,
+    ) {
+        let leaf = Tree { value: 1, left: None, right: None, leaves };
+        let tree = (0..above).fold(leaf, |inner, depth| {
+            let (left, right) = (Some(Box::new(inner)), None);
+            let (left, right) = if depth % 2 == 0 { (left, right) } else { (right, left) };
+            Tree { value: 2, left, right, leaves: Vec::new() }
+        });
+        if let Ok(bytes) = encode(&tree) {
+            let decoded = decode_owned::<Tree, NoHandle>(&bytes, vec![]);
+            prop_assert_eq!(decoded.as_ref(), Ok(&tree));
+        }
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use uncopy_fidl::{
-    Departing, Fidl, Handle, ObjectType, OwnedHandle, Rights, Rule, Unknown, decode_owned, encode,
-    take_handles,
+    Departing, Fidl, FromView, Handle, Handles, ObjectType, OwnedHandle, Rights, Rule, Unknown,
+    decode_owned, decode_with_handles, encode, take_handles,
 };
 
 /// Notes that it was closed.
@@ -82,11 +82,22 @@ pub(crate) fn handles(count: usize) -> (Vec<Noted>, Rc<RefCell<Vec<u32>>>) {
 
 /// Refused, or another value's bytes; and each handle is closed once, whatever becomes of it.
 pub(crate) fn check_handles(bytes: &[u8], count: usize) {
-    let (handles, closed) = handles(count);
-    if let Ok(parcel) = decode_owned::<Parcel, Noted>(bytes, handles) {
+    let (came, closed) = handles(count);
+    let owned = decode_owned::<Parcel, Noted>(bytes, came);
+    let (came, closed_too) = handles(count);
+    let mut came = Handles::from(came);
+    let view = decode_with_handles::<Parcel, Noted>(bytes, &mut came);
+    let view = view.map(|view| (format!("{view:?}").is_empty(), view));
+    let from_view = view.map(|(_, view)| Parcel::from_view(view, &mut came));
+    assert_eq!(came.remaining(), 0, "all are taken or closed");
+    assert_eq!(format!("{owned:?}"), format!("{from_view:?}"));
+    drop(from_view);
+    if let Ok(parcel) = owned {
         check_parcel(parcel, bytes, count);
     }
-    assert!(closed.borrow().iter().all(|times| *times == 1), "{:?}", closed.borrow());
+    for closed in [closed, closed_too] {
+        assert!(closed.borrow().iter().all(|times| *times == 1), "{:?}", closed.borrow());
+    }
 }
 
 fn check_parcel(mut parcel: Parcel, bytes: &[u8], count: usize) {

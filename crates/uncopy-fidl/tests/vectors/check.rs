@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use uncopy_fidl::{
-    Decode, Departing, Encode, Encoder, Error, FromView, GatherOptions, HandleConstraint, Handles,
-    RegionList, Rule, TakeHandles, decode_with_handles, encode, take_handles,
+    Departing, Encoder, Error, Fidl, GatherOptions, HandleConstraint, Handles, RegionList, Rule,
+    decode_owned, decode_with_handles, encode, take_handles,
 };
 
 use crate::case::{Case, Kind};
@@ -31,21 +31,9 @@ struct Encoded {
 type Decoded = Result<Result<(), String>, Error>;
 
 /// A type that has everything.
-pub(crate) trait Complete:
-    Encode + Decode + TakeHandles<TestHandle> + FromView<TestHandle> + FromValue + PartialEq + Debug
-{
-}
+pub(crate) trait Complete: Fidl<TestHandle> + FromValue + PartialEq + Debug {}
 
-impl<T> Complete for T where
-    T: Encode
-        + Decode
-        + TakeHandles<TestHandle>
-        + FromView<TestHandle>
-        + FromValue
-        + PartialEq
-        + Debug
-{
-}
+impl<T: Fidl<TestHandle> + FromValue + PartialEq + Debug> Complete for T {}
 
 pub(crate) fn subject_of<T: Complete>() -> Subject {
     Subject { encode: encode_as::<T>, decode: decode_as::<T> }
@@ -77,12 +65,17 @@ fn decode_as<T: Complete>(
     came: Vec<TestHandle>,
     expected: Option<Expected<'_>>,
 ) -> Decoded {
+    let owned = decode_owned::<T, TestHandle>(bytes, came.clone());
     let mut handles = Handles::from(came);
     let view = decode_with_handles::<T, TestHandle>(bytes, &mut handles);
-    let view = view.inspect_err(|_| assert_eq!(handles.remaining(), 0, "all are closed"))?;
+    let view = view.inspect_err(|error| {
+        assert_eq!(handles.remaining(), 0, "all are closed");
+        assert_eq!(owned.as_ref().err(), Some(error), "both walks have the same rules");
+    })?;
     // Whoever prints a view looks at all of it.
     let printed = format!("{view:?}");
     let found = T::from_view(view, &mut handles);
+    assert_eq!(format!("{owned:?}"), format!("Ok({found:?})"));
     assert_eq!(handles.remaining(), 0, "{printed} has all handles");
     let Some((expected, defined)) = expected else { return Ok(Err(format!("{found:?}"))) };
     let expected = T::from_value(expected, defined);
