@@ -25,7 +25,7 @@ mod tree;
 mod wait;
 pub mod witness;
 
-pub use channel::next_message;
+pub use channel::{Transport, next_message};
 pub use content::{Content, assert_same, drop_from_cache, patterned, seeded};
 pub use harness::{Case, Need, on_each_filesystem, run};
 pub use intercept::{Calls, Fault, Intercept, Intercepted, SystemCall};

@@ -113,11 +113,102 @@ static void processes_call_each_other(void) {
   OK(zx_handle_close(ends[0]));
 }
 
+/* Makes a fifo, a socket and an event pair, gives one end of each away, writes to the other ends and
+ * sets a signal at each. */
+static int nudge(int fd) {
+  zx_handle_t end, near[3], far[3];
+  if (uncopy_zx_channel_from_fd(fd, &end) != ZX_OK) return 2;
+  if (zx_fifo_create(4, 4, 0, &near[0], &far[0]) != ZX_OK) return 3;
+  if (zx_socket_create(ZX_SOCKET_STREAM, &near[1], &far[1]) != ZX_OK) return 4;
+  if (zx_eventpair_create(0, &near[2], &far[2]) != ZX_OK) return 5;
+  if (zx_channel_write(end, 0, "ends", 4, far, 3) != ZX_OK) return 6;
+  if (zx_object_wait_one(end, ZX_USER_SIGNAL_7, ZX_TIME_INFINITE, NULL) != ZX_OK) return 7;
+  if (zx_fifo_write(near[0], 4, "four", 1, NULL) != ZX_OK) return 8;
+  if (zx_socket_write(near[1], 0, "bytes", 5, NULL) != ZX_OK) return 9;
+  if (zx_object_signal_peer(near[2], 0, ZX_EVENTPAIR_SIGNALED) != ZX_OK) return 10;
+  if (zx_channel_write(end, 0, "message", 7, NULL, 0) != ZX_OK) return 11;
+  for (int i = 0; i < 3; ++i) {
+    if (zx_object_signal_peer(near[i], 0, ZX_USER_SIGNAL_2) != ZX_OK) return 12;
+  }
+  if (zx_object_signal_peer(end, 0, ZX_USER_SIGNAL_2) != ZX_OK) return 13;
+  zx_signals_t go = ZX_USER_SIGNAL_6 | ZX_CHANNEL_PEER_CLOSED;
+  if (zx_object_wait_one(end, go, ZX_TIME_INFINITE, NULL) != ZX_OK) return 14;
+  for (int i = 0; i < 3; ++i) {
+    if (zx_handle_close(near[i]) != ZX_OK) return 15;
+  }
+  return zx_handle_close(end) == ZX_OK ? 0 : 16;
+}
+
+/* The three ways to wait; each says what is set. */
+static zx_signals_t by_wait_one(zx_handle_t handle, zx_signals_t asked, zx_time_t deadline) {
+  zx_signals_t observed = 0;
+  OK(zx_object_wait_one(handle, asked, deadline, &observed));
+  return observed;
+}
+
+static zx_signals_t by_wait_many(zx_handle_t handle, zx_signals_t asked, zx_time_t deadline) {
+  zx_handle_t event = new_event();
+  zx_wait_item_t items[2] = {{event, ZX_EVENT_SIGNALED, 0}, {handle, asked, 0}};
+  OK(zx_object_wait_many(items, 2, deadline));
+  OK(zx_handle_close(event));
+  return items[1].pending;
+}
+
+static zx_signals_t by_port(zx_handle_t handle, zx_signals_t asked, zx_time_t deadline) {
+  zx_handle_t port = ZX_HANDLE_INVALID;
+  zx_port_packet_t packet;
+  memset(&packet, 0, sizeof(packet));
+  OK(zx_port_create(0, &port));
+  OK(zx_object_wait_async(handle, port, 1, asked, 0));
+  OK(zx_port_wait(port, deadline, &packet));
+  OK(zx_handle_close(port));
+  return packet.signal.observed;
+}
+
+/* One of the signals is always set; the others come from another process. */
+static void waits_for_several_signals_hear_of_another_process(void) {
+  zx_signals_t (*const ways[])(zx_handle_t, zx_signals_t, zx_time_t) = {by_wait_one, by_wait_many,
+                                                                        by_port};
+  for (size_t way = 0; way < sizeof(ways) / sizeof(ways[0]); ++way) {
+    zx_handle_t ends[2], got[4];
+    int fd = -1;
+    new_channel(ends);
+    OK(uncopy_zx_channel_to_fd(ends[1], &fd));
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) _exit(nudge(fd));
+    close(fd);
+    zx_time_t deadline = zx_deadline_after(ZX_SEC(60));
+    OK(zx_object_wait_one(ends[0], ZX_CHANNEL_READABLE, deadline, NULL));
+    char text[4];
+    OK(zx_channel_read(ends[0], 0, text, got, 4, 3, NULL, NULL));
+    got[3] = ends[0];
+    for (int i = 0; i < 4; ++i) {
+      zx_signals_t common = ZX_CHANNEL_WRITABLE | ZX_USER_SIGNAL_2 | ZX_USER_SIGNAL_3;
+      zx_signals_t awaited = (i == 2 ? ZX_EVENTPAIR_SIGNALED : ZX_CHANNEL_READABLE) | ZX_USER_SIGNAL_2;
+      OK(zx_object_signal(got[i], 0, ZX_USER_SIGNAL_3));
+      if (i == 0) OK(zx_object_signal_peer(ends[0], 0, ZX_USER_SIGNAL_7));
+      zx_signals_t observed = 0;
+      while ((observed & awaited) != awaited && zx_clock_get_monotonic() < deadline) {
+        observed = ways[way](got[i], common | awaited, deadline);
+        CHECK(observed & ZX_USER_SIGNAL_3);
+      }
+      EQ(observed & awaited, awaited);
+    }
+    OK(zx_object_signal_peer(ends[0], 0, ZX_USER_SIGNAL_6));
+    int status = -1;
+    EQ(waitpid(child, &status, 0), child);
+    EQ(status, 0);
+    for (int i = 0; i < 4; ++i) OK(zx_handle_close(got[i]));
+  }
+}
+
 int main(void) {
   choose_mode();
   RUN(descriptors_travel);
   RUN(a_bad_pointer_closes_the_descriptor);
   RUN(endpoints_are_sockets);
   RUN(processes_call_each_other);
+  RUN(waits_for_several_signals_hear_of_another_process);
   return failures != 0;
 }

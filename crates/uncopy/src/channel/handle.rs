@@ -92,8 +92,8 @@ pub trait Source {
     fn current_signals(&self) -> Signals {
         Signals::empty()
     }
-    /// Brings the signals up to date, where another process changes them: takes in what has come
-    /// until one of `until` is set; everything if that is empty.
+    /// Brings the signals up to date, where another process changes them: takes in what has come.
+    /// If one of `until` is set then, what comes meanwhile can wait.
     #[inline]
     fn refresh(&self, _until: Signals) {}
     /// None of `until` is set, and looking before a sleep has been of no use lately.
@@ -101,8 +101,8 @@ pub trait Source {
     fn expects_sleep(&self, _until: Signals) -> bool {
         false
     }
-    /// The same after a sleep, where what else has changed meanwhile can wait. If `waiter` is
-    /// listed for what is set then, it no longer is: all signals that are set.
+    /// The same after a sleep. If `waiter` is listed for what is set then, it no longer is: all
+    /// signals that are set.
     fn settle(&self, _waiter: &Arc<Waiter>, until: Signals) -> Option<Signals> {
         self.refresh(until);
         None
@@ -198,8 +198,9 @@ pub trait Object: Source {
         self.current_signals()
     }
 
-    /// Waits until any of `signals` is set; says all that are set then. Costs one atomic load if
-    /// one is set already.
+    /// Waits until any of `signals` is set; says all that are set then. If one is set already, that
+    /// costs one atomic load, or where the other end is in another process one system call, which
+    /// takes in what has come from there.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::WAIT`], [`Status::TimedOut`],

@@ -49,9 +49,11 @@
 //!   Taking in hands answers to calls, changes user signals, and queues messages, until there is
 //!   one, or no room. What a peer sends is checked before it is believed; the first packet that
 //!   breaks a rule ends the connection.
-//! - **Signals** of a wired end lag behind until somebody looks: a wait looks, unless looking has
-//!   been of no use lately, then sleeps in `poll(2)`, and a port that has such an object in an epoll
-//!   set. Whoever waits is on the end's list of observers, bound to the handle and not to the
+//! - **Signals** of a wired end lag behind until somebody looks. A wait looks once before it
+//!   returns, also if a signal is set already, and takes in all that has come: signals lie behind
+//!   messages. If none is set, and looking has been of no use lately, it goes to sleep without a
+//!   look, in `poll(2)`. A port has such objects in an epoll set; it looks there when it has no
+//!   packet, and after every 15. Whoever waits is on the end's list of observers, bound to the handle and not to the
 //!   transport, and is told to look again when a wire comes; so are calls.
 //!
 //! # Other processes

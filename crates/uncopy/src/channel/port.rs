@@ -19,6 +19,9 @@ use crate::sys::epoll;
 use crate::sys::fork::Generation;
 use crate::sys::seqpacket::Ready;
 
+/// Packets that a port hands out without a look at the sockets of its objects.
+const MOST_UNLOOKED: u32 = 15;
+
 /// User packets that a port keeps before it answers [`Status::ShouldWait`].
 const MAX_USER_PACKETS: usize = 16_384;
 
@@ -75,6 +78,8 @@ struct Entry {
 struct State {
     entries: VecDeque<Entry>,
     user_packets: usize,
+    /// Packets that were handed out since the last look at sockets.
+    unlooked: u32,
     /// Threads that sleep at the condition variable.
     sleepers: usize,
     /// Those that sleep in `poll(2)`.
@@ -275,7 +280,12 @@ impl Port {
         let mut state = queue.lock()?;
         let mut has_looked = false;
         loop {
+            if state.unlooked >= MOST_UNLOOKED {
+                // There may always be a packet, and some object not be heard for that.
+                state = self.look(state)?;
+            }
             if let Some(entry) = state.entries.pop_front() {
+                state.unlooked += u32::from(state.watched.is_some());
                 state.user_packets -= usize::from(entry.handle.is_none());
                 return Ok(entry.packet);
             }
@@ -321,6 +331,15 @@ impl Port {
             state.pollers.retain(|poller| !Arc::ptr_eq(poller, waiter));
             slept.map(|_| state)
         })?;
+        self.look(state)
+    }
+
+    /// Looks after the sockets that have something.
+    fn look<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+    ) -> Result<MutexGuard<'a, State>, Status> {
+        state.unlooked = 0;
         let sources = state.watched.as_ref().map_or_else(Vec::new, Watched::ready);
         if sources.is_empty() {
             return Ok(state);
@@ -328,7 +347,7 @@ impl Port {
         // Packets come of it, so not under this lock.
         drop(state);
         sources.iter().for_each(|source| source.refresh());
-        queue.lock()
+        self.queue.lock()
     }
 
     /// Takes back what [`wait_async`](Object::wait_async) bound with `source` and `key`: what

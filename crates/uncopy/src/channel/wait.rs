@@ -53,13 +53,33 @@ pub(super) enum Wake {
     Answered,
 }
 
+impl Wake {
+    /// The same after a look at the object, which may be the first at its socket.
+    fn up_to_date<'a>(self, mut items: impl Iterator<Item = (&'a dyn Source, Signals)>) -> Wake {
+        match self {
+            Wake::Signaled { index, observed } => {
+                let looked =
+                    items.nth(index).map(|(source, trigger)| look(source, trigger, observed));
+                Wake::Signaled { index, observed: looked.unwrap_or(observed) }
+            }
+            Wake::Canceled { .. } | Wake::Answered => self,
+        }
+    }
+}
+
+/// All that is set on an object of which a signal of `trigger` was found set: `observed`, if none is
+/// any more.
+fn look(source: &dyn Source, trigger: Signals, observed: Signals) -> Signals {
+    source.refresh(trigger);
+    let now = source.current_signals();
+    if now.intersects(trigger) { now } else { observed }
+}
+
 /// Why a sleep is over.
 pub(super) enum Slept {
     Woken(Wake),
-    /// What there is to wait for has changed, and perhaps a peer is closed.
-    Look {
-        hung_up: bool,
-    },
+    /// What there is to wait for has changed.
+    Look,
     TimedOut,
 }
 
@@ -165,7 +185,7 @@ impl Waiter {
                 return Slept::Woken(wake);
             }
             if std::mem::take(&mut state.look) {
-                return Slept::Look { hung_up: false };
+                return Slept::Look;
             }
             state.sleep = Sleep::Condvar;
             state = match deadline.remaining() {
@@ -190,7 +210,6 @@ impl Waiter {
         if let Some(wake) = state.wake {
             return Ok(Slept::Woken(wake));
         }
-        let mut hung_up = false;
         if !std::mem::take(&mut state.look) {
             state.sleep = Sleep::Poll;
             drop(state);
@@ -204,9 +223,9 @@ impl Waiter {
                 // It was, and nobody else lowers it.
                 let _ = eventfd::lower(&**alarm);
             }
-            hung_up = slept?;
+            slept?;
         }
-        Ok(state.wake.map_or(Slept::Look { hung_up }, Slept::Woken))
+        Ok(state.wake.map_or(Slept::Look, Slept::Woken))
     }
 
     /// Sleeps until a wake-up or the deadline (`None`), looking after the sockets of `items`
@@ -222,21 +241,20 @@ impl Waiter {
             let slept =
                 if bells.is_empty() { self.sleep(deadline) } else { self.poll(bells, deadline)? };
             let is_over = match slept {
-                Slept::Woken(wake) => return Ok(Some(wake)),
+                Slept::Woken(wake) if bells.is_empty() => return Ok(Some(wake)),
+                Slept::Woken(wake) => return Ok(Some(wake.up_to_date(items.clone()))),
                 Slept::TimedOut if bells.is_empty() => return Ok(self.woken()),
                 Slept::TimedOut => true,
-                Slept::Look { .. } => false,
+                Slept::Look => false,
             };
             for (index, (source, trigger)) in items.clone().enumerate() {
-                if !matches!(slept, Slept::Look { hung_up: false }) {
-                    source.refresh(trigger);
-                } else if let Some(observed) = source.settle(self, trigger) {
+                if let Some(observed) = source.settle(self, trigger) {
                     return Ok(Some(Wake::Signaled { index, observed }));
                 }
             }
             let wake = self.woken();
             if is_over || wake.is_some() {
-                return Ok(wake);
+                return Ok(wake.map(|wake| wake.up_to_date(items.clone())));
             }
             bells.clear();
             bells.extend(items.clone().filter_map(|(source, trigger)| source.bell(trigger)));
@@ -262,6 +280,7 @@ pub(super) fn wait_one(
     let wake = with_waiter(|waiter| {
         let mut bells = Bells::new();
         if let Some(observed) = watch(source, waiter, 0, trigger, &mut bells)? {
+            let observed = look(source, trigger, observed);
             return Ok(Some(Wake::Signaled { index: 0, observed }));
         }
         let rested = waiter.rest(&std::iter::once((source, trigger)), &mut bells, deadline);
@@ -368,15 +387,23 @@ fn wait_many_at(
     for item in &items[..watched] {
         item.object.observers(&mut |_, observers| drop(observers.forget(waiter)));
     }
-    for item in &mut *items {
-        item.pending = item.object.signals();
+    let found = found?;
+    for (index, item) in items.iter_mut().enumerate() {
+        // Those before what was found have just been looked at.
+        let is_fresh = found.is_some() && index < watched;
+        let object = item.object;
+        item.pending = if is_fresh { object.current_signals() } else { object.signals() };
     }
-    if found?.is_some() {
-        return Ok(());
-    }
-    match rested?.or_else(|| waiter.woken()) {
+    let wake = match found {
+        Some(observed) => Some(Wake::Signaled { index: watched - 1, observed }),
+        None => rested?.or_else(|| waiter.woken()),
+    };
+    match wake {
         Some(Wake::Signaled { index, observed }) => {
-            items[index].pending |= observed;
+            let item = &mut items[index];
+            if !item.pending.intersects(item.wait_for) {
+                item.pending = observed;
+            }
             Ok(())
         }
         Some(Wake::Canceled { index }) => {

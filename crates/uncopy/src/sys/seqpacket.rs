@@ -187,6 +187,11 @@ fn take_rights(message: &libc::msghdr, fds: &mut Vec<OwnedFd>) {
     }
 }
 
+/// Bytes of all messages that wait to be received (`unix_inq_len` in `net/unix/af_unix.c`).
+pub(crate) fn unread_bytes(fd: impl AsFd) -> usize {
+    rustix::io::ioctl_fionread(fd).map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
 /// Ends both directions for every holder of the socket.
 pub(crate) fn shut_down(fd: impl AsFd) {
     let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Both);
@@ -235,21 +240,20 @@ pub(crate) fn ready(fd: impl AsFd, asked: Ready) -> Sys<Ready> {
 pub(crate) const MAX_SLEEP_FDS: usize = 65;
 
 /// Sleeps until one of the descriptors is ready for one of the things named with it, a signal
-/// arrives, or the time is over (`None`: never). Says whether a peer among them is closed.
+/// arrives, or the time is over (`None`: never).
 ///
 /// # Panics
 /// With more than [`MAX_SLEEP_FDS`].
 pub(crate) fn sleep<'a>(
     wanted: impl Iterator<Item = (BorrowedFd<'a>, Ready)>,
     timeout: Option<std::time::Duration>,
-) -> Sys<bool> {
+) -> Sys<()> {
     let mut polled: ArrayVec<PollFd<'a>, MAX_SLEEP_FDS> =
         wanted.map(|(fd, ready)| PollFd::from_borrowed_fd(fd, ready.flags())).collect();
     // Beyond what fits: for ever, as good as.
     let timeout = timeout.and_then(|left| left.try_into().ok());
     match rustix::event::poll(&mut polled, timeout.as_ref()) {
-        Ok(_) => Ok(polled.iter().any(|fd| Ready::from_flags(fd.revents()).hung_up)),
-        Err(rustix::io::Errno::INTR) => Ok(false),
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(errno) => Err(errno.into()),
     }
 }

@@ -1,10 +1,10 @@
 //! Several messages in one write.
 
+use testbed::Transport;
 use uncopy::channel::{
     BatchError, BatchRegion, Bounds, Channel, EventPair, Handle, Object, Rights, Signals, Status,
 };
 
-use super::pair;
 use crate::is_orphan;
 
 fn region(bytes: &[u8], message: u16, handles: u16) -> BatchRegion<'_> {
@@ -19,9 +19,8 @@ fn orphans(witnesses: &[EventPair]) -> Vec<bool> {
     witnesses.iter().map(|witness| is_orphan(witness)).collect()
 }
 
-#[test]
-fn a_batch_is_its_messages_one_by_one() {
-    let (near, far) = pair();
+pub(crate) fn a_batch_is_its_messages_one_by_one(over: Transport) {
+    let (near, far) = over.channels();
     let (witnesses, mut handles) = witnessed(3);
     let regions = [region(b"a", 0, 1), region(b"b", 0, 1), region(b"", 1, 0), region(b"c", 2, 1)];
     assert_eq!(near.write_batch(&regions, &mut handles), Ok(3));
@@ -56,9 +55,8 @@ fn a_full_queue_in_the_middle_gives_back_what_did_not_go() {
     assert_eq!(near.write_batch(&regions[..2], &mut handles), Ok(2));
 }
 
-#[test]
-fn a_bad_handle_in_the_middle_takes_its_own_message_with_it() {
-    let (near, far) = pair();
+pub(crate) fn a_bad_handle_in_the_middle_takes_its_own_message_with_it(over: Transport) {
+    let (near, far) = over.channels();
     let (witnesses, mut handles) = witnessed(4);
     let stuck = handles.remove(1).replace(Some(Rights::WAIT)).unwrap();
     handles.insert(1, stuck);
@@ -71,13 +69,12 @@ fn a_bad_handle_in_the_middle_takes_its_own_message_with_it() {
     assert_eq!(far.read().unwrap_err(), Status::ShouldWait);
 }
 
-#[test]
-fn broken_rules_and_a_closed_peer_send_nothing() {
+pub(crate) fn broken_rules_and_a_closed_peer_send_nothing(over: Transport) {
     for (regions, close, status, back) in [
         (vec![region(b"1", 0, 1), region(b"2", 2, 1)], false, Status::InvalidArgs, 0),
         (vec![region(b"1", 0, 1), region(b"2", 1, 1)], true, Status::PeerClosed, 1),
     ] {
-        let (near, far) = pair();
+        let (near, far) = over.channels();
         let (_witnesses, mut handles) = witnessed(2);
         let far = (!close).then_some(far);
         let error = near.write_batch(&regions, &mut handles).unwrap_err();

@@ -2,12 +2,11 @@
 
 use std::io::IoSlice;
 
-use testbed::LONG;
+use testbed::{LONG, Transport};
 use uncopy::channel::{
     Channel, Deadline, Disposition, EventPair, Handle, Kind, Object, Rights, Signals, Status,
 };
 
-use super::pair;
 use crate::{is_orphan, past, send};
 
 /// Answers the next message with its own first four bytes and `body`.
@@ -19,9 +18,8 @@ fn answer(channel: &Channel, body: &[u8]) -> [u8; 4] {
     txid
 }
 
-#[test]
-fn the_id_goes_over_the_first_four_bytes_of_the_message_alone() {
-    let (near, far) = pair();
+pub(crate) fn the_id_goes_over_the_first_four_bytes_of_the_message_alone(over: Transport) {
+    let (near, far) = over.channels();
     let (head, middle, rest) = (*b"\0", *b"\0\0", *b"\0request");
     std::thread::scope(|scope| {
         let caller = scope.spawn(|| {
@@ -40,9 +38,8 @@ fn the_id_goes_over_the_first_four_bytes_of_the_message_alone() {
     assert_eq!(near.signals(), Signals::WRITABLE, "an answer is never READABLE");
 }
 
-#[test]
-fn a_call_with_dispositions_is_answered_and_keeps_what_it_duplicates() {
-    let (near, far) = pair();
+pub(crate) fn a_call_with_dispositions_is_answered_and_keeps_what_it_duplicates(over: Transport) {
+    let (near, far) = over.channels();
     let (moved, moved_peer) = EventPair::pair();
     let (kept, kept_peer) = EventPair::pair();
     let (kept, request) = (Handle::from(kept), [IoSlice::new(b"0000request")]);
@@ -68,9 +65,8 @@ fn a_call_with_dispositions_is_answered_and_keeps_what_it_duplicates() {
     assert!(is_orphan(&kept_peer));
 }
 
-#[test]
-fn a_call_with_a_disposition_that_fails_sends_nothing() {
-    let (near, far) = pair();
+pub(crate) fn a_call_with_a_disposition_that_fails_sends_nothing(over: Transport) {
+    let (near, far) = over.channels();
     let (moved, moved_peer) = EventPair::pair();
     let mut sent = [
         Disposition::moving(moved),
@@ -83,10 +79,9 @@ fn a_call_with_a_disposition_that_fails_sends_nothing() {
     assert_eq!(far.read().unwrap_err(), Status::ShouldWait);
 }
 
-#[test]
-fn several_callers_get_each_their_own_answer() {
+pub(crate) fn several_callers_get_each_their_own_answer(over: Transport) {
     const CALLERS: u8 = 8;
-    let (near, far) = pair();
+    let (near, far) = over.channels();
     std::thread::scope(|scope| {
         let callers: Vec<_> = (0..CALLERS)
             .map(|n| {
@@ -110,9 +105,8 @@ fn several_callers_get_each_their_own_answer() {
     });
 }
 
-#[test]
-fn a_deadline_in_the_past_still_sends_and_a_late_answer_is_queued() {
-    let (near, far) = pair();
+pub(crate) fn a_deadline_in_the_past_still_sends_and_a_late_answer_is_queued(over: Transport) {
+    let (near, far) = over.channels();
     let result = near.call(&[IoSlice::new(b"0000late")], vec![], past());
     assert_eq!(result.unwrap_err(), Status::TimedOut);
     let txid = answer(&far, b"too late");
@@ -120,8 +114,7 @@ fn a_deadline_in_the_past_still_sends_and_a_late_answer_is_queued() {
     assert_eq!((&queued[..4], &queued[4..]), (&txid[..], &b"too late"[..]));
 }
 
-#[test]
-fn checks_of_a_call_come_in_zircons_order() {
+pub(crate) fn checks_of_a_call_come_in_zircons_order(over: Transport) {
     let large = vec![0; 65_537];
     for (rights, bytes, open, expected) in [
         (Rights::CHANNEL - Rights::READ, 65_537, false, Status::AccessDenied),
@@ -131,7 +124,7 @@ fn checks_of_a_call_come_in_zircons_order() {
         (Rights::CHANNEL, 4, false, Status::PeerClosed),
         (Rights::CHANNEL, 4, true, Status::TimedOut),
     ] {
-        let (near, far) = pair();
+        let (near, far) = over.channels();
         let near = near.replace(Some(rights)).unwrap();
         let far = open.then_some(far);
         let (witness, moved) = EventPair::pair();
@@ -142,18 +135,16 @@ fn checks_of_a_call_come_in_zircons_order() {
     }
 }
 
-#[test]
-fn a_short_handle_check_comes_after_the_size() {
-    let (near, _far) = pair();
+pub(crate) fn a_short_handle_check_comes_after_the_size(over: Transport) {
+    let (near, _far) = over.channels();
     let stuck = EventPair::pair().0.replace(Some(Rights::WAIT)).unwrap();
     let result = near.call(&[IoSlice::new(b"abc")], vec![stuck.into()], past());
     assert_eq!(result.unwrap_err(), Status::InvalidArgs);
 }
 
-#[test]
-fn a_closed_peer_and_a_revoked_handle_end_a_call() {
+pub(crate) fn a_closed_peer_and_a_revoked_handle_end_a_call(over: Transport) {
     for (close_peer, expected) in [(true, Status::PeerClosed), (false, Status::Canceled)] {
-        let (near, far) = pair();
+        let (near, far) = over.channels();
         std::thread::scope(|scope| {
             let caller =
                 scope.spawn(|| near.call(&[IoSlice::new(b"0000")], vec![], Deadline::INFINITE));
@@ -168,9 +159,8 @@ fn a_closed_peer_and_a_revoked_handle_end_a_call() {
     }
 }
 
-#[test]
-fn only_ids_with_the_high_bit_that_somebody_waits_for_are_answers() {
-    let (near, far) = pair();
+pub(crate) fn only_ids_with_the_high_bit_that_somebody_waits_for_are_answers(over: Transport) {
+    let (near, far) = over.channels();
     std::thread::scope(|scope| {
         let caller =
             scope.spawn(|| near.call(&[IoSlice::new(b"0000")], vec![], Deadline::INFINITE));
@@ -205,9 +195,8 @@ fn fill(channel: &Channel, other: &Channel) -> usize {
     }
 }
 
-#[test]
-fn an_answer_passes_a_full_queue_of_what_nobody_reads() {
-    let (near, far) = pair();
+pub(crate) fn an_answer_passes_a_full_queue_of_what_nobody_reads(over: Transport) {
+    let (near, far) = over.channels();
     let unread = fill(&far, &near);
     assert!(unread >= 4096);
     std::thread::scope(|scope| {

@@ -1,19 +1,24 @@
 //! Channels and the objects that travel on them.
 #![cfg(target_os = "linux")]
-// The same rules are tested over each transport.
-#![allow(clippy::duplicate_mod)]
 
+mod batches;
+mod calls;
 mod cycles;
+mod events;
+mod fifos;
 mod handles;
 #[cfg(shuttle)]
 mod interleavings;
 mod intruders;
+mod messages;
 mod model;
 mod objects;
-mod over_local;
-mod over_socket;
 mod promotion;
+mod reports;
+mod sockets;
 mod succession;
+mod suite;
+mod waiting;
 
 use std::io::IoSlice;
 

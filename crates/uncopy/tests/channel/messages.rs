@@ -2,21 +2,20 @@
 
 use std::io::{IoSlice, IoSliceMut};
 
+use testbed::Transport;
 use uncopy::channel::{
     Bounds, Channel, Event, EventPair, Handle, Lengths, MAX_BYTES, MAX_HANDLES, MAX_REGIONS,
     Object, Oversized, Rights, Signals, Status,
 };
 
-use super::pair;
 use crate::{is_orphan, send, send_handles};
 
 fn events(count: usize) -> Vec<Handle> {
     (0..count).map(|_| Event::new().into()).collect()
 }
 
-#[test]
-fn regions_are_joined_in_order_without_padding() {
-    let (near, far) = pair();
+pub(crate) fn regions_are_joined_in_order_without_padding(over: Transport) {
+    let (near, far) = over.channels();
     let region = |bytes| IoSlice::new(bytes);
     near.write(&[region(b"a"), region(b""), region(b"bcd"), region(b"a"), region(b"")], vec![])
         .unwrap();
@@ -27,8 +26,7 @@ fn regions_are_joined_in_order_without_padding() {
     assert_eq!(&*near.read().unwrap(), b"back");
 }
 
-#[test]
-fn limits_hold_at_their_value_and_break_one_past_it() {
+pub(crate) fn limits_hold_at_their_value_and_break_one_past_it(over: Transport) {
     let large = vec![7; MAX_BYTES + 1];
     let whole = IoSlice::new(&large[..MAX_BYTES]);
     let byte = IoSlice::new(&large[..1]);
@@ -43,7 +41,7 @@ fn limits_hold_at_their_value_and_break_one_past_it() {
         ("a sum far above 32 bits' half", vec![whole; MAX_REGIONS], 0, Err(Status::OutOfRange)),
         ("one handle more", vec![empty], MAX_HANDLES + 1, Err(Status::OutOfRange)),
     ] {
-        let (near, far) = pair();
+        let (near, far) = over.channels();
         assert_eq!(near.write(&regions, events(handles)), expected, "{what}");
         let length: usize = regions.iter().map(|r| r.len()).sum();
         match far.read() {
@@ -60,8 +58,7 @@ fn limits_hold_at_their_value_and_break_one_past_it() {
 }
 
 /// A write that breaks several rules is refused for the first of them, and consumes its handles.
-#[test]
-fn checks_of_a_write_come_in_zircons_order() {
+pub(crate) fn checks_of_a_write_come_in_zircons_order(over: Transport) {
     let large = vec![0; MAX_BYTES + 1];
     let no_transfer = || EventPair::pair().0.replace(Some(Rights::WAIT)).unwrap();
     for (right, bytes, transferable, open, expected) in [
@@ -70,7 +67,7 @@ fn checks_of_a_write_come_in_zircons_order() {
         (true, 1, false, false, Status::AccessDenied),
         (true, 1, true, false, Status::PeerClosed),
     ] {
-        let (near, far) = pair();
+        let (near, far) = over.channels();
         let rights = if right { Rights::CHANNEL } else { Rights::CHANNEL - Rights::WRITE };
         let near = near.replace(Some(rights)).unwrap();
         let far = open.then_some(far);
@@ -85,9 +82,8 @@ fn checks_of_a_write_come_in_zircons_order() {
     }
 }
 
-#[test]
-fn a_failing_fill_sends_nothing_and_consumes_the_handles() {
-    let (near, far) = pair();
+pub(crate) fn a_failing_fill_sends_nothing_and_consumes_the_handles(over: Transport) {
+    let (near, far) = over.channels();
     for (what, fill_with, error, expected) in [
         ("too little", &b"ab"[..], None, Status::InvalidArgs),
         ("too much", &b"abcd"[..], None, Status::InvalidArgs),
@@ -109,9 +105,8 @@ fn a_failing_fill_sends_nothing_and_consumes_the_handles() {
     assert_eq!(far.read().unwrap_err(), Status::ShouldWait);
 }
 
-#[test]
-fn a_panicking_fill_leaves_both_ends_as_they_were() {
-    let (near, far) = pair();
+pub(crate) fn a_panicking_fill_leaves_both_ends_as_they_were(over: Transport) {
+    let (near, far) = over.channels();
     let (witness, moved) = EventPair::pair();
     let mut handles = vec![moved.into()];
     let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -123,9 +118,8 @@ fn a_panicking_fill_leaves_both_ends_as_they_were() {
     assert_eq!(&*far.read().unwrap(), b"after");
 }
 
-#[test]
-fn an_empty_queue_says_wait_and_a_lonely_one_says_closed() {
-    let (near, far) = pair();
+pub(crate) fn an_empty_queue_says_wait_and_a_lonely_one_says_closed(over: Transport) {
+    let (near, far) = over.channels();
     assert_eq!(far.read().unwrap_err(), Status::ShouldWait);
     send(&near, b"last").unwrap();
     drop(near);
@@ -136,17 +130,15 @@ fn an_empty_queue_says_wait_and_a_lonely_one_says_closed() {
     assert_eq!(send(&far, b"x"), Err(Status::PeerClosed));
 }
 
-#[test]
-fn reading_needs_the_right() {
-    let (near, far) = pair();
+pub(crate) fn reading_needs_the_right(over: Transport) {
+    let (near, far) = over.channels();
     send(&near, b"x").unwrap();
     let far = far.replace(Some(Rights::CHANNEL - Rights::READ)).unwrap();
     assert_eq!(far.read().unwrap_err(), Status::AccessDenied);
 }
 
-#[test]
-fn a_message_that_does_not_fit_stays_or_is_discarded() {
-    let (near, far) = pair();
+pub(crate) fn a_message_that_does_not_fit_stays_or_is_discarded(over: Transport) {
+    let (near, far) = over.channels();
     let (witness, moved) = EventPair::pair();
     near.write(&[IoSlice::new(b"12345")], vec![moved.into()]).unwrap();
     send(&near, b"next").unwrap();
@@ -162,9 +154,8 @@ fn a_message_that_does_not_fit_stays_or_is_discarded() {
     assert_eq!(&*far.read_fitting(room, Oversized::Discard).unwrap(), b"next");
 }
 
-#[test]
-fn reads_spread_over_regions_and_split_into_parts() {
-    let (near, far) = pair();
+pub(crate) fn reads_spread_over_regions_and_split_into_parts(over: Transport) {
+    let (near, far) = over.channels();
     let (mut a, mut b, mut c) = ([0; 3], [0; 0], [9; 4]);
     near.write(&[IoSlice::new(b"12345")], events(1)).unwrap();
     let mut slots = [None, None];
@@ -224,9 +215,8 @@ fn default_bounds_take_four_thousand_messages_and_sixteen_mebibytes() {
     assert_eq!(send(&far, b""), Err(Status::ShouldWait));
 }
 
-#[test]
-fn a_closed_queue_closes_what_is_in_it() {
-    let (near, far) = pair();
+pub(crate) fn a_closed_queue_closes_what_is_in_it(over: Transport) {
+    let (near, far) = over.channels();
     let (witness, moved) = EventPair::pair();
     send_handles(&near, vec![moved.into()]).unwrap();
     drop(far);

@@ -1,8 +1,8 @@
-//! Fifos, sockets, memory.
+//! Sizes of fifos, and memory.
 
 use std::os::fd::AsFd;
 
-use uncopy::channel::{Fifo, Object, Rights, Signals, Socket, SocketKind, Status, Vmo};
+use uncopy::channel::{Fifo, Object, Rights, Status, Vmo};
 
 #[test]
 fn fifo_sizes() {
@@ -17,76 +17,6 @@ fn fifo_sizes() {
     ] {
         assert_eq!(Fifo::pair(count, size).err(), expected, "{count} x {size}");
     }
-}
-
-#[test]
-fn a_fifo_takes_whole_elements_and_says_how_many() {
-    let (near, far) = Fifo::pair(3, 2).unwrap();
-    assert_eq!(near.signals(), Signals::WRITABLE);
-    assert_eq!(near.write(b"aab"), Err(Status::OutOfRange));
-    assert_eq!(near.write(b""), Err(Status::OutOfRange));
-    assert_eq!(near.write(b"aabbccdd"), Ok(3));
-    assert_eq!(near.signals(), Signals::empty());
-    assert_eq!(near.write(b"dd"), Err(Status::ShouldWait));
-    let mut two = [0; 4];
-    assert_eq!(far.read(&mut two), Ok(2));
-    assert_eq!(&two, b"aabb");
-    assert_eq!(near.signals(), Signals::WRITABLE);
-    assert_eq!(far.read(&mut [0; 3]), Err(Status::OutOfRange));
-    drop(near);
-    assert_eq!(far.signals(), Signals::READABLE | Signals::PEER_CLOSED);
-    assert_eq!(far.read(&mut two), Ok(1));
-    assert_eq!(far.read(&mut two), Err(Status::PeerClosed));
-    assert_eq!(far.write(b"xx"), Err(Status::PeerClosed));
-}
-
-#[test]
-fn a_stream_runs_together_and_writes_what_fits() {
-    let (near, far) = Socket::pair(SocketKind::Stream);
-    assert_eq!(far.read(&mut [0; 4]), Err(Status::ShouldWait));
-    assert_eq!((near.write(b"abc"), near.write(b"def"), near.write(b"")), (Ok(3), Ok(3), Ok(0)));
-    let mut four = [0; 4];
-    assert_eq!((far.peek(&mut four), &four), (Ok(4), b"abcd"));
-    assert_eq!((far.read(&mut four), &four), (Ok(4), b"abcd"));
-    assert_eq!(far.read(&mut four), Ok(2));
-    assert_eq!(far.signals(), Signals::WRITABLE);
-    let large = vec![1; 300 << 10];
-    assert_eq!(near.write(&large), Ok(256 << 10));
-    assert_eq!((near.signals(), near.write(b"x")), (Signals::empty(), Err(Status::ShouldWait)));
-    assert_eq!(far.read(&mut four), Ok(4));
-    assert_eq!(near.signals(), Signals::WRITABLE);
-}
-
-#[test]
-fn a_datagram_is_whole_or_cut_off() {
-    let (near, far) = Socket::pair(SocketKind::Datagram);
-    assert_eq!(near.write(b""), Err(Status::InvalidArgs));
-    assert_eq!(near.write(&vec![0; (64 << 10) + 1]), Err(Status::OutOfRange));
-    near.write(b"first").unwrap();
-    near.write(b"second").unwrap();
-    let mut three = [0; 3];
-    assert_eq!((far.read(&mut three), &three), (Ok(3), b"fir"));
-    let mut all = [0; 16];
-    assert_eq!((far.read(&mut all), &all[..6]), (Ok(6), &b"second"[..]));
-    for length in [64 << 10, 64 << 10, 64 << 10, (64 << 10) - 1] {
-        near.write(&vec![0; length]).unwrap();
-    }
-    assert_eq!(near.write(b"xx"), Err(Status::ShouldWait));
-}
-
-#[test]
-fn disabled_writing_is_told_to_both_ends() {
-    let (near, far) = Socket::pair(SocketKind::Stream);
-    near.write(b"last").unwrap();
-    near.disable_write().unwrap();
-    assert_eq!(near.signals(), Signals::WRITE_DISABLED);
-    assert_eq!(near.write(b"x"), Err(Status::BadState));
-    assert!(far.signals().contains(Signals::PEER_WRITE_DISABLED | Signals::READABLE));
-    assert_eq!(far.read(&mut [0; 8]), Ok(4));
-    assert_eq!(far.read(&mut [0; 8]), Err(Status::BadState));
-    assert_eq!(near.signals(), Signals::WRITE_DISABLED, "room does not make it writable again");
-    drop(near);
-    assert_eq!(far.read(&mut [0; 8]), Err(Status::PeerClosed));
 }
 
 #[test]

@@ -2,18 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use testbed::LONG;
+use testbed::{LONG, Transport};
 use uncopy::channel::{
     AsyncOptions, Deadline, Event, EventPair, Object, PacketContents, Port, Rights, Signals,
     Status, WaitItem, wait_many,
 };
 
-use super::pair;
 use crate::{past, polls_readable, send, send_handles};
 
-#[test]
-fn readable_is_set_exactly_while_the_queue_holds_something() {
-    let (near, far) = pair();
+pub(crate) fn readable_is_set_exactly_while_the_queue_holds_something(over: Transport) {
+    let (near, far) = over.channels();
     assert_eq!((near.signals(), far.signals()), (Signals::WRITABLE, Signals::WRITABLE));
     send(&near, b"1").unwrap();
     send(&near, b"2").unwrap();
@@ -24,9 +22,8 @@ fn readable_is_set_exactly_while_the_queue_holds_something() {
     assert_eq!(far.wait_one(Signals::READABLE, past()), Err(Status::TimedOut));
 }
 
-#[test]
-fn user_signals_are_the_programs_and_others_are_not() {
-    let (near, far) = pair();
+pub(crate) fn user_signals_are_the_programs_and_others_are_not(over: Transport) {
+    let (near, far) = over.channels();
     near.signal(Signals::empty(), Signals::USER_0 | Signals::USER_7).unwrap();
     near.signal(Signals::USER_0, Signals::empty()).unwrap();
     near.signal_peer(Signals::empty(), Signals::USER_3).unwrap();
@@ -45,9 +42,10 @@ fn user_signals_are_the_programs_and_others_are_not() {
     assert_eq!(deaf.wait_one(Signals::SIGNALED, past()), Err(Status::AccessDenied));
 }
 
-#[test]
-fn a_sleeper_wakes_for_its_signal_for_the_end_of_its_handle_and_for_the_deadline() {
-    let (near, far) = pair();
+pub(crate) fn a_sleeper_wakes_for_its_signal_for_the_end_of_its_handle_and_for_the_deadline(
+    over: Transport,
+) {
+    let (near, far) = over.channels();
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| far.wait_one(Signals::READABLE, Deadline::after(LONG)));
         send(&near, b"x").unwrap();
@@ -63,9 +61,8 @@ fn a_sleeper_wakes_for_its_signal_for_the_end_of_its_handle_and_for_the_deadline
     assert_eq!(near.wait_one(Signals::USER_0, deadline), Err(Status::TimedOut));
 }
 
-#[test]
-fn wait_many_waits_for_any_and_reports_all() {
-    let (near, far) = pair();
+pub(crate) fn wait_many_waits_for_any_and_reports_all(over: Transport) {
+    let (near, far) = over.channels();
     let event = Event::new();
     let wait = |deadline| {
         let mut items = [
@@ -108,9 +105,8 @@ fn signal_packet(port: &Port) -> Option<(u64, Signals, Signals)> {
     }
 }
 
-#[test]
-fn a_binding_fires_once_at_once_or_at_the_edge() {
-    let (near, far) = pair();
+pub(crate) fn a_binding_fires_once_at_once_or_at_the_edge(over: Transport) {
+    let (near, far) = over.channels();
     let port = Port::new();
     let (none, edge) = (AsyncOptions::empty(), AsyncOptions::EDGE);
     far.wait_async(&port, 1, Signals::READABLE, none).unwrap();
@@ -130,10 +126,9 @@ fn a_binding_fires_once_at_once_or_at_the_edge() {
     assert_eq!(signal_packet(&port), Some((3, Signals::READABLE, observed)));
 }
 
-#[test]
-fn ports_are_first_in_first_out_and_mix_packets() {
+pub(crate) fn ports_are_first_in_first_out_and_mix_packets(over: Transport) {
     let port = Port::new();
-    let (a, b) = (Event::new(), Event::new());
+    let ((a, _a), (b, _b)) = (over.events(), over.events());
     a.wait_async(&port, 10, Signals::SIGNALED, AsyncOptions::TIMESTAMP).unwrap();
     b.wait_async(&port, 11, Signals::SIGNALED, AsyncOptions::empty()).unwrap();
     b.signal(Signals::empty(), Signals::SIGNALED).unwrap();
@@ -149,9 +144,8 @@ fn ports_are_first_in_first_out_and_mix_packets() {
     assert_eq!((stamped(0), stamped(2)), (false, true));
 }
 
-#[test]
-fn checks_of_wait_async_come_in_zircons_order() {
-    let (near, _far) = pair();
+pub(crate) fn checks_of_wait_async_come_in_zircons_order(over: Transport) {
+    let (near, _far) = over.channels();
     let both = AsyncOptions::TIMESTAMP | AsyncOptions::BOOT_TIMESTAMP;
     let readonly = Port::new().replace(Some(Rights::READ)).unwrap();
     let deaf = near.replace(Some(Rights::CHANNEL - Rights::WAIT)).unwrap();
@@ -168,10 +162,9 @@ fn checks_of_wait_async_come_in_zircons_order() {
     assert_eq!(bound, Err(Status::AccessDenied));
 }
 
-#[test]
-fn cancel_takes_back_what_waits_and_what_is_queued() {
+pub(crate) fn cancel_takes_back_what_waits_and_what_is_queued(over: Transport) {
     let port = Port::new();
-    let (a, b) = (Event::new(), Event::new());
+    let ((a, other_a), (b, other_b)) = (over.events(), over.events());
     let bind = |event: &Event, key| {
         event.wait_async(&port, key, Signals::SIGNALED, AsyncOptions::empty()).unwrap();
     };
@@ -180,31 +173,30 @@ fn cancel_takes_back_what_waits_and_what_is_queued() {
     bind(&b, 1);
     port.cancel(&a, 1).unwrap();
     assert_eq!(port.cancel(&a, 1), Err(Status::NotFound));
-    a.signal(Signals::empty(), Signals::SIGNALED).unwrap();
-    b.signal(Signals::empty(), Signals::SIGNALED).unwrap();
+    other_a.signal(Signals::empty(), Signals::SIGNALED).unwrap();
+    other_b.signal(Signals::empty(), Signals::SIGNALED).unwrap();
     port.cancel(&a, 2).unwrap();
     assert_eq!(signal_packet(&port).map(|packet| packet.0), Some(1), "b's is still there");
     assert_eq!(signal_packet(&port), None);
 }
 
-#[test]
-fn a_binding_ends_with_its_handle_and_stays_behind_when_it_has_fired() {
+pub(crate) fn a_binding_ends_with_its_handle_and_stays_behind_when_it_has_fired(over: Transport) {
     let port = Port::new();
-    let (near, far) = EventPair::pair();
+    let (near, far) = over.event_pairs();
     let twin = near.duplicate(None).unwrap();
     twin.wait_async(&port, 1, Signals::USER_0, AsyncOptions::empty()).unwrap();
     near.wait_async(&port, 2, Signals::USER_0, AsyncOptions::empty()).unwrap();
     drop(twin);
     far.signal_peer(Signals::empty(), Signals::USER_0).unwrap();
+    assert_eq!(near.signals(), Signals::USER_0);
     drop(near);
     assert_eq!(signal_packet(&port).map(|packet| packet.0), Some(2));
     assert_eq!(signal_packet(&port), None);
 }
 
-#[test]
-fn a_binding_ends_when_its_handle_is_read_at_the_far_side() {
+pub(crate) fn a_binding_ends_when_its_handle_is_read_at_the_far_side(over: Transport) {
     let port = Port::new();
-    let (near, far) = pair();
+    let (near, far) = over.channels();
     let (witness, moved) = EventPair::pair();
     moved.wait_async(&port, 1, Signals::USER_0, AsyncOptions::empty()).unwrap();
     send_handles(&near, vec![moved.into()]).unwrap();
@@ -214,9 +206,8 @@ fn a_binding_ends_when_its_handle_is_read_at_the_far_side() {
     drop(received);
 }
 
-#[test]
-fn a_closed_port_keeps_nothing() {
-    let (near, far) = EventPair::pair();
+pub(crate) fn a_closed_port_keeps_nothing(over: Transport) {
+    let (near, far) = over.event_pairs();
     for _ in 0..1000 {
         let port = Port::new();
         near.wait_async(&port, 1, Signals::USER_0, AsyncOptions::empty()).unwrap();
@@ -240,9 +231,8 @@ fn a_sleeping_port_wakes_for_packets_and_for_the_end_of_its_handle() {
     });
 }
 
-#[test]
-fn a_descriptor_polls_as_the_signals_are() {
-    let (near, far) = pair();
+pub(crate) fn a_descriptor_polls_as_the_signals_are(over: Transport) {
+    let (near, far) = over.channels();
     let fd = far.signal_fd(Signals::READABLE | Signals::PEER_CLOSED).unwrap();
     assert!(!polls_readable(&fd));
     send(&near, b"1").unwrap();
@@ -258,9 +248,8 @@ fn a_descriptor_polls_as_the_signals_are() {
     assert!(polls_readable(&fd));
 }
 
-#[test]
-fn a_descriptor_whose_handle_is_gone_stays_readable() {
-    let (near, far) = pair();
+pub(crate) fn a_descriptor_whose_handle_is_gone_stays_readable(over: Transport) {
+    let (near, far) = over.channels();
     let (closed, revoked) = (near.signal_fd(Signals::USER_0), far.signal_fd(Signals::USER_0));
     let (closed, revoked) = (closed.unwrap(), revoked.unwrap());
     assert!(!polls_readable(&closed) && !polls_readable(&revoked));

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use testbed::LONG;
+use testbed::{LONG, Transport};
 use tokio::time::timeout;
 use uncopy::channel::{
     AsyncChannel, Bounds, Channel, Deadline, Event, Handle, Object, Rights, Signals, Status,
@@ -65,6 +65,18 @@ async fn a_reader_waits_for_a_writer_and_for_the_end() {
         drop(near);
         let (found, status) = timeout(LONG, reader).await.unwrap().unwrap();
         assert_eq!((found, status), ((0..100).collect(), Status::PeerClosed));
+    }
+}
+
+#[tokio::test]
+async fn a_wait_for_several_signals_tells_of_all_that_are_set() {
+    for over in [Transport::Local, Transport::Socket, Transport::Moved] {
+        let (near, far) = tasks(over.channels());
+        let asked = Signals::READABLE | Signals::WRITABLE | Signals::USER_0;
+        assert_eq!(far.wait(asked).await, Ok(Signals::WRITABLE));
+        send(&near, b"message").await.unwrap();
+        near.get_ref().signal_peer(Signals::empty(), Signals::USER_0).unwrap();
+        assert_eq!(far.wait(asked).await, Ok(asked), "{over:?}");
     }
 }
 

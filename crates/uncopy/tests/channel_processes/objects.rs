@@ -2,7 +2,8 @@
 
 use testbed::Case;
 use uncopy::channel::{
-    Channel, Event, EventPair, Fifo, Object, Signals, Socket, SocketKind, Status, Vmo,
+    AsyncOptions, Channel, Event, EventPair, Fifo, Handle, Object, PacketContents, Port, Signals,
+    Socket, SocketKind, Status, Vmo, WaitItem, wait_many,
 };
 
 use crate::{Actor, next, next_handle, send, send_with, soon};
@@ -10,6 +11,7 @@ use crate::{Actor, next, next_handle, send, send_with, soon};
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] every_kind_works_in_two_processes,
+        [] a_wait_for_several_signals_hears_of_another_process,
         [] an_event_pair_dies_with_its_process,
         [] channels_within_channels_come_back,
     ]
@@ -62,6 +64,52 @@ fn every_kind_works_in_two_processes() {
     actor.finish();
     assert!(near.wait_one(Signals::PEER_CLOSED, soon()).is_ok());
     assert_eq!(fifo.read(&mut elements), Err(Status::PeerClosed));
+}
+
+/// One way to wait: for which signals, and which are set.
+type Way = fn(&Handle, Signals) -> Signals;
+
+/// One of the signals is always set; the others come from the child.
+fn a_wait_for_several_signals_hears_of_another_process() {
+    let ways: [(&str, Way); 3] = [
+        ("wait_one", |here, asked| here.wait_one(asked, soon()).unwrap()),
+        ("wait_many", |here, asked| {
+            let mut items = [WaitItem::new(here, asked)];
+            wait_many(&mut items, soon()).unwrap();
+            items[0].pending
+        }),
+        ("a port", |here, asked| {
+            let port = Port::new();
+            here.wait_async(&port, 1, asked, AsyncOptions::empty()).unwrap();
+            match port.wait(soon()).unwrap().contents {
+                PacketContents::Signal { observed, .. } => observed,
+                other => panic!("{other:?}"),
+            }
+        }),
+    ];
+    for (name, wait) in ways {
+        let actor = Actor::start("nudge");
+        let (channel, far_channel) = Channel::pair();
+        let (fifo, far_fifo) = Fifo::pair(4, 4).unwrap();
+        let (socket, far_socket) = Socket::pair(SocketKind::Stream);
+        let (pair, far_pair) = EventPair::pair();
+        let there = vec![far_channel.into(), far_fifo.into(), far_socket.into(), far_pair.into()];
+        send_with(&actor.channel, &[], there).unwrap();
+        for here in [Handle::from(channel), fifo.into(), socket.into(), pair.into()] {
+            here.signal(Signals::empty(), Signals::USER_6).unwrap();
+            let awaited = match here {
+                Handle::EventPair(_) => Signals::SIGNALED | Signals::USER_2,
+                _ => Signals::READABLE | Signals::USER_2,
+            };
+            let asked = awaited | Signals::WRITABLE | Signals::USER_6;
+            testbed::wait_for(&format!("{awaited:?} by {name} of {here:?}"), || {
+                let observed = wait(&here, asked);
+                assert!(observed.contains(Signals::USER_6), "{name}: {observed:?}");
+                observed.contains(awaited)
+            });
+        }
+        actor.finish();
+    }
 }
 
 fn an_event_pair_dies_with_its_process() {

@@ -24,6 +24,7 @@ pub(crate) fn play(role: &str) -> ExitCode {
         "echo" => echo(&channel),
         "relay" => relay(&channel),
         "objects" => objects(&channel),
+        "nudge" => nudge(&channel),
         "starve" => starve(&channel),
         "burst" => burst(&channel),
         "flood" => flood(&channel),
@@ -108,6 +109,21 @@ fn objects(channel: &Channel) -> Result<(), Status> {
     vmo.read(&mut elements, 4090)?;
     vmo.write(b"seen", 8192)?;
     send(channel, &elements)?;
+    wait_for_the_end(channel)
+}
+
+/// Writes to the ends that it gets, and sets a signal at each.
+fn nudge(channel: &Channel) -> Result<(), Status> {
+    let ends = next(channel)?.take_handles();
+    for end in &ends {
+        match end {
+            Handle::Channel(channel) => send(channel, b"message")?,
+            Handle::Fifo(fifo) => drop(fifo.write(b"four")?),
+            Handle::Socket(socket) => drop(socket.write(b"bytes")?),
+            other => other.signal_peer(Signals::empty(), Signals::SIGNALED)?,
+        }
+        end.signal_peer(Signals::empty(), Signals::USER_2)?;
+    }
     wait_for_the_end(channel)
 }
 

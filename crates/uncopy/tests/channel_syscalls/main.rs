@@ -44,6 +44,12 @@ fn batch(pair: &(Channel, Channel)) {
     marked(|| assert_eq!(pair.0.write_batch(&regions, &mut Vec::new()), Ok(130)));
 }
 
+/// A wait for one signal that is set, and one that is not.
+fn look(channel: &Channel) {
+    let signals = Signals::WRITABLE | Signals::PEER_CLOSED | Signals::READABLE;
+    marked(|| assert!(channel.wait_one(signals, Deadline::INFINITE).is_ok()));
+}
+
 fn operate(name: &str) {
     match name {
         "local event" => event(&Channel::pair(), 1000),
@@ -51,6 +57,14 @@ fn operate(name: &str) {
         "large event" => event(&socket_pair(), 20_000),
         "local batch" => batch(&Channel::pair()),
         "batch" => batch(&socket_pair()),
+        "local look" => look(&Channel::pair().0),
+        "look" => look(&socket_pair().0),
+        "look at a closed one" => {
+            let (near, far) = socket_pair();
+            far.write(&[], vec![]).unwrap();
+            drop(far);
+            look(&near);
+        }
         other => panic!("no operation {other}"),
     }
 }
@@ -71,16 +85,22 @@ fn calls(operation: &str) -> Vec<String> {
 fn one_process_needs_no_system_call() {
     assert_eq!(calls("local event"), [""; 0]);
     assert_eq!(calls("local batch"), [""; 0]);
+    assert_eq!(calls("local look"), [""; 0]);
 }
 
 fn a_message_over_a_socket_is_one_call_to_send_and_one_to_receive() {
     for (operation, send) in [("small event", "sendto"), ("large event", "sendmsg")] {
         let calls = calls(operation);
         let count = |name: &str| calls.iter().filter(|call| *call == name).count();
-        assert_eq!((calls[0].as_str(), count(send), count("recvmsg")), (send, 1, 1), "{calls:?}");
-        // `poll(2)`, without waiting, is how the wait looks.
-        assert!(calls.len() <= 4, "{calls:?}");
+        // The second says that there is no more: the wait tells of all that has come.
+        assert_eq!((calls[0].as_str(), count(send), count("recvmsg")), (send, 1, 2), "{calls:?}");
+        assert_eq!(calls.len(), 3, "{calls:?}");
     }
+}
+
+fn a_wait_for_what_is_set_looks_once_and_only_where_something_can_come() {
+    assert_eq!(calls("look"), ["recvmsg"]);
+    assert_eq!(calls("look at a closed one"), [""; 0]);
 }
 
 fn a_batch_is_one_call_for_each_64_messages() {
@@ -96,6 +116,7 @@ fn main() -> ExitCode {
         testbed::cases![
             [Need::Tool("strace")] one_process_needs_no_system_call,
             [Need::Tool("strace")] a_message_over_a_socket_is_one_call_to_send_and_one_to_receive,
+            [Need::Tool("strace")] a_wait_for_what_is_set_looks_once_and_only_where_something_can_come,
             [Need::Tool("strace")] a_batch_is_one_call_for_each_64_messages,
         ]
     })

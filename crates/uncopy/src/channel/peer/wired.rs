@@ -15,7 +15,7 @@ use crate::channel::signals::{ObserverKind, Signals};
 use crate::channel::sync::atomic::Ordering;
 use crate::channel::sync::{Arc, Weak};
 use crate::channel::transport::carrier::{Carriers, Queued};
-use crate::channel::transport::packet::{Content, decode_signals};
+use crate::channel::transport::packet::{Content, decode_signals, packet_bytes};
 use crate::channel::transport::promotion::{Parts, pack};
 use crate::channel::transport::wire::{Arrival, Wire, send};
 use crate::channel::wait::Waiter;
@@ -41,6 +41,31 @@ const MOST_AT_ONCE: u32 = 8192;
 /// After a look at a socket that found nothing, so many waits go to sleep without one: whoever
 /// waits for answers waits for most of them.
 const UNUSED_LOOKS: u32 = 15;
+
+/// What came of taking in one packet.
+enum Received {
+    /// So many bytes on the socket.
+    Packet {
+        bytes: usize,
+    },
+    Nothing,
+    End,
+}
+
+/// What came of taking in all there is.
+struct Drained {
+    /// There was something, if only the end.
+    found: bool,
+    rest: Rest,
+}
+
+/// What is left in the socket.
+enum Rest {
+    Nothing,
+    /// Nothing, for good.
+    End,
+    Unknown,
+}
 
 /// Something whose signals lag behind until somebody looks.
 pub(in crate::channel) trait Refresh: Send + Sync {
@@ -96,20 +121,96 @@ impl<T: End> Locked<'_, T> {
                 return wire.report_again();
             }
             left -= 1;
-            match wire.receive() {
-                Arrival::Packet(Content::Signals, message) => {
-                    let (clear, set) = decode_signals(&message);
-                    self.update(side, clear.intersection(T::USER), set.intersection(T::USER));
-                }
-                Arrival::Packet(content, message) => {
-                    if !T::take_in(self, side, content, message) {
-                        wire.end();
-                        return self.hang_up(side, &wire);
-                    }
-                }
-                Arrival::Nothing => return,
-                Arrival::End => return self.hang_up(side, &wire),
+            if !matches!(self.receive(side, &wire), Received::Packet { .. }) {
+                return;
             }
+        }
+    }
+
+    /// Takes in one packet for `side`.
+    fn receive(&mut self, side: Side, wire: &Wire) -> Received {
+        let bytes = match wire.receive() {
+            Arrival::Packet(Content::Signals, message) => {
+                let (clear, set) = decode_signals(&message);
+                self.update(side, clear.intersection(T::USER), set.intersection(T::USER));
+                packet_bytes(&message)
+            }
+            Arrival::Packet(content, message) => {
+                let bytes = packet_bytes(&message);
+                if !T::take_in(self, side, content, message) {
+                    wire.end();
+                    self.hang_up(side, wire);
+                    return Received::End;
+                }
+                bytes
+            }
+            Arrival::Nothing => return Received::Nothing,
+            Arrival::End => {
+                self.hang_up(side, wire);
+                return Received::End;
+            }
+        };
+        Received::Packet { bytes }
+    }
+
+    /// Takes in what has come for `side`, whatever is set already: signals lie behind messages. Of
+    /// what comes meanwhile no more than one packet, once one of the signals is set: a peer that
+    /// goes on sending keeps no waiter here.
+    fn drain(&mut self, side: Side, wire: &Wire, until: Signals) -> Drained {
+        let mut found = false;
+        // Bytes that were there when one of the signals was set; counted only if that was not all.
+        let mut left = None;
+        for _ in 0..MOST_AT_ONCE {
+            if !self.end(side).has_room() {
+                return Drained { found, rest: Rest::Unknown };
+            }
+            let bytes = match self.receive(side, wire) {
+                Received::Packet { bytes } => bytes,
+                Received::Nothing => return Drained { found, rest: Rest::Nothing },
+                Received::End => return Drained { found: true, rest: Rest::End },
+            };
+            left = match left {
+                Some(0) => return Drained { found, rest: Rest::Unknown },
+                Some(left) => Some(usize::saturating_sub(left, bytes)),
+                None if found && self.signals(side).intersects(until) => Some(wire.unread_bytes()),
+                None => None,
+            };
+            found = true;
+        }
+        wire.report_again();
+        Drained { found, rest: Rest::Unknown }
+    }
+
+    /// Looks at the socket of `side`: takes in what has come, and finds out what no packet says.
+    fn refresh(&mut self, side: Side, until: Signals) {
+        let Some(wire) = self.wire(side) else { return };
+        let drained = self.drain(side, &wire, until);
+        let unused = if drained.found { 0 } else { UNUSED_LOOKS };
+        self.pair.unused_looks[side.index()].store(unused, Ordering::Relaxed);
+        let signals = self.signals(side);
+        let settled = Signals::WRITABLE | Signals::WRITE_DISABLED | Signals::PEER_CLOSED;
+        let asks_for_room = !signals.intersects(settled);
+        let mut ready =
+            Ready { hung_up: signals.contains(Signals::PEER_CLOSED), ..Ready::default() };
+        match drained.rest {
+            Rest::End => return,
+            Rest::Nothing if !asks_for_room && !ready.hung_up => return,
+            // The end is behind what there is no room for.
+            _ if !ready.hung_up => {
+                ready = wire.ready(Ready { read: false, write: asks_for_room, hung_up: true });
+            }
+            _ => {}
+        }
+        if ready.hung_up {
+            self.lose_peer(side, &wire);
+            // All of it, to find the end.
+            let rest = self.drain(side, &wire, Signals::empty()).rest;
+            if matches!(rest, Rest::Nothing) || !self.end(side).has_room() {
+                // An answer may be behind what nobody reads; the call does not wait for that.
+                self.end(side).cut_off();
+            }
+        } else if ready.write {
+            self.update(side, Signals::empty(), Signals::WRITABLE);
         }
     }
 
@@ -164,32 +265,12 @@ impl<T: End> Locked<'_, T> {
 }
 
 impl<T: End> Pair<T> {
-    /// Looks at the socket, and takes in what has come until one of the signals is set; everything
-    /// if none is named.
+    /// Looks at the socket, and takes in what has come, as far as there is room. If one of the
+    /// signals is set, what comes meanwhile can wait.
     #[cold]
     pub(super) fn refresh_wired(&self, side: Side, until: Signals) {
-        let Ok(mut locked) = self.lock() else { return };
-        let Some(wire) = locked.wire(side) else { return };
-        let settled = Signals::WRITABLE | Signals::WRITE_DISABLED;
-        let asks_for_room = !locked.signals(side).intersects(settled);
-        let ready = wire.ready(Ready { write: asks_for_room, ..Ready::ALL });
-        let found = ready.read || ready.hung_up;
-        let unused = if found { 0 } else { UNUSED_LOOKS };
-        self.unused_looks[side.index()].store(unused, Ordering::Relaxed);
-        let mut until = until;
-        if ready.hung_up {
-            // All of it, to find the end.
-            until = Signals::empty();
-            locked.lose_peer(side, &wire);
-        } else if ready.write {
-            locked.update(side, Signals::empty(), Signals::WRITABLE);
-        }
-        if found {
-            locked.pump(side, until);
-        }
-        if ready.hung_up && !locked.end(side).has_room() {
-            // An answer may be behind what nobody reads; the call does not wait for that.
-            locked.end(side).cut_off();
+        if let Ok(mut locked) = self.lock() {
+            locked.refresh(side, until);
         }
     }
 }
@@ -234,23 +315,18 @@ impl<T: End> Peered<T> {
         true
     }
 
-    /// Takes in what has come until one of the signals is set, and looks at the socket only if
-    /// none is. If one is, and `waiter` is still on the list, it is taken off.
+    /// Looks at the socket. If one of the signals is set then, and `waiter` is still on the list,
+    /// it is taken off: all that are set.
     pub(super) fn settle_wired(&self, waiter: &Arc<Waiter>, until: Signals) -> Option<Signals> {
         let mut locked = self.lock().ok()?;
         // Not there meanwhile, so that nobody wakes this very thread.
         let own = locked.sides[self.side.index()].observers.forget(waiter);
-        locked.pump(self.side, until);
+        locked.refresh(self.side, until);
         let signals = locked.signals(self.side);
-        let is_over = signals.intersects(until);
         match own {
-            Some(_) if is_over => return Some(signals),
+            Some(_) if signals.intersects(until) => return Some(signals),
             Some(observer) => locked.sides[self.side.index()].observers.add(observer),
             None => {}
-        }
-        drop(locked);
-        if !is_over {
-            self.pair.refresh_wired(self.side, until);
         }
         None
     }

@@ -5,6 +5,7 @@
 //! receiver's buffer. Numbers are in the machine's own order; both ends are on it.
 
 use crate::channel::handle::Kind;
+use crate::channel::message::MessageBuf;
 use crate::channel::rights::Rights;
 use crate::channel::signals::Signals;
 use crate::channel::{MAX_BYTES, MAX_HANDLES};
@@ -17,6 +18,11 @@ pub(super) const RECORD_BYTES: usize = 16;
 
 // All records of one message have room behind its body.
 const _: () = assert!(MAX_HANDLES * RECORD_BYTES <= seqpacket::TAIL_BYTES);
+
+/// Bytes that a message takes on the socket.
+pub(in crate::channel) fn packet_bytes(message: &MessageBuf) -> usize {
+    HEADER_BYTES + message.len() + message.handles().len() * RECORD_BYTES
+}
 
 /// Begins every packet: "uncopy's channels, first form".
 const MAGIC: u8 = 0xc1;

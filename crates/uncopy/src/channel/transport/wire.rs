@@ -122,9 +122,14 @@ impl Wire {
 
     /// Which of the things asked for it is ready for now.
     pub(in crate::channel) fn ready(&self, asked: Ready) -> Ready {
-        let lost = Ready { read: true, write: false, hung_up: true };
-        let ready = seqpacket::ready(&self.fd, asked).unwrap_or(lost);
-        Ready { read: ready.read || !lock(&self.inflow).backlog.is_empty(), ..ready }
+        let lost = Ready { hung_up: true, ..Ready::default() };
+        seqpacket::ready(&self.fd, asked).unwrap_or(lost)
+    }
+
+    /// Bytes that can be received now, with all that goes beside messages.
+    pub(in crate::channel) fn unread_bytes(&self) -> usize {
+        let inflow = lock(&self.inflow);
+        inflow.backlog.iter().chain([&self.fd]).map(seqpacket::unread_bytes).sum()
     }
 
     /// What is left of the backlog, for the next who gets this end.

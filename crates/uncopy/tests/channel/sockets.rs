@@ -1,0 +1,93 @@
+//! Sockets in Zircon's sense.
+
+use testbed::{LONG, Transport};
+use uncopy::channel::{Deadline, Object, Rights, Signals, SocketKind, Status};
+
+pub(crate) fn a_stream_runs_together(over: Transport) {
+    let (near, far) = over.sockets(SocketKind::Stream);
+    assert_eq!(far.read(&mut [0; 4]), Err(Status::ShouldWait));
+    assert_eq!((near.write(b"abc"), near.write(b"def"), near.write(b"")), (Ok(3), Ok(3), Ok(0)));
+    let mut four = [0; 4];
+    assert_eq!((far.peek(&mut four), &four), (Ok(4), b"abcd"));
+    assert_eq!((far.read(&mut four), &four), (Ok(4), b"abcd"));
+    assert_eq!(far.read(&mut four), Ok(2));
+    assert_eq!(far.signals(), Signals::WRITABLE);
+    assert_eq!(far.write(b"back"), Ok(4));
+    assert_eq!((near.read(&mut four), &four), (Ok(4), b"back"));
+    let mute = far.duplicate(Some(Rights::SOCKET - Rights::WRITE)).unwrap();
+    assert_eq!(mute.write(b"x"), Err(Status::AccessDenied));
+    drop(near);
+    assert_eq!(far.read(&mut four), Err(Status::PeerClosed));
+    assert_eq!(far.write(b"x"), Err(Status::PeerClosed));
+    assert_eq!(far.signals(), Signals::PEER_CLOSED);
+}
+
+pub(crate) fn a_full_stream_loses_nothing_and_is_writable_when_it_was_read(over: Transport) {
+    let (near, far) = over.sockets(SocketKind::Stream);
+    let body: Vec<u8> = (0..300_000u32).map(|n| (n % 251) as u8).collect();
+    let mut written = 0;
+    loop {
+        match near.write(&body[written % 251..]) {
+            Ok(count) => written += count,
+            Err(status) => break assert_eq!(status, Status::ShouldWait),
+        }
+    }
+    if over.is_local() {
+        assert_eq!(written, 256 << 10);
+    }
+    assert!(!near.signals().contains(Signals::WRITABLE));
+    let (mut found, mut piece) = (0, vec![0; 100_000]);
+    while let Ok(count) = far.read(&mut piece) {
+        let expected = &body[found % 251..][..count];
+        assert!(piece[..count] == *expected, "{found}");
+        found += count;
+    }
+    assert_eq!(found, written);
+    assert_eq!(near.wait_one(Signals::WRITABLE, Deadline::after(LONG)), Ok(Signals::WRITABLE));
+    assert_eq!(near.write(b"x"), Ok(1));
+}
+
+pub(crate) fn a_datagram_is_whole_or_cut_off(over: Transport) {
+    let (near, far) = over.sockets(SocketKind::Datagram);
+    assert_eq!(near.write(b""), Err(Status::InvalidArgs));
+    assert_eq!(near.write(&vec![0; (64 << 10) + 1]), Err(Status::OutOfRange));
+    near.write(b"first").unwrap();
+    near.write(b"second").unwrap();
+    let mut three = [0; 3];
+    assert_eq!((far.peek(&mut three), &three), (Ok(3), b"fir"));
+    assert_eq!((far.read(&mut three), &three), (Ok(3), b"fir"));
+    let mut all = [0; 16];
+    assert_eq!((far.read(&mut all), &all[..6]), (Ok(6), &b"second"[..]));
+    assert_eq!(far.read(&mut all), Err(Status::ShouldWait));
+}
+
+pub(crate) fn a_datagram_goes_whole_or_not_at_all(over: Transport) {
+    let (near, far) = over.sockets(SocketKind::Datagram);
+    let mut sent = 0;
+    while near.write(&vec![sent as u8; (64 << 10) - 1]).is_ok() {
+        sent += 1;
+    }
+    if over.is_local() {
+        assert_eq!(sent, 4);
+    }
+    let mut bytes = vec![0; 64 << 10];
+    for number in 0..sent {
+        assert_eq!(far.read(&mut bytes), Ok((64 << 10) - 1));
+        assert!(bytes[..(64 << 10) - 1].iter().all(|byte| *byte == number as u8));
+    }
+    assert_eq!(far.read(&mut bytes), Err(Status::ShouldWait));
+}
+
+pub(crate) fn disabled_writing_is_told_to_both_ends(over: Transport) {
+    let (near, far) = over.sockets(SocketKind::Stream);
+    near.write(b"last").unwrap();
+    near.disable_write().unwrap();
+    assert_eq!(near.signals(), Signals::WRITE_DISABLED);
+    assert_eq!(near.write(b"x"), Err(Status::BadState));
+    assert!(far.signals().contains(Signals::PEER_WRITE_DISABLED | Signals::READABLE));
+    assert_eq!(far.read(&mut [0; 8]), Ok(4));
+    assert_eq!(far.read(&mut [0; 8]), Err(Status::BadState));
+    assert_eq!(near.signals(), Signals::WRITE_DISABLED, "room does not make it writable again");
+    drop(near);
+    assert_eq!(far.read(&mut [0; 8]), Err(Status::PeerClosed));
+}
