@@ -8,6 +8,7 @@ mod arrival;
 mod filter;
 mod limits;
 mod loopback;
+mod order;
 mod parking;
 mod paths;
 mod receiver;
@@ -117,6 +118,7 @@ fn main() -> ExitCode {
             arrival::cases(),
             limits::cases(),
             loopback::cases(),
+            order::cases(),
             parking::cases(),
             paths::cases(),
             refusals::cases(),

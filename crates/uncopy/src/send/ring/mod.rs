@@ -107,8 +107,9 @@ pub struct RingSocket(usize);
 /// says why.
 ///
 /// # Streams
-/// Sends on a TCP socket keep their order, also when it is full in between. One that fails takes
-/// those with it that were submitted behind it: their result is `ECANCELED`.
+/// Sends on a TCP socket keep their order, also when it is full in between. One that fails, or is
+/// canceled after it was submitted, takes those with it that were taken in behind it: their result is
+/// `ECANCELED`, and the peer reads no gap. What is taken in afterwards goes.
 ///
 /// # Dropping
 /// Sends that were not submitted are never made. What the kernel still needs of the others is parked

@@ -215,6 +215,12 @@ impl<B: StableBytes, C> SendRing<B, C> {
             },
         };
         match submitted.map_err(|error| raw(&error)) {
+            Ok(taken) if taken < count => {
+                // No memory for more requests. What is cut off is no torn stream.
+                let split = self.book.split_streams((count - taken) as u64);
+                split.iter().for_each(|socket| socket.abort());
+                Ok(())
+            }
             // ETIME: the time is over. EBUSY: completions overflowed, and are to be read first.
             Ok(_) | Err(Errno::EINTR | Errno::EAGAIN | Errno::EBUSY | ETIME) => Ok(()),
             Err(errno) => Err(errno),
@@ -229,11 +235,12 @@ impl<B: StableBytes, C> SendRing<B, C> {
         }
         let entry = opcode::AsyncCancel::new(number).build().user_data(NOBODY);
         // SAFETY: the request points to nothing.
-        let pushed = unsafe { self.ring.submission().push(&entry) };
+        let mut pushed = unsafe { self.ring.submission().push(&entry) };
         if pushed.is_err() && self.ring.submitter().submit().is_ok() {
             // SAFETY: as above. A second failure leaves the send to its own end.
-            let _ = unsafe { self.ring.submission().push(&entry) };
+            pushed = unsafe { self.ring.submission().push(&entry) };
         }
+        self.book.puts += u64::from(pushed.is_ok());
     }
 
     /// Handles every completion that is there; says whether there were any.
