@@ -5,7 +5,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod arrival;
+mod ending;
 mod filter;
+mod fork;
 mod limits;
 mod loopback;
 mod order;
@@ -116,6 +118,8 @@ fn main() -> ExitCode {
     testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
         [
             arrival::cases(),
+            ending::cases(),
+            fork::cases(),
             limits::cases(),
             loopback::cases(),
             order::cases(),

@@ -6,12 +6,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::operation::{Ability, Operation, Stage};
-use super::witness::{Over, Witness};
+use super::witness::{Nobody, Over, Witness};
 use crate::buf::{Pool, StableBytes};
 use crate::error::Errno;
 use crate::sys::Sys;
 use crate::sys::inet::{Socket, Transport};
 use crate::sys::numbered::Numbered;
+use crate::sys::writer::Writer;
 use crate::sys::zerocopy::{Landed, parking};
 
 /// Every send that has not landed, and what they go over.
@@ -27,6 +28,8 @@ pub(super) struct Book<B: StableBytes, C> {
     pub(super) in_kernel: usize,
     /// By index; none is ever taken out.
     pub(super) sockets: Vec<Arc<Socket>>,
+    /// By index. `None`: the stream has ended.
+    pub(super) writers: Vec<Option<Writer>>,
     /// So many of them, from the first on, are registered under their index.
     pub(super) fixed: usize,
     /// Registered, by index.
@@ -43,6 +46,7 @@ impl<B: StableBytes, C> Book<B, C> {
             puts: 0,
             in_kernel: 0,
             sockets: Vec::new(),
+            writers: Vec::new(),
             fixed: 0,
             pools: Vec::new(),
             ability,
@@ -60,10 +64,41 @@ impl<B: StableBytes, C> Book<B, C> {
         self.waiting.len() + (self.operations.next() - self.fresh) as usize
     }
 
-    /// Gives none of them to the kernel any more.
+    /// Gives none of them to the kernel any more, but for the rest of what a stream has the beginning of.
     pub(super) fn forget_waiting(&mut self) {
-        self.waiting.clear();
-        self.fresh = self.operations.next();
+        let waiting = std::mem::take(self.waiting_mut());
+        for number in waiting {
+            let operation = self.operations.get(number);
+            let is_begun = operation.is_some_and(|o| o.usage.bytes > 0 && self.stream(o).is_some());
+            match is_begun {
+                true => self.waiting.push_back(number),
+                false => self.give_up(number, &mut Nobody),
+            }
+        }
+    }
+
+    /// The kernel has nothing, and will be given nothing.
+    pub(super) fn is_settled(&self) -> bool {
+        self.in_kernel == 0 && self.waiting() == 0
+    }
+
+    /// Ends each stream over which every send has its result.
+    pub(super) fn end_streams(&mut self) {
+        let is_under_way =
+            |operation: &&Operation<B, C>| operation.stage != (Stage::Lent { again: false });
+        let operations = self.operations.iter().map(|(_, operation)| operation);
+        let under_way: Vec<usize> =
+            operations.filter(is_under_way).filter_map(|o| self.stream(o)).collect();
+        for (socket, writer) in self.sockets.iter().zip(&mut self.writers) {
+            if !under_way.contains(&(Arc::as_ptr(socket) as usize)) {
+                *writer = None;
+            }
+        }
+    }
+
+    /// Leaves everything to the process that forked this one.
+    pub(super) fn abandon(&mut self) {
+        std::mem::forget(std::mem::replace(&mut self.operations, Numbered::new()));
     }
 
     /// The first of them.
@@ -225,10 +260,13 @@ impl<B: StableBytes, C> Book<B, C> {
     fn is_again(&mut self, number: u64, errno: Errno, witness: &mut impl Witness<B, C>) -> bool {
         let Some(operation) = self.operations.get_mut(number) else { return false };
         let over = Over::of(&self.sockets, operation.socket);
+        if operation.is_cut_off {
+            return false;
+        }
         if errno == Errno::ECANCELED && over.socket.transport() == Transport::Tcp {
             // Its chain broke, before it or behind it (`io_submit_fail_init` in
-            // `io_uring/io_uring.c`): it keeps its place, unless one before it is given up.
-            return !operation.is_given_up();
+            // `io_uring/io_uring.c`): it keeps its place, unless its owner gave it up.
+            return !operation.is_canceled;
         }
         let was_moved = operation.uses_stand_in;
         let is_copied = witness.is_made_again(over, errno, operation.lend || was_moved);
@@ -329,6 +367,7 @@ fn whole<B: StableBytes, C>(
     let is_whole = operation.usage.bytes >= operation.payload.len();
     match result {
         Ok(_) if operation.is_given_up() && !is_whole => Err(Errno::ECANCELED),
+        Err(_) if operation.is_cut_off => Err(Errno::ECANCELED),
         // Nothing more, of something.
         Ok(_) if socket.transport() == Transport::Tcp && !is_whole => {
             Err(socket.take_error().unwrap_or(Errno::EPIPE))
@@ -347,7 +386,6 @@ mod tests {
 
     use super::*;
     use crate::buf::Payload;
-    use crate::sys::send_ring::Nobody;
 
     type Bytes = Arc<Vec<u8>>;
 
