@@ -173,6 +173,9 @@ pub enum Reason {
     /// this system cannot obey.
     #[error("{0}")]
     Options(String),
+    /// It belongs to the process that forked this one.
+    #[error("it belongs to the process that forked this one")]
+    Forked,
     /// The caller asked to stop; nothing was left behind.
     #[error("stopped on request")]
     Cancelled,
@@ -307,6 +310,7 @@ impl Error {
             Reason::NoMechanism { .. } => {
                 Some("leave out --method, --require-zero-copy or --no-user-copy to fall back")
             }
+            Reason::Forked => Some("make a new one in this process"),
             Reason::Options(_) | Reason::Cancelled | Reason::Refused(_) => None,
         }
     }

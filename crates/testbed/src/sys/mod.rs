@@ -3,6 +3,7 @@
 
 mod allocator;
 mod floor;
+mod fork;
 pub(crate) mod namespace;
 pub(crate) mod reports;
 pub(crate) mod seccomp;
@@ -14,3 +15,4 @@ pub(crate) mod xdp;
 
 pub use allocator::CountingAllocator;
 pub use floor::{BareRing, BareSend, BareSender, cut_sends};
+pub use fork::in_a_child;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::error::{Error, Reason, Result};
 use crate::sys::Sys;
 use crate::sys::anonymous::{Anonymous, HUGE_PAGE_BYTES};
+use crate::sys::fork::Generation;
 use crate::sys::lock::Lock;
 
 /// What the kernel takes as one registered buffer (`io_buffer_validate` in `io_uring/rsrc.c`).
@@ -76,6 +77,14 @@ struct Memory {
     stride: usize,
     pages: Pages,
     free: Lock<Vec<u32>>,
+    generation: Generation,
+}
+
+impl Memory {
+    #[inline]
+    fn is_inherited(&self) -> bool {
+        self.generation != Generation::current()
+    }
 }
 
 impl Pool {
@@ -100,13 +109,18 @@ impl Pool {
             map(length, pages).map_err(|errno| Error::network("make", subject(), errno))?;
         // At most 1 GiB of slices of 4 KiB or more.
         let free = (0..slices as u32).rev().collect();
-        let memory = Memory { mapping, slice_bytes, stride, pages, free: Lock::new(free) };
+        let (free, generation) = (Lock::new(free), Generation::current());
+        let memory = Memory { mapping, slice_bytes, stride, pages, free, generation };
         Ok(Pool { memory: Arc::new(memory) })
     }
 
-    /// Takes a slice, whole; its bytes are what was last in it. `None`: all are taken.
+    /// Takes a slice, whole; its bytes are what was last in it. `None`: all are taken, or the pool
+    /// belongs to the process that forked this one.
     #[must_use]
     pub fn take(&self) -> Option<PoolSlice> {
+        if self.is_inherited() {
+            return None;
+        }
         let index = self.memory.free.lock().pop()?;
         let length = self.memory.slice_bytes;
         Some(PoolSlice { memory: self.memory.clone(), index, length })
@@ -115,6 +129,9 @@ impl Pool {
     /// Slices that can be taken now.
     #[must_use]
     pub fn free_slices(&self) -> usize {
+        if self.is_inherited() {
+            return 0;
+        }
         self.memory.free.lock().len()
     }
 
@@ -128,6 +145,12 @@ impl Pool {
     #[must_use]
     pub fn pages(&self) -> &Pages {
         &self.memory.pages
+    }
+
+    /// It belongs to the process that forked this one, of which another thread may have held its lock.
+    #[inline]
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.memory.is_inherited()
     }
 
     /// Beginning and length of all of it.
@@ -238,6 +261,9 @@ impl DerefMut for PoolSlice {
 
 impl Drop for PoolSlice {
     fn drop(&mut self) {
+        if self.memory.is_inherited() {
+            return;
+        }
         self.memory.free.lock().push(self.index);
     }
 }

@@ -17,6 +17,7 @@ use super::sender::{Progress, Sender, Sending};
 use crate::buf::{Payload, StableBytes};
 use crate::error::{Error, Reason, Result};
 use crate::sys::epoll::{self, Interest};
+use crate::sys::fork::Generation;
 use crate::sys::reactor::{self, Watched};
 
 /// A [`Sender`] whose operations wait without blocking the thread, for tasks of a Tokio runtime.
@@ -54,6 +55,10 @@ use crate::sys::reactor::{self, Watched};
 /// # }
 /// ```
 ///
+/// # Fork
+/// As for a [`Sender`]: in a child made by `fork(2)` without `exec` every operation is refused
+/// ([`Reason::Forked`]), and dropping closes descriptors and does nothing else.
+///
 /// # Panics
 /// A future that has to wait panics outside a Tokio runtime, and in one that was built without
 /// `enable_io`.
@@ -62,6 +67,8 @@ pub struct AsyncSender<B: StableBytes> {
 }
 
 struct Core<B: StableBytes> {
+    /// In a forked child another thread may have held the locks.
+    generation: Generation,
     state: Mutex<State<B>>,
     /// Held by the task whose send is under way.
     turn: tokio::sync::Mutex<()>,
@@ -97,7 +104,8 @@ impl<B: StableBytes> AsyncSender<B> {
         let (current, released, abandoned) = Default::default();
         let state = State { sender, current, released, abandoned };
         let (turn, news, room, reports) = Default::default();
-        AsyncSender { core: Arc::new(Core { state: Mutex::new(state), turn, news, room, reports }) }
+        let (generation, state) = (Generation::current(), Mutex::new(state));
+        AsyncSender { core: Arc::new(Core { generation, state, turn, news, room, reports }) }
     }
 
     /// Sends one buffer or several, as one datagram or behind what was sent before, all of it.
@@ -120,9 +128,17 @@ impl<B: StableBytes> AsyncSender<B> {
         payload: Payload<B>,
         to: Option<SocketAddr>,
     ) -> (Result<usize>, Pending<B>) {
+        // No send has this number.
+        let refused = |error| (Err(error), Pending { core: self.core.clone(), number: u64::MAX });
+        if let Err(error) = self.core.check_owner("send to") {
+            return refused(error);
+        }
         // A task that always finds room lets others run all the same.
         consume_budget().await;
         let _turn = self.core.turn.lock().await;
+        if let Err(error) = self.core.check_owner("send to") {
+            return refused(error);
+        }
         // One that was left in the middle. What became of it nobody asks any more.
         let _ = self.core.finish().await;
         let collected = self.core.state().collect();
@@ -142,14 +158,28 @@ impl<B: StableBytes> AsyncSender<B> {
         (result, pending)
     }
 
-    /// What the sends came to so far.
+    /// What the sends came to so far; nothing in a forked child.
     #[must_use]
     pub fn counters(&self) -> Counters {
+        if self.core.is_inherited() {
+            return Counters::default();
+        }
         self.core.state().sender.counters().clone()
     }
 }
 
 impl<B: StableBytes> Core<B> {
+    fn is_inherited(&self) -> bool {
+        self.generation != Generation::current()
+    }
+
+    fn check_owner(&self, operation: &'static str) -> Result<()> {
+        match self.is_inherited() {
+            true => Err(Error::new(operation, "a socket", Reason::Forked)),
+            false => Ok(()),
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State<B>> {
         // Whole also after a panic: what the kernel may read is in the flight of the sender.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -158,12 +188,15 @@ impl<B: StableBytes> Core<B> {
     /// Sends the rest of the send under way. Gives the bytes of it that were sent.
     async fn finish(&self) -> Result<usize> {
         loop {
+            // Also after a wait that began in the parent.
+            self.check_owner("send to")?;
             if let Some(result) = self.state().advance() {
                 return result;
             }
             let interest = Interest { write: true, ..Interest::default() };
             let room = self.watch(&self.room, interest)?;
             let mut sign = room.readable().await.map_err(|error| unwatched(&error))?;
+            self.check_owner("send to")?;
             if let Some(result) = self.state().advance() {
                 return result;
             }
@@ -259,6 +292,7 @@ impl<B: StableBytes> Pending<B> {
     }
 
     fn look(&self) -> Result<Option<Release<B>>> {
+        self.core.check_owner("release buffers of")?;
         let mut state = self.core.state();
         let before = state.released.len();
         let unwanted = state.collect()?;
@@ -274,6 +308,9 @@ impl<B: StableBytes> Pending<B> {
 
 impl<B: StableBytes> Drop for Pending<B> {
     fn drop(&mut self) {
+        if self.core.is_inherited() {
+            return;
+        }
         let mut state = self.core.state();
         let is_under_way = state.current.as_ref().is_some_and(|s| s.number == self.number);
         let released = state.released.remove(&self.number);
@@ -288,6 +325,9 @@ impl<B: StableBytes> Drop for Pending<B> {
 
 impl<B: StableBytes> fmt::Debug for AsyncSender<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.core.is_inherited() {
+            return f.write_str("AsyncSender(of the process that forked this one)");
+        }
         f.debug_tuple("AsyncSender").field(&self.core.state().sender).finish()
     }
 }

@@ -63,6 +63,12 @@
 //! # }
 //! ```
 //!
+//! # Fork
+//! Sockets, senders, rings and pools belong to the process that made them. In a child made by `fork(2)`
+//! without `exec` every operation on them is refused ([`Reason::Forked`](crate::Reason::Forked)), and
+//! dropping them closes descriptors and does nothing else: the parent's streams stay open, and the
+//! releases are the parent's. What the child makes is its own.
+//!
 //! # What it takes to not copy
 //! Lending with `MSG_ZEROCOPY` pays from some 20 KB on (UDP: 32), and only where nothing on the path copies all the same: UDP
 //! needs a device with scatter-gather and transmit checksum offload, and a datagram that fits the
@@ -98,7 +104,9 @@ pub use notifier::{MAX_SLOTS, Notification, SlotError};
 pub use plan::Mode;
 pub use release::{Fate, Release, SendId, Sent};
 pub use releases::{IntoReleases, Releases};
-pub use ring::{Event, Message, NotTaken, RegisteredPools, Ring, RingOptions, RingSocket};
+pub use ring::{
+    Event, Message, NotTaken, RegisteredPools, Ring, RingOptions, RingSocket, Unfinished,
+};
 pub use sender::{Outstanding, Sender, SenderOptions};
 
 /// Sockets whose senders are gone, and which are kept together with their buffers until the kernel

@@ -38,6 +38,9 @@ pub enum SlotError {
     /// None or more than [`MAX_SLOTS`] were to be registered.
     #[error("between 1 and {MAX_SLOTS} slots can be registered")]
     Count,
+    /// The ring belongs to the process that forked this one.
+    #[error("the ring belongs to the process that forked this one; make a new one in this process")]
+    Forked,
 }
 
 /// A send's place with a notifier.

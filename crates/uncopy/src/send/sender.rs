@@ -87,6 +87,11 @@ pub struct Outstanding {
 /// them ([`parked`](super::parked)); the peer of a stream reads its end after what was sent.
 /// [`close`](Self::close) waits instead. A sender that is forgotten keeps its buffers for ever.
 ///
+/// # Fork
+/// In a child made by `fork(2)` without `exec` every operation is refused
+/// ([`Reason::Forked`]; a buffer that is sent there is dropped), and dropping the sender closes its
+/// descriptor and does nothing else: stream and releases are the parent's.
+///
 /// What was lent cannot be touched:
 /// ```compile_fail,E0382
 /// # fn of(mut sender: uncopy::send::Sender<Vec<u8>>) {
@@ -180,6 +185,9 @@ impl<B: StableBytes> Sender<B> {
 
     #[inline(always)]
     fn send_message(&mut self, payload: Payload<B>, to: Option<SocketAddr>) -> Sent {
+        if self.socket().is_inherited() {
+            return self.refuse_in_child(payload);
+        }
         let (lend, timed) = self.choose(payload.len(), to);
         let (number, result) = match timed {
             None => self.send_chosen(payload, to, lend),
@@ -190,6 +198,14 @@ impl<B: StableBytes> Sender<B> {
         };
         let result = result.map_err(|errno| self.refusal_of(to, errno));
         Sent { id: SendId(number), result }
+    }
+
+    /// A child of `fork(2)` sends nothing, and gets nothing back.
+    #[cold]
+    fn refuse_in_child(&mut self, payload: Payload<B>) -> Sent {
+        drop(payload);
+        let refused = self.socket().check_owner("send to");
+        Sent { id: SendId(self.flight.skip()), result: refused.map(|()| 0) }
     }
 
     /// The error of a send that the kernel refused so.
@@ -464,6 +480,7 @@ impl<B: StableBytes> Sender<B> {
 
     /// The next payload that is free.
     pub(super) fn next_landed(&mut self) -> Result<Option<Landed<B>>> {
+        self.socket().check_owner("release buffers of")?;
         if self.flight.landed() == 0 {
             self.look()?;
         }
@@ -546,7 +563,9 @@ impl<B: StableBytes> Sender<B> {
     /// Aborts a TCP connection: what was not sent yet is dropped, the peer reads a reset, and the
     /// kernel releases the buffers soon. A UDP socket loses its peer only.
     pub fn abort(&mut self) {
-        self.flight.socket().abort();
+        if !self.socket().is_inherited() {
+            self.flight.socket().abort();
+        }
     }
 
     /// Ends the stream after what was sent, and waits for every release; aborts the connection
@@ -556,6 +575,7 @@ impl<B: StableBytes> Sender<B> {
     /// # Errors
     /// As [`next_release`](Self::next_release).
     pub fn close(mut self, timeout: Option<Duration>) -> Result<(Vec<Release<B>>, Counters)> {
+        self.socket().check_owner("close")?;
         // One that is not connected has no end.
         let _ = self.socket().finish();
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -574,6 +594,11 @@ impl<B: StableBytes> Sender<B> {
             }
         }
         Ok((releases, std::mem::take(&mut self.counters)))
+    }
+
+    /// Nothing more is sent: the stream ends, unless a ring sends on it too.
+    pub(super) fn end_stream(&mut self) {
+        self.flight.end_stream();
     }
 
     /// The socket, for a ring that sends on it too.

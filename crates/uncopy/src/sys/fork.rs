@@ -74,25 +74,10 @@ impl Witness {
 
 #[cfg(test)]
 mod tests {
+    use testbed::in_a_child;
+
     use super::Generation;
     use crate::channel::{Channel, Deadline, Event, Object, Port, Signals, Status};
-
-    /// Runs `check` in a forked child, where memory can be allocated (glibc sees to that) and no
-    /// lock that another thread may have held is touched.
-    fn in_a_child(check: impl FnOnce() -> bool) -> bool {
-        // SAFETY: the child runs `check` and leaves by `_exit(2)`, without destructors.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            let code = if check() { 0 } else { 1 };
-            // SAFETY: ends the child.
-            unsafe { libc::_exit(code) };
-        }
-        assert!(child > 0, "fork failed");
-        let mut status = -1;
-        // SAFETY: `child` is this process's own, and `status` lives through the call.
-        let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
-        waited == child && status == 0
-    }
 
     #[test]
     fn differs_in_a_child_and_in_its_child() {

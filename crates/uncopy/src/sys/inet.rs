@@ -5,7 +5,8 @@ use std::io::IoSlice;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU16;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
@@ -15,6 +16,7 @@ use rustix::net::{
 };
 
 use super::asked::Asked;
+use super::fork::Generation;
 use super::netlink::route::{Trains, route_to, trains_of};
 use super::offload::Offload;
 use super::{Sys, last_errno};
@@ -65,6 +67,11 @@ pub struct Socket {
     is_local: Asked<bool>,
     /// How often it was connected to another address.
     reconnections: AtomicU32,
+    /// Peer of a stream, which the kernel forgets with the connection.
+    stream_peer: OnceLock<SocketAddr>,
+    /// Senders and rings that send on it.
+    writers: AtomicUsize,
+    generation: Generation,
 }
 
 impl Socket {
@@ -76,6 +83,7 @@ impl Socket {
         let socket = Self::open(to, Transport::Tcp)?;
         rustix::io::retry_on_intr(|| rustix::net::connect(&socket.fd, &to))
             .map_err(|errno| Error::network("connect to", subject(Transport::Tcp, to), errno))?;
+        let _ = socket.stream_peer.set(to);
         Ok(socket)
     }
 
@@ -185,7 +193,10 @@ impl Socket {
                 return Err((fd, Error::new("take over", "a socket", Reason::Refused(reason))));
             }
         };
-        Ok(Socket::new(fd, transport))
+        let socket = Socket::new(fd, transport);
+        // Found now or never.
+        let _ = socket.peer_address();
+        Ok(socket)
     }
 
     fn new(fd: OwnedFd, transport: Transport) -> Socket {
@@ -197,7 +208,44 @@ impl Socket {
             device_trains: Asked::new(64),
             is_local: Asked::new(64),
             reconnections: AtomicU32::new(0),
+            stream_peer: OnceLock::new(),
+            writers: AtomicUsize::new(0),
+            generation: Generation::current(),
         }
+    }
+
+    /// It belongs to the process that forked this one.
+    #[inline]
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.generation != Generation::current()
+    }
+
+    /// Refuses `operation` in a forked child: the connection is the parent's.
+    #[inline]
+    pub(crate) fn check_owner(&self, operation: &'static str) -> Result<()> {
+        match self.is_inherited() {
+            true => Err(self.forked(operation)),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn forked(&self, operation: &'static str) -> Error {
+        Error::new(operation, self.subject(), Reason::Forked)
+    }
+
+    pub(super) fn count_writer(&self) {
+        self.writers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Says whether that was the last.
+    pub(super) fn discount_writer(&self) -> bool {
+        self.writers.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Nobody sends on it any more.
+    pub(crate) fn is_left(&self) -> bool {
+        self.writers.load(Ordering::Acquire) == 0
     }
 
     /// Which protocol it speaks.
@@ -211,15 +259,23 @@ impl Socket {
     /// # Errors
     /// As `getsockname(2)`.
     pub fn local_address(&self) -> Result<SocketAddr> {
-        let found = rustix::net::getsockname(&self.fd).and_then(SocketAddr::try_from);
-        found.map_err(|errno| self.error("ask the address of", errno))
+        self.check_owner("ask the address of")?;
+        self.own_address().map_err(|errno| self.error("ask the address of", errno))
+    }
+
+    fn own_address(&self) -> Sys<SocketAddr> {
+        Ok(rustix::net::getsockname(&self.fd).and_then(SocketAddr::try_from)?)
     }
 
     /// The address that it is connected to. `None`: it is not connected.
     #[must_use]
     pub fn peer_address(&self) -> Option<SocketAddr> {
         let found = rustix::net::getpeername(&self.fd).ok().flatten()?;
-        SocketAddr::try_from(found).ok()
+        let found = SocketAddr::try_from(found).ok()?;
+        if self.transport == Transport::Tcp {
+            self.stream_peer.get_or_init(|| found);
+        }
+        Some(found)
     }
 
     /// Connects a UDP socket to another address.
@@ -227,6 +283,7 @@ impl Socket {
     /// # Errors
     /// As `connect(2)`.
     pub fn reconnect(&self, to: SocketAddr) -> Result<()> {
+        self.check_owner("connect")?;
         rustix::net::connect(&self.fd, &to).map_err(|errno| self.error("connect", errno))?;
         self.scatter_gather.forget();
         self.device_trains.forget();
@@ -246,6 +303,7 @@ impl Socket {
     /// # Errors
     /// As `recv(2)`.
     pub fn receive(&self, bytes: &mut [u8]) -> Result<usize> {
+        self.check_owner("receive on")?;
         loop {
             match rustix::net::recv(&self.fd, &mut *bytes, RecvFlags::empty()) {
                 Ok((n, _)) => return Ok(n),
@@ -285,6 +343,7 @@ impl Socket {
     /// # Errors
     /// As `shutdown(2)`.
     pub fn finish(&self) -> Result<()> {
+        self.check_owner("end")?;
         let done = rustix::net::shutdown(&self.fd, Shutdown::Write);
         done.map_err(|errno| self.error("end", errno))
     }
@@ -294,6 +353,7 @@ impl Socket {
     /// # Errors
     /// As `setsockopt(2)`.
     pub fn set_send_buffer_bytes(&self, bytes: usize) -> Result<()> {
+        self.check_owner("set SO_SNDBUF of")?;
         let set = sockopt::set_socket_send_buffer_size(&self.fd, bytes);
         set.map_err(|errno| self.error("set SO_SNDBUF of", errno))
     }
@@ -310,6 +370,7 @@ impl Socket {
     /// # Errors
     /// As `setsockopt(2)`.
     pub fn set_no_delay(&self, no_delay: bool) -> Result<()> {
+        self.check_owner("set TCP_NODELAY of")?;
         let set = sockopt::set_tcp_nodelay(&self.fd, no_delay);
         set.map_err(|errno| self.error("set TCP_NODELAY of", errno))
     }
@@ -323,6 +384,7 @@ impl Socket {
     /// # Errors
     /// As `setsockopt(2)`.
     pub fn set_segment_bytes(&self, bytes: Option<u16>) -> Result<()> {
+        self.check_owner("set UDP_SEGMENT of")?;
         let value = libc::c_int::from(bytes.unwrap_or(0));
         let set = self.set_option(libc::SOL_UDP, libc::UDP_SEGMENT, value);
         set.map_err(|errno| self.error("set UDP_SEGMENT of", errno))?;
@@ -390,6 +452,22 @@ impl Socket {
         let _ = rustix::net::connect_unspec(&self.fd);
     }
 
+    /// Aborts a connection whose peer has not acknowledged everything. Another one is over for us, and
+    /// a reset would only keep the peer from what it has to say.
+    pub(crate) fn abort_unacknowledged(&self) {
+        if self.unacknowledged_bytes() != Some(0) {
+            self.abort();
+        }
+    }
+
+    /// Bytes of a stream, its end among them, that the peer has not acknowledged (`SIOCOUTQ`, `tcp(7)`).
+    fn unacknowledged_bytes(&self) -> Option<usize> {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the call writes an int there, which outlives it.
+        let r = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        (r == 0).then_some(usize::try_from(bytes).unwrap_or(0))
+    }
+
     /// The error that the next call would meet.
     pub(crate) fn take_error(&self) -> Option<Errno> {
         sockopt::socket_error(&self.fd).ok()?.err().map(Errno::from)
@@ -443,7 +521,9 @@ impl Socket {
 
     /// What the socket is called in errors.
     pub(crate) fn subject(&self) -> String {
-        match self.peer_address().or_else(|| self.local_address().ok()) {
+        // A connection that is over has no peer any more.
+        let peer = self.peer_address().or_else(|| self.stream_peer.get().copied());
+        match peer.or_else(|| self.own_address().ok()) {
             Some(address) => subject(self.transport, address),
             None => self.transport.name().to_owned(),
         }

@@ -27,6 +27,7 @@ pub(crate) mod send_ring;
 pub(crate) mod seqpacket;
 pub(crate) mod transfer;
 pub(crate) mod uring;
+pub(crate) mod writer;
 pub(crate) mod xattr;
 pub(crate) mod zerocopy;
 

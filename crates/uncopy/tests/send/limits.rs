@@ -292,6 +292,7 @@ fn a_send_that_waits_too_long() {
 
 fn a_connection_that_is_reset() {
     let (stream, socket) = tcp(false);
+    let peer = socket.peer_address().unwrap();
     let mut lending = sender(socket, Mode::Zerocopy);
     // Unread data at the peer: its end is a reset.
     lending.send(vec![7; 100_000]).result.unwrap();
@@ -305,11 +306,13 @@ fn a_connection_that_is_reset() {
     let over = [uncopy::Errno::ECONNRESET, uncopy::Errno::EPIPE];
     assert!(over.contains(&error.errno().unwrap()), "{error}");
     assert!(error.to_string().contains("make a new one"), "{error}");
+    assert_eq!(error.subject().to_str().unwrap(), format!("tcp {peer}"), "who reset it");
     let releases = all_releases(&mut lending);
     assert_eq!(releases.last().unwrap().fate, Fate::Unsent);
     assert_eq!(lending.outstanding(), Default::default());
 
     let (stream, socket) = tcp(false);
+    let peer = socket.peer_address().unwrap();
     let mut ring = ring(Mode::Zerocopy);
     let socket = ring.add(socket);
     ring.send(socket, Message::new(vec![7; 100_000])).unwrap();
@@ -325,6 +328,8 @@ fn a_connection_that_is_reset() {
         refused.extend(happened.results.into_iter().filter_map(|(_, result)| result.err()));
     }
     assert!(over.contains(&refused[0].errno().unwrap()), "{refused:?}");
+    let subjects = refused.iter().map(|error| error.subject().to_str().unwrap());
+    assert!(subjects.into_iter().all(|found| found == format!("tcp {peer}")), "{refused:?}");
 }
 
 fn a_port_where_nobody_listens() {

@@ -5,9 +5,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod arrival;
+mod ending;
 mod filter;
+mod fork;
 mod limits;
 mod loopback;
+mod order;
 mod parking;
 mod paths;
 mod receiver;
@@ -115,8 +118,11 @@ fn main() -> ExitCode {
     testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
         [
             arrival::cases(),
+            ending::cases(),
+            fork::cases(),
             limits::cases(),
             loopback::cases(),
+            order::cases(),
             parking::cases(),
             paths::cases(),
             refusals::cases(),

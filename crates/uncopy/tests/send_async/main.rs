@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use testbed::{LONG, seeded};
+use testbed::{LONG, in_a_child, seeded};
 use tokio::time::timeout;
 use uncopy::send::{AsyncSender, Fate, Mode, Sender, SenderOptions, Socket, StableBytes};
 
@@ -210,4 +210,41 @@ async fn a_wait_for_a_buffer_that_is_given_up_frees_it_after_its_release() {
         let bytes = received.join().unwrap();
         assert!(bytes[200_000..240_000] == buffer[..] && bytes.len() == 240_010);
     }
+}
+
+/// In the child nothing of the runtime goes on, so that whatever waited would wait for ever.
+#[tokio::test]
+async fn a_child_is_refused_and_leaves_its_parents_runtime_alone() {
+    let (stream, socket) = tcp();
+    let lending = lending(socket);
+    let (buffer, pending) = lent_to_who_does_not_read(&lending).await;
+    let (_, other) = lending.send(Arc::new(vec![2; 10])).await;
+    // So that the runtime watches the reports.
+    let mut release = Box::pin(pending.release());
+    assert!(timeout(Duration::from_millis(10), &mut release).await.is_err(), "nobody reads");
+    let mut inherited = Some((lending, other, release));
+    assert!(in_a_child(|| {
+        let (lending, other, release) = inherited.take().unwrap();
+        let is_forked = |error: &uncopy::Error| *error.reason() == uncopy::Reason::Forked;
+        let mut sending = Box::pin(lending.send(Arc::new(vec![1; 10])));
+        let Poll::Ready((sent, own)) = poll_once(sending.as_mut()) else { return false };
+        drop(sending);
+        let released = poll_once(pin!(other.release()));
+        let is_empty = lending.counters().sends == 0;
+        let text = format!("{lending:?}");
+        drop((own, release, lending));
+        is_forked(&sent.unwrap_err())
+            && matches!(released, Poll::Ready(Err(error)) if is_forked(&error))
+            && is_empty
+            && text.contains("forked")
+    }));
+    let (lending, other, release) = inherited.unwrap();
+    let received = read_to_the_end(stream);
+    // The parent's runtime still sees what comes.
+    let release = timeout(LONG, release).await.unwrap().unwrap();
+    assert!(release.payload.into_one().is_some_and(|whole| Arc::ptr_eq(&whole, &buffer)));
+    timeout(LONG, other.release()).await.unwrap().unwrap();
+    drop(lending);
+    let bytes = received.join().unwrap();
+    assert!(bytes[200_000..240_000] == buffer[..] && bytes.ends_with(&[2; 10]));
 }

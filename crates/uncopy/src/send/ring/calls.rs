@@ -15,6 +15,7 @@ use crate::send::sender::{Progress, Sender, SenderOptions, Sending};
 use crate::sys::inet::{Socket, Transport, Wanted};
 use crate::sys::numbered::Numbered;
 use crate::sys::send_ring::{Over, Witness};
+use crate::sys::writer::Writer;
 use crate::sys::zerocopy::{Landed, Usage};
 
 /// Between two looks at sockets, any of which may be the first at which something happens.
@@ -67,7 +68,7 @@ enum Way<B: StableBytes> {
         numbers: VecDeque<(u64, u64)>,
     },
     /// Of a sender elsewhere, which counts what is lent there: nothing is lent here.
-    Shared { socket: Arc<Socket>, current: Option<Copying<B>> },
+    Shared { socket: Arc<Socket>, writer: Option<Writer>, current: Option<Copying<B>> },
 }
 
 impl<B: StableBytes, C> Calls<B, C> {
@@ -81,7 +82,8 @@ impl<B: StableBytes, C> Calls<B, C> {
     }
 
     pub(super) fn add_shared(&mut self, socket: Arc<Socket>) {
-        self.push_lane(Way::Shared { socket, current: None });
+        let writer = Some(Writer::new(socket.clone()));
+        self.push_lane(Way::Shared { socket, writer, current: None });
     }
 
     fn push_lane(&mut self, way: Way<B>) {
@@ -98,6 +100,15 @@ impl<B: StableBytes, C> Calls<B, C> {
         let number = self.contexts.push(context);
         lane.waiting.push_back(Waiting { number, payload, to: to.copied(), lend });
         Some(number)
+    }
+
+    /// Ends each stream over which every send has its result.
+    pub(super) fn end_streams(&mut self) {
+        for Lane { way, waiting } in &mut self.lanes {
+            if waiting.is_empty() && way.current().is_none() {
+                way.end_stream();
+            }
+        }
     }
 
     /// Sends that have not begun.
@@ -239,6 +250,13 @@ impl<B: StableBytes> Way<B> {
         }
     }
 
+    fn end_stream(&mut self) {
+        match self {
+            Way::Own { sender, .. } => sender.end_stream(),
+            Way::Shared { writer, .. } => *writer = None,
+        }
+    }
+
     /// The number of the send that has begun.
     fn current(&self) -> Option<u64> {
         match self {
@@ -271,7 +289,7 @@ impl<B: StableBytes> Way<B> {
     fn advance(&mut self) -> Progress {
         match self {
             Way::Own { sender, current: Some(current), .. } => sender.advance(&mut current.sending),
-            Way::Shared { socket, current: Some(copying) } => copying.advance(socket),
+            Way::Shared { socket, current: Some(copying), .. } => copying.advance(socket),
             Way::Own { current: None, .. } | Way::Shared { current: None, .. } => Progress::Done,
         }
     }

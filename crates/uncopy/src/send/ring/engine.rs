@@ -114,6 +114,14 @@ impl<B: StableBytes> Engine<B> {
         }
     }
 
+    /// Nothing more is taken in: streams end as soon as all sends over them have their results.
+    pub(super) fn end_streams(&mut self) {
+        match self {
+            Engine::Ring(ring) => ring.end_streams(),
+            Engine::Calls(calls) => calls.end_streams(),
+        }
+    }
+
     /// Sends that were not submitted.
     pub(super) fn waiting(&self) -> usize {
         match self {

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod calls;
+mod close;
 mod copying;
 mod engine;
 mod message;
@@ -19,9 +20,11 @@ use super::sender::{Outstanding, Sender, SenderOptions};
 use crate::buf::{Payload, Pool, PoolSlice, StableBytes};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::clock;
+use crate::sys::fork::Generation;
 use crate::sys::inet::{Socket, Transport};
 use crate::sys::send_ring::{MAX_BYTES, Parking, SendRing, Setup};
 use accounts::{Accounts, Bound};
+pub use close::Unfinished;
 use engine::{Engine, Request};
 pub use message::{Event, Message, NotTaken, RegisteredPools};
 
@@ -37,7 +40,9 @@ pub struct RingOptions {
     /// Whether to lend or to copy.
     pub mode: Mode,
     /// How long the sockets of a dropped ring are kept for the kernel to finish with its buffers,
-    /// before TCP connections are aborted. See [Dropping](Ring#dropping).
+    /// before TCP connections are aborted, as
+    /// [`SenderOptions::park_timeout`](super::SenderOptions::park_timeout). See
+    /// [Dropping](Ring#dropping).
     pub drop_timeout: Duration,
     /// Use single calls (`MSG_ZEROCOPY`) also where there is an io_uring.
     pub without_io_uring: bool,
@@ -49,7 +54,7 @@ impl Default for RingOptions {
             entries: 256,
             completions: None,
             mode: Mode::Auto,
-            drop_timeout: Duration::from_secs(5),
+            drop_timeout: Duration::from_secs(60),
             without_io_uring: false,
         }
     }
@@ -107,19 +112,32 @@ pub struct RingSocket(usize);
 /// says why.
 ///
 /// # Streams
-/// Sends on a TCP socket keep their order, also when it is full in between. One that fails takes
-/// those with it that were submitted behind it: their result is `ECANCELED`.
+/// Sends on a TCP socket keep their order, also when it is full in between. One that fails, or is
+/// canceled after it was submitted, takes those with it that were taken in behind it: their result is
+/// `ECANCELED`, and the peer reads no gap. What is taken in afterwards goes.
 ///
 /// # Dropping
-/// Sends that were not submitted are never made. What the kernel still needs of the others is parked
-/// with their sockets ([`parked`](super::parked)), without waiting. Only the ring's own thread can
-/// take in what is released: the buffers are freed when it next makes or drops a ring or submits to
-/// one. At its end it waits for the rest, until [`RingOptions::drop_timeout`] is over and connections
-/// are aborted; what is not released even then, because a device holds it, is kept for ever.
+/// A dropped ring does not wait. Streams end after what was sent, each as soon as all its sends have
+/// their results: at once, as a rule. What was reported as sent arrives if the peer reads it in time.
+/// Sends without a result may never be made, or may be cut off; [`close`](Self::close) makes them, and
+/// says what is owed in the end.
+///
+/// What the kernel still needs is parked with the sockets ([`parked`](super::parked)). Only the ring's
+/// own thread can take in what is released: the buffers are freed when it next makes or drops a ring or
+/// submits to one. At its end it waits for the rest, until [`RingOptions::drop_timeout`] is over, and
+/// connections whose peers have not acknowledged everything are aborted; what is not released even
+/// then, because a device holds it, is kept for ever.
+///
+/// # Fork
+/// A ring belongs to the process that made it, too. In a child made by `fork(2)` without `exec` every
+/// operation is refused ([`Reason::Forked`], [`SlotError::Forked`]), and dropping it closes descriptors
+/// and does nothing else: the streams are the parent's, and so are the releases. Buffers that the ring
+/// had stay in the child's memory until it ends.
 pub struct Ring<B: StableBytes> {
     engine: Engine<B>,
     refusal: Option<Errno>,
     accounts: Accounts<B>,
+    generation: Generation,
 }
 
 impl<B: StableBytes> Ring<B> {
@@ -144,7 +162,21 @@ impl<B: StableBytes> Ring<B> {
                 (Engine::calls(options), Some(errno))
             }
         };
-        Ring { engine, refusal, accounts: Accounts::new(mode, refusal.is_none()) }
+        let accounts = Accounts::new(mode, refusal.is_none());
+        Ring { engine, refusal, accounts, generation: Generation::current() }
+    }
+
+    /// It belongs to the process that forked this one.
+    #[inline]
+    fn is_inherited(&self) -> bool {
+        self.generation != Generation::current()
+    }
+
+    fn check_owner(&self, operation: &'static str) -> Result<()> {
+        match self.is_inherited() {
+            true => Err(Error::new(operation, "a ring", Reason::Forked)),
+            false => Ok(()),
+        }
     }
 
     /// Why single calls are used instead of io_uring. `None`: they are not.
@@ -184,6 +216,10 @@ impl<B: StableBytes> Ring<B> {
     /// `ENOMEM`: more than may be locked (`ulimit -l`). `EOPNOTSUPP`: there is no io_uring.
     /// `EMFILE`: 64 pools are registered.
     pub fn register_pool(&mut self, pool: &Pool) -> Result<()> {
+        self.check_owner("register a pool with")?;
+        if pool.is_inherited() {
+            return Err(Error::new("register", "a pool with a ring", Reason::Forked));
+        }
         if self.engine.has(pool) {
             return Ok(());
         }
@@ -196,6 +232,7 @@ impl<B: StableBytes> Ring<B> {
     /// # Errors
     /// `EOPNOTSUPP`: there is no io_uring.
     pub fn registered_pools(&self) -> Result<RegisteredPools> {
+        self.check_owner("share the pools of")?;
         let registered = self.engine.registered();
         let failed = |errno| Error::network("share", "the pools of a ring", errno);
         registered.map(RegisteredPools).map_err(failed)
@@ -208,6 +245,10 @@ impl<B: StableBytes> Ring<B> {
     /// # Errors
     /// As [`register_pool`](Self::register_pool).
     pub fn register_pools_of(&mut self, pools: &RegisteredPools) -> Result<()> {
+        self.check_owner("register pools with")?;
+        if pools.0.is_inherited() {
+            return Err(Error::new("register", "pools with a ring", Reason::Forked));
+        }
         let register = self.engine.register_clone(&pools.0);
         register.map_err(|errno| Error::network("register", "pools with a ring", errno))
     }
@@ -217,12 +258,16 @@ impl<B: StableBytes> Ring<B> {
     /// # Errors
     /// [`SlotError::AlreadyRegistered`], [`SlotError::Count`].
     pub fn register_slots(&mut self, tags: &[u64]) -> Result<(), SlotError> {
+        self.check_slots_owner()?;
         self.accounts.slots.register(tags)
     }
 
     /// Takes all slots away; notifiers that sends were bound to are flushed, and their
     /// notifications come when they are complete.
     pub fn unregister_slots(&mut self) {
+        if self.is_inherited() {
+            return;
+        }
         self.accounts.slots.unregister();
         self.accounts.post();
     }
@@ -233,7 +278,12 @@ impl<B: StableBytes> Ring<B> {
     /// # Errors
     /// [`SlotError::NoSuchSlot`] for one of them; none is flushed then.
     pub fn flush(&mut self, slots: &[u32]) -> Result<(), SlotError> {
+        self.check_slots_owner()?;
         self.accounts.flush(slots)
+    }
+
+    fn check_slots_owner(&self) -> Result<(), SlotError> {
+        if self.is_inherited() { Err(SlotError::Forked) } else { Ok(()) }
     }
 
     /// Takes a send in; [`submit`](Self::submit) or [`wait`](Self::wait) gives it to the kernel.
@@ -250,7 +300,11 @@ impl<B: StableBytes> Ring<B> {
         let Message { payload, ref to, bound } = message;
         let to = to.as_ref();
         let bytes = payload.len();
-        let known = self.refusal_of(bound, bytes).map_or_else(|| self.engine.known(socket.0), Err);
+        let refusal = match self.is_inherited() {
+            true => Some(Reason::Forked),
+            false => self.refusal_of(bound, bytes),
+        };
+        let known = refusal.map_or_else(|| self.engine.known(socket.0), Err);
         let known = match known {
             Ok(known) => known,
             Err(reason) => {
@@ -297,7 +351,7 @@ impl<B: StableBytes> Ring<B> {
         buffers: Vec<B>,
         slot: u32,
     ) -> Result<(), NotTaken<B>> {
-        let known = self.engine.socket(socket.0);
+        let known = self.engine.socket(socket.0).filter(|_| !self.is_inherited());
         let segment = known.and_then(Socket::segment_bytes).map(NonZeroU16::get);
         let most = known.map_or(usize::MAX, batch::train_most);
         let lend = self.accounts.mode() != Mode::Copy;
@@ -352,6 +406,7 @@ impl<B: StableBytes> Ring<B> {
     }
 
     fn advance(&mut self, want: usize, timeout: Option<Duration>) -> Result<()> {
+        self.check_owner("submit to")?;
         let before = self.accounts.is_timed().then(clock::thread);
         let result = self.advance_on(want, timeout);
         if let Some(before) = before {
@@ -387,6 +442,9 @@ impl<B: StableBytes> Ring<B> {
     /// Asks the kernel to end a send early. Its result and its release come as for any other; the
     /// result is `ECANCELED` if that was possible.
     pub fn cancel(&mut self, id: SendId) {
+        if self.is_inherited() {
+            return;
+        }
         self.engine.cancel(id.get(), &mut self.accounts);
         // What was not submitted is over now. An error comes again with the next call.
         let _ = self.collect();
@@ -395,6 +453,9 @@ impl<B: StableBytes> Ring<B> {
     /// The next thing that has happened; [`submit`](Self::submit) and [`wait`](Self::wait) collect
     /// them.
     pub fn next_event(&mut self) -> Option<Event<B>> {
+        if self.is_inherited() {
+            return None;
+        }
         self.accounts.next_event()
     }
 
@@ -415,6 +476,9 @@ impl<B: StableBytes> Ring<B> {
     /// [Dropping](#dropping).
     #[must_use]
     pub fn into_releases(self) -> Vec<Release<B>> {
+        if self.is_inherited() {
+            return Vec::new();
+        }
         self.accounts.into_releases()
     }
 }

@@ -1,18 +1,18 @@
 //! The sends of a ring by number, and what the kernel still owes for each.
 
+mod fill;
+
 use std::collections::VecDeque;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use io_uring::squeue::{self, SubmissionQueue};
-
-use super::operation::{Ability, Means, Operation, Stage, Target};
-use super::witness::{Over, Witness};
+use super::operation::{Ability, Operation, Stage};
+use super::witness::{Nobody, Over, Witness};
 use crate::buf::{Pool, StableBytes};
 use crate::error::Errno;
 use crate::sys::Sys;
 use crate::sys::inet::{Socket, Transport};
 use crate::sys::numbered::Numbered;
+use crate::sys::writer::Writer;
 use crate::sys::zerocopy::{Landed, parking};
 
 /// Every send that has not landed, and what they go over.
@@ -22,10 +22,14 @@ pub(super) struct Book<B: StableBytes, C> {
     fresh: u64,
     /// To be given to it before those, in ascending order: held back, or once more.
     waiting: VecDeque<u64>,
+    /// Requests that were put into the submission queue so far.
+    pub(super) puts: u64,
     /// Sends that the kernel has, or will be given with the next call, and has not ended.
     pub(super) in_kernel: usize,
     /// By index; none is ever taken out.
     pub(super) sockets: Vec<Arc<Socket>>,
+    /// By index. `None`: the stream has ended.
+    pub(super) writers: Vec<Option<Writer>>,
     /// So many of them, from the first on, are registered under their index.
     pub(super) fixed: usize,
     /// Registered, by index.
@@ -39,8 +43,10 @@ impl<B: StableBytes, C> Book<B, C> {
             operations: Numbered::new(),
             fresh: 0,
             waiting: VecDeque::new(),
+            puts: 0,
             in_kernel: 0,
             sockets: Vec::new(),
+            writers: Vec::new(),
             fixed: 0,
             pools: Vec::new(),
             ability,
@@ -58,10 +64,41 @@ impl<B: StableBytes, C> Book<B, C> {
         self.waiting.len() + (self.operations.next() - self.fresh) as usize
     }
 
-    /// Gives none of them to the kernel any more.
+    /// Gives none of them to the kernel any more, but for the rest of what a stream has the beginning of.
     pub(super) fn forget_waiting(&mut self) {
-        self.waiting.clear();
-        self.fresh = self.operations.next();
+        let waiting = std::mem::take(self.waiting_mut());
+        for number in waiting {
+            let operation = self.operations.get(number);
+            let is_begun = operation.is_some_and(|o| o.usage.bytes > 0 && self.stream(o).is_some());
+            match is_begun {
+                true => self.waiting.push_back(number),
+                false => self.give_up(number, &mut Nobody),
+            }
+        }
+    }
+
+    /// The kernel has nothing, and will be given nothing.
+    pub(super) fn is_settled(&self) -> bool {
+        self.in_kernel == 0 && self.waiting() == 0
+    }
+
+    /// Ends each stream over which every send has its result.
+    pub(super) fn end_streams(&mut self) {
+        let is_under_way =
+            |operation: &&Operation<B, C>| operation.stage != (Stage::Lent { again: false });
+        let operations = self.operations.iter().map(|(_, operation)| operation);
+        let under_way: Vec<usize> =
+            operations.filter(is_under_way).filter_map(|o| self.stream(o)).collect();
+        for (socket, writer) in self.sockets.iter().zip(&mut self.writers) {
+            if !under_way.contains(&(Arc::as_ptr(socket) as usize)) {
+                *writer = None;
+            }
+        }
+    }
+
+    /// Leaves everything to the process that forked this one.
+    pub(super) fn abandon(&mut self) {
+        std::mem::forget(std::mem::replace(&mut self.operations, Numbered::new()));
     }
 
     /// The first of them.
@@ -86,60 +123,6 @@ impl<B: StableBytes, C> Book<B, C> {
         &mut self.waiting
     }
 
-    /// Moves what may go into the submission queue.
-    pub(super) fn fill(&mut self, queue: &mut SubmissionQueue<'_>) {
-        let mut room = queue.capacity() - queue.len();
-        // Datagrams go as they come.
-        while room > 0
-            && let Some(number) = self.first_waiting()
-            && self.stream_of(number) == Some(None)
-        {
-            self.pass_waiting();
-            self.queue(queue, number, false);
-            room -= 1;
-        }
-        if room > 0 && self.waiting() > 0 {
-            self.fill_in_order(queue, room);
-        }
-    }
-
-    /// As [`fill`](Self::fill), where some of what waits is on streams.
-    fn fill_in_order(&mut self, queue: &mut SubmissionQueue<'_>, room: usize) {
-        let waiting = std::mem::take(self.waiting_mut());
-        let mut numbers = waiting.into_iter().peekable();
-        let mut held: VecDeque<u64> = VecDeque::new();
-        let mut streams_in_batch: Vec<usize> = Vec::new();
-        let mut last_stream: Option<usize> = None;
-        let mut taken = 0;
-        while let Some(number) = numbers.next() {
-            let Some(stream) = self.stream_of(number) else { continue };
-            let continues = stream.is_some() && stream == last_stream;
-            let is_held = stream.is_some_and(|stream| {
-                !continues && (streams_in_batch.contains(&stream) || self.is_held_up(stream))
-            });
-            if taken == room || is_held {
-                // What follows on this stream must wait as well.
-                streams_in_batch.extend(stream);
-                held.push_back(number);
-                if taken == room {
-                    held.extend(numbers);
-                    break;
-                }
-                continue;
-            }
-            let next = numbers.peek().copied().filter(|_| taken + 1 < room);
-            let next = next.and_then(|next| self.stream_of(next)).flatten();
-            let links = stream.is_some() && next == stream;
-            self.queue(queue, number, links);
-            streams_in_batch.extend(stream.filter(|_| !continues));
-            last_stream = stream;
-            taken += 1;
-        }
-        // None, as there was room.
-        let refused = std::mem::replace(&mut self.waiting, held);
-        refused.into_iter().for_each(|number| self.put_back(number));
-    }
-
     /// Which stream a send is on (`Some(None)`: it is a datagram).
     fn stream_of(&self, number: u64) -> Option<Option<usize>> {
         Some(self.stream(self.operations.get(number)?))
@@ -161,35 +144,6 @@ impl<B: StableBytes, C> Book<B, C> {
             })
     }
 
-    fn queue(&mut self, queue: &mut SubmissionQueue<'_>, number: u64, links: bool) {
-        let Book { operations, sockets, fixed, pools, ability, .. } = self;
-        let Some(operation) = operations.get_mut(number) else { return };
-        let means = Means { pools: pools.as_slice(), ability: *ability, huge_by_index: true };
-        let socket = &*sockets[operation.socket];
-        let (fd, mut flags) = match operation.socket < *fixed {
-            true => (operation.socket as i32, squeue::Flags::FIXED_FILE),
-            false => (socket.fd().as_raw_fd(), squeue::Flags::empty()),
-        };
-        flags.set(squeue::Flags::IO_LINK, links);
-        let target = Target::of(fd, socket);
-        let mut give = |entry: squeue::Entry| {
-            // SAFETY: everything the entry points to belongs to the operation, whose buffers keep
-            // the contract of `StableBytes`. It stays in `operations`, untouched, until the kernel
-            // has ended the request; moving it there moves none of what is pointed to. Registered
-            // pages belong to a pool that is kept, and a registered socket is kept by the ring.
-            unsafe { queue.push(&entry.user_data(number).flags(flags)) }
-        };
-        let pushed = match operation.single(means) {
-            Some(single) => give(single.entry(target)),
-            None => give(operation.message(target, means)),
-        };
-        operation.stage = Stage::Submitted;
-        match pushed {
-            Ok(()) => self.in_kernel += 1,
-            Err(_) => self.put_back(number),
-        }
-    }
-
     /// Has the kernel make a send later that it does not have, before all with higher numbers.
     fn put_back(&mut self, number: u64) {
         if let Some(operation) = self.operations.get_mut(number) {
@@ -204,17 +158,12 @@ impl<B: StableBytes, C> Book<B, C> {
         let waiting = self.waiting_mut();
         if let Ok(place) = waiting.binary_search(&number) {
             waiting.remove(place);
-            if let Some(operation) = self.operations.get(number) {
-                let over = Over::of(&self.sockets, operation.socket);
-                witness.ended(number, over, || operation.to(), Err(Errno::ECANCELED));
+            // In the middle of a message nothing may follow on its stream.
+            let has_begun = self.operations.get(number).is_some_and(|o| o.usage.bytes > 0);
+            if has_begun {
+                self.cut_off_behind(number, witness);
             }
-            match self.operations.get_mut(number) {
-                // Of one in parts.
-                Some(operation) if operation.owed > 0 => {
-                    operation.stage = Stage::Lent { again: false };
-                }
-                _ => self.land(number, witness),
-            }
+            self.give_up(number, witness);
             return false;
         }
         match self.operations.get_mut(number) {
@@ -222,6 +171,39 @@ impl<B: StableBytes, C> Book<B, C> {
             _ => return false,
         }
         true
+    }
+
+    /// Ends a send that the kernel has no request of, and that waits no more.
+    fn give_up(&mut self, number: u64, witness: &mut impl Witness<B, C>) {
+        let Some(operation) = self.operations.get_mut(number) else { return };
+        let over = Over::of(&self.sockets, operation.socket);
+        witness.ended(number, over, || operation.to(), Err(Errno::ECANCELED));
+        operation.stage = Stage::Lent { again: false };
+        if operation.owed == 0 {
+            self.land(number, witness);
+        }
+    }
+
+    /// Ends all sends behind one that failed on its stream: the peer would read a gap.
+    #[cold]
+    fn cut_off_behind(&mut self, number: u64, witness: &mut impl Witness<B, C>) {
+        let Some(Some(stream)) = self.stream_of(number) else { return };
+        let behind = |(later, operation): (u64, &Operation<B, C>)| {
+            (later > number && self.stream(operation) == Some(stream)).then_some(later)
+        };
+        let behind: Vec<u64> = self.operations.iter().filter_map(behind).collect();
+        self.waiting_mut().retain(|waiting| behind.binary_search(waiting).is_err());
+        for later in behind {
+            match self.operations.get_mut(later) {
+                Some(operation) if operation.stage == Stage::Submitted => {
+                    operation.is_cut_off = true;
+                }
+                Some(operation) if operation.stage != (Stage::Lent { again: false }) => {
+                    self.give_up(later, witness);
+                }
+                _ => {}
+            }
+        }
     }
 
     /// The kernel's result for a send.
@@ -249,30 +231,43 @@ impl<B: StableBytes, C> Book<B, C> {
             true => operation.owed += 1,
             false => self.in_kernel -= 1,
         }
-        if result.is_ok() && operation.has_more_parts() && !operation.is_canceled {
+        if let Ok(bytes) = result
+            && !operation.is_given_up()
+            && operation.has_rest(over.socket.transport(), bytes)
+        {
             return self.put_back(number);
         }
+        let mut has_failed = false;
         if !is_again {
             let result = whole(operation, over.socket, result);
+            has_failed = result.is_err();
             witness.ended(number, over, || operation.to(), result);
         }
-        if operation.owed > 0 {
-            operation.stage = Stage::Lent { again: is_again };
-            return;
+        operation.stage = Stage::Lent { again: is_again };
+        let is_owed = operation.owed > 0;
+        if has_failed {
+            self.cut_off_behind(number, witness);
         }
-        match is_again {
-            true => self.put_back(number),
-            false => self.land(number, witness),
+        match (is_owed, is_again) {
+            (true, _) => {}
+            (false, true) => self.put_back(number),
+            (false, false) => self.land(number, witness),
         }
     }
 
     /// A refused send is to be made once more.
     #[cold]
     fn is_again(&mut self, number: u64, errno: Errno, witness: &mut impl Witness<B, C>) -> bool {
-        // Cut off by one before it that is made again: it keeps its place.
-        let is_behind = errno == Errno::ECANCELED && self.is_behind_retry(number);
         let Some(operation) = self.operations.get_mut(number) else { return false };
         let over = Over::of(&self.sockets, operation.socket);
+        if operation.is_cut_off {
+            return false;
+        }
+        if errno == Errno::ECANCELED && over.socket.transport() == Transport::Tcp {
+            // Its chain broke, before it or behind it (`io_submit_fail_init` in
+            // `io_uring/io_uring.c`): it keeps its place, unless its owner gave it up.
+            return !operation.is_canceled;
+        }
         let was_moved = operation.uses_stand_in;
         let is_copied = witness.is_made_again(over, errno, operation.lend || was_moved);
         if is_copied {
@@ -283,18 +278,7 @@ impl<B: StableBytes, C> Book<B, C> {
                 operation.move_into(&self.pools);
             }
         }
-        is_behind || is_copied
-    }
-
-    /// A send on the same stream, before this one, is to be made once more.
-    fn is_behind_retry(&self, number: u64) -> bool {
-        let Some(Some(stream)) = self.stream_of(number) else { return false };
-        let before = self.operations.iter().take_while(|(before, _)| *before < number);
-        before.map(|(_, operation)| operation).any(|operation| {
-            let is_retried =
-                matches!(operation.stage, Stage::Waiting | Stage::Lent { again: true });
-            is_retried && self.stream(operation) == Some(stream)
-        })
+        is_copied
     }
 
     /// The kernel needs a send's memory no more.
@@ -323,6 +307,30 @@ impl<B: StableBytes, C> Book<B, C> {
         let Operation { payload, usage, socket, context, .. } = operation;
         let over = Over::of(&self.sockets, socket);
         witness.landed(over, Landed { number, payload, usage }, context);
+    }
+
+    /// Streams of which the kernel has taken the beginning of a chain, and not its end, when it left so
+    /// many requests in the queue: the next call would give it the rest without the link.
+    #[cold]
+    pub(super) fn split_streams(&self, left: u64) -> Vec<Arc<Socket>> {
+        let first_left = self.puts.saturating_sub(left);
+        let submitted = |is_left: bool| {
+            let operations = self.operations.iter().map(|(_, operation)| operation);
+            operations.filter(move |operation| {
+                operation.stage == Stage::Submitted && (operation.put >= first_left) == is_left
+            })
+        };
+        let has_begun = |stream| submitted(false).any(|known| self.stream(known) == Some(stream));
+        let mut split: Vec<Arc<Socket>> = Vec::new();
+        for operation in submitted(true) {
+            let socket = &self.sockets[operation.socket];
+            if self.stream(operation).is_some_and(has_begun)
+                && !split.iter().any(|known| Arc::ptr_eq(known, socket))
+            {
+                split.push(socket.clone());
+            }
+        }
+        split
     }
 
     /// The sockets of all sends that the kernel has, each once.
@@ -356,12 +364,12 @@ fn whole<B: StableBytes, C>(
     socket: &Socket,
     result: Sys<usize>,
 ) -> Sys<usize> {
+    let is_whole = operation.usage.bytes >= operation.payload.len();
     match result {
-        Ok(_) if operation.is_canceled && operation.usage.bytes < operation.payload.len() => {
-            Err(Errno::ECANCELED)
-        }
-        // A stream that broke in the middle: the error comes with the next call.
-        Ok(bytes) if socket.transport() == Transport::Tcp && bytes < operation.payload.len() => {
+        Ok(_) if operation.is_given_up() && !is_whole => Err(Errno::ECANCELED),
+        Err(_) if operation.is_cut_off => Err(Errno::ECANCELED),
+        // Nothing more, of something.
+        Ok(_) if socket.transport() == Transport::Tcp && !is_whole => {
             Err(socket.take_error().unwrap_or(Errno::EPIPE))
         }
         Ok(_) => Ok(operation.usage.bytes),
@@ -378,7 +386,6 @@ mod tests {
 
     use super::*;
     use crate::buf::Payload;
-    use crate::sys::send_ring::Nobody;
 
     type Bytes = Arc<Vec<u8>>;
 

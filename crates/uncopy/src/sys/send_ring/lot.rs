@@ -2,8 +2,9 @@
 //!
 //! Only the thread that made a ring can take in what the kernel has ended
 //! (`IORING_SETUP_SINGLE_ISSUER`). So each thread keeps its own, looks at them whenever it makes or
-//! drops a ring or submits to one, and waits for the rest at its end. Their connections are aborted
-//! in time by the thread of the [`parking`] lot.
+//! drops a ring or submits to one, and waits for the rest at its end. Streams end at once, or when
+//! what the kernel is in the middle of is over. Connections are aborted in time by the thread of the
+//! [`parking`] lot.
 
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -40,9 +41,14 @@ trait Dropped {
 
 impl<B: StableBytes, C: 'static> Dropped for SendRing<B, C> {
     fn look(&mut self) -> bool {
+        if self.is_inherited() {
+            // There is nothing that a child could take in.
+            return true;
+        }
         // A failure leaves what is outstanding outstanding.
         let _ = self.submit(0, None).and_then(|()| self.reap(&mut super::Nobody).map(drop));
-        self.book.in_kernel == 0
+        self.book.end_streams();
+        self.book.is_settled()
     }
 
     fn hasten(&mut self, left: Duration) {
@@ -104,6 +110,9 @@ impl<B: StableBytes, C> Drop for Parking<B, C> {
     fn drop(&mut self) {
         // SAFETY: this is the drop, after which nobody looks at the field again.
         let mut ring = unsafe { ManuallyDrop::take(&mut self.0) };
+        if ring.is_inherited() {
+            return;
+        }
         // What was not submitted never is.
         ring.book.forget_waiting();
         sweep();

@@ -5,11 +5,12 @@
 //! a result that announces nothing more, or with the notification that a result announced
 //! (`IORING_CQE_F_MORE`, which errors can carry too). A ring that is dropped is parked until then;
 //! at the end of its thread it waits, and leaks what does not come in time. One that is forgotten
-//! keeps everything for ever.
+//! keeps everything for ever, and so does one that a child of `fork(2)` drops.
 
 mod book;
 mod lot;
 mod operation;
+mod own;
 mod witness;
 
 use std::marker::PhantomData;
@@ -23,12 +24,14 @@ use io_uring::{IoUring, cqueue, opcode};
 use super::Sys;
 use super::inet::{Socket, Transport};
 use super::uring::raw;
+use super::writer::Writer;
 use crate::buf::{Pool, StableBytes};
 use crate::error::Errno;
 use book::Book;
 pub(crate) use lot::{Parking, sweep};
 use operation::Ability;
 pub(crate) use operation::Operation;
+use own::OwnRing;
 use witness::Nobody;
 pub(crate) use witness::{Over, Witness};
 
@@ -60,13 +63,13 @@ pub(crate) struct Setup {
 /// What a ring has registered.
 pub(crate) struct Registered {
     /// Sends nothing. `None`: the kernel cannot do this.
-    ring: Option<IoUring>,
+    ring: Option<OwnRing>,
     pub(crate) pools: Vec<Pool>,
 }
 
 /// A ring that sends.
 pub(crate) struct SendRing<B: StableBytes, C> {
-    ring: IoUring,
+    ring: OwnRing,
     book: Book<B, C>,
     linger: Duration,
     /// `IORING_SETUP_SINGLE_ISSUER`: the thread that made it alone may use it.
@@ -98,7 +101,7 @@ impl<B: StableBytes, C> SendRing<B, C> {
         // Without room for them all are named by their descriptors.
         let _ = ring.submitter().register_files_sparse(MAX_FIXED);
         Ok(SendRing {
-            ring,
+            ring: OwnRing::new(ring),
             book: Book::new(Ability::of(&super::probe::kernel_release())),
             linger: setup.linger,
             _thread: PhantomData,
@@ -134,7 +137,7 @@ impl<B: StableBytes, C> SendRing<B, C> {
     pub(crate) fn registered(&self) -> Registered {
         let ring = IoUring::builder().dontfork().build(1).and_then(|ring| {
             ring.submitter().register_buffers_clone(self.ring.as_raw_fd())?;
-            Ok(ring)
+            Ok(OwnRing::new(ring))
         });
         Registered { ring: ring.ok(), pools: self.book.pools.clone() }
     }
@@ -157,13 +160,25 @@ impl<B: StableBytes, C> SendRing<B, C> {
     /// Takes a socket in, for good; it has the next index.
     pub(crate) fn add(&mut self, socket: Arc<Socket>) {
         let index = self.book.sockets.len();
-        if index == self.book.fixed && index < MAX_FIXED as usize {
+        if index == self.book.fixed && index < MAX_FIXED as usize && !self.is_inherited() {
             let descriptors = [socket.fd().as_raw_fd()];
             let registered =
                 self.ring.submitter().register_files_update(index as u32, &descriptors);
             self.book.fixed += usize::from(registered.is_ok());
         }
+        self.book.writers.push(Some(Writer::new(socket.clone())));
         self.book.sockets.push(socket);
+    }
+
+    /// It belongs to the process that forked this one.
+    #[inline]
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.ring.is_inherited()
+    }
+
+    /// Nothing more is taken in: each stream ends as soon as all sends over it have their results.
+    pub(crate) fn end_streams(&mut self) {
+        self.book.end_streams();
     }
 
     pub(crate) fn socket(&self, index: usize) -> Option<&Socket> {
@@ -215,6 +230,12 @@ impl<B: StableBytes, C> SendRing<B, C> {
             },
         };
         match submitted.map_err(|error| raw(&error)) {
+            Ok(taken) if taken < count => {
+                // No memory for more requests. What is cut off is no torn stream.
+                let split = self.book.split_streams((count - taken) as u64);
+                split.iter().for_each(|socket| socket.abort());
+                Ok(())
+            }
             // ETIME: the time is over. EBUSY: completions overflowed, and are to be read first.
             Ok(_) | Err(Errno::EINTR | Errno::EAGAIN | Errno::EBUSY | ETIME) => Ok(()),
             Err(errno) => Err(errno),
@@ -229,11 +250,12 @@ impl<B: StableBytes, C> SendRing<B, C> {
         }
         let entry = opcode::AsyncCancel::new(number).build().user_data(NOBODY);
         // SAFETY: the request points to nothing.
-        let pushed = unsafe { self.ring.submission().push(&entry) };
+        let mut pushed = unsafe { self.ring.submission().push(&entry) };
         if pushed.is_err() && self.ring.submitter().submit().is_ok() {
             // SAFETY: as above. A second failure leaves the send to its own end.
-            let _ = unsafe { self.ring.submission().push(&entry) };
+            pushed = unsafe { self.ring.submission().push(&entry) };
         }
+        self.book.puts += u64::from(pushed.is_ok());
     }
 
     /// Handles every completion that is there; says whether there were any.
@@ -263,10 +285,11 @@ impl<B: StableBytes, C> SendRing<B, C> {
         queue.taskrun() || queue.cq_overflow()
     }
 
-    /// Waits until the kernel has ended everything, or the time is over.
+    /// Waits until the kernel has ended everything, or the time is over. Streams end as soon as they
+    /// can.
     fn settle(&mut self, patience: Duration) {
         let deadline = Instant::now().checked_add(patience);
-        while self.book.in_kernel > 0 {
+        while !self.book.is_settled() {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) || self.submit(1, left).is_err() {
                 return;
@@ -274,6 +297,7 @@ impl<B: StableBytes, C> SendRing<B, C> {
             if self.reap(&mut Nobody).is_err() {
                 return;
             }
+            self.book.end_streams();
         }
     }
 }
@@ -286,19 +310,30 @@ const AFTER_ABORT: Duration = Duration::from_secs(1);
 
 impl<B: StableBytes, C> Drop for SendRing<B, C> {
     fn drop(&mut self) {
+        if self.is_inherited() {
+            return self.book.abandon();
+        }
         // What was not submitted never is.
         self.book.forget_waiting();
         self.settle(self.linger);
         if self.book.in_kernel > 0 {
             let sockets = self.book.sockets_in_kernel();
             let streams = sockets.iter().filter(|socket| socket.transport() == Transport::Tcp);
-            streams.for_each(|socket| socket.abort());
+            streams.for_each(|socket| socket.abort_unacknowledged());
             self.settle(AFTER_ABORT);
         }
         // Else the kernel closes them some time after the ring.
         if self.book.fixed > 0 {
             let _ = self.ring.submitter().unregister_files();
         }
+    }
+}
+
+impl Registered {
+    /// It belongs to the process that forked this one.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.pools.iter().any(Pool::is_inherited)
+            || self.ring.as_ref().is_some_and(OwnRing::is_inherited)
     }
 }
 

@@ -38,10 +38,16 @@ pub(crate) struct Operation<B, C> {
     pub(super) owed: u32,
     /// Its owner asked for its end.
     pub(super) is_canceled: bool,
+    /// One before it on its stream failed.
+    pub(super) is_cut_off: bool,
+    /// Which request of the ring its last one was.
+    pub(super) put: u64,
 }
 
 /// One request sends all.
 const WHOLE: u32 = u32::MAX;
+/// One request sends all that is left.
+const REST: u32 = u32::MAX - 1;
 
 /// What few sends need.
 #[derive(Default)]
@@ -118,7 +124,8 @@ impl<B: StableBytes, C> Operation<B, C> {
         let lend = lend && payload.as_slice().len() <= MAX_REGIONS;
         let of_address = |to| Extra { to: Some(SocketAddrAny::from(to)), ..Extra::default() };
         let extra = to.map(|to| Box::new(of_address(*to)));
-        let (stage, is_canceled, uses_stand_in, owed) = (Stage::Waiting, false, false, 0);
+        let (stage, uses_stand_in, owed, put) = (Stage::Waiting, false, 0, 0);
+        let (is_canceled, is_cut_off) = (false, false);
         let (most, huge_by_index) = (WHOLE, true);
         Operation {
             payload,
@@ -133,6 +140,8 @@ impl<B: StableBytes, C> Operation<B, C> {
             stage,
             owed,
             is_canceled,
+            is_cut_off,
+            put,
         }
     }
 
@@ -156,9 +165,22 @@ impl<B: StableBytes, C> Operation<B, C> {
         SocketAddr::try_from(to).ok()
     }
 
-    /// What was sent so far is not all, and the rest goes with another request.
-    pub(super) fn has_more_parts(&self) -> bool {
-        self.most < WHOLE && self.usage.bytes < self.payload.len()
+    /// What was sent so far is not all, `bytes` with the last request, and the rest goes with another.
+    pub(super) fn has_rest(&mut self, transport: Transport, bytes: usize) -> bool {
+        if self.usage.bytes >= self.payload.len() {
+            return false;
+        }
+        if transport == Transport::Tcp && bytes > 0 {
+            // In spite of `MSG_WAITALL`: an error came in its middle, which the next request meets if
+            // it lasts.
+            self.most = self.most.min(REST);
+        }
+        self.most < WHOLE
+    }
+
+    /// It is not made once more, whatever comes of its requests.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.is_canceled || self.is_cut_off
     }
 
     /// The kernel has requests of it, or may still read its memory.

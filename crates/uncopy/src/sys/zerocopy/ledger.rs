@@ -69,6 +69,11 @@ impl<B> Ledger<B> {
         number
     }
 
+    /// The number of a payload that is not taken in.
+    pub(super) fn skip(&mut self) -> u64 {
+        self.sends.skip()
+    }
+
     /// A payload that was begun and not ended, and room for the number of a part of it.
     pub(super) fn open(&mut self, number: u64) -> Option<&Payload<B>> {
         self.ids.reserve();

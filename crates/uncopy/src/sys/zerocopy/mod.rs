@@ -23,6 +23,7 @@ use rustix::net::SendFlags;
 
 use super::Sys;
 use super::inet::{Socket, Transport};
+use super::writer::Writer;
 use crate::buf::{Payload, StableBytes};
 use crate::error::Errno;
 
@@ -80,6 +81,8 @@ pub(crate) enum Refusal {
 /// Payloads on their way over one socket.
 pub(crate) struct Flight<B: StableBytes> {
     cargo: Cargo<B>,
+    /// `None`: nothing more is sent.
+    writer: Option<Writer>,
     /// Nothing can be lent, since the socket does not take `MSG_ZEROCOPY` (before Linux 4.14, for
     /// UDP 5.0), so that the flag would be ignored and nothing reported; or nothing more, since the
     /// kernel's count is not certain.
@@ -99,7 +102,13 @@ impl<B: StableBytes> Flight<B> {
     pub(crate) fn new(socket: Socket, linger: Duration) -> Flight<B> {
         let refusal = socket.allow_zerocopy().err().map(|_| Refusal::NotSupported);
         let cargo = Cargo { socket: Arc::new(socket), ledger: Ledger::new() };
-        Flight { cargo, refusal, linger }
+        let writer = Some(Writer::new(cargo.socket.clone()));
+        Flight { cargo, writer, refusal, linger }
+    }
+
+    /// Nothing more is sent: the stream ends, unless others send on it.
+    pub(crate) fn end_stream(&mut self) {
+        self.writer = None;
     }
 
     pub(crate) fn socket(&self) -> &Arc<Socket> {
@@ -131,6 +140,11 @@ impl<B: StableBytes> Flight<B> {
     #[inline]
     pub(crate) fn pass(&mut self, payload: Payload<B>, usage: Usage) -> u64 {
         self.cargo.ledger.pass(payload, usage)
+    }
+
+    /// The number of a payload that is not taken in.
+    pub(crate) fn skip(&mut self) -> u64 {
+        self.cargo.ledger.skip()
     }
 
     /// Takes note of a part that was [copied](send_copied) before its payload was taken in.
@@ -318,12 +332,16 @@ fn is_uncounted(errno: Errno) -> bool {
 
 impl<B: StableBytes> Drop for Flight<B> {
     fn drop(&mut self) {
-        if let Some(ledger) = self.cargo.ledger.leave() {
+        let left = self.cargo.ledger.leave();
+        if self.cargo.socket.is_inherited() {
+            // A child of `fork(2)` has no right to the reports, nor the lot's thread.
+            std::mem::forget(left);
+            return;
+        }
+        // Before the socket is parked, which has its own.
+        self.end_stream();
+        if let Some(ledger) = left {
             let left = Cargo { socket: self.cargo.socket.clone(), ledger };
-            if Arc::strong_count(&left.socket) == 2 {
-                // This one and the one that is dropped: no ring goes on with it.
-                let _ = left.socket.finish();
-            }
             parking::park(Box::new(left), self.linger);
         }
     }
@@ -335,7 +353,7 @@ impl<B: StableBytes> parking::Vehicle for Cargo<B> {
     }
 
     fn is_alone(&self) -> bool {
-        Arc::strong_count(&self.socket) == 1
+        self.socket.is_left()
     }
 
     fn drain(&mut self) -> bool {

@@ -4,14 +4,18 @@
 //! reported everything; after its time is over a TCP connection is aborted, so that the kernel drops
 //! what waits to be sent. Nothing is ever freed before the kernel says so: what cannot be served
 //! (no thread, no descriptor) is leaked.
+//!
+//! A child of `fork(2)` has no thread of its parent, and what was parked there is its parent's. Its
+//! lock may be held by a thread that the child does not have. So a child gets a lot of its own.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::sys::epoll::{self, Interest};
+use crate::sys::fork::Generation;
 use crate::sys::inet::{Socket, Transport};
 use crate::sys::{Sys, eventfd};
 
@@ -33,7 +37,7 @@ impl Line for Arc<Socket> {
     }
 
     fn abort(&self) {
-        Socket::abort(self);
+        self.abort_unacknowledged();
     }
 }
 
@@ -73,32 +77,77 @@ const ARRIVAL: u64 = 0;
 /// The event that a socket has something in its error queue: all are looked at then.
 const REPORT: u64 = 1;
 
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-static LOT: Mutex<Option<Lot>> = Mutex::new(None);
+/// Null, or that of the last process that parked something: this one or one that forked it. None is
+/// ever freed.
+static PLACE: AtomicPtr<Place> = AtomicPtr::new(std::ptr::null_mut());
+
+/// What one process has parked.
+struct Place {
+    generation: Generation,
+    count: AtomicUsize,
+    lot: Mutex<Option<Lot>>,
+}
 
 struct Lot {
     set: OwnedFd,
     arrival: OwnedFd,
     arrived: Vec<Parked>,
-    process: u32,
+}
+
+/// That of this process.
+fn place() -> &'static Place {
+    of_generation(&PLACE, Generation::current())
+}
+
+fn of_generation(last: &AtomicPtr<Place>, generation: Generation) -> &'static Place {
+    let mut known = last.load(Ordering::Acquire);
+    loop {
+        // SAFETY: null, or from the box below, which is never freed once it stands here.
+        if let Some(place) = unsafe { known.as_ref() }
+            && place.generation == generation
+        {
+            return place;
+        }
+        let (count, lot) = Default::default();
+        let fresh = Box::into_raw(Box::new(Place { generation, count, lot }));
+        match last.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => known = fresh,
+            Err(other) => {
+                // SAFETY: the box of above, which nobody else has seen.
+                drop(unsafe { Box::from_raw(fresh) });
+                known = other;
+            }
+        }
+    }
+}
+
+impl Place {
+    fn lock(&self) -> MutexGuard<'_, Option<Lot>> {
+        self.lot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Sockets that are parked, with those that will be for ever.
 pub(crate) fn parked() -> usize {
-    COUNT.load(Ordering::Relaxed)
+    place().count.load(Ordering::Relaxed)
 }
 
 /// Counts memory that is kept for ever, because nobody can be told when it is free.
 pub(crate) fn leaked() {
-    COUNT.fetch_add(1, Ordering::Relaxed);
+    place().count.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Keeps the vehicle until nothing of it is outstanding. Its connection is aborted after `linger`.
 pub(crate) fn park(vehicle: Box<dyn Vehicle>, linger: Duration) {
-    COUNT.fetch_add(1, Ordering::Relaxed);
+    let place = place();
+    place.count.fetch_add(1, Ordering::Relaxed);
     let Some(parked) = Parked::new(vehicle, linger, Instant::now()) else { return };
-    let mut lot = LOT.lock().unwrap_or_else(PoisonError::into_inner);
-    match of_process(&mut lot, std::process::id(), open) {
+    let mut lot = place.lock();
+    let opened = match &mut *lot {
+        Some(lot) => Ok(lot),
+        None => open(place).map(|opened| lot.insert(opened)),
+    };
+    match opened {
         Ok(lot) => {
             lot.arrived.push(parked);
             let _ = eventfd::raise(&lot.arrival);
@@ -107,48 +156,29 @@ pub(crate) fn park(vehicle: Box<dyn Vehicle>, linger: Duration) {
     }
 }
 
-/// The lot of this process, opened if it has none.
-///
-/// A child of `fork(2)` has no thread of its parent, and what arrived there is its parent's: to drop
-/// it here would run the code of its owners a second time.
-fn of_process(
-    lot: &mut Option<Lot>,
-    process: u32,
-    open: impl FnOnce() -> Sys<Lot>,
-) -> Sys<&mut Lot> {
-    if let Some(inherited) = lot.take_if(|lot| lot.process != process) {
-        std::mem::forget(inherited.arrived);
-    }
-    match lot {
-        Some(lot) => Ok(lot),
-        None => Ok(lot.insert(open()?)),
-    }
-}
-
-fn open() -> Sys<Lot> {
+fn open(place: &'static Place) -> Sys<Lot> {
     let (set, arrival) = (epoll::create()?, eventfd::create()?);
     epoll::add(&set, &arrival, ARRIVAL, Interest { read: true, ..Interest::default() })?;
     let thread = std::thread::Builder::new().name("uncopy-parking".to_owned());
-    let process = std::process::id();
-    thread.spawn(serve).map_err(|_| crate::error::Errno::EAGAIN)?;
-    Ok(Lot { set, arrival, arrived: Vec::new(), process })
+    thread.spawn(|| serve(place)).map_err(|_| crate::error::Errno::EAGAIN)?;
+    Ok(Lot { set, arrival, arrived: Vec::new() })
 }
 
 /// The set that the thread sleeps on, in its own handle, and the newly arrived.
-fn look() -> Option<(Vec<Parked>, OwnedFd)> {
-    let mut lot = LOT.lock().unwrap_or_else(PoisonError::into_inner);
+fn look(place: &Place) -> Option<(Vec<Parked>, OwnedFd)> {
+    let mut lot = place.lock();
     let lot = lot.as_mut()?;
     let _ = eventfd::lower(&lot.arrival);
     let set = lot.set.try_clone().ok()?;
     Some((std::mem::take(&mut lot.arrived), set))
 }
 
-fn serve() {
+fn serve(place: &Place) {
     let mut parked: Vec<Parked> = Vec::new();
     loop {
-        let Some((arrived, set)) = look() else {
+        let Some((arrived, set)) = look(place) else {
             // No descriptor to be had: without signs, then.
-            free_parked(&mut parked);
+            free_parked(place, &mut parked);
             std::thread::sleep(ROUND);
             continue;
         };
@@ -158,13 +188,13 @@ fn serve() {
             let _ = epoll::add(&set, new.vehicle.line().fd(), REPORT, edge);
         }
         parked.extend(arrived);
-        free_parked(&mut parked);
+        free_parked(place, &mut parked);
         let _ = epoll::wait(&set, next_timeout(&parked, Instant::now()));
     }
 }
 
-fn free_parked(parked: &mut Vec<Parked>) {
-    COUNT.fetch_sub(sweep(parked, Instant::now()), Ordering::Relaxed);
+fn free_parked(place: &Place, parked: &mut Vec<Parked>) {
+    place.count.fetch_sub(sweep(parked, Instant::now()), Ordering::Relaxed);
 }
 
 /// Until the next deadline or round. `None`: nothing is parked.
@@ -206,6 +236,8 @@ pub(super) fn sweep(parked: &mut Vec<Parked>, now: Instant) -> usize {
 mod tests {
     use std::os::fd::AsFd;
 
+    use testbed::in_a_child;
+
     use super::*;
 
     /// Knows whether it was dropped or asked for anything.
@@ -243,25 +275,26 @@ mod tests {
         }
     }
 
-    fn lot(process: u32, arrived: Vec<Parked>) -> Lot {
-        let (set, arrival) = (epoll::create().unwrap(), eventfd::create().unwrap());
-        Lot { set, arrival, arrived, process }
-    }
-
     #[test]
-    fn a_child_leaves_what_its_parent_parked() {
+    fn a_child_leaves_what_its_parent_parked_and_has_a_lot_of_its_own() {
         let alive = Arc::new(());
+        let last: &'static AtomicPtr<Place> = Box::leak(Box::default());
+        let here = of_generation(last, Generation::current());
+        assert!(std::ptr::eq(here, of_generation(last, Generation::current())));
+        let (set, arrival) = (epoll::create().unwrap(), eventfd::create().unwrap());
         let vehicle = Inherited(eventfd::create().unwrap(), alive.clone());
         let parked = Parked::new(Box::new(vehicle), ROUND, Instant::now()).unwrap();
-        let mut known = Some(lot(1, vec![parked]));
-        let same = of_process(&mut known, 1, || unreachable!("there is one"));
-        assert_eq!(same.map(|lot| lot.arrived.len()), Ok(1));
-        let own = of_process(&mut known, 2, || Ok(lot(2, Vec::new())));
-        assert_eq!(own.map(|lot| (lot.process, lot.arrived.len())), Ok((2, 0)));
-        assert_eq!(Arc::strong_count(&alive), 2, "nothing of it was dropped");
-        known = Some(lot(2, Vec::new()));
-        let none = of_process(&mut known, 3, || Err(crate::error::Errno::EMFILE));
-        assert_eq!(none.map(|lot| lot.process), Err(crate::error::Errno::EMFILE));
-        assert!(known.is_none());
+        // As if another thread were in the middle of parking it.
+        let mut held = here.lock();
+        *held = Some(Lot { set, arrival, arrived: vec![parked] });
+        here.count.store(1, Ordering::Relaxed);
+        assert!(in_a_child(|| {
+            let own = of_generation(last, Generation::current());
+            let is_empty = own.lock().is_none() && own.count.load(Ordering::Relaxed) == 0;
+            is_empty && Arc::strong_count(&alive) == 2
+        }));
+        drop(held);
+        // Its pages could not be told from those of a lot that is served.
+        std::mem::forget(here.lock().take());
     }
 }

@@ -1,0 +1,250 @@
+//! How the streams of a ring end: whatever it reported as sent arrives, and then the end.
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use testbed::{Case, cases, in_a_child, seeded, wait_for};
+use uncopy::Errno;
+use uncopy::send::{Event, Message, Mode, Ring, RingSocket, StableBytes};
+
+use crate::receiver::{tcp, to_the_end};
+use crate::{LONG, ring_options, run, sender};
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        [] what_was_sent_arrives_after_the_ring_is_dropped,
+        [] each_stream_of_a_dropped_ring_ends_by_itself,
+        [] a_stream_ends_although_a_child_has_its_descriptor,
+        [] what_is_under_way_is_finished_by_the_thread,
+        [] a_stream_of_two_owners_ends_with_the_last,
+        [] closing_carries_out_what_was_taken_in,
+        [] closing_says_what_is_owed,
+        [] closing_tells_of_failures_that_nobody_saw,
+    ]
+}
+
+const MODES: [Mode; 3] = [Mode::Copy, Mode::Zerocopy, Mode::Auto];
+const BYTES: usize = 64 << 10;
+const SENDS: usize = 20;
+
+/// Every engine and mode.
+fn rings<B: StableBytes>() -> impl Iterator<Item = (Ring<B>, String)> {
+    [false, true].into_iter().flat_map(|without_io_uring| {
+        MODES.map(|mode| {
+            let mut options = ring_options(mode);
+            options.without_io_uring = without_io_uring;
+            (Ring::new(&options), format!("{mode:?}, without io_uring: {without_io_uring}"))
+        })
+    })
+}
+
+fn content() -> Vec<u8> {
+    seeded(3, 0, (SENDS * BYTES) as u64)
+}
+
+fn take_in(ring: &mut Ring<Vec<u8>>, socket: RingSocket) {
+    for chunk in content().chunks(BYTES) {
+        ring.send(socket, Message::new(chunk.to_vec())).unwrap();
+    }
+}
+
+/// Takes in and submits, until all have good results; releases may be owed.
+#[track_caller]
+fn send_all(ring: &mut Ring<Vec<u8>>, socket: RingSocket) {
+    take_in(ring, socket);
+    let mut sent = 0;
+    while sent < SENDS {
+        ring.wait(Some(LONG)).unwrap();
+        while let Some(event) = ring.next_event() {
+            if let Event::Sent(result) = event {
+                assert_eq!(result.result.unwrap(), BYTES);
+                sent += 1;
+            }
+        }
+    }
+}
+
+/// Begins to read when its socket is full, or could be.
+fn read_late(stream: TcpStream) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(|| {
+        std::thread::sleep(Duration::from_millis(100));
+        to_the_end(stream).join().unwrap()
+    })
+}
+
+fn what_was_sent_arrives_after_the_ring_is_dropped() {
+    for (mut ring, kind) in rings() {
+        let (stream, socket) = tcp(false);
+        // All of it fits.
+        socket.set_send_buffer_bytes(4 << 20).unwrap();
+        let socket = ring.add(socket);
+        send_all(&mut ring, socket);
+        drop(ring);
+        // This thread uses no ring meanwhile, so that nobody takes anything in.
+        assert!(read_late(stream).join().unwrap() == content(), "{kind}");
+    }
+}
+
+fn each_stream_of_a_dropped_ring_ends_by_itself() {
+    for (mut ring, kind) in rings() {
+        let ([first, second], [near, beside]) = {
+            let ((first, near), (second, beside)) = (tcp(false), tcp(true));
+            ([first, second], [near, beside])
+        };
+        beside.set_send_buffer_bytes(16 << 10).unwrap();
+        let (near, beside) = (ring.add(near), ring.add(beside));
+        ring.send(near, Message::new(vec![7; 5000])).unwrap();
+        ring.send(beside, Message::new(vec![8; 16 << 20])).unwrap();
+        ring.submit().unwrap();
+        wait_for("result", || {
+            ring.submit().unwrap();
+            matches!(ring.next_event(), Some(Event::Sent(_)))
+        });
+        drop(ring);
+        // Of the other nobody reads anything.
+        assert_eq!(to_the_end(first).join().unwrap(), [7; 5000], "{kind}");
+        drop(second);
+    }
+}
+
+fn a_stream_ends_although_a_child_has_its_descriptor() {
+    for (mut ring, kind) in rings() {
+        let (stream, socket) = tcp(false);
+        let socket = ring.add(socket);
+        let (near, far) = UnixStream::pair().unwrap();
+        let child = std::thread::spawn(move || {
+            in_a_child(|| {
+                rustix::io::write(&far, b"!").unwrap();
+                (&far).read_exact(&mut [0]).is_ok()
+            })
+        });
+        (&near).read_exact(&mut [0]).unwrap();
+        let reader = to_the_end(stream);
+        take_in(&mut ring, socket);
+        assert_eq!(run(&mut ring).sent_bytes(), [BYTES; SENDS], "{kind}");
+        drop(ring);
+        assert!(reader.join().unwrap() == content(), "{kind}");
+        rustix::io::write(&near, b"!").unwrap();
+        assert!(child.join().unwrap());
+    }
+}
+
+/// A message that has begun is not cut off by the drop of its ring, nor by the end of its thread.
+fn what_is_under_way_is_finished_by_the_thread() {
+    const LARGE: usize = 32 << 20;
+    for mode in MODES {
+        let (stream, socket) = tcp(false);
+        let sending = std::thread::spawn(move || {
+            let mut ring = crate::ring(mode);
+            let socket = ring.add(socket);
+            ring.send(socket, Message::new(vec![7; LARGE])).unwrap();
+            ring.submit().unwrap();
+            assert!(!matches!(ring.next_event(), Some(Event::Sent(_))), "nobody reads");
+        });
+        assert_eq!(read_late(stream).join().unwrap().len(), LARGE, "{mode:?}");
+        sending.join().unwrap();
+    }
+}
+
+fn a_stream_of_two_owners_ends_with_the_last() {
+    for (mut ring, kind) in rings::<Vec<u8>>() {
+        for is_ring_first in [true, false] {
+            let (mut stream, socket) = tcp(false);
+            let mut lending = sender(socket, Mode::Zerocopy);
+            let shared = ring.add_shared(&lending);
+            ring.send(shared, Message::new(vec![1; 5000])).unwrap();
+            run(&mut ring);
+            lending.send(vec![2; 5000]).result.unwrap();
+            let mut bytes = vec![0; 10_000];
+            stream.read_exact(&mut bytes).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            let is_open = |mut stream: &TcpStream| {
+                let error = stream.read(&mut [0]).map_err(|error| error.kind());
+                error == Err(std::io::ErrorKind::WouldBlock)
+            };
+            if is_ring_first {
+                let mut other = Ring::new(&ring_options(Mode::Copy));
+                std::mem::swap(&mut ring, &mut other);
+                drop(other);
+                assert!(is_open(&stream), "{kind}: the sender may go on");
+                drop(lending);
+            } else {
+                drop(lending);
+                assert!(is_open(&stream), "{kind}: the ring may go on");
+                ring.send(shared, Message::new(vec![3; 5000])).unwrap();
+                assert_eq!(run(&mut ring).sent_bytes(), [5000]);
+                bytes.truncate(5000);
+                stream.set_nonblocking(false).unwrap();
+                stream.read_exact(&mut bytes).unwrap();
+                let mut other = Ring::new(&ring_options(Mode::Copy));
+                std::mem::swap(&mut ring, &mut other);
+                drop(other);
+            }
+            stream.set_nonblocking(false).unwrap();
+            let mut rest = Vec::new();
+            assert_eq!(stream.read_to_end(&mut rest).unwrap(), 0, "{kind}");
+        }
+    }
+}
+
+fn closing_carries_out_what_was_taken_in() {
+    for (mut ring, kind) in rings() {
+        let (stream, socket) = tcp(false);
+        socket.set_send_buffer_bytes(16 << 10).unwrap();
+        let socket = ring.add(socket);
+        ring.register_slots(&[1]).unwrap();
+        // Neither submitted nor flushed.
+        take_in(&mut ring, socket);
+        ring.send(socket, Message::new(vec![9; 5000]).bind(0)).unwrap();
+        let reader = read_late(stream);
+        ring.close(Some(LONG)).unwrap_or_else(|unfinished| panic!("{kind}: {unfinished}"));
+        let read = reader.join().unwrap();
+        assert!(read[..SENDS * BYTES] == content() && read[SENDS * BYTES..] == [9; 5000], "{kind}");
+    }
+    for (ring, _) in rings::<Vec<u8>>() {
+        ring.close(None).unwrap();
+    }
+}
+
+fn closing_says_what_is_owed() {
+    for (mut ring, kind) in rings() {
+        let (stream, socket) = tcp(false);
+        socket.set_send_buffer_bytes(16 << 10).unwrap();
+        let socket = ring.add(socket);
+        let sizes = [32 << 20, 5, 600];
+        for size in sizes {
+            ring.send(socket, Message::new(vec![7; size])).unwrap();
+        }
+        let unfinished = ring.close(Some(Duration::from_millis(20))).unwrap_err();
+        assert_eq!((unfinished.sends, unfinished.bytes), (3, sizes.iter().sum()), "{kind}");
+        assert!(unfinished.error.is_none(), "{unfinished}");
+        assert!(unfinished.to_string().contains("wait longer"), "{unfinished}");
+        drop(stream);
+    }
+}
+
+fn closing_tells_of_failures_that_nobody_saw() {
+    for (mut ring, kind) in rings() {
+        let (stream, socket) = tcp(false);
+        let socket = ring.add(socket);
+        ring.send(socket, Message::new(vec![7; 5000])).unwrap();
+        run(&mut ring);
+        // With something unread its end is a reset.
+        drop(stream);
+        let is_over = || ring.socket(socket).unwrap().receive(&mut [0]).is_err();
+        wait_for("reset", is_over);
+        for size in [100, 2000] {
+            ring.send(socket, Message::new(vec![7; size])).unwrap();
+        }
+        let unfinished = ring.close(Some(LONG)).unwrap_err();
+        assert_eq!((unfinished.sends, unfinished.bytes), (2, 2100), "{kind}");
+        let errno = unfinished.error.unwrap().errno();
+        assert!(
+            [Some(Errno::EPIPE), Some(Errno::ECONNRESET)].contains(&errno),
+            "{kind}: {errno:?}"
+        );
+    }
+}
