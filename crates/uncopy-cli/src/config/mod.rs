@@ -99,8 +99,9 @@ impl Configured {
     ) -> Result<Configured, clap::Error> {
         let named = destination.map(Path::to_owned).or_else(|| flags.destination());
         let loaded = load(flags.config.as_deref(), named.as_deref());
-        let (_, settings) =
-            loaded.map_err(|message| usage_error("cp", ErrorKind::ValueValidation, &message))?;
+        let misuse =
+            |message: String| usage_error(flags.subcommand(), ErrorKind::ValueValidation, &message);
+        let (_, settings) = loaded.map_err(misuse)?;
         Ok(apply(flags, settings, is_given))
     }
 
