@@ -21,6 +21,7 @@ mod policy;
 mod racing;
 mod ranges;
 mod same_file;
+mod settings;
 mod short_flags;
 mod sources;
 mod space;
@@ -112,6 +113,7 @@ fn main() -> ExitCode {
             racing::cases(),
             ranges::cases(),
             same_file::cases(),
+            settings::cases(),
             short_flags::cases(),
             sources::cases(),
             space::cases(),
