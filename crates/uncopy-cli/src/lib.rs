@@ -32,6 +32,8 @@ use clap::{ArgMatches, FromArgMatches};
 pub use exit::Exit;
 pub use flags::command;
 use flags::copy::CopyArgs;
+use flags::short;
+use flags::single::SingleArgs;
 
 /// For `fuzz/`: what `uncopy tune --save` wrote, or somebody else. There with `--cfg fuzzing` alone.
 #[cfg(fuzzing)]
@@ -50,9 +52,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     }
     // Neither is taken apart: the process ends soon, and that takes no time.
     let mut command = ManuallyDrop::new(command());
-    let matches = match command.try_get_matches_from_mut(arguments) {
+    let matches = match command.try_get_matches_from_mut(&arguments) {
         Ok(matches) => ManuallyDrop::new(matches),
-        Err(error) => return print_clap(&error),
+        Err(error) => return print_clap(&short::explained_on(&arguments, error)),
     };
     match matches.subcommand() {
         Some(("cp", flags)) => {
@@ -69,7 +71,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Some(("audit", flags)) => with_flags(flags, audit::verify::run),
         Some(("config", flags)) => with_flags(flags, config::show::run),
         Some(("completions", flags)) => with_flags(flags, completions),
-        _ => Exit::Usage,
+        Some(_) => Exit::Usage,
+        None => ended(SingleArgs::from_arg_matches(&matches).and_then(|flags| {
+            let is_given = |flag: &str| SingleArgs::is_given(&matches, flag);
+            let configured = config::Configured::new(flags.into_copy(), None, is_given)?;
+            cp::run(&configured)
+        })),
     }
 }
 

@@ -119,6 +119,7 @@ fn json_says_the_same() {
     assert_eq!(setting("links")["origin"], "built_in");
     let nothing = json(Home::new().uncopy("config show --json").env_remove("HOME"));
     assert_eq!(nothing["file"], Value::Null);
+    assert_eq!(nothing["unread"], serde_json::json!([]));
 }
 
 #[test]
@@ -216,10 +217,94 @@ fn a_file_that_cannot_be_read_is_named() {
         let message = refused(&mut home.uncopy(words));
         assert!(message.contains(says) && message.contains("with --config"), "{message}");
     }
-    fs::remove_file(home.usual()).unwrap();
-    fs::create_dir(home.usual()).unwrap();
-    assert!(refused(&mut home.uncopy("cp a b")).contains("Is a directory"));
     assert!(!home.path("b").exists());
+}
+
+/// The words of one warning: that `file` could not be read, and why.
+#[track_caller]
+fn assert_warned(output: &Output, file: &std::path::Path, why: &str) {
+    let said = stderr(output);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let expected = format!("uncopy: warning: cannot read {}: {why}", file.display());
+    assert!(said.starts_with(&expected), "{said}");
+    assert!(said.contains("--config"), "no next step: {said}");
+}
+
+#[test]
+fn a_usual_file_that_may_not_be_read_is_one_warning_and_no_end() {
+    type Make = fn(&std::path::Path);
+    let rows: [(Make, &str); 2] = [
+        (|path| fs::create_dir(path).unwrap(), "Is a directory (EISDIR)"),
+        (
+            |path| std::os::unix::fs::symlink(path, path).unwrap(),
+            "Too many levels of symbolic links (ELOOP)",
+        ),
+    ];
+    for (make, why) in rows {
+        for name in ["config.toml", "tuned.toml"] {
+            let home = Home::with("");
+            fs::remove_file(home.usual()).unwrap();
+            let file = home.path(".config/uncopy").join(name);
+            make(&file);
+            for words in [
+                "cp a b",
+                "cp -v a b",
+                "cp --quiet a b",
+                "cp --json a b",
+                "cp -rq a copy",
+                "-s a -d b",
+                "config show",
+            ] {
+                let _ = fs::remove_file(home.path("b"));
+                assert_warned(&home.uncopy(words).output().unwrap(), &file, why);
+                assert_eq!(home.path("b").exists(), words.ends_with('b'), "{words}");
+            }
+            let shown = home.uncopy("config show --json").output().unwrap();
+            assert_warned(&shown, &file, why);
+            let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+            assert_eq!(shown["file"], Value::Null, "{shown}");
+            let unread = &shown["unread"][0];
+            assert_eq!(unread["file"], file.to_str().unwrap(), "{shown}");
+            assert!(why.contains(unread["errno_name"].as_str().unwrap()), "{shown}");
+            let doctor = home.uncopy("doctor a b").output().unwrap();
+            let warnings = stderr(&doctor).matches("warning: cannot read").count();
+            assert_eq!(warnings, 1, "{}", stderr(&doctor));
+            // What is named must be readable.
+            let named = format!("cp --config {} a b", file.display());
+            assert!(refused(&mut home.uncopy(&named)).contains(why));
+            assert!(refused(home.uncopy("cp a b").env("UNCOPY_CONFIG", &file)).contains(why));
+        }
+    }
+}
+
+#[test]
+fn two_usual_files_that_may_not_be_read_are_one_warning() {
+    let home = Home::with("");
+    fs::remove_file(home.usual()).unwrap();
+    let tuned = home.path(".config/uncopy/tuned.toml");
+    for file in [&home.usual(), &tuned] {
+        fs::create_dir(file).unwrap();
+    }
+    let output = home.uncopy("cp a b").output().unwrap();
+    assert_warned(&output, &home.usual(), "Is a directory (EISDIR)");
+    assert!(stderr(&output).contains(tuned.to_str().unwrap()), "{}", stderr(&output));
+    // Variables and what is named hold all the same.
+    fs::write(home.path("mine"), "verify = 'xxh3'\n").unwrap();
+    let output = home.uncopy("cp --json --config mine a b").output().unwrap();
+    assert_warned(&output, &tuned, "Is a directory (EISDIR)");
+    let copied: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(copied["algorithm"], "xxh3");
+}
+
+#[test]
+fn where_nothing_can_be_nothing_is_said() {
+    let home = Home::new();
+    fs::write(home.path(".config"), "a file").unwrap();
+    for home_variable in [home.path(""), home.path("a"), home.path("missing")] {
+        let output = home.uncopy("cp a b").env("HOME", home_variable).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr(&output));
+    }
 }
 
 #[test]

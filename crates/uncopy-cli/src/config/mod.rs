@@ -19,7 +19,7 @@ use clap::{ArgMatches, FromArgMatches};
 
 use crate::flags::copy::CopyArgs;
 use crate::flags::usage_error;
-use crate::report::told;
+use crate::report::{say, told};
 use key::{KEYS, Key};
 
 /// The variable that names the file.
@@ -85,13 +85,56 @@ pub(crate) struct Configured {
     pub(crate) applied: Vec<Setting>,
 }
 
+/// A file in a usual place that the system does not let this user read.
+#[derive(Debug)]
+struct Unread {
+    path: PathBuf,
+    error: io::Error,
+}
+
+/// What was found of lasting settings.
+struct Loaded {
+    /// The configuration file that was read.
+    file: Option<PathBuf>,
+    /// Every setting.
+    settings: Vec<Setting>,
+    unread: Vec<Unread>,
+}
+
+impl Loaded {
+    /// Says which files could not be read, in one line. It is no end of a copy: whoever runs the program
+    /// as another user has that user's home, or still their own.
+    fn warn(&self) {
+        let told: Vec<String> = self
+            .unread
+            .iter()
+            .map(|Unread { path, error }| format!("{}: {}", path.display(), told(error)))
+            .collect();
+        if !told.is_empty() {
+            say(&format!(
+                "warning: cannot read {}; no setting in there holds; make it readable, set HOME to \
+                 your own, or name a file with --config",
+                told.join(", ")
+            ));
+        }
+    }
+}
+
+/// A file in a usual place.
+enum Usual {
+    Text(Vec<u8>),
+    Missing,
+    Unread(Unread),
+}
+
 impl Configured {
     /// Reads the file that the flags name, or the usual one, and the environment; and what was
     /// measured on the filesystem of `destination`, or of the one that the flags name. `is_given`
-    /// tells which flags stand on the command line.
+    /// tells which flags stand on the command line. A file in a usual place that may not be read is
+    /// passed over with a warning.
     ///
     /// # Errors
-    /// They cannot be read or make no sense.
+    /// They make no sense, or the file that is named cannot be read.
     pub(crate) fn new(
         flags: CopyArgs,
         destination: Option<&Path>,
@@ -99,9 +142,11 @@ impl Configured {
     ) -> Result<Configured, clap::Error> {
         let named = destination.map(Path::to_owned).or_else(|| flags.destination());
         let loaded = load(flags.config.as_deref(), named.as_deref());
-        let (_, settings) =
-            loaded.map_err(|message| usage_error("cp", ErrorKind::ValueValidation, &message))?;
-        Ok(apply(flags, settings, is_given))
+        let misuse =
+            |message: String| usage_error(flags.subcommand(), ErrorKind::ValueValidation, &message);
+        let loaded = loaded.map_err(misuse)?;
+        loaded.warn();
+        Ok(apply(flags, loaded.settings, is_given))
     }
 
     /// [`Configured::new`] for flags that the parser found.
@@ -179,31 +224,36 @@ fn merge(
 /// Every setting, and the file that was read. What was measured counts for copies to `destination`.
 ///
 /// # Errors
-/// A sentence for people: the file cannot be read, or it or a variable makes no sense.
-fn load(
-    named: Option<&Path>,
-    destination: Option<&Path>,
-) -> Result<(Option<PathBuf>, Vec<Setting>), String> {
+/// A sentence for people: the file that is named cannot be read, or a file or variable makes no sense.
+fn load(named: Option<&Path>, destination: Option<&Path>) -> Result<Loaded, String> {
     let variable = |name: &str| std::env::var_os(name);
-    let file = place(named, variable).map(|(path, must_exist)| {
-        let text = match read(&path) {
-            Ok(text) => text,
-            Err(error) if !must_exist && is_absence(&error) => return Ok(None),
-            Err(error) => {
-                return Err(format!(
-                    "cannot read the configuration file {}: {}; name one that can be read \
-                     with --config",
-                    path.display(),
-                    told(&error)
-                ));
+    let mut unread = Vec::new();
+    let (file, settings) = match place(named, variable) {
+        Some((path, true)) => {
+            let text = read(&path).map_err(|error| {
+                let (path, error) = (path.display(), told(&error));
+                format!(
+                    "cannot read the configuration file {path}: {error}; name one that can be read \
+                     with --config"
+                )
+            })?;
+            (Some(path.clone()), file::parse(&path, &text)?)
+        }
+        Some((path, false)) => match read_usual(&path)? {
+            Usual::Text(text) => (Some(path.clone()), file::parse(&path, &text)?),
+            Usual::Missing => (None, Vec::new()),
+            Usual::Unread(why) => {
+                unread.push(why);
+                (None, Vec::new())
             }
-        };
-        let settings = file::parse(&path, &text)?;
-        Ok(Some((path, settings)))
-    });
-    let (path, settings) = file.transpose()?.flatten().unzip();
-    let tuned = destination.map_or(Ok(Vec::new()), tuned::settings)?;
-    Ok((path, merge(&settings.unwrap_or_default(), &tuned, variable)?))
+        },
+        None => (None, Vec::new()),
+    };
+    let tuned = match destination {
+        Some(destination) => tuned::settings(destination, &mut unread)?,
+        None => Vec::new(),
+    };
+    Ok(Loaded { file, settings: merge(&settings, &tuned, variable)?, unread })
 }
 
 /// Which file holds the settings, and whether it must exist. Without a home there is none.
@@ -235,6 +285,23 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("it is larger than 1 MiB"));
     }
     Ok(text)
+}
+
+/// Reads a file that need not be there.
+///
+/// # Errors
+/// A sentence for people: it holds too much to be settings.
+fn read_usual(path: &Path) -> Result<Usual, String> {
+    match read(path) {
+        Ok(text) => Ok(Usual::Text(text)),
+        Err(error) if is_absence(&error) => Ok(Usual::Missing),
+        Err(error) if error.raw_os_error().is_some() => {
+            Ok(Usual::Unread(Unread { path: path.to_owned(), error }))
+        }
+        Err(error) => {
+            Err(format!("cannot read {}: {error}; remove it, or write it anew", path.display()))
+        }
+    }
 }
 
 fn is_absence(error: &io::Error) -> bool {

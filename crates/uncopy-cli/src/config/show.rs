@@ -6,8 +6,9 @@ use std::path::Path;
 
 use clap::error::ErrorKind;
 use serde::Serialize;
+use uncopy::Errno;
 
-use super::{Origin, Setting, load};
+use super::{Loaded, Origin, Setting, Unread, load};
 use crate::exit::Exit;
 use crate::flags::config::ConfigArgs;
 use crate::flags::usage_error;
@@ -17,9 +18,10 @@ use crate::report::{self, printable};
 /// Prints each setting with its value and origin.
 pub(crate) fn run(flags: &ConfigArgs) -> Result<Exit, clap::Error> {
     let ConfigArgs::Show { path: destination, config, json } = flags;
-    let (path, settings) = load(config.as_deref(), Some(destination))
+    let loaded = load(config.as_deref(), Some(destination))
         .map_err(|message| usage_error("config", ErrorKind::ValueValidation, &message))?;
-    let text = if *json { object(path.as_deref(), &settings) } else { table(&settings) };
+    loaded.warn();
+    let text = if *json { object(&loaded) } else { table(&loaded.settings) };
     Ok(match report::print(&text) {
         Ok(()) => Exit::Success,
         Err(error) => report::output_failed(&error),
@@ -43,7 +45,16 @@ fn table(settings: &[Setting]) -> String {
 struct Shown<'a> {
     schema: u32,
     file: Option<Cow<'a, str>>,
+    unread: Vec<NotRead<'a>>,
     settings: Vec<One<'a>>,
+}
+
+/// A file in a usual place that may not be read.
+#[derive(Serialize)]
+struct NotRead<'a> {
+    file: Cow<'a, str>,
+    errno: Option<i32>,
+    errno_name: Option<&'static str>,
 }
 
 /// A setting, its value and its origin.
@@ -59,12 +70,24 @@ struct One<'a> {
     filesystem: Option<&'a str>,
 }
 
-fn object(path: Option<&Path>, settings: &[Setting]) -> String {
+fn object(loaded: &Loaded) -> String {
     report::json::line(&Shown {
         schema: SCHEMA,
-        file: path.map(Path::to_string_lossy),
-        settings: settings.iter().map(One::from).collect(),
+        file: loaded.file.as_deref().map(Path::to_string_lossy),
+        unread: loaded.unread.iter().map(NotRead::from).collect(),
+        settings: loaded.settings.iter().map(One::from).collect(),
     })
+}
+
+impl<'a> From<&'a Unread> for NotRead<'a> {
+    fn from(unread: &'a Unread) -> NotRead<'a> {
+        let errno = unread.error.raw_os_error();
+        NotRead {
+            file: unread.path.to_string_lossy(),
+            errno,
+            errno_name: errno.and_then(|errno| Errno::from_raw(errno).name()),
+        }
+    }
 }
 
 impl<'a> From<&'a Setting> for One<'a> {

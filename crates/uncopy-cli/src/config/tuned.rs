@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use uncopy::capabilities::identity;
 
 use super::key::Key;
-use super::{Origin, Setting, is_absence, read, usual_place};
+use super::{Origin, Setting, Unread, Usual, read_usual, usual_place};
 use crate::report::told;
 
 const FILE: &str = "tuned.toml";
@@ -32,15 +32,22 @@ pub(crate) struct Tuned {
 }
 
 /// The settings that were measured on the filesystem of `path`, or of the nearest directory above it
-/// that exists.
+/// that exists. A file that may not be read is added to `unread`.
 ///
 /// # Errors
-/// A sentence for people: the file cannot be read or makes no sense.
-pub(super) fn settings(path: &Path) -> Result<Vec<Setting>, String> {
+/// A sentence for people: the file makes no sense.
+pub(super) fn settings(path: &Path, unread: &mut Vec<Unread>) -> Result<Vec<Setting>, String> {
     let Some(file) = usual_place(FILE, |name| std::env::var_os(name)) else {
         return Ok(Vec::new());
     };
-    let tables = load(&file)?;
+    let tables = match read_usual(&file)? {
+        Usual::Text(text) => parse(&file, &text)?,
+        Usual::Missing => Tables::new(),
+        Usual::Unread(why) => {
+            unread.push(why);
+            Tables::new()
+        }
+    };
     if tables.is_empty() {
         return Ok(Vec::new());
     }
@@ -67,18 +74,6 @@ fn setting(file: &Path, filesystem: &str, name: &str, value: u64) -> Result<Sett
     key.check(&value).map_err(|next_step| wrong(&format!("{name} is {value}; {next_step}")))?;
     let origin = Origin::Tuned { path: file.to_owned(), filesystem: filesystem.to_owned() };
     Ok(Setting { key, value, origin })
-}
-
-fn load(file: &Path) -> Result<Tables, String> {
-    let text = match read(file) {
-        Ok(text) => text,
-        Err(error) if is_absence(&error) => return Ok(Tables::new()),
-        Err(error) => {
-            let (file, error) = (file.display(), told(&error));
-            return Err(format!("cannot read {file}: {error}; make it readable, or remove it"));
-        }
-    };
-    parse(file, &text)
 }
 
 fn parse(file: &Path, text: &[u8]) -> Result<Tables, String> {
@@ -122,7 +117,10 @@ pub(crate) fn save(filesystem: &str, tuned: Tuned) -> Result<PathBuf, String> {
         ));
     };
     // A file that makes no sense holds nothing that is worth keeping.
-    let mut tables = load(&file).unwrap_or_default();
+    let mut tables = match read_usual(&file) {
+        Ok(Usual::Text(text)) => parse(&file, &text).unwrap_or_default(),
+        _ => Tables::new(),
+    };
     tables.insert(filesystem.to_owned(), tuned);
     let text = toml::to_string(&tables).map_err(|error| error.to_string())?;
     write(&file, &format!("{HEAD}\n{text}")).map_err(|error| {

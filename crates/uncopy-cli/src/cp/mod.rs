@@ -16,6 +16,7 @@ use uncopy::{Errno, Receipt};
 use crate::audit::Audit;
 use crate::config::{Configured, Setting};
 use crate::exit::Exit;
+use crate::flags::copy::CopyArgs;
 use crate::flags::{self, conflict};
 use crate::job_control::JobControl;
 use crate::progress::{Shared, Watch};
@@ -39,7 +40,7 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
         checked
             .map_err(|found| misuse(configured, ErrorKind::ArgumentConflict, &found.to_string()))?;
     }
-    let misuse = |kind, message: String| flags::usage_error("cp", kind, &message);
+    let misuse = |kind, message: String| flags::usage_error(flags.subcommand(), kind, &message);
     let names = target::names(flags)
         .map_err(|names| misuse(ErrorKind::MissingRequiredArgument, names.to_string()))?;
 
@@ -76,9 +77,8 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
         return Ok(tree::copy(&pairs, &tree_options, flags.tree.progress, signals, report));
     }
     options.gate = Some(control.gate());
-    let throttle = flags.max_bandwidth.map(Throttle::new);
     let signals = (&stop, &control);
-    Ok(match copy_all(&pairs, &options, throttle.as_ref(), signals, &mut report) {
+    Ok(match copy_all(&pairs, &options, flags, signals, &mut report) {
         Some(signal) => report.stopped(signal),
         None => report.finish(),
     })
@@ -108,11 +108,12 @@ pub(crate) fn options(configured: &Configured) -> Result<CopyOptions, clap::Erro
 /// An error in the flags, with the settings that one of them may come from.
 fn misuse(configured: &Configured, kind: ErrorKind, message: &str) -> clap::Error {
     let applied: Vec<String> = configured.applied.iter().map(ToString::to_string).collect();
+    let subcommand = configured.flags.subcommand();
     if applied.is_empty() {
-        return flags::usage_error("cp", kind, message);
+        return flags::usage_error(subcommand, kind, message);
     }
     let message = format!("{message} (settings that apply: {})", applied.join(", "));
-    flags::usage_error("cp", kind, &message)
+    flags::usage_error(subcommand, kind, &message)
 }
 
 /// Asks the filesystem what the destination is, unless the flags say it.
@@ -154,7 +155,7 @@ fn is_own_copy(names: &Names, options: &JobOptions) -> bool {
 fn copy_all(
     pairs: &[Pair],
     options: &CopyOptions,
-    throttle: Option<&Throttle>,
+    flags: &CopyArgs,
     (stop, control): (&Stop, &JobControl),
     report: &mut Report,
 ) -> Option<Signal> {
@@ -163,6 +164,7 @@ fn copy_all(
         stop.listen();
         control.listen();
     }
+    let throttle = flags.max_bandwidth.map(Throttle::new);
     let (mut written, experience) = (Written::default(), Experience::default());
     for pair in pairs {
         if let Some(signal) = stop.requested() {
@@ -173,7 +175,7 @@ fn copy_all(
             report.failed(&pair.source, &pair.destination, &just_written(pair));
             continue;
         }
-        let shared = Shared { stop, control, throttle, experience: &experience };
+        let shared = Shared { stop, control, throttle: throttle.as_ref(), experience: &experience };
         let mut watch = Watch::new(&pair.source, report.shows_progress(), shared);
         let copied = copy_file_observed(&pair.source, &pair.destination, options, &mut watch);
         drop(watch);
@@ -185,7 +187,13 @@ fn copy_all(
                     written.add(&pair.destination);
                 }
             }
-            Err(error) => report.failed(&pair.source, &pair.destination, &Failure::from(&error)),
+            Err(error) => {
+                let mut failure = Failure::from(&error);
+                if flags.single && pair.source.is_dir() {
+                    failure.next_step = Some("name a file, or copy it all with: uncopy cp -r");
+                }
+                report.failed(&pair.source, &pair.destination, &failure);
+            }
         }
     }
     stop.requested()

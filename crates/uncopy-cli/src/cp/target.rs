@@ -182,13 +182,13 @@ mod tests {
             ("-T a b/", &["a"], "b/", File),
             ("-t d a", &["a"], "d", Directory),
             ("-t d a b", &["a", "b"], "d", Directory),
-            ("-s a -d b", &["a"], "b", Either),
-            ("-s a b", &["a"], "b", Either),
-            ("-d b a", &["a"], "b", Either),
-            ("-s a -s b -d c", &["a", "b"], "c", Directory),
-            ("-s a b c", &["a", "b"], "c", Directory),
-            ("-s b -t d a", &["b", "a"], "d", Directory),
-            ("a -d b c", &["a", "c"], "b", Directory),
+            ("--source a --dest b", &["a"], "b", Either),
+            ("--source a b", &["a"], "b", Either),
+            ("--dest b a", &["a"], "b", Either),
+            ("--source a --source b --dest c", &["a", "b"], "c", Directory),
+            ("--source a b c", &["a", "b"], "c", Directory),
+            ("--source b -t d a", &["b", "a"], "d", Directory),
+            ("a --dest b c", &["a", "c"], "b", Directory),
             ("-r a b/", &["a"], "b/", Either),
             ("-r a b c/", &["a", "b"], "c/", Directory),
         ] {
@@ -206,10 +206,10 @@ mod tests {
         let missing = |source: &str| Misuse::NoDestination { source: PathBuf::from(source) };
         for (line, expected) in [
             ("", Misuse::NoSource),
-            ("-d b", Misuse::NoSource),
+            ("--dest b", Misuse::NoSource),
             ("-t d", Misuse::NoSource),
             ("a", missing("a")),
-            ("-s a", missing("a")),
+            ("--source a", missing("a")),
             ("-T a b c", Misuse::SeveralSourcesOneFile),
         ] {
             assert_eq!(parse(line), Err(expected), "{line}");

@@ -13,7 +13,7 @@ use crate::config::Configured;
 use crate::cp;
 use crate::flags::copy::CopyArgs;
 use crate::flags::doctor::DoctorArgs;
-use crate::flags::usage_error;
+use crate::flags::{short, usage_error};
 
 /// What the command line asks about.
 pub(super) struct Asked {
@@ -79,7 +79,8 @@ fn copy(
 ) -> Result<(Target, BTreeMap<String, String>), clap::Error> {
     let words = std::iter::once(OsString::from("cp")).chain(flags.cp_flags.iter().cloned());
     let command = CopyArgs::augment_args(Command::new("cp"));
-    let configured = Configured::parsed(&command.try_get_matches_from(words)?, Some(destination))?;
+    let matches = command.try_get_matches_from(words).map_err(short::explained)?;
+    let configured = Configured::parsed(&matches, Some(destination))?;
     let cp = &configured.flags;
     if !cp.paths.is_empty() || !cp.source.is_empty() || cp.dest.is_some() {
         let message = "behind -- there are flags of cp alone; name SRC and DST before it";

@@ -112,7 +112,7 @@ mod tests {
             ("--require-zero-copy --no-zero-copy a b", "--require-zero-copy --no-zero-copy"),
             ("--no-user-copy --no-zero-copy a b", "--no-user-copy --no-zero-copy"),
             ("-nf a b", "--force --no-clobber"),
-            ("-t x -d y a", "--target-directory --dest"),
+            ("-t x --dest y a", "--target-directory --dest"),
             ("-Tt x a", "--target-directory --no-target-directory"),
             ("--verify --no-verify a b", "--verify --no-verify"),
             ("--durable --no-durable a b", "--durable --no-durable"),
@@ -139,7 +139,7 @@ mod tests {
             "--cache=keep a b",
             "--cache=skip --method direct a b",
             "--trust-shared-extents --verify a b",
-            "-T -d b a",
+            "-T --dest b a",
             "-q --json a b",
         ] {
             assert_eq!(conflict_of(line), None, "{line}");

@@ -14,7 +14,7 @@ pub(crate) const USAGE: &str = "\
 uncopy cp [OPTIONS] SRC DST
        uncopy cp [OPTIONS] SRC... DIRECTORY
        uncopy cp [OPTIONS] -t DIRECTORY SRC...
-       uncopy cp [OPTIONS] -s SRC -d DST
+       uncopy cp [OPTIONS] --source SRC --dest DST
        uncopy cp -r [OPTIONS] SRC... DST";
 
 /// Shown below the flags.
@@ -53,11 +53,11 @@ pub(crate) struct CopyArgs {
     pub paths: Vec<PathBuf>,
 
     /// A file to copy, before those named without a flag; may be repeated
-    #[arg(short, long, value_name = "SRC", help_heading = TARGETS)]
+    #[arg(long, value_name = "SRC", help_heading = TARGETS)]
     pub source: Vec<PathBuf>,
 
     /// The file or directory to copy to; all other names are sources
-    #[arg(short, long, value_name = "DST", help_heading = TARGETS)]
+    #[arg(long, value_name = "DST", help_heading = TARGETS)]
     pub dest: Option<PathBuf>,
 
     /// Copy all sources into DIRECTORY, which must exist
@@ -245,9 +245,18 @@ pub(crate) struct CopyArgs {
     /// Read the lasting settings from FILE, which must exist (docs/configuration.md)
     #[arg(long, value_name = "FILE", help_heading = SETTINGS)]
     pub config: Option<PathBuf>,
+
+    /// The line was `uncopy -s SRC -d DST`: verified unless a flag says no.
+    #[arg(skip)]
+    pub single: bool,
 }
 
 impl CopyArgs {
+    /// The subcommand whose usage is shown with errors; without one that of the program is.
+    pub(crate) fn subcommand(&self) -> &'static str {
+        if self.single { "" } else { "cp" }
+    }
+
     /// The flags of `uncopy cp A B`: where nothing but names stands on the command line, the parser
     /// would find these, and take a quarter of the time of a small copy. `None`: it is to look.
     pub(crate) fn of_names_alone(line: &[OsString]) -> Option<CopyArgs> {

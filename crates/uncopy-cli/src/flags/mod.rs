@@ -12,6 +12,8 @@ pub(crate) mod copy;
 pub(crate) mod doctor;
 pub(crate) mod rate;
 pub(crate) mod select;
+pub(crate) mod short;
+pub(crate) mod single;
 pub(crate) mod tree;
 #[cfg(target_os = "linux")]
 pub(crate) mod tune;
@@ -26,6 +28,7 @@ use capabilities::CapabilitiesArgs;
 use completions::CompletionsArgs;
 use config::ConfigArgs;
 use copy::CopyArgs;
+use single::SingleArgs;
 
 /// A subcommand: its name, its one line in the list, and its flags.
 struct Subcommand {
@@ -100,10 +103,12 @@ const SUBCOMMANDS: &[Subcommand] = &[
 /// starting the program does.
 #[must_use]
 pub fn command() -> Command {
-    let root = Command::new("uncopy")
+    let root = SingleArgs::augment_args(Command::new("uncopy"))
         .version(env!("CARGO_PKG_VERSION"))
         .about("Copies files with the fewest copies the system allows, and says what happened")
-        .subcommand_required(true)
+        .override_usage(single::USAGE)
+        .subcommand_negates_reqs(true)
+        .args_conflicts_with_subcommands(true)
         .arg_required_else_help(true)
         .after_help("See `uncopy cp --help` for examples and exit codes.");
     SUBCOMMANDS.iter().fold(root, |root, subcommand| {
@@ -112,7 +117,8 @@ pub fn command() -> Command {
     })
 }
 
-/// An error in the use of `subcommand`, shown as the parser shows its own.
+/// An error in the use of `subcommand`, or if there is none of that name in the use of the program,
+/// shown as the parser shows its own.
 pub(crate) fn usage_error(subcommand: &str, kind: ErrorKind, message: &str) -> clap::Error {
     let message = printable(message);
     let mut root = command();

@@ -21,12 +21,15 @@ mod policy;
 mod racing;
 mod ranges;
 mod same_file;
+mod settings;
+mod short_flags;
 mod sources;
 mod space;
 mod sparse;
 mod special;
 mod truth;
 mod verify;
+mod without_subcommand;
 mod witnessed;
 
 use std::path::PathBuf;
@@ -110,12 +113,15 @@ fn main() -> ExitCode {
             racing::cases(),
             ranges::cases(),
             same_file::cases(),
+            settings::cases(),
+            short_flags::cases(),
             sources::cases(),
             space::cases(),
             sparse::cases(),
             special::cases(),
             truth::cases(),
             verify::cases(),
+            without_subcommand::cases(),
         ]
         .into_iter()
         .flatten()

@@ -1,0 +1,67 @@
+//! `uncopy -s SRC -d DST`: one file, without a subcommand.
+
+use std::path::PathBuf;
+
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+
+use super::copy::CopyArgs;
+use super::tree::{RETRIES, TreeArgs};
+
+/// How the program is called.
+pub(crate) const USAGE: &str = "\
+uncopy <COMMAND>
+       uncopy -s SRC -d DST [OPTIONS]";
+
+/// One file, copied and verified.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SingleArgs {
+    /// The file to copy
+    #[arg(short, long, value_name = "SRC", help_heading = SINGLE)]
+    pub source: PathBuf,
+
+    /// The file or directory to copy to
+    #[arg(short, long, value_name = "DST", help_heading = SINGLE)]
+    pub dest: PathBuf,
+
+    /// Try every cheaper way and fall back by itself: the default
+    #[arg(long, help_heading = SINGLE)]
+    pub zero_copy: bool,
+
+    /// Only read and write through this program's memory
+    #[arg(long, conflicts_with = "zero_copy", help_heading = SINGLE)]
+    pub no_zero_copy: bool,
+
+    /// Do not read both files back and compare digests before the copy is put in place
+    #[arg(long, help_heading = SINGLE)]
+    pub no_verify: bool,
+
+    /// Say which way the bytes went, and why not a cheaper one
+    #[arg(short, long, help_heading = SINGLE)]
+    pub verbose: bool,
+}
+
+const SINGLE: &str = "One file, verified (`uncopy cp` has more to offer)";
+
+impl SingleArgs {
+    /// The flags of `uncopy cp` that say the same.
+    pub(crate) fn into_copy(self) -> CopyArgs {
+        CopyArgs {
+            source: vec![self.source],
+            dest: Some(self.dest),
+            zero_copy: self.zero_copy,
+            no_zero_copy: self.no_zero_copy,
+            no_verify: self.no_verify,
+            verbose: self.verbose,
+            single: true,
+            tree: TreeArgs { retries: RETRIES, ..TreeArgs::default() },
+            ..CopyArgs::default()
+        }
+    }
+
+    /// Whether a flag of `uncopy cp` stands on this command line.
+    pub(crate) fn is_given(matches: &ArgMatches, flag: &str) -> bool {
+        let known = matches.try_contains_id(flag).is_ok();
+        known && matches.value_source(flag) == Some(ValueSource::CommandLine)
+    }
+}
