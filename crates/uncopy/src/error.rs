@@ -127,6 +127,20 @@ pub enum Reason {
         /// What it answered.
         errno: Errno,
     },
+    /// A symbolic link that somebody may have planted: it lies, at the end of a path, in a sticky
+    /// directory that everybody may write to, and belongs neither to who follows it nor to the
+    /// directory's owner (`fs.protected_symlinks` in proc_sys_fs(5)).
+    #[error(
+        "{} is a symbolic link of user {owner} in a sticky directory that everybody may write to, and \
+         is not followed (EACCES)",
+        link.display()
+    )]
+    ForeignLink {
+        /// The link.
+        link: PathBuf,
+        /// The user id that it belongs to.
+        owner: u32,
+    },
     /// Source and destination are one file, by device and inode of the open files.
     #[error("it is the same file as {} (a hard link, a symbolic link or a bind mount of it)", source_path.display())]
     SameFile {
@@ -235,11 +249,12 @@ impl Error {
         &self.0.reason
     }
 
-    /// The system's error number, if a system call failed.
+    /// The system's error number, if a system call failed, or the one that a refusal stands for.
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
         match self.0.reason {
             Reason::System { errno } | Reason::Network { errno } => Some(errno),
+            Reason::ForeignLink { .. } => Some(Errno::EACCES),
             _ => None,
         }
     }
@@ -292,6 +307,7 @@ impl Error {
         match &self.0.reason {
             Reason::System { errno } => next_step_after(*errno),
             Reason::Network { errno } => next_step_on_network(*errno),
+            Reason::ForeignLink { .. } => Some("name what it leads to, or have the link removed"),
             Reason::SameFile { .. } => Some("name another destination"),
             Reason::NotRegular { kind: "a directory" } if self.0.operation == "copy" => {
                 Some("name a file, or pass --recursive to copy it with all that is in it")

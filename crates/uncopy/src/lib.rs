@@ -17,9 +17,10 @@
 //! | `send` | memory | a TCP or UDP socket, lent where that pays |
 //! | `channel` | regions of memory, and handles | another thread or process, as one message |
 //! | `doctor` | a path, a device, a process, two files | the reason why bytes are copied there |
+//! | [`follow`] | a path | a file, where no planted link leads |
 //! | [`capabilities`] | this kernel, a filesystem | what it really does, found out by trying |
 //!
-//! All but `copy` and `capabilities` are there on Linux alone. The book (`docs/`) has a tour of each.
+//! All but `copy`, `follow` and `capabilities` are there on Linux alone. The book (`docs/`) has a tour of each.
 //!
 //! # What holds everywhere
 //! - **Gather.** What is written may lie in many regions ([`std::io::IoSlice`]); nobody has to make one
@@ -49,6 +50,7 @@ pub mod copy;
 #[cfg(target_os = "linux")]
 pub mod doctor;
 mod error;
+pub mod follow;
 #[cfg(all(fuzzing, target_os = "linux"))]
 #[doc(hidden)]
 pub mod fuzzing;

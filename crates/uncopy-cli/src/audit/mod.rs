@@ -4,16 +4,17 @@
 mod flusher;
 pub(crate) mod verify;
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde_json::{Map, Value, json};
-use uncopy::{Cost, Receipt};
+use uncopy::{Cost, Receipt, follow};
 
 use crate::report::json::SCHEMA;
+use crate::report::of_file;
 use flusher::Flusher;
 
 /// The digest of a line, without the end of the line.
@@ -49,10 +50,7 @@ impl Audit {
     /// # Errors
     /// It cannot be written to, or ends in half a line.
     pub(crate) fn open(path: &Path) -> io::Result<Audit> {
-        let mut options = OpenOptions::new();
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.read(true).append(true).create(true).open(path)?;
+        let file = follow::append(path).map_err(|error| of_file(&error))?;
         // Two programs must not make one chain.
         file.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => io::Error::other("another program is writing to it"),

@@ -1,15 +1,15 @@
 //! `uncopy audit verify`: whether a log is as it was written.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use serde_json::Value;
+use uncopy::follow;
 
 use super::{digest, is_unwritten};
 use crate::exit::Exit;
 use crate::flags::audit::AuditArgs;
-use crate::report::{failed_to, output_failed, print, printable, say};
+use crate::report::{failed_to, of_file, output_failed, print, printable, say};
 
 /// What a log that holds together says.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,8 @@ struct Log {
 /// None: whatever is wrong is said, and told by the exit code.
 pub(crate) fn run(flags: &AuditArgs) -> Result<Exit, clap::Error> {
     let AuditArgs::Verify { file: path, hash } = flags;
-    let log = match File::open(path).and_then(|file| read(BufReader::new(file))) {
+    let file = follow::open(path).map_err(|error| of_file(&error));
+    let log = match file.and_then(|file| read(BufReader::new(file))) {
         Ok(log) => log,
         Err(error) => {
             let operation = format!("read {}", path.display());

@@ -9,17 +9,17 @@ pub(crate) mod tuned;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, FromArgMatches};
+use uncopy::follow;
 
 use crate::flags::copy::CopyArgs;
 use crate::flags::usage_error;
-use crate::report::{say, told};
+use crate::report::{of_file, say, told};
 use key::{KEYS, Key};
 
 /// The variable that names the file.
@@ -280,7 +280,8 @@ fn usual_place(name: &str, variable: impl Fn(&str) -> Option<OsString>) -> Optio
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut text)?;
+    let file = follow::open(path).map_err(|error| of_file(&error))?;
+    file.take(MOST_BYTES + 1).read_to_end(&mut text)?;
     if text.len() as u64 > MOST_BYTES {
         return Err(io::Error::other("it is larger than 1 MiB"));
     }

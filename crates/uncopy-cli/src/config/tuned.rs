@@ -135,7 +135,9 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
     let directory = file.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(directory)?;
     let aside = directory.join(format!(".{FILE}.{}", std::process::id()));
-    let written = File::create(&aside).and_then(|mut new| {
+    // Left by a run of the same number that was killed.
+    let _ = fs::remove_file(&aside);
+    let written = File::create_new(&aside).and_then(|mut new| {
         new.write_all(text.as_bytes())?;
         new.sync_all()?;
         fs::rename(&aside, file)

@@ -5,13 +5,12 @@ mod target;
 mod tree;
 mod written;
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use uncopy::copy::job::{JobOptions, is_built};
 use uncopy::copy::{CopyOptions, Experience, Origin, Throttle, Transform, copy_file_observed};
-use uncopy::{Errno, Receipt};
+use uncopy::{Errno, Error, Reason, Receipt, follow};
 
 use crate::audit::Audit;
 use crate::config::{Configured, Setting};
@@ -121,24 +120,28 @@ fn destination_is_directory(names: &Names) -> Result<bool, Failure> {
     if names.kind == Kind::File {
         return Ok(false);
     }
-    let found = std::fs::metadata(&names.destination);
-    match found {
+    let found = follow::metadata(&names.destination);
+    let error = match found {
         Ok(metadata) if metadata.is_dir() => return Ok(true),
         _ if names.kind == Kind::Either => return Ok(false),
-        _ => {}
-    }
-    let errno = found.as_ref().err().and_then(io::Error::raw_os_error).map(Errno::from_raw);
+        found => found.err(),
+    };
+    let errno = error.as_ref().and_then(Error::errno);
+    let foreign = error.filter(|error| matches!(error.reason(), Reason::ForeignLink { .. }));
     Err(Failure {
         kind: "refused",
         operation: "copy into",
         subject: names.destination.clone(),
         errno,
-        reason: match errno {
-            None => String::from("it is not a directory"),
-            Some(Errno::ENOENT) => String::from("it does not exist"),
-            Some(errno) => format!("{} ({errno})", errno.message()),
+        reason: match (&foreign, errno) {
+            (Some(foreign), _) => foreign.reason().to_string(),
+            (_, None) => String::from("it is not a directory"),
+            (_, Some(Errno::ENOENT)) => String::from("it does not exist"),
+            (_, Some(errno)) => format!("{} ({errno})", errno.message()),
         },
-        next_step: Some("name a directory that exists"),
+        next_step: foreign
+            .and_then(|foreign| foreign.next_step())
+            .or(Some("name a directory that exists")),
         exit: Exit::Failure,
     })
 }

@@ -26,7 +26,7 @@ impl Written {
 #[cfg(unix)]
 fn identity(path: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
-    let metadata = std::fs::metadata(path).ok()?;
+    let metadata = uncopy::follow::metadata(path).ok()?;
     // A device or FIFO can be written to any number of times.
     metadata.is_file().then(|| (metadata.dev(), metadata.ino()))
 }

@@ -319,6 +319,17 @@ pub(crate) fn told(error: &io::Error) -> String {
     }
 }
 
+/// What a file could not be opened for, as the standard library would have it.
+pub(crate) fn of_file(error: &Error) -> io::Error {
+    match (error.reason(), error.errno()) {
+        (Reason::System { .. }, Some(errno)) => io::Error::from_raw_os_error(errno.raw()),
+        (reason, Some(Errno::EACCES)) => {
+            io::Error::new(io::ErrorKind::PermissionDenied, reason.to_string())
+        }
+        (reason, _) => io::Error::other(reason.to_string()),
+    }
+}
+
 /// Says that a report could not be written.
 pub(crate) fn output_failed(error: &io::Error) -> Exit {
     say(&format!(

@@ -17,6 +17,7 @@ mod metadata;
 mod names;
 mod no_clobber;
 mod permissions;
+mod planted_links;
 mod policy;
 mod racing;
 mod ranges;
@@ -109,6 +110,7 @@ fn main() -> ExitCode {
             names::cases(),
             no_clobber::cases(),
             permissions::cases(),
+            planted_links::cases(),
             policy::cases(),
             racing::cases(),
             ranges::cases(),

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::FileType;
 
 use super::named::Named;
 use super::options::{CopyOptions, Existing};
@@ -15,6 +15,7 @@ use super::source::{Source, describe};
 use crate::capabilities::Filesystem;
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::file::{self, Stat};
+use crate::sys::follow::{self, End, Stopped};
 use crate::sys::name;
 
 /// Where the copy goes.
@@ -44,23 +45,20 @@ impl<'a> Destination<'a> {
         source: &Source<'_>,
         options: &CopyOptions,
     ) -> Result<Destination<'a>> {
-        let mut followed = None;
-        let (directory, found) = loop {
-            let (directory, found) = look(followed.as_deref().unwrap_or(given), given)?;
-            match found {
-                Some(found)
-                    if found.stat.file_type() == FileType::Symlink
-                        && options.existing != Existing::Keep =>
-                {
-                    followed = Some(follow(given)?);
-                }
-                found => break (directory, found),
+        let (parent, name) = split(given)?;
+        let directory =
+            follow::open_directory(parent).map_err(|stopped| stopped.error("open", parent))?;
+        let found = follow::look(&directory, name)
+            .map_err(|errno| Error::system("examine", given, errno))?;
+        let is_link = |stat: &Stat| stat.file_type() == FileType::Symlink;
+        let (directory, name, found, followed) = match found {
+            Some(link) if is_link(&link.1) && options.existing != Existing::Keep => {
+                let (end, found) = follow_link(directory, link, given)?;
+                (end.directory, Cow::Owned(end.name), Some(found), Some(end.path))
             }
+            found => (directory, Cow::Borrowed(name), found, None),
         };
-        let name = match &followed {
-            Some(path) => Cow::Owned(split(path)?.1.to_owned()),
-            None => Cow::Borrowed(split(given)?.1),
-        };
+        let found = found.map(|(handle, stat)| Found { handle, stat });
         let (given, directory) = (Named::Path(given), Arc::new(directory));
         let filesystem = None;
         let destination = Destination { given, followed, directory, filesystem, name, found };
@@ -90,7 +88,7 @@ impl<'a> Destination<'a> {
         Ok(destination)
     }
 
-    /// The path with symbolic links at its end resolved.
+    /// The path, or one that leads to what a symbolic link at its end leads to.
     pub(crate) fn path(&self) -> &Path {
         self.followed.as_deref().unwrap_or(self.given.as_ref())
     }
@@ -161,38 +159,26 @@ impl<'a> Destination<'a> {
     }
 }
 
-/// Opens the directory, and what has the name there now.
-fn look(path: &Path, given: &Path) -> Result<(OwnedFd, Option<Found>)> {
-    let (parent, name) = split(path)?;
-    let directory = name::open_directory(parent).map_err(|e| Error::system("open", parent, e))?;
-    let fail = |errno| Error::system("examine", given, errno);
-    let found = match name::open_existing(&directory, name, OFlags::PATH) {
-        Ok(handle) => {
-            let stat = file::stat(&handle).map_err(fail)?;
-            Some(Found { handle, stat })
-        }
-        Err(Errno::ENOENT) => None,
-        Err(errno) => return Err(fail(errno)),
+/// Follows a symbolic link at the end of the path, as `cp` does when it writes through one, to something
+/// that is there.
+pub(crate) fn follow_link(
+    directory: OwnedFd,
+    link: (OwnedFd, Stat),
+    given: &Path,
+) -> Result<(End, (OwnedFd, Stat))> {
+    let nowhere = || {
+        let text = "it is a symbolic link to nothing; remove the link, or name the file it should \
+                    lead to";
+        Error::new("write to", given, Reason::Refused(text.into()))
     };
-    Ok((directory, found))
-}
-
-/// Resolves a symbolic link at the end of the path, as `cp` does when it writes through one.
-fn follow(given: &Path) -> Result<PathBuf> {
-    std::fs::canonicalize(given).map_err(|error| match error.raw_os_error() {
-        Some(raw) if raw != Errno::ENOENT.raw() => {
-            Error::system("resolve", given, Errno::from_raw(raw))
+    match follow::follow(directory, link, given) {
+        Ok(mut end) => {
+            let found = end.found.take().ok_or_else(nowhere)?;
+            Ok((end, found))
         }
-        _ => Error::new(
-            "write to",
-            given,
-            Reason::Refused(
-                "it is a symbolic link to nothing; remove the link, or name the file it should \
-                 lead to"
-                    .into(),
-            ),
-        ),
-    })
+        Err(Stopped::System(Errno::ENOENT)) => Err(nowhere()),
+        Err(stopped) => Err(stopped.error("write to", given)),
+    }
 }
 
 /// Directory and name. A path that ends in `/`, `.` or `..` names no file.

@@ -210,9 +210,7 @@ fn kept_mode(old: &Stat) -> u32 {
 impl Found {
     /// Opened for reading its attributes; an `O_PATH` handle has none.
     fn readable_handle(&self) -> Sys<std::os::fd::OwnedFd> {
-        use std::os::fd::AsRawFd;
-        let path = format!("/proc/self/fd/{}", self.handle.as_raw_fd());
-        file::open(path.as_ref(), rustix::fs::OFlags::RDONLY)
+        file::reopen(&self.handle, rustix::fs::OFlags::RDONLY)
     }
 }
 

@@ -119,7 +119,7 @@ mod tests {
         std::os::unix::fs::symlink("../kept", top.join("link")).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o500);
         std::fs::set_permissions(top.join("a/b"), mode).unwrap();
-        let parent = directory::open_root(root.path()).unwrap();
+        let parent = crate::sys::follow::open_root(root.path()).unwrap();
         tree(&parent, OsStr::new("top")).unwrap();
         assert!(!top.exists());
         assert!(root.path().join("kept").exists());

@@ -11,6 +11,7 @@ use crate::capabilities::Filesystem;
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::Sys;
 use crate::sys::file::{self, Stat};
+use crate::sys::follow::{self, Stopped};
 
 /// An open source, and what it was like when it was opened.
 pub(crate) struct Source<'a> {
@@ -23,13 +24,15 @@ pub(crate) struct Source<'a> {
 impl<'a> Source<'a> {
     /// Opens a regular file, or with [`CopyOptions::copy_contents`] anything that can be read.
     pub(crate) fn open(path: &'a Path, options: &CopyOptions) -> Result<Source<'a>> {
-        let fail = |errno| Error::system("open", path, errno);
+        let fail = |stopped: Stopped| stopped.error("open", path);
         // O_NONBLOCK: a FIFO without a writer must not make the copy hang before it is refused.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let fd = match file::open(path, flags) {
-            Err(Errno::ENXIO) => return Err(refuse(path, FileType::Socket)),
+        let fd = match follow::open(path, flags) {
+            Err(Stopped::System(Errno::ENXIO)) => return Err(refuse(path, FileType::Socket)),
             // Somebody holds a lease: wait for it (fcntl(2), F_SETLEASE).
-            Err(Errno::EAGAIN) => file::open(path, OFlags::RDONLY | OFlags::NOCTTY),
+            Err(Stopped::System(Errno::EAGAIN)) => {
+                follow::open(path, OFlags::RDONLY | OFlags::NOCTTY)
+            }
             other => other,
         }
         .map_err(fail)?;
@@ -40,7 +43,7 @@ impl<'a> Source<'a> {
             return Err(refuse(path, kind));
         }
         if kind != FileType::RegularFile {
-            file::set_blocking(&fd).map_err(fail)?;
+            file::set_blocking(&fd).map_err(|errno| fail(errno.into()))?;
         }
         let magic = file::filesystem_magic(&fd).unwrap_or(0);
         let (path, filesystem) = (Named::Path(path), Filesystem::from_magic(magic));

@@ -175,9 +175,11 @@ impl<'a> Staging<'a> {
             stream::open_for_writing(destination, observer)?
         } else {
             // For reading as well: verification reads it, and FICLONE wants it on some kernels.
-            file::open(destination.path(), OFlags::RDWR)
+            let open =
+                |flags| name::open_patiently(destination.directory(), destination.name(), flags);
+            open(OFlags::RDWR)
                 .or_else(|errno| match errno {
-                    Errno::EACCES => file::open(destination.path(), OFlags::WRONLY),
+                    Errno::EACCES => open(OFlags::WRONLY),
                     errno => Err(errno),
                 })
                 .map_err(|e| Error::system("open for writing", destination.given, e))?

@@ -16,7 +16,7 @@ use super::staging::Staging;
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::{Cost, Mechanism, Receipt, Refusal};
 use crate::sys::file::{self, Ready};
-use crate::sys::{Sys, transfer};
+use crate::sys::{Sys, name, transfer};
 
 const BUFFER_BYTES: usize = 128 << 10;
 
@@ -29,9 +29,8 @@ pub(crate) fn open_for_writing(
     destination: &Destination<'_>,
     observer: &mut dyn Observer,
 ) -> Result<OwnedFd> {
-    let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::NONBLOCK;
     loop {
-        match file::open(destination.path(), flags) {
+        match name::open_existing(destination.directory(), destination.name(), OFlags::WRONLY) {
             // No reader yet (fifo(7)).
             Err(Errno::ENXIO) if destination.is_fifo() => {
                 go_on(observer, destination, 0)?;

@@ -16,12 +16,6 @@ use crate::error::Errno;
 /// `PATH_MAX` less the terminating zero (`linux/limits.h`): what one call takes of a path.
 const PATH_BYTES: usize = 4095;
 
-/// Opens a directory by a path that the caller was given, to list it and to resolve names from it.
-pub(crate) fn open_root(path: &Path) -> Sys<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(fs::open(path, flags, Mode::empty())?)
-}
-
 /// Opens the directory `name` of a directory.
 pub(crate) fn open_child(directory: impl AsFd, name: &OsStr) -> Sys<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -104,34 +98,15 @@ fn open_one_by_one(from: impl AsFd, path: &OsStr, flags: OFlags) -> Sys<OwnedFd>
     directory.ok_or(Errno::ENOENT)
 }
 
-/// Opens what a symbolic link leads to, without leaving `root`: `path` leads to the link from there.
-pub(crate) fn open_target_beneath(root: impl AsFd, path: &OsStr) -> Sys<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    loop {
-        match fs::openat2(&root, path, flags, Mode::empty(), resolve) {
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
-            other => return Ok(other?),
-        }
-    }
-}
-
-/// Opens what a symbolic link leads to, wherever that is.
-pub(crate) fn open_target(directory: impl AsFd, name: &OsStr) -> Sys<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    Ok(fs::openat(directory, name, flags, Mode::empty())?)
-}
-
 /// Facts about what has this name, a symbolic link itself included.
 pub(crate) fn stat_name(directory: impl AsFd, name: &OsStr) -> Sys<Stat> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     look_up(directory, name, flags, StatxFlags::BASIC_STATS)
 }
 
-/// Facts about what a path leads to.
-pub(crate) fn stat_path(path: &Path, follow: bool) -> Sys<Stat> {
-    let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-    look_up(fs::CWD, path, flags, StatxFlags::BASIC_STATS)
+/// Facts about what has this path, a symbolic link itself included.
+pub(crate) fn stat_path(path: &Path) -> Sys<Stat> {
+    look_up(fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS)
 }
 
 /// One entry of a listing.
@@ -281,10 +256,10 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("a/b/c")).unwrap();
         std::os::unix::fs::symlink("b", root.path().join("a/l")).unwrap();
-        let fd = open_root(root.path()).unwrap();
+        let fd = super::super::follow::open_root(root.path()).unwrap();
         let names = |text: &'static str| text.split('/').map(OsStr::new).collect::<Vec<_>>();
         let found = open_beneath(&fd, &names("a/b/c"), false).unwrap();
-        let expected = stat_path(&root.path().join("a/b/c"), false).unwrap();
+        let expected = stat_path(&root.path().join("a/b/c")).unwrap();
         assert!(super::super::file::stat(&found).unwrap().is_same_file(&expected));
         assert!(open_beneath(&fd, &[], false).is_ok());
         for (path, errno) in [("a/l/c", Errno::ELOOP), ("..", Errno::EXDEV), ("a/x", Errno::ENOENT)]

@@ -1,7 +1,6 @@
 //! Open files: facts about them, their size, their extents, their lock, their flushing.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{self, PollFd, PollFlags};
@@ -10,8 +9,9 @@ use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags, SeekFrom, StatxFla
 use super::{Sys, last_errno};
 use crate::error::Errno;
 
-/// Opens an existing file. `O_CLOEXEC` is added.
-pub(crate) fn open(path: &Path, flags: OFlags) -> Sys<OwnedFd> {
+/// Opens the file of a handle anew, with access of its own (proc_pid_fd(5)). `O_CLOEXEC` is added.
+pub(crate) fn reopen(handle: impl AsFd, flags: OFlags) -> Sys<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd());
     Ok(fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?)
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod directory;
 pub(crate) mod epoll;
 pub(crate) mod eventfd;
 pub(crate) mod file;
+pub(crate) mod follow;
 pub(crate) mod fork;
 pub(crate) mod inet;
 pub(crate) mod inherit;

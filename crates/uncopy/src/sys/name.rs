@@ -4,18 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags};
 
 use super::Sys;
 use crate::error::Errno;
-
-/// Opens a directory as a place to resolve names from; needs no read permission.
-pub(crate) fn open_directory(path: &Path) -> Sys<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(fs::open(path, flags, Mode::empty())?)
-}
 
 /// Opens the directory itself, to list or flush it.
 pub(crate) fn open_directory_for_reading(directory: impl AsFd) -> Sys<OwnedFd> {
@@ -38,6 +31,12 @@ pub(crate) fn create_new(directory: impl AsFd, name: &OsStr, mode: u32) -> Sys<O
 /// Opens an existing name of the directory without following a link or waiting for a FIFO.
 pub(crate) fn open_existing(directory: impl AsFd, name: &OsStr, flags: OFlags) -> Sys<OwnedFd> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(fs::openat(directory, name, flags, Mode::empty())?)
+}
+
+/// Opens an existing name of the directory without following a link, waiting for whoever has a lease.
+pub(crate) fn open_patiently(directory: impl AsFd, name: &OsStr, flags: OFlags) -> Sys<OwnedFd> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(fs::openat(directory, name, flags, Mode::empty())?)
 }
 

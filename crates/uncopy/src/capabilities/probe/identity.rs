@@ -6,15 +6,15 @@ use rustix::fs::OFlags;
 
 use crate::capabilities::{Filesystem, Identity};
 use crate::error::{Errno, Error, Result};
-use crate::sys::file;
+use crate::sys::{file, follow};
 
 /// See [`crate::capabilities::identity`].
 pub(in crate::capabilities) fn identity(path: &Path) -> Result<Identity> {
     let fail = |operation| move |errno: Errno| Error::system(operation, path, errno);
     // An ioctl needs more than O_PATH; NONBLOCK, lest a FIFO be waited for.
-    let found = file::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)
-        .or_else(|_| file::open(path, OFlags::PATH))
-        .map_err(fail("open"))?;
+    let found = follow::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)
+        .or_else(|_| follow::open(path, OFlags::PATH))
+        .map_err(|stopped| stopped.error("open", path))?;
     let magic = file::filesystem_magic(&found).map_err(fail("examine the filesystem of"))?;
     let filesystem = Filesystem::from_magic(magic);
     let uuid = file::filesystem_uuid(&found).unwrap_or_default();

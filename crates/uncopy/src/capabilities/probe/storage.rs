@@ -10,7 +10,7 @@ use crate::buf::AlignedBuffer;
 use crate::capabilities::{Alignment, Answer, Device, Filesystem, Sharing, Storage};
 use crate::error::{Errno, Error, Result};
 use crate::sys::file::{self, Stat};
-use crate::sys::{Sys, name, probe, transfer};
+use crate::sys::{Sys, follow, name, probe, transfer};
 
 /// Length of the hole in the file that has one.
 const HOLE_BYTES: u64 = 1 << 20;
@@ -18,7 +18,7 @@ const HOLE_BYTES: u64 = 1 << 20;
 /// See [`crate::capabilities::storage()`].
 pub(in crate::capabilities) fn storage(path: &Path) -> Result<Storage> {
     let fail = |operation| move |errno: Errno| Error::system(operation, path, errno);
-    let found = file::open(path, OFlags::PATH).map_err(fail("open"))?;
+    let found = follow::open(path, OFlags::PATH).map_err(|stopped| stopped.error("open", path))?;
     let stat = file::stat(&found).map_err(fail("examine"))?;
     let magic = file::filesystem_magic(&found).map_err(fail("examine the filesystem of"))?;
     let (major, minor) = stat.device;

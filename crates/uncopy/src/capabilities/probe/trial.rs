@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::capabilities::Sharing;
 use crate::error::Errno;
-use crate::sys::{Sys, file, name, transfer};
+use crate::sys::{Sys, file, follow, name, transfer};
 
 /// Too much for any filesystem to keep inside the inode, and a multiple of every block size.
 pub(super) const DATA_BYTES: u64 = 128 << 10;
@@ -27,7 +27,8 @@ impl TrialFiles {
     /// The sentence of an error says why nothing can be tried.
     pub(crate) fn open(path: &Path) -> Result<TrialFiles, String> {
         let because = |errno: Errno| format!("{}: {} ({errno})", path.display(), errno.message());
-        let directory = name::open_directory(path).map_err(because)?;
+        let directory = follow::open_directory(path)
+            .map_err(|stopped| format!("{}: {stopped}", path.display()))?;
         let device = file::stat(&directory).map_err(because)?.device;
         let made = name::create_unnamed(&directory, 0o600);
         let unnamed = made.as_ref().map(|_| ()).map_err(|errno| *errno);

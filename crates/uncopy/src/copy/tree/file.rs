@@ -39,7 +39,11 @@ use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::{Cost, Mechanism, Portion, Receipt};
 use crate::sys::directory;
 use crate::sys::file::{self, Stat};
+use crate::sys::follow::{self, Stopped};
 use crate::sys::name;
+
+/// How what a symbolic link leads to is opened: no FIFO is waited for.
+const FOLLOWED: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 impl Worker<'_, '_> {
     /// Copies an entry that was listed as `kind`, and is no directory.
@@ -110,13 +114,13 @@ impl Worker<'_, '_> {
     /// Opens what a symbolic link leads to: in the tree, unless more is allowed.
     pub(super) fn open_link(&self, place: &Place<'_>) -> Result<OwnedFd> {
         if self.job.options.follow_outside {
-            return directory::open_target(&place.open.source, place.name)
-                .map_err(|errno| Error::system("follow", place.source(), errno));
+            return follow::open_at(&place.open.source, place.name, FOLLOWED, 0)
+                .map_err(|stopped| stopped.error("follow", place.source()));
         }
         let (root, path) = place.directory.way_from_root()?;
         let path: OsString = path.join(place.name).into();
-        directory::open_target_beneath(&root.source, &path).map_err(|errno| match errno {
-            Errno::EXDEV => Error::new(
+        follow::open_beneath(&root.source, &path, FOLLOWED).map_err(|stopped| match stopped {
+            Stopped::System(Errno::EXDEV) => Error::new(
                 "follow",
                 place.source(),
                 Reason::Refused(
@@ -125,7 +129,7 @@ impl Worker<'_, '_> {
                         .into(),
                 ),
             ),
-            errno => Error::system("follow", place.source(), errno),
+            stopped => stopped.error("follow", place.source()),
         })
     }
 

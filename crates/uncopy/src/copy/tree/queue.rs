@@ -233,7 +233,7 @@ mod tests {
 
     fn directory() -> (Arc<Directory>, Arc<Open>) {
         let place = tempfile::tempdir().unwrap();
-        let opened = || sys::directory::open_root(place.path()).unwrap();
+        let opened = || sys::follow::open_root(place.path()).unwrap();
         let source = sys::file::stat(opened()).unwrap();
         let above = Above::Root { source: place.path().into(), destination: place.path().into() };
         let entered = Entered {

@@ -1,7 +1,7 @@
 //! The roots of a job: what the caller named. A directory that has no destination yet is built
 //! beside where it will be and renamed once, so that it appears when it is complete.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -16,27 +16,34 @@ use super::journal::{Journal, sweep};
 use super::run::Job;
 use super::target::{Aside, Target, open_for_file};
 use super::worker::{Place, Worker};
+use crate::copy::destination::follow_link;
 use crate::copy::facts;
 use crate::copy::job::{EntryKind, Links};
 use crate::copy::metadata::Made;
-use crate::error::{Errno, Error, Reason, Result};
-use crate::sys::{Sys, directory, file, name};
+use crate::error::{Error, Reason, Result};
+use crate::sys::file::Stat;
+use crate::sys::follow::{self, End, Followed};
+use crate::sys::{Sys, directory, file};
 
 /// Copies one root, and all that is in it.
 pub(super) fn copy(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) {
     let follow = worker.job.options.links == Links::Follow || names_directory(source);
-    let kind = match directory::stat_path(source, follow) {
-        Ok(stat) => stat.file_type(),
-        Err(errno) => {
-            let error = Error::system("open", source, errno);
+    let stat = match look_at(source, follow) {
+        Ok(stat) => stat,
+        Err(stopped) => {
+            let error = stopped.error("open", source);
             return fail(worker, source, destination, EntryKind::File, error);
         }
     };
-    if kind == FileType::Directory {
+    if stat.file_type() == FileType::Directory {
         copy_directory(worker, source, destination);
     } else {
-        copy_single(worker, source, destination, kind, follow);
+        copy_single(worker, source, destination, stat.file_type(), follow);
     }
+}
+
+fn look_at(source: &Path, follow: bool) -> Followed<Stat> {
+    if follow { follow::stat(source) } else { Ok(directory::stat_path(source)?) }
 }
 
 fn fail(
@@ -63,11 +70,9 @@ fn copy_single(
     kind: FileType,
     follow: bool,
 ) {
-    let opened = resolve(destination).and_then(|destination| {
-        let (source_parent, name) = split(source)?;
-        let (destination_parent, target) = split(&destination)?;
-        let directory = open_place(source_parent, destination_parent)?;
-        Ok((directory, name.to_owned(), target.to_owned()))
+    let opened = split(source).and_then(|(above, name)| {
+        let (parent, beside, target) = resolve(destination)?;
+        Ok((open_place((above, &beside), parent)?, name.to_owned(), target))
     });
     let ((directory, open), name, target) = match opened {
         Ok(opened) => opened,
@@ -76,7 +81,7 @@ fn copy_single(
     let directory = Arc::new(directory);
     let place = Place { directory: &directory, open: &open, name: &name, target: &target };
     let parent = open.destination.as_fd();
-    let size = directory::stat_path(source, follow).map_or(0, |stat| stat.size);
+    let size = look_at(source, follow).map_or(0, |stat| stat.size);
     let journal = match open_for_file(worker.job, source, destination, (parent, &target), size) {
         Ok(journal) => journal.filter(|_| kind == FileType::RegularFile).map(Arc::new),
         Err(error) => return fail(worker, source, destination, kind_of(kind), error),
@@ -85,11 +90,11 @@ fn copy_single(
     if follow && kind == FileType::RegularFile {
         // The name may be a link, which the caller wants followed.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let opened = file::open(source, flags).and_then(|fd| file::stat(&fd).map(|s| (fd, s)));
+        let opened = follow::open(source, flags).and_then(|fd| Ok((file::stat(&fd)?, fd)));
         match opened {
-            Ok((fd, stat)) => worker.copy_open(&place, (fd, stat), None),
-            Err(errno) => {
-                let error = Error::system("open", source, errno);
+            Ok((stat, fd)) => worker.copy_open(&place, (fd, stat), None),
+            Err(stopped) => {
+                let error = stopped.error("open", source);
                 worker.fail(&place, EntryKind::File, error);
             }
         }
@@ -124,16 +129,23 @@ fn close_journal(
     job.finished_with(journal, parent)
 }
 
-/// A single file is written through a symbolic link that the caller names.
-fn resolve(destination: &Path) -> Result<PathBuf> {
-    match directory::stat_path(destination, false) {
-        Ok(stat) if stat.file_type() == FileType::Symlink => std::fs::canonicalize(destination)
-            .map_err(|error| {
-                let errno = Errno::from_raw(error.raw_os_error().unwrap_or(0));
-                Error::system("resolve", destination, errno)
-            }),
-        _ => Ok(destination.to_owned()),
+/// The directory that a single file is written to, open, its path, and the file's name in it: through a
+/// symbolic link that the caller names, those of what it leads to.
+fn resolve(destination: &Path) -> Result<(OwnedFd, PathBuf, OsString)> {
+    let (above, name) = split(destination)?;
+    let directory = follow::open_directory(or_here(above))
+        .map_err(|stopped| stopped.error("open", or_here(above)))?;
+    let is_link = |stat: &Stat| stat.file_type() == FileType::Symlink;
+    if directory::stat_name(&directory, name).is_ok_and(|stat| is_link(&stat)) {
+        let found = follow::look(&directory, name)
+            .map_err(|errno| Error::system("examine", destination, errno))?;
+        if let Some(link) = found.filter(|(_, stat)| is_link(stat)) {
+            let (End { directory, name, path, .. }, _) = follow_link(directory, link, destination)?;
+            let above = path.parent().unwrap_or(Path::new("")).to_owned();
+            return Ok((directory, above, name));
+        }
     }
+    Ok((directory, above.to_owned(), name.to_owned()))
 }
 
 /// The directory of a path, as it was named (nothing for the current one), and the name in it.
@@ -148,14 +160,19 @@ pub(super) fn or_here(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
-fn open_place(source: &Path, destination: &Path) -> Result<(Directory, Arc<Open>)> {
-    let look = |path: &Path| {
-        let fd = name::open_directory(or_here(path)).map_err(|e| Error::system("open", path, e))?;
-        let stat = file::stat(&fd).map_err(|e| Error::system("examine", path, e))?;
-        Ok((fd, stat))
+/// Where a single file is copied from and to. The one is resolved with the file's name as the last
+/// component, the other is open.
+fn open_place(
+    (source, destination): (&Path, &Path),
+    destination_fd: OwnedFd,
+) -> Result<(Directory, Arc<Open>)> {
+    let look = |fd: &OwnedFd, path: &Path| {
+        file::stat(fd).map_err(|errno| Error::system("examine", or_here(path), errno))
     };
-    let (source_fd, source_stat) = look(source)?;
-    let (destination_fd, destination_stat) = look(destination)?;
+    let source_fd = follow::open_before_last(source)
+        .map_err(|errno| Error::system("open", or_here(source), errno))?;
+    let source_stat = look(&source_fd, source)?;
+    let destination_stat = look(&destination_fd, destination)?;
     let open = Arc::new(Open::new(source_fd, destination_fd));
     let above = Above::Root { source: source.to_owned(), destination: destination.to_owned() };
     let entered = Entered {
@@ -172,10 +189,10 @@ fn open_place(source: &Path, destination: &Path) -> Result<(Directory, Arc<Open>
 
 fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) {
     let job = worker.job;
-    let opened = directory::open_root(source)
-        .and_then(|fd| file::stat(&fd).map(|stat| (fd, stat)))
-        .map_err(|errno| Error::system("open", source, errno))
-        .and_then(|(fd, stat)| {
+    let opened = follow::open_root(source)
+        .and_then(|fd| Ok((file::stat(&fd)?, fd)))
+        .map_err(|stopped| stopped.error("open", source))
+        .and_then(|(stat, fd)| {
             let target = Target::open(job, source, destination, &stat)?;
             Ok((fd, stat, target))
         });

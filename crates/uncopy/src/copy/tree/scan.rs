@@ -11,7 +11,7 @@ use rustix::fs::FileType;
 
 use super::run::Job;
 use crate::copy::{Control, Gate};
-use crate::sys::{Sys, directory};
+use crate::sys::{Sys, directory, follow};
 
 /// With more directories waiting than this the total stays unknown: it is not worth more memory.
 const MOST_WAITING: usize = 50_000;
@@ -27,12 +27,12 @@ pub(super) fn run(job: &Job<'_>, sources: &[PathBuf]) {
 
 /// `false`: given up.
 fn scan(job: &Job<'_>, source: &Path) -> Sys<bool> {
-    let stat = directory::stat_path(source, false)?;
+    let stat = directory::stat_path(source)?;
     if stat.file_type() != FileType::Directory {
         count(job, &stat);
         return Ok(true);
     }
-    let root = directory::open_root(source)?;
+    let root = follow::open_root(source).map_err(|stopped| stopped.errno())?;
     let mut waiting: Vec<Vec<OsString>> = vec![Vec::new()];
     let mut buffer = vec![MaybeUninit::uninit(); 64 << 10];
     while let Some(names) = waiting.pop() {

@@ -15,6 +15,7 @@ use crate::copy::job::JobOptions;
 use crate::copy::{CopyOptions, Tuning, partial, remove, stale};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::file::Stat;
+use crate::sys::follow::{self, Stopped};
 use crate::sys::{Sys, directory, file, name};
 
 /// The destination of a root directory.
@@ -48,26 +49,27 @@ impl Target {
     ) -> Result<Target> {
         let refuse =
             |text: &str| Err(Error::new("write to", destination, Reason::Refused(text.to_owned())));
-        match directory::stat_path(destination, true) {
+        match follow::stat(destination) {
             Ok(stat) if stat.file_type() == FileType::Directory => {
                 return Target::found(job, source, destination, from);
             }
             Ok(_) => {
                 return refuse("it is not a directory, and the source is one; remove it first");
             }
-            Err(Errno::ENOENT) => {}
-            Err(errno) => return Err(Error::system("examine", destination, errno)),
+            Err(Stopped::System(Errno::ENOENT)) => {}
+            Err(stopped) => return Err(stopped.error("write to", destination)),
         }
-        if directory::stat_path(destination, false).is_ok() {
+        if directory::stat_path(destination).is_ok() {
             return refuse("it is a symbolic link to nothing; remove it first");
         }
         let (above, name) = split(destination)?;
         let above = or_here(above);
-        let fail = |errno| Error::system("open", above, errno);
-        let parent = name::open_directory(above).map_err(fail)?;
+        let parent =
+            follow::open_directory(above).map_err(|stopped| stopped.error("open", above))?;
         check_outside(parent.as_fd(), source, destination, identity(from))?;
         if job.options.dry_run {
-            let stat = file::stat(&parent).map_err(fail)?;
+            let stat =
+                file::stat(&parent).map_err(|errno| Error::system("examine", above, errno))?;
             let (fd, journal) = (parent, None);
             return Ok(Target { fd, stat, aside: None, absent: true, resumed: false, journal });
         }
@@ -80,9 +82,9 @@ impl Target {
     /// A directory that is there.
     fn found(job: &Job<'_>, source: &Path, destination: &Path, from: &Stat) -> Result<Target> {
         let fail = |errno| Error::system("open", destination, errno);
-        let fd = directory::open_root(destination)
-            .or_else(|_| name::open_directory(destination))
-            .map_err(fail)?;
+        let fd = follow::open_root(destination)
+            .or_else(|_| follow::open_directory(destination))
+            .map_err(|stopped| stopped.error("open", destination))?;
         check_outside(fd.as_fd(), source, destination, identity(from))?;
         let stat = file::stat(&fd).map_err(fail)?;
         let mut journal = None;
@@ -91,7 +93,15 @@ impl Target {
             let path = std::fs::canonicalize(destination)
                 .map_err(|error| fail(Errno::from_raw(error.raw_os_error().unwrap_or(0))))?;
             let (above, name) = split(&path)?;
-            let parent = name::open_directory(or_here(above)).map_err(fail)?;
+            let parent = follow::open_directory(or_here(above))
+                .map_err(|stopped| stopped.error("open", destination))?;
+            // What was opened, and no link that has taken a name on the way since.
+            let is_there = directory::stat_name(&parent, name).map_err(fail)?.is_same_file(&stat);
+            if !is_there {
+                let text = "another directory took its name meanwhile; copy again";
+                let reason = Reason::Refused(text.into());
+                return Err(Error::new("write to", destination, reason));
+            }
             let fingerprint = fingerprint(job.options, source, from.inode);
             let opened = begin_journal(destination, parent.as_fd(), name, fingerprint)?;
             journal = Some((opened, parent));
@@ -155,11 +165,11 @@ impl Target {
 /// See [`crate::copy::job::is_built`].
 pub(in crate::copy) fn is_built(source: &Path, destination: &Path, options: &JobOptions) -> bool {
     let look = || {
-        let from = directory::stat_path(source, true).ok()?;
-        let built = directory::stat_path(destination, true).ok()?;
+        let from = follow::stat(source).ok()?;
+        let built = follow::stat(destination).ok()?;
         let path = std::fs::canonicalize(destination).ok()?;
         let (above, name) = split(&path).ok()?;
-        let begun = Journal::peek(name::open_directory(above).ok()?.as_fd(), name)?;
+        let begun = Journal::peek(follow::open_directory(above).ok()?.as_fd(), name)?;
         let is_same = begun.fingerprint == fingerprint(options, source, from.inode);
         Some(is_same && begun.aside?.inode == built.inode)
     };

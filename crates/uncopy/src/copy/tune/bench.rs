@@ -13,7 +13,7 @@ use crate::copy::job::{JobObserver, JobOptions, JobProgress, copy_trees};
 use crate::copy::plan::DirectPath;
 use crate::copy::{Control, CopyOptions, Progress, copy_file_observed, remove, stale};
 use crate::error::{Errno, Error, Reason, Result};
-use crate::sys::{clock, directory, file, name};
+use crate::sys::{clock, directory, file, follow};
 
 /// What all that is made takes, and somewhat more.
 const ROOM_BYTES: u64 = 256 << 20;
@@ -54,7 +54,8 @@ impl<'a> Bench<'a> {
         watch: &'a mut dyn FnMut(&'static str) -> Control,
     ) -> Result<Bench<'a>> {
         let fail = |operation| move |errno: Errno| Error::system(operation, given, errno);
-        let parent = name::open_directory(given).map_err(fail("open the directory"))?;
+        let parent = follow::open_directory(given)
+            .map_err(|stopped| stopped.error("open the directory", given))?;
         let room = file::free_bytes(&parent).map_err(fail("examine the filesystem of"))?;
         // Of a filesystem that is read-only the room says nothing.
         let name = make(&parent).map_err(fail("measure in"))?;

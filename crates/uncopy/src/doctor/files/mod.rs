@@ -11,6 +11,7 @@ use crate::capabilities::{Device, DeviceKind};
 use crate::copy::CopyOptions;
 use crate::copy::forecast::{Forecast, forecast};
 use crate::error::{Error, Reason, Result};
+use crate::follow;
 
 /// What there is to say about a copy of a file, or of a directory.
 ///
@@ -24,7 +25,7 @@ pub(super) fn copy(
 ) -> Result<Report> {
     how.check()
         .map_err(|found| Error::new("write to", destination, Reason::Options(found.to_string())))?;
-    if source.is_dir() {
+    if follow::metadata(source).is_ok_and(|found| found.is_dir()) {
         return directory::copy(source, destination, how, options);
     }
     let found = forecast(source, destination, how)?;
