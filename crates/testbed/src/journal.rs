@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-const MAGIC: &[u8] = b"UJ4\n";
+const MAGIC: &[u8] = b"UJ5\n";
 /// Magic number, kind, length and checksum.
 const HEAD_BYTES: usize = 28;
 const CHECKSUM_BYTES: usize = 16;
@@ -13,8 +13,9 @@ const DONE: u32 = 2;
 const CHUNKS: u32 = 3;
 const DIGEST_BYTES: usize = 16;
 
-/// Before the names of a frame of chunks: the state of the source, three numbers, two lengths.
-const CHUNKS_HEAD_BYTES: usize = 16 + 24 + 8;
+/// Before the names of a frame of chunks: the state of the source, which file the part is, two numbers,
+/// two lengths.
+const CHUNKS_HEAD_BYTES: usize = 16 + 20 + 16 + 8;
 const CHUNK_DIGEST_BYTES: usize = 32;
 
 /// The journal in a directory, if there is one.
@@ -54,9 +55,9 @@ pub fn parts(journal: &Path) -> BTreeMap<PathBuf, u64> {
 fn part(payload: &[u8]) -> (PathBuf, u64) {
     let number = |place: usize| u64::from_le_bytes(array(payload, place));
     let length = |place: usize| u32::from_le_bytes(array(payload, place)) as usize;
-    let (chunk_bytes, first) = (number(24), number(32));
-    let path = CHUNKS_HEAD_BYTES + length(40);
-    let chunks = path + length(44);
+    let (chunk_bytes, first) = (number(36), number(44));
+    let path = CHUNKS_HEAD_BYTES + length(52);
+    let chunks = path + length(56);
     let count = (payload.len() - chunks) / CHUNK_DIGEST_BYTES;
     let name = OsString::from_vec(payload[path..chunks].to_vec());
     (name.into(), (first + count as u64) * chunk_bytes)

@@ -63,7 +63,7 @@ mod sys;
 pub use error::{Errno, Error, Reason, Result};
 pub use receipt::{
     Compression, CompressionAction, CompressionGuess, CompressionSample, Cost, GuessedBy,
-    Mechanism, Portion, Receipt, Refusal, Verification, VerifiedFrom,
+    Leftovers, Mechanism, Portion, Receipt, Refusal, Verification, VerifiedFrom,
 };
 
 /// The code in the book runs.

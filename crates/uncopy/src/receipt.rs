@@ -215,11 +215,48 @@ pub struct Receipt {
     /// What a person should know: metadata that could not be kept, other hard links that keep the
     /// old contents, guarantees that `in_place` gives up.
     pub notes: Vec<String>,
+    /// What looks like leftovers of earlier copies to this destination, and stays.
+    pub leftovers: Leftovers,
     /// What was found out about compressing or decompressing and what was done, if it was asked for.
     pub compression: Option<Compression>,
     /// The copy's path, where [`CopyOptions::suffix`](crate::copy::CopyOptions::suffix) changed its
     /// name.
     pub renamed: Option<PathBuf>,
+}
+
+/// Entries beside or in a destination that have names like those under which uncopy writes, and that no
+/// record shows to be what a killed copy left. Nothing removes them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Leftovers {
+    /// The first of them.
+    pub paths: Vec<PathBuf>,
+    /// How many others there are.
+    pub more: u64,
+}
+
+impl Leftovers {
+    /// Paths that are kept.
+    pub const MOST_PATHS: usize = 32;
+
+    /// None were met.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.paths.is_empty() && self.more == 0
+    }
+
+    pub(crate) fn add(&mut self, path: PathBuf) {
+        if self.paths.len() < Leftovers::MOST_PATHS {
+            self.paths.push(path);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    pub(crate) fn add_all(&mut self, others: &Leftovers) {
+        others.paths.iter().cloned().for_each(|path| self.add(path));
+        self.more += others.more;
+    }
 }
 
 /// Compression of one file, which was asked for: what spoke for and against it, and what was done.

@@ -1,7 +1,7 @@
 //! Reports for programs: JSON Lines, documented in `docs/json.md`.
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base64::Engine;
@@ -43,10 +43,38 @@ struct Copied<'a> {
     source_changed: bool,
     retries: u32,
     notes: &'a [String],
+    #[serde(flatten)]
+    leftovers: Leftovers<'a>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     decided_by: &'a [String],
     #[serde(flatten)]
     tree: Option<InTree>,
+}
+
+/// What looks like leftovers, and stays.
+#[derive(Serialize)]
+struct Leftovers<'a> {
+    #[serde(rename = "leftovers", skip_serializing_if = "Vec::is_empty")]
+    first: Vec<Leftover<'a>>,
+    #[serde(rename = "leftovers_more", skip_serializing_if = "is_zero")]
+    more: u64,
+}
+
+#[derive(Serialize)]
+struct Leftover<'a> {
+    path: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_base64: Option<String>,
+}
+
+impl<'a> From<&'a uncopy::Leftovers> for Leftovers<'a> {
+    fn from(leftovers: &'a uncopy::Leftovers) -> Leftovers<'a> {
+        let leftover = |path: &'a PathBuf| Leftover {
+            path: path.to_string_lossy(),
+            path_base64: base64_name(path),
+        };
+        Leftovers { first: leftovers.paths.iter().map(leftover).collect(), more: leftovers.more }
+    }
 }
 
 /// What was found out about compression, and what was done.
@@ -177,6 +205,8 @@ struct Whole<'a> {
     duration_us: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     transformed: Option<Transformed>,
+    #[serde(flatten)]
+    leftovers: Leftovers<'a>,
 }
 
 /// Files that were compressed or decompressed.
@@ -316,6 +346,7 @@ fn details<'a>(names: Names<'a>, receipt: &'a Receipt, tree: Option<InTree>) -> 
         source_changed: receipt.source_changed,
         retries: receipt.retries,
         notes: &receipt.notes,
+        leftovers: Leftovers::from(&receipt.leftovers),
         decided_by: &receipt.decided_by,
         tree,
     }
@@ -406,6 +437,7 @@ pub(crate) fn summary(summary: &Summary) -> String {
             source_bytes: transformed.source_bytes,
             bytes: transformed.bytes,
         }),
+        leftovers: Leftovers::from(&summary.leftovers),
     })
 }
 

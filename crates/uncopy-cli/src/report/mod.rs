@@ -10,7 +10,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use uncopy::copy::job::{EntryKind, Outcome, Record, Summary};
-use uncopy::{Errno, Error, Reason, Receipt};
+use uncopy::{Errno, Error, Leftovers, Reason, Receipt};
 
 use crate::audit::Audit;
 use crate::cp::Pair;
@@ -84,6 +84,23 @@ enum Form {
     Json,
 }
 
+/// Names what looks like leftovers, and stays.
+fn warn_of(leftovers: &Leftovers) {
+    /// More are only counted.
+    const MOST_NAMED: usize = 8;
+    for path in leftovers.paths.iter().take(MOST_NAMED) {
+        say(&format!(
+            "warning: {} has a name like those that uncopy writes under, and nothing shows that a killed \
+             copy left it; remove it if you do not need it and no copy is running",
+            path.display()
+        ));
+    }
+    let others = leftovers.paths.len().saturating_sub(MOST_NAMED) as u64 + leftovers.more;
+    if others > 0 {
+        say(&format!("warning: there are {others} more like it; --json names the first of them"));
+    }
+}
+
 /// Reports each file as it is done, and knows in the end how it went.
 #[derive(Debug)]
 pub(crate) struct Report {
@@ -134,6 +151,9 @@ impl Report {
             for note in &receipt.notes {
                 say(&format!("note: {}: {note}", pair.destination.display()));
             }
+        }
+        if !self.quiet {
+            warn_of(&receipt.leftovers);
         }
     }
 
@@ -217,6 +237,9 @@ impl Report {
             Form::Silent => {}
             Form::Words => self.print(&human::summary(summary)),
             Form::Json => self.print(&json::summary(summary)),
+        }
+        if !self.quiet {
+            warn_of(&summary.leftovers);
         }
         if summary.failed > 0 && !self.quiet {
             let entries = if summary.failed == 1 { "entry" } else { "entries" };

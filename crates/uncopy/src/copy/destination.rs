@@ -12,6 +12,7 @@ use rustix::fs::FileType;
 use super::named::Named;
 use super::options::{CopyOptions, Existing};
 use super::source::{Source, describe};
+use super::stale::Register;
 use crate::capabilities::Filesystem;
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::file::{self, Stat};
@@ -103,6 +104,11 @@ impl<'a> Destination<'a> {
         let known = self.filesystem.filter(|_| self.found.is_none());
         let ask = || Filesystem::from_magic(file::filesystem_magic(written).unwrap_or(0));
         known.unwrap_or_else(ask)
+    }
+
+    /// Notes the destination's temporary names beside it.
+    pub(crate) fn register(&self) -> Register {
+        Register::new(Arc::clone(&self.directory), &self.name)
     }
 
     pub(crate) fn name(&self) -> &OsStr {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::buf::AlignedBuffer;
 use crate::error::Errno;
+use crate::sys::file::{FileId, Stat};
 use crate::sys::{Sys, file, transfer};
 
 /// Smaller files are begun anew.
@@ -35,8 +36,9 @@ pub(crate) type ChunkDigest = [u8; CHUNK_DIGEST_BYTES];
 
 /// Who remembers what was flushed.
 pub(crate) trait Keep: Send {
-    /// The chunks from number `first` on are in the file of this name and inode, and flushed.
-    fn note(&mut self, file: (&OsStr, u64), first: u64, chunks: &[ChunkDigest]) -> Sys<()>;
+    /// The chunks from number `first` on are in the file of this name, and flushed. Without chunks: it gets
+    /// the name.
+    fn note(&mut self, file: (&OsStr, FileId), first: u64, chunks: &[ChunkDigest]) -> Sys<()>;
 }
 
 /// What an earlier run left.
@@ -70,6 +72,11 @@ impl<'a> Partial<'a> {
             hashed: Vec::new(),
             since: Instant::now(),
         }
+    }
+
+    /// The copy is made in a file that has, or gets, this name.
+    pub(crate) fn begin(&mut self, name: &OsStr, stat: &Stat) -> Sys<()> {
+        self.keep.note((name, stat.id()), 0, &[])
     }
 
     /// Lets it go on from what is there.
@@ -126,8 +133,8 @@ impl<'a> Partial<'a> {
         }
         let (fd, name) = copy;
         file::sync_data(fd)?;
-        let inode = file::stat(fd)?.inode;
-        self.keep.note((name, inode), self.noted, &self.hashed)?;
+        let id = file::stat(fd)?.id();
+        self.keep.note((name, id), self.noted, &self.hashed)?;
         self.noted += self.hashed.len() as u64;
         self.hashed.clear();
         self.since = Instant::now();
@@ -256,7 +263,7 @@ mod tests {
     struct Memory(Arc<Mutex<Vec<ChunkDigest>>>);
 
     impl Keep for Memory {
-        fn note(&mut self, _: (&OsStr, u64), first: u64, chunks: &[ChunkDigest]) -> Sys<()> {
+        fn note(&mut self, _: (&OsStr, FileId), first: u64, chunks: &[ChunkDigest]) -> Sys<()> {
             let mut all = self.0.lock().unwrap();
             assert_eq!(first, all.len() as u64);
             all.extend(chunks);

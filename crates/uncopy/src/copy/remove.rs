@@ -15,12 +15,18 @@ use crate::sys::{Sys, directory, file, name};
 /// what is mounted in it is left alone (`EBUSY`).
 pub(crate) fn tree(parent: impl AsFd, top: &OsStr) -> Sys<()> {
     let root = open(&parent, top)?;
+    opened(parent, top, &root)
+}
+
+/// The same for one that the caller has opened: if another directory got its name, what is in that one
+/// stays.
+pub(crate) fn opened(parent: impl AsFd, top: &OsStr, root: &OwnedFd) -> Sys<()> {
     let mut names: Vec<OsString> = Vec::new();
     let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
     loop {
         let at = match names.is_empty() {
-            true => file::duplicate(&root)?,
-            false => reopen(&root, &names)?,
+            true => file::duplicate(root)?,
+            false => reopen(root, &names)?,
         };
         match first_full_directory(&at, &mut buffer)? {
             Some(name) => {
@@ -31,8 +37,8 @@ pub(crate) fn tree(parent: impl AsFd, top: &OsStr) -> Sys<()> {
             None => {
                 let Some(name) = names.pop() else { break };
                 let above = match names.is_empty() {
-                    true => file::duplicate(&root)?,
-                    false => reopen(&root, &names)?,
+                    true => file::duplicate(root)?,
+                    false => reopen(root, &names)?,
                 };
                 directory::remove(&above, &name)?;
             }

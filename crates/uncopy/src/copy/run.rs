@@ -1,6 +1,6 @@
 //! One copy from beginning to end: look, write aside, check, put in place.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::FileType;
@@ -17,6 +17,7 @@ use super::pause::Stopwatch;
 use super::plan::{self, Facts, Step};
 use super::source::Source;
 use super::staging::{Commit, Placing, Staging};
+use super::stale::Noting;
 use super::{stream, transfer, verify};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::{Cost, Mechanism, Receipt};
@@ -76,7 +77,11 @@ fn copy_once(
     if destination.found.is_some() && options.existing == Existing::Keep {
         return Ok(Receipt { skipped: true, renamed, ..Receipt::default() });
     }
-    let staging = open_staging(&source, &destination, options, observer)?;
+    let register = destination.register();
+    // A name that is there between two calls is not worth a record, which would take a tenth of the time
+    // that a small file takes.
+    let noting = Noting { register: &register, path: &PathBuf::new, brief: false };
+    let staging = open_staging(&source, &destination, noting, options, observer)?;
     let chosen = chosen.as_ref();
     let mut receipt = write_staged(&source, &destination, staging, chosen, options, observer)?;
     if let Some(chosen) = chosen.filter(|chosen| chosen.way == Way::Leave && !options.suffix) {
@@ -101,11 +106,11 @@ pub(super) fn copy_opened(
     // Nobody can open it before it has its name; where it needs one for that, it is 0600.
     let mode = source.stat.permissions() & 0o777;
     let staging = match placing {
-        Placing::Aside { is_swept, .. } if destination.found.is_some() => {
-            open_staging(source, destination, options, observer)?.swept(is_swept)
+        Placing::Aside { is_swept, noting, .. } if destination.found.is_some() => {
+            open_staging(source, destination, noting, options, observer)?.swept(is_swept)
         }
-        Placing::Aside { is_swept, siblings } => {
-            let staging = Staging::aside(destination, mode, options.existing)?;
+        Placing::Aside { is_swept, siblings, noting } => {
+            let staging = Staging::aside(destination, mode, options.existing, noting)?;
             staging.among(siblings, mode).swept(is_swept)
         }
         Placing::Private { siblings } => Staging::private(destination, mode)?.among(siblings, mode),
@@ -203,6 +208,7 @@ fn write(
     if staging.commit()? == Commit::Skipped {
         return Ok(Receipt { skipped: true, ..Receipt::default() });
     }
+    receipt.leftovers = staging.leftovers();
     if let Some(directory) = directory {
         staging.sync_directory(&directory)?;
         receipt.durable = true;
@@ -214,6 +220,7 @@ fn write(
 fn open_staging<'a>(
     source: &Source<'_>,
     destination: &'a Destination<'a>,
+    noting: Noting<'a>,
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Staging<'a>> {
@@ -221,7 +228,7 @@ fn open_staging<'a>(
         return Staging::in_place(destination, observer);
     }
     let mode = metadata::creation_mode(&source.stat, destination.found.as_ref(), options.preserve);
-    Staging::aside(destination, mode, options.existing)
+    Staging::aside(destination, mode, options.existing, noting)
 }
 
 /// Moves the bytes and fills in the receipt. Returns the length of the destination.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::OFlags;
 
@@ -11,16 +11,22 @@ use super::destination::Destination;
 use super::observer::Observer;
 use super::options::Existing;
 use super::partial::{Begun, Keep, Partial};
-use super::stale::Kind;
+use super::stale::{Kind, Noted, Noting, Unproven};
 use super::{stale, stream};
 use crate::error::{Errno, Error, Reason, Result};
+use crate::receipt::Leftovers;
+use crate::sys::file::Stat;
 use crate::sys::{Sys, file, name};
 
 /// The file that is being written.
 pub(crate) struct Staging<'a> {
     destination: &'a Destination<'a>,
     fd: OwnedFd,
-    place: Place,
+    place: Place<'a>,
+    /// Where its temporary name is noted.
+    noting: Option<Noting<'a>>,
+    /// What looks like leftovers of the destination.
+    unproven: Vec<Unproven>,
     /// Another name must not be replaced.
     keep_existing: bool,
     /// Nobody has the name: an entry that has it all the same is another one of this copy.
@@ -36,7 +42,7 @@ pub(crate) struct Staging<'a> {
 /// Where a file is written first, in a tree.
 pub(crate) enum Placing<'a> {
     /// Aside, without a name where that can be had.
-    Aside { is_swept: bool, siblings: Siblings<'a> },
+    Aside { is_swept: bool, siblings: Siblings<'a>, noting: Noting<'a> },
     /// Under its own name.
     Private { siblings: Siblings<'a> },
     /// Under a temporary name from the beginning, so that another run finds it.
@@ -49,11 +55,11 @@ pub(crate) const TAKEN: &str = "another entry of this copy has this name already
     name";
 
 /// Under which name the file being written can be found.
-enum Place {
+enum Place<'a> {
     /// None: it vanishes with its descriptor (`O_TMPFILE`).
     Unnamed,
     /// A temporary one beside the destination, removed on drop.
-    Temporary(OsString),
+    Temporary(OsString, Noted<'a>),
     /// The destination's own, in a directory that nobody looks into yet; removed on drop.
     Private,
     /// The destination's own: either in place already, or opened to be written in place.
@@ -77,29 +83,28 @@ impl<'a> Staging<'a> {
         destination: &'a Destination<'a>,
         mode: u32,
         existing: Existing,
+        noting: Noting<'a>,
     ) -> Result<Staging<'a>> {
         let fail = |errno| cannot_create(destination, errno);
-        if can_link_unnamed() {
-            match name::create_unnamed(destination.directory(), mode) {
-                Ok(fd) => {
-                    let staging = Staging::new(destination, fd, Place::Unnamed);
-                    return Ok(staging.keeping(existing));
-                }
-                // No such operation in this filesystem, or in this kernel (open(2)).
-                Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL | Errno::ENOENT) => {}
-                Err(errno) => return Err(fail(errno)),
-            }
+        if let Some(fd) = create_unnamed(destination, mode).map_err(fail)? {
+            let mut staging = Staging::new(destination, fd, Place::Unnamed);
+            staging.noting = Some(noting);
+            return Ok(staging.keeping(existing));
         }
-        let (fd, temporary) = create_temporary(destination).map_err(fail)?;
-        let place = Place::Temporary(temporary);
+        noting.register.prepare();
+        let (fd, temporary, stat) = create_temporary(destination).map_err(fail)?;
+        let noted = noting.note(&temporary, &stat);
+        let place = Place::Temporary(temporary, noted);
         Ok(Staging::new(destination, fd, place).keeping(existing))
     }
 
-    fn new(destination: &'a Destination<'a>, fd: OwnedFd, place: Place) -> Staging<'a> {
+    fn new(destination: &'a Destination<'a>, fd: OwnedFd, place: Place<'a>) -> Staging<'a> {
         Staging {
             destination,
             fd,
             place,
+            noting: None,
+            unproven: Vec::new(),
             keep_existing: false,
             is_unseen: false,
             is_swept: false,
@@ -122,9 +127,10 @@ impl<'a> Staging<'a> {
                 partial.expect(chunks);
                 (file, name)
             }
-            None => create_temporary(destination).map_err(|e| cannot_create(destination, e))?,
+            None => create_kept(destination, &mut partial)
+                .map_err(|errno| cannot_create(destination, errno))?,
         };
-        let place = Place::Temporary(temporary);
+        let place = Place::Temporary(temporary, Noted::NONE);
         let mut staging = Staging::new(destination, fd, place).keeping(existing);
         staging.is_unseen = is_unseen;
         staging.partial = Some(Mutex::new(partial));
@@ -205,7 +211,7 @@ impl<'a> Staging<'a> {
 
     /// Created with a temporary name and therefore with mode 0600, whatever was asked for.
     pub(crate) fn is_temporary_name(&self) -> bool {
-        matches!(self.place, Place::Temporary(_))
+        matches!(self.place, Place::Temporary(..))
     }
 
     /// The file is one that another run can go on with.
@@ -226,7 +232,7 @@ impl<'a> Staging<'a> {
     /// The bytes up to `offset` are copied: from time to time they are flushed and noted, if the file
     /// is one that another run can go on with.
     pub(crate) fn reached(&self, source: BorrowedFd<'_>, offset: u64) -> Result<()> {
-        let (Some(partial), Place::Temporary(name)) = (&self.partial, &self.place) else {
+        let (Some(partial), Place::Temporary(name, _)) = (&self.partial, &self.place) else {
             return Ok(());
         };
         lock(partial)
@@ -236,7 +242,7 @@ impl<'a> Staging<'a> {
 
     /// Leaves the unfinished file to another run, if that can go on with it.
     pub(crate) fn leave(mut self) {
-        let (Some(partial), Place::Temporary(name)) = (&self.partial, &self.place) else {
+        let (Some(partial), Place::Temporary(name, _)) = (&self.partial, &self.place) else {
             return;
         };
         let mut partial = lock(partial);
@@ -254,7 +260,7 @@ impl<'a> Staging<'a> {
         let result = match std::mem::replace(&mut self.place, Place::Final) {
             Place::Final | Place::Private => Ok(Commit::Done),
             Place::Unnamed => self.commit_unnamed(),
-            Place::Temporary(temporary) => self.commit_temporary(temporary),
+            Place::Temporary(temporary, noted) => self.commit_temporary(temporary, noted),
         };
         result.map_err(|errno| match errno {
             Errno::EEXIST if self.is_unseen => {
@@ -292,17 +298,23 @@ impl<'a> Staging<'a> {
         // linkat(2) never replaces a name: a temporary one first, then a rename over the old file.
         // The lock tells other runs that the temporary name is not a leftover.
         let _ = file::try_lock(&self.fd);
-        let temporary = loop {
+        let noting = self.noting.filter(|noting| noting.brief);
+        let stat = noting.map(|_| file::stat(&self.fd)).transpose()?;
+        let (temporary, noted) = loop {
             let temporary = stale::temporary_name(name, Kind::File)?;
+            let noted = match (&noting, &stat) {
+                (Some(noting), Some(stat)) => noting.note(&temporary, stat),
+                _ => Noted::NONE,
+            };
             match name::link_unnamed(&self.fd, directory, &temporary) {
                 Err(Errno::EEXIST) => {}
-                other => break other.map(|()| temporary)?,
+                other => break other.map(|()| (temporary, noted))?,
             }
         };
-        self.commit_temporary(temporary)
+        self.commit_temporary(temporary, noted)
     }
 
-    fn commit_temporary(&mut self, temporary: OsString) -> Sys<Commit> {
+    fn commit_temporary(&mut self, temporary: OsString, noted: Noted<'a>) -> Sys<Commit> {
         let (directory, name) = (self.destination.directory(), self.destination.name());
         let renamed = if self.keep_existing || self.is_unseen {
             name::rename_new(directory, &temporary, name)
@@ -311,16 +323,26 @@ impl<'a> Staging<'a> {
         };
         if let Err(errno) = renamed {
             // Removed on drop.
-            self.place = Place::Temporary(temporary);
+            self.place = Place::Temporary(temporary, noted);
             return match errno {
                 Errno::EEXIST if self.keep_existing => Ok(Commit::Skipped),
                 errno => Err(errno),
             };
         }
+        drop(noted);
         if !self.is_unseen && !self.is_swept {
-            stale::remove_leftovers(directory, name, Kind::File);
+            self.unproven = stale::remove_leftovers(directory, name);
         }
         Ok(Commit::Done)
+    }
+
+    /// What looks like leftovers of the destination, and stays.
+    pub(crate) fn leftovers(&self) -> Leftovers {
+        let mut leftovers = Leftovers::default();
+        for unproven in &self.unproven {
+            leftovers.add(self.destination.path().with_file_name(&unproven.name));
+        }
+        leftovers
     }
 
     /// The directory, for [`Staging::sync_directory`]; an `O_PATH` handle cannot be flushed.
@@ -339,13 +361,16 @@ impl<'a> Staging<'a> {
 
 impl Drop for Staging<'_> {
     fn drop(&mut self) {
-        let name = match &self.place {
-            Place::Temporary(temporary) => temporary.as_os_str(),
-            Place::Private => self.destination.name(),
+        let (name, noted) = match std::mem::replace(&mut self.place, Place::Final) {
+            Place::Temporary(temporary, noted) => (temporary, noted),
+            Place::Private => (self.destination.name().to_owned(), Noted::NONE),
             Place::Unnamed | Place::Final => return,
         };
-        // Left for the next run to remove if even this fails.
-        let _ = name::unlink(self.destination.directory(), name);
+        match name::unlink(self.destination.directory(), &name) {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            // Left for the next run to remove.
+            Err(_) => noted.leave(),
+        }
     }
 }
 
@@ -353,8 +378,48 @@ fn lock<'a, 'b>(partial: &'a Mutex<Partial<'b>>) -> MutexGuard<'a, Partial<'b>> 
     partial.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A file without a name, where that can be had.
+fn create_unnamed(destination: &Destination<'_>, mode: u32) -> Sys<Option<OwnedFd>> {
+    if !name::can_link_unnamed() {
+        return Ok(None);
+    }
+    match name::create_unnamed(destination.directory(), mode) {
+        // No such operation in this filesystem, or in this kernel (open(2)).
+        Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL | Errno::ENOENT) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// A new, locked file with a temporary name and mode 0600, for one who notes it: before it has the name
+/// where it can be made without, else afterwards.
+fn create_kept(
+    destination: &Destination<'_>,
+    partial: &mut Partial<'_>,
+) -> Sys<(OwnedFd, OsString)> {
+    let Some(fd) = create_unnamed(destination, 0o600)? else {
+        let (fd, temporary, stat) = create_temporary(destination)?;
+        return match partial.begin(&temporary, &stat) {
+            Ok(()) => Ok((fd, temporary)),
+            Err(errno) => {
+                let _ = name::unlink(destination.directory(), &temporary);
+                Err(errno)
+            }
+        };
+    };
+    let _ = file::try_lock(&fd);
+    let stat = file::stat(&fd)?;
+    loop {
+        let temporary = stale::temporary_name(destination.name(), Kind::File)?;
+        partial.begin(&temporary, &stat)?;
+        match name::link_unnamed(&fd, destination.directory(), &temporary) {
+            Err(Errno::EEXIST) => {}
+            other => return other.map(|()| (fd, temporary)),
+        }
+    }
+}
+
 /// A new, locked file with a temporary name and mode 0600.
-fn create_temporary(destination: &Destination<'_>) -> Sys<(OwnedFd, OsString)> {
+fn create_temporary(destination: &Destination<'_>) -> Sys<(OwnedFd, OsString, Stat)> {
     loop {
         let temporary = stale::temporary_name(destination.name(), Kind::File)?;
         let fd = match name::create_new(destination.directory(), &temporary, 0o600) {
@@ -362,27 +427,22 @@ fn create_temporary(destination: &Destination<'_>) -> Sys<(OwnedFd, OsString)> {
             Err(Errno::EEXIST) => continue,
             Err(errno) => return Err(errno),
         };
-        match file::try_lock(&fd) {
-            // Another run took it for a leftover before the lock was there, and removes it.
-            Err(Errno::EAGAIN) => {}
-            // A filesystem without locks.
-            Err(_) => return Ok((fd, temporary)),
-            Ok(()) => match file::stat(&fd) {
-                // Removed as a leftover in between.
-                Ok(stat) if stat.links == 0 => {}
-                Ok(_) => return Ok((fd, temporary)),
-                Err(errno) => {
-                    let _ = name::unlink(destination.directory(), &temporary);
-                    return Err(errno);
-                }
-            },
+        let locked = file::try_lock(&fd);
+        match file::stat(&fd) {
+            // Somebody removed it in between.
+            Ok(stat) if stat.links == 0 => {}
+            // Another run looks whether it is a leftover. It would take this one for one too.
+            Ok(_) if locked == Err(Errno::EAGAIN) => {
+                name::unlink(destination.directory(), &temporary)?;
+            }
+            // Any other answer: a filesystem without locks.
+            Ok(stat) => return Ok((fd, temporary, stat)),
+            Err(errno) => {
+                let _ = name::unlink(destination.directory(), &temporary);
+                return Err(errno);
+            }
         }
     }
-}
-
-fn can_link_unnamed() -> bool {
-    static CAN: OnceLock<bool> = OnceLock::new();
-    *CAN.get_or_init(|| file::effective_uid() == 0 || name::has_proc_fd())
 }
 
 fn cannot_create(destination: &Destination<'_>, errno: Errno) -> Error {

@@ -1,19 +1,21 @@
 //! Temporary names, and what a killed run may have left under one.
+//!
+//! A name shows nothing: a user's file may have any. What is removed is known by inode and time of
+//! birth, which a record of the run says ([`Register`]); the rest is told and left alone.
+
+mod format;
+mod record;
+mod sweep;
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FileType, OFlags};
+use crate::sys::{Sys, name};
 
-use super::remove;
-use crate::sys::file::{self, Stat};
-use crate::sys::{Sys, directory, name};
-
-/// Directory entries that are looked at for leftovers, so that replacing one file in a directory
-/// of millions stays quick. Leftovers behind them are found by a run that meets them earlier.
-const LOOK_AT_ENTRIES: usize = 1 << 16;
+#[cfg(fuzzing)]
+pub(crate) use format::fuzz;
+pub(crate) use record::{Noted, Noting, Register};
+pub(crate) use sweep::{Unproven, is_at_work, remove_leftovers, sweep, sweep_proven};
 
 /// What is built under a temporary name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,45 +24,64 @@ pub(crate) enum Kind {
     File,
     /// A whole tree.
     Tree,
+    /// What says which temporary names are a run's.
+    Record,
 }
 
 impl Kind {
-    fn suffix(self) -> &'static str {
+    const ALL: [Kind; 3] = [Kind::File, Kind::Tree, Kind::Record];
+
+    const fn suffix(self) -> &'static str {
         match self {
             Kind::File => ".tmp",
             Kind::Tree => ".tree",
-        }
-    }
-
-    fn file_type(self) -> FileType {
-        match self {
-            Kind::File => FileType::RegularFile,
-            Kind::Tree => FileType::Directory,
+            Kind::Record => ".record",
         }
     }
 }
 
-/// `.uncopy-<digest of the destination's name>-<random>.tmp` (or `.tree`): recognisable, unguessable,
-/// and short enough for every filesystem however long the destination's name is.
+/// `.uncopy-<digest of the destination's name>-<random>.tmp` (`.tree`, `.record`): recognisable,
+/// unguessable, and short enough for every filesystem however long the destination's name is.
 pub(crate) fn temporary_name(destination: &OsStr, kind: Kind) -> Sys<OsString> {
     let random = u128::from_ne_bytes(name::random_bytes()?);
     Ok(format!("{}{random:032x}{}", prefix(destination), kind.suffix()).into())
 }
 
-/// Whether a name is one of those that files and trees are built under, or of their journals.
+/// Whether a name is like those that files and trees are built under, or like those of their records and
+/// journals. It may be a user's all the same.
 pub(crate) fn is_temporary(name: &OsStr) -> bool {
-    let name = name.as_bytes();
-    let suffixes = [Kind::File.suffix(), Kind::Tree.suffix(), JOURNAL];
-    let ends = suffixes.map(|suffix| name.ends_with(suffix.as_bytes()));
-    name.starts_with(b".uncopy-") && ends.contains(&true)
+    kind_of(name).is_some() || is_journal(name)
 }
 
 /// How the names of journals end.
 const JOURNAL: &str = ".journal";
 
+const BEGIN: &[u8] = b".uncopy-";
+const DIGEST_DIGITS: usize = 16;
+const RANDOM_DIGITS: usize = 32;
+
 /// The name of the journal beside a destination, which no other destination shares.
 pub(crate) fn journal_name(destination: &OsStr) -> OsString {
     format!(".uncopy-{}{JOURNAL}", name_digest(destination)).into()
+}
+
+fn is_journal(name: &OsStr) -> bool {
+    let digest = name.as_bytes().strip_prefix(BEGIN);
+    let digest = digest.and_then(|rest| rest.strip_suffix(JOURNAL.as_bytes()));
+    digest.is_some_and(|digest| is_hexadecimal(digest, DIGEST_DIGITS))
+}
+
+/// What a temporary name is for.
+fn kind_of(name: &OsStr) -> Option<Kind> {
+    let (digest, rest) = name.as_bytes().strip_prefix(BEGIN)?.split_at_checked(DIGEST_DIGITS)?;
+    let (random, suffix) = rest.strip_prefix(b"-")?.split_at_checked(RANDOM_DIGITS)?;
+    let digits = is_hexadecimal(digest, DIGEST_DIGITS) && is_hexadecimal(random, RANDOM_DIGITS);
+    Kind::ALL.into_iter().find(|kind| digits && suffix == kind.suffix().as_bytes())
+}
+
+fn is_hexadecimal(text: &[u8], digits: usize) -> bool {
+    let is_digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
+    text.len() == digits && text.iter().all(is_digit)
 }
 
 fn prefix(destination: &OsStr) -> String {
@@ -69,72 +90,7 @@ fn prefix(destination: &OsStr) -> String {
 
 /// The first eight bytes of a name's BLAKE3 digest, as hexadecimal.
 fn name_digest(name: &OsStr) -> String {
-    blake3::hash(name.as_bytes()).to_hex()[..16].to_owned()
-}
-
-/// Removes what earlier runs to the same destination left, unless somebody holds its lock.
-///
-/// Errors are of no interest: the copy itself is done, and the next run tries again.
-pub(crate) fn remove_leftovers(directory: BorrowedFd<'_>, destination: &OsStr, kind: Kind) {
-    let prefix = prefix(destination);
-    let names = name::names_with_prefix(directory, prefix.as_bytes(), LOOK_AT_ENTRIES);
-    for leftover in names.unwrap_or_default() {
-        if leftover.as_bytes().ends_with(kind.suffix().as_bytes()) {
-            let _ = remove_unless_locked(directory, &leftover, kind);
-        }
-    }
-}
-
-/// Removes what earlier runs left of the files of a directory, whatever their names, unless somebody
-/// holds its lock. A tree does this once for each directory, and not once for each file.
-pub(crate) fn sweep(directory: BorrowedFd<'_>) {
-    let names = name::names_with_prefix(directory, b".uncopy-", usize::MAX);
-    for leftover in names.unwrap_or_default() {
-        if leftover.as_bytes().ends_with(Kind::File.suffix().as_bytes()) {
-            let _ = remove_unless_locked(directory, &leftover, Kind::File);
-        }
-    }
-}
-
-/// What cannot be locked, or is not, has its temporary name for a few calls: after so many seconds
-/// nobody is at work on it.
-const UNLOCKED_SECONDS: u64 = 60;
-
-/// Links, special files and further names of files are made without a lock.
-fn is_unlocked_kind(stat: &Stat) -> bool {
-    match stat.file_type() {
-        FileType::RegularFile => stat.links > 1,
-        FileType::Directory | FileType::Unknown => false,
-        _ => true,
-    }
-}
-
-fn is_old(stat: &Stat) -> bool {
-    let changed = Duration::from_secs(u64::try_from(stat.changed.seconds).unwrap_or(0));
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    now.saturating_sub(changed) >= Duration::from_secs(UNLOCKED_SECONDS)
-}
-
-fn remove_unless_locked(directory: BorrowedFd<'_>, leftover: &OsStr, kind: Kind) -> Sys<()> {
-    let stat = directory::stat_name(directory, leftover)?;
-    let ours = stat.uid == file::effective_uid() || file::effective_uid() == 0;
-    if kind == Kind::File && is_unlocked_kind(&stat) {
-        return if ours && is_old(&stat) { name::unlink(directory, leftover) } else { Ok(()) };
-    }
-    if stat.file_type() != kind.file_type() || !ours {
-        return Ok(());
-    }
-    let file = name::open_existing(directory, leftover, OFlags::RDONLY)?;
-    if !file::stat(&file)?.is_same_file(&stat) {
-        return Ok(());
-    }
-    file::try_lock(&file)?;
-    if kind == Kind::Tree {
-        return remove::tree(directory, leftover);
-    }
-    // The lock's last holder may have renamed the file into place meanwhile; its temporary name
-    // is random and not used again, so that this removes the leftover or nothing.
-    name::unlink(directory, leftover)
+    blake3::hash(name.as_bytes()).to_hex()[..DIGEST_DIGITS].to_owned()
 }
 
 #[cfg(test)]
@@ -152,5 +108,32 @@ mod tests {
         assert!(a.as_bytes().starts_with(prefix(&long).as_bytes()));
         assert!(a.len() < 100);
         assert_ne!(prefix(&long), prefix(OsStr::new("y")));
+        for kind in Kind::ALL {
+            assert_eq!(kind_of(&temporary_name(&long, kind).unwrap()), Some(kind));
+        }
+        assert!(is_temporary(&journal_name(&long)));
+    }
+
+    #[test]
+    fn other_names_are_told_from_temporary_ones() {
+        let (digest, random) = ("0123456789abcdef", "0123456789abcdef0123456789abcdef");
+        for name in [
+            String::new(),
+            ".uncopy-".to_owned(),
+            ".uncopy-notes.tmp".to_owned(),
+            format!(".uncopy-{digest}.tmp"),
+            format!(".uncopy-{digest}-.tmp"),
+            format!(".uncopy-{digest}-{random}"),
+            format!(".uncopy-{digest}-{random}.bak"),
+            format!(".uncopy-{digest}-{random}.tmp.keep"),
+            format!(".uncopy-{digest}-{random}0.tmp"),
+            format!(".uncopy-{digest}-{}.tmp", random.to_uppercase()),
+            format!(".uncopy-{digest}-{random}.journal"),
+            format!("x.uncopy-{digest}-{random}.tmp"),
+            format!(".uncopy-{digest}0.journal"),
+        ] {
+            assert!(!is_temporary(OsStr::new(&name)), "{name}");
+        }
+        assert!(is_temporary(OsStr::new(&format!(".uncopy-{digest}-{random}.tree"))));
     }
 }

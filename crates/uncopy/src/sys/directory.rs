@@ -7,10 +7,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags, SeekFrom, StatxFlags};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags, SeekFrom};
 
 use super::Sys;
-use super::file::{Stat, Timestamp, look_up};
+use super::file::{FACTS, Stat, Timestamp, look_up};
 use crate::error::Errno;
 
 /// `PATH_MAX` less the terminating zero (`linux/limits.h`): what one call takes of a path.
@@ -101,12 +101,12 @@ fn open_one_by_one(from: impl AsFd, path: &OsStr, flags: OFlags) -> Sys<OwnedFd>
 /// Facts about what has this name, a symbolic link itself included.
 pub(crate) fn stat_name(directory: impl AsFd, name: &OsStr) -> Sys<Stat> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    look_up(directory, name, flags, StatxFlags::BASIC_STATS)
+    look_up(directory, name, flags, FACTS)
 }
 
 /// Facts about what has this path, a symbolic link itself included.
 pub(crate) fn stat_path(path: &Path) -> Sys<Stat> {
-    look_up(fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS)
+    look_up(fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW, FACTS)
 }
 
 /// One entry of a listing.

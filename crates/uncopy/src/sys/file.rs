@@ -46,13 +46,55 @@ pub(crate) struct Stat {
     pub(crate) accessed: Timestamp,
     pub(crate) modified: Timestamp,
     pub(crate) changed: Timestamp,
+    /// When the file was made, which no call can set (`STATX_BTIME`). `None` where the filesystem does not
+    /// keep it.
+    pub(crate) born: Option<Timestamp>,
     /// `None` where the file takes no `O_DIRECT`, or the kernel does not say.
     pub(crate) direct: Option<DirectAlign>,
     /// Something is mounted here: the name cannot be replaced (`EBUSY`).
     pub(crate) mount_root: bool,
 }
 
+/// Which file of its filesystem something is, now and in later boots: inode numbers are used again, but
+/// not with the same time of birth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileId {
+    pub(crate) inode: u64,
+    pub(crate) born: Option<Timestamp>,
+}
+
+impl FileId {
+    pub(crate) const BYTES: usize = 20;
+
+    /// It is the file of that number and of no other: a number without a time of birth shows nothing.
+    pub(crate) fn is_surely(&self, other: &FileId) -> bool {
+        self.born.is_some() && self == other
+    }
+
+    /// Little-endian. Nanoseconds that no clock shows say that there is no time of birth.
+    pub(crate) fn to_bytes(self) -> [u8; FileId::BYTES] {
+        let born = self.born.unwrap_or(Timestamp { seconds: 0, nanoseconds: u32::MAX });
+        let mut bytes = [0; FileId::BYTES];
+        bytes[..8].copy_from_slice(&self.inode.to_le_bytes());
+        bytes[8..16].copy_from_slice(&born.seconds.to_le_bytes());
+        bytes[16..].copy_from_slice(&born.nanoseconds.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8; FileId::BYTES]) -> FileId {
+        let long = |place: usize| bytes[place..place + 8].try_into().unwrap_or([0; 8]);
+        let seconds = i64::from_le_bytes(long(8));
+        let nanoseconds = u32::from_le_bytes(bytes[16..].try_into().unwrap_or([0; 4]));
+        let born = (nanoseconds < 1_000_000_000).then_some(Timestamp { seconds, nanoseconds });
+        FileId { inode: u64::from_le_bytes(long(0)), born }
+    }
+}
+
 impl Stat {
+    pub(crate) fn id(&self) -> FileId {
+        FileId { inode: self.inode, born: self.born }
+    }
+
     /// Same inode of the same device: the same file.
     pub(crate) fn is_same_file(&self, other: &Stat) -> bool {
         self.device == other.device && self.inode == other.inode
@@ -69,9 +111,12 @@ impl Stat {
     }
 }
 
+/// What is asked of every file.
+pub(super) const FACTS: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
+
 /// Facts about an open file.
 pub(crate) fn stat(fd: impl AsFd) -> Sys<Stat> {
-    look_up(fd, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS | StatxFlags::DIOALIGN)
+    look_up(fd, "", AtFlags::EMPTY_PATH, FACTS | StatxFlags::DIOALIGN)
 }
 
 /// Facts about a name in a directory; by the older call where filters do not know `statx(2)`.
@@ -88,7 +133,7 @@ pub(super) fn look_up(
     }
 }
 
-/// What `newfstatat(2)` answered: nothing about direct I/O and mounts.
+/// What `newfstatat(2)` answered: nothing about birth, direct I/O and mounts.
 fn stat_of_old(s: &fs::Stat) -> Stat {
     let time = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
     #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast, reason = "widths differ by machine")]
@@ -105,6 +150,7 @@ fn stat_of_old(s: &fs::Stat) -> Stat {
         accessed: time(s.st_atime, s.st_atime_nsec as u32),
         modified: time(s.st_mtime, s.st_mtime_nsec as u32),
         changed: time(s.st_ctime, s.st_ctime_nsec as u32),
+        born: None,
         direct: None,
         mount_root: false,
     }
@@ -128,6 +174,7 @@ fn stat_of(s: &fs::Statx) -> Stat {
         accessed: time(s.stx_atime),
         modified: time(s.stx_mtime),
         changed: time(s.stx_ctime),
+        born: (s.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| time(s.stx_btime)),
         direct,
         mount_root: s.stx_attributes.contains(fs::StatxAttributes::MOUNT_ROOT),
     }

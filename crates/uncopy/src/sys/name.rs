@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
 
 use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags};
 
@@ -59,9 +60,11 @@ pub(crate) fn link_unnamed(file: impl AsFd, directory: impl AsFd, name: &OsStr) 
     }
 }
 
-/// Whether `/proc/self/fd` is there, on which [`link_unnamed`] may depend.
-pub(crate) fn has_proc_fd() -> bool {
-    fs::access("/proc/self/fd", fs::Access::EXEC_OK).is_ok()
+/// Whether [`link_unnamed`] can work: for everybody but root it may depend on `/proc/self/fd`.
+pub(crate) fn can_link_unnamed() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    let has_proc_fd = || fs::access("/proc/self/fd", fs::Access::EXEC_OK).is_ok();
+    *CAN.get_or_init(|| super::file::effective_uid() == 0 || has_proc_fd())
 }
 
 fn proc_path(fd: impl AsFd) -> String {

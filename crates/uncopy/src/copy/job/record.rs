@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::copy::Control;
 use crate::error::{Errno, Error};
-use crate::receipt::{CompressionAction, Cost, Mechanism, Portion, Receipt, Refusal};
+use crate::receipt::{CompressionAction, Cost, Leftovers, Mechanism, Portion, Receipt, Refusal};
 
 /// What an entry of a tree is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -198,6 +198,8 @@ pub struct Summary {
     pub duration: Duration,
     /// Those of the files that were compressed or decompressed.
     pub transformed: Transformed,
+    /// What looks like leftovers of earlier copies, and stays.
+    pub leftovers: Leftovers,
 }
 
 /// Files that were compressed or decompressed.
@@ -244,6 +246,7 @@ impl Summary {
         self.files += 1;
         self.bytes += receipt.bytes;
         self.resumed_bytes += receipt.resumed_bytes;
+        self.leftovers.add_all(&receipt.leftovers);
         for portion in &receipt.portions {
             self.add_portion(*portion);
         }
@@ -309,6 +312,7 @@ impl Summary {
         self.bytes += other.bytes;
         self.transformed.add(other.transformed);
         self.resumed_bytes += other.resumed_bytes;
+        self.leftovers.add_all(&other.leftovers);
         for portion in &other.portions {
             self.add_portion(*portion);
         }

@@ -89,10 +89,11 @@ pub(super) enum Verdict {
 pub(super) fn stranger(
     in_source: Result<(), Errno>,
     is_selected: impl FnOnce() -> bool,
-    is_temporary: bool,
+    is_at_work: impl FnOnce() -> bool,
 ) -> Verdict {
     match in_source {
-        Err(errno) if !is_temporary && is_selected() => match errno {
+        Err(errno) if is_selected() => match errno {
+            _ if is_at_work() => Verdict::Stays,
             Errno::ENOENT => Verdict::Goes,
             other => Verdict::Unknown(other),
         },
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn only_what_is_known_to_be_missing_goes() {
-        for (in_source, selected, temporary, expected) in [
+        for (in_source, selected, at_work, expected) in [
             (Err(Errno::ENOENT), true, false, Verdict::Goes),
             (Err(Errno::ENOENT), false, false, Verdict::Stays),
             (Err(Errno::ENOENT), true, true, Verdict::Stays),
@@ -174,8 +175,8 @@ mod tests {
             (Err(Errno::ESTALE), true, true, Verdict::Stays),
             (Ok(()), true, false, Verdict::Stays),
         ] {
-            let found = stranger(in_source, || selected, temporary);
-            assert_eq!(found, expected, "{in_source:?} {selected} {temporary}");
+            let found = stranger(in_source, || selected, || at_work);
+            assert_eq!(found, expected, "{in_source:?} {selected} {at_work}");
         }
     }
 

@@ -218,7 +218,7 @@ fn strangers(
             (Err(Errno::ENOENT), Some(other)) => look_up(other),
             (looked_up, _) => looked_up,
         };
-        let at_work = !resumed && stale::is_temporary(name);
+        let at_work = || !resumed && stale::is_at_work(open.destination.as_fd(), name);
         match stranger(in_source, selected, at_work) {
             Verdict::Goes => found.strangers.push((name.to_owned(), kind)),
             Verdict::Stays => {}

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use crate::capabilities::Filesystem;
 use crate::copy::born::Born;
+use crate::copy::stale::{Noting, Register};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::Sys;
 use crate::sys::directory;
@@ -68,7 +69,7 @@ impl Open {
 #[derive(Debug)]
 pub(super) enum Above {
     /// A root of the job, or what a root that is no directory lies in, as the caller named it.
-    Root { source: PathBuf, destination: PathBuf },
+    Root { source: PathBuf, destination: PathBuf, register: Register },
     /// In another directory.
     Child { parent: Arc<Directory>, name: OsString },
 }
@@ -243,6 +244,24 @@ impl Directory {
         Ok((root.open()?, self.path_from_root()))
     }
 
+    /// Where the temporary names of its root are noted.
+    pub(super) fn register(&self) -> &Register {
+        static NOWHERE: Register = Register::none();
+        let mut at = self;
+        loop {
+            match &at.above {
+                Some(Above::Child { parent, .. }) => at = parent,
+                Some(Above::Root { register, .. }) => return register,
+                None => return &NOWHERE,
+            }
+        }
+    }
+
+    /// Where its own are noted; `path` is [`Directory::path_from_root`].
+    pub(super) fn noting<'a>(&'a self, path: &'a dyn Fn() -> PathBuf) -> Noting<'a> {
+        Noting { register: self.register(), path, brief: self.entered.whole }
+    }
+
     /// Its path from its root, which has an empty one.
     pub(super) fn path_from_root(&self) -> PathBuf {
         self.path(|_, _| PathBuf::new())
@@ -265,7 +284,7 @@ impl Directory {
                     names.push(name);
                     at = parent;
                 }
-                Some(Above::Root { source, destination }) => break root(source, destination),
+                Some(Above::Root { source, destination, .. }) => break root(source, destination),
                 None => break PathBuf::new(),
             }
         };

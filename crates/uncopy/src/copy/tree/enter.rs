@@ -278,12 +278,14 @@ impl Worker<'_, '_> {
         if self.job.options.dry_run {
             return Ok(Vec::new());
         }
-        if !directory.entered.fresh {
-            stale::sweep(open.destination.as_fd());
-        }
         if let Some(journal) = self.job.journal() {
             let path = || directory.path_from_root();
             sweep_directory(&journal, path, open.destination.as_fd());
+        }
+        if !directory.entered.fresh && !directory.entered.private {
+            let unproven = stale::sweep(open.destination.as_fd(), open.source.as_fd());
+            let path = |name: &OsStr| directory.destination_path().join(name);
+            self.job.add_unproven(unproven, path);
         }
         let options = &self.job.options.copy;
         let source = (open.source.as_fd(), &directory.entered.source);

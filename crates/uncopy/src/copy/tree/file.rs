@@ -34,6 +34,7 @@ use crate::copy::observer::{self, Control, Observer, Phase, Progress};
 use crate::copy::small::{self, Small};
 use crate::copy::source::Source;
 use crate::copy::staging::{Commit, Placing, Staging};
+use crate::copy::stale::Noting;
 use crate::copy::{CopyOptions, Experience, Throttle, Transform, facts, partial, run};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::{Cost, Mechanism, Portion, Receipt};
@@ -270,6 +271,7 @@ impl Worker<'_, '_> {
         let options = job.copy_options(&place.directory.entered);
         let find = (|| place.source(), || place.destination());
         let (from, to) = (Late::new(&find.0), Late::new(&find.1));
+        let path = || place.directory.path_from_root();
         let copied = retry::repeated(job, place.open.filesystems, || {
             let (fd, stat) = opened.take().map_or_else(|| open_file(place), Ok)?;
             let filesystem = filesystem_of(place.open, &place.directory.entered.source, &fd, &stat);
@@ -290,7 +292,8 @@ impl Worker<'_, '_> {
             }
             // Of what is transformed another run cannot go on in the middle.
             let journal = journal.as_ref().filter(|_| !transforms(chosen));
-            let placing = placing(job, place, &source, journal);
+            let noting = place.directory.noting(&path);
+            let placing = placing(job, place, &source, (journal, noting));
             let watch = &mut Watch::new(job);
             run::copy_opened(&source, &destination, placing, chosen, options, watch)
         });
@@ -379,10 +382,12 @@ impl Worker<'_, '_> {
         }
         // Nobody can open it before it has its name; where it needs one for that, it is 0600.
         let mode = source.stat.permissions() & 0o777;
+        let path = || directory.path_from_root();
         let staging = if directory.entered.is_unseen() {
             Staging::private(destination, mode)?
         } else {
-            let staging = Staging::aside(destination, mode, options.existing)?;
+            let noting = directory.noting(&path);
+            let staging = Staging::aside(destination, mode, options.existing, noting)?;
             staging.swept(directory.entered.whole)
         };
         let mut staging = staging.among(siblings(job, place), mode);
@@ -411,7 +416,7 @@ fn placing<'a>(
     job: &'a Job<'a>,
     place: &Place<'a>,
     source: &Source<'_>,
-    journal: Option<&Arc<Journal>>,
+    (journal, noting): (Option<&Arc<Journal>>, Noting<'a>),
 ) -> Placing<'a> {
     let is_unseen = place.directory.entered.is_unseen();
     let is_swept = place.directory.entered.whole;
@@ -423,7 +428,7 @@ fn placing<'a>(
             Placing::Kept { keep: Box::new(keep), begun, is_unseen, is_swept }
         }
         None if is_unseen => Placing::Private { siblings: siblings(job, place) },
-        None => Placing::Aside { is_swept, siblings: siblings(job, place) },
+        None => Placing::Aside { is_swept, siblings: siblings(job, place), noting },
     }
 }
 

@@ -13,7 +13,7 @@ use super::directory::identity;
 use super::links::First;
 use super::worker::{Place, Worker};
 use crate::copy::job::{Action, EntryKind, Outcome};
-use crate::copy::stale;
+use crate::copy::stale::{self, Noted};
 use crate::copy::{Existing, Preserve, metadata};
 use crate::error::{Errno, Error, Result};
 use crate::sys::file::Stat;
@@ -217,17 +217,24 @@ fn give_to_handle(
 struct Temporary<'a> {
     place: &'a Place<'a>,
     name: OsString,
+    noted: Noted<'a>,
 }
 
 impl<'a> Temporary<'a> {
     fn new(place: &'a Place<'a>, make: impl Fn(&OsStr) -> Sys<()>) -> Sys<Temporary<'a>> {
-        loop {
+        let register = place.directory.register();
+        register.prepare();
+        let name = loop {
             let name = stale::temporary_name(place.target, stale::Kind::File)?;
             match make(&name) {
                 Err(Errno::EEXIST) => {}
-                other => return other.map(|()| Temporary { place, name }),
+                other => break other.map(|()| name)?,
             }
-        }
+        };
+        let path = || place.directory.path_from_root();
+        let noted = directory::stat_name(&*place.open.destination, &name)
+            .map_or(Noted::NONE, |stat| register.note(path, &name, &stat));
+        Ok(Temporary { place, name, noted })
     }
 
     /// `false`: the name was taken meanwhile, and is to be left alone. A rename from one name of a
@@ -247,6 +254,10 @@ impl<'a> Temporary<'a> {
 
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
-        let _ = name::unlink(&*self.place.open.destination, &self.name);
+        match name::unlink(&*self.place.open.destination, &self.name) {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            // Left for the next run to remove.
+            Err(_) => std::mem::replace(&mut self.noted, Noted::NONE).leave(),
+        }
     }
 }

@@ -235,7 +235,12 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let opened = || sys::follow::open_root(place.path()).unwrap();
         let source = sys::file::stat(opened()).unwrap();
-        let above = Above::Root { source: place.path().into(), destination: place.path().into() };
+        let path = || place.path().into();
+        let above = Above::Root {
+            source: path(),
+            destination: path(),
+            register: crate::copy::stale::Register::none(),
+        };
         let entered = Entered {
             destination: identity(&source),
             source,

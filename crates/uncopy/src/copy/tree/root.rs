@@ -17,9 +17,10 @@ use super::run::Job;
 use super::target::{Aside, Target, open_for_file};
 use super::worker::{Place, Worker};
 use crate::copy::destination::follow_link;
-use crate::copy::facts;
 use crate::copy::job::{EntryKind, Links};
 use crate::copy::metadata::Made;
+use crate::copy::stale::Register;
+use crate::copy::{facts, stale};
 use crate::error::{Error, Reason, Result};
 use crate::sys::file::Stat;
 use crate::sys::follow::{self, End, Followed};
@@ -72,7 +73,7 @@ fn copy_single(
 ) {
     let opened = split(source).and_then(|(above, name)| {
         let (parent, beside, target) = resolve(destination)?;
-        Ok((open_place((above, &beside), parent)?, name.to_owned(), target))
+        Ok((open_place((above, &beside), parent, &target)?, name.to_owned(), target))
     });
     let ((directory, open), name, target) = match opened {
         Ok(opened) => opened,
@@ -103,6 +104,7 @@ fn copy_single(
     }
     worker.end(Arc::clone(&directory));
     worker.work_on();
+    directory.register().end();
     worker.job.set_journal(None);
     if let Some(journal) = journal
         && let Err(error) = close_journal(worker.job, &journal, parent, parent)
@@ -165,6 +167,7 @@ pub(super) fn or_here(path: &Path) -> &Path {
 fn open_place(
     (source, destination): (&Path, &Path),
     destination_fd: OwnedFd,
+    target: &OsStr,
 ) -> Result<(Directory, Arc<Open>)> {
     let look = |fd: &OwnedFd, path: &Path| {
         file::stat(fd).map_err(|errno| Error::system("examine", or_here(path), errno))
@@ -174,7 +177,9 @@ fn open_place(
     let source_stat = look(&source_fd, source)?;
     let destination_stat = look(&destination_fd, destination)?;
     let open = Arc::new(Open::new(source_fd, destination_fd));
-    let above = Above::Root { source: source.to_owned(), destination: destination.to_owned() };
+    let register = Register::new(Arc::clone(&open.destination), target);
+    let (source, destination) = (source.to_owned(), destination.to_owned());
+    let above = Above::Root { source, destination, register };
     let entered = Entered {
         source: source_stat,
         destination: identity(&destination_stat),
@@ -214,7 +219,20 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
     job.set_journal(kept.as_ref().map(|(journal, _)| Arc::clone(journal)));
     let open = Arc::new(Open::new(fd, target_fd));
     job.expect_light_work(facts::are_shared_in_turn(open.filesystems, &job.options.copy));
-    let above = Above::Root { source: source.to_owned(), destination: destination.to_owned() };
+    // A tree that nobody sees yet is one's own as a whole.
+    let register = match aside.is_some() || absent {
+        true => Register::none(),
+        false => Register::new(
+            Arc::clone(&open.destination),
+            destination.file_name().unwrap_or_default(),
+        ),
+    };
+    if aside.is_none() && !absent && !job.options.dry_run && job.options.delete.is_some() {
+        // Before it is deleted, and counted, as what the source does not have.
+        stale::sweep_proven(open.destination.as_fd(), open.source.as_fd());
+    }
+    let (from, to) = (source.to_owned(), destination.to_owned());
+    let above = Above::Root { source: from, destination: to, register };
     let entered = Entered {
         source: stat,
         destination: identity(&target_stat),
@@ -238,8 +256,9 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
     }
     worker.list_open(Arc::clone(&directory), &open, 0);
     worker.work_on();
-    let root = Finished { directory, open, aside, kept };
+    let root = Finished { directory: Arc::clone(&directory), open, aside, kept };
     let ended = root.end(worker, source, destination);
+    directory.register().end();
     job.set_journal(None);
     if let Err(error) = ended {
         fail(worker, source, destination, EntryKind::Directory, error);
@@ -274,7 +293,10 @@ impl Finished {
                     .catch_up()
                     .map_err(|e| Error::system("write the journal for", destination, e))?;
             }
-            aside.put_in_place(destination, job.options.copy.durable).map(|()| notes)
+            aside.put_in_place(destination, job.options.copy.durable)?;
+            let unproven = aside.remove_leftovers();
+            job.add_unproven(unproven, |name| destination.with_file_name(name));
+            Ok(notes)
         });
         match finished {
             Ok(mut notes) => {

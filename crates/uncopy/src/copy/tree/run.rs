@@ -1,6 +1,6 @@
 //! One job from beginning to end.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -15,9 +15,11 @@ use super::{root, scan};
 use crate::copy::born::Umask;
 use crate::copy::job::{JobObserver, JobOptions, JobProgress, Record, Summary};
 use crate::copy::pause::{Passed, Stopwatch};
+use crate::copy::stale::Unproven;
 use crate::copy::{Control, CopyOptions, Existing, Experience, Gate, Throttle, throttle};
-use crate::error::{Error, Reason, Result};
+use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::Mechanism;
+use crate::sys::file::FileId;
 use crate::sys::{Sys, directory, file};
 
 /// Directories whose descriptors are kept while their entries are copied; the others are opened
@@ -68,7 +70,9 @@ pub(super) struct Job<'a> {
     /// There is one. Asked for each file: who takes the lock to read makes the others wait.
     has_journal: AtomicBool,
     /// Journals of roots that are done, and where they lie.
-    finished: Mutex<Vec<(Identity, OwnedFd, Vec<OsString>)>>,
+    finished: Mutex<Vec<(Identity, OwnedFd, Vec<(OsString, FileId)>)>>,
+    /// What looks like leftovers.
+    unproven: Mutex<Vec<(PathBuf, FileId)>>,
 }
 
 /// What is shown while the job runs.
@@ -113,8 +117,18 @@ pub(in crate::copy) fn run_job(
         }
         job.over.store(true, Ordering::Relaxed);
     });
-    let Job { summary, stopped, .. } = job;
+    let Job { summary, stopped, unproven, .. } = job;
     let mut summary = summary.into_inner().unwrap_or_else(PoisonError::into_inner);
+    for (path, id) in unproven.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        // The record of another directory may have shown what it is, and a run that was at work is done.
+        let stays = match directory::stat_path(&path) {
+            Ok(stat) => stat.id() == id,
+            Err(errno) => errno != Errno::ENOENT,
+        };
+        if stays {
+            summary.leftovers.add(path);
+        }
+    }
     summary.duration = begin.elapsed();
     let stopped = stopped.into_inner().unwrap_or_else(PoisonError::into_inner);
     (summary, stopped.map_or(Ok(()), Err))
@@ -153,6 +167,7 @@ impl<'a> Job<'a> {
             journal: RwLock::default(),
             has_journal: AtomicBool::new(false),
             finished: Mutex::default(),
+            unproven: Mutex::default(),
         }
     }
 
@@ -260,7 +275,7 @@ impl<'a> Job<'a> {
     /// A root is done. Its journal says so until all are, for a run that has to go on.
     pub(super) fn finished_with(&self, journal: &Journal, parent: BorrowedFd<'_>) -> Sys<()> {
         let which = identity(&file::stat(parent)?);
-        let name = journal.name().to_owned();
+        let name = (journal.name().to_owned(), journal.own());
         let mut finished = lock(&self.finished);
         match finished.iter_mut().find(|(known, ..)| *known == which) {
             Some((_, _, names)) => names.push(name),
@@ -271,8 +286,8 @@ impl<'a> Job<'a> {
 
     fn remove_journals(&self) {
         for (_, parent, names) in lock(&self.finished).drain(..) {
-            for name in names {
-                Journal::remove(parent.as_fd(), &name);
+            for (name, own) in names {
+                Journal::remove(parent.as_fd(), &name, own);
             }
         }
     }
@@ -307,6 +322,14 @@ impl<'a> Job<'a> {
         *sequence += 1;
         record.sequence = *sequence;
         self.observer.finished(&record);
+    }
+
+    /// What looks like leftovers, for the end of the job to tell.
+    pub(super) fn add_unproven(&self, met: Vec<Unproven>, path: impl Fn(&OsStr) -> PathBuf) {
+        if !met.is_empty() {
+            lock(&self.unproven)
+                .extend(met.into_iter().map(|unproven| (path(&unproven.name), unproven.id)));
+        }
     }
 
     pub(super) fn note_mechanism(&self, mechanism: Mechanism) {

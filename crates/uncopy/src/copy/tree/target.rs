@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::FileType;
 
@@ -12,6 +13,7 @@ use super::journal::{Begun, Built, Journal, NotOpened, Short, Unusable};
 use super::root::{or_here, split};
 use super::run::Job;
 use crate::copy::job::JobOptions;
+use crate::copy::stale::{Register, Unproven};
 use crate::copy::{CopyOptions, Tuning, partial, remove, stale};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::file::Stat;
@@ -37,6 +39,8 @@ pub(super) struct Aside {
     pub(super) parent: OwnedFd,
     temporary: OsString,
     name: OsString,
+    /// Says that it is this run's, unless a journal does.
+    register: Register,
 }
 
 impl Target {
@@ -76,7 +80,10 @@ impl Target {
         if job.options.resume {
             return Target::journalled(job, source, destination, parent, name, from);
         }
-        make_aside(parent, name).map_err(|errno| beside(destination, errno))
+        let register = file::duplicate(&parent)
+            .map(|parent| Register::new(Arc::new(parent), name))
+            .map_err(|errno| beside(destination, errno))?;
+        make_aside(parent, name, register).map_err(|errno| beside(destination, errno))
     }
 
     /// A directory that is there.
@@ -122,24 +129,28 @@ impl Target {
         let fingerprint = fingerprint(job.options, source, from.inode);
         let mut journal = open_journal(destination, parent.as_fd(), name, fingerprint)?;
         let keeper = file::duplicate(&parent).map_err(fail)?;
-        if let Some(Built { name: temporary, .. }) = journal.begun().and_then(|b| b.aside.clone()) {
+        if let Some(Built { name: temporary, id }) = journal.begun().and_then(|b| b.aside.clone()) {
             if !stale::is_temporary(&temporary) || temporary.as_bytes().contains(&b'/') {
                 return Err(unusable(destination, name, &Unusable::Foreign));
             }
-            match directory::open_child(&parent, &temporary) {
-                Ok(fd) => {
-                    let stat = file::stat(&fd).map_err(fail)?;
+            let opened = directory::open_child(&parent, &temporary)
+                .and_then(|fd| file::stat(&fd).map(|stat| (fd, stat)));
+            match opened {
+                // Another one has its name: what was begun is gone.
+                Ok((_, stat)) if stat.id() != id => {}
+                Ok((fd, stat)) => {
                     if stat.uid != file::effective_uid() {
                         return Err(unusable(destination, name, &Unusable::Foreign));
                     }
-                    // The journal's lock is held: this is one that takes it for a leftover.
+                    // The journal's lock is held: this is one that looks whether it is a leftover.
                     if file::try_lock(&fd) == Err(Errno::EAGAIN) {
-                        let text = "another run removes what was begun; repeat the command then";
+                        let text = "another run looks at what was begun; repeat the command";
                         let reason = Reason::Refused(text.into());
                         return Err(Error::new("resume the copy to", destination, reason));
                     }
                     let name = name.to_owned();
-                    let aside = Some(Aside { parent, temporary, name });
+                    let register = Register::none();
+                    let aside = Some(Aside { parent, temporary, name, register });
                     let journal = Some((journal, keeper));
                     return Ok(Target { fd, stat, aside, absent: false, resumed: true, journal });
                 }
@@ -147,16 +158,16 @@ impl Target {
                 Err(errno) => return Err(fail(errno)),
             }
         }
-        let target = make_aside(parent, name).map_err(fail)?;
+        let target = make_aside(parent, name, Register::none()).map_err(fail)?;
         let aside = target.aside.as_ref().map(|aside| aside.temporary.clone());
-        let inode = target.stat.inode;
-        let begun = Begun { fingerprint, aside: aside.map(|name| Built { name, inode }) };
+        let id = target.stat.id();
+        let begun = Begun { fingerprint, aside: aside.map(|name| Built { name, id }) };
         let started = journal.begin(begun, keeper.as_fd());
         if let Err(errno) = started {
             if let Some(aside) = &target.aside {
                 aside.remove();
             }
-            return Err(Error::system("begin the journal for", destination, errno));
+            return Err(not_begun(destination, errno));
         }
         Ok(Target { journal: Some((journal, keeper)), ..target })
     }
@@ -171,7 +182,7 @@ pub(in crate::copy) fn is_built(source: &Path, destination: &Path, options: &Job
         let (above, name) = split(&path).ok()?;
         let begun = Journal::peek(follow::open_directory(above).ok()?.as_fd(), name)?;
         let is_same = begun.fingerprint == fingerprint(options, source, from.inode);
-        Some(is_same && begun.aside?.inode == built.inode)
+        Some(is_same && begun.aside?.id == built.id())
     };
     options.resume && look().unwrap_or(false)
 }
@@ -214,9 +225,22 @@ fn begin_journal(
     if journal.begun().is_none() {
         journal
             .begin(Begun { fingerprint, aside: None }, parent)
-            .map_err(|errno| Error::system("begin the journal for", destination, errno))?;
+            .map_err(|errno| not_begun(destination, errno))?;
     }
     Ok(journal)
+}
+
+fn not_begun(destination: &Path, errno: Errno) -> Error {
+    match errno {
+        // Another run was quicker to give its journal the name.
+        Errno::EEXIST => held(destination),
+        errno => Error::system("begin the journal for", destination, errno),
+    }
+}
+
+fn held(destination: &Path) -> Error {
+    let text = "another run is at work on it; wait for that one";
+    Error::new("resume the copy to", destination, Reason::Refused(text.into()))
 }
 
 /// The journal for a single file, if it is large or was begun by an earlier run.
@@ -247,7 +271,7 @@ fn open_journal(
     let refuse =
         |text: String| Error::new("resume the copy to", destination, Reason::Refused(text));
     let journal = Journal::open(parent, name).map_err(|problem| match problem {
-        NotOpened::Held => refuse("another run is at work on it; wait for that one".into()),
+        NotOpened::Held => held(destination),
         NotOpened::Unusable(why) => unusable(destination, name, &why),
         // A symbolic link has its name.
         NotOpened::System(Errno::ELOOP) => unusable(destination, name, &Unusable::Foreign),
@@ -268,13 +292,17 @@ fn unusable(destination: &Path, name: &OsStr, why: &Unusable) -> Error {
     let why = match why {
         Unusable::Damaged { offset } => format!("is damaged at byte {offset} and"),
         Unusable::Foreign => "may be written by others than you and".to_owned(),
+        Unusable::Copied => {
+            "is empty or the copy of one, so that nothing shows whose it is, and".into()
+        }
     };
     let text =
         format!("its journal {why} is not believed; remove {} to begin anew", path.display());
     Error::new("resume the copy to", destination, Reason::Refused(text))
 }
 
-fn make_aside(parent: OwnedFd, name: &OsStr) -> Sys<Target> {
+fn make_aside(parent: OwnedFd, name: &OsStr, register: Register) -> Sys<Target> {
+    register.prepare();
     let temporary = loop {
         let temporary = stale::temporary_name(name, stale::Kind::Tree)?;
         match directory::make(&parent, &temporary, 0o700) {
@@ -287,7 +315,11 @@ fn make_aside(parent: OwnedFd, name: &OsStr) -> Sys<Target> {
         let _ = file::try_lock(&fd);
         file::stat(&fd).map(|stat| (fd, stat))
     });
-    let aside = Aside { parent, temporary, name: name.to_owned() };
+    if let Ok((_, stat)) = &opened {
+        // For as long as the record is there.
+        drop(register.note(PathBuf::new, &temporary, stat));
+    }
+    let aside = Aside { parent, temporary, name: name.to_owned(), register };
     if opened.is_err() {
         aside.remove();
     }
@@ -327,7 +359,6 @@ impl Aside {
     pub(super) fn put_in_place(&self, destination: &Path, durable: bool) -> Result<()> {
         name::rename_new_directory(&self.parent, &self.temporary, &self.name)
             .map_err(|errno| Error::system("put in place", destination, errno))?;
-        stale::remove_leftovers(self.parent.as_fd(), &self.name, stale::Kind::Tree);
         if durable {
             name::open_directory_for_reading(&self.parent)
                 .and_then(file::sync)
@@ -336,9 +367,17 @@ impl Aside {
         Ok(())
     }
 
+    /// Removes what killed runs to the same destination left; tells what looks like it.
+    pub(super) fn remove_leftovers(&self) -> Vec<Unproven> {
+        self.register.end();
+        stale::remove_leftovers(self.parent.as_fd(), &self.name)
+    }
+
     /// Takes back what was made.
     pub(super) fn remove(&self) {
         // Left for the next run to remove if even this fails.
-        let _ = remove::tree(&self.parent, &self.temporary);
+        if remove::tree(&self.parent, &self.temporary).is_err() {
+            self.register.keep();
+        }
     }
 }

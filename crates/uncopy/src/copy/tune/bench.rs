@@ -5,15 +5,17 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{cancelled, decide};
 use crate::copy::facts::direct_path;
 use crate::copy::job::{JobObserver, JobOptions, JobProgress, copy_trees};
 use crate::copy::plan::DirectPath;
+use crate::copy::stale::Register;
 use crate::copy::{Control, CopyOptions, Progress, copy_file_observed, remove, stale};
 use crate::error::{Errno, Error, Reason, Result};
-use crate::sys::{clock, directory, file, follow};
+use crate::sys::{Sys, clock, directory, file, follow};
 
 /// What all that is made takes, and somewhat more.
 const ROOM_BYTES: u64 = 256 << 20;
@@ -33,6 +35,8 @@ pub(super) struct Bench<'a> {
     given: &'a Path,
     parent: OwnedFd,
     name: OsString,
+    /// Says that the directory is this run's.
+    register: Register,
     /// Its lock says that somebody is at work.
     _lock: OwnedFd,
     path: PathBuf,
@@ -58,6 +62,10 @@ impl<'a> Bench<'a> {
             .map_err(|stopped| stopped.error("open the directory", given))?;
         let room = file::free_bytes(&parent).map_err(fail("examine the filesystem of"))?;
         // Of a filesystem that is read-only the room says nothing.
+        let register = file::duplicate(&parent)
+            .map(|parent| Register::new(Arc::new(parent), OsStr::new(MARK)))
+            .map_err(fail("open the directory"))?;
+        register.prepare();
         let name = make(&parent).map_err(fail("measure in"))?;
         let path = given.join(&name);
         let taken_back = |error| {
@@ -76,10 +84,14 @@ impl<'a> Bench<'a> {
         let lock = directory::open_child(&parent, &name).map_err(fail("open what was made in"));
         let lock = lock.map_err(taken_back)?;
         let _ = file::try_lock(&lock);
-        stale::remove_leftovers(parent.as_fd(), OsStr::new(MARK), stale::Kind::Tree);
+        if let Ok(stat) = file::stat(&lock) {
+            drop(register.note(PathBuf::new, &name, &stat));
+        }
+        stale::remove_leftovers(parent.as_fd(), OsStr::new(MARK));
         let mut bench = Bench {
             given,
             name,
+            register,
             _lock: lock,
             path,
             takes_direct: false,
@@ -215,8 +227,13 @@ impl<'a> Bench<'a> {
     /// Removes all that was made.
     pub(super) fn remove(mut self) -> Result<()> {
         self.removed = true;
-        remove::tree(&self.parent, &self.name)
+        self.take_back()
             .map_err(|errno| Error::system("remove what was measured with in", self.given, errno))
+    }
+
+    fn take_back(&self) -> Sys<()> {
+        // Left for the next run to remove if even this fails.
+        remove::tree(&self.parent, &self.name).inspect_err(|_| self.register.keep())
     }
 }
 
@@ -224,7 +241,7 @@ impl Drop for Bench<'_> {
     fn drop(&mut self) {
         if !self.removed {
             // An error is reported already.
-            let _ = remove::tree(&self.parent, &self.name);
+            let _ = self.take_back();
         }
     }
 }
@@ -242,7 +259,7 @@ impl JobObserver for Until {
     }
 }
 
-fn make(parent: &OwnedFd) -> crate::sys::Sys<OsString> {
+fn make(parent: &OwnedFd) -> Sys<OsString> {
     loop {
         let name = stale::temporary_name(OsStr::new(MARK), stale::Kind::Tree)?;
         match directory::make(parent, &name, 0o700) {

@@ -9,9 +9,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use crate::copy::partial::{CHUNK_DIGEST_BYTES, ChunkDigest};
+use crate::sys::file::FileId;
 
 /// The first bytes of every frame, with the version of the format.
-const MAGIC: &[u8; 4] = b"UJ4\n";
+const MAGIC: &[u8; 4] = b"UJ5\n";
 const CHECKSUM_BYTES: usize = 16;
 const FIELDS_BYTES: usize = 12;
 const HEAD_BYTES: usize = FIELDS_BYTES + CHECKSUM_BYTES;
@@ -48,8 +49,8 @@ pub(in crate::copy::tree) struct Begun {
 pub(in crate::copy::tree) struct Built {
     /// Its temporary name.
     pub(in crate::copy::tree) name: OsString,
-    /// By which it is known when it has the destination's.
-    pub(in crate::copy::tree) inode: u64,
+    /// By which it is known, also when it has the destination's.
+    pub(in crate::copy::tree) id: FileId,
 }
 
 /// A large file that was not finished: the temporary file that it is built in, and the chunks that
@@ -60,7 +61,7 @@ pub(in crate::copy::tree) struct Part {
     pub(in crate::copy::tree) source: Short,
     /// Of the temporary file, in the directory of the destination.
     pub(in crate::copy::tree) name: OsString,
-    pub(in crate::copy::tree) inode: u64,
+    pub(in crate::copy::tree) id: FileId,
     pub(in crate::copy::tree) chunk_bytes: u64,
     /// From the root.
     pub(in crate::copy::tree) path: OsString,
@@ -77,6 +78,8 @@ impl Part {
 /// What a journal says.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Contents {
+    /// Which file the journal was when it was begun. A copy of it is another one.
+    pub(super) own: Option<FileId>,
     pub(super) begun: Option<Begun>,
     /// By the digest of their paths.
     pub(super) parts: HashMap<Short, Part>,
@@ -92,6 +95,8 @@ pub(in crate::copy::tree) enum Unusable {
     },
     /// It is no file of the caller's alone, and may say anything.
     Foreign,
+    /// It does not say that it is this file.
+    Copied,
 }
 
 fn frame(kind: u32, payload: &[&[u8]]) -> Vec<u8> {
@@ -106,19 +111,31 @@ fn frame(kind: u32, payload: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn begin_frame(begun: &Begun) -> Vec<u8> {
+/// The first frame of the journal that is this file.
+pub(super) fn begin_frame(own: FileId, begun: &Begun) -> Vec<u8> {
+    let own = own.to_bytes();
     match &begun.aside {
-        None => frame(BEGIN, &[&begun.fingerprint]),
-        Some(Built { name, inode }) => {
-            frame(BEGIN, &[&begun.fingerprint, &inode.to_le_bytes(), name.as_bytes()])
+        None => frame(BEGIN, &[&begun.fingerprint, &own]),
+        Some(Built { name, id }) => {
+            frame(BEGIN, &[&begun.fingerprint, &own, &id.to_bytes(), name.as_bytes()])
         }
     }
 }
 
+fn parse_begun(payload: &[u8]) -> Option<(FileId, Begun)> {
+    let (fingerprint, rest) = payload.split_first_chunk()?;
+    let (own, rest) = rest.split_first_chunk()?;
+    let aside = match rest {
+        [] => None,
+        built => Some(parse_built(built)?),
+    };
+    Some((FileId::from_bytes(own), Begun { fingerprint: *fingerprint, aside }))
+}
+
 fn parse_built(bytes: &[u8]) -> Option<Built> {
-    let (inode, name) = bytes.split_first_chunk()?;
+    let (id, name) = bytes.split_first_chunk()?;
     let name = (!name.is_empty()).then(|| OsString::from_vec(name.to_vec()))?;
-    Some(Built { name, inode: u64::from_le_bytes(*inode) })
+    Some(Built { name, id: FileId::from_bytes(id) })
 }
 
 /// `done`: [`Short`] after [`Short`].
@@ -156,16 +173,17 @@ pub(super) fn ended_frame(ended: &[u8]) -> Vec<u8> {
 
 /// More chunks of a part, from number `first` on.
 pub(super) fn chunks_frame(part: &Part, first: u64) -> Vec<u8> {
-    let numbers = [part.inode, part.chunk_bytes, first].map(u64::to_le_bytes).concat();
+    let numbers = [part.chunk_bytes, first].map(u64::to_le_bytes).concat();
     let lengths = [part.name.len(), part.path.len()].map(|n| (n as u32).to_le_bytes()).concat();
     let (name, path) = (part.name.as_bytes(), part.path.as_bytes());
     let chunks = part.chunks.as_flattened();
-    frame(CHUNKS, &[&part.source, &numbers, &lengths, name, path, chunks])
+    frame(CHUNKS, &[&part.source, &part.id.to_bytes(), &numbers, &lengths, name, path, chunks])
 }
 
 fn parse_chunks(payload: &[u8]) -> Option<(u64, Part)> {
     let (source, rest) = payload.split_first_chunk()?;
-    let (numbers, rest) = rest.split_first_chunk::<24>()?;
+    let (id, rest) = rest.split_first_chunk()?;
+    let (numbers, rest) = rest.split_first_chunk::<16>()?;
     let (lengths, rest) = rest.split_first_chunk::<8>()?;
     let number = |place: usize| numbers[place..place + 8].try_into().map_or(0, u64::from_le_bytes);
     let length = |place: usize| lengths[place..place + 4].try_into().map_or(0, u32::from_le_bytes);
@@ -176,12 +194,12 @@ fn parse_chunks(payload: &[u8]) -> Option<(u64, Part)> {
     let part = Part {
         source: *source,
         name: text(name),
-        inode: number(0),
-        chunk_bytes: number(8),
+        id: FileId::from_bytes(id),
+        chunk_bytes: number(0),
         path: text(path),
         chunks: chunks.to_vec(),
     };
-    (rest.is_empty() && part.chunk_bytes > 0).then_some((number(16), part))
+    (rest.is_empty() && part.chunk_bytes > 0).then_some((number(8), part))
 }
 
 /// By what a part is found: the digest of its path from the root.
@@ -206,12 +224,8 @@ impl Contents {
     fn take(&mut self, (kind, payload): (u32, &[u8]), told: &mut impl Told) -> Option<()> {
         match (kind, self.begun.is_some()) {
             (BEGIN, false) => {
-                let (fingerprint, aside) = payload.split_first_chunk()?;
-                let aside = match aside {
-                    [] => None,
-                    built => Some(parse_built(built)?),
-                };
-                self.begun = Some(Begun { fingerprint: *fingerprint, aside });
+                let (own, begun) = parse_begun(payload)?;
+                (self.own, self.begun) = (Some(own), Some(begun));
             }
             (DONE, true) => told.done(shorts(payload)?),
             (ENDED, true) => {
@@ -250,7 +264,7 @@ impl Contents {
 
 impl Part {
     fn is_same(&self, other: &Part) -> bool {
-        let of = |part: &Part| (part.source, part.inode, part.chunk_bytes);
+        let of = |part: &Part| (part.source, part.id, part.chunk_bytes);
         of(self) == of(other) && self.name == other.name
     }
 }
@@ -339,7 +353,8 @@ pub(crate) fn fuzz(bytes: &[u8]) {
     let begun = Begun { fingerprint: [0; CHECKSUM_BYTES], aside: None };
     let framed = frame((*kind).into(), &[payload]);
     check(&framed);
-    check(&[begin_frame(&begun), framed.clone(), framed].concat());
+    let own = FileId { inode: 1, born: None };
+    check(&[begin_frame(own, &begun), framed.clone(), framed].concat());
 }
 
 /// What is whole of a journal says the same without the rest.
@@ -380,6 +395,7 @@ fn parse_bytes(bytes: &[u8]) -> Result<(Contents, Count), Unusable> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::file::Timestamp;
 
     /// What is told.
     #[derive(Default)]
@@ -422,8 +438,17 @@ mod tests {
         super::parse(bytes.len() as u64, read, told).unwrap()
     }
 
+    fn id(inode: u64) -> FileId {
+        FileId { inode, born: Some(Timestamp { seconds: 1 << 33, nanoseconds: 5 }) }
+    }
+
+    /// The first frame of a journal whose inode is 5.
+    fn begin_frame(begun: &Begun) -> Vec<u8> {
+        super::begin_frame(id(5), begun)
+    }
+
     fn begun() -> Begun {
-        let built = Built { name: ".uncopy-x.tree".into(), inode: 1 << 40 };
+        let built = Built { name: ".uncopy-x.tree".into(), id: id(1 << 40) };
         Begun { fingerprint: [7; 16], aside: Some(built) }
     }
 
@@ -431,7 +456,7 @@ mod tests {
         Part {
             source: [3; 16],
             name: ".uncopy-y.tmp".into(),
-            inode: 12,
+            id: id(12),
             chunk_bytes: 8 << 20,
             path: OsString::from_vec(b"a/\xff".to_vec()),
             chunks: (0..chunks).map(|n| [n; 32]).collect(),
@@ -447,7 +472,7 @@ mod tests {
     fn what_is_written_is_read() {
         let bytes = written();
         let (contents, heard) = hear(&bytes).unwrap();
-        assert_eq!(contents.begun, Some(begun()));
+        assert_eq!((contents.own, contents.begun), (Some(id(5)), Some(begun())));
         assert_eq!((heard.done.len(), heard.done[3]), (4, [1; 16]));
         assert_eq!(contents.whole_bytes, bytes.len() as u64);
         assert_eq!(parse(&[]), Ok(Contents::default()));
@@ -463,9 +488,9 @@ mod tests {
         let parts = parse(&bytes).unwrap().parts;
         let found = &parts[&part_key(&part(0).path)];
         assert_eq!(found.chunks, [[0; 32], [1; 32], [9; 32]]);
-        assert_eq!((&found.path, &found.name, found.inode), (&later.path, &later.name, 12));
+        assert_eq!((&found.path, &found.name, found.id), (&later.path, &later.name, id(12)));
         // Behind a gap, and of another temporary file.
-        let other = Part { inode: 13, ..later.clone() };
+        let other = Part { id: id(13), ..later.clone() };
         for stray in [chunks_frame(&later, 4), chunks_frame(&other, 1)] {
             assert!(parse(&[bytes.clone(), stray].concat()).unwrap().parts.is_empty());
         }
@@ -526,7 +551,7 @@ mod tests {
                     assert!(place >= last + HEAD_BYTES, "{place}");
                     assert_eq!(count_done(&damaged), 3, "{place}");
                 }
-                Err(Unusable::Foreign) => panic!("{place}"),
+                Err(_) => panic!("{place}"),
             }
         }
     }
@@ -534,12 +559,12 @@ mod tests {
     #[test]
     fn nonsense_with_right_checksums_is_damage() {
         let begin = begin_frame(&begun());
-        let short_chunks = frame(CHUNKS, &[&[0; 40]]);
-        let endless = frame(CHUNKS, &[&[0; 40], &[0xff; 8]]);
+        let short_chunks = frame(CHUNKS, &[&[0; 52]]);
+        let endless = frame(CHUNKS, &[&[0; 52], &[0xff; 8]]);
         for frame in [begin.clone(), done_frame(&[1; 15]), short_chunks, endless, frame(77, &[])] {
             assert!(parse(&[begin.clone(), frame].concat()).is_err());
         }
-        for built in [&[1; 7][..], &[1; 8]] {
+        for built in [&[1; 7][..], &[1; 20 + 7], &[1; 20 + 20]] {
             assert!(parse(&frame(BEGIN, &[&[7; 16], built])).is_err());
         }
         assert!(parse(&done_frame(&[1; 16])).is_err());

@@ -33,7 +33,7 @@ use format::Told;
 
 use crate::copy::{partial, stale};
 use crate::error::Errno;
-use crate::sys::file::{self, Stat};
+use crate::sys::file::{self, FileId, Stat};
 use crate::sys::{Sys, name, transfer};
 
 /// Files are flushed and noted in batches of this number, or of this many bytes, or this old. Where
@@ -80,6 +80,9 @@ fn update_state(hasher: &mut blake3::Hasher, stat: &Stat, with_changed: bool) {
 pub(super) struct Journal {
     file: OwnedFd,
     name: OsString,
+    own: FileId,
+    /// It has its name, which it gets when it is begun.
+    is_named: bool,
     begun: Option<Begun>,
     /// What an earlier run did.
     done: Done,
@@ -162,16 +165,17 @@ impl From<Errno> for NotOpened {
 }
 
 impl Journal {
-    /// Opens the journal beside a destination, or makes an empty one, and locks it.
+    /// Opens the journal beside a destination, or makes one, which must be [begun](Journal::begin), and
+    /// locks it.
     pub(super) fn open(
         directory: BorrowedFd<'_>,
         destination: &OsStr,
     ) -> Result<Journal, NotOpened> {
         let name = stale::journal_name(destination);
-        let file = match name::open_existing(directory, &name, OFlags::RDWR) {
-            Err(Errno::ENOENT) => name::create_new(directory, &name, 0o600),
-            other => other,
-        }?;
+        let (file, is_new, is_named) = match name::open_existing(directory, &name, OFlags::RDWR) {
+            Err(Errno::ENOENT) => make(directory, &name)?,
+            other => (other?, false, true),
+        };
         let stat = file::stat(&file)?;
         if !is_own(&stat) {
             return Err(NotOpened::Unusable(Unusable::Foreign));
@@ -182,16 +186,22 @@ impl Journal {
         }
         // The run that held the lock may have made it longer, and removed it.
         let stat = file::stat(&file)?;
-        if stat.links == 0 {
+        if stat.links == 0 && is_named {
             return Err(NotOpened::Held);
         }
         let mut done = Done::collect(directory);
         let contents = parse(&file, stat.size, &mut done)?.map_err(NotOpened::Unusable)?;
+        // A user's own file may have this name, and the copy of a journal too.
+        if !is_new && contents.own != Some(stat.id()) {
+            return Err(NotOpened::Unusable(Unusable::Copied));
+        }
         let was_cut = contents.whole_bytes < stat.size;
         file::truncate(&file, contents.whole_bytes)?;
         Ok(Journal {
             file,
             name,
+            own: stat.id(),
+            is_named,
             begun: contents.begun,
             done: done.end(),
             parts: Mutex::new(contents.parts),
@@ -208,7 +218,8 @@ impl Journal {
         let name = stale::journal_name(destination);
         let file = name::open_existing(directory, &name, OFlags::RDONLY).ok()?;
         let stat = file::stat(&file).ok().filter(is_own)?;
-        parse(&file, stat.size, &mut ()).ok()?.ok()?.begun
+        let contents = parse(&file, stat.size, &mut ()).ok()?.ok()?;
+        contents.begun.filter(|_| contents.own == Some(stat.id()))
     }
 
     /// The job that it belongs to, if it was begun.
@@ -216,12 +227,16 @@ impl Journal {
         self.begun.as_ref()
     }
 
-    /// Begins it anew, for this job.
+    /// Begins it anew, for this job, and gives it its name; `EEXIST`: another run was quicker.
     pub(super) fn begin(&mut self, begun: Begun, directory: BorrowedFd<'_>) -> Sys<()> {
-        file::truncate(&self.file, 0)?;
-        let bytes = format::begin_frame(&begun);
+        let bytes = format::begin_frame(self.own, &begun);
         transfer::write_all_at(&self.file, &bytes, 0)?;
+        file::truncate(&self.file, bytes.len() as u64)?;
         file::sync(&self.file)?;
+        if !self.is_named {
+            name::link_unnamed(&self.file, directory, &self.name)?;
+            self.is_named = true;
+        }
         let directory = name::open_directory_for_reading(directory)?;
         file::sync(&directory)?;
         self.done = Done::default();
@@ -372,12 +387,18 @@ impl Journal {
         &self.name
     }
 
+    /// Which file it is.
+    pub(super) fn own(&self) -> FileId {
+        self.own
+    }
+
     /// Removes one whose job is done, unless another run has taken it up. If that fails, a run finds
     /// later that all is done.
-    pub(super) fn remove(directory: BorrowedFd<'_>, name: &OsStr) {
-        let is_held = name::open_existing(directory, name, OFlags::RDWR)
-            .is_ok_and(|file| file::try_lock(&file) == Err(Errno::EAGAIN));
-        if !is_held {
+    pub(super) fn remove(directory: BorrowedFd<'_>, name: &OsStr, own: FileId) {
+        let Ok(file) = name::open_existing(directory, name, OFlags::RDWR) else { return };
+        // What was copied has its name, perhaps.
+        let is_it = file::stat(&file).is_ok_and(|stat| stat.id() == own);
+        if is_it && file::try_lock(&file) != Err(Errno::EAGAIN) {
             let _ = name::unlink(directory, name);
         }
     }
@@ -389,6 +410,18 @@ fn is_own(stat: &Stat) -> bool {
         && stat.uid == file::effective_uid()
         && stat.permissions() & 0o022 == 0
         && stat.links <= 1
+}
+
+/// A new file for a journal, and whether it has its name. Where it can be made without, no kill leaves an
+/// empty one, of which nobody could know whose it is.
+fn make(directory: BorrowedFd<'_>, name: &OsStr) -> Sys<(OwnedFd, bool, bool)> {
+    if name::can_link_unnamed() {
+        match name::create_unnamed(directory, 0o600) {
+            Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL | Errno::ENOENT) => {}
+            other => return Ok((other?, true, false)),
+        }
+    }
+    Ok((name::create_new(directory, name, 0o600)?, true, true))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -438,6 +471,7 @@ mod tests {
             accessed: time(1),
             modified: time(2),
             changed: time(3),
+            born: Some(time(0)),
             direct: None,
             mount_root: false,
         }

@@ -13,7 +13,7 @@ use crate::copy::partial::{self, Begun, ChunkDigest, Keep, is_whole};
 use crate::copy::stale;
 use crate::copy::tree::run::Job;
 use crate::error::{Errno, Error, Result};
-use crate::sys::file::{self, Stat};
+use crate::sys::file::{self, FileId, Stat};
 use crate::sys::{Sys, directory, name};
 
 /// Notes the chunks of one file.
@@ -65,11 +65,11 @@ impl<'a> KeptPart<'a> {
 }
 
 impl Keep for KeptPart<'_> {
-    fn note(&mut self, file: (&OsStr, u64), first: u64, chunks: &[ChunkDigest]) -> Sys<()> {
+    fn note(&mut self, file: (&OsStr, FileId), first: u64, chunks: &[ChunkDigest]) -> Sys<()> {
         let part = Part {
             source: self.source,
             name: file.0.to_owned(),
-            inode: file.1,
+            id: file.1,
             chunk_bytes: self.chunk_bytes,
             path: self.path.clone(),
             chunks: chunks.to_vec(),
@@ -94,7 +94,7 @@ pub(in crate::copy::tree) fn is_ended(
         .and_then(|file| file::stat(&file).map(|stat| (file, stat)));
     let Ok((copy, found)) = opened else { return Ok(false) };
     let is_part = found.file_type() == FileType::RegularFile
-        && (found.inode, found.links, found.size) == (part.inode, 1, stat.size);
+        && (found.id(), found.links, found.size) == (part.id, 1, stat.size);
     let whole = is_part && is_whole((source, copy.as_fd()), stat.size, &part.chunks, goes_on)?;
     if whole {
         // Nobody goes on with it.
@@ -110,7 +110,7 @@ fn open(directory: BorrowedFd<'_>, part: &Part) -> Sys<std::os::fd::OwnedFd> {
     }
     let file = name::open_existing(directory, &part.name, OFlags::RDWR)?;
     let stat = file::stat(&file)?;
-    if stat.inode != part.inode || !is_own(&stat) || stat.links != 1 {
+    if stat.id() != part.id || !is_own(&stat) || stat.links != 1 {
         return Err(Errno::ESTALE);
     }
     match file::try_lock(&file) {
@@ -125,7 +125,7 @@ fn take_back(directory: BorrowedFd<'_>, name: &OsStr, part: &Part) -> Sys<()> {
     let file = name::open_existing(directory, name, OFlags::RDONLY)?;
     let stat = file::stat(&file)?;
     let is_part = stat.file_type() == FileType::RegularFile
-        && (stat.inode, stat.links) == (part.inode, 1)
+        && (stat.id(), stat.links) == (part.id, 1)
         && stale::is_temporary(&part.name)
         && !part.name.as_bytes().contains(&b'/');
     if !is_part {
@@ -138,8 +138,9 @@ fn take_back(directory: BorrowedFd<'_>, name: &OsStr, part: &Part) -> Sys<()> {
     name::rename_new(directory, name, &part.name)
 }
 
+/// Removes the temporary file of a part, if that is sure to be it.
 fn remove(directory: BorrowedFd<'_>, part: &Part) {
-    if open(directory, part).is_ok() {
+    if part.id.born.is_some() && open(directory, part).is_ok() {
         let _ = name::unlink(directory, &part.name);
     }
 }

@@ -1,0 +1,229 @@
+//! Removing what killed runs left: what a record of theirs shows to be it. Whatever else looks like it
+//! stays, and is told.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::fs::{FileType, OFlags};
+
+use super::format::{self, Entry};
+use super::{Kind, kind_of, prefix, record};
+use crate::copy::remove;
+use crate::error::Errno;
+use crate::sys::file::{self, FileId, Stat};
+use crate::sys::{Sys, directory, name, transfer};
+
+/// Directory entries that are looked at for leftovers, so that replacing one file in a directory
+/// of millions stays quick. Leftovers behind them are found by a run that meets them earlier.
+const LOOK_AT_ENTRIES: usize = 1 << 16;
+
+/// An entry that looks like what a killed run left, and that nothing shows to be it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unproven {
+    pub(crate) name: OsString,
+    pub(crate) id: FileId,
+}
+
+/// A directory that is gone through.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    directory: BorrowedFd<'a>,
+    /// What it is copied from. What that has too is the caller's own.
+    source: Option<BorrowedFd<'a>>,
+}
+
+/// Removes what earlier runs to the same destination left and their records show, unless somebody holds
+/// a lock on it; tells what looks like it.
+pub(crate) fn remove_leftovers(directory: BorrowedFd<'_>, destination: &OsStr) -> Vec<Unproven> {
+    let prefix = prefix(destination);
+    let names = name::names_with_prefix(directory, prefix.as_bytes(), LOOK_AT_ENTRIES);
+    go_through(Place { directory, source: None }, names.unwrap_or_default())
+}
+
+/// The same for all that is in a directory, whatever it was copied to, but for what the source has
+/// too. A tree does this once for each directory, and not once for each file.
+pub(crate) fn sweep(directory: BorrowedFd<'_>, source: BorrowedFd<'_>) -> Vec<Unproven> {
+    let source = Some(source);
+    go_through(Place { directory, source }, all_names(directory))
+}
+
+/// The same in and below a directory, for what a record in it shows; tells nothing.
+pub(crate) fn sweep_proven(directory: BorrowedFd<'_>, source: BorrowedFd<'_>) {
+    let place = Place { directory, source: Some(source) };
+    for name in all_names(directory) {
+        if kind_of(&name) == Some(Kind::Record) {
+            go_by_record(place, &name);
+        }
+    }
+}
+
+/// Whether an entry with a name like ours may be one that a run is at work on: it is locked, or
+/// nobody can know.
+pub(crate) fn is_at_work(directory: BorrowedFd<'_>, entry: &OsStr) -> bool {
+    super::is_temporary(entry)
+        && directory::stat_name(directory, entry)
+            .is_ok_and(|stat| !matches!(lock(directory, entry, &stat), Lock::Free | Lock::None))
+}
+
+fn all_names(directory: BorrowedFd<'_>) -> Vec<OsString> {
+    name::names_with_prefix(directory, super::BEGIN, usize::MAX).unwrap_or_default()
+}
+
+/// Errors are of no interest: the copy itself is done, and the next run tries again.
+fn go_through(place: Place<'_>, mut names: Vec<OsString>) -> Vec<Unproven> {
+    names.retain(|name| match kind_of(name) {
+        Some(Kind::Record) => go_by_record(place, name) == Believed::No,
+        kind => kind.is_some(),
+    });
+    names.into_iter().filter_map(|name| unproven(place, name)).collect()
+}
+
+fn unproven(place: Place<'_>, name: OsString) -> Option<Unproven> {
+    if place.is_in_source(OsStr::new(""), &name) {
+        return None;
+    }
+    let stat = directory::stat_name(place.directory, &name).ok()?;
+    let me = file::effective_uid();
+    // Somebody else's is for others to judge.
+    let is_named =
+        (stat.uid == me || me == 0) && !matches!(lock(place.directory, &name, &stat), Lock::Held);
+    is_named.then(|| Unproven { name, id: stat.id() })
+}
+
+/// Whether somebody holds the lock of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lock {
+    Held,
+    Free,
+    /// It is of a kind that nobody locks.
+    None,
+    Unknown,
+}
+
+fn lock(directory: BorrowedFd<'_>, entry: &OsStr, stat: &Stat) -> Lock {
+    if !matches!(stat.file_type(), FileType::RegularFile | FileType::Directory) {
+        return Lock::None;
+    }
+    match name::open_existing(directory, entry, OFlags::RDONLY).and_then(file::try_lock) {
+        Ok(()) => Lock::Free,
+        Err(Errno::EAGAIN) => Lock::Held,
+        Err(_) => Lock::Unknown,
+    }
+}
+
+impl Place<'_> {
+    /// The source has an entry there, or nobody knows.
+    fn is_in_source(&self, path: &OsStr, name: &OsStr) -> bool {
+        let Some(source) = self.source else { return false };
+        let looked_up =
+            below(source, path).and_then(|at| directory::stat_name(at, name).map(|_| ()));
+        !matches!(looked_up, Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP))
+    }
+}
+
+/// A directory by the names that lead to it, without a symbolic link.
+fn below(directory: BorrowedFd<'_>, path: &OsStr) -> Sys<OwnedFd> {
+    let names: Vec<&OsStr> = std::path::Path::new(path).iter().collect();
+    directory::open_beneath(directory, &names, true)
+}
+
+/// Whether a record is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Believed {
+    Yes,
+    No,
+}
+
+/// Removes what a record shows, and the record when nothing is left of that; not if its run lives, or
+/// if the source has an entry of its name.
+fn go_by_record(place: Place<'_>, record: &OsStr) -> Believed {
+    if place.is_in_source(OsStr::new(""), record) {
+        return Believed::Yes;
+    }
+    let (file, stat, entries) = match open_record(place.directory, record) {
+        Ok(opened) => opened,
+        Err(Errno::EAGAIN | Errno::ENOENT) => return Believed::Yes,
+        Err(_) => return Believed::No,
+    };
+    let mut is_done = true;
+    for entry in &entries {
+        is_done &= remove_entry(place, entry, stat.device).is_ok();
+    }
+    if is_done {
+        let _ = record::remove(place.directory, record, stat.id(), stat.device);
+    }
+    // It was locked until now.
+    drop(file);
+    Believed::Yes
+}
+
+/// Opens and locks a record that nobody else can have written, of a run that is over.
+///
+/// # Errors
+/// `EAGAIN`: its run lives, or another one goes by it.
+fn open_record(directory: BorrowedFd<'_>, record: &OsStr) -> Sys<(OwnedFd, Stat, Vec<Entry>)> {
+    if directory::stat_name(directory, record)?.file_type() != FileType::RegularFile {
+        return Err(Errno::EINVAL);
+    }
+    let file = name::open_existing(directory, record, OFlags::RDONLY)?;
+    file::try_lock(&file)?;
+    let stat = file::stat(&file)?;
+    if stat.links == 0 {
+        return Err(Errno::ENOENT);
+    }
+    let is_own = stat.file_type() == FileType::RegularFile
+        && stat.uid == file::effective_uid()
+        && stat.permissions() & 0o077 == 0
+        && stat.links == 1
+        && stat.size <= format::MOST_BYTES as u64;
+    if !is_own {
+        return Err(Errno::EINVAL);
+    }
+    let mut bytes = vec![0; stat.size as usize];
+    let read = transfer::read_all_at(&file, &mut bytes, 0)?;
+    let (own, entries) = format::parse(&bytes[..read]).ok_or(Errno::EINVAL)?;
+    match own.is_surely(&stat.id()) {
+        true => Ok((file, stat, entries)),
+        false => Err(Errno::ESTALE),
+    }
+}
+
+/// Removes what has the name that is noted, if it is what was noted. `Ok`: nobody needs the note any
+/// more.
+fn remove_entry(place: Place<'_>, entry: &Entry, device: (u32, u32)) -> Sys<()> {
+    let gone = |errno| match errno {
+        Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::EXDEV => Ok(()),
+        errno => Err(errno),
+    };
+    let at = match below(place.directory, entry.path.as_os_str()) {
+        Ok(at) => at,
+        Err(errno) => return gone(errno),
+    };
+    let stat = match directory::stat_name(&at, &entry.name) {
+        Ok(stat) => stat,
+        Err(errno) => return gone(errno),
+    };
+    let is_it = |stat: &Stat| entry.id.is_surely(&stat.id()) && stat.device == device;
+    // What the source has too has become the caller's.
+    if !is_it(&stat) || place.is_in_source(entry.path.as_os_str(), &entry.name) {
+        return Ok(());
+    }
+    if stat.file_type() != FileType::Directory {
+        return name::unlink(&at, &entry.name).or_else(gone);
+    }
+    // Through its descriptor: its name may stand for another one meanwhile.
+    let handle = directory::open_child_path(&at, &entry.name)?;
+    let stat = file::stat(&handle)?;
+    if !is_it(&stat) {
+        return Ok(());
+    }
+    if stat.permissions() & 0o700 != 0o700 {
+        directory::set_permissions_of_handle(&handle, 0o700)?;
+    }
+    let root = name::open_directory_for_reading(&handle)?;
+    file::try_lock(&root)?;
+    remove::opened(&at, &entry.name, &root)
+}
+
+#[cfg(test)]
+mod tests;
