@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
-use uncopy::copy::job::{JobOptions, is_built};
+use uncopy::copy::job::{JobOptions, OnError, is_built};
 use uncopy::copy::{CopyOptions, Experience, Origin, Throttle, Transform, copy_file_observed};
 use uncopy::{Errno, Receipt};
 
@@ -78,7 +78,8 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
     options.gate = Some(control.gate());
     let throttle = flags.max_bandwidth.map(Throttle::new);
     let signals = (&stop, &control);
-    Ok(match copy_all(&pairs, &options, throttle.as_ref(), signals, &mut report) {
+    let how = (&options, request::on_error(flags), throttle.as_ref());
+    Ok(match copy_all(&pairs, how, signals, &mut report) {
         Some(signal) => report.stopped(signal),
         None => report.finish(),
     })
@@ -138,6 +139,7 @@ fn destination_is_directory(names: &Names) -> Result<bool, Failure> {
             Some(errno) => format!("{} ({errno})", errno.message()),
         },
         next_step: Some("name a directory that exists"),
+        is_at_destination: false,
         exit: Exit::Failure,
     })
 }
@@ -149,12 +151,11 @@ fn is_own_copy(names: &Names, options: &JobOptions) -> bool {
         && names.sources.iter().any(|source| is_built(source, &names.destination, options))
 }
 
-/// Copies one file after the other, the next one also if one fails. Returns the signal that
-/// stopped it, if one did.
+/// Copies one file after the other, the next one also if one fails, unless its error is to end the
+/// copy. Returns the signal that stopped it, if one did.
 fn copy_all(
     pairs: &[Pair],
-    options: &CopyOptions,
-    throttle: Option<&Throttle>,
+    (options, on_error, throttle): (&CopyOptions, OnError, Option<&Throttle>),
     (stop, control): (&Stop, &JobControl),
     report: &mut Report,
 ) -> Option<Signal> {
@@ -164,7 +165,7 @@ fn copy_all(
         control.listen();
     }
     let (mut written, experience) = (Written::default(), Experience::default());
-    for pair in pairs {
+    for (place, pair) in pairs.iter().enumerate() {
         if let Some(signal) = stop.requested() {
             return Some(signal);
         }
@@ -185,7 +186,13 @@ fn copy_all(
                     written.add(&pair.destination);
                 }
             }
-            Err(error) => report.failed(&pair.source, &pair.destination, &Failure::from(&error)),
+            Err(error) => {
+                report.failed(&pair.source, &pair.destination, &Failure::from(&error));
+                if on_error.ends_job(&error) && !error.is_cancelled() {
+                    report.not_tried(&pairs[place + 1..], error.is_lasting());
+                    break;
+                }
+            }
         }
     }
     stop.requested()
@@ -222,6 +229,7 @@ fn just_written(pair: &Pair) -> Failure {
         errno: None,
         reason: String::from("an earlier source of this command was copied to this very file"),
         next_step: Some("copy them one at a time under different names"),
+        is_at_destination: false,
         exit: Exit::Failure,
     }
 }

@@ -164,8 +164,9 @@ impl<'a> Destination<'a> {
 /// Opens the directory, and what has the name there now.
 fn look(path: &Path, given: &Path) -> Result<(OwnedFd, Option<Found>)> {
     let (parent, name) = split(path)?;
-    let directory = name::open_directory(parent).map_err(|e| Error::system("open", parent, e))?;
-    let fail = |errno| Error::system("examine", given, errno);
+    let directory =
+        name::open_directory(parent).map_err(|e| Error::destination("open", parent, e))?;
+    let fail = |errno| Error::destination("examine", given, errno);
     let found = match name::open_existing(&directory, name, OFlags::PATH) {
         Ok(handle) => {
             let stat = file::stat(&handle).map_err(fail)?;
@@ -181,7 +182,7 @@ fn look(path: &Path, given: &Path) -> Result<(OwnedFd, Option<Found>)> {
 fn follow(given: &Path) -> Result<PathBuf> {
     std::fs::canonicalize(given).map_err(|error| match error.raw_os_error() {
         Some(raw) if raw != Errno::ENOENT.raw() => {
-            Error::system("resolve", given, Errno::from_raw(raw))
+            Error::destination("resolve", given, Errno::from_raw(raw))
         }
         _ => Error::new(
             "write to",

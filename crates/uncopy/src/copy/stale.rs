@@ -76,11 +76,21 @@ fn name_digest(name: &OsStr) -> String {
 ///
 /// Errors are of no interest: the copy itself is done, and the next run tries again.
 pub(crate) fn remove_leftovers(directory: BorrowedFd<'_>, destination: &OsStr, kind: Kind) {
+    remove_leftovers_but(directory, destination, kind, |_| false);
+}
+
+/// The same but for those that are kept, which is asked while their lock is held.
+pub(crate) fn remove_leftovers_but(
+    directory: BorrowedFd<'_>,
+    destination: &OsStr,
+    kind: Kind,
+    is_kept: impl Fn(&OsStr) -> bool,
+) {
     let prefix = prefix(destination);
     let names = name::names_with_prefix(directory, prefix.as_bytes(), LOOK_AT_ENTRIES);
     for leftover in names.unwrap_or_default() {
         if leftover.as_bytes().ends_with(kind.suffix().as_bytes()) {
-            let _ = remove_unless_locked(directory, &leftover, kind);
+            let _ = remove_unless_locked(directory, &leftover, kind, &is_kept);
         }
     }
 }
@@ -91,7 +101,7 @@ pub(crate) fn sweep(directory: BorrowedFd<'_>) {
     let names = name::names_with_prefix(directory, b".uncopy-", usize::MAX);
     for leftover in names.unwrap_or_default() {
         if leftover.as_bytes().ends_with(Kind::File.suffix().as_bytes()) {
-            let _ = remove_unless_locked(directory, &leftover, Kind::File);
+            let _ = remove_unless_locked(directory, &leftover, Kind::File, &|_| false);
         }
     }
 }
@@ -115,7 +125,12 @@ fn is_old(stat: &Stat) -> bool {
     now.saturating_sub(changed) >= Duration::from_secs(UNLOCKED_SECONDS)
 }
 
-fn remove_unless_locked(directory: BorrowedFd<'_>, leftover: &OsStr, kind: Kind) -> Sys<()> {
+fn remove_unless_locked(
+    directory: BorrowedFd<'_>,
+    leftover: &OsStr,
+    kind: Kind,
+    is_kept: &dyn Fn(&OsStr) -> bool,
+) -> Sys<()> {
     let stat = directory::stat_name(directory, leftover)?;
     let ours = stat.uid == file::effective_uid() || file::effective_uid() == 0;
     if kind == Kind::File && is_unlocked_kind(&stat) {
@@ -129,6 +144,9 @@ fn remove_unless_locked(directory: BorrowedFd<'_>, leftover: &OsStr, kind: Kind)
         return Ok(());
     }
     file::try_lock(&file)?;
+    if is_kept(leftover) {
+        return Ok(());
+    }
     if kind == Kind::Tree {
         return remove::tree(directory, leftover);
     }

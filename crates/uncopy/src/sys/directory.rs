@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags, SeekFrom, StatxFlags};
 
 use super::Sys;
-use super::file::{Stat, Timestamp, look_up};
+use super::file::{self, Stat, Timestamp, look_up};
 use crate::error::Errno;
 
 /// `PATH_MAX` less the terminating zero (`linux/limits.h`): what one call takes of a path.
@@ -126,6 +126,15 @@ pub(crate) fn open_target(directory: impl AsFd, name: &OsStr) -> Sys<OwnedFd> {
 pub(crate) fn stat_name(directory: impl AsFd, name: &OsStr) -> Sys<Stat> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     look_up(directory, name, flags, StatxFlags::BASIC_STATS)
+}
+
+/// The same, with the time when it was made.
+pub(crate) fn stat_name_with_birth(
+    directory: impl AsFd,
+    name: &OsStr,
+) -> Sys<(Stat, Option<Timestamp>)> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    file::look_up_with_birth(directory, name, flags)
 }
 
 /// Facts about what a path leads to.

@@ -133,6 +133,26 @@ fn stat_of(s: &fs::Statx) -> Stat {
     }
 }
 
+/// Facts about a name in a directory, and when the file was made, where its filesystem knows that.
+pub(super) fn look_up_with_birth(
+    directory: impl AsFd,
+    name: impl rustix::path::Arg + Copy,
+    flags: AtFlags,
+) -> Sys<(Stat, Option<Timestamp>)> {
+    match fs::statx(&directory, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME) {
+        Err(rustix::io::Errno::NOSYS) => {
+            Ok((stat_of_old(&fs::statat(directory, name, flags)?), None))
+        }
+        other => {
+            let answer = other?;
+            let birth = answer.stx_btime;
+            let birth = Timestamp { seconds: birth.tv_sec, nanoseconds: birth.tv_nsec };
+            let is_known = answer.stx_mask & StatxFlags::BTIME.bits() != 0;
+            Ok((stat_of(&answer), is_known.then_some(birth)))
+        }
+    }
+}
+
 /// The filesystem's magic number (`linux/magic.h`).
 pub(crate) fn filesystem_magic(fd: impl AsFd) -> Sys<u64> {
     // The width of f_type differs between architectures; the magic has 32 bits.
@@ -227,6 +247,11 @@ pub(crate) fn truncate(fd: impl AsFd, size: u64) -> Sys<()> {
 /// Reserves blocks and extends the size (`fallocate(2)`, mode 0).
 pub(crate) fn allocate(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
     Ok(fs::fallocate(fd, FallocateFlags::empty(), offset, length)?)
+}
+
+/// Reserves blocks behind the end, and leaves that where it is.
+pub(crate) fn reserve(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
+    Ok(fs::fallocate(fd, FallocateFlags::KEEP_SIZE, offset, length)?)
 }
 
 /// Makes a hole inside the file.

@@ -12,6 +12,7 @@ use rustix::fs::{FileType, OFlags};
 use super::decide::kind_of;
 use super::directory::{Above, Directory, Entered, Open, identity};
 use super::enter::made_directory;
+use super::incomplete::Unfinished;
 use super::journal::{Journal, sweep};
 use super::run::Job;
 use super::target::{Aside, Target, open_for_file};
@@ -102,8 +103,7 @@ fn copy_single(
     if let Some(journal) = journal
         && let Err(error) = close_journal(worker.job, &journal, parent, parent)
     {
-        let error =
-            Error::new("write the journal for", destination, Reason::System { errno: error });
+        let error = Error::destination("write the journal for", destination, error);
         fail(worker, source, destination, EntryKind::File, error);
     }
 }
@@ -130,7 +130,7 @@ fn resolve(destination: &Path) -> Result<PathBuf> {
         Ok(stat) if stat.file_type() == FileType::Symlink => std::fs::canonicalize(destination)
             .map_err(|error| {
                 let errno = Errno::from_raw(error.raw_os_error().unwrap_or(0));
-                Error::system("resolve", destination, errno)
+                Error::destination("resolve", destination, errno)
             }),
         _ => Ok(destination.to_owned()),
     }
@@ -150,12 +150,14 @@ pub(super) fn or_here(path: &Path) -> &Path {
 
 fn open_place(source: &Path, destination: &Path) -> Result<(Directory, Arc<Open>)> {
     let look = |path: &Path| {
-        let fd = name::open_directory(or_here(path)).map_err(|e| Error::system("open", path, e))?;
-        let stat = file::stat(&fd).map_err(|e| Error::system("examine", path, e))?;
+        let fd = name::open_directory(or_here(path)).map_err(|errno| ("open", errno))?;
+        let stat = file::stat(&fd).map_err(|errno| ("examine", errno))?;
         Ok((fd, stat))
     };
-    let (source_fd, source_stat) = look(source)?;
-    let (destination_fd, destination_stat) = look(destination)?;
+    let (source_fd, source_stat) = look(source)
+        .map_err(|(operation, errno): (_, Errno)| Error::system(operation, source, errno))?;
+    let (destination_fd, destination_stat) = look(destination)
+        .map_err(|(operation, errno)| Error::destination(operation, destination, errno))?;
     let open = Arc::new(Open::new(source_fd, destination_fd));
     let above = Above::Root { source: source.to_owned(), destination: destination.to_owned() };
     let entered = Entered {
@@ -191,10 +193,11 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
     if let Some((journal, _)) = &kept
         && let Err(errno) = journal.reach(target_stat.device, target_fd.as_fd())
     {
-        let error = Error::system("open to flush it", destination, errno);
+        let error = Error::destination("open to flush it", destination, errno);
         return fail(worker, source, destination, EntryKind::Directory, error);
     }
     job.set_journal(kept.as_ref().map(|(journal, _)| Arc::clone(journal)));
+    let done_before = job.done_entries();
     let open = Arc::new(Open::new(fd, target_fd));
     job.expect_light_work(facts::are_shared_in_turn(open.filesystems, &job.options.copy));
     let above = Above::Root { source: source.to_owned(), destination: destination.to_owned() };
@@ -215,15 +218,24 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
         });
         if let Err(errno) = read.and(told) {
             job.set_journal(None);
-            let error = Error::system("read the journal for", destination, errno);
+            let error = Error::destination("read the journal for", destination, errno);
             return fail(worker, source, destination, EntryKind::Directory, error);
         }
     }
     worker.list_open(Arc::clone(&directory), &open, 0);
     worker.work_on();
-    let root = Finished { directory, open, aside, kept };
+    let root = Finished { directory, open, aside, kept, done_before };
     let ended = root.end(worker, source, destination);
     job.set_journal(None);
+    let ended = match ended {
+        Ok(true) => return,
+        Ok(false) => root.leave(job, source, destination),
+        Err(error) => {
+            // Whether it ends the job decides what becomes of the tree.
+            fail(worker, source, destination, EntryKind::Directory, error);
+            root.leave(job, source, destination)
+        }
+    };
     if let Err(error) = ended {
         fail(worker, source, destination, EntryKind::Directory, error);
     }
@@ -235,57 +247,73 @@ struct Finished {
     open: Arc<Open>,
     aside: Option<Aside>,
     kept: Option<(Arc<Journal>, OwnedFd)>,
+    /// Entries that were done before it was begun.
+    done_before: u64,
 }
 
 impl Finished {
-    fn end(self, worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) -> Result<()> {
+    /// Finishes it, and gives it its name; `false`: the job was over before.
+    fn end(&self, worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) -> Result<bool> {
         let job = worker.job;
-        let Finished { directory, open, aside, kept } = &self;
+        let Finished { directory, open, aside, kept, .. } = self;
         if job.is_over() {
-            return self.leave(destination);
+            return Ok(false);
         }
         worker.delete_strangers(directory, open);
+        if job.is_over() {
+            return Ok(false);
+        }
         let made = match aside {
             Some(aside) => Made::Aside(aside.parent.as_fd(), &job.umask),
             None => Made::Found,
         };
-        let finished = worker.give_metadata(directory, open, made).and_then(|notes| {
-            let Some(aside) = aside else { return Ok(notes) };
+        let mut notes = worker.give_metadata(directory, open, made)?;
+        if let Some(aside) = aside {
             if let Some((journal, _)) = kept {
                 // Else a run that goes on from here would copy into the tree that has its name.
                 journal
                     .catch_up()
-                    .map_err(|e| Error::system("write the journal for", destination, e))?;
+                    .map_err(|e| Error::destination("write the journal for", destination, e))?;
             }
-            aside.put_in_place(destination, job.options.copy.durable).map(|()| notes)
-        });
-        match finished {
-            Ok(mut notes) => {
-                if let Some((journal, parent)) = kept {
-                    if journal.was_cut {
-                        notes.push(
-                            "the end of the journal was cut off; the files it named were copied again"
-                                .into(),
-                        );
-                    }
-                    // If it stays, the next run finds that all is done.
-                    let _ = close_journal(job, journal, parent.as_fd(), open.destination.as_fd());
-                }
-                let outcome = made_directory(directory, notes);
-                let names = || (source.to_owned(), destination.to_owned());
-                worker.finish_at(names, EntryKind::Directory, outcome);
-                Ok(())
+            aside.put_in_place(destination, kept.is_some())?;
+            if job.options.copy.durable
+                && let Err(error) = aside.flush_name(destination)
+            {
+                // It has its name all the same, and a journal that says so.
+                fail(worker, source, destination, EntryKind::Directory, error);
+                return Ok(true);
             }
-            Err(error) => self.leave(destination).and(Err(error)),
         }
+        if let Some((journal, parent)) = kept {
+            if journal.was_cut {
+                notes.push(
+                    "the end of the journal was cut off; the files it named were copied again"
+                        .into(),
+                );
+            }
+            // If it stays, the next run finds that all is done.
+            let _ = close_journal(job, journal, parent.as_fd(), open.destination.as_fd());
+        }
+        let outcome = made_directory(directory, notes);
+        let names = || (source.to_owned(), destination.to_owned());
+        worker.finish_at(names, EntryKind::Directory, outcome);
+        Ok(true)
     }
 
     /// Takes back what was made, or keeps it for a run that continues it.
-    fn leave(&self, destination: &Path) -> Result<()> {
+    fn leave(&self, job: &Job<'_>, source: &Path, destination: &Path) -> Result<()> {
+        let journal = self.kept.as_ref().map(|(journal, _)| &**journal);
         match (&self.kept, &self.aside) {
+            (_, Some(aside)) if job.keeps_incomplete() => {
+                let (open, inode) = (&self.open, self.directory.entered.source.inode);
+                let entries = job.done_entries().saturating_sub(self.done_before);
+                let unfinished = Unfinished { job, source, inode, destination, open, aside };
+                job.keep(unfinished.keep(journal, entries));
+                Ok(())
+            }
             (Some((journal, _)), _) => journal
                 .flush()
-                .map_err(|errno| Error::system("write the journal for", destination, errno)),
+                .map_err(|errno| Error::destination("write the journal for", destination, errno)),
             (None, Some(aside)) => {
                 aside.remove();
                 Ok(())

@@ -34,8 +34,8 @@ pub(super) struct Target {
 /// A directory under a temporary name.
 pub(super) struct Aside {
     pub(super) parent: OwnedFd,
-    temporary: OsString,
-    name: OsString,
+    pub(super) temporary: OsString,
+    pub(super) name: OsString,
 }
 
 impl Target {
@@ -56,14 +56,14 @@ impl Target {
                 return refuse("it is not a directory, and the source is one; remove it first");
             }
             Err(Errno::ENOENT) => {}
-            Err(errno) => return Err(Error::system("examine", destination, errno)),
+            Err(errno) => return Err(Error::destination("examine", destination, errno)),
         }
         if directory::stat_path(destination, false).is_ok() {
             return refuse("it is a symbolic link to nothing; remove it first");
         }
         let (above, name) = split(destination)?;
         let above = or_here(above);
-        let fail = |errno| Error::system("open", above, errno);
+        let fail = |errno| Error::destination("open", above, errno);
         let parent = name::open_directory(above).map_err(fail)?;
         check_outside(parent.as_fd(), source, destination, identity(from))?;
         if job.options.dry_run {
@@ -79,7 +79,7 @@ impl Target {
 
     /// A directory that is there.
     fn found(job: &Job<'_>, source: &Path, destination: &Path, from: &Stat) -> Result<Target> {
-        let fail = |errno| Error::system("open", destination, errno);
+        let fail = |errno| Error::destination("open", destination, errno);
         let fd = directory::open_root(destination)
             .or_else(|_| name::open_directory(destination))
             .map_err(fail)?;
@@ -146,7 +146,7 @@ impl Target {
             if let Some(aside) = &target.aside {
                 aside.remove();
             }
-            return Err(Error::system("begin the journal for", destination, errno));
+            return Err(Error::destination("begin the journal for", destination, errno));
         }
         Ok(Target { journal: Some((journal, keeper)), ..target })
     }
@@ -167,16 +167,18 @@ pub(in crate::copy) fn is_built(source: &Path, destination: &Path, options: &Job
 }
 
 fn beside(destination: &Path, errno: Errno) -> Error {
-    Error::system("make a directory beside", destination, errno)
+    Error::destination("make a directory beside", destination, errno)
 }
 
 /// What makes a job the same: the source's root, and all that decides what its copy is like.
-fn fingerprint(options: &JobOptions, source: &Path, inode: u64) -> Short {
+pub(super) fn fingerprint(options: &JobOptions, source: &Path, inode: u64) -> Short {
     // By its own name, whatever the caller calls it; its device may have another number after a boot.
     let source = std::fs::canonicalize(source).unwrap_or_else(|_| source.to_owned());
     // What was measured meanwhile changes the way, and not what is copied; who may pause it does
     // neither.
-    let copied = CopyOptions { tuning: Tuning::BUILT_IN, gate: None, ..options.copy.clone() };
+    let mut copied = CopyOptions { tuning: Tuning::BUILT_IN, gate: None, ..options.copy.clone() };
+    // A tree is the same under whichever name it was asked for; single files come without an inode.
+    copied.suffix &= inode == 0;
     let text = format!(
         "{} {:?} {inode} {:?} {:?} {} {} {:?}",
         env!("CARGO_PKG_VERSION"),
@@ -204,7 +206,7 @@ fn begin_journal(
     if journal.begun().is_none() {
         journal
             .begin(Begun { fingerprint, aside: None }, parent)
-            .map_err(|errno| Error::system("begin the journal for", destination, errno))?;
+            .map_err(|errno| Error::destination("begin the journal for", destination, errno))?;
     }
     Ok(journal)
 }
@@ -227,7 +229,7 @@ pub(super) fn open_for_file(
 }
 
 /// Opens a journal that this job may go by.
-fn open_journal(
+pub(super) fn open_journal(
     destination: &Path,
     parent: BorrowedFd<'_>,
     name: &OsStr,
@@ -241,7 +243,7 @@ fn open_journal(
         NotOpened::Unusable(why) => unusable(destination, name, &why),
         // A symbolic link has its name.
         NotOpened::System(Errno::ELOOP) => unusable(destination, name, &Unusable::Foreign),
-        NotOpened::System(errno) => Error::system("open the journal", &path, errno),
+        NotOpened::System(errno) => Error::destination("open the journal", &path, errno),
     })?;
     if journal.begun().is_some_and(|begun| begun.fingerprint != fingerprint) {
         return Err(refuse(format!(
@@ -285,6 +287,14 @@ fn make_aside(parent: OwnedFd, name: &OsStr) -> Sys<Target> {
     Ok(Target { fd, stat, aside, absent: false, resumed: false, journal: None })
 }
 
+/// Whether a tree still has the name that it was begun under. What cannot be looked at may be there.
+pub(super) fn is_there(parent: BorrowedFd<'_>, built: &Built) -> bool {
+    match directory::stat_name(parent, &built.name) {
+        Ok(stat) => stat.inode == built.inode && stat.file_type() == FileType::Directory,
+        Err(errno) => errno != Errno::ENOENT,
+    }
+}
+
 /// A destination in the source would be copied into itself, without end.
 fn check_outside(
     destination: BorrowedFd<'_>,
@@ -292,7 +302,7 @@ fn check_outside(
     given: &Path,
     from: Identity,
 ) -> Result<()> {
-    let fail = |errno| Error::system("examine the directories above", given, errno);
+    let fail = |errno| Error::destination("examine the directories above", given, errno);
     let mut at = file::duplicate(destination).map_err(fail)?;
     let mut known = identity(&file::stat(&at).map_err(fail)?);
     loop {
@@ -314,16 +324,33 @@ fn check_outside(
 
 impl Aside {
     /// Gives the finished tree its name.
-    pub(super) fn put_in_place(&self, destination: &Path, durable: bool) -> Result<()> {
+    pub(super) fn put_in_place(&self, destination: &Path, has_journal: bool) -> Result<()> {
         name::rename_new_directory(&self.parent, &self.temporary, &self.name)
-            .map_err(|errno| Error::system("put in place", destination, errno))?;
-        stale::remove_leftovers(self.parent.as_fd(), &self.name, stale::Kind::Tree);
-        if durable {
-            name::open_directory_for_reading(&self.parent)
-                .and_then(file::sync)
-                .map_err(|e| Error::system("flush the directory of", destination, e))?;
-        }
+            .map_err(|errno| Error::destination("put in place", destination, errno))?;
+        self.tidy(has_journal);
         Ok(())
+    }
+
+    /// Flushes the directory in which it has its name.
+    pub(super) fn flush_name(&self, destination: &Path) -> Result<()> {
+        name::open_directory_for_reading(&self.parent)
+            .and_then(file::sync)
+            .map_err(|e| Error::destination("flush the directory of", destination, e))
+    }
+
+    /// Removes what killed runs to the same destination left. What another run left to the caller stays;
+    /// if the caller has renamed or removed that, the journal that named it goes.
+    fn tidy(&self, has_journal: bool) {
+        let parent = self.parent.as_fd();
+        stale::remove_leftovers_but(parent, &self.name, stale::Kind::Tree, |leftover| {
+            Journal::kept(parent, &self.name).is_some_and(|built| built.name == leftover)
+        });
+        if !has_journal
+            && let Some(built) = Journal::kept(parent, &self.name)
+            && !is_there(parent, &built)
+        {
+            Journal::remove(parent, &stale::journal_name(&self.name));
+        }
     }
 
     /// Takes back what was made.
