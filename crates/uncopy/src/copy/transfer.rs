@@ -200,7 +200,15 @@ impl Transfer<'_, '_> {
             Step::Try(mechanism) => Ok(mechanism),
             Step::GiveUp => {
                 let reason = plan::no_mechanism(&self.facts, &self.receipt.refusals);
-                Err(Error::new("copy", self.source.path, reason))
+                let error = Error::new("copy", self.source.path, reason);
+                // An I/O error may rule a mechanism out, where it could also have been the device.
+                let met = self.attempted.iter().any(|tried| tried.errno == Some(Errno::EIO));
+                let at = (self.done_bytes, self.piece_bytes());
+                Err(if met && self.can_read(at) {
+                    error.met_at_destination(Errno::EIO)
+                } else {
+                    error
+                })
             }
         }
     }
