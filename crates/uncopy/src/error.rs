@@ -106,6 +106,8 @@ struct Facts {
     reason: Reason,
     /// The destination was being written in place.
     in_place: bool,
+    /// What a call on the destination answered.
+    at_destination: Option<Errno>,
 }
 
 /// Result of an operation of this library.
@@ -202,7 +204,7 @@ impl Error {
     /// An error of `operation` ("open", "write to") on `subject`.
     pub(crate) fn new(operation: &'static str, subject: impl AsRef<Path>, reason: Reason) -> Error {
         let subject = subject.as_ref().to_owned();
-        Error(Box::new(Facts { operation, subject, reason, in_place: false }))
+        Error(Box::new(Facts { operation, subject, reason, in_place: false, at_destination: None }))
     }
 
     /// The same, met while the destination was written in place.
@@ -220,6 +222,22 @@ impl Error {
         errno: impl Into<Errno>,
     ) -> Error {
         Error::new(operation, subject, Reason::System { errno: errno.into() })
+    }
+
+    /// The refusal of a call that looks at the destination or changes it, and nothing else.
+    pub(crate) fn destination(
+        operation: &'static str,
+        subject: impl AsRef<Path>,
+        errno: impl Into<Errno>,
+    ) -> Error {
+        let errno = errno.into();
+        Error::system(operation, subject, errno).met_at_destination(errno)
+    }
+
+    /// The same, for a reason that names the answer in its own words.
+    pub(crate) fn met_at_destination(mut self, errno: Errno) -> Error {
+        self.0.at_destination = Some(errno);
+        self
     }
 
     /// A refusal of a call on a socket, or on the ring that serves it.
@@ -257,6 +275,20 @@ impl Error {
             Reason::ForeignLink { .. } => Some(Errno::EACCES),
             _ => None,
         }
+    }
+
+    /// The destination refused a call, and not the source.
+    #[must_use]
+    pub fn is_at_destination(&self) -> bool {
+        self.0.at_destination.is_some()
+    }
+
+    /// The destination refused a call, and would refuse it for the next file too: no room is left
+    /// (`ENOSPC`, `EDQUOT`), it is read-only (`EROFS`), files become too long for it (`EFBIG`), or its
+    /// device fails (`EIO`).
+    #[must_use]
+    pub fn is_lasting(&self) -> bool {
+        self.0.at_destination.is_some_and(lasts)
     }
 
     /// The file or its directory does not exist.
@@ -330,6 +362,11 @@ impl Error {
             Reason::Options(_) | Reason::Cancelled | Reason::Refused(_) => None,
         }
     }
+}
+
+/// Whether the next file meets it too (`write(2)`, `open(2)`, `fsync(2)`).
+fn lasts(errno: Errno) -> bool {
+    matches!(errno, Errno::ENOSPC | Errno::EDQUOT | Errno::EROFS | Errno::EFBIG | Errno::EIO)
 }
 
 fn joined(refusals: &[Refusal]) -> String {

@@ -44,6 +44,7 @@ fn failure(
         errno: None,
         reason: reason.to_string(),
         next_step: Some(next_step),
+        is_at_destination: false,
         exit: Exit::Failure,
     }
 }

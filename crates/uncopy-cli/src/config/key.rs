@@ -165,10 +165,10 @@ pub(crate) static KEYS: [Key; 19] = [
     },
     Key {
         name: "on-error",
-        built_in: "skip",
-        expected: "skip or abort",
+        built_in: "stop-on-destination",
+        expected: "stop-on-destination, skip or abort",
         flags: &["on_error"],
-        set: |flags, text| set(&mut flags.tree.on_error, choice(text)),
+        set: |flags, text| set(&mut flags.on_error, choice(text)),
     },
     Key {
         name: "links",

@@ -8,7 +8,7 @@ mod written;
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
-use uncopy::copy::job::{JobOptions, is_built};
+use uncopy::copy::job::{JobOptions, OnError, is_built};
 use uncopy::copy::{CopyOptions, Experience, Origin, Throttle, Transform, copy_file_observed};
 use uncopy::{Errno, Error, Reason, Receipt, follow};
 
@@ -77,7 +77,8 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
     }
     options.gate = Some(control.gate());
     let signals = (&stop, &control);
-    Ok(match copy_all(&pairs, &options, flags, signals, &mut report) {
+    let on_error = request::on_error(flags);
+    Ok(match copy_all(&pairs, (&options, on_error), flags, signals, &mut report) {
         Some(signal) => report.stopped(signal),
         None => report.finish(),
     })
@@ -142,6 +143,7 @@ fn destination_is_directory(names: &Names) -> Result<bool, Failure> {
         next_step: foreign
             .and_then(|foreign| foreign.next_step())
             .or(Some("name a directory that exists")),
+        is_at_destination: false,
         exit: Exit::Failure,
     })
 }
@@ -153,11 +155,11 @@ fn is_own_copy(names: &Names, options: &JobOptions) -> bool {
         && names.sources.iter().any(|source| is_built(source, &names.destination, options))
 }
 
-/// Copies one file after the other, the next one also if one fails. Returns the signal that
-/// stopped it, if one did.
+/// Copies one file after the other, the next one also if one fails, unless its error is to end the
+/// copy. Returns the signal that stopped it, if one did.
 fn copy_all(
     pairs: &[Pair],
-    options: &CopyOptions,
+    (options, on_error): (&CopyOptions, OnError),
     flags: &CopyArgs,
     (stop, control): (&Stop, &JobControl),
     report: &mut Report,
@@ -169,7 +171,7 @@ fn copy_all(
     }
     let throttle = flags.max_bandwidth.map(Throttle::new);
     let (mut written, experience) = (Written::default(), Experience::default());
-    for pair in pairs {
+    for (place, pair) in pairs.iter().enumerate() {
         if let Some(signal) = stop.requested() {
             return Some(signal);
         }
@@ -196,6 +198,10 @@ fn copy_all(
                     failure.next_step = Some("name a file, or copy it all with: uncopy cp -r");
                 }
                 report.failed(&pair.source, &pair.destination, &failure);
+                if on_error.ends_job(&error) && !error.is_cancelled() {
+                    report.not_tried(&pairs[place + 1..], error.is_lasting());
+                    break;
+                }
             }
         }
     }
@@ -233,6 +239,7 @@ fn just_written(pair: &Pair) -> Failure {
         errno: None,
         reason: String::from("an earlier source of this command was copied to this very file"),
         next_step: Some("copy them one at a time under different names"),
+        is_at_destination: false,
         exit: Exit::Failure,
     }
 }

@@ -8,10 +8,11 @@ use uncopy::copy::{
 };
 
 use crate::flags::copy::{
-    Attribute, CacheArg, CopyArgs, DigestArg, IfChangedArg, Method, PreferArg, SparseArg,
+    Attribute, CacheArg, CopyArgs, DigestArg, IfChangedArg, Method, OnErrorArg, PreferArg,
+    SparseArg,
 };
 use crate::flags::select::Pattern;
-use crate::flags::tree::{LinksArg, OnErrorArg};
+use crate::flags::tree::LinksArg;
 
 /// The options of the library for these flags.
 ///
@@ -71,10 +72,7 @@ pub(crate) fn tree_options(flags: &CopyArgs, each: &CopyOptions) -> Result<JobOp
     };
     options.follow_outside = flags.tree.follow_outside;
     options.specials = flags.tree.specials;
-    options.on_error = match flags.tree.on_error {
-        OnErrorArg::Skip => OnError::Skip,
-        OnErrorArg::Abort => OnError::Abort,
-    };
+    options.on_error = on_error(flags);
     options.jobs = flags.tree.jobs;
     for pattern in &flags.tree.patterns.in_order {
         let added = match pattern {
@@ -95,6 +93,15 @@ pub(crate) fn tree_options(flags: &CopyArgs, each: &CopyOptions) -> Result<JobOp
     options.bytes_per_second = flags.max_bandwidth;
     options.retries = flags.tree.retries;
     Ok(options)
+}
+
+/// What ends a copy of several files.
+pub(crate) fn on_error(flags: &CopyArgs) -> OnError {
+    match flags.on_error {
+        OnErrorArg::StopOnDestination => OnError::StopOnDestination,
+        OnErrorArg::Skip => OnError::Skip,
+        OnErrorArg::Abort => OnError::Abort,
+    }
 }
 
 /// The sizes that the flags or settings name, with where they come from by the setting's name.

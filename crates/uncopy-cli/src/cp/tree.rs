@@ -27,14 +27,20 @@ pub(super) fn copy(
     let mut options = options.clone();
     let bar = TreeBar::new(report.shows_progress(), insisted, control.clock());
     options.scan_ahead = bar.wants_totals();
-    let pairs: Vec<(PathBuf, PathBuf)> =
+    let roots: Vec<(PathBuf, PathBuf)> =
         pairs.iter().map(|pair| (pair.source.clone(), pair.destination.clone())).collect();
     let wants_records = report.tells_each();
     let watch = Watch { stop, control, report: Mutex::new(report), wants_records, bar };
-    let (summary, ended) = copy_trees(&pairs, &options, &watch);
+    let (summary, ended) = copy_trees(&roots, &options, &watch);
     let Watch { report, bar, .. } = watch;
     drop(bar);
     let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Err(error) = &ended
+        && !error.is_cancelled()
+    {
+        let first = pairs.len().saturating_sub(summary.sources_not_tried as usize);
+        report.not_tried(&pairs[first..], error.is_lasting());
+    }
     report.summary(&summary);
     match (ended, stop.requested()) {
         (Err(error), Some(signal)) if error.is_cancelled() => report.stopped(signal),

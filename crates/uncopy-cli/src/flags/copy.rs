@@ -199,6 +199,15 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_default_value = true, help_heading = SAFETY)]
     pub if_changed: IfChangedArg,
 
+    /// When something cannot be copied: stop where the next file would meet the same error of the
+    /// destination (stop-on-destination, the default), go on (skip), or stop (abort)
+    ///
+    /// Such errors are: no room (ENOSPC, EDQUOT), a read-only filesystem (EROFS), files that become
+    /// too long (EFBIG), and a device that fails (EIO). A new tree then keeps its temporary name, which
+    /// is told: `uncopy cp -r --resume SRC DST` goes on with it, and no other run touches it.
+    #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_default_value = true, help_heading = SAFETY)]
+    pub on_error: OnErrorArg,
+
     /// Flush, read both files back and compare digests before the copy is put in place
     ///
     /// Without an algorithm: blake3. The copy is read from the device where the device can be
@@ -359,6 +368,19 @@ pub(crate) enum IfChangedArg {
     Retry,
     /// Keep what was read, and say so
     Accept,
+}
+
+/// `--on-error`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnErrorArg {
+    /// Stop if the destination would refuse the next file too, and keep an unfinished tree aside; go on
+    /// after other errors. The exit code tells
+    #[default]
+    StopOnDestination,
+    /// Go on with the others; the exit code tells
+    Skip,
+    /// Stop, and remove a tree that was being made
+    Abort,
 }
 
 /// One item of `--preserve`.

@@ -17,7 +17,9 @@ pub(crate) struct TreeArgs {
     /// Copy directories with all that is in them
     ///
     /// A directory whose destination does not exist is built beside it and renamed once, when it
-    /// is complete. Where the destination exists each file is replaced in one step.
+    /// is complete: when every entry of it was tried. An error of the destination that the next
+    /// entry would meet too ends that before (--on-error). Where the destination exists each file is
+    /// replaced in one step.
     #[arg(short, long, visible_short_alias = 'R', help_heading = TREES)]
     pub recursive: bool,
 
@@ -59,10 +61,6 @@ pub(crate) struct TreeArgs {
     #[arg(long, requires = "recursive", help_heading = TREES)]
     pub dry_run: bool,
 
-    /// When an entry cannot be copied: go on with the others (skip, the default) or stop (abort)
-    #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_default_value = true, requires = "recursive", help_heading = TREES)]
-    pub on_error: OnErrorArg,
-
     /// Try a file so often again after an error that may pass (ESTALE, EIO of a server)
     #[arg(long, value_name = "N", default_value_t = RETRIES, requires = "recursive", help_heading = TREES)]
     pub retries: u32,
@@ -94,14 +92,4 @@ pub(crate) enum LinksArg {
     Follow,
     /// They are left out
     Skip,
-}
-
-/// `--on-error`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OnErrorArg {
-    /// Report it and go on; the exit code tells
-    #[default]
-    Skip,
-    /// Stop, and remove a tree that was being made
-    Abort,
 }

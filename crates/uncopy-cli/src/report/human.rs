@@ -5,14 +5,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use indicatif::BinaryBytes;
-use uncopy::copy::job::{Action, Outcome, Record, Summary, Transformed};
+use uncopy::copy::job::{Action, Incomplete, Outcome, Record, Summary, Transformed};
 use uncopy::{
     Compression, CompressionAction, Cost, GuessedBy, Portion, Receipt, Refusal, Verification,
     VerifiedFrom,
 };
 
 use crate::cp::Pair;
-use crate::report::printable;
+use crate::report::{printable, quoted};
 
 /// What happened to one file: a line, and below it the way the bytes went and why not a cheaper
 /// one.
@@ -115,6 +115,7 @@ pub(crate) fn summary(summary: &Summary) -> String {
         (summary.deleted, "deleted", "deleted"),
         (summary.resumed, "file copied before", "files copied before"),
         (summary.failed, "failed", "failed"),
+        (summary.not_tried, "not tried", "not tried"),
     ];
     let others: Vec<String> = others
         .into_iter()
@@ -125,6 +126,27 @@ pub(crate) fn summary(summary: &Summary) -> String {
         let _ = writeln!(text, "  {}", others.join(", "));
     }
     text
+}
+
+/// Where an unfinished tree is, and what can be done with it.
+pub(crate) fn incomplete(incomplete: &Incomplete) -> String {
+    let Incomplete { source, destination, path, entries, no_journal, .. } = incomplete;
+    let (given, name) = (quoted(destination), quoted(path));
+    let entries = counted(*entries, "entry", "entries");
+    let there = format!(
+        "{given} is not complete and did not get its name: {entries} were copied to {name}"
+    );
+    match no_journal {
+        None => format!(
+            "{there}; when the cause is gone, `uncopy cp -r --resume {} {given}` with the flags of this \
+             command goes on with it; or rename or delete it: no other run touches it",
+            quoted(source),
+        ),
+        Some(reason) => format!(
+            "{there}; --resume cannot go on with it: {reason}; rename or delete it now: the next copy to \
+             {given} may remove it"
+        ),
+    }
 }
 
 /// What was done about compression, and what spoke for it.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
-use uncopy::copy::job::{Action, Outcome, Record, RefusalCount, Summary};
+use uncopy::copy::job::{Action, Incomplete, Outcome, Record, RefusalCount, Summary};
 use uncopy::{CompressionAction, Errno, Receipt};
 
 use crate::cp::Pair;
@@ -207,6 +207,36 @@ struct Whole<'a> {
     transformed: Option<Transformed>,
     #[serde(flatten)]
     leftovers: Leftovers<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stopped_early: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_tried: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sources_not_tried: Option<u64>,
+}
+
+/// A source that was not begun.
+#[derive(Serialize)]
+struct NotTried<'a> {
+    schema: u32,
+    event: &'static str,
+    #[serde(flatten)]
+    names: Names<'a>,
+}
+
+/// A tree that was left under its temporary name.
+#[derive(Serialize)]
+struct Left<'a> {
+    schema: u32,
+    event: &'static str,
+    #[serde(flatten)]
+    names: Names<'a>,
+    path: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_base64: Option<String>,
+    entries: u64,
+    resumable: bool,
+    reason: Option<String>,
 }
 
 /// Files that were compressed or decompressed.
@@ -237,6 +267,8 @@ pub(crate) struct Problem<'a> {
     errno_name: Option<&'static str>,
     message: String,
     next_step: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    side: Option<&'static str>,
 }
 
 impl<'a> From<&'a Failure> for Problem<'a> {
@@ -250,6 +282,7 @@ impl<'a> From<&'a Failure> for Problem<'a> {
             errno_name: failure.errno.and_then(Errno::name),
             message: failure.message(),
             next_step: failure.next_step,
+            side: failure.is_at_destination.then_some("destination"),
         }
     }
 }
@@ -438,6 +471,29 @@ pub(crate) fn summary(summary: &Summary) -> String {
             bytes: transformed.bytes,
         }),
         leftovers: Leftovers::from(&summary.leftovers),
+        stopped_early: summary.stopped_early.then_some(true),
+        not_tried: summary.stopped_early.then_some(summary.not_tried),
+        sources_not_tried: summary.stopped_early.then_some(summary.sources_not_tried),
+    })
+}
+
+/// The line for a source that was not begun.
+pub(crate) fn not_tried(pair: &Pair) -> String {
+    let names = Names::new(&pair.source, &pair.destination);
+    line(&NotTried { schema: SCHEMA, event: "not_tried", names })
+}
+
+/// The line for a tree that was left under its temporary name.
+pub(crate) fn incomplete(incomplete: &Incomplete) -> String {
+    line(&Left {
+        schema: SCHEMA,
+        event: "incomplete",
+        names: Names::new(&incomplete.source, &incomplete.destination),
+        path: incomplete.path.to_string_lossy(),
+        path_base64: base64_name(&incomplete.path),
+        entries: incomplete.entries,
+        resumable: incomplete.no_journal.is_none(),
+        reason: incomplete.no_journal.as_ref().map(ToString::to_string),
     })
 }
 
@@ -564,6 +620,7 @@ mod tests {
             errno: Some(Errno::ENOENT),
             reason: String::from("No such file or directory (ENOENT)"),
             next_step: Some("check the path"),
+            is_at_destination: true,
             exit: Exit::Failure,
         };
         let event = parse(&failed(odd, Path::new("b"), &failure));
@@ -572,7 +629,7 @@ mod tests {
             "destination": "b", "kind": "system", "operation": "open", "subject": "a\u{fffd}",
             "subject_base64": "Yf8=", "errno": 2, "errno_name": "ENOENT",
             "message": "cannot open a\u{fffd}: No such file or directory (ENOENT)",
-            "next_step": "check the path",
+            "next_step": "check the path", "side": "destination",
         });
         assert_eq!(event, expected);
     }

@@ -9,7 +9,7 @@ use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use uncopy::copy::job::{EntryKind, Outcome, Record, Summary};
+use uncopy::copy::job::{EntryKind, Incomplete, Outcome, Record, Summary};
 use uncopy::{Errno, Error, Leftovers, Reason, Receipt};
 
 use crate::audit::Audit;
@@ -30,6 +30,8 @@ pub(crate) struct Failure {
     pub errno: Option<Errno>,
     pub reason: String,
     pub next_step: Option<&'static str>,
+    /// The destination refused a call.
+    pub is_at_destination: bool,
     pub exit: Exit,
 }
 
@@ -68,6 +70,7 @@ impl From<&Error> for Failure {
             errno: error.errno(),
             reason: error.reason().to_string(),
             next_step: error.next_step(),
+            is_at_destination: error.is_at_destination(),
             exit: Exit::of(error),
         }
     }
@@ -231,8 +234,40 @@ impl Report {
         self.exit = self.exit.and(failure.exit);
     }
 
+    /// These were not begun, because of an error before, which the next would have met too
+    /// (`is_lasting`) or was to be the end.
+    pub(crate) fn not_tried(&mut self, pairs: &[Pair], is_lasting: bool) {
+        for pair in pairs {
+            self.log(None, || json::not_tried(pair));
+            if self.form == Form::Json {
+                self.print(&json::not_tried(pair));
+            }
+        }
+        if pairs.is_empty() {
+            return;
+        }
+        let why = match is_lasting {
+            true => "the next file would meet the same error of the destination",
+            false => "--on-error=abort ends the copy at the first error",
+        };
+        let names: Vec<_> = pairs.iter().map(|pair| quoted(&pair.source)).collect();
+        say(&format!("not tried, because {why}: {}", names.join(" ")));
+    }
+
+    /// A new tree was left under its temporary name.
+    fn incomplete(&mut self, incomplete: &Incomplete) {
+        self.log(None, || json::incomplete(incomplete));
+        if self.form == Form::Json {
+            self.print(&json::incomplete(incomplete));
+        }
+        say(&human::incomplete(incomplete));
+    }
+
     /// A job came to its end, whichever.
     pub(crate) fn summary(&mut self, summary: &Summary) {
+        if let Some(incomplete) = &summary.incomplete {
+            self.incomplete(incomplete);
+        }
         match self.form {
             Form::Silent => {}
             Form::Words => self.print(&human::summary(summary)),
@@ -247,6 +282,11 @@ impl Report {
                 "{} {entries} could not be copied, named above; run it again when the cause is gone",
                 summary.failed
             ));
+        }
+        let left = summary.not_tried - summary.sources_not_tried;
+        if summary.stopped_early && left > 0 && !self.quiet {
+            let entries = if left == 1 { "entry" } else { "entries" };
+            say(&format!("stopped early: {left} {entries} that had been found were not tried"));
         }
     }
 
@@ -312,6 +352,16 @@ impl Report {
         if let Err(error) = print(lines) {
             self.unwritten.get_or_insert(error);
         }
+    }
+}
+
+/// A name as a shell takes it.
+pub(crate) fn quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.into_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
     }
 }
 
@@ -390,6 +440,19 @@ mod tests {
     }
 
     #[test]
+    fn a_shell_takes_names_as_they_are() {
+        for (name, expected) in [
+            ("a/b-c.d", "a/b-c.d"),
+            ("a b", "'a b'"),
+            ("it's", "'it'\\''s'"),
+            ("", "''"),
+            ("$x", "'$x'"),
+        ] {
+            assert_eq!(quoted(Path::new(name)), expected);
+        }
+    }
+
+    #[test]
     fn a_failure_ends_in_its_next_step() {
         let failure = Failure {
             kind: "refused",
@@ -398,6 +461,7 @@ mod tests {
             errno: None,
             reason: String::from("it is odd"),
             next_step: Some("make it even"),
+            is_at_destination: false,
             exit: Exit::Failure,
         };
         assert_eq!(failure.to_string(), "cannot write to b: it is odd; make it even");

@@ -14,6 +14,7 @@
 mod compressed;
 mod copies;
 mod forbidden;
+mod lasting;
 mod others;
 mod trees;
 
@@ -206,6 +207,7 @@ fn main() -> ExitCode {
         let all = [
             copies::cases(),
             forbidden::cases(),
+            lasting::cases(),
             others::cases(),
             trees::cases(),
             #[cfg(feature = "compress")]

@@ -9,6 +9,7 @@ mod early;
 mod errors;
 mod hard_links;
 mod holes;
+mod incomplete;
 mod interrupted;
 mod job_control;
 mod kinds;
@@ -123,7 +124,13 @@ fn events(run: &Run, event: &str) -> Vec<Receipt> {
 }
 
 /// What depends on no filesystem, brings its own, or takes long and is like another.
-const ONCE: [&str; 5] = [
+const ONCE: [&str; 11] = [
+    "by_several_workers",
+    "full_to_the_last_block",
+    "no_inode_left",
+    "options_that_say_otherwise",
+    "tmpfs_full",
+    "with_a_journal_from_the_beginning",
     "a_terminal_shows_how_far_it_is",
     "what_is_noted_survives_a_power_cut",
     "another_directory_of_that_name_takes_the_copy_in",
@@ -142,6 +149,7 @@ fn main() -> ExitCode {
             errors::cases(),
             hard_links::cases(),
             holes::cases(),
+            incomplete::cases(),
             interrupted::cases(),
             job_control::cases(),
             kinds::cases(),

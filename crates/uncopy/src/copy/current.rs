@@ -1,9 +1,8 @@
 //! The mechanism at work on one pair of files.
 
-use super::mechanism::{Ends, Moved, Mover};
+use super::mechanism::{Ends, Moved, Mover, Refused};
 use super::ranges;
 use crate::receipt::Mechanism;
-use crate::sys::Sys;
 
 pub(super) struct Current {
     pub(super) mechanism: Mechanism,
@@ -25,7 +24,7 @@ impl Current {
         ends: Ends<'_>,
         (offset, length): (u64, u64),
         by_two: bool,
-    ) -> (Sys<Moved>, bool) {
+    ) -> (Result<Moved, Refused>, bool) {
         if by_two && self.beside.is_none() {
             self.beside = self.mover.beside();
         }

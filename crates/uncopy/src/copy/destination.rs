@@ -47,10 +47,10 @@ impl<'a> Destination<'a> {
         options: &CopyOptions,
     ) -> Result<Destination<'a>> {
         let (parent, name) = split(given)?;
-        let directory =
-            follow::open_directory(parent).map_err(|stopped| stopped.error("open", parent))?;
+        let directory = follow::open_directory(parent)
+            .map_err(|stopped| stopped.at_destination("open", parent))?;
         let found = follow::look(&directory, name)
-            .map_err(|errno| Error::system("examine", given, errno))?;
+            .map_err(|errno| Error::destination("examine", given, errno))?;
         let is_link = |stat: &Stat| stat.file_type() == FileType::Symlink;
         let (directory, name, found, followed) = match found {
             Some(link) if is_link(&link.1) && options.existing != Existing::Keep => {
@@ -183,7 +183,7 @@ pub(crate) fn follow_link(
             Ok((end, found))
         }
         Err(Stopped::System(Errno::ENOENT)) => Err(nowhere()),
-        Err(stopped) => Err(stopped.error("write to", given)),
+        Err(stopped) => Err(stopped.at_destination("write to", given)),
     }
 }
 

@@ -9,6 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use super::mechanism::Refused;
 use crate::buf::AlignedBuffer;
 use crate::error::Errno;
 use crate::sys::file::{FileId, Stat};
@@ -109,19 +110,20 @@ impl<'a> Partial<'a> {
         source: BorrowedFd<'_>,
         copy: (BorrowedFd<'_>, &OsStr),
         offset: u64,
-    ) -> Sys<()> {
+    ) -> Result<(), Refused> {
         loop {
             let number = self.noted + self.hashed.len() as u64;
             if offset < self.chunks.end_of(number + 1) {
                 break;
             }
             // There are no more, or it became shorter meanwhile, which is told when it is done.
-            let Some(digest) = self.chunks.digest(source, number)? else { break };
+            let digest = self.chunks.digest(source, number).map_err(Refused::at_source)?;
+            let Some(digest) = digest else { break };
             self.hashed.push(digest);
         }
         let bytes = self.hashed.len() as u64 * self.chunks.each_bytes;
         if bytes >= FLUSH_BYTES || (bytes > 0 && self.since.elapsed() >= FLUSH_AGE) {
-            return self.flush(copy);
+            return self.flush(copy).map_err(Refused::at_destination);
         }
         Ok(())
     }

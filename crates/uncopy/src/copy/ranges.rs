@@ -3,9 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{panic, thread};
 
-use super::mechanism::{Ends, Moved, Mover};
+use super::mechanism::{Ends, Moved, Mover, Refused};
 use crate::receipt::Cost;
-use crate::sys::Sys;
 
 /// What a thread takes at a time; the quicker one takes more.
 const BLOCK_BYTES: u64 = 1 << 20;
@@ -18,7 +17,7 @@ pub(super) fn step(
     beside: &mut (dyn Mover + Send),
     ends: Ends<'_>,
     (offset, length): (u64, u64),
-) -> Sys<Moved> {
+) -> Result<Moved, Refused> {
     let piece = Piece { offset, length, next: AtomicU64::new(0) };
     let blocks = thread::scope(|scope| {
         let helper = thread::Builder::new().name("uncopy".into());
@@ -45,7 +44,7 @@ struct Piece {
 struct Block {
     start: u64,
     length: u64,
-    result: Sys<Moved>,
+    result: Result<Moved, Refused>,
 }
 
 impl Block {
@@ -74,12 +73,12 @@ impl Piece {
 
 /// The blocks from the first on that follow each other without a gap, as one. They were taken in
 /// order, so that none is missing before the last.
-fn joined(mut blocks: Vec<Block>) -> Sys<Moved> {
+fn joined(mut blocks: Vec<Block>) -> Result<Moved, Refused> {
     blocks.sort_unstable_by_key(|block| block.start);
     let mut all = Moved { bytes: 0, hole_bytes: 0, cost: Cost::Unknown };
     for block in blocks {
         match block.result {
-            Err(errno) if all.bytes == 0 => return Err(errno),
+            Err(refused) if all.bytes == 0 => return Err(refused),
             Ok(Moved { bytes, hole_bytes, cost }) if all.bytes == 0 || cost == all.cost => {
                 let (bytes, hole_bytes) = (all.bytes + bytes, all.hole_bytes + hole_bytes);
                 all = Moved { bytes, hole_bytes, cost };

@@ -258,7 +258,7 @@ fn move_bytes(
                 stream::copy_to_end(source, staging, &facts, mechanism, receipt, observer)?;
             if facts.in_place && !facts.destination_is_stream {
                 file::truncate(staging.fd(), reached).map_err(|e| {
-                    Error::system("set the size of", staging.destination().given, e)
+                    Error::destination("set the size of", staging.destination().given, e)
                 })?;
             }
             reached
@@ -302,7 +302,7 @@ fn finish_contents(
         let progress = Progress { phase: Phase::Flushing, done_bytes: 0, total_bytes: reached };
         observer::tell(observer, progress, source.path)?;
         file::sync_data(staging.fd())
-            .map_err(|e| Error::system("flush", staging.destination().given, e))?;
+            .map_err(|e| Error::destination("flush", staging.destination().given, e))?;
         match verify::verify(source, staging, sizes, (way, wanted), options.gate.as_ref(), observer)
         {
             Err(error) if error.is_verification_failed() => {
@@ -338,7 +338,7 @@ fn flush(staging: &Staging<'_>, size: u64, observer: &mut dyn Observer) -> Resul
     match file::sync(staging.fd()) {
         // Pipes and character devices have nothing to flush (fsync(2)).
         Err(Errno::EINVAL) if staging.destination().is_stream() => Ok(()),
-        other => other.map_err(|e| Error::system("flush", given, e)),
+        other => other.map_err(|e| Error::destination("flush", given, e)),
     }
 }
 

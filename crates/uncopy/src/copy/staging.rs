@@ -8,6 +8,7 @@ use rustix::fs::OFlags;
 
 use super::born::Siblings;
 use super::destination::Destination;
+use super::mechanism::{Refused, Side};
 use super::observer::Observer;
 use super::options::Existing;
 use super::partial::{Begun, Keep, Partial};
@@ -188,7 +189,7 @@ impl<'a> Staging<'a> {
                     Errno::EACCES => open(OFlags::WRONLY),
                     errno => Err(errno),
                 })
-                .map_err(|e| Error::system("open for writing", destination.given, e))?
+                .map_err(|e| Error::destination("open for writing", destination.given, e))?
         };
         let is_expected = destination
             .found
@@ -223,7 +224,7 @@ impl<'a> Staging<'a> {
     /// one has verified. `goes_on` is told how far that is. What lies behind it is cut off.
     pub(crate) fn verified(&self, goes_on: impl FnMut(u64) -> Result<()>) -> Result<u64> {
         let Some(partial) = &self.partial else { return Ok(0) };
-        let fail = |errno| Error::system("read back", self.destination.given, errno);
+        let fail = |errno| Error::destination("read back", self.destination.given, errno);
         let end = lock(partial).verify(self.fd(), fail, goes_on)?;
         file::truncate(&self.fd, end).map_err(fail)?;
         Ok(end)
@@ -235,9 +236,14 @@ impl<'a> Staging<'a> {
         let (Some(partial), Place::Temporary(name, _)) = (&self.partial, &self.place) else {
             return Ok(());
         };
-        lock(partial)
-            .reached(source, (self.fd(), name), offset)
-            .map_err(|errno| Error::system("flush a part of", self.destination.given, errno))
+        lock(partial).reached(source, (self.fd(), name), offset).map_err(
+            |Refused { errno, side }| match side {
+                Side::Source => {
+                    Error::system("read what was copied to", self.destination.given, errno)
+                }
+                _ => Error::destination("flush a part of", self.destination.given, errno),
+            },
+        )
     }
 
     /// Leaves the unfinished file to another run, if that can go on with it.
@@ -281,7 +287,7 @@ impl<'a> Staging<'a> {
                     "its directory does not allow it ({errno}); --in-place writes into it instead"
                 )),
             ),
-            errno => Error::system("put in place", destination.given, errno),
+            errno => Error::destination("put in place", destination.given, errno),
         })
     }
 
@@ -349,13 +355,13 @@ impl<'a> Staging<'a> {
     pub(crate) fn open_directory(&self) -> Result<OwnedFd> {
         let destination = self.destination;
         name::open_directory_for_reading(destination.directory())
-            .map_err(|e| Error::system("open the directory of", destination.given, e))
+            .map_err(|e| Error::destination("open the directory of", destination.given, e))
     }
 
     /// Flushes the directory, so that the name survives a power cut.
     pub(crate) fn sync_directory(&self, directory: &OwnedFd) -> Result<()> {
         file::sync(directory)
-            .map_err(|e| Error::system("flush the directory of", self.destination.given, e))
+            .map_err(|e| Error::destination("flush the directory of", self.destination.given, e))
     }
 }
 
@@ -451,9 +457,10 @@ fn cannot_create(destination: &Destination<'_>, errno: Errno) -> Error {
         let text = format!(
             "no new file can be made beside it ({errno}); --in-place writes into it instead"
         );
-        return Error::new("replace", destination.given, Reason::Refused(text));
+        let reason = Reason::Refused(text);
+        return Error::new("replace", destination.given, reason).met_at_destination(errno);
     }
-    Error::system("create", destination.given, errno)
+    Error::destination("create", destination.given, errno)
 }
 
 /// There is a file that may be written to.

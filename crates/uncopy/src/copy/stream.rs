@@ -37,7 +37,7 @@ pub(crate) fn open_for_writing(
                 thread::sleep(PATIENCE);
             }
             other => {
-                let fail = |e| Error::system("open for writing", destination.given, e);
+                let fail = |e| Error::destination("open for writing", destination.given, e);
                 return other.map_err(fail);
             }
         }
@@ -81,19 +81,21 @@ pub(crate) fn copy_to_end(
                 go_on(observer, destination, total)?;
                 continue;
             }
-            Err(errno) => return Err(stopped(source, facts, mechanism, errno, total)),
+            Err(errno) => {
+                return Err(stopped(source, destination, (facts, mechanism), &way, errno, total));
+            }
         };
         let mut written = way.written(n);
         while written < n {
             match way.empty(staging, written..n) {
-                Ok(0) => return Err(Error::system("write to", destination.given, Errno::EIO)),
+                Ok(0) => return Err(Error::destination("write to", destination.given, Errno::EIO)),
                 Ok(more) => written += more,
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => {
                     file::wait(staging.fd(), Ready::ToWrite, PATIENCE).map_err(fail)?;
                     go_on(observer, destination, total)?;
                 }
-                Err(errno) => return Err(Error::system("write to", destination.given, errno)),
+                Err(errno) => return Err(Error::destination("write to", destination.given, errno)),
             }
         }
         total += n as u64;
@@ -118,13 +120,19 @@ fn admit(
 /// A way that was asked for does not work, or a real error.
 fn stopped(
     source: &Source<'_>,
-    facts: &Facts,
-    mechanism: Mechanism,
+    destination: &Destination<'_>,
+    (facts, mechanism): (&Facts, Mechanism),
+    way: &Way,
     errno: Errno,
     moved_bytes: u64,
 ) -> Error {
     if plan::classify(mechanism, errno, moved_bytes) == Verdict::Failed {
-        return Error::system("read", source.path, errno);
+        // What a pipe or device gave is gone, and cannot be read again to see whose EIO it was.
+        let is_of_source = !way.touches_both() || errno == Errno::EIO;
+        return match is_of_source {
+            true => Error::system("read", source.path, errno),
+            false => Error::destination("write to", destination.given, errno),
+        };
     }
     let reason = plan::explain(mechanism, errno, facts);
     let refusal = Refusal { mechanism, reason, errno: Some(errno) };
@@ -172,9 +180,14 @@ impl Way {
         }
     }
 
+    /// One call takes and hands on.
+    fn touches_both(&self) -> bool {
+        matches!(self, Way::Sendfile | Way::Splice)
+    }
+
     /// How much of the `filled` bytes is in the destination already.
     fn written(&self, filled: usize) -> usize {
-        if matches!(self, Way::Sendfile | Way::Splice) { filled } else { 0 }
+        if self.touches_both() { filled } else { 0 }
     }
 
     /// Hands on what was taken and lies in `range`.

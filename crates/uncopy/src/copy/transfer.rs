@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::current::Current;
 use super::facts;
-use super::mechanism::{self, Ends, Moved, reflink};
+use super::mechanism::{self, Ends, Moved, Refused, Side, reflink};
 use super::observer::{self, Observer, Phase, Progress};
 use super::options::{Cache, Sparse};
 use super::pace::Pace;
@@ -15,10 +15,11 @@ use super::source::Source;
 use super::sparse::{self, Segment};
 use super::staging::Staging;
 use super::trial::{Trial, Way};
+use crate::buf::AlignedBuffer;
 use crate::capabilities::Filesystem;
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::{Cost, Mechanism, Receipt, Refusal};
-use crate::sys::{Sys, file};
+use crate::sys::{file, transfer};
 
 /// How much is written out at a time.
 const WRITE_OUT_BYTES: u64 = 16 << 20;
@@ -166,7 +167,7 @@ impl Transfer<'_, '_> {
     }
 
     fn give_length(&self) -> Result<()> {
-        let fail = |errno| Error::system("set the size of", self.given(), errno);
+        let fail = |errno| Error::destination("set the size of", self.given(), errno);
         // To set it again is to have XFS flush the file when it is closed (`xfs_setattr_size`).
         if file::stat(self.ends.destination).map_err(fail)?.size < self.size {
             file::truncate(self.ends.destination, self.size).map_err(fail)?;
@@ -178,7 +179,7 @@ impl Transfer<'_, '_> {
     fn cut(&mut self, size: u64) -> Result<u64> {
         self.current = None;
         self.parked.clear();
-        let fail = |errno| Error::system("set the size of", self.given(), errno);
+        let fail = |errno| Error::destination("set the size of", self.given(), errno);
         let now = file::stat(self.ends.destination).map_err(fail)?.size;
         if now != size {
             file::truncate(self.ends.destination, size).map_err(fail)?;
@@ -199,7 +200,15 @@ impl Transfer<'_, '_> {
             Step::Try(mechanism) => Ok(mechanism),
             Step::GiveUp => {
                 let reason = plan::no_mechanism(&self.facts, &self.receipt.refusals);
-                Err(Error::new("copy", self.source.path, reason))
+                let error = Error::new("copy", self.source.path, reason);
+                // An I/O error may rule a mechanism out, where it could also have been the device.
+                let met = self.attempted.iter().any(|tried| tried.errno == Some(Errno::EIO));
+                let at = (self.done_bytes, self.piece_bytes());
+                Err(if met && self.can_read(at) {
+                    error.met_at_destination(Errno::EIO)
+                } else {
+                    error
+                })
             }
         }
     }
@@ -222,11 +231,14 @@ impl Transfer<'_, '_> {
                     self.refuse(Mechanism::Reflink, Some(errno), 0);
                     return Ok(false);
                 }
-                Verdict::Failed => return Err(self.failure(errno)),
+                // Blocks are shared by changing the destination.
+                Verdict::Failed => {
+                    return Err(self.failure(Refused::at_destination(errno), (0, 0)));
+                }
             }
         }
         // The clone is a snapshot: what counts is how long it became.
-        let fail = |errno| Error::system("examine", self.given(), errno);
+        let fail = |errno| Error::destination("examine", self.given(), errno);
         let stat = file::stat(self.ends.destination).map_err(fail)?;
         if stat.size < self.size && stat.size < self.source_size()? {
             self.refuse(Mechanism::Reflink, None, 0);
@@ -306,9 +318,9 @@ impl Transfer<'_, '_> {
                     self.receipt.parallel_bytes += if by_two { moved.bytes } else { 0 };
                     self.account(mechanism, moved, offset, begin.elapsed())?;
                 }
-                Err(errno) => match self.shrunk_below(end, errno)? {
+                Err(refused) => match self.shrunk_below(end, refused.errno)? {
                     Some(size) => end = size,
-                    None => self.handle(mechanism, errno)?,
+                    None => self.handle(mechanism, refused, (offset, length))?,
                 },
             }
         }
@@ -337,7 +349,7 @@ impl Transfer<'_, '_> {
     }
 
     /// Only what was submitted counts.
-    fn give_back(&self, admitted: u64, step: &Sys<Moved>) {
+    fn give_back(&self, admitted: u64, step: &Result<Moved, Refused>) {
         if let Some(throttle) = self.observer.throttle() {
             let submitted = step.map_or(0, |moved| moved.bytes - moved.hole_bytes);
             throttle.give_back(admitted.saturating_sub(submitted));
@@ -378,7 +390,7 @@ impl Transfer<'_, '_> {
                     self.current = Some(Current::new(mechanism, mover));
                 }
                 Err(errno) => {
-                    self.handle(mechanism, errno)?;
+                    self.handle(mechanism, errno.into(), (0, 0))?;
                     return Ok(None);
                 }
             }
@@ -421,13 +433,17 @@ impl Transfer<'_, '_> {
             return Ok(());
         }
         match file::allocate(self.ends.destination, start, end - start) {
-            Err(errno @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG)) => Err(self.failure(errno)),
+            Err(errno @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG)) => {
+                Err(self.failure(Refused::at_destination(errno), (0, 0)))
+            }
             _ => Ok(()),
         }
     }
 
-    /// What to do about an error number: go on, change the mechanism, or give up.
-    fn handle(&mut self, mechanism: Mechanism, errno: Errno) -> Result<()> {
+    /// What to do about an error of these bytes (offset, length): go on, change the mechanism, or give
+    /// up.
+    fn handle(&mut self, mechanism: Mechanism, refused: Refused, at: (u64, u64)) -> Result<()> {
+        let errno = refused.errno;
         let moved = self.current.as_ref().map_or(0, |c| c.moved_bytes);
         match plan::classify(mechanism, errno, moved) {
             Verdict::Retry => self.report(),
@@ -439,7 +455,7 @@ impl Transfer<'_, '_> {
                 }
                 Ok(())
             }
-            Verdict::Failed => Err(self.failure(errno)),
+            Verdict::Failed => Err(self.failure(refused, at)),
         }
     }
 
@@ -536,14 +552,38 @@ impl Transfer<'_, '_> {
         observer::tell(self.observer, progress, self.source.path)
     }
 
-    fn failure(&self, errno: Errno) -> Error {
-        // Inside the kernel's own copies only the kind of error tells which side it came from.
-        match errno {
-            Errno::EIO | Errno::ESTALE => {
-                Error::system("copy the data of", self.source.path, errno)
-            }
-            errno => Error::system("write to", self.given(), errno),
+    /// Where one call reads and writes, only the error number tells which side it came from. ENOSPC,
+    /// EDQUOT, EROFS and EFBIG are answers to writes (`write(2)`, `open(2)`). An I/O error is the
+    /// source's if the same bytes cannot be read alone either. One of the source that does not come
+    /// again counts as the destination's, which ends more and loses nothing.
+    fn failure(&self, Refused { errno, side }: Refused, at: (u64, u64)) -> Error {
+        let is_of_source = match (side, errno) {
+            (Side::Source, _) => true,
+            (Side::Destination, _) => false,
+            (Side::Both, Errno::EIO) => !self.can_read(at),
+            (Side::Both, errno) => errno == Errno::ESTALE,
+        };
+        match is_of_source {
+            true => Error::system("copy the data of", self.source.path, errno),
+            false => Error::destination("write to", self.given(), errno),
         }
+    }
+
+    /// Reads these bytes of the source, into nowhere.
+    fn can_read(&self, (offset, length): (u64, u64)) -> bool {
+        const MOST_BYTES: u64 = 64 << 10;
+        let mut buffer = AlignedBuffer::new(MOST_BYTES as usize);
+        let (mut at, end) = (offset, offset.saturating_add(length));
+        while at < end {
+            let most = (end - at).min(MOST_BYTES) as usize;
+            match transfer::read_at(self.ends.source, &mut buffer[..most], at) {
+                Ok(0) => return true,
+                Ok(n) => at += n as u64,
+                Err(Errno::EINTR) => {}
+                Err(_) => return false,
+            }
+        }
+        true
     }
 
     /// `copy_file_range` may have shared: the new file's extents tell.

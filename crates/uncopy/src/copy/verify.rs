@@ -52,7 +52,7 @@ pub(crate) fn verify(
             duration,
         });
     }
-    let fail = |errno| Error::system("read back", staging.destination().given, errno);
+    let fail = |errno| Error::destination("read back", staging.destination().given, errno);
     let reader = Uncached::new(staging.fd(), size).map_err(fail)?;
     let copy = Side { fd: reader.fd, size, is_compressed: matches!(way, Way::Compress(_)) };
     let original =
@@ -142,7 +142,7 @@ fn hash_both(
     };
     match (expected, found) {
         (_, Err(Trouble::System(errno))) if errno != Errno::ECANCELED => {
-            Err(Error::system("read back the copy of", source.path, errno))
+            Err(Error::destination("read back the copy of", source.path, errno))
         }
         (Err(trouble), _) if trouble != cancelled => Err(trouble.on("read", source.path)),
         // Another digest than any.

@@ -276,6 +276,11 @@ pub(crate) fn allocate(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
     Ok(fs::fallocate(fd, FallocateFlags::empty(), offset, length)?)
 }
 
+/// Reserves blocks behind the end, and leaves that where it is.
+pub(crate) fn reserve(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
+    Ok(fs::fallocate(fd, FallocateFlags::KEEP_SIZE, offset, length)?)
+}
+
 /// Makes a hole inside the file.
 pub(crate) fn punch_hole(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

@@ -43,6 +43,16 @@ impl Stopped {
         Error::new(operation, subject, reason)
     }
 
+    /// The same, of an operation on a destination.
+    pub(crate) fn at_destination(
+        self,
+        operation: &'static str,
+        subject: impl AsRef<Path>,
+    ) -> Error {
+        let errno = self.errno();
+        self.error(operation, subject).met_at_destination(errno)
+    }
+
     pub(crate) fn errno(&self) -> Errno {
         match self {
             Stopped::System(errno) => *errno,

@@ -152,7 +152,7 @@ impl Sink<'_, '_> {
     fn leave_out(&mut self, bytes: u64) -> Result<()> {
         let end = self.offset + bytes;
         file::truncate(self.staging.fd(), end).map_err(|errno| {
-            Error::system("set the size of", self.staging.destination().given, errno)
+            Error::destination("set the size of", self.staging.destination().given, errno)
         })?;
         self.offset = end;
         self.receipt.add(Mechanism::ReadWrite, bytes, Cost::Hole);
@@ -173,7 +173,7 @@ impl Sink<'_, '_> {
     }
 
     fn failure(&self, errno: Errno) -> Error {
-        Error::system("write to", self.staging.destination().given, errno)
+        Error::destination("write to", self.staging.destination().given, errno)
     }
 
     fn refuse(&self, text: String) -> Error {

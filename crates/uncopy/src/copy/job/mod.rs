@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 pub use options::{Delete, JobOptions, Links, OnError};
 pub use record::{
-    Action, EntryKind, JobObserver, JobProgress, Outcome, Record, RefusalCount, Summary,
-    Transformed,
+    Action, EntryKind, Incomplete, JobObserver, JobProgress, Outcome, Record, RefusalCount,
+    Summary, Transformed,
 };
 pub use select::{PatternError, Selection};
 
@@ -37,9 +37,11 @@ use crate::error::{Error, Reason, Result};
 ///
 /// # Errors
 /// The summary says how many entries failed; each was told to the observer. The result beside it is
-/// an error if the job ended before its time: contradicting options, [`OnError::Abort`], or the
-/// observer's wish ([`is_cancelled`](crate::Error::is_cancelled)). A tree that was being made is
-/// then removed; what was merged into existing directories stays, each file whole.
+/// an error if the job ended before its time: contradicting options, an error that
+/// [ends the job](OnError::ends_job), or the observer's wish
+/// ([`is_cancelled`](crate::Error::is_cancelled)). A tree that was being made is then removed, or kept
+/// under a temporary name: with [`JobOptions::resume`], and as [`Summary::incomplete`] says. What was
+/// merged into existing directories stays, each file whole.
 pub fn copy_trees(
     pairs: &[(PathBuf, PathBuf)],
     options: &JobOptions,

@@ -4,6 +4,7 @@ use std::num::{NonZeroU64, NonZeroUsize};
 
 use super::select::Selection;
 use crate::copy::{Contradiction, CopyOptions};
+use crate::error::Error;
 
 /// How to copy trees. Every field but [`retries`](JobOptions::retries) has the default of plain
 /// `uncopy cp -r`.
@@ -89,13 +90,54 @@ pub struct Delete {
     pub empty_source: bool,
 }
 
-/// What to do when an entry cannot be copied.
+/// What to do when an entry cannot be copied. Each is reported and counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnError {
-    /// Report it, count it, go on.
+    /// Stop the whole job where the destination refused what it would refuse the next entry too
+    /// ([`is_lasting`](Error::is_lasting)); go on after any other error. A tree that was being made
+    /// anew keeps its temporary name ([`Summary::incomplete`](super::Summary::incomplete)).
     #[default]
+    StopOnDestination,
+    /// Go on.
     Skip,
     /// Stop the whole job with this error. A tree that was being made anew is removed; what was
     /// merged into an existing one stays.
     Abort,
+}
+
+impl OnError {
+    /// Whether this error of an entry ends the job.
+    #[must_use]
+    pub fn ends_job(self, error: &Error) -> bool {
+        match self {
+            OnError::StopOnDestination => error.is_lasting(),
+            OnError::Skip => false,
+            OnError::Abort => true,
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::error::Errno;
+
+    #[test]
+    fn what_the_next_file_would_meet_too_ends_a_job() {
+        use OnError::{Abort, Skip, StopOnDestination};
+        let lasting = [Errno::ENOSPC, Errno::EDQUOT, Errno::EROFS, Errno::EFBIG, Errno::EIO]
+            .map(|e| (e, true));
+        let others =
+            [Errno::EACCES, Errno::EEXIST, Errno::ENOENT, Errno::ENAMETOOLONG, Errno::ENOMEM];
+        for (errno, lasts) in lasting.into_iter().chain(others.map(|e| (e, false))) {
+            let of_destination = Error::destination("write to", "b", errno);
+            let of_source = Error::system("read", "a", errno);
+            assert_eq!(of_destination.is_lasting(), lasts, "{errno}");
+            assert!(of_destination.is_at_destination() && !of_source.is_at_destination());
+            for (error, expected) in [(of_destination, lasts), (of_source, false)] {
+                let found = [StopOnDestination, Skip, Abort].map(|how| how.ends_job(&error));
+                assert_eq!(found, [expected, false, true], "{error}");
+            }
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::copy::Control;
-use crate::error::{Errno, Error};
+use crate::error::{Errno, Error, Reason};
 use crate::receipt::{CompressionAction, Cost, Leftovers, Mechanism, Portion, Receipt, Refusal};
 
 /// What an entry of a tree is.
@@ -200,6 +200,37 @@ pub struct Summary {
     pub transformed: Transformed,
     /// What looks like leftovers of earlier copies, and stays.
     pub leftovers: Leftovers,
+    /// The job ended before its time: the error beside the summary says why.
+    pub stopped_early: bool,
+    /// Entries that had been found then, and were not tried or were taken back in the middle; sources that
+    /// had not been begun among them. There may be more that nobody had found.
+    pub not_tried: u64,
+    /// The last so many sources had not been begun.
+    pub sources_not_tried: u64,
+    /// The tree that was being made then, if it was kept.
+    pub incomplete: Option<Incomplete>,
+}
+
+/// A new tree whose job ended because of its destination. It has its temporary name, everything in it is
+/// whole, and nobody but its owner can look into it.
+///
+/// # Ownership
+/// It is the caller's: rename it, or remove it with all that is in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Incomplete {
+    /// The source as it was named.
+    pub source: PathBuf,
+    /// The destination as it was named. Nothing has that name.
+    pub destination: PathBuf,
+    /// Where the tree is: an absolute path, if the current directory has one.
+    pub path: PathBuf,
+    /// Entries that are in it, directories counted when they were finished.
+    pub entries: u64,
+    /// Why there is no journal beside it that names it. `None`: there is one, so that a job with
+    /// [`JobOptions::resume`](super::JobOptions::resume) goes on with it and any other leaves it alone.
+    /// Otherwise none goes on with it, and one to the same destination may remove it.
+    pub no_journal: Option<Reason>,
 }
 
 /// Files that were compressed or decompressed.

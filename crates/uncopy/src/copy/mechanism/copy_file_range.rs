@@ -1,9 +1,9 @@
 //! `copy_file_range(2)`: the filesystem copies, or shares.
 
-use super::{Ends, Moved, Mover};
+use super::{Ends, Moved, Mover, Refused};
 use crate::copy::plan::Facts;
 use crate::receipt::Cost;
-use crate::sys::{Sys, transfer};
+use crate::sys::transfer;
 
 pub(super) struct CopyFileRange {
     cost: Cost,
@@ -18,7 +18,7 @@ impl CopyFileRange {
 }
 
 impl Mover for CopyFileRange {
-    fn step(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Sys<Moved> {
+    fn step(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Result<Moved, Refused> {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let n = transfer::copy_file_range(ends.source, ends.destination, offset, length)?;
         Ok(Moved::data(n, self.cost))

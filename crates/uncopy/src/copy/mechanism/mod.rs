@@ -41,11 +41,50 @@ impl Moved {
     }
 }
 
+/// Which of the two files an operation was on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Source,
+    Destination,
+    /// One call reads and writes.
+    Both,
+}
+
+/// Why a step moved nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) errno: Errno,
+    pub(crate) side: Side,
+}
+
+impl Refused {
+    pub(crate) fn at_source(errno: Errno) -> Refused {
+        Refused { errno, side: Side::Source }
+    }
+
+    pub(crate) fn at_destination(errno: Errno) -> Refused {
+        Refused { errno, side: Side::Destination }
+    }
+}
+
+/// A call on both files.
+impl From<Errno> for Refused {
+    fn from(errno: Errno) -> Refused {
+        Refused { errno, side: Side::Both }
+    }
+}
+
+impl From<Refused> for Errno {
+    fn from(refused: Refused) -> Errno {
+        refused.errno
+    }
+}
+
 /// A mechanism at work on one pair of files.
 pub(crate) trait Mover {
     /// Moves up to `length` bytes (more than 0) from `offset` of the source to the same offset of
     /// the destination. An error means that nothing was moved by this step.
-    fn step(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Sys<Moved>;
+    fn step(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Result<Moved, Refused>;
 
     /// Another one that moves other blocks of the same files at the same time; `None`: there can be
     /// only one.

@@ -1,6 +1,6 @@
 //! `pread(2)` and `pwrite(2)` through a buffer: works everywhere.
 
-use super::{Ends, Moved, Mover};
+use super::{Ends, Moved, Mover, Refused};
 use crate::buf::AlignedBuffer;
 use crate::receipt::Cost;
 use crate::sys::{Sys, file, transfer};
@@ -50,7 +50,7 @@ impl ReadWrite {
 }
 
 impl Mover for ReadWrite {
-    fn step(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Sys<Moved> {
+    fn step(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Result<Moved, Refused> {
         let mut moved = Moved { bytes: 0, hole_bytes: 0, cost: Cost::UserCopied };
         while moved.bytes < length {
             let want = (length - moved.bytes).min(self.buffer.len() as u64) as usize;
@@ -59,7 +59,7 @@ impl Mover for ReadWrite {
                 Ok(0) => break,
                 Ok(n) => n,
                 Err(_) if moved.bytes > 0 => break,
-                Err(errno) => return Err(errno),
+                Err(errno) => return Err(Refused::at_source(errno)),
             };
             let written = if self.find_zeros {
                 self.write_sparsely(ends, n, at)
@@ -69,7 +69,7 @@ impl Mover for ReadWrite {
             match written {
                 Ok(hole_bytes) => moved.hole_bytes += hole_bytes,
                 Err(_) if moved.bytes > 0 => break,
-                Err(errno) => return Err(errno),
+                Err(errno) => return Err(Refused::at_destination(errno)),
             }
             moved.bytes += n as u64;
         }

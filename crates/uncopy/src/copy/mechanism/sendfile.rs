@@ -1,8 +1,8 @@
 //! `sendfile(2)` between two files: the kernel splices through a pipe of its own.
 
-use super::{Ends, Moved, Mover};
+use super::{Ends, Moved, Mover, Refused};
 use crate::receipt::Cost;
-use crate::sys::{Sys, file, transfer};
+use crate::sys::{file, transfer};
 
 /// Keeps track of the destination's file offset, to which `sendfile` writes.
 #[derive(Default)]
@@ -11,7 +11,7 @@ pub(super) struct Sendfile {
 }
 
 impl Mover for Sendfile {
-    fn step(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Sys<Moved> {
+    fn step(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Result<Moved, Refused> {
         if self.position != Some(offset) {
             file::seek_to(ends.destination, offset)?;
         }

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use super::{Ends, Moved, Mover};
+use super::{Ends, Moved, Mover, Refused};
 use crate::error::Errno;
 use crate::receipt::Cost;
 use crate::sys::{Sys, transfer};
@@ -57,19 +57,21 @@ impl Splice {
 }
 
 impl Mover for Splice {
-    fn step(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Sys<Moved> {
+    fn step(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Result<Moved, Refused> {
         let mut moved = 0;
         while (moved as u64) < length {
             let at = offset + moved as u64;
             let want = (length - moved as u64).min(self.capacity as u64) as usize;
             let filled = match transfer::splice_in(ends.source, at, &self.write, want) {
                 Ok(0) => break,
-                Err(errno) if moved == 0 => return Err(errno),
+                Err(errno) if moved == 0 => return Err(Refused::at_source(errno)),
                 Err(_) => break,
                 Ok(filled) => filled,
             };
             match self.drain(ends, at, filled) {
-                Err(errno) if moved == 0 => return Err(errno),
+                // Only this call may wait for the source's pages, and then tells of them (`fs/splice.c`,
+                // `page_cache_pipe_buf_confirm`).
+                Err(errno) if moved == 0 => return Err(errno.into()),
                 Err(_) => break,
                 Ok(n) => moved += n,
             }

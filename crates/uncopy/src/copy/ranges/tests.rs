@@ -6,7 +6,7 @@ use super::*;
 use crate::error::Errno;
 
 /// What is told, and the places asked for that do not begin a block.
-type Row = (&'static str, (u64, u64), Limits, Sys<u64>);
+type Row = (&'static str, (u64, u64), Limits, Result<u64, Refused>);
 
 const ALL: u64 = u64::MAX;
 
@@ -28,12 +28,12 @@ struct Limited {
 }
 
 impl Mover for Limited {
-    fn step(&mut self, _: Ends<'_>, offset: u64, length: u64) -> Sys<Moved> {
+    fn step(&mut self, _: Ends<'_>, offset: u64, length: u64) -> Result<Moved, Refused> {
         self.asked.lock().unwrap().push((offset, length));
         // So that both have their share.
         thread::sleep(Duration::from_micros(200));
         if offset >= self.limits.fails_from {
-            return Err(Errno::ENOSPC);
+            return Err(Refused::at_destination(Errno::ENOSPC));
         }
         let is_copied = offset >= self.limits.copied_from;
         let cost = if is_copied { Cost::UserCopied } else { Cost::KernelCopied };
@@ -61,7 +61,12 @@ fn what_is_told_has_no_gap() {
         ("it has ended", (8 * M, 8 * M), Limits { ends_at: 3 * M, ..NONE }, Ok(0)),
         ("an error", (0, 8 * M), Limits { fails_from: 4 * M, ..NONE }, Ok(4 * M)),
         ("within a block", (0, 8 * M), Limits { fails_from: 2 * M + 9, ..NONE }, Ok(2 * M + 9)),
-        ("at once", (8 * M, 8 * M), Limits { fails_from: 0, ..NONE }, Err(Errno::ENOSPC)),
+        (
+            "at once",
+            (8 * M, 8 * M),
+            Limits { fails_from: 0, ..NONE },
+            Err(Refused::at_destination(Errno::ENOSPC)),
+        ),
         ("another cost", (0, 8 * M), Limits { copied_from: 3 * M, ..NONE }, Ok(3 * M)),
     ];
     let file = files();
@@ -94,7 +99,7 @@ fn what_is_told_has_no_gap() {
 struct Panics;
 
 impl Mover for Panics {
-    fn step(&mut self, _: Ends<'_>, _: u64, _: u64) -> Sys<Moved> {
+    fn step(&mut self, _: Ends<'_>, _: u64, _: u64) -> Result<Moved, Refused> {
         panic!("the helper")
     }
 }

@@ -62,7 +62,7 @@ fn find(place: &Place<'_>) -> Result<Option<Found>> {
     if place.directory.entered.fresh {
         return Ok(None);
     }
-    let fail = |errno| Error::system("examine", place.destination(), errno);
+    let fail = |errno| Error::destination("examine", place.destination(), errno);
     match name::open_existing(&*place.open.destination, place.target, OFlags::PATH) {
         Ok(handle) => {
             let stat = file::stat(&handle).map_err(fail)?;

@@ -58,7 +58,7 @@ impl Worker<'_, '_> {
                     from = found.next;
                 }
                 Err(errno) => {
-                    let error = Error::system("list", directory.destination_path(), errno);
+                    let error = Error::destination("list", directory.destination_path(), errno);
                     self.fail_stranger(directory, OsStr::new(""), EntryKind::Directory, error);
                 }
             }
@@ -93,7 +93,7 @@ impl Worker<'_, '_> {
         kind: FileType,
     ) -> Result<Outcome> {
         let path = directory.destination_path().join(name);
-        let fail = |errno| Error::system("delete", &path, errno);
+        let fail = |errno| Error::destination("delete", &path, errno);
         let parent = open.destination.as_fd();
         let way = directory.path_from_root().join(name);
         let selection = &self.job.options.selection;

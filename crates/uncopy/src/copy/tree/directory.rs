@@ -196,7 +196,7 @@ impl Directory {
         let opened = self.nearest_open().ok_or(Errno::ESTALE);
         let destination = opened
             .and_then(|(above, names)| open_destination(&above, &names))
-            .map_err(|errno| Error::system("open again", self.destination_path(), errno))?;
+            .map_err(|errno| Error::destination("open again", self.destination_path(), errno))?;
         check(&destination, self.entered.destination, &self.destination_path())?;
         Ok(Arc::new(destination))
     }

@@ -86,7 +86,7 @@ impl Worker<'_, '_> {
         let (made, destination) = match destination {
             Some((_, fd)) => {
                 let made = file::stat(&fd)
-                    .map_err(|errno| Error::system("examine", place.destination(), errno))?;
+                    .map_err(|errno| Error::destination("examine", place.destination(), errno))?;
                 (identity(&made), Some((fd, made.device == above.destination.0)))
             }
             None => (above.destination, None),
@@ -122,7 +122,7 @@ impl Worker<'_, '_> {
         place: &Place<'_>,
         source: &Stat,
     ) -> Result<Option<(bool, OwnedFd)>> {
-        let fail = |operation, errno| Error::system(operation, place.destination(), errno);
+        let fail = |operation, errno| Error::destination(operation, place.destination(), errno);
         let in_directory = &*place.open.destination;
         let above = &place.directory.entered;
         let dry_run = self.job.options.dry_run;
@@ -298,7 +298,7 @@ impl Worker<'_, '_> {
         };
         if options.durable {
             file::sync(destination)
-                .map_err(|e| Error::system("flush", directory.destination_path(), e))?;
+                .map_err(|e| Error::destination("flush", directory.destination_path(), e))?;
         }
         Ok(notes)
     }
@@ -324,7 +324,7 @@ fn make_fillable(place: &Place<'_>, stat: &Stat) -> Result<()> {
     }
     directory::open_child_path(&*place.open.destination, place.target)
         .and_then(|handle| directory::set_permissions_of_handle(&handle, mode | 0o700))
-        .map_err(|errno| Error::system("set the mode of", place.destination(), errno))
+        .map_err(|errno| Error::destination("set the mode of", place.destination(), errno))
 }
 
 /// Removes what a killed run made of an entry that has become of another kind since.
@@ -334,7 +334,8 @@ pub(super) fn remove_stale(place: &Place<'_>, kind: FileType) -> Result<()> {
         FileType::Directory => remove::tree(from, place.target),
         _ => name::unlink(from, place.target),
     };
-    removed.map_err(|errno| Error::system("remove what was begun of", place.destination(), errno))
+    removed
+        .map_err(|errno| Error::destination("remove what was begun of", place.destination(), errno))
 }
 
 /// Refuses an entry of a kind that it was not listed as.

@@ -205,6 +205,7 @@ impl Worker<'_, '_> {
     /// Copies a name that waited, in vain, for another one of its file.
     fn copy_spot(&mut self, spot: &Spot) {
         match spot.directory.open() {
+            _ if self.job.is_over() => self.job.leave_out(1),
             Ok(open) => {
                 let (name, target) = (&spot.name, &spot.target);
                 let place = Place { directory: &spot.directory, open: &open, name, target };
@@ -218,6 +219,7 @@ impl Worker<'_, '_> {
     /// Makes a name that waited for another one of its file.
     fn link_spot(&mut self, spot: &Spot, first: &First) {
         match spot.directory.open() {
+            _ if self.job.is_over() => self.job.leave_out(1),
             Ok(open) => {
                 let (name, target) = (&spot.name, &spot.target);
                 let place = Place { directory: &spot.directory, open: &open, name, target };
@@ -318,7 +320,18 @@ impl Worker<'_, '_> {
                 }
                 self.finish_copied(place, receipt);
             }
-            Err(error) => self.fail(place, EntryKind::File, error),
+            Err(error) => {
+                self.look_for_remnant(place);
+                self.fail(place, EntryKind::File, error);
+            }
+        }
+    }
+
+    /// A file that was not copied may have its name all the same: it could not be removed.
+    fn look_for_remnant(&self, place: &Place<'_>) {
+        let is_unseen = place.directory.entered.is_unseen();
+        if is_unseen && directory::stat_name(&*place.open.destination, place.target).is_ok() {
+            self.job.leave_remnants();
         }
     }
 
@@ -358,7 +371,7 @@ impl Worker<'_, '_> {
             journal.add(&Finished { path, source, copy, bytes, directory })
         });
         if let Err(errno) = noted {
-            let error = Error::system("write the journal for", place.destination(), errno);
+            let error = Error::destination("write the journal for", place.destination(), errno);
             self.job.stop(error);
         }
     }

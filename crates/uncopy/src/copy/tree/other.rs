@@ -69,7 +69,7 @@ impl Worker<'_, '_> {
         kind: EntryKind,
         make: impl Fn(&OsStr) -> Sys<()>,
     ) -> Result<Outcome> {
-        let fail = |errno| Error::system("make", place.destination(), errno);
+        let fail = |errno| Error::destination("make", place.destination(), errno);
         let stat = directory::stat_name(&place.open.source, place.name)
             .map_err(|errno| Error::system("examine", place.source(), errno))?;
         if let Asked::Done(outcome) = self.ask(place, kind, stat.modified)? {
@@ -136,13 +136,14 @@ impl Worker<'_, '_> {
             }
             Asked::Done(outcome) => return Ok(Linking::Done(outcome)),
         };
-        let fail = |errno| Error::system("find the first name again", first.destination(), errno);
+        let fail =
+            |errno| Error::destination("find the first name again", first.destination(), errno);
         let root = first.root.open_destination()?;
         let above: Vec<&OsStr> = first.path.parent().into_iter().flat_map(Path::iter).collect();
         let from = directory::open_beneath(&*root, &above, true).map_err(fail)?;
         let name = first.path.file_name().unwrap_or_default();
         let to = &*place.open.destination;
-        let fail = |errno| Error::system("link", place.destination(), errno);
+        let fail = |errno| Error::destination("link", place.destination(), errno);
         let linked = || Linking::Done(Outcome::Linked { to: first.destination() });
         let make = |new: &OsStr| directory::hard_link(&from, name, to, new);
         if decision == Decision::Make {

@@ -30,6 +30,17 @@ pub(super) enum Task {
     List { directory: Arc<Directory>, from: u64 },
 }
 
+impl Task {
+    /// Entries that it is about, as far as they were found.
+    fn entries(&self) -> u64 {
+        match self {
+            Task::Copy(batch) => batch.len(),
+            Task::Enter { .. } => 1,
+            Task::List { .. } => 0,
+        }
+    }
+}
+
 /// Entries in one batch at most: enough that taking one costs little, and few enough that all
 /// workers have something to do in a small tree.
 const BATCH_ENTRIES: usize = 64;
@@ -69,6 +80,10 @@ impl Batch {
         self.entries.is_empty()
     }
 
+    pub(super) fn len(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
     /// In the order of inodes, in which their blocks are likelier to lie on the device than in that
     /// of names.
     pub(super) fn sort(&mut self) {
@@ -100,6 +115,8 @@ struct State {
     working: usize,
     waiting: usize,
     closed: bool,
+    /// Entries of tasks that nobody takes any more.
+    dropped: u64,
 }
 
 /// A task, and the worker's word that it is at work until this is dropped.
@@ -122,6 +139,11 @@ impl Queue {
     /// tasks wait for which nobody waits.
     pub(super) fn push(&self, task: Task, by: WorkerId) -> Result<usize, Batch> {
         let mut state = self.lock();
+        if state.closed {
+            state.dropped += task.entries();
+            drop(state);
+            return Ok(0);
+        }
         match task {
             Task::Copy(batch) if state.batches.len() >= self.most_batches => return Err(batch),
             Task::Copy(batch) => state.batches.push_back((by, batch)),
@@ -184,10 +206,18 @@ impl Queue {
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
-        let left = (std::mem::take(&mut state.batches), std::mem::take(&mut state.others));
+        let (batches, others) =
+            (std::mem::take(&mut state.batches), std::mem::take(&mut state.others));
+        let batched: u64 = batches.iter().map(|(_, batch)| batch.len()).sum();
+        state.dropped += batched + others.iter().map(Task::entries).sum::<u64>();
         drop(state);
-        drop(left);
+        drop((batches, others));
         self.wake.notify_all();
+    }
+
+    /// Entries that waited when it was closed, or came later.
+    pub(super) fn dropped(&self) -> u64 {
+        self.lock().dropped
     }
 }
 
@@ -196,7 +226,7 @@ impl State {
         (self.batches.len() + self.others.len()).saturating_sub(self.waiting)
     }
 
-    /// After the end of a job there is nothing, even if somebody still adds it.
+    /// After the end of a job there is nothing.
     fn next(&mut self, worker: WorkerId) -> Option<Task> {
         if self.closed {
             return None;

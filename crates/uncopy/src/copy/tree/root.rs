@@ -12,6 +12,7 @@ use rustix::fs::{FileType, OFlags};
 use super::decide::kind_of;
 use super::directory::{Above, Directory, Entered, Open, identity};
 use super::enter::made_directory;
+use super::incomplete::Unfinished;
 use super::journal::{Journal, sweep};
 use super::run::Job;
 use super::target::{Aside, Target, open_for_file};
@@ -109,8 +110,7 @@ fn copy_single(
     if let Some(journal) = journal
         && let Err(error) = close_journal(worker.job, &journal, parent, parent)
     {
-        let error =
-            Error::new("write the journal for", destination, Reason::System { errno: error });
+        let error = Error::destination("write the journal for", destination, error);
         fail(worker, source, destination, EntryKind::File, error);
     }
 }
@@ -136,11 +136,11 @@ fn close_journal(
 fn resolve(destination: &Path) -> Result<(OwnedFd, PathBuf, OsString)> {
     let (above, name) = split(destination)?;
     let directory = follow::open_directory(or_here(above))
-        .map_err(|stopped| stopped.error("open", or_here(above)))?;
+        .map_err(|stopped| stopped.at_destination("open", or_here(above)))?;
     let is_link = |stat: &Stat| stat.file_type() == FileType::Symlink;
     if directory::stat_name(&directory, name).is_ok_and(|stat| is_link(&stat)) {
         let found = follow::look(&directory, name)
-            .map_err(|errno| Error::system("examine", destination, errno))?;
+            .map_err(|errno| Error::destination("examine", destination, errno))?;
         if let Some(link) = found.filter(|(_, stat)| is_link(stat)) {
             let (End { directory, name, path, .. }, _) = follow_link(directory, link, destination)?;
             let above = path.parent().unwrap_or(Path::new("")).to_owned();
@@ -169,13 +169,12 @@ fn open_place(
     destination_fd: OwnedFd,
     target: &OsStr,
 ) -> Result<(Directory, Arc<Open>)> {
-    let look = |fd: &OwnedFd, path: &Path| {
-        file::stat(fd).map_err(|errno| Error::system("examine", or_here(path), errno))
-    };
     let source_fd = follow::open_before_last(source)
         .map_err(|errno| Error::system("open", or_here(source), errno))?;
-    let source_stat = look(&source_fd, source)?;
-    let destination_stat = look(&destination_fd, destination)?;
+    let source_stat =
+        file::stat(&source_fd).map_err(|errno| Error::system("examine", or_here(source), errno))?;
+    let destination_stat = file::stat(&destination_fd)
+        .map_err(|errno| Error::destination("examine", or_here(destination), errno))?;
     let open = Arc::new(Open::new(source_fd, destination_fd));
     let register = Register::new(Arc::clone(&open.destination), target);
     let (source, destination) = (source.to_owned(), destination.to_owned());
@@ -213,10 +212,11 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
     if let Some((journal, _)) = &kept
         && let Err(errno) = journal.reach(target_stat.device, target_fd.as_fd())
     {
-        let error = Error::system("open to flush it", destination, errno);
+        let error = Error::destination("open to flush it", destination, errno);
         return fail(worker, source, destination, EntryKind::Directory, error);
     }
     job.set_journal(kept.as_ref().map(|(journal, _)| Arc::clone(journal)));
+    let done_before = job.done_entries();
     let open = Arc::new(Open::new(fd, target_fd));
     job.expect_light_work(facts::are_shared_in_turn(open.filesystems, &job.options.copy));
     // A tree that nobody sees yet is one's own as a whole.
@@ -250,16 +250,25 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
         });
         if let Err(errno) = read.and(told) {
             job.set_journal(None);
-            let error = Error::system("read the journal for", destination, errno);
+            let error = Error::destination("read the journal for", destination, errno);
             return fail(worker, source, destination, EntryKind::Directory, error);
         }
     }
     worker.list_open(Arc::clone(&directory), &open, 0);
     worker.work_on();
-    let root = Finished { directory: Arc::clone(&directory), open, aside, kept };
+    let root = Finished { directory: Arc::clone(&directory), open, aside, kept, done_before };
     let ended = root.end(worker, source, destination);
     directory.register().end();
     job.set_journal(None);
+    let ended = match ended {
+        Ok(true) => return,
+        Ok(false) => root.leave(job, source, destination),
+        Err(error) => {
+            // Whether it ends the job decides what becomes of the tree.
+            fail(worker, source, destination, EntryKind::Directory, error);
+            root.leave(job, source, destination)
+        }
+    };
     if let Err(error) = ended {
         fail(worker, source, destination, EntryKind::Directory, error);
     }
@@ -271,60 +280,75 @@ struct Finished {
     open: Arc<Open>,
     aside: Option<Aside>,
     kept: Option<(Arc<Journal>, OwnedFd)>,
+    /// Entries that were done before it was begun.
+    done_before: u64,
 }
 
 impl Finished {
-    fn end(self, worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) -> Result<()> {
+    /// Finishes it, and gives it its name; `false`: the job was over before.
+    fn end(&self, worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) -> Result<bool> {
         let job = worker.job;
-        let Finished { directory, open, aside, kept } = &self;
+        let Finished { directory, open, aside, kept, .. } = self;
         if job.is_over() {
-            return self.leave(destination);
+            return Ok(false);
         }
         worker.delete_strangers(directory, open);
+        if job.is_over() {
+            return Ok(false);
+        }
         let made = match aside {
             Some(aside) => Made::Aside(aside.parent.as_fd(), &job.umask),
             None => Made::Found,
         };
-        let finished = worker.give_metadata(directory, open, made).and_then(|notes| {
-            let Some(aside) = aside else { return Ok(notes) };
+        let mut notes = worker.give_metadata(directory, open, made)?;
+        if let Some(aside) = aside {
             if let Some((journal, _)) = kept {
                 // Else a run that goes on from here would copy into the tree that has its name.
                 journal
                     .catch_up()
-                    .map_err(|e| Error::system("write the journal for", destination, e))?;
+                    .map_err(|e| Error::destination("write the journal for", destination, e))?;
             }
-            aside.put_in_place(destination, job.options.copy.durable)?;
-            let unproven = aside.remove_leftovers();
+            aside.put_in_place(destination)?;
+            let unproven = aside.remove_leftovers(kept.is_some());
             job.add_unproven(unproven, |name| destination.with_file_name(name));
-            Ok(notes)
-        });
-        match finished {
-            Ok(mut notes) => {
-                if let Some((journal, parent)) = kept {
-                    if journal.was_cut {
-                        notes.push(
-                            "the end of the journal was cut off; the files it named were copied again"
-                                .into(),
-                        );
-                    }
-                    // If it stays, the next run finds that all is done.
-                    let _ = close_journal(job, journal, parent.as_fd(), open.destination.as_fd());
-                }
-                let outcome = made_directory(directory, notes);
-                let names = || (source.to_owned(), destination.to_owned());
-                worker.finish_at(names, EntryKind::Directory, outcome);
-                Ok(())
+            if job.options.copy.durable
+                && let Err(error) = aside.flush_name(destination)
+            {
+                // It has its name all the same, and a journal that says so.
+                fail(worker, source, destination, EntryKind::Directory, error);
+                return Ok(true);
             }
-            Err(error) => self.leave(destination).and(Err(error)),
         }
+        if let Some((journal, parent)) = kept {
+            if journal.was_cut {
+                notes.push(
+                    "the end of the journal was cut off; the files it named were copied again"
+                        .into(),
+                );
+            }
+            // If it stays, the next run finds that all is done.
+            let _ = close_journal(job, journal, parent.as_fd(), open.destination.as_fd());
+        }
+        let outcome = made_directory(directory, notes);
+        let names = || (source.to_owned(), destination.to_owned());
+        worker.finish_at(names, EntryKind::Directory, outcome);
+        Ok(true)
     }
 
     /// Takes back what was made, or keeps it for a run that continues it.
-    fn leave(&self, destination: &Path) -> Result<()> {
+    fn leave(&self, job: &Job<'_>, source: &Path, destination: &Path) -> Result<()> {
+        let journal = self.kept.as_ref().map(|(journal, _)| &**journal);
         match (&self.kept, &self.aside) {
+            (_, Some(aside)) if job.keeps_incomplete() => {
+                let (open, inode) = (&self.open, self.directory.entered.source.inode);
+                let entries = job.done_entries().saturating_sub(self.done_before);
+                let unfinished = Unfinished { job, source, inode, destination, open, aside };
+                job.keep(unfinished.keep(journal, entries));
+                Ok(())
+            }
             (Some((journal, _)), _) => journal
                 .flush()
-                .map_err(|errno| Error::system("write the journal for", destination, errno)),
+                .map_err(|errno| Error::destination("write the journal for", destination, errno)),
             (None, Some(aside)) => {
                 aside.remove();
                 Ok(())

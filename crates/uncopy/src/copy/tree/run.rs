@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use super::directory::{Entered, Identity, identity};
 use super::journal::Journal;
@@ -13,14 +14,16 @@ use super::queue::{Queue, WorkerId};
 use super::worker::Worker;
 use super::{root, scan};
 use crate::copy::born::Umask;
-use crate::copy::job::{JobObserver, JobOptions, JobProgress, Record, Summary};
+use crate::copy::job::{
+    Incomplete, JobObserver, JobOptions, JobProgress, OnError, Record, Summary,
+};
 use crate::copy::pause::{Passed, Stopwatch};
 use crate::copy::stale::Unproven;
 use crate::copy::{Control, CopyOptions, Existing, Experience, Gate, Throttle, throttle};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::Mechanism;
 use crate::sys::file::FileId;
-use crate::sys::{Sys, directory, file};
+use crate::sys::{Sys, clock, directory, file};
 
 /// Directories whose descriptors are kept while their entries are copied; the others are opened
 /// again when they are needed. Each has two.
@@ -64,6 +67,13 @@ pub(super) struct Job<'a> {
     is_light: AtomicBool,
     over: AtomicBool,
     stopped: Mutex<Option<Error>>,
+    /// Entries that were found and not tried.
+    left_out: AtomicU64,
+    incomplete: Mutex<Option<Incomplete>>,
+    /// A file that failed could not be taken back, and has its name.
+    has_remnants: AtomicBool,
+    /// When it began: since the epoch, and since boot.
+    pub(super) begun_at: (Duration, Duration),
     summary: Mutex<Summary>,
     sequence: Mutex<u64>,
     journal: RwLock<Option<Arc<Journal>>>,
@@ -84,6 +94,8 @@ pub(super) struct Counters {
     pub(super) scanned_entries: AtomicU64,
     pub(super) scanned_bytes: AtomicU64,
     pub(super) scanned: AtomicBool,
+    pub(super) failed: AtomicU64,
+    pub(super) skipped: AtomicU64,
     /// Place in [`Mechanism::ALL`], plus 1.
     mechanism: AtomicU8,
 }
@@ -95,7 +107,7 @@ pub(in crate::copy) fn run_job(
     observer: &dyn JobObserver,
 ) -> (Summary, Result<()>) {
     let begin = Stopwatch::start(options.copy.gate.as_ref());
-    let job = Job::new(options, observer);
+    let (job, mut sources_not_tried) = (Job::new(options, observer), 0);
     std::thread::scope(|scope| {
         if options.scan_ahead {
             let sources: Vec<PathBuf> = pairs.iter().map(|(source, _)| source.clone()).collect();
@@ -107,7 +119,10 @@ pub(in crate::copy) fn run_job(
         let mut worker = Worker::new(&job, scope);
         for (source, destination) in pairs {
             job.rest_if_paused();
-            if !job.is_over() {
+            if job.is_over() {
+                job.leave_out(1);
+                sources_not_tried += 1;
+            } else {
                 root::copy(&mut worker, source, destination);
             }
         }
@@ -117,7 +132,8 @@ pub(in crate::copy) fn run_job(
         }
         job.over.store(true, Ordering::Relaxed);
     });
-    let Job { summary, stopped, unproven, .. } = job;
+    let not_tried = job.left_out.load(Ordering::Relaxed) + job.queue.dropped();
+    let Job { summary, stopped, incomplete, unproven, .. } = job;
     let mut summary = summary.into_inner().unwrap_or_else(PoisonError::into_inner);
     for (path, id) in unproven.into_inner().unwrap_or_else(PoisonError::into_inner) {
         // The record of another directory may have shown what it is, and a run that was at work is done.
@@ -131,6 +147,10 @@ pub(in crate::copy) fn run_job(
     }
     summary.duration = begin.elapsed();
     let stopped = stopped.into_inner().unwrap_or_else(PoisonError::into_inner);
+    summary.stopped_early = stopped.is_some();
+    summary.not_tried = not_tried;
+    summary.sources_not_tried = sources_not_tried;
+    summary.incomplete = incomplete.into_inner().unwrap_or_else(PoisonError::into_inner);
     (summary, stopped.map_or(Ok(()), Err))
 }
 
@@ -162,6 +182,10 @@ impl<'a> Job<'a> {
             is_light: AtomicBool::new(false),
             over: AtomicBool::new(false),
             stopped: Mutex::default(),
+            left_out: AtomicU64::new(0),
+            incomplete: Mutex::default(),
+            has_remnants: AtomicBool::new(false),
+            begun_at: (clock::real(), clock::boot()),
             summary: Mutex::default(),
             sequence: Mutex::default(),
             journal: RwLock::default(),
@@ -253,6 +277,38 @@ impl<'a> Job<'a> {
         lock(&self.stopped).get_or_insert(error);
         self.over.store(true, Ordering::Relaxed);
         self.queue.close();
+    }
+
+    /// The destination was its end, and a tree that was being made is kept for another run.
+    pub(super) fn keeps_incomplete(&self) -> bool {
+        let is_lasting = lock(&self.stopped).as_ref().is_some_and(Error::is_lasting);
+        is_lasting && self.options.on_error != OnError::Abort
+    }
+
+    /// This tree is kept.
+    pub(super) fn keep(&self, incomplete: Incomplete) {
+        *lock(&self.incomplete) = Some(incomplete);
+    }
+
+    /// So many entries were found and are not tried.
+    pub(super) fn leave_out(&self, entries: u64) {
+        self.left_out.fetch_add(entries, Ordering::Relaxed);
+    }
+
+    /// Something that was not copied whole may have its name in a tree that is being made.
+    pub(super) fn leave_remnants(&self) {
+        self.has_remnants.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_remnants(&self) -> bool {
+        self.has_remnants.load(Ordering::Relaxed)
+    }
+
+    /// Entries that are done, of all roots.
+    pub(super) fn done_entries(&self) -> u64 {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Counters { entries, failed, skipped, .. } = &self.counters;
+        load(entries).saturating_sub(load(failed) + load(skipped))
     }
 
     /// The journal of the root that is being copied.

@@ -37,10 +37,10 @@ pub(super) struct Target {
 /// A directory under a temporary name.
 pub(super) struct Aside {
     pub(super) parent: OwnedFd,
-    temporary: OsString,
-    name: OsString,
+    pub(super) temporary: OsString,
+    pub(super) name: OsString,
     /// Says that it is this run's, unless a journal does.
-    register: Register,
+    pub(super) register: Register,
 }
 
 impl Target {
@@ -61,19 +61,19 @@ impl Target {
                 return refuse("it is not a directory, and the source is one; remove it first");
             }
             Err(Stopped::System(Errno::ENOENT)) => {}
-            Err(stopped) => return Err(stopped.error("write to", destination)),
+            Err(stopped) => return Err(stopped.at_destination("write to", destination)),
         }
         if directory::stat_path(destination).is_ok() {
             return refuse("it is a symbolic link to nothing; remove it first");
         }
         let (above, name) = split(destination)?;
         let above = or_here(above);
-        let parent =
-            follow::open_directory(above).map_err(|stopped| stopped.error("open", above))?;
+        let parent = follow::open_directory(above)
+            .map_err(|stopped| stopped.at_destination("open", above))?;
         check_outside(parent.as_fd(), source, destination, identity(from))?;
         if job.options.dry_run {
             let stat =
-                file::stat(&parent).map_err(|errno| Error::system("examine", above, errno))?;
+                file::stat(&parent).map_err(|errno| Error::destination("examine", above, errno))?;
             let (fd, journal) = (parent, None);
             return Ok(Target { fd, stat, aside: None, absent: true, resumed: false, journal });
         }
@@ -88,10 +88,10 @@ impl Target {
 
     /// A directory that is there.
     fn found(job: &Job<'_>, source: &Path, destination: &Path, from: &Stat) -> Result<Target> {
-        let fail = |errno| Error::system("open", destination, errno);
+        let fail = |errno| Error::destination("open", destination, errno);
         let fd = follow::open_root(destination)
             .or_else(|_| follow::open_directory(destination))
-            .map_err(|stopped| stopped.error("open", destination))?;
+            .map_err(|stopped| stopped.at_destination("open", destination))?;
         check_outside(fd.as_fd(), source, destination, identity(from))?;
         let stat = file::stat(&fd).map_err(fail)?;
         let mut journal = None;
@@ -101,7 +101,7 @@ impl Target {
                 .map_err(|error| fail(Errno::from_raw(error.raw_os_error().unwrap_or(0))))?;
             let (above, name) = split(&path)?;
             let parent = follow::open_directory(or_here(above))
-                .map_err(|stopped| stopped.error("open", destination))?;
+                .map_err(|stopped| stopped.at_destination("open", destination))?;
             // What was opened, and no link that has taken a name on the way since.
             let is_there = directory::stat_name(&parent, name).map_err(fail)?.is_same_file(&stat);
             if !is_there {
@@ -188,16 +188,18 @@ pub(in crate::copy) fn is_built(source: &Path, destination: &Path, options: &Job
 }
 
 fn beside(destination: &Path, errno: Errno) -> Error {
-    Error::system("make a directory beside", destination, errno)
+    Error::destination("make a directory beside", destination, errno)
 }
 
 /// What makes a job the same: the source's root, and all that decides what its copy is like.
-fn fingerprint(options: &JobOptions, source: &Path, inode: u64) -> Short {
+pub(super) fn fingerprint(options: &JobOptions, source: &Path, inode: u64) -> Short {
     // By its own name, whatever the caller calls it; its device may have another number after a boot.
     let source = std::fs::canonicalize(source).unwrap_or_else(|_| source.to_owned());
     // What was measured meanwhile changes the way, and not what is copied; who may pause it does
     // neither.
-    let copied = CopyOptions { tuning: Tuning::BUILT_IN, gate: None, ..options.copy.clone() };
+    let mut copied = CopyOptions { tuning: Tuning::BUILT_IN, gate: None, ..options.copy.clone() };
+    // A tree is the same under whichever name it was asked for; single files come without an inode.
+    copied.suffix &= inode == 0;
     let text = format!(
         "{} {:?} {inode} {:?} {:?} {} {} {:?}",
         env!("CARGO_PKG_VERSION"),
@@ -234,7 +236,7 @@ fn not_begun(destination: &Path, errno: Errno) -> Error {
     match errno {
         // Another run was quicker to give its journal the name.
         Errno::EEXIST => held(destination),
-        errno => Error::system("begin the journal for", destination, errno),
+        errno => Error::destination("begin the journal for", destination, errno),
     }
 }
 
@@ -261,7 +263,7 @@ pub(super) fn open_for_file(
 }
 
 /// Opens a journal that this job may go by.
-fn open_journal(
+pub(super) fn open_journal(
     destination: &Path,
     parent: BorrowedFd<'_>,
     name: &OsStr,
@@ -275,7 +277,7 @@ fn open_journal(
         NotOpened::Unusable(why) => unusable(destination, name, &why),
         // A symbolic link has its name.
         NotOpened::System(Errno::ELOOP) => unusable(destination, name, &Unusable::Foreign),
-        NotOpened::System(errno) => Error::system("open the journal", &path, errno),
+        NotOpened::System(errno) => Error::destination("open the journal", &path, errno),
     })?;
     if journal.begun().is_some_and(|begun| begun.fingerprint != fingerprint) {
         return Err(refuse(format!(
@@ -327,6 +329,14 @@ fn make_aside(parent: OwnedFd, name: &OsStr, register: Register) -> Sys<Target> 
     Ok(Target { fd, stat, aside, absent: false, resumed: false, journal: None })
 }
 
+/// Whether a tree still has the name that it was begun under. What cannot be looked at may be there.
+pub(super) fn is_there(parent: BorrowedFd<'_>, built: &Built) -> bool {
+    match directory::stat_name(parent, &built.name) {
+        Ok(stat) => built.id.is_surely(&stat.id()) && stat.file_type() == FileType::Directory,
+        Err(errno) => errno != Errno::ENOENT,
+    }
+}
+
 /// A destination in the source would be copied into itself, without end.
 fn check_outside(
     destination: BorrowedFd<'_>,
@@ -334,7 +344,7 @@ fn check_outside(
     given: &Path,
     from: Identity,
 ) -> Result<()> {
-    let fail = |errno| Error::system("examine the directories above", given, errno);
+    let fail = |errno| Error::destination("examine the directories above", given, errno);
     let mut at = file::duplicate(destination).map_err(fail)?;
     let mut known = identity(&file::stat(&at).map_err(fail)?);
     loop {
@@ -356,21 +366,32 @@ fn check_outside(
 
 impl Aside {
     /// Gives the finished tree its name.
-    pub(super) fn put_in_place(&self, destination: &Path, durable: bool) -> Result<()> {
+    pub(super) fn put_in_place(&self, destination: &Path) -> Result<()> {
         name::rename_new_directory(&self.parent, &self.temporary, &self.name)
-            .map_err(|errno| Error::system("put in place", destination, errno))?;
-        if durable {
-            name::open_directory_for_reading(&self.parent)
-                .and_then(file::sync)
-                .map_err(|e| Error::system("flush the directory of", destination, e))?;
-        }
-        Ok(())
+            .map_err(|errno| Error::destination("put in place", destination, errno))
     }
 
-    /// Removes what killed runs to the same destination left; tells what looks like it.
-    pub(super) fn remove_leftovers(&self) -> Vec<Unproven> {
+    /// Flushes the directory in which it has its name.
+    pub(super) fn flush_name(&self, destination: &Path) -> Result<()> {
+        name::open_directory_for_reading(&self.parent)
+            .and_then(file::sync)
+            .map_err(|e| Error::destination("flush the directory of", destination, e))
+    }
+
+    /// Removes what killed runs to the same destination left; tells what looks like it. What another run
+    /// left to the caller stays; if the caller has renamed or removed that, the journal that named it
+    /// goes.
+    pub(super) fn remove_leftovers(&self, has_journal: bool) -> Vec<Unproven> {
         self.register.end();
-        stale::remove_leftovers(self.parent.as_fd(), &self.name)
+        let parent = self.parent.as_fd();
+        let mut unproven = stale::remove_leftovers(parent, &self.name);
+        if let Some((built, own)) = Journal::kept(parent, &self.name) {
+            unproven.retain(|found| found.name != built.name);
+            if !has_journal && !is_there(parent, &built) {
+                Journal::remove(parent, &stale::journal_name(&self.name), own);
+            }
+        }
+        unproven
     }
 
     /// Takes back what was made.

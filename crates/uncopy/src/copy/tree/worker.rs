@@ -12,7 +12,7 @@ use super::links::Spot;
 use super::queue::{Batch, Task, WorkerId};
 use super::run::Job;
 use crate::capabilities::Filesystem;
-use crate::copy::job::{Action, EntryKind, OnError, Outcome, Record, Summary};
+use crate::copy::job::{Action, EntryKind, Outcome, Record, Summary};
 use crate::copy::pause::Inside;
 use crate::copy::small::{self, Next, Way};
 use crate::copy::{Control, CopyOptions, Gate};
@@ -183,7 +183,8 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         batch.sort();
         for (name, kind) in batch.entries() {
             if self.job.is_over() {
-                break;
+                self.job.leave_out(1);
+                continue;
             }
             let (directory, open) = (&batch.directory, &batch.open);
             self.copy_entry(&Place { directory, open, name, target: name }, kind);
@@ -280,6 +281,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
             }
             Outcome::Skipped { .. } => {
                 self.summary.skipped += 1;
+                self.job.counters.skipped.fetch_add(1, Ordering::Relaxed);
                 // Nobody asked for that.
                 kind == EntryKind::Special
             }
@@ -298,6 +300,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
             }
             Outcome::Failed(_) => {
                 self.summary.failed += 1;
+                self.job.counters.failed.fetch_add(1, Ordering::Relaxed);
                 true
             }
         }
@@ -339,13 +342,15 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         error: Error,
     ) {
         if error.is_cancelled() {
+            self.job.leave_out(1);
             return self.job.stop(error);
         }
-        let abort = (self.job.options.on_error == OnError::Abort).then(|| error.clone());
-        self.finish_at(names, kind, Outcome::Failed(error));
-        if let Some(error) = abort {
+        let end = self.job.options.on_error.ends_job(&error).then(|| error.clone());
+        // Nobody begins another entry while this one is told.
+        if let Some(error) = end {
             self.job.stop(error);
         }
+        self.finish_at(names, kind, Outcome::Failed(error));
     }
 
     /// Counts a small file that nobody is told of.

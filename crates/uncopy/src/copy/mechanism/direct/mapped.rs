@@ -1,6 +1,6 @@
 //! `O_DIRECT` writes of the source's own page-cache pages, through a mapping.
 
-use super::{Ends, Moved, WholeBlocks};
+use super::{Ends, Moved, Refused, WholeBlocks};
 use crate::receipt::Cost;
 use crate::sys::mapping::Mapping;
 use crate::sys::{Sys, file};
@@ -49,12 +49,17 @@ impl Mapped {
 }
 
 impl WholeBlocks for Mapped {
-    fn blocks(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Sys<Moved> {
+    fn blocks(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Result<Moved, Refused> {
         let cost = self.cost;
-        let Some(window) = self.window(ends, offset)? else { return Ok(Moved::data(0, cost)) };
+        let window = self.window(ends, offset).map_err(Refused::at_source)?;
+        let Some(window) = window else { return Ok(Moved::data(0, cost)) };
         let length = length.min(window.end - offset).min(WRITE_BYTES) as usize;
         let skip = (offset - window.start) as usize;
-        let n = window.mapping.write_at(skip, length, ends.destination, offset)?;
+        // A page of the source that cannot be read is EFAULT here.
+        let n = window
+            .mapping
+            .write_at(skip, length, ends.destination, offset)
+            .map_err(Refused::at_destination)?;
         Ok(Moved::data(n, cost))
     }
 }

@@ -5,7 +5,7 @@ mod ring;
 
 use std::os::fd::OwnedFd;
 
-use super::{Ends, Moved, Mover, Setting};
+use super::{Ends, Moved, Mover, Refused, Setting};
 use crate::error::Errno;
 use crate::receipt::Cost;
 use crate::sys::file::DirectAlign;
@@ -54,7 +54,7 @@ pub(super) fn mover(ends: Ends<'_>, cost: Cost, setting: Setting) -> Sys<Box<dyn
 
 /// Moves whole blocks and leaves the rest to [`Direct`].
 trait WholeBlocks {
-    fn blocks(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Sys<Moved>;
+    fn blocks(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Result<Moved, Refused>;
 }
 
 /// Whole blocks by `B`, the tail by ordinary means.
@@ -94,7 +94,7 @@ impl<B> Direct<B> {
 
 impl<B: WholeBlocks> Direct<B> {
     /// Bytes that do not fill a block, or that do not begin at one.
-    fn step_tail(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Sys<Moved> {
+    fn step_tail(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Result<Moved, Refused> {
         match self.tail {
             Tail::CutOff if offset.is_multiple_of(self.align) => {
                 // Also after a ring: a direct read of a part of a block would come back short.
@@ -103,7 +103,8 @@ impl<B: WholeBlocks> Direct<B> {
                 let bytes = moved.bytes.min(length);
                 if bytes == length {
                     self.set_direct(false)?;
-                    file::truncate(ends.destination, offset + length)?;
+                    file::truncate(ends.destination, offset + length)
+                        .map_err(Refused::at_destination)?;
                 }
                 Ok(Moved { bytes, ..moved })
             }
@@ -116,8 +117,10 @@ impl<B: WholeBlocks> Direct<B> {
             Tail::Written | Tail::CutOff => {
                 self.set_direct(false)?;
                 let mut block = vec![0; length.min(1 << 16) as usize];
-                let n = transfer::read_at(ends.source, &mut block, offset)?;
-                let n = transfer::write_at(ends.destination, &block[..n], offset)?;
+                let n = transfer::read_at(ends.source, &mut block, offset)
+                    .map_err(Refused::at_source)?;
+                let n = transfer::write_at(ends.destination, &block[..n], offset)
+                    .map_err(Refused::at_destination)?;
                 Ok(Moved::data(n, Cost::UserCopied))
             }
         }
@@ -125,7 +128,7 @@ impl<B: WholeBlocks> Direct<B> {
 }
 
 impl<B: WholeBlocks> Mover for Direct<B> {
-    fn step(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Sys<Moved> {
+    fn step(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Result<Moved, Refused> {
         let misaligned = offset % self.align;
         if misaligned != 0 {
             let head = (self.align - misaligned).min(length);

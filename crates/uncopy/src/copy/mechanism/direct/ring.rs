@@ -1,6 +1,6 @@
 //! `O_DIRECT` reads and writes through io_uring over registered buffers, for a cold source.
 
-use super::{DirectSource, Ends, Moved, WholeBlocks};
+use super::{DirectSource, Ends, Moved, Refused, WholeBlocks};
 use crate::error::Errno;
 use crate::receipt::Cost;
 use crate::sys::Sys;
@@ -28,14 +28,14 @@ impl Ring {
 }
 
 impl WholeBlocks for Ring {
-    fn blocks(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Sys<Moved> {
+    fn blocks(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Result<Moved, Refused> {
         if let Some(errno) = self.pending.take() {
-            return Err(errno);
+            return Err(errno.into());
         }
         let _direct = DirectSource::new(ends)?;
         let (moved, end) = self.ring.copy(ends.source, ends.destination, offset, length);
         match end {
-            RingEnd::Failed(errno) if moved == 0 => return Err(errno),
+            RingEnd::Failed(errno) if moved == 0 => return Err(errno.into()),
             RingEnd::Failed(errno) => self.pending = Some(errno),
             RingEnd::Done | RingEnd::SourceEnded => {}
         }

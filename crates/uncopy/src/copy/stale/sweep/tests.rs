@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::copy::stale::{Kind, Register, temporary_name};
+use crate::sys::follow;
 
 const NAME: &str = "destination";
 
@@ -30,13 +31,13 @@ impl Scene {
     }
 
     fn register(&self) -> Register {
-        Register::new(Arc::new(directory::open_root(&self.to).unwrap()), OsStr::new(NAME))
+        Register::new(Arc::new(follow::open_root(&self.to).unwrap()), OsStr::new(NAME))
     }
 
     /// Notes a file or directory that is there.
     fn note(&self, register: &Register, path: &Path) {
         let above = path.parent().unwrap();
-        let parent = directory::open_root(above).unwrap();
+        let parent = follow::open_root(above).unwrap();
         let stat = directory::stat_name(&parent, path.file_name().unwrap()).unwrap();
         let below = || above.strip_prefix(&self.to).unwrap().to_owned();
         std::mem::forget(register.note(below, path.file_name().unwrap(), &stat));
@@ -56,8 +57,8 @@ impl Scene {
 
     /// What is told, by its name.
     fn sweep(&self) -> Vec<OsString> {
-        let to = directory::open_root(&self.to).unwrap();
-        let from = directory::open_root(&self.from).unwrap();
+        let to = follow::open_root(&self.to).unwrap();
+        let from = follow::open_root(&self.from).unwrap();
         sweep(to.as_fd(), from.as_fd()).into_iter().map(|unproven| unproven.name).collect()
     }
 }
@@ -125,7 +126,7 @@ fn slots_are_used_again() {
     let register = scene.register();
     let file = scene.temporary("", Kind::File);
     fs::write(&file, "x").unwrap();
-    let stat = directory::stat_path(&file, false).unwrap();
+    let stat = directory::stat_path(&file).unwrap();
     for _ in 0..100 {
         let first = register.note(PathBuf::new, file.file_name().unwrap(), &stat);
         let second = register.note(|| "a".into(), file.file_name().unwrap(), &stat);
@@ -253,7 +254,7 @@ fn what_the_source_has_too_stays_though_a_record_shows_it() {
 #[test]
 fn only_a_held_lock_says_that_a_run_is_at_work() {
     let scene = Scene::new();
-    let to = directory::open_root(&scene.to).unwrap();
+    let to = follow::open_root(&scene.to).unwrap();
     let at_work = |path: &Path| is_at_work(to.as_fd(), path.file_name().unwrap());
     for kind in Kind::ALL {
         let file = scene.temporary("", kind);

@@ -16,6 +16,8 @@ const MAGIC: &[u8; 4] = b"UJ5\n";
 const CHECKSUM_BYTES: usize = 16;
 const FIELDS_BYTES: usize = 12;
 const HEAD_BYTES: usize = FIELDS_BYTES + CHECKSUM_BYTES;
+/// What a frame takes besides what it holds.
+pub(super) const FRAME_BYTES: u64 = (HEAD_BYTES + CHECKSUM_BYTES) as u64;
 /// No frame is longer: what says so is damaged.
 pub(super) const MOST_BYTES: usize = 1 << 20;
 
@@ -24,6 +26,7 @@ const DONE: u32 = 2;
 const CHUNKS: u32 = 3;
 const ENDED: u32 = 4;
 const LINKED: u32 = 5;
+const KEPT: u32 = 6;
 
 /// A digest of so many bytes names a file, or a state of one.
 pub(in crate::copy::tree) type Short = [u8; CHECKSUM_BYTES];
@@ -81,6 +84,8 @@ pub(super) struct Contents {
     /// Which file the journal was when it was begun. A copy of it is another one.
     pub(super) own: Option<FileId>,
     pub(super) begun: Option<Begun>,
+    /// The tree that is being built was told to the caller, who may rename or remove it.
+    pub(super) is_kept: bool,
     /// By the digest of their paths.
     pub(super) parts: HashMap<Short, Part>,
     /// Up to here it is whole.
@@ -136,6 +141,11 @@ fn parse_built(bytes: &[u8]) -> Option<Built> {
     let (id, name) = bytes.split_first_chunk()?;
     let name = (!name.is_empty()).then(|| OsString::from_vec(name.to_vec()))?;
     Some(Built { name, id: FileId::from_bytes(id) })
+}
+
+/// The run came to its end and left the tree that is being built to the caller: no run removes it.
+pub(super) fn kept_frame() -> Vec<u8> {
+    frame(KEPT, &[])
 }
 
 /// `done`: [`Short`] after [`Short`].
@@ -238,6 +248,7 @@ impl Contents {
                 self.take_chunks(first, part);
             }
             (LINKED, true) => parse_links(payload, told)?,
+            (KEPT, true) if payload.is_empty() => self.is_kept = true,
             _ => return None,
         }
         Some(())
@@ -553,6 +564,19 @@ mod tests {
                 }
                 Err(_) => panic!("{place}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_tree_that_was_left_to_the_caller_is_kept() {
+        let begin = begin_frame(&begun());
+        assert!(!parse(&begin).unwrap().is_kept);
+        let contents =
+            parse(&[begin.clone(), kept_frame(), done_frame(&[1; 16])].concat()).unwrap();
+        assert!(contents.is_kept);
+        assert_eq!(contents.begun, Some(begun()));
+        for frames in [kept_frame(), [begin, frame(KEPT, &[&[0]])].concat()] {
+            assert!(parse(&frames).is_err());
         }
     }
 

@@ -215,11 +215,23 @@ impl Journal {
     /// The job that the journal beside a destination belongs to, if there is one that can be read;
     /// nothing is changed, and another run may hold it.
     pub(super) fn peek(directory: BorrowedFd<'_>, destination: &OsStr) -> Option<Begun> {
+        Journal::look_into(directory, destination)?.begun
+    }
+
+    /// The tree that a run left to the caller, as the journal beside the destination names it, and the
+    /// journal itself.
+    pub(super) fn kept(directory: BorrowedFd<'_>, destination: &OsStr) -> Option<(Built, FileId)> {
+        let contents = Journal::look_into(directory, destination)?;
+        let built = contents.begun.filter(|_| contents.is_kept)?.aside?;
+        Some((built, contents.own?))
+    }
+
+    fn look_into(directory: BorrowedFd<'_>, destination: &OsStr) -> Option<format::Contents> {
         let name = stale::journal_name(destination);
         let file = name::open_existing(directory, &name, OFlags::RDONLY).ok()?;
         let stat = file::stat(&file).ok().filter(is_own)?;
         let contents = parse(&file, stat.size, &mut ()).ok()?.ok()?;
-        contents.begun.filter(|_| contents.own == Some(stat.id()))
+        (contents.own == Some(stat.id())).then_some(contents)
     }
 
     /// The job that it belongs to, if it was begun.
@@ -380,6 +392,30 @@ impl Journal {
             Err(errno) => end.failed = Some(errno),
         }
         appended
+    }
+
+    /// Notes that the tree which is being built is left to the caller. It names no file, and holds
+    /// whatever flushing met.
+    pub(super) fn keep(&self) -> Sys<()> {
+        let mut end = lock(&self.end);
+        file::truncate(&self.file, end.offset)?;
+        let bytes = format::kept_frame();
+        transfer::write_all_at(&self.file, &bytes, end.offset)?;
+        file::sync_data(&self.file)?;
+        end.offset += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Makes sure of room for a number of files, and for what is noted with them.
+    pub(super) fn reserve(&self, files: u64) -> Sys<()> {
+        let offset = lock(&self.end).offset;
+        file::reserve(&self.file, offset, Journal::bytes_for(files))
+    }
+
+    /// What [`Journal::reserve`] takes. A batch has three frames at most.
+    pub(super) fn bytes_for(files: u64) -> u64 {
+        let batches = files / BATCH_FILES as u64 + 2;
+        files * size_of::<Short>() as u64 + batches * 3 * format::FRAME_BYTES
     }
 
     /// Its name.

@@ -75,7 +75,7 @@ impl Keep for KeptPart<'_> {
             chunks: chunks.to_vec(),
         };
         self.journal.add_chunks(&part, first).inspect_err(|errno| {
-            self.job.stop(Error::system("write the journal for", &self.path, *errno));
+            self.job.stop(Error::destination("write the journal for", &self.path, *errno));
         })
     }
 }

@@ -135,7 +135,7 @@ impl Links {
             None => state.take((JOURNALLED, file.1)).map(|prior| (None, prior)),
         });
         let (first, prior) = taken.map_err(|errno| {
-            Error::system("look up the other names of", spot().names().0, errno)
+            Error::destination("look up the other names of", spot().names().0, errno)
         })?;
         if let Some(first) = first {
             return Ok(Claim::Copied(first));
@@ -160,7 +160,8 @@ impl Links {
         let put = state.put(file, first, expected);
         drop(state);
         self.copied.notify_all();
-        let put = put.map_err(|errno| Error::system("note the name", first.destination(), errno));
+        let put =
+            put.map_err(|errno| Error::destination("note the name", first.destination(), errno));
         (waiting, put)
     }
 
