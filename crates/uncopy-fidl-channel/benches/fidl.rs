@@ -11,10 +11,10 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use uncopy::channel::{Channel, Deadline, Object, Signals};
 use uncopy_fidl::{
-    Encode, Encoder, FromView, GatherOptions, Handles, Header, NoHandle, RegionList, decode,
-    decode_message, encode, encode_message,
+    Encode, Encoder, Fidl, GatherOptions, Handles, Header, NoHandle, RegionList, decode,
+    decode_message, decode_owned, encode, encode_message,
 };
-use values::{Bytes16, Bytes256, byte_vector, entry, points, text};
+use values::{Bytes16, Bytes256, boxes, byte_vector, entry, points, text, tree};
 
 const HEADER: Header = Header::one_way(0x1234_5678_9abc_def0);
 const SIZES: [usize; 4] = [16, 256, 4096, 65_280];
@@ -42,7 +42,7 @@ fn encode_value<T: Encode>(c: &mut Criterion, name: &str, value: &T) {
     group.finish();
 }
 
-fn decode_value<T: Encode + FromView<NoHandle>>(c: &mut Criterion, name: &str, value: &T) {
+fn decode_value<T: Fidl>(c: &mut Criterion, name: &str, value: &T) {
     let mut group = c.benchmark_group(format!("decode/{name}"));
     let bytes = encode(value).expect("a value that fits");
     group.bench_function("view", |b| {
@@ -56,10 +56,13 @@ fn decode_value<T: Encode + FromView<NoHandle>>(c: &mut Criterion, name: &str, v
             T::from_view(view, &mut Handles::default())
         });
     });
+    group.bench_function("owned at once", |b| {
+        b.iter(|| decode_owned::<T, NoHandle>(black_box(&bytes), Vec::new()).expect("a value"));
+    });
     group.finish();
 }
 
-fn both<T: Encode + FromView<NoHandle>>(c: &mut Criterion, name: &str, value: &T) {
+fn both<T: Fidl>(c: &mut Criterion, name: &str, value: &T) {
     encode_value(c, name, value);
     decode_value(c, name, value);
 }
@@ -73,6 +76,8 @@ fn values(c: &mut Criterion) {
     both(c, "text", &text());
     both(c, "points", &points());
     both(c, "entry", &entry());
+    both(c, "tree", &tree());
+    both(c, "boxes", &boxes());
 }
 
 /// What a body must be worth to stay where it is: whole events with every body copied and with

@@ -296,6 +296,7 @@ mod tests {
         Shell(Shell),
     }
 
+    #[allow(clippy::vec_box, reason = "types may have such fields")]
     #[derive(Debug, PartialEq, Fidl)]
     struct Shell {
         nest: Option<Box<Nest>>,
@@ -313,7 +314,7 @@ mod tests {
             name: "a name".repeat(levels),
             folders: if levels == 0 { Vec::new() } else { inner(wide) },
             pair: [None, (levels > 0).then(|| Box::new(folder(levels - 1, 0)))],
-            sizes: (levels % 2 == 0).then(|| vec![[1, 2]; levels]),
+            sizes: levels.is_multiple_of(2).then(|| vec![[1, 2]; levels]),
         }
     }
 

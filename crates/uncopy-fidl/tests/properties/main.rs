@@ -305,7 +305,7 @@ proptest! {
         let leaf = Tree { value: 1, left: None, right: None, leaves };
         let tree = (0..above).fold(leaf, |inner, depth| {
             let (left, right) = (Some(Box::new(inner)), None);
-            let (left, right) = if depth % 2 == 0 { (left, right) } else { (right, left) };
+            let (left, right) = if depth.is_multiple_of(2) { (left, right) } else { (right, left) };
             Tree { value: 2, left, right, leaves: Vec::new() }
         });
         if let Ok(bytes) = encode(&tree) {

@@ -22,6 +22,13 @@ const OWNED: &str = "uncopy, owned";
 const RKYV: &str = "rkyv";
 const GRANTED: &str = "granted by rkyv";
 
+const AT_ONCE: &str = "uncopy, owned at once";
+const VIEW_PRINTED: &str = "uncopy, view, printed";
+const VALUE_PRINTED: &str = "uncopy, owned, printed";
+
+/// What may be made of nested objects, as a multiple of their check: each level is looked at once.
+const NESTED: f64 = 3.0;
+
 const GATHER_LENT: &str = "uncopy, gather, lent";
 const FRESH_LENT: &str = "uncopy, fresh, lent";
 
@@ -43,8 +50,31 @@ impl Setting {
         self.value(&mut cases, "text", values::text);
         self.value(&mut cases, "points", values::points);
         self.value(&mut cases, "entry", values::entry);
+        cases.push(self.nested("tree", values::tree));
+        cases.push(self.nested("boxes", values::boxes));
         cases.extend(SIZES.map(|bytes| self.event(bytes)));
         cases
+    }
+
+    /// What is made of objects that lie deep in one another.
+    fn nested<T: subjects::Value>(
+        &self,
+        name: &str,
+        make: impl Fn() -> T + Copy + 'static,
+    ) -> Case {
+        let time = self.runs.time;
+        let subjects = vec![
+            subjects::view(VIEW, make, time),
+            subjects::at_once(AT_ONCE, make, time),
+            subjects::owned(OWNED, make, time),
+            subjects::view_printed(VIEW_PRINTED, make, time),
+            subjects::value_printed(VALUE_PRINTED, make, time),
+        ];
+        let targets = vec![
+            at_most(NESTED, TIME_EACH, AT_ONCE, VIEW),
+            at_most(NESTED, TIME_EACH, VIEW_PRINTED, VALUE_PRINTED),
+        ];
+        self.runs.case(format!("nested/{name}"), VIEW, subjects, targets)
     }
 
     /// Encoding and decoding of one value.
@@ -163,6 +193,10 @@ mod tests {
             ("event/bytes/4096", GATHER_LENT, 1.0 / 1.4, FRESH_LENT),
             ("event/bytes/4096", GATHER_LENT, 1.0 / 2.09, FRESH_LENT),
             ("event/bytes/256", GATHER_LENT, 1.0 / 2.3, FRESH_LENT),
+            ("nested/tree", AT_ONCE, 3.0, VIEW),
+            ("nested/tree", VIEW_PRINTED, 3.0, VALUE_PRINTED),
+            ("nested/boxes", AT_ONCE, 3.0, VIEW),
+            ("nested/boxes", VIEW_PRINTED, 3.0, VALUE_PRINTED),
         ] {
             let against = Against::Subject(against.to_owned());
             assert::target(&cases, case, (subject, limit, &against));

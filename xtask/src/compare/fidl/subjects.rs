@@ -1,5 +1,6 @@
 //! Those that encode and decode, ready to be run.
 
+use std::fmt::{Debug, Write as _};
 use std::hint::black_box;
 use std::io::IoSlice;
 use std::time::Duration;
@@ -7,8 +8,8 @@ use std::time::Duration;
 use anyhow::Result;
 use uncopy::channel::{Channel, Deadline, MAX_BYTES, Object, Signals};
 use uncopy_fidl::{
-    Decode, Encode, Encoder, FromView, Handles, Header, NoHandle, RegionList, decode_message,
-    encode_message, encode_message_into,
+    Decode, Encoder, Fidl, HEADER_BYTES, Handles, Header, NoHandle, RegionList, decode_message,
+    decode_owned, encode_message, encode_message_into,
 };
 
 use super::values::{ByteVector, byte_vector};
@@ -18,9 +19,9 @@ use crate::compare::timing::{printed_by, sample};
 use crate::peers::Installed;
 
 /// What is encoded and decoded.
-pub(super) trait Value: Encode + FromView<NoHandle> + 'static {}
+pub(super) trait Value: Fidl + Debug + 'static {}
 
-impl<T: Encode + FromView<NoHandle> + 'static> Value for T {}
+impl<T: Fidl + Debug + 'static> Value for T {}
 
 const HEADER: Header = Header::one_way(0x1234_5678_9abc_def0);
 
@@ -158,6 +159,56 @@ pub(super) fn owned<T: Value>(
             Ok(())
         })
     })
+}
+
+/// Checked, and made a value in the same walk.
+pub(super) fn at_once<T: Value>(
+    name: &str,
+    make: impl Fn() -> T + 'static,
+    time: Duration,
+) -> Subject {
+    let open = move || Ok(encode_message(&HEADER, &make())?);
+    Subject::piece(name, Role::Own, open, move |message, _| {
+        sample(time, || {
+            let body = &black_box(&*message)[HEADER_BYTES..];
+            black_box(decode_owned::<T, NoHandle>(body, Vec::new())?);
+            Ok(())
+        })
+    })
+}
+
+/// A view that was checked before, printed.
+pub(super) fn view_printed<T: Value>(
+    name: &str,
+    make: impl Fn() -> T + 'static,
+    time: Duration,
+) -> Subject {
+    let open = move || Ok(encode_message(&HEADER, &make())?);
+    Subject::piece(name, Role::Own, open, move |message, _| {
+        let view = decode_message::<T, _>(message, &mut Handles::<NoHandle>::default())?;
+        let mut text = String::new();
+        sample(time, || print(black_box(&view), &mut text))
+    })
+}
+
+/// The value itself, printed: what so much text costs.
+pub(super) fn value_printed<T: Value>(
+    name: &str,
+    make: impl Fn() -> T + 'static,
+    time: Duration,
+) -> Subject {
+    let open = move || Ok((make(), String::new()));
+    Subject::piece(name, Role::Yardstick, open, move |(value, text), _| {
+        sample(time, || print(black_box(&*value), text))
+    })
+}
+
+/// Prints over what is in `text`.
+fn print(printed: &impl Debug, text: &mut String) -> Result<()> {
+    text.clear();
+    write!(text, "{printed:?}")?;
+    black_box(text.as_str());
+    Ok(())
 }
 
 /// How a message gets into the channel.

@@ -100,6 +100,22 @@ pub(crate) enum Key {
     Text(String),
 }
 
+/// A tree: as many objects out of line as fit into a message.
+#[derive(Debug, PartialEq, Fidl)]
+pub(crate) struct Tree {
+    pub(crate) key: u64,
+    pub(crate) value: u64,
+    pub(crate) left: Option<Box<Tree>>,
+    pub(crate) right: Option<Box<Tree>>,
+}
+
+/// Boxes in one another.
+#[derive(Debug, PartialEq, Fidl)]
+pub(crate) struct Boxes {
+    pub(crate) number: u32,
+    pub(crate) inner: Option<Box<Boxes>>,
+}
+
 /// `length` bytes.
 pub(crate) fn byte_vector(length: usize) -> ByteVector {
     ByteVector { bytes: vec![1; length] }
@@ -123,4 +139,22 @@ pub(crate) fn entry() -> Entry {
         profile: Profile { number, name, level: None, data: None },
         key: Key::Text("key".to_owned()),
     }
+}
+
+/// 2,047 objects on 11 levels: with its header 64 KiB but for 16 bytes.
+pub(crate) fn tree() -> Tree {
+    fn subtree(levels: u64) -> Option<Box<Tree>> {
+        let side = || subtree(levels - 1);
+        let tree = || Tree { key: levels, value: 7, left: side(), right: side() };
+        (levels > 0).then(|| Box::new(tree()))
+    }
+    Tree { key: 11, value: 7, left: subtree(10), right: subtree(10) }
+}
+
+/// 30 levels of boxes below the first.
+pub(crate) fn boxes() -> Boxes {
+    (0..30).fold(Boxes { number: 30, inner: None }, |inner, number| Boxes {
+        number,
+        inner: Some(Box::new(inner)),
+    })
 }
