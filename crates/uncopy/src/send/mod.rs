@@ -83,6 +83,7 @@ mod batch;
 mod counters;
 mod joined;
 mod notifier;
+mod options;
 mod paths;
 mod plan;
 mod prices;
@@ -101,13 +102,14 @@ pub use counters::{Counters, Fallback, FallbackReason};
 #[cfg(test)]
 pub(crate) use notifier::{Binding, Slots};
 pub use notifier::{MAX_SLOTS, Notification, SlotError};
+pub use options::SenderOptions;
 pub use plan::Mode;
 pub use release::{Fate, Release, SendId, Sent};
 pub use releases::{IntoReleases, Releases};
 pub use ring::{
     Event, Message, NotTaken, RegisteredPools, Ring, RingOptions, RingSocket, Unfinished,
 };
-pub use sender::{Outstanding, Sender, SenderOptions};
+pub use sender::{Outstanding, Sender};
 
 /// Sockets whose senders are gone, and which are kept together with their buffers until the kernel
 /// has released these.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::auto::Way;
 use super::batch;
 use super::counters::{Counters, FallbackReason};
+use super::options::SenderOptions;
 use super::paths::{Path, Paths, Timed};
 use super::plan::{self, Mode, Next, Refused};
 use super::release::{Release, SendId, Sent};
@@ -17,28 +18,6 @@ use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::clock;
 use crate::sys::inet::{Socket, Transport, Wanted};
 use crate::sys::zerocopy::{self, Flight, Landed, Refusal, Usage};
-
-/// How a [`Sender`] works.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SenderOptions {
-    /// Whether to lend or to copy.
-    pub mode: Mode,
-    /// How long a send waits for room in the socket before it fails with `ETIMEDOUT`. `None`: for
-    /// as long as it takes.
-    pub send_timeout: Option<Duration>,
-    /// How long socket and buffers of a dropped sender are kept for the kernel to finish with
-    /// them, before a TCP connection is aborted. The buffers are kept until they are released in
-    /// any case.
-    pub park_timeout: Duration,
-}
-
-impl Default for SenderOptions {
-    fn default() -> SenderOptions {
-        let park_timeout = Duration::from_secs(60);
-        SenderOptions { mode: Mode::Auto, send_timeout: None, park_timeout }
-    }
-}
 
 /// What the kernel still needs of a sender's buffers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use super::calls::Calls;
 use crate::buf::{Payload, Pool, StableBytes};
 use crate::error::{Errno, Reason, Result};
 use crate::send::counters::FallbackReason;
+use crate::send::options::SenderOptions;
 use crate::send::paths::Path;
-use crate::send::sender::SenderOptions;
 use crate::sys::inet::Socket;
 use crate::sys::send_ring::{Operation, Parking, Registered, Witness, sweep};
 

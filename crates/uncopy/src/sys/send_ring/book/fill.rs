@@ -26,6 +26,8 @@ impl Requests for SubmissionQueue<'_> {
         self.capacity() - self.len()
     }
 
+    /// # Safety
+    /// As [`Requests::put`].
     unsafe fn put(&mut self, _: u64, _: bool, entry: Entry) -> bool {
         // SAFETY: as the caller promises.
         unsafe { self.push(&entry) }.is_ok()

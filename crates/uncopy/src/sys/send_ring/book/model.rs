@@ -49,6 +49,8 @@ impl Requests for Queue {
         self.room.saturating_sub(self.requests.len())
     }
 
+    /// # Safety
+    /// None is needed: nothing is read.
     unsafe fn put(&mut self, number: u64, linked: bool, _: Entry) -> bool {
         assert!(self.requests.len() < self.room);
         self.requests.push_back((number, linked));
@@ -205,11 +207,19 @@ impl World {
         let _peers = (receiver, peers);
         let (buffers, chains, owed, streams, flushes) = Default::default();
         let (failed, queue, aborted) = Default::default();
-        #[rustfmt::skip]
-        let world = World {
-            book, told, buffers, chains, owed, streams, failed, queue, aborted, flushes, _peers,
-        };
-        world
+        World {
+            book,
+            told,
+            buffers,
+            chains,
+            owed,
+            streams,
+            failed,
+            queue,
+            aborted,
+            flushes,
+            _peers,
+        }
     }
 
     fn slots(&mut self) -> &mut Slots<u64> {
