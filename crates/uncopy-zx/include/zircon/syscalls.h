@@ -146,7 +146,7 @@ zx_status_t zx_object_signal(zx_handle_t handle, uint32_t clear_mask, uint32_t s
 /* The same at the other end. Needs ZX_RIGHT_SIGNAL_PEER. ZX_ERR_PEER_CLOSED. */
 zx_status_t zx_object_signal_peer(zx_handle_t handle, uint32_t clear_mask, uint32_t set_mask);
 
-/* Waits until any of signals is set; observed, which may be NULL, is what is set then, also after
+/* Waits until any of signals is set, also by another process; observed, which may be NULL, is what is set then, also after
  * ZX_ERR_TIMED_OUT. Needs ZX_RIGHT_WAIT. ZX_ERR_CANCELED, with ZX_SIGNAL_HANDLE_CLOSED observed:
  * the handle was closed. */
 zx_status_t zx_object_wait_one(zx_handle_t handle, zx_signals_t signals, zx_time_t deadline,
@@ -157,7 +157,7 @@ zx_status_t zx_object_wait_one(zx_handle_t handle, zx_signals_t signals, zx_time
 zx_status_t zx_object_wait_many(zx_wait_item_t* items, size_t num_items, zx_time_t deadline);
 
 /* Has port receive one packet when any of signals is set: at once if one is, except with
- * ZX_WAIT_ASYNC_EDGE. It ends with handle. Needs ZX_RIGHT_WAIT, and ZX_RIGHT_WRITE of port.
+ * ZX_WAIT_ASYNC_EDGE. Of several on one object the newest is told first. It ends with handle. Needs ZX_RIGHT_WAIT, and ZX_RIGHT_WRITE of port.
  * ZX_ERR_INVALID_ARGS: another option, or two timestamps. */
 zx_status_t zx_object_wait_async(zx_handle_t handle, zx_handle_t port, uint64_t key,
                                  zx_signals_t signals, uint32_t options);
@@ -213,9 +213,10 @@ zx_status_t zx_socket_write(zx_handle_t handle, uint32_t options, const void* bu
                             size_t buffer_size, size_t* actual);
 
 /* Reads bytes, or one datagram, of which it drops what does not fit; with ZX_SOCKET_PEEK leaves what
- * it read. Needs ZX_RIGHT_READ; actual may be NULL. ZX_ERR_INVALID_ARGS: another option; also a bad
- * pointer, and what was read is lost. ZX_ERR_BAD_STATE: nothing is left and the other end disabled
- * its writing. ZX_ERR_PEER_CLOSED, ZX_ERR_SHOULD_WAIT. */
+ * it read. A read of no bytes takes nothing. Needs ZX_RIGHT_READ; actual may be NULL.
+ * ZX_ERR_INVALID_ARGS: another option; also a bad pointer, and what was read is lost.
+ * ZX_ERR_BAD_STATE: nothing is left and the other end disabled its writing. ZX_ERR_PEER_CLOSED,
+ * ZX_ERR_SHOULD_WAIT. */
 zx_status_t zx_socket_read(zx_handle_t handle, uint32_t options, void* buffer,
                            size_t buffer_size, size_t* actual);
 

@@ -74,6 +74,9 @@ impl SocketEnd {
 
     /// Copies what is next, and removes it unless it is only looked at.
     fn get(&mut self, bytes: &mut [u8], keep: bool) -> usize {
+        if bytes.is_empty() {
+            return 0;
+        }
         let next = match self.kind {
             SocketKind::Stream => self.bytes.len().min(bytes.len()),
             SocketKind::Datagram => self.datagrams.front().copied().unwrap_or(0),
@@ -156,7 +159,7 @@ impl Socket {
     }
 
     /// Reads bytes of the stream, or one datagram; says how many. What of a datagram does not fit
-    /// is lost.
+    /// is lost; a read of no bytes takes nothing.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::READ`]; [`Status::ShouldWait`] if there is
@@ -178,7 +181,7 @@ impl Socket {
         self.0.grant().check(Rights::READ)?;
         let mut locked = self.0.lock()?;
         let (side, peer) = (self.0.side, self.0.side.peer());
-        if locked.end(side).bytes.len() < bytes.len() {
+        if locked.end(side).bytes.len() < bytes.len().max(1) {
             locked.pump(side, Signals::empty());
         }
         let is_orphan = locked.is_orphan(side);
@@ -291,7 +294,7 @@ impl End for SocketEnd {
 impl Socket {
     /// What of it goes to another process.
     pub(in crate::channel) fn depart(self) -> Result<Parts, Status> {
-        self.0.depart().map(Parts::from)
+        self.0.depart(false).map(Parts::from)
     }
 
     /// From what another process sent.
