@@ -24,6 +24,10 @@ bitflags::bitflags! {
         const PEER_WRITE_DISABLED = 1 << 4;
         /// This end of a socket may write no more.
         const WRITE_DISABLED = 1 << 5;
+        /// A socket has as much to read as its threshold says.
+        const READ_THRESHOLD = 1 << 10;
+        /// A socket has as much room to write as its threshold says.
+        const WRITE_THRESHOLD = 1 << 11;
         /// The handle waited on was closed.
         const HANDLE_CLOSED = 1 << 23;
         /// For the program to use.

@@ -105,6 +105,8 @@ impl<T: End> Locked<'_, T> {
         let half = &mut self.sides[side.index()];
         half.wire = Some(wire);
         half.end.go_remote();
+        // How much room there is only the kernel knows.
+        self.update(side, Signals::WRITE_THRESHOLD, Signals::empty());
         self.pair.wired[side.index()].store(true, Ordering::Release);
     }
 
