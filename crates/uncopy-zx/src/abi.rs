@@ -32,7 +32,11 @@ pub const ZX_PKT_TYPE_SIGNAL_ONE: u32 = 1;
 pub const ZX_INFO_HANDLE_VALID: u32 = 1;
 pub const ZX_INFO_HANDLE_BASIC: u32 = 2;
 pub const ZX_INFO_HANDLE_COUNT: u32 = 19;
+pub const ZX_INFO_SOCKET: u32 = 22;
 pub const ZX_PROP_NAME: u32 = 3;
+pub const ZX_PROP_SOCKET_RX_THRESHOLD: u32 = 12;
+pub const ZX_PROP_SOCKET_TX_THRESHOLD: u32 = 13;
+pub const ZX_PROP_VMO_CONTENT_SIZE: u32 = 17;
 pub const ZX_MAX_NAME_LEN: usize = 32;
 
 #[derive(Clone, Copy, Default)]
@@ -121,6 +125,18 @@ pub struct zx_info_handle_count_t {
     pub handle_count: u32,
 }
 
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub struct zx_info_socket_t {
+    pub options: u32,
+    pub padding1: [u8; 4],
+    pub rx_buf_max: usize,
+    pub rx_buf_size: usize,
+    pub rx_buf_available: usize,
+    pub tx_buf_max: usize,
+    pub tx_buf_size: usize,
+}
+
 /// What [`uncopy_zx_get_counters`](crate::calls::bridge::uncopy_zx_get_counters) tells.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
@@ -162,6 +178,10 @@ layout! {
         koid @ 0, rights @ 8, r#type @ 12, related_koid @ 16, reserved @ 24, padding1 @ 28
     }
     zx_info_handle_count_t: 4 { handle_count @ 0 }
+    zx_info_socket_t: 48 {
+        options @ 0, padding1 @ 4, rx_buf_max @ 8, rx_buf_size @ 16, rx_buf_available @ 24,
+        tx_buf_max @ 32, tx_buf_size @ 40
+    }
     uncopy_zx_counters_t: 32 {
         handles @ 0, handles_created @ 8, faults @ 16, fault_mode @ 24, reserved @ 28
     }

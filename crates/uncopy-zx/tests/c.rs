@@ -162,7 +162,7 @@ fn declared(header: &str) -> BTreeSet<String> {
     code += rest;
     let starts = code.lines().filter(|line| !line.starts_with(['#', ' ']) && line.contains('('));
     let names = starts
-        .filter(|line| !line.starts_with("static inline"))
+        .filter(|line| !line.contains("static inline"))
         .filter_map(|line| line.split('(').next()?.split([' ', '*']).next_back());
     names.filter(|name| is_ours(name)).map(str::to_owned).collect()
 }
@@ -271,12 +271,12 @@ impl Bench {
         succeed(run(), "the program")
     }
 
-    /// Each header needs no other before it, in strict C11, C++17 and C++20.
+    /// Each header needs no other before it, in strict C99, C11, C++17 and C++20.
     fn compile_headers(&self) -> Result<(), Failed> {
         for header in files_below(&directory_of_headers()) {
             let name = header.strip_prefix(directory_of_headers())?.display().to_string();
-            for standard in ["c11", "c++17", "c++20"] {
-                let is_c = standard == "c11";
+            for standard in ["c99", "c11", "c++17", "c++20"] {
+                let is_c = !standard.starts_with("c++");
                 let file = if is_c { "alone.c" } else { "alone.cpp" };
                 let source = self.directory.path().join(file);
                 // Twice, as it may come by two ways.

@@ -125,15 +125,17 @@ zx_status_t zx_handle_check_valid(zx_handle_t handle);
 
 /* ---- Objects ---- */
 
-/* Tells of an object; see zircon/syscalls/object.h. ZX_INFO_HANDLE_COUNT needs ZX_RIGHT_INSPECT.
+/* Tells of an object; see zircon/syscalls/object.h. ZX_INFO_HANDLE_COUNT and ZX_INFO_SOCKET need
+ * ZX_RIGHT_INSPECT. ZX_ERR_WRONG_TYPE: ZX_INFO_SOCKET of something else.
  * actual and avail may be NULL.
  * ZX_ERR_NOT_SUPPORTED: another topic. ZX_ERR_BUFFER_TOO_SMALL: the record does not fit. */
 zx_status_t zx_object_get_info(zx_handle_t handle, uint32_t topic, void* buffer,
                                size_t buffer_size, size_t* actual, size_t* avail);
 
-/* The name (ZX_PROP_NAME) of a VMO. Need ZX_RIGHT_GET_PROPERTY and ZX_RIGHT_SET_PROPERTY. Longer
- * names are cut off. ZX_ERR_NOT_SUPPORTED: another property or type. ZX_ERR_BUFFER_TOO_SMALL: less
- * than ZX_MAX_NAME_LEN bytes to read into. */
+/* The properties of zircon/syscalls/object.h. Need ZX_RIGHT_GET_PROPERTY and ZX_RIGHT_SET_PROPERTY.
+ * Longer names are cut off. ZX_ERR_NOT_SUPPORTED: another property, or the name of something else
+ * than a VMO. ZX_ERR_WRONG_TYPE: another property of another type. ZX_ERR_BUFFER_TOO_SMALL: less
+ * bytes than it has; of a name ZX_MAX_NAME_LEN, to read it. */
 zx_status_t zx_object_get_property(zx_handle_t handle, uint32_t property, void* value,
                                    size_t value_size);
 zx_status_t zx_object_set_property(zx_handle_t handle, uint32_t property, const void* value,
@@ -146,7 +148,7 @@ zx_status_t zx_object_signal(zx_handle_t handle, uint32_t clear_mask, uint32_t s
 /* The same at the other end. Needs ZX_RIGHT_SIGNAL_PEER. ZX_ERR_PEER_CLOSED. */
 zx_status_t zx_object_signal_peer(zx_handle_t handle, uint32_t clear_mask, uint32_t set_mask);
 
-/* Waits until any of signals is set; observed, which may be NULL, is what is set then, also after
+/* Waits until any of signals is set, also by another process; observed, which may be NULL, is what is set then, also after
  * ZX_ERR_TIMED_OUT. Needs ZX_RIGHT_WAIT. ZX_ERR_CANCELED, with ZX_SIGNAL_HANDLE_CLOSED observed:
  * the handle was closed. */
 zx_status_t zx_object_wait_one(zx_handle_t handle, zx_signals_t signals, zx_time_t deadline,
@@ -157,7 +159,7 @@ zx_status_t zx_object_wait_one(zx_handle_t handle, zx_signals_t signals, zx_time
 zx_status_t zx_object_wait_many(zx_wait_item_t* items, size_t num_items, zx_time_t deadline);
 
 /* Has port receive one packet when any of signals is set: at once if one is, except with
- * ZX_WAIT_ASYNC_EDGE. It ends with handle. Needs ZX_RIGHT_WAIT, and ZX_RIGHT_WRITE of port.
+ * ZX_WAIT_ASYNC_EDGE. Of several on one object the newest is told first. It ends with handle. Needs ZX_RIGHT_WAIT, and ZX_RIGHT_WRITE of port.
  * ZX_ERR_INVALID_ARGS: another option, or two timestamps. */
 zx_status_t zx_object_wait_async(zx_handle_t handle, zx_handle_t port, uint64_t key,
                                  zx_signals_t signals, uint32_t options);
@@ -213,9 +215,10 @@ zx_status_t zx_socket_write(zx_handle_t handle, uint32_t options, const void* bu
                             size_t buffer_size, size_t* actual);
 
 /* Reads bytes, or one datagram, of which it drops what does not fit; with ZX_SOCKET_PEEK leaves what
- * it read. Needs ZX_RIGHT_READ; actual may be NULL. ZX_ERR_INVALID_ARGS: another option; also a bad
- * pointer, and what was read is lost. ZX_ERR_BAD_STATE: nothing is left and the other end disabled
- * its writing. ZX_ERR_PEER_CLOSED, ZX_ERR_SHOULD_WAIT. */
+ * it read. A read of no bytes takes nothing. Needs ZX_RIGHT_READ; actual may be NULL.
+ * ZX_ERR_INVALID_ARGS: another option; also a bad pointer, and what was read is lost.
+ * ZX_ERR_BAD_STATE: nothing is left and the other end disabled its writing. ZX_ERR_PEER_CLOSED,
+ * ZX_ERR_SHOULD_WAIT. */
 zx_status_t zx_socket_read(zx_handle_t handle, uint32_t options, void* buffer,
                            size_t buffer_size, size_t* actual);
 
@@ -223,6 +226,10 @@ zx_status_t zx_socket_read(zx_handle_t handle, uint32_t options, void* buffer,
  * ZX_ERR_NOT_SUPPORTED: enabling it again, or the other end's. */
 zx_status_t zx_socket_set_disposition(zx_handle_t handle, uint32_t disposition,
                                       uint32_t disposition_peer);
+
+/* The older form: ZX_SOCKET_SHUTDOWN_WRITE does the same. ZX_ERR_INVALID_ARGS: options is 0 or has
+ * other bits. ZX_ERR_NOT_SUPPORTED: ZX_SOCKET_SHUTDOWN_READ. */
+zx_status_t zx_socket_shutdown(zx_handle_t handle, uint32_t options);
 
 /* Memory of size bytes, rounded up to pages of 4096, all zero: a memfd. With ZX_VMO_RESIZABLE its
  * handle has ZX_RIGHT_RESIZE too. ZX_ERR_INVALID_ARGS: another option. ZX_ERR_OUT_OF_RANGE: too
@@ -239,6 +246,46 @@ zx_status_t zx_vmo_get_size(zx_handle_t handle, uint64_t* size);
  * ZX_RIGHT_WRITE and ZX_RIGHT_RESIZE. ZX_ERR_OUT_OF_RANGE: too large. */
 zx_status_t zx_vmo_set_size(zx_handle_t handle, uint64_t size);
 
+/* Bytes that mean something, which the program says: at first what zx_vmo_create was asked for,
+ * after that what was set, never more than the size. Of this process: another has it at its size
+ * when the VMO comes there. Setting needs ZX_RIGHT_WRITE. ZX_ERR_OUT_OF_RANGE: more than the size. */
+zx_status_t zx_vmo_get_stream_size(zx_handle_t handle, uint64_t* size);
+zx_status_t zx_vmo_set_stream_size(zx_handle_t handle, uint64_t size);
+
+/* What a memfd can do with a range of itself. buffer and buffer_size are not used.
+ * ZX_VMO_OP_COMMIT: has memory for all of it from now on; ZX_VMO_OP_DECOMMIT: gives whole pages
+ * back, which are zero then; ZX_VMO_OP_ZERO: zeroes it. These need ZX_RIGHT_WRITE.
+ * ZX_VMO_OP_CACHE_SYNC, _INVALIDATE, _CLEAN and _CLEAN_INVALIDATE need ZX_RIGHT_READ and have nothing
+ * to do: the memory is coherent. ZX_VMO_OP_DONT_NEED and _ALWAYS_NEED are hints that nobody takes.
+ * ZX_ERR_OUT_OF_RANGE: beyond the end. ZX_ERR_INVALID_ARGS: another op; no whole pages where it
+ * needs them. ZX_ERR_NOT_SUPPORTED: ZX_VMO_OP_LOCK, _TRY_LOCK and _UNLOCK. ZX_ERR_NO_MEMORY. */
+zx_status_t zx_vmo_op_range(zx_handle_t handle, uint32_t op, uint64_t offset, uint64_t size,
+                            void* buffer, size_t buffer_size);
+
+/* ZX_CACHE_POLICY_CACHED is what all memory has. Needs ZX_RIGHT_MAP. ZX_ERR_NOT_SUPPORTED: another;
+ * ZX_ERR_INVALID_ARGS: one that there is not. */
+zx_status_t zx_vmo_set_cache_policy(zx_handle_t handle, uint32_t cache_policy);
+
+/* ---- What is not here ----
+ * These answer ZX_ERR_NOT_SUPPORTED, whatever the arguments: they are here so that programs that
+ * name them compile and link. Handles are consumed where Zircon consumes them. */
+
+zx_status_t zx_object_get_child(zx_handle_t handle, uint64_t koid, zx_rights_t rights,
+                                zx_handle_t* out);
+zx_status_t zx_object_set_profile(zx_handle_t handle, zx_handle_t profile, uint32_t options);
+zx_status_t zx_vmo_create_child(zx_handle_t handle, uint32_t options, uint64_t offset, uint64_t size,
+                                zx_handle_t* out);
+zx_status_t zx_vmo_create_contiguous(zx_handle_t bti, size_t size, uint32_t alignment_log2,
+                                     zx_handle_t* out);
+zx_status_t zx_vmo_create_physical(zx_handle_t resource, zx_paddr_t paddr, size_t size,
+                                   zx_handle_t* out);
+/* Consumes handle. */
+zx_status_t zx_vmo_replace_as_executable(zx_handle_t handle, zx_handle_t resource, zx_handle_t* out);
+zx_status_t zx_vmo_transfer_data(zx_handle_t handle, uint32_t options, uint64_t offset,
+                                 uint64_t length, zx_handle_t src_vmo, uint64_t src_offset);
+zx_status_t zx_resource_create(zx_handle_t parent, uint32_t options, uint64_t base, size_t size,
+                               const char* name, size_t name_size, zx_handle_t* out);
+
 /* ---- Time and system ---- */
 
 /* CLOCK_MONOTONIC and CLOCK_BOOTTIME. */
@@ -248,8 +295,9 @@ zx_time_t zx_clock_get_boot(void);
 zx_time_t zx_deadline_after(zx_duration_t nanoseconds);
 /* Sleeps until deadline. Always ZX_OK. */
 zx_status_t zx_nanosleep(zx_time_t deadline);
-/* Ticks are nanoseconds of CLOCK_MONOTONIC. */
+/* Ticks are nanoseconds, of CLOCK_MONOTONIC and of CLOCK_BOOTTIME. */
 zx_ticks_t zx_ticks_get(void);
+zx_ticks_t zx_ticks_get_boot(void);
 zx_ticks_t zx_ticks_per_second(void);
 uint32_t zx_system_get_page_size(void);
 

@@ -26,13 +26,34 @@ typedef int32_t zx_status_t;
 typedef int64_t zx_time_t;
 typedef int64_t zx_duration_t;
 typedef int64_t zx_ticks_t;
+/* Clocks: CLOCK_MONOTONIC and CLOCK_BOOTTIME. */
+typedef uint32_t zx_clock_t;
+#define ZX_CLOCK_MONOTONIC ((zx_clock_t)0u)
+#define ZX_CLOCK_BOOT ((zx_clock_t)1u)
 /* Times of one clock. They are plain zx_time_t in C and in C++. */
 typedef zx_time_t zx_instant_mono_t;
 typedef zx_time_t zx_instant_boot_t;
 typedef zx_duration_t zx_duration_mono_t;
 typedef zx_duration_t zx_duration_boot_t;
+typedef zx_ticks_t zx_instant_mono_ticks_t;
+typedef zx_ticks_t zx_instant_boot_ticks_t;
+typedef zx_ticks_t zx_duration_mono_ticks_t;
+typedef zx_ticks_t zx_duration_boot_ticks_t;
 #define ZX_TIME_INFINITE INT64_MAX
 #define ZX_TIME_INFINITE_PAST INT64_MIN
+
+/* Addresses: of this process, of the machine, of a guest; and a place in a file or in memory. */
+typedef uintptr_t zx_vaddr_t;
+typedef uintptr_t zx_paddr_t;
+typedef uint32_t zx_paddr32_t;
+typedef uintptr_t zx_gpaddr_t;
+typedef uint64_t zx_off_t;
+
+/* A region, as readv(2) and its company have it. */
+typedef struct zx_iovec {
+  void* buffer;
+  size_t capacity;
+} zx_iovec_t;
 
 /* The name of an object, never used twice in a process. */
 typedef uint64_t zx_koid_t;
@@ -104,6 +125,8 @@ typedef uint32_t zx_signals_t;
 #define ZX_SOCKET_PEER_CLOSED ZX_OBJECT_PEER_CLOSED
 #define ZX_SOCKET_PEER_WRITE_DISABLED ZX_OBJECT_SIGNAL_4
 #define ZX_SOCKET_WRITE_DISABLED ZX_OBJECT_SIGNAL_5
+#define ZX_SOCKET_READ_THRESHOLD ZX_OBJECT_SIGNAL_10
+#define ZX_SOCKET_WRITE_THRESHOLD ZX_OBJECT_SIGNAL_11
 
 typedef uint32_t zx_obj_type_t;
 #define ZX_OBJ_TYPE_NONE ((zx_obj_type_t)0u)
@@ -113,14 +136,32 @@ typedef uint32_t zx_obj_type_t;
 #define ZX_OBJ_TYPE_CHANNEL ((zx_obj_type_t)4u)
 #define ZX_OBJ_TYPE_EVENT ((zx_obj_type_t)5u)
 #define ZX_OBJ_TYPE_PORT ((zx_obj_type_t)6u)
+#define ZX_OBJ_TYPE_INTERRUPT ((zx_obj_type_t)9u)
+#define ZX_OBJ_TYPE_PCI_DEVICE ((zx_obj_type_t)11u)
+#define ZX_OBJ_TYPE_DEBUGLOG ((zx_obj_type_t)12u)
+#define ZX_OBJ_TYPE_LOG ZX_OBJ_TYPE_DEBUGLOG
 #define ZX_OBJ_TYPE_SOCKET ((zx_obj_type_t)14u)
+#define ZX_OBJ_TYPE_RESOURCE ((zx_obj_type_t)15u)
 #define ZX_OBJ_TYPE_EVENTPAIR ((zx_obj_type_t)16u)
 #define ZX_OBJ_TYPE_JOB ((zx_obj_type_t)17u)
 #define ZX_OBJ_TYPE_VMAR ((zx_obj_type_t)18u)
 #define ZX_OBJ_TYPE_FIFO ((zx_obj_type_t)19u)
+#define ZX_OBJ_TYPE_GUEST ((zx_obj_type_t)20u)
+#define ZX_OBJ_TYPE_VCPU ((zx_obj_type_t)21u)
 #define ZX_OBJ_TYPE_TIMER ((zx_obj_type_t)22u)
+#define ZX_OBJ_TYPE_IOMMU ((zx_obj_type_t)23u)
+#define ZX_OBJ_TYPE_BTI ((zx_obj_type_t)24u)
+#define ZX_OBJ_TYPE_PROFILE ((zx_obj_type_t)25u)
+#define ZX_OBJ_TYPE_PMT ((zx_obj_type_t)26u)
+#define ZX_OBJ_TYPE_SUSPEND_TOKEN ((zx_obj_type_t)27u)
+#define ZX_OBJ_TYPE_PAGER ((zx_obj_type_t)28u)
+#define ZX_OBJ_TYPE_EXCEPTION ((zx_obj_type_t)29u)
 #define ZX_OBJ_TYPE_CLOCK ((zx_obj_type_t)30u)
 #define ZX_OBJ_TYPE_STREAM ((zx_obj_type_t)31u)
+#define ZX_OBJ_TYPE_MSI ((zx_obj_type_t)32u)
+#define ZX_OBJ_TYPE_IOB ((zx_obj_type_t)33u)
+#define ZX_OBJ_TYPE_COUNTER ((zx_obj_type_t)34u)
+#define ZX_OBJ_TYPE_UPPER_BOUND ((zx_obj_type_t)64u)
 
 /* Limits of one message. */
 #define ZX_CHANNEL_MAX_MSG_BYTES ((uint32_t)65536u)
@@ -207,9 +248,41 @@ typedef struct zx_wait_item {
 #define ZX_SOCKET_PEEK ((uint32_t)1u << 3)
 #define ZX_SOCKET_DISPOSITION_WRITE_DISABLED ((uint32_t)1u)
 #define ZX_SOCKET_DISPOSITION_WRITE_ENABLED ((uint32_t)2u)
+#define ZX_SOCKET_SHUTDOWN_WRITE ((uint32_t)1u)
+#define ZX_SOCKET_SHUTDOWN_READ ((uint32_t)2u)
+#define ZX_SOCKET_SHUTDOWN_MASK ((uint32_t)3u)
 
 #define ZX_FIFO_MAX_SIZE_BYTES ((size_t)4096)
 #define ZX_VMO_RESIZABLE ((uint32_t)2u)
+
+/* zx_vmo_op_range. */
+#define ZX_VMO_OP_COMMIT ((uint32_t)1u)
+#define ZX_VMO_OP_DECOMMIT ((uint32_t)2u)
+#define ZX_VMO_OP_LOCK ((uint32_t)3u)
+#define ZX_VMO_OP_UNLOCK ((uint32_t)4u)
+#define ZX_VMO_OP_CACHE_SYNC ((uint32_t)6u)
+#define ZX_VMO_OP_CACHE_INVALIDATE ((uint32_t)7u)
+#define ZX_VMO_OP_CACHE_CLEAN ((uint32_t)8u)
+#define ZX_VMO_OP_CACHE_CLEAN_INVALIDATE ((uint32_t)9u)
+#define ZX_VMO_OP_ZERO ((uint32_t)10u)
+#define ZX_VMO_OP_TRY_LOCK ((uint32_t)11u)
+#define ZX_VMO_OP_DONT_NEED ((uint32_t)12u)
+#define ZX_VMO_OP_ALWAYS_NEED ((uint32_t)13u)
+
+/* zx_vmo_create_child. */
+#define ZX_VMO_CHILD_SNAPSHOT ((uint32_t)1u << 0)
+#define ZX_VMO_CHILD_RESIZABLE ((uint32_t)1u << 2)
+#define ZX_VMO_CHILD_SLICE ((uint32_t)1u << 3)
+#define ZX_VMO_CHILD_SNAPSHOT_AT_LEAST_ON_WRITE ((uint32_t)1u << 4)
+#define ZX_VMO_CHILD_NO_WRITE ((uint32_t)1u << 5)
+
+/* zx_vmo_set_cache_policy. */
+#define ZX_CACHE_POLICY_CACHED ((uint32_t)0u)
+#define ZX_CACHE_POLICY_UNCACHED ((uint32_t)1u)
+#define ZX_CACHE_POLICY_UNCACHED_DEVICE ((uint32_t)2u)
+#define ZX_CACHE_POLICY_WRITE_COMBINING ((uint32_t)3u)
+#define ZX_CACHE_POLICY_MASK ((uint32_t)3u)
+
 #define ZX_MAX_NAME_LEN ((size_t)32)
 
 #define ZX_PAGE_SHIFT ((uint32_t)12u)
@@ -218,8 +291,11 @@ typedef struct zx_wait_item {
 /* Sizes and places of fields are part of the interface. */
 #ifdef __cplusplus
 #define UNCOPY_ZX_ASSERT(what) static_assert(what, #what)
-#else
+#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
 #define UNCOPY_ZX_ASSERT(what) _Static_assert(what, #what)
+#else
+/* C99 has no such thing; compilers of later languages have checked it. */
+#define UNCOPY_ZX_ASSERT(what) extern int uncopy_zx_assert_nothing
 #endif
 #define UNCOPY_ZX_AT(type, field, offset) UNCOPY_ZX_ASSERT(offsetof(type, field) == (offset))
 #if UINTPTR_MAX == UINT64_MAX
@@ -265,5 +341,8 @@ UNCOPY_ZX_AT(zx_wait_item_t, pending, 8);
 #ifdef __cplusplus
 }
 #endif
+
+/* Its functions need what is above. */
+#include <zircon/time.h>
 
 #endif

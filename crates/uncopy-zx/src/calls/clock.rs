@@ -44,6 +44,11 @@ exported_value! {
         now(ClockId::Monotonic)
     }
 
+    /// The same for the clock that goes on while the machine sleeps.
+    fn zx_ticks_get_boot() -> i64 {
+        now(ClockId::Boottime)
+    }
+
     /// Ticks of a second.
     fn zx_ticks_per_second() -> i64 {
         1_000_000_000

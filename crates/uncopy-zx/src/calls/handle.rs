@@ -5,9 +5,10 @@ use uncopy::channel::{
 };
 
 use crate::abi::{
-    ZX_INFO_HANDLE_BASIC, ZX_INFO_HANDLE_COUNT, ZX_INFO_HANDLE_VALID, ZX_MAX_NAME_LEN,
-    ZX_PROP_NAME, ZX_RIGHT_SAME_RIGHTS, zx_handle_t, zx_info_handle_basic_t,
-    zx_info_handle_count_t, zx_rights_t,
+    ZX_INFO_HANDLE_BASIC, ZX_INFO_HANDLE_COUNT, ZX_INFO_HANDLE_VALID, ZX_INFO_SOCKET,
+    ZX_MAX_NAME_LEN, ZX_PROP_NAME, ZX_PROP_SOCKET_RX_THRESHOLD, ZX_PROP_SOCKET_TX_THRESHOLD,
+    ZX_PROP_VMO_CONTENT_SIZE, ZX_RIGHT_SAME_RIGHTS, zx_handle_t, zx_info_handle_basic_t,
+    zx_info_handle_count_t, zx_info_socket_t, zx_rights_t,
 };
 use crate::sys::boundary::exported;
 use crate::sys::memory::{In, Out, Plain};
@@ -134,6 +135,10 @@ exported! {
                 let handle_count = u32::try_from(lease.count()).unwrap_or(u32::MAX);
                 record.give(zx_info_handle_count_t { handle_count })
             }
+            ZX_INFO_SOCKET => {
+                let lease = table::lease(handle)?;
+                record.give(socket_info(lease.object::<Socket>(Rights::INSPECT)?)?)
+            }
             _ => Err(Status::NotSupported),
         }
     }
@@ -147,8 +152,18 @@ exported! {
     ) {
         let lease = table::lease(handle)?;
         lease.check_rights(Rights::GET_PROPERTY)?;
-        let (ZX_PROP_NAME, Handle::Vmo(vmo)) = (property, &*lease) else {
-            return Err(Status::NotSupported);
+        let vmo = match (property, &*lease) {
+            (ZX_PROP_NAME, Handle::Vmo(vmo)) => vmo,
+            (ZX_PROP_SOCKET_RX_THRESHOLD, Handle::Socket(socket)) => {
+                return give_number(value, value_size, socket.thresholds()?.0);
+            }
+            (ZX_PROP_SOCKET_TX_THRESHOLD, Handle::Socket(socket)) => {
+                return give_number(value, value_size, socket.thresholds()?.1);
+            }
+            (ZX_PROP_VMO_CONTENT_SIZE, Handle::Vmo(vmo)) => {
+                return give_number(value, value_size, vmo.stream_size());
+            }
+            _ => return Err(refusal(property)),
         };
         if value_size < ZX_MAX_NAME_LEN {
             return Err(Status::BufferTooSmall { bytes: ZX_MAX_NAME_LEN, handles: 0 });
@@ -168,13 +183,58 @@ exported! {
     ) {
         let lease = table::lease(handle)?;
         lease.check_rights(Rights::SET_PROPERTY)?;
-        let (ZX_PROP_NAME, Handle::Vmo(vmo)) = (property, &*lease) else {
-            return Err(Status::NotSupported);
+        let vmo = match (property, &*lease) {
+            (ZX_PROP_NAME, Handle::Vmo(vmo)) => vmo,
+            (ZX_PROP_SOCKET_RX_THRESHOLD, Handle::Socket(socket)) => {
+                return socket.set_read_threshold(take_number(value, value_size)?);
+            }
+            (ZX_PROP_SOCKET_TX_THRESHOLD, Handle::Socket(socket)) => {
+                return socket.set_write_threshold(take_number(value, value_size)?);
+            }
+            (ZX_PROP_VMO_CONTENT_SIZE, Handle::Vmo(vmo)) => {
+                return vmo.set_content_size(take_number(value, value_size)?);
+            }
+            _ => return Err(refusal(property)),
         };
         let name = value.read_some(0, value_size.min(ZX_MAX_NAME_LEN - 1))?;
         let length = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
         vmo.set_name(&name[..length])
     }
+}
+
+/// The number of a property.
+fn give_number<T: Plain>(value: Out<u8>, value_size: usize, number: T) -> Result<(), Status> {
+    if value_size < size_of::<T>() {
+        return Err(Status::BufferTooSmall { bytes: size_of::<T>(), handles: 0 });
+    }
+    Ok(value.cast::<T>().write(number)?)
+}
+
+fn take_number<T: Plain>(value: In<u8>, value_size: usize) -> Result<T, Status> {
+    if value_size < size_of::<T>() {
+        return Err(Status::BufferTooSmall { bytes: size_of::<T>(), handles: 0 });
+    }
+    Ok(value.cast::<T>().read()?)
+}
+
+/// Why an object does not have a property.
+fn refusal(property: u32) -> Status {
+    let others =
+        [ZX_PROP_SOCKET_RX_THRESHOLD, ZX_PROP_SOCKET_TX_THRESHOLD, ZX_PROP_VMO_CONTENT_SIZE];
+    if others.contains(&property) { Status::WrongType } else { Status::NotSupported }
+}
+
+fn socket_info(socket: &Socket) -> Result<zx_info_socket_t, Status> {
+    let info = socket.info()?;
+    Ok(zx_info_socket_t {
+        options: info.kind as u32,
+        rx_buf_max: info.read_capacity,
+        rx_buf_size: info.readable,
+        rx_buf_available: info.next_read,
+        tx_buf_max: info.write_capacity,
+        tx_buf_size: info.written,
+        ..Default::default()
+    })
 }
 
 /// Where a record of information goes.

@@ -11,5 +11,6 @@ mod message;
 pub mod port;
 pub mod socket;
 mod status;
+pub mod unsupported;
 pub mod vmo;
 pub mod wait;

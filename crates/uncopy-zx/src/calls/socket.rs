@@ -10,8 +10,12 @@ use crate::table;
 
 /// More than a socket holds, so that a larger buffer changes nothing.
 const MAX_BYTES: usize = 256 << 10;
-/// `ZX_SOCKET_DISPOSITION_WRITE_DISABLED`.
+/// `ZX_SOCKET_DISPOSITION_WRITE_DISABLED` and `ZX_SOCKET_SHUTDOWN_WRITE`.
 const WRITE_DISABLED: u32 = 1;
+/// `ZX_SOCKET_SHUTDOWN_READ`.
+const SHUTDOWN_READ: u32 = 2;
+/// `ZX_SOCKET_SHUTDOWN_MASK`.
+const SHUTDOWN_BOTH: u32 = 3;
 
 exported! {
     /// Makes a socket.
@@ -61,6 +65,17 @@ exported! {
         let read = if is_peek { socket.peek(&mut bytes) } else { socket.read(&mut bytes) }?;
         buffer.write_all(&bytes[..read])?;
         Ok(actual.write_if_wanted(read)?)
+    }
+
+    /// Disables writing at this end, in the older form.
+    fn zx_socket_shutdown(handle: zx_handle_t, options: u32) {
+        let lease = table::lease(handle)?;
+        let socket = lease.object::<Socket>(Rights::MANAGE_SOCKET)?;
+        match options {
+            WRITE_DISABLED => socket.disable_write(),
+            SHUTDOWN_READ | SHUTDOWN_BOTH => Err(Status::NotSupported),
+            _ => Err(Status::InvalidArgs),
+        }
     }
 
     /// Disables writing at this end.

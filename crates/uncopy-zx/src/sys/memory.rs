@@ -27,7 +27,8 @@ macro_rules! plain {
 plain!(u8, u32, i32, u64, i64, usize);
 plain!(abi::zx_channel_iovec_t, abi::zx_channel_call_args_t, abi::zx_handle_info_t);
 plain!(abi::zx_handle_disposition_t, abi::zx_wait_item_t, abi::zx_port_packet_t);
-plain!(abi::zx_info_handle_basic_t, abi::zx_info_handle_count_t, abi::uncopy_zx_counters_t);
+plain!(abi::zx_info_handle_basic_t, abi::zx_info_handle_count_t, abi::zx_info_socket_t);
+plain!(abi::uncopy_zx_counters_t);
 
 /// An address to read from, as C passes it: `const T *`.
 #[derive(Debug)]

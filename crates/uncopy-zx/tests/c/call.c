@@ -1,5 +1,6 @@
 /* zx_channel_call and zx_channel_call_etc. */
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "check.h"
 
@@ -190,7 +191,26 @@ static void a_call_that_fails_later_leaves_the_array_alone(void) {
   OK(zx_handle_close(ends[0]));
 }
 
-enum { CLOSE_OWN, CLOSE_PEER, MOVE_AND_READ, MOVE_AND_FAIL, MOVE_AND_LOSE };
+enum {
+  CLOSE_OWN,
+  CLOSE_PEER,
+  MOVE_AND_READ,
+  MOVE_AND_FAIL,
+  MOVE_AND_LOSE,
+  MOVE_ELSEWHERE_AND_READ,
+  MOVE_ELSEWHERE_AND_LOSE,
+  WAYS
+};
+
+static atomic_int is_over;
+
+/* A channel with a socket between its ends, as to another process. */
+static void new_wired_channel(zx_handle_t wired[2]) {
+  int fd = -1;
+  new_channel(wired);
+  OK(uncopy_zx_channel_to_fd(wired[1], &fd));
+  OK(uncopy_zx_channel_from_fd(fd, &wired[1]));
+}
 
 static void* end_the_call(void* arg) {
   OK(zx_object_wait_one(ends[1], ZX_CHANNEL_READABLE, ZX_TIME_INFINITE, NULL));
@@ -213,9 +233,22 @@ static void* end_the_call(void* arg) {
       OK(zx_channel_write(other[0], 0, NULL, 0, &ends[0], 1));
       close_both(other);
       break;
-    default:
-      new_channel(other);
+    case MOVE_ELSEWHERE_AND_LOSE:
+      new_wired_channel(other);
       OK(zx_channel_write(other[0], 0, NULL, 0, &ends[0], 1));
+      close_both(other);
+      break;
+    default:
+      if (*(int*)arg == MOVE_AND_READ) {
+        new_channel(other);
+      } else {
+        new_wired_channel(other);
+      }
+      OK(zx_channel_write(other[0], 0, NULL, 0, &ends[0], 1));
+      OK(zx_object_wait_one(other[1], ZX_CHANNEL_READABLE, ZX_TIME_INFINITE, NULL));
+      /* It was written, and not read. */
+      OK(zx_nanosleep(zx_deadline_after(ZX_USEC(500))));
+      CHECK(!atomic_load(&is_over));
       OK(zx_channel_read(other[1], 0, NULL, &got, 0, 1, NULL, NULL));
       OK(zx_handle_close(got));
       close_both(other);
@@ -224,17 +257,18 @@ static void* end_the_call(void* arg) {
 }
 
 static void calls_end_with_their_handles(void) {
-  const zx_status_t expected[] = {ZX_ERR_CANCELED, ZX_ERR_PEER_CLOSED, ZX_ERR_CANCELED,
-                                  ZX_ERR_CANCELED, ZX_ERR_CANCELED};
-  for (int how = CLOSE_OWN; how <= MOVE_AND_LOSE; ++how) {
+  for (int how = CLOSE_OWN; how < WAYS; ++how) {
+    zx_status_t expected = how == CLOSE_PEER ? ZX_ERR_PEER_CLOSED : ZX_ERR_CANCELED;
     for (int round = 0; round < 50; ++round) {
       new_channel(ends);
       message_t request = {0, "end"}, reply;
       zx_channel_call_args_t args = args_of(&request, &reply);
       uint32_t bytes, handles;
       pthread_t thread;
+      atomic_store(&is_over, 0);
       pthread_create(&thread, NULL, end_the_call, &how);
-      EQ(zx_channel_call(ends[0], 0, ZX_TIME_INFINITE, &args, &bytes, &handles), expected[how]);
+      EQ(zx_channel_call(ends[0], 0, ZX_TIME_INFINITE, &args, &bytes, &handles), expected);
+      atomic_store(&is_over, 1);
       pthread_join(thread, NULL);
       /* The question was not read. */
       if (how != CLOSE_PEER) {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
+use std::sync::Arc as StdArc;
 
 use super::call::Calls;
 use super::cycle::{self, Holder};
@@ -16,9 +17,10 @@ use super::sync::Arc;
 use super::transport::carrier::Queued;
 use super::transport::local::{Bounds, Queue};
 use super::transport::packet::Content;
-use super::transport::promotion::Parts;
+use super::transport::promotion::{AWAITED, Parts};
 use super::{MAX_BYTES, MAX_HANDLES, MAX_REGIONS};
 use crate::buf::{Buffer, Filling, TooLong, scatter};
+use crate::sys::seqpacket;
 
 /// One end of a channel: sends messages to the other end and receives its messages, whole and in
 /// order.
@@ -37,12 +39,17 @@ pub(super) struct ChannelEnd {
     pub(super) queue: Queue,
     pub(super) calls: Calls,
     pub(super) holder: Holder,
+    /// Hangs up when this end, which has gone to another process, is read there.
+    reading: Option<StdArc<OwnedFd>>,
+    /// Somebody waits for this end to be read; closed then.
+    unread: Option<OwnedFd>,
 }
 
 impl ChannelEnd {
     fn new(bounds: Bounds) -> ChannelEnd {
         let queue = Queue::new(bounds);
-        ChannelEnd { queue, calls: Calls::default(), holder: Holder::default() }
+        let (calls, holder) = Default::default();
+        ChannelEnd { queue, calls, holder, reading: None, unread: None }
     }
 }
 
@@ -533,9 +540,29 @@ impl End for ChannelEnd {
         self.queue.limit_handles(REMOTE_HANDLES);
     }
 
-    fn left(&mut self) {
-        self.calls.end(Status::Canceled);
+    fn awaits_reading(&self) -> bool {
+        self.calls.are_waiting()
+    }
+
+    fn left(&mut self, reading: Option<StdArc<OwnedFd>>) {
+        if reading.is_none() {
+            self.calls.end(Status::Canceled);
+        }
+        self.reading = reading;
         self.holder.leave();
+    }
+
+    fn reading(&self) -> Option<StdArc<OwnedFd>> {
+        self.reading.clone()
+    }
+
+    fn was_read(&mut self) {
+        self.reading = None;
+        self.calls.end(Status::Canceled);
+    }
+
+    fn take_unread(&mut self) -> Option<OwnedFd> {
+        self.unread.take()
     }
 }
 
@@ -555,7 +582,7 @@ impl Channel {
     pub fn into_fd(self) -> Result<OwnedFd, Status> {
         self.0.grant.check(Rights::TRANSFER)?;
         self.left_queue();
-        let departed = self.0.depart()?;
+        let departed = self.0.depart(false)?;
         if departed.backlog.is_empty() { Ok(departed.fd) } else { Err(Status::BadState) }
     }
 
@@ -572,9 +599,20 @@ impl Channel {
     }
 
     /// From what another process sent.
-    pub(super) fn arrive(parts: Parts, rights: Rights) -> Option<Channel> {
-        let ends = [(); 2].map(|()| ChannelEnd::new(Bounds::default()));
+    pub(super) fn arrive(mut parts: Parts, rights: Rights) -> Option<Channel> {
+        let mut ends = [(); 2].map(|()| ChannelEnd::new(Bounds::default()));
+        if parts.extra & AWAITED != 0 {
+            // The end that is kept, of the two.
+            ends[0].unread = Some(parts.fds.pop().filter(|fd| seqpacket::is_seqpacket(fd))?);
+        }
         Peered::arrive(ends, parts, rights).map(Channel)
+    }
+
+    /// The program has it: whoever waits for that in another process is told.
+    pub(super) fn was_read(&self) {
+        if let Ok(mut locked) = self.0.lock() {
+            drop(locked.end(self.0.side).unread.take());
+        }
     }
 }
 

@@ -498,7 +498,8 @@ impl Handle {
 
     /// A handle that takes this one's place while others are still using this one: with its rights,
     /// and with the waits and calls that are under way. They end when the new one is closed or read
-    /// from a message, and so does the object, if it is the last; dropping this one ends nothing.
+    /// from a message, waits also when it goes to another process, and so does the object, if it is
+    /// the last; dropping this one ends nothing.
     /// Nothing more can be bound to this one, and it cannot go to another process.
     ///
     /// # Errors
@@ -514,6 +515,7 @@ impl Handle {
         self.cancel_calls();
         if let Handle::Channel(channel) = self {
             channel.left_queue();
+            channel.was_read();
         }
     }
 }

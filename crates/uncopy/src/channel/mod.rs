@@ -114,7 +114,7 @@ pub use endpoint::{Channel, Lengths, Oversized};
 pub use eventfd::SignalFd;
 pub use handle::{Handle, Kind, Koid, Object};
 pub use message::{MessageBuf, Part};
-pub use object::{Descriptor, Event, EventPair, Fifo, Socket, SocketKind, Vmo};
+pub use object::{Descriptor, Event, EventPair, Fifo, Socket, SocketInfo, SocketKind, Vmo};
 pub use port::{AsyncOptions, Packet, PacketContents, Port};
 pub use process::{FD_VARIABLE, spawn};
 pub use rights::Rights;

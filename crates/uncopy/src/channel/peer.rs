@@ -3,6 +3,8 @@
 
 use std::fmt;
 use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::sync::Arc as StdArc;
 
 use super::Status;
 use super::eventfd::Raised;
@@ -80,8 +82,22 @@ pub(super) trait End: Sized + Send + 'static {
     fn nature(&self) -> u32 {
         0
     }
-    /// It has gone to another process.
-    fn left(&mut self) {}
+    /// Somebody waits here, other than for signals, until it is read elsewhere.
+    fn awaits_reading(&self) -> bool {
+        false
+    }
+    /// It has gone to another process. `reading` hangs up when it is read there.
+    fn left(&mut self, _reading: Option<StdArc<OwnedFd>>) {}
+    /// What hangs up when it is read elsewhere, while somebody waits for that.
+    fn reading(&self) -> Option<StdArc<OwnedFd>> {
+        None
+    }
+    /// It was read elsewhere, or is lost.
+    fn was_read(&mut self) {}
+    /// What somebody else waits for to hang up when it is read here.
+    fn take_unread(&mut self) -> Option<OwnedFd> {
+        None
+    }
 }
 
 pub(super) struct Pair<T> {

@@ -1,5 +1,7 @@
 //! What can be waited for, and who waits.
 
+use std::collections::VecDeque;
+
 use super::Koid;
 use super::eventfd::Raised;
 use super::port::{Binding, PortQueue};
@@ -22,6 +24,10 @@ bitflags::bitflags! {
         const PEER_WRITE_DISABLED = 1 << 4;
         /// This end of a socket may write no more.
         const WRITE_DISABLED = 1 << 5;
+        /// A socket has as much to read as its threshold says.
+        const READ_THRESHOLD = 1 << 10;
+        /// A socket has as much room to write as its threshold says.
+        const WRITE_THRESHOLD = 1 << 11;
         /// The handle waited on was closed.
         const HANDLE_CLOSED = 1 << 23;
         /// For the program to use.
@@ -48,7 +54,15 @@ bitflags::bitflags! {
 /// Who is to hear of changes of one object's signals. Lives under the object's lock.
 #[derive(Default)]
 pub struct Observers {
-    list: Vec<Observer>,
+    /// In the order in which they are told: the newest first (`Dispatcher::AddObserverHelper`).
+    list: VecDeque<Placed>,
+    added: u64,
+}
+
+/// An observer, and how many came before it.
+pub(super) struct Placed {
+    number: u64,
+    observer: Observer,
 }
 
 /// One of them, bound to the handle it came by.
@@ -123,19 +137,27 @@ impl Observers {
     pub(super) fn add(&mut self, observer: Observer) {
         // Before it grows, what closed ports and dropped descriptors left is cleared away.
         if self.list.len() == self.list.capacity() {
-            self.list.retain(|o| !o.is_dead());
+            self.list.retain(|placed| !placed.observer.is_dead());
         }
-        self.list.push(observer);
+        let number = self.added;
+        self.added += 1;
+        self.list.push_front(Placed { number, observer });
+    }
+
+    /// Puts one that was taken off back in its place.
+    pub(super) fn put_back(&mut self, placed: Placed) {
+        let at = self.list.partition_point(|other| other.number > placed.number);
+        self.list.insert(at, placed);
     }
 
     /// Looks at every one.
     pub(super) fn each(&self, look: impl FnMut(&Observer)) {
-        self.list.iter().for_each(look);
+        self.list.iter().map(|placed| &placed.observer).for_each(look);
     }
 
     #[cold]
     pub(super) fn notify(&mut self, old: Signals, new: Signals) {
-        self.list.retain(|o| o.hear(old, new));
+        self.list.retain(|placed| placed.observer.hear(old, new));
     }
 
     /// The handle `handle` is gone.
@@ -149,27 +171,27 @@ impl Observers {
     }
 
     fn remove(&mut self, which: impl Fn(&Observer) -> bool) {
-        self.list.retain(|o| {
-            let gone = which(o);
+        self.list.retain(|placed| {
+            let gone = which(&placed.observer);
             if gone {
-                o.cancel();
+                placed.observer.cancel();
             }
             !gone
         });
     }
 
     /// `waiter` no longer sleeps; what was listed for it.
-    pub(super) fn forget(&mut self, waiter: &Arc<Waiter>) -> Option<Observer> {
-        let is_it = |o: &Observer| matches!(&o.kind, ObserverKind::Thread { waiter: w, .. } if Arc::ptr_eq(w, waiter));
+    pub(super) fn forget(&mut self, waiter: &Arc<Waiter>) -> Option<Placed> {
+        let is_it = |o: &Placed| matches!(&o.observer.kind, ObserverKind::Thread { waiter: w, .. } if Arc::ptr_eq(w, waiter));
         let at = self.list.iter().position(is_it)?;
-        Some(self.list.remove(at))
+        self.list.remove(at)
     }
 
     /// Removes what is bound to `port` by `handle` and `key`; says whether there was anything.
     pub(super) fn unbind(&mut self, port: &Arc<PortQueue>, handle: Koid, key: u64) -> bool {
         let before = self.list.len();
-        self.list.retain(|o| match &o.kind {
-            ObserverKind::Port(binding) => !(o.handle == handle && binding.is(port, key)),
+        self.list.retain(|Placed { observer, .. }| match &observer.kind {
+            ObserverKind::Port(binding) => !(observer.handle == handle && binding.is(port, key)),
             _ => true,
         });
         self.list.len() != before

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{MemfdFlags, SealFlags, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, memfd_create};
 
 use super::Sys;
 use crate::error::Errno;
@@ -32,6 +32,17 @@ pub(crate) fn is_fixed(fd: impl AsFd) -> Sys<bool> {
 /// Makes it longer, with zero bytes, or shorter.
 pub(crate) fn resize(fd: impl AsFd, size: u64) -> Sys<()> {
     Ok(rustix::fs::ftruncate(fd, size)?)
+}
+
+/// Has the kernel provide for a range now, so that writing there does not fail for want of memory.
+pub(crate) fn provide(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
+    Ok(rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, offset, length)?)
+}
+
+/// Zeroes a range, and gives back the whole pages in it.
+pub(crate) fn zero(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(rustix::fs::fallocate(fd, flags, offset, length)?)
 }
 
 /// Bytes of what must be such memory: `EINVAL` for every other file, which has no seals

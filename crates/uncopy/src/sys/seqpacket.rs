@@ -51,6 +51,14 @@ pub(crate) fn pair() -> Sys<(OwnedFd, OwnedFd)> {
     Ok((a, b))
 }
 
+/// Bytes that are on their way from here, with what the kernel adds to each message (`SIOCOUTQ`).
+pub(crate) fn unsent_bytes(fd: impl AsFd) -> usize {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the call writes one `int`, to where it is told.
+    let done = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if done == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
+}
+
 /// Bytes that may be on their way from here, with what the kernel adds to each message.
 pub(crate) fn send_buffer_bytes(fd: impl AsFd) -> Sys<usize> {
     Ok(sockopt::socket_send_buffer_size(fd)?)

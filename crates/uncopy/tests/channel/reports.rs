@@ -1,5 +1,7 @@
 //! What a wait says: all that is set, wherever the other end is.
 
+use std::time::Duration;
+
 use testbed::{LONG, Transport};
 use uncopy::channel::{
     AsyncOptions, Deadline, Handle, Object, PacketContents, Port, Signals, Socket, SocketKind,
@@ -7,6 +9,9 @@ use uncopy::channel::{
 };
 
 use crate::{past, send};
+
+/// Enough to fall asleep, as a rule; the outcome is the same if not.
+const TICK: Duration = Duration::from_millis(2);
 
 /// Two ends, and what writes from the first to the second.
 type Ends = (Handle, Handle, fn(&Handle) -> Result<(), Status>);
@@ -143,7 +148,7 @@ pub(crate) fn a_sleeper_reports_what_came_beside_what_woke_it(over: Transport) {
             write(&near).unwrap();
             std::thread::scope(|scope| {
                 let sleeper = scope.spawn(|| way(&far, asked, Deadline::after(LONG)));
-                std::thread::sleep(std::time::Duration::from_millis(2));
+                std::thread::sleep(TICK);
                 write(&near).unwrap();
                 far.signal(Signals::empty(), Signals::USER_5).unwrap();
                 let all = Signals::READABLE | Signals::WRITABLE | Signals::USER_5;
@@ -163,6 +168,45 @@ fn drain(handle: &Handle) {
         Handle::Socket(socket) => while Socket::read(socket, &mut bytes).is_ok() {},
         other => unreachable!("{other:?}"),
     }
+}
+
+/// As Zircon's kernel has it: who came last is told first.
+pub(crate) fn several_waits_on_one_object_are_told_newest_first(over: Transport) {
+    for (near, far, write) in readable_ends(over) {
+        let port = Port::new();
+        for key in 0..5 {
+            let trigger = if key == 3 { Signals::USER_0 } else { Signals::READABLE };
+            far.wait_async(&port, key, trigger, AsyncOptions::empty()).unwrap();
+        }
+        port.cancel(&far, 1).unwrap();
+        // One that goes to sleep and wakes in between changes nothing.
+        let asked = Signals::USER_7;
+        assert_eq!(far.wait_one(asked, Deadline::after(TICK)), Err(Status::TimedOut));
+        write(&near).unwrap();
+        near.signal_peer(Signals::empty(), Signals::USER_0).unwrap();
+        let keys = [(); 4].map(|()| port.wait(Deadline::after(LONG)).unwrap().key);
+        assert_eq!(keys, [4, 2, 0, 3], "{far:?}");
+    }
+}
+
+/// A wait that is woken for nothing keeps its place among the others.
+pub(crate) fn a_wait_that_looks_again_keeps_its_place(over: Transport) {
+    let (near, far) = over.channels();
+    let (near, far) = (Handle::from(near), Handle::from(far));
+    let port = Port::new();
+    far.wait_async(&port, 1, Signals::USER_0, AsyncOptions::empty()).unwrap();
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| far.wait_one(Signals::USER_0, Deadline::after(LONG)));
+        std::thread::sleep(TICK);
+        far.wait_async(&port, 2, Signals::USER_0, AsyncOptions::empty()).unwrap();
+        // Not what it waits for.
+        near.signal_peer(Signals::empty(), Signals::USER_1).unwrap();
+        std::thread::sleep(TICK);
+        near.signal_peer(Signals::empty(), Signals::USER_0).unwrap();
+        let keys = [(); 2].map(|()| port.wait(Deadline::after(LONG)).unwrap().key);
+        assert_eq!(keys, [2, 1]);
+        assert!(sleeper.join().unwrap().unwrap().contains(Signals::USER_0));
+    });
 }
 
 /// The program's own packets, of which there is always one, do not keep the port from looking.

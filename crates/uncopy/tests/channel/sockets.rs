@@ -53,12 +53,14 @@ pub(crate) fn a_datagram_is_whole_or_cut_off(over: Transport) {
     assert_eq!(near.write(&vec![0; (64 << 10) + 1]), Err(Status::OutOfRange));
     near.write(b"first").unwrap();
     near.write(b"second").unwrap();
+    assert_eq!((far.read(&mut []), far.peek(&mut [])), (Ok(0), Ok(0)), "nothing is taken");
     let mut three = [0; 3];
     assert_eq!((far.peek(&mut three), &three), (Ok(3), b"fir"));
     assert_eq!((far.read(&mut three), &three), (Ok(3), b"fir"));
     let mut all = [0; 16];
     assert_eq!((far.read(&mut all), &all[..6]), (Ok(6), &b"second"[..]));
     assert_eq!(far.read(&mut all), Err(Status::ShouldWait));
+    assert_eq!(far.read(&mut []), Err(Status::ShouldWait));
 }
 
 pub(crate) fn a_datagram_goes_whole_or_not_at_all(over: Transport) {

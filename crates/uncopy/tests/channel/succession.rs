@@ -4,6 +4,7 @@ use std::io::IoSlice;
 use std::thread;
 use std::time::Duration;
 
+use testbed::{LONG, Transport};
 use uncopy::channel::{
     BatchShape, Channel, Deadline, Event, EventPair, Fifo, Filling, Handle, Object, PacketContents,
     Port, Rights, Signals, Status, Vmo,
@@ -89,6 +90,66 @@ fn a_call_on_the_old_ends_when_the_successor_is_closed_unread() {
         assert_eq!(channel_of(&old).write(&[], vec![]), Err(Status::PeerClosed));
         assert_eq!(channel_of(&old).read().unwrap_err(), Status::PeerClosed);
     }
+}
+
+/// Sends the handle of a call that waits to another process, as far as anybody can tell.
+fn send_during_a_call(old: Handle, far: &Channel, check: impl FnOnce(&dyn Fn() -> bool, Channel)) {
+    thread::scope(|scope| {
+        let calling = scope.spawn(|| {
+            let question = [IoSlice::new(b"ask?")];
+            channel_of(&old).call(&question, vec![], Deadline::after(LONG)).map(drop)
+        });
+        far.wait_one(Signals::READABLE, Deadline::after(LONG)).unwrap();
+        let (there, here) = crate::socket_pair();
+        send_handles(&there, vec![old.succeed().unwrap()]).unwrap();
+        let goes_on = || {
+            thread::sleep(Duration::from_millis(5));
+            !calling.is_finished()
+        };
+        assert!(goes_on(), "it was written, not read");
+        check(&goes_on, here);
+        assert_eq!(calling.join().unwrap(), Err(Status::Canceled));
+    });
+}
+
+#[test]
+fn a_call_on_the_old_ends_when_the_successor_is_read_in_another_process() {
+    for over in [Transport::Local, Transport::Socket, Transport::Moved] {
+        let (near, far) = over.channels();
+        send_during_a_call(near.into(), &far, |goes_on, here| {
+            assert!(here.signals().contains(Signals::READABLE));
+            assert!(goes_on(), "it was taken in, not read");
+            let near = here.read().unwrap().take_handles().remove(0);
+            // The question was written before, the answer goes to whoever has the end now.
+            let question = far.read().unwrap();
+            far.write(&[IoSlice::new(&question[..4])], vec![]).unwrap();
+            assert_eq!(channel_of(&near).read().unwrap()[..], question[..4]);
+        });
+    }
+}
+
+#[test]
+fn a_call_on_the_old_goes_on_while_the_successor_travels_unread() {
+    let (near, far) = Channel::pair();
+    send_during_a_call(near.into(), &far, |goes_on, here| {
+        let (second, third) = crate::socket_pair();
+        assert!(here.signals().contains(Signals::READABLE));
+        send_handles(&second, vec![here.into()]).unwrap();
+        let here = Channel::try_from(third.read().unwrap().take_handles().remove(0)).unwrap();
+        assert!(goes_on(), "what it lies in was read, not itself");
+        drop(here.read().unwrap());
+    });
+}
+
+#[test]
+fn a_call_on_the_old_ends_when_the_successor_is_lost() {
+    let (near, far) = Channel::pair();
+    send_during_a_call(near.into(), &far, |_, here| drop(here));
+    let (near, far) = Channel::pair();
+    send_during_a_call(near.into(), &far, |_, here| {
+        assert!(here.signals().contains(Signals::READABLE));
+    });
+    assert!(far.wait_one(Signals::PEER_CLOSED, Deadline::after(LONG)).is_ok());
 }
 
 #[test]

@@ -59,6 +59,8 @@ macro_rules! suite {
                 a_wait_reports_the_end_behind_what_nobody_read,
                 a_wait_for_several_signals_of_an_event_reports_all,
                 a_sleeper_reports_what_came_beside_what_woke_it,
+                several_waits_on_one_object_are_told_newest_first,
+                a_wait_that_looks_again_keeps_its_place,
                 a_busy_port_hears_of_the_other_end,
             ],
             fifos: [

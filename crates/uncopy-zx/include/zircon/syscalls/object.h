@@ -18,6 +18,8 @@ typedef uint32_t zx_object_info_topic_t;
 #define ZX_INFO_HANDLE_BASIC ((zx_object_info_topic_t)2u)
 /* One zx_info_handle_count_t. */
 #define ZX_INFO_HANDLE_COUNT ((zx_object_info_topic_t)19u)
+/* One zx_info_socket_t. */
+#define ZX_INFO_SOCKET ((zx_object_info_topic_t)22u)
 
 typedef struct zx_info_handle_basic {
   zx_koid_t koid;
@@ -34,8 +36,34 @@ typedef struct zx_info_handle_count {
   uint32_t handle_count;
 } zx_info_handle_count_t;
 
+typedef struct zx_info_socket {
+  /* ZX_SOCKET_STREAM or ZX_SOCKET_DATAGRAM. */
+  uint32_t options;
+  uint8_t padding1[4];
+  /* Bytes that can lie at this end to be read, and that do. Over a socket to another process those
+   * that were taken out of it: all that have come, as far as there is room. */
+  size_t rx_buf_max;
+  size_t rx_buf_size;
+  /* Bytes that one read can give: of datagrams, those of the next. */
+  size_t rx_buf_available;
+  /* The same for what this end writes; 0 if the other is closed. Over a socket to another process
+   * what the kernel holds, and what it counts of that, with its own overhead. */
+  size_t tx_buf_max;
+  size_t tx_buf_size;
+} zx_info_socket_t;
+
+/* Properties, for zx_object_get_property and zx_object_set_property. */
+
 /* A name of up to 31 bytes and a zero; of VMOs alone. */
 #define ZX_PROP_NAME ((uint32_t)3u)
+/* Of sockets, a size_t: bytes to read from which on ZX_SOCKET_READ_THRESHOLD is set; room to write
+ * from which on ZX_SOCKET_WRITE_THRESHOLD is. 0: never. They are of an end in this process, and do
+ * not move with it. ZX_ERR_INVALID_ARGS: more than the socket holds. ZX_ERR_PEER_CLOSED,
+ * ZX_ERR_NOT_SUPPORTED: the room to write, if the other end is closed or in another process. */
+#define ZX_PROP_SOCKET_RX_THRESHOLD ((uint32_t)12u)
+#define ZX_PROP_SOCKET_TX_THRESHOLD ((uint32_t)13u)
+/* Of VMOs, a uint64_t: see zx_vmo_get_stream_size. */
+#define ZX_PROP_VMO_CONTENT_SIZE ((uint32_t)17u)
 
 UNCOPY_ZX_ASSERT(sizeof(zx_info_handle_basic_t) == 32);
 UNCOPY_ZX_AT(zx_info_handle_basic_t, koid, 0);
@@ -44,6 +72,16 @@ UNCOPY_ZX_AT(zx_info_handle_basic_t, type, 12);
 UNCOPY_ZX_AT(zx_info_handle_basic_t, related_koid, 16);
 UNCOPY_ZX_AT(zx_info_handle_basic_t, reserved, 24);
 UNCOPY_ZX_AT(zx_info_handle_basic_t, padding1, 28);
+#if UINTPTR_MAX == UINT64_MAX
+UNCOPY_ZX_ASSERT(sizeof(zx_info_socket_t) == 48);
+UNCOPY_ZX_AT(zx_info_socket_t, options, 0);
+UNCOPY_ZX_AT(zx_info_socket_t, padding1, 4);
+UNCOPY_ZX_AT(zx_info_socket_t, rx_buf_max, 8);
+UNCOPY_ZX_AT(zx_info_socket_t, rx_buf_size, 16);
+UNCOPY_ZX_AT(zx_info_socket_t, rx_buf_available, 24);
+UNCOPY_ZX_AT(zx_info_socket_t, tx_buf_max, 32);
+UNCOPY_ZX_AT(zx_info_socket_t, tx_buf_size, 40);
+#endif
 UNCOPY_ZX_ASSERT(sizeof(zx_info_handle_count_t) == 4);
 UNCOPY_ZX_AT(zx_info_handle_count_t, handle_count, 0);
 

@@ -41,7 +41,8 @@ typedef struct zx_port_packet {
   uint64_t key;
   uint32_t type;
   zx_status_t status;
-  union {
+  /* Without a name, which C99 does not know. */
+  __extension__ union {
     zx_packet_user_t user;
     zx_packet_signal_t signal;
   };

@@ -139,7 +139,7 @@ impl FifoEnd {
 impl Fifo {
     /// What of it goes to another process.
     pub(in crate::channel) fn depart(self) -> Result<Parts, Status> {
-        self.0.depart().map(Parts::from)
+        self.0.depart(false).map(Parts::from)
     }
 
     /// From what another process sent.

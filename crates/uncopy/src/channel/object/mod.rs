@@ -11,5 +11,5 @@ mod vmo;
 pub use descriptor::Descriptor;
 pub use event::{Event, EventPair};
 pub use fifo::Fifo;
-pub use socket::{Socket, SocketKind};
+pub use socket::{Socket, SocketInfo, SocketKind};
 pub use vmo::Vmo;

@@ -43,11 +43,39 @@ struct SocketEnd {
     datagrams: VecDeque<usize>,
     /// The other end will write no more.
     is_finished: bool,
+    /// Bytes to read, and room to write, that set a signal of this end; 0: none do.
+    thresholds: Thresholds,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Thresholds {
+    read: usize,
+    write: usize,
+}
+
+/// What one end of a socket holds, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SocketInfo {
+    /// Whether borders between writes are kept.
+    pub kind: SocketKind,
+    /// The most that can wait here to be read.
+    pub read_capacity: usize,
+    /// What waits here to be read; of what another process sent, as far as there is room.
+    pub readable: usize,
+    /// What one read can give: of datagrams, the next.
+    pub next_read: usize,
+    /// The most that can wait at the other end; 0 if that is closed. If it is in another process:
+    /// what the kernel holds on the way, its own overhead included.
+    pub write_capacity: usize,
+    /// What of that is taken.
+    pub written: usize,
 }
 
 impl SocketEnd {
     fn new(kind: SocketKind) -> SocketEnd {
-        SocketEnd { kind, bytes: VecDeque::new(), datagrams: VecDeque::new(), is_finished: false }
+        let (bytes, datagrams, thresholds) = Default::default();
+        SocketEnd { kind, bytes, datagrams, is_finished: false, thresholds }
     }
 
     /// Takes in what there is room for.
@@ -74,6 +102,9 @@ impl SocketEnd {
 
     /// Copies what is next, and removes it unless it is only looked at.
     fn get(&mut self, bytes: &mut [u8], keep: bool) -> usize {
+        if bytes.is_empty() {
+            return 0;
+        }
         let next = match self.kind {
             SocketKind::Stream => self.bytes.len().min(bytes.len()),
             SocketKind::Datagram => self.datagrams.front().copied().unwrap_or(0),
@@ -89,6 +120,25 @@ impl SocketEnd {
         }
         count
     }
+}
+
+/// What is cleared when nothing can be written any more.
+const NOT_AFTER_THE_END: Signals = Signals::WRITABLE.union(Signals::WRITE_THRESHOLD);
+
+/// The bytes that lie at `side`, or a threshold of who reads or writes them, have changed.
+fn follow_thresholds(locked: &mut Locked<'_, SocketEnd>, side: Side) {
+    let writer = side.peer();
+    let end = locked.end(side);
+    let (held, is_finished, read) = (end.bytes.len(), end.is_finished, end.thresholds.read);
+    let write = locked.end(writer).thresholds.write;
+    follow(locked, side, Signals::READ_THRESHOLD, (1..=held).contains(&read));
+    let has_room = !is_finished && (1..=CAPACITY_BYTES - held.min(CAPACITY_BYTES)).contains(&write);
+    follow(locked, writer, Signals::WRITE_THRESHOLD, has_room);
+}
+
+fn follow(locked: &mut Locked<'_, SocketEnd>, side: Side, signal: Signals, is_set: bool) {
+    let (clear, set) = if is_set { (Signals::empty(), signal) } else { (signal, Signals::empty()) };
+    locked.update(side, clear, set);
 }
 
 impl Socket {
@@ -131,6 +181,7 @@ impl Socket {
         if is_full {
             locked.update(side, Signals::WRITABLE, Signals::empty());
         }
+        follow_thresholds(&mut locked, peer);
         Ok(count)
     }
 
@@ -156,7 +207,7 @@ impl Socket {
     }
 
     /// Reads bytes of the stream, or one datagram; says how many. What of a datagram does not fit
-    /// is lost.
+    /// is lost; a read of no bytes takes nothing.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::READ`]; [`Status::ShouldWait`] if there is
@@ -178,7 +229,7 @@ impl Socket {
         self.0.grant().check(Rights::READ)?;
         let mut locked = self.0.lock()?;
         let (side, peer) = (self.0.side, self.0.side.peer());
-        if locked.end(side).bytes.len() < bytes.len() {
+        if locked.end(side).bytes.len() < bytes.len().max(1) {
             locked.pump(side, Signals::empty());
         }
         let is_orphan = locked.is_orphan(side);
@@ -201,7 +252,82 @@ impl Socket {
         } else if !is_orphan && !is_finished && !is_full {
             locked.update(peer, Signals::empty(), Signals::WRITABLE);
         }
+        follow_thresholds(&mut locked, side);
         Ok(count)
+    }
+
+    /// What this end holds, after a look at what another process sent.
+    ///
+    /// # Errors
+    /// [`Status::BadState`] in a forked child.
+    pub fn info(&self) -> Result<SocketInfo, Status> {
+        self.0.refresh(Signals::empty());
+        let mut locked = self.0.lock()?;
+        let (side, peer) = (self.0.side, self.0.side.peer());
+        let is_orphan = locked.is_orphan(side);
+        let end = locked.end(side);
+        let (kind, readable) = (end.kind, end.bytes.len());
+        let next_read = match kind {
+            SocketKind::Stream => readable,
+            SocketKind::Datagram => end.datagrams.front().copied().unwrap_or(0),
+        };
+        let (written, write_capacity) = match locked.wire(side) {
+            _ if is_orphan => (0, 0),
+            Some(wire) => wire.unsent_bytes(),
+            None => (locked.end(peer).bytes.len(), CAPACITY_BYTES),
+        };
+        let read_capacity = CAPACITY_BYTES;
+        Ok(SocketInfo { kind, read_capacity, readable, next_read, write_capacity, written })
+    }
+
+    /// Bytes to read from which on [`Signals::READ_THRESHOLD`] is set, and room to write from
+    /// which on [`Signals::WRITE_THRESHOLD`] is; 0: never.
+    ///
+    /// # Errors
+    /// [`Status::BadState`] in a forked child.
+    pub fn thresholds(&self) -> Result<(usize, usize), Status> {
+        let Thresholds { read, write } = self.0.lock()?.end(self.0.side).thresholds;
+        Ok((read, write))
+    }
+
+    /// Sets the first of the [`thresholds`](Self::thresholds). It stays with this process.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::SET_PROPERTY`]; [`Status::InvalidArgs`] above
+    /// what the socket holds.
+    pub fn set_read_threshold(&self, bytes: usize) -> Result<(), Status> {
+        self.0.grant().check(Rights::SET_PROPERTY)?;
+        let mut locked = self.0.lock()?;
+        if bytes > CAPACITY_BYTES {
+            return Err(Status::InvalidArgs);
+        }
+        locked.end(self.0.side).thresholds.read = bytes;
+        follow_thresholds(&mut locked, self.0.side);
+        Ok(())
+    }
+
+    /// Sets the second. It goes back to 0 when the other end moves to another process.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::SET_PROPERTY`]; [`Status::PeerClosed`];
+    /// [`Status::NotSupported`] if the other end is in another process, where only the kernel knows
+    /// how much room there is; [`Status::InvalidArgs`] above what the socket holds.
+    pub fn set_write_threshold(&self, bytes: usize) -> Result<(), Status> {
+        self.0.grant().check(Rights::SET_PROPERTY)?;
+        let mut locked = self.0.lock()?;
+        let side = self.0.side;
+        if locked.is_orphan(side) {
+            return Err(Status::PeerClosed);
+        }
+        if locked.wire(side).is_some() {
+            return Err(Status::NotSupported);
+        }
+        if bytes > CAPACITY_BYTES {
+            return Err(Status::InvalidArgs);
+        }
+        locked.end(side).thresholds.write = bytes;
+        follow_thresholds(&mut locked, side.peer());
+        Ok(())
     }
 
     /// This end will write no more; the peer reads what is there and is then told so.
@@ -220,7 +346,7 @@ impl Socket {
             return Ok(());
         }
         locked.end(peer).is_finished = true;
-        locked.update(side, Signals::WRITABLE, Signals::WRITE_DISABLED);
+        locked.update(side, NOT_AFTER_THE_END, Signals::WRITE_DISABLED);
         locked.update(peer, Signals::empty(), Signals::PEER_WRITE_DISABLED);
         Ok(())
     }
@@ -237,7 +363,7 @@ impl End for SocketEnd {
         let end = locked.end(side);
         end.bytes = VecDeque::new();
         end.datagrams = VecDeque::new();
-        locked.update(side.peer(), Signals::WRITABLE, Signals::PEER_CLOSED);
+        locked.update(side.peer(), NOT_AFTER_THE_END, Signals::PEER_CLOSED);
     }
     fn has_room(&self) -> bool {
         self.bytes.len() < CAPACITY_BYTES
@@ -258,6 +384,7 @@ impl End for SocketEnd {
                     end.datagrams.push_back(message.len());
                 }
                 locked.update(side, Signals::empty(), Signals::READABLE);
+                follow_thresholds(locked, side);
             }
             Content::Finished => {
                 end.is_finished = true;
@@ -283,6 +410,10 @@ impl End for SocketEnd {
         pieces.chain(finished).collect()
     }
 
+    fn go_remote(&mut self) {
+        self.thresholds.write = 0;
+    }
+
     fn nature(&self) -> u32 {
         self.kind as u32
     }
@@ -291,7 +422,7 @@ impl End for SocketEnd {
 impl Socket {
     /// What of it goes to another process.
     pub(in crate::channel) fn depart(self) -> Result<Parts, Status> {
-        self.0.depart().map(Parts::from)
+        self.0.depart(false).map(Parts::from)
     }
 
     /// From what another process sent.

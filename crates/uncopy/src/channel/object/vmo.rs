@@ -21,7 +21,16 @@ struct Core {
     memory: OwnedFd,
     /// Bytes, if their number stays.
     fixed_size: Option<u64>,
+    /// Bytes that mean something, if the program said how many.
+    stream_size: Mutex<Option<u64>>,
     name: Mutex<Vec<u8>>,
+}
+
+impl Core {
+    fn new(memory: OwnedFd, fixed_size: Option<u64>, stream_size: Option<u64>) -> Core {
+        let stream_size = Mutex::new(stream_size);
+        Core { solo: Solo::new(), memory, fixed_size, stream_size, name: Mutex::default() }
+    }
 }
 
 /// Memory (a memfd), read and written by system calls and never mapped here, so that nobody who
@@ -38,10 +47,8 @@ impl Vmo {
     /// [`Status::OutOfRange`] above 2⁶³ bytes; [`Status::NoResources`] if the process has no
     /// descriptor left; [`Status::NoMemory`].
     pub fn new(size: u64) -> Result<Vmo, Status> {
-        let size = whole_pages(size)?;
-        let memory = memfd::create(size)?;
-        let core =
-            Core { solo: Solo::new(), memory, fixed_size: Some(size), name: Mutex::default() };
+        let whole = whole_pages(size)?;
+        let core = Core::new(memfd::create(whole)?, Some(whole), Some(size));
         Ok(Vmo { core: Arc::new(core), grant: Grant::new(Rights::VMO) })
     }
 
@@ -50,8 +57,7 @@ impl Vmo {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn resizable(size: u64) -> Result<Vmo, Status> {
-        let memory = memfd::create_resizable(whole_pages(size)?)?;
-        let core = Core { solo: Solo::new(), memory, fixed_size: None, name: Mutex::default() };
+        let core = Core::new(memfd::create_resizable(whole_pages(size)?)?, None, Some(size));
         let rights = Rights::VMO.union(Rights::RESIZE);
         Ok(Vmo { core: Arc::new(core), grant: Grant::new(rights) })
     }
@@ -81,7 +87,7 @@ impl Vmo {
         let solo = Solo::new();
         let signals = Signals::from_bits_truncate(parts.extra as u32);
         solo.change(Signals::USER_ALL, Signals::empty(), signals & Signals::USER_ALL).ok()?;
-        let core = Core { solo, memory, fixed_size, name: Mutex::default() };
+        let core = Core { solo, ..Core::new(memory, fixed_size, None) };
         Some(Vmo { core: Arc::new(core), grant: Grant::new(rights) })
     }
 
@@ -91,6 +97,68 @@ impl Vmo {
     pub fn size(&self) -> u64 {
         let now = || memfd::size(&self.core.memory).unwrap_or(0);
         self.core.fixed_size.unwrap_or_else(now)
+    }
+
+    /// Bytes that mean something: what it was made for, or what
+    /// [`set_stream_size`](Self::set_stream_size) said in this process, at most its size.
+    #[must_use]
+    pub fn stream_size(&self) -> u64 {
+        let size = self.size();
+        lock(&self.core.stream_size).map_or(size, |stream_size| stream_size.min(size))
+    }
+
+    /// Says how many bytes mean something; changes none.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::OutOfRange`] above its size.
+    pub fn set_stream_size(&self, size: u64) -> Result<(), Status> {
+        self.grant.check(Rights::WRITE)?;
+        self.note_stream_size(size)
+    }
+
+    /// The same as a property.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::SET_PROPERTY`]; [`Status::OutOfRange`].
+    pub fn set_content_size(&self, size: u64) -> Result<(), Status> {
+        self.grant.check(Rights::SET_PROPERTY)?;
+        self.note_stream_size(size)
+    }
+
+    fn note_stream_size(&self, size: u64) -> Result<(), Status> {
+        if size > self.size() {
+            return Err(Status::OutOfRange);
+        }
+        *lock(&self.core.stream_size) = Some(size);
+        Ok(())
+    }
+
+    /// Zeroes a range. Whole pages in it take no memory after that, until they are written again.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::OutOfRange`] if it goes
+    /// beyond the end.
+    pub fn zero(&self, offset: u64, length: u64) -> Result<(), Status> {
+        self.grant.check(Rights::WRITE)?;
+        self.check_range(offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
+        Ok(memfd::zero(&self.core.memory, offset, length)?)
+    }
+
+    /// Has the system provide memory for a range now.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::OutOfRange`] if it goes
+    /// beyond the end; [`Status::NoMemory`].
+    pub fn commit(&self, offset: u64, length: u64) -> Result<(), Status> {
+        self.grant.check(Rights::WRITE)?;
+        self.check_range(offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
+        Ok(memfd::provide(&self.core.memory, offset, length)?)
     }
 
     /// What [`set_name`](Self::set_name) called it in this process; nothing at first.
@@ -120,7 +188,7 @@ impl Vmo {
     /// the end.
     pub fn read(&self, bytes: &mut [u8], offset: u64) -> Result<(), Status> {
         self.grant.check(Rights::READ)?;
-        self.check_range(offset, bytes.len())?;
+        self.check_range(offset, bytes.len() as u64)?;
         Ok(memfd::read_exact_at(&self.core.memory, bytes, offset)?)
     }
 
@@ -131,12 +199,16 @@ impl Vmo {
     /// beyond the end; [`Status::NoMemory`].
     pub fn write(&self, bytes: &[u8], offset: u64) -> Result<(), Status> {
         self.grant.check(Rights::WRITE)?;
-        self.check_range(offset, bytes.len())?;
+        self.check_range(offset, bytes.len() as u64)?;
         Ok(memfd::write_all_at(&self.core.memory, bytes, offset)?)
     }
 
-    fn check_range(&self, offset: u64, length: usize) -> Result<(), Status> {
-        let end = offset.checked_add(length as u64);
+    /// A range lies within it.
+    ///
+    /// # Errors
+    /// [`Status::OutOfRange`] if not.
+    pub fn check_range(&self, offset: u64, length: u64) -> Result<(), Status> {
+        let end = offset.checked_add(length);
         if end.is_some_and(|end| end <= self.size()) { Ok(()) } else { Err(Status::OutOfRange) }
     }
 }

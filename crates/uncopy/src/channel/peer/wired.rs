@@ -29,6 +29,8 @@ pub(in crate::channel) struct Departed {
     pub(in crate::channel) backlog: Vec<OwnedFd>,
     /// User signals that are set, and above them the end's nature.
     pub(in crate::channel) extra: u64,
+    /// To be closed when the end is read.
+    pub(in crate::channel) unread: Option<OwnedFd>,
 }
 
 /// What goes with an end: user signals, and that it may write no more.
@@ -103,6 +105,8 @@ impl<T: End> Locked<'_, T> {
         let half = &mut self.sides[side.index()];
         half.wire = Some(wire);
         half.end.go_remote();
+        // How much room there is only the kernel knows.
+        self.update(side, Signals::WRITE_THRESHOLD, Signals::empty());
         self.pair.wired[side.index()].store(true, Ordering::Release);
     }
 
@@ -183,7 +187,7 @@ impl<T: End> Locked<'_, T> {
 
     /// Looks at the socket of `side`: takes in what has come, and finds out what no packet says.
     fn refresh(&mut self, side: Side, until: Signals) {
-        let Some(wire) = self.wire(side) else { return };
+        let Some(wire) = self.wire(side) else { return self.follow(side) };
         let drained = self.drain(side, &wire, until);
         let unused = if drained.found { 0 } else { UNUSED_LOOKS };
         self.pair.unused_looks[side.index()].store(unused, Ordering::Relaxed);
@@ -211,6 +215,17 @@ impl<T: End> Locked<'_, T> {
             }
         } else if ready.write {
             self.update(side, Signals::empty(), Signals::WRITABLE);
+        }
+    }
+
+    /// Looks whether the end, which has gone to another process, was read there.
+    fn follow(&mut self, side: Side) {
+        let asked = Ready { hung_up: true, ..Ready::default() };
+        if let Some(reading) = self.end(side).reading()
+            && seqpacket::ready(&*reading, asked).is_ok_and(|ready| ready.hung_up)
+        {
+            self.end(side).was_read();
+            self.unwire(side);
         }
     }
 
@@ -249,7 +264,10 @@ impl<T: End> Locked<'_, T> {
 impl<T: End> Locked<'_, T> {
     /// A descriptor to poll, while only the socket knows of the signals.
     pub(super) fn bell(&mut self, side: Side, trigger: Signals) -> Option<Bell> {
-        let wire = self.wire(side)?;
+        let Some(wire) = self.wire(side) else {
+            let clapper = Clapper::Epoll(self.end(side).reading()?);
+            return Some(Bell { clapper, ready: Ready { hung_up: true, ..Ready::default() } });
+        };
         if self.signals(side).contains(Signals::PEER_CLOSED) {
             return None;
         }
@@ -325,7 +343,7 @@ impl<T: End> Peered<T> {
         let signals = locked.signals(self.side);
         match own {
             Some(_) if signals.intersects(until) => return Some(signals),
-            Some(observer) => locked.sides[self.side.index()].observers.add(observer),
+            Some(observer) => locked.sides[self.side.index()].observers.put_back(observer),
             None => {}
         }
         None
@@ -357,17 +375,18 @@ impl<T: End> Peered<T> {
         }
     }
 
-    /// Goes to another process: the socket that is left of it.
+    /// Goes to another process: the socket that is left of it. What waits here for it to be read
+    /// goes on waiting, unless it goes where nobody could tell of that.
     ///
     /// If anything fails the end is closed, and nothing else has changed.
-    pub(in crate::channel) fn depart(mut self) -> Result<Departed, Status> {
-        let (departed, carriers, backlog) = self.leave()?;
+    pub(in crate::channel) fn depart(mut self, is_followed: bool) -> Result<Departed, Status> {
+        let (departed, carriers, backlog) = self.leave(is_followed)?;
         carriers.fill(backlog)?;
         Ok(departed)
     }
 
     /// Under the lock: nothing is dropped in here that may hold handles.
-    fn leave(&mut self) -> Result<(Departed, Carriers, Vec<Queued>), Status> {
+    fn leave(&mut self, is_followed: bool) -> Result<(Departed, Carriers, Vec<Queued>), Status> {
         if self.grant.is_succeeded() {
             return Err(Status::BadHandle);
         }
@@ -389,6 +408,15 @@ impl<T: End> Peered<T> {
             Ok(connected) => connected,
             Err(status) => return fail(locked, unread, status),
         };
+        let awaits = is_followed && is_last && locked.end(side).awaits_reading();
+        let (reading, told) = match (awaits, locked.end(side).take_unread()) {
+            (_, Some(told)) => (None, Some(told)),
+            (false, None) => (None, None),
+            (true, None) => match seqpacket::pair() {
+                Ok((here, there)) => (Some(StdArc::new(here)), Some(there)),
+                Err(errno) => return fail(locked, unread, errno.into()),
+            },
+        };
         let extra = u64::from(locked.end(side).nature()) << 32
             | u64::from(locked.signals(side).intersection(CARRIED).bits());
         self.grant.close();
@@ -397,11 +425,16 @@ impl<T: End> Peered<T> {
         half.handles -= 1;
         if is_last {
             half.observers.cancel_all();
-            half.end.left();
+            let is_awaited = reading.is_some();
+            half.end.left(reading);
             locked.unwire(side);
+            if is_awaited {
+                self.pair.wired[side.index()].store(true, Ordering::Release);
+                locked.look(side);
+            }
         }
         drop(locked);
-        Ok((Departed { fd, backlog, extra }, carriers, unread))
+        Ok((Departed { fd, backlog, extra, unread: told }, carriers, unread))
     }
 }
 

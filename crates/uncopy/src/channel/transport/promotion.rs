@@ -25,6 +25,9 @@ impl Packed {
     }
 }
 
+/// In the number of a channel's end: its last descriptor is to be closed when the end is read.
+pub(in crate::channel) const AWAITED: u64 = 1 << 32;
+
 /// Descriptors and a number: all that another process needs to have the object.
 pub(in crate::channel) struct Parts {
     pub(in crate::channel) fds: Vec<OwnedFd>,
@@ -40,8 +43,10 @@ impl Parts {
 
 impl From<Departed> for Parts {
     fn from(departed: Departed) -> Parts {
-        let Departed { fd, backlog, extra } = departed;
-        Parts { fds: std::iter::once(fd).chain(backlog).collect(), extra }
+        let Departed { fd, backlog, extra, unread } = departed;
+        // Of channels alone, whose number has that bit free.
+        let extra = if unread.is_some() { extra | AWAITED } else { extra };
+        Parts { fds: std::iter::once(fd).chain(backlog).chain(unread).collect(), extra }
     }
 }
 
@@ -100,7 +105,7 @@ fn take_apart(handle: Handle) -> Result<Parts, Status> {
     match handle {
         Handle::Descriptor(descriptor) => Ok(Parts::plain(descriptor.into())),
         Handle::Vmo(vmo) => vmo.depart(),
-        Handle::Channel(channel) => channel.0.depart().map(Parts::from),
+        Handle::Channel(channel) => channel.0.depart(true).map(Parts::from),
         Handle::Fifo(fifo) => fifo.depart(),
         Handle::Socket(socket) => socket.depart(),
         Handle::Event(event) => event.depart(),

@@ -132,6 +132,12 @@ impl Wire {
         inflow.backlog.iter().chain([&self.fd]).map(seqpacket::unread_bytes).sum()
     }
 
+    /// Bytes on their way to the other end, and the most there can be, as the kernel counts them.
+    pub(in crate::channel) fn unsent_bytes(&self) -> (usize, usize) {
+        let most = seqpacket::send_buffer_bytes(&self.fd).unwrap_or(0);
+        (seqpacket::unsent_bytes(&self.fd), most)
+    }
+
     /// What is left of the backlog, for the next who gets this end.
     pub(in crate::channel) fn take_backlog(&self) -> VecDeque<OwnedFd> {
         std::mem::take(&mut lock(&self.inflow).backlog)
