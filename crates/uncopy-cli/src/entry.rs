@@ -22,12 +22,16 @@ extern "C" fn main(_count: c_int, _arguments: *const *const c_char) -> c_int {
 
 /// Opens `/dev/null` for each standard stream that is closed: otherwise the next file would take
 /// its number, and messages would be written into that file. `false`: not possible.
+///
+/// Standard input only to be written to: whoever asks for its bytes shall hear that there is none
+/// (`EBADF`), and not get an empty file.
 fn open_standard_streams() -> bool {
-    [stdio::stdin(), stdio::stdout(), stdio::stderr()].into_iter().all(|stream| {
+    let streams = [(stdio::stdin(), false), (stdio::stdout(), true), (stdio::stderr(), true)];
+    streams.into_iter().all(|(stream, reads)| {
         // The lowest number that is free is this stream's.
         fcntl_getfd(stream).is_ok()
             || OpenOptions::new()
-                .read(true)
+                .read(reads)
                 .write(true)
                 .open("/dev/null")
                 .map(IntoRawFd::into_raw_fd)

@@ -4,7 +4,7 @@
 mod speed;
 mod tree;
 
-use std::io::{IsTerminal, stderr};
+use std::io::{IsTerminal, stderr, stdin};
 use std::path::Path;
 use std::time::Duration;
 
@@ -86,7 +86,8 @@ impl<'a> Watch<'a> {
             if at_work < PATIENCE {
                 return;
             }
-            self.bar = if stderr().is_terminal() { self.show(progress) } else { Bar::Off };
+            let is_seen = stderr().is_terminal() && !is_typed(self.source);
+            self.bar = if is_seen { self.show(progress) } else { Bar::Off };
         }
         let Bar::Shown { bar, next } = &mut self.bar else { return };
         if at_work < *next {
@@ -178,8 +179,15 @@ impl Drop for Watch<'_> {
     }
 }
 
+/// Somebody types what is copied, on the terminal that a bar would be drawn on.
+fn is_typed(source: &Path) -> bool {
+    let names = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
+    names.iter().any(|name| source == Path::new(name)) && stdin().is_terminal()
+}
+
 fn name_of(phase: Phase) -> &'static str {
     match phase {
+        Phase::Waiting => "waiting for",
         Phase::Flushing => "flushing",
         Phase::Verifying => "verifying",
         _ => "copying",

@@ -50,6 +50,7 @@ pub(crate) fn options(flags: &CopyArgs) -> Result<CopyOptions, String> {
     options.durable = flags.durable;
     options.in_place = flags.in_place;
     options.copy_contents = flags.copy_contents;
+    options.read_streams = !flags.tree.recursive;
     options.transform = match flags.compress {
         Some(level) => Transform::Compress(level),
         None if flags.decompress => Transform::Decompress,
@@ -184,10 +185,18 @@ mod tests {
         options(&CopyArgs::from_arg_matches(&matches).unwrap())
     }
 
+    /// Those of the library, and streams that somebody names.
+    fn usual() -> CopyOptions {
+        let mut options = CopyOptions::default();
+        options.read_streams = true;
+        options
+    }
+
     #[test]
-    fn no_flag_is_the_librarys_default() {
-        assert_eq!(parse("a b").unwrap(), CopyOptions::default());
-        assert_eq!(parse("--zero-copy --method auto a b").unwrap(), CopyOptions::default());
+    fn no_flag_is_the_librarys_default_and_streams() {
+        assert_eq!(parse("a b").unwrap(), usual());
+        assert_eq!(parse("--zero-copy --method auto a b").unwrap(), usual());
+        assert_eq!(parse("-r a b").unwrap(), CopyOptions::default());
     }
 
     #[test]
@@ -222,7 +231,7 @@ mod tests {
             ("--decompress", |o| o.transform = Transform::Decompress),
         ];
         for (flags, change) in rows {
-            let mut expected = CopyOptions::default();
+            let mut expected = usual();
             change(&mut expected);
             assert_eq!(parse(&format!("{flags} a b")).unwrap(), expected, "{flags}");
         }

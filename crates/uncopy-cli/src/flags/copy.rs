@@ -25,6 +25,7 @@ Examples:
   uncopy cp --durable --verify a b    on the device, and read back, before b is replaced
   uncopy cp --require-zero-copy a b   share or move the bytes, or fail with exit code 5
   uncopy cp -rp src /mnt/usb          a whole tree, which appears when it is complete
+  ls | uncopy cp /dev/stdin list      what comes, in place when it is whole
   uncopy cp --json *.iso /srv | jq .  one JSON object a file, documented in docs/json.md";
 
 /// Shown by `--help`.
@@ -89,7 +90,10 @@ pub(crate) struct CopyArgs {
     #[arg(long, help_heading = TARGETS)]
     pub in_place: bool,
 
-    /// Read the bytes of a FIFO or device, and write into one, instead of refusing it
+    /// Read the bytes of a device, and write into a FIFO or device, instead of refusing it
+    ///
+    /// A FIFO that is named as a source is read to its end without it, and so is what /dev/stdin,
+    /// /dev/fd/N and /proc/self/fd/N stand for.
     #[arg(long, help_heading = TARGETS)]
     pub copy_contents: bool,
 

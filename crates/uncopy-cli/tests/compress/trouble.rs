@@ -16,6 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("strace")] a_source_that_changes_is_noticed,
         [Need::Tool("strace")] a_rate_makes_small_pieces,
         [Need::Tool("strace")] a_copy_that_became_another_is_noticed,
+        [] a_stream_is_refused,
     ]
 }
 
@@ -110,4 +111,16 @@ fn a_copy_that_became_another_is_noticed() {
     run.failed(3);
     assert_eq!(fs::read(pair.to.join("b.zst")).unwrap(), b"old");
     assert!(pair.to.strangers(&["b.zst"]).is_empty());
+}
+
+/// What pays is found out by looking ahead. Nobody is waited for.
+fn a_stream_is_refused() {
+    let pair = Pair::new();
+    let fifo = pair.from.join("fifo");
+    testbed::run_tool("mkfifo", [&fifo]);
+    for program in [compress(), decompress()] {
+        let run = program.arg(&fifo).arg(pair.to.join("b")).run();
+        assert!(run.failed(2).contains("looking ahead"), "{}", run.stderr);
+        assert!(pair.to.strangers(&[]).is_empty(), "{:?}", pair.to.strangers(&[]));
+    }
 }

@@ -28,6 +28,7 @@ mod sources;
 mod space;
 mod sparse;
 mod special;
+mod streams;
 mod truth;
 mod verify;
 mod without_subcommand;
@@ -121,6 +122,7 @@ fn main() -> ExitCode {
             space::cases(),
             sparse::cases(),
             special::cases(),
+            streams::cases(),
             truth::cases(),
             verify::cases(),
             without_subcommand::cases(),

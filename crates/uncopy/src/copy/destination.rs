@@ -128,7 +128,10 @@ impl<'a> Destination<'a> {
     fn check(&self, found: &Found, source: &Source<'_>, options: &CopyOptions) -> Result<()> {
         let refuse = |reason| Err(Error::new("write to", self.given, reason));
         let kind = found.stat.file_type();
-        if found.stat.is_same_file(&source.stat) && kind == FileType::RegularFile {
+        // What is read from a FIFO and written into it again never ends.
+        if found.stat.is_same_file(&source.stat)
+            && matches!(kind, FileType::RegularFile | FileType::Fifo)
+        {
             return refuse(Reason::SameFile { source_path: source.path.as_ref().to_owned() });
         }
         match kind {

@@ -52,6 +52,7 @@ pub(crate) fn of_dense(
         source_is_cold: false,
         dirty_budget_bytes: u64::MAX,
         transforms: false,
+        hashes: false,
         in_place: false,
         durable: options.durable,
         allow: options.allow,

@@ -12,6 +12,8 @@ use crate::error::{Error, Reason, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
+    /// Waiting for the first bytes of a FIFO, socket or terminal. Nothing has been made yet.
+    Waiting,
     /// Moving bytes.
     Copying,
     /// Waiting for the device (`fsync`).

@@ -6,7 +6,8 @@ use super::pause::Gate;
 use super::tuning::Tuning;
 use crate::receipt::Mechanism;
 
-/// How to copy one file. Every field has the default of plain `uncopy cp`.
+/// How to copy one file. Every field but [`read_streams`](CopyOptions::read_streams) has the default of
+/// plain `uncopy cp`.
 ///
 /// ```
 /// use uncopy::copy::{CopyOptions, Prefer};
@@ -41,6 +42,10 @@ pub struct CopyOptions {
     pub in_place: bool,
     /// Read the bytes of a FIFO or device, and write into one, instead of refusing it.
     pub copy_contents: bool,
+    /// Read a source that is a FIFO to its end, and wait for its writer, instead of refusing it; and
+    /// whatever `/dev/stdin`, `/dev/fd/N` and `/proc/self/fd/N` stand for that is no regular file. The
+    /// [`Observer`](super::Observer) can end the wait. `uncopy cp` has it on for the files that it is given.
+    pub read_streams: bool,
     /// At which sizes something else is done.
     pub tuning: Tuning,
     /// What becomes of the bytes on their way.
@@ -160,6 +165,12 @@ pub enum Contradiction {
          pass --specials to make FIFOs and devices anew"
     )]
     ContentsInTree,
+    /// [`CopyOptions::read_streams`] in a job.
+    #[error(
+        "streams are read by copies of single files alone: a FIFO in a tree has no end; copy it by \
+         itself"
+    )]
+    StreamsInTree,
     /// [`JobOptions::resume`](super::job::JobOptions::resume) and
     /// [`JobOptions::dry_run`](super::job::JobOptions::dry_run).
     #[error(

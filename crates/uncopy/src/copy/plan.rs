@@ -34,6 +34,8 @@ pub(crate) struct Facts {
     pub(crate) dirty_budget_bytes: u64,
     /// The bytes are changed on their way (compression).
     pub(crate) transforms: bool,
+    /// The bytes are hashed on their way: their source cannot be read again to verify them.
+    pub(crate) hashes: bool,
     pub(crate) in_place: bool,
     pub(crate) durable: bool,
     pub(crate) allow: Allow,
@@ -299,6 +301,7 @@ fn by_options(facts: &Facts, mechanism: Mechanism) -> Option<&'static str> {
             Some("--cache=keep: it bypasses the page cache")
         }
         _ if facts.transforms => Some("the bytes are transformed on their way"),
+        _ if facts.hashes => Some("the bytes are hashed on their way: they come only once"),
         _ if facts.sparse == Sparse::Always => Some("--sparse=always looks at every byte"),
         (_, Reflink | CopyFileRange) if facts.sparse == Sparse::Never && facts.has_holes => {
             Some("--sparse=never: it may keep holes")

@@ -11,17 +11,18 @@ use super::experience::Alike;
 use super::facts;
 use super::metadata;
 use super::observer::{self, Control, Observer, Phase, Progress};
-use super::options::{Cache, CopyOptions, Existing, IfChanged, RETRIES};
+use super::options::{Cache, CopyOptions, Existing, IfChanged, RETRIES, Transform};
 use super::partial::Partial;
 use super::pause::Stopwatch;
 use super::plan::{self, Facts, Step};
 use super::source::Source;
 use super::staging::{Commit, Placing, Staging};
 use super::stale::Noting;
-use super::{stream, transfer, verify};
+use super::verify::{self, Hasher, Original};
+use super::{stream, transfer};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::{Cost, Mechanism, Receipt};
-use crate::sys::file;
+use crate::sys::{directory, file, follow};
 
 /// Copies one file; see [`super::copy_file`].
 pub(super) fn copy(
@@ -66,7 +67,15 @@ fn copy_once(
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
+    if options.existing == Existing::Keep && options.read_streams && is_kept(source, destination) {
+        return Ok(Receipt { skipped: true, ..Receipt::default() });
+    }
     let source = Source::open(source, options)?;
+    if source.is_stream && options.transform != Transform::None {
+        let reason = "what pays is found out by looking ahead in a file, which a stream does not \
+                      allow; copy it without compressing or decompressing";
+        return Err(Error::new("copy", source.path, Reason::Options(reason.into())));
+    }
     let name = destination.file_name().unwrap_or_default();
     let wanted = Wanted { name, suffix: options.suffix, named: true };
     let chosen = compress::choose(&source, wanted, options.transform)?;
@@ -76,6 +85,10 @@ fn copy_once(
     let destination = Destination::resolve(destination, &source, options)?;
     if destination.found.is_some() && options.existing == Existing::Keep {
         return Ok(Receipt { skipped: true, renamed, ..Receipt::default() });
+    }
+    if source.is_stream && !destination.is_stream() {
+        // Before anything is made that could be left behind.
+        stream::wait_for_source(&source, observer)?;
     }
     let register = destination.register();
     // A name that is there between two calls is not worth a record, which would take a tenth of the time
@@ -89,6 +102,13 @@ fn copy_once(
         receipt.notes.push(format!("copied as it is: {}", chosen.compression.reason));
     }
     Ok(Receipt { renamed, ..receipt })
+}
+
+/// Source is a FIFO, and the destination is there: to open the FIFO would let its writer go on, and lose
+/// what it writes.
+fn is_kept(source: &Path, destination: &Path) -> bool {
+    let is_fifo = follow::stat(source).is_ok_and(|stat| stat.file_type() == FileType::Fifo);
+    is_fifo && directory::stat_path(destination).is_ok()
 }
 
 /// Copies an open source to a name that was looked at.
@@ -133,7 +153,8 @@ fn write_staged(
 ) -> Result<Receipt> {
     let transforms = chosen.is_some_and(|chosen| chosen.way != Way::Leave);
     let facts = facts::gather(source, destination, staging.fd(), options);
-    let facts = Facts { transforms, ..facts };
+    let hashes = source.is_stream && options.verify.is_some() && !destination.is_stream();
+    let facts = Facts { transforms, hashes, ..facts };
     let (in_place, begin) = (facts.in_place, Stopwatch::start(options.gate.as_ref()));
     let alike = facts.alike(source.stat.size);
     let how = (facts, chosen);
@@ -184,11 +205,16 @@ fn write(
     // Servers may report a failed write only when asked to flush, or to a close(2) that no name may
     // depend on any more.
     let answers_late = facts.destination.is_network() || facts.destination.is_user();
+    let mut digest =
+        options.verify.filter(|_| facts.hashes).map(|verify| Hasher::new(verify.algorithm));
     let reached = match way {
-        Way::Leave => move_bytes(source, staging, facts, &mut receipt, observer)?,
+        Way::Leave => {
+            move_bytes(source, staging, (facts, digest.as_mut()), &mut receipt, observer)?
+        }
         _ => transform_bytes(way, source, staging, &facts, &mut receipt, observer)?,
     };
-    finish_contents(source, staging, (reached, way), options, &mut receipt, observer)?;
+    let written = Written { bytes: reached, way, digest: digest.map(Hasher::finish) };
+    finish_contents(source, staging, written, options, &mut receipt, observer)?;
     if options.cache == Cache::Skip && !destination.is_stream() {
         drop_caches(source, staging, was_cached);
     }
@@ -235,7 +261,7 @@ fn open_staging<'a>(
 fn move_bytes(
     source: &Source<'_>,
     staging: &Staging<'_>,
-    facts: Facts,
+    (facts, digest): (Facts, Option<&mut Hasher>),
     receipt: &mut Receipt,
     observer: &mut dyn Observer,
 ) -> Result<u64> {
@@ -254,8 +280,8 @@ fn move_bytes(
                 Step::GiveUp => Mechanism::ReadWrite,
             };
             receipt.refusals = plan::refusals(&facts, Some(mechanism));
-            let reached =
-                stream::copy_to_end(source, staging, &facts, mechanism, receipt, observer)?;
+            let how = (&facts, mechanism);
+            let reached = stream::copy_to_end(source, staging, how, digest, receipt, observer)?;
             if facts.in_place && !facts.destination_is_stream {
                 file::truncate(staging.fd(), reached).map_err(|e| {
                     Error::destination("set the size of", staging.destination().given, e)
@@ -283,11 +309,19 @@ fn transform_bytes(
     Ok(receipt.bytes)
 }
 
+/// New contents that nobody sees yet.
+struct Written {
+    bytes: u64,
+    way: Way,
+    /// Of what came from a source that cannot be read again.
+    digest: Option<String>,
+}
+
 /// Everything that must hold before the new contents may be seen: flushed, equal, unchanged.
 fn finish_contents(
     source: &Source<'_>,
     staging: &Staging<'_>,
-    (reached, way): (u64, Way),
+    Written { bytes: reached, way, digest }: Written,
     options: &CopyOptions,
     receipt: &mut Receipt,
     observer: &mut dyn Observer,
@@ -298,13 +332,19 @@ fn finish_contents(
         && !staging.destination().is_stream()
     {
         let read = receipt.compression.as_ref().filter(|_| way != Way::Leave);
-        let sizes = (read.map_or(reached, |compression| compression.source_bytes), reached);
+        let source_bytes = read.map_or(reached, |compression| compression.source_bytes);
+        if digest.is_some() {
+            let note =
+                "the source cannot be read again: its digest is that of the bytes as they came";
+            receipt.notes.push(note.into());
+        }
+        let original = digest.map_or(Original::Again(source_bytes), Original::AsItCame);
         let progress = Progress { phase: Phase::Flushing, done_bytes: 0, total_bytes: reached };
         observer::tell(observer, progress, source.path)?;
         file::sync_data(staging.fd())
             .map_err(|e| Error::destination("flush", staging.destination().given, e))?;
-        match verify::verify(source, staging, sizes, (way, wanted), options.gate.as_ref(), observer)
-        {
+        let (sides, how) = ((original, reached), (way, wanted));
+        match verify::verify(source, staging, sides, how, options.gate.as_ref(), observer) {
             Err(error) if error.is_verification_failed() => {
                 // The likelier reason, if there is one.
                 check_change(source, options, receipt)?;

@@ -1,6 +1,6 @@
 //! The file that is read.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use rustix::fs::{FileType, OFlags};
@@ -9,9 +9,9 @@ use super::named::Named;
 use super::options::CopyOptions;
 use crate::capabilities::Filesystem;
 use crate::error::{Errno, Error, Reason, Result};
-use crate::sys::Sys;
 use crate::sys::file::{self, Stat};
 use crate::sys::follow::{self, Stopped};
+use crate::sys::{Sys, inherit};
 
 /// An open source, and what it was like when it was opened.
 pub(crate) struct Source<'a> {
@@ -19,11 +19,20 @@ pub(crate) struct Source<'a> {
     fd: OwnedFd,
     pub(crate) stat: Stat,
     pub(crate) filesystem: Filesystem,
+    /// Its bytes come once: it has no position that a second reading could begin at.
+    pub(crate) is_stream: bool,
 }
 
 impl<'a> Source<'a> {
-    /// Opens a regular file, or with [`CopyOptions::copy_contents`] anything that can be read.
+    /// Opens a regular file; with [`CopyOptions::read_streams`] also a FIFO or an open descriptor of
+    /// this process, and with [`CopyOptions::copy_contents`] anything that can be read.
     pub(crate) fn open(path: &'a Path, options: &CopyOptions) -> Result<Source<'a>> {
+        if options.read_streams
+            && let Some(number) = own_descriptor(path)
+            && let Some(source) = Source::inherited(path, number)?
+        {
+            return Ok(source);
+        }
         let fail = |stopped: Stopped| stopped.error("open", path);
         // O_NONBLOCK: a FIFO without a writer must not make the copy hang before it is refused.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -38,16 +47,48 @@ impl<'a> Source<'a> {
         .map_err(fail)?;
         let stat = file::stat(&fd).map_err(|e| Error::system("examine", path, e))?;
         let kind = stat.file_type();
-        if kind == FileType::Directory || (kind != FileType::RegularFile && !options.copy_contents)
-        {
+        let is_asked_for = match kind {
+            FileType::RegularFile => true,
+            FileType::Directory => false,
+            FileType::Fifo => options.read_streams || options.copy_contents,
+            _ => options.copy_contents,
+        };
+        if !is_asked_for {
             return Err(refuse(path, kind));
         }
         if kind != FileType::RegularFile {
             file::set_blocking(&fd).map_err(|errno| fail(errno.into()))?;
         }
+        let is_stream = matches!(kind, FileType::Fifo | FileType::CharacterDevice);
         let magic = file::filesystem_magic(&fd).unwrap_or(0);
         let (path, filesystem) = (Named::Path(path), Filesystem::from_magic(magic));
-        Ok(Source { path, fd, stat, filesystem })
+        Ok(Source { path, fd, stat, filesystem, is_stream })
+    }
+
+    /// What a descriptor of this process leads to, from where it stands. `None`: a file that has a
+    /// beginning to be opened at, or nothing.
+    ///
+    /// By a duplicate, because sockets cannot be opened, and pipes and terminals of another user only
+    /// by that user (`proc_pid_fd(5)`). It shares its flags with whoever gave it: they stay.
+    fn inherited(path: &'a Path, number: RawFd) -> Result<Option<Source<'a>>> {
+        let Ok(fd) = inherit::duplicate(number) else { return Ok(None) };
+        let mut stat = file::stat(&fd).map_err(|e| Error::system("examine", path, e))?;
+        match stat.file_type() {
+            FileType::RegularFile | FileType::Directory => return Ok(None),
+            FileType::Socket if !file::is_stream_socket(&fd) => {
+                let reason = "it is a socket that keeps messages apart, and would lose their ends; \
+                              name one whose bytes come as a stream, or a pipe";
+                return Err(Error::new("copy", path, Reason::Refused(reason.into())));
+            }
+            // Every socket has mode 0777 (`sock_alloc` in net/socket.c), which is not meant for a file.
+            FileType::Socket => stat.mode &= !0o111,
+            FileType::Unknown | FileType::Symlink => {
+                return Err(refuse(path, stat.file_type()));
+            }
+            _ => {}
+        }
+        let (path, filesystem) = (Named::Path(path), Filesystem::from_magic(0));
+        Ok(Some(Source { path, fd, stat, filesystem, is_stream: true }))
     }
 
     /// A regular file that was opened in its directory, and what it was like then.
@@ -57,7 +98,7 @@ impl<'a> Source<'a> {
         stat: Stat,
         filesystem: Filesystem,
     ) -> Source<'a> {
-        Source { path, fd, stat, filesystem }
+        Source { path, fd, stat, filesystem, is_stream: false }
     }
 
     /// What [`Source::opened`] was given.
@@ -91,6 +132,17 @@ impl<'a> Source<'a> {
     }
 }
 
+/// The number of this process's descriptor that a path stands for (`proc_pid_fd(5)`).
+fn own_descriptor(path: &Path) -> Option<RawFd> {
+    if path == Path::new("/dev/stdin") {
+        return Some(0);
+    }
+    let places = ["/dev/fd", "/proc/self/fd", "/proc/thread-self/fd"];
+    let number = places.iter().find_map(|place| path.strip_prefix(place).ok())?.to_str()?;
+    let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| number.parse().ok()).flatten()
+}
+
 /// What tells that a file was written to between two looks at it.
 pub(crate) fn difference(before: &Stat, now: &Stat) -> Option<String> {
     let mut what = Vec::new();
@@ -121,5 +173,35 @@ pub(crate) fn describe(kind: FileType) -> &'static str {
         FileType::CharacterDevice => "a character device",
         FileType::BlockDevice => "a block device",
         FileType::Unknown => "of an unknown kind",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_own_descriptors_are_known_by_their_words() {
+        for (path, expected) in [
+            ("/dev/stdin", Some(0)),
+            ("/dev//stdin", Some(0)),
+            ("/dev/fd/0", Some(0)),
+            ("/dev/fd/63", Some(63)),
+            ("/proc/self/fd/11", Some(11)),
+            ("/proc/thread-self/fd/3", Some(3)),
+            ("/dev/fd", None),
+            ("/dev/fd/", None),
+            ("/dev/fd/x", None),
+            ("/dev/fd/+3", None),
+            ("/dev/fd/3/a", None),
+            ("/dev/fd/99999999999", None),
+            ("dev/stdin", None),
+            ("/dev/stdout", None),
+            ("/proc/1/fd/0", None),
+            ("/dev/zero", None),
+            ("", None),
+        ] {
+            assert_eq!(own_descriptor(Path::new(path)), expected, "{path}");
+        }
     }
 }

@@ -9,10 +9,13 @@ use std::time::Duration;
 use rustix::fs::{FileType, OFlags};
 
 use super::destination::Destination;
+use super::mechanism::read_write;
 use super::observer::{self, Control, Observer, Phase, Progress};
+use super::options::Sparse;
 use super::plan::{self, Facts, Verdict};
 use super::source::Source;
 use super::staging::Staging;
+use super::verify::Hasher;
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::{Cost, Mechanism, Receipt, Refusal};
 use crate::sys::file::{self, Ready};
@@ -44,16 +47,29 @@ pub(crate) fn open_for_writing(
     }
 }
 
-/// Moves bytes until there are no more, by `mechanism`. Returns their number.
+/// Waits until a stream has something to read, or is at its end; the observer may end that. A FIFO that
+/// nobody has opened to write yet is not at its end (`pipe_poll` in `fs/pipe.c`).
+pub(crate) fn wait_for_source(source: &Source<'_>, observer: &mut dyn Observer) -> Result<()> {
+    let waiting = Progress { phase: Phase::Waiting, done_bytes: 0, total_bytes: 0 };
+    let fail = |errno| Error::system("read", source.path, errno);
+    while !file::wait(source.fd(), Ready::ToRead, PATIENCE).map_err(fail)? {
+        observer::tell(observer, waiting, source.path)?;
+    }
+    Ok(())
+}
+
+/// Moves bytes until there are no more, by `mechanism`. Returns their number. What comes is added to the
+/// digest, if there is one.
 pub(crate) fn copy_to_end(
     source: &Source<'_>,
     staging: &Staging<'_>,
-    facts: &Facts,
-    mechanism: Mechanism,
+    (facts, mechanism): (&Facts, Mechanism),
+    mut digest: Option<&mut Hasher>,
     receipt: &mut Receipt,
     observer: &mut dyn Observer,
 ) -> Result<u64> {
     let destination = staging.destination();
+    let finds_zeros = facts.sparse == Sparse::Always && !facts.destination_is_stream;
     let mut way = Way::new(mechanism, source, staging)
         .map_err(|e| Error::system("make a pipe to copy", source.path, e))?;
     let mut total = 0;
@@ -75,7 +91,8 @@ pub(crate) fn copy_to_end(
             Ok(0) => break,
             Ok(n) => n,
             Err(Errno::EINTR) => continue,
-            // The destination is a pipe that is full.
+            // The destination is a pipe that is full, or the source does not wait and somebody else
+            // took what was there.
             Err(Errno::EAGAIN) => {
                 file::wait(staging.fd(), Ready::ToWrite, PATIENCE).map_err(fail)?;
                 go_on(observer, destination, total)?;
@@ -85,24 +102,56 @@ pub(crate) fn copy_to_end(
                 return Err(stopped(source, destination, (facts, mechanism), &way, errno, total));
             }
         };
-        let mut written = way.written(n);
-        while written < n {
-            match way.empty(staging, written..n) {
-                Ok(0) => return Err(Error::destination("write to", destination.given, Errno::EIO)),
-                Ok(more) => written += more,
-                Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) => {
-                    file::wait(staging.fd(), Ready::ToWrite, PATIENCE).map_err(fail)?;
-                    go_on(observer, destination, total)?;
-                }
-                Err(errno) => return Err(Error::destination("write to", destination.given, errno)),
-            }
+        if let (Some(digest), Some(bytes)) = (&mut digest, way.held(n)) {
+            digest.update(bytes);
         }
+        let hole_bytes = match way.held(n) {
+            Some(bytes) if finds_zeros => {
+                read_write::write_sparsely(staging.fd(), bytes, total, facts.in_place)
+                    .map_err(|e| Error::destination("write to", destination.given, e))?
+            }
+            _ => {
+                hand_on(&way, n, total, staging, observer)?;
+                0
+            }
+        };
+        receipt.add(mechanism, hole_bytes, Cost::Hole);
         total += n as u64;
-        receipt.add(mechanism, n as u64, way.cost());
+        receipt.add(mechanism, n as u64 - hole_bytes, way.cost());
         go_on(observer, destination, total)?;
     }
+    if finds_zeros {
+        // The last of it may be a hole.
+        file::truncate(staging.fd(), total)
+            .map_err(|e| Error::destination("set the size of", destination.given, e))?;
+    }
     Ok(total)
+}
+
+/// Has all of the `filled` bytes go to the destination, which has `total` bytes already.
+fn hand_on(
+    way: &Way,
+    filled: usize,
+    total: u64,
+    staging: &Staging<'_>,
+    observer: &mut dyn Observer,
+) -> Result<()> {
+    let destination = staging.destination();
+    let mut written = way.written(filled);
+    while written < filled {
+        match way.empty(staging, written..filled) {
+            Ok(0) => return Err(Error::destination("write to", destination.given, Errno::EIO)),
+            Ok(more) => written += more,
+            Err(Errno::EINTR) => {}
+            Err(Errno::EAGAIN) => {
+                file::wait(staging.fd(), Ready::ToWrite, PATIENCE)
+                    .map_err(|e| Error::destination("write to", destination.given, e))?;
+                go_on(observer, destination, total)?;
+            }
+            Err(errno) => return Err(Error::destination("write to", destination.given, errno)),
+        }
+    }
+    Ok(())
 }
 
 /// How much may be taken now; waits if the rate asks for it.
@@ -188,6 +237,14 @@ impl Way {
     /// How much of the `filled` bytes is in the destination already.
     fn written(&self, filled: usize) -> usize {
         if self.touches_both() { filled } else { 0 }
+    }
+
+    /// The `filled` bytes, if they passed through this program's memory.
+    fn held(&self, filled: usize) -> Option<&[u8]> {
+        match self {
+            Way::Buffer(buffer) => Some(&buffer[..filled]),
+            Way::Sendfile | Way::Splice | Way::Pipe { .. } => None,
+        }
     }
 
     /// Hands on what was taken and lies in `range`.

@@ -30,12 +30,21 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// Below this size a second thread costs more than it saves.
 const PARALLEL_MIN_BYTES: u64 = 1 << 20;
 
-/// Compares the destination, whose data has been flushed, with the source, of so many bytes each:
-/// what they hold, where one of them is compressed.
+/// What the copy is compared with.
+#[derive(Debug)]
+pub(crate) enum Original {
+    /// So many bytes of the source, which are read again.
+    Again(u64),
+    /// The digest of what came, from a source that cannot be read again.
+    AsItCame(String),
+}
+
+/// Compares the destination, whose data of `size` bytes has been flushed, with the source: what they
+/// hold, where one of them is compressed.
 pub(crate) fn verify(
     source: &Source<'_>,
     staging: &Staging<'_>,
-    (original_bytes, size): (u64, u64),
+    (original, size): (Original, u64),
     (way, verify): (Way, Verify),
     gate: Option<&Gate>,
     observer: &mut dyn Observer,
@@ -55,9 +64,14 @@ pub(crate) fn verify(
     let fail = |errno| Error::destination("read back", staging.destination().given, errno);
     let reader = Uncached::new(staging.fd(), size).map_err(fail)?;
     let copy = Side { fd: reader.fd, size, is_compressed: matches!(way, Way::Compress(_)) };
-    let original =
-        Side { fd: source.fd(), size: original_bytes, is_compressed: way == Way::Decompress };
-    let (expected, found) = hash_both(source, (original, copy), algorithm, (gate, observer))?;
+    let (expected, found) = match original {
+        Original::AsItCame(expected) => (expected, hash_copy(source, copy, algorithm, observer)?),
+        Original::Again(size) => {
+            let is_compressed = way == Way::Decompress;
+            let original = Side { fd: source.fd(), size, is_compressed };
+            hash_both(source, (original, copy), algorithm, (gate, observer))?
+        }
+    };
     let from = reader.from;
     drop(reader);
     if expected != found {
@@ -78,6 +92,23 @@ struct Side<'a> {
     /// Of the file.
     size: u64,
     is_compressed: bool,
+}
+
+/// The digest of the copy alone, hexadecimal.
+fn hash_copy(
+    source: &Source<'_>,
+    copy: Side<'_>,
+    algorithm: Digest,
+    observer: &mut dyn Observer,
+) -> Result<String> {
+    let (phase, total_bytes) = (Phase::Verifying, copy.size);
+    let hashed = hash(copy, algorithm, |done_bytes| {
+        observer.progress(Progress { phase, done_bytes, total_bytes }) == Control::Continue
+    });
+    hashed.map_err(|trouble| match trouble {
+        Trouble::System(Errno::ECANCELED) => Error::new("copy", source.path, Reason::Cancelled),
+        trouble => trouble.on("read back the copy of", source.path),
+    })
 }
 
 /// Both digests, hexadecimal: the source's on a thread of its own if there is much to read.
@@ -193,14 +224,15 @@ fn hash(
     Ok(hasher.finish())
 }
 
-enum Hasher {
+/// A digest of bytes as they come.
+pub(crate) enum Hasher {
     Blake3(Box<blake3::Hasher>),
     Sha256(sha2::Sha256),
     Xxh3(Box<xxhash_rust::xxh3::Xxh3>),
 }
 
 impl Hasher {
-    fn new(algorithm: Digest) -> Hasher {
+    pub(crate) fn new(algorithm: Digest) -> Hasher {
         match algorithm {
             Digest::Blake3 => Hasher::Blake3(Box::default()),
             Digest::Sha256 => Hasher::Sha256(sha2::Digest::new()),
@@ -208,7 +240,7 @@ impl Hasher {
         }
     }
 
-    fn update(&mut self, bytes: &[u8]) {
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
         match self {
             Hasher::Blake3(hasher) => {
                 hasher.update(bytes);
@@ -218,7 +250,8 @@ impl Hasher {
         }
     }
 
-    fn finish(self) -> String {
+    /// Hexadecimal.
+    pub(crate) fn finish(self) -> String {
         match self {
             Hasher::Blake3(hasher) => hasher.finalize().to_hex().to_string(),
             Hasher::Sha256(hasher) => hexadecimal(&sha2::Digest::finalize(hasher)),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rustix::event::{self, PollFd, PollFlags};
 use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags, SeekFrom, StatxFlags};
+use rustix::net::{SocketType, sockopt};
 
 use super::{Sys, last_errno};
 use crate::error::Errno;
@@ -243,6 +244,11 @@ pub(crate) fn wait(fd: impl AsFd, ready: Ready, limit: Duration) -> Sys<bool> {
         Err(rustix::io::Errno::INTR) => Ok(false),
         other => Ok(other? > 0),
     }
+}
+
+/// It is a socket whose bytes come as a stream; those that keep messages apart cut what does not fit.
+pub(crate) fn is_stream_socket(fd: impl AsFd) -> bool {
+    sockopt::socket_type(fd).is_ok_and(|kind| kind == SocketType::STREAM)
 }
 
 /// Makes reads wait again on a file opened with `O_NONBLOCK`.

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use super::Sys;
+use super::{Sys, last_errno};
 use crate::error::Errno;
 
 /// Above standard input, output and error, which are replaced in a child.
@@ -49,6 +49,17 @@ impl Bequest {
 impl Drop for Bequest {
     fn drop(&mut self) {
         self.number.store(-1, Ordering::Relaxed);
+    }
+}
+
+/// A duplicate of this process's descriptor `number`, which shares its position and flags; `EBADF`:
+/// there is none.
+pub(crate) fn duplicate(number: RawFd) -> Sys<OwnedFd> {
+    // SAFETY: makes a descriptor from a number; one that is not open gives an error.
+    match unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, LOWEST) } {
+        -1 => Err(last_errno()),
+        // SAFETY: the call has just made it, and nobody else has it.
+        raw => Ok(unsafe { OwnedFd::from_raw_fd(raw) }),
     }
 }
 

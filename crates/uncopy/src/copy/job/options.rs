@@ -11,8 +11,8 @@ use crate::error::Error;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobOptions {
-    /// How each file is copied. [`CopyOptions::in_place`] and [`CopyOptions::copy_contents`] have no
-    /// meaning for trees and are refused.
+    /// How each file is copied. [`CopyOptions::in_place`], [`CopyOptions::copy_contents`] and
+    /// [`CopyOptions::read_streams`] have no meaning for trees and are refused.
     pub copy: CopyOptions,
     /// What becomes of symbolic links.
     pub links: Links,
@@ -60,6 +60,7 @@ impl JobOptions {
         let rows = [
             (self.copy.in_place, Contradiction::TreeInPlace),
             (self.copy.copy_contents, Contradiction::ContentsInTree),
+            (self.copy.read_streams, Contradiction::StreamsInTree),
             (self.resume && self.dry_run, Contradiction::DryRunLeavesNothing),
             (self.follow_outside && !follows, Contradiction::OutsideNeedsFollowing),
         ];

@@ -1,5 +1,7 @@
 //! `pread(2)` and `pwrite(2)` through a buffer: works everywhere.
 
+use std::os::fd::BorrowedFd;
+
 use super::{Ends, Moved, Mover, Refused};
 use crate::buf::AlignedBuffer;
 use crate::receipt::Cost;
@@ -28,25 +30,6 @@ impl ReadWrite {
     fn write(&self, ends: Ends<'_>, range: std::ops::Range<usize>, offset: u64) -> Sys<()> {
         transfer::write_all_at(ends.destination, &self.buffer[range], offset)
     }
-
-    /// Writes the runs that are not zero; returns how many bytes were left out.
-    fn write_sparsely(&self, ends: Ends<'_>, length: usize, offset: u64) -> Sys<u64> {
-        let mut hole_bytes = 0;
-        for (range, zero) in runs(&self.buffer[..length]) {
-            let at = offset + range.start as u64;
-            let bytes = range.len() as u64;
-            if zero && self.leave_out(ends, at, bytes) {
-                hole_bytes += bytes;
-            } else {
-                self.write(ends, range, at)?;
-            }
-        }
-        Ok(hole_bytes)
-    }
-
-    fn leave_out(&self, ends: Ends<'_>, offset: u64, length: u64) -> bool {
-        !self.in_place || file::punch_hole(ends.destination, offset, length).is_ok()
-    }
 }
 
 impl Mover for ReadWrite {
@@ -62,7 +45,7 @@ impl Mover for ReadWrite {
                 Err(errno) => return Err(Refused::at_source(errno)),
             };
             let written = if self.find_zeros {
-                self.write_sparsely(ends, n, at)
+                write_sparsely(ends.destination, &self.buffer[..n], at, self.in_place)
             } else {
                 self.write(ends, 0..n, at).map(|()| 0)
             };
@@ -80,6 +63,27 @@ impl Mover for ReadWrite {
         let bytes = self.buffer.len() as u64;
         Some(Box::new(ReadWrite::new(bytes, self.find_zeros, self.in_place)))
     }
+}
+
+/// Writes the runs that are not zero to `offset`; returns how many bytes were left out. `in_place`:
+/// the destination may hold old bytes there.
+pub(in crate::copy) fn write_sparsely(
+    destination: BorrowedFd<'_>,
+    bytes: &[u8],
+    offset: u64,
+    in_place: bool,
+) -> Sys<u64> {
+    let mut hole_bytes = 0;
+    for (range, zero) in runs(bytes) {
+        let (at, length) = (offset + range.start as u64, range.len() as u64);
+        let is_hole = zero && (!in_place || file::punch_hole(destination, at, length).is_ok());
+        if is_hole {
+            hole_bytes += length;
+        } else {
+            transfer::write_all_at(destination, &bytes[range], at)?;
+        }
+    }
+    Ok(hole_bytes)
 }
 
 /// Splits bytes into runs of whole zero blocks and of everything else.

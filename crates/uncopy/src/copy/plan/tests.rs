@@ -17,6 +17,7 @@ pub(crate) fn facts() -> Facts {
         source_is_cold: false,
         dirty_budget_bytes: u64::MAX,
         transforms: false,
+        hashes: false,
         in_place: false,
         durable: false,
         allow: Allow::Any,
