@@ -12,6 +12,7 @@ mod holes;
 mod interrupted;
 mod job_control;
 mod kinds;
+mod leftovers;
 mod links;
 mod long;
 mod merging;
@@ -145,6 +146,7 @@ fn main() -> ExitCode {
             interrupted::cases(),
             job_control::cases(),
             kinds::cases(),
+            leftovers::cases(),
             links::cases(),
             long::cases(),
             merging::cases(),

@@ -247,6 +247,15 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
     }
 }
 
+/// Removes what a run left that was killed while it built this directory, or when it had just done so.
+fn sweep_beside(job: &Job<'_>, destination: &Path) {
+    let Ok((above, name)) = split(destination) else { return };
+    if let Ok(parent) = name::open_directory(or_here(above)) {
+        let unproven = stale::remove_leftovers(parent.as_fd(), name);
+        job.add_unproven(unproven, |name| destination.with_file_name(name));
+    }
+}
+
 /// A root whose entries are all done, or whose job is over.
 struct Finished {
     directory: Arc<Directory>,
@@ -280,6 +289,9 @@ impl Finished {
             job.add_unproven(unproven, |name| destination.with_file_name(name));
             Ok(notes)
         });
+        if aside.is_none() && !job.options.dry_run {
+            sweep_beside(job, destination);
+        }
         match finished {
             Ok(mut notes) => {
                 if let Some((journal, parent)) = kept {
