@@ -209,8 +209,8 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
             destination.file_name().unwrap_or_default(),
         ),
     };
-    if aside.is_none() && !absent && !job.options.dry_run && job.options.delete.is_some() {
-        // Before it is deleted, and counted, as what the source does not have.
+    if aside.is_none() && !absent && !job.options.dry_run {
+        // Before directories get their times, and before it is counted as what the source does not have.
         stale::sweep_proven(open.destination.as_fd(), open.source.as_fd());
     }
     let (from, to) = (source.to_owned(), destination.to_owned());
@@ -240,6 +240,7 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
     worker.work_on();
     let root = Finished { directory: Arc::clone(&directory), open, aside, kept };
     let ended = root.end(worker, source, destination);
+    // If the job was over before.
     directory.register().end();
     job.set_journal(None);
     if let Err(error) = ended {
@@ -271,6 +272,8 @@ impl Finished {
         if job.is_over() {
             return self.leave(destination);
         }
+        // No more temporary names are made, and the directory is about to get its times.
+        directory.register().end();
         worker.delete_strangers(directory, open);
         let made = match aside {
             Some(aside) => Made::Aside(aside.parent.as_fd(), &job.umask),
