@@ -5,6 +5,11 @@ pub fn journal(bytes: &[u8]) {
     crate::copy::fuzz_journal(bytes);
 }
 
+/// A record of temporary names.
+pub fn record(bytes: &[u8]) {
+    crate::copy::fuzz_record(bytes);
+}
+
 /// The control memory of a message from the error queue of a socket.
 pub fn error_queue(bytes: &[u8]) {
     crate::sys::zerocopy::fuzz_error_queue(bytes);

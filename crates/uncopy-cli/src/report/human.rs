@@ -143,8 +143,7 @@ pub(crate) fn incomplete(incomplete: &Incomplete) -> String {
             quoted(source),
         ),
         Some(reason) => format!(
-            "{there}; --resume cannot go on with it: {reason}; rename or delete it now: the next copy to \
-             {given} may remove it"
+            "{there}; --resume cannot go on with it: {reason}; rename or delete it: no other run touches it"
         ),
     }
 }

@@ -1,13 +1,14 @@
 //! What a killed run leaves, and who removes it.
 //!
 //! `kill -9` in each of the system calls of a copy: there is the old file or the new one, and at
-//! most one recognisable temporary file, which the next run removes unless somebody holds its lock.
+//! most one recognisable temporary file, perhaps with a record that shows whose it is. With one the next
+//! run removes both, unless somebody holds a lock; without, it names the file and leaves it alone.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use testbed::witness::{Call, Strace};
-use testbed::{Case, Content, Need, Place, Program, assert_same};
+use testbed::{Case, Content, Need, Place, Program, Run, assert_same};
 
 use crate::metadata::set_mode;
 use crate::witnessed::{Pair, RENAMES};
@@ -95,9 +96,26 @@ fn kill_in_each_call(program: &Program, old: bool) {
         let left = temporaries(pair.to.path());
         assert!(left.len() <= 1, "{context}: {left:?}");
         assert_eq!(pair.to.strangers(&["destination"]).len(), left.len(), "{context}");
-        let _ = pair.command(program.clone()).run().receipt();
+        let run = pair.command(program.clone()).run();
+        assert_eq!(take_what_is_named(&pair, &run), left.len(), "{context}");
         pair.assert_copied();
     }
+}
+
+/// Removes what the run found and left alone, all of which it named: how many there are.
+#[track_caller]
+fn take_what_is_named(pair: &Pair, run: &Run) -> usize {
+    let receipt = run.receipt();
+    let named = receipt.value()["leftovers"].as_array().cloned().unwrap_or_default();
+    let left = pair.to.strangers(&["destination"]);
+    for name in &left {
+        let path = pair.to.join(name);
+        assert!(named.iter().any(|one| one["path"] == *path.to_string_lossy()), "{name}");
+        assert!(run.stderr.contains(name.as_str()), "{}", run.stderr);
+        std::fs::remove_file(path).unwrap();
+    }
+    assert_eq!(named.len(), left.len(), "{named:?}");
+    left.len()
 }
 
 fn assert_old_or_new(pair: &Pair, old: Option<&[u8]>, context: &str) {
@@ -135,7 +153,7 @@ fn kill_in_each_call_with_temporary_names() {
     let first = trace.position(|call| call.mentions(pair.from.path()) && call.name != "execve");
     let calls = &trace.calls[first.unwrap()..];
     let own = calls.iter().filter(|call| call.mentions(pair.to.path()));
-    let mut kills = 0;
+    let (mut kills, mut named) = (0, 0);
     // strace takes one injection for each name; the one that is needed already stays as it is.
     for call in own.filter(|call| call.name != unnamed.name) {
         pair.old_destination();
@@ -147,10 +165,12 @@ fn kill_in_each_call_with_temporary_names() {
         let left = temporaries(pair.to.path());
         assert!(left.len() <= 1, "{context}: {left:?}");
         kills += left.len();
-        let _ = program.run().receipt();
+        named += take_what_is_named(&pair, &program.run());
         pair.assert_copied();
     }
     assert!(kills > 2, "no kill left a temporary file; this tested nothing");
+    // Between being made and being noted.
+    assert!(named * 2 < kills, "{named} of {kills}");
 }
 
 /// The call that makes a file without a name (`O_TMPFILE`).
@@ -193,10 +213,23 @@ fn leave_one(pair: &Pair) -> PathBuf {
     left[0].clone()
 }
 
+/// The same where files cannot be made without a name: it has one for long, and a record shows that.
+fn leave_one_with_a_record(pair: &Pair) -> PathBuf {
+    let kill = format!("{}:signal=SIGKILL", RENAMES.join(","));
+    let unnamed = unnamed_file_call(pair, &cp());
+    pair.old_destination();
+    let refuse = format!("{}:error=EOPNOTSUPP:when={}", unnamed.name, unnamed.nth);
+    let _ = Strace::new(&pair.command(cp())).inject(&refuse).inject(&kill).run();
+    let left = temporaries(pair.to.path());
+    assert_eq!(left.len(), 1, "this kill leaves a temporary file");
+    assert_eq!(pair.to.strangers(&["destination"]).len(), 2, "and a record");
+    left[0].clone()
+}
+
 fn a_leftover_is_removed_by_the_next_run() {
     let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
     pair.old_destination();
-    let left = leave_one(&pair);
+    let left = leave_one_with_a_record(&pair);
     // A run to another destination leaves it alone: it cannot know that nobody wants it.
     let _ = cp().arg(&pair.source).arg(pair.to.join("other")).run().receipt();
     let _ = cp().arg(&pair.source).arg(pair.to.join("other")).run().receipt();
@@ -204,6 +237,15 @@ fn a_leftover_is_removed_by_the_next_run() {
     std::fs::remove_file(pair.to.join("other")).unwrap();
     pair.copy(cp());
     assert!(!left.exists());
+    // Without a record it stays, and is named.
+    let left = leave_one(&pair);
+    for quiet in [false, true] {
+        let run = pair.command(if quiet { cp().arg("--quiet") } else { cp() }).run();
+        let named = left.file_name().unwrap().to_str().unwrap();
+        assert_eq!(run.stderr.contains(named), !quiet, "{}", run.stderr);
+        assert!(run.stdout.contains(named), "{}", run.stdout);
+        assert!(left.exists());
+    }
 }
 
 /// Two runs to one destination at once: the one that is stopped holds its lock.
@@ -224,7 +266,7 @@ fn a_locked_temporary_file_is_left_alone() {
 fn only_own_leftovers_are_removed() {
     let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
     pair.old_destination();
-    let left = leave_one(&pair);
+    let left = leave_one_with_a_record(&pair);
     let name = left.file_name().unwrap().to_str().unwrap();
     let others = [
         ".uncopy-notes.txt".to_owned(),
@@ -236,18 +278,23 @@ fn only_own_leftovers_are_removed() {
         std::fs::write(pair.to.join(other), b"mine").unwrap();
     }
     // The exact name, and no regular file.
-    let link = pair.to.join(name.replace(".tmp", "0.tmp"));
+    let other = |digit: char| {
+        let random = name.rsplit_once('-').unwrap().0;
+        pair.to.join(format!("{random}-{}.tmp", digit.to_string().repeat(32)))
+    };
+    let (link, directory, file) = (other('0'), other('1'), other('2'));
     std::os::unix::fs::symlink("destination", &link).unwrap();
-    let directory = pair.to.join(name.replace(".tmp", "1.tmp"));
     std::fs::create_dir(&directory).unwrap();
+    std::fs::write(&file, "mine").unwrap();
 
-    let _ = pair.command(cp()).run().receipt();
+    let run = pair.command(cp()).run();
+    assert_eq!(run.receipt().value()["leftovers"].as_array().unwrap().len(), 3, "{}", run.stdout);
     assert_same(&pair.source, &pair.destination);
     assert!(!left.exists(), "the leftover is still there");
     for other in &others {
         assert!(pair.to.join(other).exists(), "{other} was removed");
     }
-    assert!(link.is_symlink() && directory.is_dir());
+    assert!(link.is_symlink() && directory.is_dir() && file.is_file());
 }
 
 /// Nobody makes root remove files that look like leftovers and are not root's to judge; and an

@@ -16,6 +16,18 @@ pub(crate) struct Pair {
 /// What a filesystem may round up to, and what it needs for its own bookkeeping of a file.
 const SLACK: u64 = 128 << 10;
 
+/// What a run noted of its temporary names, which is no part of the copy.
+fn bytes_of_records(trace: &Trace) -> u64 {
+    let writes = trace.named(&WRITES);
+    let heads = writes.iter().filter(|call| call.arguments.contains("\"uncopyR1"));
+    let records: Vec<&str> =
+        heads.filter_map(|call| call.arguments.split_inclusive('>').next()).collect();
+    let of_records =
+        |call: &&&Call| records.iter().any(|record| call.arguments.starts_with(record));
+    let noted: i64 = writes.iter().filter(of_records).filter_map(|call| call.value()).sum();
+    u64::try_from(noted).unwrap()
+}
+
 impl Pair {
     /// Directories in these places, and the source.
     pub(crate) fn new(from: Place, to: Place, content: &Content) -> Pair {
@@ -158,7 +170,7 @@ impl Pair {
         let cloned =
             trace.named(&["ioctl"]).iter().any(|call| is_clone(call) && call.value() == Some(0));
         assert_eq!(cloned, receipt.by("reflink") > 0, "reflink: {}", context());
-        let written = trace.bytes(&WRITES, to);
+        let written = trace.bytes(&WRITES, to) - bytes_of_records(trace);
         let through_ring = !trace.named(&["io_uring_setup"]).is_empty();
         if receipt.by("direct") > 0 {
             assert!(opens_for_direct_io(trace, to), "no O_DIRECT: {}", context());

@@ -13,6 +13,7 @@ mod incomplete;
 mod interrupted;
 mod job_control;
 mod kinds;
+mod leftovers;
 mod links;
 mod long;
 mod merging;
@@ -153,6 +154,7 @@ fn main() -> ExitCode {
             interrupted::cases(),
             job_control::cases(),
             kinds::cases(),
+            leftovers::cases(),
             links::cases(),
             long::cases(),
             merging::cases(),

@@ -150,6 +150,10 @@ fn a_damaged_journal_is_not_believed() {
     fs::remove_file(journal).unwrap();
     let run = program(&trees).run();
     assert!(run.status.success(), "{}", run.stderr);
+    // Nothing shows any more whose it is.
+    let staged = trees.to.strangers(&["destination"]);
+    assert!(staged.len() == 1 && run.stderr.contains(&staged[0]), "{staged:?}: {}", run.stderr);
+    fs::remove_dir_all(trees.to.join(&staged[0])).unwrap();
     assert_whole(&trees);
 }
 

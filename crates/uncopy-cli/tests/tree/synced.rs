@@ -15,17 +15,43 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 /// Of the frames of a journal, as strace prints their first bytes.
-const DONE: &str = r#""UJ4\n\2\0\0\0"#;
-const CHUNKS: &str = r#""UJ4\n\3\0\0\0"#;
+const DONE: &str = r#""UJ5\n\2\0\0\0"#;
+const CHUNKS: &str = r#""UJ5\n\3\0\0\0"#;
 
-const TEMPORARY: &str = ".tmp>";
-
-fn is_frame(call: &Call, kind: &str) -> bool {
-    call.name == "pwrite64" && call.arguments.contains(".journal>") && call.arguments.contains(kind)
+/// Files that were made without a name, as strace shows them then and later: those that got one of
+/// ours, the journal's or a temporary one.
+struct Made {
+    journals: Vec<String>,
+    temporary: Vec<String>,
 }
 
-fn is_on_temporary(call: &Call, names: &[&str]) -> bool {
-    names.contains(&call.name.as_str()) && call.arguments.contains(TEMPORARY)
+impl Made {
+    fn of(trace: &Trace) -> Made {
+        let mut made = Made { journals: Vec::new(), temporary: Vec::new() };
+        for call in trace.named(&["linkat"]) {
+            let shown = call.arguments.split(['<', '>']).nth(1).unwrap_or_default();
+            let shown = shown.strip_suffix(" (deleted)").unwrap_or(shown).to_owned();
+            if call.arguments.contains(".journal\"") {
+                made.journals.push(shown);
+            } else if call.arguments.contains("\".uncopy-") {
+                made.temporary.push(shown);
+            }
+        }
+        made
+    }
+
+    fn is_on_journal(&self, call: &Call) -> bool {
+        self.journals.iter().any(|shown| call.arguments.contains(shown))
+    }
+
+    fn is_frame(&self, call: &Call, kind: &str) -> bool {
+        call.name == "pwrite64" && self.is_on_journal(call) && call.arguments.contains(kind)
+    }
+
+    fn is_on_temporary(&self, call: &Call, names: &[&str]) -> bool {
+        let is_on = |shown: &String| call.arguments.contains(shown);
+        names.contains(&call.name.as_str()) && self.temporary.iter().any(is_on)
+    }
 }
 
 /// Positions of all calls of which this holds.
@@ -47,25 +73,26 @@ fn chunks_are_noted_when_they_are_flushed() {
     let (run, trace) = Strace::new(&parts::program(&trees)).run();
     assert!(run.status.success(), "{}", run.stderr);
     parts::assert_whole(&trees);
-    let written = positions(&trace, |call| is_on_temporary(call, &["pwrite64", "write"]));
-    let noted = positions(&trace, |call| is_frame(call, CHUNKS));
+    let made = Made::of(&trace);
+    let written = positions(&trace, |call| made.is_on_temporary(call, &["pwrite64", "write"]));
+    let noted = positions(&trace, |call| made.is_frame(call, CHUNKS));
     assert!(written.len() > 100, "{} writes", written.len());
     assert!(!noted.is_empty(), "nothing was noted");
     for record in noted {
         let last = written.iter().rfind(|place| **place < record).unwrap();
         assert_flushed_between(&trace, *last, record, |call| {
-            is_on_temporary(call, &["fdatasync", "fsync"])
+            made.is_on_temporary(call, &["fdatasync", "fsync"])
         });
     }
     // And the record itself, before anything else is written.
     let flushes = |call: &Call| {
-        matches!(call.name.as_str(), "fdatasync" | "fsync") && call.arguments.contains(".journal>")
+        matches!(call.name.as_str(), "fdatasync" | "fsync") && made.is_on_journal(call)
     };
-    for record in positions(&trace, |call| call.name == "pwrite64" && is_frame(call, "UJ4")) {
+    for record in positions(&trace, |call| call.name == "pwrite64" && made.is_frame(call, "UJ5")) {
         let next = trace.calls[record + 1..].iter().position(flushes);
         let next = record + 1 + next.expect("it is flushed");
         let between = &trace.calls[record + 1..next];
-        let writes = between.iter().any(|call| is_on_temporary(call, &["pwrite64", "write"]));
+        let writes = between.iter().any(|call| made.is_on_temporary(call, &["pwrite64", "write"]));
         assert!(!writes, "{between:#?}");
     }
 }
@@ -80,15 +107,18 @@ fn large_files_are_noted_before_the_tree_has_its_name() {
         call.name.starts_with("renameat") && call.arguments.contains(".tree\"")
     });
     assert_eq!(named.len(), 1, "the tree gets its name once");
-    let noted = positions(&trace, |call| is_frame(call, DONE));
+    let made = Made::of(&trace);
+    let noted = positions(&trace, |call| made.is_frame(call, DONE));
     assert!(noted.iter().any(|place| *place < named[0]), "{noted:?} and {named:?}");
 }
 
 /// The first run hashes what it reads of the source, and never reads what it wrote.
 fn only_what_goes_on_reads_its_copy() {
     const READING: [&str; 6] = ["read", "pread64", "readv", "preadv", "preadv2", "mmap"];
-    let reads =
-        |trace: &Trace| trace.calls.iter().filter(|call| is_on_temporary(call, &READING)).count();
+    let reads = |trace: &Trace| {
+        let made = Made::of(trace);
+        trace.calls.iter().filter(|call| made.is_on_temporary(call, &READING)).count()
+    };
     let trees = Trees::new();
     parts::dense(&trees);
     let (run, trace) = Strace::new(&parts::program(&trees)).run();
@@ -107,12 +137,13 @@ fn files_are_noted_when_their_filesystem_is_flushed() {
     let (run, trace) = Strace::new(&resuming::program(&trees)).run();
     assert!(run.status.success(), "{}", run.stderr);
     resuming::assert_whole(&trees);
+    let made = Made::of(&trace);
     let written = positions(&trace, |call| {
         matches!(call.name.as_str(), "write" | "pwrite64")
             && call.mentions(trees.to.path())
-            && !call.arguments.contains(".journal>")
+            && !made.is_on_journal(call)
     });
-    let noted = positions(&trace, |call| is_frame(call, DONE));
+    let noted = positions(&trace, |call| made.is_frame(call, DONE));
     assert!(written.len() >= 2500 && noted.len() >= 2, "{} {}", written.len(), noted.len());
     for record in noted {
         let last = written.iter().rfind(|place| **place < record).unwrap();

@@ -18,7 +18,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("strace")] a_journal_of_others_is_not_believed,
         [Need::Tool("strace")] roots_that_are_done_are_not_done_again,
         [Need::Tool("strace"), Need::Root] a_name_of_a_file_does_for_the_others,
-        [] a_mirror_keeps_the_journals_of_others,
+        [] a_mirror_keeps_what_others_are_at_work_on,
     ]
 }
 
@@ -202,24 +202,37 @@ fn roots_that_are_done_are_not_done_again() {
     assert_eq!(number(&summary(&run), "resumed"), noted);
 }
 
-/// A job with a journal beside what it writes, in the destination of another that mirrors.
-fn a_mirror_keeps_the_journals_of_others() {
+/// A job at work beside what it writes, in the destination of another that mirrors. Names alone are
+/// names like any others.
+fn a_mirror_keeps_what_others_are_at_work_on() {
     let trees = Trees::new();
     trees.file("file", "x");
-    let kept =
-        [".journal", "-1.tmp", "-1.tree"].map(|end| format!(".uncopy-0000000000000000{end}"));
-    for name in &kept {
-        crate::file_in(&trees.destination(), name, "another run's");
+    let random = "0123456789abcdef".repeat(2);
+    let names = |digest: &str| {
+        let ends = [".journal".to_owned(), format!("-{random}.tmp"), format!("-{random}.tree")];
+        ends.map(|end| format!(".uncopy-{}{end}", digest.repeat(16)))
+    };
+    let (at_work, idle) = (names("a"), names("b"));
+    for name in at_work.iter().chain(&idle) {
+        crate::file_in(&trees.destination(), name, "another's");
     }
     crate::file_in(&trees.destination(), "stranger", "x");
-    // Without the lock it would be a leftover.
-    let at_work = fs::File::open(trees.destination().join(&kept[1])).unwrap();
-    at_work.lock().unwrap();
+    let locked: Vec<_> = at_work
+        .iter()
+        .map(|name| {
+            let file = fs::File::open(trees.destination().join(name)).unwrap();
+            file.lock().unwrap();
+            file
+        })
+        .collect();
     let run = trees.copy(cp().args(["-T", "--delete"]));
-    assert_eq!(number(&summary(&run), "deleted"), 1);
-    for name in kept {
-        assert!(trees.destination().join(&name).exists(), "{name}");
+    assert_eq!(number(&summary(&run), "deleted"), 1 + idle.len() as u64);
+    for name in &at_work {
+        assert!(trees.destination().join(name).exists(), "{name}");
     }
+    drop(locked);
+    let run = trees.copy(cp().args(["-T", "--delete"]));
+    assert_eq!(number(&summary(&run), "deleted"), at_work.len() as u64);
 }
 
 /// Which of the names of a file comes first is chance: what was copied under one of them is not

@@ -68,6 +68,8 @@ pub(crate) use compress::{fuzz as fuzz_compressed, fuzz_table};
 #[cfg(not(target_os = "linux"))]
 use run::{is_built, run_job};
 #[cfg(all(fuzzing, target_os = "linux"))]
+pub(crate) use stale::fuzz as fuzz_record;
+#[cfg(all(fuzzing, target_os = "linux"))]
 pub(crate) use tree::fuzz_journal;
 #[cfg(target_os = "linux")]
 use tree::{is_built, run_job};

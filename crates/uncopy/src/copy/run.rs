@@ -91,8 +91,7 @@ fn copy_once(
         stream::wait_for_source(&source, observer)?;
     }
     let register = destination.register();
-    // A name that is there between two calls is not worth a record, which would take a tenth of the time
-    // that a small file takes.
+    // A name that is there between two calls is not worth a record, which takes longer than they do.
     let noting = Noting { register: &register, path: &PathBuf::new, brief: false };
     let staging = open_staging(&source, &destination, noting, options, observer)?;
     let chosen = chosen.as_ref();

@@ -1,6 +1,6 @@
 //! Write aside, then put in place: the destination's name never stands for half a file.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -351,6 +351,14 @@ impl<'a> Staging<'a> {
         leftovers
     }
 
+    /// Notes a temporary name that was not noted because it was to be brief, and stays.
+    fn note_late(&self, name: &OsStr, noted: Noted<'a>) -> Noted<'a> {
+        match (self.noting, file::stat(&self.fd)) {
+            (Some(noting), Ok(stat)) if !noted.is_noted() => noting.note(name, &stat),
+            _ => noted,
+        }
+    }
+
     /// The directory, for [`Staging::sync_directory`]; an `O_PATH` handle cannot be flushed.
     pub(crate) fn open_directory(&self) -> Result<OwnedFd> {
         let destination = self.destination;
@@ -375,7 +383,7 @@ impl Drop for Staging<'_> {
         match name::unlink(self.destination.directory(), &name) {
             Ok(()) | Err(Errno::ENOENT) => {}
             // Left for the next run to remove.
-            Err(_) => noted.leave(),
+            Err(_) => self.note_late(&name, noted).leave(),
         }
     }
 }

@@ -229,7 +229,7 @@ pub struct Incomplete {
     pub entries: u64,
     /// Why there is no journal beside it that names it. `None`: there is one, so that a job with
     /// [`JobOptions::resume`](super::JobOptions::resume) goes on with it and any other leaves it alone.
-    /// Otherwise none goes on with it, and one to the same destination may remove it.
+    /// Otherwise none goes on with it. No job removes it.
     pub no_journal: Option<Reason>,
 }
 

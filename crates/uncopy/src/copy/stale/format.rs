@@ -105,19 +105,29 @@ fn leads_down(path: &[u8]) -> bool {
     path.is_empty() || path.split(|byte| *byte == b'/').all(is_name)
 }
 
-/// For `fuzz/`: these bytes as a record, and as the slots of one whose head is right.
+/// For `fuzz/`: these bytes as a record, as the slots of one whose head is right, and as the names in a
+/// slot whose checksum is.
 #[cfg(fuzzing)]
 pub(crate) fn fuzz(bytes: &[u8]) {
     let own = FileId { inode: 1, born: None };
-    let mut whole = head(own);
-    whole.resize(SLOT_BYTES, 0);
-    whole.extend(bytes);
-    for bytes in [bytes, &whole] {
-        let Some((_, entries)) = parse(bytes) else { continue };
-        assert!(entries.len() <= MOST_SLOTS);
-        for entry in entries {
-            assert!(entry.path.is_relative() && super::is_temporary(&entry.name));
-        }
+    let head = head(own);
+    let with_head = |slot: &[u8]| [&head[..], &vec![0; SLOT_BYTES - HEAD_BYTES], slot].concat();
+    check(bytes);
+    check(&with_head(bytes));
+    let (length, names) = bytes.split_first().unwrap_or((&0, &[]));
+    let (path, name) = names.split_at(usize::from(*length).min(names.len()));
+    let path = Path::new(OsStr::from_bytes(path));
+    if let Some(slot) = slot(&head, path, OsStr::from_bytes(name), own) {
+        check(&with_head(&slot));
+    }
+}
+
+/// What is noted leads nowhere but down, to a name of ours.
+#[cfg(fuzzing)]
+fn check(bytes: &[u8]) {
+    for entry in parse(bytes).map(|(_, entries)| entries).unwrap_or_default() {
+        let is_name = |part| matches!(part, std::path::Component::Normal(_));
+        assert!(entry.path.components().all(is_name) && super::is_temporary(&entry.name));
     }
 }
 

@@ -228,6 +228,10 @@ impl Noted<'_> {
     /// Nothing is noted.
     pub(crate) const NONE: Noted<'static> = Noted(None);
 
+    pub(crate) fn is_noted(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The name stays, for another run to remove.
     pub(crate) fn leave(mut self) {
         if let Some((register, _)) = self.0.take() {

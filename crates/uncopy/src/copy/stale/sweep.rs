@@ -44,13 +44,15 @@ pub(crate) fn remove_leftovers(directory: BorrowedFd<'_>, destination: &OsStr) -
 /// too. A tree does this once for each directory, and not once for each file.
 pub(crate) fn sweep(directory: BorrowedFd<'_>, source: BorrowedFd<'_>) -> Vec<Unproven> {
     let source = Some(source);
-    go_through(Place { directory, source }, all_names(directory))
+    let names = name::names_with_prefix(directory, super::BEGIN, usize::MAX);
+    go_through(Place { directory, source }, names.unwrap_or_default())
 }
 
 /// The same in and below a directory, for what a record in it shows; tells nothing.
 pub(crate) fn sweep_proven(directory: BorrowedFd<'_>, source: BorrowedFd<'_>) {
     let place = Place { directory, source: Some(source) };
-    for name in all_names(directory) {
+    let names = name::names_with_prefix(directory, super::BEGIN, LOOK_AT_ENTRIES);
+    for name in names.unwrap_or_default() {
         if kind_of(&name) == Some(Kind::Record) {
             go_by_record(place, &name);
         }
@@ -63,10 +65,6 @@ pub(crate) fn is_at_work(directory: BorrowedFd<'_>, entry: &OsStr) -> bool {
     super::is_temporary(entry)
         && directory::stat_name(directory, entry)
             .is_ok_and(|stat| !matches!(lock(directory, entry, &stat), Lock::Free | Lock::None))
-}
-
-fn all_names(directory: BorrowedFd<'_>) -> Vec<OsString> {
-    name::names_with_prefix(directory, super::BEGIN, usize::MAX).unwrap_or_default()
 }
 
 /// Errors are of no interest: the copy itself is done, and the next run tries again.

@@ -227,8 +227,8 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
             destination.file_name().unwrap_or_default(),
         ),
     };
-    if aside.is_none() && !absent && !job.options.dry_run && job.options.delete.is_some() {
-        // Before it is deleted, and counted, as what the source does not have.
+    if aside.is_none() && !absent && !job.options.dry_run {
+        // Before directories get their times, and before it is counted as what the source does not have.
         stale::sweep_proven(open.destination.as_fd(), open.source.as_fd());
     }
     let (from, to) = (source.to_owned(), destination.to_owned());
@@ -258,6 +258,7 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
     worker.work_on();
     let root = Finished { directory: Arc::clone(&directory), open, aside, kept, done_before };
     let ended = root.end(worker, source, destination);
+    // If the job was over before.
     directory.register().end();
     job.set_journal(None);
     let ended = match ended {
@@ -271,6 +272,15 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
     };
     if let Err(error) = ended {
         fail(worker, source, destination, EntryKind::Directory, error);
+    }
+}
+
+/// Removes what a run left that was killed while it built this directory, or when it had just done so.
+fn sweep_beside(job: &Job<'_>, destination: &Path) {
+    let Ok((above, name)) = split(destination) else { return };
+    if let Ok(parent) = follow::open_directory(or_here(above)) {
+        let unproven = stale::remove_leftovers(parent.as_fd(), name);
+        job.add_unproven(unproven, |name| destination.with_file_name(name));
     }
 }
 
@@ -292,6 +302,8 @@ impl Finished {
         if job.is_over() {
             return Ok(false);
         }
+        // No more temporary names are made, and the directory is about to get its times.
+        directory.register().end();
         worker.delete_strangers(directory, open);
         if job.is_over() {
             return Ok(false);
@@ -318,6 +330,8 @@ impl Finished {
                 fail(worker, source, destination, EntryKind::Directory, error);
                 return Ok(true);
             }
+        } else if !job.options.dry_run {
+            sweep_beside(job, destination);
         }
         if let Some((journal, parent)) = kept {
             if journal.was_cut {

@@ -80,10 +80,7 @@ impl Target {
         if job.options.resume {
             return Target::journalled(job, source, destination, parent, name, from);
         }
-        let register = file::duplicate(&parent)
-            .map(|parent| Register::new(Arc::new(parent), name))
-            .map_err(|errno| beside(destination, errno))?;
-        make_aside(parent, name, register).map_err(|errno| beside(destination, errno))
+        make_aside(parent, name).map_err(|errno| beside(destination, errno))
     }
 
     /// A directory that is there.
@@ -158,7 +155,7 @@ impl Target {
                 Err(errno) => return Err(fail(errno)),
             }
         }
-        let target = make_aside(parent, name, Register::none()).map_err(fail)?;
+        let target = make_aside(parent, name).map_err(fail)?;
         let aside = target.aside.as_ref().map(|aside| aside.temporary.clone());
         let id = target.stat.id();
         let begun = Begun { fingerprint, aside: aside.map(|name| Built { name, id }) };
@@ -168,6 +165,10 @@ impl Target {
                 aside.remove();
             }
             return Err(not_begun(destination, errno));
+        }
+        if let Some(aside) = &target.aside {
+            // From now on the journal says whose it is, and no other run removes it.
+            aside.register.end();
         }
         Ok(Target { journal: Some((journal, keeper)), ..target })
     }
@@ -303,7 +304,8 @@ fn unusable(destination: &Path, name: &OsStr, why: &Unusable) -> Error {
     Error::new("resume the copy to", destination, Reason::Refused(text))
 }
 
-fn make_aside(parent: OwnedFd, name: &OsStr, register: Register) -> Sys<Target> {
+fn make_aside(parent: OwnedFd, name: &OsStr) -> Sys<Target> {
+    let register = Register::new(Arc::new(file::duplicate(&parent)?), name);
     register.prepare();
     let temporary = loop {
         let temporary = stale::temporary_name(name, stale::Kind::Tree)?;
