@@ -61,7 +61,7 @@ mod sys;
 pub use error::{Errno, Error, Reason, Result};
 pub use receipt::{
     Compression, CompressionAction, CompressionGuess, CompressionSample, Cost, GuessedBy,
-    Mechanism, Portion, Receipt, Refusal, Verification, VerifiedFrom,
+    MappedWrites, Mechanism, Portion, Receipt, Refusal, Unseen, Verification, VerifiedFrom,
 };
 
 /// The code in the book runs.

@@ -3,6 +3,7 @@
 
 mod allocator;
 mod floor;
+mod mapped;
 pub(crate) mod namespace;
 pub(crate) mod reports;
 pub(crate) mod seccomp;
@@ -14,3 +15,4 @@ pub(crate) mod xdp;
 
 pub use allocator::CountingAllocator;
 pub use floor::{BareRing, BareSend, BareSender, cut_sends};
+pub use mapped::{MappedWriter, Stores, is_of_one_moment};

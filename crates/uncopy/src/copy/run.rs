@@ -1,5 +1,6 @@
 //! One copy from beginning to end: look, write aside, check, put in place.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,9 +18,10 @@ use super::pause::Stopwatch;
 use super::plan::{self, Facts, Step};
 use super::source::Source;
 use super::staging::{Commit, Placing, Staging};
+use super::watch::{self, Flushes};
 use super::{stream, transfer, verify};
 use crate::error::{Errno, Error, Reason, Result};
-use crate::receipt::{Cost, Mechanism, Receipt};
+use crate::receipt::{Cost, MappedWrites, Mechanism, Receipt, Unseen};
 use crate::sys::file;
 
 /// Copies one file; see [`super::copy_file`].
@@ -29,18 +31,18 @@ pub(super) fn copy(
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
-    repeated(options, || copy_once(source, destination, options, observer))
+    repeated(options, |flushes| copy_once(source, destination, options, flushes, observer))
 }
 
 /// Copies as often as the options say while the source changes.
 pub(super) fn repeated(
     options: &CopyOptions,
-    mut copy_once: impl FnMut() -> Result<Receipt>,
+    mut copy_once: impl FnMut(&Cell<Flushes>) -> Result<Receipt>,
 ) -> Result<Receipt> {
     let begin = Stopwatch::start(options.gate.as_ref());
-    let mut retries = 0;
+    let (mut retries, flushes) = (0, Cell::default());
     loop {
-        match copy_once() {
+        match copy_once(&flushes) {
             Err(error)
                 if error.is_source_changed()
                     && options.if_changed == IfChanged::Retry
@@ -52,6 +54,8 @@ pub(super) fn repeated(
             Err(error) => return Err(error),
             Ok(mut receipt) => {
                 receipt.retries = retries;
+                let Flushes { count, took } = flushes.get();
+                (receipt.source_flushes, receipt.source_flush_duration) = (count, took);
                 receipt.duration = begin.elapsed();
                 return Ok(receipt);
             }
@@ -63,9 +67,10 @@ fn copy_once(
     source: &Path,
     destination: &Path,
     options: &CopyOptions,
+    flushes: &Cell<Flushes>,
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
-    let source = Source::open(source, options)?;
+    let source = Source::open(source, options)?.watched(options, flushes);
     let name = destination.file_name().unwrap_or_default();
     let wanted = Wanted { name, suffix: options.suffix, named: true };
     let chosen = compress::choose(&source, wanted, options.transform)?;
@@ -287,6 +292,9 @@ fn finish_contents(
 ) -> Result<()> {
     // A whole-file clone is a snapshot: what happens to the source afterwards is no matter.
     let snapshot = receipt.bytes_by(Mechanism::Reflink) == reached && reached > 0;
+    if snapshot {
+        receipt.mapped_writes = watch::of_snapshot(source.filesystem);
+    }
     if let Some(wanted) = options.verify
         && !staging.destination().is_stream()
     {
@@ -317,6 +325,13 @@ fn check_change(source: &Source<'_>, options: &CopyOptions, receipt: &mut Receip
         }
         changed => {
             receipt.source_changed = changed.is_some();
+            receipt.mapped_writes = match source.mapped_writes() {
+                // Nobody looked at it while the other run copied.
+                MappedWrites::NoneSeen if receipt.resumed_bytes > 0 => {
+                    MappedWrites::Unknown(Unseen::Resumed)
+                }
+                known => known,
+            };
             Ok(())
         }
     }

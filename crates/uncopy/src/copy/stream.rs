@@ -58,6 +58,7 @@ pub(crate) fn copy_to_end(
     let mut way = Way::new(mechanism, source, staging)
         .map_err(|e| Error::system("make a pipe to copy", source.path, e))?;
     let mut total = 0;
+    source.settle()?;
     // Regular files are always ready, and need not be asked; pseudo files may wait as well
     // (/proc/kmsg).
     let may_wait = !source.is_told();
@@ -99,6 +100,7 @@ pub(crate) fn copy_to_end(
         }
         total += n as u64;
         receipt.add(mechanism, n as u64, way.cost());
+        source.look()?;
         go_on(observer, destination, total)?;
     }
     Ok(total)

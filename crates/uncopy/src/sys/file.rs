@@ -50,6 +50,8 @@ pub(crate) struct Stat {
     pub(crate) direct: Option<DirectAlign>,
     /// Something is mounted here: the name cannot be replaced (`EBUSY`).
     pub(crate) mount_root: bool,
+    /// The contents are not in the page cache (DAX), or the kernel does not say.
+    pub(crate) may_be_dax: bool,
 }
 
 impl Stat {
@@ -107,6 +109,7 @@ fn stat_of_old(s: &fs::Stat) -> Stat {
         changed: time(s.st_ctime, s.st_ctime_nsec as u32),
         direct: None,
         mount_root: false,
+        may_be_dax: true,
     }
 }
 
@@ -130,6 +133,7 @@ fn stat_of(s: &fs::Statx) -> Stat {
         changed: time(s.stx_ctime),
         direct,
         mount_root: s.stx_attributes.contains(fs::StatxAttributes::MOUNT_ROOT),
+        may_be_dax: s.stx_attributes.contains(fs::StatxAttributes::DAX),
     }
 }
 
@@ -291,9 +295,25 @@ struct Cachestat {
     recently_evicted: u64,
 }
 
-/// How many bytes of a range are in the page cache; length 0: to the end of the file
-/// (`cachestat(2)`, Linux 6.5).
+/// Pages of a file that are in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CachedPages {
+    pub(crate) cached: u64,
+    /// They hold what the disk does not.
+    pub(crate) dirty: u64,
+    /// They are being written to the disk. One that is stored into meanwhile is dirty as well.
+    pub(crate) writing: u64,
+}
+
+/// How many bytes of a range are in the page cache; length 0: to the end of the file.
 pub(crate) fn cached_bytes(fd: impl AsFd, offset: u64, length: u64) -> Sys<u64> {
+    Ok(cached_pages(fd, offset, length)?.cached * rustix::param::page_size() as u64)
+}
+
+/// The pages of a range that are in memory; length 0: to the end of the file (`cachestat(2)`, Linux
+/// 6.5). `EPERM` for who neither owns the file nor may write to it (`can_do_cachestat` in
+/// `mm/filemap.c`).
+pub(crate) fn cached_pages(fd: impl AsFd, offset: u64, length: u64) -> Sys<CachedPages> {
     /// `__NR_cachestat`: the same number on every architecture since the common table.
     const CACHESTAT: libc::c_long = 451;
     let range = CachestatRange { offset, length };
@@ -303,7 +323,11 @@ pub(crate) fn cached_bytes(fd: impl AsFd, offset: u64, length: u64) -> Sys<u64> 
     let r = unsafe {
         libc::syscall(CACHESTAT, fd.as_fd().as_raw_fd(), &raw const range, &raw mut stat, 0)
     };
-    if r == 0 { Ok(stat.cached * rustix::param::page_size() as u64) } else { Err(last_errno()) }
+    if r != 0 {
+        return Err(last_errno());
+    }
+    let Cachestat { cached, dirty, writeback: writing, .. } = stat;
+    Ok(CachedPages { cached, dirty, writing })
 }
 
 /// Another descriptor of the same open file, close-on-exec.

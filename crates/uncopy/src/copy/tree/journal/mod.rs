@@ -440,6 +440,7 @@ mod tests {
             changed: time(3),
             direct: None,
             mount_root: false,
+            may_be_dax: false,
         }
     }
 
