@@ -63,7 +63,8 @@ mod sys;
 pub use error::{Errno, Error, Reason, Result};
 pub use receipt::{
     Compression, CompressionAction, CompressionGuess, CompressionSample, Cost, GuessedBy,
-    Leftovers, Mechanism, Portion, Receipt, Refusal, Verification, VerifiedFrom,
+    Leftovers, MappedWrites, Mechanism, Portion, Receipt, Refusal, Unseen, Verification,
+    VerifiedFrom,
 };
 
 /// The code in the book runs.

@@ -177,6 +177,73 @@ pub struct Verification {
     pub duration: Duration,
 }
 
+/// Stores into the source through a mapping (`mmap(2)` with `MAP_SHARED`) while it was copied, which need
+/// not change its times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MappedWrites {
+    /// The source had no dirty page when the copy began, and no look at it found another one later; or the
+    /// copy is a snapshot (a reflink on XFS or btrfs).
+    NoneSeen,
+    /// Pages that were clean became dirty. Told in receipts only where that is accepted.
+    Seen,
+    /// Nothing is claimed.
+    Unknown(Unseen),
+}
+
+impl MappedWrites {
+    /// The name in receipts: `none_seen`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            MappedWrites::NoneSeen => "none_seen",
+            MappedWrites::Seen => "seen",
+            MappedWrites::Unknown(_) => "unknown",
+        }
+    }
+}
+
+impl Default for MappedWrites {
+    fn default() -> MappedWrites {
+        MappedWrites::Unknown(Unseen::NotLooked)
+    }
+}
+
+/// Why stores through a mapping cannot be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unseen {
+    /// Nobody looked: this system has no way to.
+    NotLooked,
+    /// The source had dirty pages when the copy began. More stores into those leave no trace.
+    DirtyPages,
+    /// `cachestat(2)` answers only who owns the file or may write to it.
+    Refused,
+    /// The kernel has no `cachestat(2)`, which came with Linux 6.5, or a filter forbids it.
+    Unavailable,
+    /// The file's contents are not in the page cache (DAX).
+    Dax,
+    /// It is no regular file of a filesystem that is known to count dirty pages (ext4, XFS, btrfs).
+    Filesystem,
+    /// A part was copied by an earlier run.
+    Resumed,
+}
+
+impl Unseen {
+    /// The name in receipts: `dirty_pages`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Unseen::NotLooked => "not_looked",
+            Unseen::DirtyPages => "dirty_pages",
+            Unseen::Refused => "refused",
+            Unseen::Unavailable => "unavailable",
+            Unseen::Dax => "dax",
+            Unseen::Filesystem => "filesystem",
+            Unseen::Resumed => "resumed",
+        }
+    }
+}
+
 /// What one copy did.
 ///
 /// The portions and [`Receipt::resumed_bytes`] add up to [`Receipt::bytes`], unless the destination was
@@ -204,6 +271,13 @@ pub struct Receipt {
     pub skipped: bool,
     /// The source changed while it was copied and the caller accepts that.
     pub source_changed: bool,
+    /// Whether anybody stored into the source through a mapping while it was copied.
+    pub mapped_writes: MappedWrites,
+    /// How many times the source was flushed before it was copied
+    /// ([`CopyOptions::flush_source`](crate::copy::CopyOptions::flush_source)), over all attempts.
+    pub source_flushes: u32,
+    /// How long that took. A part of [`Receipt::duration`].
+    pub source_flush_duration: Duration,
     /// How many bytes two threads moved side by side, each a block of the file at a time.
     pub parallel_bytes: u64,
     /// Bytes at the beginning that an interrupted run had copied and this one only verified. They are in

@@ -53,7 +53,7 @@ pub(crate) static KEYS: [Key; 19] = [
         built_in: "fail",
         expected: "fail, retry or accept",
         flags: &["if_changed"],
-        set: |flags, text| set(&mut flags.if_changed, choice(text)),
+        set: |flags, text| set(&mut flags.if_changed, choice(text).map(Some)),
     },
     Key {
         name: "method",

@@ -439,7 +439,8 @@ mod tests {
     #[test]
     fn what_is_built_in_is_what_the_flags_have_by_themselves() {
         let bare = configured("", "", &[]);
-        for key in &KEYS {
+        // Who says what is built in here says more: the source is flushed first.
+        for key in KEYS.iter().filter(|key| key.name != "if-changed") {
             let mut flags = configured("", "", &[]).flags;
             key.apply(&mut flags, key.built_in);
             assert_eq!(format!("{flags:?}"), format!("{:?}", bare.flags), "{}", key.name);

@@ -35,10 +35,11 @@ pub(crate) fn options(flags: &CopyArgs) -> Result<CopyOptions, String> {
         CacheArg::Keep => Cache::Keep,
         CacheArg::Skip => Cache::Skip,
     };
-    options.if_changed = match flags.if_changed {
-        IfChangedArg::Fail => IfChanged::Fail,
-        IfChangedArg::Retry => IfChanged::Retry,
-        IfChangedArg::Accept => IfChanged::Accept,
+    (options.if_changed, options.flush_source) = match flags.if_changed {
+        None => (IfChanged::Fail, false),
+        Some(IfChangedArg::Fail) => (IfChanged::Fail, true),
+        Some(IfChangedArg::Retry) => (IfChanged::Retry, true),
+        Some(IfChangedArg::Accept) => (IfChanged::Accept, false),
     };
     options.existing = match (flags.no_clobber, flags.force) {
         (true, _) => Existing::Keep,
@@ -202,7 +203,7 @@ mod tests {
     #[test]
     fn every_flag_reaches_its_option() {
         type Change = fn(&mut CopyOptions);
-        let rows: [(&str, Change); 24] = [
+        let rows: [(&str, Change); 25] = [
             ("--method reflink", |o| o.allow = Allow::Only(Mechanism::Reflink)),
             ("--method copy-file-range", |o| o.allow = Allow::Only(Mechanism::CopyFileRange)),
             ("--method direct", |o| o.allow = Allow::Only(Mechanism::Direct)),
@@ -217,7 +218,8 @@ mod tests {
             ("--sparse=never", |o| o.sparse = Sparse::Never),
             ("--cache=keep", |o| o.cache = Cache::Keep),
             ("--cache=skip", |o| o.cache = Cache::Skip),
-            ("--if-changed=retry", |o| o.if_changed = IfChanged::Retry),
+            ("--if-changed=fail", |o| o.flush_source = true),
+            ("--if-changed=retry", |o| (o.if_changed, o.flush_source) = (IfChanged::Retry, true)),
             ("--if-changed=accept", |o| o.if_changed = IfChanged::Accept),
             ("-n", |o| o.existing = Existing::Keep),
             ("-f", |o| o.existing = Existing::Force),

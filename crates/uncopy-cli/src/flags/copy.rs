@@ -200,8 +200,15 @@ pub(crate) struct CopyArgs {
     pub no_durable: bool,
 
     /// What to do if a source changes while it is copied: fail (the default), retry or accept
-    #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_default_value = true, help_heading = SAFETY)]
-    pub if_changed: IfChangedArg,
+    ///
+    /// A change is seen by size, mtime and ctime, and on ext4, XFS and btrfs also by pages in memory that
+    /// were clean and are dirty now, as stores through a mapping (MAP_SHARED) leave them. If fail or
+    /// retry is given, here or by a setting, a source that has dirty pages is flushed first, at most three
+    /// times. Not noticed are stores through a mapping into pages that were dirty when the copy began if
+    /// neither is given, on tmpfs, or where the report says that they are unknown, and those that are on
+    /// the disk again before the next look. A reflink on XFS or btrfs is a snapshot.
+    #[arg(long, value_name = "HOW", value_enum, help_heading = SAFETY)]
+    pub if_changed: Option<IfChangedArg>,
 
     /// When something cannot be copied: stop where the next file would meet the same error of the
     /// destination (stop-on-destination, the default), go on (skip), or stop (abort)

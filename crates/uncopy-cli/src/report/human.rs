@@ -44,6 +44,11 @@ pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
     if receipt.durable {
         text.push_str("  flushed to the device\n");
     }
+    if receipt.source_flushes > 0 {
+        let times = counted(receipt.source_flushes.into(), "time", "times");
+        let took = duration(receipt.source_flush_duration);
+        let _ = writeln!(text, "  the source was flushed first, {times} in {took}");
+    }
     if receipt.retries > 0 {
         let _ =
             writeln!(text, "  started again {}", counted(receipt.retries.into(), "time", "times"));
@@ -300,6 +305,8 @@ mod tests {
         receipt.durable = true;
         receipt.retries = 2;
         receipt.source_changed = true;
+        receipt.source_flushes = 3;
+        receipt.source_flush_duration = Duration::from_micros(4_600);
         receipt.verification = Some(Verification {
             algorithm: "xxh3",
             digest: String::from("99aa"),
@@ -311,6 +318,7 @@ mod tests {
             "a\\n -> d/a: 3.00 MiB in 1.2ms\n\
              \x20 verified: xxh3 99aa, read back from the device in 20ms\n\
              \x20 flushed to the device\n\
+             \x20 the source was flushed first, 3 times in 4.6ms\n\
              \x20 started again 2 times\n\
              \x20 the source changed while it was copied; accepted\n"
         );

@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use uncopy::copy::job::{Action, Incomplete, Outcome, Record, RefusalCount, Summary};
-use uncopy::{CompressionAction, Errno, Receipt};
+use uncopy::{CompressionAction, Errno, MappedWrites, Receipt};
 
 use crate::cp::Pair;
 use crate::report::Failure;
@@ -41,6 +41,13 @@ struct Copied<'a> {
     verify_us: Option<u64>,
     durable: bool,
     source_changed: bool,
+    mapped_writes: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mapped_writes_unknown: Option<&'static str>,
+    #[serde(skip_serializing_if = "is_zero")]
+    source_flushes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_flush_us: Option<u64>,
     retries: u32,
     notes: &'a [String],
     #[serde(flatten)]
@@ -377,6 +384,14 @@ fn details<'a>(names: Names<'a>, receipt: &'a Receipt, tree: Option<InTree>) -> 
         verify_us: verification.map(|done| microseconds(done.duration)),
         durable: receipt.durable,
         source_changed: receipt.source_changed,
+        mapped_writes: receipt.mapped_writes.name(),
+        mapped_writes_unknown: match receipt.mapped_writes {
+            MappedWrites::Unknown(why) => Some(why.name()),
+            _ => None,
+        },
+        source_flushes: receipt.source_flushes.into(),
+        source_flush_us: (receipt.source_flushes > 0)
+            .then(|| microseconds(receipt.source_flush_duration)),
         retries: receipt.retries,
         notes: &receipt.notes,
         leftovers: Leftovers::from(&receipt.leftovers),
@@ -535,7 +550,7 @@ pub(crate) fn line(event: &impl Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use uncopy::{Cost, Portion, Verification, VerifiedFrom};
+    use uncopy::{Cost, Portion, Unseen, Verification, VerifiedFrom};
 
     use super::*;
     use crate::exit::Exit;
@@ -575,9 +590,33 @@ mod tests {
             }],
             "duration_us": 77, "verified": false, "verified_from": null, "algorithm": null,
             "digest": null, "verify_us": null, "durable": false, "source_changed": false,
+            "mapped_writes": "unknown", "mapped_writes_unknown": "not_looked",
             "retries": 0, "notes": [],
         });
         assert_eq!(parse(&copied(&pair, &receipt())), expected);
+    }
+
+    #[test]
+    fn stores_through_mappings_are_told_with_what_it_took_to_see_them() {
+        let pair = Pair { source: "a".into(), destination: "b".into() };
+        let mut receipt = receipt();
+        receipt.source_flushes = 2;
+        receipt.source_flush_duration = Duration::from_micros(4_600);
+        for (known, name, why) in [
+            (MappedWrites::NoneSeen, "none_seen", None),
+            (MappedWrites::Seen, "seen", None),
+            (MappedWrites::Unknown(Unseen::DirtyPages), "unknown", Some("dirty_pages")),
+            (MappedWrites::Unknown(Unseen::Resumed), "unknown", Some("resumed")),
+        ] {
+            receipt.mapped_writes = known;
+            let event = parse(&copied(&pair, &receipt));
+            assert_eq!(event["mapped_writes"], name);
+            assert_eq!(event.get("mapped_writes_unknown").and_then(Value::as_str), why);
+            assert_eq!(
+                (&event["source_flushes"], &event["source_flush_us"]),
+                (&json!(2), &json!(4600))
+            );
+        }
     }
 
     #[test]

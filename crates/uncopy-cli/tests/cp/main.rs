@@ -12,6 +12,7 @@ mod interrupted;
 mod job_control;
 mod large;
 mod leftovers;
+mod mapping;
 mod matrix;
 mod metadata;
 mod names;
@@ -106,6 +107,7 @@ fn main() -> ExitCode {
             job_control::cases(),
             large::cases(),
             leftovers::cases(),
+            mapping::cases(),
             matrix::cases(),
             metadata::cases(),
             names::cases(),

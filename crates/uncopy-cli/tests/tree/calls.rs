@@ -1,4 +1,4 @@
-//! What a small file costs in system calls, counted by `strace -c`.
+//! What a small file costs in system calls, counted in traces.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,32 +16,36 @@ pub(crate) fn cases() -> Vec<Case> {
 
 const FILES: u64 = 500;
 
-/// How often each call was made, in all threads, by `strace -c`.
+/// How often each call was made, in all threads. `strace -c` leaves out calls that it has no name for,
+/// which before its release 6.6 is `cachestat(2)`.
 pub(crate) fn counted(
     trees: &Trees,
     program: &str,
     flags: &[&str],
     destination: &str,
 ) -> BTreeMap<String, u64> {
-    let table = trees.to.join("table");
+    let trace = trees.to.join("trace");
     let run = Program::new(Path::new(program))
         .args(flags)
         .arg(trees.source())
         .arg(trees.to.join(destination))
-        .through(["strace", "-f", "-c", "-U", "name,calls", "-o", table.to_str().unwrap(), "--"])
+        .through(["strace", "-f", "-o", trace.to_str().unwrap(), "--"])
         .run();
     assert!(run.status.success(), "{}", run.stderr);
-    let text = std::fs::read_to_string(table).unwrap();
-    text.lines()
-        .filter_map(|line| {
-            let mut words = line.split_whitespace();
-            let name = words.next()?;
-            Some((name.to_owned(), words.next()?.parse().ok()?))
-        })
+    let text = std::fs::read(trace).unwrap();
+    let mut counts = BTreeMap::new();
+    for line in String::from_utf8_lossy(&text).lines() {
+        // `1234  openat(AT_FDCWD, …`; what ends a call that others came between has no such name.
+        let call = line.split_whitespace().nth(1).and_then(|call| call.split_once('('));
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let Some((name, _)) = call.filter(|(name, _)| name.chars().all(is_name)) else { continue };
         // In builds with debug assertions the standard library looks at each descriptor that it
         // closes.
-        .filter(|(name, _)| name != "total" && !(cfg!(debug_assertions) && name == "fcntl"))
-        .collect()
+        if !(cfg!(debug_assertions) && name == "fcntl") {
+            *counts.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+    counts
 }
 
 pub(crate) fn small_files(trees: Trees) -> Trees {
@@ -61,12 +65,13 @@ fn a_small_file_takes_fewer_calls_than_cp() {
     let trees = small_files(Trees::new());
     let own = counted(&trees, env!("CARGO_BIN_EXE_uncopy"), &["cp", "-r", "--jobs=1"], "own");
     let cp = counted(&trees, "cp", &["-r"], "cp");
-    // openat, statx, openat, pread, write, statx, and two closes; one ioctl instead of pread and write
-    // where blocks are shared, as cp does too, which does not look whether the source has changed. When
-    // the files are some seconds old the second statx is spared (`early`).
+    // openat, statx, openat, cachestat, pread, write, statx, and two closes; one ioctl instead of
+    // cachestat, pread and write where blocks are shared, as cp does too, which does not look whether the
+    // source has changed. When the files are some seconds old the second statx is spared (`early`). Of
+    // files without dirty pages there is a second cachestat.
     let (shares, most) = match Place::Disk.has_reflinks() {
         true => (1, 7),
-        false => (0, 8),
+        false => (0, 9),
     };
     assert!(each(&own) <= most, "{own:?}");
     assert!(each(&own) < each(&cp) + shares, "{own:?}\n{cp:?}");
@@ -80,7 +85,8 @@ fn metadata_takes_the_calls_that_change_something() {
     let own = counted(&trees, env!("CARGO_BIN_EXE_uncopy"), &["cp", "-rp", "--jobs=1"], "own");
     let cp = counted(&trees, "cp", &["-a"], "cp");
     // The times alone: files are made with their mode, and the owner is right.
-    assert!(each(&own) <= 9, "{own:?}");
+    let most = if Place::Disk.has_reflinks() { 9 } else { 10 };
+    assert!(each(&own) <= most, "{own:?}");
     assert!(each(&own) < each(&cp), "{own:?}\n{cp:?}");
     let changed: u64 = ["fchmod", "fchown", "fsetxattr", "fremovexattr"]
         .iter()

@@ -60,14 +60,15 @@ pub(crate) fn apply(
     destination: &Destination<'_>,
     preserve: Preserve,
 ) -> Vec<String> {
+    let stat = source.as_begun();
     if let Some((siblings, mode)) = staging.siblings() {
-        return apply_to_new(staging.fd(), (source.fd(), &source.stat), mode, siblings, preserve);
+        return apply_to_new(staging.fd(), (source.fd(), stat), mode, siblings, preserve);
     }
     let mut giver = Giver { fd: staging.fd(), born: None, notes: Vec::new() };
     match &destination.found {
         Some(found) => {
             let kept = found.readable_handle();
-            giver.ownership(if preserve.ownership { &source.stat } else { &found.stat });
+            giver.ownership(if preserve.ownership { stat } else { &found.stat });
             giver.attributes_of_old(kept.as_ref(), preserve);
             giver.attributes_of_source(source.fd(), preserve);
             if !preserve.mode {
@@ -76,22 +77,22 @@ pub(crate) fn apply(
         }
         None => {
             if preserve.ownership {
-                giver.ownership(&source.stat);
+                giver.ownership(stat);
             }
             giver.attributes_of_source(source.fd(), preserve);
             if staging.is_temporary_name() && !preserve.mode {
                 let place = (destination.directory(), &Umask::default());
-                giver.mode_of_new_name(place, source.stat.permissions() & 0o777);
+                giver.mode_of_new_name(place, stat.permissions() & 0o777);
             } else if preserve.acl && !preserve.mode {
-                giver.mode(source.stat.permissions() & 0o777 & !name::umask().unwrap_or(0o022));
+                giver.mode(stat.permissions() & 0o777 & !name::umask().unwrap_or(0o022));
             }
         }
     }
     if preserve.mode {
-        giver.mode_of_source(&source.stat, preserve);
+        giver.mode_of_source(stat, preserve);
     }
     if preserve.timestamps {
-        giver.timestamps(&source.stat);
+        giver.timestamps(stat);
     }
     giver.notes
 }
@@ -102,16 +103,17 @@ pub(crate) fn apply_in_place(
     source: &Source<'_>,
     preserve: Preserve,
 ) -> Vec<String> {
+    let stat = source.as_begun();
     let mut giver = Giver { fd, born: None, notes: Vec::new() };
     if preserve.ownership {
-        giver.ownership(&source.stat);
+        giver.ownership(stat);
     }
     giver.attributes_of_source(source.fd(), preserve);
     if preserve.mode {
-        giver.mode_of_source(&source.stat, preserve);
+        giver.mode_of_source(stat, preserve);
     }
     if preserve.timestamps {
-        giver.timestamps(&source.stat);
+        giver.timestamps(stat);
     }
     giver.notes
 }

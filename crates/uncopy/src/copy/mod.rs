@@ -60,6 +60,8 @@ mod trial;
 pub mod tune;
 #[cfg(target_os = "linux")]
 mod verify;
+#[cfg(target_os = "linux")]
+mod watch;
 
 use std::path::Path;
 

@@ -28,6 +28,11 @@ pub struct CopyOptions {
     pub cache: Cache,
     /// What to do if the source changes while it is copied.
     pub if_changed: IfChanged,
+    /// With [`IfChanged::Fail`]: flush a source first that has dirty pages, so that stores into it through
+    /// a mapping are seen ([`Receipt::mapped_writes`](crate::Receipt::mapped_writes)). What is still dirty
+    /// after three times is taken as changed. [`IfChanged::Retry`] always does it, and
+    /// [`IfChanged::Accept`] never.
+    pub flush_source: bool,
     /// What to do if the destination exists.
     pub existing: Existing,
     /// Which metadata of the source the destination gets.
@@ -275,7 +280,8 @@ pub enum Cache {
     Skip,
 }
 
-/// What to do if the source's size, mtime or ctime differ after the copy.
+/// What to do if the source's size, mtime or ctime differ after the copy, or somebody was seen to store
+/// into it through a mapping.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum IfChanged {
     /// Report an error; the destination is left as it was.

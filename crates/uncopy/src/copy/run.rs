@@ -1,5 +1,6 @@
 //! One copy from beginning to end: look, write aside, check, put in place.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,9 +20,10 @@ use super::source::Source;
 use super::staging::{Commit, Placing, Staging};
 use super::stale::Noting;
 use super::verify::{self, Hasher, Original};
+use super::watch::{self, Flushes};
 use super::{stream, transfer};
 use crate::error::{Errno, Error, Reason, Result};
-use crate::receipt::{Cost, Mechanism, Receipt};
+use crate::receipt::{Cost, MappedWrites, Mechanism, Receipt, Unseen};
 use crate::sys::{directory, file, follow};
 
 /// Copies one file; see [`super::copy_file`].
@@ -31,18 +33,18 @@ pub(super) fn copy(
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
-    repeated(options, || copy_once(source, destination, options, observer))
+    repeated(options, |flushes| copy_once(source, destination, options, flushes, observer))
 }
 
 /// Copies as often as the options say while the source changes.
 pub(super) fn repeated(
     options: &CopyOptions,
-    mut copy_once: impl FnMut() -> Result<Receipt>,
+    mut copy_once: impl FnMut(&Cell<Flushes>) -> Result<Receipt>,
 ) -> Result<Receipt> {
     let begin = Stopwatch::start(options.gate.as_ref());
-    let mut retries = 0;
+    let (mut retries, flushes) = (0, Cell::default());
     loop {
-        match copy_once() {
+        match copy_once(&flushes) {
             Err(error)
                 if error.is_source_changed()
                     && options.if_changed == IfChanged::Retry
@@ -54,6 +56,8 @@ pub(super) fn repeated(
             Err(error) => return Err(error),
             Ok(mut receipt) => {
                 receipt.retries = retries;
+                let Flushes { count, took } = flushes.get();
+                (receipt.source_flushes, receipt.source_flush_duration) = (count, took);
                 receipt.duration = begin.elapsed();
                 return Ok(receipt);
             }
@@ -65,12 +69,13 @@ fn copy_once(
     source: &Path,
     destination: &Path,
     options: &CopyOptions,
+    flushes: &Cell<Flushes>,
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
     if options.existing == Existing::Keep && options.read_streams && is_kept(source, destination) {
         return Ok(Receipt { skipped: true, ..Receipt::default() });
     }
-    let source = Source::open(source, options)?;
+    let source = Source::open(source, options)?.watched(options, flushes);
     if source.is_stream && options.transform != Transform::None {
         let reason = "what pays is found out by looking ahead in a file, which a stream does not \
                       allow; copy it without compressing or decompressing";
@@ -327,6 +332,9 @@ fn finish_contents(
 ) -> Result<()> {
     // A whole-file clone is a snapshot: what happens to the source afterwards is no matter.
     let snapshot = receipt.bytes_by(Mechanism::Reflink) == reached && reached > 0;
+    if snapshot {
+        receipt.mapped_writes = watch::of_snapshot(source.filesystem);
+    }
     if let Some(wanted) = options.verify
         && !staging.destination().is_stream()
     {
@@ -363,6 +371,13 @@ fn check_change(source: &Source<'_>, options: &CopyOptions, receipt: &mut Receip
         }
         changed => {
             receipt.source_changed = changed.is_some();
+            receipt.mapped_writes = match source.mapped_writes() {
+                // Nobody looked at it while the other run copied.
+                MappedWrites::NoneSeen if receipt.resumed_bytes > 0 => {
+                    MappedWrites::Unknown(Unseen::Resumed)
+                }
+                known => known,
+            };
             Ok(())
         }
     }

@@ -12,9 +12,10 @@ use super::options::{Allow, Cache, CopyOptions, Sparse};
 use super::plan::{self, Attempted, Step, Verdict};
 use super::source;
 use super::sparse;
+use super::watch::{self, Begin, Watch};
 use crate::capabilities::Filesystem;
 use crate::error::Errno;
-use crate::receipt::{Cost, Mechanism, Refusal};
+use crate::receipt::{Cost, MappedWrites, Mechanism, Refusal, Unseen};
 use crate::sys::file::{self, Stat};
 use crate::sys::{clock, transfer};
 
@@ -100,6 +101,8 @@ pub(crate) struct Early {
     bytes: usize,
     /// Since the epoch, when reading began.
     begun: Duration,
+    /// What was seen of its pages when it was read.
+    watch: Watch,
 }
 
 impl Early {
@@ -111,7 +114,12 @@ impl Early {
         let begun = clock::real();
         let room = buffer.len().min(Early::MOST_BYTES);
         let bytes = transfer::read_at(source, &mut buffer[..room], 0).ok()?;
-        Some(Early { bytes, begun })
+        // Whatever is stored from here on is not in what was read.
+        let watch = match bytes {
+            0 => Watch::Clean { writing: 0 },
+            _ => Watch::after_the_only_read(file::cached_pages(source, 0, room as u64)),
+        };
+        Some(Early { bytes, begun, watch })
     }
 
     /// That is the whole of a file that was looked at afterwards, and nobody has changed it meanwhile:
@@ -133,7 +141,9 @@ pub(crate) fn is_older(stat: &Stat, time: Duration) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Small {
     /// It is there, all of it.
-    Copied(Mechanism, Cost),
+    Copied(Mechanism, Cost, MappedWrites),
+    /// Its pages were clean, and somebody stored into them; the new file is to be removed.
+    StoredInto,
     /// Something was odd; the new file is to be removed.
     Odd,
 }
@@ -162,13 +172,17 @@ impl Way {
         admits: impl FnOnce() -> bool,
     ) -> Small {
         let early = early.filter(|early| early.is_all_of(stat));
+        let source = self.filesystems.0;
         let read_and_write = || match admits() {
-            true => read_and_write(ends, stat, options, (buffer, early)),
+            true => read_and_write(ends, (stat, source), options, (buffer, early)),
             false => Small::Odd,
         };
         let copied = match self.first(stat, options) {
             Step::Try(Mechanism::Reflink) => match reflink::share(ends) {
-                Ok(()) => Small::Copied(Mechanism::Reflink, Cost::Shared),
+                Ok(()) => {
+                    let mapped_writes = watch::of_snapshot(source);
+                    Small::Copied(Mechanism::Reflink, Cost::Shared, mapped_writes)
+                }
                 Err(errno) if self.forget_sharing(errno) => read_and_write(),
                 Err(_) => Small::Odd,
             },
@@ -176,12 +190,12 @@ impl Way {
             _ => Small::Odd,
         };
         let unchanged = || match (early, copied) {
-            (Some(_), Small::Copied(Mechanism::ReadWrite, _)) => true,
+            (Some(_), Small::Copied(Mechanism::ReadWrite, ..)) => true,
             _ => file::stat(ends.source).is_ok_and(|now| source::difference(stat, &now).is_none()),
         };
         match copied {
-            Small::Copied(..) if unchanged() => copied,
-            _ => Small::Odd,
+            Small::Copied(..) if !unchanged() => Small::Odd,
+            copied => copied,
         }
     }
 
@@ -253,10 +267,21 @@ impl Way {
 
 fn read_and_write(
     ends: Ends<'_>,
-    stat: &Stat,
+    (stat, filesystem): (&Stat, Filesystem),
     options: &CopyOptions,
     (buffer, early): (&mut [u8], Option<Early>),
 ) -> Small {
+    let look = || file::cached_pages(ends.source, 0, 0);
+    let mut watch = match (watch::unseen(stat, filesystem), early) {
+        (Some(why), _) => Watch::Blind(why),
+        (None, Some(early)) => early.watch,
+        // Nothing to store into.
+        (None, None) if stat.size == 0 => Watch::Clean { writing: 0 },
+        (None, None) => match Watch::begin(look(), watch::may_flush(options), 0) {
+            (watch, Begin::Go) => watch,
+            _ => return Small::Odd,
+        },
+    };
     let read = match early {
         Some(early) => Ok(early.bytes),
         None => transfer::read_at(ends.source, buffer, 0),
@@ -265,11 +290,22 @@ fn read_and_write(
     if n as u64 != stat.size {
         return Small::Odd;
     }
+    if early.is_none() && watch.is_open() && n > 0 {
+        watch = watch.look(look());
+    }
+    let mapped_writes = match watch.verdict() {
+        MappedWrites::Seen => return Small::StoredInto,
+        // It is to be flushed first.
+        MappedWrites::Unknown(Unseen::DirtyPages) if watch::may_flush(options) => {
+            return Small::Odd;
+        }
+        known => known,
+    };
     if options.sparse != Sparse::Never && sparse::hides_hole(&ends.source, &buffer[..n]) {
         return Small::Odd;
     }
     if n > 0 && transfer::write(ends.destination, &buffer[..n]) != Ok(n) {
         return Small::Odd;
     }
-    Small::Copied(Mechanism::ReadWrite, Cost::UserCopied)
+    Small::Copied(Mechanism::ReadWrite, Cost::UserCopied, mapped_writes)
 }

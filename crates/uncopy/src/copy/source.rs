@@ -1,15 +1,19 @@
 //! The file that is read.
 
+use std::cell::{Cell, OnceCell};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, OFlags};
 
 use super::named::Named;
-use super::options::CopyOptions;
+use super::options::{CopyOptions, IfChanged};
+use super::watch::{self, Begin, Flushes, Watch};
 use crate::capabilities::Filesystem;
 use crate::error::{Errno, Error, Reason, Result};
-use crate::sys::file::{self, Stat};
+use crate::receipt::{MappedWrites, Unseen};
+use crate::sys::file::{self, CachedPages, Stat};
 use crate::sys::follow::{self, Stopped};
 use crate::sys::{Sys, inherit};
 
@@ -21,6 +25,32 @@ pub(crate) struct Source<'a> {
     pub(crate) filesystem: Filesystem,
     /// Its bytes come once: it has no position that a second reading could begin at.
     pub(crate) is_stream: bool,
+    watched: Watched<'a>,
+}
+
+/// What is done about a source that changes, and what was seen so far.
+struct Watched<'a> {
+    if_changed: IfChanged,
+    may_flush: bool,
+    flushes: Option<&'a Cell<Flushes>>,
+    /// What it was like when it was flushed, if it was.
+    settled: OnceCell<Stat>,
+    watch: Cell<Watch>,
+    /// When the last look was, and how long it took.
+    last: Cell<Option<(Instant, Duration)>>,
+}
+
+impl Default for Watched<'_> {
+    fn default() -> Self {
+        Watched {
+            if_changed: IfChanged::default(),
+            may_flush: false,
+            flushes: None,
+            settled: OnceCell::new(),
+            watch: Cell::new(Watch::Blind(Unseen::NotLooked)),
+            last: Cell::default(),
+        }
+    }
 }
 
 impl<'a> Source<'a> {
@@ -62,7 +92,7 @@ impl<'a> Source<'a> {
         let is_stream = matches!(kind, FileType::Fifo | FileType::CharacterDevice);
         let magic = file::filesystem_magic(&fd).unwrap_or(0);
         let (path, filesystem) = (Named::Path(path), Filesystem::from_magic(magic));
-        Ok(Source { path, fd, stat, filesystem, is_stream })
+        Ok(Source { path, fd, stat, filesystem, is_stream, watched: Watched::default() })
     }
 
     /// What a descriptor of this process leads to, from where it stands. `None`: a file that has a
@@ -88,7 +118,14 @@ impl<'a> Source<'a> {
             _ => {}
         }
         let (path, filesystem) = (Named::Path(path), Filesystem::from_magic(0));
-        Ok(Some(Source { path, fd, stat, filesystem, is_stream: true }))
+        Ok(Some(Source {
+            path,
+            fd,
+            stat,
+            filesystem,
+            is_stream: true,
+            watched: Watched::default(),
+        }))
     }
 
     /// A regular file that was opened in its directory, and what it was like then.
@@ -98,7 +135,19 @@ impl<'a> Source<'a> {
         stat: Stat,
         filesystem: Filesystem,
     ) -> Source<'a> {
-        Source { path, fd, stat, filesystem, is_stream: false }
+        Source { path, fd, stat, filesystem, is_stream: false, watched: Watched::default() }
+    }
+
+    /// The same with these options for what happens if it changes. Flushes are added to `flushes`.
+    pub(crate) fn watched(
+        mut self,
+        options: &CopyOptions,
+        flushes: &'a Cell<Flushes>,
+    ) -> Source<'a> {
+        self.watched.if_changed = options.if_changed;
+        self.watched.may_flush = watch::may_flush(options);
+        self.watched.flushes = Some(flushes);
+        self
     }
 
     /// What [`Source::opened`] was given.
@@ -120,7 +169,107 @@ impl<'a> Source<'a> {
         self.stat.file_type() == FileType::RegularFile && !self.filesystem.is_pseudo()
     }
 
-    /// What differs from when the file was opened; `None` for files that change by being read.
+    /// What it was like when the first byte was about to be read.
+    pub(crate) fn as_begun(&self) -> &Stat {
+        self.watched.settled.get().unwrap_or(&self.stat)
+    }
+
+    /// Looks for the first time whether somebody stores into it through a mapping, and flushes it before,
+    /// if that is wanted. Comes immediately before the first byte is read: whoever had a fault when
+    /// [`Source::stat`] was asked for has made his page dirty by now.
+    pub(crate) fn settle(&self) -> Result<()> {
+        let own = Cell::default();
+        let (watched, flushes) = (&self.watched, self.watched.flushes.unwrap_or(&own));
+        if let Some(why) = watch::unseen(&self.stat, self.filesystem) {
+            watched.watch.set(Watch::Blind(why));
+            return Ok(());
+        }
+        if self.stat.size == 0 {
+            // Without a page there is nothing to store into.
+            watched.watch.set(Watch::Clean { writing: 0 });
+            return Ok(());
+        }
+        let mut settled = None;
+        loop {
+            let made = flushes.get();
+            let (watch, next) = Watch::begin(self.pages(), watched.may_flush, made.count);
+            watched.watch.set(watch);
+            match next {
+                Begin::Flush => {
+                    let begin = Instant::now();
+                    match self.flush()? {
+                        true => flushes.set(made.and(begin.elapsed())),
+                        false => return Ok(()),
+                    }
+                    settled = Some(self.examine()?);
+                }
+                Begin::Busy => {
+                    let what = format!("it has dirty pages after {} flushes", made.count);
+                    return Err(self.changed(what));
+                }
+                Begin::Go => break,
+            }
+        }
+        if let Some(now) = settled {
+            // What was found out about it must still hold.
+            if now.size != self.stat.size {
+                return Err(self.changed(difference(&self.stat, &now).unwrap_or_default()));
+            }
+            let _ = watched.settled.set(now);
+        }
+        Ok(())
+    }
+
+    /// Writes its dirty pages to the disk; `false`: no call that does that is to be had.
+    fn flush(&self) -> Result<bool> {
+        match file::write_out(&self.fd, 0, 0, true) {
+            Ok(()) => Ok(true),
+            Err(Errno::ENOSYS | Errno::EPERM | Errno::EINVAL | Errno::EOPNOTSUPP) => Ok(false),
+            Err(errno) => Err(Error::system("flush", self.path, errno)),
+        }
+    }
+
+    /// Looks again, between two pieces, if that is worth it. An error if somebody was seen.
+    pub(crate) fn look(&self) -> Result<()> {
+        let is_due = |(at, took): (Instant, _)| watch::is_due(at.elapsed(), took);
+        if self.watched.watch.get().is_open() && self.watched.last.get().is_none_or(is_due) {
+            self.look_now();
+            let accepts = self.watched.if_changed == IfChanged::Accept;
+            if self.watched.watch.get() == Watch::Seen && !accepts {
+                return Err(self.changed(STORED_INTO.into()));
+            }
+        }
+        Ok(())
+    }
+
+    fn look_now(&self) {
+        let watch = self.watched.watch.get();
+        if watch.is_open() {
+            self.watched.watch.set(watch.look(self.pages()));
+        }
+    }
+
+    fn pages(&self) -> Sys<CachedPages> {
+        let begin = Instant::now();
+        let pages = file::cached_pages(&self.fd, 0, 0);
+        self.watched.last.set(Some((Instant::now(), begin.elapsed())));
+        pages
+    }
+
+    fn examine(&self) -> Result<Stat> {
+        file::stat(&self.fd).map_err(|e| Error::system("examine", self.path, e))
+    }
+
+    fn changed(&self, what: String) -> Error {
+        Error::new("copy", self.path, Reason::SourceChanged { what })
+    }
+
+    /// What was seen of stores through a mapping.
+    pub(crate) fn mapped_writes(&self) -> MappedWrites {
+        self.watched.watch.get().verdict()
+    }
+
+    /// What differs from when the copy began; `None` for files that change by being read.
     ///
     /// Kernels before 6.13 stamp times by the tick: two writes within 4 ms (1 ms to 10 ms) that
     /// leave the size alone may look like one.
@@ -128,7 +277,11 @@ impl<'a> Source<'a> {
         if !self.is_told() {
             return Ok(None);
         }
-        Ok(difference(&self.stat, &file::stat(&self.fd)?))
+        self.look_now();
+        let times = difference(self.as_begun(), &file::stat(&self.fd)?);
+        let stores = (self.watched.watch.get() == Watch::Seen).then(|| STORED_INTO.to_owned());
+        let what: Vec<String> = times.into_iter().chain(stores).collect();
+        Ok((!what.is_empty()).then(|| what.join(", ")))
     }
 }
 
@@ -141,6 +294,14 @@ fn own_descriptor(path: &Path) -> Option<RawFd> {
     let number = places.iter().find_map(|place| path.strip_prefix(place).ok())?.to_str()?;
     let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| number.parse().ok()).flatten()
+}
+
+/// What tells of stores through a mapping.
+const STORED_INTO: &str = "pages in memory";
+
+/// Somebody stored into a file that was clean when it was read.
+pub(crate) fn stored_into(path: impl AsRef<Path>) -> Error {
+    Error::new("copy", path, Reason::SourceChanged { what: STORED_INTO.into() })
 }
 
 /// What tells that a file was written to between two looks at it.

@@ -73,6 +73,7 @@ pub(crate) fn copy_to_end(
     let mut way = Way::new(mechanism, source, staging)
         .map_err(|e| Error::system("make a pipe to copy", source.path, e))?;
     let mut total = 0;
+    source.settle()?;
     // Regular files are always ready, and need not be asked; pseudo files may wait as well
     // (/proc/kmsg).
     let may_wait = !source.is_told();
@@ -118,6 +119,7 @@ pub(crate) fn copy_to_end(
         receipt.add(mechanism, hole_bytes, Cost::Hole);
         total += n as u64;
         receipt.add(mechanism, n as u64 - hole_bytes, way.cost());
+        source.look()?;
         go_on(observer, destination, total)?;
     }
     if finds_zeros {

@@ -107,6 +107,7 @@ impl Transfer<'_, '_> {
         self.receipt.decided_by = decisive.into_iter().map(plan::told).collect();
         let mut offset = self.go_on()?;
         self.lay_out()?;
+        self.source.settle()?;
         while offset < self.size {
             let segment = if self.facts.has_holes && self.facts.sparse != Sparse::Never {
                 sparse::segment(&self.ends.source, offset, self.size)
@@ -520,6 +521,9 @@ impl Transfer<'_, '_> {
             self.write_out(offset);
         }
         self.staging.reached(self.ends.source, offset)?;
+        if offset < self.size {
+            self.source.look()?;
+        }
         self.report()
     }
 

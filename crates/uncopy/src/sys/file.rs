@@ -54,6 +54,8 @@ pub(crate) struct Stat {
     pub(crate) direct: Option<DirectAlign>,
     /// Something is mounted here: the name cannot be replaced (`EBUSY`).
     pub(crate) mount_root: bool,
+    /// The contents are not in the page cache (DAX), or the kernel does not say.
+    pub(crate) may_be_dax: bool,
 }
 
 /// Which file of its filesystem something is, now and in later boots: inode numbers are used again, but
@@ -154,6 +156,7 @@ fn stat_of_old(s: &fs::Stat) -> Stat {
         born: None,
         direct: None,
         mount_root: false,
+        may_be_dax: true,
     }
 }
 
@@ -178,6 +181,7 @@ fn stat_of(s: &fs::Statx) -> Stat {
         born: (s.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| time(s.stx_btime)),
         direct,
         mount_root: s.stx_attributes.contains(fs::StatxAttributes::MOUNT_ROOT),
+        may_be_dax: s.stx_attributes.contains(fs::StatxAttributes::DAX),
     }
 }
 
@@ -349,9 +353,25 @@ struct Cachestat {
     recently_evicted: u64,
 }
 
-/// How many bytes of a range are in the page cache; length 0: to the end of the file
-/// (`cachestat(2)`, Linux 6.5).
+/// Pages of a file that are in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CachedPages {
+    pub(crate) cached: u64,
+    /// They hold what the disk does not.
+    pub(crate) dirty: u64,
+    /// They are being written to the disk. One that is stored into meanwhile is dirty as well.
+    pub(crate) writing: u64,
+}
+
+/// How many bytes of a range are in the page cache; length 0: to the end of the file.
 pub(crate) fn cached_bytes(fd: impl AsFd, offset: u64, length: u64) -> Sys<u64> {
+    Ok(cached_pages(fd, offset, length)?.cached * rustix::param::page_size() as u64)
+}
+
+/// The pages of a range that are in memory; length 0: to the end of the file (`cachestat(2)`, Linux
+/// 6.5). `EPERM` for who neither owns the file nor may write to it (`can_do_cachestat` in
+/// `mm/filemap.c`).
+pub(crate) fn cached_pages(fd: impl AsFd, offset: u64, length: u64) -> Sys<CachedPages> {
     /// `__NR_cachestat`: the same number on every architecture since the common table.
     const CACHESTAT: libc::c_long = 451;
     let range = CachestatRange { offset, length };
@@ -361,7 +381,11 @@ pub(crate) fn cached_bytes(fd: impl AsFd, offset: u64, length: u64) -> Sys<u64> 
     let r = unsafe {
         libc::syscall(CACHESTAT, fd.as_fd().as_raw_fd(), &raw const range, &raw mut stat, 0)
     };
-    if r == 0 { Ok(stat.cached * rustix::param::page_size() as u64) } else { Err(last_errno()) }
+    if r != 0 {
+        return Err(last_errno());
+    }
+    let Cachestat { cached, dirty, writeback: writing, .. } = stat;
+    Ok(CachedPages { cached, dirty, writing })
 }
 
 /// Another descriptor of the same open file, close-on-exec.

@@ -28,6 +28,7 @@ pub(crate) fn write(
 ) -> Result<u64> {
     let mut sink = Sink { source, staging, offset: 0, done_bytes: 0, receipt, observer };
     sink.report()?;
+    source.settle()?;
     let (source_bytes, frames) = match way {
         Way::Compress(level) => sink.compress(level)?,
         Way::Decompress => sink.decompress(sparse)?,
@@ -168,6 +169,7 @@ impl Sink<'_, '_> {
     }
 
     fn report(&mut self) -> Result<()> {
+        self.source.look()?;
         let progress = self.progress();
         observer::tell(self.observer, progress, self.source.path)
     }

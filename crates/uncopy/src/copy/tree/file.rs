@@ -32,10 +32,10 @@ use crate::copy::metadata;
 use crate::copy::named::{Late, Named};
 use crate::copy::observer::{self, Control, Observer, Phase, Progress};
 use crate::copy::small::{self, Small};
-use crate::copy::source::Source;
+use crate::copy::source::{self, Source};
 use crate::copy::staging::{Commit, Placing, Staging};
 use crate::copy::stale::Noting;
-use crate::copy::{CopyOptions, Experience, Throttle, Transform, facts, partial, run};
+use crate::copy::{CopyOptions, Experience, IfChanged, Throttle, Transform, facts, partial, run};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::{Cost, Mechanism, Portion, Receipt};
 use crate::sys::directory;
@@ -274,10 +274,11 @@ impl Worker<'_, '_> {
         let find = (|| place.source(), || place.destination());
         let (from, to) = (Late::new(&find.0), Late::new(&find.1));
         let path = || place.directory.path_from_root();
-        let copied = retry::repeated(job, place.open.filesystems, || {
+        let copied = retry::repeated(job, place.open.filesystems, |flushes| {
             let (fd, stat) = opened.take().map_or_else(|| open_file(place), Ok)?;
             let filesystem = filesystem_of(place.open, &place.directory.entered.source, &fd, &stat);
             let source = Source::opened(Named::Late(&from), fd, stat, filesystem);
+            let source = source.watched(options, flushes);
             let found = match self.ask(place, EntryKind::File, source.stat.modified)? {
                 Asked::Go { found, .. } => found,
                 Asked::Done(outcome) => {
@@ -411,15 +412,20 @@ impl Worker<'_, '_> {
         let read = (&mut *self.buffer, None);
         let way = self.small.way(devices, filesystems, options);
         let copied = way.copy(ends, &source.stat, options, read, || job.admits(size));
-        let Small::Copied(mechanism, cost) = copied else {
-            return Ok(None);
+        let (mechanism, cost, mapped_writes) = match copied {
+            Small::Copied(mechanism, cost, mapped_writes) => (mechanism, cost, mapped_writes),
+            Small::StoredInto if options.if_changed != IfChanged::Accept => {
+                return Err(source::stored_into(place.source()));
+            }
+            Small::StoredInto | Small::Odd => return Ok(None),
         };
         let notes = metadata::apply(&staging, source, destination, options.preserve);
         if staging.commit()? == Commit::Skipped {
             return Ok(Some(Receipt { skipped: true, ..Receipt::default() }));
         }
         self.job.counters.bytes.fetch_add(size, Ordering::Relaxed);
-        Ok(Some(self.small_receipt((size, mechanism, cost), notes)))
+        let receipt = self.small_receipt((size, mechanism, cost), notes);
+        Ok(Some(Receipt { mapped_writes, ..receipt }))
     }
 }
 

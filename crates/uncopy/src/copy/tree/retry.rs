@@ -1,10 +1,12 @@
 //! Errors that pass: the file is tried again, later each time.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use super::run::Job;
 use crate::capabilities::Filesystem;
 use crate::copy::run;
+use crate::copy::watch::Flushes;
 use crate::error::{Errno, Result};
 use crate::receipt::Receipt;
 
@@ -21,7 +23,7 @@ const GLANCE: Duration = Duration::from_millis(50);
 pub(super) fn repeated(
     job: &Job<'_>,
     filesystems: (Filesystem, Filesystem),
-    mut copy_once: impl FnMut() -> Result<Receipt>,
+    mut copy_once: impl FnMut(&Cell<Flushes>) -> Result<Receipt>,
 ) -> Result<Receipt> {
     let mut tries = 0;
     let copied = persist(job, filesystems, || {

@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use super::file::{filesystem_of, siblings};
 use super::worker::{Devices, Place, Worker};
+use crate::copy::job::EntryKind;
 use crate::copy::mechanism::{Ends, reflink};
-use crate::copy::metadata;
 use crate::copy::small::{self, Early, Next, Small};
-use crate::receipt::{Cost, Mechanism};
+use crate::copy::{IfChanged, metadata, source, watch};
+use crate::receipt::{Cost, Mechanism, Receipt};
 use crate::sys::file::Stat;
 use crate::sys::{clock, name};
 
@@ -129,7 +130,8 @@ impl Worker<'_, '_> {
         let begun = begun.filter(|_| Next::is_possible(filesystem));
         let (copy, copied) = match begun {
             Some(Begun::Shared(shared)) if shared.is_of(stat) => {
-                (shared.keep(), Small::Copied(Mechanism::Reflink, Cost::Shared))
+                let mapped_writes = watch::of_snapshot(filesystem);
+                (shared.keep(), Small::Copied(Mechanism::Reflink, Cost::Shared, mapped_writes))
             }
             begun => {
                 let read = (&mut *self.buffer, begun.and_then(Begun::into_read));
@@ -142,10 +144,15 @@ impl Worker<'_, '_> {
                 (Some(copy), copied)
             }
         };
-        let (Some(copy), Small::Copied(mechanism, cost)) = (copy, copied) else {
+        let (Some(copy), Small::Copied(mechanism, cost, mapped_writes)) = (copy, copied) else {
             // If it stays, the other way tells of it.
             let _ = name::unlink(&*open.destination, place.target);
-            return false;
+            // The other way would find dirty pages, and could not tell any more that they were clean.
+            let is_over = copied == Small::StoredInto && options.if_changed == IfChanged::Fail;
+            if is_over {
+                self.fail(place, EntryKind::File, source::stored_into(place.source()));
+            }
+            return is_over;
         };
         self.small.next = Next::after(mechanism, stat);
         let read = (fd.as_fd(), stat);
@@ -159,7 +166,7 @@ impl Worker<'_, '_> {
             self.entry_done();
         } else {
             let receipt = self.small_receipt((size, mechanism, cost), notes);
-            self.finish_copied(place, receipt);
+            self.finish_copied(place, Receipt { mapped_writes, ..receipt });
         }
         true
     }

@@ -510,6 +510,7 @@ mod tests {
             born: Some(time(0)),
             direct: None,
             mount_root: false,
+            may_be_dax: false,
         }
     }
 
