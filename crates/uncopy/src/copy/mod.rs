@@ -33,6 +33,8 @@ mod partial;
 #[cfg(target_os = "linux")]
 pub(crate) mod plan;
 #[cfg(target_os = "linux")]
+mod private;
+#[cfg(target_os = "linux")]
 mod ranges;
 #[cfg(target_os = "linux")]
 mod remove;

@@ -12,6 +12,7 @@ use super::journal::{Begun, Built, Journal, NotOpened, Short, Unusable};
 use super::root::{or_here, split};
 use super::run::Job;
 use crate::copy::job::JobOptions;
+use crate::copy::private::{self, Private};
 use crate::copy::{CopyOptions, Tuning, partial, remove, stale};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::file::Stat;
@@ -37,6 +38,8 @@ pub(super) struct Aside {
     pub(super) parent: OwnedFd,
     temporary: OsString,
     name: OsString,
+    /// Nobody else can act in it.
+    pub(super) is_own: bool,
 }
 
 impl Target {
@@ -139,7 +142,8 @@ impl Target {
                         return Err(Error::new("resume the copy to", destination, reason));
                     }
                     let name = name.to_owned();
-                    let aside = Some(Aside { parent, temporary, name });
+                    let is_own = stat.permissions() & 0o077 == 0;
+                    let aside = Some(Aside { parent, temporary, name, is_own });
                     let journal = Some((journal, keeper));
                     return Ok(Target { fd, stat, aside, absent: false, resumed: true, journal });
                 }
@@ -275,23 +279,11 @@ fn unusable(destination: &Path, name: &OsStr, why: &Unusable) -> Error {
 }
 
 fn make_aside(parent: OwnedFd, name: &OsStr) -> Sys<Target> {
-    let temporary = loop {
-        let temporary = stale::temporary_name(name, stale::Kind::Tree)?;
-        match directory::make(&parent, &temporary, 0o700) {
-            Err(Errno::EEXIST) => {}
-            other => break other.map(|()| temporary)?,
-        }
-    };
-    let opened = directory::open_child(&parent, &temporary).and_then(|fd| {
-        // Other runs see that this is no leftover.
-        let _ = file::try_lock(&fd);
-        file::stat(&fd).map(|stat| (fd, stat))
-    });
-    let aside = Aside { parent, temporary, name: name.to_owned() };
-    if opened.is_err() {
-        aside.remove();
-    }
-    let ((fd, stat), aside) = (opened?, Some(aside));
+    let Private { fd, name: temporary, stat, is_own } =
+        private::make(parent.as_fd(), name, stale::Kind::Tree)?;
+    // Other runs see that this is no leftover.
+    let _ = file::try_lock(&fd);
+    let aside = Some(Aside { parent, temporary, name: name.to_owned(), is_own });
     Ok(Target { fd, stat, aside, absent: false, resumed: false, journal: None })
 }
 
