@@ -52,8 +52,8 @@ struct Scene {
 }
 
 impl Scene {
-    fn new() -> Scene {
-        let root = Place::Disk.scratch();
+    fn at(place: Place) -> Scene {
+        let root = place.scratch();
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
         for directory in ["source", "destination"] {
             fs::create_dir(root.join(directory)).unwrap();
@@ -61,7 +61,7 @@ impl Scene {
         // What root keeps an eye on its files by.
         fs::DirBuilder::new().mode(0o700).create(root.join("vault")).unwrap();
         for number in 0..ENTRIES {
-            let path = root.join(&format!("source/{number}"));
+            let path = root.join(format!("source/{number}"));
             if number % 2 == 0 {
                 symlink("nowhere", &path).unwrap();
             } else {
@@ -89,7 +89,7 @@ impl Scene {
         for number in 0..2 * ENTRIES {
             for (kind, is_file) in [("file", true), ("fifo", false)] {
                 let bait = self.destination().join(format!("{kind}{number}"));
-                let kept = self.root.join(&format!("vault/{kind}{number}"));
+                let kept = self.root.join(format!("vault/{kind}{number}"));
                 if kept.symlink_metadata().is_ok() && bait.symlink_metadata().is_ok() {
                     continue;
                 }
@@ -129,7 +129,7 @@ fn fifo(path: &Path, mode: u32) {
 
 fn files_renamed_over_temporaries_are_not_given_away() {
     for swaps_directories in [false, true] {
-        let scene = Scene::new();
+        let scene = Scene::at(Place::Tmpfs);
         for entry in fs::read_dir(scene.root.join("source")).unwrap() {
             let times = rustix::fs::Timestamps {
                 last_access: rustix::fs::Timespec { tv_sec: 1_000_000, tv_nsec: 0 },
@@ -235,13 +235,13 @@ fn what_takes_the_name_of_a_directory_of_ours_is_not_used() {
 }
 
 fn what_is_made_has_what_its_source_has() {
-    let scene = Scene::new();
+    let scene = Scene::at(Place::Disk);
     for _ in 0..2 {
         let run = scene.program().run();
         assert!(run.status.success(), "{run:?}");
         for number in 0..ENTRIES {
             let of = |tree: &str| {
-                let path = scene.root.join(&format!("{tree}/{number}"));
+                let path = scene.root.join(format!("{tree}/{number}"));
                 let found = path.symlink_metadata().unwrap();
                 (found.uid(), found.gid(), found.mode(), found.mtime(), found.mtime_nsec())
             };
@@ -256,7 +256,7 @@ fn what_is_made_has_what_its_source_has() {
 }
 
 fn nothing_of_ours_is_left_beside_what_is_made() {
-    let scene = Scene::new();
+    let scene = Scene::at(Place::Disk);
     // Some cannot be replaced.
     fs::create_dir(scene.destination().join("4")).unwrap();
     let run = scene.program().run();
