@@ -7,6 +7,7 @@ mod calls;
 mod deep;
 mod early;
 mod errors;
+mod given_away;
 mod hard_links;
 mod holes;
 mod incomplete;
@@ -125,7 +126,9 @@ fn events(run: &Run, event: &str) -> Vec<Receipt> {
 }
 
 /// What depends on no filesystem, brings its own, or takes long and is like another.
-const ONCE: [&str; 11] = [
+const ONCE: [&str; 13] = [
+    "what_takes_the_name_of_a_directory_of_ours_is_not_used",
+    "files_renamed_over_temporaries_are_not_given_away",
     "by_several_workers",
     "full_to_the_last_block",
     "no_inode_left",
@@ -140,6 +143,9 @@ const ONCE: [&str; 11] = [
 ];
 
 fn main() -> ExitCode {
+    if let Some(what) = std::env::var_os(given_away::ROLE) {
+        return given_away::attack(&what);
+    }
     testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
         let cases = [
             adapting::cases(),
@@ -148,6 +154,7 @@ fn main() -> ExitCode {
             deep::cases(),
             early::cases(),
             errors::cases(),
+            given_away::cases(),
             hard_links::cases(),
             holes::cases(),
             incomplete::cases(),

@@ -18,6 +18,8 @@ mod current;
 mod destination;
 #[cfg(target_os = "linux")]
 mod facts;
+#[cfg_attr(not(target_os = "linux"), path = "following_portable.rs")]
+pub(crate) mod following;
 #[cfg(target_os = "linux")]
 pub(crate) mod forecast;
 #[cfg(target_os = "linux")]
@@ -32,6 +34,8 @@ mod pace;
 mod partial;
 #[cfg(target_os = "linux")]
 pub(crate) mod plan;
+#[cfg(target_os = "linux")]
+mod private;
 #[cfg(target_os = "linux")]
 mod ranges;
 #[cfg(target_os = "linux")]
@@ -126,4 +130,13 @@ pub fn copy_file_observed(
         return Err(Error::new("copy", source.as_ref(), Reason::Cancelled));
     }
     run::copy(source.as_ref(), destination, options, &mut observer)
+}
+
+/// A file that is made is for its owner alone, where files have modes.
+#[cfg(not(target_os = "linux"))]
+fn for_owner_alone(options: &mut std::fs::OpenOptions) {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    #[cfg(not(unix))]
+    let _ = options;
 }

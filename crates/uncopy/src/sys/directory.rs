@@ -146,6 +146,11 @@ pub(crate) fn list(
     Ok(true)
 }
 
+/// Whether a directory that was just opened has no entries.
+pub(crate) fn is_empty(directory: impl AsFd) -> Sys<bool> {
+    list(directory, &mut [MaybeUninit::uninit(); 1024], |_| false)
+}
+
 /// Lets a listing go on at a place that [`Entry::next`] named, or at 0 from its beginning
 /// (`telldir(3)`).
 pub(crate) fn rewind_to(directory: impl AsFd, place: u64) -> Sys<()> {

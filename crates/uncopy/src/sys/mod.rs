@@ -21,6 +21,7 @@ pub(crate) mod numbered;
 pub(crate) mod offload;
 pub(crate) mod perf;
 pub(crate) mod pidfd;
+pub(crate) mod privilege;
 pub(crate) mod probe;
 #[cfg(feature = "tokio")]
 pub(crate) mod reactor;

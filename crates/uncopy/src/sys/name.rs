@@ -73,19 +73,40 @@ fn proc_path(fd: impl AsFd) -> String {
 
 /// Renames within a directory, replacing what is there.
 pub(crate) fn rename(directory: impl AsFd, from: &OsStr, to: &OsStr) -> Sys<()> {
-    Ok(fs::renameat(&directory, from, &directory, to)?)
+    rename_out(&directory, from, &directory, to)
 }
 
-/// Renames within a directory; `EEXIST` if the name is taken (`RENAME_NOREPLACE`).
+/// Renames into another directory of the filesystem, replacing what is there.
+pub(crate) fn rename_out(
+    from_directory: impl AsFd,
+    from: &OsStr,
+    directory: impl AsFd,
+    to: &OsStr,
+) -> Sys<()> {
+    Ok(fs::renameat(from_directory, from, directory, to)?)
+}
+
+/// Renames within a directory; `EEXIST` if the name is taken.
+pub(crate) fn rename_new(directory: impl AsFd, from: &OsStr, to: &OsStr) -> Sys<()> {
+    rename_out_new(&directory, from, &directory, to)
+}
+
+/// Renames into another directory of the filesystem; `EEXIST` if the name is taken
+/// (`RENAME_NOREPLACE`).
 ///
 /// A filesystem without that flag says `EINVAL`, a filter `EPERM` or `ENOSYS`; there `link` and
 /// `unlink` do the same, since `link(2)` never replaces a name. Where it is a real `EPERM` they
 /// meet it too.
-pub(crate) fn rename_new(directory: impl AsFd, from: &OsStr, to: &OsStr) -> Sys<()> {
-    match fs::renameat_with(&directory, from, &directory, to, RenameFlags::NOREPLACE) {
+pub(crate) fn rename_out_new(
+    from_directory: impl AsFd,
+    from: &OsStr,
+    directory: impl AsFd,
+    to: &OsStr,
+) -> Sys<()> {
+    match fs::renameat_with(&from_directory, from, &directory, to, RenameFlags::NOREPLACE) {
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {
-            fs::linkat(&directory, from, &directory, to, AtFlags::empty())?;
-            Ok(fs::unlinkat(&directory, from, AtFlags::empty())?)
+            fs::linkat(&from_directory, from, &directory, to, AtFlags::empty())?;
+            Ok(fs::unlinkat(&from_directory, from, AtFlags::empty())?)
         }
         other => Ok(other?),
     }

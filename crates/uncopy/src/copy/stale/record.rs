@@ -99,6 +99,13 @@ impl Register {
         Noted(slot.map(|slot| (self, slot)))
     }
 
+    /// Gives a slot back whose name is gone.
+    pub(crate) fn free(&self, slot: Option<usize>) {
+        if let (Some(slot), State::Made(record)) = (slot, &mut *lock(&self.state)) {
+            record.free.push(slot);
+        }
+    }
+
     /// What it notes could not be removed: the record stays, for another run to go by.
     pub(crate) fn keep(&self) {
         if let State::Made(record) = &mut *lock(&self.state) {
@@ -232,6 +239,11 @@ impl Noted<'_> {
         self.0.is_some()
     }
 
+    /// Hands over the slot, which stays noted until it is given back to [`Register::free`].
+    pub(crate) fn into_slot(mut self) -> Option<usize> {
+        self.0.take().map(|(_, slot)| slot)
+    }
+
     /// The name stays, for another run to remove.
     pub(crate) fn leave(mut self) {
         if let Some((register, _)) = self.0.take() {
@@ -242,10 +254,8 @@ impl Noted<'_> {
 
 impl Drop for Noted<'_> {
     fn drop(&mut self) {
-        if let Some((register, slot)) = self.0.take()
-            && let State::Made(record) = &mut *lock(&register.state)
-        {
-            record.free.push(slot);
+        if let Some((register, slot)) = self.0.take() {
+            register.free(Some(slot));
         }
     }
 }

@@ -20,6 +20,7 @@ mod swift;
 mod target;
 mod transform;
 mod worker;
+mod workshop;
 
 #[cfg(fuzzing)]
 pub(crate) use journal::fuzz as fuzz_journal;

@@ -12,6 +12,7 @@ use super::decide::Decision;
 use super::directory::identity;
 use super::links::First;
 use super::worker::{Place, Worker};
+use super::workshop::Workshop;
 use crate::copy::job::{Action, EntryKind, Outcome};
 use crate::copy::stale::{self, Noted};
 use crate::copy::{Existing, Preserve, metadata};
@@ -25,9 +26,8 @@ impl Worker<'_, '_> {
         let read = directory::read_link(&place.open.source, place.name)
             .map_err(|errno| Error::system("read the link", place.source(), errno));
         let made = read.and_then(|target| {
-            let to = &*place.open.destination;
-            self.make_entry(place, EntryKind::Symlink, |name| {
-                directory::make_link(&target, to, name)
+            self.make_entry(place, EntryKind::Symlink, |directory, name| {
+                directory::make_link(&target, directory, name)
             })
         });
         self.finish_made(place, EntryKind::Symlink, made);
@@ -46,10 +46,9 @@ impl Worker<'_, '_> {
             if matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink) {
                 return Err(super::enter::changed_kind(place, kind));
             }
-            let to = &*place.open.destination;
             let mode = stat.permissions() & 0o777;
-            self.make_entry(place, EntryKind::Special, |name| {
-                directory::make_special(to, name, kind, mode, stat.special)
+            self.make_entry(place, EntryKind::Special, |directory, name| {
+                directory::make_special(directory, name, kind, mode, stat.special)
             })
         });
         self.finish_made(place, EntryKind::Special, made);
@@ -64,10 +63,10 @@ impl Worker<'_, '_> {
 
     /// Makes an entry by `make`, gives it the source's metadata, and puts it in place.
     fn make_entry(
-        &self,
+        &mut self,
         place: &Place<'_>,
         kind: EntryKind,
-        make: impl Fn(&OsStr) -> Sys<()>,
+        make: impl Fn(&OwnedFd, &OsStr) -> Sys<()>,
     ) -> Result<Outcome> {
         let fail = |errno| Error::destination("make", place.destination(), errno);
         let stat = directory::stat_name(&place.open.source, place.name)
@@ -75,53 +74,47 @@ impl Worker<'_, '_> {
         if let Asked::Done(outcome) = self.ask(place, kind, stat.modified)? {
             return Ok(outcome);
         }
-        if place.directory.entered.is_unseen() {
-            make(place.target).map_err(fail)?;
-            return Ok(Outcome::Made { notes: self.give_by_name(place, place.target, &stat) });
+        let (job, to) = (self.job, &*place.open.destination);
+        let preserve = given_to(&stat, job.options.copy.preserve);
+        let is_exposed = preserve != Preserve::default() && job.is_privileged();
+        if place.directory.entered.is_unseen() && (!is_exposed || job.is_aside_own()) {
+            make(to, place.target).map_err(fail)?;
+            let notes = give_by_name(place, (to, place.target), &stat, preserve);
+            return Ok(Outcome::Made { notes });
         }
-        let temporary = Temporary::new(place, make).map_err(fail)?;
-        let notes = self.give_by_name(place, &temporary.name, &stat);
-        let existing = self.job.copy_options(&place.directory.entered).existing;
+        let workshop = is_exposed.then(|| self.workshop(place)).transpose().map_err(fail)?;
+        let (temporary, notes) = match workshop.map(Workshop::directory) {
+            Some(Some(own)) => {
+                make(own, place.target).map_err(fail)?;
+                let name = place.target.to_owned();
+                let temporary = Temporary { place, from: own, name, noted: Noted::NONE };
+                let notes = give_by_name(place, (own, place.target), &stat, preserve);
+                (temporary, notes)
+            }
+            Some(None) => {
+                let temporary = Temporary::new(place, |name| make(to, name)).map_err(fail)?;
+                (temporary, vec![NOTHING_GIVEN.to_owned()])
+            }
+            None => {
+                let temporary = Temporary::new(place, |name| make(to, name)).map_err(fail)?;
+                let notes = give_by_name(place, (to, &temporary.name), &stat, preserve);
+                (temporary, notes)
+            }
+        };
+        let existing = job.copy_options(&place.directory.entered).existing;
         match temporary.put_in_place(existing).map_err(fail)? {
             true => Ok(Outcome::Made { notes }),
             false => Ok(Outcome::Skipped { reason: "the destination exists" }),
         }
     }
 
-    /// Owner, ACL, mode, attributes and times of what is no regular file; a link has neither ACL nor
-    /// mode, and no `user.*` attributes (`xattr(7)`).
-    fn give_by_name(&self, place: &Place<'_>, name: &OsStr, source: &Stat) -> Vec<String> {
-        let preserve = self.job.options.copy.preserve;
-        let to = &*place.open.destination;
-        let mut notes = Vec::new();
-        let mut note = |what: &str, errno: Errno| {
-            notes.push(format!("{what} could not be kept ({errno})"));
+    /// Where entries of the directory can be changed by name.
+    fn workshop(&mut self, place: &Place<'_>) -> Sys<&Workshop> {
+        let workshop = match self.workshop.take().filter(|workshop| workshop.is_for(place)) {
+            Some(workshop) => workshop,
+            None => Workshop::make(place)?,
         };
-        if preserve.ownership
-            && let Err(errno) = directory::set_owner(to, name, Some(source.uid), Some(source.gid))
-        {
-            note("owner and group", errno);
-        }
-        let is_link = source.file_type() == FileType::Symlink;
-        let given = match is_link {
-            true => Preserve { mode: false, acl: false, ..preserve },
-            false => preserve,
-        };
-        let mut kept = Vec::new();
-        if given.mode || given.acl || given.xattr {
-            match give_to_handle(place, name, source, given) {
-                Ok(notes) => kept = notes,
-                Err(errno) if is_link => note("extended attributes", errno),
-                Err(errno) => note("mode and ACL", errno),
-            }
-        }
-        if preserve.timestamps
-            && let Err(errno) = directory::set_times(to, name, source.accessed, source.modified)
-        {
-            note("the times", errno);
-        }
-        notes.extend(kept);
-        notes
+        Ok(self.workshop.insert(workshop))
     }
 
     /// Makes the destination's name another one of the file at `first`.
@@ -170,6 +163,55 @@ impl Worker<'_, '_> {
     }
 }
 
+/// What the record of an entry says that is not changed by a name which may be another's by then.
+const NOTHING_GIVEN: &str = "owner, mode, attributes and times could not be kept: others may rename \
+    what is made in its directory, and no directory of one's own can be made there";
+
+/// What can be given to an entry like the source's. A link has neither ACL nor mode, and no `user.*`
+/// attributes (`xattr(7)`).
+fn given_to(source: &Stat, preserve: Preserve) -> Preserve {
+    match source.file_type() {
+        FileType::Symlink => Preserve { mode: false, acl: false, ..preserve },
+        _ => preserve,
+    }
+}
+
+/// Owner, ACL, mode, attributes and times of what is no regular file, and has this name.
+fn give_by_name(
+    place: &Place<'_>,
+    (directory, name): (&OwnedFd, &OsStr),
+    source: &Stat,
+    given: Preserve,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut note = |what: &str, errno: Errno| {
+        notes.push(format!("{what} could not be kept ({errno})"));
+    };
+    if given.ownership
+        && let Err(errno) =
+            directory::set_owner(directory, name, Some(source.uid), Some(source.gid))
+    {
+        note("owner and group", errno);
+    }
+    let mut kept = Vec::new();
+    if given.mode || given.acl || given.xattr {
+        match give_to_handle(place, (directory, name), source, given) {
+            Ok(notes) => kept = notes,
+            Err(errno) if source.file_type() == FileType::Symlink => {
+                note("extended attributes", errno);
+            }
+            Err(errno) => note("mode and ACL", errno),
+        }
+    }
+    if given.timestamps
+        && let Err(errno) = directory::set_times(directory, name, source.accessed, source.modified)
+    {
+        note("the times", errno);
+    }
+    notes.extend(kept);
+    notes
+}
+
 /// What came of a further name of a file.
 pub(super) enum Linking {
     Done(Outcome),
@@ -191,7 +233,7 @@ fn cannot_link(errno: Errno) -> bool {
 /// ACL, attributes and mode; what of it could not be given.
 fn give_to_handle(
     place: &Place<'_>,
-    name: &OsStr,
+    (directory, name): (&OwnedFd, &OsStr),
     source: &Stat,
     preserve: Preserve,
 ) -> Sys<Vec<String>> {
@@ -203,7 +245,7 @@ fn give_to_handle(
             false => Err(Errno::ESTALE),
         }
     };
-    let handle = open(&place.open.destination, name)?;
+    let handle = open(directory, name)?;
     let from = open(&place.open.source, place.name)?;
     let mut notes = metadata::apply_to_handle(handle.as_fd(), from.as_fd(), preserve);
     if preserve.mode
@@ -214,9 +256,11 @@ fn give_to_handle(
     Ok(notes)
 }
 
-/// An entry under a temporary name, which is removed unless it is put in place.
+/// An entry that is not in place yet: under a temporary name, or under its own in a workshop. It is
+/// removed unless it is put in place.
 struct Temporary<'a> {
     place: &'a Place<'a>,
+    from: &'a OwnedFd,
     name: OsString,
     noted: Noted<'a>,
 }
@@ -235,16 +279,16 @@ impl<'a> Temporary<'a> {
         let path = || place.directory.path_from_root();
         let noted = directory::stat_name(&*place.open.destination, &name)
             .map_or(Noted::NONE, |stat| register.note(path, &name, &stat));
-        Ok(Temporary { place, name, noted })
+        Ok(Temporary { place, from: &*place.open.destination, name, noted })
     }
 
     /// `false`: the name was taken meanwhile, and is to be left alone. A rename from one name of a
     /// file to another does nothing (`rename(2)`), and what is left is removed.
     fn put_in_place(self, existing: Existing) -> Sys<bool> {
-        let to = &*self.place.open.destination;
+        let (to, target) = (&*self.place.open.destination, self.place.target);
         let renamed = match existing {
-            Existing::Keep => name::rename_new(to, &self.name, self.place.target),
-            _ => name::rename(to, &self.name, self.place.target),
+            Existing::Keep => name::rename_out_new(self.from, &self.name, to, target),
+            _ => name::rename_out(self.from, &self.name, to, target),
         };
         match renamed {
             Err(Errno::EEXIST) if existing == Existing::Keep => Ok(false),
@@ -255,7 +299,7 @@ impl<'a> Temporary<'a> {
 
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
-        match name::unlink(&*self.place.open.destination, &self.name) {
+        match name::unlink(self.from, &self.name) {
             Ok(()) | Err(Errno::ENOENT) => {}
             // Left for the next run to remove.
             Err(_) => std::mem::replace(&mut self.noted, Noted::NONE).leave(),

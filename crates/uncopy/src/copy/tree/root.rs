@@ -103,6 +103,7 @@ fn copy_single(
     } else {
         worker.copy_entry(&place, kind);
     }
+    worker.workshop = None;
     worker.end(Arc::clone(&directory));
     worker.work_on();
     directory.register().end();
@@ -208,6 +209,7 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
     if !absent {
         job.add_destination(identity(&target_stat));
     }
+    job.set_aside_own(aside.as_ref().is_some_and(|aside| aside.is_own));
     let kept = journal.map(|(journal, parent)| (Arc::new(journal), parent));
     if let Some((journal, _)) = &kept
         && let Err(errno) = journal.reach(target_stat.device, target_fd.as_fd())

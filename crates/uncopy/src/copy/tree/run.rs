@@ -23,7 +23,7 @@ use crate::copy::{Control, CopyOptions, Existing, Experience, Gate, Throttle, th
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::Mechanism;
 use crate::sys::file::FileId;
-use crate::sys::{Sys, clock, directory, file};
+use crate::sys::{Sys, clock, directory, file, privilege};
 
 /// Directories whose descriptors are kept while their entries are copied; the others are opened
 /// again when they are needed. Each has two.
@@ -47,6 +47,10 @@ pub(super) struct Job<'a> {
     pub(super) counters: Counters,
     pub(super) links: Links,
     pub(super) umask: Umask,
+    /// Files of others can be given away or changed.
+    privileged: OnceLock<bool>,
+    /// Nobody else can act in the directory that the tree is built in.
+    is_aside_own: AtomicBool,
     /// How files are copied in a tree that is being built, where nothing is the caller's.
     inside: CopyOptions,
     pub(super) throttle: Option<Throttle>,
@@ -168,6 +172,8 @@ impl<'a> Job<'a> {
             counters: Counters::default(),
             links: Links::new(options.links_in_memory),
             umask: Umask::default(),
+            privileged: OnceLock::new(),
+            is_aside_own: AtomicBool::new(false),
             inside: CopyOptions { existing: Existing::Replace, ..options.copy.clone() },
             throttle: options.bytes_per_second.map(Throttle::new),
             experience: Experience::default(),
@@ -193,6 +199,21 @@ impl<'a> Job<'a> {
             finished: Mutex::default(),
             unproven: Mutex::default(),
         }
+    }
+
+    /// Files of others can be given away or changed, if they take a name that something is given to.
+    pub(super) fn is_privileged(&self) -> bool {
+        *self.privileged.get_or_init(privilege::reaches_files_of_others)
+    }
+
+    /// A root is begun that is built in a directory of its own: whether nobody else can act in that.
+    pub(super) fn set_aside_own(&self, is_own: bool) {
+        self.is_aside_own.store(is_own, Ordering::Relaxed);
+    }
+
+    /// Names in a directory that this job builds aside stay what they are.
+    pub(super) fn is_aside_own(&self) -> bool {
+        self.is_aside_own.load(Ordering::Relaxed)
     }
 
     /// How the files of a directory are copied.

@@ -13,7 +13,8 @@ use super::journal::{Begun, Built, Journal, NotOpened, Short, Unusable};
 use super::root::{or_here, split};
 use super::run::Job;
 use crate::copy::job::JobOptions;
-use crate::copy::stale::{Register, Unproven};
+use crate::copy::private::{self, Private};
+use crate::copy::stale::{Noting, Register, Unproven};
 use crate::copy::{CopyOptions, Tuning, partial, remove, stale};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::sys::file::Stat;
@@ -41,6 +42,8 @@ pub(super) struct Aside {
     pub(super) name: OsString,
     /// Says that it is this run's, unless a journal does.
     pub(super) register: Register,
+    /// Nobody else can act in it.
+    pub(super) is_own: bool,
 }
 
 impl Target {
@@ -146,8 +149,9 @@ impl Target {
                         return Err(Error::new("resume the copy to", destination, reason));
                     }
                     let name = name.to_owned();
+                    let is_own = stat.permissions() & 0o077 == 0;
                     let register = Register::none();
-                    let aside = Some(Aside { parent, temporary, name, register });
+                    let aside = Some(Aside { parent, temporary, name, register, is_own });
                     let journal = Some((journal, keeper));
                     return Ok(Target { fd, stat, aside, absent: false, resumed: true, journal });
                 }
@@ -306,28 +310,14 @@ fn unusable(destination: &Path, name: &OsStr, why: &Unusable) -> Error {
 
 fn make_aside(parent: OwnedFd, name: &OsStr) -> Sys<Target> {
     let register = Register::new(Arc::new(file::duplicate(&parent)?), name);
-    register.prepare();
-    let temporary = loop {
-        let temporary = stale::temporary_name(name, stale::Kind::Tree)?;
-        match directory::make(&parent, &temporary, 0o700) {
-            Err(Errno::EEXIST) => {}
-            other => break other.map(|()| temporary)?,
-        }
-    };
-    let opened = directory::open_child(&parent, &temporary).and_then(|fd| {
-        // Other runs see that this is no leftover.
-        let _ = file::try_lock(&fd);
-        file::stat(&fd).map(|stat| (fd, stat))
-    });
-    if let Ok((_, stat)) = &opened {
-        // For as long as the record is there.
-        drop(register.note(PathBuf::new, &temporary, stat));
-    }
-    let aside = Aside { parent, temporary, name: name.to_owned(), register };
-    if opened.is_err() {
-        aside.remove();
-    }
-    let ((fd, stat), aside) = (opened?, Some(aside));
+    let noting = Noting { register: &register, path: &PathBuf::new, brief: false };
+    let (Private { fd, name: temporary, stat, is_own }, noted) =
+        private::make(parent.as_fd(), name, stale::Kind::Tree, noting)?;
+    // Other runs see that this is no leftover.
+    let _ = file::try_lock(&fd);
+    // The record has no other names, and says this one for as long as it is there.
+    drop(noted);
+    let aside = Some(Aside { parent, temporary, name: name.to_owned(), register, is_own });
     Ok(Target { fd, stat, aside, absent: false, resumed: false, journal: None })
 }
 

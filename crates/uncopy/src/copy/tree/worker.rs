@@ -11,6 +11,7 @@ use super::directory::{Directory, Open};
 use super::links::Spot;
 use super::queue::{Batch, Task, WorkerId};
 use super::run::Job;
+use super::workshop::Workshop;
 use crate::capabilities::Filesystem;
 use crate::copy::job::{Action, EntryKind, Outcome, Record, Summary};
 use crate::copy::pause::Inside;
@@ -30,6 +31,8 @@ pub(super) struct Worker<'scope, 'env> {
     pub(super) buffer: Vec<u8>,
     pub(super) listing: Vec<MaybeUninit<u8>>,
     pub(super) small: SmallFiles,
+    /// Where the last link or special file was made.
+    pub(super) workshop: Option<Workshop>,
     /// The observer's answer.
     pub(super) wants_records: bool,
     _inside: Option<Inside>,
@@ -102,6 +105,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
             buffer: small::buffer(&job.options.copy),
             listing: vec![MaybeUninit::uninit(); LISTING_BYTES],
             small: SmallFiles::default(),
+            workshop: None,
             wants_records: job.observer.wants_records(),
             _inside: job.gate().map(Gate::enter),
         }
@@ -191,6 +195,8 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         }
         let Batch { directory, open, .. } = batch;
         drop(open);
+        // Before the directory gets its times.
+        self.workshop = None;
         self.end(directory);
     }
 

@@ -1,0 +1,82 @@
+//! Directories of one's own in a directory of somebody else's, who may rename them at any time. They are
+//! known by their descriptor, and nobody else acts in them: mode 0700.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use super::stale::{self, Kind, Noted, Noting};
+use crate::error::Errno;
+use crate::sys::file::{self, Stat};
+use crate::sys::{Sys, directory, name};
+
+/// So often another directory may take the name before it is opened.
+const ATTEMPTS: usize = 8;
+
+/// A new directory.
+#[derive(Debug)]
+pub(crate) struct Private {
+    pub(crate) fd: OwnedFd,
+    pub(crate) name: OsString,
+    pub(crate) stat: Stat,
+    /// It is the caller's and closed to others. Else the filesystem has no owners, or its server
+    /// decides who is one.
+    pub(crate) is_own: bool,
+}
+
+/// Makes an empty directory under a temporary name, for what is to be called `destination`.
+///
+/// What is opened under the name is held against what was made: between the two whoever owns `parent` can
+/// put something else there. `ESTALE`: they did, each time. It is noted as soon as it is known which
+/// directory it is.
+pub(crate) fn make<'a>(
+    parent: BorrowedFd<'_>,
+    destination: &OsStr,
+    kind: Kind,
+    noting: Noting<'a>,
+) -> Sys<(Private, Noted<'a>)> {
+    noting.register.prepare();
+    for _ in 0..ATTEMPTS {
+        let name = stale::temporary_name(destination, kind)?;
+        match directory::make(parent, &name, 0o700) {
+            Err(Errno::EEXIST) => continue,
+            made => made?,
+        }
+        let opened = directory::open_child(parent, &name).and_then(|fd| {
+            let stat = file::stat(&fd)?;
+            Ok((is_own(&stat), fd, stat))
+        });
+        match opened {
+            Ok((is_own, fd, stat)) if is_own || !gives_ownership(parent, destination) => {
+                let noted = noting.note(&name, &stat);
+                return Ok((Private { fd, name, stat, is_own }, noted));
+            }
+            Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR) => remove(parent, &name),
+            Err(errno) => {
+                remove(parent, &name);
+                return Err(errno);
+            }
+        }
+    }
+    Err(Errno::ESTALE)
+}
+
+/// Removes an empty directory, or nothing, whatever has the name by now.
+pub(crate) fn remove(parent: impl AsFd, name: &OsStr) {
+    // It may be left, or be somewhere else: nothing can be done about it by name.
+    let _ = directory::remove(parent, name);
+}
+
+/// Only the caller can act in it. An ACL gives nobody more than the group's bits (acl(5), mask).
+fn is_own(stat: &Stat) -> bool {
+    stat.uid == file::effective_uid() && stat.permissions() & 0o077 == 0
+}
+
+/// Whether what the caller makes in a directory is the caller's.
+fn gives_ownership(parent: BorrowedFd<'_>, destination: &OsStr) -> bool {
+    let made = name::create_unnamed(parent, 0o600).or_else(|_| {
+        let name = stale::temporary_name(destination, Kind::File)?;
+        let file = name::create_new(parent, &name, 0o600)?;
+        name::unlink(parent, &name).map(|()| file)
+    });
+    made.and_then(file::stat).is_ok_and(|stat| is_own(&stat))
+}

@@ -1,0 +1,67 @@
+//! Where links and special files are made by whoever can change files of others.
+//!
+//! `symlinkat(2)` and `mknodat(2)` give no descriptor: owner, mode, attributes and times of what they make
+//! are given by name, and whoever owns the directory can rename another file over that name. In a
+//! directory that nobody else acts in, a name stays what it is; what is made there is renamed out when
+//! all is done.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use super::directory::{Directory, Open};
+use super::worker::Place;
+use crate::copy::private::{self, Private};
+use crate::copy::stale::Kind;
+use crate::error::Errno;
+use crate::sys::{Sys, directory};
+
+/// A directory of one's own in one of the destination's; it goes when nothing more is made there.
+#[derive(Debug)]
+pub(super) struct Workshop {
+    /// The one that it lies in.
+    directory: Arc<Directory>,
+    parent: Arc<OwnedFd>,
+    made: Private,
+    /// Where it is noted in the record of the tree.
+    slot: Option<usize>,
+}
+
+impl Workshop {
+    /// Makes one in the directory of an entry.
+    pub(super) fn make(place: &Place<'_>) -> Sys<Workshop> {
+        let Open { destination: parent, .. } = &**place.open;
+        let parent = Arc::clone(parent);
+        let path = || place.directory.path_from_root();
+        let noting = place.directory.noting(&path);
+        let (made, noted) = private::make(parent.as_fd(), place.target, Kind::File, noting)?;
+        let (directory, slot) = (Arc::clone(place.directory), noted.into_slot());
+        let workshop = Workshop { directory, parent, made, slot };
+        match directory::is_empty(&workshop.made.fd)? {
+            true => Ok(workshop),
+            // Another one of the caller's took its name.
+            false => Err(Errno::ESTALE),
+        }
+    }
+
+    /// It serves the entries of this directory.
+    pub(super) fn is_for(&self, place: &Place<'_>) -> bool {
+        Arc::ptr_eq(&self.directory, place.directory)
+    }
+
+    /// Where to make things; `None`: the filesystem keeps nobody out.
+    pub(super) fn directory(&self) -> Option<&OwnedFd> {
+        self.made.is_own.then_some(&self.made.fd)
+    }
+
+    fn name(&self) -> &OsStr {
+        &self.made.name
+    }
+}
+
+impl Drop for Workshop {
+    fn drop(&mut self) {
+        private::remove(&*self.parent, self.name());
+        self.directory.register().free(self.slot);
+    }
+}
