@@ -1,4 +1,5 @@
-//! `cargo xtask install-c PREFIX`: the C library, its headers and its pkg-config file.
+//! `cargo xtask install-c PREFIX`: the C library, its headers, its pkg-config file and what Valgrind
+//! is to be told of it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -59,10 +60,20 @@ pub(crate) fn install(prefix: &Path, root: &Path, libdir: &str) -> Result<()> {
     place(&built.join("libuncopy_zx.so"), &libraries.join(&full_name))?;
     link(&full_name, &libraries.join(SONAME))?;
     link(SONAME, &libraries.join("libuncopy_zx.so"))?;
-    place_tree(&workspace::root().join("crates/uncopy-zx/include"), &root.join("include"))?;
+    place_texts(root)?;
     let description = libraries.join("pkgconfig/uncopy-zx.pc");
     write(&description, &pkg_config(prefix, libdir))
 }
+
+/// Headers, and the suppressions for Valgrind.
+fn place_texts(root: &Path) -> Result<()> {
+    let sources = workspace::root().join("crates/uncopy-zx");
+    place_tree(&sources.join("include"), &root.join("include"))?;
+    place(&sources.join("tests/c/valgrind.supp"), &root.join(SUPPRESSIONS))
+}
+
+/// Where the suppressions are, below the prefix.
+const SUPPRESSIONS: &str = "share/uncopy-zx/valgrind.supp";
 
 /// The pkg-config file. `Libs.private` is what `rustc --print native-static-libs` says.
 fn pkg_config(prefix: &Path, libdir: &str) -> String {
@@ -140,8 +151,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::{link, pkg_config, place, place_tree};
-    use crate::workspace;
+    use super::{SUPPRESSIONS, link, pkg_config, place, place_texts};
 
     #[test]
     fn pkg_config_names_the_places() {
@@ -169,12 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn headers_keep_their_places() {
+    fn headers_keep_their_places_and_suppressions_have_one() {
         let directory = tempfile::tempdir().unwrap();
-        let headers = workspace::root().join("crates/uncopy-zx/include");
-        place_tree(&headers, directory.path()).unwrap();
+        place_texts(directory.path()).unwrap();
         for name in ["zircon/syscalls.h", "zircon/syscalls/port.h", "uncopy/zx.h"] {
-            assert!(directory.path().join(name).is_file(), "{name}");
+            assert!(directory.path().join("include").join(name).is_file(), "{name}");
         }
+        let suppressions = fs::read_to_string(directory.path().join(SUPPRESSIONS)).unwrap();
+        assert!(suppressions.contains("fun:uncopy_zx_copy*"), "{suppressions}");
     }
 }

@@ -84,6 +84,9 @@ fn main() {
         let builds: &'static [Build] = if is_c { &C_BUILDS } else { &CPP_BUILDS };
         for build in builds {
             let is_sanitized = build.flags.contains(&SANITIZERS);
+            if is_about_sanitizers(&source) && !is_sanitized {
+                continue;
+            }
             let stem = source.file_stem().and_then(OsStr::to_str).unwrap_or("?");
             let name = format!("{stem}/{}", build.name);
             let (bench, source) = (bench.clone(), source.clone());
@@ -117,6 +120,11 @@ fn sources() -> Vec<PathBuf> {
     let mut sources = files_below(&directory_of_programs());
     sources.retain(|path| path.extension().is_some_and(|kind| kind == "c" || kind == "cpp"));
     sources
+}
+
+/// It is of no meaning without.
+fn is_about_sanitizers(source: &Path) -> bool {
+    source.ends_with("poison.c")
 }
 
 fn directory_of_headers() -> PathBuf {
@@ -235,7 +243,9 @@ impl Bench {
     fn run_as_nobody(&self) -> Result<(), Failed> {
         let directory = self.directory.path();
         std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755))?;
-        let is_c = |path: &PathBuf| path.extension() == Some(OsStr::new("c"));
+        let is_c = |path: &PathBuf| {
+            path.extension() == Some(OsStr::new("c")) && !is_about_sanitizers(path)
+        };
         for source in sources().into_iter().filter(is_c) {
             let build = Build { name: "unprivileged", flags: C_BUILDS[0].flags };
             let program = self.build(&source, build, &self.library)?;

@@ -2,13 +2,13 @@
 //!
 //! In the first mode the copying code of `arch` runs straight at them, and signal handlers send a
 //! thread that faults in it to a landing place. In the second the kernel copies, and answers
-//! `EFAULT`.
+//! `EFAULT`. Under AddressSanitizer either asks that first.
 
 use std::mem::transmute;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
-use super::{arch, kernel, signal};
+use super::{arch, asan, kernel, signal};
 
 /// An address was bad.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,9 @@ struct Way(AtomicPtr<()>);
 static IN: Way = Way::new(first_in);
 /// To the program.
 static OUT: Way = Way::new(first_out);
+/// What copies under AddressSanitizer, after that was asked.
+static ALLOWED_IN: Way = Way::new(first_in);
+static ALLOWED_OUT: Way = Way::new(first_out);
 
 impl Way {
     const fn new(copy: Copy) -> Way {
@@ -70,6 +73,58 @@ unsafe extern "C" fn first_out(to: *mut u8, from: *const u8, length: usize) -> u
     mode();
     // SAFETY: the caller's promise, who is `copy_out`; what copies has been chosen now.
     unsafe { OUT.get()(to, from, length) }
+}
+
+/// # Safety
+/// As [`type@Copy`].
+unsafe extern "C" fn asked_in(to: *mut u8, from: *const u8, length: usize) -> u32 {
+    if let Some(sanitizer) = asan::sanitizer()
+        && sanitizer.refuses(from, length, is_there)
+    {
+        // SAFETY: the caller's promise, and what lies at `from` is there.
+        unsafe { sanitizer.copy(to, from, length) };
+        return 0;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { ALLOWED_IN.get()(to, from, length) }
+}
+
+/// # Safety
+/// As [`type@Copy`].
+unsafe extern "C" fn asked_out(to: *mut u8, from: *const u8, length: usize) -> u32 {
+    if let Some(sanitizer) = asan::sanitizer()
+        && sanitizer.refuses(to, length, is_there)
+    {
+        // SAFETY: the caller's promise, and what lies at `to` is there.
+        unsafe { sanitizer.copy(to, from, length) };
+        return 0;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { ALLOWED_OUT.get()(to, from, length) }
+}
+
+/// The byte can be read; the kernel tells, so that no fault is counted.
+fn is_there(at: *const u8) -> bool {
+    let mut byte = 0;
+    // SAFETY: one byte, which is this function's.
+    unsafe { kernel::copy_in(&raw mut byte, at, 1) }.is_ok()
+}
+
+/// Has AddressSanitizer report a range of the program's that the kernel will read or write, as it
+/// would if `memcpy` did.
+pub(super) fn ask(start: *const u8, length: usize, is_written: bool) {
+    let Some(sanitizer) = asan::sanitizer() else { return };
+    if length == 0 || !sanitizer.refuses(start, length, is_there) {
+        return;
+    }
+    let mut own = vec![0u8; length];
+    if is_written {
+        // SAFETY: what lies there is the program's, to be overwritten by this call.
+        unsafe { sanitizer.copy(start.cast_mut(), own.as_ptr(), length) };
+    } else {
+        // SAFETY: `own` has that length.
+        unsafe { sanitizer.copy(own.as_mut_ptr(), start, length) };
+    }
 }
 
 /// # Safety
@@ -132,8 +187,15 @@ fn choose(wanted: Mode, anew: bool) -> Mode {
         Mode::Handlers => (arch::best(), arch::best()),
         Mode::Kernel => (kernel_in as Copy, kernel_out as Copy),
     };
-    IN.set(copy_in);
-    OUT.set(copy_out);
+    if asan::sanitizer().is_some() {
+        ALLOWED_IN.set(copy_in);
+        ALLOWED_OUT.set(copy_out);
+        IN.set(asked_in);
+        OUT.set(asked_out);
+    } else {
+        IN.set(copy_in);
+        OUT.set(copy_out);
+    }
     MODE.store(mode as u8, Ordering::Release);
     mode
 }

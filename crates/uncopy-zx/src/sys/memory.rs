@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use uncopy::channel::{Filling, Status};
 
-use super::fault::{Fault, copy_in, copy_out};
+use super::fault::{Fault, ask, copy_in, copy_out};
 use crate::abi;
 
 /// A type whose every pattern of bits is a value, and that has no padding.
@@ -149,6 +149,7 @@ impl In<u8> {
         offset: u64,
         length: usize,
     ) -> Result<(), Status> {
+        ask(self.0, length, false);
         transfer(length, |done| {
             let (address, at) = (self.0.wrapping_add(done), offset as i64 + done as i64);
             // SAFETY: the kernel only reads there, and checks the address.
@@ -219,6 +220,7 @@ impl Out<u8> {
         offset: u64,
         length: usize,
     ) -> Result<(), Status> {
+        ask(self.0, length, true);
         transfer(length, |done| {
             let (address, at) = (self.0.wrapping_add(done), offset as i64 + done as i64);
             // SAFETY: what is said of `Out`; the kernel checks the address.

@@ -5,6 +5,7 @@
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "elsewhere.rs")]
 mod arch;
+mod asan;
 pub(crate) mod boundary;
 pub(crate) mod descriptor;
 pub(crate) mod fault;
