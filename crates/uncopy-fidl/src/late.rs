@@ -1,9 +1,10 @@
 //! What was checked with everything else, and is decoded when it is asked for.
 
+use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::decode::{Cursor, Decode, DecodeOptional, Decoder, FromView, Inline, Printed, again};
+use crate::decode::{Cursor, Decode, DecodeOptional, Decoder, FromView, Inline, again};
 use crate::error::Result;
 use crate::handle::{Arriving, Handles};
 use crate::layout::Layout;
@@ -104,6 +105,22 @@ impl<'a, T: Decode> Items<'a, T> {
     /// The inline part of item `index`.
     fn part(&self, index: usize) -> Inline<'a> {
         self.inline.part(index * T::SIZE, T::SIZE)
+    }
+}
+
+/// Prints, once, by what it was made of: a field or an item for a formatter's builders.
+pub struct Printed<F>(Cell<Option<F>>);
+
+impl<F: FnOnce(&mut fmt::Formatter<'_>) -> fmt::Result> Printed<F> {
+    /// Prints by `print`.
+    pub fn by(print: F) -> Printed<F> {
+        Printed(Cell::new(Some(print)))
+    }
+}
+
+impl<F: FnOnce(&mut fmt::Formatter<'_>) -> fmt::Result> fmt::Debug for Printed<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.take().ok_or(fmt::Error)?(f)
     }
 }
 

@@ -100,6 +100,7 @@ mod header;
 mod late;
 mod layout;
 mod limits;
+mod owning;
 mod regions;
 mod validity;
 mod wire;
@@ -209,15 +210,14 @@ pub use zerocopy;
 /// What `#[derive(Fidl)]` writes its code with. Not for other use; it changes without notice.
 #[doc(hidden)]
 pub mod derived {
-    pub use crate::decode::{
-        Decode, DecodeOptional, Decoder, FromView, Inline, Owning, OwningHandles, Printed,
-    };
+    pub use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline};
     pub use crate::encode::{Encode, EncodeOptional, Optional, Output};
     pub use crate::error::{Error, Result, Rule};
     pub use crate::handle::{Arriving, Handles, Leaving, TakeHandles};
-    pub use crate::late::{Boxed, Items};
+    pub use crate::late::{Boxed, Items, Printed};
     pub use crate::layout::{Layout, NoConstraint, StructLayout, all};
     pub use crate::limits::Depth;
+    pub use crate::owning::{Owning, OwningHandles};
     pub use crate::validity::Validity;
     pub use crate::wire::{
         BOX_SIZE, ENVELOPE_SIZE, Empty, Envelope, Envelopes, Plain, Skipped, TABLE_SIZE,

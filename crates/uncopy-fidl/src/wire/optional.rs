@@ -2,11 +2,11 @@
 
 use std::fmt::{self, Debug as _};
 
-use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline, Printed};
+use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline};
 use crate::encode::{Encode, EncodeOptional, Optional, Output};
 use crate::error::Result;
 use crate::handle::{Arriving, Handles, Leaving, TakeHandles};
-use crate::late::Items;
+use crate::late::{Items, Printed};
 use crate::layout::Layout;
 use crate::limits::Depth;
 use crate::validity::Validity;

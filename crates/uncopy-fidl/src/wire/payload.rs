@@ -3,11 +3,11 @@
 use std::convert::Infallible;
 use std::fmt;
 
-use crate::decode::{Decode, Decoder, FromView, Inline, Printed};
+use crate::decode::{Decode, Decoder, FromView, Inline};
 use crate::encode::{Encode, Output};
 use crate::error::{Error, Result, Rule};
 use crate::handle::{Arriving, Handles, Leaving, TakeHandles};
-use crate::late::Items;
+use crate::late::{Items, Printed};
 use crate::layout::{Layout, NoConstraint};
 use crate::limits::Depth;
 use crate::validity::Validity;
