@@ -26,6 +26,7 @@ mod resuming;
 mod retrying;
 mod roots;
 mod selecting;
+mod stopping;
 mod summaries;
 mod swapping;
 mod synced;
@@ -165,6 +166,7 @@ fn main() -> ExitCode {
             retrying::cases(),
             roots::cases(),
             selecting::cases(),
+            stopping::cases(),
             summaries::cases(),
             swapping::cases(),
             synced::cases(),
