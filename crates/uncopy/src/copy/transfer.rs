@@ -203,11 +203,8 @@ impl Transfer<'_, '_> {
                 // An I/O error may rule a mechanism out, where it could also have been the device.
                 let met = self.attempted.iter().any(|tried| tried.errno == Some(Errno::EIO));
                 let at = (self.done_bytes, self.piece_bytes());
-                Err(if met && side::can_read(self.ends.source, at) {
-                    error.met_at_destination(Errno::EIO)
-                } else {
-                    error
-                })
+                let lasts = met && side::can_read(self.ends.source, at);
+                Err(if lasts { error.met_at_destination(Errno::EIO) } else { error })
             }
         }
     }
