@@ -1,5 +1,7 @@
 //! Reports for programs: JSON Lines, documented in `docs/json.md`.
 
+mod left;
+
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,11 +9,12 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
-use uncopy::copy::job::{Action, Incomplete, Outcome, Record, RefusalCount, Summary};
+use uncopy::copy::job::{Action, Outcome, Record, RefusalCount, Summary};
 use uncopy::{CompressionAction, Errno, MappedWrites, Receipt};
 
 use crate::cp::Pair;
 use crate::report::Failure;
+pub(crate) use left::{incomplete, not_tried};
 
 /// The version of this format: the first key of every object. A key may be added within a
 /// version; one that goes or changes its meaning makes a new version.
@@ -220,30 +223,6 @@ struct Whole<'a> {
     not_tried: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sources_not_tried: Option<u64>,
-}
-
-/// A source that was not begun.
-#[derive(Serialize)]
-struct NotTried<'a> {
-    schema: u32,
-    event: &'static str,
-    #[serde(flatten)]
-    names: Names<'a>,
-}
-
-/// A tree that was left under its temporary name.
-#[derive(Serialize)]
-struct Left<'a> {
-    schema: u32,
-    event: &'static str,
-    #[serde(flatten)]
-    names: Names<'a>,
-    path: Cow<'a, str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path_base64: Option<String>,
-    entries: u64,
-    resumable: bool,
-    reason: Option<String>,
 }
 
 /// Files that were compressed or decompressed.
@@ -489,26 +468,6 @@ pub(crate) fn summary(summary: &Summary) -> String {
         stopped_early: summary.stopped_early.then_some(true),
         not_tried: summary.stopped_early.then_some(summary.not_tried),
         sources_not_tried: summary.stopped_early.then_some(summary.sources_not_tried),
-    })
-}
-
-/// The line for a source that was not begun.
-pub(crate) fn not_tried(pair: &Pair) -> String {
-    let names = Names::new(&pair.source, &pair.destination);
-    line(&NotTried { schema: SCHEMA, event: "not_tried", names })
-}
-
-/// The line for a tree that was left under its temporary name.
-pub(crate) fn incomplete(incomplete: &Incomplete) -> String {
-    line(&Left {
-        schema: SCHEMA,
-        event: "incomplete",
-        names: Names::new(&incomplete.source, &incomplete.destination),
-        path: incomplete.path.to_string_lossy(),
-        path_base64: base64_name(&incomplete.path),
-        entries: incomplete.entries,
-        resumable: incomplete.no_journal.is_none(),
-        reason: incomplete.no_journal.as_ref().map(ToString::to_string),
     })
 }
 

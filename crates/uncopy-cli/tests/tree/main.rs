@@ -28,6 +28,7 @@ mod resuming;
 mod retrying;
 mod roots;
 mod selecting;
+mod stopping;
 mod summaries;
 mod swapping;
 mod synced;
@@ -174,6 +175,7 @@ fn main() -> ExitCode {
             retrying::cases(),
             roots::cases(),
             selecting::cases(),
+            stopping::cases(),
             summaries::cases(),
             swapping::cases(),
             synced::cases(),

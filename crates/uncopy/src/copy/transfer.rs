@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::current::Current;
 use super::facts;
-use super::mechanism::{self, Ends, Moved, Refused, Side, reflink};
+use super::mechanism::{self, Ends, Moved, Refused, reflink, side};
 use super::observer::{self, Observer, Phase, Progress};
 use super::options::{Cache, Sparse};
 use super::pace::Pace;
@@ -15,11 +15,10 @@ use super::source::Source;
 use super::sparse::{self, Segment};
 use super::staging::Staging;
 use super::trial::{Trial, Way};
-use crate::buf::AlignedBuffer;
 use crate::capabilities::Filesystem;
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::{Cost, Mechanism, Receipt, Refusal};
-use crate::sys::{file, transfer};
+use crate::sys::file;
 
 /// How much is written out at a time.
 const WRITE_OUT_BYTES: u64 = 16 << 20;
@@ -205,11 +204,8 @@ impl Transfer<'_, '_> {
                 // An I/O error may rule a mechanism out, where it could also have been the device.
                 let met = self.attempted.iter().any(|tried| tried.errno == Some(Errno::EIO));
                 let at = (self.done_bytes, self.piece_bytes());
-                Err(if met && self.can_read(at) {
-                    error.met_at_destination(Errno::EIO)
-                } else {
-                    error
-                })
+                let lasts = met && side::can_read(self.ends.source, at);
+                Err(if lasts { error.met_at_destination(Errno::EIO) } else { error })
             }
         }
     }
@@ -556,38 +552,12 @@ impl Transfer<'_, '_> {
         observer::tell(self.observer, progress, self.source.path)
     }
 
-    /// Where one call reads and writes, only the error number tells which side it came from. ENOSPC,
-    /// EDQUOT, EROFS and EFBIG are answers to writes (`write(2)`, `open(2)`). An I/O error is the
-    /// source's if the same bytes cannot be read alone either. One of the source that does not come
-    /// again counts as the destination's, which ends more and loses nothing.
-    fn failure(&self, Refused { errno, side }: Refused, at: (u64, u64)) -> Error {
-        let is_of_source = match (side, errno) {
-            (Side::Source, _) => true,
-            (Side::Destination, _) => false,
-            (Side::Both, Errno::EIO) => !self.can_read(at),
-            (Side::Both, errno) => errno == Errno::ESTALE,
-        };
-        match is_of_source {
-            true => Error::system("copy the data of", self.source.path, errno),
-            false => Error::destination("write to", self.given(), errno),
+    /// An error of these bytes: offset and length.
+    fn failure(&self, refused: Refused, at: (u64, u64)) -> Error {
+        match refused.is_of_source(|| side::can_read(self.ends.source, at)) {
+            true => Error::system("copy the data of", self.source.path, refused.errno),
+            false => Error::destination("write to", self.given(), refused.errno),
         }
-    }
-
-    /// Reads these bytes of the source, into nowhere.
-    fn can_read(&self, (offset, length): (u64, u64)) -> bool {
-        const MOST_BYTES: u64 = 64 << 10;
-        let mut buffer = AlignedBuffer::new(MOST_BYTES as usize);
-        let (mut at, end) = (offset, offset.saturating_add(length));
-        while at < end {
-            let most = (end - at).min(MOST_BYTES) as usize;
-            match transfer::read_at(self.ends.source, &mut buffer[..most], at) {
-                Ok(0) => return true,
-                Ok(n) => at += n as u64,
-                Err(Errno::EINTR) => {}
-                Err(_) => return false,
-            }
-        }
-        true
     }
 
     /// `copy_file_range` may have shared: the new file's extents tell.

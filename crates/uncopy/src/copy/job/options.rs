@@ -118,7 +118,7 @@ impl OnError {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::error::Errno;

@@ -5,11 +5,13 @@ mod direct;
 pub(super) mod read_write;
 pub(crate) mod reflink;
 mod sendfile;
+pub(super) mod side;
 mod splice;
 
 use std::os::fd::BorrowedFd;
 
 pub(crate) use direct::Tail;
+pub(crate) use side::{Refused, Side};
 
 use super::options::Sparse;
 use super::plan::{DirectPath, Facts};
@@ -38,45 +40,6 @@ pub(crate) struct Moved {
 impl Moved {
     fn data(bytes: usize, cost: Cost) -> Moved {
         Moved { bytes: bytes as u64, hole_bytes: 0, cost }
-    }
-}
-
-/// Which of the two files an operation was on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
-    Source,
-    Destination,
-    /// One call reads and writes.
-    Both,
-}
-
-/// Why a step moved nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Refused {
-    pub(crate) errno: Errno,
-    pub(crate) side: Side,
-}
-
-impl Refused {
-    pub(crate) fn at_source(errno: Errno) -> Refused {
-        Refused { errno, side: Side::Source }
-    }
-
-    pub(crate) fn at_destination(errno: Errno) -> Refused {
-        Refused { errno, side: Side::Destination }
-    }
-}
-
-/// A call on both files.
-impl From<Errno> for Refused {
-    fn from(errno: Errno) -> Refused {
-        Refused { errno, side: Side::Both }
-    }
-}
-
-impl From<Refused> for Errno {
-    fn from(refused: Refused) -> Errno {
-        refused.errno
     }
 }
 

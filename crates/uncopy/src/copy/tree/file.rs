@@ -321,19 +321,17 @@ impl Worker<'_, '_> {
                 }
                 self.finish_copied(place, receipt);
             }
-            Err(error) => {
-                self.look_for_remnant(place);
-                self.fail(place, EntryKind::File, error);
-            }
+            Err(error) => self.fail_file(place, error),
         }
     }
 
-    /// A file that was not copied may have its name all the same: it could not be removed.
-    fn look_for_remnant(&self, place: &Place<'_>) {
+    /// A file was not copied, and may have its name all the same: it could not be removed.
+    fn fail_file(&mut self, place: &Place<'_>, error: Error) {
         let is_unseen = place.directory.entered.is_unseen();
         if is_unseen && directory::stat_name(&*place.open.destination, place.target).is_ok() {
             self.job.leave_remnants();
         }
+        self.fail(place, EntryKind::File, error);
     }
 
     /// An earlier run copied this file, and neither side has changed since.
