@@ -207,6 +207,8 @@ fn batches<B: StableBytes>(
     let mut options = RingOptions::default();
     options.mode = uncopy::send::Mode::Zerocopy;
     options.entries = BATCH as u32;
+    // What is missing then was waited for before.
+    options.drop_timeout = PATIENCE;
     let mut ring = Ring::new(&options);
     if let Some(pool) = pool
         && ring.io_uring_refusal().is_none()

@@ -166,7 +166,12 @@ fn send(
     }
     let length = wanted.message_bytes.clamp(1, MOST_BYTES);
     let count = SENDS.min(MOST_BYTES / length).max(1);
-    let ring_options = RingOptions { mode: Mode::Zerocopy, ..RingOptions::default() };
+    let ring_options = RingOptions {
+        mode: Mode::Zerocopy,
+        // What is missing then was waited for before.
+        drop_timeout: PATIENCE,
+        ..RingOptions::default()
+    };
     let mut ring = Ring::new(&ring_options);
     let through = ring.io_uring_refusal().is_none().then(|| ring.add_shared(&sender));
     let calls = by_calls(&mut sender, length, count)?;
