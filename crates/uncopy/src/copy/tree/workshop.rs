@@ -5,11 +5,11 @@
 //! directory that nobody else acts in, a name stays what it is; what is made there is renamed out when
 //! all is done.
 
-use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use super::directory::{Identity, Open};
+use super::directory::Identity;
 use super::worker::Place;
 use crate::copy::private::{self, Private};
 use crate::copy::stale::Kind;
@@ -27,9 +27,8 @@ pub(super) struct Workshop {
 impl Workshop {
     /// Makes one in the directory of an entry.
     pub(super) fn make(place: &Place<'_>) -> Sys<Workshop> {
-        let Open { destination: parent, .. } = &**place.open;
-        let parent = Arc::clone(parent);
-        let made = private::make(std::os::fd::AsFd::as_fd(&*parent), place.target, Kind::File)?;
+        let parent = Arc::clone(&place.open.destination);
+        let made = private::make(parent.as_fd(), place.target, Kind::File)?;
         let workshop = Workshop { place: place.directory.entered.destination, parent, made };
         match directory::is_empty(&workshop.made.fd)? {
             true => Ok(workshop),
@@ -48,13 +47,18 @@ impl Workshop {
         self.made.is_own.then_some(&self.made.fd)
     }
 
-    fn name(&self) -> &OsStr {
-        &self.made.name
+    /// Removes it. Returns its name with the error if it stays.
+    pub(super) fn close(mut self) -> Result<(), (OsString, Errno)> {
+        let name = std::mem::take(&mut self.made.name);
+        private::remove(&*self.parent, &name).map_err(|errno| (name, errno))
     }
 }
 
 impl Drop for Workshop {
     fn drop(&mut self) {
-        private::remove(&*self.parent, self.name());
+        if !self.made.name.is_empty() {
+            // Another error is told.
+            let _ = private::remove(&*self.parent, &self.made.name);
+        }
     }
 }
