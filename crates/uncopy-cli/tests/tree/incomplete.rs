@@ -2,12 +2,11 @@
 //! later runs, and another run goes on with it.
 
 use std::collections::BTreeSet;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use testbed::witness::Strace;
 use testbed::{
     Case, Compared, Filesystem, Mount, Need, Place, Program, Run, Scratch, assert_same_tree,
     run_tool, seeded,

@@ -50,9 +50,9 @@ pub(crate) fn make<'a>(
                 let noted = noting.note(&name, &stat);
                 return Ok((Private { fd, name, stat, is_own }, noted));
             }
-            Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR) => remove(parent, &name),
+            Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR) => remove(parent, &name)?,
             Err(errno) => {
-                remove(parent, &name);
+                let _ = remove(parent, &name);
                 return Err(errno);
             }
         }
@@ -60,10 +60,14 @@ pub(crate) fn make<'a>(
     Err(Errno::ESTALE)
 }
 
-/// Removes an empty directory, or nothing, whatever has the name by now.
-pub(crate) fn remove(parent: impl AsFd, name: &OsStr) {
-    // It may be left, or be somewhere else: nothing can be done about it by name.
-    let _ = directory::remove(parent, name);
+/// Removes an empty directory, or nothing, whatever has the name by now: it may have been renamed, and
+/// something else have taken its name.
+pub(crate) fn remove(parent: impl AsFd, name: &OsStr) -> Sys<()> {
+    // Once more, since nobody else would come back for it.
+    match directory::remove(&parent, name).or_else(|_| directory::remove(&parent, name)) {
+        Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ENOTEMPTY | Errno::EEXIST) => Ok(()),
+        other => other,
+    }
 }
 
 /// Only the caller can act in it. An ACL gives nobody more than the group's bits (acl(5), mask).

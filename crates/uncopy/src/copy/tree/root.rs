@@ -103,7 +103,7 @@ fn copy_single(
     } else {
         worker.copy_entry(&place, kind);
     }
-    worker.workshop = None;
+    worker.close_workshop(&directory);
     worker.end(Arc::clone(&directory));
     worker.work_on();
     directory.register().end();

@@ -195,9 +195,16 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         }
         let Batch { directory, open, .. } = batch;
         drop(open);
-        // Before the directory gets its times.
-        self.workshop = None;
+        self.close_workshop(&directory);
         self.end(directory);
+    }
+
+    /// Removes where links were made, before the directory gets its times.
+    pub(super) fn close_workshop(&mut self, directory: &Directory) {
+        let Some(Err((name, errno))) = self.workshop.take().map(Workshop::close) else { return };
+        let path = directory.destination_path().join(name);
+        let error = Error::system("remove the directory that entries were made in", &path, errno);
+        self.fail_at(|| (directory.source_path(), path), EntryKind::Directory, error);
     }
 
     /// One task of the directory is done; the last one finishes it, and with it perhaps those

@@ -5,11 +5,11 @@
 //! directory that nobody else acts in, a name stays what it is; what is made there is renamed out when
 //! all is done.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use super::directory::{Directory, Open};
+use super::directory::Directory;
 use super::worker::Place;
 use crate::copy::private::{self, Private};
 use crate::copy::stale::Kind;
@@ -30,8 +30,7 @@ pub(super) struct Workshop {
 impl Workshop {
     /// Makes one in the directory of an entry.
     pub(super) fn make(place: &Place<'_>) -> Sys<Workshop> {
-        let Open { destination: parent, .. } = &**place.open;
-        let parent = Arc::clone(parent);
+        let parent = Arc::clone(&place.open.destination);
         let path = || place.directory.path_from_root();
         let noting = place.directory.noting(&path);
         let (made, noted) = private::make(parent.as_fd(), place.target, Kind::File, noting)?;
@@ -54,14 +53,19 @@ impl Workshop {
         self.made.is_own.then_some(&self.made.fd)
     }
 
-    fn name(&self) -> &OsStr {
-        &self.made.name
+    /// Removes it. Returns its name with the error if it stays.
+    pub(super) fn close(mut self) -> Result<(), (OsString, Errno)> {
+        let name = std::mem::take(&mut self.made.name);
+        private::remove(&*self.parent, &name).map_err(|errno| (name, errno))
     }
 }
 
 impl Drop for Workshop {
     fn drop(&mut self) {
-        private::remove(&*self.parent, self.name());
+        if !self.made.name.is_empty() {
+            // Another error is told.
+            let _ = private::remove(&*self.parent, &self.made.name);
+        }
         self.directory.register().free(self.slot);
     }
 }
