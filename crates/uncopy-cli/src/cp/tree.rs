@@ -46,6 +46,7 @@ pub(super) fn copy(
         (Err(error), Some(signal)) if error.is_cancelled() => report.stopped(signal),
         (Err(error), _) => {
             report.ended(&Failure::from(&error));
+            report.left_out(&summary);
             report.finish()
         }
         (Ok(()), _) => report.finish(),

@@ -234,8 +234,8 @@ impl Report {
         self.exit = self.exit.and(failure.exit);
     }
 
-    /// These were not begun, because of an error before, which the next would have met too
-    /// (`is_lasting`) or was to be the end.
+    /// These were not begun, because of an error before them, which they would have met too if it
+    /// `is_lasting`.
     pub(crate) fn not_tried(&mut self, pairs: &[Pair], is_lasting: bool) {
         for pair in pairs {
             self.log(None, || json::not_tried(pair));
@@ -248,7 +248,7 @@ impl Report {
         }
         let why = match is_lasting {
             true => "the next file would meet the same error of the destination",
-            false => "--on-error=abort ends the copy at the first error",
+            false => "the error above ended the copy",
         };
         let names: Vec<_> = pairs.iter().map(|pair| quoted(&pair.source)).collect();
         say(&format!("not tried, because {why}: {}", names.join(" ")));
@@ -283,8 +283,12 @@ impl Report {
                 summary.failed
             ));
         }
-        let left = summary.not_tried - summary.sources_not_tried;
-        if summary.stopped_early && left > 0 && !self.quiet {
+    }
+
+    /// A job ended at an error, before all that it had found was tried.
+    pub(crate) fn left_out(&self, summary: &Summary) {
+        let left = summary.not_tried.saturating_sub(summary.sources_not_tried);
+        if left > 0 && !self.quiet {
             let entries = if left == 1 { "entry" } else { "entries" };
             say(&format!("stopped early: {left} {entries} that had been found were not tried"));
         }
