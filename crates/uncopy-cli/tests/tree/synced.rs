@@ -31,8 +31,13 @@ impl Made {
         for call in trace.named(&["linkat"]) {
             let shown = call.arguments.split(['<', '>']).nth(1).unwrap_or_default();
             let shown = shown.strip_suffix(" (deleted)").unwrap_or(shown).to_owned();
+            let is_record = |other: &&Call| {
+                other.arguments.contains(&shown) && other.arguments.contains("\"uncopyR1")
+            };
             if call.arguments.contains(".journal\"") {
                 made.journals.push(shown);
+            } else if trace.named(&["pwrite64"]).iter().any(is_record) {
+                // Of temporary names.
             } else if call.arguments.contains("\".uncopy-") {
                 made.temporary.push(shown);
             }
@@ -63,7 +68,11 @@ fn positions(trace: &Trace, holds: impl Fn(&Call) -> bool) -> Vec<usize> {
 /// The same, but for frames that say which file is about to get a temporary name: it has nothing yet.
 fn noted(trace: &Trace, is_frame: impl Fn(&Call) -> bool) -> Vec<usize> {
     let mut places = positions(trace, is_frame);
-    places.retain(|place| trace.calls.get(place + 1).is_none_or(|next| next.name != "linkat"));
+    places.retain(|place| {
+        let thread = trace.calls[*place].thread;
+        let next = trace.calls[place + 1..].iter().find(|next| next.thread == thread);
+        next.is_none_or(|next| next.name != "linkat")
+    });
     places
 }
 
