@@ -129,8 +129,13 @@ impl Faults {
         for path in left {
             std::fs::remove_file(path).unwrap();
         }
+        // The record of temporary names is one more that may have to stay.
         let strangers = self.pair.to.strangers(&["destination"]);
-        assert!(strangers.is_empty(), "{context}: {strangers:?}");
+        let all_records = strangers.iter().all(|name| name.ends_with(".record"));
+        assert!(strangers.len() <= may_leave && all_records, "{context}: {strangers:?}");
+        for name in strangers {
+            std::fs::remove_file(self.pair.to.join(name)).unwrap();
+        }
         self.check_consequence(run, call, errno, context);
     }
 

@@ -132,7 +132,9 @@ pub(super) fn remove(
     own: FileId,
     device: (u32, u32),
 ) -> Sys<()> {
-    let stat = directory::stat_name(&parent, record)?;
+    // Asked again: an error that passes is no reason to leave it there.
+    let look = || directory::stat_name(&parent, record);
+    let stat = look().or_else(|_| look())?;
     match own.is_surely(&stat.id()) && stat.device == device {
         true => name::unlink(parent, record),
         false => Err(Errno::ESTALE),

@@ -221,15 +221,9 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
     let done_before = job.done_entries();
     let open = Arc::new(Open::new(fd, target_fd));
     job.expect_light_work(facts::are_shared_in_turn(open.filesystems, &job.options.copy));
-    // A tree that nobody sees yet is one's own as a whole.
-    let register = match aside.is_some() || absent {
-        true => Register::none(),
-        false => Register::new(
-            Arc::clone(&open.destination),
-            destination.file_name().unwrap_or_default(),
-        ),
-    };
-    if aside.is_none() && !absent && !job.options.dry_run {
+    let is_merged = aside.is_none() && !absent;
+    let register = open_register(&open, destination, is_merged);
+    if is_merged && !job.options.dry_run {
         // Before directories get their times, and before it is counted as what the source does not have.
         stale::sweep_proven(open.destination.as_fd(), open.source.as_fd());
     }
@@ -274,6 +268,16 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
     };
     if let Err(error) = ended {
         fail(worker, source, destination, EntryKind::Directory, error);
+    }
+}
+
+/// Notes temporary names in a directory that is merged with; a tree that nobody sees yet is one's own as
+/// a whole.
+fn open_register(open: &Open, destination: &Path, is_merged: bool) -> Register {
+    let name = destination.file_name().unwrap_or_default();
+    match is_merged {
+        true => Register::new(Arc::clone(&open.destination), name),
+        false => Register::none(),
     }
 }
 

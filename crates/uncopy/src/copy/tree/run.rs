@@ -84,10 +84,13 @@ pub(super) struct Job<'a> {
     /// There is one. Asked for each file: who takes the lock to read makes the others wait.
     has_journal: AtomicBool,
     /// Journals of roots that are done, and where they lie.
-    finished: Mutex<Vec<(Identity, OwnedFd, Vec<(OsString, FileId)>)>>,
+    finished: Mutex<Vec<(Identity, OwnedFd, Vec<JournalFile>)>>,
     /// What looks like leftovers.
     unproven: Mutex<Vec<(PathBuf, FileId)>>,
 }
+
+/// The name of a journal, and which file it is.
+type JournalFile = (OsString, FileId);
 
 /// What is shown while the job runs.
 #[derive(Debug, Default)]

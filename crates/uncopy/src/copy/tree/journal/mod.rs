@@ -360,9 +360,8 @@ impl Journal {
         }
         let filled = batch.since.map(|since| since.elapsed()).unwrap_or_default();
         let begin = Instant::now();
-        self.append(&bytes, || {
-            batch.places.iter().try_for_each(|(_, place)| file::sync_filesystem(place))
-        })?;
+        let flush = || batch.places.iter().try_for_each(|(_, place)| file::sync_filesystem(place));
+        self.append(&bytes, flush, || file::sync_data(&self.file))?;
         if begin.elapsed() > filled {
             let more = |files| (files < MOST_BATCH_FILES).then_some(files * 2);
             let _ = self.batch_files.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
@@ -370,23 +369,33 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes chunks of a part, from number `first` on, whose data has been flushed.
+    /// Notes chunks of a part, from number `first` on, whose data has been flushed. Without chunks nothing
+    /// is to be gone on with, and the frame reaches the disk with the next one.
     fn add_chunks(&self, part: &Part, first: u64) -> Sys<()> {
         let frame = format::chunks_frame(part, first);
         // A path so long is of no use: the file is begun anew then.
         let fits = frame.len() <= format::MOST_BYTES;
-        if fits { self.append(&frame, || Ok(())) } else { Ok(()) }
+        match part.chunks.is_empty() {
+            _ if !fits => Ok(()),
+            true => self.append(&frame, || Ok(()), || Ok(())),
+            false => self.append(&frame, || Ok(()), || file::sync_data(&self.file)),
+        }
     }
 
     /// Appends a frame when what it tells of is flushed.
-    fn append(&self, bytes: &[u8], flush: impl FnOnce() -> Sys<()>) -> Sys<()> {
+    fn append(
+        &self,
+        bytes: &[u8],
+        flush: impl FnOnce() -> Sys<()>,
+        sync: impl FnOnce() -> Sys<()>,
+    ) -> Sys<()> {
         let mut end = lock(&self.end);
         if let Some(errno) = end.failed {
             return Err(errno);
         }
         let appended = flush()
             .and_then(|()| transfer::write_all_at(&self.file, bytes, end.offset))
-            .and_then(|()| file::sync_data(&self.file));
+            .and_then(|()| sync());
         match appended {
             Ok(()) => end.offset += bytes.len() as u64,
             Err(errno) => end.failed = Some(errno),
