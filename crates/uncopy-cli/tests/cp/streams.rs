@@ -294,15 +294,12 @@ fn a_signal_ends_the_wait_for_more() {
 }
 
 fn a_kill_in_the_wait_leaves_nothing() {
-    for place in [Place::Disk, Place::Tmpfs] {
-        let pair = Pair::empty(Place::Disk, place);
-        fifo(&pair.from, "source");
-        let mut child = start(&[&pair.source, &pair.destination], Stdio::null());
-        wait_for("a copy that waits", || is_waiting(&child));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        pair.assert_nothing_left();
-    }
+    let pair = waiting_pair();
+    let mut child = start(&[&pair.source, &pair.destination], Stdio::null());
+    wait_for("a copy that waits", || is_waiting(&child));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    pair.assert_nothing_left();
 }
 
 /// A writer that waits for a reader would be let go, and its bytes lost.

@@ -5,6 +5,7 @@
 mod descriptors;
 mod errors;
 mod observer;
+mod patterns;
 mod pausing;
 
 use std::path::PathBuf;
@@ -65,9 +66,15 @@ fn main() -> ExitCode {
         return descriptors::child(directory.as_ref());
     }
     testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
-        [descriptors::cases(), errors::cases(), observer::cases(), pausing::cases()]
-            .into_iter()
-            .flatten()
-            .collect()
+        [
+            descriptors::cases(),
+            errors::cases(),
+            observer::cases(),
+            patterns::cases(),
+            pausing::cases(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     })
 }

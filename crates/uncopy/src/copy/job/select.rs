@@ -1,14 +1,18 @@
 //! Which entries of a tree are copied: patterns as `gitignore(5)` has them.
 
+mod wildmatch;
+
 use std::path::Path;
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use wildmatch::Glob;
 
 /// A list of patterns, of which the last one that matches decides.
 ///
-/// A pattern without a slash (but at its end) matches names at any depth; one with a slash matches
-/// paths from the root of the source. A slash at its end lets it match directories alone. `*` and
-/// `?` match no slash, `**` matches any number of directories. An entry that nothing matches is
+/// They match as the lines of a `.gitignore` at the root of the source do, byte by byte: a pattern
+/// without a slash (but at its end) matches names at any depth; one with a slash matches paths from
+/// the root. A slash at its end lets it match directories alone. `*`, `?` and sets (`[a-z]`,
+/// `[[:alpha:]]`) match no slash, `**` matches any number of directories. A backslash takes the meaning of
+/// what follows; blanks at the end do not count without one. An entry that nothing matches is
 /// copied, unless the first pattern is an [include](Selection::include): then only what is included
 /// is, and directories are gone through to find it. What lies in an excluded directory is never
 /// looked at.
@@ -26,20 +30,20 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 /// assert!(!selection.selects(Path::new("target"), true));
 /// # Ok::<(), uncopy::copy::job::PatternError>(())
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
     rules: Vec<Rule>,
-    globs: GlobSet,
+    /// The first pattern was an include.
+    starts_empty: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Rule {
-    pattern: String,
+    glob: Glob,
     include: bool,
-    directories_only: bool,
 }
 
-/// A pattern that cannot be understood.
+/// A pattern that can match nothing. git passes such lines over.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the pattern {pattern:?} makes no sense: {reason}; write a special character as [*] or \\*"
@@ -49,45 +53,30 @@ pub struct PatternError {
     reason: String,
 }
 
-impl PartialEq for Selection {
-    fn eq(&self, other: &Selection) -> bool {
-        self.rules == other.rules
-    }
-}
-
-impl Eq for Selection {}
-
 impl Selection {
-    /// Copies what matches, even if a pattern before this one excludes it.
+    /// Copies what matches, even if a pattern before this one excludes it: the line with `!` before it.
     ///
     /// # Errors
-    /// The pattern makes no sense.
+    /// The pattern can match nothing.
     pub fn include(&mut self, pattern: &str) -> Result<(), PatternError> {
-        self.add(pattern, true)
+        let glob = glob(pattern, pattern)?;
+        self.starts_empty |= self.rules.is_empty();
+        self.rules.push(Rule { glob, include: true });
+        Ok(())
     }
 
-    /// Leaves out what matches.
+    /// Leaves out what matches; or copies it all the same if the pattern begins with `!`.
     ///
     /// # Errors
-    /// The pattern makes no sense.
+    /// The pattern can match nothing, or it is a comment (`#`).
     pub fn exclude(&mut self, pattern: &str) -> Result<(), PatternError> {
-        self.add(pattern, false)
-    }
-
-    fn add(&mut self, pattern: &str, include: bool) -> Result<(), PatternError> {
-        let directories_only = pattern.ends_with('/');
-        let rule = Rule { pattern: pattern.to_owned(), include, directories_only };
-        let mut rules = self.rules.clone();
-        rules.push(rule);
-        let mut globs = GlobSetBuilder::new();
-        let fail = |reason: String| PatternError { pattern: pattern.to_owned(), reason };
-        for rule in &rules {
-            let anchored = anchored(&rule.pattern).ok_or_else(|| fail("it is empty".into()))?;
-            let glob = GlobBuilder::new(&anchored).literal_separator(true).build();
-            globs.add(glob.map_err(|error| fail(error.kind().to_string()))?);
+        if pattern.starts_with('#') {
+            let reason = "it is a comment".into();
+            return Err(PatternError { pattern: pattern.to_owned(), reason });
         }
-        self.globs = globs.build().map_err(|error| fail(error.kind().to_string()))?;
-        self.rules = rules;
+        let negated = pattern.strip_prefix('!');
+        let glob = glob(negated.unwrap_or(pattern), pattern)?;
+        self.rules.push(Rule { glob, include: negated.is_some() });
         Ok(())
     }
 
@@ -101,26 +90,20 @@ impl Selection {
     /// is not looked into.
     #[must_use]
     pub fn selects(&self, path: &Path, is_directory: bool) -> bool {
-        let Some(first) = self.rules.first() else { return true };
-        let matches = self.globs.matches(path).into_iter().rev();
-        let mut rules = matches.map(|place| &self.rules[place]);
-        let decisive = rules.find(|rule| is_directory || !rule.directories_only);
-        decisive.map_or(is_directory || !first.include, |rule| rule.include)
+        let path = path.as_os_str().as_encoded_bytes();
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        let matches = |rule: &&Rule| {
+            (is_directory || !rule.glob.directories_only) && rule.glob.matches(path, name)
+        };
+        let decisive = self.rules.iter().rev().find(matches);
+        decisive.map_or(is_directory || !self.starts_empty, |rule| rule.include)
     }
 }
 
-/// The pattern as it is matched against paths from the root.
-fn anchored(pattern: &str) -> Option<String> {
-    let trimmed = pattern.strip_suffix('/').unwrap_or(pattern);
-    let path = trimmed.strip_prefix('/');
-    if path.unwrap_or(trimmed).is_empty() {
-        return None;
-    }
-    Some(match path {
-        Some(path) => path.to_owned(),
-        None if trimmed.contains('/') => trimmed.to_owned(),
-        None => format!("**/{trimmed}"),
-    })
+/// `line`, a part of the `pattern` that the caller gave.
+fn glob(line: &str, pattern: &str) -> Result<Glob, PatternError> {
+    let fail = |reason| PatternError { pattern: pattern.to_owned(), reason };
+    Glob::new(line.as_bytes()).map_err(fail)
 }
 
 #[cfg(test)]
@@ -164,7 +147,25 @@ mod tests {
             ("-target/", "x/target", true),
             ("-?", "ab", true),
             ("-[ab]", "b", false),
-            ("-{x,y}.c", "y.c", false),
+            ("-{x,y}.c", "y.c", true),
+            ("-{x,y}.c", "{x,y}.c", false),
+            ("-[[:alpha:]]", "x", false),
+            ("-[[:alpha:]]", "1", true),
+            ("-[!a]", "a", true),
+            ("-[]a]", "]", false),
+            ("-[[:a]", ":", false),
+            ("-\\#c", "#c", false),
+            ("-\\!c", "!c", false),
+            ("-* -!c", "c", true),
+            ("-!c", "d", true),
+            ("+!c", "!c", true),
+            ("+#c", "#c", true),
+            ("-a\\*", "a*", false),
+            ("-a\\*", "ab", true),
+            ("-**", "a/b", false),
+            ("-a/**/b", "a/b", false),
+            ("-a/**/b", "a/x/y/b", false),
+            ("-a/*/b", "a/x/y/b", true),
             ("+*.c", "a/b.c", true),
             ("+*.c", "a/b.h", false),
             ("+*.c", "a/", true),
@@ -187,9 +188,31 @@ mod tests {
 
     #[test]
     fn patterns_without_sense_are_refused() {
-        for pattern in ["", "/", "//", "[a", "{a"] {
+        for pattern in ["", " ", "/", "//", "!", "!/", "[a", "[]", "[[:letter:]]", "a\\", "#c", "#"]
+        {
             let error = Selection::default().exclude(pattern).unwrap_err();
             assert!(error.to_string().contains("makes no sense"), "{error}");
+        }
+        for pattern in ["", "/", "[a", "a\\"] {
+            Selection::default().include(pattern).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn blanks_at_the_end_do_not_count_without_a_backslash() {
+        for (pattern, name, expected) in [
+            ("a  ", "a", true),
+            ("a  ", "a  ", false),
+            ("a\\ ", "a ", true),
+            ("a\\  ", "a ", true),
+            ("a b ", "a b", true),
+            ("a\t", "a\t", true),
+            ("a/ ", "a", false),
+        ] {
+            let mut selection = Selection::default();
+            selection.exclude(pattern).unwrap();
+            let found = !selection.selects(Path::new(name), false);
+            assert_eq!(found, expected, "{pattern:?} {name:?}");
         }
     }
 }
