@@ -189,22 +189,22 @@ impl<'a> Source<'a> {
             watched.watch.set(Watch::Clean { writing: 0 });
             return Ok(());
         }
-        let mut settled = None;
+        let (mut settled, mut count) = (None, 0);
         loop {
-            let made = flushes.get();
-            let (watch, next) = Watch::begin(self.pages(), watched.may_flush, made.count);
+            let (watch, next) = Watch::begin(self.pages(), watched.may_flush, count);
             watched.watch.set(watch);
             match next {
                 Begin::Flush => {
                     let begin = Instant::now();
                     match self.flush()? {
-                        true => flushes.set(made.and(begin.elapsed())),
+                        true => flushes.set(flushes.get().and(begin.elapsed())),
                         false => return Ok(()),
                     }
+                    count += 1;
                     settled = Some(self.examine()?);
                 }
                 Begin::Busy => {
-                    let what = format!("it has dirty pages after {} flushes", made.count);
+                    let what = format!("it has dirty pages after {count} flushes");
                     return Err(self.changed(what));
                 }
                 Begin::Go => break,

@@ -91,7 +91,7 @@ fn contradictions_come_before_the_files() {
     }
 }
 
-/// Copies, and writes to the source in the midst of it: in the first `times` attempts.
+/// Copies, and writes to the source when some of it is copied: in the first `times` attempts.
 fn while_changing(
     pair: &Pair,
     if_changed: IfChanged,
@@ -101,12 +101,13 @@ fn while_changing(
     let mut options = only(mechanism);
     options.if_changed = if_changed;
     let source = File::options().write(true).open(&pair.source).unwrap();
-    let (mut changes, mut last) = (0, u64::MAX);
+    let (mut changes, mut begins) = (0, true);
     let mut observer = |point: Progress| {
-        let begins = point.done_bytes <= last;
-        last = point.done_bytes;
-        if begins && changes < times {
-            changes += 1;
+        // Dirty pages may be flushed first; what changes before that belongs to the copy.
+        if point.done_bytes == 0 {
+            begins = true;
+        } else if begins && changes < times {
+            (begins, changes) = (false, changes + 1);
             source.write_all_at(&testbed::seeded(u64::from(changes), 0, 4096), 0).unwrap();
         }
         Control::Continue

@@ -98,9 +98,10 @@ fn links_are_remembered_on_disk() {
     let intercepted = Intercepted::new(&program("links", directory.path()), MARK, Some(MARK));
     let (run, calls) = intercepted.count();
     assert!(run.stdout.starts_with("done"), "{run:?}");
-    // A record and its place for each, and its last name.
+    // A record and its place for each, and its last name; and the name that the new tree is built under,
+    // in a record that says which file it is itself.
     let written = calls.get(&SystemCall::PWRITE64).copied();
-    assert_eq!(written, Some(3 * 3), "{calls:?}");
+    assert_eq!(written, Some(3 * 3 + 2), "{calls:?}");
 }
 
 /// What containers forbid, with both errors that they answer.
