@@ -134,7 +134,7 @@ fn its_owner_can_delete_it() {
 fn a_source_that_cannot_be_read_is_another_matter() {
     let trees = Trees::at(Place::Tmpfs, Place::Tmpfs);
     fill(&trees.source(), 1000);
-    fs::set_permissions(trees.source().join("a/1"), Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(trees.source().join("a/1"), Permissions::from_mode(0o0)).unwrap();
     fs::set_permissions(trees.to.path(), Permissions::from_mode(0o777)).unwrap();
     let run = trees.run(crate::errors::cp_as_nobody());
     assert!(run.failed(1).contains("a/1"), "{}", run.stderr);

@@ -279,7 +279,7 @@ impl<'a> Temporary<'a> {
         let path = || place.directory.path_from_root();
         let noted = directory::stat_name(&*place.open.destination, &name)
             .map_or(Noted::NONE, |stat| register.note(path, &name, &stat));
-        Ok(Temporary { place, from: &*place.open.destination, name, noted })
+        Ok(Temporary { place, from: &place.open.destination, name, noted })
     }
 
     /// `false`: the name was taken meanwhile, and is to be left alone. A rename from one name of a
