@@ -17,10 +17,10 @@ use super::sync::Arc;
 use super::transport::carrier::Queued;
 use super::transport::local::{Bounds, Queue};
 use super::transport::packet::Content;
-use super::transport::promotion::{AWAITED, Parts};
 use super::{MAX_BYTES, MAX_HANDLES, MAX_REGIONS};
 use crate::buf::{Buffer, Filling, TooLong, scatter};
-use crate::sys::seqpacket;
+
+mod moving;
 
 /// One end of a channel: sends messages to the other end and receives its messages, whole and in
 /// order.
@@ -569,52 +569,6 @@ impl End for ChannelEnd {
 /// From so many descriptors on that were taken out of the socket and not read, no more are taken,
 /// so that the peer cannot use up this process's.
 const REMOTE_HANDLES: usize = 64;
-
-impl Channel {
-    /// The endpoint as a socket (`AF_UNIX`, `SOCK_SEQPACKET`), for a process that takes it with
-    /// [`from_fd`](Self::from_fd): one that inherits it, or gets it in an `SCM_RIGHTS` message.
-    /// Messages that are queued for the endpoint go with it; user signals that are set do not.
-    ///
-    /// # Errors
-    /// [`Status::AccessDenied`] without [`Rights::TRANSFER`]; [`Status::BadState`] if messages came
-    /// over a socket before and have not been read: read them, or send the endpoint in a message;
-    /// [`Status::NoResources`] if descriptors run out. The endpoint is closed then.
-    pub fn into_fd(self) -> Result<OwnedFd, Status> {
-        self.0.grant.check(Rights::TRANSFER)?;
-        self.left_queue();
-        let departed = self.0.depart(false)?;
-        if departed.backlog.is_empty() { Ok(departed.fd) } else { Err(Status::BadState) }
-    }
-
-    /// The endpoint behind a socket: the far side of [`into_fd`](Self::into_fd), or one of those
-    /// that `sd_listen_fds(3)` gives. It has all rights of a new endpoint. Whether the descriptor
-    /// is close-on-exec stays as it is.
-    ///
-    /// # Errors
-    /// [`Status::WrongType`] if it is no socket of `AF_UNIX` and `SOCK_SEQPACKET`, or one that
-    /// listens.
-    pub fn from_fd(fd: OwnedFd) -> Result<Channel, Status> {
-        let parts = Parts { fds: vec![fd], extra: 0 };
-        Channel::arrive(parts, Rights::CHANNEL).ok_or(Status::WrongType)
-    }
-
-    /// From what another process sent.
-    pub(super) fn arrive(mut parts: Parts, rights: Rights) -> Option<Channel> {
-        let mut ends = [(); 2].map(|()| ChannelEnd::new(Bounds::default()));
-        if parts.extra & AWAITED != 0 {
-            // The end that is kept, of the two.
-            ends[0].unread = Some(parts.fds.pop().filter(|fd| seqpacket::is_seqpacket(fd))?);
-        }
-        Peered::arrive(ends, parts, rights).map(Channel)
-    }
-
-    /// The program has it: whoever waits for that in another process is told.
-    pub(super) fn was_read(&self) {
-        if let Ok(mut locked) = self.0.lock() {
-            drop(locked.end(self.0.side).unread.take());
-        }
-    }
-}
 
 impl From<TooLong> for Status {
     fn from(_: TooLong) -> Status {

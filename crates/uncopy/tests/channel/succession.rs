@@ -93,7 +93,12 @@ fn a_call_on_the_old_ends_when_the_successor_is_closed_unread() {
 }
 
 /// Sends the handle of a call that waits to another process, as far as anybody can tell.
-fn send_during_a_call(old: Handle, far: &Channel, check: impl FnOnce(&dyn Fn() -> bool, Channel)) {
+fn send_during_a_call(
+    near: Channel,
+    far: &Channel,
+    check: impl FnOnce(&dyn Fn() -> bool, Channel),
+) {
+    let old = Handle::from(near);
     thread::scope(|scope| {
         let calling = scope.spawn(|| {
             let question = [IoSlice::new(b"ask?")];
@@ -116,7 +121,7 @@ fn send_during_a_call(old: Handle, far: &Channel, check: impl FnOnce(&dyn Fn() -
 fn a_call_on_the_old_ends_when_the_successor_is_read_in_another_process() {
     for over in [Transport::Local, Transport::Socket, Transport::Moved] {
         let (near, far) = over.channels();
-        send_during_a_call(near.into(), &far, |goes_on, here| {
+        send_during_a_call(near, &far, |goes_on, here| {
             assert!(here.signals().contains(Signals::READABLE));
             assert!(goes_on(), "it was taken in, not read");
             let near = here.read().unwrap().take_handles().remove(0);
@@ -131,7 +136,7 @@ fn a_call_on_the_old_ends_when_the_successor_is_read_in_another_process() {
 #[test]
 fn a_call_on_the_old_goes_on_while_the_successor_travels_unread() {
     let (near, far) = Channel::pair();
-    send_during_a_call(near.into(), &far, |goes_on, here| {
+    send_during_a_call(near, &far, |goes_on, here| {
         let (second, third) = crate::socket_pair();
         assert!(here.signals().contains(Signals::READABLE));
         send_handles(&second, vec![here.into()]).unwrap();
@@ -144,9 +149,9 @@ fn a_call_on_the_old_goes_on_while_the_successor_travels_unread() {
 #[test]
 fn a_call_on_the_old_ends_when_the_successor_is_lost() {
     let (near, far) = Channel::pair();
-    send_during_a_call(near.into(), &far, |_, here| drop(here));
+    send_during_a_call(near, &far, |_, here| drop(here));
     let (near, far) = Channel::pair();
-    send_during_a_call(near.into(), &far, |_, here| {
+    send_during_a_call(near, &far, |_, here| {
         assert!(here.signals().contains(Signals::READABLE));
     });
     assert!(far.wait_one(Signals::PEER_CLOSED, Deadline::after(LONG)).is_ok());
