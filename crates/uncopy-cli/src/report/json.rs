@@ -1,5 +1,6 @@
 //! Reports for programs: JSON Lines, documented in `docs/json.md`.
 
+mod compression;
 mod left;
 
 use std::borrow::Cow;
@@ -10,10 +11,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use uncopy::copy::job::{Action, Outcome, Record, RefusalCount, Summary};
-use uncopy::{CompressionAction, Errno, MappedWrites, Receipt};
+use uncopy::{Errno, MappedWrites, Receipt};
 
 use crate::cp::Pair;
 use crate::report::Failure;
+use compression::Compression;
 pub(crate) use left::{incomplete, not_tried};
 
 /// The version of this format: the first key of every object. A key may be added within a
@@ -84,55 +86,6 @@ impl<'a> From<&'a uncopy::Leftovers> for Leftovers<'a> {
             path_base64: base64_name(path),
         };
         Leftovers { first: leftovers.paths.iter().map(leftover).collect(), more: leftovers.more }
-    }
-}
-
-/// What was found out about compression, and what was done.
-#[derive(Serialize)]
-struct Compression<'a> {
-    action: &'static str,
-    algorithm: &'static str,
-    level: Option<u8>,
-    reason: &'a str,
-    guess: Option<Guess>,
-    sample: Option<Sample>,
-    source_bytes: u64,
-    frames: u64,
-}
-
-#[derive(Serialize)]
-struct Guess {
-    format: &'static str,
-    by: &'static str,
-}
-
-#[derive(Serialize)]
-struct Sample {
-    bytes: u64,
-    compressed_bytes: u64,
-}
-
-impl<'a> From<&'a uncopy::Compression> for Compression<'a> {
-    fn from(compression: &'a uncopy::Compression) -> Compression<'a> {
-        let level = match compression.action {
-            CompressionAction::Compressed { level } => Some(level),
-            _ => None,
-        };
-        Compression {
-            action: compression.action.name(),
-            algorithm: "zstd",
-            level,
-            reason: &compression.reason,
-            guess: compression
-                .guess
-                .map(|guess| Guess { format: guess.format, by: guess.by.name() }),
-            sample: compression.sample.map(|sample| Sample {
-                bytes: sample.bytes,
-                compressed_bytes: sample.compressed_bytes,
-            }),
-            source_bytes: compression.source_bytes,
-            frames: compression.frames,
-        }
     }
 }
 

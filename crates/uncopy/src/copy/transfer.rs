@@ -588,12 +588,10 @@ impl Transfer<'_, '_> {
 
     /// Adds why the mechanisms were not used that the plan left out, cheapest first.
     fn finish_refusals(&mut self) {
-        let used = self.receipt.portions.iter().map(|p| p.mechanism);
-        let used = plan::costliest(&self.facts, used);
+        let used = plan::costliest(&self.facts, self.receipt.portions.iter().map(|p| p.mechanism));
         for refusal in plan::refusals(&self.facts, used) {
-            if !self.receipt.refusals.iter().any(|r| r.mechanism == refusal.mechanism)
-                && self.receipt.bytes_by(refusal.mechanism) == 0
-            {
+            let is_told = self.receipt.refusals.iter().any(|r| r.mechanism == refusal.mechanism);
+            if !is_told && self.receipt.bytes_by(refusal.mechanism) == 0 {
                 self.receipt.refusals.push(refusal);
             }
         }

@@ -295,8 +295,7 @@ impl Worker<'_, '_> {
             }
             // Of what is transformed another run cannot go on in the middle.
             let journal = journal.as_ref().filter(|_| !transforms(chosen));
-            let noting = place.directory.noting(&path);
-            let placing = placing(job, place, &source, (journal, noting));
+            let placing = placing(job, place, &source, (journal, place.directory.noting(&path)));
             let watch = &mut Watch::new(job);
             run::copy_opened(&source, &destination, placing, chosen, options, watch)
         });

@@ -239,23 +239,34 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
         linked: false,
     };
     let directory = Arc::new(Directory::new(above, entered, &open, true));
-    if let Some((journal, _)) = &kept {
-        let mut told = Ok(());
-        let read = journal.links(&mut |inode, path| {
-            told = told.and_then(|()| job.links.was_copied(inode, &directory, path.as_ref()));
-        });
-        if let Err(errno) = read.and(told) {
-            job.set_journal(None);
-            let error = Error::destination("read the journal for", destination, errno);
-            return fail(worker, source, destination, EntryKind::Directory, error);
-        }
+    if let Some((journal, _)) = &kept
+        && let Err(errno) = remember_links(job, journal, &directory)
+    {
+        job.set_journal(None);
+        let error = Error::destination("read the journal for", destination, errno);
+        return fail(worker, source, destination, EntryKind::Directory, error);
     }
     worker.list_open(Arc::clone(&directory), &open, 0);
     worker.work_on();
-    let root = Finished { directory: Arc::clone(&directory), open, aside, kept, done_before };
+    end_root(&Finished { directory, open, aside, kept, done_before }, worker, source, destination);
+}
+
+/// Has the names of files with several that an earlier run copied, as its journal says.
+fn remember_links(job: &Job<'_>, journal: &Journal, directory: &Arc<Directory>) -> Sys<()> {
+    let mut remembered = Ok(());
+    let read = journal.links(&mut |inode, path| {
+        remembered =
+            remembered.and_then(|()| job.links.was_copied(inode, directory, path.as_ref()));
+    });
+    read.and(remembered)
+}
+
+/// Finishes a root whose entries are done, or decides what becomes of it if the job was over before.
+fn end_root(root: &Finished, worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) {
+    let job = worker.job;
     let ended = root.end(worker, source, destination);
     // If the job was over before.
-    directory.register().end();
+    root.directory.register().end();
     job.set_journal(None);
     let ended = match ended {
         Ok(true) => return,

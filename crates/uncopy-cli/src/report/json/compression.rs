@@ -1,0 +1,53 @@
+//! What a report says of compression.
+
+use serde::Serialize;
+use uncopy::CompressionAction;
+
+/// What was found out about compression, and what was done.
+#[derive(Serialize)]
+pub(super) struct Compression<'a> {
+    action: &'static str,
+    algorithm: &'static str,
+    level: Option<u8>,
+    reason: &'a str,
+    guess: Option<Guess>,
+    sample: Option<Sample>,
+    source_bytes: u64,
+    frames: u64,
+}
+
+#[derive(Serialize)]
+struct Guess {
+    format: &'static str,
+    by: &'static str,
+}
+
+#[derive(Serialize)]
+struct Sample {
+    bytes: u64,
+    compressed_bytes: u64,
+}
+
+impl<'a> From<&'a uncopy::Compression> for Compression<'a> {
+    fn from(compression: &'a uncopy::Compression) -> Compression<'a> {
+        let level = match compression.action {
+            CompressionAction::Compressed { level } => Some(level),
+            _ => None,
+        };
+        Compression {
+            action: compression.action.name(),
+            algorithm: "zstd",
+            level,
+            reason: &compression.reason,
+            guess: compression
+                .guess
+                .map(|guess| Guess { format: guess.format, by: guess.by.name() }),
+            sample: compression.sample.map(|sample| Sample {
+                bytes: sample.bytes,
+                compressed_bytes: sample.compressed_bytes,
+            }),
+            source_bytes: compression.source_bytes,
+            frames: compression.frames,
+        }
+    }
+}
