@@ -125,7 +125,8 @@ impl Register {
     }
 }
 
-/// Removes a record, and nothing else that got its name.
+/// Removes a record, and nothing else that got its name. The caller has it open, so that no other file
+/// has its number.
 pub(super) fn remove(
     parent: impl AsFd,
     record: &OsStr,
@@ -135,7 +136,7 @@ pub(super) fn remove(
     // Asked again: an error that passes is no reason to leave it there.
     let look = || directory::stat_name(&parent, record);
     let stat = look().or_else(|_| look())?;
-    match own.is_surely(&stat.id()) && stat.device == device {
+    match own.inode == stat.inode && stat.device == device {
         true => name::unlink(parent, record),
         false => Err(Errno::ESTALE),
     }
