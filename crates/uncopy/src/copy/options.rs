@@ -29,9 +29,9 @@ pub struct CopyOptions {
     /// What to do if the source changes while it is copied.
     pub if_changed: IfChanged,
     /// With [`IfChanged::Fail`]: flush a source first that has dirty pages, so that stores into it through
-    /// a mapping are seen ([`Receipt::mapped_writes`](crate::Receipt::mapped_writes)). What is still dirty
-    /// after three times is taken as changed. [`IfChanged::Retry`] always does it, and
-    /// [`IfChanged::Accept`] never.
+    /// a mapping are seen ([`Receipt::mapped_writes`](crate::Receipt::mapped_writes)). One that is still
+    /// dirty after three times has changed, and is not tried again. [`IfChanged::Retry`] always does it,
+    /// before each attempt, and [`IfChanged::Accept`] never.
     pub flush_source: bool,
     /// What to do if the destination exists.
     pub existing: Existing,

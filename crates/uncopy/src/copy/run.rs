@@ -49,6 +49,7 @@ pub(super) fn repeated(
                 if error.is_source_changed()
                     && options.if_changed == IfChanged::Retry
                     && retries < RETRIES
+                    && !flushes.get().gave_up
                     && !options.in_place =>
             {
                 retries += 1;
@@ -56,7 +57,7 @@ pub(super) fn repeated(
             Err(error) => return Err(error),
             Ok(mut receipt) => {
                 receipt.retries = retries;
-                let Flushes { count, took } = flushes.get();
+                let Flushes { count, took, .. } = flushes.get();
                 (receipt.source_flushes, receipt.source_flush_duration) = (count, took);
                 receipt.duration = begin.elapsed();
                 return Ok(receipt);

@@ -189,23 +189,24 @@ impl<'a> Source<'a> {
             watched.watch.set(Watch::Clean { writing: 0 });
             return Ok(());
         }
-        let (mut settled, mut count) = (None, 0);
+        let (mut settled, mut tries) = (None, 0);
         loop {
-            let (watch, next) = Watch::begin(self.pages(), watched.may_flush, count);
+            let made = flushes.get();
+            let (watch, next) = Watch::begin(self.pages(), watched.may_flush, tries);
             watched.watch.set(watch);
             match next {
                 Begin::Flush => {
                     let begin = Instant::now();
                     match self.flush()? {
-                        true => flushes.set(flushes.get().and(begin.elapsed())),
+                        true => flushes.set(made.and(begin.elapsed())),
                         false => return Ok(()),
                     }
-                    count += 1;
+                    tries += 1;
                     settled = Some(self.examine()?);
                 }
                 Begin::Busy => {
-                    let what = format!("it has dirty pages after {count} flushes");
-                    return Err(self.changed(what));
+                    flushes.set(Flushes { gave_up: true, ..made });
+                    return Err(self.changed(format!("it has dirty pages after {tries} flushes")));
                 }
                 Begin::Go => break,
             }

@@ -18,7 +18,7 @@ use crate::receipt::{MappedWrites, Unseen};
 use crate::sys::Sys;
 use crate::sys::file::{CachedPages, Stat};
 
-/// How often a source is flushed before a copy, its attempts taken together.
+/// How often a source is flushed before an attempt to copy it.
 const MOST_FLUSHES: u32 = 3;
 
 /// Filesystems that know which pages are dirty, as was tried on each. tmpfs never has one
@@ -60,12 +60,14 @@ pub(crate) fn may_flush(options: &CopyOptions) -> bool {
 pub(crate) struct Flushes {
     pub(crate) count: u32,
     pub(crate) took: Duration,
+    /// The last ones were in vain: to copy it again would be too.
+    pub(crate) gave_up: bool,
 }
 
 impl Flushes {
     /// These, and one more.
     pub(crate) fn and(self, took: Duration) -> Flushes {
-        Flushes { count: self.count + 1, took: self.took + took }
+        Flushes { count: self.count + 1, took: self.took + took, ..self }
     }
 }
 
@@ -93,7 +95,7 @@ pub(crate) enum Watch {
 }
 
 impl Watch {
-    /// Takes the look before the first byte, after so many flushes.
+    /// Takes the look before the first byte, after so many flushes for this attempt.
     pub(crate) fn begin(looked: Sys<CachedPages>, may_flush: bool, flushes: u32) -> (Watch, Begin) {
         match looked {
             Err(errno) => (Watch::blind(errno), Begin::Go),

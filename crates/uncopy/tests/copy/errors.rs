@@ -91,7 +91,7 @@ fn contradictions_come_before_the_files() {
     }
 }
 
-/// Copies, and writes to the source when some of it is copied: in the first `times` attempts.
+/// Copies, and writes to the source when a part of it was read: in the first `times` attempts.
 fn while_changing(
     pair: &Pair,
     if_changed: IfChanged,
@@ -101,13 +101,13 @@ fn while_changing(
     let mut options = only(mechanism);
     options.if_changed = if_changed;
     let source = File::options().write(true).open(&pair.source).unwrap();
-    let (mut changes, mut begins) = (0, true);
+    let (mut changes, mut last) = (0, u64::MAX);
     let mut observer = |point: Progress| {
-        // Dirty pages may be flushed first; what changes before that belongs to the copy.
-        if point.done_bytes == 0 {
-            begins = true;
-        } else if begins && changes < times {
-            (begins, changes) = (false, changes + 1);
+        // What comes before the first byte may be flushed, and is no change then.
+        let has_begun = last == 0 && point.done_bytes > 0;
+        last = point.done_bytes;
+        if has_begun && changes < times {
+            changes += 1;
             source.write_all_at(&testbed::seeded(u64::from(changes), 0, 4096), 0).unwrap();
         }
         Control::Continue
