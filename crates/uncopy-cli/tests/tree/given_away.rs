@@ -173,6 +173,8 @@ fn swap(above: &Path, by: Swapped) -> PathBuf {
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.file_name().unwrap().as_bytes().starts_with(b".uncopy-"))
+        // And not the record that says which it is.
+        .filter(|path| path.is_dir())
         .collect();
     assert_eq!(ours.len(), 1, "{ours:?}");
     fs::rename(&ours[0], above.join("away")).unwrap();
