@@ -46,7 +46,7 @@ impl Job {
             .unwrap();
         wait_for("a tree that is being made", || {
             let strangers = trees.to.strangers(&["destination"]);
-            strangers.first().is_some_and(|name| {
+            strangers.iter().any(|name| {
                 std::fs::read_dir(trees.to.join(name)).is_ok_and(|entries| entries.count() > 1)
             })
         });

@@ -34,7 +34,10 @@ fn first(trees: &Trees, trace: &Trace, name: &str) -> usize {
     let on_file = |call: &&Call| {
         let whose = match name {
             "openat" => call.arguments.contains("\"file\""),
-            _ => call.mentions(trees.to.path()) || call.mentions(&trees.source().join("file")),
+            // And not the record of the new tree.
+            _ => {
+                call.arguments.contains(".tree/file") || call.mentions(&trees.source().join("file"))
+            }
         };
         call.name == name && whose
     };

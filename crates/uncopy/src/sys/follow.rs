@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags};
 
 use super::file::{self, Stat};
 use super::{Sys, name};
@@ -165,7 +165,7 @@ pub(crate) fn open_beneath(root: impl AsFd, path: &OsStr, flags: OFlags) -> Foll
 pub(crate) fn stat(path: &Path) -> Followed<Stat> {
     let (trimmed, is_directory) = trim(path.as_os_str());
     let flags = AtFlags::SYMLINK_NOFOLLOW;
-    let found = file::look_up(fs::CWD, trimmed, flags, StatxFlags::BASIC_STATS)?;
+    let found = file::look_up(fs::CWD, trimmed, flags, file::FACTS)?;
     match found.file_type() {
         FileType::Symlink => Ok(file::stat(open(path, OFlags::PATH)?)?),
         FileType::Directory => Ok(found),
@@ -505,7 +505,7 @@ mod tests {
                 let found = open(&path, flags).map_err(|stopped| stopped.errno()).and_then(facts);
                 assert_eq!(found, expected, "{path:?} {flags:?}");
             }
-            let expected = file::look_up(fs::CWD, &path, AtFlags::empty(), StatxFlags::BASIC_STATS);
+            let expected = file::look_up(fs::CWD, &path, AtFlags::empty(), file::FACTS);
             let found = stat(&path).map_err(|stopped| stopped.errno());
             assert_eq!(found.map(|s| s.inode), expected.map(|s| s.inode), "{path:?}");
         }
