@@ -177,7 +177,7 @@ impl Tree {
 }
 
 /// The name of a tree that a run left unfinished, as its message and its records tell it.
-fn told_tree(run: &Run) -> Option<String> {
+pub(crate) fn told_tree(run: &Run) -> Option<String> {
     let line = run.stdout.lines().find(|line| line.contains("\"event\":\"incomplete\""))?;
     let told = Receipt::new(line);
     let path = PathBuf::from(told.value()["path"].as_str()?);
