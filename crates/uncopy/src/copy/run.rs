@@ -287,6 +287,9 @@ fn move_bytes(
             receipt.refusals = plan::refusals(&facts, Some(mechanism));
             let how = (&facts, mechanism);
             let reached = stream::copy_to_end(source, staging, how, digest, receipt, observer)?;
+            if empty && reached == 0 {
+                receipt.refusals.clear();
+            }
             if facts.in_place && !facts.destination_is_stream {
                 file::truncate(staging.fd(), reached).map_err(|e| {
                     Error::destination("set the size of", staging.destination().given, e)
