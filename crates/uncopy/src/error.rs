@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::receipt::Refusal;
+use crate::receipt::{Refusal, Unseen};
 
 /// A Linux error number (`errno(3)`), printed by its name: `EXDEV`, not `18`.
 ///
@@ -162,7 +162,10 @@ pub enum Reason {
         what: String,
     },
     /// The destination does not hold the bytes of the source.
-    #[error("its contents differ from the source: {algorithm} {found}, expected {expected}")]
+    #[error(
+        "its contents differ from the source: {algorithm} {found}, expected {expected}{}",
+        doubt.map(|doubt| format!("; {doubt}")).unwrap_or_default()
+    )]
     VerificationFailed {
         /// Name of the digest.
         algorithm: &'static str,
@@ -170,6 +173,8 @@ pub enum Reason {
         expected: String,
         /// The destination's digest, hexadecimal.
         found: String,
+        /// Why the source may be what changed. `None`: it is known that it did not, and the copy is bad.
+        doubt: Option<SourceDoubt>,
     },
     /// Compressed data that cannot be decompressed.
     #[error("{what} (at byte {offset})")]
@@ -200,6 +205,37 @@ pub enum Reason {
     Refused(String),
 }
 
+/// Why a difference between source and copy may be the source's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SourceDoubt {
+    /// It changed while it was copied, and that is accepted.
+    Changed,
+    /// Somebody may have stored into it through a mapping, which cannot be seen.
+    Unseen(Unseen),
+}
+
+impl fmt::Display for SourceDoubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = match self {
+            SourceDoubt::Changed => return f.write_str("the source changed meanwhile"),
+            SourceDoubt::Unseen(Unseen::DirtyPages) => "it had dirty pages when the copy began",
+            SourceDoubt::Unseen(Unseen::Resumed) => "an earlier run copied a part of it",
+            SourceDoubt::Unseen(Unseen::Refused) => {
+                "the kernel tells of stores through a mapping only who owns it or may write to it"
+            }
+            SourceDoubt::Unseen(Unseen::Unavailable) => {
+                "this kernel does not tell of stores through a mapping"
+            }
+            SourceDoubt::Unseen(Unseen::NotLooked) => "nobody looked for stores through a mapping",
+            SourceDoubt::Unseen(Unseen::Filesystem | Unseen::Dax) => {
+                "its filesystem does not tell of stores through a mapping"
+            }
+        };
+        write!(f, "the source may have changed meanwhile: {why}")
+    }
+}
+
 impl Error {
     /// An error of `operation` ("open", "write to") on `subject`.
     pub(crate) fn new(operation: &'static str, subject: impl AsRef<Path>, reason: Reason) -> Error {
@@ -212,6 +248,14 @@ impl Error {
         let nothing_written =
             matches!(self.0.reason, Reason::NoMechanism { .. } | Reason::Options(_));
         self.0.in_place = !nothing_written;
+        self
+    }
+
+    /// The same, if it is a failed verification, with this doubt about the source.
+    pub(crate) fn with_doubt(mut self, about_source: Option<SourceDoubt>) -> Error {
+        if let Reason::VerificationFailed { doubt, .. } = &mut self.0.reason {
+            *doubt = about_source;
+        }
         self
     }
 
@@ -349,9 +393,20 @@ impl Error {
             Reason::SourceChanged { .. } => {
                 Some("copy again when nobody writes to it, or pass --if-changed=retry or =accept")
             }
-            Reason::VerificationFailed { .. } => {
+            Reason::VerificationFailed { doubt: None, .. } => {
                 Some("check the device and its cables; the bad copy was not put in place")
             }
+            Reason::VerificationFailed {
+                doubt: Some(SourceDoubt::Unseen(Unseen::DirtyPages)),
+                ..
+            } => Some(
+                "copy again with if-changed=retry, which flushes the source first, and check the device \
+                 if they still differ; this copy was not put in place",
+            ),
+            Reason::VerificationFailed { doubt: Some(_), .. } => Some(
+                "copy again when nobody writes to the source, and check the device if they still \
+                 differ; this copy was not put in place",
+            ),
             Reason::Damaged { .. } => {
                 Some("get the file anew, or copy it as it is, without --decompress")
             }

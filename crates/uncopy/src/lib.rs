@@ -60,7 +60,7 @@ pub mod send;
 #[cfg(target_os = "linux")]
 mod sys;
 
-pub use error::{Errno, Error, Reason, Result};
+pub use error::{Errno, Error, Reason, Result, SourceDoubt};
 pub use receipt::{
     Compression, CompressionAction, CompressionGuess, CompressionSample, Cost, GuessedBy,
     Leftovers, MappedWrites, Mechanism, Portion, Receipt, Refusal, Unseen, Verification,

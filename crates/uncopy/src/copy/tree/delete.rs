@@ -74,6 +74,11 @@ impl Worker<'_, '_> {
         kind: FileType,
     ) {
         let entry = kind_of(kind);
+        // Kept until it is gone: a run may have made it since it was listed.
+        let claim = stale::claim(open.destination.as_fd(), name);
+        if claim.is_none() && !directory.entered.is_resumed() {
+            return;
+        }
         match self.try_delete(directory, open, delete, name, kind) {
             Ok(outcome) => {
                 let source = directory.source_path().join(name);
@@ -218,7 +223,7 @@ fn strangers(
             (Err(Errno::ENOENT), Some(other)) => look_up(other),
             (looked_up, _) => looked_up,
         };
-        let at_work = || !resumed && stale::is_at_work(open.destination.as_fd(), name);
+        let at_work = || !resumed && stale::claim(open.destination.as_fd(), name).is_none();
         match stranger(in_source, selected, at_work) {
             Verdict::Goes => found.strangers.push((name.to_owned(), kind)),
             Verdict::Stays => {}
