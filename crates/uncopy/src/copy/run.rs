@@ -240,6 +240,7 @@ fn write(
         return Ok(Receipt { skipped: true, ..Receipt::default() });
     }
     receipt.leftovers = staging.leftovers();
+    receipt.notes.extend(staging.give_last(options.durable)?);
     if let Some(directory) = directory {
         staging.sync_directory(&directory)?;
         receipt.durable = true;

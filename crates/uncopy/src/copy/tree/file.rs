@@ -435,10 +435,11 @@ impl Worker<'_, '_> {
             }
             Small::StoredInto | Small::Odd => return Ok(None),
         };
-        let notes = metadata::apply(&staging, source, destination, options.preserve);
+        let mut notes = metadata::apply(&staging, source, destination, options.preserve);
         if staging.commit()? == Commit::Skipped {
             return Ok(Some(Receipt { skipped: true, ..Receipt::default() }));
         }
+        notes.extend(staging.give_last(options.durable)?);
         self.job.counters.bytes.fetch_add(size, Ordering::Relaxed);
         let receipt = self.small_receipt((size, mechanism, cost), notes);
         Ok(Some(Receipt { mapped_writes, ..receipt }))
