@@ -66,7 +66,7 @@ impl Worker<'_, '_> {
         self.fail_at(names, EntryKind::Directory, error);
     }
 
-    fn open_pair(&self, place: &Place<'_>, linked: bool) -> Result<(Entered, Open)> {
+    fn open_pair(&mut self, place: &Place<'_>, linked: bool) -> Result<(Entered, Open)> {
         let above = &place.directory.entered;
         let fail = |operation, errno| Error::system(operation, place.source(), errno);
         let (source, stat) = retry::persist(self.job, place.open.filesystems, || {
@@ -118,7 +118,7 @@ impl Worker<'_, '_> {
     /// Makes or finds the directory that the copy goes to; `true`: it was made. `None`: it would be,
     /// in a dry run.
     fn open_destination(
-        &self,
+        &mut self,
         place: &Place<'_>,
         source: &Stat,
     ) -> Result<Option<(bool, OwnedFd)>> {
@@ -144,10 +144,13 @@ impl Worker<'_, '_> {
                 };
                 let found = Side { kind: stat.file_type(), modified: stat.modified };
                 let directory = Side { kind: EntryKind::Directory, modified: source.modified };
-                let policy = Policy::of(self.job.options, above.private);
+                let policy = Policy::of(self.job.options, above);
                 match decide(directory, Some(found), policy) {
-                    Decision::Refuse(_) if above.is_resumed() => {
-                        remove_stale(place, found.kind)?;
+                    Decision::MakeRoom => {
+                        self.make_room(place, found.kind)?;
+                        if dry_run {
+                            return Ok(None);
+                        }
                         made = directory::make(in_directory, place.target, mode);
                         made.map_err(|errno| fail("make the directory", errno))?;
                     }

@@ -148,7 +148,7 @@ impl Worker<'_, '_> {
 
     /// Makes the destination's name another one of the file at `first`.
     pub(super) fn make_hard_link(
-        &self,
+        &mut self,
         place: &Place<'_>,
         kind: EntryKind,
         first: &First,
