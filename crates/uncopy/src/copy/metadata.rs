@@ -9,6 +9,7 @@ use super::options::Preserve;
 use super::source::Source;
 use super::staging::Staging;
 use crate::error::Errno;
+use crate::receipt::InodeFlags;
 use crate::sys::file::{self, Stat};
 use crate::sys::{Sys, name, xattr};
 
@@ -201,6 +202,14 @@ pub(crate) fn apply_to_handle(
         giver.forget_inherited();
     }
     giver.notes
+}
+
+/// Inode flags of the source that its copy has not. Where there are no such flags (`ENOTTY`) there are none
+/// to keep.
+pub(crate) fn flags_not_kept(source: BorrowedFd<'_>, copy: BorrowedFd<'_>) -> InodeFlags {
+    let flags = |fd| InodeFlags::from_bits(file::inode_flags(fd).unwrap_or(0));
+    let ours = flags(source);
+    if ours.is_empty() { ours } else { ours.without(flags(copy)) }
 }
 
 /// The kernel takes setuid and setgid away when somebody without privilege writes to a file, so

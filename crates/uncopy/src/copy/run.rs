@@ -231,6 +231,9 @@ fn write(
     } else {
         receipt.notes.extend(metadata::apply(staging, source, destination, options.preserve));
     }
+    if source.is_told() && !destination.is_stream() {
+        receipt.flags_not_kept = metadata::flags_not_kept(source.fd(), staging.fd());
+    }
     if options.durable || answers_late {
         flush(staging, reached, observer)?;
     }
