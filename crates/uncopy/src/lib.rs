@@ -63,8 +63,8 @@ mod sys;
 pub use error::{Errno, Error, Reason, Result, SourceDoubt};
 pub use receipt::{
     Compression, CompressionAction, CompressionGuess, CompressionSample, Cost, GuessedBy,
-    Leftovers, MappedWrites, Mechanism, Portion, Receipt, Refusal, Unseen, Verification,
-    VerifiedFrom,
+    InodeFlags, Leftovers, MappedWrites, Mechanism, Portion, Receipt, Refusal, Unseen,
+    Verification, VerifiedFrom,
 };
 
 /// The code in the book runs.

@@ -55,6 +55,8 @@ struct Copied<'a> {
     source_flush_us: Option<u64>,
     retries: u32,
     notes: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    flags_not_kept: Vec<&'static str>,
     #[serde(flatten)]
     leftovers: Leftovers<'a>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -113,6 +115,8 @@ struct Entry<'a> {
     reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     notes: Option<&'a [String]>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    flags_not_kept: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     entries: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -326,6 +330,7 @@ fn details<'a>(names: Names<'a>, receipt: &'a Receipt, tree: Option<InTree>) -> 
             .then(|| microseconds(receipt.source_flush_duration)),
         retries: receipt.retries,
         notes: &receipt.notes,
+        flags_not_kept: receipt.flags_not_kept.names().collect(),
         leftovers: Leftovers::from(&receipt.leftovers),
         decided_by: &receipt.decided_by,
         tree,
@@ -345,6 +350,7 @@ pub(crate) fn entry(record: &Record) -> String {
         linked_to_base64: None,
         reason: None,
         notes: None,
+        flags_not_kept: Vec::new(),
         entries: None,
         action: None,
         mechanism: None,
@@ -356,7 +362,10 @@ pub(crate) fn entry(record: &Record) -> String {
             entry.linked_to = Some(to.to_string_lossy());
             entry.linked_to_base64 = base64_name(to);
         }
-        Outcome::Made { notes } => entry.notes = Some(notes),
+        Outcome::Made { notes, flags_not_kept } => {
+            entry.notes = Some(notes);
+            entry.flags_not_kept = flags_not_kept.names().collect();
+        }
         Outcome::Resumed => entry.event = "resumed",
         Outcome::Deleted { entries } => {
             entry.event = "deleted";

@@ -10,7 +10,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use uncopy::copy::job::{EntryKind, Incomplete, Outcome, Record, Summary};
-use uncopy::{Errno, Error, Leftovers, Reason, Receipt};
+use uncopy::{Errno, Error, InodeFlags, Leftovers, Reason, Receipt};
 
 use crate::audit::Audit;
 use crate::cp::Pair;
@@ -88,6 +88,21 @@ enum Form {
     Json,
 }
 
+/// Says what a person should know of a copy.
+fn tell_notes(destination: &Path, notes: &[String], flags_not_kept: InodeFlags) {
+    for note in notes {
+        say(&format!("note: {}: {note}", destination.display()));
+    }
+    if !flags_not_kept.is_empty() {
+        let names: Vec<_> = flags_not_kept.names().map(|name| name.replace('_', " ")).collect();
+        say(&format!(
+            "note: {}: it has not the inode flags of the source: {} (chattr sets them)",
+            destination.display(),
+            names.join(", ")
+        ));
+    }
+}
+
 /// Names what looks like leftovers, and stays.
 fn warn_of(leftovers: &Leftovers) {
     /// More are only counted.
@@ -152,9 +167,7 @@ impl Report {
         }
         // The JSON has them.
         if !self.quiet && self.form != Form::Json {
-            for note in &receipt.notes {
-                say(&format!("note: {}: {note}", pair.destination.display()));
-            }
+            tell_notes(&pair.destination, &receipt.notes, receipt.flags_not_kept);
         }
         if !self.quiet {
             warn_of(&receipt.leftovers);
@@ -213,17 +226,15 @@ impl Report {
         if self.quiet || self.form == Form::Json {
             return;
         }
-        let notes = match &record.outcome {
-            Outcome::Copied(receipt) => &receipt.notes,
-            Outcome::Made { notes } => notes,
+        let (notes, flags) = match &record.outcome {
+            Outcome::Copied(receipt) => (&receipt.notes, receipt.flags_not_kept),
+            Outcome::Made { notes, flags_not_kept } => (notes, *flags_not_kept),
             Outcome::Skipped { reason } if record.kind == EntryKind::Special => {
                 return say(&format!("note: {} is left out: {reason}", record.source.display()));
             }
             _ => return,
         };
-        for note in notes {
-            say(&format!("note: {}: {note}", record.destination.display()));
-        }
+        tell_notes(&record.destination, notes, flags);
     }
 
     fn failed_entry(&mut self, record: &Record, failure: &Failure) {

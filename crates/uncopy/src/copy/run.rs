@@ -231,6 +231,9 @@ fn write(
     } else {
         receipt.notes.extend(metadata::apply(staging, source, destination, options.preserve));
     }
+    if source.is_told() && !destination.is_stream() {
+        receipt.flags_not_kept = metadata::flags_not_kept(source.fd(), staging.fd());
+    }
     if options.durable || answers_late {
         flush(staging, reached, observer)?;
     }
@@ -240,6 +243,7 @@ fn write(
         return Ok(Receipt { skipped: true, ..Receipt::default() });
     }
     receipt.leftovers = staging.leftovers();
+    receipt.notes.extend(staging.give_last(options.durable)?);
     if let Some(directory) = directory {
         staging.sync_directory(&directory)?;
         receipt.durable = true;

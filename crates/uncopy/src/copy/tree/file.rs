@@ -37,7 +37,7 @@ use crate::copy::staging::{Commit, Placing, Staging};
 use crate::copy::stale::Noting;
 use crate::copy::{CopyOptions, Experience, IfChanged, Throttle, Transform, facts, partial, run};
 use crate::error::{Errno, Error, Reason, Result};
-use crate::receipt::{Cost, Mechanism, Portion, Receipt};
+use crate::receipt::{Cost, InodeFlags, Mechanism, Portion, Receipt};
 use crate::sys::directory;
 use crate::sys::file::{self, Stat};
 use crate::sys::follow::{self, Stopped};
@@ -435,12 +435,17 @@ impl Worker<'_, '_> {
             }
             Small::StoredInto | Small::Odd => return Ok(None),
         };
-        let notes = metadata::apply(&staging, source, destination, options.preserve);
+        let mut notes = metadata::apply(&staging, source, destination, options.preserve);
         if staging.commit()? == Commit::Skipped {
             return Ok(Some(Receipt { skipped: true, ..Receipt::default() }));
         }
+        notes.extend(staging.give_last(options.durable)?);
         self.job.counters.bytes.fetch_add(size, Ordering::Relaxed);
-        let receipt = self.small_receipt((size, mechanism, cost), notes);
+        let flags = match self.wants_records || source.stat.is_flagged {
+            true => metadata::flags_not_kept(source.fd(), staging.fd()),
+            false => InodeFlags::default(),
+        };
+        let receipt = self.small_receipt((size, mechanism, cost), (notes, flags));
         Ok(Some(Receipt { mapped_writes, ..receipt }))
     }
 }

@@ -17,6 +17,7 @@ use crate::copy::job::{Action, EntryKind, Outcome};
 use crate::copy::stale::{self, Noted};
 use crate::copy::{Existing, Preserve, metadata};
 use crate::error::{Errno, Error, Result};
+use crate::receipt::InodeFlags;
 use crate::sys::file::Stat;
 use crate::sys::{Sys, directory, file, name};
 
@@ -82,9 +83,9 @@ impl Worker<'_, '_> {
             }
         };
         match made {
-            Ok(Outcome::Made { mut notes }) => {
+            Ok(Outcome::Made { mut notes, flags_not_kept }) => {
                 notes.extend(refused.map(copied_for));
-                self.finish(place, kind, Outcome::Made { notes });
+                self.finish(place, kind, Outcome::Made { notes, flags_not_kept });
             }
             Ok(outcome) => self.finish(place, kind, outcome),
             Err(error) => self.fail(place, kind, error),
@@ -109,7 +110,7 @@ impl Worker<'_, '_> {
         if place.directory.entered.is_unseen() && (!is_exposed || job.is_aside_own()) {
             make(to, place.target).map_err(fail)?;
             let notes = give_by_name(place, (to, place.target), stat, preserve);
-            return Ok(Outcome::Made { notes });
+            return Ok(made(notes));
         }
         let workshop = is_exposed.then(|| self.workshop(place)).transpose().map_err(fail)?;
         let (temporary, notes) = match workshop.map(Workshop::directory) {
@@ -132,7 +133,7 @@ impl Worker<'_, '_> {
         };
         let existing = job.copy_options(&place.directory.entered).existing;
         match temporary.put_in_place(existing).map_err(fail)? {
-            true => Ok(Outcome::Made { notes }),
+            true => Ok(made(notes)),
             false => Ok(Outcome::Skipped { reason: "the destination exists" }),
         }
     }
@@ -148,7 +149,7 @@ impl Worker<'_, '_> {
 
     /// Makes the destination's name another one of the file at `first`.
     pub(super) fn make_hard_link(
-        &self,
+        &mut self,
         place: &Place<'_>,
         kind: EntryKind,
         first: &First,
@@ -195,6 +196,11 @@ impl Worker<'_, '_> {
             false => Ok(Linking::Done(Outcome::Skipped { reason: "the destination exists" })),
         }
     }
+}
+
+/// What is told of a link or special file: it has no inode flags, which are asked for by a file that is open.
+fn made(notes: Vec<String>) -> Outcome {
+    Outcome::Made { notes, flags_not_kept: InodeFlags::default() }
 }
 
 /// What an entry of the source is like that was listed as a link or special file.
