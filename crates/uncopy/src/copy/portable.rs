@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use super::job::{JobObserver, JobOptions, Summary};
 use super::native;
 use super::observer::{self, Observer, Phase, Progress};
-use super::options::{CopyOptions, Existing, IfChanged};
+use super::options::{CopyOptions, Existing, IfChanged, Sparse};
 use super::pause::Stopwatch;
 use crate::elsewhere;
 use crate::error::{Error, Reason, Result};
@@ -55,8 +55,8 @@ pub(super) fn copy(
         }
     }
     receipt.notes.push("this system's own ways to copy are not used yet".into());
-    if native::has_holes(&source.begun) {
-        receipt.notes.push("holes of the source are zeros in the copy".into());
+    if options.sparse == Sparse::Auto && native::may_have_holes(&source.begun) {
+        receipt.notes.push("holes of the source, if it has any, are zeros in the copy".into());
     }
     if let Some(old) = &destination.found {
         receipt.notes.extend(native::give_as_old(temporary.file()?, old));

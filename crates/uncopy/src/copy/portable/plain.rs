@@ -30,7 +30,7 @@ pub(super) fn links(_: &Metadata) -> u64 {
 }
 
 /// Nobody says.
-pub(super) fn has_holes(_: &Metadata) -> bool {
+pub(super) fn may_have_holes(_: &Metadata) -> bool {
     false
 }
 

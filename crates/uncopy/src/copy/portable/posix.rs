@@ -54,8 +54,8 @@ pub(super) fn links(metadata: &Metadata) -> u64 {
     metadata.nlink()
 }
 
-/// It has fewer blocks than bytes: a part of it was never written.
-pub(super) fn has_holes(metadata: &Metadata) -> bool {
+/// It has fewer blocks than bytes: a part of it was never written, or the filesystem compresses it.
+pub(super) fn may_have_holes(metadata: &Metadata) -> bool {
     metadata.blocks().saturating_mul(512) < metadata.len()
 }
 

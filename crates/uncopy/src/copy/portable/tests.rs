@@ -429,6 +429,8 @@ fn holes_become_zeros_and_the_receipt_says_so() {
     assert!(fs::read(&scene.destination).unwrap() == vec![0; MIB]);
     let says = |receipt: &Receipt| receipt.notes.iter().any(|note| note.starts_with("holes"));
     assert!(says(&receipt), "{:?}", receipt.notes);
+    let filled = CopyOptions { sparse: Sparse::Never, ..CopyOptions::default() };
+    assert!(!says(&scene.copy(&filled).unwrap()), "they were to be filled");
     assert!(!says(&Scene::new(MIB).copy(&CopyOptions::default()).unwrap()));
 }
 
