@@ -281,6 +281,7 @@ class own_clock final : public object<own_clock> {
   }
 };
 
+static_assert(job::kType != stream::kType && stream::kType != own_clock::kType, "");
 static_assert(ZX_CLOCK_ARGS_VERSION(1) == uint64_t{1} << 58, "");
 static_assert((ZX_CLOCK_ARGS_VERSION(63) & ZX_CLOCK_ARGS_VERSION_MASK) ==
                   ZX_CLOCK_ARGS_VERSION_MASK,
