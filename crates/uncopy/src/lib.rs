@@ -49,18 +49,24 @@ pub mod channel;
 pub mod copy;
 #[cfg(target_os = "linux")]
 pub mod doctor;
+#[cfg(any(test, not(target_os = "linux")))]
+mod elsewhere;
 mod error;
 pub mod follow;
 #[cfg(all(fuzzing, target_os = "linux"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod option;
 mod receipt;
 #[cfg(target_os = "linux")]
 pub mod send;
 #[cfg(target_os = "linux")]
 mod sys;
 
-pub use error::{Errno, Error, Reason, Result, SourceDoubt};
+/// Error numbers are read on Linux alone: other systems have numbers of their own.
+const IS_LINUX: bool = cfg!(target_os = "linux");
+
+pub use error::{Errno, Error, Reason, Result, SourceDoubt, SystemError};
 pub use receipt::{
     Compression, CompressionAction, CompressionGuess, CompressionSample, Cost, GuessedBy,
     InodeFlags, Leftovers, MappedWrites, Mechanism, Portion, Receipt, Refusal, Unseen,

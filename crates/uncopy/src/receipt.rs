@@ -498,6 +498,16 @@ impl Receipt {
     }
 }
 
+/// The note that a file with so many hard links was replaced under one of them.
+pub(crate) fn other_links(links: u64) -> Option<String> {
+    let others = links.checked_sub(1).filter(|others| *others > 0)?;
+    Some(format!(
+        "{others} other hard link{} of the destination keep{} the old contents",
+        if others == 1 { "" } else { "s" },
+        if others == 1 { "s" } else { "" },
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

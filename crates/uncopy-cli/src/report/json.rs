@@ -208,6 +208,8 @@ pub(crate) struct Problem<'a> {
     subject_base64: Option<String>,
     errno: Option<i32>,
     errno_name: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    os_error: Option<i32>,
     message: String,
     next_step: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -223,6 +225,7 @@ impl<'a> From<&'a Failure> for Problem<'a> {
             subject_base64: base64_name(&failure.subject),
             errno: failure.errno.map(Errno::raw),
             errno_name: failure.errno.and_then(Errno::name),
+            os_error: failure.os_error,
             message: failure.message(),
             next_step: failure.next_step,
             side: failure.is_at_destination.then_some("destination"),
@@ -578,6 +581,7 @@ mod tests {
             operation: "open",
             subject: odd.to_owned(),
             errno: Some(Errno::ENOENT),
+            os_error: None,
             reason: String::from("No such file or directory (ENOENT)"),
             next_step: Some("check the path"),
             is_at_destination: true,
@@ -592,5 +596,11 @@ mod tests {
             "next_step": "check the path", "side": "destination",
         });
         assert_eq!(event, expected);
+
+        // Elsewhere numbers have no names.
+        let failure = Failure { errno: None, os_error: Some(2), ..failure };
+        let event = parse(&failed(odd, Path::new("b"), &failure));
+        assert_eq!(event["os_error"], 2);
+        assert!(event["errno"].is_null() && event["errno_name"].is_null(), "{event}");
     }
 }

@@ -23,7 +23,7 @@ use super::verify::{self, Hasher, Original};
 use super::watch::{self, Flushes};
 use super::{stream, transfer};
 use crate::error::{Errno, Error, Reason, Result, SourceDoubt};
-use crate::receipt::{Cost, MappedWrites, Mechanism, Receipt, Unseen};
+use crate::receipt::{self, Cost, MappedWrites, Mechanism, Receipt, Unseen};
 use crate::sys::{directory, file, follow};
 
 /// Copies one file; see [`super::copy_file`].
@@ -436,13 +436,8 @@ fn notes(destination: &Destination<'_>, options: &CopyOptions) -> Vec<String> {
         if options.verify.is_some() {
             notes.push("verified after the old contents were gone (--in-place)".into());
         }
-    } else if regular && found.stat.links > 1 {
-        let others = found.stat.links - 1;
-        notes.push(format!(
-            "{others} other hard link{} of the destination keep{} the old contents",
-            if others == 1 { "" } else { "s" },
-            if others == 1 { "s" } else { "" },
-        ));
+    } else if regular {
+        notes.extend(receipt::other_links(found.stat.links.into()));
     }
     notes
 }
