@@ -273,6 +273,16 @@ fn ways() -> Vec<Row> {
         })
         .remove(|scene| scene.how.allow = Allow::Any),
         Row::new(
+            "direct writes to an overlay",
+            (Place::Xfs, Place::Overlay),
+            ("direct-unknown", Unknown, "above a device that may copy"),
+        )
+        .create(|scene| {
+            scene.fill(LENGTH);
+            scene.how.allow = Allow::Only(Mechanism::Direct);
+        })
+        .remove(|scene| scene.how.allow = Allow::Any),
+        Row::new(
             "direct writes to tmpfs",
             (Place::Tmpfs, Place::Tmpfs),
             ("direct-copies", Note, "STATX_DIOALIGN gives none"),

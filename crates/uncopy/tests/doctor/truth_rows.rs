@@ -318,6 +318,11 @@ fn firewalls() -> Vec<Situation> {
             nat(n, "ct state new limit rate 1000/second redirect")
         })
         .may_be_unseen(),
+        row("a policy of IPsec for others", FAR, LentUnseen, |network| {
+            network.ip("xfrm policy add dst 10.99.0.0/16 dir out tmpl proto esp");
+            none()
+        })
+        .finds("not-seen"),
         row("a masquerade", FAR, Lent, |network| {
             chain(network, "ip", "type nat hook postrouting priority 100");
             network.nft("add rule ip t c oifname \"sink\" masquerade");
@@ -425,6 +430,10 @@ fn filters() -> Vec<Situation> {
             network.tc("filter add dev sink parent 1: protocol ip u32 match u32 0 0 classid 1:10");
             none()
         }),
+        row("a program that sees what is sent", FAR, LentUnseen, |network| {
+            vec![Box::new(network.egress_program("sink"))]
+        })
+        .finds("not-seen"),
         row("a filter for other addresses", FAR, Lent, |network| {
             inner_pair(network);
             network.tc("qdisc add dev sink clsact");

@@ -104,7 +104,7 @@ fn choice(forecast: &Forecast, origins: &Origins, found: &mut Vec<Finding>) {
             (&is::USER_COPIES, format!("the bytes go through the program's memory{because}"))
         }
         Cost::Unknown if mechanism == Mechanism::Direct => {
-            let device = &forecast.destination_device.name;
+            let device = &forecast.written_to;
             (&is::DIRECT_UNKNOWN, format!("direct writes go to {device}, which may copy"))
         }
         Cost::Unknown => {
