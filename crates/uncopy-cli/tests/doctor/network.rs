@@ -141,7 +141,7 @@ fn the_other_end_is_hidden() {
             let found = finding(&seen, "veth").unwrap();
             assert_eq!(found["severity"], "unknown", "{found}");
             let evidence = found["evidence"][0]["found"].as_str().unwrap();
-            assert!(evidence.contains("may not be read (EPERM)"), "{found}");
+            assert!(evidence.contains("may not be read"), "{found}");
             let seen = report(&uncopy(words).run(), 6);
             assert_eq!(finding(&seen, "veth").unwrap()["severity"], "copies", "{seen}");
             drop(is_done);

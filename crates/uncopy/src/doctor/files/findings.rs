@@ -112,6 +112,10 @@ fn choice(forecast: &Forecast, origins: &Origins, found: &mut Vec<Finding>) {
         }
     };
     let mut finding = Finding::of(condition, summary);
+    if condition == &is::DIRECT_UNKNOWN {
+        let said = format!("they are written to {}", forecast.written_to);
+        finding = finding.seen("/proc/self/mountinfo and sysfs", said);
+    }
     if !proof.is_empty() {
         finding = finding.seen(TRIAL, proof);
     }

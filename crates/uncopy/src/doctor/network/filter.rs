@@ -191,7 +191,10 @@ mod tests {
             (vec![filter(&[(20, 0xffff_0000, 9 << 16)], &[MIRROR])], vec![], None, true),
             (vec![filter(&[(-14, u32::MAX, 9)], &[MIRROR])], vec![], None, true),
             (
-                vec![filter(&[(0, 0, 0)], &[drop.clone()]), filter(&[(0, 0, 0)], &[MIRROR])],
+                vec![
+                    filter(&[(0, 0, 0)], std::slice::from_ref(&drop)),
+                    filter(&[(0, 0, 0)], &[MIRROR]),
+                ],
                 vec![],
                 None,
                 true,
