@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 mod allocator;
+mod completions;
 mod floor;
 mod fork;
 mod mapped;
@@ -15,6 +16,7 @@ pub(crate) mod tun;
 pub(crate) mod xdp;
 
 pub use allocator::CountingAllocator;
+pub use completions::{Completions, bind_to_device, set_number, zerocopy_sends};
 pub use floor::{BareRing, BareSend, BareSender, cut_sends};
 pub use fork::in_a_child;
 pub use mapped::{MappedWriter, Stores, is_of_one_moment};

@@ -35,6 +35,8 @@ mod named;
 #[cfg_attr(not(unix), path = "portable/plain.rs")]
 mod native;
 #[cfg(target_os = "linux")]
+mod overlay;
+#[cfg(target_os = "linux")]
 mod pace;
 #[cfg(target_os = "linux")]
 mod partial;
