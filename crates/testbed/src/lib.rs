@@ -37,8 +37,8 @@ pub use receipt::{Receipt, Refusal};
 pub use scratch::Scratch;
 pub use session::run_sandboxed;
 pub use sys::{
-    BareRing, BareSend, BareSender, CountingAllocator, MappedWriter, Stores, cut_sends, in_a_child,
-    is_of_one_moment,
+    BareRing, BareSend, BareSender, CountingAllocator, Lender, LenderOptions, Lent, MappedWriter,
+    Stores, cut_sends, in_a_child, is_of_one_moment,
 };
 pub use tree::{Compared, assert_same_tree};
 pub use wait::{LONG, wait_for};

@@ -4,6 +4,7 @@
 mod allocator;
 mod floor;
 mod fork;
+mod lender;
 mod mapped;
 pub(crate) mod namespace;
 pub(crate) mod reports;
@@ -17,4 +18,5 @@ pub(crate) mod xdp;
 pub use allocator::CountingAllocator;
 pub use floor::{BareRing, BareSend, BareSender, cut_sends};
 pub use fork::in_a_child;
+pub use lender::{Lender, LenderOptions, Lent};
 pub use mapped::{MappedWriter, Stores, is_of_one_moment};

@@ -71,7 +71,7 @@ impl Scene {
     /// # Errors
     /// Of what must not be.
     pub(super) fn round(&mut self, dice: &mut Dice) -> Result<()> {
-        let (path, way) = (pick(dice, &PATHS), pick(dice, &WAYS));
+        let (path, way) = (dice.pick(&PATHS), dice.pick(&WAYS));
         self.run(path, dice, |socket| Courier::new(way, socket))
             .with_context(|| format!("{path:?} by {way:?}"))
     }
@@ -208,10 +208,6 @@ impl Scene {
         );
         Ok(())
     }
-}
-
-fn pick<T: Copy>(dice: &mut Dice, of: &[T]) -> T {
-    of[(dice.fraction() * of.len() as f64) as usize]
 }
 
 /// Bytes of a send: small ones and large ones are as frequent.
