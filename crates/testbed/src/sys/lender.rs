@@ -1,24 +1,20 @@
-//! Sends by `MSG_ZEROCOPY`, and the completions in the error queue as the kernel wrote them
-//! (`Documentation/networking/msg_zerocopy.rst`): a witness that shares no code with the library.
+//! Sends by `MSG_ZEROCOPY` on sockets of every kind, also connections that nobody answers, and what
+//! the kernel's completions say of them.
 
 use std::io::{Error, ErrorKind, Result};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Gid, Uid};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, sockopt};
 
+use super::completions::{self, bind_to_device, set_number};
 use super::silent;
 
-/// `SO_EE_ORIGIN_ZEROCOPY`, `SO_EE_CODE_ZEROCOPY_COPIED` (`include/uapi/linux/errqueue.h`).
-const ORIGIN_ZEROCOPY: u8 = 5;
-const CODE_COPIED: u8 = 1;
 /// Room for all sends of a lender in the queue of a connection that nobody acknowledges.
 const SEND_BUFFER_BYTES: libc::c_int = 16 << 20;
-/// More than the control message of a completion has.
-const CONTROL_BYTES: usize = 192;
 
 /// What a socket is told before it is connected.
 #[derive(Debug, Clone, Default)]
@@ -28,7 +24,7 @@ pub struct LenderOptions {
     /// `SO_BINDTODEVICE`.
     pub device: Option<String>,
     /// `SO_MARK`.
-    pub mark: Option<u32>,
+    pub mark: Option<i32>,
     /// The address that it is bound to.
     pub source: Option<IpAddr>,
     /// The port that it is bound to; 0: any.
@@ -75,13 +71,13 @@ impl Lender {
             rustix::fs::fchown(&socket, Some(Uid::from_raw(user)), None::<Gid>)?;
         }
         if let Some(device) = &options.device {
-            set_bytes(&socket, libc::SO_BINDTODEVICE, device.as_bytes())?;
+            bind_to_device(&socket, device)?;
         }
         if let Some(mark) = options.mark {
-            set_bytes(&socket, libc::SO_MARK, &mark.to_ne_bytes())?;
+            set_number(&socket, libc::SOL_SOCKET, libc::SO_MARK, mark)?;
         }
-        set_bytes(&socket, libc::SO_ZEROCOPY, &1i32.to_ne_bytes())?;
-        set_bytes(&socket, libc::SO_SNDBUFFORCE, &SEND_BUFFER_BYTES.to_ne_bytes())?;
+        set_number(&socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)?;
+        set_number(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER_BYTES)?;
         if !options.is_stream {
             sockopt::set_socket_broadcast(&socket, true)?;
         }
@@ -167,52 +163,13 @@ impl Lender {
     /// Takes every completion out that is there: often, for those that follow one another become
     /// one with the bit of the first (`skb_zerocopy_notify_extend` in `net/core/skbuff.c`).
     fn read(&mut self) -> Result<()> {
-        while let Some(error) = completion(&self.socket)? {
-            if error.ee_origin != ORIGIN_ZEROCOPY || error.ee_errno != 0 {
-                return Err(Error::other(format!("not a completion: {error:?}")));
-            }
-            let count = error.ee_data.wrapping_sub(error.ee_info).wrapping_add(1);
-            match error.ee_code & CODE_COPIED != 0 {
-                true => self.lent.copied += count,
-                false => self.lent.not_copied += count,
+        loop {
+            match completions::read(self.socket.as_fd()) {
+                Ok((count, true)) => self.lent.copied += count,
+                Ok((count, false)) => self.lent.not_copied += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
             }
         }
-        Ok(())
     }
-}
-
-fn set_bytes(socket: &OwnedFd, name: libc::c_int, value: &[u8]) -> Result<()> {
-    let (fd, length) = (socket.as_raw_fd(), value.len() as libc::socklen_t);
-    // SAFETY: `value` is as long as `length` says, and read in the call.
-    match unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, name, value.as_ptr().cast(), length) } {
-        0 => Ok(()),
-        _ => Err(Error::last_os_error()),
-    }
-}
-
-/// The next message of the error queue, if there is one.
-fn completion(socket: &OwnedFd) -> Result<Option<libc::sock_extended_err>> {
-    /// Aligned as a `cmsghdr` must be.
-    #[repr(align(8))]
-    struct Control([u8; CONTROL_BYTES]);
-    let mut control = Control([0; CONTROL_BYTES]);
-    // SAFETY: all fields of a `msghdr` may be zero.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = CONTROL_BYTES as _;
-    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-    // SAFETY: the header names `control` alone, which outlives the call.
-    if unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) } < 0 {
-        let error = Error::last_os_error();
-        return if error.kind() == ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
-    }
-    // SAFETY: the kernel has filled `message`, and `control` is alive.
-    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
-    if header.is_null() {
-        return Err(Error::other("a message of the error queue without contents"));
-    }
-    // SAFETY: not null, so inside `control`, which is longer than a header and an error.
-    let data = unsafe { libc::CMSG_DATA(header) }.cast::<libc::sock_extended_err>();
-    // SAFETY: as above; every value is one.
-    Ok(Some(unsafe { data.read_unaligned() }))
 }

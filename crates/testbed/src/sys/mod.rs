@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 mod allocator;
+mod completions;
 mod floor;
 mod fork;
 mod lender;
@@ -16,6 +17,7 @@ pub(crate) mod tun;
 pub(crate) mod xdp;
 
 pub use allocator::CountingAllocator;
+pub use completions::{Completions, bind_to_device, set_number, zerocopy_sends};
 pub use floor::{BareRing, BareSend, BareSender, cut_sends};
 pub use fork::in_a_child;
 pub use lender::{Lender, LenderOptions, Lent};

@@ -9,6 +9,11 @@ use crate::error::Errno;
 
 /// `PACKET_IGNORE_OUTGOING` (`linux/if_packet.h`, Linux 4.20), which libc does not name everywhere.
 const IGNORE_OUTGOING: libc::c_int = 23;
+/// `SO_BINDTOIFINDEX` (`asm-generic/socket.h`, Linux 5.0), which libc names on some processors.
+const BIND_TO_INDEX: libc::c_int = 62;
+/// `IP_UNICAST_IF` and `IPV6_UNICAST_IF` (`linux/in.h`, `linux/in6.h`).
+const UNICAST_IF: libc::c_int = 50;
+const UNICAST_IF_V6: libc::c_int = 76;
 
 /// The same open file as descriptor `number` of process `pid`; needs the rights of its debugger
 /// (`ptrace(2)`, `PTRACE_MODE_ATTACH_REALCREDS`).
@@ -16,6 +21,50 @@ pub(crate) fn descriptor_of(pid: u32, number: i32) -> Sys<OwnedFd> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::EINVAL)?;
     let process = pidfd_open(pid, PidfdFlags::empty())?;
     Ok(pidfd_getfd(process, number, PidfdGetfdFlags::empty())?)
+}
+
+/// What decides about the way of what a socket sends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Binding {
+    /// Index of the device that it is bound to; 0: none.
+    pub(crate) device: u32,
+    pub(crate) mark: u32,
+    /// What it sends to groups is for members on this machine too.
+    pub(crate) loops: bool,
+    /// It sends to groups, or to hosts, over a device of its own choice (`IP_MULTICAST_IF`,
+    /// `IP_UNICAST_IF`).
+    pub(crate) has_outlet: bool,
+}
+
+/// Where a socket of TCP or UDP sends.
+pub(crate) fn binding(socket: impl AsFd, is_v6: bool) -> Sys<Binding> {
+    let fd = socket.as_fd();
+    let number = |level, name| number_option(fd, level, name);
+    let device = number(libc::SOL_SOCKET, BIND_TO_INDEX)?;
+    let (loops, outlets) = match is_v6 {
+        true => (
+            number(libc::SOL_IPV6, libc::IPV6_MULTICAST_LOOP)?,
+            [
+                number(libc::SOL_IPV6, libc::IPV6_MULTICAST_IF)?,
+                number(libc::SOL_IPV6, UNICAST_IF_V6)?,
+            ],
+        ),
+        false => (
+            number(libc::SOL_IP, libc::IP_MULTICAST_LOOP)?,
+            [number(libc::SOL_IP, libc::IP_MULTICAST_IF)?, number(libc::SOL_IP, UNICAST_IF)?],
+        ),
+    };
+    Ok(Binding {
+        device: device as u32,
+        mark: number(libc::SOL_SOCKET, libc::SO_MARK)? as u32,
+        loops: loops != 0,
+        has_outlet: outlets.iter().any(|outlet| *outlet != 0),
+    })
+}
+
+/// Whether a socket is of Multipath TCP.
+pub(crate) fn is_multipath(socket: impl AsFd) -> Sys<bool> {
+    Ok(number_option(socket, libc::SOL_SOCKET, libc::SO_PROTOCOL)? == libc::IPPROTO_MPTCP)
 }
 
 /// Whether a packet socket ignores what is sent.
@@ -61,5 +110,18 @@ mod tests {
             Err(errno) => assert!([Errno::EPERM, Errno::ENOSYS].contains(&errno), "{errno}"),
         }
         assert!(descriptor_of(0, 0).is_err());
+    }
+
+    #[test]
+    fn what_a_socket_is_bound_to_is_told() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let usual = Binding { loops: true, ..Binding::default() };
+        assert_eq!(binding(&socket, false), Ok(usual));
+        socket.set_multicast_loop_v4(false).unwrap();
+        assert_eq!(binding(&socket, false), Ok(Binding::default()));
+        assert_eq!(is_multipath(&socket), Ok(false));
+        if let Ok(socket) = std::net::UdpSocket::bind("[::1]:0") {
+            assert_eq!(binding(&socket, true), Ok(usual));
+        }
     }
 }

@@ -7,6 +7,8 @@ mod files;
 mod network;
 mod network_rows;
 mod row;
+mod truth;
+mod truth_rows;
 
 use std::process::ExitCode;
 
@@ -21,6 +23,6 @@ fn every_row_is_in_the_book() {
 fn main() -> ExitCode {
     testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
         let book = testbed::cases![[] every_row_is_in_the_book];
-        [book, files::cases(), network::cases()].into_iter().flatten().collect()
+        [book, files::cases(), network::cases(), truth::cases()].into_iter().flatten().collect()
     })
 }

@@ -8,7 +8,7 @@ use super::draw::{Draft, OTHER_PORT, PORT, SILENT_PORT, TABLE, WIDE, Way};
 const ONE_PROTOCOL: [u16; 3] = [0x0800, 0x86dd, 0x88cc];
 /// Who sends where rules go by user, and marks of sends where they go by mark.
 const USER: u32 = 1000;
-const MARK: u32 = 7;
+const MARK: i32 = 7;
 
 impl Draft<'_> {
     /// Makes what the case is about.

@@ -43,6 +43,26 @@ STACKED_UNKNOWN = "stacked-device-unseen", "The device below cannot be seen", Un
 "The device passes packets on to one in another network namespace, or to one that its route decides upon only when a packet is sent (tunnels). What that device and its taps do cannot be seen from here.",
 "Whether packets are copied below cannot be told.",
 "Run the doctor in the other namespace too (nsenter --net), or ask it about the address of the tunnel's end.";
+LOOPS = "loops-back", "This machine receives what is sent to a group or to everybody", Copies, false,
+"What goes to everybody on a link, or to a group that this machine is a member of, comes back to this machine as well (`ip_mc_output`, `ip6_finish_output2`). Found in the flags of the route, and for IPv6 in `/proc/net/igmp6`.",
+"The packet that comes back is received here, and so every packet is copied.",
+"Send plainly on this path, leave the group, or set IP_MULTICAST_LOOP (IPV6_MULTICAST_LOOP) to 0.";
+BESIDE = "macvlan-beside", "Another macvlan device on this machine receives it", Copies, false,
+"A macvlan device of the mode `bridge` hands what is for another one above the same device over to it, without sending it. The other one may be in any network; its hardware address is among those that the device below takes in (`RTM_GETNEIGH`).",
+"Packets are received on this machine, and so copied.",
+"Send plainly on this path.";
+TURN = "turned-aside", "A rule or filter sends packets elsewhere", Note, false,
+"A rule of nf_tables (redirect, dnat, dup, fwd, a mark) or a filter of a queue discipline (mirred) sends packets, or copies of them, elsewhere than their route. Each place is looked at too.",
+"By itself it copies nothing.",
+"";
+NOT_SEEN = "not-seen", "Something on the way cannot be told", Unknown, false,
+"That nothing copies is said only where everything on the way was seen and understood: routes, policy rules, rules of the firewall, filters, devices, taps. Something was refused, or is not understood; an empty answer to somebody who may not ask says nothing.",
+"Packets may be copied there.",
+"Pass --probe, or look at what is named.";
+WAYS_DIFFER = "ways-differ", "Packets take one of several ways", Unknown, false,
+"Which way packets take depends on what is not known here: the port that a socket is sent from, the next hop that the kernel chooses, a port of a bridge that has not been learnt. On some of them packets are copied.",
+"Whether packets are copied depends on the way.",
+"Ask about a running program (--pid), pass --probe, or make the ways alike.";
 NO_ROUTE = "no-route", "There is no route to the address", Unknown, true,
 "The kernel refuses to name a route (`RTM_GETROUTE`): the network is unreachable or prohibited.",
 "Nothing can be sent.",
@@ -135,10 +155,18 @@ PROBE_UNCLEAR = "probe-unclear", "The probe does not tell", Unknown, false,
 "The kernel's reports about the live probe contradict each other, are missing, or cannot be believed: over a device without scatter-gather TCP copies and reports that it did not.",
 "Whether the bytes are copied cannot be told from reports.",
 "Sample the kernel (perf record -a -g), and look for functions that copy.";
-NO_SOCKETS = "no-sockets", "The process has no peer", Note, false,
-"No socket of the process is a TCP or UDP socket with a peer (`/proc/PID/fd`, `/proc/net/tcp` and its like). Sockets that name the destination with each send are not connected, and not seen.",
-"There is nothing to look at.",
-"";
+NO_SOCKETS = "no-sockets", "The process has no peer", Unknown, false,
+"No socket of the process is a TCP or UDP socket with a peer (`/proc/PID/fd`, `/proc/net/tcp` and its like). Sockets that name the destination with each send are not connected.",
+"Nothing was looked at.",
+"Ask about the addresses that it sends to (udp://HOST:PORT).";
+NO_PEER = "sockets-without-peer", "Some sockets of the process name a peer with each send", Unknown, false,
+"A UDP socket that is not connected may send to anybody; whom it sends to is in no table (`/proc/net/udp` shows no peer).",
+"What it sends was not looked at.",
+"Ask about the addresses that it sends to (udp://HOST:PORT).";
+MPTCP = "mptcp", "The socket is of Multipath TCP", Copies, false,
+"Multipath TCP has its own buffers: `SO_ZEROCOPY` is answered with EOPNOTSUPP, and MSG_ZEROCOPY is ignored (`net/mptcp/sockopt.c`, `mptcp_sendmsg`). Found by `SO_PROTOCOL` (`pidfd_getfd(2)`, `getsockopt(2)`).",
+"Every send is copied.",
+"Use a socket of TCP (IPPROTO_TCP) where that matters.";
 OTHER_NAMESPACE = "other-namespace", "The process has another network", Unknown, true,
 "The process lives in another network namespace (`/proc/PID/ns/net` differs): its devices, routes and taps are not those that can be seen from here.",
 "Nothing can be told of its sockets.",

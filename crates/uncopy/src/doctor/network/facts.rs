@@ -9,6 +9,46 @@ use crate::send::Transport;
 use crate::sys::netlink::ethtool::Feature;
 use crate::sys::netlink::route::Route;
 
+/// A fact that could not be had. Without it nothing can be excluded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NotSeen {
+    /// What was looked for: `the rules of the firewall`.
+    pub(crate) what: String,
+    /// Who was asked, and what came of it.
+    pub(crate) source: &'static str,
+    pub(crate) why: String,
+    pub(crate) needs_root: bool,
+}
+
+impl NotSeen {
+    /// A question that was refused.
+    pub(crate) fn refused(what: impl Into<String>, source: &'static str, errno: Errno) -> NotSeen {
+        NotSeen {
+            what: what.into(),
+            source,
+            why: format!("{} ({errno})", errno.message()),
+            needs_root: matches!(errno, Errno::EPERM | Errno::EACCES),
+        }
+    }
+
+    /// An answer that is not understood, or of which too little is known.
+    pub(crate) fn doubt(
+        what: impl Into<String>,
+        source: &'static str,
+        why: impl Into<String>,
+    ) -> NotSeen {
+        NotSeen { what: what.into(), source, why: why.into(), needs_root: false }
+    }
+}
+
+/// Something that sends packets, or copies of them, elsewhere than their route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// What it does: `a filter of sink sends packets over veth0 instead`.
+    pub(crate) what: String,
+    pub(crate) source: &'static str,
+}
+
 /// Everything that is known of a path.
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
@@ -17,6 +57,10 @@ pub(crate) struct Facts {
     pub(crate) destination: Option<SocketAddr>,
     /// `None`: a device was named.
     pub(crate) route: Option<Result<Route, Errno>>,
+    /// Why this machine receives what is sent too, though the route leads elsewhere.
+    pub(crate) loops: Option<String>,
+    pub(crate) turns: Vec<Turn>,
+    pub(crate) unseen: Vec<NotSeen>,
     /// Devices that packets pass: first the one that they leave through, then those below it.
     pub(crate) devices: Vec<Device>,
     pub(crate) taps: Vec<Tap>,
@@ -42,6 +86,10 @@ pub(crate) struct Device {
     /// Kinds of filters for what leaves.
     pub(crate) egress_filters: Vec<String>,
     pub(crate) below: Below,
+    /// Packets come in through it, and leave by another: it only shows them to taps.
+    pub(crate) is_entered: bool,
+    /// Packets are sent elsewhere before it gets them.
+    pub(crate) is_left: bool,
 }
 
 /// What the network at the other end of a veth pair does with packets.
@@ -51,7 +99,11 @@ pub(crate) enum Peer {
     Receives,
     /// The address is none of its own.
     PassesOn,
-    /// Its addresses were not asked for, or cannot be.
+    /// A program there sees them first (XDP), for which they are put together anew.
+    Converts,
+    /// It is down.
+    Down,
+    /// It was not asked, or may not be.
     Unknown(Option<Errno>),
 }
 
@@ -74,8 +126,12 @@ pub(crate) enum Below {
     /// To hardware, or to nobody.
     #[default]
     Nothing,
-    /// To one of these.
+    /// To all of these.
     Devices(Vec<u32>),
+    /// To one of these; which one is not known.
+    OneOf(Vec<u32>),
+    /// To a device beside it, above the same one, in another network.
+    Beside,
     /// To a device that cannot be seen; why.
     Unseen(&'static str),
     /// To the other end of a veth pair.

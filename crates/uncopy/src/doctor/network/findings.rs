@@ -1,10 +1,11 @@
 //! What follows from the facts about a path. Pure.
 
-use super::facts::{Below, Device, Facts, Peer, largest_datagram, shown};
+use super::facts::{Below, Device, Facts, NotSeen, Peer, largest_datagram, shown};
 use super::tap::{Reach, Tap};
 use crate::capabilities::Answer;
 use crate::doctor::condition as is;
-use crate::doctor::finding::{Finding, Severity};
+use crate::doctor::finding::{Finding, Severity, add_new};
+use crate::doctor::report::Verdict;
 use crate::send::{Transport, Way, train_bytes};
 use crate::sys::netlink::ethtool::Feature;
 
@@ -21,6 +22,34 @@ const TO_PROGRAMS: [&str; 3] = ["tun", "ipvtap", "macvtap"];
 /// Kinds of tunnels that send datagrams.
 const UDP_TUNNELS: [&str; 2] = ["vxlan", "geneve"];
 
+/// What all ways have in common, or that they differ.
+pub(crate) fn agreed(ways: &[Facts]) -> Vec<Finding> {
+    let each: Vec<Vec<Finding>> = ways.iter().map(findings).collect();
+    let is_copied = |found: &Vec<Finding>| Verdict::of(found) == Verdict::Copied;
+    let copied = each.iter().filter(|found| is_copied(found)).count();
+    let differ = copied > 0 && copied < each.len();
+    let mut all = Vec::new();
+    for found in each {
+        add_new(&mut all, found);
+    }
+    if differ {
+        for finding in all.iter_mut().filter(|finding| finding.severity == Severity::Copies) {
+            finding.severity = Severity::Unknown;
+        }
+        let summary = format!("on {copied} of {} ways packets are copied", ways.len());
+        let said: Vec<String> = ways.iter().map(way_of).collect();
+        all.push(Finding::of(&is::WAYS_DIFFER, summary).seen(ROUTE, said.join("; ")));
+        all.rotate_right(1);
+    }
+    all
+}
+
+/// Devices of a way, by their names.
+fn way_of(facts: &Facts) -> String {
+    let names: Vec<&str> = facts.devices.iter().map(|device| device.name.as_str()).collect();
+    format!("over {}", names.join(", "))
+}
+
 /// Everything that the facts say.
 pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -33,12 +62,20 @@ pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
         );
         return found;
     }
+    turns(facts, &mut found);
     if facts.is_local() {
         loopback(facts, &mut found);
         return found;
     }
+    if let Some(why) = &facts.loops {
+        let said = "packets to groups and to everybody come back (ip_mc_output)";
+        found.push(Finding::of(&is::LOOPS, why.clone()).seen(ROUTE, said));
+    }
+    for unseen in &facts.unseen {
+        found.push(not_seen(unseen));
+    }
     taps(facts, &mut found);
-    for (place, device) in facts.devices.iter().enumerate() {
+    for (place, device) in facts.devices.iter().enumerate().filter(|(_, one)| !one.is_entered) {
         kind(device, &mut found);
         offloads(facts, device, place == 0, &mut found);
         tunnel(facts, device, &mut found);
@@ -54,6 +91,25 @@ const LINK: &str = "rtnetlink RTM_GETLINK";
 const ADDRESSES: &str = "rtnetlink RTM_GETADDR";
 const FEATURES: &str = "ethtool features";
 const TABLE: &str = "/proc/net/packet";
+
+/// What sends packets elsewhere than their route.
+fn turns(facts: &Facts, found: &mut Vec<Finding>) {
+    for turn in &facts.turns {
+        found.push(Finding::of(&is::TURN, turn.what.clone()).seen(turn.source, turn.what.clone()));
+    }
+}
+
+fn not_seen(unseen: &NotSeen) -> Finding {
+    let summary = match unseen.needs_root {
+        true => format!("{} may not be read", unseen.what),
+        false => format!("{} cannot be told: {}", unseen.what, unseen.why),
+    };
+    let finding = Finding::of(&is::NOT_SEEN, summary).seen(unseen.source, unseen.why.clone());
+    if unseen.needs_root {
+        return finding.step("Run the doctor as root, or pass --probe.", true);
+    }
+    finding
+}
 
 fn loopback(facts: &Facts, found: &mut Vec<Finding>) {
     let said = match (&facts.route, facts.devices.first()) {
@@ -73,15 +129,23 @@ fn kind(device: &Device, found: &mut Vec<Finding>) {
         found.push(Finding::of(&is::DEVICE_DOWN, format!("{name} is down")).seen(LINK, said));
     }
     let said = format!("{name} is of the kind {}", device.kind);
-    if let Below::Peer(peer) = device.below {
+    if device.is_loopback {
+        let summary = format!("packets come back over {name}");
+        let seen = format!("{name} has IFF_LOOPBACK");
+        found.push(Finding::of(&is::LOOPBACK, summary).seen(LINK, seen));
+    } else if let Below::Peer(peer) = device.below {
         found.push(veth(name, peer).seen(LINK, said));
+    } else if let Below::Beside = device.below {
+        let summary = format!("{name} hands packets to a device beside it");
+        let seen = "the device below takes frames to this hardware address in for another network";
+        found.push(Finding::of(&is::BESIDE, summary).seen("rtnetlink RTM_GETNEIGH", seen));
     } else if TO_PROGRAMS.contains(&device.kind.as_str()) {
         let summary = format!("{name} hands packets to a program");
         found.push(Finding::of(&is::TUN, summary).seen(LINK, said));
     } else {
         match &device.below {
-            Below::Nothing | Below::Peer(_) => {}
-            Below::Devices(below) => {
+            Below::Nothing | Below::Peer(_) | Below::Beside => {}
+            Below::Devices(below) | Below::OneOf(below) => {
                 let summary = format!("{name} ({}) lies on top of others", device.kind);
                 let said = format!("{said}, above devices {below:?}");
                 found.push(Finding::of(&is::STACKED, summary).seen(LINK, said));
@@ -110,6 +174,20 @@ fn veth(name: &str, peer: Peer) -> Finding {
         Peer::PassesOn => (
             format!("{name} is one end of a veth pair, and the other passes packets on"),
             "the address does not belong to the network at the other end".to_owned(),
+        ),
+        Peer::Converts => {
+            let summary = format!("a program (XDP) sees what {name} passes on");
+            let effect = "The other end puts every packet together anew for the program, which is a \
+                          copy, and the kernel reports that there was none.";
+            let finding =
+                Finding::of(&is::VETH, summary).seen(LINK, "IFLA_XDP_ATTACHED is set there");
+            return finding
+                .meaning(Severity::Unknown, effect)
+                .step("Detach the program there.", true);
+        }
+        Peer::Down => (
+            format!("the other end of {name} is down"),
+            "the device at the other end lacks IFF_UP".to_owned(),
         ),
         Peer::Unknown(errno) => (
             format!("{name} is one end of a veth pair, whose other end cannot be seen"),
@@ -232,9 +310,16 @@ fn queues(device: &Device, found: &mut Vec<Finding>) {
 }
 
 fn taps(facts: &Facts, found: &mut Vec<Finding>) {
-    let devices: Vec<u32> = facts.devices.iter().map(|device| device.index).collect();
+    let passed = facts.devices.iter().filter(|device| !device.is_left);
+    let devices: Vec<u32> = passed.map(|device| device.index).collect();
+    let enters = facts.devices.iter().any(|device| device.is_entered);
     for tap in &facts.taps {
-        let (condition, verb) = match tap.reach(&devices) {
+        let reach = match tap.reach(&devices) {
+            // What comes in is shown to those too that ignore what is sent.
+            Reach::IgnoresOutgoing | Reach::Unknown if enters => Reach::Copies,
+            reach => reach,
+        };
+        let (condition, verb) = match reach {
             Reach::Copies | Reach::Unknown => (&is::TAP, "holds a packet tap"),
             Reach::OtherDevice => (&is::TAP_OTHER_DEVICE, "holds a packet tap"),
             Reach::OtherProtocol => (&is::TAP_OTHER_PROTOCOL, "holds a packet socket"),
@@ -259,7 +344,7 @@ fn taps(facts: &Facts, found: &mut Vec<Finding>) {
                 finding = finding.seen("getsockopt", format!("PACKET_IGNORE_OUTGOING is {said}"));
             }
         }
-        found.push(match tap.reach(&devices) {
+        found.push(match reach {
             Reach::Unknown => finding
                 .meaning(
                     Severity::Unknown,

@@ -1,8 +1,13 @@
 //! Why sends are copied, or not.
 
 mod facts;
+mod filter;
 mod findings;
+mod firewall;
 mod gather;
+mod machine;
+mod packet;
+mod path;
 mod probe;
 pub(super) mod sockets;
 mod tap;
@@ -12,13 +17,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub use probe::{GREETING, HELLO, Probe};
 
 use facts::{Facts, Wanted, largest_datagram, shown};
+use machine::Machine;
+use path::Sending;
 
 use super::Options;
 use super::finding::Finding;
 use super::report::{Fact, Report};
 use crate::error::{Errno, Error, Result};
 use crate::send::{Transport, train_bytes};
-use crate::sys::inet::scope;
 use crate::sys::netlink::route;
 
 /// Bytes of a send over TCP, if nobody says.
@@ -28,15 +34,25 @@ const SENDS_IN_FLIGHT: usize = 16;
 
 /// What there is to say about sending to an address.
 pub(super) fn address(transport: Transport, to: SocketAddr, options: &Options) -> Report {
-    let wanted = wanted(transport, to, options);
-    let facts = gather::to_address(transport, to, wanted);
-    let mut found = findings::findings(&facts);
-    let mut told = told(&facts);
+    sending(&Machine::look(), Sending::to(transport, to), to, options)
+}
+
+/// What there is to say about what such a socket sends. `named`: its address as somebody wrote it.
+fn sending(machine: &Machine, sending: Sending, named: SocketAddr, options: &Options) -> Report {
+    let (transport, to) = (sending.transport, sending.to);
+    let wanted = wanted(&sending, options);
+    let ways = gather::of_sending(machine, sending, wanted);
+    let mut found = findings::agreed(&ways);
+    let mut told = told(&ways);
     probe::probe(transport, to, wanted, options.probe, &mut found, &mut told);
-    let target = format!("{}://{}", transport.name(), shown(to));
-    let through = facts.devices.first().map(|device| format!(" through {}", device.name));
+    let target = format!("{}://{}", transport.name(), shown(named));
+    let first = ways.first().and_then(|way| way.devices.first());
+    let through = match ways.len() {
+        1 => first.map(|device| format!(" through {}", device.name)),
+        _ => None,
+    };
     let name = transport.name().to_uppercase();
-    let subject = format!("{name} to {}{}", shown(to), through.unwrap_or_default());
+    let subject = format!("{name} to {}{}", shown(named), through.unwrap_or_default());
     Report::conclude(target, &subject, found, told)
 }
 
@@ -53,23 +69,24 @@ pub(super) fn device(name: &str, options: &Options) -> Result<Report> {
         segment_bytes: options.segment_bytes,
         in_flight_bytes: 0,
     };
-    let facts = gather::over_device(name, wanted)
+    let ways = gather::over_device(&Machine::look(), name, wanted)
         .ok_or_else(|| Error::system("find the network device", name, Errno::ENODEV))?;
-    let found = findings::findings(&facts);
+    let found = findings::agreed(&ways);
     Ok(Report::conclude(
         name.to_owned(),
         &format!("What leaves through {name}"),
         found,
-        told(&facts),
+        told(&ways),
     ))
 }
 
-fn wanted(transport: Transport, to: SocketAddr, options: &Options) -> Wanted {
+fn wanted(sending: &Sending, options: &Options) -> Wanted {
+    let (transport, to) = (sending.transport, sending.to);
     let message =
         options.message_bytes.unwrap_or_else(|| match (transport, options.segment_bytes) {
             (Transport::Tcp, _) => TCP_MESSAGE_BYTES,
             (Transport::Udp, Some(segment)) => train_bytes(segment, to.is_ipv6()),
-            (Transport::Udp, None) => largest_unfragmented(to),
+            (Transport::Udp, None) => largest_unfragmented(to, sending.device),
         });
     Wanted {
         message_bytes: message,
@@ -81,8 +98,8 @@ fn wanted(transport: Transport, to: SocketAddr, options: &Options) -> Wanted {
 }
 
 /// The longest datagram that goes to an address in one piece.
-fn largest_unfragmented(to: SocketAddr) -> usize {
-    let route = route::route_to(to.ip(), scope(to)).ok();
+fn largest_unfragmented(to: SocketAddr, device: u32) -> usize {
+    let route = route::route_to(to.ip(), device).ok();
     let links = route::links().unwrap_or_default();
     let mtu = route.and_then(|route| {
         let device = links.iter().find(|link| link.index == route.device)?;
@@ -92,35 +109,28 @@ fn largest_unfragmented(to: SocketAddr) -> usize {
 }
 
 /// What was looked at.
-fn told(facts: &Facts) -> Vec<Fact> {
-    let mut told = Vec::new();
-    let mut tell = |name, value| told.push(Fact { name, value });
-    if let Some(Ok(route)) = &facts.route {
-        let by = route.gateway.map(|by| format!(", by the gateway {by}")).unwrap_or_default();
-        let device = facts.devices.first().map_or("", |device| &device.name);
-        tell("route", format!("through {device}{by}"));
+fn told(ways: &[Facts]) -> Vec<Fact> {
+    let mut told: Vec<Fact> = Vec::new();
+    let mut tell = |name, value| {
+        let fact = Fact { name, value };
+        if !told.contains(&fact) {
+            told.push(fact);
+        }
+    };
+    for facts in ways {
+        if let Some(Ok(route)) = &facts.route {
+            let by = route.gateway.map(|by| format!(", by the gateway {by}")).unwrap_or_default();
+            let device = facts.devices.first().map_or("", |device| &device.name);
+            tell("route", format!("through {device}{by}"));
+        }
+        for turn in &facts.turns {
+            tell("turn", turn.what.clone());
+        }
+        for device in &facts.devices {
+            tell("device", described(device));
+        }
     }
-    for device in &facts.devices {
-        let kind = if device.kind.is_empty() { "no kind of its own" } else { &device.kind };
-        let on = |feature: Option<crate::sys::netlink::ethtool::Feature>| match feature {
-            None => "not known",
-            Some(feature) if feature.is_active => "on",
-            Some(_) => "off",
-        };
-        let offloads = &device.offloads;
-        tell(
-            "device",
-            format!(
-                "{} ({kind}), MTU {}, scatter-gather {}, checksums {}, TSO {}, USO {}",
-                device.name,
-                device.mtu,
-                on(offloads.scatter_gather),
-                on(offloads.checksum),
-                on(offloads.tcp_segmentation),
-                on(offloads.udp_segmentation),
-            ),
-        );
-    }
+    let Some(facts) = ways.first() else { return told };
     tell("taps", format!("{} packet sockets", facts.taps.len()));
     if facts.transport.is_some() {
         let wanted = facts.wanted;
@@ -134,12 +144,34 @@ fn told(facts: &Facts) -> Vec<Fact> {
     told
 }
 
+fn described(device: &facts::Device) -> String {
+    let kind = if device.kind.is_empty() { "no kind of its own" } else { &device.kind };
+    let on = |feature: Option<crate::sys::netlink::ethtool::Feature>| match feature {
+        None => "not known",
+        Some(feature) if feature.is_active => "on",
+        Some(_) => "off",
+    };
+    let offloads = &device.offloads;
+    format!(
+        "{} ({kind}), MTU {}, scatter-gather {}, checksums {}, TSO {}, USO {}",
+        device.name,
+        device.mtu,
+        on(offloads.scatter_gather),
+        on(offloads.checksum),
+        on(offloads.tcp_segmentation),
+        on(offloads.udp_segmentation),
+    )
+}
+
 /// What the kernel as such has to say to who sends.
 pub(super) fn kernel() -> Vec<Finding> {
     let facts = Facts {
         transport: None,
         destination: None,
         route: None,
+        loops: None,
+        turns: Vec::new(),
+        unseen: Vec::new(),
         devices: Vec::new(),
         taps: Vec::new(),
         kernel: gather::kernel(None, false),
@@ -165,6 +197,7 @@ pub(super) fn outward_devices() -> Vec<String> {
 
 #[cfg(fuzzing)]
 pub(super) fn fuzz(line: &str) {
+    machine::fuzz(line);
     sockets::fuzz(line);
     tap::fuzz(line);
 }

@@ -1,10 +1,11 @@
-//! The connected sockets of a process.
+//! The sockets of a process.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::address;
+use super::machine::{self, Machine};
+use super::path::Sending;
 use crate::doctor::Options;
 use crate::doctor::condition as is;
 use crate::doctor::finding::{Finding, add_new};
@@ -14,15 +15,18 @@ use crate::error::{Errno, Error, Result};
 use crate::send::Transport;
 use crate::sys::pidfd;
 
-/// Addresses that are looked at; of more the first count.
+/// Ways that are looked at; of more the first count.
 const MAX_ADDRESSES: usize = 32;
 
-/// A socket that has a peer.
+/// A socket of TCP or UDP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Connected {
+struct Known {
     inode: u64,
     transport: Transport,
-    to: SocketAddr,
+    is_v6: bool,
+    from: SocketAddr,
+    /// `None`: it listens, or names a peer with each send.
+    to: Option<SocketAddr>,
 }
 
 /// What there is to say about what a process sends.
@@ -70,70 +74,148 @@ fn look_at(
     findings: &mut Vec<Finding>,
     facts: &mut Vec<Fact>,
 ) {
-    let connected = connected();
-    let own: Vec<(i32, Connected)> = sockets
+    let known = known();
+    let own: Vec<(i32, Known)> = sockets
         .iter()
-        .filter_map(|(fd, inode)| Some((*fd, *connected.iter().find(|c| c.inode == *inode)?)))
+        .filter_map(|(fd, inode)| Some((*fd, *known.iter().find(|one| one.inode == *inode)?)))
         .collect();
-    facts.push(Fact { name: "sockets", value: format!("{} with a peer", own.len()) });
-    if own.is_empty() {
+    let with_peer: Vec<(i32, Known, SocketAddr)> =
+        own.iter().filter_map(|(fd, socket)| Some((*fd, *socket, socket.to?))).collect();
+    facts.push(Fact { name: "sockets", value: format!("{} with a peer", with_peer.len()) });
+    let open = own.iter().filter(|(_, one)| one.to.is_none() && one.transport == Transport::Udp);
+    let open: Vec<String> = open.map(|(fd, _)| fd.to_string()).collect();
+    let multipath = multipath(pid, sockets, &own);
+    if with_peer.is_empty() && multipath.is_empty() {
         let said = format!("{} sockets, none of TCP or UDP with a peer", sockets.len());
         let summary = format!("{program} has no socket with a peer");
         findings.push(Finding::of(&is::NO_SOCKETS, summary).seen("/proc/PID/fd", said));
+    } else if !open.is_empty() {
+        let summary = format!("{} of its sockets name a peer with each send", open.len());
+        let said = format!("UDP without a peer on descriptors {}", open.join(", "));
+        findings.push(Finding::of(&is::NO_PEER, summary).seen("/proc/net/udp", said));
     }
-    let refusing = own.iter().filter(|(fd, _)| {
+    if !multipath.is_empty() {
+        let summary = format!("{} of its sockets are of Multipath TCP", multipath.len());
+        let said = format!(
+            "SO_PROTOCOL is IPPROTO_MPTCP on descriptors {}; SO_ZEROCOPY is answered EOPNOTSUPP",
+            multipath.join(", ")
+        );
+        findings.push(Finding::of(&is::MPTCP, summary).seen("getsockopt", said));
+    }
+    let refusing = with_peer.iter().filter(|(fd, ..)| {
         let socket = pidfd::descriptor_of(pid, *fd);
         socket.and_then(pidfd::allows_zerocopy) == Ok(false)
     });
-    let refusing: Vec<String> = refusing.map(|(fd, _)| fd.to_string()).collect();
+    let refusing: Vec<String> = refusing.map(|(fd, ..)| fd.to_string()).collect();
     if !refusing.is_empty() {
         let summary = format!("{} of its sockets do not have SO_ZEROCOPY", refusing.len());
         let said = format!("SO_ZEROCOPY is off on descriptors {}", refusing.join(", "));
         findings.push(Finding::of(&is::SOCKET_NOT_ALLOWED, summary).seen("getsockopt", said));
     }
-    let mut addresses: Vec<(Transport, SocketAddr)> = Vec::new();
-    for (_, socket) in &own {
-        let known = |(kind, to): &(Transport, SocketAddr)| {
-            *kind == socket.transport && to.ip() == socket.to.ip()
-        };
-        if !addresses.iter().any(known) && addresses.len() < MAX_ADDRESSES {
-            addresses.push((socket.transport, socket.to));
+    paths(pid, &with_peer, options, findings, facts);
+}
+
+/// What becomes of what each socket sends, told once for those that are alike.
+fn paths(
+    pid: u32,
+    sockets: &[(i32, Known, SocketAddr)],
+    options: &Options,
+    findings: &mut Vec<Finding>,
+    facts: &mut Vec<Fact>,
+) {
+    let machine = Machine::look();
+    let mut seen: Vec<Sending> = Vec::new();
+    for (fd, socket, to) in sockets {
+        let mut sending = Sending::to(socket.transport, *to);
+        sending.from = Some(socket.from);
+        let bound = pidfd::descriptor_of(pid, *fd);
+        match bound.and_then(|bound| pidfd::binding(bound, socket.is_v6)) {
+            Ok(bound) => {
+                sending.device = bound.device;
+                (sending.mark, sending.loops) = (bound.mark, bound.loops);
+                if bound.has_outlet {
+                    hidden(*fd, "it chooses the device of what it sends itself", false, findings);
+                }
+            }
+            Err(errno) => hidden(*fd, &errno.to_string(), true, findings),
         }
-    }
-    for (transport, to) in addresses {
-        let report = address(transport, to, options);
+        // Rules that look at ports tell those apart that are alike else.
+        let port =
+            |one: &Sending| Sending { from: one.from.map(|from| (from.ip(), 0).into()), ..*one };
+        let has_rules = machine::source_ports(to.is_ipv6()).is_ok_and(|ports| ports.len() > 1);
+        let alike = |known: &Sending| match has_rules || !machine.rules.chains.is_empty() {
+            true => *known == sending,
+            false => {
+                let to = SocketAddr::new(sending.to.ip(), known.to.port());
+                port(known) == port(&Sending { to, ..sending })
+            }
+        };
+        if seen.iter().any(alike) {
+            continue;
+        }
+        if seen.len() == MAX_ADDRESSES {
+            let why = format!("of {} sockets the first {MAX_ADDRESSES} ways count", sockets.len());
+            let rest = Finding::of(&is::NOT_SEEN, "some of its sockets are not looked at");
+            findings.push(rest.seen("/proc/PID/fd", why));
+            break;
+        }
+        seen.push(sending);
+        let report = super::sending(&machine, sending, *to, options);
         facts.push(Fact { name: "address", value: report.headline.clone() });
         add_new(findings, report.findings);
     }
 }
 
-/// Every socket of this network that has a peer.
-fn connected() -> Vec<Connected> {
+fn hidden(fd: i32, why: &str, needs_root: bool, findings: &mut Vec<Finding>) {
+    let summary = format!("what descriptor {fd} is bound to cannot be told");
+    let finding = Finding::of(&is::NOT_SEEN, summary).seen("pidfd_getfd", why);
+    findings.push(match needs_root {
+        true => finding.step("Run the doctor as root.", true),
+        false => finding,
+    });
+}
+
+/// Descriptors of Multipath TCP, which no table of TCP lists.
+fn multipath(pid: u32, sockets: &[(i32, u64)], known: &[(i32, Known)]) -> Vec<String> {
+    let others = sockets.iter().filter(|(fd, _)| known.iter().all(|(own, _)| own != fd));
+    let is_multipath = |fd: i32| {
+        let socket = pidfd::descriptor_of(pid, fd);
+        socket.and_then(pidfd::is_multipath) == Ok(true)
+    };
+    others.filter(|(fd, _)| is_multipath(*fd)).map(|(fd, _)| fd.to_string()).collect()
+}
+
+/// Every socket of this network that sends, or may.
+fn known() -> Vec<Known> {
     let tables = [
-        ("tcp", Transport::Tcp),
-        ("tcp6", Transport::Tcp),
-        ("udp", Transport::Udp),
-        ("udp6", Transport::Udp),
+        ("tcp", Transport::Tcp, false),
+        ("tcp6", Transport::Tcp, true),
+        ("udp", Transport::Udp, false),
+        ("udp6", Transport::Udp, true),
     ];
     let mut found = Vec::new();
-    for (name, transport) in tables {
+    for (name, transport, is_v6) in tables {
         let table = fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
         found.extend(table.lines().filter_map(|line| {
-            let (inode, to) = peer_in(line)?;
-            Some(Connected { inode, transport, to })
+            let (inode, from, to) = socket_in(line)?;
+            Some(Known { inode, transport, is_v6, from, to })
         }));
     }
     found
 }
 
 /// A line of the tables (`tcp4_seq_show` and others): number, own address, peer, state, queues,
-/// timer, retransmissions, user, timeout, inode.
-fn peer_in(line: &str) -> Option<(u64, SocketAddr)> {
+/// timer, retransmissions, user, timeout, inode. No peer has port 0.
+fn socket_in(line: &str) -> Option<(u64, SocketAddr, Option<SocketAddr>)> {
     let mut words = line.split_whitespace();
-    let (address, port) = words.nth(2)?.split_once(':')?;
+    let mut address = |place: usize| {
+        let (address, port) = words.nth(place)?.split_once(':')?;
+        let port = u16::from_str_radix(port, 16).ok()?;
+        Some(SocketAddr::new(address_in(address)?, port))
+    };
+    let (from, to) = (address(1)?, address(0)?);
     let inode = words.nth(6)?.parse().ok()?;
-    let port = u16::from_str_radix(port, 16).ok().filter(|port| *port != 0)?;
-    Some((inode, SocketAddr::new(address_in(address)?, port)))
+    Some((inode, from, Some(to).filter(|to| to.port() != 0)))
 }
 
 /// Each four bytes of an address as a number of this machine, in hexadecimal.
@@ -161,24 +243,26 @@ mod tests {
         for (line, expected) in [
             (
                 "  1: 0100007F:0016 0200000A:CC12 01 00000000:00000000 00:00000000 00000000     0        0 4711 1",
-                Some((4711, "10.0.0.2:52242")),
+                Some((4711, "127.0.0.1:22", Some("10.0.0.2:52242"))),
             ),
             (
                 "  2: 00000000000000000000000001000000:0277 0000000000000000FFFF00000200000A:0050 01 00000000:00000000 00:00000000 00000000     0        0 12 1",
-                Some((12, "10.0.0.2:80")),
+                Some((12, "[::1]:631", Some("10.0.0.2:80"))),
             ),
             // It listens.
             (
                 "  0: 00000000:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 9 1",
-                None,
+                Some((9, "0.0.0.0:8080", None)),
             ),
             (
                 "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode",
                 None,
             ),
         ] {
-            let found = peer_in(line).map(|(inode, to)| (inode, to.to_string()));
-            assert_eq!(found, expected.map(|(inode, to)| (inode, to.to_owned())), "{line}");
+            let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+            let expected =
+                expected.map(|(inode, from, to)| (inode, address(from), to.map(address)));
+            assert_eq!(socket_in(line), expected, "{line}");
         }
     }
 
@@ -196,5 +280,5 @@ mod tests {
 
 #[cfg(fuzzing)]
 pub(super) fn fuzz(line: &str) {
-    let _ = (peer_in(line), address_in(line));
+    let _ = (socket_in(line), address_in(line));
 }

@@ -54,8 +54,8 @@ impl Tap {
 }
 
 /// Every packet socket of this thread's network.
-pub(crate) fn all() -> Vec<Tap> {
-    let table = fs::read_to_string("/proc/thread-self/net/packet").unwrap_or_default();
+pub(crate) fn all() -> std::io::Result<Vec<Tap>> {
+    let table = fs::read_to_string("/proc/thread-self/net/packet")?;
     let fanouts = packet_diag::fanouts().unwrap_or_default();
     let mut taps: Vec<Tap> = table.lines().filter_map(tap_in).collect();
     for tap in &mut taps {
@@ -66,7 +66,7 @@ pub(crate) fn all() -> Vec<Tap> {
             pidfd::ignores_outgoing(socket).ok()
         });
     }
-    taps
+    Ok(taps)
 }
 
 /// A line of the table (`packet_seq_show` in `net/packet/af_packet.c`): address, references, type,

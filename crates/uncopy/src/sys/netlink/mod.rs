@@ -4,9 +4,12 @@
 //! dozen questions need this: a message is built, and answers are taken apart.
 
 pub(crate) mod ethtool;
+pub(crate) mod firewall;
 pub(crate) mod neighbour;
 pub(crate) mod packet_diag;
 pub(crate) mod route;
+pub(crate) mod rule;
+pub(crate) mod traffic;
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -26,6 +29,11 @@ const NESTED: u16 = 0x8000;
 /// A dump comes in pieces of 32 KiB at most (`netlink_dump` in `net/netlink/af_netlink.c`), another
 /// answer is a page or little more.
 const ANSWER_BYTES: usize = 128 << 10;
+/// Something changed while the kernel listed it, so that entries are missing or listed twice
+/// (`NLM_F_DUMP_INTR`, `netlink(7)`).
+const TORN: u16 = 0x10;
+/// Number of times that a list is asked for which changes all the while.
+const DUMPS: u32 = 8;
 
 /// A question: header, the fixed part of its kind, attributes.
 pub(crate) struct Question(Vec<u8>);
@@ -109,10 +117,24 @@ impl Netlink {
     /// What the kernel answers, each without its header.
     pub(crate) fn ask(&self, question: Question) -> Sys<Vec<Vec<u8>>> {
         let is_dump = question.is_dump();
-        rustix::net::send(&self.0, &question.finish(), SendFlags::empty())?;
+        let question = question.finish();
+        let mut dumps = 0;
+        loop {
+            rustix::net::send(&self.0, &question, SendFlags::empty())?;
+            let Received { answers, is_torn } = self.receive(is_dump)?;
+            dumps += 1;
+            match is_torn {
+                false => return Ok(answers),
+                true if dumps < DUMPS => {}
+                true => return Err(Errno::EBUSY),
+            }
+        }
+    }
+
+    fn receive(&self, is_dump: bool) -> Sys<Received> {
         // Not set to zero: to touch all of it takes longer than to ask.
         let mut buffer = Vec::with_capacity(ANSWER_BYTES);
-        let mut answers = Vec::new();
+        let mut all = Received::default();
         loop {
             buffer.clear();
             let (_, length) = rustix::io::retry_on_intr(|| {
@@ -120,33 +142,46 @@ impl Netlink {
             })?;
             // The rest of an answer that is too long is gone.
             let received = buffer.get(..length).ok_or(Errno::EMSGSIZE)?;
-            if split(received, is_dump, &mut answers)? {
-                return Ok(answers);
+            if split(received, is_dump, &mut all)? {
+                return Ok(all);
             }
         }
     }
 }
 
+/// What came in answer to a question.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Received {
+    answers: Vec<Vec<u8>>,
+    is_torn: bool,
+}
+
 /// Takes the answers out of what was received. `true`: that was the last.
-fn split(received: &[u8], is_dump: bool, answers: &mut Vec<Vec<u8>>) -> Sys<bool> {
+fn split(received: &[u8], is_dump: bool, all: &mut Received) -> Sys<bool> {
     let mut at = 0;
     while at < received.len() {
         let rest = &received[at..];
         let length = number_at(rest, 0).ok_or(Errno::EIO)? as usize;
         let answer = rest.get(HEADER_BYTES..length).ok_or(Errno::EIO)?;
+        all.is_torn |= is_dump && short_at(rest, 6).is_some_and(|flags| flags & TORN != 0);
+        let errno = number_at(answer, 0).map(|number| (number as i32).wrapping_neg());
         match short_at(rest, 4).map(i32::from) {
-            Some(libc::NLMSG_DONE) => return Ok(true),
+            // A list that was refused ends with the error, and may have no entries before it
+            // (`netlink_dump_done` in `net/netlink/af_netlink.c`).
+            Some(libc::NLMSG_DONE) => {
+                return errno
+                    .filter(|errno| *errno > 0)
+                    .map_or(Ok(true), |errno| Err(Errno::from_raw(errno)));
+            }
             Some(libc::NLMSG_ERROR) => {
-                let errno =
-                    number_at(answer, 0).map_or(libc::EIO, |number| (number as i32).wrapping_neg());
-                return Err(Errno::from_raw(errno));
+                return Err(Errno::from_raw(errno.unwrap_or(libc::EIO)));
             }
             Some(libc::NLMSG_NOOP) => {}
-            _ => answers.push(answer.to_vec()),
+            _ => all.answers.push(answer.to_vec()),
         }
         at += length.next_multiple_of(4);
     }
-    Ok(!is_dump && !answers.is_empty())
+    Ok(!is_dump && !all.answers.is_empty())
 }
 
 /// The attributes in these bytes; ends at the first that makes no sense.
@@ -186,12 +221,15 @@ pub(crate) fn short_at(bytes: &[u8], at: usize) -> Option<u16> {
 #[cfg(fuzzing)]
 pub(crate) fn fuzz(bytes: &[u8]) {
     for is_dump in [true, false] {
-        let mut answers = vec![bytes.to_vec()];
-        let _ = split(bytes, is_dump, &mut answers);
-        for answer in &answers {
+        let mut all = Received { answers: vec![bytes.to_vec()], is_torn: false };
+        let _ = split(bytes, is_dump, &mut all);
+        for answer in &all.answers {
             ethtool::fuzz(answer);
+            firewall::fuzz(answer);
             packet_diag::fuzz(answer);
             route::fuzz(answer);
+            rule::fuzz(answer);
+            traffic::fuzz(answer);
         }
     }
 }
@@ -223,25 +261,39 @@ mod tests {
 
     #[test]
     fn answers_end_where_the_kernel_says() {
-        let mut answers = Vec::new();
+        let mut all = Received::default();
         let two = [message(20, &[1; 5]), message(20, &[2; 8])].concat();
-        assert_eq!(split(&two, true, &mut answers), Ok(false));
-        assert_eq!(split(&message(libc::NLMSG_DONE, &[0; 4]), true, &mut answers), Ok(true));
-        assert_eq!(answers, [vec![1; 5], vec![2; 8]]);
-        assert_eq!(split(&message(20, &[3; 4]), false, &mut Vec::new()), Ok(true));
+        assert_eq!(split(&two, true, &mut all), Ok(false));
+        assert_eq!(split(&message(libc::NLMSG_DONE, &[0; 4]), true, &mut all), Ok(true));
+        assert_eq!(all.answers, [vec![1; 5], vec![2; 8]]);
+        assert!(!all.is_torn);
+        let mut fresh = Received::default();
+        assert_eq!(split(&message(20, &[3; 4]), false, &mut fresh), Ok(true));
         let refused = message(libc::NLMSG_ERROR, &(-libc::ENETUNREACH).to_ne_bytes());
-        assert_eq!(split(&refused, false, &mut Vec::new()), Err(Errno::ENETUNREACH));
+        assert_eq!(split(&refused, false, &mut fresh), Err(Errno::ENETUNREACH));
+        // As a list of another network's addresses is refused.
+        let refused = message(libc::NLMSG_DONE, &(-libc::EPERM).to_ne_bytes());
+        assert_eq!(split(&refused, true, &mut fresh), Err(Errno::EPERM));
+    }
+
+    #[test]
+    fn a_list_that_changed_meanwhile_is_known() {
+        let mut torn = message(20, &[1; 8]);
+        torn[6..8].copy_from_slice(&TORN.to_ne_bytes());
+        let mut all = Received::default();
+        assert_eq!(split(&torn, true, &mut all), Ok(false));
+        assert!(all.is_torn);
     }
 
     #[test]
     fn answers_that_make_no_sense_hold_nobody() {
         let whole = message(20, &[9; 20]);
         for end in 1..whole.len() {
-            assert!(split(&whole[..end], false, &mut Vec::new()).is_err(), "{end}");
+            assert!(split(&whole[..end], false, &mut Received::default()).is_err(), "{end}");
         }
         // An error number that cannot be negated.
         let least = message(libc::NLMSG_ERROR, &i32::MIN.to_ne_bytes());
-        assert!(split(&least, false, &mut Vec::new()).is_err());
+        assert!(split(&least, false, &mut Received::default()).is_err());
         // An attribute of no length.
         assert_eq!(attributes(&[0; 8]).count(), 0);
         assert_eq!(attributes(&[200, 0, 1, 0, 5]).count(), 0);

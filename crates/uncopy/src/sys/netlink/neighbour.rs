@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::route::address_in;
-use super::{Netlink, Question, attribute, number_at};
+use super::{Netlink, Question, attribute, number_at, short_at};
 use crate::sys::Sys;
 
 /// `struct ndmsg` (`linux/neighbour.h`), and attributes there.
@@ -11,6 +11,8 @@ const NEIGHBOUR_BYTES: usize = 12;
 const ADDRESS: u16 = 1;
 const HARDWARE: u16 = 2;
 const MASTER: u16 = 9;
+/// `NUD_PERMANENT` (same file), of a bridge's table.
+const PERMANENT: u16 = 0x80;
 
 /// What an entry of one of the tables says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,6 +23,8 @@ struct Entry {
     hardware: Vec<u8>,
     /// The bridge that has learnt it.
     master: Option<u32>,
+    /// It is an address of the device itself.
+    is_own: bool,
 }
 
 /// The hardware address of a neighbour on a device; `None`: it is not known yet.
@@ -30,6 +34,33 @@ pub(crate) fn hardware_of(device: u32, address: IpAddr) -> Sys<Option<Vec<u8>>> 
         .into_iter()
         .find(|entry| entry.device == device && entry.address == Some(address));
     Ok(entry.map(|entry| entry.hardware))
+}
+
+/// Hardware addresses that a device takes frames in for, because somebody above it has them, such as a
+/// macvlan device of any network (`ndo_dflt_fdb_dump` in `net/core/rtnetlink.c`).
+pub(crate) fn taken_in(device: u32) -> Sys<Vec<Vec<u8>>> {
+    let own = |entry: &Entry| entry.device == device && entry.master.is_none();
+    Ok(entries(libc::AF_BRIDGE)?.into_iter().filter(own).map(|entry| entry.hardware).collect())
+}
+
+/// Whether a hardware address is the bridge's own, or of one of its ports.
+pub(crate) fn is_own_of(bridge: u32, hardware: &[u8]) -> Sys<bool> {
+    let own = |entry: &Entry| {
+        let is_there = entry.master == Some(bridge) || entry.device == bridge;
+        is_there && entry.is_own && entry.hardware == hardware
+    };
+    Ok(entries(libc::AF_BRIDGE)?.iter().any(own))
+}
+
+/// Addresses of tunnels' ends that frames to a hardware address go to, if they are not known each go
+/// to all (`bridge-fdb(8)`).
+pub(crate) fn remotes_to(device: u32, hardware: &[u8]) -> Sys<Vec<IpAddr>> {
+    let own = |entry: &Entry| {
+        let is_meant = entry.hardware == hardware || entry.hardware.iter().all(|byte| *byte == 0);
+        entry.device == device && is_meant
+    };
+    let entries = entries(libc::AF_BRIDGE)?;
+    Ok(entries.iter().filter(|entry| own(entry)).filter_map(|entry| entry.address).collect())
 }
 
 /// The port of a bridge that frames to a hardware address leave through; `None`: it is not known,
@@ -57,6 +88,7 @@ fn entry_in(answer: &[u8]) -> Option<Entry> {
         address: attribute(rest, ADDRESS).and_then(address_in),
         hardware: attribute(rest, HARDWARE)?.to_owned(),
         master: attribute(rest, MASTER).and_then(|value| number_at(value, 0)),
+        is_own: short_at(fixed, 8)? & PERMANENT != 0,
     })
 }
 
@@ -77,6 +109,7 @@ mod tests {
             address: Some("10.11.0.2".parse().unwrap()),
             hardware: vec![2, 0, 0, 0, 0, 9],
             master: Some(u32::from_ne_bytes([5, 0, 0, 0])),
+            is_own: false,
         };
         #[cfg(target_endian = "little")]
         assert_eq!(entry_in(&answer), Some(entry));

@@ -1,15 +1,31 @@
 //! Routes, devices and queue disciplines (`rtnetlink(7)`).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Netlink, Question, attribute, attributes, number_at, text};
+use super::{Netlink, Question, attribute, attributes, number_at, short_at, text};
 use crate::error::Errno;
 use crate::sys::Sys;
 
-/// `struct rtmsg`, `struct ifinfomsg` and `struct tcmsg` (`linux/rtnetlink.h`).
+/// `struct rtmsg`, `struct ifinfomsg` and `struct rtnexthop` (`linux/rtnetlink.h`).
 const ROUTE_BYTES: usize = 12;
 const LINK_BYTES: usize = 16;
-const QUEUE_BYTES: usize = 20;
+const HOP_BYTES: usize = 8;
+/// `RTA_ENCAP`, `RTA_IP_PROTO`, `RTA_SPORT`, `RTA_DPORT`, `RTA_NH_ID` and the flag `RTM_F_FIB_MATCH`
+/// (same file).
+const ENCAPSULATION: u16 = 22;
+const PROTOCOL: u16 = 27;
+const SOURCE_PORT: u16 = 28;
+const PORT: u16 = 29;
+const HOP_ID: u16 = 30;
+const WHOLE_ENTRY: u32 = 0x2000;
+/// `RTCF_LOCAL` (`linux/in_route.h`): packets to a group are for this machine too.
+const FOR_THIS_MACHINE: u32 = 0x8000_0000;
+/// `IFLA_TARGET_NETNSID` (`linux/if_link.h`).
+const LINK_OF_NETWORK: u16 = 46;
+/// `IFLA_VXLAN_GROUP` and `IFLA_VXLAN_GROUP6` (same file).
+const VXLAN_REMOTE: [u16; 2] = [2, 16];
+/// `IFLA_MACVLAN_MODE` (same file).
+const MACVLAN_MODE: u16 = 1;
 /// `struct ifaddrmsg` (`linux/if_addr.h`), and `IFA_TARGET_NETNSID` there.
 const ADDRESS_BYTES: usize = 8;
 const ADDRESS_NETWORK: u16 = 10;
@@ -26,17 +42,46 @@ const LINK_MAX_SEGMENTS: u16 = 40;
 const LINK_MAX_BYTES: u16 = 41;
 /// `IFLA_VXLAN_LINK` (same file).
 const VXLAN_LINK: u16 = 3;
-/// The parent of filters for what leaves: `TC_H_CLSACT` and `TC_H_MIN_EGRESS`
-/// (`linux/pkt_sched.h`).
-const EGRESS: u32 = 0xFFFF_FFF3;
+
+/// What packets are like that a route is asked for: whatever policy rules select by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Flow {
+    pub(crate) to: IpAddr,
+    /// `None`: the kernel chooses.
+    pub(crate) source: Option<IpAddr>,
+    /// The device that the socket is bound to; 0: none.
+    pub(crate) device: u32,
+    pub(crate) mark: u32,
+    /// `IPPROTO_UDP`; 0: the question is not about ports.
+    pub(crate) protocol: u8,
+    /// 0: none is named.
+    pub(crate) source_port: u16,
+    pub(crate) port: u16,
+}
+
+/// Whom packets are for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Cast {
+    #[default]
+    One,
+    Everybody,
+    Group,
+}
 
 /// The way to an address.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Route {
     /// Index of the device.
     pub(crate) device: u32,
     /// The address is this machine's own.
     pub(crate) is_local: bool,
+    pub(crate) cast: Cast,
+    /// This machine is a member of the group, as IPv4 tells.
+    pub(crate) is_member: bool,
+    /// The address that packets are sent from.
+    pub(crate) source: Option<IpAddr>,
+    /// Packets are put into others, or a program decides about them.
+    pub(crate) is_encapsulated: bool,
     /// Through a gateway.
     pub(crate) gateway: Option<IpAddr>,
     /// An MTU of its own.
@@ -62,23 +107,64 @@ pub(crate) struct Link {
     pub(crate) master: Option<u32>,
     /// An XDP program is attached.
     pub(crate) has_xdp: bool,
+    /// `MACVLAN_MODE_BRIDGE` and others; 0: it is none.
+    pub(crate) macvlan_mode: u32,
+    /// The other end of a vxlan tunnel, unless each packet has one of its own.
+    pub(crate) remote: Option<IpAddr>,
+    /// Its own address on the link.
+    pub(crate) hardware: Vec<u8>,
+}
+
+impl Flow {
+    /// Whatever goes to this address.
+    pub(crate) fn to(to: IpAddr, device: u32) -> Flow {
+        Flow { to, source: None, device, mark: 0, protocol: 0, source_port: 0, port: 0 }
+    }
+
+    fn question(&self, flags: u32) -> Question {
+        let bytes = |address| match address {
+            IpAddr::V4(address) => Ipv4Addr::octets(&address).to_vec(),
+            IpAddr::V6(address) => Ipv6Addr::octets(&address).to_vec(),
+        };
+        let family = if self.to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        let destination = bytes(self.to);
+        // Family, lengths of destination and source in bits; flags at the end, all others zero.
+        let mut fixed = [0; ROUTE_BYTES];
+        (fixed[0], fixed[1]) = (family as u8, (destination.len() * 8) as u8);
+        fixed[2] = self.source.map_or(0, |source| (bytes(source).len() * 8) as u8);
+        fixed[8..].copy_from_slice(&flags.to_ne_bytes());
+        let mut question =
+            Question::new(libc::RTM_GETROUTE, &fixed).with(libc::RTA_DST, &destination);
+        if let Some(source) = self.source {
+            question = question.with(libc::RTA_SRC, &bytes(source));
+        }
+        if self.device != 0 {
+            question = question.with(libc::RTA_OIF, &self.device.to_ne_bytes());
+        }
+        if self.mark != 0 {
+            question = question.with(libc::RTA_MARK, &self.mark.to_ne_bytes());
+        }
+        if self.protocol != 0 {
+            question = question.with(PROTOCOL, &[self.protocol]);
+            for (kind, port) in [(SOURCE_PORT, self.source_port), (PORT, self.port)] {
+                if port != 0 {
+                    question = question.with(kind, &port.to_be_bytes());
+                }
+            }
+        }
+        question
+    }
 }
 
 /// The way that this process's packets take to `address`; `scope` is the device of a link-local
 /// address, or 0.
 pub(crate) fn route_to(address: IpAddr, scope: u32) -> Sys<Route> {
-    let (family, destination) = match address {
-        IpAddr::V4(address) => (libc::AF_INET, address.octets().to_vec()),
-        IpAddr::V6(address) => (libc::AF_INET6, address.octets().to_vec()),
-    };
-    // Family, and the length of the destination in bits; all others zero.
-    let mut fixed = [0; ROUTE_BYTES];
-    (fixed[0], fixed[1]) = (family as u8, (destination.len() * 8) as u8);
-    let mut question = Question::new(libc::RTM_GETROUTE, &fixed).with(libc::RTA_DST, &destination);
-    if scope != 0 {
-        question = question.with(libc::RTA_OIF, &scope.to_ne_bytes());
-    }
-    let answers = Netlink::open(None)?.ask(question)?;
+    route_of(&Flow::to(address, scope))
+}
+
+/// The way that packets of this kind take.
+pub(crate) fn route_of(flow: &Flow) -> Sys<Route> {
+    let answers = Netlink::open(None)?.ask(flow.question(0))?;
     route_in(answers.first().ok_or(Errno::EIO)?)
 }
 
@@ -86,12 +172,65 @@ fn route_in(answer: &[u8]) -> Sys<Route> {
     let (fixed, rest) = answer.split_at_checked(ROUTE_BYTES).ok_or(Errno::EIO)?;
     let number = |kind| attribute(rest, kind).and_then(|value| number_at(value, 0));
     let metrics = attribute(rest, libc::RTA_METRICS).unwrap_or_default();
+    let flags = number_at(fixed, 8).unwrap_or_default();
+    let cast = match fixed[7] {
+        libc::RTN_BROADCAST | libc::RTN_ANYCAST => Cast::Everybody,
+        libc::RTN_MULTICAST => Cast::Group,
+        _ => Cast::One,
+    };
     Ok(Route {
         device: number(libc::RTA_OIF).ok_or(Errno::ENODEV)?,
         is_local: fixed[7] == libc::RTN_LOCAL,
+        cast,
+        is_member: cast == Cast::Group && flags & FOR_THIS_MACHINE != 0,
+        source: attribute(rest, libc::RTA_PREFSRC).and_then(address_in),
+        is_encapsulated: attribute(rest, ENCAPSULATION).is_some(),
         gateway: attribute(rest, libc::RTA_GATEWAY).and_then(address_in),
         mtu: attribute(metrics, METRIC_MTU).and_then(|value| number_at(value, 0)),
     })
+}
+
+/// One of the routers, or links, that packets to an address are spread over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Hop {
+    pub(crate) device: u32,
+    pub(crate) gateway: Option<IpAddr>,
+    pub(crate) is_encapsulated: bool,
+}
+
+/// Where the entry of the routing table leads that decides about such packets. Empty: to one place,
+/// which [`route_of`] tells.
+///
+/// # Errors
+/// The kernel does not name the members of a group, or there is no such entry.
+pub(crate) fn hops_of(flow: &Flow) -> Sys<Vec<Hop>> {
+    let answers = Netlink::open(None)?.ask(flow.question(WHOLE_ENTRY))?;
+    let mut hops = hops_in(answers.first().ok_or(Errno::EIO)?)?;
+    // A socket that is bound to a device has no others (`fib_lookup_good_nhc`).
+    hops.retain(|hop| flow.device == 0 || hop.device == flow.device);
+    Ok(hops)
+}
+
+fn hops_in(answer: &[u8]) -> Sys<Vec<Hop>> {
+    let (_, rest) = answer.split_at_checked(ROUTE_BYTES).ok_or(Errno::EIO)?;
+    let Some(mut list) = attribute(rest, libc::RTA_MULTIPATH) else {
+        // `net.ipv4.nexthop_compat_mode` is 0: the number of a group stands for its members.
+        let is_hidden =
+            attribute(rest, HOP_ID).is_some() && attribute(rest, libc::RTA_OIF).is_none();
+        return if is_hidden { Err(Errno::ENODATA) } else { Ok(Vec::new()) };
+    };
+    let mut hops = Vec::new();
+    while !list.is_empty() {
+        let length = usize::from(short_at(list, 0).ok_or(Errno::EIO)?);
+        let rest = list.get(HOP_BYTES..length).ok_or(Errno::EIO)?;
+        hops.push(Hop {
+            device: number_at(list, 4).ok_or(Errno::EIO)?,
+            gateway: attribute(rest, libc::RTA_GATEWAY).and_then(address_in),
+            is_encapsulated: attribute(rest, ENCAPSULATION).is_some(),
+        });
+        list = list.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Ok(hops)
 }
 
 pub(super) fn address_in(value: &[u8]) -> Option<IpAddr> {
@@ -124,10 +263,21 @@ fn link_in(answer: &[u8]) -> Option<Link> {
             libc::IFLA_MASTER => link.master = number,
             libc::IFLA_LINKINFO => {
                 link.kind = attribute(value, libc::IFLA_INFO_KIND).map(text);
-                if link.kind.as_deref() == Some("vxlan") {
-                    link.link = device_of_vxlan(value).or(link.link);
+                let data = attribute(value, libc::IFLA_INFO_DATA).unwrap_or_default();
+                match link.kind.as_deref() {
+                    Some("vxlan") => {
+                        link.link = device_of_vxlan(data).or(link.link);
+                        let mut remotes = VXLAN_REMOTE.iter().filter_map(|k| attribute(data, *k));
+                        link.remote = remotes.next().and_then(address_in);
+                    }
+                    Some("macvlan") => {
+                        let mode = attribute(data, MACVLAN_MODE);
+                        link.macvlan_mode = mode.and_then(|mode| number_at(mode, 0)).unwrap_or(0);
+                    }
+                    _ => {}
                 }
             }
+            libc::IFLA_ADDRESS => link.hardware = value.to_owned(),
             LINK_NETWORK => link.link_network = number.map(|number| number as i32),
             LINK_XDP => {
                 let attached = attribute(value, XDP_ATTACHED).and_then(|value| value.first());
@@ -139,6 +289,24 @@ fn link_in(answer: &[u8]) -> Option<Link> {
     // Most devices name themselves as the one below.
     link.link = link.link.filter(|below| *below != link.index || link.link_network.is_some());
     Some(link)
+}
+
+/// A device of another network namespace, which has this number here.
+///
+/// # Errors
+/// `EPERM`, or `EACCES`: without CAP_NET_ADMIN there. Kernels before Linux 4.20 cannot be asked.
+pub(crate) fn link_elsewhere(network: i32, device: u32) -> Sys<Link> {
+    let mut fixed = [0; LINK_BYTES];
+    fixed[4..8].copy_from_slice(&device.to_ne_bytes());
+    let question = Question::new(libc::RTM_GETLINK, &fixed)
+        .with(libc::IFLA_EXT_MASK, &SKIP_STATISTICS.to_ne_bytes())
+        .with(LINK_OF_NETWORK, &network.to_ne_bytes());
+    let answers = Netlink::open(None)?.ask(question)?;
+    // The kernel says whose device it is; one that does not know the attribute tells of its own.
+    let elsewhere = answers.first().filter(|answer| {
+        answer.get(LINK_BYTES..).is_some_and(|rest| attribute(rest, LINK_OF_NETWORK).is_some())
+    });
+    elsewhere.and_then(|answer| link_in(answer)).ok_or(Errno::EOPNOTSUPP)
 }
 
 /// Whether an address belongs to another network namespace, which has this number here.
@@ -167,8 +335,7 @@ fn address_of(answer: &[u8]) -> Option<IpAddr> {
 }
 
 /// The device that a vxlan is bound to, which it names in a place of its own.
-fn device_of_vxlan(info: &[u8]) -> Option<u32> {
-    let data = attribute(info, libc::IFLA_INFO_DATA)?;
+fn device_of_vxlan(data: &[u8]) -> Option<u32> {
     attribute(data, VXLAN_LINK).and_then(|value| number_at(value, 0)).filter(|index| *index != 0)
 }
 
@@ -197,46 +364,10 @@ fn trains_in(answer: &[u8]) -> Sys<Trains> {
     Ok(Trains { segments: find(LINK_MAX_SEGMENTS)?, bytes: find(LINK_MAX_BYTES)? })
 }
 
-/// A queue discipline of a device.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Queue {
-    pub(crate) device: u32,
-    /// `pfifo_fast`, `tbf`, `clsact`.
-    pub(crate) kind: String,
-}
-
-/// Queue disciplines of all devices.
-pub(crate) fn queues() -> Sys<Vec<Queue>> {
-    let question = Question::new(libc::RTM_GETQDISC, &[0; QUEUE_BYTES]).dump();
-    let answers = Netlink::open(None)?.ask(question)?;
-    let queue = |answer: &Vec<u8>| {
-        let (fixed, rest) = answer.split_at_checked(QUEUE_BYTES)?;
-        Some(Queue {
-            device: number_at(fixed, 4)?,
-            kind: attribute(rest, libc::TCA_KIND).map(text)?,
-        })
-    };
-    Ok(answers.iter().filter_map(queue).collect())
-}
-
-/// Kinds of the filters that see what leaves through a device with a `clsact` discipline.
-pub(crate) fn egress_filters(device: u32) -> Sys<Vec<String>> {
-    let mut fixed = [0; QUEUE_BYTES];
-    fixed[4..8].copy_from_slice(&device.to_ne_bytes());
-    fixed[12..16].copy_from_slice(&EGRESS.to_ne_bytes());
-    let answers = Netlink::open(None)?.ask(Question::new(libc::RTM_GETTFILTER, &fixed).dump())?;
-    let kind = |answer: &Vec<u8>| {
-        let (fixed, rest) = answer.split_at_checked(QUEUE_BYTES)?;
-        // Without a handle it is the head of a list.
-        let is_filter = number_at(fixed, 8)? != 0;
-        is_filter.then(|| attribute(rest, libc::TCA_KIND).map(text)).flatten()
-    };
-    Ok(answers.iter().filter_map(kind).collect())
-}
-
 #[cfg(fuzzing)]
 pub(super) fn fuzz(answer: &[u8]) {
-    let _ = (route_in(answer), link_in(answer), trains_in(answer), address_in(answer));
+    let _ = (route_in(answer), hops_in(answer), link_in(answer), trains_in(answer));
+    let _ = address_in(answer);
 }
 
 #[cfg(test)]
@@ -255,7 +386,6 @@ mod tests {
             let Trains { segments, bytes } = trains_of(route.device).unwrap();
             assert!(segments >= 64 && bytes >= 65_535, "{segments} {bytes}");
         }
-        assert!(queues().is_ok());
     }
 
     #[test]

@@ -2,7 +2,6 @@ use super::*;
 use crate::capabilities::Limit;
 use crate::doctor::network::facts::{Kernel, Limits, Offloads, Wanted};
 use crate::doctor::process::Owner;
-use crate::doctor::report::Verdict;
 use crate::error::Errno;
 use crate::sys::netlink::route::Route;
 use Severity::{Copies, Limits as Limited, Note, Unknown};
@@ -17,7 +16,10 @@ fn clean(transport: Transport) -> Facts {
     Facts {
         transport: Some(transport),
         destination: Some("192.0.2.1:80".parse().unwrap()),
-        route: Some(Ok(Route { device: 7, is_local: false, gateway: None, mtu: None })),
+        route: Some(Ok(Route { device: 7, ..Route::default() })),
+        loops: None,
+        turns: Vec::new(),
+        unseen: Vec::new(),
         devices: vec![device()],
         taps: Vec::new(),
         kernel: Kernel {
@@ -145,7 +147,7 @@ const ROWS: &[Row] = &[
     (
         Tcp,
         |f| {
-            f.route = Some(Ok(Route { device: 1, is_local: true, gateway: None, mtu: None }));
+            f.route = Some(Ok(Route { device: 1, is_local: true, ..Route::default() }));
             // What is said of the device does not matter any more.
             f.devices[0].offloads.scatter_gather = OFF;
         },

@@ -1,0 +1,430 @@
+//! The ways that packets may take, one [`Facts`] for each.
+//!
+//! Where the kernel sends a packet to several places, one way has all of them. Where it chooses by
+//! what is not known here, such as the port that a socket is going to have, each choice is a way of
+//! its own.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::facts::{Below, Facts, NotSeen, Turn};
+use super::filter::{self, turns};
+use super::firewall::{Effect, Outcome, Place, outcome};
+use super::gather::{self, Step};
+use super::machine::{self, Machine, NFTABLES};
+use super::packet::Packet;
+use crate::error::Errno;
+use crate::send::Transport;
+use crate::sys::netlink::route::{self, Cast, Flow, Route};
+
+/// More devices than one stack has; a bridge may have more ports, of which the first count.
+const MAX_DEVICES: usize = 32;
+/// More ways than are told apart.
+const MAX_WAYS: usize = 64;
+const ROUTE: &str = "rtnetlink RTM_GETROUTE";
+const FILTERS: &str = "rtnetlink RTM_GETTFILTER";
+
+/// What is known of a socket that sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sending {
+    pub(crate) transport: Transport,
+    pub(crate) to: SocketAddr,
+    /// What it is bound to; `None`: nothing yet.
+    pub(crate) from: Option<SocketAddr>,
+    /// The device that it is bound to, or of a link-local address; 0: none.
+    pub(crate) device: u32,
+    pub(crate) mark: u32,
+    /// What it sends to groups is for members on this machine too.
+    pub(crate) loops: bool,
+}
+
+impl Sending {
+    pub(crate) fn to(transport: Transport, to: SocketAddr) -> Sending {
+        let device = crate::sys::inet::scope(to);
+        let to = SocketAddr::new(to.ip().to_canonical(), to.port());
+        Sending { transport, to, from: None, device, mark: 0, loops: true }
+    }
+
+    fn flow(&self, source_port: u16) -> Flow {
+        let protocol = match self.transport {
+            Transport::Tcp => libc::IPPROTO_TCP,
+            Transport::Udp => libc::IPPROTO_UDP,
+        };
+        let from = self.from.map(|from| from.ip().to_canonical());
+        Flow {
+            to: self.to.ip(),
+            source: from.filter(|from| !from.is_unspecified()),
+            device: self.device,
+            mark: self.mark,
+            protocol: protocol as u8,
+            source_port,
+            port: self.to.port(),
+        }
+    }
+}
+
+/// What every way begins with.
+pub(super) struct Start<'a> {
+    pub(super) machine: &'a Machine,
+    pub(super) sending: Sending,
+    /// Nothing is known of the way yet.
+    pub(super) empty: Facts,
+}
+
+/// Every way that packets may take.
+pub(super) fn ways(start: &Start<'_>) -> Vec<Facts> {
+    let mut empty = start.empty.clone();
+    let ports = match start.sending.from.map(|from| from.port()).filter(|port| *port != 0) {
+        Some(port) => vec![port],
+        None => machine::source_ports(start.sending.to.is_ipv6()).unwrap_or_else(|unseen| {
+            empty.unseen.push(unseen);
+            vec![0]
+        }),
+    };
+    let mut seen: Vec<(Flow, Route)> = Vec::new();
+    let mut found: Vec<Facts> = Vec::new();
+    for port in ports {
+        let flow = start.sending.flow(port);
+        let (routes, missing) = match routes(&flow, start.sending.transport) {
+            Ok(routes) => routes,
+            Err(errno) => {
+                let is_new = found.iter().all(|way| way.route != Some(Err(errno)));
+                found.extend(is_new.then(|| Facts { route: Some(Err(errno)), ..empty.clone() }));
+                continue;
+            }
+        };
+        for route in routes {
+            // The port matters no more, once a rule has looked at it.
+            let flow = Flow { source_port: start.sending.flow(port).source_port, ..flow };
+            if seen.iter().any(|(_, known)| *known == route) {
+                continue;
+            }
+            let mut way = Facts { route: Some(Ok(route.clone())), ..empty.clone() };
+            way.unseen.extend(missing.clone());
+            seen.push((flow, route.clone()));
+            found.extend(Walk { start, flow }.along(way, &route));
+        }
+    }
+    found.truncate(MAX_WAYS);
+    found
+}
+
+/// The routes of a flow: of a socket that asks once, of one that asks again with the address that it
+/// is sent from (`ip_route_connect`), and over each hop.
+fn routes(flow: &Flow, transport: Transport) -> Result<(Vec<Route>, Vec<NotSeen>), Errno> {
+    let first = route::route_of(flow)?;
+    let mut asked = vec![(*flow, first.clone())];
+    if let (None, Some(source), false) = (flow.source, first.source, first.is_local) {
+        let again = Flow { source: Some(source), ..*flow };
+        if let Ok(route) = route::route_of(&again) {
+            if transport == Transport::Tcp {
+                asked.clear();
+            }
+            asked.push((again, route));
+        }
+    }
+    let (mut routes, mut missing): (Vec<Route>, Vec<NotSeen>) = (Vec::new(), Vec::new());
+    for (flow, route) in asked {
+        let hops = match route::hops_of(&flow) {
+            // Nothing is chosen there.
+            _ if route.is_local || route.cast != Cast::One => Vec::new(),
+            Ok(hops) => hops,
+            Err(Errno::ENODATA) => {
+                let why = "the route leads to a group of hops by its number";
+                missing.push(NotSeen::doubt("members of a group of hops", ROUTE, why));
+                Vec::new()
+            }
+            // No entry decides, but the device.
+            Err(_) => Vec::new(),
+        };
+        let over = |hop: &route::Hop| Route {
+            device: hop.device,
+            gateway: hop.gateway,
+            mtu: route.mtu.filter(|_| hop.device == route.device),
+            is_encapsulated: hop.is_encapsulated,
+            ..route.clone()
+        };
+        let own =
+            if hops.is_empty() { vec![route.clone()] } else { hops.iter().map(over).collect() };
+        for route in own {
+            // Only one of them has the address that it is sent from.
+            let is_known = |known: &Route| Route { source: route.source, ..known.clone() } == route;
+            if !routes.iter().any(is_known) {
+                routes.push(route);
+            }
+        }
+    }
+    Ok((routes, missing))
+}
+
+/// One way, as it is followed.
+struct Walk<'a> {
+    start: &'a Start<'a>,
+    flow: Flow,
+}
+
+/// Where a packet is about to leave.
+#[derive(Debug, Clone)]
+struct At {
+    device: u32,
+    packet: Packet,
+    to: Option<IpAddr>,
+    hardware: Option<Vec<u8>>,
+}
+
+impl Walk<'_> {
+    fn machine(&self) -> &Machine {
+        self.start.machine
+    }
+
+    /// From the choice of a route on.
+    fn along(&self, mut way: Facts, route: &Route) -> Vec<Facts> {
+        let through = |packet: Packet, device| packet.through(device, &self.machine().name(device));
+        let mut packet = through(Packet::of(&self.flow, route), route.device);
+        let mut copies: Vec<At> = Vec::new();
+        let output = outcome(&self.machine().rules, Place::Output, &packet);
+        let again = self.note(&mut way, output, &mut copies);
+        let mut route = route.clone();
+        if let Some(flow) = again {
+            match route::route_of(&flow) {
+                Ok(found) => {
+                    let protocol = self.flow.protocol;
+                    let anew = Packet::of(&Flow { protocol, ..flow }, &found);
+                    packet = through(anew, found.device);
+                    let several = route::hops_of(&flow).is_ok_and(|hops| hops.len() > 1);
+                    if several {
+                        let why = "the rules of the firewall lead to several hops";
+                        way.unseen.push(NotSeen::doubt("the way of packets", NFTABLES, why));
+                    }
+                    route = found;
+                }
+                Err(errno) => {
+                    way.unseen.push(NotSeen::refused(
+                        "the route of what is redirected",
+                        ROUTE,
+                        errno,
+                    ));
+                    return vec![way];
+                }
+            }
+            way.route = Some(Ok(route.clone()));
+        }
+        if route.is_encapsulated {
+            let why = "the route puts packets into others, or asks a program";
+            way.unseen.push(NotSeen::doubt("the way of packets", ROUTE, why));
+        }
+        self.looped(&mut way, &route, again.map_or(self.flow.to, |flow| flow.to));
+        let place = outcome(&self.machine().rules, Place::Postrouting, &packet);
+        let _ = self.note(&mut way, place, &mut copies);
+        let to = again.map_or(self.flow.to, |flow| flow.to);
+        let next = route.gateway.unwrap_or(to);
+        copies.push(self.at(route.device, packet, to, next));
+        // The route's own device comes first.
+        copies.rotate_right(1);
+        self.all(vec![way], &copies)
+    }
+
+    fn at(&self, device: u32, packet: Packet, to: IpAddr, next: IpAddr) -> At {
+        At { device, packet, to: Some(to), hardware: gather::hardware(device, next) }
+    }
+
+    /// What rules do, for people; and the flow whose route is asked for again.
+    fn note(&self, way: &mut Facts, found: Outcome, copies: &mut Vec<At>) -> Option<Flow> {
+        let mut again = None;
+        doubt(way, "what the firewall does", NFTABLES, found.doubts);
+        // Asked for again without protocol and ports (`ip_route_me_harder`).
+        let anew = Flow { protocol: 0, source_port: 0, port: 0, ..self.flow };
+        let turn = |way: &mut Facts, what: String| {
+            way.turns.push(Turn { what, source: NFTABLES });
+        };
+        for effect in found.effects {
+            match effect {
+                Effect::To(to) => {
+                    turn(way, format!("a rule of the firewall sends packets to {to}"));
+                    again = Some(Flow { to, ..again.unwrap_or(anew) });
+                }
+                Effect::Here => {
+                    turn(way, "a rule of the firewall sends packets to this machine".to_owned());
+                    let to: IpAddr = match self.flow.to.is_ipv4() {
+                        true => Ipv4Addr::LOCALHOST.into(),
+                        false => Ipv6Addr::LOCALHOST.into(),
+                    };
+                    again = Some(Flow { to, source: None, ..again.unwrap_or(anew) });
+                }
+                Effect::Marked(mark) => {
+                    turn(way, format!("a rule of the firewall marks packets {mark:#x}"));
+                    again = Some(Flow { mark, ..again.unwrap_or(anew) });
+                }
+                Effect::CopyTo(to, device) => {
+                    turn(way, format!("a rule of the firewall sends a copy to {to}"));
+                    match route::route_of(&Flow::to(to, device.unwrap_or(0))) {
+                        Ok(route) => {
+                            let packet = Packet::of(&self.flow, &route);
+                            let next = route.gateway.unwrap_or(to);
+                            copies.push(self.at(route.device, packet, self.flow.to, next));
+                        }
+                        Err(errno) => {
+                            way.unseen.push(NotSeen::refused("the route of copies", ROUTE, errno))
+                        }
+                    }
+                }
+                Effect::Dropped => {
+                    doubt(way, "the firewall", NFTABLES, vec!["nothing is let out".to_owned()]);
+                }
+                Effect::CopyOver(_) | Effect::Over(_) => {}
+            }
+        }
+        again
+    }
+
+    /// Whether this machine receives what goes to groups, or to everybody.
+    fn looped(&self, way: &mut Facts, route: &Route, to: IpAddr) {
+        let group = to.is_multicast();
+        way.loops = match route.cast {
+            _ if route.is_local => None,
+            Cast::Everybody => Some(format!("{to} is everybody on the link, this machine too")),
+            _ if !group || !self.start.sending.loops => None,
+            _ => {
+                let is_member = match to {
+                    IpAddr::V4(_) => Ok(route.is_member),
+                    IpAddr::V6(to) => machine::listens(route.device, to),
+                };
+                match is_member {
+                    Ok(true) => Some(format!("this machine is a member of the group {to}")),
+                    Ok(false) => None,
+                    Err(unseen) => {
+                        way.unseen.push(unseen);
+                        None
+                    }
+                }
+            }
+        };
+        if group && machine::routes_groups(to) {
+            let why = "a program routes what is sent to groups";
+            way.unseen.push(NotSeen::doubt("who receives the group", "/proc/net/ip_mr_vif", why));
+        }
+    }
+
+    /// All of these, on every way.
+    fn all(&self, ways: Vec<Facts>, places: &[At]) -> Vec<Facts> {
+        places.iter().fold(ways, |ways, at| {
+            ways.into_iter().flat_map(|way| self.follow(way, at)).take(MAX_WAYS).collect()
+        })
+    }
+
+    /// Over a device, and whatever is below.
+    fn follow(&self, mut way: Facts, at: &At) -> Vec<Facts> {
+        if way.devices.iter().any(|known| known.index == at.device) {
+            return vec![way];
+        }
+        let machine = self.machine();
+        let Some(link) = machine.link(at.device).filter(|_| way.devices.len() < MAX_DEVICES) else {
+            let why = format!("device {} is not among those that are looked at", at.device);
+            way.unseen.push(NotSeen::doubt("a device", "rtnetlink RTM_GETLINK", why));
+            return vec![way];
+        };
+        let packet = at.packet.clone().through(link.index, &link.name);
+        let (mut over, instead) = self.turned(&mut way, &link.name, &packet);
+        over.extend(instead);
+        let is_left = instead.is_some_and(|other| !machine.gives_back(other));
+        let step = Step { link, to: at.to, hardware: at.hardware.as_deref() };
+        let mut device = gather::device(machine, &step);
+        device.is_left = is_left;
+        let (below, missing) =
+            if is_left { (Below::Nothing, None) } else { gather::below(machine, &step) };
+        way.unseen.extend(missing);
+        let is_wrapped =
+            !["bridge", "bond", "team", "macvlan", "ipvlan", "veth"].contains(&&*device.kind);
+        device.below = below.clone();
+        way.devices.push(device);
+        if let (Below::Devices(ports), "veth") = (&below, machine.kind(at.device)) {
+            gather::entered(machine, link, ports, &mut way);
+        }
+        if machine.kind(at.device) == "bridge" {
+            let found = outcome(&machine.rules, Place::Bridge, &packet.wrapped());
+            doubt(&mut way, "what the firewall does", NFTABLES, found.doubts);
+        }
+        let place = |device: &u32, packet: &Packet| At {
+            device: *device,
+            packet: packet.clone(),
+            to: at.to,
+            hardware: at.hardware.clone(),
+        };
+        let over: Vec<At> = over.iter().map(|device| place(device, &packet)).collect();
+        let ways = self.all(vec![way], &over);
+        let inside = if is_wrapped { packet.wrapped() } else { packet };
+        match &below {
+            Below::Devices(below) => {
+                let all: Vec<At> = below.iter().map(|device| place(device, &inside)).collect();
+                self.all(ways, &all)
+            }
+            Below::OneOf(below) if !below.is_empty() => {
+                let one = |way: &Facts| {
+                    let each = |device| self.follow(way.clone(), &place(device, &inside));
+                    below.iter().flat_map(each).collect::<Vec<_>>()
+                };
+                ways.iter().flat_map(one).take(MAX_WAYS).collect()
+            }
+            _ => ways,
+        }
+    }
+
+    /// Devices that a copy is sent over, and the one that packets are sent over instead.
+    fn turned(&self, way: &mut Facts, name: &str, packet: &Packet) -> (Vec<u32>, Option<u32>) {
+        let machine = self.machine();
+        let (mut copies, mut instead) = (Vec::new(), None);
+        let turn = |way: &mut Facts, what: String, source| way.turns.push(Turn { what, source });
+        let found = outcome(&machine.rules, Place::Egress(name), packet);
+        doubt(way, "what the firewall does", NFTABLES, found.doubts);
+        for effect in found.effects {
+            match effect {
+                Effect::CopyOver(device) => {
+                    let over = machine.name(device);
+                    turn(way, format!("a rule on {name} sends copies over {over}"), NFTABLES);
+                    copies.push(device);
+                }
+                Effect::Over(device) => {
+                    let over = machine.name(device);
+                    turn(way, format!("a rule on {name} sends packets over {over}"), NFTABLES);
+                    instead = Some(device);
+                }
+                Effect::Dropped => {
+                    doubt(way, "the firewall", NFTABLES, vec!["nothing is let out".to_owned()]);
+                }
+                _ => {}
+            }
+        }
+        if instead.is_some() {
+            return (copies, instead);
+        }
+        let device = packet.device.as_ref().map_or(0, |(index, _)| *index);
+        match machine.filters(device) {
+            Ok(filters) => {
+                let filter::Turns { mirrors, redirect, doubts } = turns(&filters, packet);
+                doubt(way, "what filters do", FILTERS, doubts);
+                for other in &mirrors {
+                    let over = machine.name(*other);
+                    turn(way, format!("a filter on {name} sends copies over {over}"), FILTERS);
+                }
+                if let Some(other) = redirect {
+                    let over = machine.name(other);
+                    turn(way, format!("a filter on {name} sends packets over {over}"), FILTERS);
+                }
+                copies.extend(mirrors);
+                instead = redirect;
+            }
+            Err(unseen) => way.unseen.push(unseen),
+        }
+        (copies, instead)
+    }
+}
+
+fn doubt(way: &mut Facts, what: &str, source: &'static str, doubts: Vec<String>) {
+    way.unseen.extend(doubts.into_iter().map(|why| NotSeen::doubt(what, source, why)));
+}
+
+/// What goes over a device, whatever it is.
+pub(super) fn over(start: &Start<'_>, device: u32) -> Vec<Facts> {
+    let walk = Walk { start, flow: start.sending.flow(0) };
+    let at = At { device, packet: Packet::default(), to: None, hardware: None };
+    walk.follow(start.empty.clone(), &at)
+}

@@ -1,0 +1,134 @@
+//! What the doctor says against the kernel's own word: each situation is made in a network of its
+//! own, forty `MSG_ZEROCOPY` sends are made there without the library, and the `COPIED` bits of their
+//! reports are counted.
+
+use std::io::Result;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use testbed::network::{NEEDS, Network, isolated};
+use testbed::{Case, Completions, LONG, Need, zerocopy_sends};
+use uncopy::doctor::{Options, Report, Target, Verdict, examine};
+
+use crate::truth_rows::rows;
+
+pub(crate) const SENDS: u32 = 40;
+/// Sends that pay, and fit every device of these tests.
+pub(crate) const BYTES: usize = 40_000;
+
+/// What may be said where the kernel says so much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Truth {
+    /// All were copied, and that is said.
+    Copied,
+    /// None was copied, and that is said.
+    Lent,
+    /// All were copied, which is beyond what can be seen: it is said that it cannot be told.
+    CopiedUnseen,
+    /// None was reported as copied, and it cannot be told.
+    LentUnseen,
+}
+
+/// What a situation keeps up until it is dropped.
+pub(crate) type Kept = Vec<Box<dyn std::any::Any>>;
+
+pub(crate) struct Situation {
+    pub(crate) name: &'static str,
+    pub(crate) to: &'static str,
+    pub(crate) truth: Truth,
+    pub(crate) create: fn(&Network) -> Kept,
+    /// The socket that sends.
+    pub(crate) socket: fn(SocketAddr) -> Result<UdpSocket>,
+    /// The doctor is asked about a process that holds the socket.
+    pub(crate) is_held: bool,
+    /// An id that is among the findings.
+    pub(crate) finding: &'static str,
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    let needs = [NEEDS, &[Need::Tool("ethtool"), Need::Tool("nft"), Need::Tool("sleep")]].concat();
+    rows()
+        .into_iter()
+        .map(|row| {
+            let name = format!("truth::{}", row.name.replace(' ', "_"));
+            Case::new(name, &needs, move || row.run())
+        })
+        .collect()
+}
+
+impl Situation {
+    fn run(&self) {
+        isolated(|network| {
+            network.sink();
+            let kept = (self.create)(network);
+            let to: SocketAddr = self.to.parse().unwrap();
+            let socket = (self.socket)(to).unwrap();
+            let target = if self.is_held { None } else { Some(Target::Udp(to)) };
+            let report = match target {
+                Some(target) => examine(&target, &options()).unwrap(),
+                None => Holder::of(&socket).examine(),
+            };
+            let is_connected = socket.peer_addr().is_ok();
+            let to = (!is_connected).then_some(to);
+            let seen = zerocopy_sends(&socket, to, SENDS, BYTES).unwrap();
+            self.judge(seen, &report);
+            drop(kept);
+        });
+    }
+
+    fn judge(&self, seen: Completions, report: &Report) {
+        let (all, none) = match self.truth {
+            Truth::Copied | Truth::CopiedUnseen => (seen.copied, seen.lent),
+            Truth::Lent | Truth::LentUnseen => (seen.lent, seen.copied),
+        };
+        assert_eq!((all, none), (SENDS, 0), "the situation is another one: {seen:?}");
+        let expected = match self.truth {
+            Truth::Copied => Verdict::Copied,
+            Truth::Lent => Verdict::ZeroCopy,
+            Truth::CopiedUnseen | Truth::LentUnseen => Verdict::Unknown,
+        };
+        assert_eq!(report.verdict, expected, "{report:#?}");
+        if !self.finding.is_empty() {
+            assert!(report.finding(self.finding).is_some(), "no {}: {report:#?}", self.finding);
+        }
+    }
+}
+
+pub(crate) fn options() -> Options {
+    let mut options = Options::default();
+    options.message_bytes = Some(BYTES);
+    options
+}
+
+/// A process that holds a socket and does nothing.
+pub(crate) struct Holder(Child);
+
+impl Holder {
+    pub(crate) fn of(socket: &UdpSocket) -> Holder {
+        let held: OwnedFd = socket.try_clone().unwrap().into();
+        let mut child = Command::new("sleep");
+        child.arg("600").stdin(Stdio::from(held)).stdout(Stdio::null());
+        let holder = Holder(child.spawn().unwrap());
+        // Until it runs its program, it may have descriptors of this one.
+        let begin = Instant::now();
+        let name = format!("/proc/{}/comm", holder.0.id());
+        while std::fs::read_to_string(&name).unwrap().trim() != "sleep" {
+            assert!(begin.elapsed() < LONG);
+            std::thread::yield_now();
+        }
+        holder
+    }
+
+    pub(crate) fn examine(&self) -> Report {
+        examine(&Target::Process(self.0.id()), &options()).unwrap()
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
