@@ -98,7 +98,7 @@ impl Draft<'_> {
                     "neighbour add 10.3{exit}.0.2 lladdr 02:00:00:00:09:02 dev {l} nud permanent"
                 ));
                 self.link(format!(
-                    "link add {e} type vxlan id 5 remote 10.3{exit}.0.2 dstport 4789 dev {l}"
+                    "link add {e} type vxlan id 5{exit} remote 10.3{exit}.0.2 dstport 4789 dev {l}"
                 ));
             }
             Exit::Vlan => self.link(format!("link add link {l} name {e} type vlan id 5")),

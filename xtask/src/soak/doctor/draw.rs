@@ -245,6 +245,7 @@ fn address(host: &str) -> SocketAddr {
 mod tests {
     use std::collections::BTreeMap;
 
+    use super::super::tally::FULL_CASES;
     use super::*;
 
     const EVERYTHING: Offered = Offered { vlan: true, prio: true };
@@ -260,11 +261,21 @@ mod tests {
         assert_ne!(all(1), all(2));
     }
 
+    /// A full run has whole decks: no cause is left out by the end of it.
+    #[test]
+    fn decks_make_a_full_run() {
+        let cards: usize = Cause::ALL.iter().map(|cause| cause.weight()).sum();
+        assert_eq!(FULL_CASES as usize % cards, 0, "a deck has {cards} cards");
+        let decks = FULL_CASES as usize / cards;
+        let rarest = Cause::ALL.iter().map(|cause| cause.weight()).min();
+        assert!(rarest.is_some_and(|cards| cards * decks >= 10));
+    }
+
     #[test]
     fn every_cause_occurs_in_a_full_run() {
         for (seed, offered) in [(0, LITTLE), (1, LITTLE), (u64::MAX, EVERYTHING)] {
             let mut found: BTreeMap<Cause, u32> = BTreeMap::new();
-            for number in 0..crate::soak::doctor::tally::FULL_CASES {
+            for number in 0..FULL_CASES {
                 for cause in case(seed, number, offered).causes {
                     *found.entry(cause).or_default() += 1;
                 }
