@@ -207,19 +207,39 @@ fn run_batch(batch: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// Waits until every device that is up has its carrier: until then it drops what it is given
-/// (`net/core/link_watch.c`).
+/// Waits until every device that is up has its carrier, and every address of IPv6 its route: until
+/// then packets are dropped (`net/core/link_watch.c`; `addrconf_dad_work` in `net/ipv6/addrconf.c`).
 fn settle() -> Result<()> {
     let begin = Instant::now();
     loop {
-        let shown = testbed::run_tool("ip", ["-j", "link", "show", "up"]);
-        let links: Vec<Value> = serde_json::from_str(&shown).context("ip speaks JSON")?;
-        let is_down =
-            |link: &&Value| matches!(link["operstate"].as_str(), Some("DOWN" | "LOWERLAYERDOWN"));
-        let Some(link) = links.iter().find(is_down) else { return Ok(()) };
-        ensure!(begin.elapsed() < PATIENCE, "{} gets no carrier", link["ifname"]);
+        let Some(missing) = unsettled()? else { return Ok(()) };
+        ensure!(begin.elapsed() < PATIENCE, "{missing}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// What is not there yet.
+fn unsettled() -> Result<Option<String>> {
+    let shown = |words: &str| -> Result<Vec<Value>> {
+        let text = testbed::run_tool("ip", words.split(' '));
+        // Of nothing it says nothing.
+        let list = if text.trim().is_empty() { "[]" } else { &text };
+        serde_json::from_str(list).with_context(|| format!("ip {words}: {text}"))
+    };
+    let links = shown("-j address show up")?;
+    let is_down =
+        |link: &&Value| matches!(link["operstate"].as_str(), Some("DOWN" | "LOWERLAYERDOWN"));
+    if let Some(link) = links.iter().find(is_down) {
+        return Ok(Some(format!("{} gets no carrier", link["ifname"])));
+    }
+    let routes = shown("-j -6 route show table local type local")?;
+    let has_route = |address: &str| routes.iter().any(|route| route["dst"] == address);
+    let addresses = links.iter().flat_map(|link| link["addr_info"].as_array()).flatten();
+    let missing = addresses
+        .filter(|address| address["family"] == "inet6" && address["scope"] != "link")
+        .filter_map(|address| address["local"].as_str())
+        .find(|address| !has_route(address));
+    Ok(missing.map(|address| format!("{address} gets no route")))
 }
 
 /// The process that has the far network, or what of the near one must not be the sender's.
