@@ -260,7 +260,30 @@ impl Network {
     /// If the kernel does not let it be attached.
     #[must_use]
     pub fn xdp(&self, device: &str) -> Attached {
-        Attached { _link: xdp::attach(self.index_of(device)).expect("root may attach programs") }
+        self.attach(device, xdp::Place::Received)
+    }
+
+    /// The same, where the driver of the device runs it.
+    ///
+    /// # Panics
+    /// If the kernel does not let it be attached.
+    #[must_use]
+    pub fn xdp_by_driver(&self, device: &str) -> Attached {
+        self.attach(device, xdp::Place::ByDriver)
+    }
+
+    /// Attaches a program to a device that sees what is sent there (tcx).
+    ///
+    /// # Panics
+    /// If the kernel does not let it be attached.
+    #[must_use]
+    pub fn egress_program(&self, device: &str) -> Attached {
+        self.attach(device, xdp::Place::Sent)
+    }
+
+    fn attach(&self, device: &str, place: xdp::Place) -> Attached {
+        let link = xdp::attach(self.index_of(device), place);
+        Attached { _link: link.expect("root may attach programs") }
     }
 
     /// The index of a device.

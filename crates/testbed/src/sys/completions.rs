@@ -101,9 +101,10 @@ pub(super) fn read(socket: BorrowedFd<'_>) -> Result<(u32, bool)> {
         let is_error = (header.cmsg_level, header.cmsg_type) == (libc::SOL_IP, libc::IP_RECVERR)
             || (header.cmsg_level, header.cmsg_type) == (libc::SOL_IPV6, libc::IPV6_RECVERR);
         if is_error {
-            // SAFETY: such a message begins with this structure (`ip(7)`, `IP_RECVERR`).
-            let error: libc::sock_extended_err =
-                unsafe { libc::CMSG_DATA(at).cast::<libc::sock_extended_err>().read_unaligned() };
+            // SAFETY: the header is whole, and its data follow it inside the buffer.
+            let data: *const libc::sock_extended_err = unsafe { libc::CMSG_DATA(at) }.cast();
+            // SAFETY: such data begin with this structure (`ip(7)`, `IP_RECVERR`).
+            let error = unsafe { data.read_unaligned() };
             if error.ee_origin != ORIGIN_ZEROCOPY || error.ee_errno != 0 {
                 return Err(Error::other("a report of something else"));
             }

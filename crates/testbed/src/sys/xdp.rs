@@ -1,4 +1,4 @@
-//! A program that sees what a device receives, and lets everything pass (`bpf(2)`).
+//! Programs that see what a device receives or sends, and let everything pass (`bpf(2)`).
 
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -6,12 +6,21 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 /// `BPF_PROG_LOAD`, `BPF_LINK_CREATE` (`linux/bpf.h`).
 const LOAD: libc::c_int = 5;
 const LINK: libc::c_int = 28;
-/// `BPF_PROG_TYPE_XDP`, `BPF_XDP`, `XDP_FLAGS_SKB_MODE`.
-const PROGRAM_KIND: u32 = 6;
-const ATTACH_KIND: u32 = 37;
-const ANY_DEVICE: u32 = 1 << 1;
-/// `r0 = XDP_PASS; exit`.
-const PASS: [u64; 2] = [0x0000_0002_0000_00b7, 0x0000_0000_0000_0095];
+/// `r0 = VERDICT; exit`.
+const fn program(verdict: i32) -> [u64; 2] {
+    [(verdict as u32 as u64) << 32 | 0xb7, 0x95]
+}
+
+/// Where a program is attached.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Place {
+    /// What any device receives (`BPF_PROG_TYPE_XDP`, `BPF_XDP`, `XDP_FLAGS_SKB_MODE`).
+    Received,
+    /// The same, where the driver itself runs it (`XDP_FLAGS_DRV_MODE`).
+    ByDriver,
+    /// What leaves (`BPF_PROG_TYPE_SCHED_CLS`, `BPF_TCX_EGRESS`).
+    Sent,
+}
 
 /// The beginnings of `union bpf_attr`.
 #[repr(C)]
@@ -47,11 +56,18 @@ fn bpf<T>(command: libc::c_int, attributes: &T) -> Result<OwnedFd> {
 }
 
 /// Attaches the program to the device of this index, until the descriptor is closed.
-pub(crate) fn attach(device: u32) -> Result<OwnedFd> {
+pub(crate) fn attach(device: u32, place: Place) -> Result<OwnedFd> {
+    // `XDP_PASS`, `TCX_NEXT`.
+    let (program_kind, verdict, kind, flags) = match place {
+        Place::Received => (6, 2, 37, 1 << 1),
+        Place::ByDriver => (6, 2, 37, 1 << 2),
+        Place::Sent => (3, -1, 47, 0),
+    };
+    let code = program(verdict);
     let load = Load {
-        kind: PROGRAM_KIND,
-        instructions: PASS.len() as u32,
-        code: PASS.as_ptr() as u64,
+        kind: program_kind,
+        instructions: code.len() as u32,
+        code: code.as_ptr() as u64,
         license: c"GPL".as_ptr() as u64,
         log_level: 0,
         log_size: 0,
@@ -59,5 +75,5 @@ pub(crate) fn attach(device: u32) -> Result<OwnedFd> {
     };
     let loaded = bpf(LOAD, &load)?;
     let program = loaded.as_raw_fd() as u32;
-    bpf(LINK, &Link { program, device, kind: ATTACH_KIND, flags: ANY_DEVICE })
+    bpf(LINK, &Link { program, device, kind, flags })
 }

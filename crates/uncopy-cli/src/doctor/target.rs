@@ -106,9 +106,17 @@ fn address(word: &OsStr) -> Result<Option<Target>, String> {
         _ => return Err(format!("{scheme}:// is not known here; write tcp:// or udp://")),
     };
     let rest = rest.trim_end_matches('/');
-    let has_port = rest.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    if !has_port {
-        return Err(format!("{scheme}://{rest} names no port; write {scheme}://{rest}:PORT"));
+    let last = rest.rsplit_once(':');
+    if last.is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+        let is_number = |port: &str| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
+        // In an address without brackets the last part is none.
+        let is_port = |host: &str| host.ends_with(']') || !host.contains(':');
+        return Err(match last {
+            Some((host, port)) if is_number(port) && is_port(host) => {
+                format!("the port {port} is too large; write one of at most {}", u16::MAX)
+            }
+            _ => format!("{scheme}://{rest} names no port; write {scheme}://{rest}:PORT"),
+        });
     }
     let rest = &numbered(rest)?;
     let found = rest.to_socket_addrs().map_err(|error| {
@@ -156,6 +164,9 @@ mod tests {
             ("tcp://192.0.2.1", "tcp://192.0.2.1:PORT"),
             ("tcp://[::1]", "tcp://[::1]:PORT"),
             ("udp://::1:99999", "names no port"),
+            ("tcp://192.0.2.1:", "names no port"),
+            ("udp://192.0.2.1:99999", "the port 99999 is too large"),
+            ("udp://[::1]:65536", "the port 65536 is too large"),
             ("udp://[fe80::1%nonesuch]:9", "nonesuch is no network device"),
         ] {
             let error = parsed(word).unwrap_err();

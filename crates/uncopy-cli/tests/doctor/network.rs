@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testbed::network::{ALL_PROTOCOLS, NEEDS, isolated};
+use testbed::network::{ALL_PROTOCOLS, NEEDS, isolated, linked};
 use testbed::{Case, Need};
 
 use crate::{LONG, finding, report, uncopy};
@@ -23,6 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         named("the_kernel_is_seen_copying", the_kernel_is_seen_copying),
         named("who_may_not_sample_is_told_why", who_may_not_sample_is_told_why),
         named("another_network_is_not_judged", another_network_is_not_judged),
+        named("who_may_not_ask_is_told_nothing_of_the_other_end", the_other_end_is_hidden),
     ]
 }
 
@@ -38,8 +39,14 @@ fn without_root_taps_are_not_judged() {
     isolated(|network| {
         network.sink();
         let doctor = |words: &str| uncopy(&format!("doctor --json {words}"));
-        let clean = report(&doctor(UDP).as_user(65534).run(), 0);
-        assert_eq!(clean["verdict"], "zero_copy", "{clean}");
+        // Nobody but root may see the rules of the firewall either; a probe shows what they do.
+        let clean = report(&doctor(UDP).as_user(65534).run(), 7);
+        let hidden = finding(&clean, "not-seen").unwrap();
+        assert_eq!(hidden["summary"], "the rules of the firewall may not be read");
+        assert_eq!(hidden["evidence"][0]["found"], "Operation not permitted (EPERM)");
+        let words = format!("--probe-anyway --size 30000 {UDP}");
+        let probed = report(&doctor(&words).as_user(65534).run(), 0);
+        assert_eq!(finding(&probed, "not-seen").unwrap()["severity"], "note", "{probed}");
         for ignores in [false, true] {
             let tap = network.tap_of(ALL_PROTOCOLS, None, ignores);
             let found = report(&doctor(UDP).as_user(65534).run(), 7);
@@ -82,7 +89,7 @@ fn the_sockets_of_a_process() {
         assert!(finding(&seen, "so-zerocopy-off").is_none(), "{seen}");
         drop(sender);
         let idle = Child::start("sleep", &["60"]);
-        let seen = idle.seen("0 with a peer", 0);
+        let seen = idle.seen("0 with a peer", 7);
         assert!(finding(&seen, "no-sockets").is_some(), "{seen}");
     });
 }
@@ -120,6 +127,30 @@ impl Drop for Child {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// The kernel answers an ordinary user with an empty list, which ends with an error.
+fn the_other_end_is_hidden() {
+    let (is_done, stays) = std::sync::mpsc::channel::<()>();
+    let (is_there, waits) = std::sync::mpsc::channel();
+    linked(
+        move |_| {
+            waits.recv().unwrap();
+            let words = "doctor --json --size 1400 udp://10.11.0.2:9";
+            let seen = report(&uncopy(words).as_user(65534).run(), 7);
+            let found = finding(&seen, "veth").unwrap();
+            assert_eq!(found["severity"], "unknown", "{found}");
+            let evidence = found["evidence"][0]["found"].as_str().unwrap();
+            assert!(evidence.contains("may not be read"), "{found}");
+            let seen = report(&uncopy(words).run(), 6);
+            assert_eq!(finding(&seen, "veth").unwrap()["severity"], "copies", "{seen}");
+            drop(is_done);
+        },
+        move |_| {
+            is_there.send(()).unwrap();
+            let _ = stays.recv();
+        },
+    );
 }
 
 fn another_network_is_not_judged() {

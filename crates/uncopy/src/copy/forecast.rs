@@ -8,6 +8,7 @@ use super::destination::Destination;
 use super::facts;
 use super::mechanism::{self, Ends};
 use super::options::{Allow, CopyOptions, Sparse};
+use super::overlay;
 use super::plan::{self, Attempted, Facts, Step, Verdict};
 use super::source::Source;
 use super::trial::Trial;
@@ -32,6 +33,8 @@ pub(crate) struct Forecast {
     pub(crate) cached_bytes: Option<u64>,
     pub(crate) source_device: Device,
     pub(crate) destination_device: Device,
+    /// Where direct writes arrive, for people.
+    pub(crate) written_to: String,
     pub(crate) destination_align: Option<DirectAlign>,
     /// Every mechanism, the one that touches the bytes least first.
     pub(crate) ways: Vec<TriedWay>,
@@ -98,6 +101,7 @@ pub(crate) fn forecast(
         is_empty: source.is_told() && source.stat.size == 0,
         cached_bytes: cached_bytes(&source),
         source_device,
+        written_to: written_to(&destination_device, &facts, destination.path()),
         destination_device,
         destination_align: align,
         choice: chosen.map(|mechanism| (mechanism, cost_of(&ways, mechanism))),
@@ -116,6 +120,18 @@ fn cached_bytes(source: &Source<'_>) -> Option<u64> {
 fn directory_of(path: &Path) -> PathBuf {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     parent.unwrap_or(Path::new(".")).to_owned()
+}
+
+/// An overlay has no device of its own: what is written goes to that of its upper directory.
+fn written_to(device: &Device, facts: &Facts, path: &Path) -> String {
+    if !device.name.is_empty() {
+        return device.name.clone();
+    }
+    let filesystem = facts.destination;
+    match overlay::device_below(&directory_of(path)) {
+        Some(below) => format!("{}, below {filesystem}", below.name),
+        None => format!("a device below {filesystem} that cannot be named"),
+    }
 }
 
 fn device_of(fd: BorrowedFd<'_>) -> Device {

@@ -29,6 +29,8 @@ mod metadata;
 #[cfg(target_os = "linux")]
 mod named;
 #[cfg(target_os = "linux")]
+mod overlay;
+#[cfg(target_os = "linux")]
 mod pace;
 #[cfg(target_os = "linux")]
 mod partial;

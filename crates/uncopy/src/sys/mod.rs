@@ -3,6 +3,7 @@
 
 pub(crate) mod anonymous;
 pub(crate) mod asked;
+pub(crate) mod bpf;
 pub(crate) mod clock;
 pub(crate) mod directory;
 pub(crate) mod epoll;

@@ -14,6 +14,11 @@ const BIND_TO_INDEX: libc::c_int = 62;
 /// `IP_UNICAST_IF` and `IPV6_UNICAST_IF` (`linux/in.h`, `linux/in6.h`).
 const UNICAST_IF: libc::c_int = 50;
 const UNICAST_IF_V6: libc::c_int = 76;
+/// Times of what is sent.
+const SENT_STAMPS: libc::c_uint = libc::SOF_TIMESTAMPING_TX_HARDWARE
+    | libc::SOF_TIMESTAMPING_TX_SOFTWARE
+    | libc::SOF_TIMESTAMPING_TX_SCHED
+    | libc::SOF_TIMESTAMPING_TX_ACK;
 
 /// The same open file as descriptor `number` of process `pid`; needs the rights of its debugger
 /// (`ptrace(2)`, `PTRACE_MODE_ATTACH_REALCREDS`).
@@ -34,6 +39,11 @@ pub(crate) struct Binding {
     /// It sends to groups, or to hosts, over a device of its own choice (`IP_MULTICAST_IF`,
     /// `IP_UNICAST_IF`).
     pub(crate) has_outlet: bool,
+    /// The class of traffic that rules can look at (`IP_TOS`, `IPV6_TCLASS`).
+    pub(crate) class: u8,
+    /// It asks for its packets back with the times at which they left (`SO_TIMESTAMPING`), which has
+    /// them copied (`__skb_tstamp_tx` in `net/core/skbuff.c`).
+    pub(crate) keeps_packets: bool,
 }
 
 /// Where a socket of TCP or UDP sends.
@@ -41,6 +51,11 @@ pub(crate) fn binding(socket: impl AsFd, is_v6: bool) -> Sys<Binding> {
     let fd = socket.as_fd();
     let number = |level, name| number_option(fd, level, name);
     let device = number(libc::SOL_SOCKET, BIND_TO_INDEX)?;
+    let class = match is_v6 {
+        true => number(libc::SOL_IPV6, libc::IPV6_TCLASS)?,
+        false => number(libc::SOL_IP, libc::IP_TOS)?,
+    };
+    let stamps = number(libc::SOL_SOCKET, libc::SO_TIMESTAMPING)? as libc::c_uint;
     let (loops, outlets) = match is_v6 {
         true => (
             number(libc::SOL_IPV6, libc::IPV6_MULTICAST_LOOP)?,
@@ -58,7 +73,10 @@ pub(crate) fn binding(socket: impl AsFd, is_v6: bool) -> Sys<Binding> {
         device: device as u32,
         mark: number(libc::SOL_SOCKET, libc::SO_MARK)? as u32,
         loops: loops != 0,
-        has_outlet: outlets.iter().any(|outlet| *outlet != 0),
+        has_outlet: outlets.iter().any(|outlet| *outlet != 0)
+            || number(libc::SOL_SOCKET, libc::SO_DONTROUTE)? != 0,
+        class: class as u8,
+        keeps_packets: stamps & SENT_STAMPS != 0 && stamps & libc::SOF_TIMESTAMPING_OPT_TSONLY == 0,
     })
 }
 

@@ -169,12 +169,12 @@ fn plainly(scene: &mut Scene) {
 
 /// Lines of the book's table.
 pub(crate) fn lines() -> String {
-    let rows = [sharing(), costs(), ways(), sources(), programs(), direct()];
+    let rows = [sharing(), costs(), ways(), settings(), sources(), programs(), direct()];
     rows.iter().flatten().map(Row::line).collect()
 }
 
 pub(crate) fn cases() -> Vec<Case> {
-    let rows = [sharing(), costs(), ways(), sources()].into_iter().flatten();
+    let rows = [sharing(), costs(), ways(), settings(), sources()].into_iter().flatten();
     let mut cases: Vec<Case> = rows.map(|row| row.case(&[Need::At(Place::Xfs)])).collect();
     cases.extend(programs().into_iter().map(|row| row.case(&[Need::Root, Need::Tool("bindfs")])));
     cases.extend(direct().into_iter().map(|row| row.case(&[Need::BareDevice])));
@@ -273,6 +273,16 @@ fn ways() -> Vec<Row> {
         })
         .remove(|scene| scene.how.allow = Allow::Any),
         Row::new(
+            "direct writes to an overlay",
+            (Place::Xfs, Place::Overlay),
+            ("direct-unknown", Unknown, ", below overlayfs"),
+        )
+        .create(|scene| {
+            scene.fill(LENGTH);
+            scene.how.allow = Allow::Only(Mechanism::Direct);
+        })
+        .remove(|scene| scene.how.allow = Allow::Any),
+        Row::new(
             "direct writes to tmpfs",
             (Place::Tmpfs, Place::Tmpfs),
             ("direct-copies", Note, "STATX_DIOALIGN gives none"),
@@ -304,6 +314,13 @@ fn ways() -> Vec<Row> {
         )
         .create(|scene| scene.fill(128 << 10))
         .remove(|scene| scene.fill(LENGTH)),
+    ]
+}
+
+/// What the options say, and where nothing can be made.
+fn settings() -> Vec<Row> {
+    let ext4 = (Place::Ext4, Place::Ext4);
+    vec![
         Row::new("verification", ext4, ("verification", Note, "the test"))
             .create(|scene| {
                 scene.fill(LENGTH);

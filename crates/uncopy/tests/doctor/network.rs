@@ -9,6 +9,7 @@ use uncopy::send::{Fate, Socket};
 
 use crate::network_rows::{devices, offloads, sizes, stacked, taps};
 use crate::row::{Row, fates};
+use crate::truth::Holder;
 
 /// Lines of the book's table.
 pub(crate) fn lines() -> String {
@@ -30,6 +31,8 @@ pub(crate) fn cases() -> Vec<Case> {
         named("a_veth_link_to_another_network", a_veth_link_to_another_network),
         named("a_clean_path_raises_no_alarm", a_clean_path_raises_no_alarm),
         named("a_device_that_is_not_there", a_device_that_is_not_there),
+        named("a_socket_of_multipath_tcp", a_socket_of_multipath_tcp),
+        named("a_program_at_the_other_end_of_a_pair", a_program_at_the_other_end_of_a_pair),
     ]);
     cases
 }
@@ -52,6 +55,20 @@ fn a_clean_path_raises_no_alarm() {
                 report.facts.iter().any(|fact| fact.value.starts_with("sink (ifb), MTU 65535"))
             );
         }
+        // What fits into one packet is too little to pay, which is no limit of the path.
+        network.ip("link set sink mtu 1500");
+        let to = Target::Udp(End::Far.address(false, 9));
+        let report = examine(&to, &Options::default()).unwrap();
+        assert_eq!(report.verdict, Verdict::ZeroCopy, "{report:#?}");
+        let mut asked = Options::default();
+        asked.message_bytes = Some(1472);
+        assert_eq!(examine(&to, &asked).unwrap().verdict, Verdict::Limited);
+        // Nor is it said of what is copied that it is not.
+        let tap = network.tap();
+        let report = examine(&to, &asked).unwrap();
+        let small = report.finding("below-crossover").unwrap();
+        assert!(!small.effect.contains("Nothing is copied"), "{report:#?}");
+        drop(tap);
     });
 }
 
@@ -94,6 +111,54 @@ fn small() -> Options {
     let mut options = Options::default();
     options.message_bytes = Some(1400);
     options
+}
+
+/// It is in no table of TCP, and `SO_ZEROCOPY` is refused on it.
+fn a_socket_of_multipath_tcp() {
+    use rustix::net::{AddressFamily, SocketType, ipproto, socket};
+    isolated(|network| {
+        network.set("net/mptcp/enabled", 1);
+        let receiver = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let made = socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::MPTCP)).unwrap();
+        rustix::net::connect(&made, &receiver.local_addr().unwrap()).unwrap();
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_ZEROCOPY);
+        let refused = testbed::set_number(&made, level, name, 1).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EOPNOTSUPP));
+        let report = Holder::of(made.try_clone().unwrap()).examine();
+        let finding = report.finding("mptcp").unwrap_or_else(|| panic!("{report:#?}"));
+        assert!(finding.evidence[0].found.contains("EOPNOTSUPP"), "{finding:#?}");
+        assert_eq!(report.verdict, Verdict::Copied);
+        drop(made);
+        let plain = std::net::TcpStream::connect(receiver.local_addr().unwrap()).unwrap();
+        let report = Holder::of(plain.into()).examine();
+        assert!(report.finding("mptcp").is_none(), "{report:#?}");
+    });
+}
+
+/// Every packet is put together anew for it, and the kernel reports that none was copied.
+fn a_program_at_the_other_end_of_a_pair() {
+    let (is_there, waits) = std::sync::mpsc::channel();
+    let (is_done, stays) = std::sync::mpsc::channel::<()>();
+    linked(
+        move |_| {
+            waits.recv().unwrap();
+            let to = End::Far.address(false, 9);
+            let report = examine(&Target::Udp(to), &small()).unwrap();
+            let finding = report.finding("veth").unwrap();
+            assert_eq!(finding.severity, Severity::Unknown, "{finding:#?}");
+            assert!(finding.summary.contains("XDP"), "{finding:#?}");
+            let sender = UdpSocket::bind("0.0.0.0:0").unwrap();
+            let seen = testbed::zerocopy_sends(&sender, Some(to), 40, 1400).unwrap();
+            assert_eq!((seen.lent, seen.copied), (40, 0));
+            is_done.send(()).unwrap();
+        },
+        move |network| {
+            let program = network.xdp_by_driver("veth1");
+            is_there.send(()).unwrap();
+            stays.recv().unwrap();
+            drop(program);
+        },
+    );
 }
 
 fn a_device_that_is_not_there() {

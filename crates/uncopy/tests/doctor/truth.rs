@@ -68,7 +68,7 @@ impl Situation {
             let target = if self.is_held { None } else { Some(Target::Udp(to)) };
             let report = match target {
                 Some(target) => examine(&target, &options()).unwrap(),
-                None => Holder::of(&socket).examine(),
+                None => Holder::of(socket.try_clone().unwrap().into()).examine(),
             };
             let is_connected = socket.peer_addr().is_ok();
             let to = (!is_connected).then_some(to);
@@ -106,8 +106,7 @@ pub(crate) fn options() -> Options {
 pub(crate) struct Holder(Child);
 
 impl Holder {
-    pub(crate) fn of(socket: &UdpSocket) -> Holder {
-        let held: OwnedFd = socket.try_clone().unwrap().into();
+    pub(crate) fn of(held: OwnedFd) -> Holder {
         let mut child = Command::new("sleep");
         child.arg("600").stdin(Stdio::from(held)).stdout(Stdio::null());
         let holder = Holder(child.spawn().unwrap());

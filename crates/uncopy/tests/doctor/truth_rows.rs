@@ -237,7 +237,10 @@ fn member_v6(network: &Network) -> Kept {
 }
 
 pub(crate) fn rows() -> Vec<Situation> {
-    [directions(), firewalls(), filters(), routes(), processes()].into_iter().flatten().collect()
+    [directions(), firewalls(), copies(), filters(), routes(), processes()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn directions() -> Vec<Situation> {
@@ -314,10 +317,21 @@ fn firewalls() -> Vec<Situation> {
             network.nft("add rule ip t c redirect");
             none()
         }),
+        row("a redirection by source port", FAR, CopiedUnseen, |network| {
+            // The port is told apart by a rule that leads nowhere else, too.
+            network.ip("rule add ipproto udp sport 7777 lookup main");
+            nat(network, "udp sport 5555 redirect")
+        })
+        .sends(from_a_port),
         row("a redirection by chance", FAR, Copied, |n| {
             nat(n, "ct state new limit rate 1000/second redirect")
         })
         .may_be_unseen(),
+        row("a policy of IPsec for others", FAR, LentUnseen, |network| {
+            network.ip("xfrm policy add dst 10.99.0.0/16 dir out tmpl proto esp");
+            none()
+        })
+        .finds("not-seen"),
         row("a masquerade", FAR, Lent, |network| {
             chain(network, "ip", "type nat hook postrouting priority 100");
             network.nft("add rule ip t c oifname \"sink\" masquerade");
@@ -335,6 +349,12 @@ fn firewalls() -> Vec<Situation> {
             network.nft("add rule ip t c udp dport 9 meta mark set 7");
             pair
         }),
+    ]
+}
+
+/// Rules that send copies, or what was meant for another device.
+fn copies() -> Vec<Situation> {
+    vec![
         row("dup to a gateway", FAR, Copied, |network| {
             let pair = keep(pair(network));
             dup(network, "dup to 10.12.0.2 device \"veth0\"");
@@ -425,6 +445,27 @@ fn filters() -> Vec<Situation> {
             network.tc("filter add dev sink parent 1: protocol ip u32 match u32 0 0 classid 1:10");
             none()
         }),
+        row("a redirect that is never asked", FAR, Copied, |network| {
+            inner_pair(network);
+            network.tc("qdisc add dev sink root handle 1: htb default 10");
+            network.tc("class add dev sink parent 1: classid 1:10 htb rate 10gbit");
+            let filter = "filter add dev sink parent 1: protocol ip";
+            network.tc(&format!("{filter} prio 1 u32 match u32 0 0 classid 1:10"));
+            let redirect = "action mirred egress redirect dev veth0";
+            network.tc(&format!("{filter} prio 2 u32 match u32 0 0 {redirect}"));
+            vec![Box::new(network.tap_of(ALL_PROTOCOLS, Some("sink"), false))]
+        }),
+        row("a filter of clsact, and one below", FAR, Copied, |network| {
+            let pair = pair(network);
+            network.tc("qdisc add dev sink clsact");
+            network.tc("filter add dev sink egress protocol all u32 match u32 0 0 classid 1:1");
+            let _ = under_htb(network, "1:", "veth0");
+            keep(pair)
+        }),
+        row("a program that sees what is sent", FAR, LentUnseen, |network| {
+            vec![Box::new(network.egress_program("sink"))]
+        })
+        .finds("not-seen"),
         row("a filter for other addresses", FAR, Lent, |network| {
             inner_pair(network);
             network.tc("qdisc add dev sink clsact");
@@ -446,11 +487,7 @@ fn routes() -> Vec<Situation> {
         row("a rule by destination port", FAR, Copied, |n| rule(n, "ipproto udp dport 9")),
         row("a rule by another destination port", FAR, Lent, |n| rule(n, "ipproto udp dport 10")),
         row("a rule by source port", FAR, CopiedUnseen, |n| rule(n, "ipproto udp sport 5555"))
-            .sends(|to| {
-                let socket = UdpSocket::bind("0.0.0.0:5555")?;
-                socket.connect(to)?;
-                Ok(socket)
-            })
+            .sends(from_a_port)
             .finds("ways-differ"),
         // A socket without a peer has no address yet when its route is asked for.
         row("a rule by source address", FAR, CopiedUnseen, |n| rule(n, "from 10.11.0.1"))
@@ -478,6 +515,12 @@ fn routes() -> Vec<Situation> {
             group(network, "sink2")
         }),
     ]
+}
+
+fn from_a_port(to: SocketAddr) -> Result<UdpSocket> {
+    let socket = UdpSocket::bind("0.0.0.0:5555")?;
+    socket.connect(to)?;
+    Ok(socket)
 }
 
 /// A socket whose route goes over the pair, by whatever is hashed.
@@ -522,11 +565,7 @@ fn processes() -> Vec<Situation> {
         })
         .held(),
         row("a process with a port of its own", FAR, Copied, |n| rule(n, "ipproto udp sport 5555"))
-            .sends(|to| {
-                let socket = UdpSocket::bind("0.0.0.0:5555")?;
-                socket.connect(to)?;
-                Ok(socket)
-            })
+            .sends(from_a_port)
             .held(),
         row("a process without a peer", "127.0.0.1:9", CopiedUnseen, |_| none())
             .sends(unconnected)

@@ -28,7 +28,7 @@ LOOPBACK = "loopback", "The address is on this machine", Copies, false,
 "Every packet is copied, and lending it costs more than a plain send.",
 "Send plainly on this path; between processes of one machine use channels, which make no network of it.";
 VETH = "veth", "The device is one end of a veth pair", Copies, false,
-"The other end of the pair is a device of this machine, mostly in a container. When a socket receives the packet there, the kernel copies it as over loopback. If the other end passes it on to a real device (a bridge, a route, a filter), the bytes may stay where they are. Which of the two it is follows from the addresses of the network there (`RTM_GETADDR` with `IFA_TARGET_NETNSID`), which needs CAP_NET_ADMIN.",
+"The other end of the pair is a device of this machine, mostly in a container. When a socket receives the packet there, the kernel copies it as over loopback. If the other end passes it on to a real device (a bridge, a route, a filter), the bytes may stay where they are. Which of the two it is follows from the addresses of the network there (`RTM_GETADDR` with `IFA_TARGET_NETNSID`), which needs CAP_NET_ADMIN; whoever lacks it gets an empty list, which ends with an error and says nothing. Where an XDP program is attached there, in the driver's own mode, every packet is put together anew for it, which is a copy that nobody reports.",
 "Packets that reach a socket of this machine are copied, and lending them costs more than a plain send.",
 "Send plainly on this path; let a container that needs throughput use macvlan, or the network of the host.";
 TUN = "tun-tap", "The device leads to a program", Copies, false,
@@ -101,7 +101,7 @@ ABOVE_MTU = "datagram-above-mtu", "The datagram does not fit the MTU", Copies, t
 "Send at most what fits, send trains of segments (UDP_SEGMENT, --segment), or raise the MTU of the whole path.";
 BELOW_CROSSOVER = "below-crossover", "So small that lending does not pay", Limits, false,
 "Lending pages, and hearing that they are free again, has a price for each send: `MSG_ZEROCOPY` pays from about 20 KiB on over TCP and 32 KiB over UDP, io_uring from 6 KiB, with registered buffers from 4 KiB.",
-"Nothing is copied, and it takes more processor time than a plain send would.",
+"Lending takes more processor time than a plain send would.",
 "Send more at once, UDP in trains of segments (UDP_SEGMENT), or let Mode::Auto choose.";
 OPTMEM = "optmem-max", "Too little memory for reports", Limits, true,
 "The kernel keeps a report for each `MSG_ZEROCOPY` send until it is read, and lets a socket have so many as fit into `net.core.optmem_max` (about 830 bytes each; since Linux 6.7 for each network namespace). io_uring needs none of it.",
@@ -132,8 +132,8 @@ STACKED_NOTIFICATIONS = "tcp-send-zc-report", "io_uring's reports about TCP cann
 "Nothing is copied for it; receipts of rings say `unknown`.",
 "";
 EGRESS_FILTER = "tc-egress", "Filters see what is sent", Note, false,
-"A `clsact` discipline holds filters for what leaves (tc, eBPF). A program that changes payload, or one that redirects a packet to a device of this machine, makes the kernel copy it; others do not. What a program does is not shown.",
-"Packets are copied if a filter changes or redirects them.",
+"A queue discipline holds filters for what leaves (tc): `clsact`, or one with classes such as htb. Filters that name a class or drop packets copy nothing. Those that send packets or copies elsewhere (mirred) are followed, and told of as `turned-aside`; what is not understood, as `not-seen`.",
+"By itself it copies nothing.",
 "";
 QUEUE_HOLDS = "queue-holds-packets", "A queue discipline holds packets back", Note, false,
 "A shaping discipline (tbf, htb, netem, cbq, hfsc, cake, fq) lets packets wait in the device's queue. Buffers stay lent, reports outstanding and pages locked for as long.",

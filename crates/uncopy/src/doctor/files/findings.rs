@@ -104,7 +104,7 @@ fn choice(forecast: &Forecast, origins: &Origins, found: &mut Vec<Finding>) {
             (&is::USER_COPIES, format!("the bytes go through the program's memory{because}"))
         }
         Cost::Unknown if mechanism == Mechanism::Direct => {
-            let device = &forecast.destination_device.name;
+            let device = &forecast.written_to;
             (&is::DIRECT_UNKNOWN, format!("direct writes go to {device}, which may copy"))
         }
         Cost::Unknown => {
@@ -112,6 +112,10 @@ fn choice(forecast: &Forecast, origins: &Origins, found: &mut Vec<Finding>) {
         }
     };
     let mut finding = Finding::of(condition, summary);
+    if condition == &is::DIRECT_UNKNOWN {
+        let said = format!("they are written to {}", forecast.written_to);
+        finding = finding.seen("/proc/self/mountinfo and sysfs", said);
+    }
     if !proof.is_empty() {
         finding = finding.seen(TRIAL, proof);
     }

@@ -165,6 +165,8 @@ pub(crate) struct Limits {
 pub(crate) struct Wanted {
     /// Bytes of each send.
     pub(crate) message_bytes: usize,
+    /// Nobody said how many: they are what fits.
+    pub(crate) is_usual: bool,
     /// The kernel is to cut each send into datagrams of so many bytes.
     pub(crate) segment_bytes: Option<u16>,
     /// Bytes that are lent at a time.

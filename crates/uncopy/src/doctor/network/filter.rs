@@ -20,31 +20,32 @@ pub(super) struct Turns {
     pub(super) doubts: Vec<String>,
 }
 
-/// Follows a packet through the filters of a device.
+/// Follows a packet through the filters of a device, one list after the other.
 pub(super) fn turns(filters: &[Filter], packet: &Packet) -> Turns {
     let mut turns = Turns::default();
-    for filter in filters {
-        let matches = match matches(filter, packet) {
-            Match::Yes if filter.is_conditional => Match::Maybe,
-            matches => matches,
-        };
-        let acts = filter.actions.iter().any(|action| !is_harmless(action));
-        match matches {
-            Match::No => {}
-            Match::Maybe if acts => turns.doubts.push(format!(
-                "a filter ({}) may do this to packets: {}",
-                filter.kind,
-                filter.actions.iter().map(named).collect::<Vec<_>>().join(", ")
-            )),
-            Match::Maybe => {}
-            Match::Yes => {
-                act(filter, &mut turns);
-                if !filter.actions.is_empty() {
-                    return turns;
-                }
-                // A filter without actions names a class, and the rest of this discipline's is not
-                // asked; those of another one are.
+    for list in filters.chunk_by(|one, other| one.parent == other.parent) {
+        let mut is_sure = true;
+        for filter in list {
+            let acts = filter.actions.iter().any(|action| !is_harmless(action));
+            match matches(filter, packet) {
+                Match::No => continue,
+                Match::Yes if is_sure && !filter.is_conditional => act(filter, &mut turns),
+                _ if acts => turns.doubts.push(format!(
+                    "a filter ({}) may do this to packets: {}",
+                    filter.kind,
+                    filter.actions.iter().map(named).collect::<Vec<_>>().join(", ")
+                )),
+                _ => {}
             }
+            if turns.redirect.is_some() {
+                return turns;
+            }
+            // One without actions names a class, and ends the list. An action may say that the next is
+            // to be asked.
+            if is_sure && filter.actions.is_empty() && matches(filter, packet) == Match::Yes {
+                break;
+            }
+            is_sure = false;
         }
     }
     turns
@@ -147,11 +148,17 @@ mod tests {
         };
         Filter {
             kind: "u32".into(),
+            parent: 1,
             protocol: IPV4,
             is_conditional: false,
             selector: Selector::Bytes(keys.iter().map(key).collect()),
             actions: actions.to_vec(),
         }
+    }
+
+    /// In the list of another discipline.
+    fn elsewhere(filter: Filter) -> Filter {
+        Filter { parent: 2, ..filter }
     }
 
     fn packet() -> Packet {
@@ -184,17 +191,27 @@ mod tests {
             (vec![filter(&[(20, 0xffff_0000, 9 << 16)], &[MIRROR])], vec![], None, true),
             (vec![filter(&[(-14, u32::MAX, 9)], &[MIRROR])], vec![], None, true),
             (
-                vec![filter(&[(0, 0, 0)], &[drop.clone()]), filter(&[(0, 0, 0)], &[MIRROR])],
+                vec![
+                    filter(&[(0, 0, 0)], std::slice::from_ref(&drop)),
+                    filter(&[(0, 0, 0)], &[MIRROR]),
+                ],
                 vec![],
                 None,
+                true,
+            ),
+            (
+                vec![filter(&[(0, 0, 0)], &[]), elsewhere(filter(&[(0, 0, 0)], &[REDIRECT]))],
+                vec![],
+                Some(7),
                 false,
             ),
             (
-                vec![filter(&[(0, 0, 0)], &[]), filter(&[(0, 0, 0)], &[MIRROR])],
+                vec![filter(&[(0, 0, 0)], &[MIRROR]), elsewhere(filter(&[(0, 0, 0)], &[REDIRECT]))],
                 vec![8],
-                None,
+                Some(7),
                 false,
             ),
+            (vec![filter(&[(0, 0, 0)], &[]), filter(&[(0, 0, 0)], &[MIRROR])], vec![], None, false),
             (vec![filter(&[(0, 0, 0)], &[odd])], vec![], None, true),
         ] {
             let found = turns(&filters, &packet());

@@ -442,6 +442,11 @@ fn sizes(facts: &Facts, found: &mut Vec<Finding>) {
             true => finding
                 .meaning(Severity::Note, "MSG_ZEROCOPY takes more processor time than a plain send would; io_uring takes less.")
                 .step("Use io_uring, or send more at once.", false),
+            // Nobody wants so little: it is what fits into one packet.
+            false if facts.wanted.is_usual => {
+                let effect = "One datagram for each send is too little to be worth lending.";
+                finding.meaning(Severity::Note, effect).step(step, false)
+            }
             false => finding.step(step, false),
         });
     }

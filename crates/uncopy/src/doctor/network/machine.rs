@@ -7,13 +7,17 @@ use std::net::{IpAddr, Ipv6Addr};
 use super::facts::NotSeen;
 use super::tap::{self, Tap};
 use crate::error::Errno;
+use crate::sys::bpf;
 use crate::sys::netlink::firewall::{self, Ruleset};
 use crate::sys::netlink::route::{self, Link};
 use crate::sys::netlink::rule;
 use crate::sys::netlink::traffic::{self, Filter, Queue};
+use crate::sys::netlink::xfrm;
 
 pub(super) const NFTABLES: &str = "nfnetlink NFT_MSG_GETRULE";
 const LEGACY: &str = "/proc/net/ip_tables_names";
+const IPSEC: &str = "netlink XFRM_MSG_GETSPDINFO";
+const PROGRAMS: &str = "bpf BPF_PROG_QUERY";
 
 /// Devices, rules and taps of this thread's network.
 #[derive(Debug, Clone, Default)]
@@ -45,7 +49,19 @@ impl Machine {
         }
         match firewall::ruleset() {
             Ok(rules) => machine.rules = rules,
-            Err(errno) => machine.missing("the rules of the firewall", NFTABLES, errno),
+            // Whoever may not read these may not read those of iptables either.
+            Err(errno) => {
+                machine.missing("the rules of the firewall", NFTABLES, errno);
+                return machine;
+            }
+        }
+        match xfrm::policies() {
+            Ok(0) => {}
+            Ok(count) => {
+                let why = format!("there are {count} policies about what is sent");
+                machine.unseen.push(NotSeen::doubt("what IPsec does", IPSEC, why));
+            }
+            Err(errno) => machine.missing("policies of IPsec", IPSEC, errno),
         }
         for name in ["ip_tables_names", "ip6_tables_names"] {
             match fs::read_to_string(format!("/proc/thread-self/net/{name}")) {
@@ -104,6 +120,14 @@ impl Machine {
         false
     }
 
+    /// Something here may tell packets apart by their ports.
+    pub(super) fn may_see_ports(&self, is_v6: bool) -> bool {
+        let has_filters = self.queues.iter().any(|queue| queue.handle != 0);
+        let by_rules =
+            rule::ports(family(is_v6)).map_or(true, |ports| ports != rule::Ports::default());
+        by_rules || has_filters || !self.rules.chains.is_empty()
+    }
+
     /// Filters that see what leaves through a device.
     pub(super) fn filters(&self, device: u32) -> Result<Vec<Filter>, NotSeen> {
         let has_some = self.queues.iter().any(|queue| queue.device == device && queue.handle != 0);
@@ -121,13 +145,30 @@ fn errno_of(error: &std::io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
+/// Programs that see what leaves through a device, which are not understood.
+pub(super) fn programs(device: u32, name: &str) -> Option<NotSeen> {
+    match bpf::egress_programs(device) {
+        Ok(0) => None,
+        Ok(count) => {
+            let why = format!("{count} programs (tcx) see what leaves through {name}");
+            Some(NotSeen::doubt("what programs do", PROGRAMS, why))
+        }
+        // Whoever may not ask may not read the rules of the firewall either, which is said once.
+        Err(Errno::EPERM) => None,
+        Err(errno) => Some(NotSeen::refused("programs on a device", PROGRAMS, errno)),
+    }
+}
+
 /// Ports that packets of a family may be sent from, one for each group of those between which no rule
 /// makes a difference. 0: rules do not look at them.
 pub(super) fn source_ports(is_v6: bool) -> Result<Vec<u16>, NotSeen> {
-    let family = if is_v6 { libc::AF_INET6 } else { libc::AF_INET };
-    let ranges = rule::source_ports(family)
+    let ports = rule::ports(family(is_v6))
         .map_err(|errno| NotSeen::refused("policy rules", "rtnetlink RTM_GETRULE", errno))?;
-    Ok(groups(&ranges))
+    Ok(groups(&ports.source))
+}
+
+const fn family(is_v6: bool) -> libc::c_int {
+    if is_v6 { libc::AF_INET6 } else { libc::AF_INET }
 }
 
 fn groups(ranges: &[(u16, u16)]) -> Vec<u16> {

@@ -66,6 +66,7 @@ pub(super) fn device_index(name: &str) -> Option<u32> {
 pub(super) fn device(name: &str, options: &Options) -> Result<Report> {
     let wanted = Wanted {
         message_bytes: options.message_bytes.unwrap_or(TCP_MESSAGE_BYTES),
+        is_usual: options.message_bytes.is_none(),
         segment_bytes: options.segment_bytes,
         in_flight_bytes: 0,
     };
@@ -90,6 +91,7 @@ fn wanted(sending: &Sending, options: &Options) -> Wanted {
         });
     Wanted {
         message_bytes: message,
+        is_usual: options.message_bytes.is_none() && options.segment_bytes.is_none(),
         segment_bytes: options.segment_bytes.filter(|_| transport == Transport::Udp),
         in_flight_bytes: options
             .in_flight_bytes
@@ -176,7 +178,12 @@ pub(super) fn kernel() -> Vec<Finding> {
         taps: Vec::new(),
         kernel: gather::kernel(None, false),
         limits: gather::limits(),
-        wanted: Wanted { message_bytes: 0, segment_bytes: None, in_flight_bytes: 0 },
+        wanted: Wanted {
+            message_bytes: 0,
+            is_usual: true,
+            segment_bytes: None,
+            in_flight_bytes: 0,
+        },
     };
     findings::findings(&facts)
 }

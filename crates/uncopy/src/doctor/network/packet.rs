@@ -102,6 +102,14 @@ impl Packet {
         self
     }
 
+    /// The same, with another destination that is not known.
+    pub(super) fn forget_destination(&mut self) {
+        let at = if self.is_v6 == Some(true) { 24 } else { 16 };
+        self.network.iter_mut().skip(at).for_each(|byte| *byte = Byte::default());
+        self.transport.iter_mut().skip(2).for_each(|byte| *byte = Byte::default());
+        self.address_kind = None;
+    }
+
     /// Packets inside of others, or behind a tag.
     pub(super) fn wrapped(&self) -> Packet {
         Packet { mark: self.mark, ..Packet::default() }

@@ -22,6 +22,7 @@ const MAX_DEVICES: usize = 32;
 const MAX_WAYS: usize = 64;
 const ROUTE: &str = "rtnetlink RTM_GETROUTE";
 const FILTERS: &str = "rtnetlink RTM_GETTFILTER";
+const DROPPED: &str = "the firewall lets none out";
 
 /// What is known of a socket that sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub(crate) struct Sending {
     /// The device that it is bound to, or of a link-local address; 0: none.
     pub(crate) device: u32,
     pub(crate) mark: u32,
+    /// The class of traffic (`IP_TOS`).
+    pub(crate) class: u8,
     /// What it sends to groups is for members on this machine too.
     pub(crate) loops: bool,
 }
@@ -41,7 +44,7 @@ impl Sending {
     pub(crate) fn to(transport: Transport, to: SocketAddr) -> Sending {
         let device = crate::sys::inet::scope(to);
         let to = SocketAddr::new(to.ip().to_canonical(), to.port());
-        Sending { transport, to, from: None, device, mark: 0, loops: true }
+        Sending { transport, to, from: None, device, mark: 0, class: 0, loops: true }
     }
 
     fn flow(&self, source_port: u16) -> Flow {
@@ -58,6 +61,7 @@ impl Sending {
             protocol: protocol as u8,
             source_port,
             port: self.to.port(),
+            class: self.class,
         }
     }
 }
@@ -80,7 +84,7 @@ pub(super) fn ways(start: &Start<'_>) -> Vec<Facts> {
             vec![0]
         }),
     };
-    let mut seen: Vec<(Flow, Route)> = Vec::new();
+    let mut seen: Vec<Route> = Vec::new();
     let mut found: Vec<Facts> = Vec::new();
     for port in ports {
         let flow = start.sending.flow(port);
@@ -93,19 +97,31 @@ pub(super) fn ways(start: &Start<'_>) -> Vec<Facts> {
             }
         };
         for route in routes {
-            // The port matters no more, once a rule has looked at it.
-            let flow = Flow { source_port: start.sending.flow(port).source_port, ..flow };
-            if seen.iter().any(|(_, known)| *known == route) {
+            if seen.contains(&route) {
                 continue;
             }
+            // Of a group of ports one was asked about, which says nothing of the others to rules that
+            // see the packet.
+            let source_port = start.sending.from.map_or(0, |from| from.port());
+            let source = flow.source.or(route.source);
+            let flow = Flow { source_port, source, ..flow };
             let mut way = Facts { route: Some(Ok(route.clone())), ..empty.clone() };
             way.unseen.extend(missing.clone());
-            seen.push((flow, route.clone()));
+            seen.push(route.clone());
             found.extend(Walk { start, flow }.along(way, &route));
         }
     }
-    found.truncate(MAX_WAYS);
-    found
+    bounded(found)
+}
+
+/// As many ways as are told apart; that there are more is said.
+fn bounded(mut ways: Vec<Facts>) -> Vec<Facts> {
+    if ways.len() > MAX_WAYS {
+        ways.truncate(MAX_WAYS);
+        let why = format!("there are more than {MAX_WAYS}");
+        ways[0].unseen.push(NotSeen::doubt("every way of packets", ROUTE, why));
+    }
+    ways
 }
 
 /// The routes of a flow: of a socket that asks once, of one that asks again with the address that it
@@ -268,7 +284,7 @@ impl Walk<'_> {
                     }
                 }
                 Effect::Dropped => {
-                    doubt(way, "the firewall", NFTABLES, vec!["nothing is let out".to_owned()]);
+                    doubt(way, "what becomes of packets", NFTABLES, vec![DROPPED.to_owned()]);
                 }
                 Effect::CopyOver(_) | Effect::Over(_) => {}
             }
@@ -307,7 +323,7 @@ impl Walk<'_> {
     /// All of these, on every way.
     fn all(&self, ways: Vec<Facts>, places: &[At]) -> Vec<Facts> {
         places.iter().fold(ways, |ways, at| {
-            ways.into_iter().flat_map(|way| self.follow(way, at)).take(MAX_WAYS).collect()
+            bounded(ways.into_iter().flat_map(|way| self.follow(way, at)).collect())
         })
     }
 
@@ -323,6 +339,7 @@ impl Walk<'_> {
             return vec![way];
         };
         let packet = at.packet.clone().through(link.index, &link.name);
+        way.unseen.extend(machine::programs(link.index, &link.name));
         let (mut over, instead) = self.turned(&mut way, &link.name, &packet);
         over.extend(instead);
         let is_left = instead.is_some_and(|other| !machine.gives_back(other));
@@ -362,7 +379,7 @@ impl Walk<'_> {
                     let each = |device| self.follow(way.clone(), &place(device, &inside));
                     below.iter().flat_map(each).collect::<Vec<_>>()
                 };
-                ways.iter().flat_map(one).take(MAX_WAYS).collect()
+                bounded(ways.iter().flat_map(one).collect())
             }
             _ => ways,
         }
@@ -388,7 +405,7 @@ impl Walk<'_> {
                     instead = Some(device);
                 }
                 Effect::Dropped => {
-                    doubt(way, "the firewall", NFTABLES, vec!["nothing is let out".to_owned()]);
+                    doubt(way, "what becomes of packets", NFTABLES, vec![DROPPED.to_owned()]);
                 }
                 _ => {}
             }

@@ -89,7 +89,7 @@ pub(super) fn probe(
             facts.push(Fact { name: "probe", value: format!("{sends}; {through}") });
             let finding = judge(transport, calls, ring, predicted);
             if finding.condition == &is::PROBE_LENT {
-                clear_taps(findings);
+                clear_hidden(findings);
             }
             findings.push(finding.seen("MSG_ERRQUEUE", calls.words()).seen("io_uring", through));
         }
@@ -128,14 +128,19 @@ fn judge(transport: Transport, calls: Tally, ring: Option<Tally>, predicted: Ver
     }
 }
 
-/// A tap that nobody may look up does not copy, if nothing was copied.
-fn clear_taps(findings: &mut [Finding]) {
+/// What this user may not look up does not copy, if nothing was copied.
+fn clear_hidden(findings: &mut [Finding]) {
     let hidden = |finding: &&mut Finding| {
-        finding.condition == &is::TAP && finding.severity == Severity::Unknown
+        let is_tap = finding.condition == &is::TAP;
+        let is_unseen = finding.condition == &is::NOT_SEEN && finding.needs_root;
+        finding.severity == Severity::Unknown && (is_tap || is_unseen)
     };
     for finding in findings.iter_mut().filter(hidden) {
+        finding.effect = match finding.condition == &is::TAP {
+            true => "The probe was not copied: it ignores what is sent.".to_owned(),
+            false => "The probe was not copied.".to_owned(),
+        };
         finding.severity = Severity::Note;
-        finding.effect = "The probe was not copied: it ignores what is sent.".to_owned();
         finding.next_step = None;
         finding.needs_root = false;
     }
@@ -302,12 +307,15 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_clears_taps_that_nobody_may_look_up() {
+    fn a_probe_clears_what_may_not_be_looked_up() {
         let hidden = Finding::of(&is::TAP, "somebody").meaning(Severity::Unknown, "");
         let certain = Finding::of(&is::TAP, "lldpd");
-        let mut findings = vec![hidden, certain];
-        clear_taps(&mut findings);
+        let refused = Finding::of(&is::NOT_SEEN, "rules").step("Run it as root.", true);
+        let odd = Finding::of(&is::NOT_SEEN, "a rule");
+        let mut findings = vec![hidden, certain, refused, odd];
+        clear_hidden(&mut findings);
         let severities: Vec<Severity> = findings.iter().map(|finding| finding.severity).collect();
-        assert_eq!(severities, [Severity::Note, Severity::Copies]);
+        let expected = [Severity::Note, Severity::Copies, Severity::Note, Severity::Unknown];
+        assert_eq!(severities, expected);
     }
 }

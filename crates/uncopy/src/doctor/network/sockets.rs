@@ -4,7 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::machine::{self, Machine};
+use super::machine::Machine;
 use super::path::Sending;
 use crate::doctor::Options;
 use crate::doctor::condition as is;
@@ -75,8 +75,10 @@ fn look_at(
     facts: &mut Vec<Fact>,
 ) {
     let known = known();
+    let multipath = multipath(pid, sockets);
     let own: Vec<(i32, Known)> = sockets
         .iter()
+        .filter(|(fd, _)| !multipath.contains(fd))
         .filter_map(|(fd, inode)| Some((*fd, *known.iter().find(|one| one.inode == *inode)?)))
         .collect();
     let with_peer: Vec<(i32, Known, SocketAddr)> =
@@ -84,7 +86,6 @@ fn look_at(
     facts.push(Fact { name: "sockets", value: format!("{} with a peer", with_peer.len()) });
     let open = own.iter().filter(|(_, one)| one.to.is_none() && one.transport == Transport::Udp);
     let open: Vec<String> = open.map(|(fd, _)| fd.to_string()).collect();
-    let multipath = multipath(pid, sockets, &own);
     if with_peer.is_empty() && multipath.is_empty() {
         let said = format!("{} sockets, none of TCP or UDP with a peer", sockets.len());
         let summary = format!("{program} has no socket with a peer");
@@ -98,7 +99,7 @@ fn look_at(
         let summary = format!("{} of its sockets are of Multipath TCP", multipath.len());
         let said = format!(
             "SO_PROTOCOL is IPPROTO_MPTCP on descriptors {}; SO_ZEROCOPY is answered EOPNOTSUPP",
-            multipath.join(", ")
+            multipath.iter().map(i32::to_string).collect::<Vec<_>>().join(", ")
         );
         findings.push(Finding::of(&is::MPTCP, summary).seen("getsockopt", said));
     }
@@ -133,17 +134,19 @@ fn paths(
             Ok(bound) => {
                 sending.device = bound.device;
                 (sending.mark, sending.loops) = (bound.mark, bound.loops);
+                sending.class = bound.class;
+                if bound.keeps_packets {
+                    hidden(*fd, "it asks for packets back with time stamps", false, findings);
+                }
                 if bound.has_outlet {
                     hidden(*fd, "it chooses the device of what it sends itself", false, findings);
                 }
             }
             Err(errno) => hidden(*fd, &errno.to_string(), true, findings),
         }
-        // Rules that look at ports tell those apart that are alike else.
         let port =
             |one: &Sending| Sending { from: one.from.map(|from| (from.ip(), 0).into()), ..*one };
-        let has_rules = machine::source_ports(to.is_ipv6()).is_ok_and(|ports| ports.len() > 1);
-        let alike = |known: &Sending| match has_rules || !machine.rules.chains.is_empty() {
+        let alike = |known: &Sending| match machine.may_see_ports(to.is_ipv6()) {
             true => *known == sending,
             false => {
                 let to = SocketAddr::new(sending.to.ip(), known.to.port());
@@ -175,14 +178,13 @@ fn hidden(fd: i32, why: &str, needs_root: bool, findings: &mut Vec<Finding>) {
     });
 }
 
-/// Descriptors of Multipath TCP, which no table of TCP lists.
-fn multipath(pid: u32, sockets: &[(i32, u64)], known: &[(i32, Known)]) -> Vec<String> {
-    let others = sockets.iter().filter(|(fd, _)| known.iter().all(|(own, _)| own != fd));
+/// Descriptors of Multipath TCP. Tables of TCP have them as their first connection.
+fn multipath(pid: u32, sockets: &[(i32, u64)]) -> Vec<i32> {
     let is_multipath = |fd: i32| {
         let socket = pidfd::descriptor_of(pid, fd);
         socket.and_then(pidfd::is_multipath) == Ok(true)
     };
-    others.filter(|(fd, _)| is_multipath(*fd)).map(|(fd, _)| fd.to_string()).collect()
+    sockets.iter().map(|(fd, _)| *fd).filter(|fd| is_multipath(*fd)).collect()
 }
 
 /// Every socket of this network that sends, or may.

@@ -10,6 +10,7 @@ pub(crate) mod packet_diag;
 pub(crate) mod route;
 pub(crate) mod rule;
 pub(crate) mod traffic;
+pub(crate) mod xfrm;
 
 use std::os::fd::{AsRawFd, OwnedFd};
 

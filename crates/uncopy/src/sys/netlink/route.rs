@@ -57,6 +57,8 @@ pub(crate) struct Flow {
     /// 0: none is named.
     pub(crate) source_port: u16,
     pub(crate) port: u16,
+    /// The class of traffic (`IP_TOS`).
+    pub(crate) class: u8,
 }
 
 /// Whom packets are for.
@@ -118,7 +120,7 @@ pub(crate) struct Link {
 impl Flow {
     /// Whatever goes to this address.
     pub(crate) fn to(to: IpAddr, device: u32) -> Flow {
-        Flow { to, source: None, device, mark: 0, protocol: 0, source_port: 0, port: 0 }
+        Flow { to, source: None, device, mark: 0, protocol: 0, source_port: 0, port: 0, class: 0 }
     }
 
     fn question(&self, flags: u32) -> Question {
@@ -131,6 +133,8 @@ impl Flow {
         // Family, lengths of destination and source in bits; flags at the end, all others zero.
         let mut fixed = [0; ROUTE_BYTES];
         (fixed[0], fixed[1]) = (family as u8, (destination.len() * 8) as u8);
+        // Without the two bits of congestion, which no rule looks at.
+        fixed[3] = self.class & 0xfc;
         fixed[2] = self.source.map_or(0, |source| (bytes(source).len() * 8) as u8);
         fixed[8..].copy_from_slice(&flags.to_ne_bytes());
         let mut question =

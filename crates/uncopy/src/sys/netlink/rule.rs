@@ -3,27 +3,36 @@
 use super::{Netlink, Question, attribute, short_at};
 use crate::sys::Sys;
 
-/// `struct fib_rule_hdr` and `FRA_SPORT_RANGE` (`linux/fib_rules.h`).
+/// `struct fib_rule_hdr`, `FRA_SPORT_RANGE` and `FRA_DPORT_RANGE` (`linux/fib_rules.h`).
 const RULE_BYTES: usize = 12;
 const SOURCE_PORTS: u16 = 23;
+const DESTINATION_PORTS: u16 = 24;
 
-/// Ranges of source ports, first and last, that rules of a family (`AF_INET`) select by.
-pub(crate) fn source_ports(family: libc::c_int) -> Sys<Vec<(u16, u16)>> {
+/// Ranges of ports, first and last, that rules select by.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Ports {
+    pub(crate) source: Vec<(u16, u16)>,
+    pub(crate) destination: Vec<(u16, u16)>,
+}
+
+/// Ports that rules of a family (`AF_INET`) select by.
+pub(crate) fn ports(family: libc::c_int) -> Sys<Ports> {
     let mut fixed = [0; RULE_BYTES];
     fixed[0] = family as u8;
     let answers = Netlink::open(None)?.ask(Question::new(libc::RTM_GETRULE, &fixed).dump())?;
-    Ok(answers.iter().filter_map(|answer| ports_in(answer)).collect())
+    let of = |kind| answers.iter().filter_map(|answer| ports_in(answer, kind)).collect();
+    Ok(Ports { source: of(SOURCE_PORTS), destination: of(DESTINATION_PORTS) })
 }
 
-fn ports_in(answer: &[u8]) -> Option<(u16, u16)> {
+fn ports_in(answer: &[u8], kind: u16) -> Option<(u16, u16)> {
     let (_, rest) = answer.split_at_checked(RULE_BYTES)?;
-    let range = attribute(rest, SOURCE_PORTS)?;
+    let range = attribute(rest, kind)?;
     Some((short_at(range, 0)?, short_at(range, 2)?))
 }
 
 #[cfg(fuzzing)]
 pub(super) fn fuzz(answer: &[u8]) {
-    let _ = ports_in(answer);
+    let _ = ports_in(answer, SOURCE_PORTS);
 }
 
 #[cfg(test)]
@@ -32,15 +41,15 @@ mod tests {
 
     #[test]
     fn rules_are_understood() {
-        assert!(source_ports(libc::AF_INET).is_ok());
+        assert!(ports(libc::AF_INET).is_ok());
         let mut answer = vec![0; RULE_BYTES];
-        assert_eq!(ports_in(&answer), None);
+        assert_eq!(ports_in(&answer, SOURCE_PORTS), None);
         answer.extend([8, 0, 23, 0]);
         answer.extend([5555u16.to_ne_bytes(), 5560u16.to_ne_bytes()].concat());
         #[cfg(target_endian = "little")]
-        assert_eq!(ports_in(&answer), Some((5555, 5560)));
+        assert_eq!(ports_in(&answer, SOURCE_PORTS), Some((5555, 5560)));
         for end in 0..answer.len() {
-            assert_eq!(ports_in(&answer[..end]), None);
+            assert_eq!(ports_in(&answer[..end], SOURCE_PORTS), None);
         }
     }
 }

@@ -53,6 +53,8 @@ pub(crate) struct Queue {
 pub(crate) struct Filter {
     /// `u32`, `bpf`.
     pub(crate) kind: String,
+    /// The discipline or class that asks it, with others.
+    pub(crate) parent: u32,
     /// `ETH_P_IP`, or `ETH_P_ALL`.
     pub(crate) protocol: u16,
     /// Asked after, or instead of, what stands before it, which is not looked into.
@@ -173,6 +175,7 @@ fn filter_in(answer: &[u8], is_conditional: bool) -> Option<(u16, Filter)> {
     }
     let filter = Filter {
         kind,
+        parent: number_at(fixed, 12)?,
         protocol: u16::from_be(info as u16),
         is_conditional: is_conditional || !is_first_chain,
         selector,

@@ -36,6 +36,7 @@ fn ordinary() -> Forecast {
         cached_bytes: None,
         source_device: device("vda"),
         destination_device: device("vda"),
+        written_to: "vda".into(),
         destination_align: Some(DirectAlign { memory: 512, offset: 512 }),
         ways: vec![
             tried(Mechanism::Reflink, none),

@@ -1,6 +1,6 @@
 use super::*;
 use crate::capabilities::Limit;
-use crate::doctor::network::facts::{Kernel, Limits, Offloads, Wanted};
+use crate::doctor::network::facts::{Kernel, Limits, Offloads, Turn, Wanted};
 use crate::doctor::process::Owner;
 use crate::error::Errno;
 use crate::sys::netlink::route::Route;
@@ -34,7 +34,12 @@ fn clean(transport: Transport) -> Facts {
             memlock: Limit { soft: Some(8 << 20), hard: Some(8 << 20) },
             may_lock_beyond: false,
         },
-        wanted: Wanted { message_bytes: 40_000, segment_bytes: None, in_flight_bytes: 640_000 },
+        wanted: Wanted {
+            message_bytes: 40_000,
+            is_usual: false,
+            segment_bytes: None,
+            in_flight_bytes: 640_000,
+        },
     }
 }
 
@@ -122,6 +127,15 @@ const ROWS: &[Row] = &[
     (Udp, |f| f.wanted.message_bytes = 65_507, &[]),
     (Udp, |f| f.wanted.message_bytes = 65_508, &[("datagram-above-mtu", Copies)]),
     (Tcp, |f| f.wanted.message_bytes = 5_000, &[("below-crossover", Limited)]),
+    (
+        Udp,
+        |f| {
+            f.devices[0].mtu = 1500;
+            (f.wanted.message_bytes, f.wanted.is_usual) = (1472, true);
+            f.wanted.in_flight_bytes = 1472;
+        },
+        &[("below-crossover", Note)],
+    ),
     (Tcp, |f| f.wanted.message_bytes = 10_000, &[("below-crossover", Note)]),
     (Tcp, |f| f.limits.optmem_max_bytes = Some(8000), &[("optmem-max", Limited)]),
     (Tcp, |f| f.limits.memlock.soft = Some(64 << 10), &[("memlock", Limited)]),
@@ -143,6 +157,46 @@ const ROWS: &[Row] = &[
     (Udp, |f| f.devices[0].queues = vec!["pfifo_fast".into()], &[]),
     (Udp, |f| f.devices[0].egress_filters = vec!["bpf".into()], &[("tc-egress", Note)]),
     (Udp, |f| f.devices[0].below = Below::Unseen("why"), &[("stacked-device-unseen", Unknown)]),
+    (Udp, |f| f.devices[0].below = Below::Beside, &[("macvlan-beside", Copies)]),
+    (Udp, |f| f.devices[0].below = Below::Peer(Peer::Converts), &[("veth", Unknown)]),
+    (Udp, |f| f.devices[0].below = Below::Peer(Peer::Down), &[("veth", Unknown)]),
+    (Udp, |f| f.loops = Some("a member".into()), &[("loops-back", Copies)]),
+    (
+        Udp,
+        |f| f.unseen = vec![NotSeen::refused("rules", "netlink", Errno::EPERM)],
+        &[("not-seen", Unknown)],
+    ),
+    (
+        Udp,
+        |f| f.turns = vec![Turn { what: "a rule".into(), source: "netlink" }],
+        &[("turned-aside", Note)],
+    ),
+    (
+        Udp,
+        |f| {
+            let back = Device { is_loopback: true, ..device() };
+            f.devices.push(Device { index: 8, ..back });
+        },
+        &[("loopback", Copies)],
+    ),
+    // Packets are sent elsewhere before the device has them.
+    (
+        Udp,
+        |f| {
+            f.taps = vec![tap(3, 7, Some(false))];
+            f.devices[0].is_left = true;
+        },
+        &[("tap-other-device", Note)],
+    ),
+    // Where they come in, they are shown to all.
+    (
+        Udp,
+        |f| {
+            f.taps = vec![tap(3, 8, Some(true))];
+            f.devices.push(Device { index: 8, is_entered: true, ..device() });
+        },
+        &[("tap-eth-p-all", Copies)],
+    ),
     (Udp, |f| f.route = Some(Err(Errno::ENETUNREACH)), &[("no-route", Unknown)]),
     (
         Tcp,
@@ -165,6 +219,24 @@ fn each_fact_has_its_finding() {
     for (row, (transport, change, expected)) in ROWS.iter().enumerate() {
         assert_eq!(found(*transport, change), *expected, "row {row}");
     }
+}
+
+#[test]
+fn ways_that_differ_are_not_judged() {
+    let clean = clean(Transport::Udp);
+    let copied = |tap_of: u32| {
+        let mut facts = clean.clone();
+        facts.taps = vec![tap(3, tap_of, Some(false))];
+        facts
+    };
+    let verdict = |ways: &[Facts]| Verdict::of(&agreed(ways));
+    assert_eq!(verdict(std::slice::from_ref(&clean)), Verdict::ZeroCopy);
+    assert_eq!(verdict(&[clean.clone(), clean.clone()]), Verdict::ZeroCopy);
+    assert_eq!(verdict(&[copied(7), copied(0)]), Verdict::Copied);
+    assert_eq!(verdict(&[clean.clone(), copied(7)]), Verdict::Unknown);
+    let found = agreed(&[clean.clone(), copied(7)]);
+    assert_eq!(found[0].condition.id, "ways-differ");
+    assert!(found.iter().all(|finding| finding.severity != Severity::Copies));
 }
 
 /// A VLAN above hardware: `eth1.5`, and what the hardware below does and does not do.
@@ -258,7 +330,7 @@ fn next_steps_follow_what_can_be_changed() {
 fn small_datagrams_are_told_of_trains() {
     let mut facts = clean(Transport::Udp);
     facts.devices[0].mtu = 1500;
-    facts.wanted = Wanted { message_bytes: 1472, segment_bytes: None, in_flight_bytes: 23_552 };
+    facts.wanted = Wanted { message_bytes: 1472, in_flight_bytes: 23_552, ..facts.wanted };
     let finding = findings(&facts).remove(0);
     assert_eq!(finding.condition.id, "below-crossover");
     assert!(finding.next_step.unwrap().contains("64768 bytes at once as datagrams of 1472"));

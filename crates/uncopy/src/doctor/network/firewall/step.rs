@@ -27,8 +27,8 @@ const LOADS: [(&str, u16); 12] = [
     ("symhash", 2),
 ];
 /// Steps that see or count packets, or change what is not the way they take.
-const HARMLESS: [&str; 8] =
-    ["counter", "log", "notrack", "masq", "last", "flow_offload", "reject", "connmark"];
+const HARMLESS: [&str; 7] =
+    ["counter", "log", "notrack", "masq", "last", "flow_offload", "connmark"];
 /// Steps of which nobody knows whether the packet is one of theirs.
 const CHANCES: [&str; 6] = ["limit", "quota", "connlimit", "dynset", "objref", "match"];
 /// What programs of `iptables(8)` do that neither copies nor sends packets elsewhere.
@@ -367,6 +367,7 @@ impl Run<'_> {
     ) -> Step {
         let device = |at| data.number(at).and_then(|from| registers.number(from));
         match name {
+            "reject" => Step::Verdict(super::DROP, String::new()),
             "redir" => self.direct(rule, Some(Effect::Here), is_sure),
             // `NFTA_NAT_TYPE`: of the source, after the choice of a device.
             "nat" if data.number(1) == Some(0) => Step::Verdict(super::ACCEPT, String::new()),
@@ -433,6 +434,7 @@ impl Run<'_> {
             }
         }
         self.is_directed |= is_sure;
+        self.packet.forget_destination();
         Step::Verdict(super::ACCEPT, String::new())
     }
 }

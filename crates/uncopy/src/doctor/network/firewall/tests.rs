@@ -134,6 +134,7 @@ fn rules_are_followed_as_far_as_they_are_understood() {
         (vec![load(2), is(&[0; 4]), redirect()], vec![], 1),
         (vec![verdict(QUEUE, "")], vec![], 1),
         (vec![verdict(DROP, "")], vec![Effect::Dropped], 0),
+        (vec![with().step("reject")], vec![Effect::Dropped], 0),
         (vec![perhaps(), verdict(DROP, "")], vec![], 0),
         // It is written where the time to live is, and where addresses are.
         (
