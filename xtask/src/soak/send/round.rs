@@ -81,7 +81,7 @@ impl Scene {
     /// # Errors
     /// Of what must not be.
     pub(super) fn round(&mut self, dice: &mut Dice) -> Result<()> {
-        let (path, way) = (pick(dice, &PATHS), pick(dice, &WAYS));
+        let (path, way) = (dice.pick(&PATHS), dice.pick(&WAYS));
         self.run(path, dice, |sockets| Courier::new(way, sockets))
             .with_context(|| format!("{path:?} by {way:?}"))
     }
@@ -227,10 +227,6 @@ impl Scene {
         );
         Ok(())
     }
-}
-
-fn pick<T: Copy>(dice: &mut Dice, of: &[T]) -> T {
-    of[(dice.fraction() * of.len() as f64) as usize]
 }
 
 /// Bytes of a send: small ones and large ones are as frequent.
