@@ -2,9 +2,10 @@
 
 mod compression;
 mod left;
+mod leftovers;
 
 use std::borrow::Cow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use base64::Engine;
@@ -17,6 +18,7 @@ use crate::cp::Pair;
 use crate::report::Failure;
 use compression::Compression;
 pub(crate) use left::{incomplete, not_tried};
+use leftovers::Leftovers;
 
 /// The version of this format: the first key of every object. A key may be added within a
 /// version; one that goes or changes its meaning makes a new version.
@@ -63,32 +65,6 @@ struct Copied<'a> {
     decided_by: &'a [String],
     #[serde(flatten)]
     tree: Option<InTree>,
-}
-
-/// What looks like leftovers, and stays.
-#[derive(Serialize)]
-struct Leftovers<'a> {
-    #[serde(rename = "leftovers", skip_serializing_if = "Vec::is_empty")]
-    first: Vec<Leftover<'a>>,
-    #[serde(rename = "leftovers_more", skip_serializing_if = "is_zero")]
-    more: u64,
-}
-
-#[derive(Serialize)]
-struct Leftover<'a> {
-    path: Cow<'a, str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path_base64: Option<String>,
-}
-
-impl<'a> From<&'a uncopy::Leftovers> for Leftovers<'a> {
-    fn from(leftovers: &'a uncopy::Leftovers) -> Leftovers<'a> {
-        let leftover = |path: &'a PathBuf| Leftover {
-            path: path.to_string_lossy(),
-            path_base64: base64_name(path),
-        };
-        Leftovers { first: leftovers.paths.iter().map(leftover).collect(), more: leftovers.more }
-    }
 }
 
 /// What only events of trees have.

@@ -22,8 +22,10 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// What an entry may be, what there is of it, and whether it is a directory.
-const KINDS: [(&str, fn(&Path), bool); 5] = [
+/// A kind of entry: its name, how one is made, and whether it is a directory.
+type Kind = (&'static str, fn(&Path), bool);
+
+const KINDS: [Kind; 5] = [
     ("file", |path| fs::write(path, "file").unwrap(), false),
     ("link", |path| symlink("nowhere", path).unwrap(), false),
     ("fifo", |path| mkfifoat(CWD, path, Mode::from_raw_mode(0o600)).unwrap(), false),

@@ -21,6 +21,7 @@ use super::retry;
 use super::run::Job;
 use super::swift::Begun;
 use super::transform::transforms;
+use super::watch::Watch;
 use super::worker::{Devices, Place, Worker};
 use crate::capabilities::Filesystem;
 use crate::copy::born::Siblings;
@@ -30,12 +31,12 @@ use crate::copy::job::{EntryKind, Links, Outcome};
 use crate::copy::mechanism::Ends;
 use crate::copy::metadata;
 use crate::copy::named::{Late, Named};
-use crate::copy::observer::{self, Control, Observer, Phase, Progress};
+use crate::copy::observer::{self, Phase, Progress};
 use crate::copy::small::{self, Small};
 use crate::copy::source::{self, Source};
 use crate::copy::staging::{Commit, Placing, Staging};
 use crate::copy::stale::Noting;
-use crate::copy::{CopyOptions, Experience, IfChanged, Throttle, Transform, facts, partial, run};
+use crate::copy::{CopyOptions, IfChanged, Transform, facts, partial, run};
 use crate::error::{Errno, Error, Reason, Result};
 use crate::receipt::{Cost, InodeFlags, Mechanism, Portion, Receipt};
 use crate::sys::directory;
@@ -231,6 +232,7 @@ impl Worker<'_, '_> {
             }
             Err(error) => self.fail_at(|| spot.names(), kind, error),
         }
+        self.close_workshop(&spot.directory);
         self.end(Arc::clone(&spot.directory));
     }
 
@@ -245,6 +247,7 @@ impl Worker<'_, '_> {
             }
             Err(error) => self.fail_at(|| spot.names(), kind, error),
         }
+        self.close_workshop(&spot.directory);
         self.end(Arc::clone(&spot.directory));
     }
 
@@ -563,39 +566,4 @@ pub(super) fn filesystem_of(
         return open.filesystems.0;
     }
     Filesystem::from_magic(file::filesystem_magic(fd).unwrap_or(0))
-}
-
-/// Adds what one large file moves to what the whole job has moved.
-struct Watch<'a> {
-    job: &'a Job<'a>,
-    told: u64,
-}
-
-impl<'a> Watch<'a> {
-    fn new(job: &'a Job<'a>) -> Watch<'a> {
-        Watch { job, told: 0 }
-    }
-}
-
-impl Observer for Watch<'_> {
-    fn progress(&mut self, progress: Progress) -> Control {
-        if progress.phase == Phase::Copying {
-            let more = progress.done_bytes.saturating_sub(self.told);
-            self.told += more;
-            self.job.counters.bytes.fetch_add(more, Ordering::Relaxed);
-        }
-        self.job.ask()
-    }
-
-    fn throttle(&self) -> Option<&Throttle> {
-        self.job.throttle.as_ref()
-    }
-
-    fn spare_workers(&self) -> usize {
-        self.job.spare_workers()
-    }
-
-    fn experience(&self) -> Option<&Experience> {
-        Some(&self.job.experience)
-    }
 }

@@ -19,6 +19,7 @@ mod scan;
 mod swift;
 mod target;
 mod transform;
+mod watch;
 mod worker;
 mod workshop;
 

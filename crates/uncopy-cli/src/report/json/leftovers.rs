@@ -1,0 +1,34 @@
+//! Leftovers of killed runs that stay, as JSON has them.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::{base64_name, is_zero};
+
+/// What looks like leftovers, and stays.
+#[derive(Serialize)]
+pub(super) struct Leftovers<'a> {
+    #[serde(rename = "leftovers", skip_serializing_if = "Vec::is_empty")]
+    first: Vec<Leftover<'a>>,
+    #[serde(rename = "leftovers_more", skip_serializing_if = "is_zero")]
+    more: u64,
+}
+
+#[derive(Serialize)]
+struct Leftover<'a> {
+    path: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_base64: Option<String>,
+}
+
+impl<'a> From<&'a uncopy::Leftovers> for Leftovers<'a> {
+    fn from(leftovers: &'a uncopy::Leftovers) -> Leftovers<'a> {
+        let leftover = |path: &'a PathBuf| Leftover {
+            path: path.to_string_lossy(),
+            path_base64: base64_name(path),
+        };
+        Leftovers { first: leftovers.paths.iter().map(leftover).collect(), more: leftovers.more }
+    }
+}
