@@ -71,7 +71,7 @@ fn half_a_file_is_no_file_to_be_kept() {
         let trees = Trees::new();
         Content::dense(3 << 20).write(&trees.source().join("large"));
         let flags = [flag, "--method=read-write"];
-        Strace::new(&program(&trees, &flags)).stop_after("pwrite64", 4).kill();
+        Strace::new(&program(&trees, &flags)).stop_after("pwrite64", 5).kill();
         let half = fs::read(staged(&trees).join("large")).unwrap();
         assert!(half != fs::read(trees.source().join("large")).unwrap());
         go_on(&trees, &flags);

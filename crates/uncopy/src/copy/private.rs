@@ -26,17 +26,17 @@ pub(crate) struct Private {
 /// Makes an empty directory under a temporary name, for what is to be called `destination`.
 ///
 /// What is opened under the name is held against what was made: between the two whoever owns `parent` can
-/// put something else there. `ESTALE`: they did, each time. It is locked and noted as soon as it is known
-/// which directory it is, so that other runs see that it is no leftover.
+/// put something else there. `ESTALE`: they did, each time. Its name is noted before it is there, and which
+/// directory it is as soon as that is known; it is locked, so that other runs see that it is no leftover.
 pub(crate) fn make<'a>(
     parent: BorrowedFd<'_>,
     destination: &OsStr,
     kind: Kind,
     noting: Noting<'a>,
 ) -> Sys<(Private, Noted<'a>)> {
-    noting.register.prepare();
     for _ in 0..ATTEMPTS {
         let name = stale::temporary_name(destination, kind)?;
+        let noted = noting.intend(&name);
         match directory::make(parent, &name, 0o700) {
             Err(Errno::EEXIST) => continue,
             made => made?,
@@ -58,7 +58,7 @@ pub(crate) fn make<'a>(
         };
         match opened {
             Ok((is_own, fd, stat)) if is_own || !gives_ownership(parent, destination) => {
-                let noted = noting.note(&name, &stat);
+                let noted = noting.became(noted, &name, &stat);
                 return Ok((Private { fd, name, stat, is_own }, noted));
             }
             Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR) => remove(parent, &name)?,

@@ -302,6 +302,12 @@ fn move_bytes(
             reached
         }
     };
+    if staging.is_kept() {
+        // XFS lets a file keep what it allocated ahead if it was closed while it was dirty, as a kill does
+        // (`XFS_EOFBLOCKS_RELEASED` and `XFS_IDIRTY_RELEASE` in `fs/xfs`): up to as much again.
+        file::truncate(staging.fd(), reached)
+            .map_err(|e| Error::destination("set the size of", staging.destination().given, e))?;
+    }
     receipt.bytes = reached;
     Ok(reached)
 }

@@ -25,6 +25,9 @@ pub(super) const MOST_SLOTS: usize = 1024;
 /// No record is longer.
 pub(super) const MOST_BYTES: usize = (1 + MOST_SLOTS) * SLOT_BYTES;
 
+/// What an empty directory is noted as before it is there: no file has this number.
+pub(super) const INTENDED: FileId = FileId { inode: 0, born: None };
+
 /// A temporary name and what has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {

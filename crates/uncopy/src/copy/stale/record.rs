@@ -99,6 +99,18 @@ impl Register {
         Noted(slot.map(|slot| (self, slot)))
     }
 
+    /// Notes that an empty directory is about to get this name, which shows more when it is there
+    /// ([`Noted::became`]).
+    pub(crate) fn intend(&self, path: impl FnOnce() -> PathBuf, name: &OsStr) -> Noted<'_> {
+        let mut state = self.made();
+        let State::Made(record) = &mut *state else { return Noted(None) };
+        let slot = record.take_slot();
+        Noted(
+            slot.filter(|slot| record.write(*slot, path, name, format::INTENDED))
+                .map(|slot| (self, slot)),
+        )
+    }
+
     /// Gives a slot back whose name is gone.
     pub(crate) fn free(&self, slot: Option<usize>) {
         if let (Some(slot), State::Made(record)) = (slot, &mut *lock(&self.state)) {
@@ -211,20 +223,34 @@ impl Record {
         if stat.device != self.device || stat.born.is_none() {
             return None;
         }
-        let slot = self.free.pop().or_else(|| {
+        let slot = self.take_slot()?;
+        self.write(slot, path, name, stat.id()).then_some(slot)
+    }
+
+    fn take_slot(&mut self) -> Option<usize> {
+        self.free.pop().or_else(|| {
             let one_more = (self.slots < format::MOST_SLOTS).then_some(self.slots);
             self.slots += usize::from(one_more.is_some());
             one_more
-        })?;
-        let written = format::slot(&self.head, &path(), name, stat.id())
-            .map(|bytes| transfer::write_all_at(&self.file, &bytes, format::offset(slot)));
-        match written {
-            Some(Ok(())) => Some(slot),
-            _ => {
-                self.free.push(slot);
-                None
-            }
+        })
+    }
+
+    /// Writes a slot; `false`: that failed, and it is free again.
+    fn write(
+        &mut self,
+        slot: usize,
+        path: impl FnOnce() -> PathBuf,
+        name: &OsStr,
+        id: FileId,
+    ) -> bool {
+        let bytes = format::slot(&self.head, &path(), name, id);
+        let written = bytes.is_some_and(|bytes| {
+            transfer::write_all_at(&self.file, &bytes, format::offset(slot)).is_ok()
+        });
+        if !written {
+            self.free.push(slot);
         }
+        written
     }
 }
 
@@ -240,6 +266,20 @@ impl Noted<'_> {
 
     pub(crate) fn is_noted(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// Notes which directory the intended one became. If that cannot be noted the intention
+    /// stays.
+    fn became(self, path: impl FnOnce() -> PathBuf, name: &OsStr, stat: &Stat) -> Self {
+        if let Some((register, slot)) = self.0
+            && let State::Made(record) = &mut *lock(&register.state)
+            && stat.device == record.device
+            && stat.born.is_some()
+            && let Some(bytes) = format::slot(&record.head, &path(), name, stat.id())
+        {
+            let _ = transfer::write_all_at(&record.file, &bytes, format::offset(slot));
+        }
+        self
     }
 
     /// Hands over the slot, which stays noted until it is given back to [`Register::free`].
@@ -264,6 +304,16 @@ impl Drop for Noted<'_> {
 }
 
 impl<'a> Noting<'a> {
+    /// Notes that an empty directory is about to get a temporary name.
+    pub(crate) fn intend(self, name: &OsStr) -> Noted<'a> {
+        self.register.intend(self.path, name)
+    }
+
+    /// Notes which directory the intended one became.
+    pub(crate) fn became(self, noted: Noted<'a>, name: &OsStr, stat: &Stat) -> Noted<'a> {
+        noted.became(self.path, name, stat)
+    }
+
     /// Notes what has, or gets, a temporary name.
     pub(crate) fn note(self, name: &OsStr, stat: &Stat) -> Noted<'a> {
         self.register.note(self.path, name, stat)

@@ -159,7 +159,10 @@ fn go_by_record(place: Place<'_>, record: &OsStr) -> Believed {
     };
     let mut is_done = true;
     for entry in &entries {
-        is_done &= remove_entry(place, entry, stat.device).is_ok();
+        is_done &= match entry.id == format::INTENDED {
+            true => remove_intended(place, entry, &stat).is_ok(),
+            false => remove_entry(place, entry, stat.device).is_ok(),
+        };
     }
     if is_done {
         let _ = record::remove(place.directory, record, stat.id(), stat.device);
@@ -200,13 +203,41 @@ fn open_record(directory: BorrowedFd<'_>, record: &OsStr) -> Sys<(OwnedFd, Stat,
     }
 }
 
+/// Removes an empty directory that a run was about to make under a name of 128 random bits, if it is one that
+/// it can have made: nobody else's and closed to others, empty, and not older than the record. Nothing is
+/// in it that could be lost.
+fn remove_intended(place: Place<'_>, entry: &Entry, record: &Stat) -> Sys<()> {
+    let Ok(at) = below(place.directory, entry.path.as_os_str()) else { return Ok(()) };
+    let stat = match directory::stat_name(&at, &entry.name) {
+        Ok(stat) => stat,
+        Err(errno) => return gone(errno),
+    };
+    let can_be_it = stat.file_type() == FileType::Directory
+        && stat.uid == file::effective_uid()
+        && stat.permissions() & 0o077 == 0
+        && stat.device == record.device
+        && stat.born >= record.born
+        && stat.born.is_some();
+    if !can_be_it || place.is_in_source(entry.path.as_os_str(), &entry.name) {
+        return Ok(());
+    }
+    match directory::remove(&at, &entry.name) {
+        Err(Errno::ENOTEMPTY | Errno::EEXIST) => Ok(()),
+        other => other.or_else(gone),
+    }
+}
+
+/// What is not there is done with.
+fn gone(errno: Errno) -> Sys<()> {
+    match errno {
+        Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::EXDEV => Ok(()),
+        errno => Err(errno),
+    }
+}
+
 /// Removes what has the name that is noted, if it is what was noted. `Ok`: nobody needs the note any
 /// more.
 fn remove_entry(place: Place<'_>, entry: &Entry, device: (u32, u32)) -> Sys<()> {
-    let gone = |errno| match errno {
-        Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::EXDEV => Ok(()),
-        errno => Err(errno),
-    };
     let at = match below(place.directory, entry.path.as_os_str()) {
         Ok(at) => at,
         Err(errno) => return gone(errno),

@@ -112,16 +112,15 @@ impl Worker<'_, '_> {
             let notes = give_by_name(place, (to, place.target), stat, preserve);
             return Ok(made(notes));
         }
-        let workshop = is_exposed.then(|| self.workshop(place)).transpose().map_err(fail)?;
-        let (temporary, notes) = match workshop.map(Workshop::directory) {
-            Some(Some(own)) => {
+        let (temporary, notes) = match self.workshop(place).map_err(fail)?.directory() {
+            Some(own) => {
                 make(own, place.target).map_err(fail)?;
                 let name = place.target.to_owned();
                 let temporary = Temporary { place, from: own, name, noted: Noted::NONE };
                 let notes = give_by_name(place, (own, place.target), stat, preserve);
                 (temporary, notes)
             }
-            Some(None) => {
+            None if is_exposed => {
                 let temporary = Temporary::new(place, |name| make(to, name)).map_err(fail)?;
                 (temporary, vec![NOTHING_GIVEN.to_owned()])
             }
@@ -186,7 +185,7 @@ impl Worker<'_, '_> {
         if found.is_some_and(|found| identity(&found.stat) == identity(&copy)) {
             return Ok(linked());
         }
-        let temporary = match Temporary::new(place, make) {
+        let temporary = match Temporary::linked(place, &copy, make) {
             Err(errno) if cannot_link(errno) => return Ok(Linking::Refused(errno)),
             other => other.map_err(fail)?,
         };
@@ -329,6 +328,24 @@ impl<'a> Temporary<'a> {
         let path = || place.directory.path_from_root();
         let noted = directory::stat_name(&*place.open.destination, &name)
             .map_or(Noted::NONE, |stat| register.note(path, &name, &stat));
+        Ok(Temporary { place, from: &place.open.destination, name, noted })
+    }
+
+    /// Another name of a file that is there, noted before it is one.
+    fn linked(
+        place: &'a Place<'a>,
+        file: &Stat,
+        make: impl Fn(&OsStr) -> Sys<()>,
+    ) -> Sys<Temporary<'a>> {
+        let path = || place.directory.path_from_root();
+        let (name, noted) = loop {
+            let name = stale::temporary_name(place.target, stale::Kind::File)?;
+            let noted = place.directory.register().note(path, &name, file);
+            match make(&name) {
+                Err(Errno::EEXIST) => {}
+                other => break other.map(|()| (name, noted))?,
+            }
+        };
         Ok(Temporary { place, from: &place.open.destination, name, noted })
     }
 

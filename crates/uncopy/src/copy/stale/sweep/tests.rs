@@ -287,3 +287,61 @@ fn what_is_claimed_cannot_be_locked_until_it_is_dropped() {
         directory.try_lock().unwrap();
     }
 }
+
+#[test]
+fn what_was_intended_goes_if_it_is_empty_and_ones_own() {
+    type Make = fn(&Path);
+    let empty: Make = |path| {
+        fs::create_dir(path).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+    };
+    let rows: [(Make, bool); 5] = [
+        (empty, true),
+        (|path| fs::write(path, "").unwrap(), false),
+        (|path| std::os::unix::fs::symlink("x", path).unwrap(), false),
+        (|path| fs::create_dir(path).unwrap(), false),
+        (
+            |path| {
+                fs::create_dir(path).unwrap();
+                fs::write(path.join("x"), "mine").unwrap();
+                fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+            },
+            false,
+        ),
+    ];
+    for kind in [Kind::File, Kind::Tree] {
+        for (make, goes) in rows {
+            let scene = Scene::new();
+            let path = scene.temporary("a", kind);
+            let register = scene.register();
+            let below = || "a".into();
+            std::mem::forget(register.intend(below, path.file_name().unwrap()));
+            make(&path);
+            let record = scene.killed(register);
+            scene.sweep();
+            assert_eq!(path.symlink_metadata().is_err(), goes, "{kind:?}");
+            assert!(!record.exists());
+        }
+    }
+    // One that was there before the record, and one that the source has too.
+    for is_older in [true, false] {
+        let scene = Scene::new();
+        let path = scene.temporary("a", Kind::File);
+        let other = scene.from.join("a").join(path.file_name().unwrap());
+        if is_older {
+            empty(&path);
+            // Times of birth come from a clock that ticks every 10 ms at the slowest (`CONFIG_HZ`).
+            std::thread::sleep(std::time::Duration::from_millis(30));
+        }
+        let register = scene.register();
+        let below = || "a".into();
+        std::mem::forget(register.intend(below, path.file_name().unwrap()));
+        if !is_older {
+            empty(&path);
+            fs::write(other, "x").unwrap();
+        }
+        scene.killed(register);
+        scene.sweep();
+        assert!(path.exists(), "{is_older}");
+    }
+}
