@@ -564,6 +564,14 @@ fn processes() -> Vec<Situation> {
             Ok(socket)
         })
         .held(),
+        row("a process of another user", FAR, Copied, |n| rule(n, "uidrange 65534-65534"))
+            .sends(|to| {
+                let socket = unconnected(to)?;
+                rustix::fs::fchown(&socket, Some(rustix::fs::Uid::from_raw(65_534)), None)?;
+                socket.connect(to)?;
+                Ok(socket)
+            })
+            .held(),
         row("a process with a port of its own", FAR, Copied, |n| rule(n, "ipproto udp sport 5555"))
             .sends(from_a_port)
             .held(),

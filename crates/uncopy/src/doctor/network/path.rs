@@ -36,6 +36,8 @@ pub(crate) struct Sending {
     pub(crate) mark: u32,
     /// The class of traffic (`IP_TOS`).
     pub(crate) class: u8,
+    /// Whose it is; `None`: this process's user's.
+    pub(crate) user: Option<u32>,
     /// What it sends to groups is for members on this machine too.
     pub(crate) loops: bool,
 }
@@ -44,7 +46,7 @@ impl Sending {
     pub(crate) fn to(transport: Transport, to: SocketAddr) -> Sending {
         let device = crate::sys::inet::scope(to);
         let to = SocketAddr::new(to.ip().to_canonical(), to.port());
-        Sending { transport, to, from: None, device, mark: 0, class: 0, loops: true }
+        Sending { transport, to, from: None, device, mark: 0, class: 0, user: None, loops: true }
     }
 
     fn flow(&self, source_port: u16) -> Flow {
@@ -62,6 +64,7 @@ impl Sending {
             source_port,
             port: self.to.port(),
             class: self.class,
+            user: self.user,
         }
     }
 }
