@@ -87,6 +87,9 @@ enum Task {
     /// Receive and check what comes until it is killed (used by `soak`).
     #[command(hide = true)]
     ReceiveAndCheck,
+    /// Play one case of the doctor's soak (used by `soak`).
+    #[command(hide = true)]
+    PlayDoctorCase(soak::doctor::play::PlayArguments),
 }
 
 fn main() -> ExitCode {
@@ -114,6 +117,7 @@ fn main() -> ExitCode {
         Task::WriteToChannel => soak::channel::write(),
         Task::RelayToChannel => soak::channel::relay(),
         Task::ReceiveAndCheck => soak::send::receiver::run(),
+        Task::PlayDoctorCase(arguments) => soak::doctor::play::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

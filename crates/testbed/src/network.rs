@@ -45,17 +45,23 @@ impl End {
     }
 }
 
+/// Moves the calling thread into a network namespace of its own, where `lo` is up.
+///
+/// # Panics
+/// If the namespace cannot be made.
+pub fn enter() -> Network {
+    namespace::leave_network().expect("root may leave its network");
+    let network = Network::here();
+    network.ip("link set lo up");
+    network
+}
+
 /// Runs `body` in a network namespace of its own, which goes with the last socket in it.
 ///
 /// # Panics
 /// If `body` does, or the namespace cannot be made.
 pub fn isolated<T: Send>(body: impl FnOnce(&Network) -> T + Send) -> T {
-    let inside = || {
-        namespace::leave_network().expect("root may leave its network");
-        let network = Network::here();
-        network.ip("link set lo up");
-        body(&network)
-    };
+    let inside = || body(&enter());
     let ended = std::thread::scope(|scope| scope.spawn(inside).join());
     ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

@@ -36,11 +36,15 @@ pub enum Exit {
 impl Exit {
     /// The code that tells `error` apart.
     pub(crate) fn of(error: &Error) -> Exit {
-        match error.reason() {
+        Exit::after(error.reason())
+    }
+
+    fn after(reason: &Reason) -> Exit {
+        match reason {
             Reason::VerificationFailed { .. } => Exit::VerificationFailed,
             Reason::SourceChanged { .. } => Exit::SourceChanged,
             Reason::NoMechanism { .. } => Exit::NoMechanism,
-            Reason::Options(_) => Exit::Usage,
+            Reason::Options(_) | Reason::NotHere { .. } => Exit::Usage,
             _ => Exit::Failure,
         }
     }
@@ -97,6 +101,15 @@ mod tests {
         ] {
             assert_eq!(codes.iter().fold(Success, |all, one| all.and(*one)), expected, "{codes:?}");
         }
+    }
+
+    #[test]
+    fn options_that_cannot_be_obeyed_are_an_error_of_the_command_line() {
+        let options = vec![uncopy::copy::CopyOption::Sparse];
+        assert_eq!(Exit::after(&Reason::NotHere { options }), Exit::Usage);
+        assert_eq!(Exit::after(&Reason::Options(String::new())), Exit::Usage);
+        let error = std::io::Error::from_raw_os_error(22).into();
+        assert_eq!(Exit::after(&Reason::OtherSystem { error }), Exit::Failure);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! What can go wrong: which operation, on what, and why.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fmt, io};
 
-use crate::receipt::Refusal;
+use crate::option::CopyOption;
+use crate::receipt::{Refusal, Unseen};
 
 /// A Linux error number (`errno(3)`), printed by its name: `EXDEV`, not `18`.
 ///
@@ -58,14 +60,33 @@ impl Errno {
         self.0
     }
 
-    /// What it means, in the words of `strerror(3)`: `No such file or directory`.
+    /// Linux's number in an error of the standard library. `None` on other systems, whose numbers mean
+    /// something else: 35 is `EDEADLK` on Linux and `EAGAIN` on macOS.
+    #[must_use]
+    pub fn of(error: &io::Error) -> Option<Errno> {
+        Errno::answered(error, crate::IS_LINUX)
+    }
+
+    fn answered(error: &io::Error, is_linux: bool) -> Option<Errno> {
+        error.raw_os_error().filter(|_| is_linux).map(Errno)
+    }
+
+    /// What it means, in the words of `strerror(3)`: `No such file or directory`. On other systems, which
+    /// have no words for it, its name.
     #[must_use]
     pub fn message(self) -> String {
+        self.words(crate::IS_LINUX)
+    }
+
+    fn words(self, is_linux: bool) -> String {
+        if !is_linux {
+            return self.to_string();
+        }
         if self == Errno::ENOTSUPP {
             // NFS's own number, which socket options let out, and which no C library knows.
             return Errno::EOPNOTSUPP.message();
         }
-        let text = std::io::Error::from_raw_os_error(self.0).to_string();
+        let text = io::Error::from_raw_os_error(self.0).to_string();
         text.split(" (os error").next().unwrap_or_default().to_owned()
     }
 }
@@ -82,6 +103,41 @@ impl fmt::Display for Errno {
             Some(name) => f.write_str(name),
             None => write!(f, "errno {}", self.0),
         }
+    }
+}
+
+/// An error of a system other than Linux, as the standard library has it. Its number, if it has one, is
+/// that system's own.
+#[derive(Debug, Clone)]
+pub struct SystemError(Arc<io::Error>);
+
+impl SystemError {
+    /// The error itself.
+    #[must_use]
+    pub fn get(&self) -> &io::Error {
+        &self.0
+    }
+}
+
+impl From<io::Error> for SystemError {
+    fn from(error: io::Error) -> SystemError {
+        SystemError(Arc::new(error))
+    }
+}
+
+/// Equal if kind, number and words are.
+impl PartialEq for SystemError {
+    fn eq(&self, other: &SystemError) -> bool {
+        let key = |error: &io::Error| (error.kind(), error.raw_os_error(), error.to_string());
+        key(&self.0) == key(&other.0)
+    }
+}
+
+impl Eq for SystemError {}
+
+impl fmt::Display for SystemError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
@@ -106,8 +162,8 @@ struct Facts {
     reason: Reason,
     /// The destination was being written in place.
     in_place: bool,
-    /// What a call on the destination answered.
-    at_destination: Option<Errno>,
+    /// A call on the destination was refused, and whether the next file would meet that too.
+    at_destination: Option<bool>,
 }
 
 /// Result of an operation of this library.
@@ -122,6 +178,12 @@ pub enum Reason {
     System {
         /// What it answered.
         errno: Errno,
+    },
+    /// A system other than Linux refused a call.
+    #[error("{error}")]
+    OtherSystem {
+        /// What it answered.
+        error: SystemError,
     },
     /// The system refused a call on a socket or a ring.
     #[error("{} ({errno})", errno.message())]
@@ -162,7 +224,10 @@ pub enum Reason {
         what: String,
     },
     /// The destination does not hold the bytes of the source.
-    #[error("its contents differ from the source: {algorithm} {found}, expected {expected}")]
+    #[error(
+        "its contents differ from the source: {algorithm} {found}, expected {expected}{}",
+        doubt.map(|doubt| format!("; {doubt}")).unwrap_or_default()
+    )]
     VerificationFailed {
         /// Name of the digest.
         algorithm: &'static str,
@@ -170,6 +235,8 @@ pub enum Reason {
         expected: String,
         /// The destination's digest, hexadecimal.
         found: String,
+        /// Why the source may be what changed. `None`: it is known that it did not, and the copy is bad.
+        doubt: Option<SourceDoubt>,
     },
     /// Compressed data that cannot be decompressed.
     #[error("{what} (at byte {offset})")]
@@ -189,6 +256,12 @@ pub enum Reason {
     /// this system cannot obey.
     #[error("{0}")]
     Options(String),
+    /// Options that work on Linux and not on this system. Nothing was touched.
+    #[error("{} {} not work on this system yet", named(options), does(options))]
+    NotHere {
+        /// Which, in the order of [`CopyOption::ALL`].
+        options: Vec<CopyOption>,
+    },
     /// It belongs to the process that forked this one.
     #[error("it belongs to the process that forked this one")]
     Forked,
@@ -198,6 +271,37 @@ pub enum Reason {
     /// Anything else: a plain sentence.
     #[error("{0}")]
     Refused(String),
+}
+
+/// Why a difference between source and copy may be the source's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SourceDoubt {
+    /// It changed while it was copied, and that is accepted.
+    Changed,
+    /// Somebody may have stored into it through a mapping, which cannot be seen.
+    Unseen(Unseen),
+}
+
+impl fmt::Display for SourceDoubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = match self {
+            SourceDoubt::Changed => return f.write_str("the source changed meanwhile"),
+            SourceDoubt::Unseen(Unseen::DirtyPages) => "it had dirty pages when the copy began",
+            SourceDoubt::Unseen(Unseen::Resumed) => "an earlier run copied a part of it",
+            SourceDoubt::Unseen(Unseen::Refused) => {
+                "the kernel tells of stores through a mapping only who owns it or may write to it"
+            }
+            SourceDoubt::Unseen(Unseen::Unavailable) => {
+                "this kernel does not tell of stores through a mapping"
+            }
+            SourceDoubt::Unseen(Unseen::NotLooked) => "nobody looked for stores through a mapping",
+            SourceDoubt::Unseen(Unseen::Filesystem | Unseen::Dax) => {
+                "its filesystem does not tell of stores through a mapping"
+            }
+        };
+        write!(f, "the source may have changed meanwhile: {why}")
+    }
 }
 
 impl Error {
@@ -212,6 +316,14 @@ impl Error {
         let nothing_written =
             matches!(self.0.reason, Reason::NoMechanism { .. } | Reason::Options(_));
         self.0.in_place = !nothing_written;
+        self
+    }
+
+    /// The same, if it is a failed verification, with this doubt about the source.
+    pub(crate) fn with_doubt(mut self, about_source: Option<SourceDoubt>) -> Error {
+        if let Reason::VerificationFailed { doubt, .. } = &mut self.0.reason {
+            *doubt = about_source;
+        }
         self
     }
 
@@ -235,8 +347,13 @@ impl Error {
     }
 
     /// The same, for a reason that names the answer in its own words.
-    pub(crate) fn met_at_destination(mut self, errno: Errno) -> Error {
-        self.0.at_destination = Some(errno);
+    pub(crate) fn met_at_destination(self, errno: Errno) -> Error {
+        self.of_destination(lasts(errno))
+    }
+
+    /// The same, if the next file would meet it too as told.
+    pub(crate) fn of_destination(mut self, lasts: bool) -> Error {
+        self.0.at_destination = Some(lasts);
         self
     }
 
@@ -267,7 +384,8 @@ impl Error {
         &self.0.reason
     }
 
-    /// The system's error number, if a system call failed, or the one that a refusal stands for.
+    /// Linux's error number, if a system call failed, or the one that a refusal stands for. What other
+    /// systems answer is in [`Reason::OtherSystem`].
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
         match self.0.reason {
@@ -288,13 +406,16 @@ impl Error {
     /// device fails (`EIO`).
     #[must_use]
     pub fn is_lasting(&self) -> bool {
-        self.0.at_destination.is_some_and(lasts)
+        self.0.at_destination.unwrap_or(false)
     }
 
     /// The file or its directory does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
-        self.errno() == Some(Errno::ENOENT)
+        match &self.0.reason {
+            Reason::OtherSystem { error } => error.get().kind() == io::ErrorKind::NotFound,
+            _ => self.errno() == Some(Errno::ENOENT),
+        }
     }
 
     /// Source and destination are one file.
@@ -338,6 +459,7 @@ impl Error {
         }
         match &self.0.reason {
             Reason::System { errno } => next_step_after(*errno),
+            Reason::OtherSystem { error } => next_step_elsewhere(error.get().kind()),
             Reason::Network { errno } => next_step_on_network(*errno),
             Reason::ForeignLink { .. } => Some("name what it leads to, or have the link removed"),
             Reason::SameFile { .. } => Some("name another destination"),
@@ -349,15 +471,27 @@ impl Error {
             Reason::SourceChanged { .. } => {
                 Some("copy again when nobody writes to it, or pass --if-changed=retry or =accept")
             }
-            Reason::VerificationFailed { .. } => {
+            Reason::VerificationFailed { doubt: None, .. } => {
                 Some("check the device and its cables; the bad copy was not put in place")
             }
+            Reason::VerificationFailed {
+                doubt: Some(SourceDoubt::Unseen(Unseen::DirtyPages)),
+                ..
+            } => Some(
+                "copy again with if-changed=retry, which flushes the source first, and check the device \
+                 if they still differ; this copy was not put in place",
+            ),
+            Reason::VerificationFailed { doubt: Some(_), .. } => Some(
+                "copy again when nobody writes to the source, and check the device if they still \
+                 differ; this copy was not put in place",
+            ),
             Reason::Damaged { .. } => {
                 Some("get the file anew, or copy it as it is, without --decompress")
             }
             Reason::NoMechanism { .. } => {
                 Some("leave out --method, --require-zero-copy or --no-user-copy to fall back")
             }
+            Reason::NotHere { .. } => Some("leave out what does not work"),
             Reason::Forked => Some("make a new one in this process"),
             Reason::Options(_) | Reason::Cancelled | Reason::Refused(_) => None,
         }
@@ -371,6 +505,14 @@ fn lasts(errno: Errno) -> bool {
 
 fn joined(refusals: &[Refusal]) -> String {
     refusals.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+fn named(options: &[CopyOption]) -> String {
+    options.iter().map(|option| option.name()).collect::<Vec<_>>().join(", ")
+}
+
+fn does(options: &[CopyOption]) -> &'static str {
+    if options.len() == 1 { "does" } else { "do" }
 }
 
 fn next_step_after(errno: Errno) -> Option<&'static str> {
@@ -394,6 +536,25 @@ fn next_step_after(errno: Errno) -> Option<&'static str> {
         Errno::ENAMETOOLONG => "shorten the name (255 bytes at most on most filesystems)",
         Errno::EFBIG => "the file is larger than the filesystem or the limit (ulimit -f) allows",
         Errno::EIO => "the device reported an error; see the kernel log (dmesg)",
+        _ => return None,
+    })
+}
+
+/// Words for what systems other than Linux answer: nothing that only Linux has is named.
+fn next_step_elsewhere(kind: io::ErrorKind) -> Option<&'static str> {
+    use io::ErrorKind;
+    Some(match kind {
+        ErrorKind::NotFound => "check the path; the directory of a destination must exist",
+        ErrorKind::PermissionDenied => "check the permissions of file and directory",
+        ErrorKind::StorageFull => "free space on the destination's filesystem",
+        ErrorKind::QuotaExceeded => "free space in your quota",
+        ErrorKind::ReadOnlyFilesystem => "the filesystem is read-only; name another destination",
+        ErrorKind::NotADirectory => "name a path of which every part but the last is a directory",
+        ErrorKind::ResourceBusy | ErrorKind::ExecutableFileBusy => {
+            "try again when nobody uses it any more"
+        }
+        ErrorKind::OutOfMemory => "free memory",
+        ErrorKind::FileTooLarge => "the file is larger than the filesystem allows",
         _ => return None,
     })
 }
@@ -439,4 +600,47 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0.reason {
+            Reason::OtherSystem { error } => Some(error.get()),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_on_linux_alone() {
+        let told = io::Error::from_raw_os_error(63);
+        assert_eq!(Errno::answered(&told, true), Some(Errno(63)));
+        assert_eq!(Errno::answered(&told, false), None);
+        let without = io::Error::new(io::ErrorKind::NotFound, "no such thing");
+        assert_eq!(Errno::answered(&without, true), None);
+    }
+
+    #[test]
+    fn elsewhere_an_error_number_has_a_name_and_no_words_of_that_system() {
+        assert_eq!(Errno::ENOENT.words(true), "No such file or directory");
+        assert_eq!(Errno::ENOENT.words(false), "ENOENT");
+        assert_eq!(Errno::from_raw(4095).words(false), "errno 4095");
+    }
+
+    #[test]
+    fn options_that_do_not_work_are_named() {
+        let reason = |options: &[CopyOption]| {
+            Error::new("write to", "b", Reason::NotHere { options: options.to_vec() }).to_string()
+        };
+        assert_eq!(
+            reason(&[CopyOption::Sparse]),
+            "cannot write to b: sparse does not work on this system yet; leave out what does not work"
+        );
+        assert!(
+            reason(&[CopyOption::Sparse, CopyOption::PreserveMode])
+                .starts_with("cannot write to b: sparse, preserve.mode do not work on this system"),
+        );
+    }
+}

@@ -49,22 +49,28 @@ pub mod channel;
 pub mod copy;
 #[cfg(target_os = "linux")]
 pub mod doctor;
+#[cfg(any(test, not(target_os = "linux")))]
+mod elsewhere;
 mod error;
 pub mod follow;
 #[cfg(all(fuzzing, target_os = "linux"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod option;
 mod receipt;
 #[cfg(target_os = "linux")]
 pub mod send;
 #[cfg(target_os = "linux")]
 mod sys;
 
-pub use error::{Errno, Error, Reason, Result};
+/// Error numbers are read on Linux alone: other systems have numbers of their own.
+const IS_LINUX: bool = cfg!(target_os = "linux");
+
+pub use error::{Errno, Error, Reason, Result, SourceDoubt, SystemError};
 pub use receipt::{
     Compression, CompressionAction, CompressionGuess, CompressionSample, Cost, GuessedBy,
-    Leftovers, MappedWrites, Mechanism, Portion, Receipt, Refusal, Unseen, Verification,
-    VerifiedFrom,
+    InodeFlags, Leftovers, MappedWrites, Mechanism, Portion, Receipt, Refusal, Unseen,
+    Verification, VerifiedFrom,
 };
 
 /// The code in the book runs.

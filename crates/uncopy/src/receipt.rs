@@ -244,6 +244,57 @@ impl Unseen {
     }
 }
 
+/// Flags of an inode that the source has and the copy has not (`ioctl_iflags(2)`, `chattr(1)`): no copy
+/// takes them along, and some come from the directory that it is made in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct InodeFlags(u32);
+
+impl InodeFlags {
+    /// Those that somebody sets, or that say what becomes of the bytes (`linux/fs.h`), and their names in
+    /// receipts. What others say is how the filesystem keeps the file.
+    const NAMED: [(u32, &'static str); 19] = [
+        (0x0000_0001, "secure_deletion"),
+        (0x0000_0002, "undeletable"),
+        (0x0000_0004, "compressed"),
+        (0x0000_0008, "synchronous"),
+        (0x0000_0010, "immutable"),
+        (0x0000_0020, "append_only"),
+        (0x0000_0040, "no_dump"),
+        (0x0000_0080, "no_access_time"),
+        (0x0000_0400, "no_compression"),
+        (0x0000_0800, "encrypted"),
+        (0x0000_4000, "journalled_data"),
+        (0x0000_8000, "no_tail_merging"),
+        (0x0001_0000, "synchronous_directory"),
+        (0x0002_0000, "top_directory"),
+        (0x0010_0000, "verity"),
+        (0x0080_0000, "no_copy_on_write"),
+        (0x0200_0000, "dax"),
+        (0x2000_0000, "project_inherit"),
+        (0x4000_0000, "case_folding"),
+    ];
+
+    pub(crate) fn from_bits(bits: u32) -> InodeFlags {
+        InodeFlags(InodeFlags::NAMED.iter().fold(0, |all, (flag, _)| all | (bits & flag)))
+    }
+
+    /// Those that the other set has not.
+    pub(crate) fn without(self, others: InodeFlags) -> InodeFlags {
+        InodeFlags(self.0 & !others.0)
+    }
+
+    /// There are none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Their names: `append_only`.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        InodeFlags::NAMED.into_iter().filter(move |(flag, _)| self.0 & flag != 0).map(|flag| flag.1)
+    }
+}
+
 /// What one copy did.
 ///
 /// The portions and [`Receipt::resumed_bytes`] add up to [`Receipt::bytes`], unless the destination was
@@ -289,6 +340,8 @@ pub struct Receipt {
     /// What a person should know: metadata that could not be kept, other hard links that keep the
     /// old contents, guarantees that `in_place` gives up.
     pub notes: Vec<String>,
+    /// Inode flags of the source that the copy has not.
+    pub flags_not_kept: InodeFlags,
     /// What looks like leftovers of earlier copies to this destination, and stays.
     pub leftovers: Leftovers,
     /// What was found out about compressing or decompressing and what was done, if it was asked for.
@@ -443,6 +496,16 @@ impl Receipt {
     pub fn is_zero_copy(&self) -> bool {
         self.portions.iter().all(|p| p.cost.is_zero_copy())
     }
+}
+
+/// The note that a file with so many hard links was replaced under one of them.
+pub(crate) fn other_links(links: u64) -> Option<String> {
+    let others = links.checked_sub(1).filter(|others| *others > 0)?;
+    Some(format!(
+        "{others} other hard link{} of the destination keep{} the old contents",
+        if others == 1 { "" } else { "s" },
+        if others == 1 { "s" } else { "" },
+    ))
 }
 
 #[cfg(test)]

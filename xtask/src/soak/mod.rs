@@ -1,6 +1,7 @@
 //! `cargo xtask soak`: kills, full disks and power cuts in a loop, and a look at what is left.
 
 pub(crate) mod channel;
+pub(crate) mod doctor;
 mod full_disk;
 mod kill;
 mod memory;
@@ -48,6 +49,15 @@ pub(crate) struct Arguments {
     /// Repeat the random choices of an earlier run.
     #[arg(long)]
     seed: Option<u64>,
+    /// Cases for `doctor`; 800 and more are a full run.
+    #[arg(long, default_value_t = 800)]
+    cases: u32,
+    /// This case of `doctor` alone, with all that is done in it.
+    #[arg(long, value_name = "NUMBER", requires = "seed")]
+    case: Option<u32>,
+    /// The program that `doctor` asks [default: the release build]
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
     /// Where to copy [default: target/soak]
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -65,6 +75,8 @@ enum Suite {
     Channel,
     /// Sends of every kind over networks that change.
     Send,
+    /// What the doctor says of random networks, and what the kernel says of sends over them.
+    Doctor,
 }
 
 /// Runs the soak.
@@ -73,8 +85,8 @@ enum Suite {
 /// If a file was found that is neither the old nor the new one, or anything else that must not be;
 /// each is printed.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    if !matches!(arguments.suite, Suite::Tree) {
-        // Of trees only the program that is killed has to be quick.
+    if !matches!(arguments.suite, Suite::Tree | Suite::Doctor) {
+        // Of these only the program that is run has to be quick.
         workspace::continue_optimised()?;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
@@ -83,6 +95,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     match arguments.suite {
         Suite::Channel => return channel::run(span, seed, now.as_secs()),
         Suite::Send => return send::run(span, seed, now.as_secs()),
+        Suite::Doctor => return soak_doctor(arguments, seed, now.as_secs()),
         Suite::Copy | Suite::Tree | Suite::Memory => {}
     }
     let directory = match &arguments.dir {
@@ -140,6 +153,19 @@ fn soak(arguments: &Arguments, seed: u64, now: Duration) -> Result<()> {
     ensure!(record.findings() == 0, "{} findings", record.findings());
     println!("soak copy: nothing found");
     Ok(())
+}
+
+fn soak_doctor(arguments: &Arguments, seed: u64, unix_seconds: u64) -> Result<()> {
+    let built;
+    let program = match &arguments.program {
+        Some(program) => program,
+        None => {
+            built = workspace::build_release("uncopy-cli", "uncopy")?;
+            &built
+        }
+    };
+    let (cases, only) = (arguments.cases, arguments.case);
+    doctor::run(&doctor::Plan { seed, cases, only, program, unix_seconds })
 }
 
 fn soak_memory(uncopy: &Path, arguments: &Arguments, when: (u64, u64)) -> Result<()> {

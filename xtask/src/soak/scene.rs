@@ -176,6 +176,11 @@ impl Dice {
         }
     }
 
+    /// One of these.
+    pub(super) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[(self.fraction() * of.len() as f64) as usize]
+    }
+
     /// At least 0 and below 1.
     pub(super) fn fraction(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);

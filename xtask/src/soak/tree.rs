@@ -73,12 +73,15 @@ pub(super) struct Tally {
     pub(super) again: u64,
     /// Bytes of noted chunks that were.
     pub(super) again_bytes: u64,
+    /// Entries that nothing shows to be a killed run's, which the last round of a job named and left.
+    pub(super) leftovers: u64,
 }
 
 /// Kills processes for `span`, in each place and by each way in turn.
 ///
 /// # Errors
-/// If a tree appeared that is not whole, a file was lost, or something stayed behind.
+/// If a tree appeared that is not whole, a file was lost, or something stayed behind that the last round
+/// did not name.
 pub(super) fn run(
     uncopy: &Path,
     places: &[(&'static str, PathBuf)],
@@ -145,6 +148,9 @@ fn kill_and_finish(
         ended = round.took.is_some().then_some((noted, round));
     }
     let (noted, round) = ended.context("it ended")?;
+    let leftovers = job.remove_leftovers(&round)?;
+    ensure!(leftovers < kills.into(), "{leftovers} leftovers of {kills} rounds");
+    tally.leftovers += leftovers;
     let resumed = job.check_whole(&round)?;
     tally.resumed_files += resumed;
     tally.again += noted.files.saturating_sub(resumed);
@@ -366,6 +372,30 @@ impl Job<'_> {
         1.0 - self.noted().parts.values().sum::<u64>() as f64 / LARGE_BYTES as f64
     }
 
+    /// Removes what the last round named as leftovers. A kill between the call that gives a name and the one
+    /// that notes it leaves an empty directory or a file that no record or journal shows; returns how many.
+    fn remove_leftovers(&self, round: &Round) -> Result<u64> {
+        let summary = round.summary.as_ref().context("no summary")?;
+        ensure!(summary["leftovers_more"].is_null(), "too many leftovers: {summary}");
+        let (mut removed, to) = (0, self.home.join("to"));
+        for leftover in summary["leftovers"].as_array().into_iter().flatten() {
+            let path = Path::new(leftover["path"].as_str().context("a leftover has a path")?);
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let is_ours = path.starts_with(&to) && name.starts_with(".uncopy-");
+            ensure!(is_ours, "{} is named as a leftover", path.display());
+            let parent = File::open(path.parent().context("it lies in a directory")?)?;
+            let modified = parent.metadata()?.modified()?;
+            let removing = match path.symlink_metadata()?.is_dir() {
+                true => fs::remove_dir(path),
+                false => fs::remove_file(path),
+            };
+            removing.with_context(|| format!("cannot remove {}", path.display()))?;
+            parent.set_modified(modified)?;
+            removed += 1;
+        }
+        Ok(removed)
+    }
+
     /// Looks at what is there at the end; how many files the last round did not have to do.
     fn check_whole(&self, round: &Round) -> Result<u64> {
         let compared = Compared { modes: true, times: true, ..Compared::default() };
@@ -377,8 +407,10 @@ impl Job<'_> {
             root.set_modified(modified)?;
         }
         assert_same_tree(&self.source(), &self.destination(), compared);
-        let left = fs::read_dir(self.home.join("to"))?.count();
-        ensure!(left == 1, "{left} entries beside each other, not the tree alone");
+        let beside: std::io::Result<Vec<_>> =
+            fs::read_dir(self.home.join("to"))?.map(|entry| Ok(entry?.file_name())).collect();
+        let beside = beside?;
+        ensure!(beside == ["destination"], "not the tree alone, and unnamed: {beside:?}");
         let summary = round.summary.as_ref().context("no summary")?;
         let number = |key: &str| summary[key].as_u64().unwrap_or(0);
         let all = self.small_files + LARGE_FILES.len() as u64;
@@ -387,5 +419,58 @@ impl Job<'_> {
             "not every file was either copied or done: {summary}"
         );
         Ok(number("resumed"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const LEFT: &str = ".uncopy-0123456789abcdef-0123456789abcdef0123456789abcdef.tree";
+
+    fn job(parent: &Path) -> Job<'static> {
+        let (way, home) = (WAYS[0], testbed::Scratch::new_in(parent));
+        fs::create_dir_all(home.join("to").join(LEFT)).unwrap();
+        fs::create_dir_all(home.join("to/destination")).unwrap();
+        fs::create_dir(home.join("source")).unwrap();
+        let uncopy = Path::new("uncopy");
+        Job { uncopy, way, merges: false, shares: false, small_files: 0, home, whole: None }
+    }
+
+    fn round(leftovers: &[PathBuf]) -> Round {
+        let leftovers: Vec<Value> = leftovers.iter().map(|path| json!({ "path": path })).collect();
+        let summary = json!({ "leftovers": leftovers, "files": 2, "resumed": 0, "skipped": 0 });
+        let (copied, parts) = (BTreeMap::new(), BTreeMap::new());
+        Round { took: None, copied, parts, summary: Some(summary) }
+    }
+
+    #[test]
+    fn what_is_named_goes_and_what_is_not_is_found() {
+        let parent = tempfile::tempdir().unwrap();
+        let job = job(parent.path());
+        let to = job.home.join("to");
+        let silent = round(&[]);
+        assert_eq!(job.remove_leftovers(&silent).unwrap(), 0);
+        let error = job.check_whole(&silent).unwrap_err().to_string();
+        assert!(error.contains(LEFT), "{error}");
+        let modified = fs::metadata(&to).unwrap().modified().unwrap();
+        let named = round(&[to.join(LEFT)]);
+        assert_eq!(job.remove_leftovers(&named).unwrap(), 1);
+        assert_eq!(fs::metadata(&to).unwrap().modified().unwrap(), modified);
+        assert_eq!(job.check_whole(&named).unwrap(), 0);
+    }
+
+    #[test]
+    fn nothing_else_may_be_named() {
+        let parent = tempfile::tempdir().unwrap();
+        let job = job(parent.path());
+        let to = job.home.join("to");
+        fs::write(to.join(LEFT).join("file"), "of somebody").unwrap();
+        for path in [to.join("destination"), job.home.join("source"), to.join(LEFT)] {
+            assert!(job.remove_leftovers(&round(std::slice::from_ref(&path))).is_err());
+            assert!(path.exists(), "{}", path.display());
+        }
     }
 }

@@ -93,6 +93,7 @@ pub(super) fn judge(said: &[Said]) -> Result<()> {
         judge_path(said, path).with_context(|| format!("the doctor about {path}"))?;
     }
     judge_kprobes(said)?;
+    judge_stacks(said)?;
     for (name, cost) in [("dm/copied", "unknown"), ("disk/copied", "moved")] {
         let copied = doctor(said, name)?;
         let mechanisms =
@@ -141,6 +142,29 @@ fn judge_path(said: &[Said], path: &str) -> Result<()> {
     ensure!(json["zero_copy"] == is_lent && json[other] == 0, "predicted {is_lent}, but {json}");
     ensure!(json["sends"].as_u64() > Some(0), "nothing was sent: {json}");
     Ok(())
+}
+
+/// Whole stacks name the tap where there is one, and nowhere else.
+fn judge_stacks(said: &[Said]) -> Result<()> {
+    let tapped = &doctor(said, "kprobes-tapped")?.json;
+    let stacks = tapped["stacks"].as_array().context("no stacks")?;
+    ensure!((1..=5).contains(&stacks.len()), "{} stacks: {tapped}", stacks.len());
+    let count = |stack: &Value| Some(stack["samples"].as_u64()? + stack["calls"].as_u64()?);
+    ensure!(stacks.is_sorted_by(|one, next| count(one) >= count(next)), "{tapped}");
+    let of_tap = stacks.iter().find(|stack| is_of_tap(stack)).context("no stack of the tap")?;
+    ensure!(of_tap["calls"].as_u64() > Some(0), "{of_tap}");
+    let depth = of_tap["functions"].as_array().map_or(0, Vec::len);
+    ensure!(depth > 5, "not a whole stack: {of_tap}");
+    let clean = &doctor(said, "kprobes")?.json;
+    let stacks = clean["stacks"].as_array().context("no stacks without the tap")?;
+    ensure!(!stacks.iter().any(is_of_tap), "{clean}");
+    Ok(())
+}
+
+/// `skb_copy_ubufs ← dev_queue_xmit_nit`.
+fn is_of_tap(stack: &Value) -> bool {
+    let functions = stack["functions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    functions.windows(2).any(|pair| pair == ["skb_copy_ubufs", "dev_queue_xmit_nit"])
 }
 
 /// Kprobes name who copied, count what did not happen, and leave nothing behind.
@@ -221,7 +245,13 @@ mod tests {
                 _ => "calls by whomever: skb_copy_ubufs 0, skb_copy_bits 9",
             };
             let facts = json!([{"name": "kprobes", "value": told}]);
-            add(&mut said, name, number, json!({"findings": found, "facts": facts}));
+            let tap = ["skb_copy_ubufs", "dev_queue_xmit_nit", "a", "b", "c", "d"];
+            let stacks = match name {
+                "kprobes-tapped" => json!([{"functions": tap, "samples": 2, "calls": 9}]),
+                _ => json!([]),
+            };
+            let json = json!({"findings": found, "facts": facts, "stacks": stacks});
+            add(&mut said, name, number, json);
         }
         for path in PATHS {
             let number = doctor(&said, path).unwrap().number;
@@ -254,6 +284,11 @@ mod tests {
             ("bond/measured", |said| said.json["sends"] = json!(0)),
             ("vlan-tapped/probe", |said| said.json["findings"] = json!([])),
             ("kprobes", |said| said.json["facts"] = json!([])),
+            ("kprobes-tapped", |said| said.json["stacks"] = json!([])),
+            ("kprobes-tapped", |said| said.json["stacks"][0]["calls"] = json!(0)),
+            ("kprobes-tapped", |said| said.json["stacks"][0]["functions"][1] = json!("other")),
+            ("kprobes-tapped", |said| said.json["stacks"][0]["functions"][0] = json!("other")),
+            ("kprobes", |said| said.json["stacks"] = Value::Null),
             ("interrupted", |said| said.json["after"] = json!(1)),
             ("interrupted", |said| said.json["during"] = json!(0)),
             ("disk/copied", |said| said.json["mechanisms"][0]["cost"] = json!("unknown")),

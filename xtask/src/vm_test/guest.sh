@@ -128,9 +128,9 @@ ask tcp-tapped --probe tcp://10.12.0.1:8000
 # What kprobes see of the tap while somebody sends, and of who sends alone.
 /uncopy bench send -4 udp -D 10.17.0.2 -p 9 -s 8000 -t 60 -z > /dev/null 2>&1 &
 sender=$!
-ask kprobes-tapped --trace 1 udp://10.17.0.2:9
+ask kprobes-tapped --trace 1 --stacks udp://10.17.0.2:9
 let_go
-ask kprobes --trace 1 udp://10.17.0.2:9
+ask kprobes --trace 1 --stacks udp://10.17.0.2:9
 kill $sender
 wait $sender
 probes() { grep -c skb_copy_ubufs /sys/kernel/debug/kprobes/list; }

@@ -79,7 +79,10 @@ fn wait(socket: BorrowedFd<'_>) -> Result<()> {
 }
 
 /// How many sends one report is about, and whether they were copied.
-fn read(socket: BorrowedFd<'_>) -> Result<(u32, bool)> {
+///
+/// # Errors
+/// `EAGAIN`: there is none; or there is something else.
+pub(super) fn read(socket: BorrowedFd<'_>) -> Result<(u32, bool)> {
     let mut control = [0u64; 32];
     // SAFETY: all fields of a `msghdr` may be zero.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };

@@ -38,20 +38,25 @@ fn set<T>(fd: &OwnedFd, name: libc::c_int, value: &T) -> Result<()> {
 pub(crate) fn connect(local: SocketAddr, peer: SocketAddr) -> Result<OwnedFd> {
     let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    set(&fd, libc::TCP_REPAIR, &1)?;
+    pretend(&fd, local, peer)?;
+    Ok(fd)
+}
+
+/// Makes a new TCP socket such a connection.
+pub(crate) fn pretend(fd: &OwnedFd, local: SocketAddr, peer: SocketAddr) -> Result<()> {
+    set(fd, libc::TCP_REPAIR, &1)?;
     // Nobody will say which segments are welcome: the largest that can be asked for.
-    set(&fd, libc::TCP_MAXSEG, &LARGEST_SEGMENT)?;
+    set(fd, libc::TCP_MAXSEG, &LARGEST_SEGMENT)?;
     // Every kernel has it, and it does not pace: the timers of one that does (`bbr`) would be paid
     // by whichever send they meet.
-    set(&fd, libc::TCP_CONGESTION, b"reno")?;
-    rustix::net::bind(&fd, &local)?;
-    rustix::net::connect(&fd, &peer)?;
+    set(fd, libc::TCP_CONGESTION, b"reno")?;
+    rustix::net::bind(fd, &local)?;
+    rustix::net::connect(fd, &peer)?;
     let wide = 1 << 28;
     let window =
         Window { snd_wl1: 0, snd_wnd: wide, max_window: wide, rcv_wnd: 65_535, rcv_wup: 0 };
-    set(&fd, REPAIR_WINDOW, &window)?;
-    set(&fd, libc::TCP_REPAIR, &OFF_NO_PROBE)?;
-    Ok(fd)
+    set(fd, REPAIR_WINDOW, &window)?;
+    set(fd, libc::TCP_REPAIR, &OFF_NO_PROBE)
 }
 
 /// The same as a socket of the library's.

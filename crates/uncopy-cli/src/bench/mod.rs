@@ -42,6 +42,7 @@ fn failure(
         operation,
         subject: subject.to_string().into(),
         errno: None,
+        os_error: None,
         reason: reason.to_string(),
         next_step: Some(next_step),
         is_at_destination: false,

@@ -55,6 +55,8 @@ struct NotRead<'a> {
     file: Cow<'a, str>,
     errno: Option<i32>,
     errno_name: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    os_error: Option<i32>,
 }
 
 /// A setting, its value and its origin.
@@ -81,11 +83,12 @@ fn object(loaded: &Loaded) -> String {
 
 impl<'a> From<&'a Unread> for NotRead<'a> {
     fn from(unread: &'a Unread) -> NotRead<'a> {
-        let errno = unread.error.raw_os_error();
+        let errno = Errno::of(&unread.error);
         NotRead {
             file: unread.path.to_string_lossy(),
-            errno,
-            errno_name: errno.and_then(|errno| Errno::from_raw(errno).name()),
+            errno: errno.map(Errno::raw),
+            errno_name: errno.and_then(Errno::name),
+            os_error: unread.error.raw_os_error().filter(|_| errno.is_none()),
         }
     }
 }

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use clap::error::ErrorKind;
 use uncopy::copy::job::{JobOptions, OnError, is_built};
 use uncopy::copy::{CopyOptions, Experience, Origin, Throttle, Transform, copy_file_observed};
-use uncopy::{Errno, Error, Reason, Receipt, follow};
+use uncopy::{Reason, Receipt, follow};
 
 use crate::audit::Audit;
 use crate::config::{Configured, Setting};
 use crate::exit::Exit;
 use crate::flags::copy::CopyArgs;
-use crate::flags::{self, conflict};
+use crate::flags::{self, conflict, elsewhere};
 use crate::job_control::JobControl;
 use crate::progress::{Shared, Watch};
 use crate::report::{self, Failure, Report};
@@ -127,18 +127,19 @@ fn destination_is_directory(names: &Names) -> Result<bool, Failure> {
         _ if names.kind == Kind::Either => return Ok(false),
         found => found.err(),
     };
-    let errno = error.as_ref().and_then(Error::errno);
-    let foreign = error.filter(|error| matches!(error.reason(), Reason::ForeignLink { .. }));
+    let failure = error.as_ref().map(Failure::from);
+    let foreign =
+        error.as_ref().filter(|error| matches!(error.reason(), Reason::ForeignLink { .. }));
     Err(Failure {
         kind: "refused",
         operation: "copy into",
         subject: names.destination.clone(),
-        errno,
-        reason: match (&foreign, errno) {
-            (Some(foreign), _) => foreign.reason().to_string(),
-            (_, None) => String::from("it is not a directory"),
-            (_, Some(Errno::ENOENT)) => String::from("it does not exist"),
-            (_, Some(errno)) => format!("{} ({errno})", errno.message()),
+        errno: failure.as_ref().and_then(|failure| failure.errno),
+        os_error: failure.as_ref().and_then(|failure| failure.os_error),
+        reason: match &error {
+            None => String::from("it is not a directory"),
+            Some(error) if error.is_not_found() => String::from("it does not exist"),
+            Some(error) => error.reason().to_string(),
         },
         next_step: foreign
             .and_then(|foreign| foreign.next_step())
@@ -194,6 +195,10 @@ fn copy_all(
             }
             Err(error) => {
                 let mut failure = Failure::from(&error);
+                if flags.single && elsewhere::is_verification(&error) {
+                    failure.next_step =
+                        Some("pass --no-verify; without a subcommand copies are verified");
+                }
                 if flags.single && pair.source.is_dir() {
                     failure.next_step = Some("name a file, or copy it all with: uncopy cp -r");
                 }
@@ -237,6 +242,7 @@ fn just_written(pair: &Pair) -> Failure {
         operation: "write to",
         subject: pair.destination.clone(),
         errno: None,
+        os_error: None,
         reason: String::from("an earlier source of this command was copied to this very file"),
         next_step: Some("copy them one at a time under different names"),
         is_at_destination: false,

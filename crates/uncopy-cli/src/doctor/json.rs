@@ -17,6 +17,16 @@ struct Examined<'a> {
     facts: Vec<Fact<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ways: Vec<Way<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stacks: Option<Vec<Stack<'a>>>,
+}
+
+/// A stack that copies.
+#[derive(Serialize)]
+struct Stack<'a> {
+    functions: &'a [String],
+    samples: u64,
+    calls: u64,
 }
 
 /// A mechanism as it was tried.
@@ -82,6 +92,13 @@ fn of(report: &Report) -> Examined<'_> {
         findings: report.findings.iter().map(Finding::from).collect(),
         facts: report.facts.iter().map(|f| Fact { name: f.name, value: &f.value }).collect(),
         ways: report.ways.iter().map(Way::from).collect(),
+        stacks: report.stacks.as_ref().map(|stacks| stacks.iter().map(Stack::from).collect()),
+    }
+}
+
+impl<'a> From<&'a uncopy::doctor::Stack> for Stack<'a> {
+    fn from(stack: &'a uncopy::doctor::Stack) -> Stack<'a> {
+        Stack { functions: &stack.functions, samples: stack.samples, calls: stack.calls }
     }
 }
 
@@ -125,6 +142,10 @@ mod tests {
 
     use super::*;
 
+    fn report_line(target: &Target, found: &Report) -> String {
+        report(target, &Ok(found.clone()))
+    }
+
     #[test]
     fn a_report_is_one_line_that_starts_with_the_schema() {
         let target = Target::Udp("127.0.0.1:9".parse().unwrap());
@@ -135,6 +156,37 @@ mod tests {
         assert_eq!(report["verdict"], "copied");
         assert_eq!(report["findings"][0]["id"], "loopback");
         assert_eq!(report["findings"][0]["evidence"][0]["source"], "rtnetlink RTM_GETROUTE");
+    }
+
+    #[test]
+    fn stacks_are_there_if_they_were_looked_for() {
+        let target = Target::Udp("127.0.0.1:9".parse().unwrap());
+        let mut examined = examine(&target, &Options::default()).unwrap();
+        let json = |report: &Report| {
+            let text = report_line(&target, report);
+            serde_json::from_str::<Value>(&text).unwrap()
+        };
+        assert_eq!(json(&examined).get("stacks"), None);
+        examined.stacks = Some(Vec::new());
+        assert_eq!(json(&examined)["stacks"], serde_json::json!([]));
+        let functions = ["skb_copy_ubufs", "dev_queue_xmit_nit"].map(str::to_owned).to_vec();
+        examined.stacks = Some(vec![uncopy::doctor::Stack { functions, samples: 3, calls: 40 }]);
+        let expected = serde_json::json!([{
+            "functions": ["skb_copy_ubufs", "dev_queue_xmit_nit"], "samples": 3, "calls": 40
+        }]);
+        assert_eq!(json(&examined)["stacks"], expected);
+    }
+
+    /// Every key of a stack is in the book.
+    #[test]
+    fn stacks_are_documented() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md");
+        let book = std::fs::read_to_string(path).unwrap();
+        let stack = Stack { functions: &[], samples: 0, calls: 0 };
+        let Value::Object(keys) = serde_json::to_value(stack).unwrap() else { panic!() };
+        for key in keys.keys() {
+            assert!(book.contains(&format!("`stacks[].{key}`")), "docs/json.md lacks {key}");
+        }
     }
 
     #[test]

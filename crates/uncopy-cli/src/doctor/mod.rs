@@ -58,6 +58,7 @@ fn options(flags: &DoctorArgs, origins: BTreeMap<String, String>) -> Options {
         (false, false) => Probe::No,
     };
     options.trace = flags.trace;
+    options.stacks = flags.stacks;
     options.origins = origins;
     options
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use uncopy::capabilities::Answer;
-use uncopy::doctor::{Finding, Report, Severity, Verdict, Way};
+use uncopy::doctor::{Finding, Report, Severity, Stack, Verdict, Way};
 
 use crate::report::printable;
 
@@ -63,6 +63,9 @@ pub(super) fn report(report: &Report, style: Style, follows: bool) -> String {
     for way in &report.ways {
         let _ = writeln!(text, "  {:16}{}", way.mechanism.name(), printable(&tried(way)));
     }
+    if let Some(stacks) = &report.stacks {
+        stacks_in_words(&mut text, stacks);
+    }
     text.push_str("\nlooked at\n");
     for fact in &report.facts {
         let _ = writeln!(text, "  {:8}{}", fact.name, printable(&fact.value));
@@ -71,6 +74,19 @@ pub(super) fn report(report: &Report, style: Style, follows: bool) -> String {
         let _ = writeln!(text, "\nmore: uncopy doctor --explain {}", first.condition.id);
     }
     text
+}
+
+/// Each stack with its functions, the innermost first.
+fn stacks_in_words(text: &mut String, stacks: &[Stack]) {
+    let head = if stacks.is_empty() { "no stack that copies was seen" } else { "stacks that copy" };
+    let _ = writeln!(text, "\n{head}");
+    for stack in stacks {
+        let _ = writeln!(text, "  {} samples, {} calls", stack.samples, stack.calls);
+        for (place, name) in stack.functions.iter().enumerate() {
+            let arrow = if place == 0 { " " } else { "←" };
+            let _ = writeln!(text, "    {arrow} {}", printable(name));
+        }
+    }
 }
 
 /// What came of trying a way.
@@ -123,6 +139,22 @@ mod tests {
         assert!(text.contains("\nlooked at\n  route   through lo\n"), "{text}");
         assert!(text.ends_with("\nmore: uncopy doctor --explain loopback\n"), "{text}");
         assert!(!text.contains('\x1b'));
+    }
+
+    #[test]
+    fn stacks_are_shown_function_by_function() {
+        let mut examined = loopback();
+        let text = |report: &Report| super::report(report, Style::Plain, false);
+        assert!(!text(&examined).contains("stack"));
+        examined.stacks = Some(Vec::new());
+        assert!(text(&examined).contains("\nno stack that copies was seen\n"));
+        let functions = ["skb_copy_ubufs", "dev_queue\u{1b}"].map(str::to_owned).to_vec();
+        examined.stacks = Some(vec![Stack { functions, samples: 3, calls: 40 }]);
+        let shown = text(&examined);
+        let expected =
+            "\nstacks that copy\n  3 samples, 40 calls\n      skb_copy_ubufs\n    ← dev_queue";
+        assert!(shown.contains(expected), "{shown}");
+        assert!(!shown.contains('\x1b'), "{shown}");
     }
 
     #[test]

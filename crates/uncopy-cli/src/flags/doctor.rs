@@ -17,6 +17,7 @@ Examples:
                                              largest file
   uncopy doctor disk.img /backup -- --durable --prefer=cpu
   uncopy doctor --trace 5 --pid 812          where the kernel copies what a process sends
+  uncopy doctor --trace 5 --stacks eth1      … and by which calls it comes to that
   uncopy doctor --explain tap-eth-p-all      what a finding means; all explains every one";
 
 /// Shown by `--help`.
@@ -69,6 +70,10 @@ pub(crate) struct DoctorArgs {
     /// Also sample the kernel for so long, and name the functions that were seen copying
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub trace: Option<Duration>,
+
+    /// Also show the five commonest stacks of the kernel with such a function in them
+    #[arg(long, requires = "trace")]
+    pub stacks: bool,
 
     /// Explain a finding by its id, or all of them
     #[arg(long, value_name = "ID", conflicts_with_all = ["targets", "pid"])]

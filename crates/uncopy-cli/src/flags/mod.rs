@@ -10,6 +10,7 @@ pub(crate) mod conflict;
 pub(crate) mod copy;
 #[cfg(target_os = "linux")]
 pub(crate) mod doctor;
+pub(crate) mod elsewhere;
 pub(crate) mod rate;
 pub(crate) mod select;
 pub(crate) mod short;

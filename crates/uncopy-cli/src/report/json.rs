@@ -55,6 +55,8 @@ struct Copied<'a> {
     source_flush_us: Option<u64>,
     retries: u32,
     notes: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    flags_not_kept: Vec<&'static str>,
     #[serde(flatten)]
     leftovers: Leftovers<'a>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -113,6 +115,8 @@ struct Entry<'a> {
     reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     notes: Option<&'a [String]>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    flags_not_kept: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     entries: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -204,6 +208,8 @@ pub(crate) struct Problem<'a> {
     subject_base64: Option<String>,
     errno: Option<i32>,
     errno_name: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    os_error: Option<i32>,
     message: String,
     next_step: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -219,6 +225,7 @@ impl<'a> From<&'a Failure> for Problem<'a> {
             subject_base64: base64_name(&failure.subject),
             errno: failure.errno.map(Errno::raw),
             errno_name: failure.errno.and_then(Errno::name),
+            os_error: failure.os_error,
             message: failure.message(),
             next_step: failure.next_step,
             side: failure.is_at_destination.then_some("destination"),
@@ -326,6 +333,7 @@ fn details<'a>(names: Names<'a>, receipt: &'a Receipt, tree: Option<InTree>) -> 
             .then(|| microseconds(receipt.source_flush_duration)),
         retries: receipt.retries,
         notes: &receipt.notes,
+        flags_not_kept: receipt.flags_not_kept.names().collect(),
         leftovers: Leftovers::from(&receipt.leftovers),
         decided_by: &receipt.decided_by,
         tree,
@@ -345,6 +353,7 @@ pub(crate) fn entry(record: &Record) -> String {
         linked_to_base64: None,
         reason: None,
         notes: None,
+        flags_not_kept: Vec::new(),
         entries: None,
         action: None,
         mechanism: None,
@@ -356,7 +365,10 @@ pub(crate) fn entry(record: &Record) -> String {
             entry.linked_to = Some(to.to_string_lossy());
             entry.linked_to_base64 = base64_name(to);
         }
-        Outcome::Made { notes } => entry.notes = Some(notes),
+        Outcome::Made { notes, flags_not_kept } => {
+            entry.notes = Some(notes);
+            entry.flags_not_kept = flags_not_kept.names().collect();
+        }
         Outcome::Resumed => entry.event = "resumed",
         Outcome::Deleted { entries } => {
             entry.event = "deleted";
@@ -569,6 +581,7 @@ mod tests {
             operation: "open",
             subject: odd.to_owned(),
             errno: Some(Errno::ENOENT),
+            os_error: None,
             reason: String::from("No such file or directory (ENOENT)"),
             next_step: Some("check the path"),
             is_at_destination: true,
@@ -583,5 +596,11 @@ mod tests {
             "next_step": "check the path", "side": "destination",
         });
         assert_eq!(event, expected);
+
+        // Elsewhere numbers have no names.
+        let failure = Failure { errno: None, os_error: Some(2), ..failure };
+        let event = parse(&failed(odd, Path::new("b"), &failure));
+        assert_eq!(event["os_error"], 2);
+        assert!(event["errno"].is_null() && event["errno_name"].is_null(), "{event}");
     }
 }

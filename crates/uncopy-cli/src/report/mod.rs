@@ -10,12 +10,13 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use uncopy::copy::job::{EntryKind, Incomplete, Outcome, Record, Summary};
-use uncopy::{Errno, Error, Leftovers, Reason, Receipt};
+use uncopy::{Errno, Error, InodeFlags, Leftovers, Reason, Receipt};
 
 use crate::audit::Audit;
 use crate::cp::Pair;
 use crate::exit::Exit;
 use crate::flags::copy::CopyArgs;
+use crate::flags::elsewhere;
 use crate::stop::Signal;
 
 /// A file that was not copied, and why.
@@ -28,6 +29,8 @@ pub(crate) struct Failure {
     /// The file it was attempted on.
     pub subject: PathBuf,
     pub errno: Option<Errno>,
+    /// What a system other than Linux answered, in its own numbers.
+    pub os_error: Option<i32>,
     pub reason: String,
     pub next_step: Option<&'static str>,
     /// The destination refused a call.
@@ -51,28 +54,49 @@ impl fmt::Display for Failure {
 
 impl From<&Error> for Failure {
     fn from(error: &Error) -> Failure {
+        let reason = error.reason();
         Failure {
-            kind: match error.reason() {
-                Reason::System { .. } => "system",
-                Reason::Network { .. } => "network",
-                Reason::SameFile { .. } => "same_file",
-                Reason::NotRegular { .. } => "not_regular",
-                Reason::SourceChanged { .. } => "source_changed",
-                Reason::VerificationFailed { .. } => "verification_failed",
-                Reason::NoMechanism { .. } => "no_mechanism",
-                Reason::Damaged { .. } => "damaged",
-                Reason::Options(_) => "options",
-                Reason::Cancelled => "cancelled",
-                _ => "refused",
-            },
+            kind: kind(reason),
             operation: error.operation(),
             subject: error.subject().to_owned(),
             errno: error.errno(),
-            reason: error.reason().to_string(),
-            next_step: error.next_step(),
+            os_error: os_error(reason),
+            reason: match reason {
+                Reason::NotHere { options } => elsewhere::not_here(options),
+                reason => reason.to_string(),
+            },
+            next_step: match reason {
+                Reason::NotHere { .. } => Some(elsewhere::NEXT_STEP),
+                _ => error.next_step(),
+            },
             is_at_destination: error.is_at_destination(),
             exit: Exit::of(error),
         }
+    }
+}
+
+fn kind(reason: &Reason) -> &'static str {
+    match reason {
+        Reason::System { .. } | Reason::OtherSystem { .. } => "system",
+        Reason::Network { .. } => "network",
+        Reason::SameFile { .. } => "same_file",
+        Reason::NotRegular { .. } => "not_regular",
+        Reason::SourceChanged { .. } => "source_changed",
+        Reason::VerificationFailed { doubt: None, .. } => "verification_failed",
+        Reason::VerificationFailed { doubt: Some(_), .. } => "verification_in_doubt",
+        Reason::NoMechanism { .. } => "no_mechanism",
+        Reason::Damaged { .. } => "damaged",
+        Reason::Options(_) | Reason::NotHere { .. } => "options",
+        Reason::Cancelled => "cancelled",
+        _ => "refused",
+    }
+}
+
+/// What a system other than Linux answered, in its own numbers.
+fn os_error(reason: &Reason) -> Option<i32> {
+    match reason {
+        Reason::OtherSystem { error } => error.get().raw_os_error(),
+        _ => None,
     }
 }
 
@@ -85,6 +109,21 @@ enum Form {
     Words,
     /// `--json`.
     Json,
+}
+
+/// Says what a person should know of a copy.
+fn tell_notes(destination: &Path, notes: &[String], flags_not_kept: InodeFlags) {
+    for note in notes {
+        say(&format!("note: {}: {note}", destination.display()));
+    }
+    if !flags_not_kept.is_empty() {
+        let names: Vec<_> = flags_not_kept.names().map(|name| name.replace('_', " ")).collect();
+        say(&format!(
+            "note: {}: it has not the inode flags of the source: {} (chattr sets them)",
+            destination.display(),
+            names.join(", ")
+        ));
+    }
 }
 
 /// Names what looks like leftovers, and stays.
@@ -151,9 +190,7 @@ impl Report {
         }
         // The JSON has them.
         if !self.quiet && self.form != Form::Json {
-            for note in &receipt.notes {
-                say(&format!("note: {}: {note}", pair.destination.display()));
-            }
+            tell_notes(&pair.destination, &receipt.notes, receipt.flags_not_kept);
         }
         if !self.quiet {
             warn_of(&receipt.leftovers);
@@ -212,17 +249,15 @@ impl Report {
         if self.quiet || self.form == Form::Json {
             return;
         }
-        let notes = match &record.outcome {
-            Outcome::Copied(receipt) => &receipt.notes,
-            Outcome::Made { notes } => notes,
+        let (notes, flags) = match &record.outcome {
+            Outcome::Copied(receipt) => (&receipt.notes, receipt.flags_not_kept),
+            Outcome::Made { notes, flags_not_kept } => (notes, *flags_not_kept),
             Outcome::Skipped { reason } if record.kind == EntryKind::Special => {
                 return say(&format!("note: {} is left out: {reason}", record.source.display()));
             }
             _ => return,
         };
-        for note in notes {
-            say(&format!("note: {}: {note}", record.destination.display()));
-        }
+        tell_notes(&record.destination, notes, flags);
     }
 
     fn failed_entry(&mut self, record: &Record, failure: &Failure) {
@@ -390,7 +425,7 @@ pub(crate) fn failed_to(operation: &str, error: &io::Error, next_step: &str) -> 
 
 /// An error of the standard library in the words of this program: `Permission denied (EACCES)`.
 pub(crate) fn told(error: &io::Error) -> String {
-    match error.raw_os_error().map(Errno::from_raw) {
+    match Errno::of(error) {
         Some(errno) => format!("{} ({errno})", errno.message()),
         None => error.to_string(),
     }
@@ -398,8 +433,16 @@ pub(crate) fn told(error: &io::Error) -> String {
 
 /// What a file could not be opened for, as the standard library would have it.
 pub(crate) fn of_file(error: &Error) -> io::Error {
-    match (error.reason(), error.errno()) {
+    of_reason(error.reason(), error.errno())
+}
+
+fn of_reason(reason: &Reason, errno: Option<Errno>) -> io::Error {
+    match (reason, errno) {
         (Reason::System { .. }, Some(errno)) => io::Error::from_raw_os_error(errno.raw()),
+        (Reason::OtherSystem { error }, _) => match error.get().raw_os_error() {
+            Some(number) => io::Error::from_raw_os_error(number),
+            None => io::Error::new(error.get().kind(), error.to_string()),
+        },
         (reason, Some(Errno::EACCES)) => {
             io::Error::new(io::ErrorKind::PermissionDenied, reason.to_string())
         }
@@ -457,12 +500,36 @@ mod tests {
     }
 
     #[test]
+    fn what_another_system_answers_keeps_its_number() {
+        let told = io::Error::from_raw_os_error(63);
+        let (number, words) = (told.kind(), told.to_string());
+        let reason = Reason::OtherSystem { error: told.into() };
+        assert_eq!((kind(&reason), os_error(&reason)), ("system", Some(63)));
+        let found = of_reason(&reason, None);
+        assert_eq!((found.kind(), found.to_string()), (number, words));
+        assert_eq!(found.raw_os_error(), Some(63));
+
+        let without = io::Error::new(io::ErrorKind::NotFound, "words");
+        let reason = Reason::OtherSystem { error: without.into() };
+        assert_eq!((kind(&reason), os_error(&reason)), ("system", None));
+        let found = of_reason(&reason, None);
+        assert_eq!((found.kind(), &*found.to_string()), (io::ErrorKind::NotFound, "words"));
+    }
+
+    #[test]
+    fn options_that_do_not_work_here_are_of_the_kind_options() {
+        let options = vec![uncopy::copy::CopyOption::Cache];
+        assert_eq!(kind(&Reason::NotHere { options }), "options");
+    }
+
+    #[test]
     fn a_failure_ends_in_its_next_step() {
         let failure = Failure {
             kind: "refused",
             operation: "write to",
             subject: PathBuf::from("b"),
             errno: None,
+            os_error: None,
             reason: String::from("it is odd"),
             next_step: Some("make it even"),
             is_at_destination: false,

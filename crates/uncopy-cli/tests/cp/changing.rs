@@ -32,6 +32,17 @@ pub(crate) fn cases() -> Vec<Case> {
             cases.push(Case::new(name, &strace, move || changed(change, method, stop)));
         }
     }
+    for (place, on) in [
+        (Place::Ext4, "ext4"),
+        (Place::Xfs, "xfs"),
+        (Place::Btrfs, "btrfs"),
+        (Place::Tmpfs, "tmpfs"),
+    ] {
+        let needs = [Need::Tool("strace"), Need::At(place)];
+        let name = |what| format!("cp::changing::{what}::on_{on}");
+        cases.push(Case::new(name("replaced_by_a_rename"), &needs, move || replaced(place)));
+        cases.push(Case::new(name("replaced_after_a_change"), &needs, move || both(place)));
+    }
     cases.append(&mut testbed::cases![
         [Need::Tool("strace")] old_destination_survives,
         [Need::Tool("strace")] retry_gives_the_new_contents,
@@ -112,6 +123,77 @@ fn changed(change: Change, method: Method, stop: &'static [&'static str]) {
     assert_eq!(receipt.bytes(), length, "the receipt counts what the destination has");
     assert!(length <= LENGTH + 100_000);
     pair.assert_no_strangers();
+}
+
+/// What happens to the names of a source while it is copied.
+const NAMINGS: [fn(&Pair); 4] = [
+    |pair| {
+        let new = pair.from.join("new");
+        std::fs::write(&new, "another file").unwrap();
+        std::fs::rename(new, &pair.source).unwrap();
+    },
+    |pair| std::fs::remove_file(&pair.source).unwrap(),
+    |pair| std::fs::hard_link(&pair.source, pair.from.join("more")).unwrap(),
+    // One of two.
+    |pair| std::fs::remove_file(pair.from.join("other")).unwrap(),
+];
+
+fn stopped_with_two_names(
+    place: Place,
+    method: Method,
+    stop: &[&str],
+    (switch, naming): (&str, usize),
+) -> (Pair, Stopped) {
+    let pair = Pair::at(place, &Content::dense(LENGTH));
+    if naming == 3 {
+        std::fs::hard_link(&pair.source, pair.from.join("other")).unwrap();
+    }
+    // So that no page is dirty in the one that is written to.
+    File::open(&pair.source).unwrap().sync_all().unwrap();
+    let stopped = stopped(&pair, method, stop, switch);
+    (pair, stopped)
+}
+
+/// The bytes are those of the file that was opened.
+fn replaced(place: Place) {
+    for (method, stop) in STOPS {
+        for (naming, name) in NAMINGS.into_iter().enumerate() {
+            for switch in ["--if-changed=fail", "--if-changed=retry"] {
+                let (pair, stop_there) =
+                    stopped_with_two_names(place, method, stop, (switch, naming));
+                name(&pair);
+                let (run, _) = stop_there.resume();
+                let context = format!("{} {naming} {switch}", method.name);
+                assert!(run.status.success(), "{context}: {}", run.stderr);
+                let receipt = run.receipt();
+                assert_eq!(receipt.value()["source_changed"], false, "{context}");
+                assert_eq!(receipt.value()["retries"], 0, "{context}");
+                Content::dense(LENGTH).write(&pair.from.join("expected"));
+                assert_same(&pair.from.join("expected"), &pair.destination);
+            }
+        }
+    }
+}
+
+/// A change of contents is one, whatever became of the names.
+fn both(place: Place) {
+    let (method, stop) = STOPS[0];
+    for (change, what) in CHANGES {
+        // Dated back only the ctime tells, which the names explain; and pages that became dirty, where
+        // those are counted.
+        if what == "is_rewritten_and_dated_back" && place == Place::Tmpfs {
+            continue;
+        }
+        for (naming, name) in NAMINGS.into_iter().enumerate() {
+            let (pair, stop_there) =
+                stopped_with_two_names(place, method, stop, ("--if-changed=fail", naming));
+            change(&pair.source);
+            name(&pair);
+            let (run, _) = stop_there.resume();
+            assert!(run.failed(4).contains("changed while it was copied"), "{what} {naming}");
+            pair.assert_nothing_left();
+        }
+    }
 }
 
 fn old_destination_survives() {

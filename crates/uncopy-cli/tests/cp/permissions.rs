@@ -4,12 +4,12 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use testbed::witness::Strace;
-use testbed::{Case, Content, Need, Place};
+use testbed::witness::{Call, Strace};
+use testbed::{Case, Content, Mount, Need, Place, Scratch};
 
 use crate::leftovers::{calls_of_the_copy, temporaries, unnamed_file_call};
 use crate::metadata::{mode, set_mode};
-use crate::witnessed::Pair;
+use crate::witnessed::{Pair, RENAMES};
 use crate::{NOBODY, SENDFILE, cp, cp_as_nobody, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -18,6 +18,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("strace")] a_temporary_name_is_closed_to_others,
         [Need::Tool("strace"), Need::Root] a_secret_stays_one_at_every_moment,
         [Need::Tool("strace"), Need::Root] setuid_comes_after_the_owner,
+        [Need::Tool("strace"), Need::Tool("bindfs"), Need::Root] no_temporary_name_is_setuid,
         [Need::Root] read_only_destination_needs_force,
         [Need::Root] unwritable_directory_is_named_with_a_way_out,
         [Need::Root] sticky_directory_is_named_with_a_way_out,
@@ -121,6 +122,119 @@ fn for_nobody(pair: &Pair, destination_mode: u32, directory_mode: u32) {
     std::os::unix::fs::chown(&pair.destination, Some(NOBODY), None).unwrap();
     set_mode(&pair.destination, destination_mode);
     set_mode(pair.to.path(), directory_mode);
+}
+
+/// What has the name of a copy already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Old {
+    Nothing,
+    /// A file of this mode.
+    File(u32),
+    Link,
+}
+
+impl Old {
+    fn make(self, path: &Path) {
+        match self {
+            Old::Nothing => {}
+            Old::Link => std::os::unix::fs::symlink("nowhere", path).unwrap(),
+            Old::File(mode) => {
+                std::fs::write(path, "old").unwrap();
+                set_mode(path, mode);
+            }
+        }
+    }
+}
+
+/// A kill would leave a program that runs with the rights of its owner, under a name that nobody looks at.
+fn no_temporary_name_is_setuid() {
+    let disk = Place::Disk.scratch();
+    let fuse = Mount::fuse(disk.path());
+    let tmpfs = Place::Tmpfs.scratch();
+    let flags: [&[&str]; 6] =
+        [&["-p"], &["-p", "--durable"], &["-rp"], &["-rp", "--resume"], &["-n", "-p"], &[]];
+    for (directory, below) in
+        [(disk.path(), disk.path()), (tmpfs.path(), tmpfs.path()), (fuse.path(), disk.path())]
+    {
+        for source_mode in [0o4755, 0o2711, 0o6555] {
+            for flags in flags {
+                for old in [Old::Nothing, Old::File(0o755), Old::File(0o4711), Old::Link] {
+                    let is_recursive = flags[..].iter().any(|flag| flag.starts_with("-r"));
+                    let is_passed_over = match old {
+                        Old::Nothing => false,
+                        // A link that is named is followed.
+                        Old::Link => !is_recursive,
+                        Old::File(_) => flags.contains(&"-n"),
+                    };
+                    if !is_passed_over {
+                        setuid_comes_last((directory, below), source_mode, flags, old);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Copies to `directory`, which is also seen as `below`: FUSE answers from what the kernel remembers of
+/// another name.
+fn setuid_comes_last(
+    (directory, below): (&Path, &Path),
+    source_mode: u32,
+    flags: &[&str],
+    old: Old,
+) {
+    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+    set_mode(&pair.source, source_mode);
+    let to = Scratch::new_in(directory);
+    let destination = to.join("source");
+    old.make(&destination);
+    let program = match flags.iter().any(|flag| flag.starts_with("-r")) {
+        true => cp().args(flags).arg("-T").args([pair.from.path(), to.path()]),
+        false => cp().args(flags).args([&pair.source, &destination]),
+    };
+    let context = format!("{} {source_mode:o} {flags:?} {old:?}", to.display());
+    let (run, trace) = Strace::new(&program).run();
+    assert!(run.status.success(), "{context}: {}", run.stderr);
+    let expected = match old {
+        _ if !flags.is_empty() => source_mode,
+        Old::File(mode) => mode,
+        _ => source_mode & 0o755,
+    };
+    let path = below.join(to.file_name().unwrap()).join("source");
+    assert_eq!(mode(&path), expected, "{context}");
+    let calls = &trace.calls;
+    let made = calls.iter().position(|call| {
+        let makes = ["linkat", "openat"].contains(&call.name.as_str());
+        makes && call.value().is_some() && call.arguments.contains(".tmp\"")
+    });
+    let Some(made) = made else {
+        return assert!(old == Old::Nothing && directory == below, "{context}");
+    };
+    let is_rename = |call: &Call| RENAMES.contains(&call.name.as_str());
+    let renamed = calls.iter().rposition(|call| is_rename(call) && call.mentions(to.path()));
+    let renamed = renamed.expect("it gets its name");
+    // It may have been setuid as long as it had no name.
+    let last = calls[..made].iter().rev().find(|call| call.name == "fchmod");
+    let mut while_named = calls[made..renamed].iter().chain(last);
+    assert!(!while_named.any(gives_setuid), "{context}");
+    let given = calls.iter().rposition(gives_setuid);
+    let flushed = calls.iter().rposition(|call| {
+        let is_it = |given: usize| descriptor(call) == descriptor(&calls[given]);
+        call.name == "fsync" && given.is_some_and(is_it)
+    });
+    assert!(!flags.contains(&"--durable") || flushed > given, "{context}");
+}
+
+/// The number of the first descriptor.
+fn descriptor(call: &Call) -> &str {
+    call.arguments.split('<').next().unwrap_or_default()
+}
+
+/// A call that gives setuid or setgid to a file that is open.
+fn gives_setuid(call: &Call) -> bool {
+    let mode = call.arguments.rsplit(", ").next().unwrap_or_default();
+    let mode = u32::from_str_radix(mode, 8).unwrap_or(0);
+    call.name == "fchmod" && mode & 0o6000 != 0
 }
 
 fn read_only_destination_needs_force() {

@@ -18,6 +18,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] contents_of_a_fifo,
         [] contents_into_a_fifo,
         [] contents_into_dev_null,
+        [] what_a_reader_has_is_not_tried_again,
         [Need::At(Place::Ext4)] contents_of_a_block_device,
         [] fifo_of_many_pipefuls,
     ]
@@ -126,6 +127,30 @@ fn contents_into_dev_null() {
     assert_eq!(receipt.bytes(), 1 << 20);
     assert_eq!(receipt.at("shared") + receipt.at("moved"), 0, "{}", receipt.value());
     assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+}
+
+/// By name, before anything is written: what was written cannot be taken back.
+fn what_a_reader_has_is_not_tried_again() {
+    let pair = Pair::at(Place::Disk, &Content::dense(3000));
+    let reader = fifo(&pair.to, "destination");
+    // Nobody has to be waited for.
+    let mut end = std::fs::File::options().read(true).write(true).open(&reader).unwrap();
+    let (flag, variable) = (cp().arg("--if-changed=retry"), cp().env("UNCOPY_IF_CHANGED", "retry"));
+    for program in [flag.clone(), variable.clone()] {
+        for destination in [reader.as_path(), Path::new("/dev/null")] {
+            let program = program.clone().arg("--copy-contents");
+            let run = program.arg(&pair.source).arg(destination).run();
+            let message = run.failed(2);
+            assert!(message.contains("taken back") && message.contains("if-changed"), "{message}");
+            assert_eq!(run.receipts()[0].value()["kind"], "options", "{}", run.stdout);
+        }
+    }
+    // A flag says otherwise, and the bytes of that copy are the first that come.
+    let program = variable.args(["--if-changed=fail", "--copy-contents"]);
+    assert_eq!(pair.command(program).run().receipt().bytes(), 3000);
+    let mut bytes = vec![0; 3000];
+    end.read_exact(&mut bytes).unwrap();
+    assert!(bytes == std::fs::read(&pair.source).unwrap());
 }
 
 /// Its size by `stat` is 0, and it has no holes to walk.

@@ -16,6 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::At(Place::Tmpfs)] direct_on_tmpfs_is_not_moved,
         [Need::Root, Need::Tool("bindfs")] a_fuse_source_is_not_mapped,
         [] duration_and_bytes_are_there,
+        [] nothing_is_missing_of_an_empty_file,
     ]
 }
 
@@ -116,4 +117,43 @@ fn duration_and_bytes_are_there() {
     assert_eq!(value["destination"], pair.destination.to_str().unwrap());
     assert_eq!(receipt.bytes(), 5000);
     assert!(value["duration_us"].as_u64().unwrap() > 0);
+}
+
+/// Of nothing every way is as good as any other, and none is explained.
+fn nothing_is_missing_of_an_empty_file() {
+    for flags in [
+        &[][..],
+        &["-p"],
+        &["--verify"],
+        &["--durable"],
+        &["--in-place"],
+        &["--no-user-copy"],
+        &["--no-zero-copy"],
+        &["--require-zero-copy"],
+        &["--method=copy-file-range"],
+        &["--direct-min=1"],
+        &["-r"],
+        &["-r", "--verify"],
+        &["-r", "--resume"],
+    ] {
+        for is_old in [false, true] {
+            let pair = Pair::at(Place::Disk, &Content::dense(0));
+            if is_old {
+                pair.old_destination();
+            }
+            let run = pair.command(cp().args(flags)).run();
+            assert!(run.status.success(), "{flags:?}: {}", run.stderr);
+            for receipt in run.receipts() {
+                let said = receipt.value();
+                assert_eq!(said["refusals"], serde_json::json!([]), "{flags:?} {is_old}");
+                assert_eq!(said["mechanisms"], serde_json::json!([]), "{flags:?} {is_old}");
+                assert!(said["decided_by"].is_null(), "{flags:?} {is_old}: {said}");
+            }
+            pair.assert_copied();
+        }
+    }
+    // One that only seems to be empty is read to its end, and says why.
+    let pair = Pair::empty(Place::Disk, Place::Disk);
+    let run = cp().arg("/proc/version").arg(&pair.destination).run();
+    assert!(run.receipt().refusals().len() > 3, "{}", run.stdout);
 }

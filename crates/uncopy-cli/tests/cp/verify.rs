@@ -20,6 +20,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [] no_verify_overrides_the_environment,
         [Need::Tool("strace")] a_write_that_did_not_happen_is_found,
         [Need::Tool("strace")] a_kernel_copy_that_did_not_happen_is_found,
+        [Need::At(Place::Ext4), Need::At(Place::Xfs), Need::At(Place::Btrfs), Need::Tool("strace")]
+            only_what_is_known_is_blamed,
         [Need::At(Place::Xfs), Need::Tool("strace")] a_clone_that_did_not_happen_is_found,
         [Need::Tool("strace")] a_byte_changed_after_the_flush_is_found,
         [Need::Tool("strace")] in_place_says_that_the_old_file_is_gone,
@@ -153,6 +155,54 @@ fn a_kernel_copy_that_did_not_happen_is_found() {
         let lie = format!("{name}:retval={}:when={}", call.value().unwrap(), call.nth);
         found(&pair, &program, &lie, 3);
     }
+}
+
+/// Where the source may be what changed the device is not accused.
+fn only_what_is_known_is_blamed() {
+    const IN_DOUBT: &str = "verification_in_doubt";
+    const FAILED: &str = "verification_failed";
+    let disks = [Place::Ext4, Place::Xfs, Place::Btrfs];
+    let mut rows = vec![(Place::Tmpfs, true, "", IN_DOUBT, "filesystem", "nobody writes")];
+    for place in disks {
+        let retry = "if-changed=retry";
+        rows.extend([
+            (place, false, "", IN_DOUBT, "dirty pages", retry),
+            (place, false, "--if-changed=accept", IN_DOUBT, "dirty pages", retry),
+            (place, false, "--if-changed=fail", FAILED, "expected", "check the device"),
+            (place, false, "--if-changed=retry", FAILED, "expected", "check the device"),
+            (place, true, "", FAILED, "expected", "check the device"),
+        ]);
+    }
+    for (place, is_clean, flag, kind, why, next) in rows {
+        let pair = Pair::at(place, &Content::dense(100_000));
+        if is_clean {
+            File::open(&pair.source).unwrap().sync_all().unwrap();
+        } else {
+            // What is there and truncated ext4 writes out when it is closed.
+            std::fs::remove_file(&pair.source).unwrap();
+            std::fs::write(&pair.source, vec![7; 100_000]).unwrap();
+        }
+        let program = cp_by(COPY_FILE_RANGE).arg("--verify");
+        let program = if flag.is_empty() { program } else { program.arg(flag) };
+        let lie = "copy_file_range:retval=100000:when=1";
+        let (run, _) = Strace::new(&pair.command(program)).inject(lie).run();
+        let message = run.failed(3);
+        let context = format!("{place:?} {is_clean} {flag}: {message}");
+        assert_eq!(run.receipts()[0].value()["kind"], kind, "{context}");
+        assert!(message.contains(why) && message.contains(next), "{context}");
+        let is_accused = message.contains("; check the device and its cables");
+        assert_eq!(is_accused, kind == FAILED, "{context}");
+        pair.assert_nothing_left();
+    }
+    // A change that is accepted, between the copy and the second reading.
+    let pair = Pair::at(Place::Ext4, &Content::dense(100_000));
+    let program = cp_by(COPY_FILE_RANGE).args(["--verify", "--if-changed=accept"]);
+    let stopped = Strace::new(&pair.command(program)).stop_after("fdatasync", 1);
+    std::fs::write(&pair.source, vec![9; 100_000]).unwrap();
+    let (run, _) = stopped.resume();
+    assert!(run.failed(3).contains("the source changed meanwhile"), "{}", run.stderr);
+    assert_eq!(run.receipts()[0].value()["kind"], IN_DOUBT);
+    pair.assert_nothing_left();
 }
 
 /// It is seen by its length already: no reflink, and no other way is allowed.

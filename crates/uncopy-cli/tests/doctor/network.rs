@@ -241,13 +241,20 @@ fn the_kernel_is_seen_copying() {
         let sender = Child::start(env!("CARGO_BIN_EXE_uncopy"), &words);
         sender.seen("1 with a peer", 0);
         let trace = || {
-            let words = format!("doctor --json --trace 0.5 --pid {}", sender.0.id());
+            let words = format!("doctor --json --trace 0.5 --stacks --pid {}", sender.0.id());
             serde_json::from_str::<Value>(&uncopy(&words).run().stdout).unwrap()
         };
         let taps = |report: &Value| report["findings"].to_string().contains("dev_queue_xmit_nit");
+        let stacks = |report: &Value| report["stacks"].as_array().unwrap().clone();
+        let is_of_tap = |stack: &Value| {
+            let names: Vec<&str> =
+                stack["functions"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+            names.windows(2).any(|pair| pair == ["skb_copy_ubufs", "dev_queue_xmit_nit"])
+        };
         let clean = trace();
         assert!(finding(&clean, "trace-forbidden").is_none(), "{clean}");
         assert!(!taps(&clean), "{clean}");
+        assert!(!stacks(&clean).iter().any(is_of_tap), "{clean}");
         let tap = network.tap();
         let begin = Instant::now();
         let mut seen = trace();
@@ -258,13 +265,19 @@ fn the_kernel_is_seen_copying() {
         let copies = finding(&seen, "trace-copies").unwrap();
         assert!(copies["summary"].as_str().unwrap().contains("a packet tap copied"), "{copies}");
         assert_eq!(seen["verdict"], "copied");
+        let stacks = stacks(&seen);
+        assert!((1..=5).contains(&stacks.len()) && stacks.iter().any(is_of_tap), "{seen}");
+        let count =
+            |stack: &Value| stack["samples"].as_u64().unwrap() + stack["calls"].as_u64().unwrap();
+        assert!(stacks.is_sorted_by(|one, next| count(one) >= count(next)), "{seen}");
         drop((tap, sender));
     });
 }
 
 fn who_may_not_sample_is_told_why() {
-    let run = uncopy("doctor --json --trace 0.1").as_user(65534).run();
+    let run = uncopy("doctor --json --trace 0.1 --stacks").as_user(65534).run();
     let seen = report(&run, 7);
+    assert_eq!(seen.get("stacks"), None, "nothing was looked at: {seen}");
     let found = finding(&seen, "trace-forbidden").unwrap();
     let evidence = found["evidence"].to_string();
     assert!(evidence.contains("perf_event_paranoid is ") && evidence.contains("kptr_restrict is "));

@@ -58,6 +58,7 @@ fn refusals_end_in_a_next_step() {
         ("doctor /tmp", "for a copy name SRC and DST"),
         ("doctor a b -- --no-such-flag", "--no-such-flag"),
         ("doctor --trace 0", "a number of seconds"),
+        ("doctor --stacks lo", "--trace"),
         ("doctor --probe lo", "a probe needs an address"),
         ("doctor a b -- c", "flags of cp alone"),
         ("doctor a b -- --prefer=cpu --sparse=always --require-zero-copy", "--sparse=always"),

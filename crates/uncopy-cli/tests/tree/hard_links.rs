@@ -1,9 +1,10 @@
 //! The names of one file stay names of one file.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::Path;
 
-use testbed::{Case, Compared, Forbidden, SystemCall, assert_same_tree};
+use testbed::{Case, Compared, Forbidden, Need, Program, SystemCall, assert_same_tree, run_tool};
 use uncopy::Errno;
 
 use crate::{Trees, cp, events, number, summary};
@@ -16,6 +17,10 @@ pub(crate) fn cases() -> Vec<Case> {
         [] merged_over_other_files,
         [] names_of_large_files,
         [] names_that_the_filesystem_refuses,
+        [] names_of_links_and_fifos,
+        [Need::Root] names_of_links_and_fifos_of_a_user,
+        [Need::Root] names_of_devices,
+        [] refused_names_of_links_and_fifos,
     ]
 }
 
@@ -120,5 +125,107 @@ fn names_that_the_filesystem_refuses() {
         for name in ["a", "b", "c"] {
             assert_eq!(fs::read(trees.destination().join(name)).unwrap(), b"x");
         }
+    }
+}
+
+const DIRECTORIES: [&str; 4] = ["a", "a/b", "c", "d"];
+
+/// Each entry once more in every directory.
+fn spread(trees: &Trees, names: &[&str]) {
+    for directory in DIRECTORIES {
+        fs::create_dir_all(trees.source().join(directory)).unwrap();
+        for name in names {
+            let to = trees.source().join(directory).join(name);
+            fs::hard_link(trees.source().join(name), to).unwrap();
+        }
+    }
+}
+
+fn assert_one_inode(trees: &Trees, names: &[&str], context: &str) {
+    let look = |path: &Path| path.symlink_metadata().unwrap();
+    for name in names {
+        let first = look(&trees.destination().join(name));
+        assert_eq!(first.nlink(), 1 + DIRECTORIES.len() as u64, "{context}: {name}");
+        let expected = look(&trees.source().join(name)).file_type();
+        for directory in DIRECTORIES {
+            let other = look(&trees.destination().join(directory).join(name));
+            assert_eq!(other.ino(), first.ino(), "{context}: {directory}/{name}");
+            assert_eq!(other.file_type(), expected, "{context}: {directory}/{name}");
+        }
+    }
+}
+
+/// Into a new tree, over what is there, and over what was copied already.
+fn copied_and_copied_again(trees: &Trees, names: &[&str], program: impl Fn() -> Program) {
+    for flags in [&[][..], &["-p"], &["--jobs=1"], &["--jobs=4"], &["--resume"], &["--durable"]] {
+        for round in 0..3 {
+            let context = format!("{flags:?} {round}");
+            let run = trees.copy(program().args(["-T", "--specials"]).args(flags));
+            assert_one_inode(trees, names, &context);
+            let made = (names.len() * DIRECTORIES.len()) as u64;
+            assert_eq!(number(&summary(&run), "hard_links"), made, "{context}");
+            assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
+            if round == 1 {
+                // Some are files of their own again.
+                for name in names {
+                    let path = trees.destination().join("c").join(name);
+                    fs::remove_file(&path).unwrap();
+                    fs::write(&path, "old").unwrap();
+                    fs::set_permissions(path, Permissions::from_mode(0o666)).unwrap();
+                }
+            }
+        }
+        fs::remove_dir_all(trees.destination()).unwrap();
+    }
+}
+
+fn links_and_fifos() -> Trees {
+    let trees = Trees::new();
+    symlink("nowhere", trees.source().join("link")).unwrap();
+    run_tool("mkfifo", [trees.source().join("fifo")]);
+    spread(&trees, &["link", "fifo"]);
+    trees
+}
+
+fn names_of_links_and_fifos() {
+    copied_and_copied_again(&links_and_fifos(), &["link", "fifo"], cp);
+}
+
+fn names_of_links_and_fifos_of_a_user() {
+    const USER: u32 = 65534;
+    let trees = links_and_fifos();
+    chown(trees.to.path(), Some(USER), None).unwrap();
+    copied_and_copied_again(&trees, &["link", "fifo"], || cp().as_user(USER));
+}
+
+fn names_of_devices() {
+    let trees = Trees::new();
+    let null = trees.source().join("null");
+    run_tool("mknod", [null.as_os_str(), "c".as_ref(), "1".as_ref(), "3".as_ref()]);
+    spread(&trees, &["null"]);
+    copied_and_copied_again(&trees, &["null"], cp);
+    assert_eq!(fs::metadata(null).unwrap().rdev(), rustix::fs::makedev(1, 3));
+}
+
+fn refused_names_of_links_and_fifos() {
+    for errno in [Errno::EPERM, Errno::EMLINK] {
+        let trees = links_and_fifos();
+        let program =
+            cp().arg("--specials").forbidding(&[Forbidden::Call(SystemCall::LINKAT)], errno);
+        let run = trees.copy(program);
+        for directory in DIRECTORIES {
+            for name in ["link", "fifo"] {
+                let kind = |root: &Path| {
+                    root.join(directory).join(name).symlink_metadata().unwrap().file_type()
+                };
+                assert_eq!(kind(&trees.source()), kind(&trees.destination()), "{directory}/{name}");
+            }
+            let link = fs::read_link(trees.destination().join(directory).join("link"));
+            assert_eq!(link.unwrap(), Path::new("nowhere"));
+        }
+        let told = events(&run, "made").into_iter();
+        let told = told.filter(|made| made.value()["notes"].to_string().contains("hard link"));
+        assert_eq!(told.count(), 2 * DIRECTORIES.len(), "{}", run.stdout);
+        assert_eq!(number(&summary(&run), "hard_links"), 0);
     }
 }

@@ -24,6 +24,14 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("setfacl")] a_default_acl_rules_a_new_tree,
         [] a_directory_that_may_not_be_written_to_is_filled,
         [] records_are_numbered_without_a_gap,
+        [
+            Need::At(Place::Ext4),
+            Need::At(Place::Xfs),
+            Need::At(Place::Btrfs),
+            Need::At(Place::Tmpfs),
+            Need::Tool("chattr"),
+        ]
+            inode_flags_that_are_not_kept,
     ];
     for place in [Place::Ext4, Place::Xfs, Place::Btrfs] {
         let name = format!("tree::kinds::each_class_goes_its_way_on::{place:?}");
@@ -297,4 +305,76 @@ fn records_are_numbered_without_a_gap() {
     let numbers: Vec<u64> = records.iter().map(|record| number(record, "sequence")).collect();
     assert_eq!(numbers, (1..=1011).collect::<Vec<_>>());
     assert_eq!(number(summary, "files"), 1000);
+}
+
+/// What `lsattr` shows of the source and not of the copy.
+fn inode_flags_that_are_not_kept() {
+    /// As `chattr` calls them, and the receipt.
+    const FLAGS: [(char, &str); 8] = [
+        ('a', "append_only"),
+        ('i', "immutable"),
+        ('d', "no_dump"),
+        ('A', "no_access_time"),
+        ('S', "synchronous"),
+        ('C', "no_copy_on_write"),
+        ('P', "project_inherit"),
+        ('c', "compressed"),
+    ];
+    let mut seen = Vec::new();
+    for place in [Place::Ext4, Place::Xfs, Place::Btrfs, Place::Tmpfs] {
+        for (letter, name) in FLAGS {
+            let trees = Trees::at(place, Place::Disk);
+            let file = trees.file("d/f", "");
+            let directory = file.parent().unwrap().to_owned();
+            trees.file("d/large", vec![7; 3 << 20]);
+            let change = |sign: char, path: &std::path::Path| {
+                let flag = format!("{sign}{letter}");
+                let output = std::process::Command::new("chattr").arg(flag).arg(path).output();
+                output.unwrap().status.success()
+            };
+            let large = directory.join("large");
+            let shows = |path: &std::path::Path| {
+                let shown = std::process::Command::new("lsattr").arg("-d").arg(path).output();
+                let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
+                shown.split(' ').next().unwrap().contains(letter)
+            };
+            // Some take what they do not keep.
+            let flagged: Vec<_> = [&file, &large, &directory]
+                .into_iter()
+                .filter(|path| change('+', path) && shows(path))
+                .collect();
+            let single = Program::new(env!("CARGO_BIN_EXE_uncopy")).args(["cp", "--json"]);
+            let single = single.arg(&file).arg(trees.to.join("alone")).run();
+            let run = trees.run(cp());
+            let quiet = Program::new(env!("CARGO_BIN_EXE_uncopy")).args(["cp", "-r"]);
+            let quiet = quiet.arg(trees.source()).arg(trees.to.join("quiet")).run();
+            for path in [&file, &large, &directory] {
+                change('-', path);
+            }
+            assert!(run.status.success() && quiet.status.success(), "{}", run.stderr);
+            let alone = single.receipt().value()["flags_not_kept"].to_string();
+            let told = |path: &std::path::Path| {
+                let source = path.to_str().unwrap();
+                let all = run.receipts();
+                let event = all.iter().find(|event| event.value()["source"] == source).unwrap();
+                event.value()["flags_not_kept"].to_string()
+            };
+            for path in [&file, &large, &directory] {
+                let expected = match flagged.contains(&path) {
+                    true => format!("[\"{name}\"]"),
+                    false => "null".to_owned(),
+                };
+                assert_eq!(told(path), expected, "{place:?} {letter} {}", path.display());
+                assert!(path != &file || alone == expected, "{place:?} {letter}: {alone}");
+            }
+            // What statx(2) tells is told to everybody.
+            let is_shown = ['a', 'i', 'd'].contains(&letter) && flagged.contains(&&file);
+            let words = name.replace('_', " ");
+            assert!(!is_shown || quiet.stderr.contains(&words), "{place:?}: {}", quiet.stderr);
+            seen.extend(flagged.first().map(|_| name));
+        }
+    }
+    for (letter, name) in FLAGS {
+        assert!(seen.contains(&name), "no filesystem has {letter}");
+    }
 }

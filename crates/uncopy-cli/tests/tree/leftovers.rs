@@ -25,6 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("strace")] a_leftover_that_the_source_has_too_stays,
         [Need::Tool("strace")] a_mirror_does_not_count_leftovers,
         [Need::Tool("strace")] a_run_at_work_is_left_alone_by_a_mirror,
+        [Need::Root, Need::Tool("strace")] where_links_are_made_is_left_alone_by_a_mirror,
         [] a_file_with_the_name_of_the_journal_is_kept,
         [Need::Tool("strace")] a_copied_journal_is_not_believed,
     ]
@@ -467,6 +468,36 @@ fn a_run_at_work_is_left_alone_by_a_mirror() {
     assert_eq!(ours(&trees.destination()), before, "{}", run.stderr);
     drop(stopped.resume());
     assert_eq!(ours(&trees.destination()), [] as [PathBuf; 0]);
+}
+
+/// Who can change files of others makes links in a directory of its own. Before that is locked a mirror
+/// may remove it, and the run makes another one.
+fn where_links_are_made_is_left_alone_by_a_mirror() {
+    let nth = {
+        let trees = replacing();
+        let (run, trace) = Strace::new(&program(&trees, &[])).run();
+        assert!(run.status.success(), "{}", run.stderr);
+        let made = trace.named(&["mkdirat"]).into_iter().find(|call| call.value() == Some(0));
+        made.expect("it makes a directory of its own").nth
+    };
+    for (call, nth, is_locked) in
+        [("mkdirat", nth, false), ("symlinkat", 1, true), ("fchownat", 1, true)]
+    {
+        let trees = replacing();
+        let stopped = Strace::new(&program(&trees, &[])).stop_after(call, nth);
+        let before = ours(&trees.destination());
+        let is_there = before.iter().any(|path| trees.destination().join(path).is_dir());
+        assert!(is_there, "{call}: {before:?}");
+        let run = program(&trees, &["--delete"]).run();
+        assert!(run.status.success(), "{call}: {}", run.stderr);
+        let left = ours(&trees.destination());
+        assert!(!is_locked || left == before, "{call}: {left:?}, and it was {before:?}");
+        let (run, _) = stopped.resume();
+        assert!(run.status.success(), "{call}: {}", run.stderr);
+        assert_eq!(ours(&trees.destination()), [] as [PathBuf; 0], "{call}");
+        let link = fs::read_link(trees.destination().join("a/link")).unwrap();
+        assert_eq!(link, Path::new("a"), "{call}");
+    }
 }
 
 fn a_file_with_the_name_of_the_journal_is_kept() {

@@ -14,6 +14,7 @@ mod incomplete;
 mod interrupted;
 mod job_control;
 mod kinds;
+mod kinds_replaced;
 mod leftovers;
 mod links;
 mod long;
@@ -162,6 +163,7 @@ fn main() -> ExitCode {
             interrupted::cases(),
             job_control::cases(),
             kinds::cases(),
+            kinds_replaced::cases(),
             leftovers::cases(),
             links::cases(),
             long::cases(),

@@ -20,8 +20,12 @@
 #include <zircon/compiler.h>
 #include <zircon/errors.h>
 #include <zircon/rights.h>
+#include <zircon/syscalls/clock.h>
+#include <zircon/syscalls/exception.h>
+#include <zircon/syscalls/iob.h>
 #include <zircon/syscalls/object.h>
 #include <zircon/syscalls/port.h>
+#include <zircon/syscalls/profile.h>
 #include <zircon/syscalls/types.h>
 #include <zircon/types.h>
 
@@ -285,6 +289,141 @@ zx_status_t zx_vmo_transfer_data(zx_handle_t handle, uint32_t options, uint64_t 
                                  uint64_t length, zx_handle_t src_vmo, uint64_t src_offset);
 zx_status_t zx_resource_create(zx_handle_t parent, uint32_t options, uint64_t base, size_t size,
                                const char* name, size_t name_size, zx_handle_t* out);
+
+/* Jobs, processes, threads, exceptions. */
+zx_status_t zx_job_create(zx_handle_t parent_job, uint32_t options, zx_handle_t* out);
+zx_status_t zx_job_set_critical(zx_handle_t job, uint32_t options, zx_handle_t process);
+zx_status_t zx_job_set_policy(zx_handle_t handle, uint32_t options, uint32_t topic,
+                              const void* policy, uint32_t policy_size);
+zx_status_t zx_process_create(zx_handle_t job, const char* name, size_t name_size, uint32_t options,
+                              zx_handle_t* proc_handle, zx_handle_t* vmar_handle);
+/* Consumes arg1. */
+zx_status_t zx_process_start(zx_handle_t handle, zx_handle_t thread, zx_vaddr_t entry,
+                             zx_vaddr_t stack, zx_handle_t arg1, uintptr_t arg2);
+zx_status_t zx_process_read_memory(zx_handle_t handle, zx_vaddr_t vaddr, void* buffer,
+                                   size_t buffer_size, size_t* actual);
+zx_status_t zx_process_write_memory(zx_handle_t handle, zx_vaddr_t vaddr, const void* buffer,
+                                    size_t buffer_size, size_t* actual);
+zx_status_t zx_thread_create(zx_handle_t process, const char* name, size_t name_size,
+                             uint32_t options, zx_handle_t* out);
+zx_status_t zx_thread_start(zx_handle_t handle, zx_vaddr_t thread_entry, zx_vaddr_t stack,
+                            uintptr_t arg1, uintptr_t arg2);
+zx_status_t zx_thread_start_regs(zx_handle_t handle, uint64_t pc, uint64_t sp, uint64_t arg1,
+                                 uint64_t arg2, uint64_t tp, uint64_t abi_reg);
+zx_status_t zx_thread_read_state(zx_handle_t handle, uint32_t kind, void* buffer,
+                                 size_t buffer_size);
+zx_status_t zx_thread_write_state(zx_handle_t handle, uint32_t kind, const void* buffer,
+                                  size_t buffer_size);
+zx_status_t zx_thread_raise_exception(uint32_t options, uint32_t type,
+                                      const zx_exception_context_t* context);
+zx_status_t zx_task_kill(zx_handle_t handle);
+zx_status_t zx_task_suspend(zx_handle_t handle, zx_handle_t* token);
+zx_status_t zx_task_suspend_token(zx_handle_t handle, zx_handle_t* token);
+zx_status_t zx_task_create_exception_channel(zx_handle_t handle, uint32_t options,
+                                             zx_handle_t* out);
+zx_status_t zx_exception_get_thread(zx_handle_t handle, zx_handle_t* out);
+zx_status_t zx_exception_get_process(zx_handle_t handle, zx_handle_t* out);
+
+/* Address spaces. */
+zx_status_t zx_vmar_allocate(zx_handle_t parent_vmar, zx_vm_option_t options, size_t offset,
+                             size_t size, zx_handle_t* child_vmar, zx_vaddr_t* child_addr);
+zx_status_t zx_vmar_destroy(zx_handle_t handle);
+zx_status_t zx_vmar_map(zx_handle_t handle, zx_vm_option_t options, size_t vmar_offset,
+                        zx_handle_t vmo, uint64_t vmo_offset, size_t len, zx_vaddr_t* mapped_addr);
+zx_status_t zx_vmar_map_clock(zx_handle_t handle, zx_vm_option_t options, size_t vmar_offset,
+                              zx_handle_t clock, size_t len, zx_vaddr_t* mapped_addr);
+zx_status_t zx_vmar_map_iob(zx_handle_t handle, zx_vm_option_t options, size_t vmar_offset,
+                            zx_handle_t ep, uint32_t region_index, uint64_t region_offset,
+                            size_t region_length, zx_vaddr_t* mapped_addr);
+zx_status_t zx_vmar_op_range(zx_handle_t handle, uint32_t op, zx_vaddr_t address, size_t size,
+                             void* buffer, size_t buffer_size);
+zx_status_t zx_vmar_protect(zx_handle_t handle, zx_vm_option_t options, zx_vaddr_t addr,
+                            size_t len);
+zx_status_t zx_vmar_unmap(zx_handle_t handle, zx_vaddr_t addr, size_t len);
+
+/* Clocks of one's own, timers, counters. */
+zx_status_t zx_clock_create(uint64_t options, const void* args, zx_handle_t* out);
+zx_status_t zx_clock_get_details(zx_handle_t handle, uint64_t options, void* details);
+zx_status_t zx_clock_get_details_mapped(const void* clock_addr, uint64_t options, void* details);
+zx_status_t zx_clock_read(zx_handle_t handle, zx_time_t* now);
+zx_status_t zx_clock_read_mapped(const void* clock_addr, zx_time_t* now);
+zx_status_t zx_clock_update(zx_handle_t handle, uint64_t options, const void* args);
+zx_status_t zx_timer_create(uint32_t options, zx_clock_t clock_id, zx_handle_t* out);
+zx_status_t zx_timer_set(zx_handle_t handle, zx_time_t deadline, zx_duration_t slack);
+zx_status_t zx_timer_cancel(zx_handle_t handle);
+zx_status_t zx_counter_create(uint32_t options, zx_handle_t* out);
+zx_status_t zx_counter_add(zx_handle_t handle, int64_t value);
+zx_status_t zx_counter_read(zx_handle_t handle, int64_t* value);
+zx_status_t zx_counter_write(zx_handle_t handle, int64_t value);
+
+/* Streams, buffers for input and output, logs, profiles. */
+zx_status_t zx_stream_create(uint32_t options, zx_handle_t vmo, zx_off_t seek,
+                             zx_handle_t* out_stream);
+zx_status_t zx_stream_writev(zx_handle_t handle, uint32_t options, const zx_iovec_t* vectors,
+                             size_t num_vectors, size_t* actual);
+zx_status_t zx_stream_writev_at(zx_handle_t handle, uint32_t options, zx_off_t offset,
+                                const zx_iovec_t* vectors, size_t num_vectors, size_t* actual);
+zx_status_t zx_stream_readv(zx_handle_t handle, uint32_t options, zx_iovec_t* vectors,
+                            size_t num_vectors, size_t* actual);
+zx_status_t zx_stream_readv_at(zx_handle_t handle, uint32_t options, zx_off_t offset,
+                               zx_iovec_t* vectors, size_t num_vectors, size_t* actual);
+zx_status_t zx_stream_seek(zx_handle_t handle, zx_stream_seek_origin_t whence, int64_t offset,
+                           zx_off_t* out_seek);
+zx_status_t zx_iob_create(uint64_t options, const void* regions, size_t num_regions,
+                          zx_handle_t* ep0_out, zx_handle_t* ep1_out);
+zx_status_t zx_iob_writev(zx_handle_t handle, zx_iob_write_options_t options, uint32_t region_index,
+                          const zx_iovec_t* vectors, size_t num_vectors);
+zx_status_t zx_debuglog_create(zx_handle_t resource, uint32_t options, zx_handle_t* out);
+zx_status_t zx_debuglog_read(zx_handle_t handle, uint32_t options, void* buffer,
+                             size_t buffer_size);
+zx_status_t zx_debuglog_write(zx_handle_t handle, uint32_t options, const void* buffer,
+                              size_t buffer_size);
+zx_status_t zx_profile_create(zx_handle_t profile_rsrc, uint32_t options,
+                              const zx_profile_info_t* profile, zx_handle_t* out);
+
+/* Pagers. */
+zx_status_t zx_pager_create(uint32_t options, zx_handle_t* out);
+zx_status_t zx_pager_create_vmo(zx_handle_t pager, uint32_t options, zx_handle_t port, uint64_t key,
+                                uint64_t size, zx_handle_t* out);
+zx_status_t zx_pager_detach_vmo(zx_handle_t pager, zx_handle_t vmo);
+zx_status_t zx_pager_supply_pages(zx_handle_t pager, zx_handle_t pager_vmo, uint64_t offset,
+                                  uint64_t length, zx_handle_t aux_vmo, uint64_t aux_offset);
+zx_status_t zx_pager_op_range(zx_handle_t pager, uint32_t op, zx_handle_t pager_vmo,
+                              uint64_t offset, uint64_t length, uint64_t data);
+zx_status_t zx_pager_query_vmo_stats(zx_handle_t pager, zx_handle_t pager_vmo, uint32_t options,
+                                     void* buffer, size_t buffer_size);
+
+/* Interrupts, devices' views of memory, guests. */
+zx_status_t zx_interrupt_create(zx_handle_t src_obj, uint32_t src_num, uint32_t options,
+                                zx_handle_t* out_handle);
+zx_status_t zx_interrupt_bind(zx_handle_t handle, zx_handle_t port_handle, uint64_t key,
+                              uint32_t options);
+zx_status_t zx_interrupt_wait(zx_handle_t handle, zx_time_t* out_timestamp);
+zx_status_t zx_interrupt_ack(zx_handle_t handle);
+zx_status_t zx_interrupt_trigger(zx_handle_t handle, uint32_t options, zx_time_t timestamp);
+zx_status_t zx_interrupt_destroy(zx_handle_t handle);
+zx_status_t zx_msi_allocate(zx_handle_t handle, uint32_t count, zx_handle_t* out_allocation);
+zx_status_t zx_msi_create(zx_handle_t handle, uint32_t options, uint32_t msi_id, zx_handle_t vmo,
+                          size_t vmo_offset, zx_handle_t* out_interrupt);
+zx_status_t zx_iommu_create(zx_handle_t resource, uint32_t type, const void* desc, size_t desc_size,
+                            zx_handle_t* out);
+zx_status_t zx_bti_create(zx_handle_t iommu, uint32_t options, uint64_t bti_id, zx_handle_t* out);
+zx_status_t zx_bti_pin(zx_handle_t handle, uint32_t options, zx_handle_t vmo, uint64_t offset,
+                       uint64_t size, zx_paddr_t* addrs, size_t num_addrs, zx_handle_t* pmt);
+zx_status_t zx_bti_release_quarantine(zx_handle_t handle);
+/* Consumes handle. */
+zx_status_t zx_pmt_unpin(zx_handle_t handle);
+zx_status_t zx_guest_create(zx_handle_t resource, uint32_t options, zx_handle_t* guest_handle,
+                            zx_handle_t* vmar_handle);
+zx_status_t zx_guest_set_trap(zx_handle_t handle, uint32_t kind, zx_vaddr_t addr, size_t size,
+                              zx_handle_t port_handle, uint64_t key);
+zx_status_t zx_vcpu_create(zx_handle_t guest, uint32_t options, zx_vaddr_t entry, zx_handle_t* out);
+zx_status_t zx_vcpu_enter(zx_handle_t handle, zx_port_packet_t* packet);
+zx_status_t zx_vcpu_kick(zx_handle_t handle);
+zx_status_t zx_vcpu_interrupt(zx_handle_t handle, uint32_t vector);
+zx_status_t zx_vcpu_read_state(zx_handle_t handle, uint32_t kind, void* buffer, size_t buffer_size);
+zx_status_t zx_vcpu_write_state(zx_handle_t handle, uint32_t kind, const void* buffer,
+                                size_t buffer_size);
 
 /* ---- Time and system ---- */
 

@@ -161,6 +161,7 @@ typedef uint32_t zx_obj_type_t;
 #define ZX_OBJ_TYPE_MSI ((zx_obj_type_t)32u)
 #define ZX_OBJ_TYPE_IOB ((zx_obj_type_t)33u)
 #define ZX_OBJ_TYPE_COUNTER ((zx_obj_type_t)34u)
+#define ZX_OBJ_TYPE_IOB_SHARED_REGION ((zx_obj_type_t)35u)
 #define ZX_OBJ_TYPE_UPPER_BOUND ((zx_obj_type_t)64u)
 
 /* Limits of one message. */
@@ -283,6 +284,112 @@ typedef struct zx_wait_item {
 #define ZX_CACHE_POLICY_WRITE_COMBINING ((uint32_t)3u)
 #define ZX_CACHE_POLICY_MASK ((uint32_t)3u)
 
+/* ---- Of what is not here: the calls that take these answer ZX_ERR_NOT_SUPPORTED ---- */
+
+#define ZX_TASK_TERMINATED ZX_OBJECT_SIGNAL_3
+#define ZX_JOB_TERMINATED ZX_OBJECT_SIGNAL_3
+#define ZX_JOB_NO_JOBS ZX_OBJECT_SIGNAL_4
+#define ZX_JOB_NO_PROCESSES ZX_OBJECT_SIGNAL_5
+#define ZX_PROCESS_TERMINATED ZX_OBJECT_SIGNAL_3
+#define ZX_THREAD_TERMINATED ZX_OBJECT_SIGNAL_3
+#define ZX_THREAD_RUNNING ZX_OBJECT_SIGNAL_4
+#define ZX_THREAD_SUSPENDED ZX_OBJECT_SIGNAL_5
+#define ZX_LOG_READABLE ZX_OBJECT_READABLE
+#define ZX_LOG_WRITABLE ZX_OBJECT_WRITABLE
+#define ZX_TIMER_SIGNALED ZX_OBJECT_SIGNAL_3
+#define ZX_VMO_ZERO_CHILDREN ZX_OBJECT_SIGNAL_3
+#define ZX_CLOCK_STARTED ZX_OBJECT_SIGNAL_4
+#define ZX_CLOCK_UPDATED ZX_OBJECT_SIGNAL_5
+#define ZX_IOB_PEER_CLOSED ZX_OBJECT_PEER_CLOSED
+#define ZX_COUNTER_SIGNALED ZX_OBJECT_SIGNAL_3
+#define ZX_COUNTER_POSITIVE ZX_OBJECT_SIGNAL_4
+#define ZX_COUNTER_NON_POSITIVE ZX_OBJECT_SIGNAL_5
+#define ZX_VIRTUAL_INTERRUPT_UNTRIGGERED ZX_OBJECT_SIGNAL_4
+
+/* Mapping, and address spaces. */
+typedef uint32_t zx_vm_option_t;
+#define ZX_VM_PERM_READ ((zx_vm_option_t)1u << 0)
+#define ZX_VM_PERM_WRITE ((zx_vm_option_t)1u << 1)
+#define ZX_VM_PERM_EXECUTE ((zx_vm_option_t)1u << 2)
+#define ZX_VM_COMPACT ((zx_vm_option_t)1u << 3)
+#define ZX_VM_SPECIFIC ((zx_vm_option_t)1u << 4)
+#define ZX_VM_SPECIFIC_OVERWRITE ((zx_vm_option_t)1u << 5)
+#define ZX_VM_CAN_MAP_SPECIFIC ((zx_vm_option_t)1u << 6)
+#define ZX_VM_CAN_MAP_READ ((zx_vm_option_t)1u << 7)
+#define ZX_VM_CAN_MAP_WRITE ((zx_vm_option_t)1u << 8)
+#define ZX_VM_CAN_MAP_EXECUTE ((zx_vm_option_t)1u << 9)
+#define ZX_VM_MAP_RANGE ((zx_vm_option_t)1u << 10)
+#define ZX_VM_REQUIRE_NON_RESIZABLE ((zx_vm_option_t)1u << 11)
+#define ZX_VM_ALLOW_FAULTS ((zx_vm_option_t)1u << 12)
+#define ZX_VM_OFFSET_IS_UPPER_LIMIT ((zx_vm_option_t)1u << 13)
+#define ZX_VM_PERM_READ_IF_XOM_UNSUPPORTED ((zx_vm_option_t)1u << 14)
+#define ZX_VM_FAULT_BEYOND_STREAM_SIZE ((zx_vm_option_t)1u << 15)
+/* The binary logarithm of an alignment lies from this bit on. */
+#define ZX_VM_ALIGN_BASE 24
+#define ZX_VMAR_OP_COMMIT ((uint32_t)1u)
+#define ZX_VMAR_OP_DECOMMIT ((uint32_t)2u)
+#define ZX_VMAR_OP_MAP_RANGE ((uint32_t)3u)
+#define ZX_VMAR_OP_ZERO ((uint32_t)10u)
+#define ZX_VMAR_OP_DONT_NEED ((uint32_t)12u)
+#define ZX_VMAR_OP_ALWAYS_NEED ((uint32_t)13u)
+#define ZX_VMAR_OP_PREFETCH ((uint32_t)14u)
+
+#define ZX_PAGER_OP_FAIL ((uint32_t)1u)
+#define ZX_PAGER_OP_DIRTY ((uint32_t)2u)
+#define ZX_PAGER_OP_WRITEBACK_BEGIN ((uint32_t)3u)
+#define ZX_PAGER_OP_WRITEBACK_END ((uint32_t)4u)
+#define ZX_PAGER_VMO_STATS_MODIFIED ((uint32_t)1u)
+#define ZX_PAGER_RESET_VMO_STATS ((uint32_t)1u)
+typedef struct zx_pager_vmo_stats {
+  uint32_t modified;
+} zx_pager_vmo_stats_t;
+
+#define ZX_STREAM_MODE_READ ((uint32_t)1u)
+#define ZX_STREAM_MODE_WRITE ((uint32_t)2u)
+#define ZX_STREAM_MODE_APPEND ((uint32_t)4u)
+#define ZX_STREAM_CREATE_MASK ((uint32_t)7u)
+#define ZX_STREAM_APPEND ((uint32_t)1u)
+typedef uint32_t zx_stream_seek_origin_t;
+#define ZX_STREAM_SEEK_ORIGIN_START ((zx_stream_seek_origin_t)0u)
+#define ZX_STREAM_SEEK_ORIGIN_CURRENT ((zx_stream_seek_origin_t)1u)
+#define ZX_STREAM_SEEK_ORIGIN_END ((zx_stream_seek_origin_t)2u)
+
+#define ZX_TIMER_SLACK_CENTER ((uint32_t)0u)
+#define ZX_TIMER_SLACK_EARLY ((uint32_t)1u)
+#define ZX_TIMER_SLACK_LATE ((uint32_t)2u)
+
+#define ZX_INTERRUPT_REMAP_IRQ ((uint32_t)1u)
+#define ZX_INTERRUPT_MODE_DEFAULT ((uint32_t)0u << 1)
+#define ZX_INTERRUPT_MODE_EDGE_LOW ((uint32_t)1u << 1)
+#define ZX_INTERRUPT_MODE_EDGE_HIGH ((uint32_t)2u << 1)
+#define ZX_INTERRUPT_MODE_LEVEL_LOW ((uint32_t)3u << 1)
+#define ZX_INTERRUPT_MODE_LEVEL_HIGH ((uint32_t)4u << 1)
+#define ZX_INTERRUPT_MODE_EDGE_BOTH ((uint32_t)5u << 1)
+#define ZX_INTERRUPT_MODE_MASK ((uint32_t)0xeu)
+#define ZX_INTERRUPT_VIRTUAL ((uint32_t)0x10u)
+#define ZX_INTERRUPT_TIMESTAMP_MONO ((uint32_t)0x40u)
+#define ZX_INTERRUPT_BIND ((uint32_t)0u)
+#define ZX_INTERRUPT_UNBIND ((uint32_t)1u)
+#define ZX_MSI_MODE_MSI_X ((uint32_t)1u)
+
+#define ZX_BTI_PERM_READ ((uint32_t)1u << 0)
+#define ZX_BTI_PERM_WRITE ((uint32_t)1u << 1)
+#define ZX_BTI_PERM_EXECUTE ((uint32_t)1u << 2)
+#define ZX_BTI_COMPRESS ((uint32_t)1u << 3)
+#define ZX_BTI_CONTIGUOUS ((uint32_t)1u << 4)
+
+#define ZX_PROCESS_SHARED ((uint32_t)1u)
+#define ZX_JOB_CRITICAL_PROCESS_RETCODE_NONZERO ((uint32_t)1u)
+
+/* Processors, a bit for each. */
+#define ZX_CPU_SET_MAX_CPUS 512
+#define ZX_CPU_SET_BITS_PER_WORD 64
+typedef struct zx_cpu_set {
+  uint64_t mask[ZX_CPU_SET_MAX_CPUS / ZX_CPU_SET_BITS_PER_WORD];
+} zx_cpu_set_t;
+
+/* ---- */
+
 #define ZX_MAX_NAME_LEN ((size_t)32)
 
 #define ZX_PAGE_SHIFT ((uint32_t)12u)
@@ -333,6 +440,7 @@ UNCOPY_ZX_AT(zx_handle_info_t, handle, 0);
 UNCOPY_ZX_AT(zx_handle_info_t, type, 4);
 UNCOPY_ZX_AT(zx_handle_info_t, rights, 8);
 UNCOPY_ZX_AT(zx_handle_info_t, unused, 12);
+UNCOPY_ZX_ASSERT(sizeof(zx_cpu_set_t) == 64);
 UNCOPY_ZX_ASSERT(sizeof(zx_wait_item_t) == 12);
 UNCOPY_ZX_AT(zx_wait_item_t, handle, 0);
 UNCOPY_ZX_AT(zx_wait_item_t, waitfor, 4);

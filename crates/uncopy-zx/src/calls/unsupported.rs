@@ -1,11 +1,29 @@
 //! Calls about what is not here, for programs that name them.
 
+pub mod machine;
+pub mod objects;
+pub mod tasks;
+
 use uncopy::channel::Status;
 
 use crate::abi::{zx_handle_t, zx_rights_t};
 use crate::sys::boundary::exported;
 use crate::sys::memory::{In, Out};
 use crate::table;
+
+/// Calls that answer `ZX_ERR_NOT_SUPPORTED` whatever the arguments, none of which they look at.
+macro_rules! unsupported {
+    ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?);)*) => {
+        crate::sys::boundary::exported! {$(
+            #[doc = concat!("`", stringify!($name), "` of what is not here.")]
+            fn $name($($argument: $type),*) {
+                let _ = ($($argument,)*);
+                Err(Status::NotSupported)
+            }
+        )*}
+    };
+}
+use unsupported;
 
 exported! {
     /// No object here has children.

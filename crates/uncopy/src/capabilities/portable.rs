@@ -6,7 +6,8 @@ use super::{
     Answer, Device, DeviceKind, Filesystem, Identity, IoUring, Kernel, Limits, SocketKind, Storage,
     ZerocopySocket,
 };
-use crate::error::{Errno, Error, Result};
+use crate::elsewhere;
+use crate::error::{Error, Reason, Result};
 
 fn not_asked<T>() -> Answer<T> {
     Answer::unknown("this system is not asked yet")
@@ -27,13 +28,13 @@ pub(super) fn limits() -> Limits {
 }
 
 pub(super) fn identity(path: &Path) -> Result<Identity> {
-    Err(Error::system("identify the filesystem of", path, Errno::ENOSYS))
+    let reason = Reason::Refused("this system is not asked for it yet".into());
+    Err(Error::new("identify the filesystem of", path, reason))
 }
 
 pub(super) fn storage(path: &Path) -> Result<Storage> {
-    let metadata = std::fs::metadata(path).map_err(|error| {
-        Error::system("examine", path, Errno::from_raw(error.raw_os_error().unwrap_or(0)))
-    })?;
+    let metadata =
+        std::fs::metadata(path).map_err(|error| elsewhere::refused("examine", path, error))?;
     let directory = match path.parent() {
         Some(parent) if !metadata.is_dir() => parent,
         _ => path,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustix::fs::FileType;
 
 use super::named::Named;
-use super::options::{CopyOptions, Existing};
+use super::options::{CopyOptions, Existing, IfChanged};
 use super::source::{Source, describe};
 use super::stale::Register;
 use crate::capabilities::Filesystem;
@@ -141,6 +141,14 @@ impl<'a> Destination<'a> {
             }
             _ if !options.copy_contents => {
                 return refuse(Reason::NotRegular { kind: describe(kind) });
+            }
+            _ if options.if_changed == IfChanged::Retry && options.existing != Existing::Keep => {
+                let text = format!(
+                    "it is {}: what was written to it cannot be taken back to be tried again when the \
+                     source changes; copy with if-changed=fail or accept",
+                    describe(kind)
+                );
+                return refuse(Reason::Options(text));
             }
             _ => return Ok(()),
         }

@@ -9,6 +9,7 @@ use super::options::Preserve;
 use super::source::Source;
 use super::staging::Staging;
 use crate::error::Errno;
+use crate::receipt::InodeFlags;
 use crate::sys::file::{self, Stat};
 use crate::sys::{Sys, name, xattr};
 
@@ -42,7 +43,7 @@ const NOT_FROM_OLD: &[&CStr] = &[
     c"security.evm",
 ];
 
-const SETUID_SETGID: u32 = 0o6000;
+pub(super) const SETUID_SETGID: u32 = 0o6000;
 
 /// The mode that a new file is created with; umask and default ACL apply to it.
 pub(crate) fn creation_mode(source: &Stat, replaced: Option<&Found>, preserve: Preserve) -> u32 {
@@ -64,7 +65,8 @@ pub(crate) fn apply(
     if let Some((siblings, mode)) = staging.siblings() {
         return apply_to_new(staging.fd(), (source.fd(), stat), mode, siblings, preserve);
     }
-    let mut giver = Giver { fd: staging.fd(), born: None, notes: Vec::new() };
+    let set_mode = |mode| staging.set_permissions(mode);
+    let mut giver = Giver { set_mode: Some(&set_mode), ..Giver::new(staging.fd()) };
     match &destination.found {
         Some(found) => {
             let kept = found.readable_handle();
@@ -104,7 +106,7 @@ pub(crate) fn apply_in_place(
     preserve: Preserve,
 ) -> Vec<String> {
     let stat = source.as_begun();
-    let mut giver = Giver { fd, born: None, notes: Vec::new() };
+    let mut giver = Giver::new(fd);
     if preserve.ownership {
         giver.ownership(stat);
     }
@@ -132,7 +134,7 @@ pub(crate) fn apply_to_new(
     }
     let (source_fd, source) = source;
     let created = siblings.look(fd, mode).map(|born| (born, mode & !born.umask));
-    let mut giver = Giver { fd, born: created, notes: Vec::new() };
+    let mut giver = Giver { born: created, ..Giver::new(fd) };
     if preserve.ownership {
         giver.ownership(source);
     }
@@ -168,7 +170,7 @@ pub(crate) fn apply_to_directory(
     preserve: Preserve,
 ) -> Vec<String> {
     let (source_fd, source) = source;
-    let mut giver = Giver { fd, born: None, notes: Vec::new() };
+    let mut giver = Giver::new(fd);
     if preserve.ownership {
         giver.ownership(source);
     }
@@ -194,12 +196,20 @@ pub(crate) fn apply_to_handle(
     source: BorrowedFd<'_>,
     preserve: Preserve,
 ) -> Vec<String> {
-    let mut giver = Giver { fd, born: None, notes: Vec::new() };
+    let mut giver = Giver::new(fd);
     giver.attributes_of_source(source, preserve);
     if preserve.mode && !preserve.acl {
         giver.forget_inherited();
     }
     giver.notes
+}
+
+/// Inode flags of the source that its copy has not. Where there are no such flags (`ENOTTY`) there are none
+/// to keep.
+pub(crate) fn flags_not_kept(source: BorrowedFd<'_>, copy: BorrowedFd<'_>) -> InodeFlags {
+    let flags = |fd| InodeFlags::from_bits(file::inode_flags(fd).unwrap_or(0));
+    let ours = flags(source);
+    if ours.is_empty() { ours } else { ours.without(flags(copy)) }
 }
 
 /// The kernel takes setuid and setgid away when somebody without privilege writes to a file, so
@@ -218,12 +228,18 @@ impl Found {
 
 struct Giver<'a> {
     fd: BorrowedFd<'a>,
+    /// Sets the mode of a file that may have a temporary name.
+    set_mode: Option<&'a dyn Fn(u32) -> Sys<()>>,
     /// How the file was created, and with which mode, if that is known and nothing changed it.
     born: Option<(Born, u32)>,
     notes: Vec<String>,
 }
 
-impl Giver<'_> {
+impl<'a> Giver<'a> {
+    fn new(fd: BorrowedFd<'a>) -> Giver<'a> {
+        Giver { fd, set_mode: None, born: None, notes: Vec::new() }
+    }
+
     fn note(&mut self, what: &str, errno: Errno) {
         self.notes.push(format!("{what} could not be kept ({errno})"));
     }
@@ -258,7 +274,11 @@ impl Giver<'_> {
         if self.born.is_some_and(|(_, created)| created == mode) {
             return;
         }
-        if let Err(errno) = file::set_permissions(self.fd, mode) {
+        let given = match self.set_mode {
+            Some(set_mode) => set_mode(mode),
+            None => file::set_permissions(self.fd, mode),
+        };
+        if let Err(errno) = given {
             self.note("the mode", errno);
         }
     }

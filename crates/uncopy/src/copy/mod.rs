@@ -20,6 +20,8 @@ mod destination;
 mod facts;
 #[cfg_attr(not(target_os = "linux"), path = "following_portable.rs")]
 pub(crate) mod following;
+#[cfg(all(test, target_os = "linux"))]
+mod following_portable;
 #[cfg(target_os = "linux")]
 pub(crate) mod forecast;
 #[cfg(target_os = "linux")]
@@ -28,6 +30,10 @@ mod mechanism;
 mod metadata;
 #[cfg(target_os = "linux")]
 mod named;
+#[cfg(any(test, not(target_os = "linux")))]
+#[cfg_attr(unix, path = "portable/posix.rs")]
+#[cfg_attr(not(unix), path = "portable/plain.rs")]
+mod native;
 #[cfg(target_os = "linux")]
 mod overlay;
 #[cfg(target_os = "linux")]
@@ -36,13 +42,15 @@ mod pace;
 mod partial;
 #[cfg(target_os = "linux")]
 pub(crate) mod plan;
+#[cfg(any(test, not(target_os = "linux")))]
+mod portable;
 #[cfg(target_os = "linux")]
 mod private;
 #[cfg(target_os = "linux")]
 mod ranges;
 #[cfg(target_os = "linux")]
 mod remove;
-#[cfg_attr(not(target_os = "linux"), path = "portable.rs")]
+#[cfg(target_os = "linux")]
 mod run;
 #[cfg(target_os = "linux")]
 mod small;
@@ -74,7 +82,7 @@ use std::path::Path;
 #[cfg(all(fuzzing, feature = "compress", target_os = "linux"))]
 pub(crate) use compress::{fuzz as fuzz_compressed, fuzz_table};
 #[cfg(not(target_os = "linux"))]
-use run::{is_built, run_job};
+use portable::{self as run, is_built, run_job};
 #[cfg(all(fuzzing, target_os = "linux"))]
 pub(crate) use stale::fuzz as fuzz_record;
 #[cfg(all(fuzzing, target_os = "linux"))]
@@ -96,6 +104,7 @@ pub use tuning::{Origin, Threshold, Tuning};
 use pause::Gated;
 
 use crate::error::{Error, Reason, Result};
+pub use crate::option::CopyOption;
 use crate::receipt::Receipt;
 
 /// Copies the file `source` to `destination`.
@@ -135,7 +144,7 @@ pub fn copy_file_observed(
 }
 
 /// A file that is made is for its owner alone, where files have modes.
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(test, not(target_os = "linux")))]
 fn for_owner_alone(options: &mut std::fs::OpenOptions) {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);

@@ -9,6 +9,11 @@ use crate::receipt::Mechanism;
 /// How to copy one file. Every field but [`read_streams`](CopyOptions::read_streams) has the default of
 /// plain `uncopy cp`.
 ///
+/// All are obeyed on Linux. Elsewhere these are: `existing`; `gate`; `allow`, where it allows
+/// [`Mechanism::ReadWrite`]; `if_changed`, but for [`IfChanged::Retry`]; [`Sparse::Never`]; and the buffer of
+/// `tuning`. An option that asks for anything else is an error there
+/// ([`Reason::NotHere`](crate::Reason::NotHere)), before anything is touched.
+///
 /// ```
 /// use uncopy::copy::{CopyOptions, Prefer};
 /// let mut options = CopyOptions::default();
@@ -96,7 +101,8 @@ impl CopyOptions {
                 Contradiction::InPlaceCannotRetry,
             ),
             (
-                transforms && !cfg!(all(target_os = "linux", feature = "compress")),
+                // No feature brings it to other systems, which refuse it by its name.
+                transforms && crate::IS_LINUX && !cfg!(feature = "compress"),
                 Contradiction::NoCompressionHere,
             ),
             (transforms && !looks_at_bytes, Contradiction::TransformNeedsReading),

@@ -1,16 +1,25 @@
-//! The one fallback for systems other than Linux: write aside with the standard library, then
-//! rename. What the standard library does inside is not known, and the receipt says so.
+//! One file on systems other than Linux: read and written piece by piece beside the destination, with
+//! the standard library alone, then renamed. What it cannot do it refuses before it touches anything.
+//!
+//! Tests compile it on Linux too, and run it there.
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
+mod refused;
+mod temporary;
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use super::job::{JobObserver, JobOptions, Summary};
-use super::observer::{Control, Observer, Phase, Progress};
-use super::options::{Allow, CopyOptions, Existing};
-use crate::error::{Errno, Error, Reason, Result};
-use crate::receipt::{Cost, Mechanism, Receipt};
+use super::native;
+use super::observer::{self, Observer, Phase, Progress};
+use super::options::{CopyOptions, Existing, IfChanged, Sparse};
+use super::pause::Stopwatch;
+use crate::elsewhere;
+use crate::error::{Error, Reason, Result};
+use crate::option::CopyOption;
+use crate::receipt::{self, Cost, Mechanism, Receipt};
+use temporary::Temporary;
 
 /// Copies one file; see [`super::copy_file`].
 pub(super) fn copy(
@@ -19,36 +28,46 @@ pub(super) fn copy(
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
-    let begin = Instant::now();
-    check(destination, options)?;
-    let fail = |operation, path: &Path, error: &io::Error| {
-        Error::system(operation, path, Errno::from_raw(error.raw_os_error().unwrap_or(0)))
-    };
-    let mut input = File::open(source).map_err(|e| fail("open", source, &e))?;
-    if destination.exists() {
-        if options.existing == Existing::Keep {
-            return Ok(Receipt { skipped: true, ..Receipt::default() });
+    let begin = Stopwatch::start(options.gate.as_ref());
+    let not_here = refused::refused(options);
+    if !not_here.is_empty() {
+        return Err(Error::new("write to", destination, Reason::NotHere { options: not_here }));
+    }
+    let source = Source::open(source, options)?;
+    let destination = Destination::resolve(destination, &source, options)?;
+    if destination.found.is_some() && options.existing == Existing::Keep {
+        return Ok(Receipt { skipped: true, ..Receipt::default() });
+    }
+    let temporary = Temporary::create(&destination.path, |new| match &destination.found {
+        // It may be for fewer eyes than the source.
+        Some(_) => super::for_owner_alone(new),
+        None => native::create_like(new, &source.begun),
+    })?;
+    let bytes = move_bytes(&source, temporary.file()?, &destination, options, observer)?;
+    let mut receipt = Receipt { bytes, ..Receipt::default() };
+    receipt.add(Mechanism::ReadWrite, bytes, Cost::UserCopied);
+    if let Some(what) = source.change(bytes)? {
+        match options.if_changed {
+            IfChanged::Accept => receipt.source_changed = true,
+            IfChanged::Fail | IfChanged::Retry => {
+                return Err(Error::new("copy", source.path, Reason::SourceChanged { what }));
+            }
         }
-        let same = fs::canonicalize(source).ok() == fs::canonicalize(destination).ok();
-        if same {
-            let reason = Reason::SameFile { source_path: source.to_owned() };
-            return Err(Error::new("write to", destination, reason));
-        }
     }
-    let temporary = Temporary::new(destination).map_err(|e| fail("create", destination, &e))?;
-    let bytes = io::copy(&mut input, &mut &temporary.file)
-        .map_err(|e| fail("write to", destination, &e))?;
-    let progress = Progress { phase: Phase::Copying, done_bytes: bytes, total_bytes: bytes };
-    if observer.progress(progress) == Control::Stop {
-        return Err(Error::new("copy", source, Reason::Cancelled));
-    }
-    if options.durable {
-        temporary.file.sync_all().map_err(|e| fail("flush", destination, &e))?;
-    }
-    temporary.put_in_place(destination).map_err(|e| fail("put in place", destination, &e))?;
-    let mut receipt = Receipt { bytes, duration: begin.elapsed(), ..Receipt::default() };
-    receipt.add(Mechanism::ReadWrite, bytes, Cost::Unknown);
     receipt.notes.push("this system's own ways to copy are not used yet".into());
+    if options.sparse == Sparse::Auto && native::may_have_holes(&source.begun) {
+        receipt.notes.push("holes of the source, if it has any, are zeros in the copy".into());
+    }
+    if let Some(old) = &destination.found {
+        receipt.notes.extend(native::give_as_old(temporary.file()?, old));
+        receipt.notes.extend(receipt::other_links(native::links(old)));
+    }
+    let is_kept = options.existing == Existing::Keep;
+    if !temporary.put_in_place(&destination.path, is_kept)? {
+        // Somebody else made it meanwhile.
+        return Ok(Receipt { skipped: true, ..Receipt::default() });
+    }
+    receipt.duration = begin.elapsed();
     Ok(receipt)
 }
 
@@ -68,46 +87,161 @@ pub(super) fn is_built(_: &Path, _: &Path, _: &JobOptions) -> bool {
     false
 }
 
-fn check(destination: &Path, options: &CopyOptions) -> Result<()> {
-    let plain = matches!(options.allow, Allow::Any | Allow::ReadWrite);
-    if plain && options.verify.is_none() && !options.in_place {
-        return Ok(());
-    }
-    let text = "only plain copies work on this system so far; leave out the other options";
-    Err(Error::new("write to", destination, Reason::Options(text.into())))
-}
-
-struct Temporary {
+/// An open regular file, and what it was like before its first byte was read.
+struct Source<'a> {
+    path: &'a Path,
     file: File,
-    path: Option<PathBuf>,
+    begun: Metadata,
 }
 
-impl Temporary {
-    fn new(destination: &Path) -> io::Result<Temporary> {
-        let mut number = 0u64;
-        loop {
-            let name = format!(".uncopy-{}-{number}.tmp", std::process::id());
-            let path = destination.with_file_name(name);
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-                Err(error) => return Err(error),
-                Ok(file) => return Ok(Temporary { file, path: Some(path) }),
+impl<'a> Source<'a> {
+    fn open(path: &'a Path, options: &CopyOptions) -> Result<Source<'a>> {
+        let fail = |error| elsewhere::refused("open", path, error);
+        // Opening a FIFO would wait for its writer.
+        check_source(path, &fs::metadata(path).map_err(fail)?, options)?;
+        let file = File::open(path).map_err(fail)?;
+        let begun = file.metadata().map_err(|error| elsewhere::refused("examine", path, error))?;
+        check_source(path, &begun, options)?;
+        Ok(Source { path, file, begun })
+    }
+
+    /// What differs from when the copy began, if something does.
+    fn change(&self, copied_bytes: u64) -> Result<Option<String>> {
+        let now = self.file.metadata();
+        let now = now.map_err(|error| elsewhere::refused("examine", self.path, error))?;
+        let (before, size) = (&self.begun, self.begun.len());
+        let mut what = Vec::new();
+        if now.len() != size {
+            what.push(format!("size {size} to {} bytes", now.len()));
+        } else if copied_bytes != size {
+            what.push(format!("size {size} to {copied_bytes} bytes"));
+        }
+        // A system without such a time gives none both times.
+        if now.modified().ok() != before.modified().ok() {
+            what.push("mtime".into());
+        }
+        // A name that is gone changes the ctime, and no contents.
+        if native::links(&now) == native::links(before)
+            && native::change_time(&now) != native::change_time(before)
+        {
+            what.push("ctime".into());
+        }
+        Ok((!what.is_empty()).then(|| what.join(", ")))
+    }
+}
+
+fn check_source(path: &Path, metadata: &Metadata, options: &CopyOptions) -> Result<()> {
+    let reason = match native::kind(metadata) {
+        None => return Ok(()),
+        Some(_) if options.read_streams && !metadata.is_dir() => {
+            Reason::NotHere { options: vec![CopyOption::ReadStreams] }
+        }
+        Some(kind) => Reason::NotRegular { kind },
+    };
+    Err(Error::new("copy", path, reason))
+}
+
+/// Where the copy goes.
+struct Destination<'a> {
+    given: &'a Path,
+    /// Where a symbolic link at the end of that path leads to, or the path itself.
+    path: PathBuf,
+    /// What is there now.
+    found: Option<Metadata>,
+}
+
+impl<'a> Destination<'a> {
+    /// Looks at the destination; changes nothing.
+    fn resolve(
+        given: &'a Path,
+        source: &Source<'_>,
+        options: &CopyOptions,
+    ) -> Result<Destination<'a>> {
+        let refuse = |reason| Err(Error::new("write to", given, reason));
+        let fail = |error| elsewhere::refused_by_destination("examine", given, error);
+        let text = given.to_string_lossy();
+        if given.file_name().is_none() || text.ends_with(std::path::is_separator) {
+            return refuse(Reason::NotRegular { kind: "a directory" });
+        }
+        let new = |path| Ok(Destination { given, path, found: None });
+        let (path, found) = match fs::symlink_metadata(given) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return new(given.to_owned());
             }
+            Err(error) => return Err(fail(error)),
+            Ok(link) if link.is_symlink() && options.existing == Existing::Keep => {
+                return Ok(Destination { given, path: given.to_owned(), found: Some(link) });
+            }
+            Ok(link) if link.is_symlink() => match fs::canonicalize(given) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let text = "it is a symbolic link to nothing; remove the link, or name the \
+                                file it should lead to";
+                    return refuse(Reason::Refused(text.into()));
+                }
+                Err(error) => return Err(fail(error)),
+                Ok(path) => {
+                    let found = fs::metadata(&path).map_err(fail)?;
+                    (path, found)
+                }
+            },
+            Ok(found) => (given.to_owned(), found),
+        };
+        if let Some(kind) = native::kind(&found) {
+            return refuse(Reason::NotRegular { kind });
         }
-    }
-
-    fn put_in_place(mut self, destination: &Path) -> io::Result<()> {
-        let Some(path) = &self.path else { return Ok(()) };
-        fs::rename(path, destination)?;
-        self.path = None;
-        Ok(())
+        if native::is_same_file((source.path, &source.begun), (&path, &found)) {
+            return refuse(Reason::SameFile { source_path: source.path.to_owned() });
+        }
+        if options.existing == Existing::Replace
+            && let Err(error) = File::options().write(true).open(&path)
+        {
+            return match error.kind() {
+                io::ErrorKind::PermissionDenied => refuse(Reason::Refused(
+                    "its permissions forbid writing; change them, or have it replaced by force"
+                        .into(),
+                )),
+                _ => Err(elsewhere::refused_by_destination("open for writing", given, error)),
+            };
+        }
+        Ok(Destination { given, path, found: Some(found) })
     }
 }
 
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            let _ = fs::remove_file(path);
+/// Moves all bytes, telling how far it is before each piece and after the last one.
+fn move_bytes(
+    source: &Source<'_>,
+    mut output: &File,
+    destination: &Destination<'_>,
+    options: &CopyOptions,
+    observer: &mut dyn Observer,
+) -> Result<u64> {
+    let most = options.tuning.buffer_bytes();
+    let mut buffer = vec![0; usize::try_from(most).unwrap_or(usize::MAX)];
+    let (mut input, mut done_bytes) = (&source.file, 0);
+    loop {
+        let total_bytes = source.begun.len();
+        let progress = Progress { phase: Phase::Copying, done_bytes, total_bytes };
+        observer::tell(observer, progress, source.path)?;
+        let admitted = observer::admitted(observer, progress, most)
+            .ok_or_else(|| Error::new("copy", source.path, Reason::Cancelled))?;
+        let piece = &mut buffer[..usize::try_from(admitted).unwrap_or(usize::MAX)];
+        let read = input.read(piece);
+        if let Some(throttle) = observer.throttle() {
+            throttle.give_back(admitted - read.as_ref().map_or(0, |bytes| *bytes as u64));
+        }
+        match read {
+            Ok(0) => return Ok(done_bytes),
+            Ok(bytes) => {
+                output.write_all(&piece[..bytes]).map_err(|error| {
+                    elsewhere::refused_by_destination("write to", destination.given, error)
+                })?;
+                done_bytes += bytes as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(elsewhere::refused("read", source.path, error)),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,8 +26,8 @@ pub(crate) struct Private {
 /// Makes an empty directory under a temporary name, for what is to be called `destination`.
 ///
 /// What is opened under the name is held against what was made: between the two whoever owns `parent` can
-/// put something else there. `ESTALE`: they did, each time. It is noted as soon as it is known which
-/// directory it is.
+/// put something else there. `ESTALE`: they did, each time. It is locked and noted as soon as it is known
+/// which directory it is, so that other runs see that it is no leftover.
 pub(crate) fn make<'a>(
     parent: BorrowedFd<'_>,
     destination: &OsStr,
@@ -42,9 +42,20 @@ pub(crate) fn make<'a>(
             made => made?,
         }
         let opened = directory::open_child(parent, &name).and_then(|fd| {
+            let locked = file::try_lock(&fd);
             let stat = file::stat(&fd)?;
-            Ok((is_own(&stat), fd, stat))
+            Ok((locked, is_own(&stat), fd, stat))
         });
+        let opened = match opened {
+            // Another run removes it as a leftover, or is about to.
+            Ok((locked, _, _, stat)) if locked == Err(Errno::EAGAIN) || stat.links == 0 => {
+                remove(parent, &name)?;
+                continue;
+            }
+            // Any other answer: a filesystem without locks.
+            Ok((_, is_own, fd, stat)) => Ok((is_own, fd, stat)),
+            Err(errno) => Err(errno),
+        };
         match opened {
             Ok((is_own, fd, stat)) if is_own || !gives_ownership(parent, destination) => {
                 let noted = noting.note(&name, &stat);

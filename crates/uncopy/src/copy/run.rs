@@ -22,8 +22,8 @@ use super::stale::Noting;
 use super::verify::{self, Hasher, Original};
 use super::watch::{self, Flushes};
 use super::{stream, transfer};
-use crate::error::{Errno, Error, Reason, Result};
-use crate::receipt::{Cost, MappedWrites, Mechanism, Receipt, Unseen};
+use crate::error::{Errno, Error, Reason, Result, SourceDoubt};
+use crate::receipt::{self, Cost, MappedWrites, Mechanism, Receipt, Unseen};
 use crate::sys::{directory, file, follow};
 
 /// Copies one file; see [`super::copy_file`].
@@ -231,6 +231,9 @@ fn write(
     } else {
         receipt.notes.extend(metadata::apply(staging, source, destination, options.preserve));
     }
+    if source.is_told() && !destination.is_stream() {
+        receipt.flags_not_kept = metadata::flags_not_kept(source.fd(), staging.fd());
+    }
     if options.durable || answers_late {
         flush(staging, reached, observer)?;
     }
@@ -240,6 +243,7 @@ fn write(
         return Ok(Receipt { skipped: true, ..Receipt::default() });
     }
     receipt.leftovers = staging.leftovers();
+    receipt.notes.extend(staging.give_last(options.durable)?);
     if let Some(directory) = directory {
         staging.sync_directory(&directory)?;
         receipt.durable = true;
@@ -287,6 +291,9 @@ fn move_bytes(
             receipt.refusals = plan::refusals(&facts, Some(mechanism));
             let how = (&facts, mechanism);
             let reached = stream::copy_to_end(source, staging, how, digest, receipt, observer)?;
+            if empty && reached == 0 {
+                receipt.refusals.clear();
+            }
             if facts.in_place && !facts.destination_is_stream {
                 file::truncate(staging.fd(), reached).map_err(|e| {
                     Error::destination("set the size of", staging.destination().given, e)
@@ -346,6 +353,7 @@ fn finish_contents(
                 "the source cannot be read again: its digest is that of the bytes as they came";
             receipt.notes.push(note.into());
         }
+        let is_read_again = digest.is_none();
         let original = digest.map_or(Original::Again(source_bytes), Original::AsItCame);
         let progress = Progress { phase: Phase::Flushing, done_bytes: 0, total_bytes: reached };
         observer::tell(observer, progress, source.path)?;
@@ -356,7 +364,7 @@ fn finish_contents(
             Err(error) if error.is_verification_failed() => {
                 // The likelier reason, if there is one.
                 check_change(source, options, receipt)?;
-                return Err(error);
+                return Err(error.with_doubt(doubt(receipt).filter(|_| is_read_again)));
             }
             other => receipt.verification = Some(other?),
         }
@@ -381,6 +389,16 @@ fn check_change(source: &Source<'_>, options: &CopyOptions, receipt: &mut Receip
             };
             Ok(())
         }
+    }
+}
+
+/// Why a source that was read twice may have been another one the second time.
+fn doubt(receipt: &Receipt) -> Option<SourceDoubt> {
+    match receipt.mapped_writes {
+        _ if receipt.source_changed => Some(SourceDoubt::Changed),
+        MappedWrites::NoneSeen => None,
+        MappedWrites::Seen => Some(SourceDoubt::Changed),
+        MappedWrites::Unknown(why) => Some(SourceDoubt::Unseen(why)),
     }
 }
 
@@ -418,13 +436,8 @@ fn notes(destination: &Destination<'_>, options: &CopyOptions) -> Vec<String> {
         if options.verify.is_some() {
             notes.push("verified after the old contents were gone (--in-place)".into());
         }
-    } else if regular && found.stat.links > 1 {
-        let others = found.stat.links - 1;
-        notes.push(format!(
-            "{others} other hard link{} of the destination keep{} the old contents",
-            if others == 1 { "" } else { "s" },
-            if others == 1 { "s" } else { "" },
-        ));
+    } else if regular {
+        notes.extend(receipt::other_links(found.stat.links.into()));
     }
     notes
 }

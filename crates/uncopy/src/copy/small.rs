@@ -240,10 +240,13 @@ impl Way {
         used: Mechanism,
         options: &CopyOptions,
     ) -> Vec<Refusal> {
-        let size = (size > 0).then_some(size);
-        let facts = facts::of_dense(size, self.filesystems, options);
         let mut refusals = Vec::new();
-        if let Some(errno) = self.sharing.filter(|_| size.is_some()) {
+        if size == 0 {
+            // Of nothing every way is as good as any other.
+            return refusals;
+        }
+        let facts = facts::of_dense(Some(size), self.filesystems, options);
+        if let Some(errno) = self.sharing {
             refusals.push(Refusal {
                 mechanism: Mechanism::Reflink,
                 reason: plan::explain(Mechanism::Reflink, errno, &facts),

@@ -306,6 +306,9 @@ pub(crate) fn stored_into(path: impl AsRef<Path>) -> Error {
 }
 
 /// What tells that a file was written to between two looks at it.
+///
+/// A name that it got or lost, as when another file is renamed over it, explains a new ctime, and no longer
+/// is one a sign of other contents: whoever writes changes the mtime too (inode(7)).
 pub(crate) fn difference(before: &Stat, now: &Stat) -> Option<String> {
     let mut what = Vec::new();
     if now.size != before.size {
@@ -314,7 +317,7 @@ pub(crate) fn difference(before: &Stat, now: &Stat) -> Option<String> {
     if now.modified != before.modified {
         what.push("mtime".into());
     }
-    if now.changed != before.changed {
+    if now.changed != before.changed && now.links == before.links {
         what.push("ctime".into());
     }
     (!what.is_empty()).then(|| what.join(", "))
@@ -341,6 +344,30 @@ pub(crate) fn describe(kind: FileType) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::file::Timestamp;
+
+    #[test]
+    fn a_name_more_or_less_is_no_change_of_contents() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let before = file::stat(file.as_file()).unwrap();
+        let later = Timestamp { seconds: before.changed.seconds + 1, nanoseconds: 0 };
+        let with = |size, modified, changed, links| {
+            let stat = Stat { size, modified, changed, links, ..before.clone() };
+            difference(&before, &stat)
+        };
+        let (size, modified, changed) = (before.size, before.modified, before.changed);
+        for (found, expected) in [
+            (with(size, modified, changed, 1), None),
+            (with(size, modified, later, 0), None),
+            (with(size, modified, later, 2), None),
+            (with(size, modified, later, 1), Some("ctime")),
+            (with(size, later, later, 0), Some("mtime")),
+            (with(size, later, later, 1), Some("mtime, ctime")),
+            (with(size + 1, modified, later, 0), Some("size 0 to 1 bytes")),
+        ] {
+            assert_eq!(found.as_deref(), expected);
+        }
+    }
 
     #[test]
     fn paths_of_own_descriptors_are_known_by_their_words() {

@@ -1,5 +1,6 @@
 //! Write aside, then put in place: the destination's name never stands for half a file.
 
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,6 +10,7 @@ use rustix::fs::OFlags;
 use super::born::Siblings;
 use super::destination::Destination;
 use super::mechanism::{Refused, Side};
+use super::metadata::SETUID_SETGID;
 use super::observer::Observer;
 use super::options::Existing;
 use super::partial::{Begun, Keep, Partial};
@@ -38,6 +40,8 @@ pub(crate) struct Staging<'a> {
     partial: Option<Mutex<Partial<'a>>>,
     /// The other new files of its directory, and the mode that it was created with.
     siblings: Option<(Siblings<'a>, u32)>,
+    /// The mode that it gets when it has its own name.
+    last_mode: Cell<Option<u32>>,
 }
 
 /// Where a file is written first, in a tree.
@@ -111,6 +115,7 @@ impl<'a> Staging<'a> {
             is_swept: false,
             partial: None,
             siblings: None,
+            last_mode: Cell::new(None),
         }
     }
 
@@ -215,6 +220,34 @@ impl<'a> Staging<'a> {
         matches!(self.place, Place::Temporary(..))
     }
 
+    /// Gives the file this mode, but no setuid and setgid before it has its own name if it has a temporary
+    /// one first: a kill would leave that.
+    pub(crate) fn set_permissions(&self, mode: u32) -> Sys<()> {
+        let is_held_back = match self.place {
+            Place::Unnamed => self.destination.found.is_some() && !self.keep_existing,
+            Place::Temporary(..) => true,
+            Place::Private | Place::Final => false,
+        };
+        if !is_held_back || mode & SETUID_SETGID == 0 {
+            return file::set_permissions(&self.fd, mode);
+        }
+        self.last_mode.set(Some(mode));
+        file::set_permissions(&self.fd, mode & !SETUID_SETGID)
+    }
+
+    /// Gives the file what it is to have only under its own name; what could not be given, for people.
+    pub(crate) fn give_last(&self, durable: bool) -> Result<Option<String>> {
+        let Some(mode) = self.last_mode.take() else { return Ok(None) };
+        if let Err(errno) = file::set_permissions(&self.fd, mode) {
+            return Ok(Some(format!("setuid and setgid could not be kept ({errno})")));
+        }
+        if durable {
+            file::sync(&self.fd)
+                .map_err(|errno| Error::destination("flush", self.destination.given, errno))?;
+        }
+        Ok(None)
+    }
+
     /// The file is one that another run can go on with.
     pub(crate) fn is_kept(&self) -> bool {
         self.partial.is_some()
@@ -299,6 +332,14 @@ impl<'a> Staging<'a> {
                 Err(Errno::EEXIST) if self.keep_existing => return Ok(Commit::Skipped),
                 Err(Errno::EEXIST) => {}
                 Err(errno) => return Err(errno),
+            }
+        }
+        if self.destination.found.is_none() {
+            // Something else has the name.
+            let mode = file::stat(&self.fd)?.permissions();
+            if mode & SETUID_SETGID != 0 {
+                self.last_mode.set(Some(mode));
+                file::set_permissions(&self.fd, mode & !SETUID_SETGID)?;
             }
         }
         // linkat(2) never replaces a name: a temporary one first, then a rename over the old file.

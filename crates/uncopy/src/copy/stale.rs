@@ -15,7 +15,7 @@ use crate::sys::{Sys, name};
 #[cfg(fuzzing)]
 pub(crate) use format::fuzz;
 pub(crate) use record::{Noted, Noting, Register};
-pub(crate) use sweep::{Unproven, is_at_work, remove_leftovers, sweep, sweep_proven};
+pub(crate) use sweep::{Unproven, claim, remove_leftovers, sweep, sweep_proven};
 
 /// What is built under a temporary name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -78,7 +78,12 @@ pub(crate) fn verify(
         return Err(Error::new(
             "verify",
             staging.destination().given,
-            Reason::VerificationFailed { algorithm: algorithm.name(), expected, found },
+            Reason::VerificationFailed {
+                algorithm: algorithm.name(),
+                expected,
+                found,
+                doubt: None,
+            },
         ));
     }
     let duration = begin.elapsed();

@@ -33,7 +33,7 @@ use std::time::Duration;
 pub use condition::{Condition, Topic, condition, conditions};
 pub use finding::{Evidence, Finding, Severity};
 pub use network::{GREETING, HELLO, Probe};
-pub use report::{Fact, Report, Verdict, Way};
+pub use report::{Fact, Report, Stack, Verdict, Way};
 
 use crate::copy::CopyOptions;
 use crate::error::Result;
@@ -96,6 +96,8 @@ pub struct Options {
     /// Sample the kernel for so long, and look for functions that copy. What is to be seen has to be
     /// going on meanwhile. Of a process its own samples count, else those of everybody.
     pub trace: Option<Duration>,
+    /// With `trace`: count the whole stacks in which functions that copy are seen.
+    pub stacks: bool,
     /// Where settings of a copy come from that are no flags, for people: by the flag that says the
     /// same (`--cache`), a variable of the environment, or a file and its line.
     pub origins: BTreeMap<String, String>,
@@ -131,8 +133,10 @@ pub fn examine(target: &Target, options: &Options) -> Result<Report> {
         Target::System => (Subject::Everything, None),
         _ => (Subject::Sending, None),
     };
-    let (findings, facts) = trace::trace(time, subject, pid);
-    Ok(report.with(findings, facts))
+    let traced = trace::trace(time, subject, pid, options.stacks);
+    let mut report = report.with(traced.findings, traced.facts);
+    report.stacks = traced.stacks;
+    Ok(report)
 }
 
 /// For `fuzz/`: this text as a file of `/proc` or `/sys`, and each of its lines.

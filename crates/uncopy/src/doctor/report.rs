@@ -86,6 +86,17 @@ pub struct Way {
     pub passed_over: Option<String>,
 }
 
+/// A whole stack of the kernel with a function in it that copies, as a trace saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stack {
+    /// Names of functions, the innermost first.
+    pub functions: Vec<String>,
+    /// Samples that found it.
+    pub samples: u64,
+    /// Calls of a function that copies, noted by kprobes, that were made from it.
+    pub calls: u64,
+}
+
 /// What was found out about one target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -102,6 +113,9 @@ pub struct Report {
     pub facts: Vec<Fact>,
     /// For a file: every mechanism, the one that touches the bytes least first.
     pub ways: Vec<Way>,
+    /// The five commonest stacks that copy, those seen most often first. `None`: they were not asked
+    /// for, or the kernel may not be sampled.
+    pub stacks: Option<Vec<Stack>>,
     /// What begins the headline.
     subject: String,
 }
@@ -122,6 +136,7 @@ impl Report {
             findings: Vec::new(),
             facts: Vec::new(),
             ways: Vec::new(),
+            stacks: None,
             subject: subject.to_owned(),
         };
         report.with(findings, facts)

@@ -56,6 +56,8 @@ pub(crate) struct Stat {
     pub(crate) mount_root: bool,
     /// The contents are not in the page cache (DAX), or the kernel does not say.
     pub(crate) may_be_dax: bool,
+    /// It has inode flags, of those that `statx(2)` tells of: [`inode_flags`] has them all.
+    pub(crate) is_flagged: bool,
 }
 
 /// Which file of its filesystem something is, now and in later boots: inode numbers are used again, but
@@ -157,6 +159,7 @@ fn stat_of_old(s: &fs::Stat) -> Stat {
         direct: None,
         mount_root: false,
         may_be_dax: true,
+        is_flagged: true,
     }
 }
 
@@ -182,7 +185,22 @@ fn stat_of(s: &fs::Statx) -> Stat {
         direct,
         mount_root: s.stx_attributes.contains(fs::StatxAttributes::MOUNT_ROOT),
         may_be_dax: s.stx_attributes.contains(fs::StatxAttributes::DAX),
+        is_flagged: s.stx_attributes.intersects(FLAGS),
     }
+}
+
+/// Inode flags that `statx(2)` tells of.
+const FLAGS: fs::StatxAttributes = fs::StatxAttributes::COMPRESSED
+    .union(fs::StatxAttributes::IMMUTABLE)
+    .union(fs::StatxAttributes::APPEND)
+    .union(fs::StatxAttributes::NODUMP)
+    .union(fs::StatxAttributes::ENCRYPTED)
+    .union(fs::StatxAttributes::VERITY)
+    .union(fs::StatxAttributes::DAX);
+
+/// The flags of an inode (`FS_IOC_GETFLAGS`, `ioctl_iflags(2)`).
+pub(crate) fn inode_flags(fd: impl AsFd) -> Sys<u32> {
+    Ok(fs::ioctl_getflags(fd)?.bits())
 }
 
 /// The filesystem's magic number (`linux/magic.h`).

@@ -205,6 +205,12 @@ pub(crate) fn shut_down(fd: impl AsFd) {
     let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Both);
 }
 
+/// Ends what goes out, for every holder of the socket: the other end reads to the end of what was
+/// sent.
+pub(crate) fn shut_down_sending(fd: impl AsFd) {
+    let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Write);
+}
+
 /// What a socket is ready for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Ready {

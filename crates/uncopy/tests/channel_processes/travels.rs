@@ -2,8 +2,11 @@
 
 use std::io::IoSlice;
 
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use testbed::Case;
-use uncopy::channel::{AsyncOptions, Channel, Object, Port, Signals};
+use uncopy::channel::{self, AsyncOptions, Channel, Fifo, Handle, Object, Port, Signals};
 
 use crate::{Actor, next, send, send_with, soon};
 
@@ -11,6 +14,7 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] an_end_goes_through_three_processes_with_a_backlog_at_each,
         [] waits_calls_and_ports_outlive_the_move,
+        [] backlogs_arrive_whole_while_programs_are_started,
     ]
 }
 
@@ -47,6 +51,51 @@ fn an_end_goes_through_three_processes_with_a_backlog_at_each() {
     drop(far);
     assert!(near.wait_one(Signals::PEER_CLOSED, soon()).is_ok());
     second.finish();
+}
+
+/// A child that has not executed its program yet has duplicates of all descriptors: what moves must
+/// not depend on when they are closed.
+fn backlogs_arrive_whole_while_programs_are_started() {
+    let actor = Actor::start("echo");
+    let is_over = AtomicBool::new(false);
+    // It looks for the program for some milliseconds.
+    let path = format!("{}/bin:/usr/bin", "/nowhere/at/all:".repeat(4000));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let mut command = Command::new("true");
+                    let (channel, mut child) = channel::spawn(command.env("PATH", &path)).unwrap();
+                    drop(channel);
+                    child.wait().unwrap();
+                }
+            });
+        }
+        let moved = (0..300u32).try_for_each(|n| {
+            let (near, far) = Channel::pair();
+            let (fifo, far_fifo) = Fifo::pair(4, 4).unwrap();
+            send(&near, b"queued")?;
+            fifo.write(&n.to_ne_bytes())?;
+            send_with(&actor.channel, b"", vec![far.into(), far_fifo.into()])?;
+            let handles = next(&actor.channel)?.take_handles();
+            let Ok([Handle::Channel(far), Handle::Fifo(far_fifo)]) =
+                <[Handle; 2]>::try_from(handles)
+            else {
+                panic!("other handles came back");
+            };
+            assert_eq!(&*next(&far)?, b"queued", "{n}");
+            send(&near, b"sent behind it")?;
+            assert_eq!(&*next(&far)?, b"sent behind it", "{n}");
+            let mut element = [0; 4];
+            far_fifo.wait_one(Signals::READABLE, soon())?;
+            assert_eq!(far_fifo.read(&mut element), Ok(1));
+            assert_eq!(element, n.to_ne_bytes());
+            Ok::<(), channel::Status>(())
+        });
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(moved, Ok(()));
+    });
+    actor.finish();
 }
 
 fn waits_calls_and_ports_outlive_the_move() {

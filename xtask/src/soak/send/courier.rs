@@ -32,11 +32,15 @@ pub(super) const WAYS: [Way; 5] =
 type Owner = Box<dyn StableBytes>;
 
 enum By {
-    Calls(Box<Sender<Owner>>),
-    Ring { ring: Box<Ring<Owner>>, socket: RingSocket },
+    Calls(Vec<Sender<Owner>>),
+    /// All sockets on one ring.
+    Ring {
+        ring: Box<Ring<Owner>>,
+        sockets: Vec<RingSocket>,
+    },
 }
 
-/// Sends, and knows what became of every buffer.
+/// Sends over several sockets, and knows what became of every buffer.
 pub(super) struct Courier {
     by: By,
     pool: Option<Pool>,
@@ -52,7 +56,7 @@ pub(super) struct Trail {
 }
 
 impl Courier {
-    pub(super) fn new(way: Way, socket: Socket) -> Result<Courier> {
+    pub(super) fn new(way: Way, sockets: Vec<Socket>) -> Result<Courier> {
         let mode = match way {
             Way::Auto | Way::RingAuto => Mode::Auto,
             _ => Mode::Zerocopy,
@@ -64,7 +68,7 @@ impl Courier {
                 options.mode = mode;
                 options.park_timeout = PARKED;
                 options.send_timeout = Some(super::PATIENCE);
-                By::Calls(Box::new(Sender::new(socket, &options)))
+                By::Calls(sockets.into_iter().map(|one| Sender::new(one, &options)).collect())
             }
             Way::Ring | Way::RingRegistered | Way::RingAuto => {
                 let mut options = RingOptions::default();
@@ -77,25 +81,26 @@ impl Courier {
                     ring.register_pool(&slices)?;
                     pool = Some(slices);
                 }
-                let socket = ring.add(socket);
-                By::Ring { ring: Box::new(ring), socket }
+                let sockets = sockets.into_iter().map(|one| ring.add(one)).collect();
+                By::Ring { ring: Box::new(ring), sockets }
             }
         };
         Ok(Courier { by, pool, lent: Vec::new(), sends: 0, failed: 0 })
     }
 
-    /// Sends; `false`: the kernel refused this one, or one before it.
-    pub(super) fn send(&mut self, bytes: Vec<u8>) -> Result<bool> {
+    /// Sends over one of the sockets; `false`: the kernel refused this one, or one before it.
+    pub(super) fn send(&mut self, over: usize, bytes: Vec<u8>) -> Result<bool> {
         self.sends += 1;
         let owner = self.owner(bytes)?;
         let failed = self.failed;
         match &mut self.by {
-            By::Calls(sender) => {
+            By::Calls(senders) => {
+                let sender = &mut senders[over];
                 self.failed += u64::from(sender.send(owner).result.is_err());
                 while sender.next_release()?.is_some() {}
             }
-            By::Ring { ring, socket } => {
-                ring.send(*socket, Message::new(owner)).map_err(|refused| refused.error)?;
+            By::Ring { ring, sockets } => {
+                ring.send(sockets[over], Message::new(owner)).map_err(|refused| refused.error)?;
                 ring.submit()?;
                 self.failed += failures(ring);
             }
@@ -130,35 +135,46 @@ impl Courier {
         let begin = Instant::now();
         loop {
             let brief = Some(Duration::from_millis(50));
-            let left = match &mut self.by {
-                By::Calls(sender) => {
-                    while sender.wait_release(brief)?.is_some() {}
-                    sender.outstanding()
+            let (sends, bytes) = match &mut self.by {
+                By::Calls(senders) => {
+                    let mut left = (0, 0);
+                    for sender in senders {
+                        while sender.wait_release(brief)?.is_some() {}
+                        let here = sender.outstanding();
+                        left = (left.0 + here.sends, left.1 + here.bytes);
+                    }
+                    left
                 }
                 By::Ring { ring, .. } => {
                     ring.wait(brief)?;
                     self.failed += failures(ring);
-                    ring.outstanding()
+                    let left = ring.outstanding();
+                    (left.sends, left.bytes)
                 }
             };
-            if left.sends == 0 || begin.elapsed() > patience {
-                ensure!(left.sends > 0 || left.bytes == 0, "{} bytes of no send", left.bytes);
-                return Ok(left.sends == 0);
+            if sends == 0 || begin.elapsed() > patience {
+                ensure!(sends > 0 || bytes == 0, "{bytes} bytes of no send");
+                return Ok(sends == 0);
             }
         }
     }
 
-    pub(super) fn socket(&self) -> Result<&Socket> {
+    pub(super) fn socket(&self, number: usize) -> Result<&Socket> {
         match &self.by {
-            By::Calls(sender) => Ok(sender.socket()),
-            By::Ring { ring, socket } => ring.socket(*socket).context("the ring has its socket"),
+            By::Calls(senders) => Ok(senders[number].socket()),
+            By::Ring { ring, sockets } => {
+                ring.socket(sockets[number]).context("the ring has its socket")
+            }
         }
     }
 
-    pub(super) fn counters(&self) -> Counters {
+    /// Those of each socket.
+    pub(super) fn counters(&self) -> Vec<Counters> {
         match &self.by {
-            By::Calls(sender) => sender.counters().clone(),
-            By::Ring { ring, socket } => ring.counters(*socket).cloned().unwrap_or_default(),
+            By::Calls(senders) => senders.iter().map(|one| one.counters().clone()).collect(),
+            By::Ring { ring, sockets } => {
+                sockets.iter().map(|one| ring.counters(*one).cloned().unwrap_or_default()).collect()
+            }
         }
     }
 

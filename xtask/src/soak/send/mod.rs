@@ -26,6 +26,8 @@ const WARM_UP: u32 = 30;
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Tally {
     pub(super) rounds: u32,
+    /// One to three a round, on one ring where it is by a ring.
+    pub(super) sockets: u64,
     pub(super) sends: u64,
     pub(super) bytes: u64,
     /// Sends that failed, all of them after something was done to the network or the receiver.
@@ -59,9 +61,10 @@ pub(super) fn run(span: Span, seed: u64, unix_seconds: u64) -> Result<()> {
     let (tally, memory) = testbed::network::isolated(|_| soak(span, &mut Dice::new(seed)))?;
     let parked = uncopy::send::parked();
     println!(
-        "  {} rounds, {} sends, {} failed; {} taps, {} links, {} receivers killed, {} dropped; {} \
+        "  {} rounds, {} sockets, {} sends, {} failed; {} taps, {} links, {} receivers killed, {} dropped; {} \
          bytes checked, {} lost; {} bytes resident, {} after the first rounds",
         tally.rounds,
+        tally.sockets,
         tally.sends,
         tally.failed_sends,
         tally.taps,

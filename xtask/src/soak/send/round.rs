@@ -13,6 +13,8 @@ use crate::soak::scene::Dice;
 
 /// Sends of a round at most.
 const MOST_SENDS: usize = 60;
+/// Sockets of one sender at most: those of a ring share its queue.
+const MOST_SOCKETS: usize = 3;
 /// A link is down for so long at most.
 const DOWN: Duration = Duration::from_millis(20);
 
@@ -31,6 +33,14 @@ enum Path {
 
 const PATHS: [Path; 6] =
     [Path::Stream, Path::Stream, Path::Stream, Path::Datagrams, Path::Sink, Path::Silent];
+
+/// What one socket has sent.
+struct Lane {
+    /// Of its contents.
+    seed: u64,
+    /// Bytes behind the seed.
+    sent: u64,
+}
 
 /// The network, and who is in it.
 pub(super) struct Scene {
@@ -56,7 +66,7 @@ impl Scene {
     /// # Errors
     /// As [`round`](Self::round).
     pub(super) fn warm_up(&mut self, dice: &mut Dice) -> Result<()> {
-        self.run(Path::Silent, dice, |socket| Courier::new(Way::MsgZerocopy, socket))?;
+        self.run(Path::Silent, dice, |sockets| Courier::new(Way::MsgZerocopy, sockets))?;
         self.tap = None;
         Ok(())
     }
@@ -71,8 +81,8 @@ impl Scene {
     /// # Errors
     /// Of what must not be.
     pub(super) fn round(&mut self, dice: &mut Dice) -> Result<()> {
-        let (path, way) = (pick(dice, &PATHS), pick(dice, &WAYS));
-        self.run(path, dice, |socket| Courier::new(way, socket))
+        let (path, way) = (dice.pick(&PATHS), dice.pick(&WAYS));
+        self.run(path, dice, |sockets| Courier::new(way, sockets))
             .with_context(|| format!("{path:?} by {way:?}"))
     }
 
@@ -80,28 +90,34 @@ impl Scene {
         &mut self,
         path: Path,
         dice: &mut Dice,
-        courier: impl FnOnce(Socket) -> Result<Courier>,
+        courier: impl FnOnce(Vec<Socket>) -> Result<Courier>,
     ) -> Result<()> {
         if std::mem::take(&mut self.is_receiver_killed) {
             self.receiver = Receiver::start()?;
         }
-        let mut courier = courier(self.connect(path)?)?;
-        let seed = (dice.fraction() * 1e6) as u64;
+        let sockets = 1 + (dice.fraction() * MOST_SOCKETS as f64) as usize;
+        let connected = (0..sockets).map(|_| self.connect(path)).collect::<Result<_>>()?;
+        let mut courier = courier(connected)?;
+        let mut lanes: Vec<_> =
+            (0..sockets).map(|_| Lane { seed: (dice.fraction() * 1e6) as u64, sent: 0 }).collect();
         let mut was_link_down = false;
-        let mut position = 0;
         if path == Path::Stream {
-            courier.send(seed.to_le_bytes().to_vec())?;
+            for (number, lane) in lanes.iter().enumerate() {
+                courier.send(number, lane.seed.to_le_bytes().to_vec())?;
+            }
         }
         // What nobody acknowledges gives no slice back.
-        let most = if path == Path::Silent { SLICES } else { MOST_SENDS };
+        let most = if path == Path::Silent { SLICES } else { sockets * MOST_SENDS };
         let count = 1 + (dice.fraction() * most as f64) as usize;
         for _ in 0..count {
             if dice.fraction() < 0.08 {
                 was_link_down |= self.disturb(path, dice)?;
             }
             let length = length(dice);
-            let is_sent = courier.send(testbed::seeded(seed, position, length))?;
-            position += length;
+            let number = (dice.fraction() * sockets as f64) as usize;
+            let lane = &mut lanes[number];
+            let is_sent = courier.send(number, testbed::seeded(lane.seed, lane.sent, length))?;
+            lane.sent += length;
             if !is_sent && path == Path::Stream {
                 break;
             }
@@ -117,7 +133,9 @@ impl Scene {
         let may_fail = if path == Path::Stream { self.is_receiver_killed } else { is_harmed };
         ensure!(courier.failed == 0 || may_fail, "{} sends failed without cause", courier.failed);
         if path == Path::Stream && !is_dropped && !self.is_receiver_killed {
-            self.compare(&courier, position)?;
+            for (number, lane) in lanes.iter().enumerate() {
+                self.compare(courier.socket(number)?, lane.sent)?;
+            }
         }
         self.tally.dropped += u32::from(is_dropped || path == Path::Silent);
         courier.leave().wait()?;
@@ -175,19 +193,20 @@ impl Scene {
     }
 
     fn count(&mut self, courier: &Courier) {
-        let counters = courier.counters();
         let tally = &mut self.tally;
         tally.sends += courier.sends;
         tally.failed_sends += courier.failed;
-        tally.bytes += counters.bytes;
-        tally.not_copied_sends += counters.not_copied_sends;
-        tally.copied_sends += counters.copied_sends;
-        tally.unknown_sends += counters.unknown_sends;
+        for counters in courier.counters() {
+            tally.sockets += 1;
+            tally.bytes += counters.bytes;
+            tally.not_copied_sends += counters.not_copied_sends;
+            tally.copied_sends += counters.copied_sends;
+            tally.unknown_sends += counters.unknown_sends;
+        }
     }
 
     /// Ends the stream, and asks the receiver what came.
-    fn compare(&mut self, courier: &Courier, sent: u64) -> Result<()> {
-        let socket = courier.socket()?;
+    fn compare(&mut self, socket: &Socket, sent: u64) -> Result<()> {
         ensure!(socket.transport() == Transport::Tcp, "only streams are checked");
         socket.finish()?;
         let mut answer = Vec::new();
@@ -208,10 +227,6 @@ impl Scene {
         );
         Ok(())
     }
-}
-
-fn pick<T: Copy>(dice: &mut Dice, of: &[T]) -> T {
-    of[(dice.fraction() * of.len() as f64) as usize]
 }
 
 /// Bytes of a send: small ones and large ones are as frequent.

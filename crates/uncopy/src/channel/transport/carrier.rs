@@ -27,9 +27,19 @@ pub(in crate::channel) fn queued(regions: &[IoSlice<'_>]) -> Option<Queued> {
 
 /// Empty sockets for a backlog, so many that it fits.
 pub(in crate::channel) struct Carriers {
-    writers: Vec<OwnedFd>,
+    writers: Vec<Writer>,
     /// What moves.
     pub(in crate::channel) readers: Vec<OwnedFd>,
+}
+
+/// The writing end of one of them. Its end is that of the backlog: it must not have to wait for a
+/// child of another thread that has a duplicate until it executes its program.
+struct Writer(OwnedFd);
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        seqpacket::shut_down_sending(&self.0);
+    }
 }
 
 /// What the kernel takes for a message beside its bytes, at most: a `sk_buff`, and the bytes
@@ -50,7 +60,7 @@ impl Carriers {
             let room = seqpacket::send_buffer_bytes(&writer)?.saturating_sub(2 * OVERHEAD_BYTES);
             left = left.saturating_sub(room.saturating_sub(1 << 17).max(1));
             carriers.readers.push(reader);
-            carriers.writers.push(writer);
+            carriers.writers.push(Writer(writer));
         }
         Ok(carriers)
     }
@@ -69,7 +79,7 @@ impl Carriers {
             loop {
                 let Some(current) = &writer else { return Err(Status::NoResources) };
                 let regions = [IoSlice::new(&message)];
-                match send(current, content, &regions, &packed.records, &packed.fds) {
+                match send(&current.0, content, &regions, &packed.records, &packed.fds) {
                     Ok(()) => break,
                     Err(Status::ShouldWait) => writer = writers.next(),
                     Err(status) => return Err(status),

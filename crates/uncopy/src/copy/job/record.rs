@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use crate::copy::Control;
 use crate::error::{Errno, Error, Reason};
-use crate::receipt::{CompressionAction, Cost, Leftovers, Mechanism, Portion, Receipt, Refusal};
+use crate::receipt::{
+    CompressionAction, Cost, InodeFlags, Leftovers, Mechanism, Portion, Receipt, Refusal,
+};
 
 /// What an entry of a tree is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -65,6 +67,8 @@ pub enum Outcome {
     Made {
         /// What a person should know: metadata that could not be kept.
         notes: Vec<String>,
+        /// Inode flags that the source has and a directory here has not.
+        flags_not_kept: InodeFlags,
     },
     /// It was left alone.
     Skipped {

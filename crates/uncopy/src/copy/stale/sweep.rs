@@ -59,12 +59,23 @@ pub(crate) fn sweep_proven(directory: BorrowedFd<'_>, source: BorrowedFd<'_>) {
     }
 }
 
-/// Whether an entry with a name like ours may be one that a run is at work on: it is locked, or
-/// nobody can know.
-pub(crate) fn is_at_work(directory: BorrowedFd<'_>, entry: &OsStr) -> bool {
-    super::is_temporary(entry)
-        && directory::stat_name(directory, entry)
-            .is_ok_and(|stat| !matches!(lock(directory, entry, &stat), Lock::Free | Lock::None))
+/// An entry that no run is at work on. As long as this is kept none can begin to be: it finds the lock
+/// taken.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    _lock: Option<OwnedFd>,
+}
+
+/// Claims an entry. `None`: it has a name like ours and may be one that a run is at work on, as it is
+/// locked or nobody can know.
+pub(crate) fn claim(directory: BorrowedFd<'_>, entry: &OsStr) -> Option<Claim> {
+    let looked_up =
+        super::is_temporary(entry).then(|| directory::stat_name(directory, entry).ok()).flatten();
+    match looked_up.map_or(Lock::None, |stat| lock(directory, entry, &stat)) {
+        Lock::Free(locked) => Some(Claim { _lock: Some(locked) }),
+        Lock::None => Some(Claim { _lock: None }),
+        Lock::Held | Lock::Unknown => None,
+    }
 }
 
 /// Errors are of no interest: the copy itself is done, and the next run tries again.
@@ -89,10 +100,11 @@ fn unproven(place: Place<'_>, name: OsString) -> Option<Unproven> {
 }
 
 /// Whether somebody holds the lock of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 enum Lock {
     Held,
-    Free,
+    /// Nobody does but this descriptor.
+    Free(OwnedFd),
     /// It is of a kind that nobody locks.
     None,
     Unknown,
@@ -102,8 +114,10 @@ fn lock(directory: BorrowedFd<'_>, entry: &OsStr, stat: &Stat) -> Lock {
     if !matches!(stat.file_type(), FileType::RegularFile | FileType::Directory) {
         return Lock::None;
     }
-    match name::open_existing(directory, entry, OFlags::RDONLY).and_then(file::try_lock) {
-        Ok(()) => Lock::Free,
+    let locked = name::open_existing(directory, entry, OFlags::RDONLY)
+        .and_then(|file| file::try_lock(&file).map(|()| file));
+    match locked {
+        Ok(locked) => Lock::Free(locked),
         Err(Errno::EAGAIN) => Lock::Held,
         Err(_) => Lock::Unknown,
     }

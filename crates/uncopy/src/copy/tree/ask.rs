@@ -3,7 +3,6 @@
 use rustix::fs::OFlags;
 
 use super::decide::{Decision, Policy, Side, decide};
-use super::enter::remove_stale;
 use super::worker::{Place, Worker};
 use crate::copy::destination::Found;
 use crate::copy::job::{Action, EntryKind, Outcome};
@@ -22,7 +21,7 @@ pub(super) enum Asked {
 impl Worker<'_, '_> {
     /// Asks about an entry of this kind that was modified then.
     pub(super) fn ask(
-        &self,
+        &mut self,
         place: &Place<'_>,
         kind: EntryKind,
         modified: Timestamp,
@@ -33,14 +32,17 @@ impl Worker<'_, '_> {
             Side { kind, modified }
         };
         let entered = &place.directory.entered;
-        let policy = Policy::of(self.job.options, entered.private);
+        let policy = Policy::of(self.job.options, entered);
         let decision = decide(Side { kind, modified }, found.as_ref().map(side), policy);
         let action = match decision {
-            Decision::Refuse(_) if entered.is_resumed() => {
-                if let Some(found) = &found {
-                    remove_stale(place, found.stat.file_type())?;
+            Decision::MakeRoom => {
+                if let Some(found) = found {
+                    self.make_room(place, found.stat.file_type())?;
                 }
-                return Ok(Asked::Go { found: None, decision: Decision::Make });
+                return Ok(match self.job.options.dry_run {
+                    true => Asked::Done(Outcome::Planned { action: Action::Make, mechanism: None }),
+                    false => Asked::Go { found: None, decision: Decision::Make },
+                });
             }
             Decision::Skip(reason) => return Ok(Asked::Done(Outcome::Skipped { reason })),
             Decision::Refuse(text) => {

@@ -2,6 +2,7 @@
 
 use rustix::fs::FileType;
 
+use super::directory::Entered;
 use crate::copy::Existing;
 use crate::copy::job::{EntryKind, JobOptions};
 use crate::error::Errno;
@@ -16,6 +17,8 @@ pub(super) enum Decision {
     Replace,
     /// A directory, and one is there: go into it.
     Merge,
+    /// It is of another kind: remove what has the name, as far as that may go, and make it.
+    MakeRoom,
     /// Leave the destination alone, for this reason.
     Skip(&'static str),
     /// It cannot be done: the destination is of this kind.
@@ -35,16 +38,21 @@ pub(super) struct Policy {
     pub(super) existing: Existing,
     /// Leave alone what is as new as the source.
     pub(super) update: bool,
+    /// A directory may have to go for something else, and something else for a directory.
+    pub(super) makes_room: bool,
 }
 
 impl Policy {
     /// In a tree that is being built nothing is the caller's: what is there a killed run left, half a
-    /// file perhaps.
-    pub(super) fn of(options: &JobOptions, private: bool) -> Policy {
-        match private {
-            true => Policy { existing: Existing::Replace, update: false },
-            false => Policy { existing: options.copy.existing, update: options.update },
+    /// file perhaps. Else a mirror may remove what is in the way of its entries, and nothing beside what the
+    /// caller named.
+    pub(super) fn of(options: &JobOptions, entered: &Entered) -> Policy {
+        if entered.private {
+            return Policy { existing: Existing::Replace, update: false, makes_room: true };
         }
+        let (existing, update) = (options.copy.existing, options.update);
+        let mirrors = options.delete.is_some() && existing != Existing::Keep;
+        Policy { existing, update, makes_room: mirrors && entered.whole }
     }
 }
 
@@ -57,6 +65,9 @@ pub(super) fn decide(
     let Some(found) = found else { return Decision::Make };
     match (source.kind, found.kind) {
         (EntryKind::Directory, FileType::Directory) => Decision::Merge,
+        (EntryKind::Directory, _) | (_, FileType::Directory) if policy.makes_room => {
+            Decision::MakeRoom
+        }
         (EntryKind::Directory, FileType::Symlink) => Decision::Refuse(
             "it is a symbolic link, which is not followed inside a tree, and the source is a \
              directory; remove the link or name its target",
@@ -122,6 +133,7 @@ mod tests {
             Decision::Make => "make",
             Decision::Replace => "replace",
             Decision::Merge => "merge",
+            Decision::MakeRoom => "make room",
         }
     }
 
@@ -155,10 +167,16 @@ mod tests {
                 (Existing::Force, replacing),
                 (Existing::Keep, keeping),
             ] {
-                let policy = Policy { existing, update: false };
                 let found = found.map(|kind| Side { kind, modified: at(1) });
-                let decision = decide(Side { kind: source, modified: at(1) }, found, policy);
-                assert_eq!(name(decision), expected, "{source:?} {found:?} {existing:?}");
+                for makes_room in [false, true] {
+                    let policy = Policy { existing, update: false, makes_room };
+                    let decision = decide(Side { kind: source, modified: at(1) }, found, policy);
+                    let expected = match expected {
+                        "refuse" if makes_room => "make room",
+                        other => other,
+                    };
+                    assert_eq!(name(decision), expected, "{source:?} {found:?} {policy:?}");
+                }
             }
         }
     }
@@ -193,7 +211,7 @@ mod tests {
             (Directory, at(1), FileType::Directory, at(2), "merge"),
             (File, at(1), FileType::Directory, at(2), "refuse"),
         ] {
-            let policy = Policy { existing: Existing::Replace, update: true };
+            let policy = Policy { existing: Existing::Replace, update: true, makes_room: false };
             let found = Some(Side { kind: found_kind, modified: found });
             let decision = decide(Side { kind, modified: source }, found, policy);
             assert_eq!(name(decision), expected, "{kind:?} {source:?} {found:?}");

@@ -14,7 +14,8 @@ use rustix::fs::FileType;
 
 use super::decide::{Verdict, kind_of, stranger};
 use super::directory::{Directory, Open};
-use super::worker::Worker;
+use super::enter::remove_stale;
+use super::worker::{Place, Worker};
 use crate::copy::compress::other_origin;
 use crate::copy::job::{Action, Delete, EntryKind, Outcome};
 use crate::copy::{remove, stale};
@@ -74,6 +75,11 @@ impl Worker<'_, '_> {
         kind: FileType,
     ) {
         let entry = kind_of(kind);
+        // Kept until it is gone: a run may have made it since it was listed.
+        let claim = stale::claim(open.destination.as_fd(), name);
+        if claim.is_none() && !directory.entered.is_resumed() {
+            return;
+        }
         match self.try_delete(directory, open, delete, name, kind) {
             Ok(outcome) => {
                 let source = directory.source_path().join(name);
@@ -81,6 +87,42 @@ impl Worker<'_, '_> {
                 self.finish_at(|| (source, destination), entry, outcome);
             }
             Err(error) => self.fail_stranger(directory, name, entry, error),
+        }
+    }
+
+    /// Removes what has the name of an entry of the source and is of another kind: what a killed run left,
+    /// and else what would go by itself if the source had no such entry.
+    pub(super) fn make_room(&mut self, place: &Place<'_>, kind: FileType) -> Result<()> {
+        let Place { directory, open, target, .. } = *place;
+        let (job, names) = (self.job, || (place.source(), place.destination()));
+        let Some(delete) = job.options.delete.as_ref().filter(|_| !directory.entered.private)
+        else {
+            return remove_stale(place, kind);
+        };
+        let refuse = |text: &str| {
+            let reason = Reason::Refused(text.to_owned());
+            Err(Error::new("replace", place.destination(), reason))
+        };
+        let Some(_claim) = stale::claim(open.destination.as_fd(), target) else {
+            return refuse("another run is at work on it; copy again when that has ended");
+        };
+        let is_directory = kind == FileType::Directory;
+        let way = directory.path_from_root().join(target);
+        if !job.options.selection.selects(&way, is_directory) {
+            return refuse(
+                "it is of another kind than the source and excluded, and would have to go; remove it, \
+                 or exclude it in the source too",
+            );
+        }
+        match self.try_delete(directory, open, delete, target, kind)? {
+            Outcome::Skipped { .. } => refuse(
+                "it is a directory, the source is not, and something in it is excluded and stays; \
+                 remove it first",
+            ),
+            outcome => {
+                self.finish_at(names, kind_of(kind), outcome);
+                Ok(())
+            }
         }
     }
 
@@ -100,6 +142,10 @@ impl Worker<'_, '_> {
         let resumed = directory.entered.is_resumed();
         let mut entries = 1;
         if kind == FileType::Directory {
+            if directory::stat_name(parent, name).is_ok_and(|stat| stat.mount_root) {
+                // Nothing of what is mounted is the caller's to delete here.
+                return Err(fail(Errno::EBUSY));
+            }
             let mut left_out = false;
             let count = |inside: &Path, is_directory: bool| {
                 entries += 1;
@@ -218,7 +264,7 @@ fn strangers(
             (Err(Errno::ENOENT), Some(other)) => look_up(other),
             (looked_up, _) => looked_up,
         };
-        let at_work = || !resumed && stale::is_at_work(open.destination.as_fd(), name);
+        let at_work = || !resumed && stale::claim(open.destination.as_fd(), name).is_none();
         match stranger(in_source, selected, at_work) {
             Verdict::Goes => found.strangers.push((name.to_owned(), kind)),
             Verdict::Stays => {}

@@ -21,6 +21,7 @@ use crate::copy::source::describe;
 use crate::copy::staging::TAKEN;
 use crate::copy::{remove, stale};
 use crate::error::{Errno, Error, Reason, Result};
+use crate::receipt::InodeFlags;
 use crate::sys::file::{self, Stat};
 use crate::sys::{directory, name};
 
@@ -66,7 +67,7 @@ impl Worker<'_, '_> {
         self.fail_at(names, EntryKind::Directory, error);
     }
 
-    fn open_pair(&self, place: &Place<'_>, linked: bool) -> Result<(Entered, Open)> {
+    fn open_pair(&mut self, place: &Place<'_>, linked: bool) -> Result<(Entered, Open)> {
         let above = &place.directory.entered;
         let fail = |operation, errno| Error::system(operation, place.source(), errno);
         let (source, stat) = retry::persist(self.job, place.open.filesystems, || {
@@ -118,7 +119,7 @@ impl Worker<'_, '_> {
     /// Makes or finds the directory that the copy goes to; `true`: it was made. `None`: it would be,
     /// in a dry run.
     fn open_destination(
-        &self,
+        &mut self,
         place: &Place<'_>,
         source: &Stat,
     ) -> Result<Option<(bool, OwnedFd)>> {
@@ -144,10 +145,13 @@ impl Worker<'_, '_> {
                 };
                 let found = Side { kind: stat.file_type(), modified: stat.modified };
                 let directory = Side { kind: EntryKind::Directory, modified: source.modified };
-                let policy = Policy::of(self.job.options, above.private);
+                let policy = Policy::of(self.job.options, above);
                 match decide(directory, Some(found), policy) {
-                    Decision::Refuse(_) if above.is_resumed() => {
-                        remove_stale(place, found.kind)?;
+                    Decision::MakeRoom => {
+                        self.make_room(place, found.kind)?;
+                        if dry_run {
+                            return Ok(None);
+                        }
                         made = directory::make(in_directory, place.target, mode);
                         made.map_err(|errno| fail("make the directory", errno))?;
                     }
@@ -261,8 +265,8 @@ impl Worker<'_, '_> {
             self.give_metadata(directory, &open, made)
         });
         match finished {
-            Ok(notes) => {
-                let outcome = made_directory(directory, notes);
+            Ok(given) => {
+                let outcome = made_directory(directory, given);
                 self.finish_at(|| names(directory), EntryKind::Directory, outcome);
             }
             Err(error) => self.fail_at(|| names(directory), EntryKind::Directory, error),
@@ -274,9 +278,9 @@ impl Worker<'_, '_> {
         directory: &Directory,
         open: &Open,
         made: Made<'_>,
-    ) -> Result<Vec<String>> {
+    ) -> Result<Given> {
         if self.job.options.dry_run {
-            return Ok(Vec::new());
+            return Ok(Given::default());
         }
         if let Some(journal) = self.job.journal() {
             let path = || directory.path_from_root();
@@ -300,15 +304,27 @@ impl Worker<'_, '_> {
             file::sync(destination)
                 .map_err(|e| Error::destination("flush", directory.destination_path(), e))?;
         }
-        Ok(notes)
+        let flags_not_kept = match self.wants_records || directory.entered.source.is_flagged {
+            true => metadata::flags_not_kept(open.source.as_fd(), destination),
+            false => InodeFlags::default(),
+        };
+        Ok(Given { notes, flags_not_kept })
     }
 }
 
+/// What of a directory's metadata its copy has not.
+#[derive(Debug, Default)]
+pub(super) struct Given {
+    pub(super) notes: Vec<String>,
+    flags_not_kept: InodeFlags,
+}
+
 /// What is told of a directory that is done.
-pub(super) fn made_directory(directory: &Directory, notes: Vec<String>) -> Outcome {
+pub(super) fn made_directory(directory: &Directory, given: Given) -> Outcome {
+    let Given { notes, flags_not_kept } = given;
     match directory.entered.absent {
         true => Outcome::Planned { action: Action::Make, mechanism: None },
-        false => Outcome::Made { notes },
+        false => Outcome::Made { notes, flags_not_kept },
     }
 }
 

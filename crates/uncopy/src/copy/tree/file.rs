@@ -37,7 +37,7 @@ use crate::copy::staging::{Commit, Placing, Staging};
 use crate::copy::stale::Noting;
 use crate::copy::{CopyOptions, Experience, IfChanged, Throttle, Transform, facts, partial, run};
 use crate::error::{Errno, Error, Reason, Result};
-use crate::receipt::{Cost, Mechanism, Portion, Receipt};
+use crate::receipt::{Cost, InodeFlags, Mechanism, Portion, Receipt};
 use crate::sys::directory;
 use crate::sys::file::{self, Stat};
 use crate::sys::follow::{self, Stopped};
@@ -156,37 +156,55 @@ impl Worker<'_, '_> {
         (fd, stat): (OwnedFd, Stat),
         chosen: Option<&Chosen>,
     ) {
-        let file = (stat.links > 1).then(|| (identity(&stat), stat.links));
-        let Some((file, links)) = file else {
+        if stat.links <= 1 {
             return self.copy_regular(place, (fd, stat), chosen, None);
-        };
+        }
+        let seen = stat.clone();
+        self.first_or_link(place, EntryKind::File, &seen, |worker| {
+            worker.copy_regular(place, (fd, stat), chosen, None);
+        });
+    }
+
+    /// Has `make` copy an entry of this kind, unless another name of it is copied already, or is being
+    /// copied: then it becomes a link to that.
+    pub(super) fn first_or_link(
+        &mut self,
+        place: &Place<'_>,
+        kind: EntryKind,
+        stat: &Stat,
+        make: impl FnOnce(&mut Self),
+    ) {
+        if stat.links <= 1 {
+            return make(self);
+        }
+        let file = identity(stat);
         let prior = match self.job.links.claim(file, || place.spot()) {
             Ok(Claim::First(prior)) => prior,
             Ok(Claim::Waits) => return place.directory.begin(),
-            Ok(Claim::Copied(first)) => return self.link_to(place, &first),
-            Err(error) => return self.fail(place, EntryKind::File, error),
+            Ok(Claim::Copied(first)) => return self.link_to(place, kind, &first),
+            Err(error) => return self.fail(place, kind, error),
         };
         let here = First::new(place);
-        let prior = prior.filter(|p| p.path != here.path && self.was_copied(place, &p.path, &stat));
+        let prior = prior.filter(|p| p.path != here.path && self.was_copied(place, &p.path, stat));
         let failed = self.summary.failed + self.summary.skipped;
         match &prior {
-            Some(first) => self.link_to(place, first),
-            None => self.copy_regular(place, (fd, stat), chosen, None),
+            Some(first) => self.link_to(place, kind, first),
+            None => make(self),
         }
         if self.summary.failed + self.summary.skipped > failed {
             // One of the names that wait is the first now.
             for spot in self.job.links.failed(file) {
-                self.copy_spot(&spot);
+                self.copy_spot(&spot, kind);
             }
             return;
         }
         let first = prior.unwrap_or(here);
-        let (waiting, noted) = self.job.links.copied(file, links, &first);
+        let (waiting, noted) = self.job.links.copied(file, stat.links, &first);
         for spot in waiting {
-            self.link_spot(&spot, &first);
+            self.link_spot(&spot, kind, &first);
         }
         if let Err(error) = noted {
-            self.fail(place, EntryKind::File, error);
+            self.fail(place, kind, error);
         }
     }
 
@@ -203,46 +221,47 @@ impl Worker<'_, '_> {
     }
 
     /// Copies a name that waited, in vain, for another one of its file.
-    fn copy_spot(&mut self, spot: &Spot) {
+    fn copy_spot(&mut self, spot: &Spot, kind: EntryKind) {
         match spot.directory.open() {
             _ if self.job.is_over() => self.job.leave_out(1),
             Ok(open) => {
                 let (name, target) = (&spot.name, &spot.target);
                 let place = Place { directory: &spot.directory, open: &open, name, target };
-                self.open_and_copy(&place);
+                self.copy_entry(&place, FileType::Unknown);
             }
-            Err(error) => self.fail_at(|| spot.names(), EntryKind::File, error),
+            Err(error) => self.fail_at(|| spot.names(), kind, error),
         }
         self.end(Arc::clone(&spot.directory));
     }
 
     /// Makes a name that waited for another one of its file.
-    fn link_spot(&mut self, spot: &Spot, first: &First) {
+    fn link_spot(&mut self, spot: &Spot, kind: EntryKind, first: &First) {
         match spot.directory.open() {
             _ if self.job.is_over() => self.job.leave_out(1),
             Ok(open) => {
                 let (name, target) = (&spot.name, &spot.target);
                 let place = Place { directory: &spot.directory, open: &open, name, target };
-                self.link_to(&place, first);
+                self.link_to(&place, kind, first);
             }
-            Err(error) => self.fail_at(|| spot.names(), EntryKind::File, error),
+            Err(error) => self.fail_at(|| spot.names(), kind, error),
         }
         self.end(Arc::clone(&spot.directory));
     }
 
     /// Makes a name of the destination another one of a file that this job copied.
-    fn link_to(&mut self, place: &Place<'_>, first: &First) {
+    fn link_to(&mut self, place: &Place<'_>, kind: EntryKind, first: &First) {
         // Names decide too what is compressed: links to a file that went another way do not help.
         let transform = self.job.options.copy.transform;
         let alike = transform == Transform::None || first.renamed == place.is_renamed();
-        let refused = match alike.then(|| self.make_hard_link(place, first)) {
-            Some(Ok(Linking::Done(outcome))) => {
-                return self.finish(place, EntryKind::File, outcome);
-            }
+        let refused = match alike.then(|| self.make_hard_link(place, kind, first)) {
+            Some(Ok(Linking::Done(outcome))) => return self.finish(place, kind, outcome),
             Some(Ok(Linking::Refused(errno))) => Some(errno),
-            Some(Err(error)) => return self.fail(place, EntryKind::File, error),
+            Some(Err(error)) => return self.fail(place, kind, error),
             None => None,
         };
+        if kind != EntryKind::File {
+            return self.make_instead_of_link(place, kind, refused);
+        }
         match open_file(place) {
             Ok((fd, stat)) => self.with_choice(place, fd, stat, |worker, place, opened, chosen| {
                 worker.copy_regular(place, opened, chosen, refused);
@@ -416,12 +435,17 @@ impl Worker<'_, '_> {
             }
             Small::StoredInto | Small::Odd => return Ok(None),
         };
-        let notes = metadata::apply(&staging, source, destination, options.preserve);
+        let mut notes = metadata::apply(&staging, source, destination, options.preserve);
         if staging.commit()? == Commit::Skipped {
             return Ok(Some(Receipt { skipped: true, ..Receipt::default() }));
         }
+        notes.extend(staging.give_last(options.durable)?);
         self.job.counters.bytes.fetch_add(size, Ordering::Relaxed);
-        let receipt = self.small_receipt((size, mechanism, cost), notes);
+        let flags = match self.wants_records || source.stat.is_flagged {
+            true => metadata::flags_not_kept(source.fd(), staging.fd()),
+            false => InodeFlags::default(),
+        };
+        let receipt = self.small_receipt((size, mechanism, cost), (notes, flags));
         Ok(Some(Receipt { mapped_writes, ..receipt }))
     }
 }

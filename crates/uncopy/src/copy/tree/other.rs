@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{FileType, OFlags};
 
 use super::ask::Asked;
-use super::decide::Decision;
+use super::decide::{Decision, kind_of};
 use super::directory::identity;
 use super::links::First;
 use super::worker::{Place, Worker};
@@ -17,20 +17,14 @@ use crate::copy::job::{Action, EntryKind, Outcome};
 use crate::copy::stale::{self, Noted};
 use crate::copy::{Existing, Preserve, metadata};
 use crate::error::{Errno, Error, Result};
+use crate::receipt::InodeFlags;
 use crate::sys::file::Stat;
 use crate::sys::{Sys, directory, file, name};
 
 impl Worker<'_, '_> {
     /// Makes a symbolic link that leads where the source's does.
     pub(super) fn make_symlink(&mut self, place: &Place<'_>) {
-        let read = directory::read_link(&place.open.source, place.name)
-            .map_err(|errno| Error::system("read the link", place.source(), errno));
-        let made = read.and_then(|target| {
-            self.make_entry(place, EntryKind::Symlink, |directory, name| {
-                directory::make_link(&target, directory, name)
-            })
-        });
-        self.finish_made(place, EntryKind::Symlink, made);
+        self.make_or_link_other(place, EntryKind::Symlink);
     }
 
     /// Makes a FIFO, socket or device file like the source's.
@@ -39,23 +33,60 @@ impl Worker<'_, '_> {
             let reason = "it is no file, directory or link (--specials makes it anew)";
             return self.finish(place, EntryKind::Special, Outcome::Skipped { reason });
         }
-        let found = directory::stat_name(&place.open.source, place.name)
-            .map_err(|errno| Error::system("examine", place.source(), errno));
-        let made = found.and_then(|stat| {
-            let kind = stat.file_type();
-            if matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink) {
-                return Err(super::enter::changed_kind(place, kind));
-            }
-            let mode = stat.permissions() & 0o777;
-            self.make_entry(place, EntryKind::Special, |directory, name| {
-                directory::make_special(directory, name, kind, mode, stat.special)
-            })
-        });
-        self.finish_made(place, EntryKind::Special, made);
+        self.make_or_link_other(place, EntryKind::Special);
     }
 
-    fn finish_made(&mut self, place: &Place<'_>, kind: EntryKind, made: Result<Outcome>) {
+    fn make_or_link_other(&mut self, place: &Place<'_>, kind: EntryKind) {
+        match look_at_other(place, kind) {
+            Ok(stat) => self.first_or_link(place, kind, &stat, |worker| {
+                worker.make_other(place, kind, &stat, None);
+            }),
+            Err(error) => self.fail(place, kind, error),
+        }
+    }
+
+    /// Makes what another name could not be a link to.
+    pub(super) fn make_instead_of_link(
+        &mut self,
+        place: &Place<'_>,
+        kind: EntryKind,
+        refused: Option<Errno>,
+    ) {
+        match look_at_other(place, kind) {
+            Ok(stat) => self.make_other(place, kind, &stat, refused),
+            Err(error) => self.fail(place, kind, error),
+        }
+    }
+
+    /// Makes what is no regular file and no directory, whatever other names it has, and if the filesystem
+    /// `refused` a link instead.
+    fn make_other(
+        &mut self,
+        place: &Place<'_>,
+        kind: EntryKind,
+        stat: &Stat,
+        refused: Option<Errno>,
+    ) {
+        let made = match kind {
+            EntryKind::Symlink => directory::read_link(&place.open.source, place.name)
+                .map_err(|errno| Error::system("read the link", place.source(), errno))
+                .and_then(|target| {
+                    self.make_entry(place, kind, stat, |directory, name| {
+                        directory::make_link(&target, directory, name)
+                    })
+                }),
+            _ => {
+                let (file_type, mode) = (stat.file_type(), stat.permissions() & 0o777);
+                self.make_entry(place, kind, stat, |directory, name| {
+                    directory::make_special(directory, name, file_type, mode, stat.special)
+                })
+            }
+        };
         match made {
+            Ok(Outcome::Made { mut notes, flags_not_kept }) => {
+                notes.extend(refused.map(copied_for));
+                self.finish(place, kind, Outcome::Made { notes, flags_not_kept });
+            }
             Ok(outcome) => self.finish(place, kind, outcome),
             Err(error) => self.fail(place, kind, error),
         }
@@ -66,21 +97,20 @@ impl Worker<'_, '_> {
         &mut self,
         place: &Place<'_>,
         kind: EntryKind,
+        stat: &Stat,
         make: impl Fn(&OwnedFd, &OsStr) -> Sys<()>,
     ) -> Result<Outcome> {
         let fail = |errno| Error::destination("make", place.destination(), errno);
-        let stat = directory::stat_name(&place.open.source, place.name)
-            .map_err(|errno| Error::system("examine", place.source(), errno))?;
         if let Asked::Done(outcome) = self.ask(place, kind, stat.modified)? {
             return Ok(outcome);
         }
         let (job, to) = (self.job, &*place.open.destination);
-        let preserve = given_to(&stat, job.options.copy.preserve);
+        let preserve = given_to(stat, job.options.copy.preserve);
         let is_exposed = preserve != Preserve::default() && job.is_privileged();
         if place.directory.entered.is_unseen() && (!is_exposed || job.is_aside_own()) {
             make(to, place.target).map_err(fail)?;
-            let notes = give_by_name(place, (to, place.target), &stat, preserve);
-            return Ok(Outcome::Made { notes });
+            let notes = give_by_name(place, (to, place.target), stat, preserve);
+            return Ok(made(notes));
         }
         let workshop = is_exposed.then(|| self.workshop(place)).transpose().map_err(fail)?;
         let (temporary, notes) = match workshop.map(Workshop::directory) {
@@ -88,7 +118,7 @@ impl Worker<'_, '_> {
                 make(own, place.target).map_err(fail)?;
                 let name = place.target.to_owned();
                 let temporary = Temporary { place, from: own, name, noted: Noted::NONE };
-                let notes = give_by_name(place, (own, place.target), &stat, preserve);
+                let notes = give_by_name(place, (own, place.target), stat, preserve);
                 (temporary, notes)
             }
             Some(None) => {
@@ -97,13 +127,13 @@ impl Worker<'_, '_> {
             }
             None => {
                 let temporary = Temporary::new(place, |name| make(to, name)).map_err(fail)?;
-                let notes = give_by_name(place, (to, &temporary.name), &stat, preserve);
+                let notes = give_by_name(place, (to, &temporary.name), stat, preserve);
                 (temporary, notes)
             }
         };
         let existing = job.copy_options(&place.directory.entered).existing;
         match temporary.put_in_place(existing).map_err(fail)? {
-            true => Ok(Outcome::Made { notes }),
+            true => Ok(made(notes)),
             false => Ok(Outcome::Skipped { reason: "the destination exists" }),
         }
     }
@@ -118,10 +148,15 @@ impl Worker<'_, '_> {
     }
 
     /// Makes the destination's name another one of the file at `first`.
-    pub(super) fn make_hard_link(&self, place: &Place<'_>, first: &First) -> Result<Linking> {
+    pub(super) fn make_hard_link(
+        &mut self,
+        place: &Place<'_>,
+        kind: EntryKind,
+        first: &First,
+    ) -> Result<Linking> {
         let stat = directory::stat_name(&place.open.source, place.name)
             .map_err(|errno| Error::system("examine", place.source(), errno))?;
-        let (found, decision) = match self.ask(place, EntryKind::File, stat.modified)? {
+        let (found, decision) = match self.ask(place, kind, stat.modified)? {
             Asked::Go { found, decision } => (found, decision),
             Asked::Done(Outcome::Planned { .. }) => {
                 let action = Action::Link;
@@ -160,6 +195,21 @@ impl Worker<'_, '_> {
             true => Ok(linked()),
             false => Ok(Linking::Done(Outcome::Skipped { reason: "the destination exists" })),
         }
+    }
+}
+
+/// What is told of a link or special file: it has no inode flags, which are asked for by a file that is open.
+fn made(notes: Vec<String>) -> Outcome {
+    Outcome::Made { notes, flags_not_kept: InodeFlags::default() }
+}
+
+/// What an entry of the source is like that was listed as a link or special file.
+fn look_at_other(place: &Place<'_>, kind: EntryKind) -> Result<Stat> {
+    let stat = directory::stat_name(&place.open.source, place.name)
+        .map_err(|errno| Error::system("examine", place.source(), errno))?;
+    match kind_of(stat.file_type()) == kind {
+        true => Ok(stat),
+        false => Err(super::enter::changed_kind(place, stat.file_type())),
     }
 }
 

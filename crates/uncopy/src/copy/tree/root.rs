@@ -329,7 +329,7 @@ impl Finished {
             Some(aside) => Made::Aside(aside.parent.as_fd(), &job.umask),
             None => Made::Found,
         };
-        let mut notes = worker.give_metadata(directory, open, made)?;
+        let mut given = worker.give_metadata(directory, open, made)?;
         if let Some(aside) = aside {
             if let Some((journal, _)) = kept {
                 // Else a run that goes on from here would copy into the tree that has its name.
@@ -352,7 +352,7 @@ impl Finished {
         }
         if let Some((journal, parent)) = kept {
             if journal.was_cut {
-                notes.push(
+                given.notes.push(
                     "the end of the journal was cut off; the files it named were copied again"
                         .into(),
                 );
@@ -360,7 +360,7 @@ impl Finished {
             // If it stays, the next run finds that all is done.
             let _ = close_journal(job, journal, parent.as_fd(), open.destination.as_fd());
         }
-        let outcome = made_directory(directory, notes);
+        let outcome = made_directory(directory, given);
         let names = || (source.to_owned(), destination.to_owned());
         worker.finish_at(names, EntryKind::Directory, outcome);
         Ok(true)

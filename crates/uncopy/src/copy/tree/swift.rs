@@ -15,7 +15,7 @@ use crate::copy::job::EntryKind;
 use crate::copy::mechanism::{Ends, reflink};
 use crate::copy::small::{self, Early, Next, Small};
 use crate::copy::{IfChanged, metadata, source, watch};
-use crate::receipt::{Cost, Mechanism, Receipt};
+use crate::receipt::{Cost, InodeFlags, Mechanism, Receipt};
 use crate::sys::file::Stat;
 use crate::sys::{clock, name};
 
@@ -109,7 +109,8 @@ impl Worker<'_, '_> {
         (fd, stat): (&OwnedFd, &Stat),
         begun: Option<Begun<'_>>,
     ) -> bool {
-        if !self.is_for_swift_ones(place) {
+        // What such flags it has, and its copy has not, is told.
+        if !self.is_for_swift_ones(place) || stat.is_flagged {
             return false;
         }
         let (job, entered, open) = (self.job, &place.directory.entered, place.open);
@@ -165,7 +166,8 @@ impl Worker<'_, '_> {
             self.summary.bytes += size;
             self.entry_done();
         } else {
-            let receipt = self.small_receipt((size, mechanism, cost), notes);
+            let receipt =
+                self.small_receipt((size, mechanism, cost), (notes, InodeFlags::default()));
             self.finish_copied(place, Receipt { mapped_writes, ..receipt });
         }
         true

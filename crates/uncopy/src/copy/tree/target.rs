@@ -313,8 +313,6 @@ fn make_aside(parent: OwnedFd, name: &OsStr) -> Sys<Target> {
     let noting = Noting { register: &register, path: &PathBuf::new, brief: false };
     let (Private { fd, name: temporary, stat, is_own }, noted) =
         private::make(parent.as_fd(), name, stale::Kind::Tree, noting)?;
-    // Other runs see that this is no leftover.
-    let _ = file::try_lock(&fd);
     // The record has no other names, and says this one for as long as it is there.
     drop(noted);
     let aside = Some(Aside { parent, temporary, name: name.to_owned(), register, is_own });

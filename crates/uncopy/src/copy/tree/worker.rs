@@ -18,7 +18,7 @@ use crate::copy::pause::Inside;
 use crate::copy::small::{self, Next, Way};
 use crate::copy::{Control, CopyOptions, Gate};
 use crate::error::Error;
-use crate::receipt::{Cost, Mechanism, Portion, Receipt};
+use crate::receipt::{Cost, InodeFlags, Mechanism, Portion, Receipt};
 
 /// Room for a listing: a few hundred entries a call.
 const LISTING_BYTES: usize = 64 << 10;
@@ -251,7 +251,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
 
     /// The same for a file that was copied. A record costs a part of what a small file does.
     pub(super) fn finish_copied(&mut self, place: &Place<'_>, receipt: Receipt) {
-        if self.wants_records || !receipt.notes.is_empty() {
+        if self.wants_records || has_notes(&receipt) {
             return self.finish(place, EntryKind::File, Outcome::Copied(Box::new(receipt)));
         }
         self.summary.add_receipt(&receipt);
@@ -278,19 +278,19 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         match outcome {
             Outcome::Copied(receipt) => {
                 self.summary.add_receipt(receipt);
-                !receipt.notes.is_empty()
+                has_notes(receipt)
             }
             Outcome::Linked { .. } => {
                 self.summary.hard_links += 1;
                 false
             }
-            Outcome::Made { notes } => {
+            Outcome::Made { notes, flags_not_kept } => {
                 match kind {
                     EntryKind::Directory => self.summary.directories += 1,
                     EntryKind::Symlink => self.summary.symlinks += 1,
                     _ => self.summary.specials += 1,
                 }
-                !notes.is_empty()
+                !notes.is_empty() || !flags_not_kept.is_empty()
             }
             Outcome::Skipped { .. } => {
                 self.summary.skipped += 1;
@@ -394,10 +394,10 @@ impl<'scope, 'env> Worker<'scope, 'env> {
     pub(super) fn small_receipt(
         &mut self,
         (size, mechanism, cost): (u64, Mechanism, Cost),
-        notes: Vec<String>,
+        (notes, flags_not_kept): (Vec<String>, InodeFlags),
     ) -> Receipt {
-        let mut receipt = Receipt { bytes: size, notes, ..Receipt::default() };
-        if self.wants_records || !receipt.notes.is_empty() {
+        let mut receipt = Receipt { bytes: size, notes, flags_not_kept, ..Receipt::default() };
+        if self.wants_records || has_notes(&receipt) {
             receipt.add(mechanism, size, cost);
         } else {
             self.count_portion(size, mechanism, cost);
@@ -410,6 +410,11 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         }
         receipt
     }
+}
+
+/// It says something that a person should know, wanted or not.
+fn has_notes(receipt: &Receipt) -> bool {
+    !receipt.notes.is_empty() || !receipt.flags_not_kept.is_empty()
 }
 
 impl SmallFiles {

@@ -1,17 +1,19 @@
 //! Proof: where the kernel was seen copying.
 
 mod calls;
+mod stacks;
 mod symbols;
 
 use std::time::{Duration, Instant};
 
 use super::condition as is;
 use super::finding::{Finding, Severity};
-use super::report::Fact;
+use super::report::{Fact, Stack};
 use crate::error::Errno;
 use crate::sys::Sys;
 use crate::sys::perf::{Sample, Sampler};
 use calls::Calls;
+use stacks::{By, Stacks};
 use symbols::Symbols;
 
 /// The rings of samples are emptied so often.
@@ -90,13 +92,22 @@ impl Rule {
     }
 }
 
+/// What a trace has seen.
+pub(super) struct Traced {
+    pub(super) findings: Vec<Finding>,
+    pub(super) facts: Vec<Fact>,
+    /// `None`: nobody wants them, or nothing may be sampled.
+    pub(super) stacks: Option<Vec<Stack>>,
+}
+
 /// Samples every processor for so long, and notes each call of the functions that copy what is sent;
 /// says which copies were seen. `pid`: of that process alone.
 pub(super) fn trace(
     time: Duration,
     subject: Subject,
     pid: Option<u32>,
-) -> (Vec<Finding>, Vec<Fact>) {
+    wants_stacks: bool,
+) -> Traced {
     let processors = processors();
     let begin = |processors: &[usize]| {
         let samplers = processors.iter().map(|processor| Sampler::on(*processor));
@@ -106,20 +117,32 @@ pub(super) fn trace(
     let calls = (!functions.is_empty()).then(|| Calls::begin(&functions, &processors));
     let (symbols, samplers) = match begin(&processors) {
         Ok(begun) => begun,
-        Err(errno) => return (vec![forbidden(errno, calls.and_then(Result::err))], Vec::new()),
+        Err(errno) => {
+            let findings = vec![forbidden(errno, calls.and_then(Result::err))];
+            return Traced { findings, facts: Vec::new(), stacks: None };
+        }
     };
     let (mut calls, refusal) = match calls.transpose() {
         Ok(calls) => (calls, None),
         Err(refusal) => (None, Some(refusal)),
     };
     let filter = Filter { symbols, subject, pid };
-    let (sampled, called) = filter.watch(time, samplers, calls.as_mut());
+    let mut stacks = wants_stacks.then(Stacks::default);
+    let (sampled, called) = filter.watch(time, samplers, calls.as_mut(), stacks.as_mut());
     let value = format!("{} samples in {:.1} s", sampled.total, time.as_secs_f64());
     let mut facts = vec![Fact { name: "trace", value }];
     if let Some(value) = calls.as_ref().map(Calls::told).or(refusal) {
         facts.push(Fact { name: "kprobes", value });
     }
-    (findings(&sampled, calls.is_some().then_some(&called)), facts)
+    if let Some(left_out) = stacks.as_ref().map(Stacks::left_out).filter(|count| *count > 0) {
+        let value = format!("too many different ones: {left_out} sightings are not counted");
+        facts.push(Fact { name: "stacks", value });
+    }
+    Traced {
+        findings: findings(&sampled, calls.is_some().then_some(&called)),
+        facts,
+        stacks: stacks.map(Stacks::commonest),
+    }
 }
 
 /// Which samples count, and as what.
@@ -137,12 +160,13 @@ struct Tally {
 }
 
 impl Filter {
-    /// Counts for so long. What was seen is not kept, however much it is.
-    fn watch(
-        &self,
+    /// Counts for so long. What was seen is not kept, however much it is, but for different stacks.
+    fn watch<'a>(
+        &'a self,
         time: Duration,
         mut samplers: Vec<Sampler>,
         mut calls: Option<&mut Calls>,
+        mut stacks: Option<&mut Stacks<'a>>,
     ) -> (Tally, Tally) {
         let (mut sampled, mut called) = (Tally::new(), Tally::new());
         let mut fresh = Vec::new();
@@ -151,10 +175,10 @@ impl Filter {
             let left = end.saturating_duration_since(Instant::now());
             std::thread::sleep(left.min(PERIOD));
             samplers.iter_mut().for_each(|sampler| sampler.take(&mut fresh));
-            self.count(&mut sampled, &mut fresh);
+            self.count(&mut sampled, &mut fresh, By::Sample, stacks.as_deref_mut());
             if let Some(calls) = &mut calls {
                 calls.take(&mut fresh);
-                self.count(&mut called, &mut fresh);
+                self.count(&mut called, &mut fresh, By::Call, stacks.as_deref_mut());
             }
             if left.is_zero() {
                 return (sampled, called);
@@ -162,10 +186,20 @@ impl Filter {
         }
     }
 
-    fn count(&self, tally: &mut Tally, samples: &mut Vec<Sample>) {
+    fn count<'a>(
+        &'a self,
+        tally: &mut Tally,
+        samples: &mut Vec<Sample>,
+        by: By,
+        mut stacks: Option<&mut Stacks<'a>>,
+    ) {
         let is_own = |sample: &Sample| self.pid.is_none_or(|pid| sample.pid == pid);
         for sample in samples.drain(..).filter(is_own) {
-            tally.add(&self.symbols.names(&sample.chain), self.subject);
+            let names = self.symbols.names(&sample.chain);
+            let copies = tally.add(&names, self.subject);
+            if let Some(stacks) = stacks.as_deref_mut().filter(|_| copies) {
+                stacks.add(&names, by);
+            }
         }
     }
 }
@@ -175,12 +209,15 @@ impl Tally {
         Tally { total: 0, fitting: vec![0; RULES.len()] }
     }
 
-    fn add(&mut self, chain: &[&str], subject: Subject) {
+    /// Counts a chain; says whether a function in it copies.
+    fn add(&mut self, chain: &[&str], subject: Subject) -> bool {
         self.total += 1;
         let concerned = |rule: &Rule| subject == Subject::Everything || rule.subject == subject;
-        if let Some(rule) = RULES.iter().position(|rule| concerned(rule) && rule.fits(chain)) {
+        let rule = RULES.iter().position(|rule| concerned(rule) && rule.fits(chain));
+        if let Some(rule) = rule {
             self.fitting[rule] += 1;
         }
+        rule.is_some()
     }
 }
 
@@ -287,7 +324,9 @@ mod tests {
 
     fn tally(chains: &[&[&str]], subject: Subject) -> Tally {
         let mut tally = Tally::new();
-        chains.iter().for_each(|chain| tally.add(chain, subject));
+        for chain in chains {
+            tally.add(chain, subject);
+        }
         tally
     }
 

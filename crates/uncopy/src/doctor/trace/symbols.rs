@@ -38,13 +38,15 @@ impl Symbols {
         Symbols { functions }
     }
 
-    /// The names of the functions that these addresses lie in.
+    /// The names of the functions of a call chain, the innermost first. All addresses but the first
+    /// are those behind a call, which may be the last instruction of a function.
     pub(super) fn names(&self, chain: &[u64]) -> Vec<&str> {
-        let name = |address: &u64| {
-            let behind = self.functions.partition_point(|(begin, _)| begin <= address);
+        let name = |(place, address): (usize, &u64)| {
+            let inside = address.saturating_sub(u64::from(place > 0));
+            let behind = self.functions.partition_point(|(begin, _)| *begin <= inside);
             behind.checked_sub(1).map(|place| self.functions[place].1.as_str())
         };
-        chain.iter().filter_map(name).collect()
+        chain.iter().enumerate().filter_map(name).collect()
     }
 }
 
@@ -72,5 +74,35 @@ mod tests {
             ]),
             ["first", "second", "third"]
         );
+        // Behind the last instruction of a function that does not come back.
+        assert_eq!(symbols.names(&[0xffff_0000_0000_0100; 2]), ["second", "first"]);
+    }
+
+    /// Whatever a table holds, it names functions at addresses, or nothing.
+    #[test]
+    fn odd_tables_are_read() {
+        let at = 0xffff_0000_0000_0010;
+        for (table, expected) in [
+            ("", None),
+            ("\n\n  \n", None),
+            ("no address T here", None),
+            ("ffff000000000010", None),
+            ("ffff000000000010 T", None),
+            ("ffff000000000010 T\t\n", None),
+            ("ffff000000000010 D data", None),
+            ("ffff000000000010  T \t spaced  \r", Some("spaced")),
+            ("10000000000000000 T too_large\nffff000000000010 T fits", Some("fits")),
+            ("-1 T negative\n+1 T signed", Some("signed")),
+            ("ffff000000000010 t f.constprop.0\t[a module]", Some("f.constprop.0")),
+            ("ffff000000000020 T later", None),
+            ("FFFF000000000010 T upper\n1 T lowest", Some("upper")),
+            ("ffff000000000010 T \u{1b}[2J\u{202e}name", Some("\u{1b}[2J\u{202e}name")),
+        ] {
+            let symbols = Symbols::of(table);
+            let found = symbols.names(&[at]);
+            assert_eq!(found.first().copied(), expected, "{table:?}");
+            assert_eq!(symbols.names(&[]), [""; 0]);
+            let _ = symbols.names(&[0, 0, u64::MAX]);
+        }
     }
 }

@@ -255,7 +255,7 @@ fn what_the_source_has_too_stays_though_a_record_shows_it() {
 fn only_a_held_lock_says_that_a_run_is_at_work() {
     let scene = Scene::new();
     let to = follow::open_root(&scene.to).unwrap();
-    let at_work = |path: &Path| is_at_work(to.as_fd(), path.file_name().unwrap());
+    let at_work = |path: &Path| claim(to.as_fd(), path.file_name().unwrap()).is_none();
     for kind in Kind::ALL {
         let file = scene.temporary("", kind);
         fs::write(&file, "x").unwrap();
@@ -271,4 +271,19 @@ fn only_a_held_lock_says_that_a_run_is_at_work() {
     std::os::unix::fs::symlink("x", &link).unwrap();
     assert!(!at_work(&link));
     assert!(!at_work(&scene.temporary("", Kind::File)), "it is not there");
+}
+
+#[test]
+fn what_is_claimed_cannot_be_locked_until_it_is_dropped() {
+    let scene = Scene::new();
+    let to = follow::open_root(&scene.to).unwrap();
+    for kind in Kind::ALL {
+        let path = scene.temporary("", kind);
+        fs::create_dir(&path).unwrap();
+        let claimed = claim(to.as_fd(), path.file_name().unwrap());
+        let directory = fs::File::open(&path).unwrap();
+        assert!(directory.try_lock().is_err(), "{kind:?}");
+        drop(claimed);
+        directory.try_lock().unwrap();
+    }
 }

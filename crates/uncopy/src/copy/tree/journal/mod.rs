@@ -520,6 +520,7 @@ mod tests {
             direct: None,
             mount_root: false,
             may_be_dax: false,
+            is_flagged: false,
         }
     }
 

@@ -1,0 +1,82 @@
+//! Flags of `uncopy cp` that work on Linux alone.
+
+use uncopy::copy::CopyOption;
+use uncopy::{Error, Reason};
+
+/// What to do about them.
+pub(crate) const NEXT_STEP: &str =
+    "leave them out, and out of the settings (`uncopy config show` tells where each comes from)";
+
+/// Says which flags cannot be obeyed on this system.
+pub(crate) fn not_here(options: &[CopyOption]) -> String {
+    let flags: Vec<&str> = options.iter().map(|option| flag(*option)).collect();
+    let does = if let [_] = *options { "does" } else { "do" };
+    format!("{} {does} not work on this system yet", flags.join(", "))
+}
+
+/// It is verification, and nothing else, that cannot be done.
+pub(crate) fn is_verification(error: &Error) -> bool {
+    matches!(error.reason(), Reason::NotHere { options } if options[..] == [CopyOption::Verify])
+}
+
+/// The flag, or the source, that asks for it.
+fn flag(option: CopyOption) -> &'static str {
+    match option {
+        CopyOption::Allow => "--method, --require-zero-copy or --no-user-copy",
+        CopyOption::Prefer => "--prefer=cpu",
+        CopyOption::Sparse => "--sparse=always",
+        CopyOption::Cache => "--cache",
+        CopyOption::IfChanged => "--if-changed=retry",
+        CopyOption::FlushSource => "--if-changed=fail, which flushes the source,",
+        CopyOption::PreserveMode => "--preserve=mode",
+        CopyOption::PreserveOwnership => "--preserve=ownership",
+        CopyOption::PreserveTimestamps => "--preserve=timestamps",
+        CopyOption::PreserveXattr => "--preserve=xattr",
+        CopyOption::PreserveAcl => "--preserve=acl",
+        CopyOption::Verify => "--verify",
+        CopyOption::Durable => "--durable",
+        CopyOption::InPlace => "--in-place",
+        CopyOption::CopyContents => "--copy-contents",
+        CopyOption::ReadStreams => "reading a FIFO or device",
+        CopyOption::ZeroCopyMin => "--zero-copy-min",
+        CopyOption::DirectMin => "--direct-min",
+        CopyOption::DirectCpuMin => "--direct-cpu-min",
+        CopyOption::Transform => "--compress and --decompress",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, Command};
+
+    use super::*;
+    use crate::flags::copy::CopyArgs;
+
+    #[test]
+    fn every_option_is_named_by_a_flag_that_there_is() {
+        let command = CopyArgs::augment_args(Command::new("cp"));
+        let known: Vec<&str> = command.get_arguments().filter_map(|flag| flag.get_long()).collect();
+        for option in CopyOption::ALL {
+            let words = flag(*option).split(' ').filter_map(|word| word.strip_prefix("--"));
+            let mut flags = 0;
+            for word in words {
+                let name = word.split(['=', ',']).next().unwrap();
+                assert!(known.contains(&name), "{option}: --{name}");
+                flags += 1;
+            }
+            assert!(flags > 0 || *option == CopyOption::ReadStreams, "{option}");
+        }
+    }
+
+    #[test]
+    fn all_of_them_are_named() {
+        assert_eq!(
+            not_here(&[CopyOption::Sparse]),
+            "--sparse=always does not work on this system yet"
+        );
+        assert_eq!(
+            not_here(&[CopyOption::Sparse, CopyOption::Durable]),
+            "--sparse=always, --durable do not work on this system yet"
+        );
+    }
+}

@@ -1,0 +1,22 @@
+/* The interface of Zircon's own handles of a process, on Linux. Part of uncopy-zx.
+ * Licensed under MIT or Apache-2.0. */
+#ifndef UNCOPY_ZIRCON_PROCESS_H_
+#define UNCOPY_ZIRCON_PROCESS_H_
+
+#include <zircon/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Always ZX_HANDLE_INVALID: neither tasks nor address spaces are objects here. */
+zx_handle_t zx_process_self(void);
+zx_handle_t zx_thread_self(void);
+zx_handle_t zx_vmar_root_self(void);
+zx_handle_t zx_job_default(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
