@@ -12,7 +12,7 @@ use super::firewall::{Effect, Outcome, Place, outcome};
 use super::gather::{self, Step};
 use super::machine::{self, Machine, NFTABLES};
 use super::packet::Packet;
-use crate::error::Errno;
+use super::routes::{self, ROUTE};
 use crate::send::Transport;
 use crate::sys::netlink::route::{self, Cast, Flow, Route};
 
@@ -20,7 +20,6 @@ use crate::sys::netlink::route::{self, Cast, Flow, Route};
 const MAX_DEVICES: usize = 32;
 /// More ways than are told apart.
 const MAX_WAYS: usize = 64;
-const ROUTE: &str = "rtnetlink RTM_GETROUTE";
 const FILTERS: &str = "rtnetlink RTM_GETTFILTER";
 const DROPPED: &str = "the firewall lets none out";
 
@@ -81,6 +80,14 @@ pub(super) struct Start<'a> {
 pub(super) fn ways(start: &Start<'_>) -> Vec<Facts> {
     let mut empty = start.empty.clone();
     let ports = match start.sending.from.map(|from| from.port()).filter(|port| *port != 0) {
+        // IPv6 keeps the route that it found before it chose a port (`tcp_v6_connect`).
+        Some(port)
+            if start.sending.transport == Transport::Tcp
+                && start.sending.to.is_ipv6()
+                && machine::may_choose_port(port) =>
+        {
+            vec![port, 0]
+        }
         Some(port) => vec![port],
         None => machine::source_ports(start.sending.to.is_ipv6()).unwrap_or_else(|unseen| {
             empty.unseen.push(unseen);
@@ -91,7 +98,7 @@ pub(super) fn ways(start: &Start<'_>) -> Vec<Facts> {
     let mut found: Vec<Facts> = Vec::new();
     for port in ports {
         let flow = start.sending.flow(port);
-        let (routes, missing) = match routes(&flow, start.sending.transport) {
+        let (routes, missing) = match routes::all(&flow, start.sending.transport) {
             Ok(routes) => routes,
             Err(errno) => {
                 let is_new = found.iter().all(|way| way.route != Some(Err(errno)));
@@ -127,54 +134,6 @@ fn bounded(mut ways: Vec<Facts>) -> Vec<Facts> {
     ways
 }
 
-/// The routes of a flow: of a socket that asks once, of one that asks again with the address that it
-/// is sent from (`ip_route_connect`), and over each hop.
-fn routes(flow: &Flow, transport: Transport) -> Result<(Vec<Route>, Vec<NotSeen>), Errno> {
-    let first = route::route_of(flow)?;
-    let mut asked = vec![(*flow, first.clone())];
-    if let (None, Some(source), false) = (flow.source, first.source, first.is_local) {
-        let again = Flow { source: Some(source), ..*flow };
-        if let Ok(route) = route::route_of(&again) {
-            if transport == Transport::Tcp {
-                asked.clear();
-            }
-            asked.push((again, route));
-        }
-    }
-    let (mut routes, mut missing): (Vec<Route>, Vec<NotSeen>) = (Vec::new(), Vec::new());
-    for (flow, route) in asked {
-        let hops = match route::hops_of(&flow) {
-            // Nothing is chosen there.
-            _ if route.is_local || route.cast != Cast::One => Vec::new(),
-            Ok(hops) => hops,
-            Err(Errno::ENODATA) => {
-                let why = "the route leads to a group of hops by its number";
-                missing.push(NotSeen::doubt("members of a group of hops", ROUTE, why));
-                Vec::new()
-            }
-            // No entry decides, but the device.
-            Err(_) => Vec::new(),
-        };
-        let over = |hop: &route::Hop| Route {
-            device: hop.device,
-            gateway: hop.gateway,
-            mtu: route.mtu.filter(|_| hop.device == route.device),
-            is_encapsulated: hop.is_encapsulated,
-            ..route.clone()
-        };
-        let own =
-            if hops.is_empty() { vec![route.clone()] } else { hops.iter().map(over).collect() };
-        for route in own {
-            // Only one of them has the address that it is sent from.
-            let is_known = |known: &Route| Route { source: route.source, ..known.clone() } == route;
-            if !routes.iter().any(is_known) {
-                routes.push(route);
-            }
-        }
-    }
-    Ok((routes, missing))
-}
-
 /// One way, as it is followed.
 struct Walk<'a> {
     start: &'a Start<'a>,
@@ -204,12 +163,13 @@ impl Walk<'_> {
         let again = self.note(&mut way, output, &mut copies);
         let mut route = route.clone();
         if let Some(flow) = again {
-            match route::route_of(&flow) {
-                Ok(found) => {
+            match routes::of(&flow) {
+                Ok(routes::Asked { flow: asked, route: found, doubts }) => {
+                    way.unseen.extend(doubts);
                     let protocol = self.flow.protocol;
                     let anew = Packet::of(&Flow { protocol, ..flow }, &found);
                     packet = through(anew, found.device);
-                    let several = route::hops_of(&flow).is_ok_and(|hops| hops.len() > 1);
+                    let several = route::hops_of(&asked).is_ok_and(|hops| hops.len() > 1);
                     if several {
                         let why = "the rules of the firewall lead to several hops";
                         way.unseen.push(NotSeen::doubt("the way of packets", NFTABLES, why));

@@ -231,6 +231,20 @@ pub(crate) fn hops_of(flow: &Flow) -> Sys<Vec<Hop>> {
     Ok(hops)
 }
 
+/// Whether routes of IPv6 over a device, in any table, are for some source addresses only.
+///
+/// # Errors
+/// The kernel's: those before Linux 5.0 cannot be asked about one device.
+pub(crate) fn look_at_sources(device: u32) -> Sys<bool> {
+    let mut fixed = [0; ROUTE_BYTES];
+    fixed[0] = libc::AF_INET6 as u8;
+    let question =
+        Question::new(libc::RTM_GETROUTE, &fixed).with(libc::RTA_OIF, &device.to_ne_bytes()).dump();
+    let netlink = Netlink::open(None)?;
+    netlink.check_strictly()?;
+    Ok(netlink.ask(question)?.iter().any(|answer| answer.get(2).is_some_and(|bits| *bits != 0)))
+}
+
 fn hops_in(answer: &[u8]) -> Sys<Vec<Hop>> {
     let (_, rest) = answer.split_at_checked(ROUTE_BYTES).ok_or(Errno::EIO)?;
     let Some(mut list) = attribute(rest, libc::RTA_MULTIPATH) else {
