@@ -12,7 +12,7 @@ use testbed::network::{NEEDS, Network, isolated};
 use testbed::{Case, Completions, LONG, Lender, LenderOptions, Need, zerocopy_sends};
 use uncopy::doctor::{Options, Report, Target, Verdict, examine};
 
-use crate::truth_rows::rows;
+use crate::{truth_rows, truth_sockets};
 
 pub(crate) const SENDS: u32 = 40;
 /// Sends that pay, and fit every device of these tests.
@@ -58,8 +58,9 @@ pub(crate) struct Situation {
 
 pub(crate) fn cases() -> Vec<Case> {
     let needs = [NEEDS, &[Need::Tool("ethtool"), Need::Tool("nft"), Need::Tool("sleep")]].concat();
-    rows()
+    [truth_rows::rows(), truth_sockets::rows()]
         .into_iter()
+        .flatten()
         .map(|row| {
             let name = format!("truth::{}", row.name.replace(' ', "_"));
             Case::new(name, &needs, move || row.run())
@@ -82,7 +83,7 @@ impl Situation {
     }
 
     fn send(&self, socket: &UdpSocket, to: SocketAddr) {
-        let report = self.report(socket, Target::Udp(to));
+        let report = self.report(socket, &Target::Udp(to));
         let is_connected = socket.peer_addr().is_ok();
         let to = (!is_connected).then_some(to);
         let seen = zerocopy_sends(socket, to, SENDS, BYTES).unwrap();
@@ -92,15 +93,15 @@ impl Situation {
     fn lend(&self, told: LenderOptions, to: SocketAddr) {
         let target = if told.is_stream { Target::Tcp(to) } else { Target::Udp(to) };
         let lender = Lender::connect(to, told).unwrap();
-        let report = self.report(&lender, target);
+        let report = self.report(&lender, &target);
         let seen = lender.lend(&[b'z'; BYTES], SENDS, LONG).unwrap();
         assert_eq!(seen.sends, SENDS, "{seen:?}");
         self.judge(Completions { lent: seen.not_copied, copied: seen.copied }, &report);
     }
 
-    fn report(&self, socket: impl AsFd, target: Target) -> Report {
+    fn report(&self, socket: impl AsFd, target: &Target) -> Report {
         match self.is_held {
-            false => examine(&target, &options()).unwrap(),
+            false => examine(target, &options()).unwrap(),
             true => Holder::of(socket.as_fd().try_clone_to_owned().unwrap()).examine(),
         }
     }

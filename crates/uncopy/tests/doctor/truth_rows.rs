@@ -3,14 +3,14 @@
 use std::io::Result;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
+use testbed::LenderOptions;
 use testbed::network::{ALL_PROTOCOLS, Network};
-use testbed::{LenderOptions, bind_to_device, set_number};
 
+use crate::neighbour::Neighbour;
 use crate::truth::Truth::{Copied, CopiedUnseen, Lent, LentUnseen};
 use crate::truth::{By, Kept, Situation, Truth};
 
-const FAR: &str = "10.11.0.2:9";
-const FAR_V6: &str = "[fd11::2]:9";
+pub(crate) const FAR: &str = "10.11.0.2:9";
 const OTHER: &str = "10.12.0.2:9";
 const BEYOND: &str = "10.20.0.2:9";
 
@@ -22,14 +22,14 @@ fn connected(to: SocketAddr) -> Result<UdpSocket> {
 }
 
 /// A socket that may send to anybody, with each send naming the address.
-fn unconnected(to: SocketAddr) -> Result<UdpSocket> {
+pub(crate) fn unconnected(to: SocketAddr) -> Result<UdpSocket> {
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any)?;
     socket.set_broadcast(true)?;
     Ok(socket)
 }
 
-const fn row(
+pub(crate) const fn row(
     name: &'static str,
     to: &'static str,
     truth: Truth,
@@ -39,23 +39,23 @@ const fn row(
 }
 
 impl Situation {
-    const fn sends(mut self, socket: fn(SocketAddr) -> Result<UdpSocket>) -> Situation {
+    pub(crate) const fn sends(mut self, socket: fn(SocketAddr) -> Result<UdpSocket>) -> Situation {
         self.by = By::Socket(socket);
         self
     }
 
-    const fn told(mut self, told: fn() -> LenderOptions) -> Situation {
+    pub(crate) const fn told(mut self, told: fn() -> LenderOptions) -> Situation {
         self.by = By::Lender(told);
         self
     }
 
-    const fn held(mut self) -> Situation {
+    pub(crate) const fn held(mut self) -> Situation {
         self.is_held = true;
         self
     }
 
     /// What is not understood may be left open.
-    const fn may_be_unseen(mut self) -> Situation {
+    pub(crate) const fn may_be_unseen(mut self) -> Situation {
         self.truth = match self.truth {
             Copied => CopiedUnseen,
             _ => LentUnseen,
@@ -63,13 +63,13 @@ impl Situation {
         self
     }
 
-    const fn finds(mut self, finding: &'static str) -> Situation {
+    pub(crate) const fn finds(mut self, finding: &'static str) -> Situation {
         self.finding = finding;
         self
     }
 }
 
-fn none() -> Kept {
+pub(crate) fn none() -> Kept {
     Vec::new()
 }
 
@@ -80,7 +80,7 @@ fn second_sink(network: &Network) {
 }
 
 /// A veth pair to a network of its own, which has all addresses that packets go to.
-fn pair(network: &Network) -> Neighbour {
+pub(crate) fn pair(network: &Network) -> Neighbour {
     let neighbour = Neighbour::start();
     network.ip("link add veth0 type veth peer name veth1");
     network.ip("link set veth1 address 02:00:00:00:00:02 mtu 65535");
@@ -99,43 +99,7 @@ fn inner_pair(network: &Network) {
     leads_on(network, "veth0");
 }
 
-/// Another network, which is there as long as a process that does nothing.
-struct Neighbour(std::process::Child);
-
-impl Neighbour {
-    fn start() -> Neighbour {
-        let words = ["--net", "sleep", "600"];
-        let child = std::process::Command::new("unshare").args(words).spawn().unwrap();
-        let network = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/net")).unwrap();
-        let begin = std::time::Instant::now();
-        while network(&child.id().to_string()) == network("thread-self") {
-            assert!(begin.elapsed() < testbed::LONG);
-            std::thread::yield_now();
-        }
-        Neighbour(child)
-    }
-
-    /// Moves a device there, and sets it up.
-    fn take(&self, device: &str) {
-        Network::here().ip(&format!("link set {device} netns {}", self.0.id()));
-        self.ip("link set lo up");
-        self.ip(&format!("link set {device} up"));
-    }
-
-    fn ip(&self, words: &str) {
-        let words = format!("--net --target {} ip {words}", self.0.id());
-        testbed::run_tool("nsenter", words.split(' '));
-    }
-}
-
-impl Drop for Neighbour {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn keep<T: 'static>(what: T) -> Kept {
+pub(crate) fn keep<T: 'static>(what: T) -> Kept {
     vec![Box::new(what)]
 }
 
@@ -203,32 +167,11 @@ fn siblings(network: &Network, hardware: &str) -> Kept {
     keep(neighbour)
 }
 
-fn rule(network: &Network, words: &str) -> Kept {
+pub(crate) fn rule(network: &Network, words: &str) -> Kept {
     let pair = keep(pair(network));
     network.ip(&format!("rule add {words} lookup 100"));
     network.ip("route add 10.11.0.0/24 dev veth0 table 100");
     pair
-}
-
-/// The same of IPv6, where nobody answers. In the main table routes of this metric lead over the
-/// pair; those over the sink have 256.
-fn pair_v6(network: &Network, metric: u32) -> Kept {
-    let pair = pair(network);
-    pair.ip("address add fd11::2/128 dev veth1 nodad");
-    network.ip("address add fd12::1/64 dev veth0 nodad");
-    network.ip("neighbour replace fd11::2 lladdr 02:00:00:00:00:02 dev veth0 nud permanent");
-    network.ip(&format!("route add fd11::2 dev veth0 initcwnd 1000 metric {metric}"));
-    network.ip("route add fd11::2 dev sink initcwnd 1000 metric 1024");
-    keep(pair)
-}
-
-fn rule_v6(network: &Network, words: &str, device: &str) {
-    network.ip(&format!("-6 rule add {words} lookup 100"));
-    network.ip(&format!("route add fd11::2 dev {device} initcwnd 1000 table 100"));
-}
-
-fn stream() -> LenderOptions {
-    LenderOptions { is_stream: true, is_silent: true, ..LenderOptions::default() }
 }
 
 fn hops(network: &Network, device: &str) -> Kept {
@@ -264,7 +207,7 @@ fn member_v6(network: &Network) -> Kept {
 }
 
 pub(crate) fn rows() -> Vec<Situation> {
-    [directions(), firewalls(), copies(), filters(), routes(), processes(), sources(), devices()]
+    [directions(), firewalls(), copies(), filters(), classes(), routes()]
         .into_iter()
         .flatten()
         .collect()
@@ -450,6 +393,32 @@ fn filters() -> Vec<Situation> {
             mirred(network, "mirror", "sink2");
             vec![Box::new(network.tap_of(ALL_PROTOCOLS, Some("sink2"), false))]
         }),
+        row("a filter of clsact, and one below", FAR, Copied, |network| {
+            let pair = pair(network);
+            network.tc("qdisc add dev sink clsact");
+            network.tc("filter add dev sink egress protocol all u32 match u32 0 0 classid 1:1");
+            let _ = under_htb(network, "1:", "veth0");
+            keep(pair)
+        }),
+        row("a program that sees what is sent", FAR, LentUnseen, |network| {
+            vec![Box::new(network.egress_program("sink"))]
+        })
+        .finds("not-seen"),
+        row("a filter for other addresses", FAR, Lent, |network| {
+            inner_pair(network);
+            network.tc("qdisc add dev sink clsact");
+            network.tc(
+                "filter add dev sink egress protocol ip u32 match ip dst 10.99.0.0/16 action mirred \
+                 egress redirect dev veth0",
+            );
+            none()
+        }),
+    ]
+}
+
+/// Queues that have classes.
+fn classes() -> Vec<Situation> {
+    vec![
         row("redirect below htb", FAR, Copied, |network| {
             let pair = keep(pair(network));
             under_htb(network, "1:", "veth0");
@@ -481,26 +450,6 @@ fn filters() -> Vec<Situation> {
             let redirect = "action mirred egress redirect dev veth0";
             network.tc(&format!("{filter} prio 2 u32 match u32 0 0 {redirect}"));
             vec![Box::new(network.tap_of(ALL_PROTOCOLS, Some("sink"), false))]
-        }),
-        row("a filter of clsact, and one below", FAR, Copied, |network| {
-            let pair = pair(network);
-            network.tc("qdisc add dev sink clsact");
-            network.tc("filter add dev sink egress protocol all u32 match u32 0 0 classid 1:1");
-            let _ = under_htb(network, "1:", "veth0");
-            keep(pair)
-        }),
-        row("a program that sees what is sent", FAR, LentUnseen, |network| {
-            vec![Box::new(network.egress_program("sink"))]
-        })
-        .finds("not-seen"),
-        row("a filter for other addresses", FAR, Lent, |network| {
-            inner_pair(network);
-            network.tc("qdisc add dev sink clsact");
-            network.tc(
-                "filter add dev sink egress protocol ip u32 match ip dst 10.99.0.0/16 action mirred \
-                 egress redirect dev veth0",
-            );
-            none()
         }),
     ]
 }
@@ -544,7 +493,7 @@ fn routes() -> Vec<Situation> {
     ]
 }
 
-fn from_a_port(to: SocketAddr) -> Result<UdpSocket> {
+pub(crate) fn from_a_port(to: SocketAddr) -> Result<UdpSocket> {
     let socket = UdpSocket::bind("0.0.0.0:5555")?;
     socket.connect(to)?;
     Ok(socket)
@@ -560,128 +509,4 @@ fn over_the_pair(to: SocketAddr) -> Result<UdpSocket> {
         }
     }
     panic!("no port leads over the pair")
-}
-
-fn processes() -> Vec<Situation> {
-    vec![
-        row("a process with a peer", FAR, Lent, |_| none()).held(),
-        row("a process bound to a device", FAR, Copied, |network| keep(pair(network)))
-            .sends(|to| {
-                let socket = unconnected(to)?;
-                bind_to_device(&socket, "veth0")?;
-                socket.connect(to)?;
-                Ok(socket)
-            })
-            .held(),
-        row("a process with a mark", FAR, Copied, |n| rule(n, "fwmark 7"))
-            .sends(|to| {
-                let socket = unconnected(to)?;
-                set_number(&socket, libc::SOL_SOCKET, libc::SO_MARK, 7)?;
-                socket.connect(to)?;
-                Ok(socket)
-            })
-            .held(),
-        row("a process with an address of its own", FAR, Copied, |network| {
-            network.ip("address add 10.13.0.1/24 dev sink");
-            rule(network, "from 10.13.0.1")
-        })
-        .sends(|to| {
-            let socket = UdpSocket::bind("10.13.0.1:0")?;
-            socket.connect(to)?;
-            Ok(socket)
-        })
-        .held(),
-        row("a process of another user", FAR, Copied, |n| rule(n, "uidrange 65534-65534"))
-            .sends(|to| {
-                let socket = unconnected(to)?;
-                rustix::fs::fchown(&socket, Some(rustix::fs::Uid::from_raw(65_534)), None)?;
-                socket.connect(to)?;
-                Ok(socket)
-            })
-            .held(),
-        row("a process with a port of its own", FAR, Copied, |n| rule(n, "ipproto udp sport 5555"))
-            .sends(from_a_port)
-            .held(),
-        row("a process without a peer", "127.0.0.1:9", CopiedUnseen, |_| none())
-            .sends(unconnected)
-            .held()
-            .finds("no-sockets"),
-    ]
-}
-
-/// A connection of IPv6 keeps the route that was found before it had an address or a port
-/// (`tcp_v6_connect`, `ip6_dst_lookup_tail`), and asks with both when that route is gone.
-fn sources() -> Vec<Situation> {
-    let by_source = |network: &Network| {
-        let pair = pair_v6(network, 100);
-        rule_v6(network, "from fd12::1", "sink");
-        pair
-    };
-    let by_port = |network: &Network| {
-        let pair = pair_v6(network, 100);
-        rule_v6(network, "ipproto tcp sport 1024-65534", "sink");
-        pair
-    };
-    let by_other_source = |network: &Network| {
-        let pair = pair_v6(network, 2000);
-        rule_v6(network, "from fd12::1", "veth0");
-        pair
-    };
-    vec![
-        row("a rule by the source that a connection gets", FAR_V6, CopiedUnseen, by_source)
-            .told(stream)
-            .finds("ways-differ"),
-        row("a process and the source that it got", FAR_V6, CopiedUnseen, by_source)
-            .told(stream)
-            .held(),
-        row("a process of UDP and the source that it got", FAR_V6, CopiedUnseen, by_source)
-            .told(LenderOptions::default)
-            .held(),
-        row("a process with an address of another device", FAR_V6, Copied, by_other_source)
-            .told(|| LenderOptions { source: "fd12::1".parse().ok(), ..stream() })
-            .held(),
-        row("a process and the port that it got", FAR_V6, CopiedUnseen, by_port)
-            .told(stream)
-            .held(),
-        row("a process with a port of its own and a rule", FAR_V6, Lent, by_port)
-            .told(|| LenderOptions { source_port: 5555, ..stream() })
-            .held(),
-    ]
-}
-
-/// A socket of IPv6 that is bound to a device has no routes over others
-/// (`ip6_route_output_flags_noref`).
-fn devices() -> Vec<Situation> {
-    fn bound(device: &str) -> LenderOptions {
-        LenderOptions { device: Some(device.to_owned()), ..LenderOptions::default() }
-    }
-    let late = |network: &Network| pair_v6(network, 2000);
-    let early = |network: &Network| pair_v6(network, 100);
-    vec![
-        row("a process of IPv6 bound to a device", FAR_V6, Copied, late)
-            .told(|| bound("veth0"))
-            .held(),
-        row("a connection of IPv6 bound to a device", FAR_V6, Copied, late)
-            .told(|| LenderOptions { device: Some("veth0".to_owned()), ..stream() })
-            .held(),
-        row("a process of IPv6 bound to a device that drops", FAR_V6, Lent, early)
-            .told(|| bound("sink"))
-            .held(),
-        row("a device and a rule by source", FAR_V6, LentUnseen, |network| {
-            let pair = pair_v6(network, 100);
-            network.ip("-6 rule add from fd99::/16 lookup 100");
-            pair
-        })
-        .told(|| bound("sink"))
-        .held()
-        .finds("not-seen"),
-        row("a device and a route by source", FAR_V6, LentUnseen, |network| {
-            let pair = pair_v6(network, 100);
-            network.ip("route add fd11::/64 from fd99::/16 dev sink");
-            pair
-        })
-        .told(|| bound("sink"))
-        .held()
-        .finds("not-seen"),
-    ]
 }
