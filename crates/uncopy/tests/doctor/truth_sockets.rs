@@ -1,6 +1,7 @@
 //! Situations in which it is decided by what a socket is told, or gets, whether sends are copied.
 
 use std::net::UdpSocket;
+use std::time::Instant;
 
 use testbed::network::Network;
 use testbed::{LenderOptions, bind_to_device, set_number};
@@ -10,6 +11,7 @@ use crate::truth::{Kept, Situation};
 use crate::truth_rows::{FAR, from_a_port, keep, none, pair, row, rule, unconnected};
 
 const FAR_V6: &str = "[fd11::2]:9";
+const FAR_MAPPED: &str = "[::ffff:10.11.0.2]:9";
 
 pub(crate) fn rows() -> Vec<Situation> {
     [processes(), sources(), devices()].into_iter().flatten().collect()
@@ -18,13 +20,26 @@ pub(crate) fn rows() -> Vec<Situation> {
 /// A pair to a network of IPv6 where nobody answers. In the main table routes of this metric lead over the
 /// pair; those over the sink have 256.
 fn pair_v6(network: &Network, metric: u32) -> Kept {
+    // No addresses that come later, and change routes then.
+    network.set("net/ipv6/conf/default/addr_gen_mode", 1);
     let pair = pair(network);
     pair.ip("address add fd11::2/128 dev veth1 nodad");
     network.ip("address add fd12::1/64 dev veth0 nodad");
     network.ip("neighbour replace fd11::2 lladdr 02:00:00:00:00:02 dev veth0 nud permanent");
     network.ip(&format!("route add fd11::2 dev veth0 initcwnd 1000 metric {metric}"));
     network.ip("route add fd11::2 dev sink initcwnd 1000 metric 1024");
+    settle("veth0");
     keep(pair)
+}
+
+/// Waits until a device has its carrier: a socket loses the route that it keeps when that comes.
+fn settle(device: &str) {
+    let begin = Instant::now();
+    let words = ["-o", "link", "show", device];
+    while !testbed::run_tool("ip", words).contains("state UP") {
+        assert!(begin.elapsed() < testbed::LONG, "{device} has no carrier");
+        std::thread::yield_now();
+    }
 }
 
 fn rule_v6(network: &Network, words: &str, device: &str) {
@@ -55,6 +70,24 @@ fn processes() -> Vec<Situation> {
                 Ok(socket)
             })
             .held(),
+        row("a process with a class", FAR, Copied, |n| rule(n, "tos 0x10"))
+            .sends(|to| {
+                let socket = unconnected(to)?;
+                set_number(&socket, libc::IPPROTO_IP, libc::IP_TOS, 0x10)?;
+                socket.connect(to)?;
+                Ok(socket)
+            })
+            .held(),
+        row("a process with a class and a mapped address", FAR_MAPPED, Copied, |n| {
+            rule(n, "tos 0x10")
+        })
+        .sends(|to| {
+            let socket = unconnected(to)?;
+            set_number(&socket, libc::IPPROTO_IP, libc::IP_TOS, 0x10)?;
+            socket.connect(to)?;
+            Ok(socket)
+        })
+        .held(),
         row("a process with an address of its own", FAR, Copied, |network| {
             network.ip("address add 10.13.0.1/24 dev sink");
             rule(network, "from 10.13.0.1")

@@ -2,7 +2,8 @@
 //!
 //! IPv4 asks with the address that packets are going to have (`ip_route_connect`). IPv6 keeps what it
 //! found before it chose that address (`ip6_dst_lookup_tail`), until that route is gone; then it asks
-//! with the address (`inet6_csk_route_socket`). Either may be.
+//! with the address (`inet6_csk_route_socket`). Either may be. Not every kernel looks at the class of
+//! traffic there (`tcp_v6_connect`).
 
 use std::net::IpAddr;
 
@@ -100,12 +101,12 @@ fn asked(flow: &Flow, transport: Transport) -> Result<Vec<Asked>, Errno> {
     let first = of(flow)?;
     let keeps_first = flow.to.is_ipv6() || transport == Transport::Udp;
     if let Some(source) = flow.source {
-        let unbound = match flow.to.is_ipv6() {
-            true => of(&Flow { source: None, ..*flow }).ok(),
-            false => None,
-        };
-        let unbound = unbound.filter(|unbound| may_choose(&unbound.route, source));
-        return Ok([first].into_iter().chain(unbound).collect());
+        let others = earlier(flow).into_iter().filter_map(|question| {
+            let asked = of(&question).ok()?;
+            let counts = question.source.is_some() || may_choose(&asked.route, source);
+            counts.then_some(asked)
+        });
+        return Ok([first].into_iter().chain(others).collect());
     }
     let Some(source) = first.route.source.filter(|_| !first.route.is_local) else {
         return Ok(vec![first]);
@@ -115,6 +116,20 @@ fn asked(flow: &Flow, transport: Transport) -> Result<Vec<Asked>, Errno> {
         Ok(again) => vec![again],
         Err(_) => vec![first],
     })
+}
+
+/// What the kernel may have asked of a socket whose source is known by now.
+fn earlier(flow: &Flow) -> Vec<Flow> {
+    let mut questions = vec![*flow];
+    if flow.to.is_ipv6() {
+        for (source, class) in [(flow.source, 0), (None, flow.class), (None, 0)] {
+            let question = Flow { source, class, ..*flow };
+            if !questions.contains(&question) {
+                questions.push(question);
+            }
+        }
+    }
+    questions.split_off(1)
 }
 
 /// Whether a socket that goes this way may have got this source from the kernel, which takes one of
@@ -127,5 +142,29 @@ fn may_choose(route: &Route, source: IpAddr) -> bool {
     match route.source {
         Some(chosen) if chosen != source => is_elsewhere(chosen) || !is_elsewhere(source),
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_may_have_been_routed_without_source_and_class() {
+        let flow = |to: &str, class| Flow {
+            source: Some("fd00::1".parse().unwrap()),
+            class,
+            ..Flow::to(to.parse().unwrap(), 0)
+        };
+        for (to, class, expected) in [
+            ("10.0.0.2", 16, &[][..]),
+            ("fd00::2", 0, &[(false, 0)]),
+            ("fd00::2", 16, &[(true, 0), (false, 16), (false, 0)]),
+        ] {
+            let questions = earlier(&flow(to, class));
+            let asked: Vec<(bool, u8)> =
+                questions.iter().map(|q| (q.source.is_some(), q.class)).collect();
+            assert_eq!(asked, expected, "{to} {class}");
+        }
     }
 }

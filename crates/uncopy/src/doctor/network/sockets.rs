@@ -23,7 +23,6 @@ const MAX_ADDRESSES: usize = 32;
 struct Known {
     inode: u64,
     transport: Transport,
-    is_v6: bool,
     user: u32,
     from: SocketAddr,
     /// `None`: it listens, or names a peer with each send.
@@ -131,7 +130,7 @@ fn paths(
         let mut sending = Sending::to(socket.transport, *to);
         (sending.from, sending.user) = (Some(socket.from), Some(socket.user));
         let bound = pidfd::descriptor_of(pid, *fd);
-        match bound.and_then(|bound| pidfd::binding(bound, socket.is_v6)) {
+        match bound.and_then(|bound| pidfd::binding(bound, sending.to.is_ipv6())) {
             Ok(bound) => {
                 sending.device = bound.device;
                 (sending.mark, sending.loops) = (bound.mark, bound.loops);
@@ -191,17 +190,17 @@ fn multipath(pid: u32, sockets: &[(i32, u64)]) -> Vec<i32> {
 /// Every socket of this network that sends, or may.
 fn known() -> Vec<Known> {
     let tables = [
-        ("tcp", Transport::Tcp, false),
-        ("tcp6", Transport::Tcp, true),
-        ("udp", Transport::Udp, false),
-        ("udp6", Transport::Udp, true),
+        ("tcp", Transport::Tcp),
+        ("tcp6", Transport::Tcp),
+        ("udp", Transport::Udp),
+        ("udp6", Transport::Udp),
     ];
     let mut found = Vec::new();
-    for (name, transport, is_v6) in tables {
+    for (name, transport) in tables {
         let table = fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
         found.extend(table.lines().filter_map(|line| {
             let (user, inode, from, to) = socket_in(line)?;
-            Some(Known { inode, transport, is_v6, user, from, to })
+            Some(Known { inode, transport, user, from, to })
         }));
     }
     found
