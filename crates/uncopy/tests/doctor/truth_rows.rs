@@ -334,6 +334,17 @@ fn copies() -> Vec<Situation> {
             second_sink(network);
             dup(network, "dup to 10.12.0.2 device \"sink2\"")
         }),
+        row("dup to a sink of a smaller MTU", FAR, CopiedUnseen, |network| {
+            second_sink(network);
+            network.ip("link set sink2 mtu 20000");
+            dup(network, "dup to 10.12.0.2 device \"sink2\"")
+        })
+        .finds("not-seen"),
+        row("dup to a sink of an MTU that fits", FAR, Lent, |network| {
+            second_sink(network);
+            network.ip("link set sink2 mtu 45000");
+            dup(network, "dup to 10.12.0.2 device \"sink2\"")
+        }),
         row("egress dup to a pair", FAR, Copied, |network| {
             let pair = keep(pair(network));
             egress(network, "dup to \"veth0\"");

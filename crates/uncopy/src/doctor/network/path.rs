@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::facts::{Below, Facts, NotSeen, Turn};
+use super::facts::{Below, Facts, NotSeen, Turn, Wanted, udp_header_bytes};
 use super::filter::{self, turns};
 use super::firewall::{Effect, Outcome, Place, outcome};
 use super::gather::{self, Step};
@@ -237,6 +237,7 @@ impl Walk<'_> {
                     turn(way, format!("a rule of the firewall sends a copy to {to}"));
                     match route::route_of(&Flow::to(to, device.unwrap_or(0))) {
                         Ok(route) => {
+                            self.cut(way, &route);
                             let packet = Packet::of(&self.flow, &route);
                             let next = route.gateway.unwrap_or(to);
                             copies.push(self.at(route.device, packet, self.flow.to, next));
@@ -253,6 +254,31 @@ impl Walk<'_> {
             }
         }
         again
+    }
+
+    /// Doubts copies that may be longer than the MTU of their route: the kernel cuts them into
+    /// fragments, or tells the sender of a smaller MTU (`ip_finish_output_gso`, `ip_fragment`).
+    fn cut(&self, way: &mut Facts, route: &Route) {
+        let mtu = |route: &Route| {
+            let of_device = self.machine().link(route.device).map(|link| link.mtu);
+            route.mtu.into_iter().chain(of_device).min()
+        };
+        let own = way.route.as_ref().and_then(|own| own.as_ref().ok()).and_then(mtu);
+        let longest = match self.start.sending.transport {
+            Transport::Tcp => own.map(|mtu| mtu as usize),
+            Transport::Udp => {
+                let Wanted { message_bytes, segment_bytes, .. } = way.wanted;
+                let bytes = segment_bytes.map_or(message_bytes, usize::from);
+                Some(bytes.saturating_add(udp_header_bytes(self.flow.to.is_ipv6())))
+            }
+        };
+        let name = self.machine().name(route.device);
+        if let (Some(mtu), Some(longest)) = (mtu(route), longest)
+            && longest > mtu as usize
+        {
+            let why = format!("they may be longer than the MTU of {name}, {mtu}");
+            way.unseen.push(NotSeen::doubt("what becomes of copies", NFTABLES, why));
+        }
     }
 
     /// Whether this machine receives what goes to groups, or to everybody.
