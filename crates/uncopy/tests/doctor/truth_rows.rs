@@ -113,6 +113,17 @@ fn leads_on(network: &Network, device: &str) {
     }
 }
 
+/// A vxlan over a second sink, whose MTU becomes this afterwards.
+fn tunnel(network: &Network, mtu: u32) -> Kept {
+    second_sink(network);
+    network.ip("link add vx0 type vxlan id 5 remote 10.12.0.2 dstport 4789 dev sink2");
+    network.ip("link set vx0 mtu 60000 up");
+    network.ip("address add 10.13.0.1/24 dev vx0");
+    network.ip("neighbour replace 10.13.0.2 lladdr 02:00:00:00:00:03 dev vx0 nud permanent");
+    network.ip(&format!("link set sink2 mtu {mtu}"));
+    none()
+}
+
 fn chain(network: &Network, family: &str, hook: &str) {
     network.nft(&format!("add table {family} t"));
     network.nft(&format!("add chain {family} t c {{ {hook} ; }}"));
@@ -239,6 +250,12 @@ fn directions() -> Vec<Situation> {
         row("the other end of a pair in this network", OTHER, LentUnseen, |network| {
             inner_pair(network);
             none()
+        }),
+        row("a tunnel over a smaller MTU", "10.13.0.2:9", CopiedUnseen, |network| {
+            tunnel(network, 20_000)
+        }),
+        row("a tunnel over an MTU that fits", "10.13.0.2:9", Lent, |network| {
+            tunnel(network, 65_535)
         }),
         row("a bridge behind a pair", OTHER, Lent, |network| {
             inner_pair(network);

@@ -14,12 +14,15 @@ use super::machine::{self, Machine, NFTABLES};
 use super::packet::Packet;
 use super::routes::{self, ROUTE};
 use crate::send::Transport;
-use crate::sys::netlink::route::{self, Cast, Flow, Route};
+use crate::sys::netlink::route::{self, Cast, Flow, Link, Route};
 
 /// More devices than one stack has; a bridge may have more ports, of which the first count.
 const MAX_DEVICES: usize = 32;
 /// More ways than are told apart.
 const MAX_WAYS: usize = 64;
+const LINK: &str = "rtnetlink RTM_GETLINK";
+/// What a vxlan adds to a frame of Ethernet, and the header of that (RFC 7348).
+const TUNNEL_BYTES: usize = 8 + 14;
 const FILTERS: &str = "rtnetlink RTM_GETTFILTER";
 const DROPPED: &str = "the firewall lets none out";
 
@@ -259,25 +262,49 @@ impl Walk<'_> {
     /// Doubts copies that may be longer than the MTU of their route: the kernel cuts them into
     /// fragments, or tells the sender of a smaller MTU (`ip_finish_output_gso`, `ip_fragment`).
     fn cut(&self, way: &mut Facts, route: &Route) {
-        let mtu = |route: &Route| {
-            let of_device = self.machine().link(route.device).map(|link| link.mtu);
-            route.mtu.into_iter().chain(of_device).min()
+        let name = self.machine().name(route.device);
+        if let (Some(mtu), Some(longest)) = (self.mtu(route), self.longest(way))
+            && longest > mtu as usize
+        {
+            let why = format!("they may be longer than the MTU of {name}, {mtu}");
+            way.unseen.push(NotSeen::doubt("what becomes of copies", NFTABLES, why));
+        }
+    }
+
+    /// The same of what a tunnel puts into packets of its own.
+    fn cut_in_tunnel(&self, way: &mut Facts, tunnel: &Link, below: &[u32], at: &At) {
+        let longest = match at.to {
+            Some(_) => self.longest(way),
+            None => Some(tunnel.mtu as usize),
         };
-        let own = way.route.as_ref().and_then(|own| own.as_ref().ok()).and_then(mtu);
-        let longest = match self.start.sending.transport {
-            Transport::Tcp => own.map(|mtu| mtu as usize),
+        let is_v6 = tunnel.remote.is_some_and(|remote| remote.is_ipv6());
+        let added = udp_header_bytes(is_v6) + TUNNEL_BYTES;
+        for lower in below.iter().filter_map(|index| self.machine().link(*index)) {
+            if longest.is_some_and(|longest| longest.saturating_add(added) > lower.mtu as usize) {
+                let why =
+                    format!("they may be longer than the MTU of {}, {}", lower.name, lower.mtu);
+                way.unseen.push(NotSeen::doubt("what becomes of packets in a tunnel", LINK, why));
+            }
+        }
+    }
+
+    fn mtu(&self, route: &Route) -> Option<u32> {
+        let of_device = self.machine().link(route.device).map(|link| link.mtu);
+        route.mtu.into_iter().chain(of_device).min()
+    }
+
+    /// Bytes of the longest packets, as far as they are known, with the headers of their network.
+    fn longest(&self, way: &Facts) -> Option<usize> {
+        match self.start.sending.transport {
+            Transport::Tcp => {
+                let own = way.route.as_ref()?.as_ref().ok()?;
+                self.mtu(own).map(|mtu| mtu as usize)
+            }
             Transport::Udp => {
                 let Wanted { message_bytes, segment_bytes, .. } = way.wanted;
                 let bytes = segment_bytes.map_or(message_bytes, usize::from);
                 Some(bytes.saturating_add(udp_header_bytes(self.flow.to.is_ipv6())))
             }
-        };
-        let name = self.machine().name(route.device);
-        if let (Some(mtu), Some(longest)) = (mtu(route), longest)
-            && longest > mtu as usize
-        {
-            let why = format!("they may be longer than the MTU of {name}, {mtu}");
-            way.unseen.push(NotSeen::doubt("what becomes of copies", NFTABLES, why));
         }
     }
 
@@ -324,7 +351,7 @@ impl Walk<'_> {
         let machine = self.machine();
         let Some(link) = machine.link(at.device).filter(|_| way.devices.len() < MAX_DEVICES) else {
             let why = format!("device {} is not among those that are looked at", at.device);
-            way.unseen.push(NotSeen::doubt("a device", "rtnetlink RTM_GETLINK", why));
+            way.unseen.push(NotSeen::doubt("a device", LINK, why));
             return vec![way];
         };
         let packet = at.packet.clone().through(link.index, &link.name);
@@ -338,6 +365,9 @@ impl Walk<'_> {
         let (below, missing) =
             if is_left { (Below::Nothing, None) } else { gather::below(machine, &step) };
         way.unseen.extend(missing);
+        if let (Below::Devices(lower), "vxlan") = (&below, machine.kind(at.device)) {
+            self.cut_in_tunnel(&mut way, link, lower, at);
+        }
         let is_wrapped =
             !["bridge", "bond", "team", "macvlan", "ipvlan", "veth"].contains(&&*device.kind);
         device.below = below.clone();
