@@ -50,7 +50,10 @@ pub(crate) fn pretend(fd: &OwnedFd, local: SocketAddr, peer: SocketAddr) -> Resu
     // Every kernel has it, and it does not pace: the timers of one that does (`bbr`) would be paid
     // by whichever send they meet.
     set(fd, libc::TCP_CONGESTION, b"reno")?;
-    rustix::net::bind(fd, &local)?;
+    // What is bound to a port is routed by it (`tcp_v6_connect` in `net/ipv6/tcp_ipv6.c`).
+    if !local.ip().is_unspecified() || local.port() != 0 {
+        rustix::net::bind(fd, &local)?;
+    }
     rustix::net::connect(fd, &peer)?;
     let wide = 1 << 28;
     let window =

@@ -46,7 +46,8 @@ pub(crate) struct Binding {
     pub(crate) keeps_packets: bool,
 }
 
-/// Where a socket of TCP or UDP sends.
+/// Where a socket of TCP or UDP sends. `is_v6`: whom it sends to; IPv4 has options of its own, on sockets
+/// of IPv6 with mapped addresses too.
 pub(crate) fn binding(socket: impl AsFd, is_v6: bool) -> Sys<Binding> {
     let fd = socket.as_fd();
     let number = |level, name| number_option(fd, level, name);

@@ -4,11 +4,13 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod files;
+mod neighbour;
 mod network;
 mod network_rows;
 mod row;
 mod truth;
 mod truth_rows;
+mod truth_sockets;
 
 use std::process::ExitCode;
 

@@ -4,15 +4,15 @@
 
 use std::io::Result;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use testbed::network::{NEEDS, Network, isolated};
-use testbed::{Case, Completions, LONG, Need, zerocopy_sends};
+use testbed::{Case, Completions, LONG, Lender, LenderOptions, Need, zerocopy_sends};
 use uncopy::doctor::{Options, Report, Target, Verdict, examine};
 
-use crate::truth_rows::rows;
+use crate::{truth_rows, truth_sockets};
 
 pub(crate) const SENDS: u32 = 40;
 /// Sends that pay, and fit every device of these tests.
@@ -34,13 +34,22 @@ pub(crate) enum Truth {
 /// What a situation keeps up until it is dropped.
 pub(crate) type Kept = Vec<Box<dyn std::any::Any>>;
 
+/// Who sends.
+#[derive(Clone, Copy)]
+pub(crate) enum By {
+    /// This socket.
+    Socket(fn(SocketAddr) -> Result<UdpSocket>),
+    /// A socket that is told this.
+    Lender(fn() -> LenderOptions),
+}
+
 pub(crate) struct Situation {
     pub(crate) name: &'static str,
     pub(crate) to: &'static str,
     pub(crate) truth: Truth,
     pub(crate) create: fn(&Network) -> Kept,
     /// The socket that sends.
-    pub(crate) socket: fn(SocketAddr) -> Result<UdpSocket>,
+    pub(crate) by: By,
     /// The doctor is asked about a process that holds the socket.
     pub(crate) is_held: bool,
     /// An id that is among the findings.
@@ -49,8 +58,9 @@ pub(crate) struct Situation {
 
 pub(crate) fn cases() -> Vec<Case> {
     let needs = [NEEDS, &[Need::Tool("ethtool"), Need::Tool("nft"), Need::Tool("sleep")]].concat();
-    rows()
+    [truth_rows::rows(), truth_sockets::rows()]
         .into_iter()
+        .flatten()
         .map(|row| {
             let name = format!("truth::{}", row.name.replace(' ', "_"));
             Case::new(name, &needs, move || row.run())
@@ -64,18 +74,36 @@ impl Situation {
             network.sink();
             let kept = (self.create)(network);
             let to: SocketAddr = self.to.parse().unwrap();
-            let socket = (self.socket)(to).unwrap();
-            let target = if self.is_held { None } else { Some(Target::Udp(to)) };
-            let report = match target {
-                Some(target) => examine(&target, &options()).unwrap(),
-                None => Holder::of(socket.try_clone().unwrap().into()).examine(),
-            };
-            let is_connected = socket.peer_addr().is_ok();
-            let to = (!is_connected).then_some(to);
-            let seen = zerocopy_sends(&socket, to, SENDS, BYTES).unwrap();
-            self.judge(seen, &report);
+            match self.by {
+                By::Socket(open) => self.send(&open(to).unwrap(), to),
+                By::Lender(told) => self.lend(told(), to),
+            }
             drop(kept);
         });
+    }
+
+    fn send(&self, socket: &UdpSocket, to: SocketAddr) {
+        let report = self.report(socket, &Target::Udp(to));
+        let is_connected = socket.peer_addr().is_ok();
+        let to = (!is_connected).then_some(to);
+        let seen = zerocopy_sends(socket, to, SENDS, BYTES).unwrap();
+        self.judge(seen, &report);
+    }
+
+    fn lend(&self, told: LenderOptions, to: SocketAddr) {
+        let target = if told.is_stream { Target::Tcp(to) } else { Target::Udp(to) };
+        let lender = Lender::connect(to, told).unwrap();
+        let report = self.report(&lender, &target);
+        let seen = lender.lend(&[b'z'; BYTES], SENDS, LONG).unwrap();
+        assert_eq!(seen.sends, SENDS, "{seen:?}");
+        self.judge(Completions { lent: seen.not_copied, copied: seen.copied }, &report);
+    }
+
+    fn report(&self, socket: impl AsFd, target: &Target) -> Report {
+        match self.is_held {
+            false => examine(target, &options()).unwrap(),
+            true => Holder::of(socket.as_fd().try_clone_to_owned().unwrap()).examine(),
+        }
     }
 
     fn judge(&self, seen: Completions, report: &Report) {

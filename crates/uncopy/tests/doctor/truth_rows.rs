@@ -3,13 +3,14 @@
 use std::io::Result;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
+use testbed::LenderOptions;
 use testbed::network::{ALL_PROTOCOLS, Network};
-use testbed::{bind_to_device, set_number};
 
+use crate::neighbour::Neighbour;
 use crate::truth::Truth::{Copied, CopiedUnseen, Lent, LentUnseen};
-use crate::truth::{Kept, Situation, Truth};
+use crate::truth::{By, Kept, Situation, Truth};
 
-const FAR: &str = "10.11.0.2:9";
+pub(crate) const FAR: &str = "10.11.0.2:9";
 const OTHER: &str = "10.12.0.2:9";
 const BEYOND: &str = "10.20.0.2:9";
 
@@ -21,35 +22,40 @@ fn connected(to: SocketAddr) -> Result<UdpSocket> {
 }
 
 /// A socket that may send to anybody, with each send naming the address.
-fn unconnected(to: SocketAddr) -> Result<UdpSocket> {
+pub(crate) fn unconnected(to: SocketAddr) -> Result<UdpSocket> {
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any)?;
     socket.set_broadcast(true)?;
     Ok(socket)
 }
 
-const fn row(
+pub(crate) const fn row(
     name: &'static str,
     to: &'static str,
     truth: Truth,
     create: fn(&Network) -> Kept,
 ) -> Situation {
-    Situation { name, to, truth, create, socket: connected, is_held: false, finding: "" }
+    Situation { name, to, truth, create, by: By::Socket(connected), is_held: false, finding: "" }
 }
 
 impl Situation {
-    const fn sends(mut self, socket: fn(SocketAddr) -> Result<UdpSocket>) -> Situation {
-        self.socket = socket;
+    pub(crate) const fn sends(mut self, socket: fn(SocketAddr) -> Result<UdpSocket>) -> Situation {
+        self.by = By::Socket(socket);
         self
     }
 
-    const fn held(mut self) -> Situation {
+    pub(crate) const fn told(mut self, told: fn() -> LenderOptions) -> Situation {
+        self.by = By::Lender(told);
+        self
+    }
+
+    pub(crate) const fn held(mut self) -> Situation {
         self.is_held = true;
         self
     }
 
     /// What is not understood may be left open.
-    const fn may_be_unseen(mut self) -> Situation {
+    pub(crate) const fn may_be_unseen(mut self) -> Situation {
         self.truth = match self.truth {
             Copied => CopiedUnseen,
             _ => LentUnseen,
@@ -57,13 +63,13 @@ impl Situation {
         self
     }
 
-    const fn finds(mut self, finding: &'static str) -> Situation {
+    pub(crate) const fn finds(mut self, finding: &'static str) -> Situation {
         self.finding = finding;
         self
     }
 }
 
-fn none() -> Kept {
+pub(crate) fn none() -> Kept {
     Vec::new()
 }
 
@@ -74,7 +80,7 @@ fn second_sink(network: &Network) {
 }
 
 /// A veth pair to a network of its own, which has all addresses that packets go to.
-fn pair(network: &Network) -> Neighbour {
+pub(crate) fn pair(network: &Network) -> Neighbour {
     let neighbour = Neighbour::start();
     network.ip("link add veth0 type veth peer name veth1");
     network.ip("link set veth1 address 02:00:00:00:00:02 mtu 65535");
@@ -93,43 +99,7 @@ fn inner_pair(network: &Network) {
     leads_on(network, "veth0");
 }
 
-/// Another network, which is there as long as a process that does nothing.
-struct Neighbour(std::process::Child);
-
-impl Neighbour {
-    fn start() -> Neighbour {
-        let words = ["--net", "sleep", "600"];
-        let child = std::process::Command::new("unshare").args(words).spawn().unwrap();
-        let network = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/net")).unwrap();
-        let begin = std::time::Instant::now();
-        while network(&child.id().to_string()) == network("thread-self") {
-            assert!(begin.elapsed() < testbed::LONG);
-            std::thread::yield_now();
-        }
-        Neighbour(child)
-    }
-
-    /// Moves a device there, and sets it up.
-    fn take(&self, device: &str) {
-        Network::here().ip(&format!("link set {device} netns {}", self.0.id()));
-        self.ip("link set lo up");
-        self.ip(&format!("link set {device} up"));
-    }
-
-    fn ip(&self, words: &str) {
-        let words = format!("--net --target {} ip {words}", self.0.id());
-        testbed::run_tool("nsenter", words.split(' '));
-    }
-}
-
-impl Drop for Neighbour {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn keep<T: 'static>(what: T) -> Kept {
+pub(crate) fn keep<T: 'static>(what: T) -> Kept {
     vec![Box::new(what)]
 }
 
@@ -141,6 +111,17 @@ fn leads_on(network: &Network, device: &str) {
             "neighbour replace {address} lladdr 02:00:00:00:00:0{last} dev {device} nud permanent"
         ));
     }
+}
+
+/// A vxlan over a second sink, whose MTU becomes this afterwards.
+fn tunnel(network: &Network, mtu: u32) -> Kept {
+    second_sink(network);
+    network.ip("link add vx0 type vxlan id 5 remote 10.12.0.2 dstport 4789 dev sink2");
+    network.ip("link set vx0 mtu 60000 up");
+    network.ip("address add 10.13.0.1/24 dev vx0");
+    network.ip("neighbour replace 10.13.0.2 lladdr 02:00:00:00:00:03 dev vx0 nud permanent");
+    network.ip(&format!("link set sink2 mtu {mtu}"));
+    none()
 }
 
 fn chain(network: &Network, family: &str, hook: &str) {
@@ -197,7 +178,7 @@ fn siblings(network: &Network, hardware: &str) -> Kept {
     keep(neighbour)
 }
 
-fn rule(network: &Network, words: &str) -> Kept {
+pub(crate) fn rule(network: &Network, words: &str) -> Kept {
     let pair = keep(pair(network));
     network.ip(&format!("rule add {words} lookup 100"));
     network.ip("route add 10.11.0.0/24 dev veth0 table 100");
@@ -237,7 +218,7 @@ fn member_v6(network: &Network) -> Kept {
 }
 
 pub(crate) fn rows() -> Vec<Situation> {
-    [directions(), firewalls(), copies(), filters(), routes(), processes()]
+    [directions(), firewalls(), copies(), filters(), classes(), routes()]
         .into_iter()
         .flatten()
         .collect()
@@ -269,6 +250,12 @@ fn directions() -> Vec<Situation> {
         row("the other end of a pair in this network", OTHER, LentUnseen, |network| {
             inner_pair(network);
             none()
+        }),
+        row("a tunnel over a smaller MTU", "10.13.0.2:9", CopiedUnseen, |network| {
+            tunnel(network, 20_000)
+        }),
+        row("a tunnel over an MTU that fits", "10.13.0.2:9", Lent, |network| {
+            tunnel(network, 65_535)
         }),
         row("a bridge behind a pair", OTHER, Lent, |network| {
             inner_pair(network);
@@ -364,6 +351,17 @@ fn copies() -> Vec<Situation> {
             second_sink(network);
             dup(network, "dup to 10.12.0.2 device \"sink2\"")
         }),
+        row("dup to a sink of a smaller MTU", FAR, CopiedUnseen, |network| {
+            second_sink(network);
+            network.ip("link set sink2 mtu 20000");
+            dup(network, "dup to 10.12.0.2 device \"sink2\"")
+        })
+        .finds("not-seen"),
+        row("dup to a sink of an MTU that fits", FAR, Lent, |network| {
+            second_sink(network);
+            network.ip("link set sink2 mtu 45000");
+            dup(network, "dup to 10.12.0.2 device \"sink2\"")
+        }),
         row("egress dup to a pair", FAR, Copied, |network| {
             let pair = keep(pair(network));
             egress(network, "dup to \"veth0\"");
@@ -423,6 +421,32 @@ fn filters() -> Vec<Situation> {
             mirred(network, "mirror", "sink2");
             vec![Box::new(network.tap_of(ALL_PROTOCOLS, Some("sink2"), false))]
         }),
+        row("a filter of clsact, and one below", FAR, Copied, |network| {
+            let pair = pair(network);
+            network.tc("qdisc add dev sink clsact");
+            network.tc("filter add dev sink egress protocol all u32 match u32 0 0 classid 1:1");
+            let _ = under_htb(network, "1:", "veth0");
+            keep(pair)
+        }),
+        row("a program that sees what is sent", FAR, LentUnseen, |network| {
+            vec![Box::new(network.egress_program("sink"))]
+        })
+        .finds("not-seen"),
+        row("a filter for other addresses", FAR, Lent, |network| {
+            inner_pair(network);
+            network.tc("qdisc add dev sink clsact");
+            network.tc(
+                "filter add dev sink egress protocol ip u32 match ip dst 10.99.0.0/16 action mirred \
+                 egress redirect dev veth0",
+            );
+            none()
+        }),
+    ]
+}
+
+/// Queues that have classes.
+fn classes() -> Vec<Situation> {
+    vec![
         row("redirect below htb", FAR, Copied, |network| {
             let pair = keep(pair(network));
             under_htb(network, "1:", "veth0");
@@ -454,26 +478,6 @@ fn filters() -> Vec<Situation> {
             let redirect = "action mirred egress redirect dev veth0";
             network.tc(&format!("{filter} prio 2 u32 match u32 0 0 {redirect}"));
             vec![Box::new(network.tap_of(ALL_PROTOCOLS, Some("sink"), false))]
-        }),
-        row("a filter of clsact, and one below", FAR, Copied, |network| {
-            let pair = pair(network);
-            network.tc("qdisc add dev sink clsact");
-            network.tc("filter add dev sink egress protocol all u32 match u32 0 0 classid 1:1");
-            let _ = under_htb(network, "1:", "veth0");
-            keep(pair)
-        }),
-        row("a program that sees what is sent", FAR, LentUnseen, |network| {
-            vec![Box::new(network.egress_program("sink"))]
-        })
-        .finds("not-seen"),
-        row("a filter for other addresses", FAR, Lent, |network| {
-            inner_pair(network);
-            network.tc("qdisc add dev sink clsact");
-            network.tc(
-                "filter add dev sink egress protocol ip u32 match ip dst 10.99.0.0/16 action mirred \
-                 egress redirect dev veth0",
-            );
-            none()
         }),
     ]
 }
@@ -517,7 +521,7 @@ fn routes() -> Vec<Situation> {
     ]
 }
 
-fn from_a_port(to: SocketAddr) -> Result<UdpSocket> {
+pub(crate) fn from_a_port(to: SocketAddr) -> Result<UdpSocket> {
     let socket = UdpSocket::bind("0.0.0.0:5555")?;
     socket.connect(to)?;
     Ok(socket)
@@ -533,43 +537,4 @@ fn over_the_pair(to: SocketAddr) -> Result<UdpSocket> {
         }
     }
     panic!("no port leads over the pair")
-}
-
-fn processes() -> Vec<Situation> {
-    vec![
-        row("a process with a peer", FAR, Lent, |_| none()).held(),
-        row("a process bound to a device", FAR, Copied, |network| keep(pair(network)))
-            .sends(|to| {
-                let socket = unconnected(to)?;
-                bind_to_device(&socket, "veth0")?;
-                socket.connect(to)?;
-                Ok(socket)
-            })
-            .held(),
-        row("a process with a mark", FAR, Copied, |n| rule(n, "fwmark 7"))
-            .sends(|to| {
-                let socket = unconnected(to)?;
-                set_number(&socket, libc::SOL_SOCKET, libc::SO_MARK, 7)?;
-                socket.connect(to)?;
-                Ok(socket)
-            })
-            .held(),
-        row("a process with an address of its own", FAR, Copied, |network| {
-            network.ip("address add 10.13.0.1/24 dev sink");
-            rule(network, "from 10.13.0.1")
-        })
-        .sends(|to| {
-            let socket = UdpSocket::bind("10.13.0.1:0")?;
-            socket.connect(to)?;
-            Ok(socket)
-        })
-        .held(),
-        row("a process with a port of its own", FAR, Copied, |n| rule(n, "ipproto udp sport 5555"))
-            .sends(from_a_port)
-            .held(),
-        row("a process without a peer", "127.0.0.1:9", CopiedUnseen, |_| none())
-            .sends(unconnected)
-            .held()
-            .finds("no-sockets"),
-    ]
 }

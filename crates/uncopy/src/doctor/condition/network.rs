@@ -60,7 +60,7 @@ NOT_SEEN = "not-seen", "Something on the way cannot be told", Unknown, false,
 "Packets may be copied there.",
 "Pass --probe, or look at what is named.";
 WAYS_DIFFER = "ways-differ", "Packets take one of several ways", Unknown, false,
-"Which way packets take depends on what is not known here: the port that a socket is sent from, the next hop that the kernel chooses, a port of a bridge that has not been learnt. On some of them packets are copied.",
+"Which way packets take depends on what is not known here: the port that a socket sends from, the next hop that the kernel chooses, whether a socket of IPv6 still has the route that was found before it had an address, a port of a bridge that has not been learnt. On some of them packets are copied.",
 "Whether packets are copied depends on the way.",
 "Ask about a running program (--pid), pass --probe, or make the ways alike.";
 NO_ROUTE = "no-route", "There is no route to the address", Unknown, true,

@@ -185,6 +185,33 @@ fn groups(ranges: &[(u16, u16)]) -> Vec<u16> {
     firsts
 }
 
+/// Whether the kernel may have chosen this port for a socket that was bound to none.
+pub(super) fn may_choose_port(port: u16) -> bool {
+    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    range_in(&range).is_none_or(|(first, last)| (first..=last).contains(&port))
+}
+
+fn range_in(text: &str) -> Option<(u16, u16)> {
+    let mut numbers = text.split_whitespace();
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Whether an address of IPv6 belongs to other devices, and not to this one.
+pub(super) fn is_elsewhere(address: Ipv6Addr, device: u32) -> bool {
+    let table = fs::read_to_string("/proc/thread-self/net/if_inet6").unwrap_or_default();
+    let owners = table.lines().filter_map(owner_in).filter(|(_, owned)| *owned == address);
+    let owners: Vec<u32> = owners.map(|(owner, _)| owner).collect();
+    !owners.is_empty() && !owners.contains(&device)
+}
+
+/// A line of the table (`if6_seq_show` in `net/ipv6/addrconf.c`): address, index, and more, in
+/// hexadecimal.
+fn owner_in(line: &str) -> Option<(u32, Ipv6Addr)> {
+    let mut words = line.split_whitespace();
+    let address = u128::from_str_radix(words.next()?, 16).ok()?;
+    Some((u32::from_str_radix(words.next()?, 16).ok()?, Ipv6Addr::from(address)))
+}
+
 /// Whether a device listens to a group of IPv6.
 pub(super) fn listens(device: u32, group: Ipv6Addr) -> Result<bool, NotSeen> {
     const TABLE: &str = "/proc/net/igmp6";
@@ -211,7 +238,7 @@ pub(super) fn routes_groups(to: IpAddr) -> bool {
 
 #[cfg(fuzzing)]
 pub(super) fn fuzz(line: &str) {
-    let _ = member_in(line);
+    let _ = (member_in(line), owner_in(line), range_in(line));
 }
 
 #[cfg(test)]
@@ -229,6 +256,21 @@ mod tests {
         ] {
             assert_eq!(groups(ranges), expected, "{ranges:?}");
         }
+    }
+
+    #[test]
+    fn the_kernels_range_of_ports_is_understood() {
+        assert_eq!(range_in("32768\t60999\n"), Some((32_768, 60_999)));
+        assert_eq!(range_in("32768"), None);
+        assert_eq!(range_in("1 65536"), None);
+    }
+
+    #[test]
+    fn the_kernels_table_of_addresses_is_understood() {
+        let line = "fd110000000000000000000000000001 1f 40 00 80     sink";
+        assert_eq!(owner_in(line), Some((31, "fd11::1".parse().unwrap())));
+        assert_eq!(owner_in("fd11"), None);
+        assert_eq!(owner_in(""), None);
     }
 
     #[test]

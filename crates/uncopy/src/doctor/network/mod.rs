@@ -9,6 +9,7 @@ mod machine;
 mod packet;
 mod path;
 mod probe;
+mod routes;
 pub(super) mod sockets;
 mod tap;
 

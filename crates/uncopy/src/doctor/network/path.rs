@@ -6,21 +6,23 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::facts::{Below, Facts, NotSeen, Turn};
+use super::facts::{Below, Facts, NotSeen, Turn, Wanted, udp_header_bytes};
 use super::filter::{self, turns};
 use super::firewall::{Effect, Outcome, Place, outcome};
 use super::gather::{self, Step};
 use super::machine::{self, Machine, NFTABLES};
 use super::packet::Packet;
-use crate::error::Errno;
+use super::routes::{self, ROUTE};
 use crate::send::Transport;
-use crate::sys::netlink::route::{self, Cast, Flow, Route};
+use crate::sys::netlink::route::{self, Cast, Flow, Link, Route};
 
 /// More devices than one stack has; a bridge may have more ports, of which the first count.
 const MAX_DEVICES: usize = 32;
 /// More ways than are told apart.
 const MAX_WAYS: usize = 64;
-const ROUTE: &str = "rtnetlink RTM_GETROUTE";
+const LINK: &str = "rtnetlink RTM_GETLINK";
+/// What a vxlan adds to a frame of Ethernet, and the header of that (RFC 7348).
+const TUNNEL_BYTES: usize = 8 + 14;
 const FILTERS: &str = "rtnetlink RTM_GETTFILTER";
 const DROPPED: &str = "the firewall lets none out";
 
@@ -36,6 +38,8 @@ pub(crate) struct Sending {
     pub(crate) mark: u32,
     /// The class of traffic (`IP_TOS`).
     pub(crate) class: u8,
+    /// Whose it is; `None`: this process's user's.
+    pub(crate) user: Option<u32>,
     /// What it sends to groups is for members on this machine too.
     pub(crate) loops: bool,
 }
@@ -44,7 +48,7 @@ impl Sending {
     pub(crate) fn to(transport: Transport, to: SocketAddr) -> Sending {
         let device = crate::sys::inet::scope(to);
         let to = SocketAddr::new(to.ip().to_canonical(), to.port());
-        Sending { transport, to, from: None, device, mark: 0, class: 0, loops: true }
+        Sending { transport, to, from: None, device, mark: 0, class: 0, user: None, loops: true }
     }
 
     fn flow(&self, source_port: u16) -> Flow {
@@ -62,6 +66,7 @@ impl Sending {
             source_port,
             port: self.to.port(),
             class: self.class,
+            user: self.user,
         }
     }
 }
@@ -78,6 +83,14 @@ pub(super) struct Start<'a> {
 pub(super) fn ways(start: &Start<'_>) -> Vec<Facts> {
     let mut empty = start.empty.clone();
     let ports = match start.sending.from.map(|from| from.port()).filter(|port| *port != 0) {
+        // IPv6 keeps the route that it found before it chose a port (`tcp_v6_connect`).
+        Some(port)
+            if start.sending.transport == Transport::Tcp
+                && start.sending.to.is_ipv6()
+                && machine::may_choose_port(port) =>
+        {
+            vec![port, 0]
+        }
         Some(port) => vec![port],
         None => machine::source_ports(start.sending.to.is_ipv6()).unwrap_or_else(|unseen| {
             empty.unseen.push(unseen);
@@ -88,7 +101,7 @@ pub(super) fn ways(start: &Start<'_>) -> Vec<Facts> {
     let mut found: Vec<Facts> = Vec::new();
     for port in ports {
         let flow = start.sending.flow(port);
-        let (routes, missing) = match routes(&flow, start.sending.transport) {
+        let (routes, missing) = match routes::all(&flow, start.sending.transport) {
             Ok(routes) => routes,
             Err(errno) => {
                 let is_new = found.iter().all(|way| way.route != Some(Err(errno)));
@@ -124,54 +137,6 @@ fn bounded(mut ways: Vec<Facts>) -> Vec<Facts> {
     ways
 }
 
-/// The routes of a flow: of a socket that asks once, of one that asks again with the address that it
-/// is sent from (`ip_route_connect`), and over each hop.
-fn routes(flow: &Flow, transport: Transport) -> Result<(Vec<Route>, Vec<NotSeen>), Errno> {
-    let first = route::route_of(flow)?;
-    let mut asked = vec![(*flow, first.clone())];
-    if let (None, Some(source), false) = (flow.source, first.source, first.is_local) {
-        let again = Flow { source: Some(source), ..*flow };
-        if let Ok(route) = route::route_of(&again) {
-            if transport == Transport::Tcp {
-                asked.clear();
-            }
-            asked.push((again, route));
-        }
-    }
-    let (mut routes, mut missing): (Vec<Route>, Vec<NotSeen>) = (Vec::new(), Vec::new());
-    for (flow, route) in asked {
-        let hops = match route::hops_of(&flow) {
-            // Nothing is chosen there.
-            _ if route.is_local || route.cast != Cast::One => Vec::new(),
-            Ok(hops) => hops,
-            Err(Errno::ENODATA) => {
-                let why = "the route leads to a group of hops by its number";
-                missing.push(NotSeen::doubt("members of a group of hops", ROUTE, why));
-                Vec::new()
-            }
-            // No entry decides, but the device.
-            Err(_) => Vec::new(),
-        };
-        let over = |hop: &route::Hop| Route {
-            device: hop.device,
-            gateway: hop.gateway,
-            mtu: route.mtu.filter(|_| hop.device == route.device),
-            is_encapsulated: hop.is_encapsulated,
-            ..route.clone()
-        };
-        let own =
-            if hops.is_empty() { vec![route.clone()] } else { hops.iter().map(over).collect() };
-        for route in own {
-            // Only one of them has the address that it is sent from.
-            let is_known = |known: &Route| Route { source: route.source, ..known.clone() } == route;
-            if !routes.iter().any(is_known) {
-                routes.push(route);
-            }
-        }
-    }
-    Ok((routes, missing))
-}
-
 /// One way, as it is followed.
 struct Walk<'a> {
     start: &'a Start<'a>,
@@ -201,12 +166,13 @@ impl Walk<'_> {
         let again = self.note(&mut way, output, &mut copies);
         let mut route = route.clone();
         if let Some(flow) = again {
-            match route::route_of(&flow) {
-                Ok(found) => {
+            match routes::of(&flow) {
+                Ok(routes::Asked { flow: asked, route: found, doubts }) => {
+                    way.unseen.extend(doubts);
                     let protocol = self.flow.protocol;
                     let anew = Packet::of(&Flow { protocol, ..flow }, &found);
                     packet = through(anew, found.device);
-                    let several = route::hops_of(&flow).is_ok_and(|hops| hops.len() > 1);
+                    let several = route::hops_of(&asked).is_ok_and(|hops| hops.len() > 1);
                     if several {
                         let why = "the rules of the firewall lead to several hops";
                         way.unseen.push(NotSeen::doubt("the way of packets", NFTABLES, why));
@@ -274,6 +240,7 @@ impl Walk<'_> {
                     turn(way, format!("a rule of the firewall sends a copy to {to}"));
                     match route::route_of(&Flow::to(to, device.unwrap_or(0))) {
                         Ok(route) => {
+                            self.cut(way, &route);
                             let packet = Packet::of(&self.flow, &route);
                             let next = route.gateway.unwrap_or(to);
                             copies.push(self.at(route.device, packet, self.flow.to, next));
@@ -290,6 +257,55 @@ impl Walk<'_> {
             }
         }
         again
+    }
+
+    /// Doubts copies that may be longer than the MTU of their route: the kernel cuts them into
+    /// fragments, or tells the sender of a smaller MTU (`ip_finish_output_gso`, `ip_fragment`).
+    fn cut(&self, way: &mut Facts, route: &Route) {
+        let name = self.machine().name(route.device);
+        if let (Some(mtu), Some(longest)) = (self.mtu(route), self.longest(way))
+            && longest > mtu as usize
+        {
+            let why = format!("they may be longer than the MTU of {name}, {mtu}");
+            way.unseen.push(NotSeen::doubt("what becomes of copies", NFTABLES, why));
+        }
+    }
+
+    /// The same of what a tunnel puts into packets of its own.
+    fn cut_in_tunnel(&self, way: &mut Facts, tunnel: &Link, below: &[u32], at: &At) {
+        let longest = match at.to {
+            Some(_) => self.longest(way),
+            None => Some(tunnel.mtu as usize),
+        };
+        let is_v6 = tunnel.remote.is_some_and(|remote| remote.is_ipv6());
+        let added = udp_header_bytes(is_v6) + TUNNEL_BYTES;
+        for lower in below.iter().filter_map(|index| self.machine().link(*index)) {
+            if longest.is_some_and(|longest| longest.saturating_add(added) > lower.mtu as usize) {
+                let why =
+                    format!("they may be longer than the MTU of {}, {}", lower.name, lower.mtu);
+                way.unseen.push(NotSeen::doubt("what becomes of packets in a tunnel", LINK, why));
+            }
+        }
+    }
+
+    fn mtu(&self, route: &Route) -> Option<u32> {
+        let of_device = self.machine().link(route.device).map(|link| link.mtu);
+        route.mtu.into_iter().chain(of_device).min()
+    }
+
+    /// Bytes of the longest packets, as far as they are known, with the headers of their network.
+    fn longest(&self, way: &Facts) -> Option<usize> {
+        match self.start.sending.transport {
+            Transport::Tcp => {
+                let own = way.route.as_ref()?.as_ref().ok()?;
+                self.mtu(own).map(|mtu| mtu as usize)
+            }
+            Transport::Udp => {
+                let Wanted { message_bytes, segment_bytes, .. } = way.wanted;
+                let bytes = segment_bytes.map_or(message_bytes, usize::from);
+                Some(bytes.saturating_add(udp_header_bytes(self.flow.to.is_ipv6())))
+            }
+        }
     }
 
     /// Whether this machine receives what goes to groups, or to everybody.
@@ -335,7 +351,7 @@ impl Walk<'_> {
         let machine = self.machine();
         let Some(link) = machine.link(at.device).filter(|_| way.devices.len() < MAX_DEVICES) else {
             let why = format!("device {} is not among those that are looked at", at.device);
-            way.unseen.push(NotSeen::doubt("a device", "rtnetlink RTM_GETLINK", why));
+            way.unseen.push(NotSeen::doubt("a device", LINK, why));
             return vec![way];
         };
         let packet = at.packet.clone().through(link.index, &link.name);
@@ -349,6 +365,9 @@ impl Walk<'_> {
         let (below, missing) =
             if is_left { (Below::Nothing, None) } else { gather::below(machine, &step) };
         way.unseen.extend(missing);
+        if let (Below::Devices(lower), "vxlan") = (&below, machine.kind(at.device)) {
+            self.cut_in_tunnel(&mut way, link, lower, at);
+        }
         let is_wrapped =
             !["bridge", "bond", "team", "macvlan", "ipvlan", "veth"].contains(&&*device.kind);
         device.below = below.clone();

@@ -23,7 +23,7 @@ const MAX_ADDRESSES: usize = 32;
 struct Known {
     inode: u64,
     transport: Transport,
-    is_v6: bool,
+    user: u32,
     from: SocketAddr,
     /// `None`: it listens, or names a peer with each send.
     to: Option<SocketAddr>,
@@ -128,9 +128,9 @@ fn paths(
     let mut seen: Vec<Sending> = Vec::new();
     for (fd, socket, to) in sockets {
         let mut sending = Sending::to(socket.transport, *to);
-        sending.from = Some(socket.from);
+        (sending.from, sending.user) = (Some(socket.from), Some(socket.user));
         let bound = pidfd::descriptor_of(pid, *fd);
-        match bound.and_then(|bound| pidfd::binding(bound, socket.is_v6)) {
+        match bound.and_then(|bound| pidfd::binding(bound, sending.to.is_ipv6())) {
             Ok(bound) => {
                 sending.device = bound.device;
                 (sending.mark, sending.loops) = (bound.mark, bound.loops);
@@ -190,17 +190,17 @@ fn multipath(pid: u32, sockets: &[(i32, u64)]) -> Vec<i32> {
 /// Every socket of this network that sends, or may.
 fn known() -> Vec<Known> {
     let tables = [
-        ("tcp", Transport::Tcp, false),
-        ("tcp6", Transport::Tcp, true),
-        ("udp", Transport::Udp, false),
-        ("udp6", Transport::Udp, true),
+        ("tcp", Transport::Tcp),
+        ("tcp6", Transport::Tcp),
+        ("udp", Transport::Udp),
+        ("udp6", Transport::Udp),
     ];
     let mut found = Vec::new();
-    for (name, transport, is_v6) in tables {
+    for (name, transport) in tables {
         let table = fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
         found.extend(table.lines().filter_map(|line| {
-            let (inode, from, to) = socket_in(line)?;
-            Some(Known { inode, transport, is_v6, from, to })
+            let (user, inode, from, to) = socket_in(line)?;
+            Some(Known { inode, transport, user, from, to })
         }));
     }
     found
@@ -208,7 +208,7 @@ fn known() -> Vec<Known> {
 
 /// A line of the tables (`tcp4_seq_show` and others): number, own address, peer, state, queues,
 /// timer, retransmissions, user, timeout, inode. No peer has port 0.
-fn socket_in(line: &str) -> Option<(u64, SocketAddr, Option<SocketAddr>)> {
+fn socket_in(line: &str) -> Option<(u32, u64, SocketAddr, Option<SocketAddr>)> {
     let mut words = line.split_whitespace();
     let mut address = |place: usize| {
         let (address, port) = words.nth(place)?.split_once(':')?;
@@ -216,8 +216,9 @@ fn socket_in(line: &str) -> Option<(u64, SocketAddr, Option<SocketAddr>)> {
         Some(SocketAddr::new(address_in(address)?, port))
     };
     let (from, to) = (address(1)?, address(0)?);
-    let inode = words.nth(6)?.parse().ok()?;
-    Some((inode, from, Some(to).filter(|to| to.port() != 0)))
+    let user = words.nth(4)?.parse().ok()?;
+    let inode = words.nth(1)?.parse().ok()?;
+    Some((user, inode, from, Some(to).filter(|to| to.port() != 0)))
 }
 
 /// Each four bytes of an address as a number of this machine, in hexadecimal.
@@ -245,16 +246,16 @@ mod tests {
         for (line, expected) in [
             (
                 "  1: 0100007F:0016 0200000A:CC12 01 00000000:00000000 00:00000000 00000000     0        0 4711 1",
-                Some((4711, "127.0.0.1:22", Some("10.0.0.2:52242"))),
+                Some((0, 4711, "127.0.0.1:22", Some("10.0.0.2:52242"))),
             ),
             (
-                "  2: 00000000000000000000000001000000:0277 0000000000000000FFFF00000200000A:0050 01 00000000:00000000 00:00000000 00000000     0        0 12 1",
-                Some((12, "[::1]:631", Some("10.0.0.2:80"))),
+                "  2: 00000000000000000000000001000000:0277 0000000000000000FFFF00000200000A:0050 01 00000000:00000000 00:00000000 00000000  1000        0 12 1",
+                Some((1000, 12, "[::1]:631", Some("10.0.0.2:80"))),
             ),
             // It listens.
             (
                 "  0: 00000000:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 9 1",
-                Some((9, "0.0.0.0:8080", None)),
+                Some((0, 9, "0.0.0.0:8080", None)),
             ),
             (
                 "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode",
@@ -262,8 +263,8 @@ mod tests {
             ),
         ] {
             let address = |text: &str| text.parse::<SocketAddr>().unwrap();
-            let expected =
-                expected.map(|(inode, from, to)| (inode, address(from), to.map(address)));
+            let expected = expected
+                .map(|(user, inode, from, to)| (user, inode, address(from), to.map(address)));
             assert_eq!(socket_in(line), expected, "{line}");
         }
     }

@@ -10,9 +10,10 @@ use crate::sys::Sys;
 const ROUTE_BYTES: usize = 12;
 const LINK_BYTES: usize = 16;
 const HOP_BYTES: usize = 8;
-/// `RTA_ENCAP`, `RTA_IP_PROTO`, `RTA_SPORT`, `RTA_DPORT`, `RTA_NH_ID` and the flag `RTM_F_FIB_MATCH`
+/// `RTA_ENCAP`, `RTA_UID`, `RTA_IP_PROTO`, `RTA_SPORT`, `RTA_DPORT`, `RTA_NH_ID` and the flag `RTM_F_FIB_MATCH`
 /// (same file).
 const ENCAPSULATION: u16 = 22;
+const USER: u16 = 25;
 const PROTOCOL: u16 = 27;
 const SOURCE_PORT: u16 = 28;
 const PORT: u16 = 29;
@@ -59,6 +60,8 @@ pub(crate) struct Flow {
     pub(crate) port: u16,
     /// The class of traffic (`IP_TOS`).
     pub(crate) class: u8,
+    /// Whose socket it is; `None`: this process's user's.
+    pub(crate) user: Option<u32>,
 }
 
 /// Whom packets are for.
@@ -120,7 +123,17 @@ pub(crate) struct Link {
 impl Flow {
     /// Whatever goes to this address.
     pub(crate) fn to(to: IpAddr, device: u32) -> Flow {
-        Flow { to, source: None, device, mark: 0, protocol: 0, source_port: 0, port: 0, class: 0 }
+        Flow {
+            to,
+            source: None,
+            device,
+            mark: 0,
+            protocol: 0,
+            source_port: 0,
+            port: 0,
+            class: 0,
+            user: None,
+        }
     }
 
     fn question(&self, flags: u32) -> Question {
@@ -144,6 +157,9 @@ impl Flow {
         }
         if self.device != 0 {
             question = question.with(libc::RTA_OIF, &self.device.to_ne_bytes());
+        }
+        if let Some(user) = self.user {
+            question = question.with(USER, &user.to_ne_bytes());
         }
         if self.mark != 0 {
             question = question.with(libc::RTA_MARK, &self.mark.to_ne_bytes());
@@ -213,6 +229,20 @@ pub(crate) fn hops_of(flow: &Flow) -> Sys<Vec<Hop>> {
     // A socket that is bound to a device has no others (`fib_lookup_good_nhc`).
     hops.retain(|hop| flow.device == 0 || hop.device == flow.device);
     Ok(hops)
+}
+
+/// Whether routes of IPv6 over a device, in any table, are for some source addresses only.
+///
+/// # Errors
+/// The kernel's: those before Linux 5.0 cannot be asked about one device.
+pub(crate) fn look_at_sources(device: u32) -> Sys<bool> {
+    let mut fixed = [0; ROUTE_BYTES];
+    fixed[0] = libc::AF_INET6 as u8;
+    let question =
+        Question::new(libc::RTM_GETROUTE, &fixed).with(libc::RTA_OIF, &device.to_ne_bytes()).dump();
+    let netlink = Netlink::open(None)?;
+    netlink.check_strictly()?;
+    Ok(netlink.ask(question)?.iter().any(|answer| answer.get(2).is_some_and(|bits| *bits != 0)))
 }
 
 fn hops_in(answer: &[u8]) -> Sys<Vec<Hop>> {

@@ -17,11 +17,25 @@ pub(crate) struct Ports {
 
 /// Ports that rules of a family (`AF_INET`) select by.
 pub(crate) fn ports(family: libc::c_int) -> Sys<Ports> {
-    let mut fixed = [0; RULE_BYTES];
-    fixed[0] = family as u8;
-    let answers = Netlink::open(None)?.ask(Question::new(libc::RTM_GETRULE, &fixed).dump())?;
+    let answers = rules(family)?;
     let of = |kind| answers.iter().filter_map(|answer| ports_in(answer, kind)).collect();
     Ok(Ports { source: of(SOURCE_PORTS), destination: of(DESTINATION_PORTS) })
+}
+
+/// Whether rules of a family select by source address.
+pub(crate) fn look_at_sources(family: libc::c_int) -> Sys<bool> {
+    Ok(rules(family)?.iter().any(|answer| looks_at_source(answer)))
+}
+
+fn rules(family: libc::c_int) -> Sys<Vec<Vec<u8>>> {
+    let mut fixed = [0; RULE_BYTES];
+    fixed[0] = family as u8;
+    Netlink::open(None)?.ask(Question::new(libc::RTM_GETRULE, &fixed).dump())
+}
+
+/// By the length of the prefix.
+fn looks_at_source(answer: &[u8]) -> bool {
+    answer.get(2).is_some_and(|bits| *bits != 0)
 }
 
 fn ports_in(answer: &[u8], kind: u16) -> Option<(u16, u16)> {
@@ -41,7 +55,10 @@ mod tests {
 
     #[test]
     fn rules_are_understood() {
-        assert!(ports(libc::AF_INET).is_ok());
+        assert!(ports(libc::AF_INET).is_ok() && look_at_sources(libc::AF_INET6).is_ok());
+        for (bits, expected) in [(0, false), (1, true), (128, true)] {
+            assert_eq!(looks_at_source(&[10, 0, bits, 0]), expected);
+        }
         let mut answer = vec![0; RULE_BYTES];
         assert_eq!(ports_in(&answer, SOURCE_PORTS), None);
         answer.extend([8, 0, 23, 0]);
