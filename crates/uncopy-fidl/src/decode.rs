@@ -108,6 +108,12 @@ pub trait FromView<H>: Decode {
     /// The same for many.
     fn from_items(items: Self::Slice<'_>, handles: &mut Handles<H>) -> impl Iterator<Item = Self>;
 
+    /// The same, put into a vector. Bytes go there by one copy.
+    #[inline]
+    fn collect_items(items: Self::Slice<'_>, handles: &mut Handles<H>) -> Vec<Self> {
+        Self::from_items(items, handles).collect()
+    }
+
     /// Checks one and makes the value at once. A type that contains others has them read
     /// themselves, one behind the other.
     ///

@@ -12,7 +12,7 @@ use crate::validity::Validity;
 
 /// Numbers of `$number`, many of which are seen as `$items`, each read by `$read`.
 macro_rules! numbers {
-    ($($number:ty: $items:ty, $read:expr;)*) => {$(
+    ($($number:ty: $items:ty, $read:expr $(, $collect:expr)?;)*) => {$(
         impl Layout for $number {
             const SIZE: usize = size_of::<$number>();
             const ALIGN: usize = Self::SIZE;
@@ -80,13 +80,20 @@ macro_rules! numbers {
             ) -> impl Iterator<Item = $number> {
                 items.iter().map($read)
             }
+
+            $(
+                #[inline]
+                fn collect_items(items: Self::Slice<'_>, _: &mut Handles<H>) -> Vec<$number> {
+                    $collect(items)
+                }
+            )?
         }
     )*};
 }
 
 numbers! {
-    u8: u8, |byte: &u8| *byte;
-    i8: i8, |byte: &i8| *byte;
+    u8: u8, |byte: &u8| *byte, <[u8]>::to_vec;
+    i8: i8, |byte: &i8| *byte, <[i8]>::to_vec;
     u16: le::U16, |number: &le::U16| number.get();
     i16: le::I16, |number: &le::I16| number.get();
     u32: le::U32, |number: &le::U32| number.get();

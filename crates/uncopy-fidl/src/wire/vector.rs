@@ -262,7 +262,7 @@ fn items_of<'a, T: Layout>(
 
 impl<H, T: FromView<H>> FromView<H> for Vec<T> {
     fn from_view(view: T::Slice<'_>, handles: &mut Handles<H>) -> Vec<T> {
-        T::from_items(view, handles).collect()
+        T::collect_items(view, handles)
     }
 
     fn from_items(
@@ -284,7 +284,7 @@ impl<H, T: FromView<H>> FromView<H> for Vec<T> {
         let (items, depth) = found.ok_or_else(|| inline.breaks(Rule::RequiredIsAbsent))?;
         if T::IS_FLAT {
             let items = T::decode_items(items, decoder, constraint.item, depth)?;
-            return Ok(T::from_items(items, arriving.handles()).collect());
+            return Ok(T::collect_items(items, arriving.handles()));
         }
         let count = items.bytes().len() / T::SIZE;
         let mut values = Vec::with_capacity(count);
