@@ -18,6 +18,7 @@ use crate::buf::{Payload, StableBytes};
 use crate::error::{Error, Reason, Result};
 use crate::sys::epoll::{self, Interest};
 use crate::sys::fork::Generation;
+use crate::sys::inet::Transport;
 use crate::sys::reactor::{self, Watched};
 
 /// A [`Sender`] whose operations wait without blocking the thread, for tasks of a Tokio runtime.
@@ -44,7 +45,12 @@ use crate::sys::reactor::{self, Watched};
 /// # Cancelling
 /// Every future may be dropped at any moment. A send that has not begun is not made. One that has
 /// begun, on a stream that is full, is finished before the next begins, so that no message is cut
-/// off; its buffers are dropped when they are released. Nothing is ever released early.
+/// off; its buffers are dropped when they are released. Nothing is ever released early. If no send
+/// comes after it and the sender is dropped, the connection is aborted: the peer reads a reset, and no
+/// end behind half a message.
+///
+/// [`SenderOptions::send_timeout`](super::SenderOptions::send_timeout) has no meaning here: put the
+/// future into `tokio::time::timeout`.
 ///
 /// What was lent cannot be touched, before the future is polled or after it was dropped:
 /// ```compile_fail,E0382
@@ -221,6 +227,15 @@ impl<B: StableBytes> Core<B> {
 
 fn unwatched(error: &std::io::Error) -> Error {
     Error::new("watch", "a socket", Reason::Refused(error.to_string()))
+}
+
+impl<B: StableBytes> Drop for State<B> {
+    fn drop(&mut self) {
+        let is_cut_off = self.current.as_ref().is_some_and(|sending| sending.done > 0);
+        if is_cut_off && self.sender.transport() == Transport::Tcp {
+            self.sender.abort();
+        }
+    }
 }
 
 impl<B: StableBytes> State<B> {

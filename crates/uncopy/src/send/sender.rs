@@ -419,7 +419,7 @@ impl<B: StableBytes> Sender<B> {
         self.counters.bytes += sending.done as u64;
     }
 
-    fn transport(&self) -> Transport {
+    pub(super) fn transport(&self) -> Transport {
         self.flight.socket().transport()
     }
 
@@ -549,14 +549,14 @@ impl<B: StableBytes> Sender<B> {
 
     /// Ends the stream after what was sent, and waits for every release; aborts the connection
     /// after `timeout` (`None`: never). What is not released even then, because a device holds it,
-    /// is parked.
+    /// is parked. A stream on which a ring sends too goes on, and is not aborted: what is not released
+    /// in time is parked.
     ///
     /// # Errors
     /// As [`next_release`](Self::next_release).
     pub fn close(mut self, timeout: Option<Duration>) -> Result<(Vec<Release<B>>, Counters)> {
         self.socket().check_owner("close")?;
-        // One that is not connected has no end.
-        let _ = self.socket().finish();
+        self.end_stream();
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut releases = Vec::new();
         let mut aborted = false;
@@ -566,6 +566,7 @@ impl<B: StableBytes> Sender<B> {
             match self.wait_release(grace)? {
                 Some(release) => releases.push(release),
                 None if aborted || self.transport() == Transport::Udp => break,
+                None if !self.socket().is_left() => break,
                 None => {
                     self.abort();
                     aborted = true;

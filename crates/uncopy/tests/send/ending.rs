@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use testbed::{Case, cases, in_a_child, seeded, wait_for};
 use uncopy::Errno;
-use uncopy::send::{Event, Message, Mode, Ring, RingSocket, StableBytes};
+use uncopy::send::{Event, Message, Mode, Ring, RingSocket, Sender, StableBytes};
 
 use crate::receiver::{tcp, to_the_end};
 use crate::{LONG, ring_options, run, sender};
@@ -20,6 +20,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_stream_ends_although_a_child_has_its_descriptor,
         [] what_is_under_way_is_finished_by_the_thread,
         [] a_stream_of_two_owners_ends_with_the_last,
+        [] closing_one_of_two_owners_aborts_nothing,
+        [] a_stream_that_is_cut_off_is_reset_and_does_not_end,
         [] closing_carries_out_what_was_taken_in,
         [] closing_says_what_is_owed,
         [] closing_tells_of_failures_that_nobody_saw,
@@ -150,8 +152,20 @@ fn what_is_under_way_is_finished_by_the_thread() {
 }
 
 fn a_stream_of_two_owners_ends_with_the_last() {
+    let end_sender = |sender: Sender<Vec<u8>>, is_closed| match is_closed {
+        true => drop(sender.close(Some(LONG)).unwrap()),
+        false => drop(sender),
+    };
+    let end_ring = |ring: &mut Ring<Vec<u8>>, is_closed| {
+        let ended = std::mem::replace(ring, Ring::new(&ring_options(Mode::Copy)));
+        match is_closed {
+            true => ended.close(Some(LONG)).unwrap(),
+            false => drop(ended),
+        }
+    };
     for (mut ring, kind) in rings::<Vec<u8>>() {
-        for is_ring_first in [true, false] {
+        let orders = [(true, false), (false, false), (true, true), (false, true)];
+        for (is_ring_first, is_closed) in orders {
             let (mut stream, socket) = tcp(false);
             let mut lending = sender(socket, Mode::Zerocopy);
             let shared = ring.add_shared(&lending);
@@ -166,27 +180,66 @@ fn a_stream_of_two_owners_ends_with_the_last() {
                 error == Err(std::io::ErrorKind::WouldBlock)
             };
             if is_ring_first {
-                let mut other = Ring::new(&ring_options(Mode::Copy));
-                std::mem::swap(&mut ring, &mut other);
-                drop(other);
+                end_ring(&mut ring, is_closed);
                 assert!(is_open(&stream), "{kind}: the sender may go on");
-                drop(lending);
+                end_sender(lending, is_closed);
             } else {
-                drop(lending);
+                end_sender(lending, is_closed);
                 assert!(is_open(&stream), "{kind}: the ring may go on");
                 ring.send(shared, Message::new(vec![3; 5000])).unwrap();
                 assert_eq!(run(&mut ring).sent_bytes(), [5000]);
                 bytes.truncate(5000);
                 stream.set_nonblocking(false).unwrap();
                 stream.read_exact(&mut bytes).unwrap();
-                let mut other = Ring::new(&ring_options(Mode::Copy));
-                std::mem::swap(&mut ring, &mut other);
-                drop(other);
+                end_ring(&mut ring, is_closed);
             }
             stream.set_nonblocking(false).unwrap();
             let mut rest = Vec::new();
             assert_eq!(stream.read_to_end(&mut rest).unwrap(), 0, "{kind}");
         }
+    }
+}
+
+/// The sender's time is over while the peer reads nothing: the stream is the ring's as well.
+fn closing_one_of_two_owners_aborts_nothing() {
+    // More than the peer takes unread.
+    const LENT: usize = 300_000;
+    for (mut ring, kind) in rings::<Vec<u8>>() {
+        let (stream, socket) = tcp(true);
+        socket.set_send_buffer_bytes(1 << 20).unwrap();
+        let mut lending = sender(socket, Mode::Zerocopy);
+        let shared = ring.add_shared(&lending);
+        lending.send(vec![1; LENT]).result.unwrap();
+        let (releases, _) = lending.close(Some(Duration::from_millis(20))).unwrap();
+        assert!(releases.is_empty(), "{kind}: nobody reads");
+        ring.send(shared, Message::new(vec![2; BYTES])).unwrap();
+        ring.submit().unwrap();
+        let reader = read_late(stream);
+        assert_eq!(run(&mut ring).sent_bytes(), [BYTES], "{kind}");
+        drop(ring);
+        let read = reader.join().unwrap();
+        assert!(read[..LENT].iter().all(|byte| *byte == 1), "{kind}");
+        assert_eq!(read[LENT..], [2; BYTES], "{kind}");
+    }
+}
+
+/// The thread of a dropped ring lives and uses no ring, so that nobody goes on with what it began.
+fn a_stream_that_is_cut_off_is_reset_and_does_not_end() {
+    const LARGE: usize = 16 << 20;
+    for mode in MODES {
+        let (mut stream, socket) = tcp(false);
+        let mut options = ring_options(mode);
+        options.drop_timeout = Duration::from_millis(300);
+        let mut ring = Ring::new(&options);
+        let socket = ring.add(socket);
+        ring.send(socket, Message::new(vec![7; LARGE])).unwrap();
+        ring.submit().unwrap();
+        drop(ring);
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        let mut read = Vec::new();
+        let end = stream.read_to_end(&mut read).map_err(|error| error.kind());
+        assert_eq!(end, Err(std::io::ErrorKind::ConnectionReset), "{mode:?}: {}", read.len());
+        assert!(read.len() < LARGE, "{mode:?}");
     }
 }
 

@@ -257,11 +257,14 @@ fn streams_in_turn_whose_readers_are_late() {
 }
 
 fn one_stream_that_was_taken_in_twice() {
-    for mode in MODES {
+    for (mode, without_io_uring) in MODES.into_iter().flat_map(|mode| [(mode, false), (mode, true)])
+    {
         let (stream, socket) = tcp(false);
         let reader = std::thread::spawn(move || read_late(stream, 0));
         let lending = crate::sender::<Vec<u8>>(socket, mode);
-        let mut ring = crate::ring(mode);
+        let mut options = ring_options(mode);
+        options.without_io_uring = without_io_uring;
+        let mut ring = Ring::new(&options);
         let sockets = [(); 2].map(|()| ring.add_shared(&lending));
         for turn in 0..100 {
             let content = seeded(0, turn * (50 << 10), 50 << 10);
@@ -269,7 +272,8 @@ fn one_stream_that_was_taken_in_twice() {
         }
         assert_eq!(crate::run(&mut ring).sent_bytes().len(), 100);
         drop((ring, lending));
-        assert_eq!(reader.join().unwrap(), (5000 << 10, 5000 << 10), "{mode:?}");
+        let whole = (5000 << 10, 5000 << 10);
+        assert_eq!(reader.join().unwrap(), whole, "{mode:?}, without io_uring: {without_io_uring}");
     }
 }
 

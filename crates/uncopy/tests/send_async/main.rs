@@ -125,6 +125,22 @@ async fn a_send_that_is_dropped_in_the_middle_is_finished_by_the_next() {
 }
 
 #[tokio::test]
+async fn half_a_message_is_followed_by_a_reset_and_by_no_end() {
+    for mode in [Mode::Copy, Mode::Zerocopy] {
+        let (mut stream, socket) = tcp();
+        let mut options = SenderOptions::default();
+        options.mode = mode;
+        let sender = AsyncSender::new(Sender::new(socket, &options));
+        let mut sending = Box::pin(sender.send(vec![7; 16 << 20]));
+        assert!(poll_once(sending.as_mut()).is_pending(), "nobody reads");
+        drop(sending);
+        drop(sender);
+        let end = stream.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
+        assert_eq!(end, Err(std::io::ErrorKind::ConnectionReset), "{mode:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_send_that_is_dropped_before_its_turn_is_not_made() {
     let (stream, socket) = tcp();
     socket.set_send_buffer_bytes(1 << 20).unwrap();

@@ -24,11 +24,13 @@ const BRIEF: Duration = Duration::from_micros(200);
 
 pub(super) struct Calls<B: StableBytes, C> {
     lanes: Vec<Lane<B>>,
-    /// What is known elsewhere of sends that are not over.
-    contexts: Numbered<C>,
+    /// The lane of each index: a socket that was taken in twice has one.
+    places: Vec<usize>,
+    /// What is known elsewhere of sends that are not over, each with the index that it was sent by.
+    contexts: Numbered<(usize, C)>,
     options: SenderOptions,
-    /// What has happened, each with the index of the socket.
-    steps: VecDeque<(usize, Step<B>)>,
+    /// What has happened.
+    steps: VecDeque<Step<B>>,
 }
 
 /// What became of a send.
@@ -74,7 +76,8 @@ enum Way<B: StableBytes> {
 
 impl<B: StableBytes, C> Calls<B, C> {
     pub(super) fn new(options: SenderOptions) -> Calls<B, C> {
-        Calls { lanes: Vec::new(), contexts: Numbered::new(), options, steps: VecDeque::new() }
+        let (lanes, places, contexts) = (Vec::new(), Vec::new(), Numbered::new());
+        Calls { lanes, places, contexts, options, steps: VecDeque::new() }
     }
 
     pub(super) fn add(&mut self, socket: Socket) {
@@ -83,22 +86,28 @@ impl<B: StableBytes, C> Calls<B, C> {
     }
 
     pub(super) fn add_shared(&mut self, socket: Arc<Socket>) {
+        let is_same = |lane: &Lane<B>| std::ptr::eq(lane.way.socket(), &*socket);
+        if let Some(place) = self.lanes.iter().position(is_same) {
+            // Its sends keep their order, by whichever index they come.
+            return self.places.push(place);
+        }
         let writer = Some(Writer::new(socket.clone()));
         self.push_lane(Way::Shared { socket, writer, current: None });
     }
 
     fn push_lane(&mut self, way: Way<B>) {
+        self.places.push(self.lanes.len());
         self.lanes.push(Lane { way, waiting: VecDeque::new() });
     }
 
     pub(super) fn socket(&self, index: usize) -> Option<&Socket> {
-        self.lanes.get(index).map(|lane| lane.way.socket())
+        self.places.get(index).map(|place| self.lanes[*place].way.socket())
     }
 
     pub(super) fn push(&mut self, request: Request<'_, B>, context: C) -> Option<u64> {
         let Request { payload, socket, to, lend, .. } = request;
-        let lane = self.lanes.get_mut(socket)?;
-        let number = self.contexts.push(context);
+        let lane = &mut self.lanes[*self.places.get(socket)?];
+        let number = self.contexts.push((socket, context));
         lane.waiting.push_back(Waiting { number, payload, to: to.copied(), lend });
         Some(number)
     }
@@ -134,22 +143,22 @@ impl<B: StableBytes, C> Calls<B, C> {
 
     fn carry_out(&mut self) {
         let Calls { lanes, steps, .. } = self;
-        for (index, lane) in lanes.iter_mut().enumerate() {
-            lane.carry_out(|step| steps.push_back((index, step)));
+        for lane in lanes {
+            lane.carry_out(|step| steps.push_back(step));
         }
     }
 
     /// Collects releases.
     fn look(&mut self) {
         let Calls { lanes, steps, .. } = self;
-        for (index, lane) in lanes.iter_mut().enumerate() {
+        for lane in lanes {
             let Way::Own { sender, numbers, .. } = &mut lane.way else { continue };
             // A queue that cannot be read gives nothing more.
             while let Ok(Some(mut landed)) = sender.next_landed() {
                 let place = numbers.iter().position(|(own, _)| *own == landed.number);
                 if let Some((_, number)) = place.and_then(|place| numbers.remove(place)) {
                     landed.number = number;
-                    steps.push_back((index, Step::Landed(landed)));
+                    steps.push_back(Step::Landed(landed));
                 }
             }
         }
@@ -167,14 +176,15 @@ impl<B: StableBytes, C> Calls<B, C> {
 
     pub(super) fn cancel(&mut self, number: u64) {
         let Calls { lanes, steps, .. } = self;
-        for (index, lane) in lanes.iter_mut().enumerate() {
-            lane.cancel(number, |step| steps.push_back((index, step)));
+        for lane in lanes {
+            lane.cancel(number, |step| steps.push_back(step));
         }
     }
 
     /// Why sends were copied since this was last asked, and what else was met, by socket.
     pub(super) fn take_reasons(&mut self) -> impl Iterator<Item = (usize, Counters)> {
-        self.lanes.iter_mut().enumerate().filter_map(|(index, lane)| match &mut lane.way {
+        let Calls { lanes, places, .. } = self;
+        places.iter().enumerate().filter_map(|(index, place)| match &mut lanes[*place].way {
             Way::Own { sender, .. } => Some((index, sender.take_counters())),
             Way::Shared { .. } => None,
         })
@@ -184,13 +194,18 @@ impl<B: StableBytes, C> Calls<B, C> {
     pub(super) fn tell(&mut self, witness: &mut impl Witness<B, C>) -> bool {
         self.look();
         let has_happened = !self.steps.is_empty();
-        for (index, step) in self.steps.drain(..) {
-            let over = Over { index, socket: self.lanes[index].way.socket() };
+        let Calls { lanes, places, contexts, steps, .. } = self;
+        let over = |index: usize| Over { index, socket: lanes[places[index]].way.socket() };
+        for step in steps.drain(..) {
             match step {
-                Step::Ended { number, to, result } => witness.ended(number, over, || to, result),
+                Step::Ended { number, to, result } => {
+                    if let Some((index, _)) = contexts.get(number) {
+                        witness.ended(number, over(*index), || to, result);
+                    }
+                }
                 Step::Landed(landed) => {
-                    if let Some(context) = self.contexts.take(landed.number) {
-                        witness.landed(over, landed, context);
+                    if let Some((index, context)) = contexts.take(landed.number) {
+                        witness.landed(over(index), landed, context);
                     }
                 }
             }

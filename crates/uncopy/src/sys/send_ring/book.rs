@@ -82,13 +82,21 @@ impl<B: StableBytes, C> Book<B, C> {
         self.in_kernel == 0 && self.waiting() == 0
     }
 
+    /// The streams over which a send has no result yet.
+    fn under_way(&self) -> impl Iterator<Item = usize> {
+        let operations = self.operations.iter().map(|(_, operation)| operation);
+        let under_way = operations.filter(|o| o.stage != (Stage::Lent { again: false }));
+        under_way.filter_map(|operation| self.stream(operation))
+    }
+
+    /// A send over this stream has no result yet.
+    pub(super) fn is_under_way(&self, socket: &Arc<Socket>) -> bool {
+        self.under_way().any(|stream| stream == Arc::as_ptr(socket) as usize)
+    }
+
     /// Ends each stream over which every send has its result.
     pub(super) fn end_streams(&mut self) {
-        let is_under_way =
-            |operation: &&Operation<B, C>| operation.stage != (Stage::Lent { again: false });
-        let operations = self.operations.iter().map(|(_, operation)| operation);
-        let under_way: Vec<usize> =
-            operations.filter(is_under_way).filter_map(|o| self.stream(o)).collect();
+        let under_way: Vec<usize> = self.under_way().collect();
         for (socket, writer) in self.sockets.iter().zip(&mut self.writers) {
             if !under_way.contains(&(Arc::as_ptr(socket) as usize)) {
                 *writer = None;

@@ -9,6 +9,7 @@
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -30,11 +31,15 @@ struct Left {
     /// When its connections are aborted. `None`: never.
     deadline: Option<Instant>,
     is_over: Arc<AtomicBool>,
+    /// Its streams, and whether a send over each has no result yet.
+    streams: Vec<(Arc<Socket>, Arc<AtomicBool>)>,
 }
 
 trait Dropped {
     /// Takes in what the kernel has ended; says whether that was all.
     fn look(&mut self) -> bool;
+    /// A send over this stream has no result yet.
+    fn is_under_way(&self, socket: &Arc<Socket>) -> bool;
     /// The ring waits no longer than this when it ends.
     fn hasten(&mut self, left: Duration);
 }
@@ -51,8 +56,22 @@ impl<B: StableBytes, C: 'static> Dropped for SendRing<B, C> {
         self.book.is_settled()
     }
 
+    fn is_under_way(&self, socket: &Arc<Socket>) -> bool {
+        self.book.is_under_way(socket)
+    }
+
     fn hasten(&mut self, left: Duration) {
         self.linger = left;
+    }
+}
+
+impl Left {
+    fn look(&mut self) -> bool {
+        let is_over = self.ring.look();
+        for (socket, is_under_way) in &self.streams {
+            is_under_way.store(self.ring.is_under_way(socket), Ordering::Release);
+        }
+        is_over
     }
 }
 
@@ -60,15 +79,35 @@ impl<B: StableBytes, C: 'static> Dropped for SendRing<B, C> {
 struct Abandoned {
     socket: Arc<Socket>,
     is_over: Arc<AtomicBool>,
+    is_under_way: Arc<AtomicBool>,
+}
+
+impl parking::Line for Abandoned {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.fd()
+    }
+
+    fn is_stream(&self) -> bool {
+        parking::Line::is_stream(&self.socket)
+    }
+
+    /// The peer reads a reset, and no end, of a stream of which the rest is missing.
+    fn abort(&self) {
+        match self.is_under_way.load(Ordering::Acquire) {
+            true => Socket::abort(&self.socket),
+            false => Socket::abort_unacknowledged(&self.socket),
+        }
+    }
 }
 
 impl parking::Vehicle for Abandoned {
     fn line(&self) -> &dyn parking::Line {
-        &self.socket
+        self
     }
 
+    /// A stream that was cut off is nobody's any more.
     fn is_alone(&self) -> bool {
-        true
+        self.is_under_way.load(Ordering::Acquire) || self.socket.is_left()
     }
 
     fn drain(&mut self) -> bool {
@@ -120,12 +159,15 @@ impl<B: StableBytes, C> Drop for Parking<B, C> {
             return;
         }
         let is_over = Arc::new(AtomicBool::new(false));
+        let mut streams = Vec::new();
         for socket in ring.book.sockets_in_kernel() {
-            let abandoned = Abandoned { socket, is_over: is_over.clone() };
+            let is_under_way = Arc::new(AtomicBool::new(ring.book.is_under_way(&socket)));
+            streams.push((socket.clone(), is_under_way.clone()));
+            let abandoned = Abandoned { socket, is_over: is_over.clone(), is_under_way };
             parking::park(Box::new(abandoned), ring.linger);
         }
         let deadline = Instant::now().checked_add(ring.linger);
-        keep(Left { ring, deadline, is_over });
+        keep(Left { ring, deadline, is_over, streams });
     }
 }
 
@@ -152,7 +194,7 @@ fn sweep_all() {
     // Buffers are dropped here, by code that may use rings itself.
     let mut all = LOT.try_with(RefCell::take).unwrap_or_default();
     COUNT.set(0);
-    all.retain_mut(|left| !left.ring.look());
+    all.retain_mut(|left| !left.look());
     let kept = LOT.try_with(|lot| {
         let mut lot = lot.borrow_mut();
         lot.append(&mut all);
@@ -245,6 +287,10 @@ mod tests {
             is_free
         }
 
+        fn is_under_way(&self, _: &Arc<Socket>) -> bool {
+            unreachable!("it has no streams")
+        }
+
         fn hasten(&mut self, left: Duration) {
             look(&self.world).rings[self.key].waits = Some(left);
         }
@@ -283,7 +329,7 @@ mod tests {
         look(world).rings.push(known);
         let ring = Box::new(Simulated { key, world: world.clone(), is_nested });
         let deadline = linger.and_then(|linger| Instant::now().checked_add(linger));
-        keep(Left { ring, deadline, is_over });
+        keep(Left { ring, deadline, is_over, streams: Vec::new() });
     }
 
     fn run(world: &Shared, step: Step) {

@@ -251,7 +251,7 @@ impl<B: StableBytes, C> SendRing<B, C> {
         let entry = opcode::AsyncCancel::new(number).build().user_data(NOBODY);
         // SAFETY: the request points to nothing.
         let mut pushed = unsafe { self.ring.submission().push(&entry) };
-        if pushed.is_err() && self.ring.submitter().submit().is_ok() {
+        if pushed.is_err() && self.submit(0, None).is_ok() {
             // SAFETY: as above. A second failure leaves the send to its own end.
             pushed = unsafe { self.ring.submission().push(&entry) };
         }
@@ -291,13 +291,14 @@ impl<B: StableBytes, C> SendRing<B, C> {
         let deadline = Instant::now().checked_add(patience);
         while !self.book.is_settled() {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) || self.submit(1, left).is_err() {
-                return;
-            }
-            if self.reap(&mut Nobody).is_err() {
+            // What has ended is taken in, also where the time is over.
+            if self.submit(1, left).is_err() || self.reap(&mut Nobody).is_err() {
                 return;
             }
             self.book.end_streams();
+            if left == Some(Duration::ZERO) {
+                return;
+            }
         }
     }
 }
@@ -319,7 +320,13 @@ impl<B: StableBytes, C> Drop for SendRing<B, C> {
         if self.book.in_kernel > 0 {
             let sockets = self.book.sockets_in_kernel();
             let streams = sockets.iter().filter(|socket| socket.transport() == Transport::Tcp);
-            streams.for_each(|socket| socket.abort_unacknowledged());
+            for socket in streams {
+                match self.book.is_under_way(socket) {
+                    // The peer shall not read the end of a stream of which the rest is missing.
+                    true => Socket::abort(socket),
+                    false => Socket::abort_unacknowledged(socket),
+                }
+            }
             self.settle(AFTER_ABORT);
         }
         // Else the kernel closes them some time after the ring.
