@@ -166,7 +166,7 @@ impl Target {
         let started = journal.begin(begun, keeper.as_fd());
         if let Err(errno) = started {
             if let Some(aside) = &target.aside {
-                aside.remove();
+                aside.remove(&target.fd);
             }
             return Err(not_begun(destination, errno));
         }
@@ -384,10 +384,10 @@ impl Aside {
         unproven
     }
 
-    /// Takes back what was made.
-    pub(super) fn remove(&self) {
+    /// Takes back what was made and is open here: its name may stand for another one meanwhile.
+    pub(super) fn remove(&self, opened: &OwnedFd) {
         // Left for the next run to remove if even this fails.
-        if remove::tree(&self.parent, &self.temporary).is_err() {
+        if remove::held(&self.parent, &self.temporary, opened).is_err() {
             self.register.keep();
         }
     }
