@@ -157,8 +157,8 @@ fn what_a_killed_run_left_is_removed() {
 
 /// Whoever owns the directory that is measured in may rename what is in it.
 fn what_takes_the_name_of_its_directory_is_not_emptied() {
-    // When it is opened.
-    for (call, nth) in [("flock", 2)] {
+    // Before what was made is opened, and afterwards.
+    for (call, nth) in [("mkdirat", 1), ("flock", 2)] {
         let (home, scratch) = (Place::Disk.scratch(), Place::Disk.scratch());
         let path = scratch.path().to_str().unwrap();
         let stopped = Strace::new(&uncopy(&home, &["tune", "--json", path])).stop_after(call, nth);

@@ -26,7 +26,8 @@ pub(crate) struct Private {
 /// Makes an empty directory under a temporary name, for what is to be called `destination`.
 ///
 /// What is opened under the name is held against what was made: between the two whoever owns `parent` can
-/// put something else there. `ESTALE`: they did, each time. Its name is noted before it is there, and which
+/// put something else there, another directory of the caller's too. One that is empty serves as well.
+/// `ESTALE`: they did, each time. Its name is noted before it is there, and which
 /// directory it is as soon as that is known; it is locked, so that other runs see that it is no leftover.
 pub(crate) fn make<'a>(
     parent: BorrowedFd<'_>,
@@ -44,7 +45,9 @@ pub(crate) fn make<'a>(
         let opened = directory::open_child(parent, &name).and_then(|fd| {
             let locked = file::try_lock(&fd);
             let stat = file::stat(&fd)?;
-            Ok((locked, is_own(&stat), fd, stat))
+            let is_empty = directory::is_empty(&fd)?;
+            directory::rewind_to(&fd, 0)?;
+            Ok((locked, is_empty, fd, stat))
         });
         let opened = match opened {
             // Another run removes it as a leftover, or is about to.
@@ -52,8 +55,10 @@ pub(crate) fn make<'a>(
                 remove(parent, &name)?;
                 continue;
             }
+            // Another one, with something in it.
+            Ok((_, false, ..)) => continue,
             // Any other answer: a filesystem without locks.
-            Ok((_, is_own, fd, stat)) => Ok((is_own, fd, stat)),
+            Ok((_, true, fd, stat)) => Ok((is_own(&stat), fd, stat)),
             Err(errno) => Err(errno),
         };
         match opened {

@@ -14,7 +14,7 @@ use super::worker::Place;
 use crate::copy::private::{self, Private};
 use crate::copy::stale::Kind;
 use crate::error::Errno;
-use crate::sys::{Sys, directory};
+use crate::sys::Sys;
 
 /// A directory of one's own in one of the destination's; it goes when nothing more is made there.
 #[derive(Debug)]
@@ -35,12 +35,7 @@ impl Workshop {
         let noting = place.directory.noting(&path);
         let (made, noted) = private::make(parent.as_fd(), place.target, Kind::File, noting)?;
         let (directory, slot) = (Arc::clone(place.directory), noted.into_slot());
-        let workshop = Workshop { directory, parent, made, slot };
-        match directory::is_empty(&workshop.made.fd)? {
-            true => Ok(workshop),
-            // Another one of the caller's took its name.
-            false => Err(Errno::ESTALE),
-        }
+        Ok(Workshop { directory, parent, made, slot })
     }
 
     /// It serves the entries of this directory.
