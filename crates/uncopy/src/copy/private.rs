@@ -27,8 +27,8 @@ pub(crate) struct Private {
 ///
 /// What is opened under the name is held against what was made: between the two whoever owns `parent` can
 /// put something else there, another directory of the caller's too. One that is empty serves as well.
-/// `ESTALE`: they did, each time. Its name is noted before it is there, and which
-/// directory it is as soon as that is known; it is locked, so that other runs see that it is no leftover.
+/// `ESTALE`: they did, each time. Its name is noted before it is there, and which directory it is as soon as
+/// that is known; it is locked, so that other runs see that it is no leftover.
 pub(crate) fn make<'a>(
     parent: BorrowedFd<'_>,
     destination: &OsStr,

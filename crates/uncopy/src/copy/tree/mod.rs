@@ -25,5 +25,6 @@ mod workshop;
 
 #[cfg(fuzzing)]
 pub(crate) use journal::fuzz as fuzz_journal;
+pub(super) use journal::is_journalled;
 pub(super) use run::{run_job, usual_workers};
 pub(super) use target::is_built;
