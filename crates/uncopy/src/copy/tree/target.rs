@@ -319,10 +319,11 @@ fn make_aside(parent: OwnedFd, name: &OsStr) -> Sys<Target> {
     Ok(Target { fd, stat, aside, absent: false, resumed: false, journal: None })
 }
 
-/// Whether a tree still has the name that it was begun under. What cannot be looked at may be there.
+/// Whether a tree still has the name that it was begun under. What cannot be looked at may be there, and
+/// without times of birth so may what has its number.
 pub(super) fn is_there(parent: BorrowedFd<'_>, built: &Built) -> bool {
     match directory::stat_name(parent, &built.name) {
-        Ok(stat) => built.id.is_surely(&stat.id()) && stat.file_type() == FileType::Directory,
+        Ok(stat) => built.id == stat.id() && stat.file_type() == FileType::Directory,
         Err(errno) => errno != Errno::ENOENT,
     }
 }
