@@ -79,11 +79,26 @@ pub(crate) fn make<'a>(
 /// Removes an empty directory, or nothing, whatever has the name by now: it may have been renamed, and
 /// something else have taken its name.
 pub(crate) fn remove(parent: impl AsFd, name: &OsStr) -> Sys<()> {
-    // Once more, since nobody else would come back for it.
-    match directory::remove(&parent, name).or_else(|_| directory::remove(&parent, name)) {
+    match try_to_remove(parent, name) {
         Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ENOTEMPTY | Errno::EEXIST) => Ok(()),
         other => other,
     }
+}
+
+/// Removes a directory that is open. An error: it still has its name. One that was renamed nobody finds
+/// again.
+pub(crate) fn take_back(parent: impl AsFd, name: &OsStr, made: &Stat) -> Sys<()> {
+    let Err(errno) = try_to_remove(&parent, name) else { return Ok(()) };
+    match directory::stat_name(&parent, name) {
+        Ok(found) if !found.is_same_file(made) => Ok(()),
+        Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
+        _ => Err(errno),
+    }
+}
+
+fn try_to_remove(parent: impl AsFd, name: &OsStr) -> Sys<()> {
+    // Once more, since nobody else would come back for it.
+    directory::remove(&parent, name).or_else(|_| directory::remove(&parent, name))
 }
 
 /// Only the caller can act in it. An ACL gives nobody more than the group's bits (acl(5), mask).
