@@ -6,6 +6,7 @@ mod delete;
 mod directory;
 mod enter;
 mod file;
+mod folding;
 mod incomplete;
 mod journal;
 mod links;
