@@ -96,6 +96,12 @@ impl Mount {
         ])
     }
 
+    /// A new filesystem in memory, without times of birth.
+    #[must_use]
+    pub fn ramfs() -> Mount {
+        Mount::without_image(&["-t", "ramfs", "-o", "mode=755", "ramfs"])
+    }
+
     /// `directory` once more, under another name.
     #[must_use]
     pub fn bind(directory: &Path) -> Mount {

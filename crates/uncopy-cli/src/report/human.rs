@@ -135,7 +135,8 @@ pub(crate) fn summary(summary: &Summary) -> String {
 
 /// Where an unfinished tree is, and what can be done with it.
 pub(crate) fn incomplete(incomplete: &Incomplete) -> String {
-    let Incomplete { source, destination, path, entries, no_journal, .. } = incomplete;
+    let Incomplete { source, destination, path, entries, no_journal, removed_by_next, .. } =
+        incomplete;
     let (given, name) = (quoted(destination), quoted(path));
     let entries = counted(*entries, "entry", "entries");
     let there = format!(
@@ -146,6 +147,10 @@ pub(crate) fn incomplete(incomplete: &Incomplete) -> String {
             "{there}; when the cause is gone, `uncopy cp -r --resume {} {given}` with the flags of this \
              command goes on with it; or rename or delete it: no other run touches it",
             quoted(source),
+        ),
+        Some(reason) if *removed_by_next => format!(
+            "{there}; --resume cannot go on with it: {reason}; rename it before the next copy to {given}, \
+             which would remove it, or delete it"
         ),
         Some(reason) => format!(
             "{there}; --resume cannot go on with it: {reason}; rename or delete it: no other run touches it"

@@ -33,6 +33,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("prlimit")] later_runs_leave_it_alone,
         [Need::Tool("prlimit")] a_journal_whose_tree_is_gone_goes_too,
         [Need::Tool("prlimit")] a_second_one_beside_it_says_that_it_has_no_journal,
+        [Need::Root, Need::Tool("prlimit")] without_times_of_birth_both_trees_stay,
         [Need::Tool("prlimit")] the_first_tree_is_complete_and_the_second_is_not,
         [Need::Tool("prlimit")] hard_links_and_odd_names,
     ]
@@ -442,6 +443,32 @@ fn a_second_one_beside_it_says_that_it_has_no_journal() {
     fs::remove_dir_all(second).unwrap();
     assert_goes_on(&trees, one_worker().arg("--resume"), &first);
     trees.assert_no_strangers();
+}
+
+/// There nothing shows that the tree is still the one that the journal names.
+fn without_times_of_birth_both_trees_stay() {
+    let mount = Mount::ramfs();
+    let trees = trees(mount.path(), 300_000);
+    let first = assert_kept(&trees, &trees.run(limited(one_worker())), "EFBIG");
+    let run = trees.run(limited(one_worker()));
+    run.failed(1);
+    let told = incomplete(&run);
+    assert_eq!(told["resumable"], false, "{told}");
+    let second = PathBuf::from(told["path"].as_str().unwrap());
+    assert!(first.is_dir() && second.is_dir() && first != second);
+    fs::remove_dir_all(second).unwrap();
+    assert!(testbed::journal::find(trees.to.path()).is_some(), "the first one's");
+    // A whole copy leaves it there too.
+    crate::file_in(&trees.source(), LARGE, "small");
+    let run = trees.run(one_worker());
+    assert!(run.status.success(), "{}", run.stderr);
+    assert!(testbed::journal::find(trees.to.path()).is_some(), "the first one's");
+    fs::remove_dir_all(trees.destination()).unwrap();
+    // Its files are copied again, since nothing shows that they are whole.
+    let inode = first.metadata().unwrap().ino();
+    trees.copy(one_worker().arg("--resume"));
+    assert_eq!(trees.destination().metadata().unwrap().ino(), inode);
+    assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
 }
 
 fn the_first_tree_is_complete_and_the_second_is_not() {

@@ -27,6 +27,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("strace")] a_mirror_does_not_count_leftovers,
         [Need::Tool("strace")] a_run_at_work_is_left_alone_by_a_mirror,
         [Need::Root, Need::Tool("strace")] where_links_are_made_is_left_alone_by_a_mirror,
+        [Need::Root, Need::Tool("strace")] where_links_are_made_goes_with_the_next_run,
         [] a_file_with_the_name_of_the_journal_is_kept,
         [Need::Tool("strace")] a_copied_journal_is_not_believed,
     ]
@@ -490,6 +491,36 @@ fn where_links_are_made_is_left_alone_by_a_mirror() {
         assert_eq!(ours(&trees.destination()), [] as [PathBuf; 0], "{call}");
         let link = fs::read_link(trees.destination().join("a/link")).unwrap();
         assert_eq!(link, Path::new("a"), "{call}");
+    }
+}
+
+/// If it cannot be removed, or something is left in it, that is told, and its record stays as long as it does.
+fn where_links_are_made_goes_with_the_next_run() {
+    for errno in ["EIO", "EPERM", "ENOTEMPTY"] {
+        // For a moment, so that what looks for leftovers at the end finds it, and for the whole run.
+        for lasts in [false, true] {
+            let trees = replacing();
+            let (run, trace) = Strace::new(&program(&trees, &[])).run();
+            assert!(run.status.success(), "{}", run.stderr);
+            let removed = trace.named(&["unlinkat"]).into_iter().find(|call| {
+                call.arguments.contains("\".uncopy-") && call.arguments.contains("AT_REMOVEDIR")
+            });
+            let nth = removed.expect("it removes its directory").nth;
+            let refused = match lasts {
+                false => format!("unlinkat:error={errno}:when={nth}..{}", nth + 1),
+                true => format!("unlinkat:error={errno}:when={nth}+"),
+            };
+            let (run, _) = Strace::new(&program(&trees, &[])).inject(&refused).run();
+            let left = ours(&trees.destination());
+            let context = format!("{errno}, {lasts}: {left:?} {}", run.stderr);
+            assert!(run.failed(1).contains(errno), "{context}");
+            assert!(run.stderr.contains("that entries were made in"), "{context}");
+            assert_eq!(left.is_empty(), !lasts, "{context}");
+            let run = program(&trees, &[]).run();
+            assert!(run.status.success(), "{context}: {}", run.stderr);
+            assert_eq!(ours(&trees.destination()), [] as [PathBuf; 0], "{context}");
+            assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
+        }
     }
 }
 

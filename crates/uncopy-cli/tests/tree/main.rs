@@ -21,6 +21,7 @@ mod long;
 mod merging;
 mod mirroring;
 mod noticing;
+mod outliving;
 mod parts;
 mod planning;
 mod planting;
@@ -170,6 +171,7 @@ fn main() -> ExitCode {
             merging::cases(),
             mirroring::cases(),
             noticing::cases(),
+            outliving::cases(),
             parts::cases(),
             planning::cases(),
             random::cases(),

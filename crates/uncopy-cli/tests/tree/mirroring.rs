@@ -14,6 +14,7 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [Need::Tool("strace")] nothing_goes_where_a_listing_breaks_off,
         [Need::Root] nothing_goes_where_the_source_may_not_be_read,
+        [] names_that_differ_in_case_are_names_like_others,
     ]
 }
 
@@ -103,5 +104,23 @@ fn nothing_goes_where_the_source_may_not_be_read() {
         fs::set_permissions(closed, Permissions::from_mode(mode)).unwrap();
         let run = mirror(&trees, cp_as_nobody()).run();
         assert_kept_in(&trees, "closed", &run, &format!("mode {mode:o}: {}", run.stdout));
+    }
+}
+
+/// Where the filesystem tells them apart, also if they are names of one file.
+fn names_that_differ_in_case_are_names_like_others() {
+    for linked in [false, true] {
+        let trees = Trees::new();
+        trees.file("d/Foo", "x");
+        let old = file_in(&trees.destination(), "d/Foo", "old");
+        match linked {
+            true => fs::hard_link(old, trees.destination().join("d/foo")).unwrap(),
+            false => drop(file_in(&trees.destination(), "d/foo", "old")),
+        }
+        file_in(&trees.destination(), "D/foo", "old");
+        let run = mirror(&trees, cp().arg("--update")).run();
+        assert!(run.status.success(), "{}", run.stderr);
+        assert_eq!(number(&summary(&run), "deleted"), 3, "{linked}: {}", run.stdout);
+        assert!(trees.destination().join("d/Foo").exists(), "{linked}");
     }
 }

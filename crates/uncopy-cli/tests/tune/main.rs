@@ -3,12 +3,15 @@
 
 mod kept;
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use testbed::witness::Strace;
 use testbed::{Filesystem, Mount, Need, Place, Program, Scratch, wait_for, with_usual_signals};
 
 fn main() -> ExitCode {
@@ -20,6 +23,7 @@ fn main() -> ExitCode {
             [] what_was_found_is_told_in_words,
             [] an_interrupt_leaves_nothing,
             [] what_a_killed_run_left_is_removed,
+            [Need::Root, Need::Tool("strace")] what_takes_the_name_of_its_directory_is_not_emptied,
             [Need::Root] a_filesystem_that_cannot_be_written_to_is_refused,
         ];
         own.into_iter().chain(kept::cases()).collect()
@@ -149,6 +153,26 @@ fn what_a_killed_run_left_is_removed() {
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert!(!child.wait().unwrap().success());
     assert!(scratch.strangers(&[]).is_empty(), "{:?}", scratch.strangers(&[]));
+}
+
+/// Whoever owns the directory that is measured in may rename what is in it.
+fn what_takes_the_name_of_its_directory_is_not_emptied() {
+    // Before what was made is opened, and afterwards.
+    for (call, nth) in [("mkdirat", 1), ("flock", 2)] {
+        let (home, scratch) = (Place::Disk.scratch(), Place::Disk.scratch());
+        let path = scratch.path().to_str().unwrap();
+        let stopped = Strace::new(&uncopy(&home, &["tune", "--json", path])).stop_after(call, nth);
+        let entries = fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().path());
+        let ours: Vec<_> = entries.filter(|path| path.is_dir()).collect();
+        assert_eq!(ours.len(), 1, "{ours:?}");
+        fs::rename(&ours[0], scratch.join("away")).unwrap();
+        fs::create_dir(&ours[0]).unwrap();
+        fs::set_permissions(&ours[0], fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(ours[0].join("kept"), "kept").unwrap();
+        let (run, _) = stopped.resume_with(Signal::INT);
+        let kept = fs::read_to_string(ours[0].join("kept"));
+        assert!(kept.is_ok_and(|kept| kept == "kept"), "{call}: {run:?}");
+    }
 }
 
 #[track_caller]

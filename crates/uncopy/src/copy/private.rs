@@ -26,8 +26,9 @@ pub(crate) struct Private {
 /// Makes an empty directory under a temporary name, for what is to be called `destination`.
 ///
 /// What is opened under the name is held against what was made: between the two whoever owns `parent` can
-/// put something else there. `ESTALE`: they did, each time. Its name is noted before it is there, and which
-/// directory it is as soon as that is known; it is locked, so that other runs see that it is no leftover.
+/// put something else there, another directory of the caller's too. One that is empty serves as well.
+/// `ESTALE`: they did, each time. Its name is noted before it is there, and which directory it is as soon as
+/// that is known; it is locked, so that other runs see that it is no leftover.
 pub(crate) fn make<'a>(
     parent: BorrowedFd<'_>,
     destination: &OsStr,
@@ -44,7 +45,9 @@ pub(crate) fn make<'a>(
         let opened = directory::open_child(parent, &name).and_then(|fd| {
             let locked = file::try_lock(&fd);
             let stat = file::stat(&fd)?;
-            Ok((locked, is_own(&stat), fd, stat))
+            let is_empty = directory::is_empty(&fd)?;
+            directory::rewind_to(&fd, 0)?;
+            Ok((locked, is_empty, fd, stat))
         });
         let opened = match opened {
             // Another run removes it as a leftover, or is about to.
@@ -52,8 +55,10 @@ pub(crate) fn make<'a>(
                 remove(parent, &name)?;
                 continue;
             }
+            // Another one, with something in it.
+            Ok((_, false, ..)) => continue,
             // Any other answer: a filesystem without locks.
-            Ok((_, is_own, fd, stat)) => Ok((is_own, fd, stat)),
+            Ok((_, true, fd, stat)) => Ok((is_own(&stat), fd, stat)),
             Err(errno) => Err(errno),
         };
         match opened {
@@ -74,11 +79,26 @@ pub(crate) fn make<'a>(
 /// Removes an empty directory, or nothing, whatever has the name by now: it may have been renamed, and
 /// something else have taken its name.
 pub(crate) fn remove(parent: impl AsFd, name: &OsStr) -> Sys<()> {
-    // Once more, since nobody else would come back for it.
-    match directory::remove(&parent, name).or_else(|_| directory::remove(&parent, name)) {
+    match try_to_remove(parent, name) {
         Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ENOTEMPTY | Errno::EEXIST) => Ok(()),
         other => other,
     }
+}
+
+/// Removes a directory that is open. An error: it still has its name. One that was renamed nobody finds
+/// again.
+pub(crate) fn take_back(parent: impl AsFd, name: &OsStr, made: &Stat) -> Sys<()> {
+    let Err(errno) = try_to_remove(&parent, name) else { return Ok(()) };
+    match directory::stat_name(&parent, name) {
+        Ok(found) if !found.is_same_file(made) => Ok(()),
+        Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
+        _ => Err(errno),
+    }
+}
+
+fn try_to_remove(parent: impl AsFd, name: &OsStr) -> Sys<()> {
+    // Once more, since nobody else would come back for it.
+    directory::remove(&parent, name).or_else(|_| directory::remove(&parent, name))
 }
 
 /// Only the caller can act in it. An ACL gives nobody more than the group's bits (acl(5), mask).

@@ -18,6 +18,14 @@ pub(crate) fn tree(parent: impl AsFd, top: &OsStr) -> Sys<()> {
     opened(parent, top, &root)
 }
 
+/// The same for one that the caller has made, whatever its mode is by now, and holds open for reading.
+pub(crate) fn held(parent: impl AsFd, top: &OsStr, root: &OwnedFd) -> Sys<()> {
+    if file::stat(root)?.permissions() & 0o700 != 0o700 {
+        file::set_permissions(root, 0o700)?;
+    }
+    opened(parent, top, root)
+}
+
 /// The same for one that the caller has opened: if another directory got its name, what is in that one
 /// stays.
 pub(crate) fn opened(parent: impl AsFd, top: &OsStr, root: &OwnedFd) -> Sys<()> {
@@ -129,5 +137,25 @@ mod tests {
         tree(&parent, OsStr::new("top")).unwrap();
         assert!(!top.exists());
         assert!(root.path().join("kept").exists());
+    }
+
+    #[test]
+    fn what_has_got_the_name_of_a_tree_that_is_held_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let (top, away) = (root.path().join("top"), root.path().join("away"));
+        std::fs::create_dir_all(top.join("a/b")).unwrap();
+        let parent = crate::sys::follow::open_root(root.path()).unwrap();
+        let held_open = directory::open_child(&parent, OsStr::new("top")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o500);
+        std::fs::set_permissions(&top, mode).unwrap();
+        std::fs::rename(&top, &away).unwrap();
+        std::fs::create_dir_all(top.join("other")).unwrap();
+        assert_eq!(held(&parent, OsStr::new("top"), &held_open), Err(Errno::ENOTEMPTY));
+        assert!(top.join("other").exists());
+        assert!(!away.join("a").exists());
+        std::fs::remove_dir_all(&top).unwrap();
+        std::fs::rename(&away, &top).unwrap();
+        held(&parent, OsStr::new("top"), &held_open).unwrap();
+        assert!(!top.exists());
     }
 }

@@ -8,7 +8,7 @@ mod record;
 mod sweep;
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use crate::sys::{Sys, name};
 
@@ -65,6 +65,13 @@ pub(crate) fn journal_name(destination: &OsStr) -> OsString {
     format!(".uncopy-{}{JOURNAL}", name_digest(destination)).into()
 }
 
+/// The name of the journal for the destination that a tree with this temporary name is built for.
+fn journal_beside(tree: &OsStr) -> Option<OsString> {
+    let digest = tree.as_bytes().strip_prefix(BEGIN)?.get(..DIGEST_DIGITS)?;
+    let name = [BEGIN, digest, JOURNAL.as_bytes()].concat();
+    (kind_of(tree) == Some(Kind::Tree)).then(|| OsString::from_vec(name))
+}
+
 fn is_journal(name: &OsStr) -> bool {
     let digest = name.as_bytes().strip_prefix(BEGIN);
     let digest = digest.and_then(|rest| rest.strip_suffix(JOURNAL.as_bytes()));
@@ -112,6 +119,9 @@ mod tests {
             assert_eq!(kind_of(&temporary_name(&long, kind).unwrap()), Some(kind));
         }
         assert!(is_temporary(&journal_name(&long)));
+        for (kind, beside) in [(Kind::Tree, Some(journal_name(&long))), (Kind::File, None)] {
+            assert_eq!(journal_beside(&temporary_name(&long, kind).unwrap()), beside);
+        }
     }
 
     #[test]

@@ -30,6 +30,8 @@ struct Left<'a> {
     entries: u64,
     resumable: bool,
     reason: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    removed_by_next: bool,
 }
 
 /// The line for a source that was not begun.
@@ -49,5 +51,6 @@ pub(crate) fn incomplete(incomplete: &Incomplete) -> String {
         entries: incomplete.entries,
         resumable: incomplete.no_journal.is_none(),
         reason: incomplete.no_journal.as_ref().map(ToString::to_string),
+        removed_by_next: incomplete.removed_by_next,
     })
 }

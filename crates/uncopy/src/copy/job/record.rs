@@ -233,8 +233,12 @@ pub struct Incomplete {
     pub entries: u64,
     /// Why there is no journal beside it that names it. `None`: there is one, so that a job with
     /// [`JobOptions::resume`](super::JobOptions::resume) goes on with it and any other leaves it alone.
-    /// Otherwise none goes on with it. No job removes it.
+    /// Otherwise none goes on with it.
     pub no_journal: Option<Reason>,
+    /// The next job to this destination may remove it, unless it is renamed before: the record by which
+    /// leftovers of killed jobs are known could be neither removed nor emptied, and no journal names the tree.
+    /// Otherwise no job removes it.
+    pub removed_by_next: bool,
 }
 
 /// Files that were compressed or decompressed.

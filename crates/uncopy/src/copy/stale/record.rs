@@ -135,6 +135,17 @@ impl Register {
             let _ = remove(directory, &record.name, record.own, record.device);
         }
     }
+
+    /// Takes back what it notes, which is left to the caller. `false`: another run may find it and go by it,
+    /// now or after a crash.
+    pub(crate) fn withdraw(&self) -> bool {
+        let state = std::mem::replace(&mut *lock(&self.state), State::None);
+        let (State::Made(record), Some((directory, _))) = (state, &self.place) else { return true };
+        let removed = remove(directory, &record.name, record.own, record.device)
+            .and_then(|()| name::open_directory_for_reading(directory))
+            .and_then(file::sync);
+        removed.or_else(|_| record.empty()).is_ok()
+    }
 }
 
 /// Removes a record, and nothing else that got its name. The caller has it open, so that no other file
@@ -216,6 +227,12 @@ impl Record {
         transfer::write_all_at(&file, &head, 0)?;
         let (name, free) = (OsString::new(), Vec::new());
         Ok(Record { file, name, own, device, head, free, slots: 0, is_kept: false })
+    }
+
+    /// Leaves a record that notes nothing, for the next run to remove.
+    fn empty(&self) -> Sys<()> {
+        file::truncate(&self.file, self.head.len() as u64)?;
+        file::sync(&self.file)
     }
 
     fn note(&mut self, path: impl FnOnce() -> PathBuf, name: &OsStr, stat: &Stat) -> Option<usize> {

@@ -2,13 +2,13 @@
 //! stays, and is told.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{FileType, OFlags};
 
 use super::format::{self, Entry};
 use super::{Kind, kind_of, prefix, record};
-use crate::copy::remove;
+use crate::copy::{remove, tree};
 use crate::error::Errno;
 use crate::sys::file::{self, FileId, Stat};
 use crate::sys::{Sys, directory, name, transfer};
@@ -253,6 +253,12 @@ fn remove_entry(place: Place<'_>, entry: &Entry, device: (u32, u32)) -> Sys<()> 
     }
     if stat.file_type() != FileType::Directory {
         return name::unlink(&at, &entry.name).or_else(gone);
+    }
+    // It is for another run to go on with, or was left to the caller, and its record has outlived that.
+    if super::journal_beside(&entry.name)
+        .is_some_and(|journal| tree::is_journalled(at.as_fd(), &journal, &entry.name, entry.id))
+    {
+        return Ok(());
     }
     // Through its descriptor: its name may stand for another one meanwhile.
     let handle = directory::open_child_path(&at, &entry.name)?;

@@ -15,6 +15,7 @@ use rustix::fs::FileType;
 use super::decide::{Verdict, kind_of, stranger};
 use super::directory::{Directory, Open};
 use super::enter::remove_stale;
+use super::folding::{Mirrored, stood_for};
 use super::worker::{Place, Worker};
 use crate::copy::compress::other_origin;
 use crate::copy::job::{Action, Delete, EntryKind, Outcome};
@@ -47,9 +48,19 @@ impl Worker<'_, '_> {
             let listed = strangers(directory, open, place, self, &mut buffer);
             self.listing = buffer;
             match listed {
-                Ok(found) => {
-                    for (name, kind) in found.strangers {
-                        self.delete_one(directory, open, &delete, &name, kind);
+                Ok(mut found) => {
+                    let names = found.strangers.iter().map(|(name, _)| name.as_os_str());
+                    let transform = self.job.options.copy.transform;
+                    match stood_for(&Mirrored { open, transform }, names) {
+                        Ok(kept) => {
+                            for (name, kind) in &found.strangers {
+                                match kept.contains(name.as_os_str()) {
+                                    true => self.keep_folded(directory, name, *kind),
+                                    false => self.delete_one(directory, open, &delete, name, *kind),
+                                }
+                            }
+                        }
+                        Err(errno) => found.unknown = Some(errno),
                     }
                     if let Some(errno) = found.unknown {
                         let path = directory.destination_path();
@@ -64,6 +75,14 @@ impl Worker<'_, '_> {
                 }
             }
         }
+    }
+
+    /// Tells of an entry that is written otherwise than in the source.
+    fn keep_folded(&mut self, directory: &Directory, name: &OsStr, kind: FileType) {
+        let names = (directory.source_path().join(name), directory.destination_path().join(name));
+        let reason =
+            "its directory folds case, and the source has it under a name written otherwise";
+        self.finish_at(|| names, kind_of(kind), Outcome::Skipped { reason });
     }
 
     fn delete_one(

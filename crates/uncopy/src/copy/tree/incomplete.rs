@@ -69,8 +69,9 @@ impl Unfinished<'_> {
             }
             None => self.begin_journal(&mut removed),
         };
-        // The journal names it from now on, and no run removes it.
-        self.aside.register.end();
+        // From now on no run removes it, unless a record still says that it is a killed run's. What a
+        // journal names stays even then.
+        let removed_by_next = !self.aside.register.withdraw() && noted.is_err();
         // Whoever made it can remove it, whatever modes its directories were to have.
         let _ = self.walk(|_, _| true);
         let path = std::path::absolute(self.destination);
@@ -81,6 +82,7 @@ impl Unfinished<'_> {
             path: path.with_file_name(&self.aside.temporary),
             entries: entries.saturating_sub(removed),
             no_journal: noted.err().map(|error| error.reason().clone()),
+            removed_by_next,
         }
     }
 

@@ -6,6 +6,7 @@ mod delete;
 mod directory;
 mod enter;
 mod file;
+mod folding;
 mod incomplete;
 mod journal;
 mod links;
@@ -25,5 +26,6 @@ mod workshop;
 
 #[cfg(fuzzing)]
 pub(crate) use journal::fuzz as fuzz_journal;
+pub(super) use journal::is_journalled;
 pub(super) use run::{run_job, usual_workers};
 pub(super) use target::is_built;

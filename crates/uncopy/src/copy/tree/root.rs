@@ -381,7 +381,7 @@ impl Finished {
                 .flush()
                 .map_err(|errno| Error::destination("write the journal for", destination, errno)),
             (None, Some(aside)) => {
-                aside.remove();
+                aside.remove(&self.open.destination);
                 Ok(())
             }
             (None, None) => Ok(()),

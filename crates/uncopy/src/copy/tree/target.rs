@@ -166,7 +166,7 @@ impl Target {
         let started = journal.begin(begun, keeper.as_fd());
         if let Err(errno) = started {
             if let Some(aside) = &target.aside {
-                aside.remove();
+                aside.remove(&target.fd);
             }
             return Err(not_begun(destination, errno));
         }
@@ -319,10 +319,11 @@ fn make_aside(parent: OwnedFd, name: &OsStr) -> Sys<Target> {
     Ok(Target { fd, stat, aside, absent: false, resumed: false, journal: None })
 }
 
-/// Whether a tree still has the name that it was begun under. What cannot be looked at may be there.
+/// Whether a tree still has the name that it was begun under. What cannot be looked at may be there, and
+/// without times of birth so may what has its number.
 pub(super) fn is_there(parent: BorrowedFd<'_>, built: &Built) -> bool {
     match directory::stat_name(parent, &built.name) {
-        Ok(stat) => built.id.is_surely(&stat.id()) && stat.file_type() == FileType::Directory,
+        Ok(stat) => built.id == stat.id() && stat.file_type() == FileType::Directory,
         Err(errno) => errno != Errno::ENOENT,
     }
 }
@@ -384,10 +385,10 @@ impl Aside {
         unproven
     }
 
-    /// Takes back what was made.
-    pub(super) fn remove(&self) {
+    /// Takes back what was made and is open here: its name may stand for another one meanwhile.
+    pub(super) fn remove(&self, opened: &OwnedFd) {
         // Left for the next run to remove if even this fails.
-        if remove::tree(&self.parent, &self.temporary).is_err() {
+        if remove::held(&self.parent, &self.temporary, opened).is_err() {
             self.register.keep();
         }
     }

@@ -5,7 +5,7 @@
 //! directory that nobody else acts in, a name stays what it is; what is made there is renamed out when
 //! all is done.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::worker::Place;
 use crate::copy::private::{self, Private};
 use crate::copy::stale::Kind;
 use crate::error::Errno;
-use crate::sys::{Sys, directory};
+use crate::sys::Sys;
 
 /// A directory of one's own in one of the destination's; it goes when nothing more is made there.
 #[derive(Debug)]
@@ -35,12 +35,7 @@ impl Workshop {
         let noting = place.directory.noting(&path);
         let (made, noted) = private::make(parent.as_fd(), place.target, Kind::File, noting)?;
         let (directory, slot) = (Arc::clone(place.directory), noted.into_slot());
-        let workshop = Workshop { directory, parent, made, slot };
-        match directory::is_empty(&workshop.made.fd)? {
-            true => Ok(workshop),
-            // Another one of the caller's took its name.
-            false => Err(Errno::ESTALE),
-        }
+        Ok(Workshop { directory, parent, made, slot })
     }
 
     /// It serves the entries of this directory.
@@ -56,7 +51,18 @@ impl Workshop {
     /// Removes it. Returns its name with the error if it stays.
     pub(super) fn close(mut self) -> Result<(), (OsString, Errno)> {
         let name = std::mem::take(&mut self.made.name);
-        private::remove(&*self.parent, &name).map_err(|errno| (name, errno))
+        self.take_back(&name).map_err(|errno| (name, errno))
+    }
+
+    /// Removes it, or has the record of it stay for another run.
+    fn take_back(&self, name: &OsStr) -> Sys<()> {
+        let register = self.directory.register();
+        let gone = private::take_back(&*self.parent, name, &self.made.stat);
+        match gone {
+            Ok(()) => register.free(self.slot),
+            Err(_) => register.keep(),
+        }
+        gone
     }
 }
 
@@ -64,8 +70,7 @@ impl Drop for Workshop {
     fn drop(&mut self) {
         if !self.made.name.is_empty() {
             // Another error is told.
-            let _ = private::remove(&*self.parent, &self.made.name);
+            let _ = self.take_back(&self.made.name);
         }
-        self.directory.register().free(self.slot);
     }
 }

@@ -12,10 +12,11 @@ use super::{cancelled, decide};
 use crate::copy::facts::direct_path;
 use crate::copy::job::{JobObserver, JobOptions, JobProgress, copy_trees};
 use crate::copy::plan::DirectPath;
-use crate::copy::stale::Register;
+use crate::copy::private::{self, Private};
+use crate::copy::stale::{Kind, Noting, Register};
 use crate::copy::{Control, CopyOptions, Progress, copy_file_observed, remove, stale};
 use crate::error::{Errno, Error, Reason, Result};
-use crate::sys::{Sys, clock, directory, file, follow};
+use crate::sys::{Sys, clock, file, follow};
 
 /// What all that is made takes, and somewhat more.
 const ROOM_BYTES: u64 = 256 << 20;
@@ -37,8 +38,8 @@ pub(super) struct Bench<'a> {
     name: OsString,
     /// Says that the directory is this run's.
     register: Register,
-    /// Its lock says that somebody is at work.
-    _lock: OwnedFd,
+    /// The directory. Its lock says that somebody is at work.
+    fd: OwnedFd,
     path: PathBuf,
     pub(super) takes_direct: bool,
     copies: u64,
@@ -65,13 +66,13 @@ impl<'a> Bench<'a> {
         let register = file::duplicate(&parent)
             .map(|parent| Register::new(Arc::new(parent), OsStr::new(MARK)))
             .map_err(fail("open the directory"))?;
-        register.prepare();
-        let name = make(&parent).map_err(fail("measure in"))?;
+        let noting = Noting { register: &register, path: &PathBuf::new, brief: false };
+        let (Private { fd, name, .. }, noted) =
+            private::make(parent.as_fd(), OsStr::new(MARK), Kind::Tree, noting)
+                .map_err(fail("measure in"))?;
+        // The record has no other names, and says this one for as long as it is there.
+        drop(noted);
         let path = given.join(&name);
-        let taken_back = |error| {
-            let _ = remove::tree(&parent, &name);
-            error
-        };
         if room < ROOM_BYTES {
             let text = format!(
                 "it has {} MiB of room, and measuring takes {} MiB; free some, or name a directory \
@@ -79,20 +80,16 @@ impl<'a> Bench<'a> {
                 room >> 20,
                 ROOM_BYTES >> 20
             );
-            return Err(taken_back(Error::new("measure in", given, Reason::Refused(text))));
-        }
-        let lock = directory::open_child(&parent, &name).map_err(fail("open what was made in"));
-        let lock = lock.map_err(taken_back)?;
-        let _ = file::try_lock(&lock);
-        if let Ok(stat) = file::stat(&lock) {
-            drop(register.note(PathBuf::new, &name, &stat));
+            // Nothing is in it yet.
+            let _ = private::remove(&parent, &name);
+            return Err(Error::new("measure in", given, Reason::Refused(text)));
         }
         stale::remove_leftovers(parent.as_fd(), OsStr::new(MARK));
         let mut bench = Bench {
             given,
             name,
             register,
-            _lock: lock,
+            fd,
             path,
             takes_direct: false,
             copies: 0,
@@ -233,7 +230,7 @@ impl<'a> Bench<'a> {
 
     fn take_back(&self) -> Sys<()> {
         // Left for the next run to remove if even this fails.
-        remove::tree(&self.parent, &self.name).inspect_err(|_| self.register.keep())
+        remove::held(&self.parent, &self.name, &self.fd).inspect_err(|_| self.register.keep())
     }
 }
 
@@ -256,16 +253,6 @@ impl JobObserver for Until {
 
     fn wants_records(&self) -> bool {
         false
-    }
-}
-
-fn make(parent: &OwnedFd) -> Sys<OsString> {
-    loop {
-        let name = stale::temporary_name(OsStr::new(MARK), stale::Kind::Tree)?;
-        match directory::make(parent, &name, 0o700) {
-            Err(Errno::EEXIST) => {}
-            other => return other.map(|()| name),
-        }
     }
 }
 

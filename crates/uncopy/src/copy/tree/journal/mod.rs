@@ -215,20 +215,19 @@ impl Journal {
     /// The job that the journal beside a destination belongs to, if there is one that can be read;
     /// nothing is changed, and another run may hold it.
     pub(super) fn peek(directory: BorrowedFd<'_>, destination: &OsStr) -> Option<Begun> {
-        Journal::look_into(directory, destination)?.begun
+        Journal::look_into(directory, &stale::journal_name(destination))?.begun
     }
 
     /// The tree that a run left to the caller, as the journal beside the destination names it, and the
     /// journal itself.
     pub(super) fn kept(directory: BorrowedFd<'_>, destination: &OsStr) -> Option<(Built, FileId)> {
-        let contents = Journal::look_into(directory, destination)?;
+        let contents = Journal::look_into(directory, &stale::journal_name(destination))?;
         let built = contents.begun.filter(|_| contents.is_kept)?.aside?;
         Some((built, contents.own?))
     }
 
-    fn look_into(directory: BorrowedFd<'_>, destination: &OsStr) -> Option<format::Contents> {
-        let name = stale::journal_name(destination);
-        let file = name::open_existing(directory, &name, OFlags::RDONLY).ok()?;
+    fn look_into(directory: BorrowedFd<'_>, journal: &OsStr) -> Option<format::Contents> {
+        let file = name::open_existing(directory, journal, OFlags::RDONLY).ok()?;
         let stat = file::stat(&file).ok().filter(is_own)?;
         let contents = parse(&file, stat.size, &mut ()).ok()?.ok()?;
         (contents.own == Some(stat.id())).then_some(contents)
@@ -447,6 +446,18 @@ impl Journal {
             let _ = name::unlink(directory, name);
         }
     }
+}
+
+/// Whether a journal says that this is the tree which is being built.
+pub(in crate::copy) fn is_journalled(
+    directory: BorrowedFd<'_>,
+    journal: &OsStr,
+    tree: &OsStr,
+    id: FileId,
+) -> bool {
+    let begun = Journal::look_into(directory, journal).and_then(|contents| contents.begun);
+    let built = begun.and_then(|begun| begun.aside);
+    built.is_some_and(|built| built.name == tree && built.id == id)
 }
 
 /// Nobody else can have written it.

@@ -1,0 +1,117 @@
+//! The record of a run outlives it, since it cannot be removed: the tree that was left to the caller stays.
+
+use std::fs;
+use std::path::PathBuf;
+
+use testbed::witness::{Call, Strace, Trace};
+use testbed::{Case, Need, Place, Program, Run};
+
+use crate::incomplete::{
+    FILES, assert_goes_on, assert_kept, files, incomplete, limited, long, one_worker,
+};
+use crate::{Trees, cp};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [Need::Tool("prlimit"), Need::Tool("strace")] an_unfinished_tree_outlives_its_record,
+    ]
+}
+
+/// The record that says that a tree is a run's own, and what another run of that name does with it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Record {
+    /// It cannot be removed.
+    Stays,
+    /// Nor can it be emptied.
+    Speaks,
+    /// Nobody knows whether a crash brings it back, nor what it says then.
+    Unflushed,
+}
+
+fn an_unfinished_tree_outlives_its_record() {
+    for record in [Record::Stays, Record::Speaks, Record::Unflushed] {
+        for journal in [Journal::AtTheEnd, Journal::FromTheBeginning, Journal::OfAnother] {
+            if record != Record::Stays && journal == Journal::FromTheBeginning {
+                // The record is over before the tree is begun.
+                continue;
+            }
+            let trees = long();
+            if journal == Journal::OfAnother {
+                assert_kept(&trees, &trees.run(limited(one_worker())), "EFBIG");
+            }
+            let program = match journal {
+                Journal::FromTheBeginning => limited(one_worker()).arg("--resume"),
+                _ => limited(one_worker()),
+            };
+            let run = break_record(&trees, program, record);
+            let context = format!("{record:?}, {journal:?}: {}", run.stderr);
+            run.failed(1);
+            let told = incomplete(&run);
+            let path = PathBuf::from(told["path"].as_str().unwrap());
+            assert_eq!(told["resumable"], journal != Journal::OfAnother, "{context}");
+            let at_risk = record != Record::Stays && journal == Journal::OfAnother;
+            assert_eq!(told["removed_by_next"] == true, at_risk, "{context}: {told}");
+            assert_eq!(run.stderr.contains("before the next copy"), at_risk, "{context}");
+            assert_eq!(run.stderr.contains("no other run touches it"), !at_risk, "{context}");
+            if at_risk {
+                continue;
+            }
+            let other = Place::Disk.scratch();
+            let source = other.join("source");
+            crate::file_in(&source, "file", "small");
+            let run = cp().arg("-T").arg(&source).arg(trees.destination()).run();
+            assert!(run.status.success(), "{context}: {}", run.stderr);
+            assert!(path.is_dir(), "{context}: removed by the next run");
+            assert_eq!(files(&path).len(), FILES, "{context}");
+            if journal != Journal::OfAnother {
+                fs::remove_dir_all(trees.destination()).unwrap();
+                assert_goes_on(&trees, one_worker().arg("--resume"), &path);
+                trees.assert_no_strangers();
+            }
+        }
+    }
+}
+
+/// What names a tree that is not finished.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Journal {
+    AtTheEnd,
+    FromTheBeginning,
+    /// None: the only one names another tree.
+    OfAnother,
+}
+
+/// Runs a program whose record cannot be done away with.
+fn break_record(trees: &Trees, program: Program, record: Record) -> Run {
+    let program = program.arg(trees.source()).arg(trees.destination());
+    let before = trees.to.strangers(&[]);
+    let restore = || {
+        let new: Vec<_> = before.iter().map(String::as_str).collect();
+        for name in trees.to.strangers(&new) {
+            let path = trees.to.join(name);
+            let removed = if path.is_dir() { fs::remove_dir_all } else { fs::remove_file };
+            removed(&path).unwrap();
+        }
+    };
+    let last = |trace: &Trace, name: &str, holds: fn(&Call) -> bool| {
+        let calls = trace.named(&[name]);
+        calls.into_iter().rfind(|call| holds(call)).unwrap_or_else(|| panic!("no {name}")).nth
+    };
+    let (_, trace) = Strace::new(&program).run();
+    restore();
+    let unlink = last(&trace, "unlinkat", |call| call.arguments.contains("\".uncopy-"));
+    let stays = Strace::new(&program).inject(&format!("unlinkat:error=EROFS:when={unlink}"));
+    match record {
+        Record::Stays => stays.run().0,
+        Record::Speaks => {
+            let (_, trace) = stays.run();
+            restore();
+            let truncate = last(&trace, "ftruncate", |_| true);
+            stays.inject(&format!("ftruncate:error=EROFS:when={truncate}")).run().0
+        }
+        Record::Unflushed => {
+            let flush = last(&trace, "fsync", |_| true);
+            Strace::new(&program).inject(&format!("fsync:error=EIO:when={flush}+")).run().0
+        }
+    }
+}
