@@ -85,6 +85,7 @@ system_calls! {
     DUP = SYS_dup: MAKING;
     DUP3 = SYS_dup3: MAKING;
     PERF_EVENT_OPEN = SYS_perf_event_open: MAKING;
+    BPF = SYS_bpf: OPTION;
     ACCEPT4 = SYS_accept4: MAKING;
     READ = SYS_read: READING;
     PREAD64 = SYS_pread64: READING;
