@@ -179,6 +179,12 @@ impl Error {
         Error(Box::new(Facts { operation, subject, reason, in_place: false, at_destination: None }))
     }
 
+    /// The same of another subject, by which people know where it happened.
+    pub(crate) fn with_subject(mut self, subject: &Path) -> Error {
+        self.0.subject = subject.to_owned();
+        self
+    }
+
     /// The same, met while the destination was written in place.
     pub(crate) fn while_in_place(mut self) -> Error {
         let nothing_written =

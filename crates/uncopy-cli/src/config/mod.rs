@@ -85,7 +85,7 @@ pub(crate) struct Configured {
     pub(crate) applied: Vec<Setting>,
 }
 
-/// A file in a usual place that the system does not let this user read.
+/// A file in a usual place that this user may not read, or that a link leads to which is not followed.
 #[derive(Debug)]
 struct Unread {
     path: PathBuf,
@@ -296,7 +296,11 @@ fn read_usual(path: &Path) -> Result<Usual, String> {
     match read(path) {
         Ok(text) => Ok(Usual::Text(text)),
         Err(error) if is_absence(&error) => Ok(Usual::Missing),
-        Err(error) if error.raw_os_error().is_some() => {
+        // Without a number it is a link that somebody else may have planted there.
+        Err(error)
+            if error.raw_os_error().is_some()
+                || error.kind() == io::ErrorKind::PermissionDenied =>
+        {
             Ok(Usual::Unread(Unread { path: path.to_owned(), error }))
         }
         Err(error) => {

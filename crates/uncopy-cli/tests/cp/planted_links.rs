@@ -17,6 +17,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Root] each_link_of_a_chain_counts,
         [Need::Root] links_before_the_last_component_are_resolved,
         [Need::Root] what_a_refusal_says,
+        [Need::Root] one_in_a_usual_place_of_settings_is_a_warning,
         [Need::Root] a_link_that_leads_round_in_circles_ends,
         [Need::Root, Need::Tool("unshare")] owners_that_a_user_namespace_does_not_know_are_strangers,
     ]
@@ -252,6 +253,25 @@ fn what_a_refusal_says() {
     assert!(run.stderr.ends_with("name what it leads to, or have the link removed\n"), "{run:?}");
     let event = run.receipts()[0].value().clone();
     assert_eq!((&event["kind"], &event["errno_name"]), (&"refused".into(), &"EACCES".into()));
+}
+
+/// As any file there that may not be read; one that a variable names is the end.
+fn one_in_a_usual_place_of_settings_is_a_warning() {
+    for name in ["config.toml", "tuned.toml"] {
+        let scene = Scene::new(0o1777, THIRD);
+        fs::create_dir(scene.at("usual")).unwrap();
+        scene.link("usual/uncopy", "../shared", 0);
+        scene.link(&format!("shared/{name}"), "../settings", THIRD);
+        let usual = cp().env("XDG_CONFIG_HOME", scene.at("usual"));
+        let run = scene.run(usual.clone(), "--quiet source out");
+        assert!(run.status.success() && scene.has("out", "new"), "{name}: {run:?}");
+        let warnings: Vec<_> = run.stderr.lines().filter(|l| l.contains("warning: ")).collect();
+        assert!(warnings.len() == 1 && warnings[0].contains("user 1002"), "{name}: {run:?}");
+        assert_eq!(run.receipts()[0].value()["verified"], false, "{name}: the settings hold");
+        let named = usual.env("UNCOPY_CONFIG", scene.at("shared/settings"));
+        assert!(scene.run(named, "source again").failed(2).contains("user 1002"));
+        assert!(!scene.at("again").exists());
+    }
 }
 
 fn a_link_that_leads_round_in_circles_ends() {

@@ -14,6 +14,7 @@ use crate::{Trees, cp};
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [Need::Tool("prlimit"), Need::Tool("strace")] an_unfinished_tree_outlives_its_record,
+        [Need::Tool("prlimit"), Need::Tool("strace")] a_journal_that_cannot_be_read_is_no_reason,
     ]
 }
 
@@ -70,6 +71,27 @@ fn an_unfinished_tree_outlives_its_record() {
             }
         }
     }
+}
+
+/// The record says that the tree is a run's own, and what its journal says nobody can tell.
+fn a_journal_that_cannot_be_read_is_no_reason() {
+    let trees = long();
+    break_record(&trees, limited(one_worker()), Record::Speaks).failed(1);
+    let named = |end: &str| {
+        let names = trees.to.strangers(&[]);
+        trees.to.join(names.iter().find(|name| name.ends_with(end)).unwrap())
+    };
+    let (path, journal) = (named(".tree"), named(".journal"));
+    let mut bytes = fs::read(&journal).unwrap();
+    bytes[8] ^= 0xff;
+    fs::write(&journal, bytes).unwrap();
+    let other = Place::Disk.scratch();
+    let source = other.join("source");
+    crate::file_in(&source, "file", "small");
+    let run = cp().arg("-T").arg(&source).arg(trees.destination()).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    assert_eq!(files(&path).len(), FILES);
+    assert!(run.stderr.contains(path.file_name().unwrap().to_str().unwrap()), "{}", run.stderr);
 }
 
 /// What names a tree that is not finished.

@@ -4,7 +4,7 @@
 mod kept;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
             [] what_was_found_is_told_in_words,
             [] an_interrupt_leaves_nothing,
             [] what_a_killed_run_left_is_removed,
-            [Need::Root, Need::Tool("strace")] what_takes_the_name_of_its_directory_is_not_emptied,
+            [Need::Root, Need::Tool("strace")] what_takes_the_name_of_its_directory_is_left_alone,
             [Need::Root] a_filesystem_that_cannot_be_written_to_is_refused,
         ];
         own.into_iter().chain(kept::cases()).collect()
@@ -156,7 +156,7 @@ fn what_a_killed_run_left_is_removed() {
 }
 
 /// Whoever owns the directory that is measured in may rename what is in it.
-fn what_takes_the_name_of_its_directory_is_not_emptied() {
+fn what_takes_the_name_of_its_directory_is_left_alone() {
     // Before what was made is opened, and afterwards.
     for (call, nth) in [("mkdirat", 1), ("flock", 2)] {
         let (home, scratch) = (Place::Disk.scratch(), Place::Disk.scratch());
@@ -169,9 +169,12 @@ fn what_takes_the_name_of_its_directory_is_not_emptied() {
         fs::create_dir(&ours[0]).unwrap();
         fs::set_permissions(&ours[0], fs::Permissions::from_mode(0o700)).unwrap();
         fs::write(ours[0].join("kept"), "kept").unwrap();
+        let elsewhere = scratch.join("elsewhere");
+        symlink(&elsewhere, ours[0].join("source-4096")).unwrap();
         let (run, _) = stopped.resume_with(Signal::INT);
         let kept = fs::read_to_string(ours[0].join("kept"));
         assert!(kept.is_ok_and(|kept| kept == "kept"), "{call}: {run:?}");
+        assert!(!elsewhere.exists(), "{call}: a file was made through the link: {run:?}");
     }
 }
 

@@ -3,14 +3,14 @@
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags, SeekFrom};
 
 use super::Sys;
-use super::file::{FACTS, Stat, Timestamp, look_up};
+use super::file::{FACTS, Stat, Timestamp, look_up, path_of};
 use crate::error::Errno;
 
 /// `PATH_MAX` less the terminating zero (`linux/limits.h`): what one call takes of a path.
@@ -227,8 +227,7 @@ pub(crate) fn set_times(
 
 /// Permissions of an `O_PATH` handle, which `fchmod(2)` does not take.
 pub(crate) fn set_permissions_of_handle(handle: impl AsFd, mode: u32) -> Sys<()> {
-    let path = format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd());
-    Ok(fs::chmod(path, Mode::from_raw_mode(mode))?)
+    Ok(fs::chmod(path_of(handle), Mode::from_raw_mode(mode))?)
 }
 
 /// The limit on open descriptors (`RLIMIT_NOFILE`, soft).

@@ -1,6 +1,7 @@
 //! Open files: facts about them, their size, their extents, their lock, their flushing.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::event::{self, PollFd, PollFlags};
@@ -10,10 +11,14 @@ use rustix::net::{SocketType, sockopt};
 use super::{Sys, last_errno};
 use crate::error::Errno;
 
-/// Opens the file of a handle anew, with access of its own (proc_pid_fd(5)). `O_CLOEXEC` is added.
+/// A path that leads to what is open, whatever its name is (proc_pid_fd(5)); good for as long as it is open.
+pub(crate) fn path_of(handle: impl AsFd) -> PathBuf {
+    format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd()).into()
+}
+
+/// Opens the file of a handle anew, with access of its own. `O_CLOEXEC` is added.
 pub(crate) fn reopen(handle: impl AsFd, flags: OFlags) -> Sys<OwnedFd> {
-    let path = format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd());
-    Ok(fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?)
+    Ok(fs::open(path_of(handle), flags | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// Memory and offset alignment that `O_DIRECT` asks for (`STATX_DIOALIGN`, Linux 6.1).

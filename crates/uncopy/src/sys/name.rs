@@ -2,13 +2,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
 use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags};
 
 use super::Sys;
+use super::file::path_of;
 use crate::error::Errno;
 
 /// Opens the directory itself, to list or flush it.
@@ -53,8 +54,7 @@ pub(crate) fn may_write(directory: impl AsFd, name: &OsStr) -> Sys<()> {
 pub(crate) fn link_unnamed(file: impl AsFd, directory: impl AsFd, name: &OsStr) -> Sys<()> {
     match fs::linkat(&file, "", &directory, name, AtFlags::EMPTY_PATH) {
         Err(rustix::io::Errno::NOENT | rustix::io::Errno::INVAL) => {
-            let path = proc_path(file);
-            Ok(fs::linkat(fs::CWD, path, directory, name, AtFlags::SYMLINK_FOLLOW)?)
+            Ok(fs::linkat(fs::CWD, path_of(file), directory, name, AtFlags::SYMLINK_FOLLOW)?)
         }
         other => Ok(other?),
     }
@@ -65,10 +65,6 @@ pub(crate) fn can_link_unnamed() -> bool {
     static CAN: OnceLock<bool> = OnceLock::new();
     let has_proc_fd = || fs::access("/proc/self/fd", fs::Access::EXEC_OK).is_ok();
     *CAN.get_or_init(|| super::file::effective_uid() == 0 || has_proc_fd())
-}
-
-fn proc_path(fd: impl AsFd) -> String {
-    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }
 
 /// Renames within a directory, replacing what is there.

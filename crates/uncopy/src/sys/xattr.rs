@@ -2,12 +2,13 @@
 //! calls refuse it with `EBADF` (`open(2)`), and it is named through `/proc` then.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
 use rustix::fs::{self, XattrFlags};
 use rustix::io::Errno as Refused;
 
 use super::Sys;
+use super::file::path_of;
 use crate::error::Errno;
 
 /// The largest value and the largest list of names (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
@@ -17,7 +18,7 @@ const MAX_BYTES: usize = 64 << 10;
 pub(crate) fn names(file: impl AsFd) -> Sys<Vec<CString>> {
     // Asked with an empty buffer, rustix says 0 whatever the kernel says.
     let list = read(|buffer| match fs::flistxattr(&file, &mut *buffer) {
-        Err(Refused::BADF) => fs::listxattr(handle(&file), buffer),
+        Err(Refused::BADF) => fs::listxattr(path_of(&file), buffer),
         other => other,
     })?;
     Ok(list.split_inclusive(|b| *b == 0).filter_map(owned).collect())
@@ -45,7 +46,7 @@ fn owned(bytes: &[u8]) -> Option<CString> {
 /// The value of an attribute; `None` if there is none of this name.
 pub(crate) fn get(file: impl AsFd, name: &CStr) -> Sys<Option<Vec<u8>>> {
     let value = read(|buffer| match fs::fgetxattr(&file, name, &mut *buffer) {
-        Err(Refused::BADF) => fs::getxattr(handle(&file), name, buffer),
+        Err(Refused::BADF) => fs::getxattr(path_of(&file), name, buffer),
         other => other,
     });
     match value {
@@ -57,18 +58,14 @@ pub(crate) fn get(file: impl AsFd, name: &CStr) -> Sys<Option<Vec<u8>>> {
 
 pub(crate) fn set(file: impl AsFd, name: &CStr, value: &[u8]) -> Sys<()> {
     Ok(match fs::fsetxattr(&file, name, value, XattrFlags::empty()) {
-        Err(Refused::BADF) => fs::setxattr(handle(&file), name, value, XattrFlags::empty()),
+        Err(Refused::BADF) => fs::setxattr(path_of(&file), name, value, XattrFlags::empty()),
         other => other,
     }?)
 }
 
 pub(crate) fn remove(file: impl AsFd, name: &CStr) -> Sys<()> {
     Ok(match fs::fremovexattr(&file, name) {
-        Err(Refused::BADF) => fs::removexattr(handle(&file), name),
+        Err(Refused::BADF) => fs::removexattr(path_of(&file), name),
         other => other,
     }?)
-}
-
-fn handle(file: &impl AsFd) -> String {
-    format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())
 }

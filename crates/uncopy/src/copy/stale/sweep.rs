@@ -255,8 +255,8 @@ fn remove_entry(place: Place<'_>, entry: &Entry, device: (u32, u32)) -> Sys<()> 
         return name::unlink(&at, &entry.name).or_else(gone);
     }
     // It is for another run to go on with, or was left to the caller, and its record has outlived that.
-    if super::journal_beside(&entry.name)
-        .is_some_and(|journal| tree::is_journalled(at.as_fd(), &journal, &entry.name, entry.id))
+    if let Some(journal) = super::journal_beside(&entry.name)
+        && tree::is_journalled(at.as_fd(), &journal, &entry.name, entry.id)?
     {
         return Ok(());
     }

@@ -15,7 +15,7 @@ use rustix::fs::FileType;
 use super::decide::{Verdict, kind_of, stranger};
 use super::directory::{Directory, Open};
 use super::enter::remove_stale;
-use super::folding::{Mirrored, stood_for};
+use super::folding::{Mirrored, NotCompared, stood_for};
 use super::worker::{Place, Worker};
 use crate::copy::compress::other_origin;
 use crate::copy::job::{Action, Delete, EntryKind, Outcome};
@@ -48,9 +48,10 @@ impl Worker<'_, '_> {
             let listed = strangers(directory, open, place, self, &mut buffer);
             self.listing = buffer;
             match listed {
-                Ok(mut found) => {
+                Ok(found) => {
                     let names = found.strangers.iter().map(|(name, _)| name.as_os_str());
                     let transform = self.job.options.copy.transform;
+                    let mut unknown = found.unknown;
                     match stood_for(&Mirrored { open, transform }, names) {
                         Ok(kept) => {
                             for (name, kind) in &found.strangers {
@@ -60,9 +61,15 @@ impl Worker<'_, '_> {
                                 }
                             }
                         }
-                        Err(errno) => found.unknown = Some(errno),
+                        Err(NotCompared::Source(errno)) => unknown = Some(errno),
+                        Err(NotCompared::Destination(errno)) => {
+                            let path = directory.destination_path();
+                            let error = Error::destination("look up names in", path, errno);
+                            let kind = EntryKind::Directory;
+                            self.fail_stranger(directory, OsStr::new(""), kind, error);
+                        }
                     }
-                    if let Some(errno) = found.unknown {
+                    if let Some(errno) = unknown {
                         let path = directory.destination_path();
                         let error = Error::system("look up in the source what is in", path, errno);
                         self.fail_stranger(directory, OsStr::new(""), EntryKind::Directory, error);

@@ -232,7 +232,7 @@ impl Worker<'_, '_> {
             }
             Err(error) => self.fail_at(|| spot.names(), kind, error),
         }
-        self.close_workshop(&spot.directory);
+        self.close_workshop();
         self.end(Arc::clone(&spot.directory));
     }
 
@@ -247,7 +247,7 @@ impl Worker<'_, '_> {
             }
             Err(error) => self.fail_at(|| spot.names(), kind, error),
         }
-        self.close_workshop(&spot.directory);
+        self.close_workshop();
         self.end(Arc::clone(&spot.directory));
     }
 

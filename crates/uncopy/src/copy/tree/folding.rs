@@ -1,16 +1,18 @@
-//! Directories that fold case: vfat, and those that `chattr +F` marks on ext4. An entry of the destination may
-//! be written otherwise than the name of the source that stands for it.
+//! Directories that fold names: vfat, and those that `chattr +F` marks on ext4. An entry of the destination
+//! may be written otherwise than the name of the source that stands for it: in another case, with dots at its
+//! end, with its accents composed or not.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::directory::{Identity, Open, identity};
+use crate::capabilities::Filesystem;
 use crate::copy::compress::other_origin;
 use crate::copy::{Level, Transform};
 use crate::error::Errno;
-use crate::sys::{Sys, directory, name};
+use crate::sys::{Sys, directory, file, name};
 
 /// The two sides of a directory.
 pub(super) trait Sides {
@@ -22,48 +24,87 @@ pub(super) trait Sides {
 
     /// The same for the source.
     fn list_source(&self, tell: &mut dyn FnMut(&OsStr)) -> Sys<()>;
+
+    /// Whether the destination may fold names that have no letter of two cases.
+    fn may_fold_all(&self) -> bool;
+}
+
+/// Nobody knows what stands for what.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NotCompared {
+    Source(Errno),
+    Destination(Errno),
 }
 
 /// Those of these entries of the destination which a name of the source stands for that is written
-/// otherwise. Where a directory does not fold case, one look for each is all it takes.
+/// otherwise. Where a directory does not fold names, one look for each is all it takes.
 pub(super) fn stood_for<'a>(
     sides: &impl Sides,
     entries: impl Iterator<Item = &'a OsStr>,
-) -> Sys<HashSet<&'a OsStr>> {
-    let mut suspects: HashMap<OsString, (&OsStr, Identity)> = HashMap::new();
+) -> Result<HashSet<&'a OsStr>, NotCompared> {
+    let mut suspects: HashMap<Identity, Vec<&OsStr>> = HashMap::new();
+    let mut may_fold_all = None;
     for entry in entries {
-        let Some(other) = other_case(entry) else { continue };
-        let Ok(found) = sides.look_up(&other) else { continue };
-        if sides.look_up(entry) == Ok(found) {
-            suspects.insert(other, (entry, found));
+        let found = match other_case(entry) {
+            Some(other) => sides.look_up(&other).ok().filter(|is| sides.look_up(entry) == Ok(*is)),
+            None if *may_fold_all.get_or_insert_with(|| sides.may_fold_all()) => {
+                sides.look_up(entry).ok()
+            }
+            None => None,
+        };
+        if let Some(found) = found {
+            suspects.entry(found).or_default().push(entry);
         }
     }
     if suspects.is_empty() {
         return Ok(HashSet::new());
     }
-    // Two names of one file that differ in case are no folding.
-    sides.list_destination(&mut |name| {
-        suspects.remove(name);
-    })?;
-    let mut wanted: HashSet<Identity> = HashSet::new();
+    // The names of the source that stand for one of them.
+    let mut standing: HashMap<OsString, Identity> = HashMap::new();
     let mut failed = None;
-    sides.list_source(&mut |name| match sides.look_up(name) {
-        Ok(found) => drop(wanted.insert(found)),
-        Err(Errno::ENOENT) => {}
+    let listed = sides.list_source(&mut |name| match sides.look_up(name) {
+        Ok(found) if suspects.contains_key(&found) => drop(standing.insert(name.into(), found)),
+        // No entry of the destination can be called so, or none is.
+        Ok(_) | Err(Errno::ENOENT | Errno::EINVAL | Errno::ENAMETOOLONG) => {}
         Err(errno) => failed = Some(errno),
-    })?;
-    match failed {
-        Some(errno) => Err(errno),
-        None => Ok(suspects
-            .into_values()
-            .filter(|(_, found)| wanted.contains(found))
-            .map(|(entry, _)| entry)
-            .collect()),
+    });
+    listed.map_err(NotCompared::Source)?;
+    if let Some(errno) = failed {
+        return Err(NotCompared::Destination(errno));
+    }
+    if !standing.is_empty() {
+        // Another name of one file is no folding.
+        let listed = sides.list_destination(&mut |name| {
+            standing.remove(name);
+        });
+        listed.map_err(NotCompared::Destination)?;
+    }
+    let wanted: HashSet<Identity> = standing.into_values().collect();
+    let (mut kept, mut numbers_changed) = (HashSet::new(), false);
+    for (found, entries) in suspects {
+        match wanted.contains(&found) {
+            true => kept.extend(entries),
+            // Some filesystems number what they forgot anew: nothing was compared then.
+            false => {
+                numbers_changed |=
+                    entries.iter().any(|entry| sides.look_up(entry).is_ok_and(|now| now != found));
+            }
+        }
+    }
+    match numbers_changed {
+        true => Err(NotCompared::Destination(Errno::ESTALE)),
+        false => Ok(kept),
     }
 }
 
-/// The name with the case of one letter changed. `None`: it has no letter with two cases.
+/// The name with the case of one letter changed, one of ASCII if it has any: those are folded wherever
+/// others are. `None`: it has no letter with two cases.
 fn other_case(name: &OsStr) -> Option<OsString> {
+    let mut bytes = name.as_bytes().to_owned();
+    if let Some(letter) = bytes.iter_mut().find(|byte| byte.is_ascii_alphabetic()) {
+        *letter ^= 0x20;
+        return Some(OsString::from_vec(bytes));
+    }
     let swapped = |letter: char| {
         let is_other = |other: &char| *other != letter && other.len_utf8() == letter.len_utf8();
         // A letter whose other case is several is none of those that are folded alike everywhere.
@@ -71,16 +112,11 @@ fn other_case(name: &OsStr) -> Option<OsString> {
         let upper = single(letter.to_uppercase().collect()).filter(is_other);
         upper.or_else(|| single(letter.to_lowercase().collect()).filter(is_other))
     };
-    if let Some(text) = name.to_str()
-        && let Some((at, letter, other)) =
-            text.char_indices().find_map(|(at, letter)| Some((at, letter, swapped(letter)?)))
-    {
-        let (before, behind) = (&text[..at], &text[at + letter.len_utf8()..]);
-        return Some(format!("{before}{other}{behind}").into());
-    }
-    let mut bytes = name.as_bytes().to_owned();
-    *bytes.iter_mut().find(|byte| byte.is_ascii_alphabetic())? ^= 0x20;
-    Some(OsStr::from_bytes(&bytes).to_owned())
+    let text = name.to_str()?;
+    let (at, letter, other) =
+        text.char_indices().find_map(|(at, letter)| Some((at, letter, swapped(letter)?)))?;
+    let (before, behind) = (&text[..at], &text[at + letter.len_utf8()..]);
+    Some(format!("{before}{other}{behind}").into())
 }
 
 /// A directory that is mirrored.
@@ -112,6 +148,21 @@ impl Sides for Mirrored<'_> {
             }
         })
     }
+
+    fn may_fold_all(&self) -> bool {
+        /// `FS_CASEFOLD_FL`, `include/uapi/linux/fs.h`.
+        const CASEFOLD: u32 = 0x4000_0000;
+        let filesystem = self.open.filesystems.1;
+        let is_marked = [Filesystem::EXT4, Filesystem::XFS, Filesystem::BTRFS]
+            .contains(&filesystem)
+            || filesystem.is_memory();
+        match file::inode_flags(&*self.open.destination) {
+            // What folds names here says so.
+            Ok(flags) if is_marked => flags & CASEFOLD != 0,
+            Err(Errno::ENOTTY) if is_marked => false,
+            _ => true,
+        }
+    }
 }
 
 fn list(at: impl std::os::fd::AsFd, tell: &mut dyn FnMut(&OsStr)) -> Sys<()> {
@@ -127,21 +178,41 @@ fn list(at: impl std::os::fd::AsFd, tell: &mut dyn FnMut(&OsStr)) -> Sys<()> {
 mod tests {
     use super::*;
 
-    /// A destination with inode numbers, which folds case or not, and the names of a source.
+    /// What a directory takes for one name.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Folds {
+        Nothing,
+        /// Letters of ASCII, and dots at the end.
+        Ascii,
+        /// All letters, and dots at the end.
+        All,
+    }
+
+    /// A destination with inode numbers, and the names of a source.
     struct Fake {
-        folds: bool,
+        folds: Folds,
         destination: &'static [(&'static str, u64)],
         source: &'static [&'static str],
+        /// From this look on inodes have other numbers.
+        renumbered_at: usize,
+        looks: std::cell::Cell<usize>,
     }
 
     impl Sides for Fake {
         fn look_up(&self, name: &OsStr) -> Sys<Identity> {
             let name = name.to_str().unwrap();
-            let is_it = |entry: &str| {
-                entry == name || self.folds && entry.to_lowercase() == name.to_lowercase()
+            if name.len() > 12 {
+                return Err(Errno::ENAMETOOLONG);
+            }
+            let folded = |name: &str| match self.folds {
+                Folds::Nothing => name.to_owned(),
+                Folds::Ascii => name.trim_end_matches('.').to_ascii_lowercase(),
+                Folds::All => name.trim_end_matches('.').to_lowercase(),
             };
-            let found = self.destination.iter().find(|(entry, _)| is_it(entry));
-            found.map(|(_, inode)| ((8, 1), *inode)).ok_or(Errno::ENOENT)
+            let found = self.destination.iter().find(|(entry, _)| folded(entry) == folded(name));
+            self.looks.set(self.looks.get() + 1);
+            let added = if self.looks.get() > self.renumbered_at { 1000 } else { 0 };
+            found.map(|(_, inode)| ((8, 1), *inode + added)).ok_or(Errno::ENOENT)
         }
 
         fn list_destination(&self, tell: &mut dyn FnMut(&OsStr)) -> Sys<()> {
@@ -153,35 +224,66 @@ mod tests {
             self.source.iter().for_each(|name| tell(OsStr::new(name)));
             Ok(())
         }
+
+        fn may_fold_all(&self) -> bool {
+            self.folds != Folds::Nothing
+        }
+    }
+
+    impl Fake {
+        /// Those of its strangers that stay.
+        fn kept(&self) -> Result<HashSet<&'static str>, NotCompared> {
+            let names = self.destination.iter().map(|(name, _)| *name);
+            let strangers = names.filter(|name| !self.source.contains(name)).map(OsStr::new);
+            Ok(stood_for(self, strangers)?.into_iter().filter_map(OsStr::to_str).collect())
+        }
     }
 
     #[test]
-    fn what_a_name_of_the_source_stands_for_stays_where_case_is_folded() {
+    fn what_a_name_of_the_source_stands_for_stays_where_names_are_folded() {
         type Row = (
-            bool,
+            Folds,
             &'static [(&'static str, u64)],
             &'static [&'static str],
             &'static [&'static str],
         );
-        const ROWS: [Row; 9] = [
-            (true, &[("foo", 1)], &["Foo"], &["foo"]),
-            (true, &[("foo", 1)], &["FOO", "x"], &["foo"]),
-            (true, &[("FOO.TXT", 1), ("bar", 2)], &["foo.txt"], &["FOO.TXT"]),
-            (true, &[("straße É", 1)], &["STRAßE é"], &["straße É"]),
-            (true, &[("é", 1)], &["É"], &["é"]),
-            (true, &[("foo", 1)], &["bar"], &[]),
-            (true, &[("1", 1)], &["2"], &[]),
-            (false, &[("foo", 1), ("Foo", 2)], &["Foo"], &[]),
-            // Two names of one file.
-            (false, &[("foo", 1), ("Foo", 1)], &["Foo"], &[]),
+        const ROWS: [Row; 17] = [
+            (Folds::All, &[("foo", 1)], &["Foo"], &["foo"]),
+            (Folds::All, &[("foo", 1)], &["FOO", "x"], &["foo"]),
+            (Folds::All, &[("FOO.TXT", 1), ("bar", 2)], &["foo.txt"], &["FOO.TXT"]),
+            (Folds::All, &[("straße É", 1)], &["STRAßE é"], &["straße É"]),
+            (Folds::All, &[("é", 1)], &["É"], &["é"]),
+            (Folds::All, &[("foo", 1)], &["bar"], &[]),
+            (Folds::All, &[("foo", 1)], &["too long a name", "Foo"], &["foo"]),
+            (Folds::All, &[("1", 1)], &["2"], &[]),
+            (Folds::All, &[("1", 1)], &["1."], &["1"]),
+            (Folds::All, &[("1", 1), ("2", 2)], &["1.", "x"], &["1"]),
+            // Another name of one file, which the source has under its own.
+            (Folds::All, &[("1", 1), ("a", 1)], &["a"], &[]),
+            (Folds::Ascii, &[("Ö.JPG", 1)], &["Ö.jpg"], &["Ö.JPG"]),
+            (Folds::Ascii, &[("ö.jpg", 1)], &["Ö.jpg"], &[]),
+            (Folds::Ascii, &[("2024", 1)], &["2024.."], &["2024"]),
+            (Folds::Nothing, &[("foo", 1), ("Foo", 2)], &["Foo"], &[]),
+            (Folds::Nothing, &[("foo", 1), ("Foo", 1)], &["Foo"], &[]),
+            (Folds::Nothing, &[("1", 1)], &["1."], &[]),
         ];
         for (folds, destination, source, expected) in ROWS {
-            let fake = Fake { folds, destination, source };
-            let strangers = destination.iter().map(|(name, _)| *name);
-            let strangers = strangers.filter(|name| !source.contains(name)).map(OsStr::new);
-            let found = stood_for(&fake, strangers).unwrap();
-            let expected: HashSet<&OsStr> = expected.iter().map(OsStr::new).collect();
-            assert_eq!(found, expected, "{folds} {destination:?} {source:?}");
+            let (renumbered_at, looks) = (usize::MAX, Default::default());
+            let fake = Fake { folds, destination, source, renumbered_at, looks };
+            let expected: HashSet<&str> = expected.iter().copied().collect();
+            assert_eq!(fake.kept().unwrap(), expected, "{folds:?} {destination:?} {source:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_change_meanwhile_are_no_answer() {
+        for (renumbered_at, expected) in
+            [(3, Ok(HashSet::from(["foo"]))), (2, Err(NotCompared::Destination(Errno::ESTALE)))]
+        {
+            let (folds, looks) = (Folds::All, Default::default());
+            let fake =
+                Fake { folds, destination: &[("foo", 1)], source: &["FOO"], renumbered_at, looks };
+            assert_eq!(fake.kept(), expected);
         }
     }
 
@@ -197,7 +299,9 @@ mod tests {
             (b"\xffab", Some(b"\xffAb")),
             ("é".as_bytes(), Some("É".as_bytes())),
             // In upper case it is two letters.
-            ("ßx".as_bytes(), Some("ßX".as_bytes())),
+            ("ßж".as_bytes(), Some("ßЖ".as_bytes())),
+            // Letters of ASCII come first.
+            ("Öl".as_bytes(), Some("ÖL".as_bytes())),
         ] {
             let other = other_case(OsStr::from_bytes(name));
             assert_eq!(other.as_deref(), expected.map(OsStr::from_bytes), "{name:?}");

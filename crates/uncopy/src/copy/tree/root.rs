@@ -103,7 +103,7 @@ fn copy_single(
     } else {
         worker.copy_entry(&place, kind);
     }
-    worker.close_workshop(&directory);
+    worker.close_workshop();
     worker.end(Arc::clone(&directory));
     worker.work_on();
     directory.register().end();
@@ -337,7 +337,7 @@ impl Finished {
                     .catch_up()
                     .map_err(|e| Error::destination("write the journal for", destination, e))?;
             }
-            aside.put_in_place(destination)?;
+            aside.put_in_place(&open.destination, destination)?;
             let unproven = aside.remove_leftovers(kept.is_some());
             job.add_unproven(unproven, |name| destination.with_file_name(name));
             if job.options.copy.durable

@@ -357,9 +357,16 @@ fn check_outside(
 
 impl Aside {
     /// Gives the finished tree its name.
-    pub(super) fn put_in_place(&self, destination: &Path) -> Result<()> {
+    pub(super) fn put_in_place(&self, opened: &OwnedFd, destination: &Path) -> Result<()> {
         name::rename_new_directory(&self.parent, &self.temporary, &self.name)
+            .or_else(|errno| if self.has_its_name(opened) { Ok(()) } else { Err(errno) })
             .map_err(|errno| Error::destination("put in place", destination, errno))
+    }
+
+    /// A server may have renamed it, and answered a repeated request.
+    fn has_its_name(&self, opened: &OwnedFd) -> bool {
+        let found = directory::stat_name(&self.parent, &self.name);
+        found.is_ok_and(|found| file::stat(opened).is_ok_and(|own| found.is_same_file(&own)))
     }
 
     /// Flushes the directory in which it has its name.
@@ -391,5 +398,29 @@ impl Aside {
         if remove::held(&self.parent, &self.temporary, opened).is_err() {
             self.register.keep();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As by a server that did it and was asked again.
+    #[test]
+    fn a_tree_that_has_its_name_is_in_place_whatever_was_answered() {
+        let root = tempfile::tempdir().unwrap();
+        let parent = || follow::open_root(root.path()).unwrap();
+        let Target { fd, aside, .. } = make_aside(parent(), OsStr::new("tree")).unwrap();
+        let aside = aside.unwrap();
+        std::fs::rename(root.path().join(&aside.temporary), root.path().join("tree")).unwrap();
+        aside.put_in_place(&fd, Path::new("tree")).unwrap();
+
+        let Target { fd, aside, .. } = make_aside(parent(), OsStr::new("other")).unwrap();
+        let aside = aside.unwrap();
+        std::fs::rename(root.path().join(&aside.temporary), root.path().join("away")).unwrap();
+        std::fs::create_dir(root.path().join("other")).unwrap();
+        let error = aside.put_in_place(&fd, Path::new("other")).unwrap_err();
+        assert_eq!(error.errno(), Some(Errno::ENOENT));
+        aside.register.end();
     }
 }

@@ -195,13 +195,14 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         }
         let Batch { directory, open, .. } = batch;
         drop(open);
-        self.close_workshop(&directory);
+        self.close_workshop();
         self.end(directory);
     }
 
     /// Removes where links were made, before the directory gets its times.
-    pub(super) fn close_workshop(&mut self, directory: &Directory) {
-        let Some(Err((name, errno))) = self.workshop.take().map(Workshop::close) else { return };
+    pub(super) fn close_workshop(&mut self) {
+        let closed = self.workshop.take().map(Workshop::close);
+        let Some(Err((directory, name, errno))) = closed else { return };
         let path = directory.destination_path().join(name);
         let error = Error::system("remove the directory that entries were made in", &path, errno);
         self.fail_at(|| (directory.source_path(), path), EntryKind::Directory, error);

@@ -48,10 +48,10 @@ impl Workshop {
         self.made.is_own.then_some(&self.made.fd)
     }
 
-    /// Removes it. Returns its name with the error if it stays.
-    pub(super) fn close(mut self) -> Result<(), (OsString, Errno)> {
+    /// Removes it. Returns the directory that it lies in and its name with the error if it stays.
+    pub(super) fn close(mut self) -> Result<(), (Arc<Directory>, OsString, Errno)> {
         let name = std::mem::take(&mut self.made.name);
-        self.take_back(&name).map_err(|errno| (name, errno))
+        self.take_back(&name).map_err(|errno| (Arc::clone(&self.directory), name, errno))
     }
 
     /// Removes it, or has the record of it stay for another run.

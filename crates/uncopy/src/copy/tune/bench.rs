@@ -40,6 +40,7 @@ pub(super) struct Bench<'a> {
     register: Register,
     /// The directory. Its lock says that somebody is at work.
     fd: OwnedFd,
+    /// Leads there whatever has its name: whoever owns `parent` may rename it.
     path: PathBuf,
     pub(super) takes_direct: bool,
     copies: u64,
@@ -72,7 +73,7 @@ impl<'a> Bench<'a> {
                 .map_err(fail("measure in"))?;
         // The record has no other names, and says this one for as long as it is there.
         drop(noted);
-        let path = given.join(&name);
+        let path = file::path_of(&fd);
         if room < ROOM_BYTES {
             let text = format!(
                 "it has {} MiB of room, and measuring takes {} MiB; free some, or name a directory \
@@ -83,6 +84,12 @@ impl<'a> Bench<'a> {
             // Nothing is in it yet.
             let _ = private::remove(&parent, &name);
             return Err(Error::new("measure in", given, Reason::Refused(text)));
+        }
+        if !path.join(".").is_dir() {
+            let _ = private::remove(&parent, &name);
+            let text = "measuring needs /proc, by which a directory is found whatever its name is by now; \
+                        mount it";
+            return Err(Error::new("measure in", given, Reason::Refused(text.into())));
         }
         stale::remove_leftovers(parent.as_fd(), OsStr::new(MARK));
         let mut bench = Bench {
@@ -108,7 +115,7 @@ impl<'a> Bench<'a> {
     fn look_for_direct(&self) -> Result<bool> {
         let path = self.file(4096)?;
         let fd = File::open(&path).map_err(|error| self.failed(&error))?;
-        let fail = |errno| Error::system("examine", &path, errno);
+        let fail = |errno| Error::system("examine a file in", self.given, errno);
         let magic = file::filesystem_magic(&fd).map_err(fail)?;
         let filesystem = crate::capabilities::Filesystem::from_magic(magic);
         let direct = direct_path(&file::stat(&fd).map_err(fail)?, filesystem);
@@ -217,7 +224,8 @@ impl<'a> Bench<'a> {
             None => Ok(false),
             Some(error) if error.is_cancelled() && self.stopped => Err(cancelled(self.given)),
             Some(error) if error.is_cancelled() => Ok(true),
-            Some(error) => Err(error),
+            // What was made has no name that would lead there.
+            Some(error) => Err(error.with_subject(self.given)),
         }
     }
 
@@ -261,7 +269,7 @@ fn write(path: &Path, bytes: u64) -> io::Result<()> {
     // No two blocks alike: a filesystem may compress, or find what it has already.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut block = Vec::with_capacity(BLOCK);
-    let mut file = File::create(path)?;
+    let mut file = File::create_new(path)?;
     let mut left = bytes;
     while left > 0 {
         block.clear();

@@ -215,22 +215,33 @@ impl Journal {
     /// The job that the journal beside a destination belongs to, if there is one that can be read;
     /// nothing is changed, and another run may hold it.
     pub(super) fn peek(directory: BorrowedFd<'_>, destination: &OsStr) -> Option<Begun> {
-        Journal::look_into(directory, &stale::journal_name(destination))?.begun
+        Journal::look_into(directory, &stale::journal_name(destination)).ok()??.begun
     }
 
     /// The tree that a run left to the caller, as the journal beside the destination names it, and the
     /// journal itself.
     pub(super) fn kept(directory: BorrowedFd<'_>, destination: &OsStr) -> Option<(Built, FileId)> {
-        let contents = Journal::look_into(directory, &stale::journal_name(destination))?;
+        let contents = Journal::look_into(directory, &stale::journal_name(destination)).ok()??;
         let built = contents.begun.filter(|_| contents.is_kept)?.aside?;
         Some((built, contents.own?))
     }
 
-    fn look_into(directory: BorrowedFd<'_>, journal: &OsStr) -> Option<format::Contents> {
-        let file = name::open_existing(directory, journal, OFlags::RDONLY).ok()?;
-        let stat = file::stat(&file).ok().filter(is_own)?;
-        let contents = parse(&file, stat.size, &mut ()).ok()?.ok()?;
-        (contents.own == Some(stat.id())).then_some(contents)
+    /// What a journal says that nobody else can have written. `None`: there is none, or somebody else can.
+    /// An error: it cannot be read, or is damaged.
+    fn look_into(directory: BorrowedFd<'_>, journal: &OsStr) -> Sys<Option<format::Contents>> {
+        let file = match name::open_existing(directory, journal, OFlags::RDONLY) {
+            Err(Errno::ENOENT) => return Ok(None),
+            other => other?,
+        };
+        let stat = file::stat(&file)?;
+        if !is_own(&stat) {
+            return Ok(None);
+        }
+        match parse(&file, stat.size, &mut ())? {
+            Ok(contents) => Ok(Some(contents).filter(|found| found.own == Some(stat.id()))),
+            Err(Unusable::Foreign | Unusable::Copied) => Ok(None),
+            Err(Unusable::Damaged { .. }) => Err(Errno::EIO),
+        }
     }
 
     /// The job that it belongs to, if it was begun.
@@ -448,16 +459,17 @@ impl Journal {
     }
 }
 
-/// Whether a journal says that this is the tree which is being built.
+/// Whether a journal says that this is the tree which is being built. An error: nobody knows, since it cannot
+/// be read.
 pub(in crate::copy) fn is_journalled(
     directory: BorrowedFd<'_>,
     journal: &OsStr,
     tree: &OsStr,
     id: FileId,
-) -> bool {
-    let begun = Journal::look_into(directory, journal).and_then(|contents| contents.begun);
+) -> Sys<bool> {
+    let begun = Journal::look_into(directory, journal)?.and_then(|contents| contents.begun);
     let built = begun.and_then(|begun| begun.aside);
-    built.is_some_and(|built| built.name == tree && built.id == id)
+    Ok(built.is_some_and(|built| built.name == tree && built.id == id))
 }
 
 /// Nobody else can have written it.
