@@ -34,6 +34,7 @@ pub use place::Place;
 pub use process::{run_quietly, run_tool, state, with_usual_signals};
 pub use program::{Forbidden, Program, Run, STOP_TIMEOUT};
 pub use receipt::{Receipt, Refusal};
+pub use sandbox::is_full;
 pub use scratch::Scratch;
 pub use session::run_sandboxed;
 pub use sys::{

@@ -82,7 +82,7 @@ Exit codes:
   3  verification failed: the copy differs from its source
   4  a source changed while it was copied
   5  no mechanism that the options allow works here
-  129, 130, 143  stopped by SIGHUP, SIGINT, SIGTERM; nothing was left behind";
+  129, 130, 143  stopped by SIGHUP, SIGINT, SIGTERM; only --resume keeps what was done";
 
 #[cfg(test)]
 mod tests {

@@ -215,7 +215,8 @@ pub(crate) struct CopyArgs {
     ///
     /// Such errors are: no room (ENOSPC, EDQUOT), a read-only filesystem (EROFS), files that become
     /// too long (EFBIG), and a device that fails (EIO). A new tree then keeps its temporary name, which
-    /// is told: `uncopy cp -r --resume SRC DST` goes on with it, and no other run touches it.
+    /// is told: `uncopy cp -r --resume SRC DST` goes on with it, if its journal could be written, and no
+    /// other run touches it unless the message says so.
     #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_default_value = true, help_heading = SAFETY)]
     pub on_error: OnErrorArg,
 

@@ -45,7 +45,7 @@ pub(crate) struct TreeArgs {
     /// Remove from the destination what the source does not have
     ///
     /// What --exclude and --include leave out stays, and nothing is removed from a directory whose
-    /// source could not be listed.
+    /// source could not be listed. An entry of another kind than in the source is replaced.
     #[arg(long, requires = "recursive", help_heading = TREES)]
     pub delete: bool,
 

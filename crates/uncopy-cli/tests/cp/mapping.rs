@@ -59,7 +59,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 fn rounds() -> u32 {
-    if std::env::var_os("UNCOPY_TEST_FULL").is_some() { 200 } else { 20 }
+    if testbed::is_full() { 200 } else { 20 }
 }
 
 /// What came of the rounds.
@@ -75,7 +75,7 @@ struct Tally {
 
 impl Tally {
     fn end(self, what: &str) {
-        if std::env::var_os("UNCOPY_TEST_FULL").is_some() {
+        if testbed::is_full() {
             println!("{what}: {self:?}");
         }
         assert!(self.mixtures.is_empty(), "{what}: {self:#?}");

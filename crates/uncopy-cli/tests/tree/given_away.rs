@@ -40,10 +40,7 @@ const ENTRIES: usize = 500;
 
 /// Entries that are made while the attacker is at work.
 fn rounds() -> usize {
-    match std::env::var_os("UNCOPY_TEST_FULL").is_some_and(|value| value == "1") {
-        true => 12_000,
-        false => 4_000,
-    }
+    if testbed::is_full() { 12_000 } else { 4_000 }
 }
 
 /// A source with links and FIFOs of the attacker's, and a destination that belongs to the attacker and

@@ -25,7 +25,7 @@ pub(super) trait Sides {
     /// The same for the source.
     fn list_source(&self, tell: &mut dyn FnMut(&OsStr)) -> Sys<()>;
 
-    /// Whether the destination may fold names that have no letter of two cases.
+    /// Whether the destination may fold more than the case of letters.
     fn may_fold_all(&self) -> bool;
 }
 
@@ -45,12 +45,14 @@ pub(super) fn stood_for<'a>(
     let mut suspects: HashMap<Identity, Vec<&OsStr>> = HashMap::new();
     let mut may_fold_all = None;
     for entry in entries {
-        let found = match other_case(entry) {
-            Some(other) => sides.look_up(&other).ok().filter(|is| sides.look_up(entry) == Ok(*is)),
-            None if *may_fold_all.get_or_insert_with(|| sides.may_fold_all()) => {
-                sides.look_up(entry).ok()
-            }
-            None => None,
+        let other = other_case(entry);
+        // Of accents and of dots at the end the case of a letter says nothing.
+        let may_differ = other.is_none() || !entry.is_ascii();
+        let found = if may_differ && *may_fold_all.get_or_insert_with(|| sides.may_fold_all()) {
+            sides.look_up(entry).ok()
+        } else {
+            let found = other.and_then(|other| sides.look_up(&other).ok());
+            found.filter(|found| sides.look_up(entry) == Ok(*found))
         };
         if let Some(found) = found {
             suspects.entry(found).or_default().push(entry);
@@ -184,6 +186,8 @@ mod tests {
         Nothing,
         /// Letters of ASCII, and dots at the end.
         Ascii,
+        /// An accent that stands behind its letter, and no case.
+        Accents,
         /// All letters, and dots at the end.
         All,
     }
@@ -206,6 +210,7 @@ mod tests {
             }
             let folded = |name: &str| match self.folds {
                 Folds::Nothing => name.to_owned(),
+                Folds::Accents => name.replace("e\u{301}", "é"),
                 Folds::Ascii => name.trim_end_matches('.').to_ascii_lowercase(),
                 Folds::All => name.trim_end_matches('.').to_lowercase(),
             };
@@ -247,7 +252,7 @@ mod tests {
             &'static [&'static str],
             &'static [&'static str],
         );
-        const ROWS: [Row; 17] = [
+        const ROWS: [Row; 20] = [
             (Folds::All, &[("foo", 1)], &["Foo"], &["foo"]),
             (Folds::All, &[("foo", 1)], &["FOO", "x"], &["foo"]),
             (Folds::All, &[("FOO.TXT", 1), ("bar", 2)], &["foo.txt"], &["FOO.TXT"]),
@@ -263,6 +268,9 @@ mod tests {
             (Folds::Ascii, &[("Ö.JPG", 1)], &["Ö.jpg"], &["Ö.JPG"]),
             (Folds::Ascii, &[("ö.jpg", 1)], &["Ö.jpg"], &[]),
             (Folds::Ascii, &[("2024", 1)], &["2024.."], &["2024"]),
+            (Folds::Accents, &[("e\u{301}.txt", 1)], &["é.txt"], &["e\u{301}.txt"]),
+            (Folds::Accents, &[("e\u{301}.txt", 1)], &["É.txt"], &[]),
+            (Folds::Nothing, &[("e\u{301}.txt", 1)], &["é.txt"], &[]),
             (Folds::Nothing, &[("foo", 1), ("Foo", 2)], &["Foo"], &[]),
             (Folds::Nothing, &[("foo", 1), ("Foo", 1)], &["Foo"], &[]),
             (Folds::Nothing, &[("1", 1)], &["1."], &[]),
