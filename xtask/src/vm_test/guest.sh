@@ -24,11 +24,15 @@ hits() { awk '$1 == "uncopy" { print $2 }' /sys/kernel/tracing/kprobe_profile; }
 each() {
     name=$1
     shift
-    # On a busy machine the time may be over before the first send.
+    # On a busy machine the time may be over before the first send, or the next receiver be late.
     for attempt in 1 2 3; do
         before=$(hits)
         said=$(/uncopy bench send -4 -t 1 --json "$@" 2>&1)
-        case $said in *'"sends":0,'*) ;; *) break ;; esac
+        case $said in
+        *'"sends":0,'*) ;;
+        '{'*) break ;;
+        *) echo "$name: $said"; sleep 1 ;;
+        esac
     done
     echo "@@ $name $(($(hits) - before)) $said"
 }
@@ -166,5 +170,47 @@ dmsetup create --noudevsync --noudevrules linear \
 disk /dev/dm-0 dm
 dmsetup remove --noudevsync --noudevrules linear
 disk /dev/vda disk
+
+# NAME DIRECTORY: merges into it what has names that it folds.
+count() { find "$1" -mindepth 1 | wc -l; }
+merge() {
+    /uncopy cp -rT --delete "$s/$1" "$d/$1" 2> /said
+    code=$?
+    refused=$(grep -c 'another entry of this copy has this name' /said)
+}
+fold() {
+    s=/source d=$2
+    rm -rf $s
+    # Written otherwise by letters of ASCII behind another one, and by a dot at the end.
+    mkdir -p $s/mirrored $d/mirrored
+    echo new > $s/mirrored/Ölbild.jpg
+    echo old > $d/mirrored/Ölbild.JPG
+    echo new > $s/mirrored/2024.
+    merge mirrored
+    read=$(cat $d/mirrored/Ölbild.jpg $d/mirrored/2024. | tr -d '\n')
+    echo "@@ folding/$1/mirrored $code {\"entries\":$(count $d/mirrored),\"refused\":$refused,\"read\":\"$read\"}"
+    # Two names for one entry, in a directory that is there, again, and with one of them left out.
+    mkdir -p $s/doubled/D $s/doubled/d $d/doubled
+    for name in Foo foo D/x d/y; do echo $name > $s/doubled/$name; done
+    for again in 1 2 3; do
+        merge doubled
+        read=$(cat $(find $d/doubled -type f) | sort | tr '\n' ' ')
+        echo "@@ folding/$1/doubled/$again $code {\"entries\":$(count $d/doubled),\"refused\":$refused,\"read\":\"$read\"}"
+    done
+    rm -r $s/doubled/D $s/doubled/Foo
+    merge doubled
+    read=$(cat $(find $d/doubled -type f) | sort | tr '\n' ' ')
+    echo "@@ folding/$1/single $code {\"entries\":$(count $d/doubled),\"refused\":$refused,\"read\":\"$read\"}"
+    # An accent that stands alone, and the sign of kelvins.
+    mkdir -p $s/accents $d/accents
+    for name in é $(printf 'e\314\201') k $(printf '\342\204\252'); do echo new > $s/accents/$name; done
+    merge accents
+    echo "@@ folding/$1/accents $code {\"entries\":$(count $d/accents),\"refused\":$refused,\"read\":\"\"}"
+}
+mkdir /fat /fold
+truncate -s 40M /fat.img /fold.img
+mkdosfs /fat.img > /dev/null && mount -t vfat -o loop,utf8=1 /fat.img /fat && fold vfat /fat
+/sbin/mkfs.ext4 -q -O casefold -E encoding=utf8 /fold.img && mount -o loop /fold.img /fold
+mkdir /fold/marked && /sbin/chattr +F /fold/marked && fold ext4 /fold/marked
 echo "@@ end"
 poweroff -f

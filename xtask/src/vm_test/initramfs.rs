@@ -11,7 +11,7 @@ use crate::workspace;
 const INIT: &str = include_str!("guest.sh");
 
 /// In the order in which they are to be loaded. What the kernel has built in need not be.
-const MODULES: [&str; 17] = [
+const MODULES: [&str; 21] = [
     "failover",
     "net_failover",
     "virtio_net",
@@ -29,11 +29,20 @@ const MODULES: [&str; 17] = [
     "vxlan",
     "dm-mod",
     "loop",
+    "nls_ascii",
+    "nls_cp437",
+    "fat",
+    "vfat",
 ];
 
 /// Programs that it needs, and the packages that they come from.
-const PROGRAMS: [(&str, &str); 3] =
-    [("ip", "iproute2"), ("dmsetup", "dmsetup"), ("tcpdump", "tcpdump")];
+const PROGRAMS: [(&str, &str); 5] = [
+    ("ip", "iproute2"),
+    ("dmsetup", "dmsetup"),
+    ("tcpdump", "tcpdump"),
+    ("mkfs.ext4", "e2fsprogs"),
+    ("chattr", "e2fsprogs"),
+];
 
 /// Makes the archive for this unpacked kernel.
 ///

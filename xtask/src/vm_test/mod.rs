@@ -1,10 +1,12 @@
 //! Sends over virtio-net in a virtual machine: a device that really reads pages where they lie, and
 //! a kernel in which copies can be counted (`skb_copy_ubufs`, by a kprobe). And the doctor among
-//! devices that kernels of other test machines lack: bonds, VLANs, tunnels, device mapper, kprobes.
+//! devices that kernels of other test machines lack: bonds, VLANs, tunnels, device mapper, kprobes. And
+//! copies into directories that fold names, which those lack too.
 //!
 //! QEMU emulates the processor, so that it runs anywhere; kernel and modules are Debian's.
 
 mod doctor;
+mod folding;
 mod initramfs;
 mod said;
 mod sends;
@@ -59,6 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     })?;
     let said = said.iter().filter_map(|line| Said::of(line)).collect::<Vec<_>>();
     sends::judge(&said)?;
+    folding::judge(&said)?;
     doctor::judge(&said)
 }
 

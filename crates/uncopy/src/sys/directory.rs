@@ -227,7 +227,7 @@ pub(crate) fn set_times(
 
 /// Permissions of an `O_PATH` handle, which `fchmod(2)` does not take.
 pub(crate) fn set_permissions_of_handle(handle: impl AsFd, mode: u32) -> Sys<()> {
-    Ok(fs::chmod(path_of(handle), Mode::from_raw_mode(mode))?)
+    Ok(fs::chmod(path_of(handle.as_fd()), Mode::from_raw_mode(mode))?)
 }
 
 /// The limit on open descriptors (`RLIMIT_NOFILE`, soft).

@@ -1,6 +1,6 @@
 //! Open files: facts about them, their size, their extents, their lock, their flushing.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,14 +11,15 @@ use rustix::net::{SocketType, sockopt};
 use super::{Sys, last_errno};
 use crate::error::Errno;
 
-/// A path that leads to what is open, whatever its name is (proc_pid_fd(5)); good for as long as it is open.
-pub(crate) fn path_of(handle: impl AsFd) -> PathBuf {
-    format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd()).into()
+/// A path that leads to what is open, whatever its name is (proc_pid_fd(5)); good for as long as it is open,
+/// which is why the handle is lent.
+pub(crate) fn path_of(handle: BorrowedFd<'_>) -> PathBuf {
+    format!("/proc/self/fd/{}", handle.as_raw_fd()).into()
 }
 
 /// Opens the file of a handle anew, with access of its own. `O_CLOEXEC` is added.
 pub(crate) fn reopen(handle: impl AsFd, flags: OFlags) -> Sys<OwnedFd> {
-    Ok(fs::open(path_of(handle), flags | OFlags::CLOEXEC, Mode::empty())?)
+    Ok(fs::open(path_of(handle.as_fd()), flags | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// Memory and offset alignment that `O_DIRECT` asks for (`STATX_DIOALIGN`, Linux 6.1).

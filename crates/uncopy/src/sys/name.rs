@@ -53,9 +53,13 @@ pub(crate) fn may_write(directory: impl AsFd, name: &OsStr) -> Sys<()> {
 /// opened the file; `/proc/self/fd` works for everybody (`linkat(2)`).
 pub(crate) fn link_unnamed(file: impl AsFd, directory: impl AsFd, name: &OsStr) -> Sys<()> {
     match fs::linkat(&file, "", &directory, name, AtFlags::EMPTY_PATH) {
-        Err(rustix::io::Errno::NOENT | rustix::io::Errno::INVAL) => {
-            Ok(fs::linkat(fs::CWD, path_of(file), directory, name, AtFlags::SYMLINK_FOLLOW)?)
-        }
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::INVAL) => Ok(fs::linkat(
+            fs::CWD,
+            path_of(file.as_fd()),
+            directory,
+            name,
+            AtFlags::SYMLINK_FOLLOW,
+        )?),
         other => Ok(other?),
     }
 }

@@ -18,7 +18,7 @@ const MAX_BYTES: usize = 64 << 10;
 pub(crate) fn names(file: impl AsFd) -> Sys<Vec<CString>> {
     // Asked with an empty buffer, rustix says 0 whatever the kernel says.
     let list = read(|buffer| match fs::flistxattr(&file, &mut *buffer) {
-        Err(Refused::BADF) => fs::listxattr(path_of(&file), buffer),
+        Err(Refused::BADF) => fs::listxattr(path_of(file.as_fd()), buffer),
         other => other,
     })?;
     Ok(list.split_inclusive(|b| *b == 0).filter_map(owned).collect())
@@ -46,7 +46,7 @@ fn owned(bytes: &[u8]) -> Option<CString> {
 /// The value of an attribute; `None` if there is none of this name.
 pub(crate) fn get(file: impl AsFd, name: &CStr) -> Sys<Option<Vec<u8>>> {
     let value = read(|buffer| match fs::fgetxattr(&file, name, &mut *buffer) {
-        Err(Refused::BADF) => fs::getxattr(path_of(&file), name, buffer),
+        Err(Refused::BADF) => fs::getxattr(path_of(file.as_fd()), name, buffer),
         other => other,
     });
     match value {
@@ -58,14 +58,14 @@ pub(crate) fn get(file: impl AsFd, name: &CStr) -> Sys<Option<Vec<u8>>> {
 
 pub(crate) fn set(file: impl AsFd, name: &CStr, value: &[u8]) -> Sys<()> {
     Ok(match fs::fsetxattr(&file, name, value, XattrFlags::empty()) {
-        Err(Refused::BADF) => fs::setxattr(path_of(&file), name, value, XattrFlags::empty()),
+        Err(Refused::BADF) => fs::setxattr(path_of(file.as_fd()), name, value, XattrFlags::empty()),
         other => other,
     }?)
 }
 
 pub(crate) fn remove(file: impl AsFd, name: &CStr) -> Sys<()> {
     Ok(match fs::fremovexattr(&file, name) {
-        Err(Refused::BADF) => fs::removexattr(path_of(&file), name),
+        Err(Refused::BADF) => fs::removexattr(path_of(file.as_fd()), name),
         other => other,
     }?)
 }

@@ -5,6 +5,7 @@
 //! directory whose descriptors were given up is opened again beneath its root, with every symbolic
 //! link refused, and held against the device and inode that it had.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -115,6 +116,8 @@ pub(super) struct Directory {
     pub(super) listing_failed: AtomicBool,
     /// What new files in the destination are like.
     pub(super) born: OnceLock<Option<Born>>,
+    /// Names of the source that the destination takes for others of them.
+    doubled: OnceLock<HashSet<OsString>>,
 }
 
 #[derive(Debug, Default)]
@@ -135,7 +138,21 @@ impl Directory {
             pending: AtomicUsize::new(1),
             listing_failed: AtomicBool::new(false),
             born: OnceLock::new(),
+            doubled: OnceLock::new(),
         }
+    }
+
+    /// Keeps the names that are not copied, since their entry is another one's.
+    pub(super) fn set_doubled(&self, names: HashSet<OsString>) {
+        if !names.is_empty() {
+            // It is listed from its beginning once.
+            let _ = self.doubled.set(names);
+        }
+    }
+
+    /// Whether the destination takes a name of the source for another one.
+    pub(super) fn is_doubled(&self, name: &OsStr) -> bool {
+        self.doubled.get().is_some_and(|names| names.contains(name))
     }
 
     fn slot(&self) -> MutexGuard<'_, Slot> {

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::fs::FileType;
 
-use super::decide::{Decision, Policy, Side, decide};
+use super::decide::{Decision, Policy, Side, decide, kind_of};
 use super::directory::{Above, Directory, Entered, Open, identity};
 use super::journal::sweep_directory;
 use super::queue::{Batch, Task};
@@ -193,6 +193,10 @@ impl Worker<'_, '_> {
 
     /// Lists an open directory: entries go into batches, directories wait to be entered.
     pub(super) fn list_open(&mut self, directory: Arc<Directory>, open: &Arc<Open>, from: u64) {
+        if from == 0 {
+            self.find_doubled(&directory, open);
+        }
+        let mut doubled: Vec<(OsString, FileType)> = Vec::new();
         let mut found: Vec<(OsString, bool)> = Vec::new();
         let room = MOST_WAITING.saturating_sub(self.job.queue.waiting_directories());
         let most = room.max(LEAST_FOUND);
@@ -213,7 +217,9 @@ impl Worker<'_, '_> {
                     return !self.job.is_over();
                 }
                 entries += 1;
-                if entry.kind == FileType::Directory {
+                if directory.is_doubled(name) {
+                    doubled.push((name.to_owned(), entry.kind));
+                } else if entry.kind == FileType::Directory {
                     found.push((name.to_owned(), false));
                 } else if batch.add(entry) {
                     let full = std::mem::replace(&mut batch, Batch::new(&directory, open));
@@ -227,6 +233,12 @@ impl Worker<'_, '_> {
         });
         self.job.counters.found.fetch_add(entries, Ordering::Relaxed);
         self.listing = buffer;
+        for (name, kind) in doubled {
+            let names =
+                (directory.source_path().join(&name), directory.destination_path().join(&name));
+            let error = Error::new("make", &names.1, Reason::Refused(TAKEN.into()));
+            self.fail_at(|| names, kind_of(kind), error);
+        }
         if let Err(errno) = listed {
             let error = Error::system("list", directory.source_path(), errno);
             self.listing_failed(&directory, error);

@@ -152,18 +152,40 @@ impl Sides for Mirrored<'_> {
     }
 
     fn may_fold_all(&self) -> bool {
-        /// `FS_CASEFOLD_FL`, `include/uapi/linux/fs.h`.
-        const CASEFOLD: u32 = 0x4000_0000;
-        let filesystem = self.open.filesystems.1;
-        let is_marked = [Filesystem::EXT4, Filesystem::XFS, Filesystem::BTRFS]
-            .contains(&filesystem)
-            || filesystem.is_memory();
-        match file::inode_flags(&*self.open.destination) {
-            // What folds names here says so.
-            Ok(flags) if is_marked => flags & CASEFOLD != 0,
-            Err(Errno::ENOTTY) if is_marked => false,
-            _ => true,
-        }
+        folding(self.open) != Folding::No
+    }
+}
+
+/// Whether a directory takes names for one another that are written differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Folding {
+    No,
+    Yes,
+    Unknown,
+}
+
+/// Finds that out of the destination. A filesystem that folds but the case of ASCII (XFS with `ascii-ci`) counts
+/// as one that does not.
+pub(super) fn folding(open: &Open) -> Folding {
+    /// `FS_CASEFOLD_FL`, `include/uapi/linux/fs.h`.
+    const CASEFOLD: u32 = 0x4000_0000;
+    const F2FS: Filesystem = Filesystem::from_magic(0xF2F5_2010);
+    const FOLDING: [Filesystem; 3] = [
+        Filesystem::from_magic(0x4d44),      // vfat
+        Filesystem::from_magic(0x2011_BAB0), // exfat
+        Filesystem::from_magic(0x7366_746e), // ntfs3
+    ];
+    let filesystem = open.filesystems.1;
+    match filesystem {
+        Filesystem::XFS | Filesystem::BTRFS => return Folding::No,
+        _ if FOLDING.contains(&filesystem) => return Folding::Yes,
+        _ => {}
+    }
+    let is_marked = [Filesystem::EXT4, F2FS].contains(&filesystem) || filesystem.is_memory();
+    match file::inode_flags(&*open.destination) {
+        Ok(flags) if is_marked && flags & CASEFOLD != 0 => Folding::Yes,
+        Ok(_) | Err(Errno::ENOTTY) if is_marked => Folding::No,
+        _ => Folding::Unknown,
     }
 }
 

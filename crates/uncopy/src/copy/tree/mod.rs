@@ -4,6 +4,7 @@ mod ask;
 mod decide;
 mod delete;
 mod directory;
+mod doubled;
 mod enter;
 mod file;
 mod folding;

@@ -9,9 +9,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use super::directory::Directory;
+use super::directory::{Directory, Open};
 use super::worker::Place;
 use crate::copy::private::{self, Private};
+use crate::copy::remove;
 use crate::copy::stale::Kind;
 use crate::error::Errno;
 use crate::sys::Sys;
@@ -36,6 +37,22 @@ impl Workshop {
         let (made, noted) = private::make(parent.as_fd(), place.target, Kind::File, noting)?;
         let (directory, slot) = (Arc::clone(place.directory), noted.into_slot());
         Ok(Workshop { directory, parent, made, slot })
+    }
+
+    /// Makes one in a directory, for no entry.
+    pub(super) fn beside(directory: &Arc<Directory>, open: &Arc<Open>) -> Sys<Workshop> {
+        let name = OsStr::new("");
+        Workshop::make(&Place { directory, open, name, target: name })
+    }
+
+    /// The directory itself, whoever may act in it.
+    pub(super) fn opened(&self) -> &OwnedFd {
+        &self.made.fd
+    }
+
+    /// Removes all that is in it, and it.
+    pub(super) fn empty(&self) -> Sys<()> {
+        remove::held(&*self.parent, &self.made.name, &self.made.fd)
     }
 
     /// It serves the entries of this directory.

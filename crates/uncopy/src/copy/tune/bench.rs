@@ -73,7 +73,7 @@ impl<'a> Bench<'a> {
                 .map_err(fail("measure in"))?;
         // The record has no other names, and says this one for as long as it is there.
         drop(noted);
-        let path = file::path_of(&fd);
+        let path = file::path_of(fd.as_fd());
         if room < ROOM_BYTES {
             let text = format!(
                 "it has {} MiB of room, and measuring takes {} MiB; free some, or name a directory \

@@ -1,0 +1,239 @@
+//! Names of the source that the destination takes for one, as `Foo` and `foo` where case is folded. The second
+//! would replace what was just copied under the first.
+//!
+//! What a directory folds it alone knows: names are tried out in a directory of their own, those that may be
+//! folded.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::hash::{BuildHasher, RandomState};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use rustix::fs::FileType;
+
+use super::directory::{Directory, Open};
+use super::folding::{Folding, folding};
+use super::worker::Worker;
+use super::workshop::Workshop;
+use crate::copy::job::{EntryKind, Links};
+use crate::error::{Errno, Error};
+use crate::sys::{Sys, directory, name};
+
+/// Where names can be tried out.
+trait Trial {
+    /// Takes a name. `false`: it is taken, however that is written.
+    fn take(&mut self, name: &OsStr) -> Sys<bool>;
+
+    /// Whether a name is taken.
+    fn is_taken(&self, name: &OsStr) -> bool;
+}
+
+/// A listing, which can be told again and again.
+type List<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&OsStr)) -> Sys<()>;
+
+/// Those of the names of a source whose entry of the destination is another one's. That is the one's which is
+/// written as in the destination, and else of the first that is told.
+fn doubled<T: Trial>(
+    source: List<'_>,
+    destination: List<'_>,
+    trial: impl FnOnce() -> Sys<T>,
+) -> Sys<HashSet<OsString>> {
+    let digest = RandomState::new();
+    let key = |name: &OsStr| {
+        let end = name.as_bytes().iter().rposition(|byte| !matches!(byte, b'.' | b' '));
+        let bytes = &name.as_bytes()[..end.map_or(0, |last| last + 1)];
+        digest.hash_one(bytes.to_ascii_lowercase())
+    };
+    // Of names of ASCII only those are alike that differ in case, and in dots and blanks at their end.
+    let mut keys: HashMap<u64, bool> = HashMap::new();
+    let mut has_others = false;
+    source(&mut |name| match name.is_ascii() {
+        true => drop(keys.entry(key(name)).and_modify(|again| *again = true).or_insert(false)),
+        false => has_others = true,
+    })?;
+    let is_suspect =
+        |name: &OsStr| !name.is_ascii() || keys.get(&key(name)).copied().unwrap_or(false);
+    if !has_others && !keys.values().any(|again| *again) {
+        return Ok(HashSet::new());
+    }
+    let mut suspects: Vec<OsString> = Vec::new();
+    source(&mut |name| {
+        if is_suspect(name) {
+            suspects.push(name.to_owned());
+        }
+    })?;
+    let mut written: HashSet<OsString> = HashSet::new();
+    destination(&mut |name| {
+        if !name.is_ascii() || keys.contains_key(&key(name)) {
+            written.insert(name.to_owned());
+        }
+    })?;
+    suspects.sort_by_key(|name| !written.contains(name));
+    let (mut trial, mut doubled) = (trial()?, HashSet::new());
+    for name in suspects {
+        if !trial.take(&name)? {
+            doubled.insert(name);
+        }
+    }
+    if has_others {
+        source(&mut |name| {
+            if !is_suspect(name) && trial.is_taken(name) {
+                doubled.insert(name.to_owned());
+            }
+        })?;
+    }
+    Ok(doubled)
+}
+
+/// A directory for this, in the one that is copied to; it goes with all that is in it.
+struct Place {
+    workshop: Workshop,
+}
+
+impl Trial for Place {
+    fn take(&mut self, name: &OsStr) -> Sys<bool> {
+        match name::create_new(self.workshop.opened(), name, 0o600) {
+            Err(Errno::EEXIST) => Ok(false),
+            // No entry can be called so: whoever copies it will tell.
+            Ok(_) | Err(Errno::EINVAL | Errno::ENAMETOOLONG) => Ok(true),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn is_taken(&self, name: &OsStr) -> bool {
+        directory::stat_name(self.workshop.opened(), name).is_ok()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // What stays is noted, and the next run removes it.
+        let _ = self.workshop.empty();
+    }
+}
+
+impl Worker<'_, '_> {
+    /// Finds the names of a directory's source that its destination takes for others of them. In one that
+    /// this job makes every name is new, and the second one is refused by itself.
+    pub(super) fn find_doubled(&mut self, directory: &Arc<Directory>, open: &Arc<Open>) {
+        let entered = &directory.entered;
+        let is_spared = entered.fresh || entered.absent || self.job.options.dry_run;
+        if is_spared || folding(open) != Folding::Yes {
+            return;
+        }
+        let way = directory.path_from_root();
+        let options = self.job.options;
+        let is_copied = |name: &OsStr, kind: FileType| match kind {
+            FileType::Directory => options.selection.selects(&way.join(name), true),
+            FileType::Symlink if options.links == Links::Skip => false,
+            FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+                if !options.specials =>
+            {
+                false
+            }
+            _ => options.selection.selects(&way.join(name), false),
+        };
+        let mut buffers = [(); 2].map(|()| vec![MaybeUninit::uninit(); 32 << 10]);
+        let [first, second] = &mut buffers;
+        let mut source = |tell: &mut dyn FnMut(&OsStr)| {
+            directory::rewind_to(&open.source, 0)?;
+            directory::list(&open.source, first, |entry| {
+                let name = OsStr::from_bytes(entry.name.to_bytes());
+                if is_copied(name, entry.kind) {
+                    tell(name);
+                }
+                true
+            })?;
+            Ok(())
+        };
+        let mut destination = |tell: &mut dyn FnMut(&OsStr)| {
+            let listed = name::open_directory_for_reading(&*open.destination)?;
+            directory::list(listed, second, |entry| {
+                tell(OsStr::from_bytes(entry.name.to_bytes()));
+                true
+            })?;
+            Ok(())
+        };
+        let trial = || Workshop::beside(directory, open).map(|workshop| Place { workshop });
+        let found = doubled(&mut source, &mut destination, trial);
+        match found.and_then(|found| directory::rewind_to(&open.source, 0).map(|()| found)) {
+            Ok(found) => directory.set_doubled(found),
+            // Nothing is replaced either where nothing can be made.
+            Err(Errno::EACCES | Errno::EPERM | Errno::EROFS) => {}
+            Err(errno) => {
+                let names = || (directory.source_path(), directory.destination_path());
+                let path = directory.destination_path();
+                let error = Error::destination("try out names in", path, errno);
+                self.fail_at(names, EntryKind::Directory, error);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Folds case, and dots at the end.
+    #[derive(Default)]
+    struct Fake(HashSet<String>);
+
+    fn folded(name: &OsStr) -> String {
+        let name = name.to_string_lossy();
+        // The sign of kelvins is a letter of ASCII in lower case.
+        name.trim_end_matches('.').to_lowercase()
+    }
+
+    impl Trial for Fake {
+        fn take(&mut self, name: &OsStr) -> Sys<bool> {
+            Ok(self.0.insert(folded(name)))
+        }
+
+        fn is_taken(&self, name: &OsStr) -> bool {
+            self.0.contains(&folded(name))
+        }
+    }
+
+    #[test]
+    fn the_other_names_of_an_entry_are_found() {
+        type Row =
+            (&'static [&'static str], &'static [&'static str], &'static [&'static str], bool);
+        const ROWS: [Row; 12] = [
+            (&[], &[], &[], false),
+            (&["a", "b", "c.", "A1"], &["B"], &[], false),
+            (&["Foo", "x", "foo"], &[], &["foo"], true),
+            (&["Foo", "x", "foo"], &["foo"], &["Foo"], true),
+            (&["Foo", "x", "foo"], &["FOO"], &["foo"], true),
+            (&["Foo", "foo", "FOO"], &["a", "FOO"], &["foo", "Foo"], true),
+            (&["foo.", "foo"], &["foo"], &["foo."], true),
+            // They are looked at, and differ.
+            (&["foo ", "foo"], &[], &[], true),
+            (&["é", "É", "e"], &["É"], &["é"], true),
+            (&["k", "\u{212a}"], &["k"], &["k"], true),
+            (&["é", "k", "K"], &[], &["K"], true),
+            (&[".", "x"], &["X"], &[], false),
+        ];
+        for (source, destination, expected, is_tried) in ROWS {
+            let mut tried = false;
+            let list = |names: &'static [&str]| {
+                move |tell: &mut dyn FnMut(&OsStr)| {
+                    names.iter().for_each(|name| tell(OsStr::new(name)));
+                    Ok(())
+                }
+            };
+            let trial = || {
+                tried = true;
+                Ok(Fake::default())
+            };
+            let found = doubled(&mut list(source), &mut list(destination), trial).unwrap();
+            let expected: HashSet<OsString> = expected.iter().map(OsString::from).collect();
+            assert_eq!(found, expected, "{source:?} {destination:?}");
+            assert_eq!(tried, is_tried, "{source:?}");
+        }
+    }
+}
