@@ -88,7 +88,7 @@ impl Worker<'_, '_> {
     fn keep_folded(&mut self, directory: &Directory, name: &OsStr, kind: FileType) {
         let names = (directory.source_path().join(name), directory.destination_path().join(name));
         let reason =
-            "its directory folds case, and the source has it under a name written otherwise";
+            "its directory folds names, and the source has it under one that is written otherwise";
         self.finish_at(|| names, kind_of(kind), Outcome::Skipped { reason });
     }
 
