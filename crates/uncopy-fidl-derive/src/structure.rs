@@ -177,6 +177,8 @@ fn boxed_decode(subject: &Subject<'_>) -> TokenStream {
             __fidl::decode_box::<#name>(inline, decoder, constraint, depth)
         }
 
+        // Called, it would give back the whole place by memory, once a level.
+        #[inline(always)]
         fn present<'a>(
             inline: __fidl::Inline<'a>,
             decoder: &mut __fidl::Decoder<'a, '_>,

@@ -386,6 +386,7 @@ fn decode_optional(view: &TokenStream, body: &TokenStream) -> TokenStream {
             #body
         }
 
+        #[inline(always)]
         fn present<'a>(
             inline: __fidl::Inline<'a>,
             _: &mut __fidl::Decoder<'a, '_>,

@@ -38,8 +38,7 @@ const NOTES: &[&str] = &[
          into a new vector that has the right capacity from the beginning. All with the header",
     "view: checked, and on the stack; owned: checked, and copied into a value of its own",
     "nested: a tree of 2,047 structs on 11 levels, and 30 boxes in one another; \"at once\": \
-         checked and made a value in one walk; \"kept\": without freeing it; \"made without a message\": the \
-         same value made and freed by the program, which is what its memory takes; printed: by Debug, into a string that is kept; a view \
+         checked and made a value in one walk; printed: by Debug, into a string that is kept; a view \
          that was checked before against the value itself",
     "event: encoded, written to a local channel, waited for, read, decoded into a view; \"lent\": \
          the message is decoded where the channel has it; \"copied\": after read_into",

@@ -1,6 +1,5 @@
 //! Those that encode and decode, ready to be run.
 
-use std::cell::RefCell;
 use std::fmt::{Debug, Write as _};
 use std::hint::black_box;
 use std::io::IoSlice;
@@ -16,7 +15,7 @@ use uncopy_fidl::{
 use super::values::{ByteVector, byte_vector};
 use crate::compare::case::{Role, Subject};
 use crate::compare::metric::{Sample, TIME_EACH};
-use crate::compare::timing::{printed_by, sample, sample_prepared};
+use crate::compare::timing::{printed_by, sample};
 use crate::peers::Installed;
 
 /// What is encoded and decoded.
@@ -176,50 +175,6 @@ pub(super) fn at_once<T: Value>(
             Ok(())
         })
     })
-}
-
-/// The same, without the time in which what was made is freed.
-pub(super) fn kept<T: Value>(
-    name: &str,
-    make: impl Fn() -> T + 'static,
-    time: Duration,
-) -> Subject {
-    const MADE: usize = 16;
-    let open = move || Ok(encode_message(&HEADER, &make())?);
-    Subject::piece(name, Role::Own, open, move |message, _| {
-        let kept = RefCell::new(Vec::with_capacity(MADE));
-        let free = || {
-            kept.borrow_mut().clear();
-            Ok(())
-        };
-        let sample = sample_prepared(time, free, |()| {
-            for _ in 0..MADE {
-                let body = &black_box(&*message)[HEADER_BYTES..];
-                kept.borrow_mut().push(decode_owned::<T, NoHandle>(body, Vec::new())?);
-            }
-            Ok(())
-        })?;
-        Ok(sample.into_iter().map(|(metric, value)| (metric, value / MADE as f64)).collect())
-    })
-}
-
-/// The value made and freed without a message: what the memory alone takes.
-pub(super) fn made<T: Value>(
-    name: &str,
-    make: impl Fn() -> T + 'static,
-    time: Duration,
-) -> Subject {
-    Subject::piece(
-        name,
-        Role::Yardstick,
-        || Ok(()),
-        move |(), _| {
-            sample(time, || {
-                black_box(make());
-                Ok(())
-            })
-        },
-    )
 }
 
 /// A view that was checked before, printed.
