@@ -69,6 +69,14 @@ impl Filesystem {
     pub(crate) const BTRFS: Filesystem = Filesystem { magic: 0x9123_683E };
     /// OpenZFS.
     pub(crate) const ZFS: Filesystem = Filesystem { magic: 0x2FC1_2FC1 };
+    /// F2FS.
+    pub(crate) const F2FS: Filesystem = Filesystem { magic: 0xF2F5_2010 };
+    /// FAT with long names.
+    pub(crate) const VFAT: Filesystem = Filesystem { magic: 0x4d44 };
+    /// exFAT.
+    pub(crate) const EXFAT: Filesystem = Filesystem { magic: 0x2011_BAB0 };
+    /// NTFS by the kernel's own driver.
+    pub(crate) const NTFS3: Filesystem = Filesystem { magic: 0x7366_746e };
 
     /// The filesystem with this `f_type`.
     #[must_use]

@@ -144,10 +144,8 @@ impl Directory {
 
     /// Keeps the names that are not copied, since their entry is another one's.
     pub(super) fn set_doubled(&self, names: HashSet<OsString>) {
-        if !names.is_empty() {
-            // It is listed from its beginning once.
-            let _ = self.doubled.set(names);
-        }
+        // It is listed from its beginning once.
+        let _ = self.doubled.set(names);
     }
 
     /// Whether the destination takes a name of the source for another one.

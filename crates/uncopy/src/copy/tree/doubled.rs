@@ -1,20 +1,18 @@
 //! Names of the source that the destination takes for one, as `Foo` and `foo` where case is folded. The second
 //! would replace what was just copied under the first.
 //!
-//! What a directory folds it alone knows: names are tried out in a directory of their own, those that may be
-//! folded.
+//! Names that may be folded are tried out in a directory of their own: only the filesystem knows what it folds.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
-use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use rustix::fs::FileType;
 
 use super::directory::{Directory, Open};
-use super::folding::{Folding, folding};
+use super::folding::{Folding, folding, list};
 use super::worker::Worker;
 use super::workshop::Workshop;
 use crate::copy::job::{EntryKind, Links};
@@ -125,43 +123,25 @@ impl Worker<'_, '_> {
         }
         let way = directory.path_from_root();
         let options = self.job.options;
-        let is_copied = |name: &OsStr, kind: FileType| match kind {
-            FileType::Directory => options.selection.selects(&way.join(name), true),
-            FileType::Symlink if options.links == Links::Skip => false,
-            FileType::Fifo
-            | FileType::Socket
-            | FileType::CharacterDevice
-            | FileType::BlockDevice
-                if !options.specials =>
-            {
-                false
-            }
-            _ => options.selection.selects(&way.join(name), false),
+        let is_copied = |name: &OsStr, kind: FileType| {
+            let is_left_out = match kind {
+                FileType::Symlink => options.links == Links::Skip,
+                FileType::Directory | FileType::RegularFile | FileType::Unknown => false,
+                _ => !options.specials,
+            };
+            !is_left_out && options.selection.selects(&way.join(name), kind == FileType::Directory)
         };
-        let mut buffers = [(); 2].map(|()| vec![MaybeUninit::uninit(); 32 << 10]);
-        let [first, second] = &mut buffers;
         let mut source = |tell: &mut dyn FnMut(&OsStr)| {
-            directory::rewind_to(&open.source, 0)?;
-            directory::list(&open.source, first, |entry| {
-                let name = OsStr::from_bytes(entry.name.to_bytes());
-                if is_copied(name, entry.kind) {
+            list(&open.source, |name, kind| {
+                if is_copied(name, kind) {
                     tell(name);
                 }
-                true
-            })?;
-            Ok(())
+            })
         };
-        let mut destination = |tell: &mut dyn FnMut(&OsStr)| {
-            let listed = name::open_directory_for_reading(&*open.destination)?;
-            directory::list(listed, second, |entry| {
-                tell(OsStr::from_bytes(entry.name.to_bytes()));
-                true
-            })?;
-            Ok(())
-        };
+        let mut destination =
+            |tell: &mut dyn FnMut(&OsStr)| list(&*open.destination, |name, _| tell(name));
         let trial = || Workshop::beside(directory, open).map(|workshop| Place { workshop });
-        let found = doubled(&mut source, &mut destination, trial);
-        match found.and_then(|found| directory::rewind_to(&open.source, 0).map(|()| found)) {
+        match doubled(&mut source, &mut destination, trial) {
             Ok(found) => directory.set_doubled(found),
             // Nothing is replaced either where nothing can be made.
             Err(Errno::EACCES | Errno::EPERM | Errno::EROFS) => {}

@@ -5,7 +5,10 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use rustix::fs::FileType;
 
 use super::directory::{Identity, Open, identity};
 use crate::capabilities::Filesystem;
@@ -133,7 +136,7 @@ impl Sides for Mirrored<'_> {
     }
 
     fn list_destination(&self, tell: &mut dyn FnMut(&OsStr)) -> Sys<()> {
-        list(name::open_directory_for_reading(&*self.open.destination)?, tell)
+        list(&*self.open.destination, |name, _| tell(name))
     }
 
     fn list_source(&self, tell: &mut dyn FnMut(&OsStr)) -> Sys<()> {
@@ -143,7 +146,7 @@ impl Sides for Mirrored<'_> {
             Transform::Compress(_) => Transform::Decompress,
             Transform::Decompress => Transform::Compress(Level::default()),
         };
-        list(name::open_directory_for_reading(&self.open.source)?, &mut |name| {
+        list(&self.open.source, |name, _| {
             tell(name);
             if let Some(other) = other_origin(name, back) {
                 tell(&other);
@@ -169,19 +172,13 @@ pub(super) enum Folding {
 pub(super) fn folding(open: &Open) -> Folding {
     /// `FS_CASEFOLD_FL`, `include/uapi/linux/fs.h`.
     const CASEFOLD: u32 = 0x4000_0000;
-    const F2FS: Filesystem = Filesystem::from_magic(0xF2F5_2010);
-    const FOLDING: [Filesystem; 3] = [
-        Filesystem::from_magic(0x4d44),      // vfat
-        Filesystem::from_magic(0x2011_BAB0), // exfat
-        Filesystem::from_magic(0x7366_746e), // ntfs3
-    ];
     let filesystem = open.filesystems.1;
-    match filesystem {
+    let is_marked = match filesystem {
         Filesystem::XFS | Filesystem::BTRFS => return Folding::No,
-        _ if FOLDING.contains(&filesystem) => return Folding::Yes,
-        _ => {}
-    }
-    let is_marked = [Filesystem::EXT4, F2FS].contains(&filesystem) || filesystem.is_memory();
+        Filesystem::VFAT | Filesystem::EXFAT | Filesystem::NTFS3 => return Folding::Yes,
+        Filesystem::EXT4 | Filesystem::F2FS => true,
+        other => other.is_memory(),
+    };
     match file::inode_flags(&*open.destination) {
         Ok(flags) if is_marked && flags & CASEFOLD != 0 => Folding::Yes,
         Ok(_) | Err(Errno::ENOTTY) if is_marked => Folding::No,
@@ -189,10 +186,11 @@ pub(super) fn folding(open: &Open) -> Folding {
     }
 }
 
-fn list(at: impl std::os::fd::AsFd, tell: &mut dyn FnMut(&OsStr)) -> Sys<()> {
+/// Lists a whole directory by a descriptor of its own, so that the place of another listing stays.
+pub(super) fn list(at: impl AsFd, mut tell: impl FnMut(&OsStr, FileType)) -> Sys<()> {
     let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
-    directory::list(at, &mut buffer, |entry| {
-        tell(OsStr::from_bytes(entry.name.to_bytes()));
+    directory::list(name::open_directory_for_reading(at)?, &mut buffer, |entry| {
+        tell(OsStr::from_bytes(entry.name.to_bytes()), entry.kind);
         true
     })?;
     Ok(())
@@ -202,7 +200,7 @@ fn list(at: impl std::os::fd::AsFd, tell: &mut dyn FnMut(&OsStr)) -> Sys<()> {
 mod tests {
     use super::*;
 
-    /// What a directory takes for one name.
+    /// Kinds of folding.
     #[derive(Debug, Clone, Copy, PartialEq)]
     enum Folds {
         Nothing,

@@ -226,8 +226,8 @@ impl Journal {
         Some((built, contents.own?))
     }
 
-    /// What a journal says that nobody else can have written. `None`: there is none, or somebody else can.
-    /// An error: it cannot be read, or is damaged.
+    /// Contents of a journal that nobody else can have written. `None`: there is none, or somebody else can have
+    /// written it. An error: it cannot be read, or is damaged.
     fn look_into(directory: BorrowedFd<'_>, journal: &OsStr) -> Sys<Option<format::Contents>> {
         let file = match name::open_existing(directory, journal, OFlags::RDONLY) {
             Err(Errno::ENOENT) => return Ok(None),
