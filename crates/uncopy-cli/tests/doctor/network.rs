@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use testbed::network::{ALL_PROTOCOLS, NEEDS, isolated, linked};
-use testbed::{Case, Need};
+use testbed::{Case, Lender, LenderOptions, Need};
 
 use crate::{LONG, finding, report, uncopy};
 
@@ -144,6 +144,11 @@ fn the_other_end_is_hidden() {
             assert!(evidence.contains("may not be read"), "{found}");
             let seen = report(&uncopy(words).run(), 6);
             assert_eq!(finding(&seen, "veth").unwrap()["severity"], "copies", "{seen}");
+            // The kernel's own word. Nobody listens there, which an unconnected socket does not hear.
+            let options = LenderOptions { is_unconnected: true, ..LenderOptions::default() };
+            let lender = Lender::connect("10.11.0.2:9".parse().unwrap(), options).unwrap();
+            let sent = lender.lend(&[b'z'; 1400], 40, LONG).unwrap();
+            assert_eq!((sent.copied, sent.not_copied), (40, 0), "{sent:?}");
             drop(is_done);
         },
         move |_| {
