@@ -7,15 +7,17 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::inputs::Inputs;
-use crate::compare::row::Row;
 use crate::workspace;
 
-/// What stands for a figure in a passage.
-const FIGURE: &str = "{}";
+mod key;
+mod text;
+
+use key::{agrees, lookup};
+use text::Page;
 
 /// Passages of pages, and the rows that they come from.
 #[derive(Debug, Deserialize)]
@@ -25,6 +27,7 @@ struct Figures {
     complete: Vec<Section>,
     #[serde(rename = "passage")]
     passages: Vec<Passage>,
+    elsewhere: Vec<Elsewhere>,
 }
 
 /// A section of a page.
@@ -42,8 +45,41 @@ struct Passage {
     page: String,
     /// The text; white space counts as one blank.
     text: String,
-    /// For each figure `suite | case | subject | metric unit`, or `quotient` of two of these.
+    /// For each figure its key.
     rows: Vec<String>,
+}
+
+/// Pieces of a page with figures that no record has.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Elsewhere {
+    page: String,
+    why: Why,
+    texts: Vec<String>,
+}
+
+/// Where a figure comes from that no record has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Why {
+    /// A constant or a limit of the program or of the system, a time in a rule, a version.
+    Rule,
+    /// What somebody else's text says, or an example.
+    Quoted,
+    /// Measured by hand; the page says on what and how.
+    Hand,
+}
+
+impl Why {
+    const ALL: [Why; 3] = [Why::Rule, Why::Quoted, Why::Hand];
+
+    fn words(self) -> &'static str {
+        match self {
+            Why::Rule => "have a rule's figures",
+            Why::Quoted => "quote",
+            Why::Hand => "tell of measurements by hand",
+        }
+    }
 }
 
 /// One figure of a passage that is not what the record says.
@@ -60,78 +96,112 @@ struct Disagreement {
 /// Holds the pages against the records in `docs/evidence`.
 ///
 /// # Errors
-/// If a figure is further from its row than the row's noise and its own last digit allow, if a passage
-/// is not on its page, if a row is not in the record, or if a table of a complete section has a row
-/// that no passage covers.
+/// If a figure is further from its row than the row's noise and its own last digit allow; if a passage
+/// is not on its page, or a row not in the record; if a table of a complete section has a row that no
+/// passage covers; if a page has something that looks like a measurement and is in no passage, nor
+/// among what comes from elsewhere.
 pub(super) fn run() -> Result<()> {
     let root = workspace::root();
     let directory = root.join("docs/evidence");
     let text = fs::read_to_string(directory.join("figures.toml")).context("figures.toml")?;
     let figures: Figures = toml::from_str(&text).context("figures.toml")?;
     let inputs = Inputs::read(&[directory])?;
-    let mut count = 0;
-    let mut wrong = Vec::new();
-    for passage in &figures.passages {
-        count += passage.rows.len();
-        wrong.extend(check(passage, &page(root, &passage.page)?, &inputs)?);
+    let names = pages(root)?;
+    let named = figures.passages.iter().map(|passage| &passage.page);
+    let named = named.chain(figures.elsewhere.iter().map(|other| &other.page));
+    for name in named.chain(figures.complete.iter().map(|section| &section.page)) {
+        ensure!(names.contains(name), "there is no page {name}");
     }
-    for section in &figures.complete {
-        let text = fs::read_to_string(root.join(&section.page))?;
-        let covered = figures.passages.iter().filter(|passage| passage.page == section.page);
-        if let Some(row) = uncovered(&text, &section.heading, covered)? {
-            bail!(
-                "{}, \"{}\": no passage of figures.toml covers {row}",
-                section.page,
-                section.heading
-            );
+    let mut wrong = Vec::new();
+    let mut unlisted = Vec::new();
+    for name in names {
+        let page = Page::new(fs::read_to_string(root.join(&name)).context(name.clone())?);
+        let passages = figures.passages.iter().filter(|passage| passage.page == name);
+        for passage in passages.clone() {
+            wrong.extend(check(passage, &page, &inputs)?);
+        }
+        let elsewhere = figures.elsewhere.iter().filter(|other| other.page == name);
+        let texts = passages.clone().map(|passage| &passage.text);
+        let texts: Vec<&String> = texts.chain(elsewhere.flat_map(|other| &other.texts)).collect();
+        let left = uncovered_figures(&page, &texts).with_context(|| name.clone())?;
+        unlisted.extend(left.into_iter().map(|around| format!("{name}: {around}")));
+        for section in figures.complete.iter().filter(|section| section.page == name) {
+            let heading = &section.heading;
+            if let Some(row) = uncovered_row(page.text(), heading, passages.clone())? {
+                unlisted.push(format!("{name}, \"{heading}\": {row}"));
+            }
         }
     }
-    for Disagreement { page, text, row, said, recorded, noise } in &wrong {
+    report(&figures, &wrong, &unlisted)
+}
+
+fn report(figures: &Figures, wrong: &[Disagreement], unlisted: &[String]) -> Result<()> {
+    for Disagreement { page, text, row, said, recorded, noise } in wrong {
         let percent = noise * 100.0;
         println!(
             "{page}: says {said}, recorded {recorded:.4} (noise {percent:.1} %): {row}\n    {text}"
         );
     }
+    for figure in unlisted {
+        println!("no passage of figures.toml, and nothing from elsewhere, is {figure}");
+    }
+    let passages = figures.passages.len();
+    let count: usize = figures.passages.iter().map(|passage| passage.rows.len()).sum();
     ensure!(
-        wrong.is_empty(),
-        "{} of {count} figures are not what the records say; change the text, or measure again",
-        wrong.len()
+        wrong.is_empty() && unlisted.is_empty(),
+        "{} of {count} figures are not what the records say, {} are not listed; change the text, \
+         measure again, or name where they come from in docs/evidence/figures.toml",
+        wrong.len(),
+        unlisted.len()
     );
-    println!("{count} figures of {} passages agree with the records", figures.passages.len());
+    println!("{count} figures of {passages} passages agree with the records");
+    for why in Why::ALL {
+        let others = figures.elsewhere.iter().filter(|other| other.why == why);
+        let count: usize = others.map(|other| other.texts.len()).sum();
+        println!("{count} texts {}", why.words());
+    }
     Ok(())
 }
 
-fn page(root: &Path, name: &str) -> Result<String> {
-    let text = fs::read_to_string(root.join(name)).with_context(|| name.to_owned())?;
-    Ok(folded(&text))
-}
-
-/// With one blank for all white space.
-fn folded(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+/// The README, and every page of the book.
+fn pages(root: &Path) -> Result<Vec<String>> {
+    let mut names = vec!["README.md".to_owned()];
+    let mut folders = vec!["docs".to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root.join(&folder)).with_context(|| folder.clone())? {
+            let entry = entry?;
+            let name = format!("{folder}/{}", entry.file_name().to_string_lossy());
+            if entry.file_type()?.is_dir() {
+                folders.push(name);
+            } else if name.ends_with(".md") {
+                names.push(name);
+            }
+        }
+    }
+    names.sort();
+    Ok(names)
 }
 
 /// Figures of a passage that are not what the record says.
-fn check(passage: &Passage, page: &str, inputs: &Inputs) -> Result<Vec<Disagreement>> {
-    let name = &passage.page;
-    let text = folded(&passage.text);
-    let said = figures_in(&text, page)
-        .with_context(|| format!("{name} has no such passage (once): {text}"))?;
+fn check(passage: &Passage, page: &Page, inputs: &Inputs) -> Result<Vec<Disagreement>> {
+    let Passage { page: name, text, rows } = passage;
+    let said = page.figures_of(text).with_context(|| name.clone())?;
     ensure!(
-        said.len() == passage.rows.len(),
+        said.len() == rows.len(),
         "{name}: {} figures and {} rows: {text}",
         said.len(),
-        passage.rows.len()
+        rows.len()
     );
     let mut wrong = Vec::new();
-    for (said, key) in said.iter().zip(&passage.rows) {
+    for (said, key) in said.into_iter().zip(rows) {
+        let said = page.at(said);
         let recorded = lookup(key, inputs).with_context(|| format!("{name}: {text}"))?;
         if !agrees(said, recorded)? {
             wrong.push(Disagreement {
                 page: name.clone(),
                 text: text.clone(),
                 row: key.clone(),
-                said: said.clone(),
+                said: said.to_owned(),
                 recorded: recorded.value,
                 noise: recorded.noise,
             });
@@ -140,99 +210,25 @@ fn check(passage: &Passage, page: &str, inputs: &Inputs) -> Result<Vec<Disagreem
     Ok(wrong)
 }
 
-/// The figures that stand in `page` where `text` has `{}`; none where the page does not have the text
-/// exactly once.
-fn figures_in(text: &str, page: &str) -> Option<Vec<String>> {
-    let parts: Vec<&str> = text.split(FIGURE).collect();
-    let (first, rest) = parts.split_first()?;
-    // What a passage begins with tells it from others, so that it must have some text there.
-    let mut found = page.match_indices(first).filter_map(|(at, _)| {
-        let mut behind = &page[at + first.len()..];
-        let mut figures = Vec::new();
-        for part in rest {
-            let length = behind.find(|c: char| !c.is_ascii_digit() && c != '.' && c != ',');
-            let (figure, next) = behind.split_at(length.unwrap_or(behind.len()));
-            // A full stop or comma behind a figure belongs to the sentence.
-            let cut = figure.trim_end_matches(['.', ',']);
-            behind = &behind[cut.len()..];
-            debug_assert!(next.len() <= behind.len());
-            behind = behind.strip_prefix(part)?;
-            if cut.is_empty() {
-                return None;
-            }
-            figures.push(cut.to_owned());
-        }
-        Some(figures)
-    });
-    let figures = found.next()?;
-    found.next().is_none().then_some(figures)
-}
-
-/// A recorded figure, in the unit that the text has, and the share of it that is noise.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Recorded {
-    value: f64,
-    noise: f64,
-}
-
-/// Finds what a key names.
-fn lookup(key: &str, inputs: &Inputs) -> Result<Recorded> {
-    if let Some((above, below)) = key.split_once(" / ") {
-        let (above, below) = (lookup(above, inputs)?, lookup(below, inputs)?);
-        let noise = above.noise.max(below.noise);
-        return Ok(Recorded { value: above.value / below.value, noise });
+/// The surroundings of what looks like a measurement and stands in none of the texts.
+fn uncovered_figures(page: &Page, texts: &[&String]) -> Result<Vec<String>> {
+    let mut covered = Vec::new();
+    for text in texts {
+        covered.extend(page.figures_of(text)?);
     }
-    let parts: Vec<&str> = key.split(" | ").collect();
-    let [suite, case, subject, figure] = parts[..] else {
-        bail!("\"{key}\" is not `suite | case | subject | metric unit`");
+    let is_bare = |figure: &std::ops::Range<usize>| {
+        !covered.iter().any(|covered| covered.contains(&figure.start))
     };
-    let Some((metric, unit)) = figure.rsplit_once(' ') else {
-        bail!("\"{key}\" names no unit");
-    };
-    let comparison =
-        inputs.comparison(suite).with_context(|| format!("no suite {suite} is recorded"))?;
-    let row = comparison
-        .figure(case, subject, metric)
-        .with_context(|| format!("no such row is recorded: {key}"))?;
-    let spread = |row: &&Row| row.case == case && row.metric == metric && row.target.is_none();
-    let noise =
-        comparison.rows.iter().filter(spread).filter_map(|row| row.noise).fold(0.0, f64::max);
-    Ok(Recorded { value: in_unit(row, unit).with_context(|| key.to_owned())?, noise })
-}
-
-fn in_unit(row: &Row, unit: &str) -> Result<f64> {
-    if unit == "ratio" {
-        return row.ratio.context("the row has no ratio");
-    }
-    let value = row.value.context("the row has no value")?;
-    let factor = match (row.unit.as_str(), unit) {
-        (recorded, asked) if recorded == asked => 1.0,
-        ("s", "ms") => 1e3,
-        ("s", "µs") => 1e6,
-        ("ns", "µs") => 1e-3,
-        ("ns", "ms") => 1e-6,
-        (recorded, asked) => bail!("a row in {recorded} is not said in {asked}"),
-    };
-    Ok(value * factor)
-}
-
-/// Whether a figure is the recorded one, as far as the noise and its own last digit allow.
-fn agrees(said: &str, recorded: Recorded) -> Result<bool> {
-    let digits = said.replace(',', "");
-    let value: f64 = digits.parse().with_context(|| format!("{said} is no figure"))?;
-    let decimals = digits.split_once('.').map_or(0, |(_, behind)| behind.len());
-    let rounding = 0.5 * 10_f64.powi(-i32::try_from(decimals).unwrap_or(i32::MAX));
-    let allowed = (recorded.noise * recorded.value).max(rounding) * (1.0 + 1e-9);
-    Ok((value - recorded.value).abs() <= allowed)
+    Ok(page.measured().filter(is_bare).map(|figure| page.around(&figure)).collect())
 }
 
 /// The first row with figures in a table of a section that no passage covers.
-fn uncovered<'a>(
+fn uncovered_row<'a>(
     page: &str,
     heading: &str,
     passages: impl Iterator<Item = &'a Passage>,
 ) -> Result<Option<String>> {
-    let covered: Vec<String> = passages.map(|passage| folded(&passage.text)).collect();
+    let covered: Vec<&String> = passages.map(|passage| &passage.text).collect();
     let mut lines = page.lines();
     let level = heading.bytes().take_while(|&byte| byte == b'#').count();
     lines
@@ -246,11 +242,11 @@ fn uncovered<'a>(
     // A table's head stands above a line of dashes.
     let is_head = |at: usize| section.get(at + 1).is_some_and(|below| below.starts_with("|---"));
     let is_bare = |line: &str| {
-        let line = folded(line);
         let figures = line.split('|').skip(2).any(|cell| {
             cell.trim_start_matches([' ', '*']).starts_with(|c: char| c.is_ascii_digit())
         });
-        let matches = |text: &String| text.starts_with('|') && figures_in(text, &line).is_some();
+        let row = Page::new(line);
+        let matches = |text: &&String| text.starts_with('|') && row.figures_of(text).is_ok();
         line.starts_with('|') && figures && !covered.iter().any(matches)
     };
     let mut rows = section.iter().enumerate().filter(|(at, _)| !is_head(*at));
@@ -291,7 +287,7 @@ mod tests {
     const WALL: &str = "copy | ext4/1GiB/warm | uncopy | wall ms";
 
     fn disagreements(text: &str, rows: &[&str], page: &str) -> Vec<(String, f64)> {
-        let wrong = check(&passage(text, rows), &folded(page), &inputs()).unwrap();
+        let wrong = check(&passage(text, rows), &Page::new(page), &inputs()).unwrap();
         wrong.into_iter().map(|wrong| (wrong.said, (wrong.recorded * 1e6).round() / 1e6)).collect()
     }
 
@@ -322,7 +318,7 @@ mod tests {
     #[test]
     fn what_cannot_be_held_against_each_other_is_an_error() {
         let failure = |text: &str, rows: &[&str], page: &str| {
-            format!("{:#}", check(&passage(text, rows), &folded(page), &inputs()).unwrap_err())
+            format!("{:#}", check(&passage(text, rows), &Page::new(page), &inputs()).unwrap_err())
         };
         assert!(failure("in {} ms", &[WALL], "in the page").contains("no such passage"));
         assert!(failure("in {} ms", &[WALL], "in 1 ms, in 2 ms").contains("no such passage"));
@@ -331,7 +327,8 @@ mod tests {
         assert!(failure("in {} ms", &[gone], "in 200 ms").contains("no such row"));
         let unit = "copy | ext4/1GiB/warm | uncopy | wall B";
         assert!(failure("in {} ms", &[unit], "in 200 ms").contains("not said in B"));
-        assert!(failure("in {} ms", &["uncopy"], "in 200 ms").contains("is not `suite"));
+        let short = "copy | ext4/1GiB/warm | uncopy";
+        assert!(failure("in {} ms", &[short], "in 200 ms").contains("is not `suite"));
     }
 
     #[test]
@@ -339,19 +336,26 @@ mod tests {
         let page = "# A\n| x | 9 |\n## Measured\n| | 256 B |\n|---|---|\n| a | 1 ms |\n\n| b | **2** ms |\n## Next\n| c | 3 |";
         let look = |texts: &[&str]| {
             let passages: Vec<Passage> = texts.iter().map(|text| passage(text, &[])).collect();
-            uncovered(page, "## Measured", passages.iter()).unwrap()
+            uncovered_row(page, "## Measured", passages.iter()).unwrap()
         };
         assert_eq!(look(&["| a | {} ms |", "| b | **{}** ms |"]), None);
         assert_eq!(look(&["| a | {} ms |"]), Some("| b | **2** ms |".to_owned()));
         assert_eq!(look(&[]), Some("| a | 1 ms |".to_owned()));
-        assert!(uncovered(page, "## Gone", [].into_iter()).is_err());
+        assert!(uncovered_row(page, "## Gone", [].into_iter()).is_err());
     }
 
     #[test]
-    fn thousands_and_full_stops_are_read_as_people_write_them() {
-        let found = figures_in("takes {} ns, and {}.", "takes 2,584 ns, and 3.5. Next");
-        assert_eq!(found.unwrap(), ["2,584", "3.5"]);
-        assert!(agrees("2,584", Recorded { value: 2584.3, noise: 0.0 }).unwrap());
-        assert!(!agrees("2,584", Recorded { value: 2585.3, noise: 0.0 }).unwrap());
+    fn what_looks_like_a_measurement_is_in_a_passage_or_comes_from_elsewhere() {
+        let page = Page::new("Takes 0.93 of cp's 12 ms. A round is\n5 ms long.");
+        let left = |texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
+            uncovered_figures(&page, &texts.iter().collect::<Vec<_>>()).unwrap()
+        };
+        assert_eq!(left(&["Takes {} of cp's {} ms", "A round is {} ms"]), [""; 0]);
+        let bare = left(&["Takes {} of cp's"]);
+        assert_eq!(bare.len(), 2);
+        assert!(bare[0].ends_with("cp's 12 ms. A round is 5 ms long."), "{bare:?}");
+        let gone = "Takes {} of tar's".to_owned();
+        assert!(uncovered_figures(&page, &[&gone]).is_err());
     }
 }
