@@ -504,6 +504,10 @@ impl End for ChannelEnd {
         self.queue.has_room() || (self.calls.are_waiting() && self.queue.has_room_before_answer())
     }
 
+    fn has_room_for_two(&self) -> bool {
+        self.queue.has_room_for_two()
+    }
+
     fn take_in(
         locked: &mut Locked<'_, ChannelEnd>,
         side: Side,
@@ -567,7 +571,7 @@ impl End for ChannelEnd {
 }
 
 /// From so many descriptors on that were taken out of the socket and not read, no more are taken,
-/// so that the peer cannot use up this process's.
+/// so that the peer cannot use up this process's; two messages at most go beyond.
 const REMOTE_HANDLES: usize = 64;
 
 impl From<TooLong> for Status {

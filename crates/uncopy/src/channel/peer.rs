@@ -64,6 +64,10 @@ pub(super) trait End: Sized + Send + 'static {
     fn has_room(&self) -> bool {
         true
     }
+    /// There is room for two packets, whatever the first is.
+    fn has_room_for_two(&self) -> bool {
+        true
+    }
     /// Takes in what came over a socket; false if it makes no sense here.
     fn take_in(_: &mut Locked<'_, Self>, _: Side, _: Content, _: MessageBuf) -> bool {
         false

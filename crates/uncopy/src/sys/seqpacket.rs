@@ -105,46 +105,109 @@ pub(crate) fn send_many(fd: impl AsFd, messages: &[[IoSlice<'_>; 2]]) -> Sys<usi
     Ok(rustix::net::sendmmsg(fd, &mut headers, flags)?)
 }
 
-/// Receives one message into the parts, one behind the other, and its descriptors, close-on-exec.
-/// Gives what was written of both parts of the body.
-pub(crate) fn receive<'a>(
+/// Where a message is to go: its parts one behind the other, and its descriptors.
+pub(crate) struct Place<'a, 'b> {
+    pub(crate) head: &'b mut [u8],
+    pub(crate) body: [&'a mut [MaybeUninit<u8>]; 2],
+    pub(crate) tail: &'b mut Tail,
+    pub(crate) fds: &'b mut Vec<OwnedFd>,
+}
+
+/// A message that came, and what was written of both parts of its body.
+pub(crate) type Landed<'a> = (Received, [&'a mut [u8]; 2]);
+
+/// Receives one message, its descriptors close-on-exec.
+pub(crate) fn receive<'a>(fd: impl AsFd, mut place: Place<'a, '_>) -> Sys<Landed<'a>> {
+    let mut parts = place.parts();
+    let mut control = Control::new();
+    let mut message = header(&mut parts, &mut control);
+    // SAFETY: the header names memory that is borrowed mutably for the whole call.
+    let n = unsafe { libc::recvmsg(fd.as_fd().as_raw_fd(), &raw mut message, RECEIVE_FLAGS) };
+    let Ok(bytes) = usize::try_from(n) else { return Err(last_errno()) };
+    // SAFETY: the kernel has filled this header, and the parts that it names.
+    Ok(unsafe { place.landed(&message, bytes) })
+}
+
+/// Receives one message, and the next if it is there already, by one system call
+/// (`recvmmsg(2)`). What stopped the second, other than that it is not there, the next call says.
+pub(crate) fn receive_two<'a, 'b>(
     fd: impl AsFd,
-    head: &mut [u8],
-    [body, more]: [&'a mut [MaybeUninit<u8>]; 2],
-    tail: &mut Tail,
-    fds: &mut Vec<OwnedFd>,
-) -> Sys<(Received, [&'a mut [u8]; 2])> {
-    let part = |start: *mut u8, length| libc::iovec { iov_base: start.cast(), iov_len: length };
-    let mut parts = [
-        part(head.as_mut_ptr(), head.len()),
-        part(body.as_mut_ptr().cast(), body.len()),
-        part(more.as_mut_ptr().cast(), more.len()),
-        part(tail.as_mut_ptr(), TAIL_BYTES),
+    mut first: Place<'a, '_>,
+    mut second: Place<'b, '_>,
+) -> Sys<(Landed<'a>, Option<Landed<'b>>)> {
+    let (mut first_parts, mut second_parts) = (first.parts(), second.parts());
+    let (mut first_control, mut second_control) = (Control::new(), Control::new());
+    let of = |message| libc::mmsghdr { msg_hdr: message, msg_len: 0 };
+    let mut messages = [
+        of(header(&mut first_parts, &mut first_control)),
+        of(header(&mut second_parts, &mut second_control)),
     ];
-    let mut control = Control([MaybeUninit::uninit(); CONTROL_BYTES]);
+    // SAFETY: the headers name memory that is borrowed mutably for the whole call; without a
+    // timeout the call reads no other.
+    let count = unsafe {
+        libc::recvmmsg(
+            fd.as_fd().as_raw_fd(),
+            messages.as_mut_ptr(),
+            2,
+            RECEIVE_FLAGS as _,
+            std::ptr::null_mut(),
+        )
+    };
+    if count < 1 {
+        return Err(last_errno());
+    }
+    let bytes = |index: usize| messages[index].msg_len as usize;
+    // SAFETY: the kernel has filled the first header, and the parts that it names.
+    let landed = unsafe { first.landed(&messages[0].msg_hdr, bytes(0)) };
+    // SAFETY: with two, the second as well.
+    let next = (count > 1).then(|| unsafe { second.landed(&messages[1].msg_hdr, bytes(1)) });
+    Ok((landed, next))
+}
+
+const RECEIVE_FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+
+fn header(parts: &mut [libc::iovec; 4], control: &mut Control) -> libc::msghdr {
     // SAFETY: all fields of a `msghdr` may be zero.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = parts.as_mut_ptr();
     message.msg_iovlen = parts.len() as _;
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = CONTROL_BYTES as _;
-    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    // SAFETY: the header names memory that is borrowed mutably for the whole call.
-    let n = unsafe { libc::recvmsg(fd.as_fd().as_raw_fd(), &raw mut message, flags) };
-    let Ok(bytes) = usize::try_from(n) else { return Err(last_errno()) };
-    take_rights(&message, fds);
-    let is_truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
-    let behind_head = bytes.saturating_sub(head.len());
-    let in_body = behind_head.min(body.len());
-    let in_more = (behind_head - in_body).min(more.len());
-    let in_tail = (behind_head - in_body - in_more).min(TAIL_BYTES);
-    // SAFETY: the kernel fills the parts in order, so that it wrote these bytes of `tail`.
-    unsafe { tail.set_len(in_tail) };
-    // SAFETY: as above, of `body`.
-    let body = unsafe { std::slice::from_raw_parts_mut(body.as_mut_ptr().cast(), in_body) };
-    // SAFETY: as above, of `more`.
-    let more = unsafe { std::slice::from_raw_parts_mut(more.as_mut_ptr().cast(), in_more) };
-    Ok((Received { bytes, is_truncated }, [body, more]))
+    message
+}
+
+impl<'a> Place<'a, '_> {
+    fn parts(&mut self) -> [libc::iovec; 4] {
+        let part = |start: *mut u8, length| libc::iovec { iov_base: start.cast(), iov_len: length };
+        let [body, more] = &mut self.body;
+        [
+            part(self.head.as_mut_ptr(), self.head.len()),
+            part(body.as_mut_ptr().cast(), body.len()),
+            part(more.as_mut_ptr().cast(), more.len()),
+            part(self.tail.as_mut_ptr(), TAIL_BYTES),
+        ]
+    }
+
+    /// What came here.
+    ///
+    /// # Safety
+    /// The kernel has filled `message` and so many bytes of this place's parts, in order.
+    unsafe fn landed(self, message: &libc::msghdr, bytes: usize) -> Landed<'a> {
+        take_rights(message, self.fds);
+        let is_truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
+        let [body, more] = self.body;
+        let behind_head = bytes.saturating_sub(self.head.len());
+        let in_body = behind_head.min(body.len());
+        let in_more = (behind_head - in_body).min(more.len());
+        let in_tail = (behind_head - in_body - in_more).min(TAIL_BYTES);
+        // SAFETY: the kernel fills the parts in order, so that it wrote these bytes of `tail`.
+        unsafe { self.tail.set_len(in_tail) };
+        // SAFETY: as above, of `body`.
+        let body = unsafe { std::slice::from_raw_parts_mut(body.as_mut_ptr().cast(), in_body) };
+        // SAFETY: as above, of `more`.
+        let more = unsafe { std::slice::from_raw_parts_mut(more.as_mut_ptr().cast(), in_more) };
+        (Received { bytes, is_truncated }, [body, more])
+    }
 }
 
 /// Room for the descriptors of one message and for what else a peer may have the kernel add.
@@ -153,6 +216,12 @@ const CONTROL_BYTES: usize = 1088;
 /// Aligned as a `cmsghdr` must be.
 #[repr(align(8))]
 struct Control([MaybeUninit<u8>; CONTROL_BYTES]);
+
+impl Control {
+    fn new() -> Control {
+        Control([MaybeUninit::uninit(); CONTROL_BYTES])
+    }
+}
 
 /// What the kernel adds to each message after `SO_PASSPIDFD`, which whoever has a duplicate of the
 /// socket can set (Linux 6.5, `include/linux/socket.h`).
@@ -278,7 +347,7 @@ mod tests {
     use std::mem::MaybeUninit;
     use std::os::fd::{AsRawFd, OwnedFd};
 
-    use super::{Tail, pair, receive, send};
+    use super::{Place, Tail, pair, receive, send};
 
     /// `SO_PASSPIDFD` (`include/uapi/asm-generic/socket.h`).
     const SO_PASSPIDFD: libc::c_int = 76;
@@ -312,7 +381,8 @@ mod tests {
             let (mut body, mut more) = ([MaybeUninit::uninit(); 4], []);
             let mut fds: Vec<OwnedFd> = Vec::new();
             let body = [&mut body[..], &mut more[..]];
-            let (got, _) = receive(&here, &mut head, body, &mut tail, &mut fds).unwrap();
+            let place = Place { head: &mut head, body, tail: &mut tail, fds: &mut fds };
+            let (got, _) = receive(&here, place).unwrap();
             assert_eq!((got.bytes, fds.len()), (1, 0));
         }
         let pidfds = open_descriptors();

@@ -169,6 +169,10 @@ impl End for FifoEnd {
         self.bytes.len() < self.capacity
     }
 
+    fn has_room_for_two(&self) -> bool {
+        false
+    }
+
     fn take_in(
         locked: &mut Locked<'_, FifoEnd>,
         side: Side,

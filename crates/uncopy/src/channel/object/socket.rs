@@ -369,6 +369,10 @@ impl End for SocketEnd {
         self.bytes.len() < CAPACITY_BYTES
     }
 
+    fn has_room_for_two(&self) -> bool {
+        false
+    }
+
     fn take_in(
         locked: &mut Locked<'_, SocketEnd>,
         side: Side,

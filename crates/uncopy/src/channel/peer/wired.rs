@@ -143,7 +143,7 @@ impl<T: End> Pair<T> {
     #[cold]
     pub(super) fn refresh_wired(&self, side: Side, until: Signals) {
         if let Ok(mut locked) = self.lock() {
-            locked.refresh(side, until);
+            locked.look_first(side, until);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::channel::MAX_BYTES;
 use crate::channel::message::MessageBuf;
 
 /// How much one end's queue takes before the other's writes answer
@@ -55,6 +56,14 @@ impl Queue {
         self.messages.len() < self.bounds.messages
             && self.bytes < self.bounds.bytes
             && self.handles < self.bounds.handles
+    }
+
+    /// There is room for one more behind the largest message; of descriptors, as many again as one
+    /// carries.
+    pub(in crate::channel) fn has_room_for_two(&self) -> bool {
+        self.messages.len() + 1 < self.bounds.messages
+            && self.bytes + MAX_BYTES < self.bounds.bytes
+            && self.handles == 0
     }
 
     /// There is room for what may lie before the answer of a call: for all that a socket holds

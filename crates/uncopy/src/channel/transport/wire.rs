@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Weak};
 
@@ -14,7 +15,7 @@ use crate::channel::sync::{Mutex, lock};
 use crate::channel::{MAX_BYTES, Status};
 use crate::error::Errno;
 use crate::sys::epoll;
-use crate::sys::seqpacket::{self, Ready, Tail};
+use crate::sys::seqpacket::{self, Place, Ready, Tail};
 
 /// This process's end of a socket. What it has received and nobody has read lies with the object.
 pub(in crate::channel) struct Wire {
@@ -112,6 +113,20 @@ impl Wire {
         arrival
     }
 
+    /// The next packet, and what is behind it, if that is known: one system call says both.
+    pub(in crate::channel) fn receive_two(&self) -> (Arrival, Option<Arrival>) {
+        let mut inflow = lock(&self.inflow);
+        if inflow.has_ended {
+            return (Arrival::End, None);
+        }
+        let arrivals = inflow.next_two(&self.fd);
+        drop(inflow);
+        if let (Arrival::End, _) | (_, Some(Arrival::End)) = arrivals {
+            self.end();
+        }
+        arrivals
+    }
+
     /// Nothing is received any more, nor sent.
     pub(in crate::channel) fn end(&self) {
         let mut inflow = lock(&self.inflow);
@@ -198,21 +213,44 @@ impl Inflow {
                 Received::Nothing | Received::Garbage => return Arrival::End,
             }
         }
-        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        if self.has_begun {
+            let received = receive(fd, self.likely);
+            return self.arrival(received);
+        }
         match receive(fd, self.likely) {
-            Received::Packet(Content::Backlog, _, fds) if is_first => {
+            Received::Packet(Content::Backlog, _, fds) => {
+                self.has_begun = true;
                 self.backlog.extend(fds);
                 self.next(fd)
             }
+            received => {
+                self.has_begun = !matches!(received, Received::Nothing);
+                self.arrival(received)
+            }
+        }
+    }
+
+    /// The next, and what is behind it over the socket itself, if that is known.
+    fn next_two(&mut self, fd: &OwnedFd) -> (Arrival, Option<Arrival>) {
+        if !self.has_begun || !self.backlog.is_empty() {
+            return (self.next(fd), None);
+        }
+        let (first, second) = receive_two(fd, self.likely);
+        match self.arrival(first) {
+            first @ Arrival::Packet(..) => (first, Some(self.arrival(second))),
+            first => (first, None),
+        }
+    }
+
+    /// What came over the socket itself, behind the first.
+    fn arrival(&mut self, received: Received) -> Arrival {
+        match received {
             Received::Packet(Content::Backlog, _, _) | Received::Garbage => Arrival::End,
             Received::Packet(content, message, _) => {
                 self.likely = message.len();
                 Arrival::Packet(content, message)
             }
-            Received::Nothing => {
-                self.has_begun = !is_first;
-                Arrival::Nothing
-            }
+            Received::Nothing => Arrival::Nothing,
             Received::End => Arrival::End,
         }
     }
@@ -262,57 +300,119 @@ enum Received {
     Garbage,
 }
 
+/// What one system call wrote, beside the body of a message.
+struct Landing {
+    head: [u8; HEADER_BYTES],
+    tail: Tail,
+    fds: Vec<OwnedFd>,
+    received: seqpacket::Received,
+}
+
+impl Landing {
+    fn new() -> Landing {
+        let received = seqpacket::Received { bytes: 0, is_truncated: false };
+        Landing { head: [0; HEADER_BYTES], tail: Tail::new(), fds: Vec::new(), received }
+    }
+
+    fn place<'a>(&mut self, body: [&'a mut [MaybeUninit<u8>]; 2]) -> Place<'a, '_> {
+        Place { head: &mut self.head, body, tail: &mut self.tail, fds: &mut self.fds }
+    }
+
+    /// What the bytes say; those of the body are in `buffer`.
+    fn unpack(&mut self, mut buffer: Buffer) -> Received {
+        let (received, fds) = (&self.received, std::mem::take(&mut self.fds));
+        if received.bytes == 0 {
+            return Received::End;
+        }
+        if received.is_truncated {
+            return Received::Garbage;
+        }
+        let Ok(header) = Header::decode(self.head, received.bytes) else {
+            return Received::Garbage;
+        };
+        if header.content == Content::Backlog {
+            let is_backlog = fds.iter().all(seqpacket::is_seqpacket);
+            let nothing = MessageBuf::empty();
+            return match is_backlog {
+                true => Received::Packet(Content::Backlog, nothing, fds),
+                false => Received::Garbage,
+            };
+        }
+        let records = records(&buffer, &self.tail, header);
+        buffer.truncate(header.bytes);
+        let message = MessageBuf::new(buffer);
+        if records.is_empty() && fds.is_empty() {
+            return Received::Packet(header.content, message, fds);
+        }
+        let descriptors = fds.len();
+        match unpack(&records, fds) {
+            Ok(handles) => {
+                let message = message.with_received(handles, descriptors);
+                Received::Packet(header.content, message, Vec::new())
+            }
+            Err(_) => Received::Garbage,
+        }
+    }
+}
+
 /// `likely` is how long the message is, probably.
 fn receive(fd: &OwnedFd, likely: usize) -> Received {
-    let (mut head, mut tail) = ([0; HEADER_BYTES], Tail::new());
-    let mut fds = Vec::new();
-    let mut received = seqpacket::Received { bytes: 0, is_truncated: false };
-    let landed = loop {
-        let landed = Buffer::received(likely, MAX_BYTES, |spaces| {
-            let (what, body) = seqpacket::receive(fd, &mut head, spaces, &mut tail, &mut fds)?;
-            received = what;
+    let mut landing = Landing::new();
+    let landed = patiently(|| {
+        Buffer::received(likely, MAX_BYTES, |spaces| {
+            let (received, body) = seqpacket::receive(fd, landing.place(spaces))?;
+            landing.received = received;
             Ok(body)
-        });
-        match landed {
+        })
+    });
+    match landed {
+        Ok(buffer) => landing.unpack(buffer),
+        Err(nothing) => nothing,
+    }
+}
+
+/// The same, and what comes behind a packet that makes sense, by the same system call.
+fn receive_two(fd: &OwnedFd, likely: usize) -> (Received, Received) {
+    let (mut first, mut second, mut behind) = (Landing::new(), Landing::new(), None);
+    let landed = patiently(|| {
+        Buffer::received(likely, MAX_BYTES, |spaces| {
+            let (mut body, mut is_there) = (None, false);
+            let buffer = Buffer::received(likely, MAX_BYTES, |more| {
+                let (place, next) = (first.place(spaces), second.place(more));
+                let ((received, landed), next) = seqpacket::receive_two(fd, place, next)?;
+                first.received = received;
+                body = Some(landed);
+                is_there = next.is_some();
+                let nothing = seqpacket::Received { bytes: 0, is_truncated: false };
+                let (received, landed) = next.unwrap_or((nothing, [&mut [], &mut []]));
+                second.received = received;
+                Ok::<_, Errno>(landed)
+            })?;
+            behind = is_there.then_some(buffer);
+            Ok(body.unwrap_or_default())
+        })
+    });
+    let first = match landed {
+        Ok(buffer) => first.unpack(buffer),
+        Err(nothing) => nothing,
+    };
+    match (&first, behind) {
+        (Received::Packet(..), Some(buffer)) => (first, second.unpack(buffer)),
+        _ => (first, Received::Nothing),
+    }
+}
+
+/// Receives until nothing gets in the way; otherwise what there was instead of a packet.
+fn patiently(mut receive: impl FnMut() -> Result<Buffer, Errno>) -> Result<Buffer, Received> {
+    loop {
+        return match receive() {
             // The first of these says that the peer closed and left messages unread; those that
             // it sent are still to come.
-            Err(Errno::ECONNRESET | Errno::EINTR) => {}
-            other => break other,
-        }
-    };
-    let mut buffer = match landed {
-        Ok(buffer) => buffer,
-        Err(Errno::EAGAIN) => return Received::Nothing,
-        Err(_) => return Received::Garbage,
-    };
-    if received.bytes == 0 {
-        return Received::End;
-    }
-    if received.is_truncated {
-        return Received::Garbage;
-    }
-    let Ok(header) = Header::decode(head, received.bytes) else { return Received::Garbage };
-    if header.content == Content::Backlog {
-        let is_backlog = fds.iter().all(seqpacket::is_seqpacket);
-        let nothing = MessageBuf::empty();
-        return match is_backlog {
-            true => Received::Packet(Content::Backlog, nothing, fds),
-            false => Received::Garbage,
+            Err(Errno::ECONNRESET | Errno::EINTR) => continue,
+            Err(Errno::EAGAIN) => Err(Received::Nothing),
+            Err(_) => Err(Received::Garbage),
+            Ok(buffer) => Ok(buffer),
         };
-    }
-    let records = records(&buffer, &tail, header);
-    buffer.truncate(header.bytes);
-    let message = MessageBuf::new(buffer);
-    if records.is_empty() && fds.is_empty() {
-        return Received::Packet(header.content, message, fds);
-    }
-    let descriptors = fds.len();
-    match unpack(&records, fds) {
-        Ok(handles) => {
-            let message = message.with_received(handles, descriptors);
-            Received::Packet(header.content, message, Vec::new())
-        }
-        Err(_) => Received::Garbage,
     }
 }
 
@@ -327,3 +427,6 @@ fn records(body: &[u8], tail: &[u8], header: Header) -> Vec<u8> {
     debug_assert_eq!(records.len(), length, "the header was checked against all bytes");
     records
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,6 +33,7 @@ struct Drained {
 }
 
 /// What is left in the socket.
+#[derive(Clone, Copy)]
 enum Rest {
     Nothing,
     /// Nothing, for good.
@@ -51,15 +52,15 @@ impl<T: End> Locked<'_, T> {
                 return wire.report_again();
             }
             left -= 1;
-            if !matches!(self.receive(side, &wire), Received::Packet { .. }) {
+            if !matches!(self.take(side, &wire, wire.receive()), Received::Packet { .. }) {
                 return;
             }
         }
     }
 
-    /// Takes in one packet for `side`.
-    fn receive(&mut self, side: Side, wire: &Wire) -> Received {
-        let bytes = match wire.receive() {
+    /// Takes in what the wire gave for `side`.
+    fn take(&mut self, side: Side, wire: &Wire, arrival: Arrival) -> Received {
+        let bytes = match arrival {
             Arrival::Packet(Content::Signals, message) => {
                 let (clear, set) = decode_signals(&message);
                 self.update(side, clear.intersection(T::USER), set.intersection(T::USER));
@@ -90,11 +91,21 @@ impl<T: End> Locked<'_, T> {
         let mut found = false;
         // Bytes that were there when one of the signals was set; counted only if that was not all.
         let mut left = None;
+        // Mostly there is one packet: the call that receives it says whether that was all.
+        let (mut next, mut behind) = match self.end(side).has_room_for_two() {
+            true => {
+                let (next, behind) = wire.receive_two();
+                (Some(next), behind)
+            }
+            false => (None, None),
+        };
         for _ in 0..MOST_AT_ONCE {
-            if !self.end(side).has_room() {
+            if next.is_none() && !self.end(side).has_room() {
                 return Drained { found, rest: Rest::Unknown };
             }
-            let bytes = match self.receive(side, wire) {
+            let arrival = next.unwrap_or_else(|| wire.receive());
+            next = behind.take();
+            let bytes = match self.take(side, wire, arrival) {
                 Received::Packet { bytes } => bytes,
                 Received::Nothing => return Drained { found, rest: Rest::Nothing },
                 Received::End => return Drained { found: true, rest: Rest::End },
@@ -111,18 +122,34 @@ impl<T: End> Locked<'_, T> {
         Drained { found, rest: Rest::Unknown }
     }
 
-    /// Looks at the socket of `side`: takes in what has come, and finds out what no packet says.
-    pub(super) fn refresh(&mut self, side: Side, until: Signals) {
-        let Some(wire) = self.wire(side) else { return self.follow(side) };
-        let drained = self.drain(side, &wire, until);
-        let unused = if drained.found { 0 } else { UNUSED_LOOKS };
+    /// Looks at the socket of `side` before anybody sleeps: how that went says whether the next is
+    /// to look as well.
+    pub(super) fn look_first(&mut self, side: Side, until: Signals) {
+        let found = self.refresh(side, until);
+        let unused = if found { 0 } else { UNUSED_LOOKS };
         self.pair.unused_looks[side.index()].store(unused, Ordering::Relaxed);
+    }
+
+    /// Looks at the socket of `side`: takes in what has come, and finds out what no packet says.
+    /// Whether something had come.
+    pub(super) fn refresh(&mut self, side: Side, until: Signals) -> bool {
+        let Some(wire) = self.wire(side) else {
+            self.follow(side);
+            return false;
+        };
+        let Drained { found, rest } = self.drain(side, &wire, until);
+        self.find_out(side, &wire, rest);
+        found
+    }
+
+    /// Finds out what no packet says: whether there is room, and whether the peer is there.
+    fn find_out(&mut self, side: Side, wire: &Wire, rest: Rest) {
         let signals = self.signals(side);
         let settled = Signals::WRITABLE | Signals::WRITE_DISABLED | Signals::PEER_CLOSED;
         let asks_for_room = !signals.intersects(settled);
         let mut ready =
             Ready { hung_up: signals.contains(Signals::PEER_CLOSED), ..Ready::default() };
-        match drained.rest {
+        match rest {
             Rest::End => return,
             Rest::Nothing if !asks_for_room && !ready.hung_up => return,
             // The end is behind what there is no room for.
@@ -132,9 +159,9 @@ impl<T: End> Locked<'_, T> {
             _ => {}
         }
         if ready.hung_up {
-            self.lose_peer(side, &wire);
+            self.lose_peer(side, wire);
             // All of it, to find the end.
-            let rest = self.drain(side, &wire, Signals::empty()).rest;
+            let rest = self.drain(side, wire, Signals::empty()).rest;
             if matches!(rest, Rest::Nothing) || !self.end(side).has_room() {
                 // An answer may be behind what nobody reads; the call does not wait for that.
                 self.end(side).cut_off();
