@@ -1,6 +1,7 @@
 //! What can go wrong: which operation, on what, and why.
 
 mod errno;
+mod standard;
 
 use std::path::{Path, PathBuf};
 use std::{fmt, io};

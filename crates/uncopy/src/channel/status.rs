@@ -1,5 +1,7 @@
 //! What an operation on a channel or another object can answer.
 
+use std::io;
+
 use crate::buf::Filling;
 use crate::error::Errno;
 
@@ -98,6 +100,30 @@ impl From<Errno> for Status {
     }
 }
 
+/// An error of the system keeps its number; every other status is the inner error, which
+/// [`get_ref`](io::Error::get_ref) gives back.
+impl From<Status> for io::Error {
+    fn from(status: Status) -> io::Error {
+        let kind = match status {
+            Status::Io(errno) => return io::Error::from_raw_os_error(errno.raw()),
+            Status::NotSupported => io::ErrorKind::Unsupported,
+            Status::NoMemory => io::ErrorKind::OutOfMemory,
+            Status::InvalidArgs
+            | Status::BadHandle
+            | Status::WrongType
+            | Status::OutOfRange
+            | Status::BufferTooSmall { .. } => io::ErrorKind::InvalidInput,
+            Status::TimedOut => io::ErrorKind::TimedOut,
+            Status::ShouldWait => io::ErrorKind::WouldBlock,
+            Status::PeerClosed => io::ErrorKind::BrokenPipe,
+            Status::NotFound => io::ErrorKind::NotFound,
+            Status::AccessDenied => io::ErrorKind::PermissionDenied,
+            Status::NoResources | Status::BadState | Status::Canceled => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, status)
+    }
+}
+
 /// Writes the bytes of one message into the place they are sent from.
 ///
 /// Every closure of the right shape is one. It runs outside every lock and before any handle is
@@ -109,8 +135,29 @@ impl<F: FnOnce(&mut Filling<'_>) -> Result<(), Status>> Fill for F {}
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, ErrorKind};
+
     use super::Status;
     use crate::error::Errno;
+
+    #[test]
+    fn statuses_become_errors_of_the_standard_library() {
+        for (status, kind) in [
+            (Status::ShouldWait, ErrorKind::WouldBlock),
+            (Status::TimedOut, ErrorKind::TimedOut),
+            (Status::PeerClosed, ErrorKind::BrokenPipe),
+            (Status::AccessDenied, ErrorKind::PermissionDenied),
+            (Status::BufferTooSmall { bytes: 9, handles: 1 }, ErrorKind::InvalidInput),
+            (Status::NoMemory, ErrorKind::OutOfMemory),
+        ] {
+            let error = io::Error::from(status);
+            assert_eq!((error.kind(), error.to_string()), (kind, status.to_string()));
+            let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Status>());
+            assert_eq!(inner, Some(&status));
+        }
+        let error = io::Error::from(Status::Io(Errno::EIO));
+        assert_eq!(error.raw_os_error(), Some(Errno::EIO.raw()));
+    }
 
     #[test]
     fn error_numbers_become_statuses() {

@@ -56,11 +56,26 @@ impl Errno {
         self.0
     }
 
-    /// Linux's number in an error of the standard library. `None` on other systems, whose numbers mean
-    /// something else: 35 is `EDEADLK` on Linux and `EAGAIN` on macOS.
+    /// Linux's number in an error of the standard library, also in one that was made of an
+    /// [`Error`](super::Error). `None` on other systems, whose numbers mean something else: 35 is `EDEADLK`
+    /// on Linux and `EAGAIN` on macOS.
     #[must_use]
     pub fn of(error: &io::Error) -> Option<Errno> {
-        Errno::answered(error, crate::IS_LINUX)
+        let within = error.get_ref().and_then(|inner| inner.downcast_ref::<super::Error>());
+        match within {
+            Some(within) => within.errno(),
+            None => Errno::answered(error, crate::IS_LINUX),
+        }
+    }
+
+    /// The kind that the standard library gives it; `Other` where it has none, and off Linux, where
+    /// numbers mean something else.
+    #[must_use]
+    pub fn kind(self) -> io::ErrorKind {
+        match crate::IS_LINUX {
+            true => io::Error::from_raw_os_error(self.0).kind(),
+            false => io::ErrorKind::Other,
+        }
     }
 
     fn answered(error: &io::Error, is_linux: bool) -> Option<Errno> {
