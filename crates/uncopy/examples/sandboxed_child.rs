@@ -84,6 +84,7 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_sendto,
     libc::SYS_sendmsg,
     libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
     libc::SYS_getsockopt,
     libc::SYS_ppoll,
     libc::SYS_eventfd2,

@@ -6,7 +6,8 @@ use std::io::IoSlice;
 use std::process::ExitCode;
 
 use testbed::witness::Strace;
-use testbed::{Need, Program};
+use testbed::{Forbidden, Need, Program, SystemCall};
+use uncopy::Errno;
 use uncopy::channel::{BatchRegion, Channel, Deadline, MAX_BYTES, Object, Signals};
 
 /// Names the operation in the environment of the other run.
@@ -54,6 +55,13 @@ fn operate(name: &str) {
     match name {
         "local event" => event(&Channel::pair(), 1000),
         "small event" => event(&socket_pair(), 1000),
+        "third event" => {
+            let pair = socket_pair();
+            pair.0.write(&[], vec![]).unwrap();
+            pair.1.wait_one(Signals::READABLE, Deadline::INFINITE).unwrap();
+            pair.1.read().unwrap();
+            event(&pair, 1000);
+        }
         "large event" => event(&socket_pair(), 20_000),
         "local batch" => batch(&Channel::pair()),
         "batch" => batch(&socket_pair()),
@@ -69,10 +77,17 @@ fn operate(name: &str) {
     }
 }
 
+fn program(operation: &str) -> Program {
+    Program::new(std::env::current_exe().unwrap()).env(OPERATION, operation)
+}
+
 /// The calls between the marks.
 fn calls(operation: &str) -> Vec<String> {
-    let program = std::env::current_exe().unwrap();
-    let (run, trace) = Strace::new(&Program::new(program).env(OPERATION, operation)).run();
+    calls_of(&program(operation))
+}
+
+fn calls_of(program: &Program) -> Vec<String> {
+    let (run, trace) = Strace::new(program).run();
     assert!(run.status.success(), "{}", run.stderr);
     let names = trace.calls.into_iter().map(|call| call.name);
     names
@@ -95,6 +110,19 @@ fn a_message_over_a_socket_is_one_call_to_send_and_one_to_receive() {
     }
 }
 
+/// As where a filter of system calls was written before that one was needed.
+fn without_recvmmsg_messages_are_received_one_by_one() {
+    for errno in [Errno::EPERM, Errno::ENOSYS, Errno::EACCES] {
+        let refused = |operation: &str| {
+            let refused = [Forbidden::Call(SystemCall::RECVMMSG)];
+            calls_of(&program(operation).forbidding(&refused, errno))
+        };
+        assert_eq!(refused("small event"), ["sendto", "recvmmsg", "recvmsg", "recvmsg"], "{errno}");
+        // It is not tried again.
+        assert_eq!(refused("third event"), ["sendto", "recvmsg", "recvmsg"], "{errno}");
+    }
+}
+
 fn a_wait_for_what_is_set_looks_once_and_only_where_something_can_come() {
     // Nothing has come yet: a backlog would be the first.
     assert_eq!(calls("look"), ["recvmsg"]);
@@ -114,6 +142,7 @@ fn main() -> ExitCode {
         testbed::cases![
             [Need::Tool("strace")] one_process_needs_no_system_call,
             [Need::Tool("strace")] a_message_over_a_socket_is_one_call_to_send_and_one_to_receive,
+            [Need::Tool("strace")] without_recvmmsg_messages_are_received_one_by_one,
             [Need::Tool("strace")] a_wait_for_what_is_set_looks_once_and_only_where_something_can_come,
             [Need::Tool("strace")] a_batch_is_one_call_for_each_64_messages,
         ]

@@ -38,6 +38,8 @@ struct Inflow {
     has_ended: bool,
     /// How long the last message was: the next is likely to be of that size.
     likely: usize,
+    /// `recvmmsg(2)` is refused here, as by a seccomp filter.
+    is_one_by_one: bool,
 }
 
 /// An epoll instance that the socket is in.
@@ -232,10 +234,13 @@ impl Inflow {
 
     /// The next, and what is behind it over the socket itself, if that is known.
     fn next_two(&mut self, fd: &OwnedFd) -> (Arrival, Option<Arrival>) {
-        if !self.has_begun || !self.backlog.is_empty() {
+        if !self.has_begun || !self.backlog.is_empty() || self.is_one_by_one {
             return (self.next(fd), None);
         }
-        let (first, second) = receive_two(fd, self.likely);
+        let Some((first, second)) = receive_two(fd, self.likely) else {
+            self.is_one_by_one = true;
+            return (self.next(fd), None);
+        };
         match self.arrival(first) {
             first @ Arrival::Packet(..) => (first, Some(self.arrival(second))),
             first => (first, None),
@@ -298,6 +303,13 @@ enum Received {
     End,
     /// It breaks the rules, or a part of it was lost for want of descriptors.
     Garbage,
+}
+
+impl Received {
+    /// What there is instead of a packet.
+    fn instead(errno: Errno) -> Received {
+        if errno == Errno::EAGAIN { Received::Nothing } else { Received::Garbage }
+    }
 }
 
 /// What one system call wrote, beside the body of a message.
@@ -367,12 +379,13 @@ fn receive(fd: &OwnedFd, likely: usize) -> Received {
     });
     match landed {
         Ok(buffer) => landing.unpack(buffer),
-        Err(nothing) => nothing,
+        Err(errno) => Received::instead(errno),
     }
 }
 
-/// The same, and what comes behind a packet that makes sense, by the same system call.
-fn receive_two(fd: &OwnedFd, likely: usize) -> (Received, Received) {
+/// The same, and what comes behind a packet that makes sense, by the same system call; `None` where
+/// that call is refused.
+fn receive_two(fd: &OwnedFd, likely: usize) -> Option<(Received, Received)> {
     let (mut first, mut second, mut behind) = (Landing::new(), Landing::new(), None);
     let landed = patiently(|| {
         Buffer::received(likely, MAX_BYTES, |spaces| {
@@ -394,25 +407,25 @@ fn receive_two(fd: &OwnedFd, likely: usize) -> (Received, Received) {
     });
     let first = match landed {
         Ok(buffer) => first.unpack(buffer),
-        Err(nothing) => nothing,
+        // A socket gives none of these; a filter of system calls does.
+        Err(Errno::EPERM | Errno::ENOSYS | Errno::EACCES) => return None,
+        Err(errno) => Received::instead(errno),
     };
-    match (&first, behind) {
+    Some(match (&first, behind) {
         (Received::Packet(..), Some(buffer)) => (first, second.unpack(buffer)),
         _ => (first, Received::Nothing),
-    }
+    })
 }
 
-/// Receives until nothing gets in the way; otherwise what there was instead of a packet.
-fn patiently(mut receive: impl FnMut() -> Result<Buffer, Errno>) -> Result<Buffer, Received> {
+/// Receives until nothing gets in the way.
+fn patiently(mut receive: impl FnMut() -> Result<Buffer, Errno>) -> Result<Buffer, Errno> {
     loop {
-        return match receive() {
+        match receive() {
             // The first of these says that the peer closed and left messages unread; those that
             // it sent are still to come.
-            Err(Errno::ECONNRESET | Errno::EINTR) => continue,
-            Err(Errno::EAGAIN) => Err(Received::Nothing),
-            Err(_) => Err(Received::Garbage),
-            Ok(buffer) => Ok(buffer),
-        };
+            Err(Errno::ECONNRESET | Errno::EINTR) => {}
+            other => return other,
+        }
     }
 }
 
