@@ -7,6 +7,7 @@ mod evidence;
 mod finding;
 mod fuzz;
 mod install_c;
+mod interface;
 mod interop;
 mod man;
 mod peers;
@@ -37,6 +38,8 @@ enum Task {
     Tidy(tidy::Arguments),
     /// Check the book and the other pages: contents, links, commands; and build it.
     Book(book::Arguments),
+    /// Compare the public interface of each library crate with its file.
+    Interface(interface::Arguments),
     /// Build and install the C library with its headers.
     InstallC(install_c::Arguments),
     /// Render the man pages of `uncopy` into a directory.
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Tidy(arguments) => tidy::run(&arguments),
         Task::Book(arguments) => book::run(&arguments, &Arguments::command()),
+        Task::Interface(arguments) => interface::run(&arguments),
         Task::InstallC(arguments) => install_c::run(&arguments),
         Task::Man(arguments) => man::run(&arguments),
         Task::Compare(arguments) => compare::run(&arguments),

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use uncopy::send::Socket;
+use uncopy::send::InetSocket;
 
 use crate::LONG;
 use crate::process::run_tool;
@@ -206,7 +206,7 @@ impl Network {
     /// # Panics
     /// If the kernel does not let it be made.
     #[must_use]
-    pub fn silent_connection(&self, is_v6: bool, port: u16) -> Socket {
+    pub fn silent_connection(&self, is_v6: bool, port: u16) -> InetSocket {
         let (near, far) = (End::Near.address(is_v6, port), End::Far.address(is_v6, port));
         silent::connect_socket(near, far).unwrap_or_else(|error| panic!("TCP_REPAIR: {error}"))
     }
@@ -315,7 +315,7 @@ pub fn refusal_of_a_local_socket() -> uncopy::Error {
 /// # Panics
 /// If it cannot be made.
 #[must_use]
-pub fn reporting(peer: SocketAddr, reports: Reports) -> Socket {
+pub fn reporting(peer: SocketAddr, reports: Reports) -> InetSocket {
     reports::connect(peer, reports).unwrap_or_else(|error| panic!("{reports:?}: {error}"))
 }
 

@@ -19,6 +19,8 @@ pub struct Refusal {
     pub mechanism: String,
     /// Reason, for people.
     pub reason: String,
+    /// The same for programs.
+    pub code: String,
     /// What the kernel answered, by name, if it was asked.
     pub errno: Option<String>,
 }
@@ -40,7 +42,10 @@ impl Receipt {
         for refusal in receipt.refusals() {
             assert!(MECHANISMS.contains(&refusal.mechanism.as_str()), "{line}");
             assert!(!refusal.reason.is_empty(), "a refusal without a reason: {line}");
+            assert!(!refusal.code.is_empty(), "a refusal without a code: {line}");
         }
+        let count = |key: &str| receipt.value[key].as_array().map(Vec::len);
+        assert_eq!(count("notes"), count("note_codes"), "a note without a code: {line}");
         if receipt.value["event"] == "copied" {
             let sum: u64 = receipt.portions().iter().map(|portion| portion.1).sum();
             let sum = sum + receipt.value["resumed_bytes"].as_u64().unwrap_or(0);
@@ -106,6 +111,7 @@ impl Receipt {
             .map(|row| Refusal {
                 mechanism: text(&row["mechanism"]).unwrap_or_default(),
                 reason: text(&row["reason"]).unwrap_or_default(),
+                code: text(&row["code"]).unwrap_or_default(),
                 errno: text(&row["errno_name"]),
             })
             .collect()

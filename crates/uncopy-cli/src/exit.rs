@@ -86,6 +86,8 @@ Exit codes:
 
 #[cfg(test)]
 mod tests {
+    use uncopy::copy::Contradiction;
+
     use super::*;
 
     #[test]
@@ -107,7 +109,7 @@ mod tests {
     fn options_that_cannot_be_obeyed_are_an_error_of_the_command_line() {
         let options = vec![uncopy::copy::CopyOption::Sparse];
         assert_eq!(Exit::after(&Reason::NotHere { options }), Exit::Usage);
-        assert_eq!(Exit::after(&Reason::Options(String::new())), Exit::Usage);
+        assert_eq!(Exit::after(&Reason::Options(Contradiction::TreeInPlace)), Exit::Usage);
         let error = std::io::Error::from_raw_os_error(22).into();
         assert_eq!(Exit::after(&Reason::OtherSystem { error }), Exit::Failure);
     }

@@ -9,7 +9,7 @@ use std::io::IoSlice;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use uncopy::channel::{Channel, Deadline, Object, Signals};
+use uncopy_channel::{Channel, Deadline, Object, Signals};
 use uncopy_fidl::{
     Encode, Encoder, Fidl, GatherOptions, Handles, Header, NoHandle, RegionList, decode,
     decode_message, decode_owned, encode, encode_message,
@@ -86,8 +86,7 @@ fn thresholds(c: &mut Criterion) {
     let mut group = c.benchmark_group("threshold");
     for size in [128usize, 256, 512, 768, 1024, 1536, 2048, 4096] {
         for (way, min_body_bytes) in [("copied", usize::MAX), ("left", 1)] {
-            let mut options = GatherOptions::default();
-            options.min_body_bytes = min_body_bytes;
+            let options = GatherOptions::new().min_body_bytes(min_body_bytes);
             let mut encoder = Encoder::with_options(options).expect("possible options");
             let (near, far) = Channel::pair();
             let value = byte_vector(size);

@@ -2,12 +2,12 @@
 
 use std::marker::PhantomData;
 
-use uncopy::channel::{AsyncChannel, Status};
+use uncopy_channel::{AsyncChannel, Status};
 use uncopy_fidl::{Decode, Encode, Header, RegionList, TakeHandles};
 
-use crate::client::{Answer, Event, answer};
+use crate::client::{EventMessage, Response, answer};
 use crate::failure::Failure;
-use crate::handle::Handle;
+use crate::handle::FidlHandle;
 use crate::server::{Kept, Service, dispatch_keeping};
 use crate::transmit::{departed, keep_encoder, take_encoder};
 
@@ -26,7 +26,7 @@ impl<P> AsyncClient<P> {
         AsyncClient { channel, of: PhantomData }
     }
 
-    /// The channel.
+    /// Returns the channel.
     #[must_use]
     pub fn channel(&self) -> &AsyncChannel {
         &self.channel
@@ -36,7 +36,13 @@ impl<P> AsyncClient<P> {
     ///
     /// # Errors
     /// The value's or the channel's.
-    pub async fn send<T: Encode + TakeHandles<Handle>>(
+    ///
+    /// # Ownership
+    /// The value is consumed, and its handles are closed on failure, as by `zx_channel_write`.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped before it is ready has sent nothing; its handles are closed.
+    pub async fn send<T: Encode + TakeHandles<FidlHandle>>(
         &self,
         header: &Header,
         mut value: T,
@@ -54,11 +60,18 @@ impl<P> AsyncClient<P> {
     ///
     /// # Errors
     /// The value's, the channel's, and whatever is wrong with the answer.
-    pub async fn call<T: Encode + TakeHandles<Handle>, R: Decode>(
+    ///
+    /// # Ownership
+    /// The value is consumed, and its handles are closed on failure, as by `zx_channel_write`.
+    ///
+    /// # Cancel safety
+    /// Sends as [`send`](Self::send). The answer to a call that was sent and dropped is found by
+    /// [`next_event`](Self::next_event), which fails then.
+    pub async fn call<T: Encode + TakeHandles<FidlHandle>, R: Decode>(
         &self,
         header: &Header,
         mut value: T,
-    ) -> Result<Answer<R>, Failure> {
+    ) -> Result<Response<R>, Failure> {
         let mut handles = departed(&mut value)?;
         let (mut encoder, mut list) = (take_encoder(), RegionList::new());
         let regions = encoder.gather_message(header, &value, &mut list)?;
@@ -72,15 +85,21 @@ impl<P> AsyncClient<P> {
     ///
     /// # Errors
     /// [`Failure::Epitaph`] if the server ended with last words; the channel's.
-    pub async fn next_event(&self) -> Result<Event, Failure> {
-        Event::new(self.channel.read().await?)
+    ///
+    /// # Cancel safety
+    /// A dropped future has taken no message.
+    pub async fn next_event(&self) -> Result<EventMessage, Failure> {
+        EventMessage::new(self.channel.read().await?)
     }
 }
 
-/// [`serve`](crate::serve) for a task. The service's own methods run in it, one at a time.
+/// Serves as [`serve`](crate::serve) does, in a task. The service's own methods run in it, one at a time.
 ///
 /// # Errors
 /// As there.
+///
+/// # Cancel safety
+/// An answer that waits for room is lost with the future; nothing else is.
 pub async fn serve_async(channel: &AsyncChannel, service: &impl Service) -> Result<(), Failure> {
     loop {
         let message = match channel.read().await {

@@ -2,18 +2,18 @@
 
 use std::marker::PhantomData;
 
-use uncopy::channel::{Channel, Deadline, MessageBuf, Object, Signals, Status};
+use uncopy_channel::{Channel, Deadline, MessageBuf, Object, Signals, Status};
 use uncopy_fidl::{
     ClientEnd, Decode, EPITAPH_ORDINAL, Encode, Header, NoHandle, Received, TakeHandles,
 };
 
 use crate::failure::Failure;
-use crate::handle::{Handle, arrive};
+use crate::handle::{FidlHandle, arrive};
 use crate::server::Openness;
 use crate::transmit::{transmit, write};
 
 /// An answer, checked, in the memory in which it came.
-pub type Answer<T> = Received<T, MessageBuf, Handle>;
+pub type Response<T> = Received<T, MessageBuf, FidlHandle>;
 
 /// The end of a channel that calls the methods of `P`, without their names: what
 /// `#[protocol]` makes clients of.
@@ -25,7 +25,7 @@ pub struct Client<P> {
 
 /// A message that is no answer.
 #[derive(Debug)]
-pub struct Event {
+pub struct EventMessage {
     header: Header,
     message: MessageBuf,
 }
@@ -39,12 +39,12 @@ impl<P> Client<P> {
 
     /// Speaks over an end that came in a message. None if that is gone, or no channel.
     #[must_use]
-    pub fn from_end(end: ClientEnd<P, Handle>) -> Option<Client<P>> {
+    pub fn from_end(end: ClientEnd<P, FidlHandle>) -> Option<Client<P>> {
         let channel = Channel::try_from(end.into_inner()?.into_inner());
         channel.ok().map(Client::new)
     }
 
-    /// The channel.
+    /// Returns the channel.
     #[must_use]
     pub fn channel(&self) -> &Channel {
         &self.channel
@@ -54,7 +54,10 @@ impl<P> Client<P> {
     ///
     /// # Errors
     /// The value's or the channel's.
-    pub fn send<T: Encode + TakeHandles<Handle>>(
+    ///
+    /// # Ownership
+    /// The value is consumed, and its handles are closed on failure, as by `zx_channel_write`.
+    pub fn send<T: Encode + TakeHandles<FidlHandle>>(
         &self,
         header: &Header,
         value: T,
@@ -66,12 +69,15 @@ impl<P> Client<P> {
     ///
     /// # Errors
     /// The value's, the channel's, and whatever is wrong with the answer.
-    pub fn call<T: Encode + TakeHandles<Handle>, R: Decode>(
+    ///
+    /// # Ownership
+    /// The value is consumed, and its handles are closed on failure, as by `zx_channel_write`.
+    pub fn call<T: Encode + TakeHandles<FidlHandle>, R: Decode>(
         &self,
         header: &Header,
         value: T,
         deadline: Deadline,
-    ) -> Result<Answer<R>, Failure> {
+    ) -> Result<Response<R>, Failure> {
         let message = transmit(header, value, |regions, handles| {
             self.channel.call(regions, handles, deadline)
         })?;
@@ -82,10 +88,10 @@ impl<P> Client<P> {
     ///
     /// # Errors
     /// [`Failure::Epitaph`] if the server ended with last words; the channel's.
-    pub fn next_event(&self, deadline: Deadline) -> Result<Event, Failure> {
+    pub fn next_event(&self, deadline: Deadline) -> Result<EventMessage, Failure> {
         loop {
             match self.channel.read() {
-                Ok(message) => return Event::new(message),
+                Ok(message) => return EventMessage::new(message),
                 Err(Status::ShouldWait) => {
                     let news = Signals::READABLE | Signals::PEER_CLOSED;
                     self.channel.wait_one(news, deadline)?;
@@ -100,7 +106,7 @@ impl<P> Client<P> {
 pub(crate) fn answer<R: Decode>(
     header: &Header,
     mut message: MessageBuf,
-) -> Result<Answer<R>, Failure> {
+) -> Result<Response<R>, Failure> {
     let found = Header::parse(&message)?.ordinal;
     if found != header.ordinal {
         return Err(Failure::WrongAnswer { expected: header.ordinal, found });
@@ -109,9 +115,9 @@ pub(crate) fn answer<R: Decode>(
     Ok(Received::new(message, handles)?)
 }
 
-impl Event {
+impl EventMessage {
     /// Looks at the header, and ends the conversation if it is an epitaph.
-    pub(crate) fn new(message: MessageBuf) -> Result<Event, Failure> {
+    pub(crate) fn new(message: MessageBuf) -> Result<EventMessage, Failure> {
         let header = Header::parse(&message)?;
         if header.ordinal == EPITAPH_ORDINAL {
             let epitaph = Received::<i32, MessageBuf, NoHandle>::new(message, Vec::new())?;
@@ -121,26 +127,26 @@ impl Event {
             let Header { ordinal, txid, .. } = header;
             return Err(Failure::WrongTransaction { ordinal, txid });
         }
-        Ok(Event { header, message })
+        Ok(EventMessage { header, message })
     }
 
-    /// Which one.
+    /// Returns which one it is.
     #[must_use]
     pub fn ordinal(&self) -> u64 {
         self.header.ordinal
     }
 
-    /// Its payload.
+    /// Decodes its payload.
     ///
     /// # Errors
     /// Whatever is wrong with it.
-    pub fn payload<T: Decode>(self) -> Result<Answer<T>, Failure> {
+    pub fn payload<T: Decode>(self) -> Result<Response<T>, Failure> {
         let mut message = self.message;
         let handles = arrive(message.take_handles());
         Ok(Received::new(message, handles)?)
     }
 
-    /// It is not in the protocol: passed over where that is allowed.
+    /// Passes over an event that is not in the protocol, where that is allowed.
     ///
     /// # Errors
     /// [`Failure::UnknownInteraction`].

@@ -1,6 +1,6 @@
 //! Why a conversation failed.
 
-use uncopy::channel::Status;
+use uncopy_channel::Status;
 use uncopy_fidl::Error;
 
 /// Why a call, a message or a whole conversation failed.

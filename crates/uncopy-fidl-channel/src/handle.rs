@@ -1,45 +1,45 @@
 //! A channel's handles, as the codec sees them.
 
-use uncopy::channel::{self, Object, Status};
-use uncopy_fidl::{Departing, Handle as _, ObjectType, Rights, Rule};
+use uncopy_channel::{self as channel, Object, Status};
+use uncopy_fidl::{CodecHandle as _, Departing, HandleRights, ObjectType, Rule};
 
 use crate::failure::Failure;
 
-/// A handle of [`uncopy::channel`] in a message's fields: `OwnedHandle<Handle>`.
+/// A handle of [`uncopy_channel`] in a message's fields: `OwnedHandle<FidlHandle>`.
 #[derive(Debug)]
-pub struct Handle(channel::Handle);
+pub struct FidlHandle(channel::Handle);
 
-impl Handle {
-    /// Of any object.
-    pub fn new(object: impl Into<channel::Handle>) -> Handle {
-        Handle(object.into())
+impl FidlHandle {
+    /// Makes one of any object.
+    pub fn new(object: impl Into<channel::Handle>) -> FidlHandle {
+        FidlHandle(object.into())
     }
 
-    /// The channel's own.
+    /// Returns the channel's own.
     #[must_use]
     pub fn into_inner(self) -> channel::Handle {
         self.0
     }
 }
 
-impl uncopy_fidl::Handle for Handle {
+impl uncopy_fidl::CodecHandle for FidlHandle {
     fn object_type(&self) -> ObjectType {
         ObjectType(self.0.kind() as u32)
     }
 
-    fn rights(&self) -> Rights {
-        Rights::from_bits_retain(self.0.rights().bits())
+    fn rights(&self) -> HandleRights {
+        HandleRights::from_bits_retain(self.0.rights().bits())
     }
 
-    fn narrowed(self, rights: Rights) -> Option<Handle> {
+    fn narrowed(self, rights: HandleRights) -> Option<FidlHandle> {
         let rights = channel::Rights::from_bits_retain(rights.bits());
-        self.0.replace(Some(rights)).ok().map(Handle)
+        self.0.replace(Some(rights)).ok().map(FidlHandle)
     }
 }
 
 /// What is written: every handle is what its field demands, with the rights that it names. A
 /// failure closes all of them.
-pub(crate) fn depart(leaving: Vec<Departing<Handle>>) -> Result<Vec<channel::Handle>, Failure> {
+pub(crate) fn depart(leaving: Vec<Departing<FidlHandle>>) -> Result<Vec<channel::Handle>, Failure> {
     let departed = leaving.into_iter().map(|Departing { handle, constraint }| {
         match constraint.narrowing(handle.object_type(), handle.rights()) {
             Ok(None) => Ok(handle.0),
@@ -55,6 +55,6 @@ pub(crate) fn depart(leaving: Vec<Departing<Handle>>) -> Result<Vec<channel::Han
 }
 
 /// What was read.
-pub(crate) fn arrive(handles: Vec<channel::Handle>) -> Vec<Handle> {
-    handles.into_iter().map(Handle).collect()
+pub(crate) fn arrive(handles: Vec<channel::Handle>) -> Vec<FidlHandle> {
+    handles.into_iter().map(FidlHandle).collect()
 }

@@ -3,7 +3,7 @@
 //! ```
 //! use uncopy::channel::{Channel, Deadline};
 //! use uncopy_fidl::Fidl;
-//! use uncopy_fidl_channel::{Outcome, Request, protocol, serve};
+//! use uncopy_fidl_channel::{MethodResult, Request, protocol, serve};
 //!
 //! #[derive(Debug, Fidl)]
 //! pub struct Text {
@@ -43,7 +43,7 @@
 //! let answer = client.echo(Text { text: "hello".into() }, Deadline::INFINITE)?;
 //! assert_eq!(answer.view()?.text, "HELLO");
 //! let answer = client.count(Text { text: "hello".into() }, Deadline::INFINITE)?;
-//! assert!(matches!(answer.view()?, Outcome::Success(CountView { bytes: 5, .. })));
+//! assert!(matches!(answer.view()?, MethodResult::Success(CountView { bytes: 5, .. })));
 //! drop(client);
 //! server.join().unwrap()?;
 //! # Ok::<(), uncopy_fidl_channel::Failure>(())
@@ -80,12 +80,12 @@ mod transmit;
 
 #[cfg(feature = "tokio")]
 pub use asynchronous::{AsyncClient, serve_async};
-pub use client::{Answer, Client, Event};
+pub use client::{Client, EventMessage, Response};
 pub use failure::Failure;
-pub use handle::Handle;
+pub use handle::FidlHandle;
 pub use server::{Interaction, Openness, Request, Service, send_epitaph, send_event, serve};
-pub use transmit::Payload;
-pub use uncopy_fidl::{Empty, NoPayload, Outcome};
+pub use transmit::SendAs;
+pub use uncopy_fidl::{Empty, MethodResult, NoPayload};
 pub use uncopy_fidl_derive::protocol;
 
 /// The code in the book runs: of pages that show channels and messages together.
@@ -109,6 +109,8 @@ mod book {
 pub mod derived {
     pub use std::convert::Infallible;
 
-    pub use uncopy::channel::{Channel, Deadline};
+    #[cfg(feature = "tokio")]
+    pub use uncopy_channel::AsyncChannel;
+    pub use uncopy_channel::{Channel, Deadline};
     pub use uncopy_fidl::{ClientEnd, Header};
 }

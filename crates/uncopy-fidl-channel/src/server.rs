@@ -1,17 +1,17 @@
 //! Who is called.
 
 #[cfg(feature = "tokio")]
-use uncopy::channel;
-use uncopy::channel::{Channel, Deadline, MessageBuf, Object, Signals, Status};
+use uncopy_channel as channel;
+use uncopy_channel::{Channel, Deadline, MessageBuf, Object, Signals, Status};
 #[cfg(feature = "tokio")]
 use uncopy_fidl::encode_message;
 use uncopy_fidl::{
-    Decode, Encode, FromView, Handles, Header, NoPayload, Outcome, TakeHandles, UNKNOWN_METHOD,
-    decode_message,
+    Decode, Encode, FromView, Handles, Header, MethodResult, NoPayload, TakeHandles,
+    UNKNOWN_METHOD, decode_message,
 };
 
 use crate::failure::Failure;
-use crate::handle::{Handle, arrive};
+use crate::handle::{FidlHandle, arrive};
 #[cfg(feature = "tokio")]
 use crate::transmit::departed;
 use crate::transmit::{transmit, write};
@@ -45,23 +45,25 @@ fn unknown(openness: Openness, header: &Header) -> Unknown {
 
 /// A request: a view of the message, and the handles that came with it.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Request<'a, T: Decode> {
     /// What was sent.
     pub view: T::View<'a>,
     /// Those that are not taken are closed.
-    pub handles: &'a mut Handles<Handle>,
+    pub handles: &'a mut Handles<FidlHandle>,
 }
 
-impl<T: FromView<Handle>> Request<'_, T> {
-    /// A value that owns everything.
+impl<T: FromView<FidlHandle>> Request<'_, T> {
+    /// Returns a value that owns everything.
     #[must_use]
     pub fn into_owned(self) -> T {
         T::from_view(self.view, self.handles)
     }
 }
 
-/// Something that can be asked. `#[protocol]` makes one of everything that has the protocol's
-/// methods.
+/// Receiver of requests. `#[protocol]` makes one of everything that has the protocol's methods.
+///
+/// Open: a service may be written by hand, to pass messages on for instance.
 pub trait Service {
     /// Does what one message asks.
     ///
@@ -75,7 +77,7 @@ pub trait Service {
 pub struct Interaction<'a> {
     header: Header,
     message: &'a [u8],
-    handles: Handles<Handle>,
+    handles: Handles<FidlHandle>,
     answers: Answers<'a>,
 }
 
@@ -103,13 +105,13 @@ impl<'a> Interaction<'a> {
         Ok(Interaction { header, message, handles, answers })
     }
 
-    /// Which method.
+    /// Returns which method is asked for.
     #[must_use]
     pub fn ordinal(&self) -> u64 {
         self.header.ordinal
     }
 
-    /// A method without answer.
+    /// Does what a method without answer asks.
     ///
     /// # Errors
     /// Whatever is wrong with the message.
@@ -119,16 +121,16 @@ impl<'a> Interaction<'a> {
         if txid != 0 {
             return Err(Failure::WrongTransaction { ordinal, txid });
         }
-        let view = decode_message::<T, Handle>(message, &mut handles)?;
+        let view = decode_message::<T, FidlHandle>(message, &mut handles)?;
         act(Request { view, handles: &mut handles });
         Ok(())
     }
 
-    /// A method and its answer.
+    /// Does what a method asks, and answers.
     ///
     /// # Errors
     /// Whatever is wrong with the message or the answer; the channel's.
-    pub fn two_way<T: Decode, R: Encode + TakeHandles<Handle>>(
+    pub fn two_way<T: Decode, R: Encode + TakeHandles<FidlHandle>>(
         self,
         answer: impl FnOnce(Request<'_, T>) -> R,
     ) -> Result<(), Failure> {
@@ -137,11 +139,11 @@ impl<'a> Interaction<'a> {
         if txid == 0 {
             return Err(Failure::WrongTransaction { ordinal, txid });
         }
-        let view = decode_message::<T, Handle>(message, &mut handles)?;
+        let view = decode_message::<T, FidlHandle>(message, &mut handles)?;
         answers.send(&header, answer(Request { view, handles: &mut handles }))
     }
 
-    /// A method that the protocol does not have. `note` hears of those that are passed over or
+    /// Treats a method that the protocol does not have. `note` hears of those that are passed over or
     /// answered.
     ///
     /// # Errors
@@ -152,7 +154,7 @@ impl<'a> Interaction<'a> {
             Unknown::PassOver => note(ordinal),
             Unknown::Answer => {
                 note(ordinal);
-                let answer = Outcome::<NoPayload, NoPayload, true>::Framework(UNKNOWN_METHOD);
+                let answer = MethodResult::<NoPayload, NoPayload, true>::Framework(UNKNOWN_METHOD);
                 self.answers.send(&self.header, answer)?;
             }
             Unknown::End => return Err(Failure::UnknownInteraction { ordinal }),
@@ -162,7 +164,7 @@ impl<'a> Interaction<'a> {
 }
 
 impl Answers<'_> {
-    fn send<R: Encode + TakeHandles<Handle>>(
+    fn send<R: Encode + TakeHandles<FidlHandle>>(
         self,
         header: &Header,
         answer: R,
@@ -218,7 +220,10 @@ pub fn serve(channel: &Channel, service: &impl Service) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The value's or the channel's.
-pub fn send_event<T: Encode + TakeHandles<Handle>>(
+///
+/// # Ownership
+/// The value is consumed, and its handles are closed on failure, as by `zx_channel_write`.
+pub fn send_event<T: Encode + TakeHandles<FidlHandle>>(
     channel: &Channel,
     header: &Header,
     event: T,

@@ -4,16 +4,18 @@ use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::io::IoSlice;
 
-use uncopy::channel::{self, Channel, Deadline, Object, Signals, Status};
+use uncopy_channel::{self as channel, Channel, Deadline, Object, Signals, Status};
 use uncopy_fidl::{Encode, Encoder, Header, RegionList, TakeHandles, take_handles};
 
 use crate::failure::Failure;
-use crate::handle::{Handle, depart};
+use crate::handle::{FidlHandle, depart};
 
-/// What is sent as a `T`: a `T`, or a `&T` where it has no handles.
-pub trait Payload<T>: Encode + TakeHandles<Handle> + Borrow<T> {}
+/// Values that are sent as a `T`: a `T`, or a `&T` where it has no handles.
+///
+/// Sealed: it is there for all of them, and no other crate can implement it.
+pub trait SendAs<T>: Encode + TakeHandles<FidlHandle> + Borrow<T> {}
 
-impl<T, P: Encode + TakeHandles<Handle> + Borrow<T>> Payload<T> for P {}
+impl<T, P: Encode + TakeHandles<FidlHandle> + Borrow<T>> SendAs<T> for P {}
 
 thread_local! {
     /// Each thread's memory for what is not left in place.
@@ -40,7 +42,7 @@ pub(crate) fn keep_encoder(encoder: Encoder) {
 }
 
 /// Takes the handles out of `value` and makes them what is written.
-pub(crate) fn departed<T: TakeHandles<Handle>>(
+pub(crate) fn departed<T: TakeHandles<FidlHandle>>(
     value: &mut T,
 ) -> Result<Vec<channel::Handle>, Failure> {
     let mut leaving = Vec::new();
@@ -49,7 +51,7 @@ pub(crate) fn departed<T: TakeHandles<Handle>>(
 }
 
 /// Encodes `value` and hands its regions and handles to `send`.
-pub(crate) fn transmit<T: Encode + TakeHandles<Handle>, R>(
+pub(crate) fn transmit<T: Encode + TakeHandles<FidlHandle>, R>(
     header: &Header,
     mut value: T,
     send: impl FnOnce(&[IoSlice<'_>], Vec<channel::Handle>) -> Result<R, Status>,

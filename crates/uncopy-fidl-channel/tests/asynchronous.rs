@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use uncopy::channel::{AsyncChannel, Channel, Object, Rights, Status};
+use uncopy_channel::{AsyncChannel, Channel, Object, Rights, Status};
 use uncopy_fidl::Fidl;
 use uncopy_fidl_channel::{Failure, Request, protocol, serve_async};
 

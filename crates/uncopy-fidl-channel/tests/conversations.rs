@@ -8,9 +8,13 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use uncopy::channel::{self, Channel, Deadline, Event, Object, Signals, Status};
-use uncopy_fidl::{EPITAPH_ORDINAL, Fidl, Header, ObjectType, OwnedHandle, Rights, encode_message};
-use uncopy_fidl_channel::{Failure, Handle, Outcome, Request, protocol, send_epitaph, serve};
+use uncopy_channel::{self as channel, Channel, Deadline, Event, Object, Signals, Status};
+use uncopy_fidl::{
+    EPITAPH_ORDINAL, Fidl, HandleRights, Header, ObjectType, OwnedHandle, encode_message,
+};
+use uncopy_fidl_channel::{
+    Failure, FidlHandle, MethodResult, Request, protocol, send_epitaph, serve,
+};
 
 /// Longer than anything takes that goes well.
 const LONG: Duration = Duration::from_secs(60);
@@ -28,10 +32,10 @@ enum Problem {
 }
 
 #[derive(Debug, Fidl)]
-#[fidl(resource = Handle)]
+#[fidl(resource = FidlHandle)]
 struct Gift {
-    #[fidl(kind = ObjectType::EVENT, rights = Rights::TRANSFER.union(Rights::SIGNAL))]
-    event: OwnedHandle<Handle>,
+    #[fidl(kind = ObjectType::EVENT, rights = HandleRights::TRANSFER.union(HandleRights::SIGNAL))]
+    event: OwnedHandle<FidlHandle>,
 }
 
 #[derive(Debug, PartialEq, Fidl)]
@@ -105,7 +109,7 @@ impl DeskServer for Server {
         let event = gift.into_owned().event.into_inner().unwrap().into_inner();
         event.signal(Signals::empty(), Signals::SIGNALED).unwrap();
         assert_eq!(event.rights(), channel::Rights::TRANSFER | channel::Rights::SIGNAL);
-        Gift { event: Handle::new(Event::new()).into() }
+        Gift { event: FidlHandle::new(Event::new()).into() }
     }
 
     fn unknown_method(&self, ordinal: u64) {
@@ -146,15 +150,18 @@ fn every_kind_of_method_works_over_both_transports() {
         assert_eq!((view.text, view.bytes.len(), view.bytes[9999]), ("cba", 10_000, 1));
 
         let first = client.first(line("", 3), soon()).unwrap();
-        assert!(matches!(first.view().unwrap(), Outcome::Success(CountView { count: 1, .. })));
+        assert!(matches!(first.view().unwrap(), MethodResult::Success(CountView { count: 1, .. })));
         let none = client.first(line("", 0), soon()).unwrap();
-        assert!(matches!(none.view().unwrap(), Outcome::Failure(Problem::Empty)));
+        assert!(matches!(none.view().unwrap(), MethodResult::Failure(Problem::Empty)));
         let checked = client.check(line("x", 0), soon()).unwrap();
-        assert!(matches!(checked.view().unwrap(), Outcome::Success(_)));
+        assert!(matches!(checked.view().unwrap(), MethodResult::Success(_)));
 
         let counted = client.count(line("", 7), soon()).unwrap().to_owned_value().unwrap();
-        assert_eq!(counted, Outcome::Success(Count { count: 7 }));
-        assert!(matches!(client.nothing(soon()).unwrap().view().unwrap(), Outcome::Success(_)));
+        assert_eq!(counted, MethodResult::Success(Count { count: 7 }));
+        assert!(matches!(
+            client.nothing(soon()).unwrap().view().unwrap(),
+            MethodResult::Success(_)
+        ));
         drop(client);
         server.join().unwrap().unwrap();
     }
@@ -167,7 +174,7 @@ fn handles_go_with_the_rights_that_their_fields_name() {
     let client = DeskClient::new(near);
     let event = Event::new();
     let sent: channel::Handle = event.duplicate(None).unwrap().into();
-    let mut answer = client.swap(Gift { event: Handle::new(sent).into() }, soon()).unwrap();
+    let mut answer = client.swap(Gift { event: FidlHandle::new(sent).into() }, soon()).unwrap();
     assert!(event.signals().contains(Signals::SIGNALED));
     let index = answer.view().unwrap().event;
     let received = answer.handles().take(index).unwrap().into_inner();
@@ -175,7 +182,7 @@ fn handles_go_with_the_rights_that_their_fields_name() {
     assert!(answer.handles().take(index).is_none());
 
     let (end, _peer) = Channel::pair();
-    let wrong = client.swap(Gift { event: Handle::new(end).into() }, soon());
+    let wrong = client.swap(Gift { event: FidlHandle::new(end).into() }, soon());
     assert_eq!(wrong.unwrap_err(), Failure::Channel(Status::WrongType));
     drop(client);
     server.join().unwrap().unwrap();
@@ -271,7 +278,7 @@ fn a_server_that_is_older_goes_on_where_it_may() {
     let client = NewerClient::new(near);
     client.hint(&Count { count: 1 }).unwrap();
     let answer = client.ask(&Count { count: 1 }, soon()).unwrap();
-    assert!(matches!(answer.view().unwrap(), Outcome::Framework(uncopy_fidl::UNKNOWN_METHOD)));
+    assert!(matches!(answer.view().unwrap(), MethodResult::Framework(uncopy_fidl::UNKNOWN_METHOD)));
     assert_eq!(notes.iter().take(2).collect::<Vec<_>>(), ["unknown 2", "unknown 3"]);
     client.strict_hint(&Count { count: 1 }).unwrap();
     let ended = server.join().unwrap();

@@ -6,12 +6,12 @@ use std::cell::RefCell;
 use std::thread;
 use std::time::Duration;
 
-use uncopy::channel::{Channel, Deadline, Event, Object, Status};
+use uncopy_channel::{Channel, Deadline, Event, Object, Status};
 use uncopy_fidl::{
-    ClientEnd, Departing, Fidl, Handle as _, ObjectType, OwnedHandle, ServerEnd, decode_owned,
+    ClientEnd, CodecHandle as _, Departing, Fidl, ObjectType, OwnedHandle, ServerEnd, decode_owned,
     encode, take_handles,
 };
-use uncopy_fidl_channel::{Failure, Handle, Request, protocol, serve};
+use uncopy_fidl_channel::{Failure, FidlHandle, Request, protocol, serve};
 
 #[derive(Debug, PartialEq, Fidl)]
 struct Number {
@@ -24,17 +24,17 @@ trait Adder {
 }
 
 #[derive(Debug, Fidl)]
-#[fidl(resource = Handle)]
+#[fidl(resource = FidlHandle)]
 struct Ends {
-    clients: Vec<ClientEnd<Adder, Handle>>,
-    servers: [ServerEnd<Adder, Handle>; 2],
-    spare: Option<ClientEnd<Adder, Handle>>,
+    clients: Vec<ClientEnd<Adder, FidlHandle>>,
+    servers: [ServerEnd<Adder, FidlHandle>; 2],
+    spare: Option<ClientEnd<Adder, FidlHandle>>,
 }
 
 #[derive(Debug, Fidl)]
-#[fidl(resource = Handle)]
+#[fidl(resource = FidlHandle)]
 struct Adders {
-    adders: Vec<ServerEnd<Adder, Handle>>,
+    adders: Vec<ServerEnd<Adder, FidlHandle>>,
 }
 
 /// Serves the adders that it is given, one after the other.
@@ -74,13 +74,13 @@ impl OfficeServer for Clerk {
 }
 
 /// Both ends of a conversation.
-fn ends() -> (ClientEnd<Adder, Handle>, ServerEnd<Adder, Handle>) {
+fn ends() -> (ClientEnd<Adder, FidlHandle>, ServerEnd<Adder, FidlHandle>) {
     let (near, far) = Channel::pair();
-    (Handle::new(near).into(), Handle::new(far).into())
+    (FidlHandle::new(near).into(), FidlHandle::new(far).into())
 }
 
 /// Serves until the client is gone, with a sum that begins with `number`.
-fn serve_end(end: ServerEnd<Adder, Handle>, number: u64) {
+fn serve_end(end: ServerEnd<Adder, FidlHandle>, number: u64) {
     let channel = Channel::try_from(end.into_inner().unwrap().into_inner()).unwrap();
     serve(&channel, &AdderService(Sum(number.into()))).unwrap();
 }
@@ -134,12 +134,12 @@ fn ends_that_came_in_a_request_are_served() {
 
 #[test]
 fn what_is_no_end_of_a_channel_is_no_client() {
-    let event = ClientEnd::<Adder, Handle>::new(Handle::new(Event::new()));
+    let event = ClientEnd::<Adder, FidlHandle>::new(FidlHandle::new(Event::new()));
     assert!(AdderClient::from_end(event).is_none());
 
     // It has left with a message.
     let (mut end, _server) = ends();
-    let mut leaving: Vec<Departing<Handle>> = Vec::new();
+    let mut leaving: Vec<Departing<FidlHandle>> = Vec::new();
     take_handles(&mut end, &mut leaving).unwrap();
     assert_eq!(leaving[0].constraint.object_type, ObjectType::CHANNEL);
     assert!(AdderClient::from_end(end).is_none());
@@ -147,7 +147,7 @@ fn what_is_no_end_of_a_channel_is_no_client() {
     // A server that is given something else than a channel refuses it.
     let (near, far) = Channel::pair();
     let office = thread::spawn(move || serve(&far, &OfficeService(Clerk)));
-    let adders = vec![Handle::new(Event::new()).into()];
+    let adders = vec![FidlHandle::new(Event::new()).into()];
     let refused = OfficeClient::new(near).employ(Adders { adders });
     assert_eq!(refused, Err(Failure::Channel(Status::WrongType)));
     office.join().unwrap().unwrap();
@@ -155,23 +155,23 @@ fn what_is_no_end_of_a_channel_is_no_client() {
 
 #[test]
 fn a_field_gets_no_more_rights_than_it_names() {
-    use uncopy::channel::Rights;
-    use uncopy_fidl::Rights as Wanted;
+    use uncopy_channel::Rights;
+    use uncopy_fidl::HandleRights as Wanted;
 
     #[derive(Debug, Fidl)]
-    #[fidl(resource = Handle)]
+    #[fidl(resource = FidlHandle)]
     struct Signalled {
         #[fidl(kind = ObjectType::EVENT, rights = Wanted::TRANSFER.union(Wanted::SIGNAL))]
-        event: OwnedHandle<Handle>,
+        event: OwnedHandle<FidlHandle>,
     }
     let event = Event::new();
-    let all: uncopy::channel::Handle = event.duplicate(None).unwrap().into();
-    let mut sent = Signalled { event: Handle::new(all).into() };
-    let mut leaving: Vec<Departing<Handle>> = Vec::new();
+    let all: uncopy_channel::Handle = event.duplicate(None).unwrap().into();
+    let mut sent = Signalled { event: FidlHandle::new(all).into() };
+    let mut leaving: Vec<Departing<FidlHandle>> = Vec::new();
     take_handles(&mut sent, &mut leaving).unwrap();
     let bytes = encode(&sent).unwrap();
     // With more than the field names, as a hostile or a careless peer sends it.
-    let came: Vec<Handle> = leaving.into_iter().map(|departing| departing.handle).collect();
+    let came: Vec<FidlHandle> = leaving.into_iter().map(|departing| departing.handle).collect();
     assert_ne!(came[0].rights(), Wanted::TRANSFER | Wanted::SIGNAL);
     let received: Signalled = decode_owned(&bytes, came).unwrap();
     let narrowed = received.event.into_inner().unwrap().into_inner();
@@ -181,14 +181,14 @@ fn a_field_gets_no_more_rights_than_it_names() {
 /// Ends without an attribute are sent with the rights of a channel, no fewer and no more.
 #[test]
 fn an_end_with_fewer_rights_than_a_channel_is_not_sent() {
-    use uncopy::channel::Rights;
-    use uncopy_fidl::{Rights as Wanted, Rule};
+    use uncopy_channel::Rights;
+    use uncopy_fidl::{HandleRights as Wanted, Rule};
 
     let fewer = Rights::CHANNEL - Rights::WRITE;
     let (near, far) = Channel::pair();
     let (_kept, end) = Channel::pair();
-    let end: uncopy::channel::Handle = end.into();
-    let adders = vec![Handle::new(end.replace(Some(fewer)).unwrap()).into()];
+    let end: uncopy_channel::Handle = end.into();
+    let adders = vec![FidlHandle::new(end.replace(Some(fewer)).unwrap()).into()];
     let refused = OfficeClient::new(near).employ(Adders { adders }).unwrap_err();
     let Failure::Message(error) = refused else { panic!("{refused}") };
     let found = Wanted::from_bits_retain(fewer.bits());

@@ -41,7 +41,7 @@ use model::Subject;
 /// | `max = 16` | vectors, strings | the most items or bytes |
 /// | `item(…)` | vectors, arrays | `max`, `kind`, `rights` or `item` of each item |
 /// | `kind = ObjectType::EVENT` | handles | what it must be a handle to |
-/// | `rights = Rights::BASIC` | handles | the rights it needs, and all that it keeps; those of a channel (0xF00E) for a `ClientEnd` or `ServerEnd` that says nothing |
+/// | `rights = HandleRights::BASIC` | handles | the rights it needs, and all that it keeps; those of a channel (0xF00E) for a `ClientEnd` or `ServerEnd` that says nothing |
 /// | `unknown` | one variant | the type is flexible: `Unknown(u16)` of an enum carries other numbers, `Unknown(uncopy_fidl::Unknown)` of a union other members |
 #[proc_macro_derive(Fidl, attributes(fidl))]
 pub fn derive_fidl(input: TokenStream) -> TokenStream {
@@ -65,11 +65,11 @@ pub fn derive_fidl(input: TokenStream) -> TokenStream {
 ///
 /// | `#[fidl(…)]` on functions | means |
 /// |---|---|
-/// | `flexible` | who does not know it may go on; the answer is an `Outcome` |
+/// | `flexible` | who does not know it may go on; the answer is a `MethodResult` |
 /// | `event` | a server sends it by itself |
 /// | `ordinal = 5` | this ordinal |
 ///
-/// An answer `Result<Answer, Error>` goes as an `Outcome` too.
+/// An answer `Result<Answer, Error>` goes as a `MethodResult` too.
 #[proc_macro_attribute]
 pub fn protocol(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let mut parsed = protocol::Arguments::default();

@@ -192,7 +192,7 @@ impl<'a> Method<'a> {
                 let failure = failure
                     .map_or(quote!(::uncopy_fidl_channel::derived::Infallible), |ty| quote!(#ty));
                 let is_flexible = self.is_flexible;
-                quote!(::uncopy_fidl_channel::Outcome<#success, #failure, #is_flexible>)
+                quote!(::uncopy_fidl_channel::MethodResult<#success, #failure, #is_flexible>)
             }
         }
     }
@@ -207,7 +207,7 @@ impl<'a> Method<'a> {
     fn parameter(&self) -> (TokenStream, TokenStream) {
         match self.payload {
             Some((name, ty)) => {
-                (quote!(#name: impl ::uncopy_fidl_channel::Payload<#ty>,), quote!(#name))
+                (quote!(#name: impl ::uncopy_fidl_channel::SendAs<#ty>,), quote!(#name))
             }
             None => (TokenStream::new(), quote!(::uncopy_fidl_channel::NoPayload)),
         }
@@ -272,7 +272,7 @@ fn client(
     let next_event = next_event(item, methods, openness, is_async);
     let about = format!("Calls the methods of [`{name}`].");
     let channel = if is_async {
-        quote!(::uncopy::channel::AsyncChannel)
+        quote!(::uncopy_fidl_channel::derived::AsyncChannel)
     } else {
         quote!(::uncopy_fidl_channel::derived::Channel)
     };
@@ -284,7 +284,7 @@ fn client(
             pub fn from_end(
                 end: ::uncopy_fidl_channel::derived::ClientEnd<
                     #name,
-                    ::uncopy_fidl_channel::Handle,
+                    ::uncopy_fidl_channel::FidlHandle,
                 >,
             ) -> ::core::option::Option<Self> {
                 ::uncopy_fidl_channel::#inner::from_end(end).map(Self)
@@ -355,7 +355,7 @@ fn client_function(method: &Method<'_>, is_async: bool) -> TokenStream {
             #parameter
             #deadline_parameter
         ) -> ::core::result::Result<
-            ::uncopy_fidl_channel::Answer<#answer>,
+            ::uncopy_fidl_channel::Response<#answer>,
             ::uncopy_fidl_channel::Failure,
         > {
             self.0.call::<_, #answer>(&#header, #value #deadline)#wait
@@ -479,7 +479,7 @@ fn dispatched(method: &Method<'_>) -> TokenStream {
         None => quote!(self.0.#ident()),
     };
     let answer = method.answer();
-    let success = quote!(::uncopy_fidl_channel::Outcome::Success);
+    let success = quote!(::uncopy_fidl_channel::MethodResult::Success);
     let body = match &method.answer {
         Answer::None => {
             return quote! {
@@ -522,7 +522,7 @@ fn events(item: &ItemTrait, methods: &[Method<'_>]) -> Option<TokenStream> {
             let about = format!("`{}`.", method.ident);
             quote!(#[doc = #about])
         });
-        quote!(#(#docs)* #about #variant(::uncopy_fidl_channel::Answer<#payload>),)
+        quote!(#(#docs)* #about #variant(::uncopy_fidl_channel::Response<#payload>),)
     });
     let functions = events.iter().map(|method| {
         let (ident, docs, header) = (method.ident, &method.docs, method.header());

@@ -18,12 +18,12 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use crate::error::{Error, Result, Rule};
-use crate::handle::{Arriving, Handle, Handles};
+use crate::handle::{Arriving, CodecHandle, Handles};
 use crate::header::HEADER_BYTES;
 use crate::layout::{HandleConstraint, Layout, padded};
 use crate::limits::{Depth, MAX_BYTES, MAX_HANDLES};
 
-/// A type that can be decoded. Made by `#[derive(Fidl)]`.
+/// A type that can be decoded. Made by `#[derive(Fidl)]`, and [by nothing else](Layout).
 pub trait Decode: Layout + Sized {
     /// A value of it that borrows the message.
     type View<'a>: Copy + fmt::Debug;
@@ -99,7 +99,8 @@ pub trait DecodeOptional: Decode {
     ) -> Result<Option<(Inline<'a>, Depth)>>;
 }
 
-/// A type of which views can become values that own everything, handles of type `H` included.
+/// A type of which views can become values that own everything, handles of type `H` included. Made by
+/// `#[derive(Fidl)]`, and [by nothing else](Layout).
 pub trait FromView<H>: Decode {
     /// Copies what the view borrows and takes its handles. A handle that was taken before stays
     /// away.
@@ -461,7 +462,7 @@ pub fn decode<T: Decode>(bytes: &[u8]) -> Result<T::View<'_>> {
 ///
 /// # Errors
 /// Any rule that the bytes or the handles break; all handles are closed then.
-pub fn decode_with_handles<'a, T: Decode, H: Handle>(
+pub fn decode_with_handles<'a, T: Decode, H: CodecHandle>(
     bytes: &'a [u8],
     handles: &mut Handles<H>,
 ) -> Result<T::View<'a>> {
@@ -474,7 +475,7 @@ pub fn decode_with_handles<'a, T: Decode, H: Handle>(
 /// # Errors
 /// As [`decode_with_handles`], and [`Rule::TooFewBytes`] if there is not even a header.
 #[inline]
-pub fn decode_message<'a, T: Decode, H: Handle>(
+pub fn decode_message<'a, T: Decode, H: CodecHandle>(
     message: &'a [u8],
     handles: &mut Handles<H>,
 ) -> Result<T::View<'a>> {
@@ -491,7 +492,7 @@ pub fn decode_message<'a, T: Decode, H: Handle>(
 ///
 /// # Errors
 /// As [`decode_with_handles`].
-pub fn decode_owned<T: FromView<H>, H: Handle>(bytes: &[u8], handles: Vec<H>) -> Result<T> {
+pub fn decode_owned<T: FromView<H>, H: CodecHandle>(bytes: &[u8], handles: Vec<H>) -> Result<T> {
     let mut handles = Handles::from(handles);
     read_from(bytes, 0, handles.count(), Arriving::new(&mut handles))
 }
@@ -509,7 +510,7 @@ pub struct Received<T, B, H> {
     of: PhantomData<fn() -> T>,
 }
 
-impl<T: Decode, B: Deref<Target = [u8]>, H: Handle> Received<T, B, H> {
+impl<T: Decode, B: Deref<Target = [u8]>, H: CodecHandle> Received<T, B, H> {
     /// Checks a message that begins with a header.
     ///
     /// # Errors

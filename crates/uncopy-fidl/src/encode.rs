@@ -14,7 +14,7 @@ use crate::layout::{Layout, padded};
 use crate::limits::{Depth, MAX_HANDLES, check_length};
 use crate::regions::{GatherOptions, RegionList, Regions};
 
-/// A type whose values can be encoded. Made by `#[derive(Fidl)]`.
+/// A type whose values can be encoded. Made by `#[derive(Fidl)]`, and [by nothing else](Layout).
 pub trait Encode: Layout {
     /// Writes the inline part into `inline`, which is [`SIZE`](Layout::SIZE) bytes, all zero.
     ///

@@ -7,7 +7,7 @@ use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline};
 use crate::encode::{Encode, EncodeOptional, Optional, Output};
 use crate::error::Result;
 use crate::handle::{
-    Arriving, HandleIndex, Handles, Leaving, ObjectType, OwnedHandle, Rights, TakeHandles,
+    Arriving, HandleIndex, HandleRights, Handles, Leaving, ObjectType, OwnedHandle, TakeHandles,
 };
 use crate::late::Items;
 use crate::layout::{HandleConstraint, Layout};
@@ -19,7 +19,7 @@ macro_rules! endpoints {
         $(#[$doc])*
         ///
         /// On the wire it is a handle to a channel, with the rights of a channel
-        /// ([`Rights::CHANNEL_DEFAULT`]) unless its field says `#[fidl(rights = …)]`: with fewer it
+        /// ([`HandleRights::CHANNEL_DEFAULT`]) unless its field says `#[fidl(rights = …)]`: with fewer it
         /// is refused, others are taken away.
         pub struct $end<P, H> {
             handle: OwnedHandle<H>,
@@ -65,7 +65,7 @@ macro_rules! endpoints {
             type Constraint = HandleConstraint;
             const UNCONSTRAINED: HandleConstraint = HandleConstraint {
                 object_type: ObjectType::CHANNEL,
-                rights: Rights::CHANNEL_DEFAULT,
+                rights: HandleRights::CHANNEL_DEFAULT,
             };
         }
 

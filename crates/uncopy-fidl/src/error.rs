@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::handle::{ObjectType, Rights};
+use crate::handle::{HandleRights, ObjectType};
 use crate::{MAX_BYTES, MAX_DEPTH, MAX_HANDLES};
 
 /// A value that cannot be encoded, or bytes that are no message: which rule, at which byte, in
@@ -199,15 +199,15 @@ pub enum Rule {
     #[error("a handle has the rights {found:?}, {expected:?} are wanted; send one with them")]
     MissingRights {
         /// The field's.
-        expected: Rights,
+        expected: HandleRights,
         /// The handle's.
-        found: Rights,
+        found: HandleRights,
     },
     /// A handle could not be replaced by one with fewer rights.
     #[error("the rights of a handle could not be narrowed to {wanted:?}; see its type")]
     CannotNarrow {
         /// The field's.
-        wanted: Rights,
+        wanted: HandleRights,
     },
     /// A value with handles is encoded before they were taken out.
     #[error("a handle is still in the value; take them with take_handles first")]

@@ -12,35 +12,36 @@ use crate::validity::Validity;
 
 /// A handle that the codec can move and check.
 ///
-/// The codec is generic over it: Zircon's number, a channel's handle, a file descriptor.
-pub trait Handle: Sized {
+/// The codec is generic over it: Zircon's number, a channel's handle, a file descriptor. Every crate
+/// may implement it for its own.
+pub trait CodecHandle: Sized {
     /// What it is a handle to. [`ObjectType::ANY`] where that is not known: no type is refused
     /// then.
     fn object_type(&self) -> ObjectType;
 
-    /// What may be done with it. [`Rights::SAME_RIGHTS`] where that is not known: nothing is
+    /// What may be done with it. [`HandleRights::SAME_RIGHTS`] where that is not known: nothing is
     /// missing then.
-    fn rights(&self) -> Rights;
+    fn rights(&self) -> HandleRights;
 
     /// The handle with these rights only, all of which it has. None if that cannot be had; the
     /// handle is closed then.
-    fn narrowed(self, rights: Rights) -> Option<Self>;
+    fn narrowed(self, rights: HandleRights) -> Option<Self>;
 }
 
 /// For messages without handles: there is none of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoHandle {}
 
-impl Handle for NoHandle {
+impl CodecHandle for NoHandle {
     fn object_type(&self) -> ObjectType {
         match *self {}
     }
 
-    fn rights(&self) -> Rights {
+    fn rights(&self) -> HandleRights {
         match *self {}
     }
 
-    fn narrowed(self, _: Rights) -> Option<NoHandle> {
+    fn narrowed(self, _: HandleRights) -> Option<NoHandle> {
         match self {}
     }
 }
@@ -88,7 +89,7 @@ impl fmt::Display for ObjectType {
 bitflags::bitflags! {
     /// What may be done with a handle, by Zircon's numbers (`zx_rights_t`).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-    pub struct Rights: u32 {
+    pub struct HandleRights: u32 {
         /// Make further handles to the object.
         const DUPLICATE = 1;
         /// Send it.
@@ -179,7 +180,8 @@ impl<'a, H> Leaving<'a, H> {
     }
 }
 
-/// A type whose handles, of type `H`, can be taken out. Value types have none of any type.
+/// A type whose handles, of type `H`, can be taken out. Value types have none of any type. Made by
+/// `#[derive(Fidl)]`, and [by nothing else](Layout).
 pub trait TakeHandles<H>: Layout {
     /// Moves every handle out, in the order of the wire.
     ///
@@ -360,7 +362,7 @@ impl<'h, H> Arriving<'h, H> {
     /// Handles that each field checks.
     pub(crate) fn new(handles: &'h mut Handles<H>) -> Arriving<'h, H>
     where
-        H: Handle,
+        H: CodecHandle,
     {
         Arriving { handles, claim: Some(HandleTable::claim) }
     }
@@ -421,7 +423,7 @@ impl<H> Handles<H> {
     }
 }
 
-impl<H: Handle> HandleTable for Handles<H> {
+impl<H: CodecHandle> HandleTable for Handles<H> {
     fn count(&self) -> usize {
         self.slots.len()
     }

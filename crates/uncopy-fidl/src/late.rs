@@ -277,7 +277,9 @@ mod tests {
     use std::fmt::{Debug, Write};
 
     use crate::decode::work;
-    use crate::{Encode, Fidl, FromView, Handles, NoHandle, Outcome, decode, decode_owned, encode};
+    use crate::{
+        Encode, Fidl, FromView, Handles, MethodResult, NoHandle, decode, decode_owned, encode,
+    };
 
     #[derive(Debug, PartialEq, Fidl)]
     struct Tree {
@@ -383,7 +385,7 @@ mod tests {
         check(&[nest(4), nest(9), nest(0)]);
         check(&vec![vec![folder(2, 3)], Vec::new(), vec![folder(3, 1), folder(0, 0)]]);
         check(&Some(vec![Some(vec![Some(vec![Some("deep".to_owned()), None])])]));
-        check(&Outcome::<Folder, u32, true>::Success(folder(9, 1)));
-        check(&Outcome::<u32, Nest, false>::Failure(nest(9)));
+        check(&MethodResult::<Folder, u32, true>::Success(folder(9, 1)));
+        check(&MethodResult::<u32, Nest, false>::Failure(nest(9)));
     }
 }

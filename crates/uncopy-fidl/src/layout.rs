@@ -1,13 +1,17 @@
 //! How types lie in a message, and what limits a field can set on its type.
 
 use crate::error::Rule;
-use crate::handle::{ObjectType, Rights};
+use crate::handle::{HandleRights, ObjectType};
 use crate::validity::{MaskedField, Validity};
 
 /// How a type lies in a message, whatever it is encoded from or decoded into.
 ///
 /// Made by `#[derive(Fidl)]`; implemented here for numbers, `bool`, `String`, `Vec`, arrays,
 /// `Option`, `Box`, slices, `str` and handles.
+///
+/// Not to be written by hand, as all traits that the derive writes ([`Encode`](crate::Encode),
+/// [`Decode`](crate::Decode), [`FromView`](crate::FromView), [`TakeHandles`](crate::TakeHandles)):
+/// their members, and the hidden names in them, change without notice.
 pub trait Layout {
     /// Bytes of the inline part.
     const SIZE: usize;
@@ -73,14 +77,14 @@ pub struct HandleConstraint {
     /// [`ObjectType::ANY`] takes all.
     pub object_type: ObjectType,
     /// What the handle must have, and all that is left of its rights.
-    /// [`Rights::SAME_RIGHTS`] takes them as they are.
-    pub rights: Rights,
+    /// [`HandleRights::SAME_RIGHTS`] takes them as they are.
+    pub rights: HandleRights,
 }
 
 impl HandleConstraint {
     /// Any type, any rights.
     pub const ANY: HandleConstraint =
-        HandleConstraint { object_type: ObjectType::ANY, rights: Rights::SAME_RIGHTS };
+        HandleConstraint { object_type: ObjectType::ANY, rights: HandleRights::SAME_RIGHTS };
 
     /// To an object of this type only.
     #[must_use]
@@ -90,7 +94,7 @@ impl HandleConstraint {
 
     /// With exactly these rights.
     #[must_use]
-    pub const fn with_rights(self, rights: Rights) -> HandleConstraint {
+    pub const fn with_rights(self, rights: HandleRights) -> HandleConstraint {
         HandleConstraint { object_type: self.object_type, rights }
     }
 
@@ -102,13 +106,16 @@ impl HandleConstraint {
     pub fn narrowing(
         self,
         object_type: ObjectType,
-        rights: Rights,
-    ) -> Result<Option<Rights>, Rule> {
+        rights: HandleRights,
+    ) -> Result<Option<HandleRights>, Rule> {
         let HandleConstraint { object_type: expected, rights: wanted } = self;
         if ![object_type, ObjectType::ANY].contains(&expected) && object_type != ObjectType::ANY {
             return Err(Rule::WrongHandleType { expected, found: object_type });
         }
-        if wanted == Rights::SAME_RIGHTS || rights == Rights::SAME_RIGHTS || rights == wanted {
+        if wanted == HandleRights::SAME_RIGHTS
+            || rights == HandleRights::SAME_RIGHTS
+            || rights == wanted
+        {
             return Ok(None);
         }
         if !rights.contains(wanted) {

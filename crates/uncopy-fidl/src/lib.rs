@@ -81,7 +81,7 @@
 //! again lacks them. The handles of unknown members are closed.
 //!
 //! # Handles
-//! The codec is generic over what a handle is ([`Handle`]). [`take_handles`] moves them out of a
+//! The codec is generic over what a handle is ([`CodecHandle`]). [`take_handles`] moves them out of a
 //! value before it is encoded; the value itself is never patched. Views name handles by their
 //! place, and [`Handles::take`] gives each one once; what nobody takes is closed.
 #![deny(missing_docs, unsafe_code)]
@@ -113,7 +113,8 @@ pub use encode::{Encode, Encoder, encode, encode_message, encode_message_into, t
 pub use endpoint::{ClientEnd, ServerEnd};
 pub use error::{Error, Result, Rule};
 pub use handle::{
-    Departing, Handle, HandleIndex, Handles, NoHandle, ObjectType, OwnedHandle, Rights, TakeHandles,
+    CodecHandle, Departing, HandleIndex, HandleRights, Handles, NoHandle, ObjectType, OwnedHandle,
+    TakeHandles,
 };
 pub use header::{EPITAPH_ORDINAL, HEADER_BYTES, Header};
 pub use late::{Boxed, Items, ItemsIter};
@@ -121,11 +122,15 @@ pub use layout::{HandleConstraint, Layout};
 pub use limits::{MAX_BYTES, MAX_DEPTH, MAX_HANDLES, MAX_REGIONS};
 pub use regions::{GatherOptions, RegionList, Regions};
 pub use uncopy_fidl_derive::Fidl;
-pub use wire::{Empty, EmptyView, NoPayload, Outcome, Plain, UNKNOWN_METHOD, Unknown, UnknownView};
+pub use wire::{
+    Empty, EmptyView, MethodResult, NoPayload, Plain, UNKNOWN_METHOD, Unknown, UnknownView,
+};
 
 /// A FIDL type, for generic code: all that `#[derive(Fidl)]` makes of a type that owns what it has.
 ///
 /// `H` is the type of its handles. Value types have none, and are FIDL types for every `H`.
+///
+/// Sealed: every type with these three is one.
 ///
 /// ```
 /// use uncopy_fidl::{Fidl, NoHandle, decode_owned, encode};

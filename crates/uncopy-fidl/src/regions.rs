@@ -31,6 +31,26 @@ impl Default for GatherOptions {
 }
 
 impl GatherOptions {
+    /// Returns the defaults.
+    #[must_use]
+    pub fn new() -> GatherOptions {
+        GatherOptions::default()
+    }
+
+    /// Sets how long a body has to be to stay in place.
+    #[must_use]
+    pub fn min_body_bytes(mut self, min_body_bytes: usize) -> GatherOptions {
+        self.min_body_bytes = min_body_bytes;
+        self
+    }
+
+    /// Sets how many regions a list has at most.
+    #[must_use]
+    pub fn max_regions(mut self, max_regions: usize) -> GatherOptions {
+        self.max_regions = max_regions;
+        self
+    }
+
     pub(crate) fn check(self) -> Result<()> {
         if (1..=MAX_REGIONS).contains(&self.max_regions) {
             return Ok(());

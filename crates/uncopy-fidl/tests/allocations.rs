@@ -86,8 +86,7 @@ fn messages_allocate_nothing_once_buffers_are_warm() {
 #[test]
 fn long_lists_allocate_nothing_if_they_are_recycled() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut options = GatherOptions::default();
-    (options.min_body_bytes, options.max_regions) = (1, 8192);
+    let options = GatherOptions::new().min_body_bytes(1).max_regions(8192);
     let mut encoder = Encoder::with_options(options).unwrap();
     let mut kept: RegionList<'static> = RegionList::new();
     let value = vec![vec![1u8; 12]; 1000];

@@ -4,9 +4,9 @@
 #![allow(clippy::vec_box, reason = "types may have such fields")]
 
 use uncopy_fidl::{
-    ClientEnd, Departing, Fidl, Handle, Header, NoHandle, ObjectType, Outcome, Received, Rights,
-    Rule, ServerEnd, UNKNOWN_METHOD, Unknown, decode, decode_owned, encode, encode_message,
-    take_handles,
+    ClientEnd, CodecHandle, Departing, Fidl, HandleRights, Header, MethodResult, NoHandle,
+    ObjectType, Received, Rule, ServerEnd, UNKNOWN_METHOD, Unknown, decode, decode_owned, encode,
+    encode_message, take_handles,
 };
 
 #[derive(Debug, PartialEq, Fidl)]
@@ -82,16 +82,16 @@ struct Socket {
 #[derive(Debug, PartialEq)]
 struct Numbered(u32, ObjectType);
 
-impl Handle for Numbered {
+impl CodecHandle for Numbered {
     fn object_type(&self) -> ObjectType {
         self.1
     }
 
-    fn rights(&self) -> Rights {
-        Rights::SAME_RIGHTS
+    fn rights(&self) -> HandleRights {
+        HandleRights::SAME_RIGHTS
     }
 
-    fn narrowed(self, _: Rights) -> Option<Numbered> {
+    fn narrowed(self, _: HandleRights) -> Option<Numbered> {
         None
     }
 }
@@ -187,9 +187,9 @@ fn tables_and_unions_that_borrow_are_encoded_as_those_that_own() {
 }
 
 /// What a method that can fail, and that a server need not know, answers.
-type Answer = Outcome<Pixels, u32, true>;
+type Answer = MethodResult<Pixels, u32, true>;
 /// The same, of a method that every server knows.
-type StrictAnswer = Outcome<Pixels, u32, false>;
+type StrictAnswer = MethodResult<Pixels, u32, false>;
 
 #[test]
 fn outcomes_come_back_as_they_were() {
@@ -201,7 +201,7 @@ fn outcomes_come_back_as_they_were() {
     ];
     let bytes = encode(&answers).unwrap();
     let view = decode::<Vec<Answer>>(&bytes).unwrap();
-    assert!(matches!(view.get(1), Some(Outcome::Failure(7))));
+    assert!(matches!(view.get(1), Some(MethodResult::Failure(7))));
     assert_eq!(decode_owned::<Vec<Answer>, NoHandle>(&bytes, vec![]), Ok(answers));
 
     // Every server knows a strict method: nobody may say otherwise.
@@ -335,18 +335,18 @@ fn a_message_is_given_back_whole() {
 
 /// A handle to a channel with these rights.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Righted(Rights);
+struct Righted(HandleRights);
 
-impl Handle for Righted {
+impl CodecHandle for Righted {
     fn object_type(&self) -> ObjectType {
         ObjectType::CHANNEL
     }
 
-    fn rights(&self) -> Rights {
+    fn rights(&self) -> HandleRights {
         self.0
     }
 
-    fn narrowed(self, rights: Rights) -> Option<Righted> {
+    fn narrowed(self, rights: HandleRights) -> Option<Righted> {
         self.0.contains(rights).then_some(Righted(rights))
     }
 }
@@ -356,18 +356,19 @@ impl Handle for Righted {
 struct Rooms {
     client: ClientEnd<(), Righted>,
     server: Option<ServerEnd<(), Righted>>,
-    #[fidl(item(rights = Rights::TRANSFER.union(Rights::READ)))]
+    #[fidl(item(rights = HandleRights::TRANSFER.union(HandleRights::READ)))]
     narrow: Vec<ClientEnd<(), Righted>>,
-    #[fidl(rights = Rights::SAME_RIGHTS)]
+    #[fidl(rights = HandleRights::SAME_RIGHTS)]
     any: Option<ServerEnd<(), Righted>>,
 }
 
 /// `ZX_DEFAULT_CHANNEL_RIGHTS` where an end's field says nothing else.
 #[test]
 fn ends_have_the_rights_of_a_channel_unless_their_field_says_others() {
-    let channel = Rights::from_bits_retain(0xf00e);
-    assert_eq!(Rights::CHANNEL_DEFAULT, channel);
-    let (narrow, more) = (Rights::TRANSFER | Rights::READ, channel | Rights::DUPLICATE);
+    let channel = HandleRights::from_bits_retain(0xf00e);
+    assert_eq!(HandleRights::CHANNEL_DEFAULT, channel);
+    let (narrow, more) =
+        (HandleRights::TRANSFER | HandleRights::READ, channel | HandleRights::DUPLICATE);
     let rooms = |client, server, narrow, any| Rooms {
         client: Righted(client).into(),
         server: Some(Righted(server).into()),
@@ -377,18 +378,19 @@ fn ends_have_the_rights_of_a_channel_unless_their_field_says_others() {
     let mut sent = rooms(channel, channel, channel, channel);
     let mut leaving: Vec<Departing<Righted>> = Vec::new();
     take_handles(&mut sent, &mut leaving).unwrap();
-    let wanted: Vec<Rights> = leaving.iter().map(|leaving| leaving.constraint.rights).collect();
-    assert_eq!(wanted, [channel, channel, narrow, Rights::SAME_RIGHTS]);
+    let wanted: Vec<HandleRights> =
+        leaving.iter().map(|leaving| leaving.constraint.rights).collect();
+    assert_eq!(wanted, [channel, channel, narrow, HandleRights::SAME_RIGHTS]);
     let bytes = encode(&sent).unwrap();
 
-    let came = |rights: [Rights; 4]| rights.map(Righted).to_vec();
+    let came = |rights: [HandleRights; 4]| rights.map(Righted).to_vec();
     for (rights, received) in [
         // As they are sent, with more than is wanted, and with what nobody can know.
         ([channel, channel, narrow, channel], rooms(channel, channel, narrow, channel)),
         ([more, more, more, more], rooms(channel, channel, narrow, more)),
         (
-            [Rights::SAME_RIGHTS, channel, narrow, Rights::empty()],
-            rooms(Rights::SAME_RIGHTS, channel, narrow, Rights::empty()),
+            [HandleRights::SAME_RIGHTS, channel, narrow, HandleRights::empty()],
+            rooms(HandleRights::SAME_RIGHTS, channel, narrow, HandleRights::empty()),
         ),
     ] {
         assert_eq!(decode_owned::<Rooms, Righted>(&bytes, came(rights)), Ok(received));

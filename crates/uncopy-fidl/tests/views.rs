@@ -7,9 +7,9 @@ use std::rc::Rc;
 
 use uncopy_fidl::zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use uncopy_fidl::{
-    Departing, Encoder, Fidl, Handle, Handles, Header, NoHandle, ObjectType, OwnedHandle, Received,
-    RegionList, Rights, Rule, decode, decode_message, decode_owned, decode_with_handles, encode,
-    encode_message, take_handles,
+    CodecHandle, Departing, Encoder, Fidl, HandleRights, Handles, Header, NoHandle, ObjectType,
+    OwnedHandle, Received, RegionList, Rule, decode, decode_message, decode_owned,
+    decode_with_handles, encode, encode_message, take_handles,
 };
 
 /// Counts how many of it are open.
@@ -29,16 +29,16 @@ impl Drop for Counted {
     }
 }
 
-impl Handle for Counted {
+impl CodecHandle for Counted {
     fn object_type(&self) -> ObjectType {
         ObjectType::EVENT
     }
 
-    fn rights(&self) -> Rights {
-        Rights::SAME_RIGHTS
+    fn rights(&self) -> HandleRights {
+        HandleRights::SAME_RIGHTS
     }
 
-    fn narrowed(self, _: Rights) -> Option<Counted> {
+    fn narrowed(self, _: HandleRights) -> Option<Counted> {
         Some(self)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The functions are described in the headers (`include/zircon/`, `include/uncopy/zx.h`): that is
 //! the documentation of this crate for those who use it. What they do is done by
-//! [`uncopy::channel`]; here are numbers for handles, copies that survive bad addresses, and the
+//! [`uncopy_channel`]; here are numbers for handles, copies that survive bad addresses, and the
 //! order of checks.
 //!
 //! Pointers of the calling program are [`In`] and [`Out`]: numbers that only `sys` turns into

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use uncopy::channel::{Handle, Object, Status};
+use uncopy_channel::{Handle, Object, Status};
 
 use crate::abi::{ZX_HANDLE_INVALID, zx_handle_t};
 use crate::sys::slot::{self, Occupant, Slot};
@@ -204,7 +204,7 @@ pub(crate) fn close(value: zx_handle_t) -> Result<(), Status> {
 mod tests {
     use std::collections::{HashSet, VecDeque};
 
-    use uncopy::channel::{Deadline, Event, Object, Signals, Status};
+    use uncopy_channel::{Deadline, Event, Object, Signals, Status};
 
     use super::{CHUNK, CHUNKS, RESERVE, SHARDS, Shard, shard_of};
     use super::{close, decode, encode, insert, lease, take};

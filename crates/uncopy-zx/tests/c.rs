@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use testbed::{Forbidden, Program, SystemCall};
-use uncopy::Errno;
+use uncopy_core::Errno;
 
 const RUNNER: &str = "UNCOPY_TEST_RUNNER";
 const SANITIZERS: &str = "-fsanitize=address,undefined";

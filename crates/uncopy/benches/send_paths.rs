@@ -10,8 +10,8 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use testbed::network::{self, End};
 use uncopy::send::{
-    Event, Message, Mode, PageSize, Pool, Ring, RingOptions, RingSocket, Sender, SenderOptions,
-    Socket, StableBytes,
+    InetSocket, Message, Mode, PageSize, Pool, Ring, RingEvent, RingOptions, RingSocket, Sender,
+    SenderOptions, StableBytes,
 };
 
 const BUNCH: usize = 64;
@@ -34,16 +34,16 @@ impl Road {
     }
 
     /// A socket, and a receiver that reads nothing where there has to be one.
-    fn socket(self) -> (Socket, Option<UdpSocket>) {
+    fn socket(self) -> (InetSocket, Option<UdpSocket>) {
         match self {
             Road::Loopback => {
                 let receiver = UdpSocket::bind("127.0.0.1:0").expect("a socket");
                 let address = receiver.local_addr().expect("an address");
-                (Socket::connect_udp(address).expect("a socket"), Some(receiver))
+                (InetSocket::connect_udp(address).expect("a socket"), Some(receiver))
             }
             Road::Sink => network::isolated(|network| {
                 network.sink();
-                let socket = Socket::connect_udp(End::Far.address(false, 9)).expect("a socket");
+                let socket = InetSocket::connect_udp(End::Far.address(false, 9)).expect("a socket");
                 socket.set_send_buffer_bytes(4 << 20).expect("room for a bunch");
                 (socket, None)
             }),
@@ -89,8 +89,7 @@ fn take_releases(sender: &mut Sender<Bytes>) {
 }
 
 fn sender(road: Road, mode: Mode) -> (Sender<Bytes>, Option<UdpSocket>) {
-    let mut options = SenderOptions::default();
-    options.mode = mode;
+    let options = SenderOptions::new().mode(mode);
     let (socket, receiver) = road.socket();
     (Sender::new(socket, &options), receiver)
 }
@@ -128,8 +127,7 @@ enum Flush {
 
 impl<B: StableBytes + Clone + std::fmt::Debug> Loop<B> {
     fn new(road: Road, mode: Mode) -> Loop<B> {
-        let mut options = RingOptions::default();
-        options.mode = mode;
+        let options = RingOptions::new().mode(mode);
         let mut ring = Ring::new(&options);
         ring.register_slots(&[1]).expect("none are registered");
         let (socket, _receiver) = road.socket();
@@ -157,7 +155,7 @@ impl<B: StableBytes + Clone + std::fmt::Debug> Loop<B> {
         while self.ring.outstanding().sends > 0 {
             self.ring.wait(None).expect("the ring works");
             while let Some(event) = self.ring.next_event() {
-                if let Event::Sent(sent) = event {
+                if let RingEvent::Sent(sent) = event {
                     sent.result.expect("it is sent");
                 }
             }

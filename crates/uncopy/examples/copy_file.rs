@@ -3,19 +3,21 @@
 use std::error::Error;
 
 use uncopy::Mechanism;
-use uncopy::copy::{Allow, CopyOptions, copy_file};
+use uncopy::copy::{Allow, CopyOptions, Outcome, copy_file};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args_os().skip(1);
     let (Some(source), Some(destination)) = (arguments.next(), arguments.next()) else {
         return Err("usage: copy_file SRC DST [MECHANISM]".into());
     };
-    let mut options = CopyOptions::default();
+    let mut options = CopyOptions::new();
     if let Some(name) = arguments.next() {
         let mechanism = Mechanism::ALL.into_iter().find(|m| name == m.name());
-        options.allow = Allow::Only(mechanism.ok_or("no such mechanism")?);
+        options = options.allow(Allow::Only(mechanism.ok_or("no such mechanism")?));
     }
-    let receipt = copy_file(source, destination, &options)?;
+    let Outcome::Copied(receipt) = copy_file(source, destination, &options)? else {
+        return Err("it was left alone".into());
+    };
     for portion in &receipt.portions {
         println!("{} bytes by {} ({})", portion.bytes, portion.mechanism, portion.cost);
     }

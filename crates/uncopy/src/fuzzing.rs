@@ -2,38 +2,38 @@
 
 /// A job's journal.
 pub fn journal(bytes: &[u8]) {
-    crate::copy::fuzz_journal(bytes);
+    uncopy_copy::fuzz_journal(bytes);
 }
 
 /// A record of temporary names.
 pub fn record(bytes: &[u8]) {
-    crate::copy::fuzz_record(bytes);
+    uncopy_copy::fuzz_record(bytes);
 }
 
 /// The control memory of a message from the error queue of a socket.
 pub fn error_queue(bytes: &[u8]) {
-    crate::sys::zerocopy::fuzz_error_queue(bytes);
+    uncopy_send::fuzz_error_queue(bytes);
 }
 
 /// What a netlink socket received.
 pub fn netlink(bytes: &[u8]) {
-    crate::sys::netlink::fuzz(bytes);
+    uncopy_os::netlink::fuzz(bytes);
 }
 
 /// Files of `/proc` and `/sys`.
 pub fn proc_files(text: &str) {
-    crate::doctor::fuzz(text);
+    uncopy_doctor::fuzz(text);
 }
 
 /// A file that is compressed with zstd, or says so.
 #[cfg(feature = "compress")]
 pub fn compressed(file: std::os::fd::BorrowedFd<'_>) {
-    crate::copy::fuzz_compressed(file);
+    uncopy_copy::fuzz_compressed(file);
 }
 
 /// The frame that a seek table with this payload is.
 #[cfg(feature = "compress")]
 #[must_use]
 pub fn seek_table(payload: &[u8]) -> Vec<u8> {
-    crate::copy::fuzz_table(payload)
+    uncopy_copy::fuzz_table(payload)
 }

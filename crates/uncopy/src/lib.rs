@@ -1,12 +1,15 @@
 //! Move bytes with the fewest copies the system allows, and say truthfully what happened.
 //!
 //! ```no_run
-//! let receipt = uncopy::copy::copy_file("a.img", "b.img", &Default::default())?;
-//! for portion in &receipt.portions {
-//!     println!("{} bytes by {} ({})", portion.bytes, portion.mechanism, portion.cost);
-//! }
-//! for refusal in &receipt.refusals {
-//!     println!("not used: {refusal}");
+//! use uncopy::copy::{CopyOptions, Outcome, copy_file};
+//!
+//! if let Outcome::Copied(receipt) = copy_file("a.img", "b.img", &CopyOptions::new())? {
+//!     for portion in &receipt.portions {
+//!         println!("{} bytes by {} ({})", portion.bytes, portion.mechanism, portion.cost);
+//!     }
+//!     for refusal in &receipt.refusals {
+//!         println!("not used: {refusal}");
+//!     }
 //! }
 //! # Ok::<(), uncopy::Error>(())
 //! ```
@@ -34,47 +37,48 @@
 //!   nothing cheaper was used. Where the kernel does not say, neither does the receipt.
 //!
 //! # Features
+//! - `trees` (on by default): [`copy::job`], `copy::tune`.
+//! - `blake3`, `sha256` (on by default): digests to verify by; XXH3 is always there.
+//! - `channel`, `doctor`, `send`: the modules of these names.
 //! - `tokio`: `channel::AsyncChannel`, `send::AsyncSender`.
 //! - `compress`: [`copy::Transform`], by zstd.
 #![deny(missing_docs, unsafe_code)]
-#![cfg_attr(not(test), deny(clippy::unwrap_used))]
-// The public types are the same everywhere; what serves them alone on Linux is unused elsewhere.
-#![cfg_attr(not(target_os = "linux"), allow(dead_code))]
 
-#[cfg(target_os = "linux")]
-mod buf;
-pub mod capabilities;
-#[cfg(target_os = "linux")]
-pub mod channel;
-pub mod copy;
-#[cfg(target_os = "linux")]
-pub mod doctor;
-#[cfg(any(test, not(target_os = "linux")))]
-mod elsewhere;
-mod error;
-pub mod follow;
-#[cfg(all(fuzzing, target_os = "linux"))]
+#[cfg(all(fuzzing, feature = "doctor", feature = "send", target_os = "linux"))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod option;
-mod receipt;
-#[cfg(target_os = "linux")]
-pub mod send;
-#[cfg(target_os = "linux")]
-mod sys;
 
-/// Error numbers are read on Linux alone: other systems have numbers of their own.
-const IS_LINUX: bool = cfg!(target_os = "linux");
-
-pub use error::{Errno, Error, Reason, Result, SourceDoubt, SystemError};
-pub use receipt::{
-    Compression, CompressionAction, CompressionGuess, CompressionSample, Cost, GuessedBy,
-    InodeFlags, Leftovers, MappedWrites, Mechanism, Portion, Receipt, Refusal, Unseen,
-    Verification, VerifiedFrom,
+#[cfg(all(feature = "channel", target_os = "linux"))]
+#[doc(inline)]
+pub use uncopy_channel as channel;
+#[doc(inline)]
+pub use uncopy_copy as copy;
+#[doc(inline)]
+pub use uncopy_copy::follow;
+pub use uncopy_core::{
+    Choice, Compression, CompressionAction, CompressionGuess, CompressionReason, CompressionSample,
+    Cost, Decision, Errno, Error, Exclusion, GuessedBy, InodeFlags, Leftovers, MappedWrites,
+    Mechanism, MetadataPart, NextStep, Note, Objection, Obstacle, Portion, Reason, Receipt,
+    Refusal, RefusalReason, Result, SourceDoubt, SystemError, Unseen, Verification, VerifiedFrom,
 };
+#[cfg(all(feature = "doctor", target_os = "linux"))]
+#[doc(inline)]
+pub use uncopy_doctor as doctor;
+#[doc(inline)]
+pub use uncopy_os::capabilities;
+#[cfg(all(feature = "send", target_os = "linux"))]
+#[doc(inline)]
+pub use uncopy_send as send;
 
 /// The code in the book runs.
-#[cfg(all(doctest, target_os = "linux"))]
+#[cfg(all(
+    doctest,
+    feature = "channel",
+    feature = "doctor",
+    feature = "send",
+    feature = "trees",
+    target_os = "linux"
+))]
 mod book {
     #[doc = include_str!("../../../README.md")]
     struct Readme;
@@ -84,6 +88,12 @@ mod book {
 
     #[doc = include_str!("../../../docs/tour/copy.md")]
     struct TourOfCopy;
+
+    #[doc = include_str!("../../../docs/channel.md")]
+    struct Channel;
+
+    #[doc = include_str!("../../../docs/send.md")]
+    struct Send;
 
     #[doc = include_str!("../../../docs/trees.md")]
     struct Trees;

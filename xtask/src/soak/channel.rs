@@ -94,7 +94,7 @@ pub(super) fn run(span: Span, seed: u64, unix_seconds: u64) -> Result<()> {
 
 fn sleep_once() -> Result<()> {
     let (near, far) = Channel::pair();
-    let _far = Channel::from_fd(far.into_fd()?)?;
+    let _far = Channel::from_fd(far.into_fd()?).map_err(|(_, status)| status)?;
     let slept = near.wait_one(Signals::READABLE, Deadline::after(Duration::from_millis(1)));
     ensure!(slept == Err(Status::TimedOut), "nothing was sent, and {slept:?} was seen");
     Ok(())

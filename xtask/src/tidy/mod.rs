@@ -2,6 +2,9 @@
 //!
 //! Every finding names the rule that is broken and what to do instead.
 
+mod cycles;
+mod edges;
+mod flags;
 mod lints;
 mod manifests;
 mod names;
@@ -37,8 +40,10 @@ pub(crate) fn run(_: &Arguments) -> Result<()> {
             let text = std::fs::read_to_string(workspace::root().join(path))
                 .with_context(|| format!("cannot read {}", path.display()))?;
             manifests::check(path, &text, &mut findings)?;
+            edges::check(path, &text, &mut findings)?;
         }
     }
+    cycles::check(&files, &mut findings)?;
     finding::report("tidy", findings, files.len())
 }
 
@@ -48,6 +53,7 @@ fn check_source(source: &Source, findings: &mut Vec<Finding>) {
     unsafe_code::check(source, findings);
     lints::check(source, findings);
     platform::check(source, findings);
+    flags::check(source, findings);
 }
 
 /// Where unsafe code is, relative to the root, and how many blocks, functions and items need a proof.

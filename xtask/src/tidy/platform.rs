@@ -7,19 +7,26 @@ use crate::finding::Finding;
 
 /// Files and folders of the library that may ask for the platform: the crate's root and the one
 /// place of each part where the portable way is chosen.
-const PLATFORM_FILES: [&str; 4] = [
-    "crates/uncopy/src/lib.rs",
-    "crates/uncopy/src/capabilities/mod.rs",
-    "crates/uncopy/src/copy/mod.rs",
-    "crates/uncopy/src/sys/mod.rs",
+const PLATFORM_FILES: [&str; 2] = ["src/lib.rs", "src/capabilities/mod.rs"];
+
+/// Crates that other systems have too, or that are empty there.
+const CRATES: [&str; 7] = [
+    "crates/uncopy",
+    "crates/uncopy-channel",
+    "crates/uncopy-copy",
+    "crates/uncopy-core",
+    "crates/uncopy-doctor",
+    "crates/uncopy-os",
+    "crates/uncopy-send",
 ];
 
 const PLATFORM_WORDS: [&str; 5] = ["target_os", "target_family", "target_env", "unix", "windows"];
 
 pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
-    let in_library = source.path.starts_with("crates/uncopy/src");
-    let may_ask = PLATFORM_FILES.iter().any(|file| source.path == std::path::Path::new(file));
-    if in_library && !may_ask {
+    let inside = CRATES.iter().find_map(|root| source.path.strip_prefix(root).ok());
+    let in_library = inside.filter(|inside| inside.starts_with("src"));
+    let may_ask = |inside| PLATFORM_FILES.iter().any(|file| inside == std::path::Path::new(file));
+    if in_library.is_some_and(|inside| !may_ask(inside)) {
         check_tokens(source, source.tokens.clone(), findings);
     }
 }
@@ -31,8 +38,8 @@ fn check_tokens(source: &Source, tokens: TokenStream, findings: &mut Vec<Finding
             && (word == "cfg" || word == "cfg_attr")
             && asks_for_platform(condition.stream())
         {
-            let message = "asks for the platform: put the Linux way below copy/ or sys/ and the \
-                           others behind copy/portable.rs, chosen in copy/mod.rs";
+            let message = "asks for the platform: put the Linux way and the others into a file \
+                           each, and choose in the crate's lib.rs";
             findings.push(source.finding(word.span(), message));
         }
     }
@@ -60,13 +67,15 @@ mod tests {
     fn only_the_roots_ask_for_the_platform() {
         let text = "#[cfg(all(test, not(target_os = \"linux\")))]\nmod a;\n";
         for (path, count) in [
-            ("crates/uncopy/src/copy/run.rs", 1),
-            ("crates/uncopy/src/copy/mod.rs", 0),
+            ("crates/uncopy-copy/src/run.rs", 1),
+            ("crates/uncopy-copy/src/lib.rs", 0),
+            ("crates/uncopy-copy/tests/a.rs", 0),
+            ("crates/uncopy-os/src/capabilities/mod.rs", 0),
             ("crates/uncopy-cli/src/lib.rs", 0),
         ] {
             assert_eq!(messages(path, text, check).len(), count, "{path}");
         }
         let other = "#[cfg(test)]\nmod a { fn unix() {} }\n";
-        assert!(messages("crates/uncopy/src/copy/run.rs", other, check).is_empty());
+        assert!(messages("crates/uncopy-copy/src/run.rs", other, check).is_empty());
     }
 }

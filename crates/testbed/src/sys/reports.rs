@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use uncopy::send::Socket;
+use uncopy::send::InetSocket;
 
 /// When each send was given to the queue of the device, and to the device, by the kernel's clock
 /// (`Documentation/networking/timestamping.rst`).
@@ -37,7 +37,7 @@ fn set(fd: &OwnedFd, (level, name): (libc::c_int, libc::c_int), value: libc::c_u
 }
 
 /// A UDP socket that sends to `peer`.
-pub(crate) fn connect(peer: SocketAddr, reports: Reports) -> Result<Socket> {
+pub(crate) fn connect(peer: SocketAddr, reports: Reports) -> Result<InetSocket> {
     let family = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     match (reports, peer.is_ipv4()) {
@@ -51,5 +51,5 @@ pub(crate) fn connect(peer: SocketAddr, reports: Reports) -> Result<Socket> {
     }
     rustix::net::connect(&fd, &peer)?;
     // SAFETY: the socket has just been made, by nobody else, and nothing was sent on it.
-    unsafe { Socket::adopt(fd) }.map_err(|(_, error)| Error::other(error))
+    unsafe { InetSocket::adopt(fd) }.map_err(|(_, error)| Error::other(error))
 }

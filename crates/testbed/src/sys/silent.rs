@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use uncopy::send::Socket;
+use uncopy::send::InetSocket;
 
 /// `struct tcp_repair_window` (`include/uapi/linux/tcp.h`).
 #[repr(C)]
@@ -63,10 +63,10 @@ pub(crate) fn pretend(fd: &OwnedFd, local: SocketAddr, peer: SocketAddr) -> Resu
 }
 
 /// The same as a socket of the library's.
-pub(crate) fn connect_socket(local: SocketAddr, peer: SocketAddr) -> Result<Socket> {
+pub(crate) fn connect_socket(local: SocketAddr, peer: SocketAddr) -> Result<InetSocket> {
     let fd = connect(local, peer)?;
     // SAFETY: the socket has just been made, by nobody else, and nothing was sent on it.
-    unsafe { Socket::adopt(fd) }.map_err(|(_, error)| Error::other(error))
+    unsafe { InetSocket::adopt(fd) }.map_err(|(_, error)| Error::other(error))
 }
 
 /// What taking over a local socket is answered.
@@ -74,7 +74,7 @@ pub(crate) fn adopt_local() -> Result<uncopy::Error> {
     let flags = SocketFlags::CLOEXEC;
     let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     // SAFETY: as above.
-    match unsafe { Socket::adopt(fd) } {
+    match unsafe { InetSocket::adopt(fd) } {
         Ok(_) => Err(Error::other("it was taken")),
         Err((_, error)) => Ok(error),
     }

@@ -4,6 +4,7 @@ mod outcome;
 mod receive;
 mod send;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -39,11 +40,12 @@ fn failure(
 ) -> Failure {
     Failure {
         kind: "network",
+        code: None,
         operation,
-        subject: subject.to_string().into(),
+        subject: PathBuf::from(subject.to_string()).into(),
         errno: None,
         os_error: None,
-        reason: reason.to_string(),
+        reason: reason.to_string().into(),
         next_step: Some(next_step),
         is_at_destination: false,
         exit: Exit::Failure,

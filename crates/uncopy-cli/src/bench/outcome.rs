@@ -49,6 +49,7 @@ struct Json<'a> {
 #[derive(Serialize)]
 struct Fallback {
     reason: &'static str,
+    code: &'static str,
     sends: u64,
 }
 
@@ -98,8 +99,10 @@ impl Outcome<'_> {
 
     pub(super) fn json(&self) -> String {
         let counters = self.counters;
-        let fallback =
-            |f: &uncopy::send::Fallback| Fallback { reason: f.reason.text(), sends: f.sends };
+        let fallback = |fallback: &uncopy::send::Fallback| {
+            let uncopy::send::Fallback { reason, sends, .. } = *fallback;
+            Fallback { reason: reason.text(), code: reason.code(), sends }
+        };
         crate::report::json::line(&Json {
             schema: crate::report::json::SCHEMA,
             mode: self.mode,
@@ -145,7 +148,13 @@ pub(super) fn received(receives: u64, bytes: u64, json: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Counters, Outcome, Pages, received};
+    use crate::report::json::documented::listed;
     use std::time::Duration;
+
+    #[test]
+    fn codes_of_fallbacks_are_documented() {
+        assert_eq!(listed("### Codes of fallbacks"), uncopy::send::FallbackReason::CODES);
+    }
 
     #[test]
     fn the_first_line_is_that_of_the_kernels_tool() {

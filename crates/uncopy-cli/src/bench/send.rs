@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use uncopy::send::{
-    Counters, Event, Message, PageSize, Pages, Pool, PoolSlice, Ring, RingOptions, RingSocket,
-    Sender, SenderOptions, Socket, StableBytes, Transport, train_bytes,
+    Counters, InetSocket, Message, PageSize, Pages, Pool, PoolSlice, Ring, RingEvent, RingOptions,
+    RingSocket, Sender, SenderOptions, StableBytes, Transport, train_bytes,
 };
 
 use super::outcome::Outcome;
@@ -77,12 +77,12 @@ pub(super) fn run(flags: &SendArgs) -> Result<String, Failure> {
     Ok(if flags.path.json { outcome.json() } else { outcome.words() })
 }
 
-fn connect(flags: &SendArgs) -> Result<Socket, Failure> {
+fn connect(flags: &SendArgs) -> Result<InetSocket, Failure> {
     let path = &flags.path;
     let to = address(&flags.host, path.port, path.ipv6)?;
     let socket = match path.transport {
-        Protocol::Udp => Socket::connect_udp(to),
-        Protocol::Tcp => Socket::connect_tcp(to),
+        Protocol::Udp => InetSocket::connect_udp(to),
+        Protocol::Tcp => InetSocket::connect_tcp(to),
     };
     let socket = socket.map_err(|error| Failure::from(&error))?;
     if let Some(segment) = flags.gso {
@@ -123,17 +123,16 @@ fn fill(bytes: &mut [u8]) {
 
 fn through_calls(
     mode: Mode,
-    socket: Socket,
+    socket: InetSocket,
     size: usize,
     deadline: Instant,
 ) -> Result<Tally, Failure> {
-    let mut options = SenderOptions::default();
-    options.mode = match mode {
+    let mode = match mode {
         Mode::Copy => uncopy::send::Mode::Copy,
         Mode::Auto => uncopy::send::Mode::Auto,
         _ => uncopy::send::Mode::Zerocopy,
     };
-    options.send_timeout = Some(PATIENCE);
+    let options = SenderOptions::new().mode(mode).send_timeout(Some(PATIENCE));
     let mut bytes = vec![0; size];
     fill(&mut bytes);
     let payload = Arc::new(bytes);
@@ -165,7 +164,7 @@ fn through_calls(
 fn through_ring(
     flags: &SendArgs,
     mode: Mode,
-    socket: Socket,
+    socket: InetSocket,
     size: usize,
     deadline: Instant,
 ) -> Result<Tally, Failure> {
@@ -198,17 +197,17 @@ fn through_ring(
 /// Sends batch after batch of what `next` gives, as long as it gives something.
 fn batches<B: StableBytes>(
     flags: &SendArgs,
-    socket: Socket,
+    socket: InetSocket,
     deadline: Instant,
     pool: Option<&Pool>,
     mut next: impl FnMut() -> Option<B>,
 ) -> Result<Tally, Failure> {
     let failed = |error: uncopy::Error| Failure::from(&error);
-    let mut options = RingOptions::default();
-    options.mode = uncopy::send::Mode::Zerocopy;
-    options.entries = BATCH as u32;
-    // What is missing then was waited for before.
-    options.drop_timeout = PATIENCE;
+    let options = RingOptions::new()
+        .mode(uncopy::send::Mode::Zerocopy)
+        .entries(BATCH as u32)
+        // What is missing then was waited for before.
+        .drop_timeout(PATIENCE);
     let mut ring = Ring::new(&options);
     if let Some(pool) = pool
         && ring.io_uring_refusal().is_none()
@@ -284,11 +283,11 @@ fn count<B: StableBytes>(ring: &mut Ring<B>, counts: &mut (u64, u64)) -> Result<
     while let Some(event) = ring.next_event() {
         events += 1;
         match event {
-            Event::Sent(sent) => {
+            RingEvent::Sent(sent) => {
                 sent.result.map_err(|error| Failure::from(&error))?;
             }
-            Event::Released(_) => counts.0 += 1,
-            Event::Notified(notification) => {
+            RingEvent::Released(_) => counts.0 += 1,
+            RingEvent::Notified(notification) => {
                 counts.0 += notification.releases.len() as u64;
                 counts.1 += 1;
             }

@@ -20,25 +20,25 @@ struct Report<'a> {
 #[derive(Serialize)]
 struct Kernel<'a> {
     release: &'a str,
-    io_uring: IoUring<'a>,
-    msg_zerocopy: Vec<Socket<'a>>,
+    io_uring: IoUring,
+    msg_zerocopy: Vec<Socket>,
     limits: Limits,
 }
 
 #[derive(Serialize)]
-struct IoUring<'a> {
+struct IoUring {
     #[serde(flatten)]
-    available: Answer<'a>,
+    available: Answer,
     disabled: Option<u8>,
     supported: Vec<&'static str>,
     unsupported: Vec<&'static str>,
 }
 
 #[derive(Serialize)]
-struct Socket<'a> {
+struct Socket {
     socket: &'static str,
     #[serde(flatten)]
-    answer: Answer<'a>,
+    answer: Answer,
 }
 
 /// `null`: unlimited, or not known for the first two.
@@ -75,15 +75,15 @@ struct Storage<'a> {
     directory_base64: Option<String>,
     filesystem: String,
     device: Device<'a>,
-    reflink: Answer<'a>,
-    copy_file_range: CopyFileRange<'a>,
-    direct: Direct<'a>,
-    holes: Answer<'a>,
-    seek_hole: Answer<'a>,
-    punch_hole: Answer<'a>,
-    fallocate: Answer<'a>,
-    unnamed_files: Answer<'a>,
-    rename_noreplace: Answer<'a>,
+    reflink: Answer,
+    copy_file_range: CopyFileRange,
+    direct: Direct,
+    holes: Answer,
+    seek_hole: Answer,
+    punch_hole: Answer,
+    fallocate: Answer,
+    unnamed_files: Answer,
+    rename_noreplace: Answer,
 }
 
 #[derive(Serialize)]
@@ -95,43 +95,42 @@ struct Device<'a> {
 }
 
 #[derive(Serialize)]
-struct CopyFileRange<'a> {
+struct CopyFileRange {
     #[serde(flatten)]
-    answer: Answer<'a>,
+    answer: Answer,
     sharing: Option<&'static str>,
 }
 
 #[derive(Serialize)]
-struct Direct<'a> {
+struct Direct {
     #[serde(flatten)]
-    write: Answer<'a>,
+    write: Answer,
     memory_alignment_bytes: Option<u32>,
     offset_alignment_bytes: Option<u32>,
 }
 
 #[derive(Serialize)]
-pub(crate) struct Answer<'a> {
+pub(crate) struct Answer {
     answer: &'static str,
     errno: Option<i32>,
     errno_name: Option<&'static str>,
-    reason: Option<&'a str>,
+    reason: Option<String>,
+    code: Option<&'static str>,
 }
 
-impl<'a, T> From<&'a found::Answer<T>> for Answer<'a> {
-    fn from(answer: &'a found::Answer<T>) -> Answer<'a> {
-        match answer {
-            found::Answer::Yes(_) => {
-                Answer { answer: "yes", errno: None, errno_name: None, reason: None }
-            }
-            found::Answer::No { errno, reason } => Answer {
-                answer: "no",
-                errno: errno.map(Errno::raw),
-                errno_name: errno.and_then(Errno::name),
-                reason: Some(reason),
-            },
-            found::Answer::Unknown { reason } => {
-                Answer { answer: "unknown", errno: None, errno_name: None, reason: Some(reason) }
-            }
+impl<T> From<&found::Answer<T>> for Answer {
+    fn from(answer: &found::Answer<T>) -> Answer {
+        let (answer, errno, reason) = match answer {
+            found::Answer::Yes(_) => ("yes", None, None),
+            found::Answer::No { errno, reason } => ("no", *errno, Some(reason)),
+            found::Answer::Unknown { reason } => ("unknown", None, Some(reason)),
+        };
+        Answer {
+            answer,
+            errno: errno.map(Errno::raw),
+            errno_name: errno.and_then(Errno::name),
+            reason: reason.map(ToString::to_string),
+            code: reason.map(found::AnswerReason::code),
         }
     }
 }
@@ -164,7 +163,10 @@ impl<'a> From<&'a found::Kernel> for Kernel<'a> {
             msg_zerocopy: kernel
                 .msg_zerocopy
                 .iter()
-                .map(|one| Socket { socket: one.kind.name(), answer: Answer::from(&one.answer) })
+                .map(|one| Socket {
+                    socket: one.protocol.name(),
+                    answer: Answer::from(&one.answer),
+                })
                 .collect(),
             limits: Limits {
                 pipe_max_bytes: limits.pipe_max_bytes,
@@ -252,11 +254,15 @@ mod tests {
 
     #[test]
     fn answers_keep_their_reason() {
-        let refused =
-            found::Answer::<()>::No { errno: Some(Errno::EXDEV), reason: String::from("odd") };
+        let reason = found::AnswerReason::StoppedBy(uncopy::Obstacle::OtherFilesystem);
+        let refused = found::Answer::<()>::No { errno: Some(Errno::EXDEV), reason };
         assert_eq!(
             serde_json::to_value(Answer::from(&refused)).unwrap(),
-            json!({"answer": "no", "errno": 18, "errno_name": "EXDEV", "reason": "odd"})
+            json!({
+                "answer": "no", "errno": 18, "errno_name": "EXDEV",
+                "reason": "source and destination lie on different filesystems",
+                "code": "other_filesystem",
+            })
         );
     }
 }

@@ -105,12 +105,12 @@ fn zerocopy(sockets: &[ZerocopySocket]) -> String {
         let sockets = sockets.iter().filter(|socket| socket.answer.is_yes() == yes);
         sockets
             .map(|socket| match &socket.answer {
-                Answer::Yes(()) => socket.kind.name().to_owned(),
+                Answer::Yes(()) => socket.protocol.name().to_owned(),
                 Answer::No { errno: Some(errno), .. } => {
-                    format!("{} ({errno})", socket.kind.name())
+                    format!("{} ({errno})", socket.protocol.name())
                 }
                 Answer::No { reason, .. } | Answer::Unknown { reason } => {
-                    format!("{} ({reason})", socket.kind.name())
+                    format!("{} ({reason})", socket.protocol.name())
                 }
             })
             .collect()
@@ -142,7 +142,7 @@ fn sharing_of(sharing: Sharing) -> String {
 
 fn alignment(alignment: Option<Alignment>) -> String {
     match alignment {
-        Some(Alignment { memory_bytes, offset_bytes }) => {
+        Some(Alignment { memory_bytes, offset_bytes, .. }) => {
             format!("memory aligned to {memory_bytes} bytes, offset and length to {offset_bytes}")
         }
         None => "accepted, but no alignment is given: the bytes are copied all the same".to_owned(),
@@ -164,18 +164,22 @@ fn device(device: &Device) -> String {
 #[cfg(test)]
 mod tests {
     use uncopy::Errno;
-    use uncopy::capabilities::SocketKind;
+    use uncopy::capabilities::{AnswerReason, SocketProtocol};
 
     use super::*;
 
     #[test]
     fn answers_read_well() {
-        let no = Answer::No { errno: Some(Errno::EINVAL), reason: "Invalid argument".to_owned() };
+        let no =
+            Answer::No { errno: Some(Errno::EINVAL), reason: AnswerReason::Refused(Errno::EINVAL) };
         for (answered, expected) in [
             (Answer::Yes(()), "yes"),
             (no, "no: Invalid argument (EINVAL)"),
-            (Answer::No { errno: None, reason: "it is odd".to_owned() }, "no: it is odd"),
-            (Answer::Unknown { reason: "no room".to_owned() }, "not tried: no room"),
+            (
+                Answer::No { errno: None, reason: AnswerReason::SpaceTaken },
+                "no: what was never written takes space",
+            ),
+            (Answer::unknown(AnswerReason::NotAsked), "not tried: it was not asked"),
         ] {
             assert_eq!(answer(&answered, |()| String::new()), expected);
         }
@@ -184,9 +188,13 @@ mod tests {
 
     #[test]
     fn sockets_are_sorted_by_answer() {
-        let no = || Answer::No { errno: Some(Errno::ENOTSUPP), reason: String::new() };
-        let socket = |kind, answer| ZerocopySocket { kind, answer };
-        let some = [socket(SocketKind::Tcp4, Answer::Yes(())), socket(SocketKind::Unix, no())];
+        let no = || Answer::No {
+            errno: Some(Errno::ENOTSUPP),
+            reason: AnswerReason::Refused(Errno::ENOTSUPP),
+        };
+        let socket = |protocol, answer| ZerocopySocket { protocol, answer };
+        let some =
+            [socket(SocketProtocol::Tcp4, Answer::Yes(())), socket(SocketProtocol::Unix, no())];
         assert_eq!(zerocopy(&some), "yes: tcp4; not unix (ENOTSUPP)");
         assert_eq!(zerocopy(&some[..1]), "yes: tcp4");
         assert_eq!(zerocopy(&some[1..]), "no: unix (ENOTSUPP)");

@@ -1,6 +1,7 @@
 //! The settings that there are. Each has the name of a flag of `uncopy cp`.
 
 use clap::ValueEnum;
+use uncopy::copy::CopyOption;
 
 use crate::flags::copy::{CopyArgs, Method, compression};
 use crate::flags::rate;
@@ -16,6 +17,8 @@ pub(crate) struct Key {
     expected: &'static str,
     /// The flags that displace it, as the parser calls them.
     flags: &'static [&'static str],
+    /// The options of a copy that it sets.
+    pub(super) options: &'static [CopyOption],
     /// Sets the flag to the value of this text; `None`: the text is no such value.
     set: fn(&mut CopyArgs, &str) -> Option<()>,
 }
@@ -29,6 +32,7 @@ pub(crate) static KEYS: [Key; 19] = [
         built_in: "none",
         expected: "blake3, sha256, xxh3 or none",
         flags: &["verify", "no_verify"],
+        options: &[CopyOption::Verify],
         set: |flags, text| set(&mut flags.verify, unless("none", text, choice)),
     },
     Key {
@@ -36,6 +40,7 @@ pub(crate) static KEYS: [Key; 19] = [
         built_in: "false",
         expected: BOOLEAN,
         flags: &["durable", "no_durable"],
+        options: &[CopyOption::Durable],
         set: |flags, text| set(&mut flags.durable, text.parse().ok()),
     },
     Key {
@@ -43,6 +48,13 @@ pub(crate) static KEYS: [Key; 19] = [
         built_in: "none",
         expected: "none, or a list of mode, ownership, timestamps, xattr, acl, all",
         flags: &["preserve", "no_preserve"],
+        options: &[
+            CopyOption::PreserveMode,
+            CopyOption::PreserveOwnership,
+            CopyOption::PreserveTimestamps,
+            CopyOption::PreserveXattr,
+            CopyOption::PreserveAcl,
+        ],
         set: |flags, text| {
             let list = unless("none", text, |text| text.split(',').map(choice).collect());
             set(&mut flags.preserve, list.map(Option::unwrap_or_default))
@@ -53,6 +65,7 @@ pub(crate) static KEYS: [Key; 19] = [
         built_in: "fail",
         expected: "fail, retry or accept",
         flags: &["if_changed"],
+        options: &[CopyOption::IfChanged, CopyOption::FlushSource],
         set: |flags, text| set(&mut flags.if_changed, choice(text).map(Some)),
     },
     Key {
@@ -61,6 +74,7 @@ pub(crate) static KEYS: [Key; 19] = [
         expected: "auto, reflink, copy-file-range, direct, sendfile, splice, read-write, \
                    require-zero-copy, no-user-copy or no-zero-copy",
         flags: &["method", "zero_copy", "require_zero_copy", "no_user_copy", "no_zero_copy"],
+        options: &[CopyOption::Allow],
         set: way,
     },
     Key {
@@ -68,6 +82,7 @@ pub(crate) static KEYS: [Key; 19] = [
         built_in: "time",
         expected: "time or cpu",
         flags: &["prefer"],
+        options: &[CopyOption::Prefer],
         set: |flags, text| set(&mut flags.prefer, choice(text)),
     },
     Key {
@@ -75,6 +90,7 @@ pub(crate) static KEYS: [Key; 19] = [
         built_in: "auto",
         expected: "auto, always or never",
         flags: &["sparse"],
+        options: &[CopyOption::Sparse],
         set: |flags, text| set(&mut flags.sparse, choice(text)),
     },
     Key {
@@ -82,6 +98,7 @@ pub(crate) static KEYS: [Key; 19] = [
         built_in: "auto",
         expected: "auto, keep or skip",
         flags: &["cache"],
+        options: &[CopyOption::Cache],
         set: |flags, text| set(&mut flags.cache, choice(text)),
     },
     Key {
@@ -89,6 +106,7 @@ pub(crate) static KEYS: [Key; 19] = [
         built_in: "none",
         expected: "none, zstd, or zstd:LEVEL with a level from 1 to 22",
         flags: &["compress", "no_compress", "decompress"],
+        options: &[CopyOption::Transform],
         set: |flags, text| {
             set(&mut flags.compress, unless("none", text, |text| compression(text).ok()))
         },
@@ -98,6 +116,7 @@ pub(crate) static KEYS: [Key; 19] = [
         built_in: "false",
         expected: BOOLEAN,
         flags: &["decompress", "no_compress", "compress"],
+        options: &[CopyOption::Transform],
         set: |flags, text| set(&mut flags.decompress, text.parse().ok()),
     },
     Key {
@@ -105,6 +124,7 @@ pub(crate) static KEYS: [Key; 19] = [
         built_in: "none",
         expected: "none, or bytes a second as 50M or 1.5MiB",
         flags: &["max_bandwidth"],
+        options: &[],
         set: |flags, text| {
             set(&mut flags.max_bandwidth, unless("none", text, |text| rate::parse(text).ok()))
         },
@@ -114,6 +134,7 @@ pub(crate) static KEYS: [Key; 19] = [
         built_in: "auto",
         expected: "auto, or bytes up to 1Mi as 64Ki",
         flags: &["zero_copy_min"],
+        options: &[CopyOption::ZeroCopyMin],
         set: |flags, text| {
             let size = unless("auto", text, |text| rate::small_size(text).ok());
             set(&mut flags.zero_copy_min, size)
@@ -124,6 +145,7 @@ pub(crate) static KEYS: [Key; 19] = [
         built_in: "auto",
         expected: "auto, or bytes as 1Mi",
         flags: &["direct_min"],
+        options: &[CopyOption::DirectMin],
         set: |flags, text| {
             set(&mut flags.direct_min, unless("auto", text, |text| rate::size(text).ok()))
         },
@@ -133,6 +155,7 @@ pub(crate) static KEYS: [Key; 19] = [
         built_in: "auto",
         expected: "auto, or bytes as 4Mi",
         flags: &["direct_cpu_min"],
+        options: &[CopyOption::DirectCpuMin],
         set: |flags, text| {
             set(&mut flags.direct_cpu_min, unless("auto", text, |text| rate::size(text).ok()))
         },
@@ -142,6 +165,7 @@ pub(crate) static KEYS: [Key; 19] = [
         built_in: "auto",
         expected: "auto, or bytes from 4Ki to 64Mi as 256Ki",
         flags: &["buffer_size"],
+        options: &[],
         set: |flags, text| {
             let size = unless("auto", text, |text| rate::buffer_size(text).ok());
             set(&mut flags.buffer_size, size)
@@ -152,6 +176,7 @@ pub(crate) static KEYS: [Key; 19] = [
         built_in: "auto",
         expected: "auto, or a number of workers from 1",
         flags: &["jobs"],
+        options: &[],
         set: |flags, text| {
             set(&mut flags.tree.jobs, unless("auto", text, |text| text.parse().ok()))
         },
@@ -161,6 +186,7 @@ pub(crate) static KEYS: [Key; 19] = [
         built_in: "3",
         expected: "a number from 0",
         flags: &["retries"],
+        options: &[],
         set: |flags, text| set(&mut flags.tree.retries, text.parse().ok()),
     },
     Key {
@@ -168,6 +194,7 @@ pub(crate) static KEYS: [Key; 19] = [
         built_in: "stop-on-destination",
         expected: "stop-on-destination, skip or abort",
         flags: &["on_error"],
+        options: &[],
         set: |flags, text| set(&mut flags.on_error, choice(text)),
     },
     Key {
@@ -175,6 +202,7 @@ pub(crate) static KEYS: [Key; 19] = [
         built_in: "preserve",
         expected: "preserve, follow or skip",
         flags: &["links"],
+        options: &[],
         set: |flags, text| set(&mut flags.tree.links, choice(text)),
     },
 ];
@@ -216,11 +244,6 @@ impl Key {
     pub(super) fn apply(&self, flags: &mut CopyArgs, text: &str) {
         let set = (self.set)(flags, text);
         debug_assert!(set.is_some(), "{} = {text}", self.name);
-    }
-
-    /// The flags that it stands for, as they are written.
-    pub(super) fn switches(&self) -> impl Iterator<Item = String> {
-        self.flags.iter().map(|flag| format!("--{}", flag.replace('_', "-")))
     }
 
     /// Whether one of these flags says the same or the contrary.

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, FromArgMatches};
+use uncopy::copy::CopyOption;
 use uncopy::follow;
 
 use crate::flags::copy::CopyArgs;
@@ -158,14 +159,12 @@ impl Configured {
         Configured::new(CopyArgs::from_arg_matches(matches)?, destination, is_given)
     }
 
-    /// Where each setting comes from that stands in the flags, by the flags that say the same
-    /// (`--no-zero-copy`).
-    pub(crate) fn origins(&self) -> BTreeMap<String, String> {
-        let flags = self
-            .applied
-            .iter()
-            .flat_map(|setting| setting.key.switches().map(|switch| (switch, setting.origin())));
-        flags.collect()
+    /// Where each setting comes from that stands in the flags.
+    pub(crate) fn origins(&self) -> BTreeMap<CopyOption, String> {
+        let options = self.applied.iter().flat_map(|setting| {
+            setting.key.options.iter().map(|option| (*option, setting.origin()))
+        });
+        options.collect()
     }
 
     /// The setting of this name, if it is one that stands in the flags.

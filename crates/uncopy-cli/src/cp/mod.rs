@@ -9,14 +9,17 @@ use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use uncopy::copy::job::{JobOptions, OnError, is_built};
-use uncopy::copy::{CopyOptions, Experience, Origin, Throttle, Transform, copy_file_observed};
-use uncopy::{Reason, Receipt, follow};
+use uncopy::copy::{
+    Contradiction, CopyOptions, Experience, Origin, Outcome, Throttle, Transform,
+    copy_file_observed,
+};
+use uncopy::{Reason, follow};
 
 use crate::audit::Audit;
 use crate::config::{Configured, Setting};
 use crate::exit::Exit;
 use crate::flags::copy::CopyArgs;
-use crate::flags::{self, conflict, elsewhere};
+use crate::flags::{self, conflict, elsewhere, naming};
 use crate::job_control::JobControl;
 use crate::progress::{Shared, Watch};
 use crate::report::{self, Failure, Report};
@@ -35,9 +38,7 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
     let mut tree_options = request::tree_options(flags, &options)
         .map_err(|message| misuse(configured, ErrorKind::ValueValidation, &message))?;
     if flags.tree.recursive {
-        let checked = tree_options.check();
-        checked
-            .map_err(|found| misuse(configured, ErrorKind::ArgumentConflict, &found.to_string()))?;
+        tree_options.check().map_err(|found| contradicts(configured, found))?;
     }
     let misuse = |kind, message: String| flags::usage_error(flags.subcommand(), kind, &message);
     let names = target::names(flags)
@@ -95,7 +96,7 @@ pub(crate) fn options(configured: &Configured) -> Result<CopyOptions, clap::Erro
     }
     let mut options = request::options(&configured.flags)
         .map_err(|message| misuse(ErrorKind::ValueValidation, message))?;
-    options.check().map_err(|found| misuse(ErrorKind::ArgumentConflict, found.to_string()))?;
+    options.check().map_err(|found| contradicts(configured, found))?;
     options.tuning = request::tuning(&configured.flags, |name| {
         match configured.setting(name).is_some_and(Setting::is_tuned) {
             true => Origin::Tuned,
@@ -103,6 +104,11 @@ pub(crate) fn options(configured: &Configured) -> Result<CopyOptions, clap::Erro
         }
     });
     Ok(options)
+}
+
+/// Flags that the library cannot obey together.
+fn contradicts(configured: &Configured, found: Contradiction) -> clap::Error {
+    misuse(configured, ErrorKind::ArgumentConflict, &naming::contradiction(found))
 }
 
 /// An error in the flags, with the settings that one of them may come from.
@@ -132,17 +138,18 @@ fn destination_is_directory(names: &Names) -> Result<bool, Failure> {
         error.as_ref().filter(|error| matches!(error.reason(), Reason::ForeignLink { .. }));
     Err(Failure {
         kind: "refused",
+        code: None,
         operation: "copy into",
-        subject: names.destination.clone(),
+        subject: names.destination.as_path().into(),
         errno: failure.as_ref().and_then(|failure| failure.errno),
         os_error: failure.as_ref().and_then(|failure| failure.os_error),
         reason: match &error {
-            None => String::from("it is not a directory"),
-            Some(error) if error.is_not_found() => String::from("it does not exist"),
-            Some(error) => error.reason().to_string(),
+            None => "it is not a directory".into(),
+            Some(error) if error.is_not_found() => "it does not exist".into(),
+            Some(error) => naming::reason(error.reason()).into(),
         },
         next_step: foreign
-            .and_then(|foreign| foreign.next_step())
+            .and_then(|foreign| foreign.next_step().map(naming::next_step))
             .or(Some("name a directory that exists")),
         is_at_destination: false,
         exit: Exit::Failure,
@@ -186,10 +193,10 @@ fn copy_all(
         let copied = copy_file_observed(&pair.source, &pair.destination, options, &mut watch);
         drop(watch);
         match copied {
-            Ok(receipt) => {
-                let pair = actual(pair, &receipt);
-                report.copied(&pair, &receipt);
-                if pairs.len() > 1 && !receipt.skipped {
+            Ok(outcome) => {
+                let pair = actual(pair, &outcome);
+                report.outcome(&pair, &outcome);
+                if pairs.len() > 1 && !outcome.is_skipped() {
                     written.add(&pair.destination);
                 }
             }
@@ -231,19 +238,20 @@ fn possible(destination: &Path, options: &CopyOptions) -> [Option<PathBuf>; 2] {
 }
 
 /// The names of a copy, of which one may have changed with its contents.
-fn actual(pair: &Pair, receipt: &Receipt) -> Pair {
-    let destination = receipt.renamed.as_ref().unwrap_or(&pair.destination).clone();
+fn actual(pair: &Pair, outcome: &Outcome) -> Pair {
+    let destination = outcome.renamed().unwrap_or(&pair.destination).to_owned();
     Pair { source: pair.source.clone(), destination }
 }
 
 fn just_written(pair: &Pair) -> Failure {
     Failure {
         kind: "refused",
+        code: None,
         operation: "write to",
-        subject: pair.destination.clone(),
+        subject: pair.destination.as_path().into(),
         errno: None,
         os_error: None,
-        reason: String::from("an earlier source of this command was copied to this very file"),
+        reason: "an earlier source of this command was copied to this very file".into(),
         next_step: Some("copy them one at a time under different names"),
         is_at_destination: false,
         exit: Exit::Failure,

@@ -1,10 +1,9 @@
 //! `uncopy cp -r`.
 
-use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use uncopy::copy::Control;
-use uncopy::copy::job::{JobObserver, JobOptions, JobProgress, Record, copy_trees};
+use uncopy::copy::job::{JobObserver, JobOptions, JobProgress, Record, copy_trees_observed};
 
 use super::target::Pair;
 use crate::exit::Exit;
@@ -27,11 +26,16 @@ pub(super) fn copy(
     let mut options = options.clone();
     let bar = TreeBar::new(report.shows_progress(), insisted, control.clock());
     options.scan_ahead = bar.wants_totals();
-    let roots: Vec<(PathBuf, PathBuf)> =
-        pairs.iter().map(|pair| (pair.source.clone(), pair.destination.clone())).collect();
+    let roots = pairs.iter().map(|pair| (&pair.source, &pair.destination));
     let wants_records = report.tells_each();
     let watch = Watch { stop, control, report: Mutex::new(report), wants_records, bar };
-    let (summary, ended) = copy_trees(&roots, &options, &watch);
+    let (summary, ended) = match copy_trees_observed(roots, &options, &watch) {
+        Ok(summary) => (summary, Ok(())),
+        Err(error) => {
+            let (summary, cause) = error.into_parts();
+            (summary, Err(cause))
+        }
+    };
     let Watch { report, bar, .. } = watch;
     drop(bar);
     let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -1,11 +1,15 @@
 //! Reports for programs, documented in `docs/json.md`.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use uncopy::doctor::{Report, Target};
 
+use super::explain;
 use crate::capabilities::json::Answer;
 use crate::report::Failure;
 use crate::report::json::{Problem, SCHEMA, line};
+use crate::report::refusal::words;
 
 #[derive(Serialize)]
 struct Examined<'a> {
@@ -34,10 +38,11 @@ struct Stack<'a> {
 struct Way<'a> {
     mechanism: &'static str,
     #[serde(flatten)]
-    answer: Answer<'a>,
+    answer: Answer,
     cost: Option<&'static str>,
     proof: &'a str,
-    passed_over: Option<&'a str>,
+    passed_over: Option<String>,
+    passed_over_code: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -45,10 +50,10 @@ struct Finding<'a> {
     id: &'static str,
     topic: &'static str,
     severity: &'static str,
-    summary: &'a str,
+    summary: String,
     evidence: Vec<Evidence<'a>>,
-    effect: &'a str,
-    next_step: Option<&'a str>,
+    effect: String,
+    next_step: Option<Cow<'a, str>>,
     needs_root: bool,
 }
 
@@ -109,12 +114,12 @@ impl<'a> From<&'a uncopy::doctor::Finding> for Finding<'a> {
             id: found.condition.id,
             topic: found.condition.topic.name(),
             severity: found.severity.name(),
-            summary: &found.summary,
+            summary: found.summary.to_string(),
             evidence: evidence
                 .map(|one| Evidence { source: one.source, found: &one.found })
                 .collect(),
-            effect: &found.effect,
-            next_step: found.next_step.as_deref(),
+            effect: found.effect.to_string(),
+            next_step: explain::next_step(found),
             needs_root: found.needs_root,
         }
     }
@@ -130,7 +135,8 @@ impl<'a> From<&'a uncopy::doctor::Way> for Way<'a> {
                 _ => None,
             },
             proof: &way.proof,
-            passed_over: way.passed_over.as_deref(),
+            passed_over: way.passed_over.map(words),
+            passed_over_code: way.passed_over.map(|reason| reason.code()),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `uncopy doctor`.
 
+mod explain;
 mod json;
 mod target;
 mod words;
@@ -8,11 +9,13 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal;
 
 use clap::error::ErrorKind;
-use uncopy::doctor::{Options, Probe, Report, Verdict, condition, conditions, examine};
+use uncopy::Choice;
+use uncopy::copy::CopyOption;
+use uncopy::doctor::{Options, Probe, Report, Settings, Verdict, condition, conditions, examine};
 
 use crate::exit::Exit;
 use crate::flags::doctor::DoctorArgs;
-use crate::flags::usage_error;
+use crate::flags::{choice, usage_error};
 use crate::report::{self, Failure};
 use target::Asked;
 
@@ -20,7 +23,7 @@ use target::Asked;
 /// others from being shown.
 pub(crate) fn run(flags: &DoctorArgs) -> Result<Exit, clap::Error> {
     if let Some(id) = &flags.explain {
-        return explain(id);
+        return print_pages(id);
     }
     let Asked { targets, origins } = target::parse(flags)?;
     let options = options(flags, origins);
@@ -47,20 +50,25 @@ pub(crate) fn run(flags: &DoctorArgs) -> Result<Exit, clap::Error> {
     Ok(exit)
 }
 
-fn options(flags: &DoctorArgs, origins: BTreeMap<String, String>) -> Options {
-    let mut options = Options::default();
-    options.message_bytes = flags.size.map(Into::into);
-    options.segment_bytes = flags.segment.map(Into::into);
-    options.in_flight_bytes = flags.in_flight.map(Into::into);
-    options.probe = match (flags.probe_anyway, flags.probe) {
+fn options(flags: &DoctorArgs, origins: BTreeMap<CopyOption, String>) -> Options {
+    let mut settings = Settings::default();
+    settings.names =
+        Choice::ALL.iter().map(|choice| (*choice, choice::flag(*choice).to_owned())).collect();
+    settings.place = "the flag";
+    settings.origins = origins;
+    let probe = match (flags.probe_anyway, flags.probe) {
         (true, _) => Probe::Anyway,
         (false, true) => Probe::IfGreeted,
         (false, false) => Probe::No,
     };
-    options.trace = flags.trace;
-    options.stacks = flags.stacks;
-    options.origins = origins;
-    options
+    Options::new()
+        .message_bytes(flags.size.map(Into::into))
+        .segment_bytes(flags.segment.map(Into::into))
+        .in_flight_bytes(flags.in_flight.map(Into::into))
+        .probe(probe)
+        .trace(flags.trace)
+        .stacks(flags.stacks)
+        .settings(settings)
 }
 
 fn verdict_code(report: &Report) -> Exit {
@@ -81,10 +89,10 @@ fn worse(one: Exit, other: Exit) -> Exit {
 }
 
 /// Prints sections of the book.
-fn explain(id: &str) -> Result<Exit, clap::Error> {
+fn print_pages(id: &str) -> Result<Exit, clap::Error> {
     let pages: Vec<String> = match (id, condition(id)) {
-        ("all", _) => conditions().map(|condition| condition.page()).collect(),
-        (_, Some(condition)) => vec![condition.page()],
+        ("all", _) => conditions().map(explain::page).collect(),
+        (_, Some(condition)) => vec![explain::page(condition)],
         (_, None) => {
             let ids: Vec<&str> = conditions().map(|condition| condition.id).collect();
             let message = format!("no finding has the id {id:?}; there are: {}", ids.join(", "));

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use clap::error::ErrorKind;
 use clap::{Args, Command};
+use uncopy::copy::CopyOption;
 use uncopy::doctor::{Target, device_index};
 
 use crate::config::Configured;
@@ -18,8 +19,8 @@ use crate::flags::{short, usage_error};
 /// What the command line asks about.
 pub(super) struct Asked {
     pub(super) targets: Vec<Target>,
-    /// Where settings of the copy come from that are no flags, by the flag that says the same.
-    pub(super) origins: BTreeMap<String, String>,
+    /// Where settings of the copy come from that are no flags.
+    pub(super) origins: BTreeMap<CopyOption, String>,
 }
 
 /// The targets that the command line names.
@@ -76,7 +77,7 @@ fn copy(
     source: &Path,
     destination: &Path,
     flags: &DoctorArgs,
-) -> Result<(Target, BTreeMap<String, String>), clap::Error> {
+) -> Result<(Target, BTreeMap<CopyOption, String>), clap::Error> {
     let words = std::iter::once(OsString::from("cp")).chain(flags.cp_flags.iter().cloned());
     let command = CopyArgs::augment_args(Command::new("cp"));
     let matches = command.try_get_matches_from(words).map_err(short::explained)?;

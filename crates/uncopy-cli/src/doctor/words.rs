@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use uncopy::capabilities::Answer;
 use uncopy::doctor::{Finding, Report, Severity, Stack, Verdict, Way};
 
+use super::explain;
 use crate::report::printable;
+use crate::report::refusal::words;
 
 /// Whether to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,8 +56,9 @@ pub(super) fn report(report: &Report, style: Style, follows: bool) -> String {
     }
     for finding in &notes {
         let severity = style.paint(BLUE, "note");
-        let summary = printable(&finding.summary);
-        let _ = writeln!(text, "{severity}: {summary} [{}]", finding.condition.id);
+        let summary = finding.summary.to_string();
+        let (summary, id) = (printable(&summary), finding.condition.id);
+        let _ = writeln!(text, "{severity}: {summary} [{id}]");
     }
     if !report.ways.is_empty() {
         text.push_str("\nways, the cheapest first\n");
@@ -97,7 +100,7 @@ fn tried(way: &Way) -> String {
         Answer::No { errno: None, reason } => format!("no: {reason}"),
         Answer::Unknown { reason } => format!("not known: {reason}"),
     };
-    let passed_over = way.passed_over.iter().map(|reason| format!("; not taken: {reason}"));
+    let passed_over = way.passed_over.map(|reason| format!("; not taken: {}", words(reason)));
     std::iter::once(answer).chain(passed_over).collect()
 }
 
@@ -105,15 +108,16 @@ fn tried(way: &Way) -> String {
 fn weighed(text: &mut String, finding: &Finding, style: Style) {
     let colour = if finding.severity == Severity::Copies { RED } else { YELLOW };
     let severity = style.paint(colour, finding.severity.name());
-    let summary = printable(&finding.summary);
-    let _ = writeln!(text, "\n{severity}: {summary} [{}]", finding.condition.id);
+    let summary = finding.summary.to_string();
+    let (summary, id) = (printable(&summary), finding.condition.id);
+    let _ = writeln!(text, "\n{severity}: {summary} [{id}]");
     for evidence in &finding.evidence {
         let _ = writeln!(text, "  seen in {}: {}", evidence.source, printable(&evidence.found));
     }
-    let _ = writeln!(text, "  effect: {}", printable(&finding.effect));
-    if let Some(step) = &finding.next_step {
+    let _ = writeln!(text, "  effect: {}", printable(&finding.effect.to_string()));
+    if let Some(step) = explain::next_step(finding) {
         let root = if finding.needs_root { " (needs root)" } else { "" };
-        let _ = writeln!(text, "  next step{root}: {}", printable(step));
+        let _ = writeln!(text, "  next step{root}: {}", printable(&step));
     }
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod audit;
 #[cfg(target_os = "linux")]
 pub(crate) mod bench;
 pub(crate) mod capabilities;
+pub(crate) mod choice;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod conflict;
@@ -11,6 +12,7 @@ pub(crate) mod copy;
 #[cfg(target_os = "linux")]
 pub(crate) mod doctor;
 pub(crate) mod elsewhere;
+pub(crate) mod naming;
 pub(crate) mod rate;
 pub(crate) mod select;
 pub(crate) mod short;

@@ -5,23 +5,21 @@ use std::path::Path;
 use std::time::Duration;
 
 use indicatif::BinaryBytes;
-use uncopy::copy::job::{Action, Incomplete, Outcome, Record, Summary, Transformed};
+use uncopy::copy::Skip;
+use uncopy::copy::job::{Action, EntryOutcome, Incomplete, Record, Summary, Transformed};
 use uncopy::{
     Compression, CompressionAction, Cost, GuessedBy, Portion, Receipt, Refusal, Verification,
     VerifiedFrom,
 };
 
 use crate::cp::Pair;
-use crate::report::{printable, quoted};
+use crate::flags::naming;
+use crate::report::{decision, printable, quoted, refusal};
 
 /// What happened to one file: a line, and below it the way the bytes went and why not a cheaper
 /// one.
 pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
     let mut text = format!("{} -> {}: ", name(&pair.source), name(&pair.destination));
-    if receipt.skipped {
-        text.push_str("skipped, the destination exists\n");
-        return text;
-    }
     let _ = writeln!(text, "{} in {}", BinaryBytes(receipt.bytes), duration(receipt.duration));
     for portion in &receipt.portions {
         let _ = writeln!(text, "  {}", way(portion));
@@ -29,11 +27,12 @@ pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
     text.push_str(&parallel(receipt.parallel_bytes));
     text.push_str(&resumed(receipt.resumed_bytes));
     // Mechanisms that one reason rules out share a line.
-    for alike in receipt.refusals.chunk_by(|a, b| (a.errno, &a.reason) == (b.errno, &b.reason)) {
+    for alike in receipt.refusals.chunk_by(|a, b| (a.errno, a.reason) == (b.errno, b.reason)) {
         let _ = writeln!(text, "  not by {}", printable(&reason(alike)));
     }
     if !receipt.decided_by.is_empty() {
-        let _ = writeln!(text, "  because of {}", receipt.decided_by.join(", "));
+        let sizes: Vec<String> = receipt.decided_by.iter().map(decision::words).collect();
+        let _ = writeln!(text, "  because of {}", sizes.join(", "));
     }
     if let Some(compression) = &receipt.compression {
         let _ = writeln!(text, "  {}", compressed(compression, receipt.bytes));
@@ -59,27 +58,33 @@ pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
     text
 }
 
+/// A file that was left alone: a line.
+pub(crate) fn skipped(pair: &Pair, reason: Skip) -> String {
+    let (source, destination) = (name(&pair.source), name(&pair.destination));
+    format!("{source} -> {destination}: skipped, {}\n", naming::skip(reason))
+}
+
 /// What became of one entry of a tree: a line, and below it what a file's receipt says.
 pub(crate) fn entry(record: &Record) -> String {
     let pair = Pair { source: record.source.clone(), destination: record.destination.clone() };
     let kind = record.kind.name();
     let what = match &record.outcome {
-        Outcome::Copied(receipt) => return copied(&pair, receipt),
-        Outcome::Linked { to } => format!("hard link to {}", name(to)),
-        Outcome::Made { .. } => kind.to_owned(),
-        Outcome::Resumed => String::from("was copied by the run before"),
-        Outcome::Skipped { reason } => format!("skipped, {reason}"),
-        Outcome::Deleted { entries: 1 } => {
+        EntryOutcome::Copied(receipt) => return copied(&pair, receipt),
+        EntryOutcome::Linked { to } => format!("hard link to {}", name(to)),
+        EntryOutcome::Made { .. } => kind.to_owned(),
+        EntryOutcome::Resumed => String::from("was copied by the run before"),
+        EntryOutcome::Skipped { reason } => return skipped(&pair, *reason),
+        EntryOutcome::Deleted { entries: 1 } => {
             return format!("{}: deleted\n", name(&pair.destination));
         }
-        Outcome::Deleted { entries } => {
+        EntryOutcome::Deleted { entries } => {
             let inside = counted(entries - 1, "entry", "entries");
             return format!("{}: deleted with {inside} in it\n", name(&pair.destination));
         }
-        Outcome::Planned { action: Action::Delete { .. }, .. } => {
+        EntryOutcome::Planned { action: Action::Delete { .. }, .. } => {
             return format!("{}: would be deleted\n", name(&pair.destination));
         }
-        Outcome::Planned { action, mechanism } => {
+        EntryOutcome::Planned { action, mechanism } => {
             let way = mechanism.map_or(String::new(), |mechanism| format!(" by {mechanism}"));
             format!("would {} the {kind}{way}", action.name())
         }
@@ -97,13 +102,10 @@ pub(crate) fn summary(summary: &Summary) -> String {
     }
     text.push_str(&resumed(summary.resumed_bytes));
     for count in &summary.refusals {
-        let refusal = Refusal {
-            mechanism: count.mechanism,
-            reason: count.reason.clone(),
-            errno: count.errno,
-        };
+        let refusal =
+            Refusal { mechanism: count.mechanism, reason: count.reason, errno: count.errno };
         let files = counted(count.files, "file", "files");
-        let _ = writeln!(text, "  not by {} ({files})", printable(&refusal.to_string()));
+        let _ = writeln!(text, "  not by {} ({files})", printable(&refusal::line(&refusal)));
     }
     let Transformed { files, source_bytes, bytes, .. } = summary.transformed;
     if files > 0 {
@@ -142,7 +144,7 @@ pub(crate) fn incomplete(incomplete: &Incomplete) -> String {
     let there = format!(
         "{given} is not complete and did not get its name: {entries} were copied to {name}"
     );
-    match no_journal {
+    match no_journal.as_ref().map(naming::reason) {
         None => format!(
             "{there}; when the cause is gone, `uncopy cp -r --resume {} {given}` with the flags of this \
              command goes on with it; or rename or delete it: no other run touches it",
@@ -187,7 +189,7 @@ fn counted(count: u64, one: &str, many: &str) -> String {
 fn reason(alike: &[Refusal]) -> String {
     let [others @ .., last] = alike else { return String::new() };
     let others = others.iter().map(|refusal| format!("{}, ", refusal.mechanism));
-    others.chain([last.to_string()]).collect()
+    others.chain([refusal::line(last)]).collect()
 }
 
 /// Three digits or so: `183ms`, `1.25s`, `240µs`.
@@ -257,7 +259,11 @@ fn verified(verification: &Verification) -> String {
 
 #[cfg(test)]
 mod tests {
-    use uncopy::{CompressionGuess, Errno, Mechanism};
+    use uncopy::copy::{Origin, Threshold};
+    use uncopy::{
+        Choice, CompressionGuess, CompressionReason, Decision, Errno, Mechanism, Obstacle,
+        RefusalReason,
+    };
 
     use super::*;
 
@@ -273,15 +279,14 @@ mod tests {
             },
             Portion { mechanism: Mechanism::CopyFileRange, bytes: 2 << 20, cost: Cost::Hole },
         ];
-        let refusal = |mechanism, reason: &str, errno| Refusal {
-            mechanism,
-            reason: reason.to_owned(),
-            errno,
-        };
+        let slower = RefusalReason::SlowerByTheClock;
+        let crossed =
+            RefusalReason::StoppedBy { obstacle: Obstacle::OtherFilesystem, after_bytes: 0 };
+        let refusal = |mechanism, reason, errno| Refusal { mechanism, reason, errno };
         receipt.refusals = vec![
-            refusal(Mechanism::Reflink, "ext4 has no reflinks", Some(Errno::EOPNOTSUPP)),
-            refusal(Mechanism::Direct, "slower", None),
-            refusal(Mechanism::Splice, "slower", None),
+            refusal(Mechanism::Reflink, crossed, Some(Errno::EXDEV)),
+            refusal(Mechanism::Direct, slower, None),
+            refusal(Mechanism::Splice, slower, None),
         ];
         receipt
     }
@@ -297,8 +302,8 @@ mod tests {
             "a\\n -> d/a: 3.00 MiB in 1.2ms\n\
              \x20 1.00 MiB copied inside the kernel by copy_file_range\n\
              \x20 2.00 MiB left as holes\n\
-             \x20 not by reflink: EOPNOTSUPP: ext4 has no reflinks\n\
-             \x20 not by direct, splice: slower\n"
+             \x20 not by reflink: EXDEV: source and destination lie on different filesystems\n\
+             \x20 not by direct, splice: slower by the clock where others work\n"
         );
     }
 
@@ -337,7 +342,12 @@ mod tests {
         receipt.duration = Duration::from_secs(3);
         receipt.resumed_bytes = 1 << 30;
         receipt.retries = 1;
-        receipt.decided_by = vec![String::from("--method=direct"), String::from("--durable")];
+        receipt.decided_by = [
+            (Choice::ZeroCopyMin, 512 << 10, Origin::Tuned),
+            (Choice::DirectMin, 2 << 20, Origin::Given),
+        ]
+        .map(|(choice, bytes, origin)| Decision { choice, threshold: Threshold { bytes, origin } })
+        .into();
         let says = |from| {
             let mut receipt = receipt.clone();
             let (digest, duration) = (String::from("99aa"), Duration::from_micros(20));
@@ -351,7 +361,7 @@ mod tests {
              \x20 1.00 MiB moved by direct: the device read the pages themselves\n\
              \x20 1.00 MiB by direct; the kernel does not say whether it copied\n\
              \x20 1.00 GiB verified, from an interrupted run\n\
-             \x20 because of --method=direct, --durable\n\
+             \x20 because of zero-copy-min 512 KiB (tuned), direct-min 2 MiB (given)\n\
              \x20 verified: xxh3 99aa, read back in 20µs, possibly from the page cache\n\
              \x20 started again 1 time\n"
         );
@@ -362,7 +372,7 @@ mod tests {
     fn says_what_spoke_for_compression() {
         let mut compression = Compression {
             action: CompressionAction::Compressed { level: 3 },
-            reason: String::from("a sample became 31 % of its size"),
+            reason: CompressionReason::Pays { percent: 31 },
             guess: None,
             sample: None,
             source_bytes: 3 << 20,
@@ -386,8 +396,7 @@ mod tests {
 
     #[test]
     fn a_skipped_file_is_one_line() {
-        let mut receipt = Receipt::default();
-        receipt.skipped = true;
-        assert_eq!(copied(&pair(), &receipt), "a\\n -> d/a: skipped, the destination exists\n");
+        let line = skipped(&pair(), Skip::Exists);
+        assert_eq!(line, "a\\n -> d/a: skipped, the destination exists\n");
     }
 }

@@ -1,8 +1,11 @@
 //! Reports for programs: JSON Lines, documented in `docs/json.md`.
 
 mod compression;
+#[cfg(test)]
+pub(crate) mod documented;
 mod left;
 mod leftovers;
+mod reasons;
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -11,14 +14,17 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
-use uncopy::copy::job::{Action, Outcome, Record, RefusalCount, Summary};
+use uncopy::copy::Skip;
+use uncopy::copy::job::{Action, EntryOutcome, Record, Summary};
 use uncopy::{Errno, MappedWrites, Receipt};
 
 use crate::cp::Pair;
-use crate::report::Failure;
+use crate::flags::naming;
+use crate::report::{Failure, decision};
 use compression::Compression;
 pub(crate) use left::{incomplete, not_tried};
 use leftovers::Leftovers;
+use reasons::{CountedRefusal, Notes, Refusal};
 
 /// The version of this format: the first key of every object. A key may be added within a
 /// version; one that goes or changes its meaning makes a new version.
@@ -37,9 +43,9 @@ struct Copied<'a> {
     #[serde(skip_serializing_if = "is_zero")]
     parallel_bytes: u64,
     mechanisms: Vec<Mechanism>,
-    refusals: Vec<Refusal<'a>>,
+    refusals: Vec<Refusal>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    compression: Option<Compression<'a>>,
+    compression: Option<Compression>,
     duration_us: u64,
     verified: bool,
     verified_from: Option<&'static str>,
@@ -56,13 +62,14 @@ struct Copied<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     source_flush_us: Option<u64>,
     retries: u32,
-    notes: &'a [String],
+    #[serde(flatten)]
+    notes: Notes,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     flags_not_kept: Vec<&'static str>,
     #[serde(flatten)]
     leftovers: Leftovers<'a>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    decided_by: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    decided_by: Vec<String>,
     #[serde(flatten)]
     tree: Option<InTree>,
 }
@@ -90,7 +97,9 @@ struct Entry<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    notes: Option<&'a [String]>,
+    code: Option<&'static str>,
+    #[serde(flatten)]
+    notes: Option<Notes>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     flags_not_kept: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,6 +118,7 @@ struct Skipped<'a> {
     #[serde(flatten)]
     names: Names<'a>,
     reason: &'static str,
+    code: &'static str,
 }
 
 /// A file that was not copied.
@@ -144,7 +154,7 @@ struct Whole<'a> {
     #[serde(skip_serializing_if = "is_zero")]
     resumed_bytes: u64,
     mechanisms: Vec<Mechanism>,
-    refusals: Vec<CountedRefusal<'a>>,
+    refusals: Vec<CountedRefusal>,
     duration_us: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     transformed: Option<Transformed>,
@@ -166,18 +176,12 @@ struct Transformed {
     bytes: u64,
 }
 
-/// A reason for not using a mechanism, with the number of files.
-#[derive(Serialize)]
-struct CountedRefusal<'a> {
-    #[serde(flatten)]
-    refusal: Refusal<'a>,
-    files: u64,
-}
-
 /// Why something was not done.
 #[derive(Serialize)]
 pub(crate) struct Problem<'a> {
     kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
     operation: &'static str,
     subject: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -196,6 +200,7 @@ impl<'a> From<&'a Failure> for Problem<'a> {
     fn from(failure: &'a Failure) -> Problem<'a> {
         Problem {
             kind: failure.kind,
+            code: failure.code,
             operation: failure.operation,
             subject: failure.subject.to_string_lossy(),
             subject_base64: base64_name(&failure.subject),
@@ -246,41 +251,20 @@ impl From<&uncopy::Portion> for Mechanism {
     }
 }
 
-impl<'a> Refusal<'a> {
-    fn new(mechanism: uncopy::Mechanism, reason: &'a str, errno: Option<Errno>) -> Refusal<'a> {
-        Refusal {
-            mechanism: mechanism.name(),
-            reason,
-            errno: errno.map(Errno::raw),
-            errno_name: errno.and_then(Errno::name),
-        }
-    }
-}
-
-/// A cheaper mechanism that was not used.
-#[derive(Serialize)]
-struct Refusal<'a> {
-    mechanism: &'static str,
-    reason: &'a str,
-    errno: Option<i32>,
-    errno_name: Option<&'static str>,
-}
-
-/// The line for a file that was copied or skipped.
+/// The line for a file that was copied.
 pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
+    line(&details(Names::new(&pair.source, &pair.destination), receipt, None))
+}
+
+/// The line for a file that was left alone.
+pub(crate) fn skipped(pair: &Pair, reason: Skip) -> String {
     let names = Names::new(&pair.source, &pair.destination);
-    if receipt.skipped {
-        let reason = "the destination exists";
-        return line(&Skipped { schema: SCHEMA, event: "skipped", names, reason });
-    }
-    line(&details(names, receipt, None))
+    let (reason, code) = (naming::skip(reason), reason.code());
+    line(&Skipped { schema: SCHEMA, event: "skipped", names, reason, code })
 }
 
 fn details<'a>(names: Names<'a>, receipt: &'a Receipt, tree: Option<InTree>) -> Copied<'a> {
     let verification = receipt.verification.as_ref();
-    let refusal = |refusal: &'a uncopy::Refusal| {
-        Refusal::new(refusal.mechanism, &refusal.reason, refusal.errno)
-    };
     Copied {
         schema: SCHEMA,
         event: "copied",
@@ -289,7 +273,7 @@ fn details<'a>(names: Names<'a>, receipt: &'a Receipt, tree: Option<InTree>) -> 
         resumed_bytes: receipt.resumed_bytes,
         parallel_bytes: receipt.parallel_bytes,
         mechanisms: receipt.portions.iter().map(Mechanism::from).collect(),
-        refusals: receipt.refusals.iter().map(refusal).collect(),
+        refusals: receipt.refusals.iter().map(Refusal::from).collect(),
         compression: receipt.compression.as_ref().map(Compression::from),
         duration_us: microseconds(receipt.duration),
         verified: verification.is_some(),
@@ -308,10 +292,10 @@ fn details<'a>(names: Names<'a>, receipt: &'a Receipt, tree: Option<InTree>) -> 
         source_flush_us: (receipt.source_flushes > 0)
             .then(|| microseconds(receipt.source_flush_duration)),
         retries: receipt.retries,
-        notes: &receipt.notes,
+        notes: Notes::from(receipt.notes.as_slice()),
         flags_not_kept: receipt.flags_not_kept.names().collect(),
         leftovers: Leftovers::from(&receipt.leftovers),
-        decided_by: &receipt.decided_by,
+        decided_by: receipt.decided_by.iter().map(decision::words).collect(),
         tree,
     }
 }
@@ -328,6 +312,7 @@ pub(crate) fn entry(record: &Record) -> String {
         linked_to: None,
         linked_to_base64: None,
         reason: None,
+        code: None,
         notes: None,
         flags_not_kept: Vec::new(),
         entries: None,
@@ -335,22 +320,24 @@ pub(crate) fn entry(record: &Record) -> String {
         mechanism: None,
     };
     match &record.outcome {
-        Outcome::Copied(receipt) => return line(&details(entry.names, receipt, Some(entry.tree))),
-        Outcome::Linked { to } => {
+        EntryOutcome::Copied(receipt) => {
+            return line(&details(entry.names, receipt, Some(entry.tree)));
+        }
+        EntryOutcome::Linked { to } => {
             entry.event = "linked";
             entry.linked_to = Some(to.to_string_lossy());
             entry.linked_to_base64 = base64_name(to);
         }
-        Outcome::Made { notes, flags_not_kept } => {
-            entry.notes = Some(notes);
+        EntryOutcome::Made { notes, flags_not_kept } => {
+            entry.notes = Some(Notes::from(notes.as_slice()));
             entry.flags_not_kept = flags_not_kept.names().collect();
         }
-        Outcome::Resumed => entry.event = "resumed",
-        Outcome::Deleted { entries } => {
+        EntryOutcome::Resumed => entry.event = "resumed",
+        EntryOutcome::Deleted { entries } => {
             entry.event = "deleted";
             entry.entries = Some(*entries);
         }
-        Outcome::Planned { action, mechanism } => {
+        EntryOutcome::Planned { action, mechanism } => {
             entry.event = "would";
             entry.action = Some(action.name());
             entry.mechanism = mechanism.map(uncopy::Mechanism::name);
@@ -358,7 +345,10 @@ pub(crate) fn entry(record: &Record) -> String {
                 entry.entries = Some(*entries);
             }
         }
-        Outcome::Skipped { reason } => (entry.event, entry.reason) = ("skipped", Some(*reason)),
+        EntryOutcome::Skipped { reason } => {
+            entry.event = "skipped";
+            (entry.reason, entry.code) = (Some(naming::skip(*reason)), Some(reason.code()));
+        }
         _ => entry.event = "failed",
     }
     line(&entry)
@@ -378,10 +368,6 @@ pub(crate) fn failed_entry(record: &Record, failure: &Failure) -> String {
 
 /// The last line of a job.
 pub(crate) fn summary(summary: &Summary) -> String {
-    fn counted(count: &RefusalCount) -> CountedRefusal<'_> {
-        let refusal = Refusal::new(count.mechanism, &count.reason, count.errno);
-        CountedRefusal { refusal, files: count.files }
-    }
     let transformed = summary.transformed;
     line(&Whole {
         schema: SCHEMA,
@@ -398,7 +384,7 @@ pub(crate) fn summary(summary: &Summary) -> String {
         bytes: summary.bytes,
         resumed_bytes: summary.resumed_bytes,
         mechanisms: summary.portions.iter().map(Mechanism::from).collect(),
-        refusals: summary.refusals.iter().map(counted).collect(),
+        refusals: summary.refusals.iter().map(CountedRefusal::from).collect(),
         duration_us: microseconds(summary.duration),
         transformed: (transformed.files > 0).then_some(Transformed {
             files: transformed.files,
@@ -450,7 +436,8 @@ pub(crate) fn line(event: &impl Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use uncopy::{Cost, Portion, Unseen, Verification, VerifiedFrom};
+    use uncopy::capabilities::Filesystem;
+    use uncopy::{Cost, Obstacle, Portion, RefusalReason, Unseen, Verification, VerifiedFrom};
 
     use super::*;
     use crate::exit::Exit;
@@ -466,7 +453,10 @@ mod tests {
         }];
         receipt.refusals = vec![uncopy::Refusal {
             mechanism: uncopy::Mechanism::Reflink,
-            reason: String::from("ext4 has no reflinks"),
+            reason: RefusalReason::StoppedBy {
+                obstacle: Obstacle::NoReflinks(Filesystem::EXT4),
+                after_bytes: 0,
+            },
             errno: Some(Errno::EOPNOTSUPP),
         }];
         receipt
@@ -485,13 +475,13 @@ mod tests {
             "schema": 1, "event": "copied", "source": "a\n\"", "destination": "d/a", "bytes": 10,
             "mechanisms": [{"name": "read_write", "bytes": 10, "cost": "user_copied"}],
             "refusals": [{
-                "mechanism": "reflink", "reason": "ext4 has no reflinks",
-                "errno": 95, "errno_name": "EOPNOTSUPP",
+                "mechanism": "reflink", "reason": "ext4 has no reflinks, or not for this file",
+                "code": "no_reflinks", "errno": 95, "errno_name": "EOPNOTSUPP",
             }],
             "duration_us": 77, "verified": false, "verified_from": null, "algorithm": null,
             "digest": null, "verify_us": null, "durable": false, "source_changed": false,
             "mapped_writes": "unknown", "mapped_writes_unknown": "not_looked",
-            "retries": 0, "notes": [],
+            "retries": 0, "notes": [], "note_codes": [],
         });
         assert_eq!(parse(&copied(&pair, &receipt())), expected);
     }
@@ -540,11 +530,10 @@ mod tests {
     #[test]
     fn a_skipped_file_has_its_own_event() {
         let pair = Pair { source: "a".into(), destination: "b".into() };
-        let mut receipt = Receipt::default();
-        receipt.skipped = true;
-        let event = parse(&copied(&pair, &receipt));
+        let event = parse(&skipped(&pair, Skip::Exists));
         assert_eq!(event["event"], "skipped");
         assert_eq!(event["reason"], "the destination exists");
+        assert_eq!(event["code"], "exists");
     }
 
     #[cfg(unix)]
@@ -554,11 +543,12 @@ mod tests {
         let odd = Path::new(std::ffi::OsStr::from_bytes(b"a\xff"));
         let failure = Failure {
             kind: "system",
+            code: None,
             operation: "open",
-            subject: odd.to_owned(),
+            subject: odd.into(),
             errno: Some(Errno::ENOENT),
             os_error: None,
-            reason: String::from("No such file or directory (ENOENT)"),
+            reason: "No such file or directory (ENOENT)".into(),
             next_step: Some("check the path"),
             is_at_destination: true,
             exit: Exit::Failure,

@@ -1,22 +1,26 @@
 //! What the program says: words for people on standard error and (`-v`) standard output, or JSON
 //! Lines on standard output.
 
+mod decision;
 mod human;
 pub(crate) mod json;
+pub(crate) mod refusal;
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use uncopy::copy::job::{EntryKind, Incomplete, Outcome, Record, Summary};
-use uncopy::{Errno, Error, InodeFlags, Leftovers, Reason, Receipt};
+use uncopy::copy::job::{EntryKind, EntryOutcome, Incomplete, Record, Summary};
+use uncopy::copy::{Outcome, Skip};
+use uncopy::{Errno, Error, InodeFlags, Leftovers, Note, Reason, Receipt};
 
 use crate::audit::Audit;
 use crate::cp::Pair;
 use crate::exit::Exit;
+use crate::flags::choice::flag;
 use crate::flags::copy::CopyArgs;
-use crate::flags::elsewhere;
+use crate::flags::naming;
 use crate::stop::Signal;
 
 /// A file that was not copied, and why.
@@ -24,14 +28,16 @@ use crate::stop::Signal;
 pub(crate) struct Failure {
     /// Which kind of failure, for programs.
     pub kind: &'static str,
+    /// Which reason of that kind, if the library has several.
+    pub code: Option<&'static str>,
     /// What was attempted, as a verb phrase.
     pub operation: &'static str,
     /// The file it was attempted on.
-    pub subject: PathBuf,
+    pub subject: Box<Path>,
     pub errno: Option<Errno>,
     /// What a system other than Linux answered, in its own numbers.
     pub os_error: Option<i32>,
-    pub reason: String,
+    pub reason: Box<str>,
     pub next_step: Option<&'static str>,
     /// The destination refused a call.
     pub is_at_destination: bool,
@@ -57,25 +63,20 @@ impl From<&Error> for Failure {
         let reason = error.reason();
         Failure {
             kind: kind(reason),
+            code: code(reason),
             operation: error.operation(),
-            subject: error.subject().to_owned(),
+            subject: error.subject().into(),
             errno: error.errno(),
             os_error: os_error(reason),
-            reason: match reason {
-                Reason::NotHere { options } => elsewhere::not_here(options),
-                reason => reason.to_string(),
-            },
-            next_step: match reason {
-                Reason::NotHere { .. } => Some(elsewhere::NEXT_STEP),
-                _ => error.next_step(),
-            },
+            reason: naming::reason(reason).into(),
+            next_step: error.next_step().map(naming::next_step),
             is_at_destination: error.is_at_destination(),
             exit: Exit::of(error),
         }
     }
 }
 
-fn kind(reason: &Reason) -> &'static str {
+pub(crate) fn kind(reason: &Reason) -> &'static str {
     match reason {
         Reason::System { .. } | Reason::OtherSystem { .. } => "system",
         Reason::Network { .. } => "network",
@@ -89,6 +90,15 @@ fn kind(reason: &Reason) -> &'static str {
         Reason::Options(_) | Reason::NotHere { .. } => "options",
         Reason::Cancelled => "cancelled",
         _ => "refused",
+    }
+}
+
+/// Which reason it is of those that have one kind.
+pub(crate) fn code(reason: &Reason) -> Option<&'static str> {
+    match reason {
+        Reason::Options(found) => Some(found.code()),
+        Reason::Refused(found) => Some(found.code()),
+        _ => None,
     }
 }
 
@@ -112,9 +122,9 @@ enum Form {
 }
 
 /// Says what a person should know of a copy.
-fn tell_notes(destination: &Path, notes: &[String], flags_not_kept: InodeFlags) {
+fn tell_notes(destination: &Path, notes: &[Note], flags_not_kept: InodeFlags) {
     for note in notes {
-        say(&format!("note: {}: {note}", destination.display()));
+        say(&format!("note: {}: {}", destination.display(), note.named_by(flag)));
     }
     if !flags_not_kept.is_empty() {
         let names: Vec<_> = flags_not_kept.names().map(|name| name.replace('_', " ")).collect();
@@ -180,8 +190,17 @@ impl Report {
         !self.quiet
     }
 
-    /// A file was copied, or left alone because of `-n`.
-    pub(crate) fn copied(&mut self, pair: &Pair, receipt: &Receipt) {
+    /// A file was copied, or left alone.
+    pub(crate) fn outcome(&mut self, pair: &Pair, outcome: &Outcome) {
+        match outcome {
+            Outcome::Copied(receipt) => self.copied(pair, receipt),
+            Outcome::Skipped { reason, .. } => self.skipped(pair, *reason),
+            // The library has no other.
+            _ => {}
+        }
+    }
+
+    fn copied(&mut self, pair: &Pair, receipt: &Receipt) {
         self.log(Some(receipt), || json::copied(pair, receipt));
         match self.form {
             Form::Silent => {}
@@ -194,6 +213,15 @@ impl Report {
         }
         if !self.quiet {
             warn_of(&receipt.leftovers);
+        }
+    }
+
+    fn skipped(&mut self, pair: &Pair, reason: Skip) {
+        self.log(None, || json::skipped(pair, reason));
+        match self.form {
+            Form::Silent => {}
+            Form::Words => self.print(&human::skipped(pair, reason)),
+            Form::Json => self.print(&json::skipped(pair, reason)),
         }
     }
 
@@ -230,16 +258,16 @@ impl Report {
     /// An entry of a tree is finished.
     pub(crate) fn entry(&mut self, record: &Record) {
         let receipt = match &record.outcome {
-            Outcome::Copied(receipt) => Some(&**receipt),
+            EntryOutcome::Copied(receipt) => Some(&**receipt),
             _ => None,
         };
-        if !matches!(record.outcome, Outcome::Failed(_)) {
+        if !matches!(record.outcome, EntryOutcome::Failed(_)) {
             self.log(receipt, || json::entry(record));
         }
         match (&record.outcome, self.form) {
-            (Outcome::Failed(error), _) => self.failed_entry(record, &Failure::from(error)),
+            (EntryOutcome::Failed(error), _) => self.failed_entry(record, &Failure::from(error)),
             // What it was run for.
-            (Outcome::Planned { .. }, Form::Silent) if !self.quiet => {
+            (EntryOutcome::Planned { .. }, Form::Silent) if !self.quiet => {
                 self.print(&human::entry(record));
             }
             (_, Form::Silent) => {}
@@ -250,10 +278,11 @@ impl Report {
             return;
         }
         let (notes, flags) = match &record.outcome {
-            Outcome::Copied(receipt) => (&receipt.notes, receipt.flags_not_kept),
-            Outcome::Made { notes, flags_not_kept } => (notes, *flags_not_kept),
-            Outcome::Skipped { reason } if record.kind == EntryKind::Special => {
-                return say(&format!("note: {} is left out: {reason}", record.source.display()));
+            EntryOutcome::Copied(receipt) => (&receipt.notes, receipt.flags_not_kept),
+            EntryOutcome::Made { notes, flags_not_kept } => (notes, *flags_not_kept),
+            EntryOutcome::Skipped { reason } if record.kind == EntryKind::Special => {
+                let (source, reason) = (record.source.display(), naming::skip(*reason));
+                return say(&format!("note: {source} is left out: {reason}"));
             }
             _ => return,
         };
@@ -444,9 +473,9 @@ fn of_reason(reason: &Reason, errno: Option<Errno>) -> io::Error {
             None => io::Error::new(error.get().kind(), error.to_string()),
         },
         (reason, Some(Errno::EACCES)) => {
-            io::Error::new(io::ErrorKind::PermissionDenied, reason.to_string())
+            io::Error::new(io::ErrorKind::PermissionDenied, naming::reason(reason))
         }
-        (reason, _) => io::Error::other(reason.to_string()),
+        (reason, _) => io::Error::other(naming::reason(reason)),
     }
 }
 
@@ -526,11 +555,12 @@ mod tests {
     fn a_failure_ends_in_its_next_step() {
         let failure = Failure {
             kind: "refused",
+            code: None,
             operation: "write to",
-            subject: PathBuf::from("b"),
+            subject: Path::new("b").into(),
             errno: None,
             os_error: None,
-            reason: String::from("it is odd"),
+            reason: "it is odd".into(),
             next_step: Some("make it even"),
             is_at_destination: false,
             exit: Exit::Failure,

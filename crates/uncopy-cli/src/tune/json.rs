@@ -44,20 +44,20 @@ pub(super) fn report(path: &Path, measured: &tune::Measured, saved: Option<&Path
         path: path.to_string_lossy(),
         filesystem: measured.filesystem.to_string(),
         identity: &measured.identity,
-        settings: measured.findings.iter().map(Setting::from).collect(),
+        settings: measured.settings.iter().map(Setting::from).collect(),
         duration_us: microseconds(measured.duration),
         saved: saved.map(Path::to_string_lossy),
     })
 }
 
-impl<'a> From<&'a tune::Finding> for Setting<'a> {
-    fn from(finding: &'a tune::Finding) -> Setting<'a> {
+impl<'a> From<&'a tune::MeasuredSetting> for Setting<'a> {
+    fn from(setting: &'a tune::MeasuredSetting) -> Setting<'a> {
         Setting {
-            key: finding.setting,
-            built_in: finding.built_in,
-            value: finding.value,
-            missing: finding.missing.as_deref(),
-            compared: finding.compared.iter().map(Compared::from).collect(),
+            key: setting.setting,
+            built_in: setting.built_in,
+            value: setting.value,
+            missing: setting.missing.as_deref(),
+            compared: setting.compared.iter().map(Compared::from).collect(),
         }
     }
 }

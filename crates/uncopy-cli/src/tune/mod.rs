@@ -68,9 +68,9 @@ pub(crate) fn run(flags: &TuneArgs) -> Result<Exit, clap::Error> {
 /// Keeps the values that differ from those built in.
 fn save(path: &Path, measured: &Measured) -> Result<PathBuf, String> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let changed = measured.findings.iter().filter(|finding| finding.value != finding.built_in);
+    let changed = measured.settings.iter().filter(|setting| setting.value != setting.built_in);
     let values: BTreeMap<String, u64> =
-        changed.map(|finding| (finding.setting.to_owned(), finding.value)).collect();
+        changed.map(|setting| (setting.setting.to_owned(), setting.value)).collect();
     let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     let tuned = Tuned { path: path.to_string_lossy().into_owned(), time, values };
     tuned::save(&measured.identity, tuned)

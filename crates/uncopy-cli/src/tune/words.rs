@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use uncopy::copy::tune::{Finding, Measured};
+use uncopy::copy::tune::{Measured, MeasuredSetting};
 
 use crate::report::printable;
 
@@ -15,8 +15,8 @@ pub(super) fn report(path: &Path, measured: &Measured, file: Option<&Path>) -> S
         printable(&path.display().to_string()),
         measured.duration.as_secs_f64()
     );
-    for finding in &measured.findings {
-        setting(&mut text, finding);
+    for setting in &measured.settings {
+        describe(&mut text, setting);
     }
     if let Some(file) = file {
         let file = file.display().to_string();
@@ -25,30 +25,30 @@ pub(super) fn report(path: &Path, measured: &Measured, file: Option<&Path>) -> S
     text
 }
 
-fn setting(text: &mut String, finding: &Finding) {
-    let value = told(finding, finding.value);
-    let verdict = match finding.value == finding.built_in {
+fn describe(text: &mut String, setting: &MeasuredSetting) {
+    let value = told(setting, setting.value);
+    let verdict = match setting.value == setting.built_in {
         true => "as built in".to_owned(),
-        false => format!("instead of {}", told(finding, finding.built_in)),
+        false => format!("instead of {}", told(setting, setting.built_in)),
     };
-    let _ = writeln!(text, "\n{}  {value}, {verdict}", finding.setting);
-    let (usual, other) = columns(finding.setting);
-    if !finding.compared.is_empty() {
+    let _ = writeln!(text, "\n{}  {value}, {verdict}", setting.setting);
+    let (usual, other) = columns(setting.setting);
+    if !setting.compared.is_empty() {
         let _ = writeln!(text, "  {:>9}  {usual:>12}  {other:>12}  share  rounds", "");
     }
-    for row in &finding.compared {
+    for row in &setting.compared {
         let milliseconds = |time: std::time::Duration| time.as_secs_f64() * 1e3;
         let _ = writeln!(
             text,
             "  {:>9}  {:>9.3} ms  {:>9.3} ms  {:>3.0} %  {:>6}",
-            told(finding, row.at),
+            told(setting, row.at),
             milliseconds(row.usual),
             milliseconds(row.other),
             row.ratio * 100.0,
             row.rounds,
         );
     }
-    if let Some(missing) = &finding.missing {
+    if let Some(missing) = &setting.missing {
         let _ = writeln!(text, "  not all was measured: {missing}");
     }
 }
@@ -63,9 +63,9 @@ fn columns(setting: &str) -> (&'static str, &'static str) {
     }
 }
 
-fn told(finding: &Finding, value: u64) -> String {
+fn told(setting: &MeasuredSetting, value: u64) -> String {
     match value {
-        value if finding.setting == "jobs" => value.to_string(),
+        value if setting.setting == "jobs" => value.to_string(),
         value if value >= 1 << 20 && value % (1 << 20) == 0 => format!("{} MiB", value >> 20),
         value if value >= 1 << 10 && value % (1 << 10) == 0 => format!("{} KiB", value >> 10),
         value => format!("{value} bytes"),

@@ -241,7 +241,10 @@ fn a_directory_gets_the_suffix_and_gives_it_back() {
     assert!(back.strangers(&["packs", "not"]).is_empty());
     // An existing one is left alone under the name that it would get.
     let run = compress().arg("-n").arg(&packs).arg(pair.to.path()).run();
-    assert_eq!(run.receipts()[0].value()["event"], "skipped", "{}", run.stdout);
+    let receipts = run.receipts();
+    let event = receipts[0].value();
+    assert_eq!(event["event"], "skipped", "{}", run.stdout);
+    assert_eq!(event["destination"], pair.to.join("packs.zst").to_str().unwrap());
 }
 
 fn two_sources_with_one_target_are_refused() {

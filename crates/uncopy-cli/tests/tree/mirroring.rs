@@ -15,6 +15,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("strace")] nothing_goes_where_a_listing_breaks_off,
         [Need::Root] nothing_goes_where_the_source_may_not_be_read,
         [] names_that_differ_in_case_are_names_like_others,
+        [] a_directory_is_finished_while_another_is_listed,
     ]
 }
 
@@ -123,4 +124,24 @@ fn names_that_differ_in_case_are_names_like_others() {
         assert_eq!(number(&summary(&run), "deleted"), 3, "{linked}: {}", run.stdout);
         assert!(trees.destination().join("d/Foo").exists(), "{linked}");
     }
+}
+
+/// A worker that lists a directory copies a file whose other name completes another directory, which is
+/// then listed for what the source does not have. At a rate, names wait for the first of their file.
+fn a_directory_is_finished_while_another_is_listed() {
+    const FILES: usize = 1500;
+    let trees = Trees::new();
+    for number in 0..FILES {
+        let first = trees.file(&format!("wide/{number}"), [0; 4000]);
+        let other = trees.source().join(format!("{number}"));
+        fs::create_dir(&other).unwrap();
+        fs::hard_link(first, other.join("linked")).unwrap();
+        file_in(&trees.destination(), &format!("{number}/stranger"), "old");
+    }
+    let run = mirror(&trees, cp().args(["--jobs=4", "--max-bandwidth=4M"])).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    let is_left = |number: &usize| {
+        trees.destination().join(format!("{number}/stranger")).symlink_metadata().is_ok()
+    };
+    assert_eq!((0..FILES).find(is_left), None);
 }

@@ -15,7 +15,7 @@ mod vector;
 pub use boxed::{BOX_SIZE, decode_box, encode_box_inline, encode_box_rest, open_box};
 pub use empty::{Empty, EmptyView};
 pub use envelope::{ENVELOPE_SIZE, Envelope, Envelopes, Skipped, TABLE_SIZE, encode_envelope};
-pub use payload::{NoPayload, Outcome, UNKNOWN_METHOD};
+pub use payload::{MethodResult, NoPayload, UNKNOWN_METHOD};
 pub use plain::Plain;
 pub use union::{
     UNION_SIZE, Unknown, UnknownView, decode_union, encode_unknown, open_union, unknown_ordinal,

@@ -82,7 +82,7 @@ bodies! {
 /// How a call came out, for methods that can fail, and for flexible ones, which a server may not
 /// know. `E` is [`Infallible`] where the method itself cannot fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome<T, E, const IS_FLEXIBLE: bool> {
+pub enum MethodResult<T, E, const IS_FLEXIBLE: bool> {
     /// The answer.
     Success(T),
     /// The method's own error.
@@ -98,16 +98,16 @@ const SUCCESS: u64 = 1;
 const FAILURE: u64 = 2;
 const FRAMEWORK: u64 = 3;
 
-impl<T, E, const IS_FLEXIBLE: bool> From<Result<T, E>> for Outcome<T, E, IS_FLEXIBLE> {
+impl<T, E, const IS_FLEXIBLE: bool> From<Result<T, E>> for MethodResult<T, E, IS_FLEXIBLE> {
     fn from(result: Result<T, E>) -> Self {
         match result {
-            Ok(value) => Outcome::Success(value),
-            Err(error) => Outcome::Failure(error),
+            Ok(value) => MethodResult::Success(value),
+            Err(error) => MethodResult::Failure(error),
         }
     }
 }
 
-impl<T: Layout, E: Layout, const IS_FLEXIBLE: bool> Layout for Outcome<T, E, IS_FLEXIBLE> {
+impl<T: Layout, E: Layout, const IS_FLEXIBLE: bool> Layout for MethodResult<T, E, IS_FLEXIBLE> {
     const SIZE: usize = UNION_SIZE;
     const ALIGN: usize = 8;
     const IS_FLAT: bool = false;
@@ -117,14 +117,14 @@ impl<T: Layout, E: Layout, const IS_FLEXIBLE: bool> Layout for Outcome<T, E, IS_
     const UNCONSTRAINED: NoConstraint = NoConstraint;
 }
 
-impl<T: Encode, E: Encode, const IS_FLEXIBLE: bool> Encode for Outcome<T, E, IS_FLEXIBLE> {
+impl<T: Encode, E: Encode, const IS_FLEXIBLE: bool> Encode for MethodResult<T, E, IS_FLEXIBLE> {
     #[inline]
     fn encode_inline(&self, inline: &mut [u8], _: NoConstraint) -> Result<()> {
         let ordinal = match self {
-            Outcome::Success(_) => SUCCESS,
-            Outcome::Failure(_) => FAILURE,
-            Outcome::Framework(_) if IS_FLEXIBLE => FRAMEWORK,
-            Outcome::Framework(_) => {
+            MethodResult::Success(_) => SUCCESS,
+            MethodResult::Failure(_) => FAILURE,
+            MethodResult::Framework(_) if IS_FLEXIBLE => FRAMEWORK,
+            MethodResult::Framework(_) => {
                 return Err(Error::new(Rule::UnknownUnionMember { ordinal: FRAMEWORK }));
             }
         };
@@ -142,27 +142,33 @@ impl<T: Encode, E: Encode, const IS_FLEXIBLE: bool> Encode for Outcome<T, E, IS_
     ) -> Result<()> {
         let at = at + 8;
         match self {
-            Outcome::Success(value) => encode_envelope(value, out, at, T::UNCONSTRAINED, depth),
-            Outcome::Failure(error) => encode_envelope(error, out, at, E::UNCONSTRAINED, depth),
-            Outcome::Framework(status) => encode_envelope(status, out, at, NoConstraint, depth),
+            MethodResult::Success(value) => {
+                encode_envelope(value, out, at, T::UNCONSTRAINED, depth)
+            }
+            MethodResult::Failure(error) => {
+                encode_envelope(error, out, at, E::UNCONSTRAINED, depth)
+            }
+            MethodResult::Framework(status) => {
+                encode_envelope(status, out, at, NoConstraint, depth)
+            }
         }
     }
 }
 
 impl<H, T: TakeHandles<H>, E: TakeHandles<H>, const IS_FLEXIBLE: bool> TakeHandles<H>
-    for Outcome<T, E, IS_FLEXIBLE>
+    for MethodResult<T, E, IS_FLEXIBLE>
 {
     fn take_handles(&mut self, leaving: &mut Leaving<'_, H>, _: NoConstraint) -> Result<()> {
         match self {
-            Outcome::Success(value) => value.take_handles(leaving, T::UNCONSTRAINED),
-            Outcome::Failure(error) => error.take_handles(leaving, E::UNCONSTRAINED),
-            Outcome::Framework(_) => Ok(()),
+            MethodResult::Success(value) => value.take_handles(leaving, T::UNCONSTRAINED),
+            MethodResult::Failure(error) => error.take_handles(leaving, E::UNCONSTRAINED),
+            MethodResult::Framework(_) => Ok(()),
         }
     }
 }
 
-impl<T: Decode, E: Decode, const IS_FLEXIBLE: bool> Decode for Outcome<T, E, IS_FLEXIBLE> {
-    type View<'a> = Outcome<T::View<'a>, E::View<'a>, IS_FLEXIBLE>;
+impl<T: Decode, E: Decode, const IS_FLEXIBLE: bool> Decode for MethodResult<T, E, IS_FLEXIBLE> {
+    type View<'a> = MethodResult<T::View<'a>, E::View<'a>, IS_FLEXIBLE>;
     type Slice<'a> = Items<'a, Self>;
 
     fn decode<'a>(
@@ -174,13 +180,13 @@ impl<T: Decode, E: Decode, const IS_FLEXIBLE: bool> Decode for Outcome<T, E, IS_
         let (ordinal, envelope) = required(inline)?;
         match ordinal {
             SUCCESS => {
-                envelope.payload::<T>(decoder, T::UNCONSTRAINED, depth).map(Outcome::Success)
+                envelope.payload::<T>(decoder, T::UNCONSTRAINED, depth).map(MethodResult::Success)
             }
             FAILURE => {
-                envelope.payload::<E>(decoder, E::UNCONSTRAINED, depth).map(Outcome::Failure)
+                envelope.payload::<E>(decoder, E::UNCONSTRAINED, depth).map(MethodResult::Failure)
             }
             FRAMEWORK if IS_FLEXIBLE => {
-                envelope.payload::<i32>(decoder, NoConstraint, depth).map(Outcome::Framework)
+                envelope.payload::<i32>(decoder, NoConstraint, depth).map(MethodResult::Framework)
             }
             ordinal => Err(inline.breaks(Rule::UnknownUnionMember { ordinal })),
         }
@@ -223,13 +229,13 @@ fn required(inline: Inline<'_>) -> Result<(u64, Envelope<'_>)> {
 }
 
 impl<H, T: FromView<H>, E: FromView<H>, const IS_FLEXIBLE: bool> FromView<H>
-    for Outcome<T, E, IS_FLEXIBLE>
+    for MethodResult<T, E, IS_FLEXIBLE>
 {
     fn from_view(view: Self::View<'_>, handles: &mut Handles<H>) -> Self {
         match view {
-            Outcome::Success(value) => Outcome::Success(T::from_view(value, handles)),
-            Outcome::Failure(error) => Outcome::Failure(E::from_view(error, handles)),
-            Outcome::Framework(status) => Outcome::Framework(status),
+            MethodResult::Success(value) => MethodResult::Success(T::from_view(value, handles)),
+            MethodResult::Failure(error) => MethodResult::Failure(E::from_view(error, handles)),
+            MethodResult::Framework(status) => MethodResult::Framework(status),
         }
     }
 
@@ -251,16 +257,16 @@ impl<H, T: FromView<H>, E: FromView<H>, const IS_FLEXIBLE: bool> FromView<H>
                 let (object, depth, before) = envelope.open(T::SIZE, decoder, depth)?;
                 let value = T::read(object, decoder, arriving, T::UNCONSTRAINED, depth)?;
                 envelope.close(T::SIZE, before, decoder)?;
-                Outcome::Success(value)
+                MethodResult::Success(value)
             }
             FAILURE => {
                 let (object, depth, before) = envelope.open(E::SIZE, decoder, depth)?;
                 let error = E::read(object, decoder, arriving, E::UNCONSTRAINED, depth)?;
                 envelope.close(E::SIZE, before, decoder)?;
-                Outcome::Failure(error)
+                MethodResult::Failure(error)
             }
             FRAMEWORK if IS_FLEXIBLE => {
-                Outcome::Framework(envelope.payload::<i32>(decoder, NoConstraint, depth)?)
+                MethodResult::Framework(envelope.payload::<i32>(decoder, NoConstraint, depth)?)
             }
             ordinal => return Err(inline.breaks(Rule::UnknownUnionMember { ordinal })),
         };

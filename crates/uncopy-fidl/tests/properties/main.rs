@@ -187,9 +187,9 @@ fn check<T: Value>(value: &T, treatment: &Treatment, drops_unknown: bool) {
         assert_eq!(format!("{among:#?}"), format!("{:#?}", [alone]));
     }
 
-    let mut options = GatherOptions::default();
-    options.min_body_bytes = treatment.min_body_bytes;
-    options.max_regions = treatment.max_regions;
+    let options = GatherOptions::new()
+        .min_body_bytes(treatment.min_body_bytes)
+        .max_regions(treatment.max_regions);
     let mut encoder = Encoder::with_options(options).unwrap();
     assert_eq!(encoder.linear(value).unwrap(), bytes);
     let mut list = RegionList::new();

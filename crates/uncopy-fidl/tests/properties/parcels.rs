@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use uncopy_fidl::{
-    Departing, Fidl, FromView, Handle, Handles, ObjectType, OwnedHandle, Rights, Rule, Unknown,
-    decode_owned, decode_with_handles, encode, take_handles,
+    CodecHandle, Departing, Fidl, FromView, HandleRights, Handles, ObjectType, OwnedHandle, Rule,
+    Unknown, decode_owned, decode_with_handles, encode, take_handles,
 };
 
 /// Notes that it was closed.
@@ -28,16 +28,16 @@ impl Drop for Noted {
     }
 }
 
-impl Handle for Noted {
+impl CodecHandle for Noted {
     fn object_type(&self) -> ObjectType {
         ObjectType::EVENT
     }
 
-    fn rights(&self) -> Rights {
-        Rights::BASIC | Rights::SIGNAL
+    fn rights(&self) -> HandleRights {
+        HandleRights::BASIC | HandleRights::SIGNAL
     }
 
-    fn narrowed(self, _: Rights) -> Option<Noted> {
+    fn narrowed(self, _: HandleRights) -> Option<Noted> {
         Some(self)
     }
 }
@@ -46,7 +46,7 @@ impl Handle for Noted {
 #[fidl(resource = Noted)]
 pub(crate) struct Parcel {
     pub(crate) first: OwnedHandle<Noted>,
-    #[fidl(rights = Rights::BASIC)]
+    #[fidl(rights = HandleRights::BASIC)]
     pub(crate) key: Option<OwnedHandle<Noted>>,
     pub(crate) content: Vec<OwnedHandle<Noted>>,
     pub(crate) label: Label,

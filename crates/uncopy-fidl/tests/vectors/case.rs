@@ -1,6 +1,6 @@
 //! The notation of cases.
 
-use uncopy_fidl::{HandleConstraint, ObjectType, Rights};
+use uncopy_fidl::{HandleConstraint, HandleRights, ObjectType};
 
 use crate::handle::TestHandle;
 use crate::value::{Scanner, Value};
@@ -149,7 +149,8 @@ fn dispositions(text: &str) -> Vec<(usize, HandleConstraint)> {
             };
             let number = entry.split(',').next().unwrap().trim().parse().unwrap();
             let object_type = of("type:").map_or(ObjectType::ANY, |name| object_type(&name));
-            let rights = of("rights:").map_or(Rights::SAME_RIGHTS, |name| named_rights(&name));
+            let rights =
+                of("rights:").map_or(HandleRights::SAME_RIGHTS, |name| named_rights(&name));
             (number, HandleConstraint { object_type, rights })
         })
         .collect()
@@ -164,23 +165,26 @@ pub(crate) fn object_type(name: &str) -> ObjectType {
     }
 }
 
-pub(crate) fn named_rights(name: &str) -> Rights {
+pub(crate) fn named_rights(name: &str) -> HandleRights {
     match name.trim() {
-        "basic" => Rights::BASIC,
-        "same_rights" => Rights::SAME_RIGHTS,
-        "transfer" => Rights::TRANSFER,
+        "basic" => HandleRights::BASIC,
+        "same_rights" => HandleRights::SAME_RIGHTS,
+        "transfer" => HandleRights::TRANSFER,
         "channel_default" => default_rights(ObjectType::CHANNEL),
         "event_default" => default_rights(ObjectType::EVENT),
         other => panic!("no rights: {other}"),
     }
 }
 
-fn default_rights(object_type: ObjectType) -> Rights {
+fn default_rights(object_type: ObjectType) -> HandleRights {
     match object_type {
-        ObjectType::EVENT => Rights::BASIC | Rights::SIGNAL,
+        ObjectType::EVENT => HandleRights::BASIC | HandleRights::SIGNAL,
         ObjectType::CHANNEL => {
-            (Rights::BASIC - Rights::DUPLICATE) | Rights::IO | Rights::SIGNAL | Rights::SIGNAL_PEER
+            (HandleRights::BASIC - HandleRights::DUPLICATE)
+                | HandleRights::IO
+                | HandleRights::SIGNAL
+                | HandleRights::SIGNAL_PEER
         }
-        _ => Rights::BASIC | Rights::IO,
+        _ => HandleRights::BASIC | HandleRights::IO,
     }
 }

@@ -50,8 +50,7 @@ fn encode_as<T: Complete>(value: &Value, defined: &[TestHandle]) -> Result<Encod
     let mut encoder = Encoder::new();
     assert_eq!(encoder.linear(&value).map(<[u8]>::to_vec), fresh, "a reused buffer");
     for (min_body_bytes, max_regions) in CUTS {
-        let mut options = GatherOptions::default();
-        (options.min_body_bytes, options.max_regions) = (min_body_bytes, max_regions);
+        let options = GatherOptions::new().min_body_bytes(min_body_bytes).max_regions(max_regions);
         let mut encoder = Encoder::with_options(options)?;
         let mut list = RegionList::new();
         let gathered = encoder.gather(&value, &mut list).map(|regions| regions.to_vec());

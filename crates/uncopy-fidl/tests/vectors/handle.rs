@@ -1,24 +1,24 @@
 //! A handle of which everything is known.
 
-use uncopy_fidl::{Handle, ObjectType, Rights};
+use uncopy_fidl::{CodecHandle, HandleRights, ObjectType};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TestHandle {
     pub(crate) id: usize,
     pub(crate) object_type: ObjectType,
-    pub(crate) rights: Rights,
+    pub(crate) rights: HandleRights,
 }
 
-impl Handle for TestHandle {
+impl CodecHandle for TestHandle {
     fn object_type(&self) -> ObjectType {
         self.object_type
     }
 
-    fn rights(&self) -> Rights {
+    fn rights(&self) -> HandleRights {
         self.rights
     }
 
-    fn narrowed(self, rights: Rights) -> Option<TestHandle> {
+    fn narrowed(self, rights: HandleRights) -> Option<TestHandle> {
         Some(TestHandle { rights, ..self })
     }
 }

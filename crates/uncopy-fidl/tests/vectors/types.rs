@@ -2,7 +2,7 @@
 #![allow(non_camel_case_types, reason = "views have variants of the same names")]
 
 use uncopy_fidl::{
-    ClientEnd, Empty, Fidl, ObjectType, OwnedHandle, Rights, ServerEnd, Unknown, decode_owned,
+    ClientEnd, Empty, Fidl, HandleRights, ObjectType, OwnedHandle, ServerEnd, Unknown, decode_owned,
 };
 
 use crate::check::{Subject, subject_of};
@@ -68,7 +68,7 @@ objects! {
     struct GoldenNullableStruct { v: Option<Box<GoldenBoolStruct>>, }
     #[fidl(resource = TestHandle)]
     struct GoldenHandleBasicRightsStruct {
-        #[fidl(kind = ObjectType::EVENT, rights = Rights::BASIC)] v: OwnedHandle<TestHandle>,
+        #[fidl(kind = ObjectType::EVENT, rights = HandleRights::BASIC)] v: OwnedHandle<TestHandle>,
     }
     #[fidl(resource = TestHandle)]
     struct GoldenNullableHandleStruct { v: Option<OwnedHandle<TestHandle>>, }

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use uncopy::channel::{
+use uncopy_channel::{
     BatchShape, Channel, Descriptor, Filling, Handle, MAX_REGIONS, Object, Rights, SignalFd,
     Signals, Status,
 };
@@ -57,7 +57,7 @@ exported! {
 
     /// Makes an endpoint of a socket.
     fn uncopy_zx_channel_from_fd(fd: c_int, out: Out<zx_handle_t>) {
-        give(Channel::from_fd(adopt(fd)?)?, out)
+        give(Channel::from_fd(adopt(fd)?).map_err(|(_, status)| status)?, out)
     }
 
     /// Makes a socket of an endpoint.

@@ -1,6 +1,6 @@
 //! Messages and the answers to them.
 
-use uncopy::channel::{Channel, Filling, Handle, MessageBuf, Rights, Status};
+use uncopy_channel::{Channel, Filling, Handle, MessageBuf, Rights, Status};
 
 use super::channel::{describe, hand_out};
 use super::clock::deadline_at;

@@ -1,6 +1,6 @@
 //! Channels: create, write, read.
 
-use uncopy::channel::{
+use uncopy_channel::{
     Channel, Filling, Handle, Lengths, MessageBuf, Object, Oversized, Rights, Status,
 };
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use uncopy::channel::{Deadline, Status, wait_many};
+use uncopy_channel::{Deadline, Status, wait_many};
 
 use crate::abi::{ZX_TIME_INFINITE, zx_duration_t, zx_status_t, zx_time_t};
 use crate::sys::boundary::{exported, exported_value};

@@ -1,6 +1,6 @@
 //! Events and event pairs.
 
-use uncopy::channel::{Event, EventPair, Object, Signals, Status};
+use uncopy_channel::{Event, EventPair, Object, Signals, Status};
 
 use super::handle::{give, give_both};
 use crate::abi::{zx_handle_t, zx_signals_t};

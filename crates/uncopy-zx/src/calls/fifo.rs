@@ -1,6 +1,6 @@
 //! Fifos.
 
-use uncopy::channel::{Fifo, Rights, Status};
+use uncopy_channel::{Fifo, Rights, Status};
 
 use super::handle::give_both;
 use crate::abi::zx_handle_t;

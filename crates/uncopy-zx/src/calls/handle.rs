@@ -1,6 +1,6 @@
 //! Handles: closing, copying, asking what they are.
 
-use uncopy::channel::{
+use uncopy_channel::{
     Channel, Event, EventPair, Fifo, Handle, Kind, Object, Port, Rights, Socket, Status, Vmo,
 };
 

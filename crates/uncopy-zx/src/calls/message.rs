@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 
-use uncopy::channel::{Disposition, Filling, Handle, Kind, MAX_BYTES, MAX_HANDLES, MAX_REGIONS};
-use uncopy::channel::{Object, Status, Transfer};
+use uncopy_channel::{Disposition, Filling, Handle, Kind, MAX_BYTES, MAX_HANDLES, MAX_REGIONS};
+use uncopy_channel::{Object, Status, Transfer};
 
 use super::handle::{for_each, type_of, wanted_rights};
 use crate::abi::{

@@ -1,8 +1,6 @@
 //! Ports, and waits that end in one.
 
-use uncopy::channel::{
-    AsyncOptions, Handle, Object, PacketContents, Port, Rights, Signals, Status,
-};
+use uncopy_channel::{AsyncOptions, Handle, Object, PacketContents, Port, Rights, Signals, Status};
 
 use super::clock::deadline_at;
 use super::handle::give;

@@ -1,6 +1,6 @@
 //! Sockets.
 
-use uncopy::channel::{Rights, Socket, SocketKind, Status};
+use uncopy_channel::{Rights, Socket, SocketKind, Status};
 
 use super::handle::give_both;
 use crate::abi::{ZX_SOCKET_DATAGRAM, ZX_SOCKET_PEEK, ZX_SOCKET_STREAM, zx_handle_t};

@@ -4,7 +4,7 @@ pub mod machine;
 pub mod objects;
 pub mod tasks;
 
-use uncopy::channel::Status;
+use uncopy_channel::Status;
 
 use crate::abi::{zx_handle_t, zx_rights_t};
 use crate::sys::boundary::exported;

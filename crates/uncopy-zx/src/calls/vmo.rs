@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use uncopy::channel::{Object, Rights, Status, Vmo};
+use uncopy_channel::{Object, Rights, Status, Vmo};
 
 use super::handle::give;
 use crate::abi::zx_handle_t;

@@ -1,6 +1,6 @@
 //! Waiting on the spot.
 
-use uncopy::channel::{MAX_WAIT_ITEMS, Object, Rights, Signals, Status, WaitItem, wait_many};
+use uncopy_channel::{MAX_WAIT_ITEMS, Object, Rights, Signals, Status, WaitItem, wait_many};
 
 use super::clock::deadline_at;
 use crate::abi::{zx_handle_t, zx_signals_t, zx_time_t, zx_wait_item_t};

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use uncopy::channel::Status;
+use uncopy_channel::Status;
 
 use crate::abi::{ZX_ERR_INTERNAL, ZX_OK, zx_status_t};
 
@@ -54,7 +54,7 @@ pub(crate) fn guard(call: impl FnOnce() -> Result<(), Status>) -> zx_status_t {
 
 #[cfg(test)]
 mod tests {
-    use uncopy::channel::Status;
+    use uncopy_channel::Status;
 
     use super::guard;
 

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 
-use uncopy::channel::Status;
+use uncopy_channel::Status;
 
 /// Takes a descriptor over, which the program promises to be its own to give.
 ///

@@ -14,9 +14,9 @@ use super::{arch, asan, kernel, signal};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fault;
 
-impl From<Fault> for uncopy::channel::Status {
-    fn from(_: Fault) -> uncopy::channel::Status {
-        uncopy::channel::Status::InvalidArgs
+impl From<Fault> for uncopy_channel::Status {
+    fn from(_: Fault) -> uncopy_channel::Status {
+        uncopy_channel::Status::InvalidArgs
     }
 }
 

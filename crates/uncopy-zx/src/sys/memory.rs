@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use uncopy::channel::{Filling, Status};
+use uncopy_channel::{Filling, Status};
 
 use super::fault::{Fault, ask, copy_in, copy_out};
 use crate::abi;

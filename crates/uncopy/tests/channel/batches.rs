@@ -40,8 +40,7 @@ pub(crate) fn a_batch_is_its_messages_one_by_one(over: Transport) {
 
 #[test]
 fn a_full_queue_in_the_middle_gives_back_what_did_not_go() {
-    let mut bounds = Bounds::default();
-    bounds.messages = 2;
+    let bounds = Bounds::new().messages(2);
     let (near, far) = Channel::pair_with(bounds);
     let (witnesses, mut handles) = witnessed(4);
     let regions: Vec<_> = (0..4).map(|n| region(b"x", n, 1)).collect();

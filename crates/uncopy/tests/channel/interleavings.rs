@@ -66,8 +66,7 @@ fn writers_and_readers_lose_nothing_and_readable_is_never_spurious() {
 fn a_full_queue_wakes_its_writer() {
     check_random(
         || {
-            let mut bounds = Bounds::default();
-            bounds.messages = 1;
+            let bounds = Bounds::new().messages(1);
             let (near, far) = Channel::pair_with(bounds);
             let writer = thread::spawn(move || {
                 for _ in 0..3 {

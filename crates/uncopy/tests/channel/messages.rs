@@ -175,12 +175,9 @@ pub(crate) fn reads_spread_over_regions_and_split_into_parts(over: Transport) {
 
 #[test]
 fn a_full_queue_says_wait_clears_writable_and_keeps_the_handles_of_an_attempt() {
-    let mut messages = Bounds::default();
-    messages.messages = 3;
-    let mut bytes = Bounds::default();
-    bytes.bytes = 25;
-    let mut handles = Bounds::default();
-    handles.handles = 3;
+    let messages = Bounds::new().messages(3);
+    let bytes = Bounds::new().bytes(25);
+    let handles = Bounds::new().handles(3);
     for (what, bounds) in [("messages", messages), ("bytes", bytes), ("handles", handles)] {
         let (near, far) = Channel::pair_with(bounds);
         for _ in 0..3 {

@@ -232,9 +232,7 @@ struct Both {
 
 impl Both {
     fn new(transport: Transport) -> Both {
-        let mut bounds = Bounds::default();
-        bounds.messages = MAX_MESSAGES;
-        bounds.bytes = MAX_QUEUED_BYTES;
+        let bounds = Bounds::new().messages(MAX_MESSAGES).bytes(MAX_QUEUED_BYTES);
         let pair = || match transport {
             Transport::Queues => Channel::pair_with(bounds),
             Transport::Sockets => socket_pair(),

@@ -119,8 +119,7 @@ async fn the_answer_to_a_dropped_call_is_read_like_any_message() {
 /// A bound of one message: the answer that nobody wanted fills the queue, and reading it empties it.
 #[tokio::test]
 async fn an_unwanted_answer_counts_in_the_queue() {
-    let mut bounds = Bounds::default();
-    bounds.messages = 1;
+    let bounds = Bounds::new().messages(1);
     let (near, far) = tasks(Channel::pair_with(bounds));
     {
         let (ask, mut handles) = ([IoSlice::new(b"0000")], vec![]);

@@ -83,8 +83,7 @@ async fn a_wait_for_several_signals_tells_of_all_that_are_set() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_waits_for_room() {
     let small = || {
-        let mut bounds = Bounds::default();
-        bounds.messages = 2;
+        let bounds = Bounds::new().messages(2);
         Channel::pair_with(bounds)
     };
     for pair in [small, socket_pair] {
@@ -153,8 +152,7 @@ async fn many_calls_at_once_get_their_own_answers() {
 
 #[tokio::test]
 async fn waits_go_on_when_the_other_end_moves() {
-    let mut bounds = Bounds::default();
-    bounds.messages = 2;
+    let bounds = Bounds::new().messages(2);
     let (near, far) = Channel::pair_with(bounds);
     let near = Arc::new(AsyncChannel::new(near));
     let spawn = |n: usize| {

@@ -178,7 +178,7 @@ fn hoard(channel: &Channel) -> Result<(), Status> {
     let old = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(64), ..old }).unwrap();
     let (inner, other) = Channel::pair();
-    let other = Channel::from_fd(other.into_fd()?)?;
+    let other = Channel::from_fd(other.into_fd()?).map_err(|(_, status)| status)?;
     let refused = loop {
         let before = descriptors();
         let vmos = (0..8).map(|_| Vmo::new(1).map(Handle::from)).collect::<Result<_, _>>()?;

@@ -11,11 +11,14 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use testbed::{Case, Compared, Content, Place, Scratch, assert_same_tree, wait_for};
-use uncopy::copy::job::{JobObserver, JobOptions, JobProgress, Summary, copy_trees};
-use uncopy::copy::{
-    Control, CopyOptions, Observer, Pause, Phase, Progress, Throttle, Verify, copy_file_observed,
+use uncopy::copy::job::{
+    JobError, JobObserver, JobOptions, JobProgress, Summary, copy_trees, copy_trees_observed,
 };
-use uncopy::{Error, Mechanism, Receipt};
+use uncopy::copy::{
+    Control, CopyOptions, Observer, Outcome, Pause, Phase, Progress, Throttle, Verify,
+    copy_file_observed,
+};
+use uncopy::{Error, Mechanism};
 
 use crate::{EVERYWHERE, Pair, only};
 
@@ -134,7 +137,7 @@ fn copy_paused(
     options: CopyOptions,
     when: impl Fn(Progress) -> bool + Send,
     meanwhile: impl FnOnce(Pause, &AtomicBool),
-) -> Result<Receipt, Error> {
+) -> Result<Outcome, Error> {
     let (pause, stop) = (Pause::new(), AtomicBool::new(false));
     let options = gated(options, &pause);
     std::thread::scope(|scope| {
@@ -168,7 +171,7 @@ fn one_file_halts_and_goes_on() {
             paused = pause.paused_for();
             pause.resume();
         });
-        let (receipt, all) = (copied.unwrap(), begin.elapsed());
+        let (receipt, all) = (testbed::copied(copied.unwrap()), begin.elapsed());
         pair.assert_copied();
         assert!(paused >= LOOKED_AT, "{paused:?}");
         // What it took is what is left of the whole without the pause.
@@ -218,7 +221,7 @@ fn verifying_halts_too() {
     let verifying =
         |progress: Progress| progress.phase == Phase::Verifying && progress.done_bytes > 0;
     let copied = copy_paused(&pair, options, verifying, |pause, _| pause.resume());
-    assert!(copied.unwrap().verification.is_some());
+    assert!(testbed::copied(copied.unwrap()).verification.is_some());
     pair.assert_copied();
 }
 
@@ -250,7 +253,7 @@ fn verifying_halts_at_each_point() {
                 pause.resume();
             }
         }
-        assert!(copying.join().unwrap().verification.is_some());
+        assert!(testbed::copied(copying.join().unwrap()).verification.is_some());
         pauses
     });
     assert!(pauses >= 3, "{pauses}");
@@ -323,7 +326,7 @@ impl Trees {
     fn copy_paused(
         self,
         meanwhile: impl FnOnce(Pause, &AtomicBool),
-    ) -> (Scratch, Duration, (Summary, Result<(), Error>)) {
+    ) -> (Scratch, Duration, Result<Summary, JobError>) {
         let Trees { scratch, options, pause } = self;
         let stop = AtomicBool::new(false);
         let (source, destination) = (scratch.join("source"), scratch.join("destination"));
@@ -339,7 +342,7 @@ impl Trees {
             let options = &options;
             let pairs = &pairs;
             let copying = scope.spawn(move || {
-                let copied = copy_trees(pairs, options, &observer);
+                let copied = copy_trees_observed(pairs.clone(), options, &observer);
                 assert!(observer.has_paused.into_inner(), "it was over before it could be paused");
                 copied
             });
@@ -355,9 +358,9 @@ impl Trees {
     #[track_caller]
     fn assert_halts_and_goes_on(self) {
         let begin = Instant::now();
-        let (scratch, paused, (summary, ended)) = self.copy_paused(|pause, _| pause.resume());
+        let (scratch, paused, copied) = self.copy_paused(|pause, _| pause.resume());
         let all = begin.elapsed();
-        ended.unwrap();
+        let summary = copied.unwrap();
         assert_eq!(summary.failed, 0);
         let (source, destination) = (scratch.join("source"), scratch.join("destination"));
         assert_same_tree(&source, &destination, Compared::default());
@@ -382,12 +385,12 @@ fn workers_halt_between_small_files() {
 
 fn a_job_is_stopped_while_it_is_paused() {
     let trees = Trees::new(2 * WORKERS, LENGTH / 2);
-    let (scratch, _, (_, ended)) = trees.copy_paused(|pause, stop| {
+    let (scratch, _, copied) = trees.copy_paused(|pause, stop| {
         stop.store(true, Ordering::Relaxed);
         wait_for("end", || pause.copies() == 0);
         assert!(pause.is_paused(), "the end of the pause did it");
     });
-    assert!(ended.unwrap_err().is_cancelled());
+    assert!(copied.unwrap_err().cause().is_cancelled());
     let strangers = scratch.strangers(&["source"]);
     assert!(strangers.is_empty(), "left behind: {strangers:?}");
 }
@@ -398,11 +401,11 @@ fn the_end_of_the_last_handle_lets_a_job_go_on() {
     let Trees { scratch, options, pause } = trees;
     let pairs = [(scratch.join("source"), scratch.join("destination"))];
     std::thread::scope(|scope| {
-        let copying = scope.spawn(|| copy_trees(&pairs, &options, &()));
+        let copying = scope.spawn(|| copy_trees(pairs.clone(), &options));
         assert_halted(&pause, 1, scratch.path());
         assert!(scratch.strangers(&["source"]).is_empty(), "something was made in a pause");
         drop(pause);
-        copying.join().unwrap().1.unwrap();
+        copying.join().unwrap().unwrap();
     });
     assert_same_tree(&pairs[0].0, &pairs[0].1, Compared::default());
 }

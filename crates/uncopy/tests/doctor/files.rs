@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use testbed::{Case, LONG, Mount, Need, Place, run_tool, seeded};
-use uncopy::copy::{Allow, CopyOptions, Verify, copy_file};
+use uncopy::copy::{Allow, CopyOption, CopyOptions, Verify, copy_file};
 use uncopy::doctor::Severity::{self, Copies, Note, Unknown};
 use uncopy::doctor::{Options, Report, Target, Verdict, examine};
 use uncopy::{Cost, Mechanism};
@@ -36,7 +36,7 @@ impl Scene {
             options: self.how.clone(),
         };
         let mut options = Options::default();
-        options.origins.insert("--verify".to_owned(), "the test".to_owned());
+        options.settings.origins.insert(CopyOption::Verify, "the test".to_owned());
         examine(&target, &options).unwrap()
     }
 
@@ -44,13 +44,14 @@ impl Scene {
     fn copy(&self, report: &Report) {
         let copied = copy_file(&self.source, &self.destination, &self.how);
         let way = &report.facts.iter().find(|fact| fact.name == "way").unwrap().value;
-        let Ok(receipt) = copied else {
+        let Ok(outcome) = copied else {
             assert_eq!(report.verdict, Verdict::Unknown, "{report:#?} {copied:?}");
             assert!(
                 report.finding("no-mechanism").is_some() || report.finding("not-tried").is_some()
             );
             return;
         };
+        let receipt = testbed::copied(outcome);
         let copied = receipt.bytes_at(Cost::KernelCopied) + receipt.bytes_at(Cost::UserCopied);
         match report.verdict {
             Verdict::ZeroCopy => assert!(receipt.is_zero_copy(), "{report:#?} {receipt:?}"),
@@ -244,18 +245,22 @@ fn costs() -> Vec<Row> {
         Row::new("the program copies", ext4, ("program-copies", Copies, "read_write of"))
             .create(|scene| scene.fill(100))
             .remove(to_xfs),
-        Row::new("a setting refuses", ext4, ("setting-refuses", Note, "the flag: --no-zero-copy"))
+        Row::new("a setting refuses", ext4, ("setting-refuses", Note, "allow=read_write"))
             .create(|scene| {
                 scene.fill(LENGTH);
                 plainly(scene);
             })
             .remove(|scene| scene.how.allow = Allow::Any),
-        Row::new("nothing allowed works", ext4, ("no-mechanism", Unknown, "--require-zero-copy"))
-            .create(|scene| {
-                scene.fill(LENGTH);
-                scene.how.allow = Allow::ZeroCopy;
-            })
-            .remove(|scene| scene.how.allow = Allow::Any),
+        Row::new(
+            "nothing allowed works",
+            ext4,
+            ("no-mechanism", Unknown, "allow=zero_copy: it copies"),
+        )
+        .create(|scene| {
+            scene.fill(LENGTH);
+            scene.how.allow = Allow::ZeroCopy;
+        })
+        .remove(|scene| scene.how.allow = Allow::Any),
     ]
 }
 

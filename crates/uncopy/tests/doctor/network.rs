@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use testbed::network::{End, NEEDS, isolated, linked};
 use testbed::{Case, Need};
 use uncopy::doctor::{Options, Severity, Target, Verdict, examine};
-use uncopy::send::{Fate, Socket};
+use uncopy::send::{Fate, InetSocket};
 
 use crate::network_rows::{devices, offloads, sizes, stacked, taps};
 use crate::row::{Row, fates};
@@ -60,14 +60,13 @@ fn a_clean_path_raises_no_alarm() {
         let to = Target::Udp(End::Far.address(false, 9));
         let report = examine(&to, &Options::default()).unwrap();
         assert_eq!(report.verdict, Verdict::ZeroCopy, "{report:#?}");
-        let mut asked = Options::default();
-        asked.message_bytes = Some(1472);
+        let asked = Options::new().message_bytes(Some(1472));
         assert_eq!(examine(&to, &asked).unwrap().verdict, Verdict::Limited);
         // Nor is it said of what is copied that it is not.
         let tap = network.tap();
         let report = examine(&to, &asked).unwrap();
         let small = report.finding("below-crossover").unwrap();
-        assert!(!small.effect.contains("Nothing is copied"), "{report:#?}");
+        assert!(!small.effect.to_string().contains("Nothing is copied"), "{report:#?}");
         drop(tap);
     });
 }
@@ -92,7 +91,7 @@ fn a_veth_link_to_another_network() {
             assert!(finding.evidence[0].found.contains("does not belong"), "{finding:#?}");
             assert_eq!(report.verdict, Verdict::Copied, "{report:#?}");
             assert!(report.finding("datagram-above-mtu").is_none(), "{report:#?}");
-            let fates = fates(Socket::connect_udp(to).unwrap(), 1400);
+            let fates = fates(InetSocket::connect_udp(to).unwrap(), 1400);
             assert_eq!(fates, [Fate::Copied; 4]);
             network.ip("link del veth0");
             assert!(examine(&Target::Udp(to), &small()).unwrap().finding("veth").is_none());
@@ -108,9 +107,7 @@ fn a_veth_link_to_another_network() {
 }
 
 fn small() -> Options {
-    let mut options = Options::default();
-    options.message_bytes = Some(1400);
-    options
+    Options::new().message_bytes(Some(1400))
 }
 
 /// It is in no table of TCP, and `SO_ZEROCOPY` is refused on it.
@@ -146,7 +143,7 @@ fn a_program_at_the_other_end_of_a_pair() {
             let report = examine(&Target::Udp(to), &small()).unwrap();
             let finding = report.finding("veth").unwrap();
             assert_eq!(finding.severity, Severity::Unknown, "{finding:#?}");
-            assert!(finding.summary.contains("XDP"), "{finding:#?}");
+            assert!(finding.summary.to_string().contains("XDP"), "{finding:#?}");
             let sender = UdpSocket::bind("0.0.0.0:0").unwrap();
             let seen = testbed::zerocopy_sends(&sender, Some(to), 40, 1400).unwrap();
             assert_eq!((seen.lent, seen.copied), (40, 0));

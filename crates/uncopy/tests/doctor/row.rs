@@ -7,7 +7,7 @@ use std::time::Instant;
 use testbed::network::{Network, isolated};
 use testbed::{LONG, seeded};
 use uncopy::doctor::{Options, Probe, Report, Severity, Target, Verdict, examine};
-use uncopy::send::{Fate, Mode, Sender, SenderOptions, Socket};
+use uncopy::send::{Fate, InetSocket, Mode, Sender, SenderOptions};
 
 /// What keeps a condition up until it is dropped.
 pub(crate) type Kept = Option<Box<dyn Any>>;
@@ -108,7 +108,8 @@ impl Row {
             if severity != Severity::Note {
                 let verdict = Verdict::of(std::slice::from_ref(finding));
                 assert_eq!(report.verdict, verdict, "{report:#?}");
-                assert!(report.headline.ends_with(&finding.summary), "{}", report.headline);
+                let summary = finding.summary.to_string();
+                assert!(report.headline.ends_with(&summary), "{}", report.headline);
             }
             if self.is_sent {
                 self.send(network, &report);
@@ -165,7 +166,7 @@ impl Row {
         let (socket, length) = match self.target() {
             Target::Tcp(to) => (silent(network, to), options.message_bytes.unwrap_or(60_000)),
             Target::Udp(to) => {
-                let socket = Socket::connect_udp(to).unwrap();
+                let socket = InetSocket::connect_udp(to).unwrap();
                 socket.set_segment_bytes(options.segment_bytes).unwrap();
                 let largest = if options.segment_bytes.is_some() { 60_000 } else { 30_000 };
                 (socket, options.message_bytes.unwrap_or(largest))
@@ -195,17 +196,16 @@ impl Row {
 }
 
 /// A connection to a peer that never answers.
-fn silent(network: &Network, to: SocketAddr) -> Socket {
+fn silent(network: &Network, to: SocketAddr) -> InetSocket {
     let socket = network.silent_connection(to.is_ipv6(), to.port());
     socket.set_send_buffer_bytes(1 << 20).unwrap();
     socket
 }
 
 /// What becomes of a few sends.
-pub(crate) fn fates(socket: Socket, length: usize) -> Vec<Fate> {
+pub(crate) fn fates(socket: InetSocket, length: usize) -> Vec<Fate> {
     let is_tcp = socket.transport() == uncopy::send::Transport::Tcp;
-    let mut options = SenderOptions::default();
-    options.mode = Mode::Zerocopy;
+    let options = SenderOptions::new().mode(Mode::Zerocopy);
     let mut sender = Sender::new(socket, &options);
     for seed in 0..4 {
         assert_eq!(sender.send(seeded(seed, 0, length as u64)).result.unwrap(), length);

@@ -125,9 +125,7 @@ impl Situation {
 }
 
 pub(crate) fn options() -> Options {
-    let mut options = Options::default();
-    options.message_bytes = Some(BYTES);
-    options
+    Options::new().message_bytes(Some(BYTES))
 }
 
 /// A process that holds a socket and does nothing.

@@ -98,7 +98,7 @@ fn copy(directory: &Path) -> Outcome {
     let whole = read(&source).and_then(|old| Ok(old == read(&destination)?));
     assert!(copied.is_err() || whole != Ok(false), "success, and the copy is wrong");
     let _ = std::fs::remove_file(&destination);
-    let receipt = copied?;
+    let receipt = testbed::copied(copied?);
     let moved: u64 = receipt.portions.iter().map(|portion| portion.bytes).sum();
     assert_eq!((receipt.bytes, moved), (3 << 20, 3 << 20), "{receipt:?}");
     Ok(())
@@ -112,12 +112,12 @@ fn tree(directory: &Path) -> Outcome {
         std::fs::write(source.join("a/b/two"), vec![2; 100_000]).map_err(at("prepare"))?;
         std::fs::hard_link(source.join("a/one"), source.join("again")).map_err(at("prepare"))?;
     }
-    let pairs = [(source, destination)];
-    let (summary, ended) = job::copy_trees(&pairs, &job::JobOptions::default(), &());
-    let _ = std::fs::remove_dir_all(&pairs[0].1);
+    let copied = job::copy_trees([(&source, &destination)], &job::JobOptions::default());
+    let _ = std::fs::remove_dir_all(&destination);
+    let summary = copied.as_ref().unwrap_or_else(|error| error.summary());
     let moved: u64 = summary.portions.iter().map(|portion| portion.bytes).sum();
     assert_eq!(moved, summary.bytes, "{summary:?}");
-    ended.map_err(at("copy"))?;
+    let summary = copied.map_err(at("copy"))?;
     if summary.failed > 0 { Err(format!("{} failed", summary.failed)) } else { Ok(()) }
 }
 
@@ -139,7 +139,7 @@ fn links(directory: &Path) -> Outcome {
     options.jobs = Some(std::num::NonZero::<usize>::MIN);
     options.links_in_memory = Some(1);
     let pairs = [(source, destination)];
-    let (summary, ended) = job::copy_trees(&pairs, &options, &());
+    let copied = job::copy_trees(pairs.clone(), &options);
     for folder in ["a", "b"] {
         for number in 0..FILES {
             // An error may have kept it from coming, but not half of it.
@@ -149,7 +149,7 @@ fn links(directory: &Path) -> Outcome {
         }
     }
     let _ = std::fs::remove_dir_all(&pairs[0].1);
-    ended.map_err(at("copy"))?;
+    let summary = copied.map_err(at("copy"))?;
     match (summary.failed, summary.hard_links) {
         (0, linked) if linked == FILES as u64 => Ok(()),
         (failed, linked) => Err(format!("{failed} failed, {linked} linked")),
@@ -216,7 +216,7 @@ fn converse(channel: &Channel) -> Outcome {
 fn objects() -> Outcome {
     let (near, far) = Channel::pair();
     let socket = far.into_fd().map_err(|error| format!("promote: {error:?}"))?;
-    let far = Channel::from_fd(socket).map_err(|error| format!("adopt: {error:?}"))?;
+    let far = Channel::from_fd(socket).map_err(|(_, status)| format!("adopt: {status:?}"))?;
     let memory = Vmo::new(8192).map_err(at("memory"))?;
     memory.write(b"shared", 100).map_err(at("memory"))?;
     let event = Event::new();

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use testbed::LONG;
 use uncopy::send::{
-    self, Event, Fate, Message, Mode, Release, Ring, RingOptions, SendId, Sender, SenderOptions,
-    Sent,
+    self, Fate, Message, Mode, Release, Ring, RingEvent, RingOptions, SendId, Sender,
+    SenderOptions, Sent,
 };
 
 use crate::held;
@@ -40,10 +40,10 @@ pub(crate) fn settle() {
     let _ = Ring::<Owner>::new(&RingOptions::default()).submit();
 }
 
-fn sockets() -> Result<(UdpSocket, send::Socket), String> {
+fn sockets() -> Result<(UdpSocket, send::InetSocket), String> {
     let receiver = UdpSocket::bind("127.0.0.1:0").map_err(at("bind"))?;
     let address = receiver.local_addr().map_err(at("ask"))?;
-    let socket = send::Socket::connect_udp(address).map_err(at("connect"))?;
+    let socket = send::InetSocket::connect_udp(address).map_err(at("connect"))?;
     Ok((receiver, socket))
 }
 
@@ -78,9 +78,7 @@ impl Accounts {
 
 pub(crate) fn lend() -> Outcome {
     let (_receiver, socket) = sockets()?;
-    let mut options = SenderOptions::default();
-    options.mode = Mode::Zerocopy;
-    options.send_timeout = Some(PATIENCE);
+    let options = SenderOptions::new().mode(Mode::Zerocopy).send_timeout(Some(PATIENCE));
     let mut sender: Sender<Owner> = Sender::new(socket, &options);
     let mut accounts = Accounts::default();
     for _ in 0..SENDS {
@@ -96,8 +94,7 @@ pub(crate) fn lend() -> Outcome {
 /// A sender that is dropped too early, until whoever looks after it has done so.
 pub(crate) fn leave() {
     let sent = sockets().map(|(_receiver, socket)| {
-        let mut options = SenderOptions::default();
-        options.mode = Mode::Zerocopy;
+        let options = SenderOptions::new().mode(Mode::Zerocopy);
         Sender::<Owner>::new(socket, &options).send(buffer()).result.is_ok()
     });
     let is_socket = |to: &std::path::PathBuf| to.to_string_lossy().contains("socket");
@@ -108,8 +105,7 @@ pub(crate) fn leave() {
 
 pub(crate) fn ring() -> Outcome {
     let (_receiver, socket) = sockets()?;
-    let mut options = RingOptions::default();
-    options.mode = Mode::Zerocopy;
+    let options = RingOptions::new().mode(Mode::Zerocopy);
     let mut ring: Ring<Owner> = Ring::new(&options);
     let socket = ring.add(socket);
     for _ in 0..SENDS {
@@ -122,9 +118,9 @@ pub(crate) fn ring() -> Outcome {
         ring.wait(Some(PATIENCE)).map_err(at("wait"))?;
         for event in std::iter::from_fn(|| ring.next_event()) {
             match event {
-                Event::Sent(sent) => accounts.result(sent),
-                Event::Released(release) => accounts.release(&release),
-                Event::Notified(_) => unreachable!("no send is bound to a slot"),
+                RingEvent::Sent(sent) => accounts.result(sent),
+                RingEvent::Released(release) => accounts.release(&release),
+                RingEvent::Notified(_) => unreachable!("no send is bound to a slot"),
             }
         }
     }

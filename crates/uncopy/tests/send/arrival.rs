@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 
 use testbed::{Case, cases, seeded};
-use uncopy::send::{Fate, Message, Mode, PageSize, Payload, Pool, Socket, StableBytes};
+use uncopy::send::{Fate, InetSocket, Message, Mode, PageSize, Payload, Pool, StableBytes};
 
 use crate::receiver::{expect, tcp, to_the_end, udp};
 use crate::{LONG, all_releases, fates, here, ring, ring_options, run, sender};
@@ -67,8 +67,8 @@ fn datagrams_to_an_address_each() {
             receiver.set_read_timeout(Some(LONG)).unwrap();
         }
         let mut ring = ring(Mode::Zerocopy);
-        let through = ring.add(Socket::bind_udp(here(is_v6)).unwrap());
-        let mut sender = sender(Socket::bind_udp(here(is_v6)).unwrap(), Mode::Zerocopy);
+        let through = ring.add(InetSocket::bind_udp(here(is_v6)).unwrap());
+        let mut sender = sender(InetSocket::bind_udp(here(is_v6)).unwrap(), Mode::Zerocopy);
         for (seed, receiver) in receivers.iter().enumerate() {
             let to = receiver.local_addr().unwrap();
             assert_eq!(sender.send_to(bytes(seed, 3000), to).result.unwrap(), 3000);

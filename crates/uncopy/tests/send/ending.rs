@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use testbed::{Case, cases, in_a_child, seeded, wait_for};
 use uncopy::Errno;
-use uncopy::send::{Event, Message, Mode, Ring, RingSocket, Sender, StableBytes};
+use uncopy::send::{Message, Mode, Ring, RingEvent, RingSocket, Sender, StableBytes};
 
 use crate::receiver::{tcp, to_the_end};
 use crate::{LONG, ring_options, run, sender};
@@ -61,7 +61,7 @@ fn send_all(ring: &mut Ring<Vec<u8>>, socket: RingSocket) {
     while sent < SENDS {
         ring.wait(Some(LONG)).unwrap();
         while let Some(event) = ring.next_event() {
-            if let Event::Sent(result) = event {
+            if let RingEvent::Sent(result) = event {
                 assert_eq!(result.result.unwrap(), BYTES);
                 sent += 1;
             }
@@ -103,7 +103,7 @@ fn each_stream_of_a_dropped_ring_ends_by_itself() {
         ring.submit().unwrap();
         wait_for("result", || {
             ring.submit().unwrap();
-            matches!(ring.next_event(), Some(Event::Sent(_)))
+            matches!(ring.next_event(), Some(RingEvent::Sent(_)))
         });
         drop(ring);
         // Of the other nobody reads anything.
@@ -144,7 +144,7 @@ fn what_is_under_way_is_finished_by_the_thread() {
             let socket = ring.add(socket);
             ring.send(socket, Message::new(vec![7; LARGE])).unwrap();
             ring.submit().unwrap();
-            assert!(!matches!(ring.next_event(), Some(Event::Sent(_))), "nobody reads");
+            assert!(!matches!(ring.next_event(), Some(RingEvent::Sent(_))), "nobody reads");
         });
         assert_eq!(read_late(stream).join().unwrap().len(), LARGE, "{mode:?}");
         sending.join().unwrap();

@@ -6,8 +6,8 @@ use std::time::Duration;
 use testbed::{Case, cases, in_a_child, seeded};
 use uncopy::Reason;
 use uncopy::send::{
-    Message, Mode, PageSize, Pool, PoolSlice, RegisteredPools, Release, Ring, RingSocket, SendId,
-    Sender, SlotError, Socket,
+    InetSocket, Message, Mode, PageSize, Pool, PoolSlice, RegisteredPools, Release, Ring,
+    RingSocket, SendId, Sender,
 };
 
 use crate::receiver::{expect, tcp, to_the_end};
@@ -39,7 +39,7 @@ fn descriptors() -> usize {
 }
 
 /// Everything that changes a socket is refused.
-fn is_socket_refused(socket: &Socket) -> bool {
+fn is_socket_refused(socket: &InetSocket) -> bool {
     is_forked(socket.finish())
         && is_forked(socket.receive(&mut [0]))
         && is_forked(socket.set_no_delay(true))
@@ -74,7 +74,7 @@ fn a_sender_in_a_child_leaves_its_parents_stream_alone() {
             let is_closed = descriptors() == before - 1;
             refused
                 && is_closed
-                && is_forked(idle.take().unwrap().close(None))
+                && is_forked(idle.take().unwrap().close(None).map_err(|closed| closed.error))
                 && uncopy::send::parked() == 0
         }));
         send(&mut lending, 3);
@@ -125,8 +125,8 @@ impl Parent {
             && registered.as_ref().is_none_or(|pools| is_forked(fresh.register_pools_of(pools)))
             && is_forked(fresh.register_pool(pool))
             && pool.take().is_none()
-            && ring.register_slots(&[1]) == Err(SlotError::Forked)
-            && ring.flush(&[0]) == Err(SlotError::Forked)
+            && is_forked(ring.register_slots(&[1]))
+            && is_forked(ring.flush(&[0]))
             && ring.next_event().is_none()
             && is_socket_refused(ring.socket(*socket).unwrap())
     }
@@ -192,7 +192,7 @@ fn a_ring_in_a_child_leaves_its_parents_streams_alone() {
 }
 
 /// Nobody reads what a ring has begun to send.
-fn drop_with_something_outstanding(socket: Socket, without_io_uring: bool) {
+fn drop_with_something_outstanding(socket: InetSocket, without_io_uring: bool) {
     let mut options = ring_options(Mode::Zerocopy);
     options.without_io_uring = without_io_uring;
     let mut ring = Ring::new(&options);
@@ -213,12 +213,12 @@ fn a_child_has_senders_and_rings_of_its_own() {
         let receiver = UdpSocket::bind(here(false)).unwrap();
         receiver.set_read_timeout(Some(LONG)).unwrap();
         let to = receiver.local_addr().unwrap();
-        let mut own = sender(Socket::connect_udp(to).unwrap(), Mode::Zerocopy);
+        let mut own = sender(InetSocket::connect_udp(to).unwrap(), Mode::Zerocopy);
         own.send(vec![3; 5000]).result.unwrap();
         expect(&receiver, &[3; 5000]);
         let releases: Vec<Release<_>> = all_releases(&mut own);
         let mut ring = Ring::new(&ring_options(Mode::Zerocopy));
-        let socket = ring.add(Socket::connect_udp(to).unwrap());
+        let socket = ring.add(InetSocket::connect_udp(to).unwrap());
         ring.send(socket, Message::new(vec![4; 5000])).unwrap();
         let happened = run(&mut ring);
         expect(&receiver, &[4; 5000]);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use testbed::network::{End, NEEDS, Network, isolated};
 use testbed::{Case, cases, seeded};
-use uncopy::send::{FallbackReason, Fate, Message, Mode, PageSize, Pool, Ring, Sender, Socket};
+use uncopy::send::{FallbackReason, Fate, InetSocket, Message, Mode, PageSize, Pool, Ring, Sender};
 
 use crate::receiver::{expect, tcp, to_the_end, udp};
 use crate::{LONG, all_releases, fates, options, ring, ring_options, run, sender};
@@ -51,7 +51,7 @@ fn the_smallest_option_memory() {
     isolated(|network| {
         network.set("net/core/optmem_max", 1024);
         network.sink();
-        let socket = Socket::connect_udp(End::Far.address(false, 9)).unwrap();
+        let socket = InetSocket::connect_udp(End::Far.address(false, 9)).unwrap();
         let mut sender = sender(socket, Mode::Zerocopy);
         for seed in 0..2000 {
             assert_eq!(sender.send(seeded(seed, 0, 9000)).result.unwrap(), 9000);
@@ -146,7 +146,7 @@ fn option_memory_that_a_backlog_fills() {
         network.set("net/core/optmem_max", 4096);
         network.sink();
         network.tc("qdisc add dev sink root tbf rate 8kbit burst 10000 limit 10000000");
-        let socket = Socket::connect_udp(End::Far.address(false, 9)).unwrap();
+        let socket = InetSocket::connect_udp(End::Far.address(false, 9)).unwrap();
         socket.set_send_buffer_bytes(4 << 20).unwrap();
         let mut sender = sender(socket, Mode::Zerocopy);
         for seed in 0..40 {
@@ -177,7 +177,7 @@ fn more_than_may_be_locked() {
         network.tc(slow);
         limit_locked_memory(4 << 20);
         let to = |number| {
-            let socket = Socket::connect_udp(End::Far.address(false, number)).unwrap();
+            let socket = InetSocket::connect_udp(End::Far.address(false, number)).unwrap();
             socket.set_send_buffer_bytes(4 << 20).unwrap();
             socket
         };
@@ -218,7 +218,7 @@ fn more_than_may_be_locked() {
 
 /// Registered memory is locked once: what cannot be lent goes through it. In a thread that may lock
 /// no more than its limit.
-fn a_registered_pool_stands_in(network: &Network, socket: Socket) {
+fn a_registered_pool_stands_in(network: &Network, socket: InetSocket) {
     let mut ring = ring(Mode::Zerocopy);
     let pool = Pool::new(4, 9000, PageSize::Base).unwrap();
     ring.register_pool(&pool).unwrap();
@@ -396,12 +396,12 @@ fn completions_that_overflow() {
             ring.submit().unwrap();
             while let Some(event) = ring.next_event() {
                 match event {
-                    uncopy::send::Event::Sent(sent) => {
+                    uncopy::send::RingEvent::Sent(sent) => {
                         assert_eq!(sent.result.unwrap(), 50);
                         results += 1;
                     }
-                    uncopy::send::Event::Released(_) => releases += 1,
-                    uncopy::send::Event::Notified(_) => unreachable!("no slots"),
+                    uncopy::send::RingEvent::Released(_) => releases += 1,
+                    uncopy::send::RingEvent::Notified(_) => unreachable!("no slots"),
                 }
             }
         }

@@ -159,10 +159,10 @@ fn errors_name_the_operation_and_the_next_step() {
     let (receiver, socket) = tcp(false);
     let address = receiver.local_addr().unwrap();
     drop((receiver, socket));
-    let error = uncopy::send::Socket::connect_tcp(address).unwrap_err().to_string();
+    let error = uncopy::send::InetSocket::connect_tcp(address).unwrap_err().to_string();
     assert!(error.starts_with(&format!("cannot connect to tcp {address}: ")), "{error}");
     assert!(error.contains("ECONNREFUSED") && error.contains("; start the receiver"), "{error}");
     let elsewhere = "192.0.2.1:5".parse().unwrap();
-    let error = uncopy::send::Socket::bind_udp(elsewhere).unwrap_err().to_string();
+    let error = uncopy::send::InetSocket::bind_udp(elsewhere).unwrap_err().to_string();
     assert!(error.contains("cannot bind udp 192.0.2.1:5") && error.contains("address"), "{error}");
 }

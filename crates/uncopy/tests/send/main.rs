@@ -27,8 +27,8 @@ use std::process::ExitCode;
 
 use testbed::LONG;
 use uncopy::send::{
-    Event, Fate, Mode, Notification, Release, Ring, RingOptions, Sender, SenderOptions, Socket,
-    StableBytes,
+    Fate, InetSocket, Mode, Notification, Release, Ring, RingEvent, RingOptions, Sender,
+    SenderOptions, StableBytes,
 };
 
 /// Either family's loopback address, any port.
@@ -38,20 +38,15 @@ fn here(is_v6: bool) -> SocketAddr {
 }
 
 fn options(mode: Mode) -> SenderOptions {
-    let mut options = SenderOptions::default();
-    options.mode = mode;
-    options.send_timeout = Some(LONG);
-    options
+    SenderOptions::new().mode(mode).send_timeout(Some(LONG))
 }
 
-fn sender<B: StableBytes>(socket: Socket, mode: Mode) -> Sender<B> {
+fn sender<B: StableBytes>(socket: InetSocket, mode: Mode) -> Sender<B> {
     Sender::new(socket, &options(mode))
 }
 
 fn ring_options(mode: Mode) -> RingOptions {
-    let mut options = RingOptions::default();
-    options.mode = mode;
-    options
+    RingOptions::new().mode(mode)
 }
 
 /// A ring through io_uring, which must be there.
@@ -91,9 +86,9 @@ fn run<B: StableBytes>(ring: &mut Ring<B>) -> Happened<B> {
         }
         while let Some(event) = ring.next_event() {
             match event {
-                Event::Sent(sent) => happened.results.push((sent.id.get(), sent.result)),
-                Event::Released(release) => happened.releases.push(release),
-                Event::Notified(notification) => happened.notifications.push(notification),
+                RingEvent::Sent(sent) => happened.results.push((sent.id.get(), sent.result)),
+                RingEvent::Released(release) => happened.releases.push(release),
+                RingEvent::Notified(notification) => happened.notifications.push(notification),
             }
         }
         if is_over {

@@ -11,7 +11,8 @@ use std::time::Duration;
 use testbed::network::{End, NEEDS, Network, linked};
 use testbed::{Case, Need, cases, seeded, wait_for};
 use uncopy::send::{
-    Event, Message, Mode, PageSize, Payload, Pool, PoolSlice, Ring, RingSocket, Socket, StableBytes,
+    InetSocket, Message, Mode, PageSize, Payload, Pool, PoolSlice, Ring, RingEvent, RingSocket,
+    StableBytes,
 };
 
 use crate::receiver::tcp;
@@ -58,7 +59,7 @@ struct Kind {
 impl Kind {
     /// Sends in turn over the sockets, from few buffers, until all are released; gives what each
     /// stream is to read.
-    fn send(self, sockets: Vec<Socket>) -> Vec<usize> {
+    fn send(self, sockets: Vec<InetSocket>) -> Vec<usize> {
         let Kind { memory, bytes, .. } = self;
         let count = 4 * self.streams;
         match memory {
@@ -77,7 +78,7 @@ impl Kind {
 
     fn send_from<B: Buffer>(
         self,
-        sockets: Vec<Socket>,
+        sockets: Vec<InetSocket>,
         buffers: Vec<B>,
         pool: Option<&Pool>,
     ) -> Vec<usize> {
@@ -173,9 +174,9 @@ impl<B: Buffer> Courier<B> {
     fn take_events(&mut self) {
         while let Some(event) = self.ring.next_event() {
             match event {
-                Event::Sent(sent) => drop(sent.result.unwrap()),
-                Event::Released(release) => self.take_back(release.payload),
-                Event::Notified(notification) => {
+                RingEvent::Sent(sent) => drop(sent.result.unwrap()),
+                RingEvent::Released(release) => self.take_back(release.payload),
+                RingEvent::Notified(notification) => {
                     notification.releases.into_iter().for_each(|r| self.take_back(r.payload));
                 }
             }
@@ -343,7 +344,7 @@ fn every_kind_of_stream_over_a_link_that_loses_packets() {
                     let mut socket = None;
                     // Nobody may be there yet.
                     wait_for("a listener", || {
-                        socket = Socket::connect_tcp(at).ok();
+                        socket = InetSocket::connect_tcp(at).ok();
                         socket.is_some()
                     });
                     socket.unwrap()

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use testbed::network::{End, NEEDS, Network, isolated};
 use testbed::{Case, cases};
-use uncopy::send::{Message, Mode, Ring, Sender, Socket};
+use uncopy::send::{InetSocket, Message, Mode, Ring, Sender};
 
 use crate::receiver::{tcp, to_the_end, udp};
 use crate::{LONG, options, ring, ring_options, sender};
@@ -99,7 +99,7 @@ fn memory_stays_while_the_device_has_it() {
         network.tc("qdisc add dev sink root tbf rate 8kbit burst 10000 limit 10000000");
         let mut options = options(Mode::Zerocopy);
         options.park_timeout = Duration::from_millis(1);
-        let socket = Socket::connect_udp(End::Far.address(false, 9)).unwrap();
+        let socket = InetSocket::connect_udp(End::Far.address(false, 9)).unwrap();
         let mut sender = Sender::new(socket, &options);
         let buffers: Vec<_> = (0..3).map(|n| Arc::new(vec![n; 9000])).collect();
         for buffer in &buffers {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use testbed::network::{End, NEEDS, Tap, isolated, linked};
 use testbed::{Case, Need, seeded};
-use uncopy::send::{Event, FallbackReason, Fate, Message, Mode, PageSize, Pool, Sender, Socket};
+use uncopy::send::{
+    FallbackReason, Fate, InetSocket, Message, Mode, PageSize, Pool, RingEvent, Sender,
+};
 
 use crate::{LONG, all_releases, fates, options, ring, run, sender};
 
@@ -45,8 +47,8 @@ pub(crate) fn cases() -> Vec<Case> {
 
 const PORT: u16 = 9;
 
-fn over_the_sink(is_v6: bool) -> Socket {
-    Socket::connect_udp(End::Far.address(is_v6, PORT)).unwrap()
+fn over_the_sink(is_v6: bool) -> InetSocket {
+    InetSocket::connect_udp(End::Far.address(is_v6, PORT)).unwrap()
 }
 
 /// Sends so many large datagrams; what became of them.
@@ -100,7 +102,7 @@ fn udp_through_a_ring_is_not_copied() {
             assert_all(&fates(&happened.releases), Fate::NotCopied);
 
             let mut normal = ring(Mode::Zerocopy);
-            let socket = normal.add(Socket::bind_udp(End::Near.address(is_v6, 0)).unwrap());
+            let socket = normal.add(InetSocket::bind_udp(End::Near.address(is_v6, 0)).unwrap());
             let far = End::Far.address(is_v6, PORT);
             for seed in 0..64 {
                 let parts: Vec<Vec<u8>> = (0..3).map(|n| seeded(seed + n, 0, 7000)).collect();
@@ -243,7 +245,7 @@ fn auto_stops_where_the_device_has_no_scatter_gather() {
         |network| {
             network.ethtool("-K veth0 sg off");
             let to = End::Far.address(false, PORT);
-            let connect = || Socket::connect_tcp(to).ok();
+            let connect = || InetSocket::connect_tcp(to).ok();
             let socket = std::iter::repeat_with(connect).flatten().next().unwrap();
             let mut sender = sender(socket, Mode::Auto);
             for _ in 0..400 {
@@ -266,7 +268,7 @@ fn auto_learns_each_path_by_itself() {
         network.sink();
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         let addresses = [End::Far.address(false, PORT), receiver.local_addr().unwrap()];
-        let unbound = || Socket::bind_udp("0.0.0.0:0".parse().unwrap()).unwrap();
+        let unbound = || InetSocket::bind_udp("0.0.0.0:0".parse().unwrap()).unwrap();
         let mut sender = sender(unbound(), Mode::Auto);
         let mut ring = ring(Mode::Auto);
         let through = ring.add(unbound());
@@ -293,7 +295,7 @@ fn another_peer_is_another_path() {
         let receiver = UdpSocket::bind(End::Near.address(false, 0)).unwrap();
         let here = receiver.local_addr().unwrap();
         let far = End::Far.address(false, PORT);
-        let mut sender = sender(Socket::connect_udp(here).unwrap(), Mode::Auto);
+        let mut sender = sender(InetSocket::connect_udp(here).unwrap(), Mode::Auto);
         assert_all(&send_some(&mut sender, 20, 40_000), Fate::Copied);
         assert!(sender.counters().fallbacks_for(FallbackReason::PathCopies) > 0);
         sender.socket().reconnect(far).unwrap();
@@ -372,7 +374,7 @@ fn a_device_that_goes_down_with_a_backlog() {
         while ring.outstanding().sends > 5 {
             ring.wait(Some(LONG)).unwrap();
             while let Some(event) = ring.next_event() {
-                if let Event::Sent(sent) = event {
+                if let RingEvent::Sent(sent) = event {
                     assert_eq!(sent.result.unwrap(), 60_000);
                 }
             }

@@ -4,15 +4,15 @@ use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread::JoinHandle;
 
-use uncopy::send::Socket;
+use uncopy::send::InetSocket;
 
 use crate::{LONG, here};
 
 /// A UDP socket, and one that sends to it.
-pub(crate) fn udp(is_v6: bool) -> (UdpSocket, Socket) {
+pub(crate) fn udp(is_v6: bool) -> (UdpSocket, InetSocket) {
     let receiver = UdpSocket::bind(here(is_v6)).unwrap();
     receiver.set_read_timeout(Some(LONG)).unwrap();
-    let socket = Socket::connect_udp(receiver.local_addr().unwrap()).unwrap();
+    let socket = InetSocket::connect_udp(receiver.local_addr().unwrap()).unwrap();
     (receiver, socket)
 }
 
@@ -26,13 +26,13 @@ pub(crate) fn datagram(receiver: &UdpSocket) -> Vec<u8> {
 }
 
 /// Both ends of a TCP connection.
-pub(crate) fn tcp(is_v6: bool) -> (TcpStream, Socket) {
+pub(crate) fn tcp(is_v6: bool) -> (TcpStream, InetSocket) {
     let listener = TcpListener::bind(here(is_v6)).unwrap();
     tcp_to(&listener, listener.local_addr().unwrap())
 }
 
-fn tcp_to(listener: &TcpListener, address: SocketAddr) -> (TcpStream, Socket) {
-    let socket = Socket::connect_tcp(address).unwrap();
+fn tcp_to(listener: &TcpListener, address: SocketAddr) -> (TcpStream, InetSocket) {
+    let socket = InetSocket::connect_tcp(address).unwrap();
     let (stream, _) = listener.accept().unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
     (stream, socket)

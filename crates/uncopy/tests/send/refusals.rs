@@ -7,7 +7,7 @@ use std::sync::Arc;
 use testbed::network::{End, NEEDS, Network, Reports, isolated, reporting};
 use testbed::{Case, Need, cases, seeded};
 use uncopy::Errno;
-use uncopy::send::{FallbackReason, Fate, Message, Mode, Ring, Sender, Socket};
+use uncopy::send::{FallbackReason, Fate, InetSocket, Message, Mode, Ring, Sender};
 
 use crate::receiver::{expect, tcp, to_the_end, udp};
 use crate::{LONG, all_releases, fates, filter, here, ring_options, run, sender};
@@ -133,7 +133,7 @@ fn a_firewall_that_drops_some() {
     isolated(|network| {
         network.sink();
         for is_v6 in [false, true] {
-            let socket = Socket::connect_udp(End::Far.address(is_v6, 9)).unwrap();
+            let socket = InetSocket::connect_udp(End::Far.address(is_v6, 9)).unwrap();
             let mut sender = sender(socket, Mode::Zerocopy);
             let buffer = Arc::new(seeded(1, 0, 9000));
             for round in 0..4 {
@@ -161,7 +161,7 @@ fn a_firewall_before_a_backlog() {
         network.sink();
         for is_v6 in [false, true] {
             network.tc("qdisc add dev sink root tbf rate 8kbit burst 10000 limit 10000000");
-            let socket = Socket::connect_udp(End::Far.address(is_v6, 9)).unwrap();
+            let socket = InetSocket::connect_udp(End::Far.address(is_v6, 9)).unwrap();
             socket.set_send_buffer_bytes(4 << 20).unwrap();
             let mut sender = sender(socket, Mode::Zerocopy);
             let buffers: Vec<_> = (0..12).map(|seed| Arc::new(seeded(seed, 0, 9000))).collect();

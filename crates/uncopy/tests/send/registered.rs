@@ -5,7 +5,8 @@ use std::net::UdpSocket;
 use testbed::network::{NEEDS, isolated};
 use testbed::{Case, cases, seeded};
 use uncopy::send::{
-    FallbackReason, Message, Mode, PageSize, Pool, PoolSlice, Ring, RingSocket, Socket, StableBytes,
+    FallbackReason, InetSocket, Message, Mode, PageSize, Pool, PoolSlice, Ring, RingSocket,
+    StableBytes,
 };
 
 use crate::limits::{limit_locked_memory, own_locked_memory};
@@ -59,7 +60,7 @@ impl<B: StableBytes + std::fmt::Debug> Everywhere<B> {
         let (receiver, socket) = udp(is_v6);
         let (stream, stream_socket) = tcp(is_v6);
         let connected = ring.add(socket);
-        let unconnected = ring.add(Socket::bind_udp(here(is_v6)).unwrap());
+        let unconnected = ring.add(InetSocket::bind_udp(here(is_v6)).unwrap());
         let through = ring.add(stream_socket);
         let everywhere = Everywhere { ring, receiver, connected, unconnected, stream: through };
         (everywhere, to_the_end(stream))

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use testbed::{Case, cases, seeded};
-use uncopy::send::{Fate, Message, Mode, PageSize, Pool, PoolSlice, Ring, RingSocket, SlotError};
+use uncopy::send::{Fate, Message, Mode, PageSize, Pool, PoolSlice, Ring, RingSocket};
+use uncopy::{Objection, Reason};
 
 use crate::receiver::{expect, tcp, to_the_end, udp};
 use crate::{LONG, ring, ring_options, run, sender};
@@ -76,11 +77,11 @@ fn several_slots_at_once() {
     let socket = ring.add(socket);
     let tags: Vec<u64> = (0..64).map(|n| u64::MAX - n).collect();
     ring.register_slots(&tags).unwrap();
-    assert_eq!(ring.register_slots(&[1]), Err(SlotError::AlreadyRegistered));
+    assert_eq!(objection(ring.register_slots(&[1])), Some(Objection::SlotsRegistered));
     for slot in (0..64).chain(0..32) {
         ring.send(socket, Message::new(vec![1; 100]).bind(slot)).unwrap();
     }
-    assert_eq!(ring.flush(&[0, 64]), Err(SlotError::NoSuchSlot { slots: 64 }));
+    assert_eq!(objection(ring.flush(&[0, 64])), Some(Objection::NoSuchSlot { slots: 64 }));
     ring.flush(&(0..64).collect::<Vec<_>>()).unwrap();
     let mut notifications = run(&mut ring).notifications;
     assert_eq!(notifications.len(), 64);
@@ -100,11 +101,19 @@ fn slots_that_are_taken_away_flush_what_was_bound() {
         ring.send(socket, Message::new(vec![1; 600]).bind(1)).unwrap();
     }
     ring.unregister_slots();
-    assert_eq!(ring.flush(&[1]), Err(SlotError::NoSuchSlot { slots: 0 }));
+    assert_eq!(objection(ring.flush(&[1])), Some(Objection::NoSuchSlot { slots: 0 }));
     ring.register_slots(&[12]).unwrap();
     let notifications = run(&mut ring).notifications;
     assert_eq!(notifications.len(), 1, "of the other slot nothing was sent");
     assert_eq!((notifications[0].tag, notifications[0].releases.len()), (11, 3));
+}
+
+/// Why slots were refused.
+fn objection(result: uncopy::Result<()>) -> Option<Objection> {
+    match result.unwrap_err().reason() {
+        Reason::Refused(objection) => Some(objection.clone()),
+        _ => None,
+    }
 }
 
 fn a_failed_send_counts_as_released() {

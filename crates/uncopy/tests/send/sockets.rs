@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 
 use testbed::{Case, cases};
-use uncopy::send::{Mode, Socket, Transport};
+use uncopy::send::{InetSocket, Mode, Transport};
 
 use crate::receiver::{expect, udp};
 use crate::{LONG, all_releases, here, sender};
@@ -22,7 +22,7 @@ fn an_accepted_connection_sends_and_receives() {
         let listener = TcpListener::bind(here(is_v6)).unwrap();
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
-        let socket = Socket::accept_tcp(&listener).unwrap();
+        let socket = InetSocket::accept_tcp(&listener).unwrap();
         assert_eq!(socket.transport(), Transport::Tcp);
         assert_eq!(socket.peer_address(), Some(stream.local_addr().unwrap()));
         stream.write_all(b"asked").unwrap();
@@ -57,7 +57,7 @@ fn who_refuses_a_connection_is_named() {
     let listener = TcpListener::bind(here(false)).unwrap();
     let nobody = listener.local_addr().unwrap();
     drop(listener);
-    let error = Socket::connect_tcp(nobody).unwrap_err();
+    let error = InetSocket::connect_tcp(nobody).unwrap_err();
     assert_eq!(error.errno(), Some(uncopy::Errno::ECONNREFUSED));
     assert!(error.to_string().contains(&nobody.to_string()), "{error}");
 }

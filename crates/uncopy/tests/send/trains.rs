@@ -2,7 +2,7 @@
 
 use testbed::network::{End, NEEDS, isolated};
 use testbed::{Case, seeded};
-use uncopy::send::{Fate, Message, Mode, Socket};
+use uncopy::send::{Fate, InetSocket, Message, Mode};
 
 use crate::{all_releases, fates, ring, run, sender};
 
@@ -31,7 +31,7 @@ fn trains_are_as_long_as_the_device_takes() {
         ] {
             network.ip(&format!("link set sink {limit}"));
             let connected = || {
-                let socket = Socket::connect_udp(far).unwrap();
+                let socket = InetSocket::connect_udp(far).unwrap();
                 socket.set_segment_bytes(Some(SEGMENT)).unwrap();
                 socket
             };

@@ -5,7 +5,7 @@
 use testbed::network::{NEEDS, isolated};
 use testbed::{Case, seeded};
 use uncopy::send::{
-    Event, FallbackReason, Fate, Message, Mode, Release, Ring, RingSocket, Sender, Socket,
+    FallbackReason, Fate, InetSocket, Message, Mode, Release, Ring, RingEvent, RingSocket, Sender,
     StableBytes,
 };
 
@@ -39,7 +39,7 @@ struct Ways {
 }
 
 impl Ways {
-    fn over(socket: Socket) -> Ways {
+    fn over(socket: InetSocket) -> Ways {
         let lending = sender(socket, Mode::Zerocopy);
         let mut options = ring_options(Mode::Copy);
         options.without_io_uring = true;
@@ -97,9 +97,9 @@ fn send_through<B: StableBytes + std::fmt::Debug>(
         let mut sent = None;
         while let Some(event) = ring.next_event() {
             match event {
-                Event::Sent(result) => sent = Some(result.result.unwrap()),
-                Event::Released(release) => released.push(release),
-                Event::Notified(_) => unreachable!("no slots"),
+                RingEvent::Sent(result) => sent = Some(result.result.unwrap()),
+                RingEvent::Released(release) => released.push(release),
+                RingEvent::Notified(_) => unreachable!("no slots"),
             }
         }
         if let Some(sent) = sent {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use testbed::network::{End, NEEDS, linked};
 use testbed::{Case, seeded};
-use uncopy::send::{FallbackReason, Fate, Mode, Sender, Socket};
+use uncopy::send::{FallbackReason, Fate, InetSocket, Mode, Sender};
 
 use crate::receiver::datagram;
 use crate::{LONG, all_releases, fates, sender};
@@ -45,7 +45,7 @@ fn it_copies_datagrams_and_auto_stops() {
                 let talk = UdpSocket::bind(End::Near.address(is_v6, PORT)).unwrap();
                 talk.set_read_timeout(Some(LONG)).unwrap();
                 assert_eq!(datagram(&talk), b"listening");
-                let mut sender = sender(Socket::connect_udp(far).unwrap(), Mode::Auto);
+                let mut sender = sender(InetSocket::connect_udp(far).unwrap(), Mode::Auto);
                 send_all(&mut sender);
                 // It may be dropped where the other side's socket is full.
                 talk.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
@@ -90,7 +90,7 @@ fn it_copies_streams_and_auto_stops() {
                 let begin = Instant::now();
                 let socket = loop {
                     // Nobody may be there yet.
-                    match Socket::connect_tcp(End::Far.address(is_v6, PORT)) {
+                    match InetSocket::connect_tcp(End::Far.address(is_v6, PORT)) {
                         Ok(socket) => break socket,
                         Err(error) => assert!(begin.elapsed() < LONG, "{error}"),
                     }

@@ -12,24 +12,23 @@ use std::time::Duration;
 
 use testbed::{LONG, in_a_child, seeded};
 use tokio::time::timeout;
-use uncopy::send::{AsyncSender, Fate, Mode, Sender, SenderOptions, Socket, StableBytes};
+use uncopy::send::{AsyncSender, Fate, InetSocket, Mode, Sender, SenderOptions, StableBytes};
 
-fn lending<B: StableBytes>(socket: Socket) -> AsyncSender<B> {
-    let mut options = SenderOptions::default();
-    options.mode = Mode::Zerocopy;
+fn lending<B: StableBytes>(socket: InetSocket) -> AsyncSender<B> {
+    let options = SenderOptions::new().mode(Mode::Zerocopy);
     AsyncSender::new(Sender::new(socket, &options))
 }
 
-fn udp() -> (UdpSocket, Socket) {
+fn udp() -> (UdpSocket, InetSocket) {
     let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
     receiver.set_read_timeout(Some(LONG)).unwrap();
-    let socket = Socket::connect_udp(receiver.local_addr().unwrap()).unwrap();
+    let socket = InetSocket::connect_udp(receiver.local_addr().unwrap()).unwrap();
     (receiver, socket)
 }
 
-fn tcp() -> (TcpStream, Socket) {
+fn tcp() -> (TcpStream, InetSocket) {
     let listener = TcpListener::bind("[::1]:0").unwrap();
-    let socket = Socket::connect_tcp(listener.local_addr().unwrap()).unwrap();
+    let socket = InetSocket::connect_tcp(listener.local_addr().unwrap()).unwrap();
     (listener.accept().unwrap().0, socket)
 }
 
@@ -128,8 +127,7 @@ async fn a_send_that_is_dropped_in_the_middle_is_finished_by_the_next() {
 async fn half_a_message_is_followed_by_a_reset_and_by_no_end() {
     for mode in [Mode::Copy, Mode::Zerocopy] {
         let (mut stream, socket) = tcp();
-        let mut options = SenderOptions::default();
-        options.mode = mode;
+        let options = SenderOptions::new().mode(mode);
         let sender = AsyncSender::new(Sender::new(socket, &options));
         let mut sending = Box::pin(sender.send(vec![7; 16 << 20]));
         assert!(poll_once(sending.as_mut()).is_pending(), "nobody reads");
@@ -250,7 +248,7 @@ async fn a_child_is_refused_and_leaves_its_parents_runtime_alone() {
         let text = format!("{lending:?}");
         drop((own, release, lending));
         is_forked(&sent.unwrap_err())
-            && matches!(released, Poll::Ready(Err(error)) if is_forked(&error))
+            && matches!(released, Poll::Ready(Err(kept)) if is_forked(&kept.error))
             && is_empty
             && text.contains("forked")
     }));

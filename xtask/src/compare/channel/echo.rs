@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &EchoArguments) -> Result<()> {
     let input = std::io::stdin().as_fd().try_clone_to_owned()?;
     match way {
         Way::Copied | Way::Lent | Way::Linearised => {
-            let channel = Channel::from_fd(input)?;
+            let channel = Channel::from_fd(input).map_err(|(_, status)| status)?;
             echo(Own::of_second_process(channel, way.style()), message);
         }
         Way::Seqpacket => echo(Seqpacket::new(input), message),

@@ -41,7 +41,7 @@ pub(super) fn local_pair() -> Result<(Channel, Channel)> {
 /// Both ends in this process, with a socket between them.
 pub(super) fn socket_pair() -> Result<(Channel, Channel)> {
     let (near, far) = Channel::pair();
-    Ok((near, Channel::from_fd(far.into_fd()?)?))
+    Ok((near, Channel::from_fd(far.into_fd()?).map_err(|(_, status)| status)?))
 }
 
 impl Own {

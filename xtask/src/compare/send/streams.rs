@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use testbed::network::Network;
 use testbed::{BareRing, BareSend, BareSender};
 use uncopy::send::{
-    Event, Fate, Message, Mode, PageSize, Pool, Ring, RingOptions, RingSocket, Sender,
+    Fate, Message, Mode, PageSize, Pool, Ring, RingEvent, RingOptions, RingSocket, Sender,
     SenderOptions, StableBytes,
 };
 
@@ -102,9 +102,7 @@ pub(super) fn sender(name: &str, mode: Mode, tapped: bool, time: Duration) -> Su
 }
 
 fn connected<B: StableBytes>(network: Network, mode: Mode) -> Sender<B> {
-    let mut options = SenderOptions::default();
-    options.mode = mode;
-    options.send_timeout = Some(PATIENCE);
+    let options = SenderOptions::new().mode(mode).send_timeout(Some(PATIENCE));
     Sender::new(network.silent_connection(false, PORT), &options)
 }
 
@@ -139,9 +137,7 @@ struct RingConnection<B: StableBytes> {
 
 impl<B: StableBytes + Copy> RingConnection<B> {
     fn new(network: Network, mode: Mode, pool: Option<&Pool>, first: B) -> Result<Self> {
-        let mut options = RingOptions::default();
-        options.mode = mode;
-        options.entries = BUNCH as u32;
+        let options = RingOptions::new().mode(mode).entries(BUNCH as u32);
         let mut ring = Ring::new(&options);
         if let Some(errno) = ring.io_uring_refusal() {
             bail!("no io_uring: {errno}");
@@ -169,7 +165,7 @@ impl<B: StableBytes + Copy> RingConnection<B> {
         while ring.outstanding().sends > 0 {
             ring.wait(Some(PATIENCE))?;
             while let Some(event) = ring.next_event() {
-                if let Event::Sent(sent) = event {
+                if let RingEvent::Sent(sent) = event {
                     sent.result?;
                 }
             }

@@ -10,8 +10,8 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 use testbed::network::End;
 use testbed::{BareRing, BareSend, BareSender};
 use uncopy::send::{
-    Event, Message, Mode, PageSize, Pool, PoolSlice, Ring, RingOptions, RingSocket, Sender,
-    SenderOptions, Socket, StableBytes,
+    InetSocket, Message, Mode, PageSize, Pool, PoolSlice, Ring, RingEvent, RingOptions, RingSocket,
+    Sender, SenderOptions, StableBytes,
 };
 
 use crate::compare::case::{Role, Subject};
@@ -51,8 +51,8 @@ fn far() -> std::net::SocketAddr {
     End::Far.address(false, 9)
 }
 
-fn socket(load: Load) -> Result<Socket> {
-    let socket = Socket::connect_udp(far())?;
+fn socket(load: Load) -> Result<InetSocket> {
+    let socket = InetSocket::connect_udp(far())?;
     socket.set_send_buffer_bytes(SEND_BUFFER_BYTES)?;
     socket.set_segment_bytes(load.segment)?;
     Ok(socket)
@@ -148,8 +148,7 @@ impl<B: Copy> Turns<B> {
 /// A [`Sender`].
 pub(super) fn sender(name: &str, mode: Mode, load: Load, time: Duration) -> Subject {
     let open = move || {
-        let mut options = SenderOptions::default();
-        options.mode = mode;
+        let options = SenderOptions::new().mode(mode);
         Ok((Sender::new(socket(load)?, &options), Turns::of(load)))
     };
     Subject::piece(name, Role::Own, open, move |(sender, turns), _| {
@@ -184,9 +183,7 @@ struct Loop<B: StableBytes> {
 }
 
 fn open_loop<B: StableBytes>(mode: Mode, load: Load, flush: Flush) -> Result<Loop<B>> {
-    let mut options = RingOptions::default();
-    options.mode = mode;
-    options.entries = BUNCH as u32;
+    let options = RingOptions::new().mode(mode).entries(BUNCH as u32);
     let mut ring = Ring::new(&options);
     if let Some(errno) = ring.io_uring_refusal() {
         bail!("no io_uring: {errno}");
@@ -216,7 +213,7 @@ impl<B: StableBytes> Loop<B> {
         ring.submit()?;
         loop {
             while let Some(event) = ring.next_event() {
-                if let Event::Sent(sent) = event {
+                if let RingEvent::Sent(sent) = event {
                     sent.result?;
                 }
             }

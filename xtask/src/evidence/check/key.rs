@@ -79,17 +79,14 @@ fn recorded(comparison: &Comparison, case: &str, subject: &str, figure: &str) ->
             .min_by(|a, b| a.target.partial_cmp(&b.target).unwrap_or(Ordering::Equal))
             .context("no such row is judged")
     };
-    if let Some(baseline) = asked.strip_prefix("ratio of ") {
-        let value = judged(Some(baseline))?.ratio.context("the row has no ratio")?;
-        return Ok(Recorded { value, noise });
-    }
-    if let Some(baseline) = asked.strip_prefix("target of ") {
-        let target = judged(Some(baseline))?.target;
-        return Ok(Recorded::exact(target.context("the row has no target")?));
-    }
-    if let Some(baseline) = asked.strip_prefix("noise of ") {
-        let noise = judged(Some(baseline))?.noise;
-        return Ok(Recorded::exact(noise.context("the row has no noise")?));
+    if let Some((what, baseline)) = asked.split_once(" of ") {
+        let row = judged(Some(baseline))?;
+        return Ok(match what {
+            "ratio" => Recorded { value: row.ratio.context("the row has no ratio")?, noise },
+            "target" => Recorded::exact(row.target.context("the row has no target")?),
+            "noise" => Recorded::exact(row.noise.context("the row has no noise")?),
+            _ => bail!("a row has no {what} of a baseline"),
+        });
     }
     if asked == "target" {
         // Judged by itself, without a baseline.
@@ -210,6 +207,7 @@ mod tests {
             ("tree | files | not judged | wall s", "no such row is recorded"),
             ("tree | files | uncopy | wall ratio of fcp", "no such row is judged"),
             ("tree | files | uncopy | wall target", "no such row is judged"),
+            ("tree | files | uncopy | wall ms of cpz", "no ms of a baseline"),
             ("tree | files | uncopy | wall noise", "has no noise"),
             ("tree | files | uncopy | wall B", "not said in B"),
         ];

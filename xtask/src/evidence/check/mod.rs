@@ -5,7 +5,7 @@
 //! figure, and the recorded rows that the figures come from.
 
 use std::fs;
-use std::path::Path;
+use std::ops::Range;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -64,7 +64,7 @@ struct Elsewhere {
 enum Why {
     /// A constant or a limit of the program or of the system, a time in a rule, a version.
     Rule,
-    /// What somebody else's text says, or an example.
+    /// Words of somebody else's text, or an example.
     Quoted,
     /// Measured by hand; the page says on what and how.
     Hand,
@@ -106,7 +106,7 @@ pub(super) fn run() -> Result<()> {
     let text = fs::read_to_string(directory.join("figures.toml")).context("figures.toml")?;
     let figures: Figures = toml::from_str(&text).context("figures.toml")?;
     let inputs = Inputs::read(&[directory])?;
-    let names = pages(root)?;
+    let names = pages()?;
     let named = figures.passages.iter().map(|passage| &passage.page);
     let named = named.chain(figures.elsewhere.iter().map(|other| &other.page));
     for name in named.chain(figures.complete.iter().map(|section| &section.page)) {
@@ -117,14 +117,18 @@ pub(super) fn run() -> Result<()> {
     for name in names {
         let page = Page::new(fs::read_to_string(root.join(&name)).context(name.clone())?);
         let passages = figures.passages.iter().filter(|passage| passage.page == name);
+        let mut covered = Vec::new();
         for passage in passages.clone() {
-            wrong.extend(check(passage, &page, &inputs)?);
+            let said = page.figures_of(&passage.text).with_context(|| name.clone())?;
+            wrong.extend(check(passage, &page, &said, &inputs)?);
+            covered.extend(said);
         }
         let elsewhere = figures.elsewhere.iter().filter(|other| other.page == name);
-        let texts = passages.clone().map(|passage| &passage.text);
-        let texts: Vec<&String> = texts.chain(elsewhere.flat_map(|other| &other.texts)).collect();
-        let left = uncovered_figures(&page, &texts).with_context(|| name.clone())?;
-        unlisted.extend(left.into_iter().map(|around| format!("{name}: {around}")));
+        for text in elsewhere.flat_map(|other| &other.texts) {
+            covered.extend(page.figures_of(text).with_context(|| name.clone())?);
+        }
+        let left = uncovered_figures(&page, &covered);
+        unlisted.extend(left.map(|around| format!("{name}: {around}")));
         for section in figures.complete.iter().filter(|section| section.page == name) {
             let heading = &section.heading;
             if let Some(row) = uncovered_row(page.text(), heading, passages.clone())? {
@@ -164,28 +168,22 @@ fn report(figures: &Figures, wrong: &[Disagreement], unlisted: &[String]) -> Res
 }
 
 /// The README, and every page of the book.
-fn pages(root: &Path) -> Result<Vec<String>> {
-    let mut names = vec!["README.md".to_owned()];
-    let mut folders = vec!["docs".to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(root.join(&folder)).with_context(|| folder.clone())? {
-            let entry = entry?;
-            let name = format!("{folder}/{}", entry.file_name().to_string_lossy());
-            if entry.file_type()?.is_dir() {
-                folders.push(name);
-            } else if name.ends_with(".md") {
-                names.push(name);
-            }
-        }
-    }
-    names.sort();
-    Ok(names)
+fn pages() -> Result<Vec<String>> {
+    let files = workspace::tracked_files()?;
+    let names = files.iter().filter_map(|file| file.to_str());
+    let is_page =
+        |name: &&str| *name == "README.md" || (name.starts_with("docs/") && name.ends_with(".md"));
+    Ok(names.filter(is_page).map(str::to_owned).collect())
 }
 
 /// Figures of a passage that are not what the record says.
-fn check(passage: &Passage, page: &Page, inputs: &Inputs) -> Result<Vec<Disagreement>> {
+fn check(
+    passage: &Passage,
+    page: &Page,
+    said: &[Range<usize>],
+    inputs: &Inputs,
+) -> Result<Vec<Disagreement>> {
     let Passage { page: name, text, rows } = passage;
-    let said = page.figures_of(text).with_context(|| name.clone())?;
     ensure!(
         said.len() == rows.len(),
         "{name}: {} figures and {} rows: {text}",
@@ -193,8 +191,8 @@ fn check(passage: &Passage, page: &Page, inputs: &Inputs) -> Result<Vec<Disagree
         rows.len()
     );
     let mut wrong = Vec::new();
-    for (said, key) in said.into_iter().zip(rows) {
-        let said = page.at(said);
+    for (said, key) in said.iter().zip(rows) {
+        let said = page.at(said.clone());
         let recorded = lookup(key, inputs).with_context(|| format!("{name}: {text}"))?;
         if !agrees(said, recorded)? {
             wrong.push(Disagreement {
@@ -210,16 +208,14 @@ fn check(passage: &Passage, page: &Page, inputs: &Inputs) -> Result<Vec<Disagree
     Ok(wrong)
 }
 
-/// The surroundings of what looks like a measurement and stands in none of the texts.
-fn uncovered_figures(page: &Page, texts: &[&String]) -> Result<Vec<String>> {
-    let mut covered = Vec::new();
-    for text in texts {
-        covered.extend(page.figures_of(text)?);
-    }
-    let is_bare = |figure: &std::ops::Range<usize>| {
-        !covered.iter().any(|covered| covered.contains(&figure.start))
-    };
-    Ok(page.measured().filter(is_bare).map(|figure| page.around(&figure)).collect())
+/// The surroundings of what looks like a measurement and is none of the covered figures.
+fn uncovered_figures<'a>(
+    page: &'a Page,
+    covered: &'a [Range<usize>],
+) -> impl Iterator<Item = String> + 'a {
+    let is_bare =
+        |figure: &Range<usize>| !covered.iter().any(|covered| covered.contains(&figure.start));
+    page.measured().filter(is_bare).map(|figure| page.around(&figure))
 }
 
 /// The first row with figures in a table of a section that no passage covers.
@@ -286,8 +282,14 @@ mod tests {
 
     const WALL: &str = "copy | ext4/1GiB/warm | uncopy | wall ms";
 
+    fn held(text: &str, rows: &[&str], page: &str) -> Result<Vec<Disagreement>> {
+        let page = Page::new(page);
+        let said = page.figures_of(text)?;
+        check(&passage(text, rows), &page, &said, &inputs())
+    }
+
     fn disagreements(text: &str, rows: &[&str], page: &str) -> Vec<(String, f64)> {
-        let wrong = check(&passage(text, rows), &Page::new(page), &inputs()).unwrap();
+        let wrong = held(text, rows, page).unwrap();
         wrong.into_iter().map(|wrong| (wrong.said, (wrong.recorded * 1e6).round() / 1e6)).collect()
     }
 
@@ -318,7 +320,7 @@ mod tests {
     #[test]
     fn what_cannot_be_held_against_each_other_is_an_error() {
         let failure = |text: &str, rows: &[&str], page: &str| {
-            format!("{:#}", check(&passage(text, rows), &Page::new(page), &inputs()).unwrap_err())
+            format!("{:#}", held(text, rows, page).unwrap_err())
         };
         assert!(failure("in {} ms", &[WALL], "in the page").contains("no such passage"));
         assert!(failure("in {} ms", &[WALL], "in 1 ms, in 2 ms").contains("no such passage"));
@@ -347,15 +349,15 @@ mod tests {
     #[test]
     fn what_looks_like_a_measurement_is_in_a_passage_or_comes_from_elsewhere() {
         let page = Page::new("Takes 0.93 of cp's 12 ms. A round is\n5 ms long.");
-        let left = |texts: &[&str]| {
-            let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
-            uncovered_figures(&page, &texts.iter().collect::<Vec<_>>()).unwrap()
+        let left = |texts: &[&str]| -> Vec<String> {
+            let covered: Vec<_> =
+                texts.iter().flat_map(|text| page.figures_of(text).unwrap()).collect();
+            uncovered_figures(&page, &covered).collect()
         };
         assert_eq!(left(&["Takes {} of cp's {} ms", "A round is {} ms"]), [""; 0]);
         let bare = left(&["Takes {} of cp's"]);
         assert_eq!(bare.len(), 2);
         assert!(bare[0].ends_with("cp's 12 ms. A round is 5 ms long."), "{bare:?}");
-        let gone = "Takes {} of tar's".to_owned();
-        assert!(uncovered_figures(&page, &[&gone]).is_err());
+        assert!(page.figures_of("Takes {} of tar's").is_err());
     }
 }

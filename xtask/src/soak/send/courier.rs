@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use uncopy::send::{
-    Counters, Event, Message, Mode, PageSize, Pool, Ring, RingOptions, RingSocket, Sender,
-    SenderOptions, Socket, StableBytes,
+    Counters, InetSocket, Message, Mode, PageSize, Pool, Ring, RingEvent, RingOptions, RingSocket,
+    Sender, SenderOptions, StableBytes,
 };
 
 /// Time of what is parked before connections are aborted.
@@ -56,7 +56,7 @@ pub(super) struct Trail {
 }
 
 impl Courier {
-    pub(super) fn new(way: Way, sockets: Vec<Socket>) -> Result<Courier> {
+    pub(super) fn new(way: Way, sockets: Vec<InetSocket>) -> Result<Courier> {
         let mode = match way {
             Way::Auto | Way::RingAuto => Mode::Auto,
             _ => Mode::Zerocopy,
@@ -64,17 +64,14 @@ impl Courier {
         let mut pool = None;
         let by = match way {
             Way::MsgZerocopy | Way::Auto => {
-                let mut options = SenderOptions::default();
-                options.mode = mode;
-                options.park_timeout = PARKED;
-                options.send_timeout = Some(super::PATIENCE);
+                let options = SenderOptions::new()
+                    .mode(mode)
+                    .park_timeout(PARKED)
+                    .send_timeout(Some(super::PATIENCE));
                 By::Calls(sockets.into_iter().map(|one| Sender::new(one, &options)).collect())
             }
             Way::Ring | Way::RingRegistered | Way::RingAuto => {
-                let mut options = RingOptions::default();
-                options.mode = mode;
-                options.entries = 8;
-                options.drop_timeout = PARKED;
+                let options = RingOptions::new().mode(mode).entries(8).drop_timeout(PARKED);
                 let mut ring = Ring::new(&options);
                 if way == Way::RingRegistered {
                     let slices = Pool::new(SLICES, SLICE_BYTES, PageSize::Base)?;
@@ -159,7 +156,7 @@ impl Courier {
         }
     }
 
-    pub(super) fn socket(&self, number: usize) -> Result<&Socket> {
+    pub(super) fn socket(&self, number: usize) -> Result<&InetSocket> {
         match &self.by {
             By::Calls(senders) => Ok(senders[number].socket()),
             By::Ring { ring, sockets } => {
@@ -189,7 +186,8 @@ impl Courier {
 /// Takes all events of a ring; says how many sends failed.
 fn failures(ring: &mut Ring<Owner>) -> u64 {
     let events = std::iter::from_fn(|| ring.next_event());
-    events.filter(|event| matches!(event, Event::Sent(sent) if sent.result.is_err())).count() as u64
+    events.filter(|event| matches!(event, RingEvent::Sent(sent) if sent.result.is_err())).count()
+        as u64
 }
 
 impl Trail {

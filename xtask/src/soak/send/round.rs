@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use testbed::network::{End, Network, Tap};
-use uncopy::send::{Socket, Transport};
+use uncopy::send::{InetSocket, Transport};
 
 use super::Tally;
 use super::courier::{Courier, SLICE_BYTES, SLICES, WAYS, Way};
@@ -90,7 +90,7 @@ impl Scene {
         &mut self,
         path: Path,
         dice: &mut Dice,
-        courier: impl FnOnce(Vec<Socket>) -> Result<Courier>,
+        courier: impl FnOnce(Vec<InetSocket>) -> Result<Courier>,
     ) -> Result<()> {
         if std::mem::take(&mut self.is_receiver_killed) {
             self.receiver = Receiver::start()?;
@@ -147,11 +147,11 @@ impl Scene {
         Ok(())
     }
 
-    fn connect(&mut self, path: Path) -> Result<Socket> {
+    fn connect(&mut self, path: Path) -> Result<InetSocket> {
         Ok(match path {
-            Path::Stream => Socket::connect_tcp(self.receiver.stream)?,
-            Path::Datagrams => Socket::connect_udp(self.receiver.datagrams)?,
-            Path::Sink => Socket::connect_udp(End::Far.address(false, 9))?,
+            Path::Stream => InetSocket::connect_tcp(self.receiver.stream)?,
+            Path::Datagrams => InetSocket::connect_udp(self.receiver.datagrams)?,
+            Path::Sink => InetSocket::connect_udp(End::Far.address(false, 9))?,
             Path::Silent => {
                 // Those before may still be parked.
                 self.next_port = if self.next_port == 30_000 { 2000 } else { self.next_port + 1 };
@@ -206,7 +206,7 @@ impl Scene {
     }
 
     /// Ends the stream, and asks the receiver what came.
-    fn compare(&mut self, socket: &Socket, sent: u64) -> Result<()> {
+    fn compare(&mut self, socket: &InetSocket, sent: u64) -> Result<()> {
         ensure!(socket.transport() == Transport::Tcp, "only streams are checked");
         socket.finish()?;
         let mut answer = Vec::new();

@@ -5,11 +5,12 @@ use uncopy::CompressionAction;
 
 /// What was found out about compression, and what was done.
 #[derive(Serialize)]
-pub(super) struct Compression<'a> {
+pub(super) struct Compression {
     action: &'static str,
     algorithm: &'static str,
     level: Option<u8>,
-    reason: &'a str,
+    reason: String,
+    code: &'static str,
     guess: Option<Guess>,
     sample: Option<Sample>,
     source_bytes: u64,
@@ -28,8 +29,8 @@ struct Sample {
     compressed_bytes: u64,
 }
 
-impl<'a> From<&'a uncopy::Compression> for Compression<'a> {
-    fn from(compression: &'a uncopy::Compression) -> Compression<'a> {
+impl From<&uncopy::Compression> for Compression {
+    fn from(compression: &uncopy::Compression) -> Compression {
         let level = match compression.action {
             CompressionAction::Compressed { level } => Some(level),
             _ => None,
@@ -38,7 +39,8 @@ impl<'a> From<&'a uncopy::Compression> for Compression<'a> {
             action: compression.action.name(),
             algorithm: "zstd",
             level,
-            reason: &compression.reason,
+            reason: compression.reason.to_string(),
+            code: compression.reason.code(),
             guess: compression
                 .guess
                 .map(|guess| Guess { format: guess.format, by: guess.by.name() }),

@@ -7,6 +7,8 @@ use uncopy::copy::job::Incomplete;
 
 use super::{Names, SCHEMA, base64_name, line};
 use crate::cp::Pair;
+use crate::flags::naming;
+use crate::report;
 
 /// A source that was not begun.
 #[derive(Serialize)]
@@ -30,6 +32,8 @@ struct Left<'a> {
     entries: u64,
     resumable: bool,
     reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     removed_by_next: bool,
 }
@@ -42,6 +46,7 @@ pub(crate) fn not_tried(pair: &Pair) -> String {
 
 /// The line for a tree that was left under its temporary name.
 pub(crate) fn incomplete(incomplete: &Incomplete) -> String {
+    let why = incomplete.no_journal.as_ref();
     line(&Left {
         schema: SCHEMA,
         event: "incomplete",
@@ -50,7 +55,8 @@ pub(crate) fn incomplete(incomplete: &Incomplete) -> String {
         path_base64: base64_name(&incomplete.path),
         entries: incomplete.entries,
         resumable: incomplete.no_journal.is_none(),
-        reason: incomplete.no_journal.as_ref().map(ToString::to_string),
+        reason: why.map(naming::reason),
+        code: why.map(|why| report::code(why).unwrap_or(report::kind(why))),
         removed_by_next: incomplete.removed_by_next,
     })
 }

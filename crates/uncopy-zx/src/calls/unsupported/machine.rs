@@ -1,6 +1,6 @@
 //! What drivers and hypervisors use: interrupts, devices' views of memory, guests.
 
-use uncopy::channel::Status;
+use uncopy_channel::Status;
 
 use super::unsupported;
 use crate::abi::{zx_handle_t, zx_port_packet_t, zx_time_t};

@@ -1,7 +1,7 @@
 //! Objects that only hold something: clocks, timers, streams, counters, buffers for input and output,
 //! logs, profiles, pagers.
 
-use uncopy::channel::Status;
+use uncopy_channel::Status;
 
 use super::unsupported;
 use crate::abi::{zx_duration_t, zx_handle_t, zx_time_t};

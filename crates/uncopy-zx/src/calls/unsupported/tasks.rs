@@ -1,6 +1,6 @@
 //! Jobs, processes, threads and what they throw; address spaces.
 
-use uncopy::channel::Status;
+use uncopy_channel::Status;
 
 use super::unsupported;
 use crate::abi::{ZX_HANDLE_INVALID, zx_handle_t};

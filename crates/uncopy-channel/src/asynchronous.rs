@@ -1,0 +1,336 @@
+//! Channels for tasks of a Tokio runtime.
+
+use std::fmt;
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
+
+use tokio::task::coop::consume_budget;
+
+use super::channel::{Channel, Handle, Lengths, MessageBuf, total_bytes};
+use super::object::SignalFd;
+use super::rights::Rights;
+use super::signals::Signals;
+use super::sleep::Waiter;
+use super::source::Source;
+use super::status::Status;
+use super::sync::Arc;
+use crate::memory::Filling;
+use uncopy_core::Errno;
+use uncopy_os::eventfd;
+use uncopy_os::reactor::{self, Watched};
+
+/// A [`Channel`] whose operations wait without blocking the thread, for tasks of a Tokio runtime.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap().block_on(async {
+/// use std::io::IoSlice;
+/// use uncopy::channel::{AsyncChannel, Channel};
+///
+/// let (near, far) = Channel::pair();
+/// let (near, far) = (AsyncChannel::new(near), AsyncChannel::new(far));
+/// let answerer = tokio::spawn(async move {
+///     let question = far.read().await?;
+///     far.write(&[IoSlice::new(&question[..4]), IoSlice::new(b"42")], &mut vec![]).await
+/// });
+/// let answer = near.call(&[IoSlice::new(b"\0\0\0\0what?")], &mut vec![]).await?;
+/// assert_eq!(&answer[4..], b"42");
+/// # answerer.await.unwrap()
+/// # }).unwrap();
+/// # Ok::<(), uncopy::channel::Status>(())
+/// ```
+///
+/// It works alike where the other end is in this process and where it is in another, and goes on
+/// when that one moves there meanwhile. Any number of tasks may use it at once.
+///
+/// # Cancelling
+/// Every future may be dropped at any moment, by `select!` or a timeout, and nothing is lost:
+///
+/// - [`read`](Self::read) and [`read_into`](Self::read_into) take a message only at the moment
+///   they are ready with it.
+/// - [`write`](Self::write) sends the message whole, in one step. Until then the handles are in the
+///   caller's vector, which is empty afterwards; so a dropped `write` that left handles there sent
+///   nothing.
+/// - [`call`](Self::call) sends like `write`. The answer to a call whose future was dropped is
+///   queued like any message, for `read`.
+///
+/// # Descriptors
+/// The first future that has to wait makes an epoll set and an eventfd, once for reading and calls
+/// and once for writing, and registers them with the runtime that it runs in; from then on the
+/// channel belongs to that runtime. Whoever never waits needs none.
+///
+/// # Errors
+/// Beside those of each operation, a future that has to wait fails with
+/// [`Status::AccessDenied`] without [`Rights::WAIT`], [`Status::NoResources`] if descriptors run
+/// out, and [`Status::BadState`] outside a Tokio runtime or when the runtime is shutting down.
+///
+/// # Panics
+/// A future that has to wait panics in a Tokio runtime that was built without `enable_io`.
+pub struct AsyncChannel {
+    channel: Channel,
+    /// Readable for messages, answers to calls, and the end.
+    news: OnceLock<Watch>,
+    /// Readable when there is room to write, and at the end.
+    room: OnceLock<Watch>,
+    /// Raised for calls that are over; in the set of `news`.
+    alarm: OnceLock<Arc<OwnedFd>>,
+}
+
+/// A descriptor that the runtime watches.
+struct Watch {
+    watched: Watched,
+    /// Keeps it up to date.
+    _follower: SignalFd,
+}
+
+/// What ends waiting for something to read.
+const NEWS: Signals = Signals::READABLE.union(Signals::PEER_CLOSED);
+/// What ends waiting for room.
+const ROOM: Signals = Signals::WRITABLE.union(Signals::PEER_CLOSED);
+
+impl AsyncChannel {
+    /// Makes an endpoint for the tasks of the runtime in which it first waits.
+    #[must_use]
+    pub fn new(channel: Channel) -> AsyncChannel {
+        let (news, room, alarm) = Default::default();
+        AsyncChannel { channel, news, room, alarm }
+    }
+
+    /// Returns the channel, for everything that does not wait.
+    #[must_use]
+    pub fn get_ref(&self) -> &Channel {
+        &self.channel
+    }
+
+    /// Returns the channel; messages that are queued for it stay queued.
+    #[must_use]
+    pub fn into_inner(self) -> Channel {
+        self.channel
+    }
+
+    /// Takes the next message, waiting for one.
+    ///
+    /// # Errors
+    /// As [`Channel::read`], without [`Status::ShouldWait`]; [`Status::Canceled`] if the handle is
+    /// revoked meanwhile.
+    ///
+    /// # Cancel safety
+    /// A dropped future has taken no message.
+    pub async fn read(&self) -> Result<MessageBuf, Status> {
+        self.retry(&self.news, NEWS, || self.channel.read()).await
+    }
+
+    /// Copies the next message into `bytes` and its handles into `handles`, waiting for one.
+    ///
+    /// # Errors
+    /// As [`Channel::read_into`], without [`Status::ShouldWait`]; [`Status::Canceled`] if the
+    /// handle is revoked meanwhile.
+    ///
+    /// # Cancel safety
+    /// A dropped future has taken no message.
+    pub async fn read_into(
+        &self,
+        bytes: &mut [u8],
+        handles: &mut [Option<Handle>],
+    ) -> Result<Lengths, Status> {
+        self.retry(&self.news, NEWS, || self.channel.read_into(bytes, handles)).await
+    }
+
+    /// Sends the regions as one message, with `handles`, waiting for room. `handles` is empty
+    /// afterwards, whatever the outcome; if the future is dropped before it sends, they are all
+    /// still there.
+    ///
+    /// # Errors
+    /// As [`Channel::write`], without [`Status::ShouldWait`]; [`Status::Canceled`] if the handle
+    /// is revoked meanwhile.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped before it is ready has sent nothing, and its handles are still in
+    /// `handles`.
+    pub async fn write(
+        &self,
+        regions: &[IoSlice<'_>],
+        handles: &mut Vec<Handle>,
+    ) -> Result<(), Status> {
+        let sent = self.retry(&self.room, ROOM, || self.channel.try_write(regions, handles)).await;
+        handles.clear();
+        sent
+    }
+
+    /// Sends the regions as one message, waiting for room, and waits for the answer to it, as
+    /// [`Channel::call`] does. `handles` as in [`write`](Self::write).
+    ///
+    /// # Errors
+    /// As [`Channel::call`], without [`Status::ShouldWait`] and [`Status::TimedOut`].
+    ///
+    /// # Cancel safety
+    /// Sends as [`write`](Self::write). The answer to a call that was sent and dropped is queued like any
+    /// message.
+    pub async fn call(
+        &self,
+        regions: &[IoSlice<'_>],
+        handles: &mut Vec<Handle>,
+    ) -> Result<MessageBuf, Status> {
+        let begun = self.begin(regions, handles).await;
+        handles.clear();
+        let (call, waiter) = begun?;
+        let answered = || {
+            if waiter.woken().is_none() {
+                // Answers come with everything else that a socket brings.
+                self.channel.refresh(Signals::empty());
+            }
+            waiter.woken().map(drop).ok_or(Status::ShouldWait)
+        };
+        self.retry(&self.news, NEWS, answered).await?;
+        call.finish()
+    }
+
+    /// Sends what a call asks.
+    async fn begin(
+        &self,
+        regions: &[IoSlice<'_>],
+        handles: &mut Vec<Handle>,
+    ) -> Result<(Call<'_>, Arc<Waiter>), Status> {
+        let channel = &self.channel;
+        let fill = |filling: &mut Filling<'_>| Ok(filling.append_all(regions)?);
+        let mut question = Some(channel.question(total_bytes(regions), fill, handles.len())?);
+        let waiter = Arc::new(Waiter::ringing(self.alarm()?));
+        let attempt = || {
+            let Some(message) = question.take() else { return Err(Status::BadState) };
+            let checked = channel.check_handles(handles)?;
+            channel.begin(message.with_handles(checked), &waiter).map_err(|(status, message)| {
+                let mut message = message;
+                *handles = message.take_handles();
+                question = Some(message);
+                status
+            })
+        };
+        let txid = self.retry(&self.room, ROOM, attempt).await?;
+        Ok((Call { channel, txid, is_over: false }, waiter))
+    }
+
+    /// Waits until any of `signals` is set; says all that are set then.
+    ///
+    /// # Errors
+    /// [`Status::Canceled`] if the handle is revoked meanwhile.
+    ///
+    /// # Cancel safety
+    /// A dropped future has changed nothing.
+    pub async fn wait(&self, signals: Signals) -> Result<Signals, Status> {
+        let own = OnceLock::new();
+        let fd = match signals {
+            NEWS => &self.news,
+            ROOM => &self.room,
+            _ => &own,
+        };
+        let look = || {
+            self.channel.grant().check(Rights::WAIT)?;
+            self.channel.refresh(signals);
+            let observed = self.channel.current_signals();
+            if observed.intersects(signals) { Ok(observed) } else { Err(Status::ShouldWait) }
+        };
+        self.retry(fd, signals, look).await
+    }
+
+    /// Runs `attempt` until it says something else than [`Status::ShouldWait`]; in between waits
+    /// for a sign from `fd`, which is made for `signals` if it is not there yet.
+    async fn retry<T>(
+        &self,
+        fd: &OnceLock<Watch>,
+        signals: Signals,
+        mut attempt: impl FnMut() -> Result<T, Status>,
+    ) -> Result<T, Status> {
+        // A task that always finds something lets others run all the same.
+        consume_budget().await;
+        match attempt() {
+            Err(Status::ShouldWait) => {}
+            done => return done,
+        }
+        let fd = self.register(fd, signals)?;
+        loop {
+            let mut sign = fd.readable().await.map_err(|error| status_of(&error))?;
+            match attempt() {
+                Err(Status::ShouldWait) => {}
+                Err(Status::BadHandle) if !self.has_handle() => return Err(Status::Canceled),
+                done => return done,
+            }
+            // A sign that came after the attempt stays.
+            sign.clear_ready();
+        }
+    }
+
+    /// It was not revoked.
+    fn has_handle(&self) -> bool {
+        self.channel.grant().check(Rights::empty()).is_ok()
+    }
+
+    /// The descriptor in the runtime's own set.
+    fn register<'a>(
+        &self,
+        place: &'a OnceLock<Watch>,
+        signals: Signals,
+    ) -> Result<&'a Watched, Status> {
+        if let Some(fd) = place.get() {
+            return Ok(&fd.watched);
+        }
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Err(Status::BadState);
+        }
+        let mut fd = SignalFd::new(&self.channel, signals)?;
+        if signals == NEWS {
+            let alarm = self.alarm()?;
+            fd = fd.with_alarm(&alarm)?;
+        }
+        let watched = reactor::watch(fd.set().clone()).map_err(|error| status_of(&error))?;
+        // Of two tasks that come here at once, the second's descriptor is dropped.
+        Ok(&place.get_or_init(|| Watch { watched, _follower: fd }).watched)
+    }
+
+    fn alarm(&self) -> Result<Arc<OwnedFd>, Status> {
+        if let Some(alarm) = self.alarm.get() {
+            return Ok(alarm.clone());
+        }
+        let alarm = Arc::new(eventfd::create()?);
+        Ok(self.alarm.get_or_init(|| alarm).clone())
+    }
+}
+
+fn status_of(error: &std::io::Error) -> Status {
+    // Tokio's own errors, which have no number: the runtime is going away.
+    error.raw_os_error().map_or(Status::BadState, |raw| Errno::from_raw(raw).into())
+}
+
+/// A call that has been sent.
+struct Call<'a> {
+    channel: &'a Channel,
+    txid: u32,
+    is_over: bool,
+}
+
+impl Call<'_> {
+    fn finish(mut self) -> Result<MessageBuf, Status> {
+        self.is_over = true;
+        // Asked only when there is an answer or an end.
+        self.channel.finish(self.txid)?.unwrap_or(Err(Status::Canceled))
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.channel.abandon(self.txid);
+        }
+    }
+}
+
+impl From<Channel> for AsyncChannel {
+    fn from(channel: Channel) -> AsyncChannel {
+        AsyncChannel::new(channel)
+    }
+}
+
+impl fmt::Debug for AsyncChannel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AsyncChannel").field(&self.channel).finish()
+    }
+}

@@ -1,0 +1,50 @@
+//! Public types go to other threads, are shared among them, and outlive a panic, as far as is said here.
+
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+use crate::*;
+
+/// Of data: a panic in its middle leaves nothing half done.
+fn data<T: Send + Sync + UnwindSafe + RefUnwindSafe>() {}
+
+/// Of objects, and of what holds errors or objects: nothing is promised after a panic.
+fn shared<T: Send + Sync>() {}
+
+#[test]
+fn public_types_keep_their_auto_traits() {
+    data::<TooLong>();
+    data::<BatchError>();
+    data::<BatchRegion<'_>>();
+    data::<BatchShape>();
+    data::<Lengths>();
+    data::<Oversized>();
+    data::<SignalFd>();
+    data::<Kind>();
+    data::<Koid>();
+    data::<Part>();
+    data::<Descriptor>();
+    data::<Event>();
+    data::<EventPair>();
+    data::<SocketInfo>();
+    data::<SocketKind>();
+    data::<Vmo>();
+    data::<AsyncOptions>();
+    data::<Packet>();
+    data::<PacketContents>();
+    data::<Port>();
+    data::<Rights>();
+    data::<Signals>();
+    data::<Status>();
+    data::<Bounds>();
+    data::<Deadline>();
+    shared::<Filling<'_>>();
+    shared::<Disposition<'_>>();
+    shared::<Transfer<'_>>();
+    shared::<Channel>();
+    shared::<Handle>();
+    shared::<MessageBuf>();
+    shared::<Fifo>();
+    shared::<Socket>();
+    #[cfg(feature = "tokio")]
+    shared::<AsyncChannel>();
+}

@@ -1,0 +1,284 @@
+//! Several messages in one write.
+
+use super::channel::{Channel, Handle, MessageBuf, Rejected, create, deliver, leave_queue};
+use super::rights::Rights;
+use super::status::Status;
+use super::{MAX_BYTES, MAX_HANDLES, MAX_REGIONS};
+use crate::memory::Filling;
+
+/// A region of a batch: RFC-0010's flat representation, in which the reserved field of an iovec
+/// holds the number of its message and its count of handles.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchRegion<'a> {
+    /// The bytes; may be empty.
+    pub bytes: &'a [u8],
+    /// Which message they belong to: the first region's is 0, each next one's the same or one
+    /// more.
+    pub message: u16,
+    /// How many of the handles, in their order, go with this region's message.
+    pub handles: u16,
+}
+
+/// What a batch needs to know of a region before its bytes are copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchShape {
+    /// Bytes.
+    pub bytes: usize,
+    /// As in [`BatchRegion`].
+    pub message: u16,
+    /// As in [`BatchRegion`].
+    pub handles: u16,
+}
+
+impl BatchRegion<'_> {
+    fn shape(&self) -> BatchShape {
+        let BatchRegion { bytes, message, handles } = *self;
+        BatchShape { bytes: bytes.len(), message, handles }
+    }
+}
+
+/// Why a batch did not go as a whole. The handles of the messages behind the failed one stay with
+/// the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("message {sent} of the batch failed: {status}")]
+pub struct BatchError {
+    /// Why the first that failed did.
+    pub status: Status,
+    /// Messages that went, each as a whole.
+    pub sent: usize,
+}
+
+/// One message of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Plan {
+    /// Its regions end here.
+    regions_end: usize,
+    bytes: usize,
+    handles: usize,
+}
+
+/// Takes the regions apart into messages.
+fn plan<R>(
+    regions: &[R],
+    shape: impl Fn(&R) -> BatchShape,
+    handle_count: usize,
+) -> Result<Vec<Plan>, Status> {
+    if regions.len() > MAX_REGIONS {
+        return Err(Status::OutOfRange);
+    }
+    let messages = regions.last().map_or(0, |last| usize::from(shape(last).message) + 1);
+    let mut plans: Vec<Plan> = Vec::with_capacity(messages.min(regions.len()));
+    for (index, region) in regions.iter().map(shape).enumerate() {
+        let number = usize::from(region.message);
+        if number == plans.len() {
+            plans.push(Plan { regions_end: index, bytes: 0, handles: 0 });
+        } else if number + 1 != plans.len() {
+            return Err(Status::InvalidArgs);
+        }
+        let Some(last) = plans.last_mut() else { return Err(Status::InvalidArgs) };
+        last.regions_end = index + 1;
+        last.bytes = last.bytes.saturating_add(region.bytes);
+        last.handles += usize::from(region.handles);
+        if last.bytes > MAX_BYTES || last.handles > MAX_HANDLES {
+            return Err(Status::OutOfRange);
+        }
+    }
+    let total: usize = plans.iter().map(|plan| plan.handles).sum();
+    if total == handle_count { Ok(plans) } else { Err(Status::InvalidArgs) }
+}
+
+/// Messages ready to go, and why the next one is not.
+struct Prepared {
+    messages: Vec<MessageBuf>,
+    failure: Option<Status>,
+}
+
+impl Channel {
+    /// Sends several messages under one lock and with one wake-up; says how many. Each goes as a
+    /// whole or not at all, in order, and none after one that failed.
+    ///
+    /// # Errors
+    /// [`Status::InvalidArgs`] for message numbers with a gap or out of order, or counts of
+    /// handles that do not add up; [`Status::OutOfRange`] for more than [`MAX_REGIONS`] in all, or
+    /// a message above its limits; for each message as [`write`](Self::write).
+    ///
+    /// # Ownership
+    /// Handles are taken from the front of `handles`, in order. After a failure, those of the
+    /// messages behind the failed one are still there; those of the failed one as well if it
+    /// failed with [`Status::ShouldWait`], and else they are consumed. If the regions break a rule
+    /// nothing is sent and all handles are consumed.
+    pub fn write_batch(
+        &self,
+        regions: &[BatchRegion<'_>],
+        handles: &mut Vec<Handle>,
+    ) -> Result<usize, BatchError> {
+        let append =
+            |region: &BatchRegion<'_>, filling: &mut Filling<'_>| Ok(filling.append(region.bytes)?);
+        self.write_batch_with(regions, BatchRegion::shape, append, handles)
+    }
+
+    /// Sends as [`write_batch`](Self::write_batch) does, regions of any kind, which `shape` describes and
+    /// `append` copies. `append` runs outside every lock.
+    ///
+    /// # Errors
+    /// As [`write_batch`](Self::write_batch), and for each message `append`'s own.
+    pub fn write_batch_with<R>(
+        &self,
+        regions: &[R],
+        shape: impl Fn(&R) -> BatchShape,
+        append: impl Fn(&R, &mut Filling<'_>) -> Result<(), Status>,
+        handles: &mut Vec<Handle>,
+    ) -> Result<usize, BatchError> {
+        let checked = self.0.grant.check(Rights::WRITE);
+        let plans = match checked.and_then(|()| plan(regions, shape, handles.len())) {
+            Ok(plans) => plans,
+            Err(status) => {
+                handles.clear();
+                return Err(BatchError { status, sent: 0 });
+            }
+        };
+        let Prepared { messages, failure } = self.prepare(regions, &plans, append, handles);
+        let (sent, rejected, mut unsent) = self.deliver_all(messages);
+        let Some((status, mut message)) = rejected else {
+            return match failure {
+                None => Ok(sent),
+                Some(status) => Err(BatchError { status, sent }),
+            };
+        };
+        // What was not sent is the caller's again, in front of what was never taken.
+        let mut back = Vec::new();
+        leave_queue(message.handles());
+        if status == Status::ShouldWait {
+            back.append(&mut message.take_handles());
+        }
+        for message in &mut unsent {
+            leave_queue(message.handles());
+            back.append(&mut message.take_handles());
+        }
+        handles.splice(0..0, back);
+        Err(BatchError { status, sent })
+    }
+
+    /// Fills all messages, outside the lock, up to the first that cannot be sent.
+    fn prepare<R>(
+        &self,
+        regions: &[R],
+        plans: &[Plan],
+        append: impl Fn(&R, &mut Filling<'_>) -> Result<(), Status>,
+        handles: &mut Vec<Handle>,
+    ) -> Prepared {
+        let mut messages = Vec::with_capacity(plans.len());
+        let mut start = 0;
+        for plan in plans {
+            let own = &regions[start..plan.regions_end];
+            start = plan.regions_end;
+            let fill = |filling: &mut Filling<'_>| {
+                own.iter().try_for_each(|region| append(region, filling))
+            };
+            let created = create(plan.bytes, fill, plan.handles);
+            let mut taken = handles.drain(..plan.handles).collect();
+            let checked = created.and_then(|m| Ok((m, self.check_handles(&mut taken)?)));
+            match checked {
+                Ok((message, taken)) => messages.push(message.with_handles(taken)),
+                Err(status) => return Prepared { messages, failure: Some(status) },
+            }
+        }
+        Prepared { messages, failure: None }
+    }
+
+    /// How many went, the one that did not and why, and those behind it.
+    fn deliver_all(&self, messages: Vec<MessageBuf>) -> (usize, Option<Rejected>, Vec<MessageBuf>) {
+        messages.iter().for_each(|message| self.enter_queue(message.handles()));
+        let mut messages = messages.into_iter();
+        let mut locked = match self.0.lock() {
+            Ok(locked) => locked,
+            Err(status) => {
+                let rejected = messages.next().map(|message| (status, message));
+                return (0, rejected, messages.collect());
+            }
+        };
+        if locked.wire(self.0.side).is_some() {
+            drop(locked);
+            return self.transmit_all(messages.collect());
+        }
+        let mut sent = 0;
+        let rejected = loop {
+            let Some(message) = messages.next() else { break None };
+            match deliver(&mut locked, self.0.side, message) {
+                Ok(()) => sent += 1,
+                Err(rejected) => break Some(rejected),
+            }
+        };
+        drop(locked);
+        (sent, rejected, messages.collect())
+    }
+
+    /// The same over a socket: one system call for each run of messages without handles.
+    fn transmit_all(
+        &self,
+        mut messages: Vec<MessageBuf>,
+    ) -> (usize, Option<Rejected>, Vec<MessageBuf>) {
+        messages.iter().for_each(|message| leave_queue(message.handles()));
+        let mut sent = 0;
+        while !messages.is_empty() {
+            let run = messages.iter().take_while(|m| m.handles().is_empty()).count();
+            if run > 1 {
+                let gone = self.0.transmit_run(&messages[..run]);
+                messages.drain(..gone);
+                sent += gone;
+                if gone > 0 {
+                    continue;
+                }
+            }
+            // One that did not go in a run says why when it goes alone.
+            match self.transmit_message(messages.remove(0)) {
+                Ok(()) => sent += 1,
+                Err(rejected) => return (sent, Some(rejected), messages),
+            }
+        }
+        (sent, None, messages)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BatchRegion, Plan};
+    use crate::{MAX_BYTES, MAX_HANDLES, MAX_REGIONS, Status};
+
+    fn plan(regions: &[BatchRegion<'_>], handles: usize) -> Result<Vec<Plan>, Status> {
+        super::plan(regions, BatchRegion::shape, handles)
+    }
+
+    fn region(message: u16, handles: u16) -> BatchRegion<'static> {
+        BatchRegion { bytes: b"abc", message, handles }
+    }
+
+    #[test]
+    fn regions_become_messages() {
+        let regions = [region(0, 1), region(0, 2), region(1, 0), region(2, 1)];
+        let of = |regions_end, bytes, handles| Plan { regions_end, bytes, handles };
+        assert_eq!(plan(&regions, 4), Ok(vec![of(2, 6, 3), of(3, 3, 0), of(4, 3, 1)]));
+        assert_eq!(plan(&[], 0), Ok(vec![]));
+    }
+
+    #[test]
+    fn rules_of_the_flat_representation() {
+        let too_many = u16::try_from(MAX_HANDLES + 1).unwrap();
+        let large = vec![0; MAX_BYTES];
+        let large = BatchRegion { bytes: &large, message: 0, handles: 0 };
+        for (what, regions, handles, expected) in [
+            ("does not begin with 0", vec![region(1, 0)], 0, Status::InvalidArgs),
+            ("a gap", vec![region(0, 0), region(2, 0)], 0, Status::InvalidArgs),
+            ("backwards", vec![region(0, 0), region(1, 0), region(0, 0)], 0, Status::InvalidArgs),
+            ("handles left over", vec![region(0, 1)], 2, Status::InvalidArgs),
+            ("handles missing", vec![region(0, 2)], 1, Status::InvalidArgs),
+            ("handles without a message", vec![], 1, Status::InvalidArgs),
+            ("too many handles", vec![region(0, too_many)], 65, Status::OutOfRange),
+            ("too many bytes", vec![large, region(0, 0)], 0, Status::OutOfRange),
+            ("too many regions", vec![region(0, 0); MAX_REGIONS + 1], 0, Status::OutOfRange),
+        ] {
+            assert_eq!(plan(&regions, handles), Err(expected), "{what}");
+        }
+        assert!(plan(&[large, BatchRegion { message: 1, ..large }], 0).is_ok());
+    }
+}

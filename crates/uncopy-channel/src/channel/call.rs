@@ -1,0 +1,219 @@
+//! A message and the answer to it.
+
+use std::io::IoSlice;
+
+#[cfg(feature = "tokio")]
+use super::endpoint::enqueue;
+use super::endpoint::{Channel, Rejected, create, deliver, leave_queue, total_bytes};
+use super::handle::Handle;
+use super::message::MessageBuf;
+use crate::rights::Rights;
+use crate::signals::Signals;
+use crate::sleep::{Deadline, Waiter, Wake, with_waiter};
+use crate::source::Source;
+use crate::status::{Fill, Status};
+use crate::sync::Arc;
+
+/// Set in every transaction id that a call gives.
+const CALL_BIT: u32 = 1 << 31;
+
+/// Calls that wait at one end for their answers.
+#[derive(Default)]
+pub(crate) struct Calls {
+    waiting: Vec<Call>,
+    last: u32,
+}
+
+pub(crate) struct Call {
+    txid: u32,
+    waiter: Arc<Waiter>,
+    answer: Option<Result<MessageBuf, Status>>,
+}
+
+impl Call {
+    /// Ends it.
+    pub(crate) fn answer(&mut self, answer: Result<MessageBuf, Status>) {
+        self.answer = Some(answer);
+        self.waiter.wake(Wake::Answered);
+    }
+}
+
+impl Calls {
+    /// A transaction id that no waiting call has.
+    fn next_txid(&mut self) -> u32 {
+        loop {
+            self.last = self.last.wrapping_add(1);
+            let txid = self.last | CALL_BIT;
+            if !self.waiting.iter().any(|call| call.txid == txid) {
+                return txid;
+            }
+        }
+    }
+
+    fn begin(&mut self, txid: u32, waiter: Arc<Waiter>) {
+        self.waiting.push(Call { txid, waiter, answer: None });
+    }
+
+    /// Some call has no answer yet.
+    pub(crate) fn are_waiting(&self) -> bool {
+        self.waiting.iter().any(|call| call.answer.is_none())
+    }
+
+    /// The call that `message` answers.
+    #[inline]
+    pub(crate) fn asked_for(&mut self, message: &MessageBuf) -> Option<&mut Call> {
+        if self.waiting.is_empty() { None } else { self.find(message.txid()) }
+    }
+
+    #[cold]
+    fn find(&mut self, txid: u32) -> Option<&mut Call> {
+        self.waiting.iter_mut().find(|call| call.txid == txid && call.answer.is_none())
+    }
+
+    /// Ends every call that has no answer yet.
+    pub(crate) fn end(&mut self, status: Status) {
+        for call in self.waiting.iter_mut().filter(|call| call.answer.is_none()) {
+            call.answer(Err(status));
+        }
+    }
+
+    /// Has every caller look again what to wait for.
+    pub(crate) fn look(&self) {
+        self.waiting.iter().for_each(|call| call.waiter.look());
+    }
+
+    /// The call is over; its answer, if there is one.
+    fn finish(&mut self, txid: u32) -> Option<Result<MessageBuf, Status>> {
+        let at = self.waiting.iter().position(|call| call.txid == txid)?;
+        self.waiting.swap_remove(at).answer
+    }
+}
+
+impl Channel {
+    /// Sends the regions as one message and waits for the answer to it.
+    ///
+    /// The first four bytes of the message are replaced by a transaction id that no other call
+    /// waiting on this endpoint has (the caller's memory stays as it is). The peer answers with a
+    /// message that begins with the same four bytes; it comes here and does not make the endpoint
+    /// readable. An answer that comes after the deadline is queued like any message. A deadline
+    /// that has passed still sends.
+    ///
+    /// # Errors
+    /// In this order: [`Status::AccessDenied`] without [`Rights::READ`] and [`Rights::WRITE`];
+    /// [`Status::OutOfRange`]; [`Status::InvalidArgs`] for fewer than four bytes; the handles' as
+    /// for [`write`](Self::write); [`Status::PeerClosed`], now or while waiting;
+    /// [`Status::ShouldWait`]; [`Status::TimedOut`]; [`Status::Canceled`] if this handle is
+    /// revoked while waiting.
+    ///
+    /// # Ownership
+    /// Handles are consumed on success and on every failure, as by `zx_channel_call`.
+    pub fn call(
+        &self,
+        regions: &[IoSlice<'_>],
+        handles: Vec<Handle>,
+        deadline: Deadline,
+    ) -> Result<MessageBuf, Status> {
+        let mut handles = handles;
+        let fill = |filling: &mut crate::memory::Filling<'_>| Ok(filling.append_all(regions)?);
+        let count = handles.len();
+        let collect = || self.check_handles(&mut handles);
+        self.call_with(total_bytes(regions), fill, count, collect, deadline)
+    }
+
+    /// [`call`](Self::call) for every kind of bytes and handles.
+    pub(crate) fn call_with(
+        &self,
+        total_bytes: usize,
+        fill: impl Fill,
+        handle_count: usize,
+        collect: impl FnOnce() -> Result<Vec<Handle>, Status>,
+        deadline: Deadline,
+    ) -> Result<MessageBuf, Status> {
+        let mut message = self.question(total_bytes, fill, handle_count)?;
+        if handle_count > 0 {
+            message = message.with_handles(collect()?);
+        }
+        with_waiter(|waiter| {
+            let txid = self.begin(message, waiter).map_err(|(status, _)| status)?;
+            let everything = std::iter::once((self as &dyn Source, Signals::empty()));
+            let mut bells = self.bell(Signals::empty()).into_iter().collect();
+            let rested = waiter.rest(&everything, &mut bells, deadline);
+            match self.finish(txid)? {
+                Some(answer) => answer,
+                // No answer and no end, so the deadline has passed.
+                None => Err(rested.err().unwrap_or(Status::TimedOut)),
+            }
+        })
+    }
+
+    /// What a call sends, without its handles.
+    pub(crate) fn question(
+        &self,
+        total_bytes: usize,
+        fill: impl Fill,
+        handle_count: usize,
+    ) -> Result<MessageBuf, Status> {
+        self.0.grant.check(Rights::IO)?;
+        let mut message = create(total_bytes, fill, handle_count)?;
+        if message.set_txid(0) { Ok(message) } else { Err(Status::InvalidArgs) }
+    }
+
+    /// The call is over: its answer, or how it ended, if it did.
+    pub(crate) fn finish(&self, txid: u32) -> Result<Option<Result<MessageBuf, Status>>, Status> {
+        let answer = self.0.lock()?.end(self.0.side).calls.finish(txid);
+        if let Some(Ok(message)) = &answer {
+            message.handles().iter().for_each(Handle::arrived);
+        }
+        Ok(answer)
+    }
+
+    /// Nobody wants the answer any more. One that has come already is queued like any message.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn abandon(&self, txid: u32) {
+        let side = self.0.side;
+        let Ok(mut locked) = self.0.lock() else { return };
+        if let Some(Ok(message)) = locked.end(side).calls.finish(txid) {
+            enqueue(&mut locked, side, message);
+        }
+    }
+
+    /// Sends the message of a call and lists the call as waiting.
+    pub(crate) fn begin(
+        &self,
+        mut message: MessageBuf,
+        waiter: &Arc<Waiter>,
+    ) -> Result<u32, Rejected> {
+        let side = self.0.side;
+        self.enter_queue(message.handles());
+        let mut locked = match self.0.lock() {
+            Ok(locked) => locked,
+            Err(status) => return Err((status, message)),
+        };
+        // Under the lock: whoever revokes the handle either sees this call or has already taken
+        // the right.
+        if let Err(status) = self.0.grant.check_binding(Rights::IO) {
+            drop(locked);
+            return Err((status, message));
+        }
+        let calls = &mut locked.end(side).calls;
+        let txid = calls.next_txid();
+        message.set_txid(txid);
+        // Before the message goes: the answer may be quicker than whatever comes after that.
+        calls.begin(txid, waiter.clone());
+        let result = if locked.wire(side).is_some() {
+            drop(locked);
+            leave_queue(message.handles());
+            self.transmit_message(message)
+        } else {
+            let result = deliver(&mut locked, side, message);
+            drop(locked);
+            result.inspect_err(|(_, rejected)| leave_queue(rejected.handles()))
+        };
+        if result.is_err()
+            && let Ok(mut locked) = self.0.lock()
+        {
+            locked.end(side).calls.finish(txid);
+        }
+        result.map(|()| txid)
+    }
+}

@@ -1,0 +1,192 @@
+//! Handles: what can be moved in a message.
+
+use super::endpoint::Channel;
+use crate::Status;
+use crate::eventfd::Raised;
+use crate::identity::{Kind, Koid};
+use crate::object::{Descriptor, Event, EventPair, Fifo, Port, Socket, Vmo};
+use crate::observers::Observers;
+use crate::packets::Binding;
+use crate::rights::Grant;
+use crate::signals::Signals;
+use crate::sleep::{Bell, Waiter};
+use crate::source::Source;
+use crate::sync::Arc;
+
+macro_rules! handles {
+    ($($(#[$doc:meta])* $kind:ident),*) => {
+        /// A handle to an object of any kind. Dropping it closes it.
+        #[derive(Debug)]
+        #[non_exhaustive]
+        pub enum Handle {
+            $($(#[$doc])* $kind($kind),)*
+        }
+
+        $(
+            impl From<$kind> for Handle {
+                fn from(object: $kind) -> Handle {
+                    Handle::$kind(object)
+                }
+            }
+
+            impl TryFrom<Handle> for $kind {
+                type Error = Handle;
+
+                /// Gives the handle back if it is of another kind.
+                fn try_from(handle: Handle) -> Result<$kind, Handle> {
+                    match handle {
+                        Handle::$kind(object) => Ok(object),
+                        other => Err(other),
+                    }
+                }
+            }
+        )*
+
+        impl Handle {
+            fn source(&self) -> &dyn Source {
+                match self {
+                    $(Handle::$kind(object) => object,)*
+                }
+            }
+        }
+
+        impl Source for Handle {
+            fn grant(&self) -> &Grant {
+                self.source().grant()
+            }
+
+            fn grant_mut(&mut self) -> &mut Grant {
+                match self {
+                    $(Handle::$kind(object) => object.grant_mut(),)*
+                }
+            }
+
+            fn object_kind(&self) -> Kind {
+                self.source().object_kind()
+            }
+
+            fn koids(&self) -> (Koid, Option<Koid>) {
+                self.source().koids()
+            }
+
+            fn current_signals(&self) -> Signals {
+                self.source().current_signals()
+            }
+
+            fn observers(&self, run: &mut dyn FnMut(Signals, &mut Observers)) {
+                self.source().observers(run);
+            }
+
+            fn refresh(&self, until: Signals) {
+                self.source().refresh(until);
+            }
+
+            fn expects_sleep(&self, until: Signals) -> bool {
+                self.source().expects_sleep(until)
+            }
+
+            fn settle(&self, waiter: &Arc<Waiter>, until: Signals) -> Option<Signals> {
+                self.source().settle(waiter, until)
+            }
+
+            fn observers_and_bell(
+                &self,
+                trigger: Signals,
+                run: &mut dyn FnMut(Signals, &mut Observers),
+            ) -> Option<Bell> {
+                self.source().observers_and_bell(trigger, run)
+            }
+
+            fn bell(&self, trigger: Signals) -> Option<Bell> {
+                self.source().bell(trigger)
+            }
+
+            fn attach(&self, binding: &Binding, trigger: Signals) -> Result<(), Status> {
+                self.source().attach(binding, trigger)
+            }
+
+            fn attach_fd(&self, raised: &Raised, trigger: Signals) -> Result<(), Status> {
+                self.source().attach_fd(raised, trigger)
+            }
+
+            fn change(&self, clear: Signals, set: Signals) -> Result<(), Status> {
+                self.source().change(clear, set)
+            }
+
+            fn change_peer(&self, clear: Signals, set: Signals) -> Result<(), Status> {
+                self.source().change_peer(clear, set)
+            }
+
+            fn handle_count(&self) -> usize {
+                self.source().handle_count()
+            }
+
+            fn cancel_calls(&self) {
+                self.source().cancel_calls();
+            }
+
+            fn reissue(&self, grant: Grant) -> Result<Handle, Status> {
+                Ok(match self {
+                    $(Handle::$kind(object) => object.reissue(grant)?.into(),)*
+                })
+            }
+
+            fn succeeded_by(&self, grant: Grant) -> Result<Handle, Status> {
+                Ok(match self {
+                    $(Handle::$kind(object) => object.succeeded_by(grant)?.into(),)*
+                })
+            }
+        }
+    };
+}
+
+handles! {
+    /// An endpoint of a channel.
+    Channel,
+    /// An event.
+    Event,
+    /// An end of an event pair.
+    EventPair,
+    /// A port.
+    Port,
+    /// An end of a socket.
+    Socket,
+    /// An end of a fifo.
+    Fifo,
+    /// Memory.
+    Vmo,
+    /// A file descriptor.
+    Descriptor
+}
+
+impl Handle {
+    /// Handles to the object that are open in this process, this one included; a descriptor counts
+    /// as one.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.handle_count()
+    }
+
+    /// A handle that takes this one's place while others are still using this one: with its rights,
+    /// and with the waits and calls that are under way. They end when the new one is closed or read
+    /// from a message, waits also when it goes to another process, and so does the object, if it is
+    /// the last; dropping this one ends nothing.
+    /// Nothing more can be bound to this one, and it cannot go to another process.
+    ///
+    /// # Errors
+    /// [`Status::BadHandle`] if it was revoked; [`Status::NoResources`].
+    pub fn succeed(&self) -> Result<Handle, Status> {
+        self.succeeded_by(self.grant().succeed()?)
+    }
+
+    /// The handle was read at the far side: what still waits on it ends.
+    pub(crate) fn arrived(&self) {
+        let id = self.grant().id();
+        self.observers(&mut |_, observers| observers.cancel(id));
+        self.cancel_calls();
+        if let Handle::Channel(channel) = self {
+            channel.left_queue();
+            channel.was_read();
+        }
+    }
+}

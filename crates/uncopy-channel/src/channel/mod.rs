@@ -1,0 +1,16 @@
+//! Channels, the messages that go through them, and the handles that go in messages: each is made
+//! of the others, because a handle may be to an end of a channel.
+
+mod call;
+mod cycle;
+mod endpoint;
+mod handle;
+mod message;
+mod packing;
+mod queue;
+
+pub use endpoint::{Channel, Lengths, Oversized};
+pub(super) use endpoint::{Rejected, create, deliver, leave_queue, total_bytes};
+pub use handle::Handle;
+pub use message::{MessageBuf, Part};
+pub use queue::Bounds;

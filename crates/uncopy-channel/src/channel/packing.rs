@@ -1,0 +1,81 @@
+//! Handles taken apart for another process, and put together from what came from one: nothing that
+//! it says is believed without a look.
+
+use super::endpoint::Channel;
+use super::handle::Handle;
+use super::message::MessageBuf;
+use crate::Status;
+use crate::identity::Kind;
+use crate::object::{Descriptor, Event, EventPair, Fifo, Object, Socket, Vmo};
+use crate::transport::carrier::Unread;
+use crate::transport::packet::Content;
+use crate::transport::parcel::{Item, Load, Parcel, Parts};
+
+/// Takes the handles apart. All are consumed, also if one of them cannot go.
+///
+/// # Errors
+/// [`Status::NotSupported`] for a port; [`Status::NoResources`] if descriptors run out, and as
+/// [`Parcel::pack`].
+pub(super) fn pack(handles: Vec<Handle>) -> Result<Parcel, Status> {
+    Parcel::pack(handles, |handle| {
+        let (kind, rights) = (handle.kind(), handle.rights());
+        Ok(Item { kind, rights, parts: take_apart(handle)? })
+    })
+}
+
+/// The handles of a parcel; none if one of them is not what its record says.
+pub(super) fn unpack(parcel: Parcel) -> Option<Vec<Handle>> {
+    parcel.unpack(put_together)
+}
+
+/// The message of a load; none if one of its handles is not what its record says.
+pub(super) fn message_of(load: Load) -> Option<MessageBuf> {
+    let message = MessageBuf::new(load.body);
+    if load.parcel.is_empty() {
+        return Some(message);
+    }
+    let descriptors = load.parcel.descriptors();
+    Some(message.with_received(unpack(load.parcel)?, descriptors))
+}
+
+fn take_apart(handle: Handle) -> Result<Parts, Status> {
+    match handle {
+        Handle::Descriptor(descriptor) => Ok(Parts::plain(descriptor.into())),
+        Handle::Vmo(vmo) => vmo.depart(),
+        Handle::Channel(channel) => channel.0.depart(true).map(Parts::from),
+        Handle::Fifo(fifo) => fifo.depart(),
+        Handle::Socket(socket) => socket.depart(),
+        Handle::Event(event) => event.depart(),
+        Handle::EventPair(pair) => pair.depart(),
+        // Its packets are about objects of this process.
+        Handle::Port(_) => Err(Status::NotSupported),
+    }
+}
+
+fn put_together(item: Item) -> Option<Handle> {
+    let Item { kind, rights, parts } = item;
+    Some(match kind {
+        Kind::Descriptor => Descriptor::arrive(parts, rights)?.into(),
+        Kind::Vmo => Vmo::arrive(parts, rights)?.into(),
+        Kind::Channel => Channel::arrive(parts, rights)?.into(),
+        Kind::Event => Event::arrive(parts, rights)?.into(),
+        Kind::Socket => Socket::arrive(parts, rights)?.into(),
+        Kind::EventPair => EventPair::arrive(parts, rights)?.into(),
+        Kind::Fifo => Fifo::arrive(parts, rights)?.into(),
+        Kind::Port => return None,
+    })
+}
+
+impl Unread for MessageBuf {
+    fn content(&self) -> Content {
+        Content::Message
+    }
+
+    fn body(&self) -> &[u8] {
+        self
+    }
+
+    fn pack(&mut self) -> Result<Parcel, Status> {
+        pack(self.take_handles())
+    }
+}

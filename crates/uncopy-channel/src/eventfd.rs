@@ -1,0 +1,54 @@
+//! An eventfd that follows signals.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc as StdArc;
+
+use super::status::Status;
+use super::sync::atomic::{AtomicBool, Ordering};
+use uncopy_os::epoll::{self, Interest};
+use uncopy_os::eventfd;
+
+/// An eventfd and whether it is raised. Changed under the lock of the object it follows only.
+///
+/// What is handed out is an epoll set with the eventfd in it, so that the socket of an object whose
+/// other end moves to another process can be put beside it.
+#[derive(Debug)]
+pub struct Raised {
+    fd: OwnedFd,
+    epoll: StdArc<OwnedFd>,
+    is_raised: AtomicBool,
+}
+
+impl Raised {
+    pub(super) fn new() -> Result<Raised, Status> {
+        let (fd, epoll) = (eventfd::create()?, epoll::create()?);
+        epoll::add(&epoll, &fd, 0, Interest { read: true, ..Interest::default() })?;
+        Ok(Raised { fd, epoll: StdArc::new(epoll), is_raised: AtomicBool::new(false) })
+    }
+
+    /// The handle is gone: whoever polls is to look, and finds that out.
+    pub(super) fn end(&self) {
+        self.follow(true);
+    }
+
+    /// Has whoever polls look when `alarm` is raised, too.
+    #[cfg(feature = "tokio")]
+    pub(super) fn add(&self, alarm: &OwnedFd) -> Result<(), Status> {
+        let edge = Interest { read: true, edge: true, ..Interest::default() };
+        Ok(epoll::add(&self.epoll, alarm, 2, edge)?)
+    }
+
+    /// The epoll set.
+    pub(super) fn set(&self) -> &StdArc<OwnedFd> {
+        &self.epoll
+    }
+
+    /// Follows the signals.
+    pub(super) fn follow(&self, raise: bool) {
+        if self.is_raised.swap(raise, Ordering::Relaxed) != raise {
+            // Neither can fail on a counter that is 0 or 1, except if the program itself read it
+            // (EAGAIN), which leaves it as wanted.
+            let _ = if raise { eventfd::raise(&self.fd) } else { eventfd::lower(&self.fd) };
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Events and event pairs: signals and nothing else.
+
+use std::os::fd::OwnedFd;
+
+use super::Object;
+use super::interprocess::{Means, Shared};
+use super::solo::{Solo, lone, solo};
+use crate::Status;
+use crate::identity::{Kind, Koid};
+use crate::rights::{Grant, Rights};
+use crate::signals::Signals;
+use crate::sync::{Arc, Mutex, lock};
+use crate::transport::parcel::Parts;
+use uncopy_os::seqpacket;
+
+/// What the program may change.
+const USER: Signals = Signals::USER_ALL.union(Signals::SIGNALED);
+
+struct Core {
+    solo: Arc<Solo>,
+}
+
+/// Signals that the program sets and clears. Handles to it in other processes see them too; a
+/// signal that is set and cleared again before they look is not seen there.
+pub struct Event {
+    core: Arc<Core>,
+    grant: Grant,
+}
+
+impl Event {
+    /// Makes an event with no signal set.
+    #[must_use]
+    pub fn new() -> Event {
+        Event { core: Arc::new(Core { solo: Solo::new() }), grant: Grant::new(Rights::EVENT) }
+    }
+
+    /// What of it goes to another process.
+    pub(crate) fn depart(&self) -> Result<Parts, Status> {
+        let solo = &self.core.solo;
+        if solo.shared().is_none() {
+            solo.share(Shared::new(Means::new()?, 0, None)?, true)?;
+        }
+        let means = solo.shared().ok_or(Status::BadState)?.means()?;
+        Ok(Parts { fds: vec![means.memory, means.bell], extra: 0 })
+    }
+
+    /// From what another process sent.
+    pub(crate) fn arrive(parts: Parts, rights: Rights) -> Option<Event> {
+        let [memory, bell] = <[OwnedFd; 2]>::try_from(parts.fds).ok()?;
+        let solo = Solo::new();
+        solo.share(Shared::new(Means::arrive(memory, bell)?, 0, None).ok()?, false).ok()?;
+        solo.refresh();
+        Some(Event { core: Arc::new(Core { solo }), grant: Grant::new(rights) })
+    }
+}
+
+impl Default for Event {
+    fn default() -> Event {
+        Event::new()
+    }
+}
+
+lone!(Event);
+solo!(Event, Kind::Event, USER);
+
+/// Both ends, of which one may be in another process, or both, and here too.
+struct Ends {
+    solos: [Arc<Solo>; 2],
+    /// Handles in this process.
+    handles: Mutex<[u32; 2]>,
+}
+
+/// One end of a pair of events: each sets signals at the other.
+pub struct EventPair {
+    ends: Arc<Ends>,
+    side: usize,
+    grant: Grant,
+}
+
+impl EventPair {
+    /// Makes a pair and returns both ends.
+    #[must_use]
+    pub fn pair() -> (EventPair, EventPair) {
+        let solos = [Solo::new(), Solo::new()];
+        let ends = Arc::new(Ends { solos, handles: Mutex::new([1, 1]) });
+        let end =
+            |side| EventPair { ends: ends.clone(), side, grant: Grant::new(Rights::EVENTPAIR) };
+        (end(0), end(1))
+    }
+
+    /// What of it goes to another process.
+    pub(crate) fn depart(&self) -> Result<Parts, Status> {
+        let solo = self.solo();
+        if solo.shared().is_none() {
+            self.ends.share()?;
+        }
+        let shared = solo.shared().ok_or(Status::BadState)?;
+        let means = shared.means()?;
+        let life = shared.life()?.ok_or(Status::BadState)?;
+        Ok(Parts { fds: vec![means.memory, means.bell, life], extra: (self.side as u64) << 32 })
+    }
+
+    /// From what another process sent.
+    pub(crate) fn arrive(parts: Parts, rights: Rights) -> Option<EventPair> {
+        let [memory, bell, life] = <[OwnedFd; 3]>::try_from(parts.fds).ok()?;
+        let side = usize::try_from(parts.extra >> 32).ok().filter(|side| *side < 2)?;
+        if !seqpacket::is_seqpacket(&life) {
+            return None;
+        }
+        let means = Means::arrive(memory, bell)?;
+        let solos = [Solo::new(), Solo::new()];
+        let other = side ^ 1;
+        solos[other].share(Shared::new(means.duplicate().ok()?, other, None).ok()?, false).ok()?;
+        solos[side].share(Shared::new(means, side, Some(life)).ok()?, false).ok()?;
+        solos[side].refresh();
+        let mut handles = [0; 2];
+        handles[side] = 1;
+        let ends = Arc::new(Ends { solos, handles: Mutex::new(handles) });
+        Some(EventPair { ends, side, grant: Grant::new(rights) })
+    }
+
+    #[inline]
+    fn solo(&self) -> &Arc<Solo> {
+        &self.ends.solos[self.side & 1]
+    }
+
+    fn other(&self) -> &Arc<Solo> {
+        &self.ends.solos[(self.side ^ 1) & 1]
+    }
+
+    fn related(&self) -> Option<Koid> {
+        Some(self.other().koid)
+    }
+
+    fn change_other(&self, clear: Signals, set: Signals) -> Result<(), Status> {
+        if !USER.contains(clear.union(set)) {
+            return Err(Status::InvalidArgs);
+        }
+        // Checks for a forked child, too.
+        self.other().change(USER, Signals::empty(), Signals::empty())?;
+        if self.signals().contains(Signals::PEER_CLOSED) {
+            return Err(Status::PeerClosed);
+        }
+        self.other().change(USER, clear, set)
+    }
+
+    fn count_handles(&self) -> usize {
+        lock(&self.ends.handles)[self.side & 1] as usize
+    }
+
+    fn reissued(&self, grant: Grant) -> Result<EventPair, Status> {
+        let mut handles = lock(&self.ends.handles);
+        if handles[self.side & 1] == 0 {
+            return Err(Status::BadHandle);
+        }
+        handles[self.side & 1] += 1;
+        self.inherited(grant)
+    }
+
+    fn inherited(&self, grant: Grant) -> Result<EventPair, Status> {
+        Ok(EventPair { ends: self.ends.clone(), side: self.side, grant })
+    }
+}
+
+impl Ends {
+    /// Makes the signals of both ends those of several processes.
+    fn share(&self) -> Result<(), Status> {
+        // Nobody closes the last handle of an end, or shares them too, meanwhile.
+        let handles = lock(&self.handles);
+        if self.solos[0].shared().is_some() {
+            return Ok(());
+        }
+        let means = Means::new()?;
+        let (a, b) = seqpacket::pair()?;
+        let lives = [a, b];
+        let mut shared = Vec::with_capacity(2);
+        for (end, life) in lives.into_iter().enumerate() {
+            // An end that is closed already is dead to the other.
+            let life = (handles[end] > 0).then_some(life);
+            shared.push(Shared::new(means.duplicate()?, end, life)?);
+        }
+        for (solo, shared) in self.solos.iter().zip(shared) {
+            solo.share(shared, true)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for EventPair {
+    fn drop(&mut self) {
+        let (id, is_succeeded) = (self.grant.id(), self.grant.is_succeeded());
+        let mut is_own = false;
+        self.solo().observers(&mut |_, observers| {
+            if !is_succeeded {
+                observers.cancel(id);
+            }
+            is_own = true;
+        });
+        if !is_own {
+            // In a forked child: what another thread was changing must not be torn down.
+            std::mem::forget(self.ends.clone());
+            return;
+        }
+        if is_succeeded {
+            return;
+        }
+        let mut handles = lock(&self.ends.handles);
+        handles[self.side & 1] -= 1;
+        if handles[self.side & 1] > 0 {
+            return;
+        }
+        match self.solo().shared() {
+            None => drop(self.other().update(Signals::empty(), Signals::PEER_CLOSED)),
+            Some(shared) => {
+                // Others may have it still; the kernel knows.
+                shared.end();
+                self.other().refresh();
+            }
+        }
+    }
+}
+
+solo!(EventPair, Kind::EventPair, USER);

@@ -1,0 +1,198 @@
+//! Fifos: short queues of elements of one size.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use crate::Status;
+use crate::identity::Kind;
+use crate::peer::{End, Locked, Pair, Peered, Side, peered};
+use crate::rights::Rights;
+use crate::signals::Signals;
+use crate::source::Source;
+use crate::sync::Arc;
+use crate::transport::carrier::Piece;
+use crate::transport::packet::Content;
+use crate::transport::parcel::{Load, Parts};
+
+/// Bytes of all elements of one direction (`FifoDispatcher::kMaxSizeBytes`).
+const MAX_BYTES: usize = 4096;
+
+/// One end of a fifo: elements of one fixed size in both directions.
+#[derive(Debug)]
+pub struct Fifo(Peered<FifoEnd>);
+
+peered!(Fifo);
+
+/// What waits to be read at one end, and the sizes.
+struct FifoEnd {
+    bytes: VecDeque<u8>,
+    capacity: usize,
+    element: usize,
+}
+
+impl Fifo {
+    /// Makes a fifo and returns both ends, of one that holds `count` elements of `element_bytes` in
+    /// each direction.
+    ///
+    /// # Errors
+    /// [`Status::OutOfRange`] if either is zero or their product above 4,096.
+    pub fn pair(count: usize, element_bytes: usize) -> Result<(Fifo, Fifo), Status> {
+        let capacity = count.checked_mul(element_bytes).filter(|n| (1..=MAX_BYTES).contains(n));
+        let capacity = capacity.ok_or(Status::OutOfRange)?;
+        let ends = [(); 2].map(|()| FifoEnd::new(capacity, element_bytes));
+        let [a, b] = Peered::pair(ends).map(Fifo);
+        Ok((a, b))
+    }
+
+    /// Returns the bytes of one element.
+    ///
+    /// # Errors
+    /// [`Status::BadState`] in a forked child.
+    pub fn element_bytes(&self) -> Result<usize, Status> {
+        Ok(self.0.lock()?.end(self.0.side).element)
+    }
+
+    /// Writes as many whole elements of `elements` as there is room for; says how many.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::OutOfRange`] if `elements` is
+    /// empty or not whole; [`Status::PeerClosed`]; [`Status::ShouldWait`] if there is room for
+    /// none.
+    pub fn write(&self, elements: &[u8]) -> Result<usize, Status> {
+        self.0.grant().check(Rights::WRITE)?;
+        let mut locked = self.0.lock()?;
+        let (side, peer) = (self.0.side, self.0.side.peer());
+        let is_orphan = locked.is_orphan(side);
+        let end = locked.end(peer);
+        let size = end.element;
+        if elements.is_empty() || !elements.len().is_multiple_of(size) {
+            return Err(Status::OutOfRange);
+        }
+        if is_orphan {
+            return Err(Status::PeerClosed);
+        }
+        if locked.wire(side).is_some() {
+            let count = elements.len().min(locked.end(side).capacity);
+            drop(locked);
+            self.0.transmit(&[IoSlice::new(&elements[..count])])?;
+            return Ok(count / size);
+        }
+        let end = locked.end(peer);
+        let count = elements.len().min(end.capacity - end.bytes.len());
+        if count == 0 {
+            return Err(Status::ShouldWait);
+        }
+        end.bytes.extend(&elements[..count]);
+        let is_full = end.bytes.len() == end.capacity;
+        locked.update(peer, Signals::empty(), Signals::READABLE);
+        if is_full {
+            locked.update(side, Signals::WRITABLE, Signals::empty());
+        }
+        Ok(count / size)
+    }
+
+    /// Reads as many elements as there are and fit into `elements`; says how many.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::READ`]; [`Status::OutOfRange`] if `elements` is
+    /// empty or not whole; [`Status::ShouldWait`] if there are none, or [`Status::PeerClosed`] if
+    /// none can come any more.
+    pub fn read(&self, elements: &mut [u8]) -> Result<usize, Status> {
+        self.0.grant().check(Rights::READ)?;
+        let mut locked = self.0.lock()?;
+        let (side, peer) = (self.0.side, self.0.side.peer());
+        if locked.end(side).bytes.len() < elements.len() {
+            locked.pump(side, Signals::empty());
+        }
+        let is_orphan = locked.is_orphan(side);
+        let end = locked.end(side);
+        let size = end.element;
+        if elements.is_empty() || !elements.len().is_multiple_of(size) {
+            return Err(Status::OutOfRange);
+        }
+        let count = elements.len().min(end.bytes.len());
+        if count == 0 {
+            return Err(if is_orphan { Status::PeerClosed } else { Status::ShouldWait });
+        }
+        for (to, from) in elements.iter_mut().zip(end.bytes.drain(..count)) {
+            *to = from;
+        }
+        if end.bytes.is_empty() {
+            locked.update(side, Signals::READABLE, Signals::empty());
+        }
+        if locked.wire(side).is_some() {
+            locked.pump(side, Signals::READABLE);
+        } else if !is_orphan {
+            locked.update(peer, Signals::empty(), Signals::WRITABLE);
+        }
+        Ok(count / size)
+    }
+}
+
+impl FifoEnd {
+    fn new(capacity: usize, element: usize) -> FifoEnd {
+        FifoEnd { bytes: VecDeque::new(), capacity, element }
+    }
+}
+
+impl Fifo {
+    /// What of it goes to another process.
+    pub(crate) fn depart(self) -> Result<Parts, Status> {
+        self.0.depart(false).map(Parts::from)
+    }
+
+    /// From what another process sent.
+    pub(crate) fn arrive(parts: Parts, rights: Rights) -> Option<Fifo> {
+        let nature = (parts.extra >> 32) as usize;
+        let (capacity, element) = (nature & 0xffff, nature >> 16);
+        let is_sound = (1..=MAX_BYTES).contains(&capacity)
+            && (1..=capacity).contains(&element)
+            && capacity.is_multiple_of(element);
+        let ends = [(); 2].map(|()| FifoEnd::new(capacity, element));
+        if is_sound { Peered::arrive(ends, parts, rights).map(Fifo) } else { None }
+    }
+}
+
+impl End for FifoEnd {
+    const KIND: Kind = Kind::Fifo;
+    const RIGHTS: Rights = Rights::FIFO;
+    const INITIAL: Signals = Signals::WRITABLE;
+    const USER: Signals = Signals::USER_ALL;
+    type Remains = ();
+    type Unread = Piece;
+
+    fn close(_: &Arc<Pair<FifoEnd>>, locked: &mut Locked<'_, FifoEnd>, side: Side) {
+        locked.end(side).bytes.clear();
+        locked.update(side.peer(), Signals::WRITABLE, Signals::PEER_CLOSED);
+    }
+    fn has_room(&self) -> bool {
+        self.bytes.len() < self.capacity
+    }
+
+    fn has_room_for_two(&self) -> bool {
+        false
+    }
+
+    fn take_in(locked: &mut Locked<'_, FifoEnd>, side: Side, content: Content, load: Load) -> bool {
+        let end = locked.end(side);
+        let length = load.body.len();
+        let fits = (1..=end.capacity).contains(&length) && length.is_multiple_of(end.element);
+        if content != Content::Message || !fits || !load.parcel.is_empty() {
+            return false;
+        }
+        end.bytes.extend(&*load.body);
+        locked.update(side, Signals::empty(), Signals::READABLE);
+        true
+    }
+
+    fn give_up(&mut self) -> Vec<Piece> {
+        let bytes = std::mem::take(&mut self.bytes);
+        let (front, back) = bytes.as_slices();
+        Piece::of(&[IoSlice::new(front), IoSlice::new(back)]).into_iter().collect()
+    }
+
+    fn nature(&self) -> u32 {
+        // Both are at most 4,096.
+        (self.capacity | self.element << 16) as u32
+    }
+}

@@ -1,0 +1,442 @@
+//! Sockets in Zircon's sense: byte streams and datagrams without handles.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use crate::MAX_BYTES;
+use crate::Status;
+use crate::identity::Kind;
+use crate::peer::{End, Locked, Pair, Peered, Side, peered};
+use crate::rights::Rights;
+use crate::signals::Signals;
+use crate::source::Source;
+use crate::sync::Arc;
+use crate::transport::carrier::Piece;
+use crate::transport::packet::Content;
+use crate::transport::parcel::{Load, Parts};
+
+/// Bytes that one direction holds (`MBufChain::max_size` is of this order).
+const CAPACITY_BYTES: usize = 256 << 10;
+/// Bytes of a datagram, and of what goes over a socket to another process at once.
+const MAX_PIECE_BYTES: usize = MAX_BYTES;
+
+/// Whether borders between writes are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SocketKind {
+    /// Bytes run together; writes and reads may be partial.
+    Stream,
+    /// A write is read by one read, which cuts off what does not fit.
+    Datagram,
+}
+
+/// One end of a socket.
+#[derive(Debug)]
+pub struct Socket(Peered<SocketEnd>);
+
+peered!(Socket);
+
+/// What waits to be read at one end.
+struct SocketEnd {
+    kind: SocketKind,
+    bytes: VecDeque<u8>,
+    /// Lengths of the datagrams in `bytes`.
+    datagrams: VecDeque<usize>,
+    /// The other end will write no more.
+    is_finished: bool,
+    /// Bytes to read, and room to write, that set a signal of this end; 0: none do.
+    thresholds: Thresholds,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Thresholds {
+    read: usize,
+    write: usize,
+}
+
+/// What one end of a socket holds, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SocketInfo {
+    /// Whether borders between writes are kept.
+    pub kind: SocketKind,
+    /// The most that can wait here to be read.
+    pub read_capacity: usize,
+    /// What waits here to be read; of what another process sent, as far as there is room.
+    pub readable: usize,
+    /// What one read can give: of datagrams, the next.
+    pub next_read: usize,
+    /// The most that can wait at the other end; 0 if that is closed. If it is in another process:
+    /// what the kernel holds on the way, its own overhead included.
+    pub write_capacity: usize,
+    /// What of that is taken.
+    pub written: usize,
+}
+
+impl SocketEnd {
+    fn new(kind: SocketKind) -> SocketEnd {
+        let (bytes, datagrams, thresholds) = Default::default();
+        SocketEnd { kind, bytes, datagrams, is_finished: false, thresholds }
+    }
+
+    /// Takes in what there is room for.
+    fn put(&mut self, bytes: &[u8]) -> Result<usize, Status> {
+        let room = CAPACITY_BYTES - self.bytes.len();
+        let count = match self.kind {
+            SocketKind::Stream => bytes.len().min(room),
+            SocketKind::Datagram if bytes.is_empty() => return Err(Status::InvalidArgs),
+            SocketKind::Datagram if bytes.len() > MAX_PIECE_BYTES => {
+                return Err(Status::OutOfRange);
+            }
+            SocketKind::Datagram if bytes.len() > room => 0,
+            SocketKind::Datagram => bytes.len(),
+        };
+        if count == 0 && !bytes.is_empty() {
+            return Err(Status::ShouldWait);
+        }
+        self.bytes.extend(&bytes[..count]);
+        if self.kind == SocketKind::Datagram {
+            self.datagrams.push_back(count);
+        }
+        Ok(count)
+    }
+
+    /// Copies what is next, and removes it unless it is only looked at.
+    fn get(&mut self, bytes: &mut [u8], keep: bool) -> usize {
+        if bytes.is_empty() {
+            return 0;
+        }
+        let next = match self.kind {
+            SocketKind::Stream => self.bytes.len().min(bytes.len()),
+            SocketKind::Datagram => self.datagrams.front().copied().unwrap_or(0),
+        };
+        let count = next.min(bytes.len());
+        let (front, back) = self.bytes.as_slices();
+        let (first, second) = bytes[..count].split_at_mut(count.min(front.len()));
+        first.copy_from_slice(&front[..first.len()]);
+        second.copy_from_slice(&back[..second.len()]);
+        if !keep {
+            self.bytes.drain(..next);
+            self.datagrams.pop_front();
+        }
+        count
+    }
+}
+
+/// What is cleared when nothing can be written any more.
+const NOT_AFTER_THE_END: Signals = Signals::WRITABLE.union(Signals::WRITE_THRESHOLD);
+
+/// The bytes that lie at `side`, or a threshold of who reads or writes them, have changed.
+fn follow_thresholds(locked: &mut Locked<'_, SocketEnd>, side: Side) {
+    let writer = side.peer();
+    let end = locked.end(side);
+    let (held, is_finished, read) = (end.bytes.len(), end.is_finished, end.thresholds.read);
+    let write = locked.end(writer).thresholds.write;
+    follow(locked, side, Signals::READ_THRESHOLD, (1..=held).contains(&read));
+    let has_room = !is_finished && (1..=CAPACITY_BYTES - held.min(CAPACITY_BYTES)).contains(&write);
+    follow(locked, writer, Signals::WRITE_THRESHOLD, has_room);
+}
+
+fn follow(locked: &mut Locked<'_, SocketEnd>, side: Side, signal: Signals, is_set: bool) {
+    let (clear, set) = if is_set { (Signals::empty(), signal) } else { (signal, Signals::empty()) };
+    locked.update(side, clear, set);
+}
+
+impl Socket {
+    /// Makes a socket and returns both ends.
+    #[must_use]
+    pub fn pair(kind: SocketKind) -> (Socket, Socket) {
+        let [a, b] = Peered::pair([SocketEnd::new(kind), SocketEnd::new(kind)]).map(Socket);
+        (a, b)
+    }
+
+    /// Writes bytes, of a stream as many as there is room for, of a datagram all; says how many.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::PeerClosed`];
+    /// [`Status::BadState`] after [`disable_write`](Self::disable_write); for datagrams
+    /// [`Status::InvalidArgs`] if empty and [`Status::OutOfRange`] above 64 KiB;
+    /// [`Status::ShouldWait`] if there is no room.
+    pub fn write(&self, bytes: &[u8]) -> Result<usize, Status> {
+        self.0.grant().check(Rights::WRITE)?;
+        let mut locked = self.0.lock()?;
+        let (side, peer) = (self.0.side, self.0.side.peer());
+        if locked.is_orphan(side) {
+            return Err(Status::PeerClosed);
+        }
+        if locked.wire(side).is_some() {
+            let is_finished = locked.signals(side).contains(Signals::WRITE_DISABLED);
+            let kind = locked.end(side).kind;
+            drop(locked);
+            return if is_finished { Err(Status::BadState) } else { self.transmit(kind, bytes) };
+        }
+        let end = locked.end(peer);
+        if end.is_finished {
+            return Err(Status::BadState);
+        }
+        let count = end.put(bytes)?;
+        let (is_empty, is_full) = (end.bytes.is_empty(), end.bytes.len() == CAPACITY_BYTES);
+        if !is_empty {
+            locked.update(peer, Signals::empty(), Signals::READABLE);
+        }
+        if is_full {
+            locked.update(side, Signals::WRITABLE, Signals::empty());
+        }
+        follow_thresholds(&mut locked, peer);
+        Ok(count)
+    }
+
+    /// The other end is in another process.
+    fn transmit(&self, kind: SocketKind, bytes: &[u8]) -> Result<usize, Status> {
+        match kind {
+            SocketKind::Stream => {}
+            SocketKind::Datagram if bytes.is_empty() => return Err(Status::InvalidArgs),
+            SocketKind::Datagram if bytes.len() > MAX_PIECE_BYTES => {
+                return Err(Status::OutOfRange);
+            }
+            SocketKind::Datagram => {}
+        }
+        let mut sent = 0;
+        for piece in bytes.chunks(MAX_PIECE_BYTES) {
+            match self.0.transmit(&[IoSlice::new(piece)]) {
+                Ok(()) => sent += piece.len(),
+                Err(status) if sent == 0 => return Err(status),
+                Err(_) => break,
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Reads bytes of the stream, or one datagram; says how many. What of a datagram does not fit
+    /// is lost; a read of no bytes takes nothing.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::READ`]; [`Status::ShouldWait`] if there is
+    /// nothing; if nothing can come any more, [`Status::PeerClosed`], or [`Status::BadState`] if
+    /// the peer is open and has disabled its writing.
+    pub fn read(&self, bytes: &mut [u8]) -> Result<usize, Status> {
+        self.receive(bytes, false)
+    }
+
+    /// Reads as [`read`](Self::read) does, and leaves what it read.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn peek(&self, bytes: &mut [u8]) -> Result<usize, Status> {
+        self.receive(bytes, true)
+    }
+
+    fn receive(&self, bytes: &mut [u8], keep: bool) -> Result<usize, Status> {
+        self.0.grant().check(Rights::READ)?;
+        let mut locked = self.0.lock()?;
+        let (side, peer) = (self.0.side, self.0.side.peer());
+        if locked.end(side).bytes.len() < bytes.len().max(1) {
+            locked.pump(side, Signals::empty());
+        }
+        let is_orphan = locked.is_orphan(side);
+        let end = locked.end(side);
+        if end.bytes.is_empty() {
+            return Err(match (is_orphan, end.is_finished) {
+                (true, _) => Status::PeerClosed,
+                (false, true) => Status::BadState,
+                (false, false) => Status::ShouldWait,
+            });
+        }
+        let count = end.get(bytes, keep);
+        let (is_empty, is_full) = (end.bytes.is_empty(), end.bytes.len() == CAPACITY_BYTES);
+        let is_finished = end.is_finished;
+        if is_empty {
+            locked.update(side, Signals::READABLE, Signals::empty());
+        }
+        if locked.wire(side).is_some() {
+            locked.pump(side, Signals::READABLE);
+        } else if !is_orphan && !is_finished && !is_full {
+            locked.update(peer, Signals::empty(), Signals::WRITABLE);
+        }
+        follow_thresholds(&mut locked, side);
+        Ok(count)
+    }
+
+    /// Returns what this end holds, after a look at what another process sent.
+    ///
+    /// # Errors
+    /// [`Status::BadState`] in a forked child.
+    pub fn info(&self) -> Result<SocketInfo, Status> {
+        self.0.refresh(Signals::empty());
+        let mut locked = self.0.lock()?;
+        let (side, peer) = (self.0.side, self.0.side.peer());
+        let is_orphan = locked.is_orphan(side);
+        let end = locked.end(side);
+        let (kind, readable) = (end.kind, end.bytes.len());
+        let next_read = match kind {
+            SocketKind::Stream => readable,
+            SocketKind::Datagram => end.datagrams.front().copied().unwrap_or(0),
+        };
+        let (written, write_capacity) = match locked.wire(side) {
+            _ if is_orphan => (0, 0),
+            Some(wire) => wire.unsent_bytes(),
+            None => (locked.end(peer).bytes.len(), CAPACITY_BYTES),
+        };
+        let read_capacity = CAPACITY_BYTES;
+        Ok(SocketInfo { kind, read_capacity, readable, next_read, write_capacity, written })
+    }
+
+    /// Returns the bytes to read from which on [`Signals::READ_THRESHOLD`] is set, and room to write from
+    /// which on [`Signals::WRITE_THRESHOLD`] is; 0: never.
+    ///
+    /// # Errors
+    /// [`Status::BadState`] in a forked child.
+    pub fn thresholds(&self) -> Result<(usize, usize), Status> {
+        let Thresholds { read, write } = self.0.lock()?.end(self.0.side).thresholds;
+        Ok((read, write))
+    }
+
+    /// Sets the first of the [`thresholds`](Self::thresholds). It stays with this process.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::SET_PROPERTY`]; [`Status::InvalidArgs`] above
+    /// what the socket holds.
+    pub fn set_read_threshold(&self, bytes: usize) -> Result<(), Status> {
+        self.0.grant().check(Rights::SET_PROPERTY)?;
+        let mut locked = self.0.lock()?;
+        if bytes > CAPACITY_BYTES {
+            return Err(Status::InvalidArgs);
+        }
+        locked.end(self.0.side).thresholds.read = bytes;
+        follow_thresholds(&mut locked, self.0.side);
+        Ok(())
+    }
+
+    /// Sets the second. It goes back to 0 when the other end moves to another process.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::SET_PROPERTY`]; [`Status::PeerClosed`];
+    /// [`Status::NotSupported`] if the other end is in another process, where only the kernel knows
+    /// how much room there is; [`Status::InvalidArgs`] above what the socket holds.
+    pub fn set_write_threshold(&self, bytes: usize) -> Result<(), Status> {
+        self.0.grant().check(Rights::SET_PROPERTY)?;
+        let mut locked = self.0.lock()?;
+        let side = self.0.side;
+        if locked.is_orphan(side) {
+            return Err(Status::PeerClosed);
+        }
+        if locked.wire(side).is_some() {
+            return Err(Status::NotSupported);
+        }
+        if bytes > CAPACITY_BYTES {
+            return Err(Status::InvalidArgs);
+        }
+        locked.end(side).thresholds.write = bytes;
+        follow_thresholds(&mut locked, side.peer());
+        Ok(())
+    }
+
+    /// Ends writing at this end; the peer reads what is there and is then told so.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::MANAGE_SOCKET`]; [`Status::PeerClosed`] or
+    /// [`Status::ShouldWait`] if the peer is in another process and cannot be told.
+    pub fn disable_write(&self) -> Result<(), Status> {
+        self.0.grant().check(Rights::MANAGE_SOCKET)?;
+        let mut locked = self.0.lock()?;
+        let (side, peer) = (self.0.side, self.0.side.peer());
+        if let Some(wire) = locked.wire(side) {
+            // Before the signal, so that it can be tried again if there is no room.
+            wire.send(Content::Finished, &[])?;
+            locked.update(side, Signals::WRITABLE, Signals::WRITE_DISABLED);
+            return Ok(());
+        }
+        locked.end(peer).is_finished = true;
+        locked.update(side, NOT_AFTER_THE_END, Signals::WRITE_DISABLED);
+        locked.update(peer, Signals::empty(), Signals::PEER_WRITE_DISABLED);
+        Ok(())
+    }
+}
+
+impl End for SocketEnd {
+    const KIND: Kind = Kind::Socket;
+    const RIGHTS: Rights = Rights::SOCKET;
+    const INITIAL: Signals = Signals::WRITABLE;
+    const USER: Signals = Signals::USER_ALL;
+    type Remains = ();
+    type Unread = Piece;
+
+    fn close(_: &Arc<Pair<SocketEnd>>, locked: &mut Locked<'_, SocketEnd>, side: Side) {
+        let end = locked.end(side);
+        end.bytes = VecDeque::new();
+        end.datagrams = VecDeque::new();
+        locked.update(side.peer(), NOT_AFTER_THE_END, Signals::PEER_CLOSED);
+    }
+    fn has_room(&self) -> bool {
+        self.bytes.len() < CAPACITY_BYTES
+    }
+
+    fn has_room_for_two(&self) -> bool {
+        false
+    }
+
+    fn take_in(
+        locked: &mut Locked<'_, SocketEnd>,
+        side: Side,
+        content: Content,
+        load: Load,
+    ) -> bool {
+        let end = locked.end(side);
+        let Load { body, parcel } = load;
+        let is_sound = !body.is_empty() && parcel.is_empty();
+        match content {
+            Content::Message if is_sound && !end.is_finished => {
+                end.bytes.extend(&*body);
+                if end.kind == SocketKind::Datagram {
+                    end.datagrams.push_back(body.len());
+                }
+                locked.update(side, Signals::empty(), Signals::READABLE);
+                follow_thresholds(locked, side);
+            }
+            Content::Finished => {
+                end.is_finished = true;
+                locked.update(side, Signals::empty(), Signals::PEER_WRITE_DISABLED);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn give_up(&mut self) -> Vec<Piece> {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        let bytes = bytes.make_contiguous();
+        let pieces: Vec<&[u8]> = match self.kind {
+            SocketKind::Stream => bytes.chunks(MAX_PIECE_BYTES).collect(),
+            SocketKind::Datagram => {
+                let mut rest = &*bytes;
+                self.datagrams.drain(..).filter_map(|length| rest.split_off(..length)).collect()
+            }
+        };
+        let pieces = pieces.into_iter().filter_map(|piece| Piece::of(&[IoSlice::new(piece)]));
+        let finished = self.is_finished.then(Piece::finished);
+        pieces.chain(finished).collect()
+    }
+
+    fn go_remote(&mut self) {
+        self.thresholds.write = 0;
+    }
+
+    fn nature(&self) -> u32 {
+        self.kind as u32
+    }
+}
+
+impl Socket {
+    /// What of it goes to another process.
+    pub(crate) fn depart(self) -> Result<Parts, Status> {
+        self.0.depart(false).map(Parts::from)
+    }
+
+    /// From what another process sent.
+    pub(crate) fn arrive(parts: Parts, rights: Rights) -> Option<Socket> {
+        let kinds = [SocketKind::Stream, SocketKind::Datagram];
+        let nature = parts.extra >> 32;
+        let kind = *kinds.iter().find(|kind| **kind as u64 == nature)?;
+        let ends = [(); 2].map(|()| SocketEnd::new(kind));
+        Peered::arrive(ends, parts, rights).map(Socket)
+    }
+}

@@ -1,0 +1,335 @@
+//! Signals of an object that is nothing else, or whose rest needs no lock of theirs.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc as StdArc;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+
+use super::interprocess::Shared;
+use crate::Status;
+use crate::eventfd::Raised;
+use crate::identity::Koid;
+use crate::observers::{ObserverKind, Observers};
+use crate::packets::{Binding, Refresh};
+use crate::signals::Signals;
+use crate::sleep::{Bell, Clapper};
+use crate::sync::atomic::AtomicU32;
+use crate::sync::{Arc, Mutex, Weak, lock};
+use uncopy_os::epoll::{self, Interest};
+use uncopy_os::fork::Generation;
+use uncopy_os::seqpacket::Ready;
+
+pub(super) struct Solo {
+    pub(super) koid: Koid,
+    generation: Generation,
+    /// Written under the lock, read without.
+    signals: AtomicU32,
+    observers: Mutex<Observers>,
+    /// Where the signals are, when other processes have the object too.
+    shared: OnceLock<Shared>,
+}
+
+impl Solo {
+    pub(super) fn new() -> Arc<Solo> {
+        Arc::new(Solo {
+            koid: Koid::next(),
+            generation: Generation::current(),
+            signals: AtomicU32::new(0),
+            observers: Mutex::default(),
+            shared: OnceLock::new(),
+        })
+    }
+
+    #[inline]
+    pub(super) fn signals(&self) -> Signals {
+        Signals::from_bits_retain(self.signals.load(Ordering::Acquire))
+    }
+
+    /// Runs under the lock, unless this is a forked child.
+    pub(super) fn observers(&self, run: &mut dyn FnMut(Signals, &mut Observers)) {
+        if self.generation == Generation::current() {
+            let mut observers = lock(&self.observers);
+            run(self.signals(), &mut observers);
+        }
+    }
+
+    fn store(&self, observers: &mut Observers, old: Signals, new: Signals) {
+        self.signals.store(new.bits(), Ordering::Release);
+        if new != old && !observers.is_empty() {
+            observers.notify(old, new);
+        }
+    }
+
+    /// Changes signals, of which the program may change `allowed`.
+    pub(super) fn change(
+        &self,
+        allowed: Signals,
+        clear: Signals,
+        set: Signals,
+    ) -> Result<(), Status> {
+        if allowed.contains(clear.union(set)) {
+            self.update(clear, set)
+        } else {
+            Err(Status::InvalidArgs)
+        }
+    }
+
+    /// Changes signals.
+    pub(super) fn update(&self, clear: Signals, set: Signals) -> Result<(), Status> {
+        let mut result = Err(Status::BadState);
+        self.observers(&mut |old, observers| {
+            result = match self.shared.get() {
+                Some(shared) => shared.write(clear, set),
+                None => Ok(()),
+            };
+            if result.is_ok() {
+                self.store(observers, old, old.difference(clear).union(set));
+            }
+        });
+        if let Some(shared) = self.shared.get() {
+            shared.ring();
+            // The bell rings here too.
+            self.refresh_shared(shared);
+        }
+        result
+    }
+
+    /// Takes over what other processes have changed.
+    #[inline]
+    pub(super) fn refresh(&self) {
+        if let Some(shared) = self.shared.get() {
+            self.refresh_shared(shared);
+        }
+    }
+
+    #[cold]
+    fn refresh_shared(&self, shared: &Shared) {
+        self.observers(&mut |old, observers| self.store(observers, old, shared.read(old)));
+    }
+
+    pub(super) fn shared(&self) -> Option<&Shared> {
+        self.shared.get()
+    }
+
+    /// From now on the signals are in `shared`. Its own come there first, if it is new.
+    pub(super) fn share(self: &Arc<Solo>, shared: Shared, is_new: bool) -> Result<(), Status> {
+        let mut result = Err(Status::BadState);
+        let mut shared = Some(shared);
+        self.observers(&mut |signals, observers| {
+            let Some(shared) = shared.take() else { return };
+            result = if is_new { shared.write(Signals::empty(), signals) } else { Ok(()) };
+            observers.each(|observer| {
+                let attached = match &observer.kind {
+                    ObserverKind::Thread { waiter, .. } => {
+                        waiter.look();
+                        Ok(())
+                    }
+                    ObserverKind::Port(binding) => self.watch(&shared, binding),
+                    ObserverKind::Descriptor(raised) => {
+                        raised.upgrade().map_or(Ok(()), |raised| add(&shared, raised.set()))
+                    }
+                };
+                result = result.and(attached);
+            });
+            if result.is_ok() {
+                // Nobody else sets it: this is under the lock.
+                let _ = self.shared.set(shared);
+            }
+        });
+        result
+    }
+
+    fn watch(self: &Arc<Solo>, shared: &Shared, binding: &Binding) -> Result<(), Status> {
+        let source = StdArc::new(Watched(Arc::downgrade(self)));
+        let token = self.koid;
+        binding.watch(token, source, |set| {
+            let interest = Interest { read: true, edge: true, ..Interest::default() };
+            Ok(epoll::add_once(&**set, shared.set().as_fd(), token.get(), interest)?)
+        })
+    }
+
+    pub(super) fn bell(&self) -> Option<Bell> {
+        let shared = self.shared.get()?;
+        let ready = Ready { read: true, ..Ready::default() };
+        Some(Bell { clapper: Clapper::Epoll(shared.set().clone()), ready })
+    }
+
+    pub(super) fn attach(self: &Arc<Solo>, binding: &Binding) -> Result<(), Status> {
+        let Some(shared) = self.shared.get() else { return Ok(()) };
+        self.watch(shared, binding)?;
+        self.refresh_shared(shared);
+        Ok(())
+    }
+
+    pub(super) fn attach_fd(&self, raised: &Raised) -> Result<(), Status> {
+        self.shared.get().map_or(Ok(()), |shared| add(shared, raised.set()))
+    }
+}
+
+fn add(shared: &Shared, set: &StdArc<OwnedFd>) -> Result<(), Status> {
+    let interest = Interest { read: true, ..Interest::default() };
+    Ok(epoll::add_once(&**set, shared.set().as_fd(), 1, interest)?)
+}
+
+/// Signals that a port looks after.
+struct Watched(Weak<Solo>);
+
+impl Refresh for Watched {
+    fn refresh(&self) {
+        if let Some(solo) = self.0.upgrade() {
+            solo.refresh();
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
+
+/// `Source` for a type with a method `solo`, which gives its `Solo`, methods `related` and
+/// `change_other` for the other end, if it has one, and `count_handles`, `reissued` and `inherited`
+/// for handles. `$user` is what the program may change.
+macro_rules! solo {
+    ($name:ident, $kind:expr, $user:expr) => {
+        impl $crate::source::Source for $name {
+            #[inline]
+            fn grant(&self) -> &$crate::rights::Grant {
+                &self.grant
+            }
+
+            fn grant_mut(&mut self) -> &mut $crate::rights::Grant {
+                &mut self.grant
+            }
+
+            fn object_kind(&self) -> $crate::Kind {
+                $kind
+            }
+
+            fn koids(&self) -> ($crate::Koid, Option<$crate::Koid>) {
+                (self.solo().koid, self.related())
+            }
+
+            #[inline]
+            fn current_signals(&self) -> $crate::Signals {
+                self.solo().signals()
+            }
+
+            #[inline]
+            fn refresh(&self, _until: $crate::Signals) {
+                self.solo().refresh();
+            }
+
+            fn bell(&self, _trigger: $crate::Signals) -> Option<$crate::sleep::Bell> {
+                self.solo().bell()
+            }
+
+            fn attach(
+                &self,
+                binding: &$crate::packets::Binding,
+                _trigger: $crate::Signals,
+            ) -> Result<(), $crate::Status> {
+                self.solo().attach(binding)
+            }
+
+            fn attach_fd(
+                &self,
+                raised: &$crate::eventfd::Raised,
+                _trigger: $crate::Signals,
+            ) -> Result<(), $crate::Status> {
+                self.solo().attach_fd(raised)
+            }
+
+            fn observers(
+                &self,
+                run: &mut dyn FnMut($crate::Signals, &mut $crate::observers::Observers),
+            ) {
+                self.solo().observers(run);
+            }
+
+            fn change(
+                &self,
+                clear: $crate::Signals,
+                set: $crate::Signals,
+            ) -> Result<(), $crate::Status> {
+                self.solo().change($user, clear, set)
+            }
+
+            fn change_peer(
+                &self,
+                clear: $crate::Signals,
+                set: $crate::Signals,
+            ) -> Result<(), $crate::Status> {
+                self.change_other(clear, set)
+            }
+
+            fn handle_count(&self) -> usize {
+                self.count_handles()
+            }
+
+            fn reissue(&self, grant: $crate::rights::Grant) -> Result<$name, $crate::Status> {
+                self.reissued(grant)
+            }
+
+            fn succeeded_by(&self, grant: $crate::rights::Grant) -> Result<$name, $crate::Status> {
+                self.inherited(grant)
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($name))
+                    .field("koid", &self.solo().koid)
+                    .field("signals", &self.solo().signals())
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+pub(super) use solo;
+
+/// The rest, for a type around an `Arc` with a `Solo` in it that has no other end.
+macro_rules! lone {
+    ($name:ident) => {
+        impl $name {
+            #[inline]
+            fn solo(&self) -> &Arc<Solo> {
+                &self.core.solo
+            }
+
+            fn related(&self) -> Option<$crate::Koid> {
+                None
+            }
+
+            fn change_other(
+                &self,
+                _: $crate::Signals,
+                _: $crate::Signals,
+            ) -> Result<(), $crate::Status> {
+                Err($crate::Status::NotSupported)
+            }
+
+            /// Each has one reference, and nothing else has any.
+            fn count_handles(&self) -> usize {
+                Arc::strong_count(&self.core)
+            }
+
+            fn reissued(&self, grant: $crate::rights::Grant) -> Result<$name, $crate::Status> {
+                Ok($name { core: self.core.clone(), grant })
+            }
+
+            fn inherited(&self, grant: $crate::rights::Grant) -> Result<$name, $crate::Status> {
+                self.reissued(grant)
+            }
+        }
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                let id = self.grant.id();
+                if !self.grant.is_succeeded() {
+                    self.solo().observers(&mut |_, observers| observers.cancel(id));
+                }
+            }
+        }
+    };
+}
+pub(super) use lone;

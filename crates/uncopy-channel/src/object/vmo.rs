@@ -1,0 +1,230 @@
+//! Memory that travels as a descriptor.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use super::solo::{Solo, lone, solo};
+use crate::Status;
+use crate::identity::Kind;
+use crate::rights::{Grant, Rights};
+use crate::signals::Signals;
+use crate::sync::{Arc, Mutex, lock};
+use crate::transport::parcel::Parts;
+use uncopy_os::{file, memfd};
+
+/// Sizes are whole pages, as Zircon's.
+const PAGE_BYTES: u64 = 4096;
+/// Longest name (`ZX_MAX_NAME_LEN` less its last zero).
+const MAX_NAME_BYTES: usize = 31;
+
+struct Core {
+    solo: Arc<Solo>,
+    memory: OwnedFd,
+    /// Bytes, if their number stays.
+    fixed_size: Option<u64>,
+    /// Bytes that mean something, if the program said how many.
+    stream_size: Mutex<Option<u64>>,
+    name: Mutex<Vec<u8>>,
+}
+
+impl Core {
+    fn new(memory: OwnedFd, fixed_size: Option<u64>, stream_size: Option<u64>) -> Core {
+        let stream_size = Mutex::new(stream_size);
+        Core { solo: Solo::new(), memory, fixed_size, stream_size, name: Mutex::default() }
+    }
+}
+
+/// Memory (a memfd), read and written by system calls and never mapped here, so that nobody who
+/// shares it can hurt this process by shrinking it.
+pub struct Vmo {
+    core: Arc<Core>,
+    grant: Grant,
+}
+
+impl Vmo {
+    /// Makes at least `size` zero bytes, rounded up to pages of 4,096.
+    ///
+    /// # Errors
+    /// [`Status::OutOfRange`] above 2⁶³ bytes; [`Status::NoResources`] if the process has no
+    /// descriptor left; [`Status::NoMemory`].
+    pub fn new(size: u64) -> Result<Vmo, Status> {
+        let whole = whole_pages(size)?;
+        let core = Core::new(memfd::create(whole)?, Some(whole), Some(size));
+        Ok(Vmo { core: Arc::new(core), grant: Grant::new(Rights::VMO) })
+    }
+
+    /// Makes the same as [`new`](Self::new), with [`Rights::RESIZE`]: its size can be changed
+    /// (`ZX_VMO_RESIZABLE`).
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn resizable(size: u64) -> Result<Vmo, Status> {
+        let core = Core::new(memfd::create_resizable(whole_pages(size)?)?, None, Some(size));
+        let rights = Rights::VMO.union(Rights::RESIZE);
+        Ok(Vmo { core: Arc::new(core), grant: Grant::new(rights) })
+    }
+
+    /// Makes it at least `size` bytes long, rounded up to pages, for all who have it; new bytes are
+    /// zero.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::WRITE`] and [`Rights::RESIZE`], which memory of a
+    /// fixed size does not have; [`Status::OutOfRange`] above 2⁶³ bytes; [`Status::NoMemory`].
+    pub fn set_size(&self, size: u64) -> Result<(), Status> {
+        self.grant.check(Rights::WRITE | Rights::RESIZE)?;
+        Ok(memfd::resize(&self.core.memory, whole_pages(size)?)?)
+    }
+
+    /// What of it goes to another process: the memory itself.
+    pub(crate) fn depart(&self) -> Result<Parts, Status> {
+        let fd = file::duplicate(&self.core.memory)?;
+        Ok(Parts { fds: vec![fd], extra: self.core.solo.signals().bits().into() })
+    }
+
+    /// From what another process sent, if it is memory.
+    pub(crate) fn arrive(parts: Parts, rights: Rights) -> Option<Vmo> {
+        let [memory] = <[OwnedFd; 1]>::try_from(parts.fds).ok()?;
+        let size = memfd::size(&memory).ok()?;
+        let fixed_size = memfd::is_fixed(&memory).ok()?.then_some(size);
+        let solo = Solo::new();
+        let signals = Signals::from_bits_truncate(parts.extra as u32);
+        solo.change(Signals::USER_ALL, Signals::empty(), signals & Signals::USER_ALL).ok()?;
+        let core = Core { solo, ..Core::new(memory, fixed_size, None) };
+        Some(Vmo { core: Arc::new(core), grant: Grant::new(rights) })
+    }
+
+    /// Returns the bytes, a multiple of 4,096 unless another process has it otherwise. Of memory whose
+    /// size can change: those it has now.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        let now = || memfd::size(&self.core.memory).unwrap_or(0);
+        self.core.fixed_size.unwrap_or_else(now)
+    }
+
+    /// Returns the bytes that mean something: what it was made for, or what
+    /// [`set_stream_size`](Self::set_stream_size) said in this process, at most its size.
+    #[must_use]
+    pub fn stream_size(&self) -> u64 {
+        let size = self.size();
+        lock(&self.core.stream_size).map_or(size, |stream_size| stream_size.min(size))
+    }
+
+    /// Says how many bytes mean something; changes none.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::OutOfRange`] above its size.
+    pub fn set_stream_size(&self, size: u64) -> Result<(), Status> {
+        self.grant.check(Rights::WRITE)?;
+        self.note_stream_size(size)
+    }
+
+    /// Sets the same as a property.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::SET_PROPERTY`]; [`Status::OutOfRange`].
+    pub fn set_content_size(&self, size: u64) -> Result<(), Status> {
+        self.grant.check(Rights::SET_PROPERTY)?;
+        self.note_stream_size(size)
+    }
+
+    fn note_stream_size(&self, size: u64) -> Result<(), Status> {
+        if size > self.size() {
+            return Err(Status::OutOfRange);
+        }
+        *lock(&self.core.stream_size) = Some(size);
+        Ok(())
+    }
+
+    /// Zeroes a range. Whole pages in it take no memory after that, until they are written again.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::OutOfRange`] if it goes
+    /// beyond the end.
+    pub fn zero(&self, offset: u64, length: u64) -> Result<(), Status> {
+        self.grant.check(Rights::WRITE)?;
+        self.check_range(offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
+        Ok(memfd::zero(&self.core.memory, offset, length)?)
+    }
+
+    /// Has the system provide memory for a range now.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::OutOfRange`] if it goes
+    /// beyond the end; [`Status::NoMemory`].
+    pub fn commit(&self, offset: u64, length: u64) -> Result<(), Status> {
+        self.grant.check(Rights::WRITE)?;
+        self.check_range(offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
+        Ok(memfd::provide(&self.core.memory, offset, length)?)
+    }
+
+    /// Returns what [`set_name`](Self::set_name) called it in this process; nothing at first.
+    #[must_use]
+    pub fn name(&self) -> Vec<u8> {
+        lock(&self.core.name).clone()
+    }
+
+    /// Names it, for people who look at it.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::SET_PROPERTY`]; [`Status::OutOfRange`] above 31
+    /// bytes.
+    pub fn set_name(&self, name: &[u8]) -> Result<(), Status> {
+        self.grant.check(Rights::SET_PROPERTY)?;
+        if name.len() > MAX_NAME_BYTES {
+            return Err(Status::OutOfRange);
+        }
+        *lock(&self.core.name) = name.to_vec();
+        Ok(())
+    }
+
+    /// Fills `bytes` from `offset` on.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::READ`]; [`Status::OutOfRange`] if it goes beyond
+    /// the end.
+    pub fn read(&self, bytes: &mut [u8], offset: u64) -> Result<(), Status> {
+        self.grant.check(Rights::READ)?;
+        self.check_range(offset, bytes.len() as u64)?;
+        Ok(memfd::read_exact_at(&self.core.memory, bytes, offset)?)
+    }
+
+    /// Writes `bytes` at `offset`.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::OutOfRange`] if it goes
+    /// beyond the end; [`Status::NoMemory`].
+    pub fn write(&self, bytes: &[u8], offset: u64) -> Result<(), Status> {
+        self.grant.check(Rights::WRITE)?;
+        self.check_range(offset, bytes.len() as u64)?;
+        Ok(memfd::write_all_at(&self.core.memory, bytes, offset)?)
+    }
+
+    /// A range lies within it.
+    ///
+    /// # Errors
+    /// [`Status::OutOfRange`] if not.
+    pub fn check_range(&self, offset: u64, length: u64) -> Result<(), Status> {
+        let end = offset.checked_add(length);
+        if end.is_some_and(|end| end <= self.size()) { Ok(()) } else { Err(Status::OutOfRange) }
+    }
+}
+
+fn whole_pages(size: u64) -> Result<u64, Status> {
+    let size = size.checked_next_multiple_of(PAGE_BYTES).ok_or(Status::OutOfRange)?;
+    i64::try_from(size).map_err(|_| Status::OutOfRange)?;
+    Ok(size)
+}
+
+impl AsFd for Vmo {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.core.memory.as_fd()
+    }
+}
+
+lone!(Vmo);
+solo!(Vmo, Kind::Vmo, Signals::USER_ALL);

@@ -1,0 +1,514 @@
+//! Two ends that know each other under one lock: what channels, event pairs, fifos and sockets
+//! have in common.
+
+use std::fmt;
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::sync::Arc as StdArc;
+
+use super::Status;
+use super::eventfd::Raised;
+use super::identity::{Kind, Koid};
+use super::observers::Observers;
+use super::packets::Binding;
+use super::rights::{Grant, Rights};
+use super::signals::Signals;
+use super::sleep::{Bell, Waiter};
+use super::source::Source;
+use super::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use super::sync::{Arc, BriefGuard, BriefLock, hold};
+use super::transport::carrier::Unread;
+use super::transport::packet::{Content, encode_signals};
+use super::transport::parcel::Load;
+use super::transport::wire::Wire;
+use uncopy_os::fork::Generation;
+
+mod wired;
+
+pub(super) use wired::AWAITED;
+
+/// One of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Side(u8);
+
+impl Side {
+    pub(super) const BOTH: [Side; 2] = [Side(0), Side(1)];
+
+    pub(super) fn peer(self) -> Side {
+        Side(self.0 ^ 1)
+    }
+
+    /// 0 or 1, which the compiler can see.
+    pub(super) fn index(self) -> usize {
+        usize::from(self.0 & 1)
+    }
+}
+
+/// What differs between the kinds of pairs.
+pub(super) trait End: Sized + Send + 'static {
+    const KIND: Kind;
+    const RIGHTS: Rights;
+    /// Signals of a new end.
+    const INITIAL: Signals;
+    /// What the program may change.
+    const USER: Signals;
+    /// What an end leaves behind that has to be dropped outside the lock.
+    type Remains: Default;
+    /// Packet that has not been read at an end.
+    type Unread: Unread;
+
+    /// The last handle to `side` is closed.
+    fn close(pair: &Arc<Pair<Self>>, locked: &mut Locked<'_, Self>, side: Side) -> Self::Remains;
+    /// Drops what was left.
+    fn bury(_remains: Self::Remains) {}
+    /// Ends calls in progress on `side`.
+    fn cancel_calls(_pair: &mut Locked<'_, Self>, _side: Side) {}
+
+    /// There is room for what comes over a socket.
+    fn has_room(&self) -> bool {
+        true
+    }
+    /// There is room for two packets, whatever the first is.
+    fn has_room_for_two(&self) -> bool {
+        true
+    }
+    /// Takes in what came over a socket; false if it makes no sense here.
+    fn take_in(_: &mut Locked<'_, Self>, _: Side, _: Content, _: Load) -> bool {
+        false
+    }
+    /// Over the socket nothing comes any more.
+    fn cut_off(&mut self) {}
+    /// Has whoever waits here, other than for signals, look again what to wait for.
+    fn look(&mut self) {}
+    /// What has not been read, and is to be read where this end is going.
+    fn give_up(&mut self) -> Vec<Self::Unread> {
+        Vec::new()
+    }
+    /// This end now hears from another process, which is believed less.
+    fn go_remote(&mut self) {}
+    /// What of its nature another process has to be told.
+    fn nature(&self) -> u32 {
+        0
+    }
+    /// Somebody waits here, other than for signals, until it is read elsewhere.
+    fn awaits_reading(&self) -> bool {
+        false
+    }
+    /// It has gone to another process. `reading` hangs up when it is read there.
+    fn left(&mut self, _reading: Option<StdArc<OwnedFd>>) {}
+    /// What hangs up when it is read elsewhere, while somebody waits for that.
+    fn reading(&self) -> Option<StdArc<OwnedFd>> {
+        None
+    }
+    /// It was read elsewhere, or is lost.
+    fn was_read(&mut self) {}
+    /// What somebody else waits for to hang up when it is read here.
+    fn take_unread(&mut self) -> Option<OwnedFd> {
+        None
+    }
+}
+
+pub(super) struct Pair<T> {
+    /// Locks and lists belong to the process that made them.
+    generation: Generation,
+    koids: [Koid; 2],
+    /// Written under the lock, read without.
+    signals: [AtomicU32; 2],
+    /// The half has a wire. Written under the lock, read without.
+    wired: [AtomicBool; 2],
+    /// Looks at the half's wire that are left out, because one was of no use.
+    unused_looks: [AtomicU32; 2],
+    sides: BriefLock<[Half<T>; 2]>,
+}
+
+pub(super) struct Half<T> {
+    pub(super) end: T,
+    observers: Observers,
+    /// Open handles in this process; none: closed, or gone to another process.
+    handles: u32,
+    /// To the other end, if that is in another process.
+    wire: Option<std::sync::Arc<Wire>>,
+}
+
+/// A locked pair.
+pub(super) struct Locked<'a, T> {
+    pair: &'a Pair<T>,
+    sides: BriefGuard<'a, [Half<T>; 2]>,
+}
+
+impl<T: End> Pair<T> {
+    fn new(ends: [T; 2]) -> Pair<T> {
+        let half = |end| Half { end, observers: Observers::default(), handles: 1, wire: None };
+        Pair {
+            generation: Generation::current(),
+            koids: [Koid::next(), Koid::next()],
+            signals: [T::INITIAL.bits(); 2].map(AtomicU32::new),
+            wired: [false; 2].map(AtomicBool::new),
+            unused_looks: [0; 2].map(AtomicU32::new),
+            sides: BriefLock::new(ends.map(half)),
+        }
+    }
+}
+
+impl<T> Pair<T> {
+    /// Fails in a child that was forked from the process that made the pair: what another thread
+    /// was doing to it at that moment is unfinished for ever.
+    #[inline]
+    pub(super) fn lock(&self) -> Result<Locked<'_, T>, Status> {
+        if self.generation != Generation::current() {
+            return Err(Status::BadState);
+        }
+        Ok(Locked { pair: self, sides: hold(&self.sides) })
+    }
+
+    #[inline]
+    pub(super) fn signals(&self, side: Side) -> Signals {
+        Signals::from_bits_retain(self.signals[side.index()].load(Ordering::Acquire))
+    }
+}
+
+impl<T> Locked<'_, T> {
+    #[inline]
+    pub(super) fn end(&mut self, side: Side) -> &mut T {
+        &mut self.sides[side.index()].end
+    }
+
+    #[inline]
+    pub(super) fn is_closed(&self, side: Side) -> bool {
+        self.sides[side.index()].handles == 0
+    }
+
+    /// The peer of `side` is closed, here or elsewhere, or out of reach because `side` itself is: a
+    /// handle that was succeeded may still be in use then.
+    #[inline]
+    pub(super) fn is_orphan(&self, side: Side) -> bool {
+        match &self.sides[side.index()].wire {
+            None => self.is_closed(side.peer()) || self.is_closed(side),
+            Some(_) => self.signals(side).contains(Signals::PEER_CLOSED),
+        }
+    }
+
+    #[inline]
+    pub(super) fn signals(&self, side: Side) -> Signals {
+        Signals::from_bits_retain(self.pair.signals[side.index()].load(Ordering::Relaxed))
+    }
+
+    /// Changes signals and tells whoever waits for them.
+    #[inline]
+    pub(super) fn update(&mut self, side: Side, clear: Signals, set: Signals) {
+        let old = self.signals(side);
+        let new = old.difference(clear).union(set);
+        if new == old {
+            return;
+        }
+        // A plain store: only holders of the lock write.
+        self.pair.signals[side.index()].store(new.bits(), Ordering::Release);
+        let observers = &mut self.sides[side.index()].observers;
+        if !observers.is_empty() {
+            observers.notify(old, new);
+        }
+    }
+}
+
+/// A handle to one end.
+pub(super) struct Peered<T: End> {
+    pub(super) pair: Arc<Pair<T>>,
+    pub(super) side: Side,
+    pub(super) grant: Grant,
+}
+
+impl<T: End> Peered<T> {
+    pub(super) fn pair(ends: [T; 2]) -> [Peered<T>; 2] {
+        let pair = Arc::new(Pair::new(ends));
+        Side::BOTH.map(|side| Peered { pair: pair.clone(), side, grant: Grant::new(T::RIGHTS) })
+    }
+
+    /// The same end of the same pair.
+    pub(super) fn is_same_end(&self, other: &Peered<T>) -> bool {
+        self.side == other.side && Arc::ptr_eq(&self.pair, &other.pair)
+    }
+
+    #[inline]
+    pub(super) fn lock(&self) -> Result<Locked<'_, T>, Status> {
+        self.pair.lock()
+    }
+
+    /// Closes this handle, once; what is left of the end if it was the last.
+    pub(super) fn close(&mut self) -> T::Remains {
+        let side = self.side;
+        let is_succeeded = self.grant.is_succeeded();
+        if self.grant.close() {
+            return T::Remains::default();
+        }
+        let Ok(mut locked) = self.pair.lock() else {
+            // In a forked child: what another thread was changing must not be torn down.
+            std::mem::forget(self.pair.clone());
+            return T::Remains::default();
+        };
+        if is_succeeded {
+            return T::Remains::default();
+        }
+        let half = &mut locked.sides[side.index()];
+        half.observers.cancel(self.grant.id());
+        half.handles -= 1;
+        if half.handles > 0 {
+            return T::Remains::default();
+        }
+        half.observers.cancel_all();
+        let remains = T::close(&self.pair, &mut locked, side);
+        locked.unwire(side);
+        remains
+    }
+}
+
+impl<T: End> Source for Peered<T> {
+    #[inline]
+    fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    fn grant_mut(&mut self) -> &mut Grant {
+        &mut self.grant
+    }
+
+    fn object_kind(&self) -> Kind {
+        T::KIND
+    }
+
+    fn koids(&self) -> (Koid, Option<Koid>) {
+        let koids = self.pair.koids;
+        (koids[self.side.index()], Some(koids[self.side.peer().index()]))
+    }
+
+    #[inline]
+    fn current_signals(&self) -> Signals {
+        self.pair.signals(self.side)
+    }
+
+    fn observers(&self, run: &mut dyn FnMut(Signals, &mut Observers)) {
+        if let Ok(mut locked) = self.lock() {
+            let signals = locked.signals(self.side);
+            run(signals, &mut locked.sides[self.side.index()].observers);
+        }
+    }
+
+    #[inline]
+    fn refresh(&self, until: Signals) {
+        if self.is_wired() {
+            self.pair.refresh_wired(self.side, until);
+        }
+    }
+
+    #[inline]
+    fn expects_sleep(&self, until: Signals) -> bool {
+        self.is_wired() && self.expects_sleep_wired(until)
+    }
+
+    fn settle(&self, waiter: &Arc<Waiter>, until: Signals) -> Option<Signals> {
+        if self.is_wired() { self.settle_wired(waiter, until) } else { None }
+    }
+
+    fn observers_and_bell(
+        &self,
+        trigger: Signals,
+        run: &mut dyn FnMut(Signals, &mut Observers),
+    ) -> Option<Bell> {
+        let mut locked = self.lock().ok()?;
+        let signals = locked.signals(self.side);
+        run(signals, &mut locked.sides[self.side.index()].observers);
+        locked.bell(self.side, trigger)
+    }
+
+    fn bell(&self, trigger: Signals) -> Option<Bell> {
+        self.lock().ok()?.bell(self.side, trigger)
+    }
+
+    fn attach(&self, binding: &Binding, trigger: Signals) -> Result<(), Status> {
+        self.attach_wired(binding, trigger)
+    }
+
+    fn attach_fd(&self, raised: &Raised, trigger: Signals) -> Result<(), Status> {
+        self.attach_fd_wired(raised, trigger)
+    }
+
+    fn change(&self, clear: Signals, set: Signals) -> Result<(), Status> {
+        if !T::USER.contains(clear.union(set)) {
+            return Err(Status::InvalidArgs);
+        }
+        self.lock()?.update(self.side, clear, set);
+        Ok(())
+    }
+
+    fn change_peer(&self, clear: Signals, set: Signals) -> Result<(), Status> {
+        if !T::USER.contains(clear.union(set)) {
+            return Err(Status::InvalidArgs);
+        }
+        let mut locked = self.lock()?;
+        if locked.is_orphan(self.side) {
+            return Err(Status::PeerClosed);
+        }
+        if let Some(wire) = locked.wire(self.side) {
+            drop(locked);
+            let body = encode_signals(clear, set);
+            return wire.send(Content::Signals, &[IoSlice::new(&body)]);
+        }
+        locked.update(self.side.peer(), clear, set);
+        Ok(())
+    }
+
+    fn cancel_calls(&self) {
+        if let Ok(mut locked) = self.lock() {
+            T::cancel_calls(&mut locked, self.side);
+        }
+    }
+
+    fn handle_count(&self) -> usize {
+        self.lock().map_or(0, |locked| locked.sides[self.side.index()].handles as usize)
+    }
+
+    fn reissue(&self, grant: Grant) -> Result<Peered<T>, Status> {
+        let mut locked = self.lock()?;
+        let handles = &mut locked.sides[self.side.index()].handles;
+        if *handles == 0 {
+            return Err(Status::BadHandle);
+        }
+        *handles += 1;
+        Ok(Peered { pair: self.pair.clone(), side: self.side, grant })
+    }
+
+    fn succeeded_by(&self, grant: Grant) -> Result<Peered<T>, Status> {
+        drop(self.lock()?);
+        Ok(Peered { pair: self.pair.clone(), side: self.side, grant })
+    }
+}
+
+impl<T: End> Drop for Peered<T> {
+    fn drop(&mut self) {
+        T::bury(self.close());
+    }
+}
+
+impl<T: End> fmt::Debug for Peered<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle")
+            .field("kind", &T::KIND)
+            .field("koid", &self.koids().0)
+            .field("signals", &self.current_signals())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A public type around `Peered`, with what every handle can do.
+macro_rules! peered {
+    ($name:ident) => {
+        impl crate::source::Source for $name {
+            #[inline]
+            fn grant(&self) -> &crate::rights::Grant {
+                &self.0.grant
+            }
+
+            fn grant_mut(&mut self) -> &mut crate::rights::Grant {
+                &mut self.0.grant
+            }
+
+            fn object_kind(&self) -> crate::Kind {
+                self.0.object_kind()
+            }
+
+            fn koids(&self) -> (crate::Koid, Option<crate::Koid>) {
+                self.0.koids()
+            }
+
+            #[inline]
+            fn current_signals(&self) -> crate::Signals {
+                self.0.current_signals()
+            }
+
+            fn observers(
+                &self,
+                run: &mut dyn FnMut(crate::Signals, &mut crate::observers::Observers),
+            ) {
+                self.0.observers(run);
+            }
+
+            #[inline]
+            fn refresh(&self, until: crate::Signals) {
+                self.0.refresh(until);
+            }
+
+            #[inline]
+            fn expects_sleep(&self, until: crate::Signals) -> bool {
+                self.0.expects_sleep(until)
+            }
+
+            fn settle(
+                &self,
+                waiter: &crate::sync::Arc<crate::sleep::Waiter>,
+                until: crate::Signals,
+            ) -> Option<crate::Signals> {
+                self.0.settle(waiter, until)
+            }
+
+            fn observers_and_bell(
+                &self,
+                trigger: crate::Signals,
+                run: &mut dyn FnMut(crate::Signals, &mut crate::observers::Observers),
+            ) -> Option<crate::sleep::Bell> {
+                self.0.observers_and_bell(trigger, run)
+            }
+
+            fn bell(&self, trigger: crate::Signals) -> Option<crate::sleep::Bell> {
+                self.0.bell(trigger)
+            }
+
+            fn attach(
+                &self,
+                binding: &crate::packets::Binding,
+                trigger: crate::Signals,
+            ) -> Result<(), crate::Status> {
+                self.0.attach(binding, trigger)
+            }
+
+            fn attach_fd(
+                &self,
+                raised: &crate::eventfd::Raised,
+                trigger: crate::Signals,
+            ) -> Result<(), crate::Status> {
+                self.0.attach_fd(raised, trigger)
+            }
+
+            fn change(
+                &self,
+                clear: crate::Signals,
+                set: crate::Signals,
+            ) -> Result<(), crate::Status> {
+                self.0.change(clear, set)
+            }
+
+            fn change_peer(
+                &self,
+                clear: crate::Signals,
+                set: crate::Signals,
+            ) -> Result<(), crate::Status> {
+                self.0.change_peer(clear, set)
+            }
+
+            fn cancel_calls(&self) {
+                self.0.cancel_calls();
+            }
+
+            fn handle_count(&self) -> usize {
+                self.0.handle_count()
+            }
+
+            fn reissue(&self, grant: crate::rights::Grant) -> Result<$name, crate::Status> {
+                self.0.reissue(grant).map($name)
+            }
+
+            fn succeeded_by(&self, grant: crate::rights::Grant) -> Result<$name, crate::Status> {
+                self.0.succeeded_by(grant).map($name)
+            }
+        }
+    };
+}
+pub(super) use peered;

@@ -1,0 +1,457 @@
+//! Ends whose other end is in another process, and how they come to that.
+
+use std::io::IoSlice;
+use std::ops::Deref;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc as StdArc;
+
+use super::{End, Half, Locked, Pair, Peered, Side};
+use crate::Status;
+use crate::eventfd::Raised;
+use crate::identity::Koid;
+use crate::observers::ObserverKind;
+use crate::packets::{Binding, Refresh};
+use crate::rights::{Grant, Rights};
+use crate::signals::Signals;
+use crate::sleep::{Bell, Clapper, Waiter};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Arc, Weak};
+use crate::transport::carrier::Carriers;
+use crate::transport::packet::Content;
+use crate::transport::parcel::Parts;
+use crate::transport::wire::{Wire, send};
+use uncopy_os::epoll::Interest;
+use uncopy_os::seqpacket::{self, Ready};
+
+mod intake;
+
+/// An end that has left this process's hands.
+pub(crate) struct Departed {
+    pub(crate) fd: OwnedFd,
+    /// Sockets that are to be read before.
+    pub(crate) backlog: Vec<OwnedFd>,
+    /// User signals that are set, and above them the end's nature.
+    pub(crate) extra: u64,
+    /// To be closed when the end is read.
+    pub(crate) unread: Option<OwnedFd>,
+}
+
+/// In the number of a channel's end: its last descriptor is to be closed when the end is read.
+pub(crate) const AWAITED: u64 = 1 << 32;
+
+impl From<Departed> for Parts {
+    fn from(departed: Departed) -> Parts {
+        let Departed { fd, backlog, extra, unread } = departed;
+        // Of channels alone, whose number has that bit free.
+        let extra = if unread.is_some() { extra | AWAITED } else { extra };
+        Parts { fds: std::iter::once(fd).chain(backlog).chain(unread).collect(), extra }
+    }
+}
+
+/// What goes with an end: user signals, and that it may write no more.
+const CARRIED: Signals = Signals::USER_ALL.union(Signals::WRITE_DISABLED);
+
+/// One end, as long as it exists.
+struct Watched<T> {
+    pair: Weak<Pair<T>>,
+    side: Side,
+}
+
+impl<T: End> Refresh for Watched<T> {
+    fn refresh(&self) {
+        if let Some(pair) = self.pair.upgrade() {
+            pair.refresh_wired(self.side, Signals::empty());
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.pair.strong_count() == 0
+    }
+}
+
+impl<T: End> Locked<'_, T> {
+    #[inline]
+    pub(crate) fn wire(&self, side: Side) -> Option<StdArc<Wire>> {
+        self.sides[side.index()].wire.clone()
+    }
+
+    fn set_wire(&mut self, side: Side, wire: StdArc<Wire>) {
+        let half = &mut self.sides[side.index()];
+        half.wire = Some(wire);
+        half.end.go_remote();
+        // How much room there is only the kernel knows.
+        self.update(side, Signals::WRITE_THRESHOLD, Signals::empty());
+        self.pair.wired[side.index()].store(true, Ordering::Release);
+    }
+
+    pub(super) fn unwire(&mut self, side: Side) -> Option<StdArc<Wire>> {
+        self.pair.wired[side.index()].store(false, Ordering::Release);
+        self.sides[side.index()].wire.take()
+    }
+
+    /// The peer is closed, and perhaps some of what it sent is still in the socket.
+    fn lose_peer(&mut self, side: Side, wire: &Wire) {
+        let half = &mut self.sides[side.index()];
+        // A closed socket polls readable for ever.
+        half.observers.each(|observer| {
+            if let ObserverKind::Descriptor(raised) = &observer.kind
+                && let Some(raised) = raised.upgrade()
+            {
+                wire.unwatch(raised.set());
+            }
+        });
+        self.update(side, Signals::WRITABLE, Signals::PEER_CLOSED);
+    }
+
+    /// Nothing comes any more, and nothing can be sent.
+    fn hang_up(&mut self, side: Side, wire: &Wire) {
+        self.end(side).cut_off();
+        self.lose_peer(side, wire);
+    }
+
+    /// Has everybody who waits for `side` look again what to wait for.
+    pub(crate) fn look(&mut self, side: Side) {
+        let half = &mut self.sides[side.index()];
+        half.end.look();
+        half.observers.each(|observer| {
+            if let ObserverKind::Thread { waiter, .. } = &observer.kind {
+                waiter.look();
+            }
+        });
+    }
+}
+
+impl<T: End> Locked<'_, T> {
+    /// A descriptor to poll, while only the socket knows of the signals.
+    pub(super) fn bell(&mut self, side: Side, trigger: Signals) -> Option<Bell> {
+        let Some(wire) = self.wire(side) else {
+            let clapper = Clapper::Epoll(self.end(side).reading()?);
+            return Some(Bell { clapper, ready: Ready { hung_up: true, ..Ready::default() } });
+        };
+        if self.signals(side).contains(Signals::PEER_CLOSED) {
+            return None;
+        }
+        let sent_only = Signals::WRITABLE.union(Signals::PEER_CLOSED);
+        let read = trigger.is_empty() || !sent_only.contains(trigger);
+        let ready = Ready {
+            read: read && self.end(side).has_room(),
+            write: trigger.contains(Signals::WRITABLE),
+            hung_up: true,
+        };
+        Some(Bell { clapper: Clapper::Wire(wire), ready })
+    }
+}
+
+impl<T: End> Pair<T> {
+    /// Looks at the socket, and takes in what has come, as far as there is room. If one of the
+    /// signals is set, what comes meanwhile can wait.
+    #[cold]
+    pub(super) fn refresh_wired(&self, side: Side, until: Signals) {
+        if let Ok(mut locked) = self.lock() {
+            locked.look_first(side, until);
+        }
+    }
+}
+
+impl<T: End> Peered<T> {
+    /// The other end is in another process.
+    #[inline]
+    pub(crate) fn is_wired(&self) -> bool {
+        self.pair.wired[self.side.index()].load(Ordering::Acquire)
+    }
+
+    /// One end of a pair whose other end is behind `wire`.
+    pub(crate) fn remote(ends: [T; 2], wire: Wire, rights: Rights, signals: Signals) -> Peered<T> {
+        let pair = Arc::new(Pair::new(ends));
+        let [side, away] = Side::BOTH;
+        if let Ok(mut locked) = pair.lock() {
+            locked.sides[away.index()].handles = 0;
+            locked.set_wire(side, StdArc::new(wire));
+            let carried = signals.intersection(CARRIED);
+            let clear = match carried.contains(Signals::WRITE_DISABLED) {
+                true => Signals::WRITABLE,
+                false => Signals::empty(),
+            };
+            locked.update(side, clear, carried);
+        }
+        Peered { pair, side, grant: Grant::new(rights) }
+    }
+
+    /// None of the signals is set, and the last look found nothing either.
+    pub(super) fn expects_sleep_wired(&self, until: Signals) -> bool {
+        let looks = &self.pair.unused_looks[self.side.index()];
+        let left = looks.load(Ordering::Relaxed);
+        if left == 0 || self.pair.signals(self.side).intersects(until) {
+            return false;
+        }
+        looks.store(left - 1, Ordering::Relaxed);
+        true
+    }
+
+    /// Looks at the socket. If one of the signals is set then, and `waiter` is still on the list,
+    /// it is taken off: all that are set.
+    pub(super) fn settle_wired(&self, waiter: &Arc<Waiter>, until: Signals) -> Option<Signals> {
+        let mut locked = self.lock().ok()?;
+        // Not there meanwhile, so that nobody wakes this very thread.
+        let own = locked.sides[self.side.index()].observers.forget(waiter);
+        locked.refresh(self.side, until);
+        let signals = locked.signals(self.side);
+        match own {
+            Some(_) if signals.intersects(until) => return Some(signals),
+            Some(observer) => locked.sides[self.side.index()].observers.put_back(observer),
+            None => {}
+        }
+        None
+    }
+
+    fn watched(&self, side: Side) -> (Koid, StdArc<dyn Refresh>) {
+        watched(&self.pair, side)
+    }
+
+    /// Has the port look at the socket too.
+    pub(super) fn attach_wired(&self, binding: &Binding, trigger: Signals) -> Result<(), Status> {
+        let locked = self.lock()?;
+        let Some(wire) = locked.wire(self.side) else { return Ok(()) };
+        drop(locked);
+        let (token, source) = self.watched(self.side);
+        binding.watch(token, source, |set| wire.watch(set, token.get(), edges(trigger)))?;
+        self.pair.refresh_wired(self.side, Signals::empty());
+        Ok(())
+    }
+
+    /// Has the descriptor poll readable for the socket too.
+    pub(super) fn attach_fd_wired(&self, raised: &Raised, trigger: Signals) -> Result<(), Status> {
+        let locked = self.lock()?;
+        match locked.wire(self.side) {
+            Some(wire) if !locked.signals(self.side).contains(Signals::PEER_CLOSED) => {
+                wire.watch(raised.set(), 1, interest(trigger))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Goes to another process: the socket that is left of it. What waits here for it to be read
+    /// goes on waiting, unless it goes where nobody could tell of that.
+    ///
+    /// If anything fails the end is closed, and nothing else has changed.
+    pub(crate) fn depart(mut self, is_followed: bool) -> Result<Departed, Status> {
+        let (departed, carriers, backlog) = self.leave(is_followed)?;
+        carriers.fill(backlog)?;
+        Ok(departed)
+    }
+
+    /// Under the lock: nothing is dropped in here that may hold handles.
+    fn leave(&mut self, is_followed: bool) -> Result<(Departed, Carriers, Vec<T::Unread>), Status> {
+        if self.grant.is_succeeded() {
+            return Err(Status::BadHandle);
+        }
+        let side = self.side;
+        let pair = self.pair.clone();
+        let mut locked = pair.lock()?;
+        let is_last = locked.sides[side.index()].handles == 1;
+        let old = locked.wire(side);
+        let unread = if is_last { locked.end(side).give_up() } else { Vec::new() };
+        let carriers = match Carriers::for_backlog(&unread) {
+            Ok(carriers) => carriers,
+            Err(status) => return fail(locked, unread, status),
+        };
+        let connected = match &old {
+            None => locked.connect(&pair, side, &carriers, is_last),
+            Some(wire) => reconnect(wire, &carriers, is_last),
+        };
+        let (fd, backlog) = match connected {
+            Ok(connected) => connected,
+            Err(status) => return fail(locked, unread, status),
+        };
+        let awaits = is_followed && is_last && locked.end(side).awaits_reading();
+        let (reading, told) = match (awaits, locked.end(side).take_unread()) {
+            (_, Some(told)) => (None, Some(told)),
+            (false, None) => (None, None),
+            (true, None) => match seqpacket::pair() {
+                Ok((here, there)) => (Some(StdArc::new(here)), Some(there)),
+                Err(errno) => return fail(locked, unread, errno.into()),
+            },
+        };
+        let extra = u64::from(locked.end(side).nature()) << 32
+            | u64::from(locked.signals(side).intersection(CARRIED).bits());
+        self.grant.close();
+        let half = &mut locked.sides[side.index()];
+        half.observers.cancel(self.grant.id());
+        half.handles -= 1;
+        if is_last {
+            half.observers.cancel_all();
+            let is_awaited = reading.is_some();
+            half.end.left(reading);
+            locked.unwire(side);
+            if is_awaited {
+                self.pair.wired[side.index()].store(true, Ordering::Release);
+                locked.look(side);
+            }
+        }
+        drop(locked);
+        Ok((Departed { fd, backlog, extra, unread: told }, carriers, unread))
+    }
+}
+
+/// Gives the lock back before what was unread is dropped.
+fn fail<T: End, U>(
+    locked: Locked<'_, T>,
+    unread: Vec<T::Unread>,
+    status: Status,
+) -> Result<U, Status> {
+    drop(locked);
+    drop(unread);
+    Err(status)
+}
+
+fn watched<T: End>(pair: &Arc<Pair<T>>, side: Side) -> (Koid, StdArc<dyn Refresh>) {
+    let source = Watched { pair: Arc::downgrade(pair), side };
+    (pair.koids[side.index()], StdArc::new(source))
+}
+
+/// What of the socket makes a descriptor for `trigger` readable.
+fn interest(trigger: Signals) -> Interest {
+    let sent_only = Signals::WRITABLE.union(Signals::PEER_CLOSED);
+    Interest {
+        read: !sent_only.contains(trigger),
+        write: trigger.contains(Signals::WRITABLE),
+        edge: false,
+    }
+}
+
+/// What of the socket has a port look.
+fn edges(trigger: Signals) -> Interest {
+    Interest { read: true, write: trigger.contains(Signals::WRITABLE), edge: true }
+}
+
+/// Another descriptor of the socket there is; the sockets to be read before.
+fn reconnect(
+    wire: &Wire,
+    carriers: &Carriers,
+    is_last: bool,
+) -> Result<(OwnedFd, Vec<OwnedFd>), Status> {
+    let fd = duplicate(wire.fd())?;
+    let mut backlog = carriers.readers_again()?;
+    if is_last {
+        backlog.extend(wire.take_backlog());
+    }
+    Ok((fd, backlog))
+}
+
+fn duplicate(fd: impl AsFd) -> Result<OwnedFd, Status> {
+    Ok(uncopy_os::file::duplicate(fd)?)
+}
+
+impl<T: End> Locked<'_, T> {
+    /// Puts a socket between the ends, of which `side` is to go.
+    fn connect(
+        &mut self,
+        pair: &Arc<Pair<T>>,
+        side: Side,
+        carriers: &Carriers,
+        is_last: bool,
+    ) -> Result<(OwnedFd, Vec<OwnedFd>), Status> {
+        let (here, there) = seqpacket::pair()?;
+        let kept = if is_last { None } else { Some(duplicate(&there)?) };
+        if !carriers.readers.is_empty() {
+            send(&here, Content::Backlog, &[], &[], &carriers.readers)?;
+        }
+        let peer = side.peer();
+        if !self.is_closed(peer) {
+            let wire = StdArc::new(Wire::new(here, Vec::new()));
+            self.watch_all(pair, peer, &wire)?;
+            self.set_wire(peer, wire);
+            self.look(peer);
+        }
+        if let Some(kept) = kept {
+            self.set_wire(side, StdArc::new(Wire::new(kept, Vec::new())));
+            self.look(side);
+        }
+        Ok((there, Vec::new()))
+    }
+
+    /// Has the ports and descriptors that wait for `side` look at its socket too.
+    fn watch_all(
+        &mut self,
+        pair: &Arc<Pair<T>>,
+        side: Side,
+        wire: &StdArc<Wire>,
+    ) -> Result<(), Status> {
+        let half: &mut Half<T> = &mut self.sides[side.index()];
+        let mut result = Ok(());
+        half.observers.each(|observer| {
+            let watched = match &observer.kind {
+                ObserverKind::Thread { .. } => Ok(()),
+                ObserverKind::Port(binding) => {
+                    let (token, source) = watched(pair, side);
+                    let edges = edges(observer.trigger);
+                    binding.watch(token, source, |set| wire.watch(set, token.get(), edges))
+                }
+                ObserverKind::Descriptor(raised) => match raised.upgrade() {
+                    Some(raised) => wire.watch(raised.set(), 1, interest(observer.trigger)),
+                    None => Ok(()),
+                },
+            };
+            result = result.and(watched);
+        });
+        result
+    }
+}
+
+impl<T: End> Peered<T> {
+    /// Sends a message without handles over the socket.
+    pub(crate) fn transmit(&self, regions: &[IoSlice<'_>]) -> Result<(), Status> {
+        let wire = self.open_wire()?;
+        self.note(wire.send(Content::Message, regions))
+    }
+
+    /// Sends as many messages without handles as there is room for, with one system call for
+    /// each 64; says how many.
+    pub(crate) fn transmit_run(&self, messages: &[impl Deref<Target = [u8]>]) -> usize {
+        self.open_wire().map_or(0, |wire| wire.send_run(messages))
+    }
+
+    /// The socket, if there is room in it.
+    pub(crate) fn wire_with_room(&self) -> Result<StdArc<Wire>, Status> {
+        let wire = self.open_wire()?;
+        if !wire.ready(Ready::ALL).write {
+            self.note(Err(Status::ShouldWait))?;
+        }
+        Ok(wire)
+    }
+
+    fn open_wire(&self) -> Result<StdArc<Wire>, Status> {
+        let locked = self.lock()?;
+        if locked.is_orphan(self.side) {
+            return Err(Status::PeerClosed);
+        }
+        locked.wire(self.side).ok_or(Status::BadState)
+    }
+
+    /// Has the signals show how sending went.
+    pub(crate) fn note(&self, sent: Result<(), Status>) -> Result<(), Status> {
+        let set = match sent {
+            Err(Status::ShouldWait) => Signals::empty(),
+            Err(Status::PeerClosed) => Signals::PEER_CLOSED,
+            _ => return sent,
+        };
+        let mut locked = self.lock()?;
+        locked.update(self.side, Signals::WRITABLE, set);
+        drop(locked);
+        // There may be room again since; an epoll set at its edges will not say it twice.
+        self.pair.refresh_wired(self.side, Signals::READABLE);
+        sent
+    }
+
+    /// One end of a pair from what another process sent.
+    pub(crate) fn arrive(ends: [T; 2], parts: Parts, rights: Rights) -> Option<Peered<T>> {
+        let mut fds = parts.fds;
+        if fds.is_empty() || !fds.iter().all(seqpacket::is_seqpacket) {
+            return None;
+        }
+        let backlog = fds.split_off(1);
+        let wire = Wire::new(fds.pop()?, backlog);
+        let signals = Signals::from_bits_retain(parts.extra as u32);
+        Some(Peered::remote(ends, wire, rights, signals))
+    }
+}

@@ -1,0 +1,129 @@
+//! Sleeping until a signal, a reply, or a deadline.
+
+use arrayvec::ArrayVec;
+
+use super::Source;
+use crate::MAX_WAIT_ITEMS;
+use crate::observers::{Observer, ObserverKind};
+use crate::rights::Rights;
+use crate::signals::Signals;
+use crate::sleep::{Bell, Deadline, Slept, Waiter, Wake, with_waiter};
+use crate::status::Status;
+use crate::sync::Arc;
+
+impl Wake {
+    /// The same after a look at the object, which may be the first at its socket.
+    fn up_to_date<'a>(self, mut items: impl Iterator<Item = (&'a dyn Source, Signals)>) -> Wake {
+        match self {
+            Wake::Signaled { index, observed } => {
+                let looked =
+                    items.nth(index).map(|(source, trigger)| look(source, trigger, observed));
+                Wake::Signaled { index, observed: looked.unwrap_or(observed) }
+            }
+            Wake::Canceled { .. } | Wake::Answered => self,
+        }
+    }
+}
+
+/// All that is set on an object of which a signal of `trigger` was found set: `observed`, if none is
+/// any more.
+fn look(source: &dyn Source, trigger: Signals, observed: Signals) -> Signals {
+    source.refresh(trigger);
+    let now = source.current_signals();
+    if now.intersects(trigger) { now } else { observed }
+}
+
+impl Waiter {
+    /// Sleeps until a wake-up or the deadline (`None`), looking after the sockets of `items`
+    /// meanwhile: each with the signals it is waited for, none for everything that comes. `bells`
+    /// are those to begin with.
+    pub(crate) fn rest<'a>(
+        self: &Arc<Waiter>,
+        items: &(impl Iterator<Item = (&'a dyn Source, Signals)> + Clone),
+        bells: &mut Bells,
+        deadline: Deadline,
+    ) -> Result<Option<Wake>, Status> {
+        loop {
+            let slept =
+                if bells.is_empty() { self.sleep(deadline) } else { self.poll(bells, deadline)? };
+            let is_over = match slept {
+                Slept::Woken(wake) if bells.is_empty() => return Ok(Some(wake)),
+                Slept::Woken(wake) => return Ok(Some(wake.up_to_date(items.clone()))),
+                Slept::TimedOut if bells.is_empty() => return Ok(self.woken()),
+                Slept::TimedOut => true,
+                Slept::Look => false,
+            };
+            for (index, (source, trigger)) in items.clone().enumerate() {
+                if let Some(observed) = source.settle(self, trigger) {
+                    return Ok(Some(Wake::Signaled { index, observed }));
+                }
+            }
+            let wake = self.woken();
+            if is_over || wake.is_some() {
+                return Ok(wake.map(|wake| wake.up_to_date(items.clone())));
+            }
+            bells.clear();
+            bells.extend(items.clone().filter_map(|(source, trigger)| source.bell(trigger)));
+        }
+    }
+}
+
+/// What a wait polls.
+pub(crate) type Bells = ArrayVec<Bell, MAX_WAIT_ITEMS>;
+
+/// Waits for any of `trigger` on one object; says what is set.
+#[cold]
+pub(crate) fn wait_one(
+    source: &dyn Source,
+    trigger: Signals,
+    deadline: Deadline,
+) -> Result<Signals, Status> {
+    let wake = with_waiter(|waiter| {
+        let mut bells = Bells::new();
+        if let Some(observed) = watch(source, waiter, 0, trigger, &mut bells)? {
+            let observed = look(source, trigger, observed);
+            return Ok(Some(Wake::Signaled { index: 0, observed }));
+        }
+        let rested = waiter.rest(&std::iter::once((source, trigger)), &mut bells, deadline);
+        if let Ok(Some(wake)) = rested {
+            // Whoever wakes takes off the list.
+            return Ok(Some(wake));
+        }
+        source.observers(&mut |_, observers| drop(observers.forget(waiter)));
+        // A wake-up between the deadline and `forget` counts.
+        rested.map(|_| waiter.woken())
+    });
+    match wake? {
+        Some(Wake::Signaled { observed, .. }) => Ok(observed),
+        Some(Wake::Canceled { .. } | Wake::Answered) => Err(Status::Canceled),
+        None => Err(Status::TimedOut),
+    }
+}
+
+/// Puts `waiter` on the object's list, and what to poll into `bells`, unless a signal of `trigger`
+/// is set already, as far as this process knows.
+pub(crate) fn watch(
+    source: &dyn Source,
+    waiter: &Arc<Waiter>,
+    index: usize,
+    trigger: Signals,
+    bells: &mut Bells,
+) -> Result<Option<Signals>, Status> {
+    // Unless the closure runs: the object belongs to the process that forked this one.
+    let mut result = Err(Status::BadState);
+    let bell = source.observers_and_bell(trigger, &mut |signals, observers| {
+        // Under the object's lock: whoever revokes the handle either sees this observer or has
+        // already taken the right.
+        if let Err(status) = source.grant().check_binding(Rights::WAIT) {
+            result = Err(status);
+        } else if signals.intersects(trigger) {
+            result = Ok(Some(signals));
+        } else {
+            let kind = ObserverKind::Thread { waiter: waiter.clone(), index };
+            observers.add(Observer { handle: source.grant().id(), trigger, kind });
+            result = Ok(None);
+        }
+    });
+    bells.extend(bell);
+    result
+}

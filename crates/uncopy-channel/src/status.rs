@@ -1,0 +1,182 @@
+//! What an operation on a channel or another object can answer.
+
+use std::io;
+
+use crate::memory::{Filling, TooLong};
+use uncopy_core::Errno;
+
+/// Why an operation failed, by Zircon's names (`zircon/errors.h`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Status {
+    /// The object cannot do this, or an endpoint was to be written into itself.
+    #[error("the object does not support this; see the operation's documentation")]
+    NotSupported,
+    /// No descriptor or other resource is to be had.
+    #[error("no resources; raise the limit on open files (ulimit -n) or close some")]
+    NoResources,
+    /// No memory is to be had.
+    #[error("no memory; free some and try again")]
+    NoMemory,
+    /// An argument contradicts the rules.
+    #[error("an argument is invalid; see the operation's documentation")]
+    InvalidArgs,
+    /// There is no such handle: closed, revoked, or moved before.
+    #[error("the handle is gone; use one that is open")]
+    BadHandle,
+    /// The handle's object is of another kind.
+    #[error("the handle is of another kind; pass the kind that was named")]
+    WrongType,
+    /// A length, count or offset is outside its limits.
+    #[error("a length or count exceeds its limit; split the message")]
+    OutOfRange,
+    /// The next message does not fit; it stays queued unless it was to be discarded.
+    #[error("the message needs {bytes} bytes and {handles} handles; read with that much room")]
+    BufferTooSmall {
+        /// Bytes of the message.
+        bytes: usize,
+        /// Handles of the message.
+        handles: usize,
+    },
+    /// The object's state does not allow this: disabled writing, or it belongs to the process that
+    /// forked this one.
+    #[error("the object is in a state that forbids this; make a new one")]
+    BadState,
+    /// The deadline passed.
+    #[error("the deadline passed; wait longer")]
+    TimedOut,
+    /// The queue is empty (reading) or full (writing).
+    #[error("not now; wait for READABLE or WRITABLE and try again")]
+    ShouldWait,
+    /// The handle was closed or moved away meanwhile.
+    #[error("canceled, because the handle was closed or moved; use its new owner's")]
+    Canceled,
+    /// The other end is closed.
+    #[error("the other end is closed; make a new pair")]
+    PeerClosed,
+    /// There is nothing of that name or key.
+    #[error("not found; check the key")]
+    NotFound,
+    /// The handle lacks a right.
+    #[error("the handle lacks the right to this; ask its giver for one with it")]
+    AccessDenied,
+    /// The system refused a call.
+    #[error("the system refused a call ({0}); see errno(3)")]
+    Io(Errno),
+}
+
+impl Status {
+    /// Zircon's number, always negative (`zx_status_t`).
+    #[must_use]
+    pub const fn code(self) -> i32 {
+        match self {
+            Status::NotSupported => -2,
+            Status::NoResources => -3,
+            Status::NoMemory => -4,
+            Status::InvalidArgs => -10,
+            Status::BadHandle => -11,
+            Status::WrongType => -12,
+            Status::OutOfRange => -14,
+            Status::BufferTooSmall { .. } => -15,
+            Status::BadState => -20,
+            Status::TimedOut => -21,
+            Status::ShouldWait => -22,
+            Status::Canceled => -23,
+            Status::PeerClosed => -24,
+            Status::NotFound => -25,
+            Status::AccessDenied => -30,
+            Status::Io(_) => -40,
+        }
+    }
+}
+
+impl From<Errno> for Status {
+    fn from(errno: Errno) -> Status {
+        match errno {
+            Errno::EMFILE | Errno::ENFILE | Errno::ETOOMANYREFS => Status::NoResources,
+            Errno::ENOMEM | Errno::ENOSPC | Errno::ENOBUFS => Status::NoMemory,
+            other => Status::Io(other),
+        }
+    }
+}
+
+impl From<TooLong> for Status {
+    fn from(_: TooLong) -> Status {
+        Status::InvalidArgs
+    }
+}
+
+/// An error of the system keeps its number; every other status is the inner error, which
+/// [`get_ref`](io::Error::get_ref) gives back.
+impl From<Status> for io::Error {
+    fn from(status: Status) -> io::Error {
+        let kind = match status {
+            Status::Io(errno) => return io::Error::from_raw_os_error(errno.raw()),
+            Status::NotSupported => io::ErrorKind::Unsupported,
+            Status::NoMemory => io::ErrorKind::OutOfMemory,
+            Status::InvalidArgs
+            | Status::BadHandle
+            | Status::WrongType
+            | Status::OutOfRange
+            | Status::BufferTooSmall { .. } => io::ErrorKind::InvalidInput,
+            Status::TimedOut => io::ErrorKind::TimedOut,
+            Status::ShouldWait => io::ErrorKind::WouldBlock,
+            Status::PeerClosed => io::ErrorKind::BrokenPipe,
+            Status::NotFound => io::ErrorKind::NotFound,
+            Status::AccessDenied => io::ErrorKind::PermissionDenied,
+            Status::NoResources | Status::BadState | Status::Canceled => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, status)
+    }
+}
+
+/// Writes the bytes of one message into the place they are sent from.
+///
+/// Sealed: every closure of the right shape is one, and nothing else can be. It runs outside every lock and before any handle is
+/// consumed. What it appends must add up to the length that was announced, else the write fails
+/// with [`Status::InvalidArgs`]; its own error is the write's.
+pub trait Fill: FnOnce(&mut Filling<'_>) -> Result<(), Status> {}
+
+impl<F: FnOnce(&mut Filling<'_>) -> Result<(), Status>> Fill for F {}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, ErrorKind};
+
+    use super::Status;
+    use uncopy_core::Errno;
+
+    #[test]
+    fn statuses_become_errors_of_the_standard_library() {
+        for (status, kind) in [
+            (Status::ShouldWait, ErrorKind::WouldBlock),
+            (Status::TimedOut, ErrorKind::TimedOut),
+            (Status::PeerClosed, ErrorKind::BrokenPipe),
+            (Status::AccessDenied, ErrorKind::PermissionDenied),
+            (Status::BufferTooSmall { bytes: 9, handles: 1 }, ErrorKind::InvalidInput),
+            (Status::NoMemory, ErrorKind::OutOfMemory),
+        ] {
+            let error = io::Error::from(status);
+            assert_eq!((error.kind(), error.to_string()), (kind, status.to_string()));
+            let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Status>());
+            assert_eq!(inner, Some(&status));
+        }
+        let error = io::Error::from(Status::Io(Errno::EIO));
+        assert_eq!(error.raw_os_error(), Some(Errno::EIO.raw()));
+    }
+
+    #[test]
+    fn error_numbers_become_statuses() {
+        for (errno, status) in [
+            (Errno::EMFILE, Status::NoResources),
+            (Errno::ENFILE, Status::NoResources),
+            (Errno::ETOOMANYREFS, Status::NoResources),
+            (Errno::ENOBUFS, Status::NoMemory),
+            (Errno::ENOMEM, Status::NoMemory),
+            (Errno::EIO, Status::Io(Errno::EIO)),
+        ] {
+            assert_eq!(Status::from(errno), status);
+            assert!(status.code() < 0 && status.to_string().contains(';'));
+        }
+    }
+}

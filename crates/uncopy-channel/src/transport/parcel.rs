@@ -1,0 +1,135 @@
+//! Handles as they go over a socket: a record for each, and descriptors.
+
+use std::cell::Cell;
+use std::os::fd::OwnedFd;
+
+use super::packet::{HEADER_BYTES, RECORD_BYTES, Record};
+use crate::Status;
+use crate::identity::Kind;
+use crate::memory::Buffer;
+use crate::rights::Rights;
+use uncopy_os::seqpacket::MAX_FDS;
+
+/// Bytes of a packet, and what its handles are made of.
+pub(crate) struct Load {
+    pub(crate) body: Buffer,
+    pub(crate) parcel: Parcel,
+}
+
+impl Load {
+    /// Bytes that it takes on the socket.
+    pub(crate) fn packet_bytes(&self) -> usize {
+        HEADER_BYTES + self.body.len() + self.parcel.records.len()
+    }
+}
+
+/// The handles of one message, taken apart.
+#[derive(Default)]
+pub(crate) struct Parcel {
+    pub(super) records: Vec<u8>,
+    pub(super) fds: Vec<OwnedFd>,
+}
+
+/// One handle, taken apart.
+pub(crate) struct Item {
+    pub(crate) kind: Kind,
+    pub(crate) rights: Rights,
+    pub(crate) parts: Parts,
+}
+
+/// Descriptors and a number: all that another process needs to have the object.
+pub(crate) struct Parts {
+    pub(crate) fds: Vec<OwnedFd>,
+    pub(crate) extra: u64,
+}
+
+impl Parts {
+    /// An object that is a descriptor and nothing else.
+    pub(crate) fn plain(fd: OwnedFd) -> Parts {
+        Parts { fds: vec![fd], extra: 0 }
+    }
+}
+
+impl Parcel {
+    /// There are no handles.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Descriptors that the handles consist of.
+    pub(crate) fn descriptors(&self) -> usize {
+        self.fds.len()
+    }
+
+    /// Takes the handles apart, each by `take_apart`. All are consumed, also if one of them cannot
+    /// go.
+    ///
+    /// # Errors
+    /// `take_apart`'s own; [`Status::NoResources`] if the handles need more descriptors than one
+    /// message can carry, or an end's backlog holds an end whose backlog holds an end, and so on,
+    /// 256 deep.
+    pub(crate) fn pack<H>(
+        handles: Vec<H>,
+        take_apart: impl Fn(H) -> Result<Item, Status>,
+    ) -> Result<Parcel, Status> {
+        let _level = Level::enter()?;
+        let mut packed = Parcel::default();
+        packed.records.reserve(handles.len() * RECORD_BYTES);
+        for handle in handles {
+            let Item { kind, rights, parts } = take_apart(handle)?;
+            let record = Record { kind, fds: parts.fds.len(), rights, extra: parts.extra };
+            packed.records.extend_from_slice(&record.encode());
+            packed.fds.extend(parts.fds);
+            if packed.fds.len() > MAX_FDS {
+                return Err(Status::NoResources);
+            }
+        }
+        Ok(packed)
+    }
+
+    /// The handles, each put together by `put_together`; none if one of them is not what its record
+    /// says, and all descriptors are closed then.
+    pub(crate) fn unpack<H>(self, put_together: impl Fn(Item) -> Option<H>) -> Option<Vec<H>> {
+        let mut fds = self.fds.into_iter();
+        let mut handles = Vec::with_capacity(self.records.len() / RECORD_BYTES);
+        for encoded in self.records.chunks_exact(RECORD_BYTES) {
+            let Record { kind, fds: count, rights, extra } =
+                Record::decode(encoded.try_into().ok()?).ok()?;
+            let own: Vec<OwnedFd> = fds.by_ref().take(count).collect();
+            if own.len() != count {
+                return None;
+            }
+            let parts = Parts { fds: own, extra };
+            handles.push(put_together(Item { kind, rights, parts })?);
+        }
+        if fds.next().is_some() { None } else { Some(handles) }
+    }
+}
+
+/// Ends that lie in the backlogs of each other's may move together; deeper ones would take more
+/// stack than a thread can be relied on to have.
+const MOST_LEVELS: u32 = 256;
+
+/// How deep this thread is in backlogs of backlogs.
+struct Level;
+
+thread_local! {
+    static LEVELS: Cell<u32> = const { Cell::new(0) };
+}
+
+impl Level {
+    fn enter() -> Result<Level, Status> {
+        let levels = LEVELS.get();
+        if levels == MOST_LEVELS {
+            return Err(Status::NoResources);
+        }
+        LEVELS.set(levels + 1);
+        Ok(Level)
+    }
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        LEVELS.set(LEVELS.get() - 1);
+    }
+}

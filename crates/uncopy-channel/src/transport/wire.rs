@@ -1,0 +1,438 @@
+//! The other end in another process: a socket between them.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Weak};
+
+use super::gather::Gather;
+use super::packet::{Content, HEADER_BYTES, Header, RECORD_BYTES};
+use super::parcel::{Load, Parcel};
+use crate::memory::Buffer;
+use crate::sync::{Mutex, lock};
+use crate::{MAX_BYTES, Status};
+use uncopy_core::Errno;
+use uncopy_os::epoll;
+use uncopy_os::seqpacket::{self, Place, Ready, Tail};
+
+/// This process's end of a socket. What it has received and nobody has read lies with the object.
+pub(crate) struct Wire {
+    fd: OwnedFd,
+    inflow: Mutex<Inflow>,
+    /// Where else the socket is watched; it has to be taken out before it is closed, because a
+    /// duplicate elsewhere would keep it there.
+    watchers: Mutex<Vec<Watcher>>,
+}
+
+/// What is to be read, and how far that has come.
+#[derive(Default)]
+struct Inflow {
+    /// Sockets with what was queued before the end moved here, to be read first. Their writers
+    /// are closed.
+    backlog: VecDeque<OwnedFd>,
+    /// Something has come over the socket itself. What was queued is told of before all else.
+    has_begun: bool,
+    /// Nothing is read any more, whatever lies there.
+    has_ended: bool,
+    /// How long the last message was: the next is likely to be of that size.
+    likely: usize,
+    /// `recvmmsg(2)` is refused here, as by a seccomp filter.
+    is_one_by_one: bool,
+}
+
+/// An epoll instance that the socket is in.
+struct Watcher {
+    epoll: Weak<OwnedFd>,
+    token: u64,
+    interest: epoll::Interest,
+}
+
+/// What the socket gave.
+pub(crate) enum Arrival {
+    /// A packet.
+    Packet(Content, Load),
+    /// There is none now.
+    Nothing,
+    /// The peer is closed, or was cut off because it broke the rules or a message was lost for
+    /// want of descriptors. Nothing comes any more.
+    End,
+}
+
+impl Wire {
+    pub(crate) fn new(fd: OwnedFd, backlog: Vec<OwnedFd>) -> Wire {
+        let inflow = Inflow { backlog: backlog.into(), ..Inflow::default() };
+        Wire { fd, inflow: Mutex::new(inflow), watchers: Mutex::default() }
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Sends one packet without handles: all of it or nothing.
+    pub(crate) fn send(&self, content: Content, regions: &[IoSlice<'_>]) -> Result<(), Status> {
+        send(&self.fd, content, regions, &[], &[])
+    }
+
+    /// Sends one packet with handles: all of it or nothing.
+    pub(crate) fn send_parcel(
+        &self,
+        content: Content,
+        regions: &[IoSlice<'_>],
+        parcel: &Parcel,
+    ) -> Result<(), Status> {
+        send(&self.fd, content, regions, &parcel.records, &parcel.fds)
+    }
+
+    /// Sends messages without handles, as many as there is room for; says how many.
+    pub(crate) fn send_run(&self, messages: &[impl Deref<Target = [u8]>]) -> usize {
+        let mut sent = 0;
+        for run in messages.chunks(RUN) {
+            let headers: Vec<_> = run.iter().map(|message| header_of(message)).collect();
+            let parts: Vec<_> = headers
+                .iter()
+                .zip(run)
+                .map(|(header, message)| [IoSlice::new(header), IoSlice::new(message)])
+                .collect();
+            let gone = seqpacket::send_many(&self.fd, &parts).unwrap_or(0);
+            sent += gone;
+            if gone < run.len() {
+                break;
+            }
+        }
+        sent
+    }
+
+    /// The next packet, from the backlog first. The first end is the end for good: what a peer
+    /// sends behind a packet that makes no sense is not looked at.
+    pub(crate) fn receive(&self) -> Arrival {
+        let mut inflow = lock(&self.inflow);
+        if inflow.has_ended {
+            return Arrival::End;
+        }
+        let arrival = inflow.next(&self.fd);
+        drop(inflow);
+        if let Arrival::End = arrival {
+            self.end();
+        }
+        arrival
+    }
+
+    /// The next packet, and what is behind it, if that is known: one system call says both.
+    pub(crate) fn receive_two(&self) -> (Arrival, Option<Arrival>) {
+        let mut inflow = lock(&self.inflow);
+        if inflow.has_ended {
+            return (Arrival::End, None);
+        }
+        let arrivals = inflow.next_two(&self.fd);
+        drop(inflow);
+        if let (Arrival::End, _) | (_, Some(Arrival::End)) = arrivals {
+            self.end();
+        }
+        arrivals
+    }
+
+    /// Nothing is received any more, nor sent.
+    pub(crate) fn end(&self) {
+        let mut inflow = lock(&self.inflow);
+        inflow.has_ended = true;
+        inflow.backlog.clear();
+        seqpacket::shut_down(&self.fd);
+    }
+
+    /// Which of the things asked for it is ready for now.
+    pub(crate) fn ready(&self, asked: Ready) -> Ready {
+        let lost = Ready { hung_up: true, ..Ready::default() };
+        seqpacket::ready(&self.fd, asked).unwrap_or(lost)
+    }
+
+    /// Bytes that can be received now, with all that goes beside messages.
+    pub(crate) fn unread_bytes(&self) -> usize {
+        let inflow = lock(&self.inflow);
+        inflow.backlog.iter().chain([&self.fd]).map(seqpacket::unread_bytes).sum()
+    }
+
+    /// Bytes on their way to the other end, and the most there can be, as the kernel counts them.
+    pub(crate) fn unsent_bytes(&self) -> (usize, usize) {
+        let most = seqpacket::send_buffer_bytes(&self.fd).unwrap_or(0);
+        (seqpacket::unsent_bytes(&self.fd), most)
+    }
+
+    /// What is left of the backlog, for the next who gets this end.
+    pub(crate) fn take_backlog(&self) -> VecDeque<OwnedFd> {
+        std::mem::take(&mut lock(&self.inflow).backlog)
+    }
+
+    /// Adds the socket to an epoll instance, or to what it is there for.
+    pub(crate) fn watch(
+        &self,
+        epoll: &Arc<OwnedFd>,
+        token: u64,
+        interest: epoll::Interest,
+    ) -> Result<(), Status> {
+        let mut watchers = lock(&self.watchers);
+        watchers.retain(|watcher| watcher.epoll.strong_count() > 0);
+        let known = watchers.iter_mut().find(|w| w.epoll.as_ptr() == Arc::as_ptr(epoll));
+        let Some(known) = known else {
+            epoll::add(&**epoll, &self.fd, token, interest)?;
+            watchers.push(Watcher { epoll: Arc::downgrade(epoll), token, interest });
+            return Ok(());
+        };
+        let both = known.interest.union(interest);
+        if both != known.interest {
+            epoll::modify(&**epoll, &self.fd, token, both)?;
+            known.interest = both;
+        }
+        Ok(())
+    }
+
+    /// Has the epoll instances that report changes alone report once more what is still there.
+    pub(crate) fn report_again(&self) {
+        for watcher in lock(&self.watchers).iter().filter(|watcher| watcher.interest.edge) {
+            if let Some(epoll) = watcher.epoll.upgrade() {
+                // It is there: nothing else can be wrong with it.
+                let _ = epoll::modify(&*epoll, &self.fd, watcher.token, watcher.interest);
+            }
+        }
+    }
+
+    /// Takes the socket out of one of the epoll instances again.
+    pub(crate) fn unwatch(&self, epoll: &Arc<OwnedFd>) {
+        let mut watchers = lock(&self.watchers);
+        let before = watchers.len();
+        watchers.retain(|watcher| watcher.epoll.as_ptr() != Arc::as_ptr(epoll));
+        if watchers.len() != before {
+            epoll::remove(&**epoll, &self.fd);
+        }
+    }
+}
+
+impl Inflow {
+    fn next(&mut self, fd: &OwnedFd) -> Arrival {
+        while let Some(first) = self.backlog.front() {
+            match receive(first, MAX_BYTES) {
+                Received::Packet(Content::Backlog, _) => return Arrival::End,
+                Received::Packet(content, load) => return Arrival::Packet(content, load),
+                Received::End => drop(self.backlog.pop_front()),
+                // Nobody can add to it, so there is always something or an end.
+                Received::Nothing | Received::Garbage => return Arrival::End,
+            }
+        }
+        if self.has_begun {
+            let received = receive(fd, self.likely);
+            return self.arrival(received);
+        }
+        match receive(fd, self.likely) {
+            Received::Packet(Content::Backlog, load) => {
+                self.has_begun = true;
+                self.backlog.extend(load.parcel.fds);
+                self.next(fd)
+            }
+            received => {
+                self.has_begun = !matches!(received, Received::Nothing);
+                self.arrival(received)
+            }
+        }
+    }
+
+    /// The next, and what is behind it over the socket itself, if that is known.
+    fn next_two(&mut self, fd: &OwnedFd) -> (Arrival, Option<Arrival>) {
+        if !self.has_begun || !self.backlog.is_empty() || self.is_one_by_one {
+            return (self.next(fd), None);
+        }
+        let Some((first, second)) = receive_two(fd, self.likely) else {
+            self.is_one_by_one = true;
+            return (self.next(fd), None);
+        };
+        match self.arrival(first) {
+            first @ Arrival::Packet(..) => (first, Some(self.arrival(second))),
+            first => (first, None),
+        }
+    }
+
+    /// Arrival of a packet that came over the socket itself, behind the first.
+    fn arrival(&mut self, received: Received) -> Arrival {
+        match received {
+            Received::Packet(Content::Backlog, _) | Received::Garbage => Arrival::End,
+            Received::Packet(content, load) => {
+                self.likely = load.body.len();
+                Arrival::Packet(content, load)
+            }
+            Received::Nothing => Arrival::Nothing,
+            Received::End => Arrival::End,
+        }
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        for watcher in lock(&self.watchers).drain(..) {
+            if let Some(epoll) = watcher.epoll.upgrade() {
+                epoll::remove(&*epoll, &self.fd);
+            }
+        }
+    }
+}
+
+/// Messages that one system call sends.
+const RUN: usize = 64;
+
+fn header_of(message: &[u8]) -> [u8; HEADER_BYTES] {
+    Header { content: Content::Message, handles: 0, bytes: message.len() }.encode()
+}
+
+/// Sends one packet over a socket.
+pub(crate) fn send(
+    fd: impl AsFd,
+    content: Content,
+    regions: &[IoSlice<'_>],
+    records: &[u8],
+    fds: &[OwnedFd],
+) -> Result<(), Status> {
+    let header = |bytes| Header { content, handles: records.len() / RECORD_BYTES, bytes }.encode();
+    let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+    let sent = Gather::with(header, regions, records, |parts| seqpacket::send(fd, parts, &fds));
+    sent.map_err(|errno| match errno {
+        Errno::EAGAIN => Status::ShouldWait,
+        Errno::EPIPE | Errno::ECONNRESET | Errno::ENOTCONN => Status::PeerClosed,
+        other => other.into(),
+    })
+}
+
+/// Packet of one socket, or why there is none.
+enum Received {
+    Packet(Content, Load),
+    Nothing,
+    End,
+    /// It breaks the rules, or a part of it was lost for want of descriptors.
+    Garbage,
+}
+
+impl Received {
+    /// Nothing or garbage, where there is no packet.
+    fn instead(errno: Errno) -> Received {
+        if errno == Errno::EAGAIN { Received::Nothing } else { Received::Garbage }
+    }
+}
+
+/// Memory that one system call writes, beside the body of a message.
+struct Landing {
+    head: [u8; HEADER_BYTES],
+    tail: Tail,
+    fds: Vec<OwnedFd>,
+    received: seqpacket::Received,
+}
+
+impl Landing {
+    fn new() -> Landing {
+        let received = seqpacket::Received { bytes: 0, is_truncated: false };
+        Landing { head: [0; HEADER_BYTES], tail: Tail::new(), fds: Vec::new(), received }
+    }
+
+    fn place<'a>(&mut self, body: [&'a mut [MaybeUninit<u8>]; 2]) -> Place<'a, '_> {
+        Place { head: &mut self.head, body, tail: &mut self.tail, fds: &mut self.fds }
+    }
+
+    /// Reads the bytes; those of the body are in `buffer`.
+    fn unpack(&mut self, mut buffer: Buffer) -> Received {
+        let (received, fds) = (&self.received, std::mem::take(&mut self.fds));
+        if received.bytes == 0 {
+            return Received::End;
+        }
+        if received.is_truncated {
+            return Received::Garbage;
+        }
+        let Ok(header) = Header::decode(self.head, received.bytes) else {
+            return Received::Garbage;
+        };
+        let records = records(&buffer, &self.tail, header);
+        let is_sound = match header.content {
+            Content::Backlog => fds.iter().all(seqpacket::is_seqpacket),
+            // Whether the handles are what their records say is seen when they are put together.
+            _ => fds.is_empty() || !records.is_empty(),
+        };
+        if !is_sound {
+            return Received::Garbage;
+        }
+        buffer.truncate(header.bytes);
+        Received::Packet(header.content, Load { body: buffer, parcel: Parcel { records, fds } })
+    }
+}
+
+/// `likely` is how long the message is, probably.
+fn receive(fd: &OwnedFd, likely: usize) -> Received {
+    let mut landing = Landing::new();
+    let landed = patiently(|| {
+        Buffer::received(likely, MAX_BYTES, |spaces| {
+            let (received, body) = seqpacket::receive(fd, landing.place(spaces))?;
+            landing.received = received;
+            Ok(body)
+        })
+    });
+    match landed {
+        Ok(buffer) => landing.unpack(buffer),
+        Err(errno) => Received::instead(errno),
+    }
+}
+
+/// The same, and what comes behind a packet that makes sense, by the same system call; `None` where
+/// that call is refused.
+fn receive_two(fd: &OwnedFd, likely: usize) -> Option<(Received, Received)> {
+    let (mut first, mut second, mut behind) = (Landing::new(), Landing::new(), None);
+    let landed = patiently(|| {
+        Buffer::received(likely, MAX_BYTES, |spaces| {
+            let (mut body, mut is_there) = (None, false);
+            let buffer = Buffer::received(likely, MAX_BYTES, |more| {
+                let (place, next) = (first.place(spaces), second.place(more));
+                let ((received, landed), next) = seqpacket::receive_two(fd, place, next)?;
+                first.received = received;
+                body = Some(landed);
+                is_there = next.is_some();
+                let nothing = seqpacket::Received { bytes: 0, is_truncated: false };
+                let (received, landed) = next.unwrap_or((nothing, [&mut [], &mut []]));
+                second.received = received;
+                Ok::<_, Errno>(landed)
+            })?;
+            behind = is_there.then_some(buffer);
+            Ok(body.unwrap_or_default())
+        })
+    });
+    let first = match landed {
+        Ok(buffer) => first.unpack(buffer),
+        // A socket gives none of these; a filter of system calls does.
+        Err(Errno::EPERM | Errno::ENOSYS | Errno::EACCES) => return None,
+        Err(errno) => Received::instead(errno),
+    };
+    Some(match (&first, behind) {
+        (Received::Packet(..), Some(buffer)) => (first, second.unpack(buffer)),
+        _ => (first, Received::Nothing),
+    })
+}
+
+/// Receives until nothing gets in the way.
+fn patiently(mut receive: impl FnMut() -> Result<Buffer, Errno>) -> Result<Buffer, Errno> {
+    loop {
+        match receive() {
+            // The first of these says that the peer closed and left messages unread; those that
+            // it sent are still to come.
+            Err(Errno::ECONNRESET | Errno::EINTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// The records behind the bytes; what did not fit into the body is in the tail.
+fn records(body: &[u8], tail: &[u8], header: Header) -> Vec<u8> {
+    let length = header.handles * RECORD_BYTES;
+    if length == 0 {
+        return Vec::new();
+    }
+    let mut records = body[header.bytes..].to_vec();
+    records.extend_from_slice(tail);
+    debug_assert_eq!(records.len(), length, "the header was checked against all bytes");
+    records
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! Conditions and next steps of the doctor in words that name flags of this program.
+
+use std::borrow::Cow;
+
+use uncopy::doctor::{Condition, Finding, Step};
+
+/// What the program says of a condition otherwise than the library, which names its options.
+struct Words {
+    id: &'static str,
+    about: Option<&'static str>,
+    next_step: Option<&'static str>,
+}
+
+const fn about(id: &'static str, about: &'static str) -> Words {
+    Words { id, about: Some(about), next_step: None }
+}
+
+const fn step(id: &'static str, next_step: &'static str) -> Words {
+    Words { id, about: None, next_step: Some(next_step) }
+}
+
+const PROBE: &str = "The live probe (`--probe`) sent large messages by `MSG_ZEROCOPY` and through io_uring, \
+                     and read in the kernel's reports what became of them.";
+
+const WORDS: &[Words] = &[
+    step(
+        "stacked-device-unseen",
+        "Run the doctor in the other namespace too (nsenter --net), or ask it about the address of the \
+         tunnel's end.",
+    ),
+    step("not-seen", "Pass --probe, or look at what is named."),
+    step(
+        "ways-differ",
+        "Ask about a running program (--pid), pass --probe, or make the ways alike.",
+    ),
+    step(
+        "datagram-above-mtu",
+        "Send at most what fits, send trains of segments (UDP_SEGMENT, --segment), or raise the MTU of \
+         the whole path.",
+    ),
+    about("probe-copied", PROBE),
+    about("probe-not-copied", PROBE),
+    step(
+        "other-namespace",
+        "Run the doctor there (nsenter --net --target PID uncopy doctor --pid PID).",
+    ),
+    step("direct-needs-durable", "Pass --durable, --cache=skip or --prefer=cpu."),
+    Words {
+        id: "verification",
+        about: Some(
+            "`--verify`, or the setting `verify`, has both files read and hashed after the copy.",
+        ),
+        next_step: Some(
+            "With shared blocks --trust-shared-extents reads nothing; else leave --verify out where \
+             the copy can be repeated.",
+        ),
+    },
+    about("in-place", "`--in-place` writes into the existing file."),
+    step("no-mechanism", "Leave out --method, --require-zero-copy or --no-user-copy."),
+];
+
+/// Its section in the book.
+pub(super) fn page(condition: &Condition) -> String {
+    let mut condition = condition.clone();
+    if let Some(words) = words(condition.id) {
+        condition.about = words.about.unwrap_or(condition.about);
+        condition.next_step = words.next_step.unwrap_or(condition.next_step);
+    }
+    condition.page()
+}
+
+/// What a person can do about a finding.
+pub(super) fn next_step(finding: &Finding) -> Option<Cow<'_, str>> {
+    Some(Cow::Borrowed(match finding.next_step.as_ref()? {
+        Step::Usual(condition) => {
+            words(condition.id).and_then(|words| words.next_step).unwrap_or(condition.next_step)
+        }
+        Step::RootOrProbe => "Run the doctor as root, or pass --probe.",
+        Step::ProbeAndOtherEnd => {
+            "Pass --probe, and run the doctor in the network of the other end too (nsenter --net)."
+        }
+        Step::StartReceiver => "Start uncopy bench recv there, or pass --probe-anyway.",
+        step => return Some(Cow::Owned(step.to_string())),
+    }))
+}
+
+fn words(id: &str) -> Option<&'static Words> {
+    WORDS.iter().find(|words| words.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use uncopy::doctor::{condition, conditions};
+
+    use super::*;
+
+    /// Sections of the book by topic, as `uncopy doctor --explain all` prints them.
+    #[test]
+    fn every_condition_has_its_section_in_the_book_and_no_other_has() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/doctor.md");
+        let book = std::fs::read_to_string(path).unwrap();
+        for condition in conditions() {
+            assert!(
+                book.contains(&page(condition)),
+                "docs/doctor.md lacks or changes this section; put in what `uncopy doctor \
+                 --explain {}` prints",
+                condition.id
+            );
+        }
+        let sections = book.lines().filter(|line| line.starts_with("### `")).count();
+        assert_eq!(sections, conditions().count(), "sections of conditions that are gone");
+    }
+
+    #[test]
+    fn words_are_of_conditions_that_there_are_and_end_as_sentences() {
+        for words in WORDS {
+            assert!(condition(words.id).is_some(), "{}", words.id);
+            for sentence in words.about.iter().chain(&words.next_step) {
+                assert!(sentence.ends_with('.') && sentence.contains("--"), "{sentence}");
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Facts of the library in words that name flags of this program.
+//!
+//! The library names its options. Where that would not help who gave flags, the words are here; where
+//! it names none, its own words are used.
+
+use std::borrow::Cow;
+
+use uncopy::copy::{Contradiction, Skip};
+use uncopy::{NextStep, Objection, Reason};
+
+use super::elsewhere;
+use crate::report::refusal;
+
+/// Why something failed.
+pub(crate) fn reason(reason: &Reason) -> String {
+    match reason {
+        Reason::NotHere { options } => elsewhere::not_here(options),
+        Reason::Options(found) => contradiction(*found).into_owned(),
+        Reason::Refused(found) => objection(found).into_owned(),
+        Reason::NoMechanism { refusals } => refusal::no_mechanism(refusals),
+        reason => reason.to_string(),
+    }
+}
+
+/// Why the library refuses something.
+fn objection(found: &Objection) -> Cow<'static, str> {
+    Cow::Borrowed(match found {
+        Objection::MountPoint => {
+            "something is mounted on it, so its name cannot be replaced; --in-place writes into it \
+             instead"
+        }
+        Objection::MountedMeanwhile => {
+            "something is mounted on it (EBUSY); --in-place writes into it instead"
+        }
+        Objection::ReplacingForbidden { errno } => {
+            return Cow::Owned(format!(
+                "its directory does not allow it ({errno}); --in-place writes into it instead"
+            ));
+        }
+        Objection::MakingForbidden { errno } => {
+            return Cow::Owned(format!(
+                "no new file can be made beside it ({errno}); --in-place writes into it instead"
+            ));
+        }
+        Objection::WritingForbidden => {
+            "its permissions forbid writing (EACCES); -f replaces it all the same"
+        }
+        Objection::EndlessLink => {
+            "the link leads to a directory that it lies in itself, which has no end; pass \
+             --links=preserve or leave it out"
+        }
+        Objection::LeadsOutside => {
+            "it leads out of the tree, or by an absolute path; pass --follow-outside to follow it all \
+             the same"
+        }
+        Objection::RivalName { name } => {
+            return Cow::Owned(format!(
+                "its copy would be called {}, as another entry of its directory is; rename one of \
+                 them, or leave one out by --exclude",
+                name.display()
+            ));
+        }
+        Objection::TooManyDeleted => {
+            "--max-delete is reached; raise it, or look at what --dry-run would delete"
+        }
+        Objection::EmptySource => {
+            "the source is empty, and everything in the destination would go; pass \
+             --delete-empty-source if that is meant"
+        }
+        Objection::Inspected => "another run looks at what was begun; repeat the command",
+        Objection::JournalOfOther { journal } => {
+            return Cow::Owned(format!(
+                "its journal belongs to a copy of another source or with other flags; repeat that \
+                 command, or remove {} to begin anew",
+                journal.display()
+            ));
+        }
+        found => return Cow::Owned(found.to_string()),
+    })
+}
+
+/// Why an entry was left alone.
+pub(crate) fn skip(reason: Skip) -> &'static str {
+    match reason {
+        Skip::SymbolicLink => "it is a symbolic link (--links=skip)",
+        Skip::Special => "it is no file, directory or link (--specials makes it anew)",
+        Skip::HoldsExcluded => "something in it is left out by --exclude or --include",
+        reason => reason.text(),
+    }
+}
+
+/// Flags that cannot be obeyed together, or not here, and what to do about it.
+pub(crate) fn contradiction(found: Contradiction) -> Cow<'static, str> {
+    Cow::Borrowed(match found {
+        Contradiction::DirectKeepsNoCache => {
+            "--cache=keep contradicts --method direct: direct writes bypass the page cache; leave one \
+             of them out"
+        }
+        Contradiction::ZerosNeedReading => {
+            "--sparse=always looks at every byte, which only read and write can; leave it out, or \
+             allow them"
+        }
+        Contradiction::InPlaceCannotRetry => {
+            "--in-place contradicts --if-changed=retry: what was written in place cannot be taken \
+             back to be tried again; leave one of them out"
+        }
+        Contradiction::StreamCannotRetry { kind } => {
+            return Cow::Owned(format!(
+                "it is {kind}: what was written to it cannot be taken back to be tried again when the \
+                 source changes; copy with if-changed=fail or accept"
+            ));
+        }
+        Contradiction::NoCompressionHere => {
+            "this build cannot compress: it lacks the feature `compress`, which brings zstd; build the \
+             program with `cargo install --path crates/uncopy-cli --features compress`, or leave out \
+             --compress and --decompress"
+        }
+        Contradiction::TransformNeedsReading => {
+            "--compress and --decompress transform the bytes, which only read and write can; leave out \
+             --method, --require-zero-copy and --no-user-copy, or the transformation"
+        }
+        Contradiction::TransformInPlace => {
+            "--in-place contradicts --compress and --decompress, which make a new file; leave one of \
+             them out"
+        }
+        Contradiction::TransformOfStream => {
+            "--copy-contents contradicts --compress and --decompress: what pays is found out by looking \
+             ahead in a file, which a FIFO or device does not allow; leave one of them out"
+        }
+        Contradiction::TreeInPlace => {
+            "--in-place contradicts --recursive: it is for single files whose name must not be \
+             replaced; leave one of them out"
+        }
+        Contradiction::ContentsInTree => {
+            "--copy-contents contradicts --recursive: a FIFO in a tree has no end; leave it out, or \
+             pass --specials to make FIFOs and devices anew"
+        }
+        Contradiction::DryRunLeavesNothing => {
+            "--resume contradicts --dry-run, which leaves nothing to go on from; leave one of them out"
+        }
+        Contradiction::OutsideNeedsFollowing => {
+            "--follow-outside only says how far --links=follow goes; add that, or leave it out"
+        }
+        found => return Cow::Owned(found.to_string()),
+    })
+}
+
+/// What a person can do about an error.
+pub(crate) fn next_step(step: NextStep) -> &'static str {
+    match step {
+        NextStep::CopyAsTree => {
+            "name a file, or pass --recursive to copy it with all that is in it"
+        }
+        NextStep::CopyContents => "pass --copy-contents to read or write its bytes",
+        NextStep::AcceptChange => {
+            "copy again when nobody writes to it, or pass --if-changed=retry or =accept"
+        }
+        NextStep::FlushSource => {
+            "copy again with if-changed=retry, which flushes the source first, and check the device \
+             if they still differ; this copy was not put in place"
+        }
+        NextStep::GetAnew => "get the file anew, or copy it as it is, without --decompress",
+        NextStep::AllowMore => {
+            "leave out --method, --require-zero-copy or --no-user-copy to fall back"
+        }
+        NextStep::LeaveOut => elsewhere::NEXT_STEP,
+        step => step.text(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, Command};
+
+    use super::*;
+    use crate::flags::copy::CopyArgs;
+
+    /// Every flag that a text names is one of `uncopy cp`.
+    fn check_flags(text: &str) {
+        let command = CopyArgs::augment_args(Command::new("cp"));
+        let known: Vec<&str> = command.get_arguments().filter_map(|flag| flag.get_long()).collect();
+        for word in text.split([' ', '(']).filter_map(|word| word.strip_prefix("--")) {
+            let name = word.split(['=', ',', ';', ':', ')']).next().unwrap();
+            assert!(known.contains(&name), "there is no --{name}: {text}");
+        }
+    }
+
+    #[test]
+    fn next_steps_name_flags_that_there_are() {
+        for step in NextStep::ALL {
+            check_flags(next_step(*step));
+        }
+    }
+
+    #[test]
+    fn reasons_name_flags_that_there_are() {
+        use Objection::{
+            EmptySource, EndlessLink, LeadsOutside, MakingForbidden, MountPoint, MountedMeanwhile,
+            ReplacingForbidden, RivalName, TooManyDeleted,
+        };
+        let errno = uncopy::Errno::EACCES;
+        for found in [
+            MountPoint,
+            MountedMeanwhile,
+            ReplacingForbidden { errno },
+            MakingForbidden { errno },
+            EndlessLink,
+            LeadsOutside,
+            RivalName { name: "a.zst".into() },
+            TooManyDeleted,
+            EmptySource,
+        ] {
+            let words = objection(&found);
+            assert!(words.contains("--"), "{words}");
+            check_flags(&words);
+        }
+        for reason in Skip::ALL {
+            check_flags(skip(*reason));
+        }
+    }
+
+    #[test]
+    fn every_code_is_in_the_book() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md");
+        let book = std::fs::read_to_string(path).unwrap();
+        let skips = Skip::ALL.iter().map(|skip| skip.code());
+        let codes = Objection::CODES.iter().chain(Contradiction::CODES).copied().chain(skips);
+        for code in codes {
+            assert!(book.contains(&format!("`{code}`")), "docs/json.md lacks {code}");
+        }
+    }
+
+    #[test]
+    fn contradictions_name_flags_that_there_are() {
+        use Contradiction::{
+            ContentsInTree, DirectKeepsNoCache, DryRunLeavesNothing, InPlaceCannotRetry,
+            OutsideNeedsFollowing, TransformInPlace, TransformNeedsReading, TransformOfStream,
+            TreeInPlace, ZerosNeedReading,
+        };
+        for found in [
+            DirectKeepsNoCache,
+            ZerosNeedReading,
+            InPlaceCannotRetry,
+            TransformNeedsReading,
+            TransformInPlace,
+            TransformOfStream,
+            TreeInPlace,
+            ContentsInTree,
+            DryRunLeavesNothing,
+            OutsideNeedsFollowing,
+        ] {
+            let words = contradiction(found);
+            assert!(words.starts_with("--"), "{words}");
+            check_flags(&words);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Why cheaper ways were not taken, in words that name flags.
+
+use uncopy::{Refusal, RefusalReason};
+
+use crate::flags::choice::flag;
+
+/// Returns the reason for people: `--cache=keep: it bypasses the page cache`.
+pub(crate) fn words(reason: RefusalReason) -> String {
+    reason.named_by(flag).to_string()
+}
+
+/// Returns mechanism, answer of the kernel and reason: `reflink: EXDEV: …`.
+pub(super) fn line(refusal: &Refusal) -> String {
+    let Refusal { mechanism, reason, errno } = *refusal;
+    let reason = words(reason);
+    match errno {
+        Some(errno) => format!("{mechanism}: {errno}: {reason}"),
+        None => format!("{mechanism}: {reason}"),
+    }
+}
+
+/// Says why no allowed way works.
+pub(crate) fn no_mechanism(refusals: &[Refusal]) -> String {
+    let all = refusals.iter().map(line).collect::<Vec<_>>().join("; ");
+    format!("no allowed way works here: {all}")
+}

@@ -1,0 +1,215 @@
+//! Writing the copy: compressed, or what a compressed source holds.
+
+use super::codec::Encoder;
+use super::read::Reader;
+use super::table::{self, Table};
+use super::{Level, Way};
+use crate::mechanism::read_write;
+use crate::observer::{self, Observer, Phase, Progress};
+use crate::options::Sparse;
+use crate::source::Source;
+use crate::sparse::{self, Segment};
+use crate::staging::Staging;
+use uncopy_core::{Cost, Mechanism, Receipt};
+use uncopy_core::{Errno, Error, Reason, Result};
+use uncopy_os::{file, transfer};
+
+/// What is written at a time where the source is decompressed: whole blocks.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Writes the copy and adds it to the receipt. Returns its length.
+pub(crate) fn write(
+    way: Way,
+    source: &Source<'_>,
+    staging: &Staging<'_>,
+    sparse: Sparse,
+    receipt: &mut Receipt,
+    observer: &mut dyn Observer,
+) -> Result<u64> {
+    let mut sink = Sink { source, staging, offset: 0, done_bytes: 0, receipt, observer };
+    sink.report()?;
+    source.settle()?;
+    let (source_bytes, frames) = match way {
+        Way::Compress(level) => sink.compress(level)?,
+        Way::Decompress => sink.decompress(sparse)?,
+        Way::Leave => (0, 0),
+    };
+    let length = sink.offset;
+    if let Some(compression) = &mut receipt.compression {
+        (compression.source_bytes, compression.frames) = (source_bytes, frames);
+    }
+    Ok(length)
+}
+
+/// The copy that grows.
+struct Sink<'a, 's> {
+    source: &'a Source<'a>,
+    staging: &'a Staging<'s>,
+    /// Its length so far.
+    offset: u64,
+    /// How far the source was read.
+    done_bytes: u64,
+    receipt: &'a mut Receipt,
+    observer: &'a mut dyn Observer,
+}
+
+impl Sink<'_, '_> {
+    /// Returns the length of the source and the number of frames.
+    fn compress(&mut self, level: Level) -> Result<(u64, u64)> {
+        let told = self.source.is_told();
+        // A file that grows has no end that could be waited for.
+        let size = if told { self.source.stat.size } else { u64::MAX };
+        let mut buffer = vec![0; table::frame_bytes(if told { size } else { 0 })];
+        let mut encoder = Encoder::new(level).map_err(|text| self.refuse(text))?;
+        let (mut table, mut frame) = (Table::default(), Vec::new());
+        let mut zeros = Zeros::new(self.source, size);
+        let mut offset = 0;
+        loop {
+            let length = buffer.len().min(usize::try_from(size - offset).unwrap_or(usize::MAX));
+            let mut bytes = length;
+            if length == buffer.len() && zeros.covers(offset, length as u64) {
+                if zeros.frame.is_empty() {
+                    buffer.fill(0);
+                    let encoded = encoder.encode(&buffer, &mut zeros.frame);
+                    encoded.map_err(|text| self.refuse(text))?;
+                }
+                self.put(&zeros.frame)?;
+                table.add(zeros.frame.len(), length);
+            } else {
+                bytes = transfer::read_all_at(self.source.fd(), &mut buffer[..length], offset)
+                    .map_err(|errno| Error::system("read", self.source.path, errno))?;
+                if bytes > 0 || offset == 0 {
+                    let encoded = encoder.encode(&buffer[..bytes], &mut frame);
+                    encoded.map_err(|text| self.refuse(text))?;
+                    self.put(&frame)?;
+                    table.add(frame.len(), bytes);
+                }
+            }
+            offset += bytes as u64;
+            self.done_bytes = offset;
+            self.report()?;
+            if bytes < buffer.len() || offset == size {
+                break;
+            }
+        }
+        let bytes = table.finish().ok_or_else(|| {
+            self.refuse("it has more frames than a seek table can list".to_owned())
+        })?;
+        self.put(&bytes)?;
+        Ok((offset, table.frames()))
+    }
+
+    /// Returns the length of the source and the number of its frames.
+    fn decompress(&mut self, sparse: Sparse) -> Result<(u64, u64)> {
+        let path = self.source.path;
+        let mut reader =
+            Reader::new(self.source.fd()).map_err(|trouble| trouble.on("read", path))?;
+        let mut buffer = vec![0; PIECE_BYTES];
+        loop {
+            let bytes = reader.read(&mut buffer).map_err(|trouble| trouble.on("read", path))?;
+            self.done_bytes = reader.consumed();
+            for (range, zero) in read_write::runs(&buffer[..bytes]) {
+                if zero && sparse != Sparse::Never {
+                    self.leave_out(range.len() as u64)?;
+                } else {
+                    self.put(&buffer[range])?;
+                }
+            }
+            self.report()?;
+            if bytes < buffer.len() {
+                return Ok((reader.consumed(), reader.frames()));
+            }
+        }
+    }
+
+    /// Writes all of the bytes, at the rate that is asked for.
+    fn put(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            let most = self.admit(bytes.len())?;
+            match transfer::write_at(self.staging.fd(), &bytes[..most], self.offset) {
+                Ok(0) => return Err(self.failure(Errno::EIO)),
+                Ok(n) => {
+                    bytes = &bytes[n..];
+                    self.offset += n as u64;
+                    self.receipt.add(Mechanism::ReadWrite, n as u64, Cost::UserCopied);
+                }
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(self.failure(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// How much may be written now; waits if the rate asks for it.
+    fn admit(&mut self, wanted: usize) -> Result<usize> {
+        let progress = self.progress();
+        let admitted = observer::admitted(self.observer, progress, wanted as u64)
+            .ok_or_else(|| Error::new("copy", self.source.path, Reason::Cancelled))?;
+        Ok(usize::try_from(admitted).unwrap_or(wanted))
+    }
+
+    /// Leaves a hole. The file gets its new length at once: XFS reserves space behind the end of a
+    /// file that grows, and keeps what the next write leaps over (`xfs_iomap_prealloc_size`).
+    fn leave_out(&mut self, bytes: u64) -> Result<()> {
+        let end = self.offset + bytes;
+        file::truncate(self.staging.fd(), end).map_err(|errno| {
+            Error::destination("set the size of", self.staging.destination().given, errno)
+        })?;
+        self.offset = end;
+        self.receipt.add(Mechanism::ReadWrite, bytes, Cost::Hole);
+        Ok(())
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            phase: Phase::Copying,
+            done_bytes: self.done_bytes,
+            total_bytes: self.source.size().unwrap_or(0),
+        }
+    }
+
+    fn report(&mut self) -> Result<()> {
+        self.source.look()?;
+        let progress = self.progress();
+        observer::tell(self.observer, progress, self.source.path)
+    }
+
+    fn failure(&self, errno: Errno) -> Error {
+        Error::destination("write to", self.staging.destination().given, errno)
+    }
+
+    fn refuse(&self, text: String) -> Error {
+        Error::new("compress", self.source.path, Reason::Refused(text.into()))
+    }
+}
+
+/// Holes of the source, of which no byte is read, and a frame of zeros, which is made once.
+struct Zeros<'a> {
+    source: &'a Source<'a>,
+    size: u64,
+    may_be: bool,
+    /// The hole that was found last.
+    hole: (u64, u64),
+    frame: Vec<u8>,
+}
+
+impl<'a> Zeros<'a> {
+    fn new(source: &'a Source<'a>, size: u64) -> Zeros<'a> {
+        let may_be = source.is_told() && sparse::may_have_holes(&source.stat);
+        Zeros { source, size, may_be, hole: (0, 0), frame: Vec::new() }
+    }
+
+    /// The stretch lies in a hole.
+    fn covers(&mut self, offset: u64, length: u64) -> bool {
+        if !self.may_be {
+            return false;
+        }
+        if offset >= self.hole.1 {
+            match sparse::segment(&self.source.fd(), offset, self.size) {
+                Segment::Hole { start, end } => self.hole = (start, end),
+                Segment::Data { .. } => return false,
+            }
+        }
+        self.hole.0 <= offset && offset + length <= self.hole.1
+    }
+}

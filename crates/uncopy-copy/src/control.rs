@@ -1,0 +1,12 @@
+//! The wish to stop.
+
+/// Whether to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Control {
+    /// Go on.
+    Continue,
+    /// Stop: the copy removes what it wrote and returns an error for which
+    /// [`is_cancelled`](uncopy_core::Error::is_cancelled) is true.
+    Stop,
+}

@@ -1,0 +1,223 @@
+//! The name that is written to: what is there, and whether it may be replaced.
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::FileType;
+
+use super::named::Named;
+use super::options::{CopyOptions, Existing, IfChanged};
+use super::source::{Source, describe};
+use super::stale::Register;
+use uncopy_core::{Contradiction, Errno, Error, Objection, Reason, Result};
+use uncopy_os::capabilities::Filesystem;
+use uncopy_os::file::{self, Stat};
+use uncopy_os::follow::{self, End, Stopped};
+use uncopy_os::name;
+
+/// Where the copy goes.
+pub(crate) struct Destination<'a> {
+    /// As the caller named it.
+    pub(crate) given: Named<'a>,
+    /// Where a symbolic link at the end of that path leads to.
+    followed: Option<PathBuf>,
+    directory: Arc<OwnedFd>,
+    /// That of the directory, if it is known.
+    filesystem: Option<Filesystem>,
+    name: Cow<'a, OsStr>,
+    /// What the name stands for now.
+    pub(crate) found: Option<Found>,
+}
+
+/// An existing destination, held open so that its inode number cannot be used again meanwhile.
+pub(crate) struct Found {
+    pub(crate) handle: OwnedFd,
+    pub(crate) stat: Stat,
+}
+
+impl<'a> Destination<'a> {
+    /// Looks at the destination; changes nothing.
+    pub(crate) fn resolve(
+        given: &'a Path,
+        source: &Source<'_>,
+        options: &CopyOptions,
+    ) -> Result<Destination<'a>> {
+        let (parent, name) = split(given)?;
+        let directory = follow::open_directory(parent)
+            .map_err(|stopped| stopped.at_destination("open", parent))?;
+        let found = follow::look(&directory, name)
+            .map_err(|errno| Error::destination("examine", given, errno))?;
+        let is_link = |stat: &Stat| stat.file_type() == FileType::Symlink;
+        let (directory, name, found, followed) = match found {
+            Some(link) if is_link(&link.1) && options.existing != Existing::Keep => {
+                let (end, found) = follow_link(directory, link, given)?;
+                (end.directory, Cow::Owned(end.name), Some(found), Some(end.path))
+            }
+            found => (directory, Cow::Borrowed(name), found, None),
+        };
+        let found = found.map(|(handle, stat)| Found { handle, stat });
+        let (given, directory) = (Named::Path(given), Arc::new(directory));
+        let filesystem = None;
+        let destination = Destination { given, followed, directory, filesystem, name, found };
+        if let Some(found) = &destination.found
+            && found.stat.file_type() != FileType::Symlink
+        {
+            destination.check(found, source, options)?;
+        }
+        Ok(destination)
+    }
+
+    /// A name in an open directory, where `found` is the regular file that has it now. Anything
+    /// else that has it, a symbolic link too, is replaced by the copy and not written through.
+    pub(crate) fn beneath(
+        (directory, filesystem): (Arc<OwnedFd>, Filesystem),
+        name: &'a OsStr,
+        given: Named<'a>,
+        found: Option<Found>,
+        source: &Source<'_>,
+        options: &CopyOptions,
+    ) -> Result<Destination<'a>> {
+        let (followed, filesystem, name) = (None, Some(filesystem), Cow::Borrowed(name));
+        let destination = Destination { given, followed, directory, filesystem, name, found };
+        if let Some(found) = &destination.found {
+            destination.check(found, source, options)?;
+        }
+        Ok(destination)
+    }
+
+    /// The path, or one that leads to what a symbolic link at its end leads to.
+    pub(crate) fn path(&self) -> &Path {
+        self.followed.as_deref().unwrap_or(self.given.as_ref())
+    }
+
+    pub(crate) fn directory(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
+    /// The filesystem of `written`, which was made in the directory or is what has the name.
+    pub(crate) fn filesystem_of(&self, written: BorrowedFd<'_>) -> Filesystem {
+        // Over what was found a filesystem of its own may be mounted.
+        let known = self.filesystem.filter(|_| self.found.is_none());
+        let ask = || Filesystem::from_magic(file::filesystem_magic(written).unwrap_or(0));
+        known.unwrap_or_else(ask)
+    }
+
+    /// Notes the destination's temporary names beside it.
+    pub(crate) fn register(&self) -> Register {
+        Register::new(Arc::clone(&self.directory), &self.name)
+    }
+
+    pub(crate) fn name(&self) -> &OsStr {
+        &self.name
+    }
+
+    /// The existing destination is no regular file, and the caller wants its bytes written to it.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.found.as_ref().is_some_and(|f| f.stat.file_type() != FileType::RegularFile)
+    }
+
+    /// The existing destination is a FIFO.
+    pub(crate) fn is_fifo(&self) -> bool {
+        self.found.as_ref().is_some_and(|f| f.stat.file_type() == FileType::Fifo)
+    }
+
+    fn check(&self, found: &Found, source: &Source<'_>, options: &CopyOptions) -> Result<()> {
+        let refuse = |reason| Err(Error::new("write to", self.given, reason));
+        let kind = found.stat.file_type();
+        // What is read from a FIFO and written into it again never ends.
+        if found.stat.is_same_file(&source.stat)
+            && matches!(kind, FileType::RegularFile | FileType::Fifo)
+        {
+            return refuse(Reason::SameFile { source_path: source.path.as_ref().to_owned() });
+        }
+        match kind {
+            FileType::RegularFile => {}
+            FileType::Directory | FileType::Symlink | FileType::Socket => {
+                return refuse(Reason::NotRegular { kind: describe(kind) });
+            }
+            _ if !options.copy_contents => {
+                return refuse(Reason::NotRegular { kind: describe(kind) });
+            }
+            _ if options.if_changed == IfChanged::Retry && options.existing != Existing::Keep => {
+                let kind = describe(kind);
+                return refuse(Reason::Options(Contradiction::StreamCannotRetry { kind }));
+            }
+            _ => return Ok(()),
+        }
+        if options.existing == Existing::Keep || options.in_place {
+            return Ok(());
+        }
+        if found.stat.mount_root {
+            return refuse(Reason::Refused(Objection::MountPoint));
+        }
+        if options.existing == Existing::Replace
+            && let Err(errno) = name::may_write(&self.directory, &self.name)
+        {
+            return refuse(match errno {
+                Errno::EACCES => Reason::Refused(Objection::WritingForbidden),
+                errno => Reason::System { errno },
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Follows a symbolic link at the end of the path, as `cp` does when it writes through one, to something
+/// that is there.
+pub(crate) fn follow_link(
+    directory: OwnedFd,
+    link: (OwnedFd, Stat),
+    given: &Path,
+) -> Result<(End, (OwnedFd, Stat))> {
+    let nowhere = || Error::new("write to", given, Reason::Refused(Objection::LinkToNothing));
+    match follow::follow(directory, link, given) {
+        Ok(mut end) => {
+            let found = end.found.take().ok_or_else(nowhere)?;
+            Ok((end, found))
+        }
+        Err(Stopped::System(Errno::ENOENT)) => Err(nowhere()),
+        Err(stopped) => Err(stopped.at_destination("write to", given)),
+    }
+}
+
+/// Directory and name. A path that ends in `/`, `.` or `..` names no file.
+fn split(path: &Path) -> Result<(&Path, &OsStr)> {
+    let names_directory = path.as_os_str().as_bytes().ends_with(b"/");
+    match path.file_name() {
+        Some(name) if !names_directory && !path.as_os_str().as_bytes().ends_with(b"/.") => {
+            let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+            Ok((parent.unwrap_or(Path::new(".")), name))
+        }
+        _ if path.as_os_str().is_empty() => Err(Error::system("open", path, Errno::ENOENT)),
+        _ => Err(Error::new("write to", path, Reason::NotRegular { kind: "a directory" })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_split_into_directory_and_name() {
+        for (path, expected) in [
+            ("a", Some((".", "a"))),
+            ("/a", Some(("/", "a"))),
+            ("d/a", Some(("d", "a"))),
+            ("./a", Some((".", "a"))),
+            ("../a", Some(("..", "a"))),
+            ("d/", None),
+            ("d/.", None),
+            ("..", None),
+            ("/", None),
+            ("", None),
+        ] {
+            let split = split(Path::new(path)).ok();
+            let expected = expected.map(|(d, n)| (Path::new(d), OsStr::new(n)));
+            assert_eq!(split, expected, "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! What a job learns of the ways to copy, file by file: where one turns out slower, another goes on.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use uncopy_core::{Mechanism, Refusal, RefusalReason};
+use uncopy_os::capabilities::Filesystem;
+
+/// What the copies of a job learn from each other; they share one through
+/// [`Observer::experience`](super::Observer::experience).
+///
+/// When files between two filesystems have been copied for a while, now and then one of about the
+/// same size goes another way. A way that is slower by a clear margin is given up, which the receipts
+/// of the files after it say; it is tried again now and then, and comes back when it is quicker.
+/// Only what the plan would take next anyway is compared, and only where the shortest wall time is
+/// wanted and any mechanism allowed.
+#[derive(Debug, Default)]
+pub struct Experience {
+    classes: Mutex<HashMap<Alike, Class>>,
+}
+
+/// Files whose copies are compared with each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Alike {
+    source: Filesystem,
+    destination: Filesystem,
+    durable: bool,
+    /// Within a factor of four: what a file costs whatever its size weighs about the same.
+    magnitude: u32,
+}
+
+impl Alike {
+    pub(crate) fn new(filesystems: (Filesystem, Filesystem), durable: bool, size: u64) -> Alike {
+        let (source, destination) = filesystems;
+        Alike { source, destination, durable, magnitude: size.max(1).ilog2() / 2 }
+    }
+}
+
+/// Which way a file is to go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Advice {
+    pub(crate) mechanism: Mechanism,
+    /// Why not the ways that the plan prefers, or that touch the bytes less.
+    pub(crate) refusals: Vec<Refusal>,
+}
+
+impl Experience {
+    /// The way for the next file, between these mechanisms that all may work, the one that the plan
+    /// prefers first; `None`: nothing speaks against that one.
+    pub(crate) fn advise(&self, alike: Alike, candidates: &[Mechanism]) -> Option<Advice> {
+        let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
+        classes.entry(alike).or_default().advise(candidates)
+    }
+
+    /// What a file took, by one way alone; `refused` are those that turned out not to work for it.
+    pub(crate) fn record(
+        &self,
+        alike: Alike,
+        mechanism: Mechanism,
+        refused: impl Iterator<Item = Mechanism>,
+        (bytes, took): (u64, Duration),
+    ) {
+        let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nobody asked for advice: there was no choice.
+        if let Some(class) = classes.get_mut(&alike) {
+            refused.for_each(|mechanism| class.rule_out(mechanism));
+            class.record(mechanism, bytes, took);
+        }
+    }
+}
+
+/// Until so much has been copied, comparing costs more than it can gain.
+const MIN_BYTES: u64 = 64 << 20;
+const MIN_FILES: u64 = 16;
+
+/// Every so many files one goes another way, until each way is known…
+const PROBE_EVERY: u64 = 4;
+
+/// … by so many files …
+const PROBES: usize = 3;
+
+/// … and then seldom: conditions change.
+const PROBE_AGAIN_EVERY: u64 = 64;
+
+/// Files that count; older ones are forgotten.
+const RECENT: usize = 9;
+
+/// A way must be so much quicker than the one at work.
+const CLEARLY: f64 = 1.25;
+
+#[derive(Debug, Default)]
+struct Class {
+    files: u64,
+    bytes: u64,
+    /// What the plan prefers, of what works.
+    preferred: Option<Mechanism>,
+    /// What was chosen instead of what the plan prefers.
+    chosen: Option<Advice>,
+    ways: Vec<Way>,
+}
+
+#[derive(Debug)]
+struct Way {
+    mechanism: Mechanism,
+    /// Bytes per second of the last files.
+    rates: VecDeque<f64>,
+    /// Files that it was tried with.
+    probes: u64,
+    /// It does not work between these filesystems.
+    ruled_out: bool,
+}
+
+impl Way {
+    fn median(&self) -> f64 {
+        let mut rates: Vec<f64> = self.rates.iter().copied().collect();
+        rates.sort_by(f64::total_cmp);
+        rates.get(rates.len() / 2).copied().unwrap_or(0.0)
+    }
+
+    /// The slowest of the last few.
+    fn least(&self) -> f64 {
+        self.rates.iter().rev().take(PROBES).copied().fold(f64::INFINITY, f64::min)
+    }
+}
+
+impl Class {
+    fn advise(&mut self, candidates: &[Mechanism]) -> Option<Advice> {
+        for mechanism in candidates {
+            if !self.ways.iter().any(|way| way.mechanism == *mechanism) {
+                let (mechanism, rates) = (*mechanism, VecDeque::new());
+                self.ways.push(Way { mechanism, rates, probes: 0, ruled_out: false });
+            }
+        }
+        let works = |m: &Mechanism| !self.ways.iter().any(|w| w.mechanism == *m && w.ruled_out);
+        let candidates: Vec<Mechanism> = candidates.iter().copied().filter(works).collect();
+        let candidates = candidates.as_slice();
+        let preferred = *candidates.first()?;
+        self.preferred = Some(preferred);
+        let chosen = self.chosen.clone().filter(|c| candidates.contains(&c.mechanism));
+        if self.files < MIN_FILES || self.bytes < MIN_BYTES {
+            return chosen;
+        }
+        let at_work = chosen.as_ref().map_or(preferred, |chosen| chosen.mechanism);
+        match self.probe(at_work, candidates) {
+            Some(mechanism) => {
+                let compared = |_| Some(RefusalReason::Compared);
+                Some(Advice { mechanism, refusals: refusals(mechanism, candidates, compared) })
+            }
+            None => chosen,
+        }
+    }
+
+    /// The way that this file is to be tried with, if it is one to be tried with.
+    fn probe(&mut self, at_work: Mechanism, candidates: &[Mechanism]) -> Option<Mechanism> {
+        let others = self
+            .ways
+            .iter_mut()
+            .filter(|way| way.mechanism != at_work)
+            .filter(|way| candidates.contains(&way.mechanism));
+        let least_known = others.min_by_key(|way| way.probes)?;
+        let every =
+            if least_known.probes < PROBES as u64 { PROBE_EVERY } else { PROBE_AGAIN_EVERY };
+        if !self.files.is_multiple_of(every) {
+            return None;
+        }
+        least_known.probes += 1;
+        Some(least_known.mechanism)
+    }
+
+    fn rule_out(&mut self, mechanism: Mechanism) {
+        if let Some(way) = self.ways.iter_mut().find(|way| way.mechanism == mechanism) {
+            way.ruled_out = true;
+            way.rates.clear();
+        }
+        self.preferred = self.preferred.filter(|preferred| *preferred != mechanism);
+        self.chosen = self.chosen.take().filter(|chosen| chosen.mechanism != mechanism);
+    }
+
+    fn record(&mut self, mechanism: Mechanism, bytes: u64, took: Duration) {
+        self.files += 1;
+        self.bytes += bytes;
+        let Some(way) = self.ways.iter_mut().find(|way| way.mechanism == mechanism) else { return };
+        way.rates.push_back(bytes as f64 / took.as_secs_f64().max(1e-9));
+        if way.rates.len() > RECENT {
+            way.rates.pop_front();
+        }
+        self.judge();
+    }
+
+    /// Changes the way if another is clearly quicker than the one at work.
+    fn judge(&mut self) {
+        let Some(preferred) = self.preferred else { return };
+        let at_work = self.chosen.as_ref().map_or(preferred, |chosen| chosen.mechanism);
+        let Some(now) = self.ways.iter().find(|way| way.mechanism == at_work) else { return };
+        let known = |way: &&Way| way.rates.len() >= PROBES;
+        let (pace, ways) = (now.median(), &self.ways);
+        let better = |way: &&Way| way.median() >= pace * CLEARLY && way.least() > pace;
+        let best = ways
+            .iter()
+            .filter(known)
+            .filter(better)
+            .max_by(|a, b| a.median().total_cmp(&b.median()));
+        let Some(best) = best.filter(|_| known(&now)) else { return };
+        if best.mechanism == preferred {
+            self.chosen = None;
+            return;
+        }
+        let candidates: Vec<Mechanism> = ways.iter().map(|way| way.mechanism).collect();
+        let slower = |mechanism| {
+            let way = ways.iter().find(|way| way.mechanism == mechanism).filter(known)?;
+            Some(RefusalReason::SlowerOnJob {
+                speed: rounded(way.median()),
+                best_speed: rounded(best.median()),
+                best: best.mechanism,
+            })
+        };
+        self.chosen = Some(Advice {
+            mechanism: best.mechanism,
+            refusals: refusals(best.mechanism, &candidates, slower),
+        });
+    }
+}
+
+/// Why not the other candidates: those that the plan prefers to `used`, and those that touch the
+/// bytes less.
+fn refusals(
+    used: Mechanism,
+    candidates: &[Mechanism],
+    reason: impl Fn(Mechanism) -> Option<RefusalReason>,
+) -> Vec<Refusal> {
+    let place = |mechanism| candidates.iter().position(|m| *m == mechanism);
+    candidates
+        .iter()
+        .filter(|m| **m != used && (place(**m) < place(used) || **m < used))
+        .filter_map(|m| Some(Refusal { mechanism: *m, reason: reason(*m)?, errno: None }))
+        .collect()
+}
+
+/// Rounds to 1 MB/s, as the reason has it.
+fn rounded(bytes_per_second: f64) -> u64 {
+    const UNIT: u64 = 1_000_000;
+    (bytes_per_second / UNIT as f64).round() as u64 * UNIT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Mechanism::{CopyFileRange, ReadWrite, Splice};
+
+    const BYTES: u64 = 8 << 20;
+    const ORDER: [Mechanism; 3] = [Splice, CopyFileRange, ReadWrite];
+
+    /// Copies files one after the other; `micros` says what a file takes by a way. Returns how many
+    /// went which way, and the last advice.
+    fn copy(
+        class: &mut Class,
+        files: usize,
+        micros: impl Fn(Mechanism, usize) -> u64,
+    ) -> (HashMap<Mechanism, usize>, Option<Advice>) {
+        let mut went = HashMap::new();
+        for file in 0..files {
+            let advice = class.advise(&ORDER);
+            let mechanism = advice.map_or(ORDER[0], |advice| advice.mechanism);
+            class.record(mechanism, BYTES, Duration::from_micros(micros(mechanism, file)));
+            *went.entry(mechanism).or_default() += 1;
+        }
+        // Between two probes.
+        class.files += 1;
+        (went, class.advise(&ORDER))
+    }
+
+    #[test]
+    fn a_way_that_is_slower_on_this_job_is_given_up() {
+        type Row = (&'static str, fn(Mechanism, usize) -> u64, Option<Mechanism>);
+        let rows: [Row; 7] = [
+            ("alike", |_, _| 1000, None),
+            ("the preferred is quicker", |m, _| if m == Splice { 1000 } else { 3000 }, None),
+            ("slower, not clearly", |m, _| if m == Splice { 1200 } else { 1000 }, None),
+            ("slower", |m, _| if m == Splice { 1300 } else { 1000 }, Some(CopyFileRange)),
+            (
+                "the best of two",
+                |m, _| match m {
+                    Splice => 9000,
+                    CopyFileRange => 3000,
+                    _ => 1000,
+                },
+                Some(ReadWrite),
+            ),
+            // Every third file meets a disturbance, whichever way it goes.
+            ("noise", |_, file| if file % 3 == 0 { 9000 } else { 1000 }, None),
+            // It becomes slow when the ways have been compared already.
+            (
+                "later",
+                |m, file| match m {
+                    Splice if file <= 100 => 1000,
+                    Splice => 5000,
+                    CopyFileRange => 1000,
+                    _ => 1500,
+                },
+                Some(CopyFileRange),
+            ),
+        ];
+        for (name, micros, expected) in rows {
+            let (_, advice) = copy(&mut Class::default(), 400, micros);
+            assert_eq!(advice.map(|advice| advice.mechanism), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn comparing_costs_few_files() {
+        let (went, _) = copy(&mut Class::default(), 1000, |m, _| if m == Splice { 10 } else { 99 });
+        let others: usize = went.iter().filter(|(m, _)| **m != Splice).map(|(_, n)| n).sum();
+        assert!((6..25).contains(&others), "{went:?}");
+        // A job that is soon over compares nothing.
+        let (went, advice) = copy(&mut Class::default(), 14, |_, _| 1000);
+        assert_eq!((went, advice), (HashMap::from([(Splice, 14)]), None));
+    }
+
+    #[test]
+    fn a_way_that_becomes_quicker_comes_back() {
+        let mut class = Class::default();
+        let (_, advice) = copy(&mut class, 100, |m, _| if m == Splice { 5000 } else { 1000 });
+        assert_eq!(advice.map(|advice| advice.mechanism), Some(CopyFileRange));
+        let (_, advice) = copy(&mut class, 3000, |m, _| if m == Splice { 500 } else { 1000 });
+        assert_eq!(advice, None);
+    }
+
+    #[test]
+    fn the_change_and_its_reason_are_told() {
+        let (_, advice) = copy(&mut Class::default(), 100, |m, _| match m {
+            Splice => 8000,
+            CopyFileRange => 4000,
+            _ => 1000,
+        });
+        let advice = advice.unwrap();
+        let told: Vec<String> = advice.refusals.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "splice: slower on this job: 1.049 against 8.389 GB/s by read_write",
+                "copy_file_range: slower on this job: 2.097 against 8.389 GB/s by read_write",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_way_that_does_not_work_is_not_tried_again() {
+        let mut class = Class::default();
+        // The plan prefers what works between no two of these files.
+        for _ in 0..200 {
+            let advice = class.advise(&[CopyFileRange, Splice, ReadWrite]);
+            let wanted = advice.map_or(CopyFileRange, |advice| advice.mechanism);
+            if wanted == CopyFileRange {
+                class.rule_out(CopyFileRange);
+            }
+            let went = if wanted == ReadWrite { ReadWrite } else { Splice };
+            let micros = if went == Splice { 5000 } else { 1000 };
+            class.record(went, BYTES, Duration::from_micros(micros));
+        }
+        class.files += 1;
+        let advice = class.advise(&[CopyFileRange, Splice, ReadWrite]).unwrap();
+        assert_eq!(advice.mechanism, ReadWrite);
+        assert_eq!(advice.refusals.len(), 1, "{:?}", advice.refusals);
+        assert!(class.ways[0].ruled_out && class.ways[0].probes == 0);
+    }
+
+    #[test]
+    fn only_ways_that_may_be_taken_are_advised() {
+        let mut class = Class::default();
+        let (_, advice) = copy(&mut class, 100, |m, _| if m == Splice { 5000 } else { 1000 });
+        assert_eq!(advice.map(|advice| advice.mechanism), Some(CopyFileRange));
+        assert_eq!(class.advise(&[Splice]), None);
+        assert_eq!(class.advise(&[]), None);
+    }
+}

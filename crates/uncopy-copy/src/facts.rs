@@ -1,0 +1,220 @@
+//! Finding out what the plan depends on.
+
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use super::destination::Destination;
+use super::mechanism::{Setting, Tail};
+use super::options::{Allow, Cache, CopyOptions, Transform};
+use super::plan::{self, COLD_MATTERS_MIN_BYTES, DIRECT_SAVES_COLD_MIN_BYTES, DirectPath, Facts};
+use super::source::Source;
+use super::sparse::{self, Segment};
+use uncopy_core::Mechanism;
+use uncopy_os::capabilities::{Device, DeviceKind, Filesystem};
+use uncopy_os::file::{self, Stat};
+
+/// Below this size no file fills what the kernel lets lie dirty.
+const BUDGET_MATTERS_BYTES: u64 = 256 << 20;
+
+/// Facts about this pair of files that cost little to find out: all that a reflink needs.
+pub(crate) fn gather(
+    source: &Source<'_>,
+    destination: &Destination<'_>,
+    written: BorrowedFd<'_>,
+    options: &CopyOptions,
+) -> Facts {
+    let filesystems = (source.filesystem, destination.filesystem_of(written));
+    Facts {
+        data_bytes: source.size().unwrap_or(0).min(source.stat.blocks.saturating_mul(512)),
+        // To ask is to move the position, from which a stream is copied (lseek(2)).
+        has_holes: !destination.is_stream() && has_holes(source),
+        destination_is_stream: destination.is_stream(),
+        in_place: options.in_place && destination.found.is_some(),
+        ..of_dense(source.size(), filesystems, options)
+    }
+}
+
+/// Facts about a file without holes that goes to a new file.
+pub(crate) fn of_dense(
+    size: Option<u64>,
+    (source, destination): (Filesystem, Filesystem),
+    options: &CopyOptions,
+) -> Facts {
+    Facts {
+        size,
+        data_bytes: size.unwrap_or(0),
+        has_holes: false,
+        source,
+        destination,
+        destination_is_stream: false,
+        direct: DirectPath::None,
+        direct_reads: false,
+        source_is_cold: false,
+        dirty_budget_bytes: u64::MAX,
+        transforms: false,
+        hashes: false,
+        in_place: false,
+        durable: options.durable,
+        allow: options.allow,
+        prefer: options.prefer,
+        sparse: options.sparse,
+        cache: options.cache,
+        tuning: options.tuning,
+    }
+}
+
+/// Whether files between the two filesystems are expected to share their blocks with their copies
+/// one after the other, whoever asks for it: to share on btrfs is to write to its one b-tree.
+pub(crate) fn are_shared_in_turn(
+    (source, destination): (Filesystem, Filesystem),
+    options: &CopyOptions,
+) -> bool {
+    let facts = of_dense(Some(1), (source, destination), options);
+    source == destination
+        && destination == Filesystem::BTRFS
+        && options.transform == Transform::None
+        && plan::next(&facts, &[]) == plan::Step::Try(Mechanism::Reflink)
+}
+
+/// The mechanism that a file would go by to a new one, as far as can be told without writing:
+/// whether extents can be shared is known by trying alone, and guessed here by the filesystem.
+/// `None`: it has no bytes to move, or the options leave nothing.
+pub(crate) fn foreseen(
+    source: &Source<'_>,
+    destination: Filesystem,
+    same_device: bool,
+    options: &CopyOptions,
+) -> Option<Mechanism> {
+    if source.is_told() && (source.stat.size == 0 || is_hole(source)) {
+        return None;
+    }
+    let mut facts = Facts {
+        data_bytes: source.size().unwrap_or(0).min(source.stat.blocks.saturating_mul(512)),
+        has_holes: has_holes(source),
+        ..of_dense(source.size(), (source.filesystem, destination), options)
+    };
+    // Files of one filesystem take direct writes alike.
+    refine_by(&mut facts, source, || same_device.then(|| source.stat.clone()));
+    let shares = same_device && plan::shares_by_copy_file_range(destination);
+    let not_shared = (!shares).then_some(plan::Attempted {
+        mechanism: Mechanism::Reflink,
+        errno: None,
+        moved_bytes: 0,
+    });
+    match plan::next(&facts, not_shared.as_slice()) {
+        plan::Step::Try(mechanism) => Some(mechanism),
+        plan::Step::GiveUp => None,
+    }
+}
+
+/// Adds what is looked up in `/sys` and `/proc`, which takes longer than to reflink a file.
+pub(crate) fn refine(facts: &mut Facts, source: &Source<'_>, staging: BorrowedFd<'_>) {
+    refine_by(facts, source, || file::stat(staging).ok());
+}
+
+/// [`refine`] for a destination that is like `written`.
+fn refine_by(facts: &mut Facts, source: &Source<'_>, written: impl FnOnce() -> Option<Stat>) {
+    let size = facts.size.unwrap_or(0);
+    if size >= facts.tuning.direct_min.bytes
+        || matches!(facts.allow, Allow::ZeroCopy | Allow::Only(Mechanism::Direct))
+    {
+        facts.direct = written().map_or(DirectPath::None, |s| direct_path(&s, facts.destination));
+        facts.direct_reads = facts.cache == Cache::Skip && is_cold(source);
+    }
+    if (COLD_MATTERS_MIN_BYTES..DIRECT_SAVES_COLD_MIN_BYTES).contains(&size) {
+        facts.source_is_cold = is_cold(source);
+    }
+    if size >= BUDGET_MATTERS_BYTES {
+        facts.dirty_budget_bytes = dirty_budget().unwrap_or(u64::MAX);
+    }
+}
+
+/// Whether there is no data at all.
+fn is_hole(source: &Source<'_>) -> bool {
+    let size = source.stat.size;
+    sparse::may_have_holes(&source.stat)
+        && sparse::segment(&source.fd(), 0, size) == Segment::Hole { start: 0, end: size }
+}
+
+fn has_holes(source: &Source<'_>) -> bool {
+    let Some(size) = source.size() else { return false };
+    // On ZFS it takes a flush to know.
+    let may_hide = || source.filesystem != Filesystem::ZFS && sparse::may_hide_holes(&source.stat);
+    if !sparse::may_have_holes(&source.stat) && !may_hide() {
+        return false;
+    }
+    if source.filesystem == Filesystem::ZFS {
+        // Dirty data of OpenZFS below 2.1.14 and 2.2.2 may be reported as a hole.
+        let _ = file::sync_data(source.fd());
+    }
+    sparse::segment(&source.fd(), 0, size) != Segment::Data { start: 0, end: size }
+}
+
+pub(crate) fn direct_path(written: &Stat, filesystem: Filesystem) -> DirectPath {
+    if written.direct.is_none() {
+        // btrfs and tmpfs take the flag, give no alignment, and copy.
+        return DirectPath::None;
+    }
+    if filesystem.is_memory() || filesystem == Filesystem::BTRFS {
+        return DirectPath::Copies;
+    }
+    if is_disk(written) { DirectPath::Moves } else { DirectPath::Unknown }
+}
+
+fn is_disk(stat: &Stat) -> bool {
+    let (major, minor) = stat.device;
+    Device::with_number(major, minor).kind == DeviceKind::Disk
+}
+
+/// What a mover needs to know; asked for only when one is set up.
+pub(crate) fn setting(
+    facts: &Facts,
+    source: &Source<'_>,
+    staging: BorrowedFd<'_>,
+    mechanism: Mechanism,
+) -> Setting {
+    let direct = mechanism == Mechanism::Direct;
+    let written = direct.then(|| file::stat(staging.as_fd()).ok()).flatten();
+    Setting {
+        source_align: source.stat.direct.filter(|_| direct && facts.direct_reads),
+        destination_align: written.and_then(|s| s.direct),
+        source_moves: direct && source.stat.direct.is_some() && is_disk(&source.stat),
+        tail: match facts.allow {
+            Allow::ZeroCopy => Tail::CutOff,
+            Allow::NoUserCopy => Tail::Sent,
+            _ => Tail::Written,
+        },
+    }
+}
+
+/// Most of the source is not in the page cache, as far as samples tell. `false` where the kernel
+/// cannot tell.
+fn is_cold(source: &Source<'_>) -> bool {
+    const SAMPLE_BYTES: u64 = 1 << 20;
+    let size = source.stat.size;
+    let samples = size.div_ceil(SAMPLE_BYTES).clamp(1, 16);
+    let length = SAMPLE_BYTES.min(size).max(1);
+    let last = size.saturating_sub(length);
+    let cached: u64 = (0..samples)
+        .map(|i| file::cached_bytes(source.fd(), last / samples * i, length).unwrap_or(length))
+        .sum();
+    cached < samples * length / 2
+}
+
+/// Bytes that may lie dirty before the kernel makes writers wait for the device: half of
+/// `vm.dirty_ratio` of the available memory, where throttling begins
+/// (`Documentation/admin-guide/sysctl/vm.rst`, `mm/page-writeback.c`).
+fn dirty_budget() -> Option<u64> {
+    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let limit = match number("/proc/sys/vm/dirty_bytes")? {
+        0 => number("/proc/sys/vm/dirty_ratio")? * available_memory()? / 100,
+        bytes => bytes,
+    };
+    Some(limit / 2)
+}
+
+fn available_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+}

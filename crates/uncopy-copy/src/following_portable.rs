@@ -1,0 +1,46 @@
+//! See [`crate::follow`]: links are followed as the system follows them.
+
+use std::fs::{File, Metadata};
+use std::path::Path;
+
+use uncopy_core::Result;
+use uncopy_core::elsewhere;
+
+pub(crate) fn open(path: &Path) -> Result<File> {
+    File::open(path).map_err(|error| elsewhere::refused("open", path, error))
+}
+
+pub(crate) fn append(path: &Path) -> Result<File> {
+    let mut options = File::options();
+    super::for_owner_alone(&mut options);
+    let opened = options.read(true).append(true).create(true).open(path);
+    opened.map_err(|error| elsewhere::refused("open", path, error))
+}
+
+pub(crate) fn metadata(path: &Path) -> Result<Metadata> {
+    std::fs::metadata(path).map_err(|error| elsewhere::refused("examine", path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use super::*;
+    use uncopy_core::Reason;
+
+    #[test]
+    fn errors_are_those_of_the_standard_library() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("missing").join("file");
+        let errors = [
+            open(&missing).unwrap_err(),
+            append(&missing).unwrap_err(),
+            metadata(&missing).unwrap_err(),
+        ];
+        for error in errors {
+            assert!(error.is_not_found() && error.errno().is_none(), "{error}");
+            let Reason::OtherSystem { error } = error.reason() else { panic!("{error}") };
+            assert_eq!(error.get().kind(), ErrorKind::NotFound);
+        }
+    }
+}

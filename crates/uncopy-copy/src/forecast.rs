@@ -1,0 +1,314 @@
+//! What a copy would do, found out without making it: mechanisms are tried on temporary files, and
+//! the plan is asked.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use super::destination::Destination;
+use super::facts;
+use super::mechanism::{self, Ends};
+use super::options::{Allow, CopyOptions, Sparse};
+use super::overlay;
+use super::plan::{self, Attempted, Step, Verdict};
+pub use super::plan::{DirectPath, Facts};
+use super::source::Source;
+use super::trial::Trial;
+use uncopy_core::{Cost, Errno, Mechanism, RefusalReason, Result};
+use uncopy_os::capabilities::{Answer, AnswerReason, Device, Sharing, TrialFiles, sharing};
+use uncopy_os::file::{self, DirectAlign};
+use uncopy_os::{mapping, transfer};
+
+/// What is moved to try a way: a multiple of every block size.
+const TRIAL_BYTES: u64 = 64 << 10;
+
+/// What a copy would do.
+#[derive(Debug, Clone)]
+pub struct Forecast {
+    pub facts: Facts,
+    /// Length of the source, whatever it means.
+    pub source_bytes: u64,
+    /// It has none, and that is true.
+    pub is_empty: bool,
+    /// Bytes of the source in the page cache; `None`: the kernel does not say.
+    pub cached_bytes: Option<u64>,
+    pub source_device: Device,
+    pub destination_device: Device,
+    /// Where direct writes arrive, for people.
+    pub written_to: String,
+    pub destination_align: Option<DirectAlign>,
+    /// Every mechanism, the one that touches the bytes least first.
+    pub ways: Vec<TriedWay>,
+    /// What the copy begins with, and at which cost; `None`: nothing that the options allow works.
+    pub choice: Option<(Mechanism, Cost)>,
+    /// Between these the copy itself will find out which is quickest.
+    pub rivals: Vec<Mechanism>,
+}
+
+impl Forecast {
+    /// Returns how `mechanism` was tried.
+    #[must_use]
+    pub fn way(&self, mechanism: Mechanism) -> Option<&TriedWay> {
+        self.ways.iter().find(|way| way.mechanism == mechanism)
+    }
+
+    /// Whether the copy will share its blocks with the source.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.choice.is_some_and(|(_, cost)| cost == Cost::Shared)
+    }
+}
+
+/// A mechanism, as it was tried between the two places.
+#[derive(Debug, Clone)]
+pub struct TriedWay {
+    pub mechanism: Mechanism,
+    pub answer: Answer<Cost>,
+    /// What was done, and what came of it; empty: nothing was.
+    pub proof: String,
+    /// Why the copy will not take it although it works, or without a trial.
+    pub passed_over: Option<RefusalReason>,
+}
+
+/// Looks at the files, and tries every mechanism on temporary ones in their directories.
+///
+/// # Errors
+/// Those of a copy that never begins: it cannot be opened, it is a directory, it is the same file.
+pub fn forecast(
+    source_path: &Path,
+    destination_path: &Path,
+    options: &CopyOptions,
+) -> Result<Forecast> {
+    let source = Source::open(source_path, options)?;
+    let destination = Destination::resolve(destination_path, &source, options)?;
+    let directory = destination.directory();
+    let mut facts = facts::gather(&source, &destination, directory, options);
+    let files = TrialFiles::open(&directory_of(destination.path()));
+    let written = files
+        .as_ref()
+        .map_err(Clone::clone)
+        .and_then(|files| files.create().map_err(AnswerReason::Inconclusive));
+    if let Ok(written) = &written {
+        facts::refine(&mut facts, &source, written.as_fd());
+    }
+    let (source_device, destination_device) = (device_of(source.fd()), device_of(directory));
+    let align = written.as_ref().ok().and_then(|fd| file::stat(fd).ok()).and_then(|s| s.direct);
+    let mut ways = match (&files, facts.size) {
+        _ if facts.destination_is_stream || facts.size.is_none() => untried(&facts),
+        (Ok(files), _) => Bench::new(&source, files, &facts).try_all(),
+        (Err(reason), _) => impossible(&facts, reason),
+    };
+    let attempted: Vec<Attempted> = ways.iter().filter_map(stopped).collect();
+    let chosen = match plan::next(&facts, &attempted) {
+        Step::Try(mechanism) => Some(mechanism),
+        Step::GiveUp => None,
+    };
+    let rivals = plan::rivals(&facts, &attempted);
+    let is_race = chosen.is_some_and(|chosen| rivals.first() == Some(&chosen))
+        && Trial::new(&facts, &rivals, || false).is_some();
+    for refusal in plan::refusals(&facts, chosen) {
+        if let Some(way) = ways.iter_mut().find(|way| way.mechanism == refusal.mechanism) {
+            way.passed_over = Some(refusal.reason);
+        }
+    }
+    Ok(Forecast {
+        source_bytes: source.stat.size,
+        is_empty: source.is_told() && source.stat.size == 0,
+        cached_bytes: cached_bytes(&source),
+        source_device,
+        written_to: written_to(&destination_device, &facts, destination.path()),
+        destination_device,
+        destination_align: align,
+        choice: chosen.map(|mechanism| (mechanism, cost_of(&ways, mechanism))),
+        rivals: if is_race { rivals } else { Vec::new() },
+        ways,
+        facts,
+    })
+}
+
+/// By `cachestat(2)`, and on kernels without it by `mincore(2)`.
+fn cached_bytes(source: &Source<'_>) -> Option<u64> {
+    let asked = file::cached_bytes(source.fd(), 0, 0);
+    asked.or_else(|_| mapping::resident_bytes(source.fd(), source.stat.size)).ok()
+}
+
+fn directory_of(path: &Path) -> PathBuf {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new(".")).to_owned()
+}
+
+/// An overlay has no device of its own: what is written goes to that of its upper directory.
+fn written_to(device: &Device, facts: &Facts, path: &Path) -> String {
+    if !device.name.is_empty() {
+        return device.name.clone();
+    }
+    let filesystem = facts.destination;
+    match overlay::device_below(&directory_of(path)) {
+        Some(below) => format!("{}, below {filesystem}", below.name),
+        None => format!("a device below {filesystem} that cannot be named"),
+    }
+}
+
+fn device_of(fd: BorrowedFd<'_>) -> Device {
+    let (major, minor) = file::stat(fd).map_or((0, 0), |stat| stat.device);
+    Device::with_number(major, minor)
+}
+
+/// What a mechanism costs that was tried, or that is taken without.
+fn cost_of(ways: &[TriedWay], mechanism: Mechanism) -> Cost {
+    match ways.iter().find(|way| way.mechanism == mechanism).map(|way| &way.answer) {
+        Some(Answer::Yes(cost)) => *cost,
+        _ if mechanism == Mechanism::ReadWrite => Cost::UserCopied,
+        _ if matches!(mechanism, Mechanism::Sendfile | Mechanism::Splice) => Cost::KernelCopied,
+        _ => Cost::Unknown,
+    }
+}
+
+/// A mechanism that the copy will find not to work.
+fn stopped(way: &TriedWay) -> Option<Attempted> {
+    match way.answer {
+        Answer::No { errno, .. } => {
+            Some(Attempted { mechanism: way.mechanism, errno, moved_bytes: 0 })
+        }
+        _ => None,
+    }
+}
+
+/// Sources without a size and destinations that are no files: there is nothing to try.
+fn untried(facts: &Facts) -> Vec<TriedWay> {
+    let way = |mechanism| TriedWay {
+        mechanism,
+        answer: match mechanism {
+            Mechanism::ReadWrite => Answer::Yes(Cost::UserCopied),
+            Mechanism::Sendfile | Mechanism::Splice => Answer::Yes(Cost::KernelCopied),
+            _ => Answer::No { errno: None, reason: AnswerReason::NotTwoFiles },
+        },
+        proof: String::new(),
+        passed_over: None,
+    };
+    plan::by_cost(facts).map(way).into()
+}
+
+fn impossible(facts: &Facts, reason: &AnswerReason) -> Vec<TriedWay> {
+    let way = |mechanism| TriedWay {
+        mechanism,
+        answer: Answer::unknown(reason.clone()),
+        proof: String::new(),
+        passed_over: None,
+    };
+    plan::by_cost(facts).map(way).into()
+}
+
+/// Where mechanisms are tried.
+struct Bench<'a> {
+    source: &'a Source<'a>,
+    files: &'a TrialFiles,
+    /// The facts of the trial: nothing is forbidden, and only the filesystems count.
+    facts: Facts,
+    /// A file with data beside the source; `None`: none can be made, and the source itself serves.
+    beside: Option<OwnedFd>,
+}
+
+impl<'a> Bench<'a> {
+    fn new(source: &'a Source<'a>, files: &'a TrialFiles, facts: &Facts) -> Bench<'a> {
+        let beside = TrialFiles::open(&directory_of(source.path.as_ref()))
+            .ok()
+            .and_then(|files| files.create_with_data().ok());
+        let written = files.create().ok().and_then(|fd| file::stat(fd).ok());
+        let direct = written
+            .map_or(plan::DirectPath::None, |stat| facts::direct_path(&stat, facts.destination));
+        let facts = Facts {
+            size: Some(TRIAL_BYTES),
+            direct,
+            direct_reads: false,
+            allow: Allow::Any,
+            sparse: Sparse::Auto,
+            ..facts.clone()
+        };
+        Bench { source, files, facts, beside }
+    }
+
+    fn try_all(&self) -> Vec<TriedWay> {
+        plan::by_cost(&self.facts).into_iter().map(|mechanism| self.try_one(mechanism)).collect()
+    }
+
+    fn try_one(&self, mechanism: Mechanism) -> TriedWay {
+        let tried = match mechanism {
+            Mechanism::Reflink => self.reflink(),
+            _ => self.step(mechanism),
+        };
+        let (did, came) = self.did(mechanism);
+        let (answer, said) = match tried {
+            Ok((cost, said)) => (Answer::Yes(cost), said),
+            Err(errno) => (self.refused(mechanism, errno), errno.to_string()),
+        };
+        let proof = format!("{did} {came}: {said}");
+        TriedWay { mechanism, answer, proof, passed_over: None }
+    }
+
+    fn refused(&self, mechanism: Mechanism, errno: Errno) -> Answer<Cost> {
+        match plan::classify(mechanism, errno, 0) {
+            Verdict::Unsupported => {
+                let obstacle = plan::explain(mechanism, errno, &self.facts);
+                Answer::No { errno: Some(errno), reason: AnswerReason::StoppedBy(obstacle) }
+            }
+            _ => Answer::unknown(AnswerReason::Inconclusive(errno)),
+        }
+    }
+
+    /// What is done to try a mechanism, and on what.
+    fn did(&self, mechanism: Mechanism) -> (String, String) {
+        let to = format!("an unnamed file in {}", self.files.directory().display());
+        if mechanism == Mechanism::Reflink {
+            return ("FICLONERANGE of the first bytes of the source".into(), format!("to {to}"));
+        }
+        let from = match self.beside {
+            Some(_) => "a temporary file beside the source",
+            None => "the source",
+        };
+        (format!("{mechanism} of {TRIAL_BYTES} bytes of {from}"), format!("to {to}"))
+    }
+
+    /// The source itself: attributes of the file count, and nothing of it is read.
+    fn reflink(&self) -> Result<(Cost, String), Errno> {
+        let copy = self.files.create()?;
+        transfer::clone_beginning(self.source.fd(), &copy, self.source.stat.size, TRIAL_BYTES)?;
+        Ok((Cost::Shared, "it was shared".into()))
+    }
+
+    fn step(&self, mechanism: Mechanism) -> Result<(Cost, String), Errno> {
+        let copy = self.files.create()?;
+        let from = self.beside.as_ref().map_or(self.source.fd(), AsFd::as_fd);
+        let ends = Ends { source: from, destination: copy.as_fd() };
+        let setting = facts::setting(&self.facts, self.source, copy.as_fd(), mechanism);
+        let mut mover = mechanism::mover(mechanism, ends, &self.facts, setting)?;
+        let length = match self.beside {
+            Some(_) => TRIAL_BYTES,
+            None => TRIAL_BYTES.min(self.source.stat.size),
+        };
+        let moved = mover.step(ends, 0, length)?;
+        if moved.bytes == 0 {
+            // As on some network filesystems and overlays before Linux 5.19.
+            return Err(Errno::EOPNOTSUPP);
+        }
+        drop(mover);
+        let said = format!("{} bytes", moved.bytes);
+        Ok(match (mechanism, moved.cost) {
+            (Mechanism::CopyFileRange, Cost::Unknown) => match sharing(copy.as_fd()) {
+                Sharing::Shared => (Cost::Shared, format!("{said}, FIEMAP shows them shared")),
+                Sharing::Copied => (Cost::KernelCopied, format!("{said}, FIEMAP shows a copy")),
+                Sharing::Unknown => (Cost::Unknown, format!("{said}, no FIEMAP")),
+            },
+            (Mechanism::Direct, cost) => (cost, self.direct_proof(&said)),
+            (_, cost) => (cost, said),
+        })
+    }
+
+    fn direct_proof(&self, said: &str) -> String {
+        match self.facts.direct {
+            plan::DirectPath::None => format!("{said}, and no STATX_DIOALIGN: it was copied"),
+            plan::DirectPath::Copies => format!("{said}, which this filesystem copies"),
+            plan::DirectPath::Unknown => format!("{said}, above a device that may copy"),
+            plan::DirectPath::Moves => format!("{said}, above a disk"),
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Options of jobs, and what jobs tell of.
+
+mod options;
+mod record;
+mod select;
+
+pub use options::{Delete, JobOptions, Links, OnError};
+pub use record::{
+    Action, EntryKind, EntryOutcome, Incomplete, JobObserver, JobProgress, Record, RefusalCount,
+    Summary, Transformed,
+};
+pub use select::Selection;

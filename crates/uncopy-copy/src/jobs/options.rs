@@ -1,0 +1,175 @@
+//! What a caller can ask of a job.
+
+use std::num::{NonZeroU64, NonZeroUsize};
+
+use super::select::Selection;
+use crate::setters::setters;
+use crate::{Contradiction, CopyOptions};
+use uncopy_core::Error;
+
+/// How to copy trees. Every field but [`retries`](JobOptions::retries) has the default of plain
+/// `uncopy cp -r`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JobOptions {
+    /// How each file is copied. [`CopyOptions::in_place`], [`CopyOptions::copy_contents`] and
+    /// [`CopyOptions::read_streams`] have no meaning for trees and are refused.
+    pub copy: CopyOptions,
+    /// What becomes of symbolic links.
+    pub links: Links,
+    /// With [`Links::Follow`]: also where they lead out of the tree, or by an absolute path.
+    pub follow_outside: bool,
+    /// Make FIFOs, sockets and device files anew; without it they are skipped.
+    pub specials: bool,
+    /// Which entries are copied.
+    pub selection: Selection,
+    /// Leave an entry alone whose destination was modified when the source was, or later.
+    pub update: bool,
+    /// Remove from the destination what the source does not have.
+    pub delete: Option<Delete>,
+    /// Change nothing, and tell what would be done ([`EntryOutcome::Planned`](super::EntryOutcome::Planned)).
+    pub dry_run: bool,
+    /// What to do when an entry cannot be copied.
+    pub on_error: OnError,
+    /// Workers; `None`: one for each processor that may be used, eight at most.
+    pub jobs: Option<NonZeroUsize>,
+    /// Bytes that all workers together submit in a second.
+    pub bytes_per_second: Option<NonZeroU64>,
+    /// How often a file is tried again after an error that may pass: `EINTR`, `EAGAIN`, `ESTALE`,
+    /// and on network filesystems `EIO`. The first time after 100 ms, then after twice as long. 0 by
+    /// default; `uncopy cp` has 3.
+    pub retries: u32,
+    /// Keep a journal of each tree beside its destination, and go on from one that a run with the
+    /// same options left which was killed or stopped. It is removed when the tree is complete.
+    pub resume: bool,
+    /// Files of several names that are remembered in memory while names of them are still to come; those
+    /// beyond are remembered in a file without a name in the destination. `None`: 16,384.
+    pub links_in_memory: Option<usize>,
+    /// Count entries and bytes ahead of the copy, so that [`JobProgress`](super::JobProgress) has
+    /// totals. It looks at every source once more.
+    pub scan_ahead: bool,
+}
+
+setters! {
+    JobOptions {
+        copy: CopyOptions,
+        links: Links,
+        follow_outside: bool,
+        specials: bool,
+        selection: Selection,
+        update: bool,
+        delete: Option<Delete>,
+        dry_run: bool,
+        on_error: OnError,
+        jobs: Option<NonZeroUsize>,
+        bytes_per_second: Option<NonZeroU64>,
+        retries: u32,
+        resume: bool,
+        links_in_memory: Option<usize>,
+        scan_ahead: bool,
+    }
+}
+
+setters! {
+    Delete { most: Option<u64>, empty_source: bool, }
+}
+
+impl JobOptions {
+    /// Makes the options of plain `uncopy cp -r`: the default.
+    #[must_use]
+    pub fn new() -> JobOptions {
+        JobOptions::default()
+    }
+
+    /// Whether these options can be obeyed together, whatever the trees are.
+    ///
+    /// # Errors
+    /// The first contradiction. No file is touched, or looked at.
+    pub fn check(&self) -> Result<(), Contradiction> {
+        self.copy.check()?;
+        let follows = self.links == Links::Follow;
+        let rows = [
+            (self.copy.in_place, Contradiction::TreeInPlace),
+            (self.copy.copy_contents, Contradiction::ContentsInTree),
+            (self.copy.read_streams, Contradiction::StreamsInTree),
+            (self.resume && self.dry_run, Contradiction::DryRunLeavesNothing),
+            (self.follow_outside && !follows, Contradiction::OutsideNeedsFollowing),
+        ];
+        rows.into_iter().find(|(holds, _)| *holds).map_or(Ok(()), |(_, found)| Err(found))
+    }
+}
+
+/// What becomes of symbolic links.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Links {
+    /// They are made anew, and lead where they led.
+    #[default]
+    Preserve,
+    /// What they lead to is copied, as long as it lies in the tree.
+    Follow,
+    /// They are left out.
+    Skip,
+}
+
+/// How far removing from the destination goes. What a [`Selection`] leaves out is not removed, and
+/// nothing is removed from a directory whose source could not be listed to its end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Delete {
+    /// Entries that are removed at most; those beyond are failures.
+    pub most: Option<u64>,
+    /// Also where the root of the source is empty, which may be a filesystem that is not mounted.
+    pub empty_source: bool,
+}
+
+/// What to do when an entry cannot be copied. Each is reported and counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// Stop the whole job where the destination refused what it would refuse the next entry too
+    /// ([`is_lasting`](Error::is_lasting)); go on after any other error. A tree that was being made
+    /// anew keeps its temporary name ([`Summary::incomplete`](super::Summary::incomplete)).
+    #[default]
+    StopOnDestination,
+    /// Go on.
+    Skip,
+    /// Stop the whole job with this error. A tree that was being made anew is removed; what was
+    /// merged into an existing one stays.
+    Abort,
+}
+
+impl OnError {
+    /// Whether this error of an entry ends the job.
+    #[must_use]
+    pub fn ends_job(self, error: &Error) -> bool {
+        match self {
+            OnError::StopOnDestination => error.is_lasting(),
+            OnError::Skip => false,
+            OnError::Abort => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uncopy_core::Errno;
+
+    #[test]
+    fn what_the_next_file_would_meet_too_ends_a_job() {
+        use OnError::{Abort, Skip, StopOnDestination};
+        let lasting = [Errno::ENOSPC, Errno::EDQUOT, Errno::EROFS, Errno::EFBIG, Errno::EIO]
+            .map(|e| (e, true));
+        let others =
+            [Errno::EACCES, Errno::EEXIST, Errno::ENOENT, Errno::ENAMETOOLONG, Errno::ENOMEM];
+        for (errno, lasts) in lasting.into_iter().chain(others.map(|e| (e, false))) {
+            let of_destination = Error::destination("write to", "b", errno);
+            let of_source = Error::system("read", "a", errno);
+            assert_eq!(of_destination.is_lasting(), lasts, "{errno}");
+            assert!(of_destination.is_at_destination() && !of_source.is_at_destination());
+            for (error, expected) in [(of_destination, lasts), (of_source, false)] {
+                let found = [StopOnDestination, Skip, Abort].map(|how| how.ends_job(&error));
+                assert_eq!(found, [expected, false, true], "{error}");
+            }
+        }
+    }
+}

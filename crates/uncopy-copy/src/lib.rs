@@ -1,0 +1,195 @@
+//! One file to another, the cheapest correct way.
+
+#![deny(missing_docs, unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+// The public types are the same everywhere; what serves them alone on Linux is unused elsewhere.
+#![cfg_attr(not(target_os = "linux"), allow(dead_code))]
+// So it is with what single files do not need.
+#![cfg_attr(not(feature = "trees"), allow(dead_code))]
+
+mod control;
+#[cfg(feature = "trees")]
+mod copy_trees;
+mod experience;
+pub mod follow;
+#[cfg(feature = "trees")]
+mod jobs;
+#[cfg(all(feature = "trees", target_os = "linux"))]
+mod journal;
+mod observer;
+mod options;
+mod outcome;
+mod pause;
+mod skip;
+mod throttle;
+mod tuning;
+
+#[cfg(target_os = "linux")]
+mod born;
+#[cfg(target_os = "linux")]
+mod compress;
+#[cfg(target_os = "linux")]
+mod current;
+#[cfg(target_os = "linux")]
+mod destination;
+#[cfg(target_os = "linux")]
+mod digest;
+#[cfg(target_os = "linux")]
+mod facts;
+#[cfg_attr(not(target_os = "linux"), path = "following_portable.rs")]
+pub(crate) mod following;
+#[cfg(all(test, target_os = "linux"))]
+mod following_portable;
+/// For `uncopy-doctor`.
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub mod forecast;
+#[cfg(target_os = "linux")]
+mod mechanism;
+#[cfg(target_os = "linux")]
+mod metadata;
+#[cfg(target_os = "linux")]
+mod named;
+#[cfg(any(test, not(target_os = "linux")))]
+#[cfg_attr(unix, path = "portable/posix.rs")]
+#[cfg_attr(not(unix), path = "portable/plain.rs")]
+mod native;
+#[cfg(target_os = "linux")]
+mod outlet;
+#[cfg(target_os = "linux")]
+mod overlay;
+#[cfg(target_os = "linux")]
+mod pace;
+#[cfg(target_os = "linux")]
+mod parts;
+#[cfg(target_os = "linux")]
+mod plan;
+#[cfg(any(test, not(target_os = "linux")))]
+mod portable;
+#[cfg(target_os = "linux")]
+mod private;
+#[cfg(target_os = "linux")]
+mod ranges;
+#[cfg(target_os = "linux")]
+mod remove;
+#[cfg(target_os = "linux")]
+mod run;
+mod setters;
+#[cfg(target_os = "linux")]
+mod small;
+#[cfg(target_os = "linux")]
+mod source;
+#[cfg(target_os = "linux")]
+mod sparse;
+#[cfg(target_os = "linux")]
+mod staging;
+#[cfg(target_os = "linux")]
+mod stale;
+#[cfg(target_os = "linux")]
+mod stream;
+#[cfg(target_os = "linux")]
+mod transfer;
+#[cfg(all(feature = "trees", target_os = "linux"))]
+mod tree;
+#[cfg(target_os = "linux")]
+mod trial;
+#[cfg(all(feature = "trees", target_os = "linux"))]
+pub mod tune;
+#[cfg(target_os = "linux")]
+mod verify;
+#[cfg(target_os = "linux")]
+mod watch;
+
+#[cfg(feature = "trees")]
+pub mod job {
+    //! Many files: whole trees, copied by the engine that copies single files.
+    //!
+    //! A job walks its sources from open directories and never by whole paths, so that trees may be
+    //! thousands of levels deep and no symbolic link can lead it astray. A directory whose destination
+    //! does not exist is built beside it and renamed once, when it is complete; where a destination
+    //! exists, each file is replaced in one step.
+
+    pub use crate::copy_trees::{JobError, copy_trees, copy_trees_observed, is_built};
+    pub use crate::jobs::{
+        Action, Delete, EntryKind, EntryOutcome, Incomplete, JobObserver, JobOptions, JobProgress,
+        Links, OnError, Record, RefusalCount, Selection, Summary, Transformed,
+    };
+}
+
+use std::path::Path;
+
+#[cfg(all(feature = "trees", not(target_os = "linux")))]
+use portable as ways_of_jobs;
+#[cfg(all(feature = "trees", target_os = "linux"))]
+use tree as ways_of_jobs;
+
+#[cfg(all(fuzzing, feature = "compress", target_os = "linux"))]
+pub use compress::{fuzz as fuzz_compressed, fuzz_table};
+#[cfg(all(fuzzing, feature = "trees", target_os = "linux"))]
+pub use journal::fuzz as fuzz_journal;
+#[cfg(not(target_os = "linux"))]
+use portable as run;
+#[cfg(all(fuzzing, target_os = "linux"))]
+pub use stale::fuzz as fuzz_record;
+
+pub use control::Control;
+pub use observer::{Observer, Phase, Progress};
+pub use options::{
+    Allow, Cache, CopyOptions, Digest, Existing, IfChanged, Level, Prefer, Preserve, RETRIES,
+    Sparse, Transform, Verify,
+};
+
+pub use experience::Experience;
+pub use outcome::Outcome;
+pub use pause::{Gate, Pause};
+pub use skip::Skip;
+pub use throttle::Throttle;
+pub use tuning::{Origin, Threshold, Tuning};
+
+use pause::Gated;
+
+pub use uncopy_core::{Contradiction, CopyOption};
+use uncopy_core::{Error, Reason, Result};
+
+/// Copies the file `source` to `destination`, and tells how, or why it was left alone.
+///
+/// # Errors
+/// Names the operation, the file and the next step; the destination is then as it was before,
+/// except under [`CopyOptions::in_place`], and if under [`CopyOptions::durable`] the last flush, of
+/// the directory, failed: then the new file is there, and may be gone after a power cut.
+pub fn copy_file(
+    source: impl AsRef<Path>,
+    destination: impl AsRef<Path>,
+    options: &CopyOptions,
+) -> Result<Outcome> {
+    copy_file_observed(source, destination, options, &mut ())
+}
+
+/// As [`copy_file`], telling `observer` about progress; it may stop the copy.
+///
+/// # Errors
+/// As [`copy_file`], and one for which [`is_cancelled`](uncopy_core::Error::is_cancelled) is true if the
+/// observer stopped it.
+pub fn copy_file_observed(
+    source: impl AsRef<Path>,
+    destination: impl AsRef<Path>,
+    options: &CopyOptions,
+    observer: &mut dyn Observer,
+) -> Result<Outcome> {
+    let destination = destination.as_ref();
+    options.check().map_err(|found| Error::new("write to", destination, Reason::Options(found)))?;
+    let mut observer = Gated::new(observer, options.gate.as_ref());
+    if observer.begin() == Control::Stop {
+        return Err(Error::new("copy", source.as_ref(), Reason::Cancelled));
+    }
+    run::copy(source.as_ref(), destination, options, &mut observer)
+}
+
+/// A file that is made is for its owner alone, where files have modes.
+#[cfg(any(test, not(target_os = "linux")))]
+fn for_owner_alone(options: &mut std::fs::OpenOptions) {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    #[cfg(not(unix))]
+    let _ = options;
+}

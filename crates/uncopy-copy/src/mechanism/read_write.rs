@@ -1,0 +1,117 @@
+//! `pread(2)` and `pwrite(2)` through a buffer: works everywhere.
+
+use std::os::fd::BorrowedFd;
+
+use super::{Ends, Moved, Mover, Refused};
+use uncopy_core::Cost;
+use uncopy_os::AlignedBuffer;
+use uncopy_os::{Sys, file, transfer};
+
+/// The unit in which runs of zeros are found: the block size of the usual filesystems.
+const ZERO_BLOCK_BYTES: usize = 4096;
+
+static ZEROS: [u8; ZERO_BLOCK_BYTES] = [0; ZERO_BLOCK_BYTES];
+
+pub(super) struct ReadWrite {
+    buffer: AlignedBuffer,
+    /// Leave blocks of zeros out.
+    find_zeros: bool,
+    /// The destination may hold old bytes where zeros are left out.
+    in_place: bool,
+}
+
+impl ReadWrite {
+    pub(super) fn new(bytes: u64, find_zeros: bool, in_place: bool) -> ReadWrite {
+        let bytes = bytes as usize;
+        ReadWrite { buffer: AlignedBuffer::new(bytes), find_zeros, in_place }
+    }
+
+    /// Writes `length` bytes of the buffer to `offset`, all of them.
+    fn write(&self, ends: Ends<'_>, range: std::ops::Range<usize>, offset: u64) -> Sys<()> {
+        transfer::write_all_at(ends.destination, &self.buffer[range], offset)
+    }
+}
+
+impl Mover for ReadWrite {
+    fn step(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Result<Moved, Refused> {
+        let mut moved = Moved { bytes: 0, hole_bytes: 0, cost: Cost::UserCopied };
+        while moved.bytes < length {
+            let want = (length - moved.bytes).min(self.buffer.len() as u64) as usize;
+            let at = offset + moved.bytes;
+            let n = match transfer::read_at(ends.source, &mut self.buffer[..want], at) {
+                Ok(0) => break,
+                Ok(n) => n,
+                Err(_) if moved.bytes > 0 => break,
+                Err(errno) => return Err(Refused::at_source(errno)),
+            };
+            let written = if self.find_zeros {
+                write_sparsely(ends.destination, &self.buffer[..n], at, self.in_place)
+            } else {
+                self.write(ends, 0..n, at).map(|()| 0)
+            };
+            match written {
+                Ok(hole_bytes) => moved.hole_bytes += hole_bytes,
+                Err(_) if moved.bytes > 0 => break,
+                Err(errno) => return Err(Refused::at_destination(errno)),
+            }
+            moved.bytes += n as u64;
+        }
+        Ok(moved)
+    }
+
+    fn beside(&self) -> Option<Box<dyn Mover + Send>> {
+        let bytes = self.buffer.len() as u64;
+        Some(Box::new(ReadWrite::new(bytes, self.find_zeros, self.in_place)))
+    }
+}
+
+/// Writes the runs that are not zero to `offset`; returns how many bytes were left out. `in_place`:
+/// the destination may hold old bytes there.
+pub(crate) fn write_sparsely(
+    destination: BorrowedFd<'_>,
+    bytes: &[u8],
+    offset: u64,
+    in_place: bool,
+) -> Sys<u64> {
+    let mut hole_bytes = 0;
+    for (range, zero) in runs(bytes) {
+        let (at, length) = (offset + range.start as u64, range.len() as u64);
+        let is_hole = zero && (!in_place || file::punch_hole(destination, at, length).is_ok());
+        if is_hole {
+            hole_bytes += length;
+        } else {
+            transfer::write_all_at(destination, &bytes[range], at)?;
+        }
+    }
+    Ok(hole_bytes)
+}
+
+/// Splits bytes into runs of whole zero blocks and of everything else.
+pub(crate) fn runs(bytes: &[u8]) -> Vec<(std::ops::Range<usize>, bool)> {
+    let mut runs: Vec<(std::ops::Range<usize>, bool)> = Vec::new();
+    for (index, block) in bytes.chunks(ZERO_BLOCK_BYTES).enumerate() {
+        let start = index * ZERO_BLOCK_BYTES;
+        let zero = *block == ZEROS[..block.len()];
+        match runs.last_mut() {
+            Some((range, last_zero)) if *last_zero == zero => range.end = start + block.len(),
+            _ => runs.push((start..start + block.len(), zero)),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ZERO_BLOCK_BYTES, runs};
+
+    #[test]
+    fn runs_of_zero_blocks_are_found() {
+        let mut bytes = vec![0; 4 * ZERO_BLOCK_BYTES + 10];
+        bytes[ZERO_BLOCK_BYTES + 5] = 1;
+        let b = ZERO_BLOCK_BYTES;
+        let end = bytes.len();
+        assert_eq!(runs(&bytes), [(0..b, true), (b..2 * b, false), (2 * b..end, true)]);
+        assert_eq!(runs(&bytes[b..b + 6]), [(0..6, false)]);
+        assert!(runs(&[]).is_empty());
+    }
+}

@@ -1,0 +1,471 @@
+//! Owner, permissions, attributes and times of the new file.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use super::born::{Born, Siblings, Umask};
+use super::destination::{Destination, Found};
+use super::options::Preserve;
+use super::source::Source;
+use super::staging::Staging;
+use uncopy_core::{Errno, InodeFlags, MetadataPart, Note};
+use uncopy_os::file::{self, SETUID_SETGID, Stat};
+use uncopy_os::xattr::ACCESS_ACL;
+use uncopy_os::{Sys, name, xattr};
+
+const DEFAULT_ACL: &CStr = c"system.posix_acl_default";
+
+/// XFS lists its ACLs a second time for root, as they lie on its disk (`fs/xfs/xfs_acl.h`).
+const ACCESS_ACL_OF_XFS: &CStr = c"trusted.SGI_ACL_FILE";
+const DEFAULT_ACL_OF_XFS: &CStr = c"trusted.SGI_ACL_DEFAULT";
+
+/// ACLs have a switch of their own; the system labels a new file itself; and signatures of other
+/// contents would be wrong.
+const NOT_FROM_SOURCE: &[&CStr] = &[
+    ACCESS_ACL,
+    DEFAULT_ACL,
+    ACCESS_ACL_OF_XFS,
+    DEFAULT_ACL_OF_XFS,
+    c"security.selinux",
+    c"security.ima",
+    c"security.evm",
+];
+
+/// Writing to a file takes its capabilities away (`security_inode_killpriv`), like setuid.
+const NOT_FROM_OLD: &[&CStr] = &[
+    ACCESS_ACL,
+    DEFAULT_ACL,
+    ACCESS_ACL_OF_XFS,
+    DEFAULT_ACL_OF_XFS,
+    c"security.capability",
+    c"security.ima",
+    c"security.evm",
+];
+
+/// The mode that a new file is created with; umask and default ACL apply to it.
+pub(crate) fn creation_mode(source: &Stat, replaced: Option<&Found>, preserve: Preserve) -> u32 {
+    let given_later = replaced.is_some() || preserve.mode || preserve.acl;
+    if given_later { 0o600 } else { source.permissions() & 0o777 }
+}
+
+/// Gives the new file its owner, ACL, mode, attributes and times. Returns what could not be given.
+///
+/// The order is that of facts: `chown` clears setuid and may clear capabilities, `chmod` after an
+/// ACL sets its mask, and every change but the last would disturb the times.
+pub(crate) fn apply(
+    staging: &Staging<'_>,
+    source: &Source<'_>,
+    destination: &Destination<'_>,
+    preserve: Preserve,
+) -> Vec<Note> {
+    let stat = source.as_begun();
+    if let Some((siblings, mode)) = staging.siblings() {
+        return apply_to_new(staging.fd(), (source.fd(), stat), mode, siblings, preserve);
+    }
+    let set_mode = |mode| staging.set_permissions(mode);
+    let mut giver = Giver { set_mode: Some(&set_mode), ..Giver::new(staging.fd()) };
+    match &destination.found {
+        Some(found) => {
+            let kept = found.readable_handle();
+            giver.ownership(if preserve.ownership { stat } else { &found.stat });
+            giver.attributes_of_old(kept.as_ref(), preserve);
+            giver.attributes_of_source(source.fd(), preserve);
+            if !preserve.mode {
+                giver.mode(kept_mode(&found.stat));
+            }
+        }
+        None => {
+            if preserve.ownership {
+                giver.ownership(stat);
+            }
+            giver.attributes_of_source(source.fd(), preserve);
+            if staging.is_temporary_name() && !preserve.mode {
+                let place = (destination.directory(), &Umask::default());
+                giver.mode_of_new_name(place, stat.permissions() & 0o777);
+            } else if preserve.acl && !preserve.mode {
+                giver.mode(stat.permissions() & 0o777 & !name::umask().unwrap_or(0o022));
+            }
+        }
+    }
+    if preserve.mode {
+        giver.mode_of_source(stat, preserve);
+    }
+    if preserve.timestamps {
+        giver.timestamps(stat);
+    }
+    giver.notes
+}
+
+/// What is given to a file that was written in place: only what was asked for.
+pub(crate) fn apply_in_place(
+    fd: BorrowedFd<'_>,
+    source: &Source<'_>,
+    preserve: Preserve,
+) -> Vec<Note> {
+    let stat = source.as_begun();
+    let mut giver = Giver::new(fd);
+    if preserve.ownership {
+        giver.ownership(stat);
+    }
+    giver.attributes_of_source(source.fd(), preserve);
+    if preserve.mode {
+        giver.mode_of_source(stat, preserve);
+    }
+    if preserve.timestamps {
+        giver.timestamps(stat);
+    }
+    giver.notes
+}
+
+/// Gives a file that was created with `mode` among its siblings what the source has, by the calls
+/// that change something.
+pub(crate) fn apply_to_new(
+    fd: BorrowedFd<'_>,
+    source: (BorrowedFd<'_>, &Stat),
+    mode: u32,
+    siblings: Siblings<'_>,
+    preserve: Preserve,
+) -> Vec<Note> {
+    if preserve == Preserve::default() {
+        return Vec::new();
+    }
+    let (source_fd, source) = source;
+    let created = siblings.look(fd, mode).map(|born| (born, mode & !born.umask));
+    let mut giver = Giver { born: created, ..Giver::new(fd) };
+    if preserve.ownership {
+        giver.ownership(source);
+    }
+    giver.attributes_of_source(source_fd, preserve);
+    if preserve.mode {
+        giver.mode_of_source(source, preserve);
+    } else if preserve.acl {
+        giver.mode(source.permissions() & 0o777 & !siblings.umask.get());
+    }
+    if preserve.timestamps {
+        giver.timestamps(source);
+    }
+    giver.notes
+}
+
+/// How a directory came to be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Made<'a> {
+    /// It was there.
+    Found,
+    /// With the source's permissions and those that filling it needs.
+    AsSource,
+    /// With 0700 under a temporary name in this directory.
+    Aside(BorrowedFd<'a>, &'a Umask),
+}
+
+/// Gives a directory, when all its entries are there, what the source's has: its times would not
+/// outlive another entry, and its mode might forbid one.
+pub(crate) fn apply_to_directory(
+    fd: BorrowedFd<'_>,
+    source: (BorrowedFd<'_>, &Stat),
+    made: Made<'_>,
+    preserve: Preserve,
+) -> Vec<Note> {
+    let (source_fd, source) = source;
+    let mut giver = Giver::new(fd);
+    if preserve.ownership {
+        giver.ownership(source);
+    }
+    giver.attributes_of_source(source_fd, preserve);
+    if preserve.acl {
+        giver.copy_acl(source_fd, DEFAULT_ACL);
+    }
+    if preserve.mode {
+        giver.mode_of_source(source, preserve);
+    } else {
+        giver.mode_of_directory(source, made);
+    }
+    if preserve.timestamps {
+        giver.timestamps(source);
+    }
+    giver.notes
+}
+
+/// Gives a FIFO, socket, device or symbolic link, which nobody opens, by `O_PATH` handles the ACL and
+/// attributes of another. `user.*` is for files and directories alone (`xattr(7)`).
+pub(crate) fn apply_to_handle(
+    fd: BorrowedFd<'_>,
+    source: BorrowedFd<'_>,
+    preserve: Preserve,
+) -> Vec<Note> {
+    let mut giver = Giver::new(fd);
+    giver.attributes_of_source(source, preserve);
+    if preserve.mode && !preserve.acl {
+        giver.forget_inherited();
+    }
+    giver.notes
+}
+
+/// Inode flags of the source that its copy has not. Where there are no such flags (`ENOTTY`) there are none
+/// to keep.
+pub(crate) fn flags_not_kept(source: BorrowedFd<'_>, copy: BorrowedFd<'_>) -> InodeFlags {
+    let flags = |fd| InodeFlags::from_bits(file::inode_flags(fd).unwrap_or(0));
+    let ours = flags(source);
+    if ours.is_empty() { ours } else { ours.without(flags(copy)) }
+}
+
+/// The kernel takes setuid and setgid away when somebody without privilege writes to a file, so
+/// that new contents do not run with old rights.
+fn kept_mode(old: &Stat) -> u32 {
+    let mode = old.permissions();
+    if file::effective_uid() == 0 { mode } else { mode & !SETUID_SETGID }
+}
+
+impl Found {
+    /// Opened for reading its attributes; an `O_PATH` handle has none.
+    fn readable_handle(&self) -> Sys<std::os::fd::OwnedFd> {
+        file::reopen(&self.handle, rustix::fs::OFlags::RDONLY)
+    }
+}
+
+struct Giver<'a> {
+    fd: BorrowedFd<'a>,
+    /// Sets the mode of a file that may have a temporary name.
+    set_mode: Option<&'a dyn Fn(u32) -> Sys<()>>,
+    /// How the file was created, and with which mode, if that is known and nothing changed it.
+    born: Option<(Born, u32)>,
+    notes: Vec<Note>,
+}
+
+impl<'a> Giver<'a> {
+    fn new(fd: BorrowedFd<'a>) -> Giver<'a> {
+        Giver { fd, set_mode: None, born: None, notes: Vec::new() }
+    }
+
+    fn note(&mut self, what: MetadataPart, errno: Errno) {
+        self.notes.push(Note::NotKept { what, errno });
+    }
+
+    fn ownership(&mut self, wanted: &Stat) {
+        let now = match self.born {
+            Some((born, _)) => (born.uid, born.gid),
+            None => match file::stat(self.fd) {
+                Ok(now) => (now.uid, now.gid),
+                Err(_) => return,
+            },
+        };
+        let uid = (now.0 != wanted.uid).then_some(wanted.uid);
+        let gid = (now.1 != wanted.gid).then_some(wanted.gid);
+        if uid.is_none() && gid.is_none() {
+            return;
+        }
+        self.born = None;
+        if let Err(errno) = file::set_owner(self.fd, uid, gid) {
+            // A group that the caller belongs to may be given even where the owner may not.
+            let group = gid.map_or(Ok(()), |gid| file::set_owner(self.fd, None, Some(gid)));
+            let what = match (uid, group) {
+                (Some(_), Ok(())) => MetadataPart::Owner,
+                (None, _) => MetadataPart::Group,
+                (Some(_), Err(_)) => MetadataPart::OwnerAndGroup,
+            };
+            self.note(what, errno);
+        }
+    }
+
+    fn mode(&mut self, mode: u32) {
+        if self.born.is_some_and(|(_, created)| created == mode) {
+            return;
+        }
+        let given = match self.set_mode {
+            Some(set_mode) => set_mode(mode),
+            None => file::set_permissions(self.fd, mode),
+        };
+        if let Err(errno) = given {
+            self.note(MetadataPart::Mode, errno);
+        }
+    }
+
+    /// The source's mode, without setuid and setgid unless their owner came along.
+    fn mode_of_source(&mut self, source: &Stat, preserve: Preserve) {
+        let mut mode = source.permissions();
+        if mode & SETUID_SETGID != 0 {
+            let owned =
+                file::stat(self.fd).is_ok_and(|now| now.uid == source.uid && now.gid == source.gid);
+            if !owned {
+                mode &= !SETUID_SETGID;
+                self.notes.push(Note::SetuidDropped);
+            }
+        }
+        if !preserve.acl && self.born.is_none() {
+            self.forget_inherited();
+        }
+        self.mode(mode);
+    }
+
+    /// Entries inherited from a default ACL would give more than the source's mode does.
+    fn forget_inherited(&self) {
+        let _ = xattr::remove(self.fd, ACCESS_ACL);
+    }
+
+    fn timestamps(&mut self, source: &Stat) {
+        if let Err(errno) = file::set_times(self.fd, source.accessed, source.modified) {
+            self.note(MetadataPart::Times, errno);
+        }
+    }
+
+    fn attributes_of_source(&mut self, source: BorrowedFd<'_>, preserve: Preserve) {
+        if preserve.xattr {
+            self.copy_attributes(source, NOT_FROM_SOURCE);
+        }
+        if preserve.acl {
+            self.copy_acl(source, ACCESS_ACL);
+        }
+    }
+
+    /// The mode of a directory whose source gives it none but the usual.
+    fn mode_of_directory(&mut self, source: &Stat, made: Made<'_>) {
+        const SETGID: u32 = 0o2000;
+        let permissions = source.permissions() & 0o777;
+        let now = || file::stat(self.fd).map_or(0, |stat| stat.permissions());
+        match made {
+            Made::Found => {}
+            Made::Aside(directory, umask) => {
+                let inherited = now() & SETGID;
+                self.mode_of_new_name((directory, umask), permissions | inherited);
+            }
+            Made::AsSource if permissions & 0o700 == 0o700 => {}
+            Made::AsSource => {
+                let now = now();
+                self.mode(now & (permissions | 0o7077));
+            }
+        }
+    }
+
+    /// What an existing destination had and the source does not give.
+    fn attributes_of_old(
+        &mut self,
+        old: Result<&std::os::fd::OwnedFd, &Errno>,
+        preserve: Preserve,
+    ) {
+        let Ok(old) = old else {
+            let errno = old.err().copied().unwrap_or(Errno::EACCES);
+            return self.note(MetadataPart::OfReplaced, errno);
+        };
+        if !preserve.xattr {
+            self.copy_attributes(old.as_fd(), NOT_FROM_OLD);
+        }
+        if !preserve.acl && !preserve.mode {
+            self.copy_acl(old.as_fd(), ACCESS_ACL);
+        }
+    }
+
+    fn copy_attributes(&mut self, from: BorrowedFd<'_>, except: &[&CStr]) {
+        let names = match xattr::names(from) {
+            Ok(names) => names,
+            Err(Errno::EOPNOTSUPP) => return,
+            Err(errno) => return self.note(MetadataPart::Attributes, errno),
+        };
+        for name in names.iter().filter(|n| !except.contains(&n.as_c_str())) {
+            let copied = xattr::get(from, name).and_then(|value| match value {
+                Some(value) => xattr::set(self.fd, name, &value),
+                None => Ok(()),
+            });
+            if let Err(errno) = copied {
+                self.note(MetadataPart::Attribute(name.clone()), errno);
+            }
+        }
+    }
+
+    fn copy_acl(&mut self, from: BorrowedFd<'_>, which: &CStr) {
+        let result = match xattr::get(from, which) {
+            Ok(Some(acl)) => {
+                self.born = None;
+                xattr::set(self.fd, which, &acl)
+            }
+            // Nobody gave the new file any.
+            Ok(None) if self.born.is_some() => Ok(()),
+            Ok(None) => match xattr::remove(self.fd, which) {
+                Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(()),
+                other => other,
+            },
+            Err(Errno::EOPNOTSUPP) => Ok(()),
+            Err(errno) => Err(errno),
+        };
+        if let Err(errno) = result {
+            self.note(MetadataPart::Acl, errno);
+        }
+    }
+
+    /// What the kernel would have done had the file been created with `mode` under its final name:
+    /// the directory's default ACL if it has one, else the umask (`acl(5)`, object creation).
+    fn mode_of_new_name(&mut self, (directory, umask): (BorrowedFd<'_>, &Umask), mode: u32) {
+        let default = name::open_directory_for_reading(directory)
+            .and_then(|d| xattr::get(d, DEFAULT_ACL))
+            .ok()
+            .flatten()
+            .and_then(|acl| inherited(&acl, mode));
+        match default {
+            Some(acl) => {
+                if let Err(errno) = xattr::set(self.fd, ACCESS_ACL, &acl) {
+                    self.note(MetadataPart::DefaultAcl, errno);
+                }
+            }
+            None => self.mode(mode & !umask.get()),
+        }
+    }
+}
+
+/// The access ACL of a file created with `mode` below a directory with this default ACL.
+///
+/// The format is that of `include/uapi/linux/posix_acl_xattr.h`: a version, then entries of tag,
+/// permissions and id; the rule is that of `posix_acl_create_masq` (`fs/posix_acl.c`).
+fn inherited(default: &[u8], mode: u32) -> Option<Vec<u8>> {
+    const ENTRY_BYTES: usize = 8;
+    const USER_OBJ: u16 = 0x01;
+    const GROUP_OBJ: u16 = 0x04;
+    const MASK: u16 = 0x10;
+    const OTHER: u16 = 0x20;
+    let mut acl = default.to_vec();
+    let (version, entries) = acl.split_first_chunk_mut::<4>()?;
+    if u32::from_le_bytes(*version) != 2 || entries.len() % ENTRY_BYTES != 0 {
+        return None;
+    }
+    let tag = |entry: &[u8]| u16::from_le_bytes([entry[0], entry[1]]);
+    let has_mask = entries.chunks_exact(ENTRY_BYTES).any(|e| tag(e) == MASK);
+    for entry in entries.chunks_exact_mut(ENTRY_BYTES) {
+        let allowed = match tag(entry) {
+            USER_OBJ => mode >> 6,
+            MASK => mode >> 3,
+            GROUP_OBJ if !has_mask => mode >> 3,
+            OTHER => mode,
+            _ => continue,
+        };
+        entry[2] &= (allowed & 0o7) as u8;
+    }
+    Some(acl)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::inherited;
+
+    fn acl(entries: &[(u16, u8, u32)]) -> Vec<u8> {
+        let mut bytes = 2u32.to_le_bytes().to_vec();
+        for (tag, permissions, id) in entries {
+            bytes.extend(tag.to_le_bytes());
+            bytes.extend([*permissions, 0]);
+            bytes.extend(id.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_default_acl_is_masked_by_the_creation_mode() {
+        let none = u32::MAX;
+        let default =
+            acl(&[(1, 7, none), (2, 6, 1000), (4, 7, none), (0x10, 7, none), (0x20, 5, none)]);
+        let expected =
+            acl(&[(1, 6, none), (2, 6, 1000), (4, 7, none), (0x10, 4, none), (0x20, 0, none)]);
+        assert_eq!(inherited(&default, 0o640), Some(expected));
+        let minimal = acl(&[(1, 7, none), (4, 7, none), (0x20, 7, none)]);
+        let expected = acl(&[(1, 6, none), (4, 4, none), (0x20, 4, none)]);
+        assert_eq!(inherited(&minimal, 0o644), Some(expected));
+        assert_eq!(inherited(&[3, 0, 0, 0], 0o644), None);
+        assert_eq!(inherited(&[2], 0o644), None);
+    }
+}

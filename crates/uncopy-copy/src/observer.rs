@@ -1,0 +1,120 @@
+//! Progress of a copy, and the wish to stop it.
+
+use std::path::Path;
+use std::sync::OnceLock;
+use std::thread::available_parallelism;
+
+use super::control::Control;
+use super::experience::Experience;
+use super::throttle::{self, Throttle};
+use uncopy_core::{Error, Reason, Result};
+
+/// What a copy is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Phase {
+    /// Waiting for the first bytes of a FIFO, socket or terminal. Nothing has been made yet.
+    Waiting,
+    /// Moving bytes.
+    Copying,
+    /// Waiting for the device (`fsync`).
+    Flushing,
+    /// Reading both sides again.
+    Verifying,
+}
+
+/// A point in a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// What is being done.
+    pub phase: Phase,
+    /// Bytes done in this phase, holes included.
+    pub done_bytes: u64,
+    /// Bytes of this phase, where known in advance: 0 for pipes and pseudo files.
+    pub total_bytes: u64,
+}
+
+/// Is told about progress and may stop the copy.
+///
+/// Called at least once per piece; pieces are sized to take about 50 ms, also inside one
+/// `copy_file_range`. A single `fsync` or `FICLONE` cannot be interrupted. While the copy waits, for
+/// the end of a [`Pause`](super::Pause) or for its turn at a rate, it is called every 50 ms.
+///
+/// It is no place to wait: that would hold up one worker of a job and not the others, and count as
+/// time at work. A [`Pause`](super::Pause) does neither.
+pub trait Observer {
+    /// Called between pieces, on the thread that copies.
+    fn progress(&mut self, progress: Progress) -> Control;
+
+    /// The rate that the copy keeps to, if there is one.
+    fn throttle(&self) -> Option<&Throttle> {
+        None
+    }
+
+    /// How many threads the copy may have besides the one it is called on, for as long as one piece
+    /// takes: a large file is moved by two where that is quicker. Without an answer: one for each further processor.
+    fn spare_workers(&self) -> usize {
+        static FURTHER: OnceLock<usize> = OnceLock::new();
+        *FURTHER.get_or_init(|| available_parallelism().map_or(0, |number| number.get() - 1))
+    }
+
+    /// What this copy shall learn from others, and others from it, if there is something.
+    fn experience(&self) -> Option<&Experience> {
+        None
+    }
+}
+
+/// An observer that does not look: `()`.
+impl Observer for () {
+    fn progress(&mut self, _: Progress) -> Control {
+        Control::Continue
+    }
+}
+
+impl<F: FnMut(Progress) -> Control> Observer for F {
+    fn progress(&mut self, progress: Progress) -> Control {
+        self(progress)
+    }
+}
+
+/// Tells how far the copy of `source` is.
+///
+/// # Errors
+/// It is to stop.
+pub(super) fn tell(
+    observer: &mut dyn Observer,
+    progress: Progress,
+    source: impl AsRef<Path>,
+) -> Result<()> {
+    match observer.progress(progress) {
+        Control::Continue => Ok(()),
+        Control::Stop => Err(Error::new("copy", source, Reason::Cancelled)),
+    }
+}
+
+/// As [`tell`], where bytes go to a stream.
+pub(super) fn tell_writing(
+    observer: &mut dyn Observer,
+    progress: Progress,
+    destination: impl AsRef<Path>,
+) -> Result<()> {
+    match observer.progress(progress) {
+        Control::Continue => Ok(()),
+        Control::Stop => Err(Error::new("copy to", destination, Reason::Cancelled)),
+    }
+}
+
+/// How much of `wanted` bytes may be moved now, as [`throttle::admitted`] says.
+pub(super) fn admitted(
+    observer: &mut dyn Observer,
+    progress: Progress,
+    wanted: u64,
+) -> Option<u64> {
+    throttle::admitted(
+        observer,
+        |observer| observer.throttle(),
+        |observer| observer.progress(progress),
+        wanted,
+    )
+}

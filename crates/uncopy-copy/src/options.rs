@@ -1,0 +1,440 @@
+//! What a caller can ask of a copy.
+
+use super::pause::Gate;
+use super::setters::setters;
+use super::tuning::Tuning;
+use uncopy_core::{Contradiction, Mechanism};
+
+/// How to copy one file. Every field but [`read_streams`](CopyOptions::read_streams) has the default of
+/// plain `uncopy cp`.
+///
+/// All are obeyed on Linux. Elsewhere these are: `existing`; `gate`; `allow`, where it allows
+/// [`Mechanism::ReadWrite`]; `if_changed`, but for [`IfChanged::Retry`]; [`Sparse::Never`]; and the buffer of
+/// `tuning`. An option that asks for anything else is an error there
+/// ([`Reason::NotHere`](uncopy_core::Reason::NotHere)), before anything is touched.
+///
+/// ```
+/// use uncopy::copy::{CopyOptions, Prefer};
+/// let options = CopyOptions::new().durable(true).prefer(Prefer::CpuTime);
+/// assert!(options.durable);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CopyOptions {
+    /// Which mechanisms may be used.
+    pub allow: Allow,
+    /// What "cheapest" means.
+    pub prefer: Prefer,
+    /// What to do with holes and runs of zeros.
+    pub sparse: Sparse,
+    /// What becomes of the page cache.
+    pub cache: Cache,
+    /// What to do if the source changes while it is copied.
+    pub if_changed: IfChanged,
+    /// With [`IfChanged::Fail`]: flush a source first that has dirty pages, so that stores into it through
+    /// a mapping are seen ([`Receipt::mapped_writes`](uncopy_core::Receipt::mapped_writes)). One that is still
+    /// dirty after three times has changed, and is not tried again. [`IfChanged::Retry`] always does it,
+    /// before each attempt, and [`IfChanged::Accept`] never.
+    pub flush_source: bool,
+    /// What to do if the destination exists.
+    pub existing: Existing,
+    /// Which metadata of the source the destination gets.
+    pub preserve: Preserve,
+    /// Hash both sides after writing, and put the copy in place only if they agree.
+    pub verify: Option<Verify>,
+    /// Flush the data before the rename and the directory after it (`fsync(2)`), so that after a
+    /// power cut there is the old file or the new one.
+    pub durable: bool,
+    /// Write into the existing file instead of replacing it. Keeps its inode, and with it hard
+    /// links and bind mounts; gives up atomicity: after an error or a kill the file is a mixture.
+    pub in_place: bool,
+    /// Read the bytes of a FIFO or device, and write into one, instead of refusing it.
+    pub copy_contents: bool,
+    /// Read a source that is a FIFO to its end, and wait for its writer, instead of refusing it; and
+    /// whatever `/dev/stdin`, `/dev/fd/N` and `/proc/self/fd/N` stand for that is no regular file. The
+    /// [`Observer`](super::Observer) can end the wait. `uncopy cp` has it on for the files that it is given.
+    pub read_streams: bool,
+    /// At which sizes something else is done.
+    pub tuning: Tuning,
+    /// What becomes of the bytes on their way.
+    pub transform: Transform,
+    /// With [`CopyOptions::transform`]: `.zst` is added to the name of a copy that was compressed, and
+    /// taken away where it was decompressed ([`Receipt::renamed`](uncopy_core::Receipt::renamed)). Without
+    /// it the name is used as it was given, except below the roots of trees, where names change in any
+    /// case.
+    pub suffix: bool,
+    /// Where the copy waits while a [`Pause`](super::Pause) lasts.
+    pub gate: Option<Gate>,
+}
+
+setters! {
+    CopyOptions {
+        allow: Allow,
+        prefer: Prefer,
+        sparse: Sparse,
+        cache: Cache,
+        if_changed: IfChanged,
+        flush_source: bool,
+        existing: Existing,
+        preserve: Preserve,
+        verify: Option<Verify>,
+        durable: bool,
+        in_place: bool,
+        copy_contents: bool,
+        read_streams: bool,
+        tuning: Tuning,
+        transform: Transform,
+        suffix: bool,
+        gate: Option<Gate>,
+    }
+}
+
+impl CopyOptions {
+    /// Makes the options of plain `uncopy cp`, but for
+    /// [`read_streams`](field@CopyOptions::read_streams): the default.
+    #[must_use]
+    pub fn new() -> CopyOptions {
+        CopyOptions::default()
+    }
+
+    /// Whether these options can be obeyed together, whatever the files are.
+    ///
+    /// Every copy begins with it; a caller with many files to copy asks once, before the first.
+    ///
+    /// ```
+    /// use uncopy::Mechanism;
+    /// use uncopy::copy::{Allow, Cache, Contradiction, CopyOptions};
+    /// let options = CopyOptions::new().cache(Cache::Keep);
+    /// assert_eq!(options.check(), Ok(()));
+    /// let options = options.allow(Allow::Only(Mechanism::Direct));
+    /// assert_eq!(options.check(), Err(Contradiction::DirectKeepsNoCache));
+    /// ```
+    ///
+    /// # Errors
+    /// The first contradiction. No file is touched, or looked at.
+    pub fn check(&self) -> Result<(), Contradiction> {
+        let looks_at_bytes =
+            matches!(self.allow, Allow::Any | Allow::ReadWrite | Allow::Only(Mechanism::ReadWrite));
+        let transforms = self.transform != Transform::None;
+        let rows = [
+            (
+                self.cache == Cache::Keep && self.allow == Allow::Only(Mechanism::Direct),
+                Contradiction::DirectKeepsNoCache,
+            ),
+            (self.sparse == Sparse::Always && !looks_at_bytes, Contradiction::ZerosNeedReading),
+            (
+                self.in_place && self.if_changed == IfChanged::Retry,
+                Contradiction::InPlaceCannotRetry,
+            ),
+            (
+                self.verify.is_some_and(|verify| !verify.algorithm.is_built_in()),
+                Contradiction::NoDigestHere,
+            ),
+            (
+                // No feature brings it to other systems, which refuse it by its name.
+                transforms && uncopy_core::IS_LINUX && !cfg!(feature = "compress"),
+                Contradiction::NoCompressionHere,
+            ),
+            (transforms && !looks_at_bytes, Contradiction::TransformNeedsReading),
+            (transforms && self.in_place, Contradiction::TransformInPlace),
+            (transforms && self.copy_contents, Contradiction::TransformOfStream),
+        ];
+        rows.into_iter().find(|(holds, _)| *holds).map_or(Ok(()), |(_, found)| Err(found))
+    }
+}
+
+/// What becomes of the bytes on their way. Anything but [`Transform::None`] forbids zero-copy for the
+/// files that it is done to; files for which it does not pay are copied the cheapest way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Transform {
+    /// They stay as they are.
+    #[default]
+    None,
+    /// Compressed where that pays: into independent frames of zstd with a seek table, which any
+    /// decoder of zstd reads (RFC 8878 and zstd's `contrib/seekable_format`).
+    Compress(Level),
+    /// Files that zstd compressed are decompressed; their seek table, if there is one, is checked.
+    Decompress,
+}
+
+/// How hard to compress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Level(u8);
+
+impl Level {
+    /// zstd's levels: 1 is quickest, 22 smallest; `None` for any other.
+    #[must_use]
+    pub const fn new(level: u8) -> Option<Level> {
+        if level >= 1 && level <= 22 { Some(Level(level)) } else { None }
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+/// 3, as zstd has it.
+impl Default for Level {
+    fn default() -> Level {
+        Level(3)
+    }
+}
+
+/// Which mechanisms may be used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Allow {
+    /// All: the cheapest that works, falling back by itself.
+    #[default]
+    Any,
+    /// Only ways in which no processor copies the bytes: shared or moved.
+    ZeroCopy,
+    /// Also copies inside the kernel, but none through this program's buffers.
+    NoUserCopy,
+    /// Only `read` and `write`.
+    ReadWrite,
+    /// Exactly this one. `Direct` may write an unaligned tail by an ordinary write.
+    Only(Mechanism),
+}
+
+/// What "cheapest" means where two ways differ.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Prefer {
+    /// The shortest wall time.
+    #[default]
+    WallTime,
+    /// The least processor time.
+    CpuTime,
+}
+
+/// What to do with holes and runs of zeros.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Sparse {
+    /// Holes stay holes.
+    #[default]
+    Auto,
+    /// Runs of zeros of at least one filesystem block become holes too; every byte is looked at.
+    Always,
+    /// Holes are filled with zeros.
+    Never,
+}
+
+/// What becomes of the page cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Cache {
+    /// Whatever the chosen mechanism does.
+    #[default]
+    Auto,
+    /// What is copied is in the page cache afterwards; excludes direct writes. Shared extents are
+    /// not copied, and are read when somebody wants them.
+    Keep,
+    /// The destination is not in the page cache afterwards, and a source that was not there
+    /// before is not either.
+    Skip,
+}
+
+/// What to do if the source's size, mtime or ctime differ after the copy, or somebody was seen to store
+/// into it through a mapping.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum IfChanged {
+    /// Report an error; the destination is left as it was.
+    #[default]
+    Fail,
+    /// Copy again, [`RETRIES`] times at most, then fail.
+    Retry,
+    /// Keep what was read; the receipt says so.
+    Accept,
+}
+
+/// How often a copy is started again under [`IfChanged::Retry`].
+pub const RETRIES: u32 = 3;
+
+/// What to do if the destination exists.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// Replace it, if it is writable.
+    #[default]
+    Replace,
+    /// Replace it even if its mode forbids writing (`cp -f`).
+    Force,
+    /// Leave it alone, without a race (`cp -n`).
+    Keep,
+}
+
+/// Which metadata of the source the destination gets.
+///
+/// Without any, a new file follows umask and default ACL, and an existing one keeps its mode,
+/// owner, ACL and extended attributes as far as the caller is permitted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Preserve {
+    /// Permission bits, setuid, setgid and sticky included.
+    pub mode: bool,
+    /// User and group.
+    pub ownership: bool,
+    /// Access and modification time, in nanoseconds.
+    pub timestamps: bool,
+    /// Extended attributes other than ACLs (`user.*`, and others where permitted).
+    pub xattr: bool,
+    /// POSIX access control list.
+    pub acl: bool,
+}
+
+setters! {
+    Preserve { mode: bool, ownership: bool, timestamps: bool, xattr: bool, acl: bool, }
+}
+
+impl Preserve {
+    /// Mode, ownership and timestamps: `cp -p`.
+    #[must_use]
+    pub const fn basic() -> Preserve {
+        Preserve { mode: true, ownership: true, timestamps: true, xattr: false, acl: false }
+    }
+
+    /// Everything.
+    #[must_use]
+    pub const fn all() -> Preserve {
+        Preserve { mode: true, ownership: true, timestamps: true, xattr: true, acl: true }
+    }
+}
+
+/// How a copy is verified.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Verify {
+    /// The digest of both sides.
+    pub algorithm: Digest,
+    /// Take shared extents (shown by FIEMAP) as proof and read nothing where the whole file was
+    /// reflinked.
+    pub trust_shared_extents: bool,
+}
+
+setters! {
+    Verify { algorithm: Digest, trust_shared_extents: bool, }
+}
+
+impl From<Digest> for Verify {
+    fn from(algorithm: Digest) -> Verify {
+        Verify { algorithm, ..Verify::default() }
+    }
+}
+
+/// For [`CopyOptions::verify`]: `options.verify(Digest::Xxh3)`.
+impl From<Digest> for Option<Verify> {
+    fn from(algorithm: Digest) -> Option<Verify> {
+        Some(algorithm.into())
+    }
+}
+
+/// A digest.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Digest {
+    /// BLAKE3, 256 bits: cryptographic and fast.
+    #[default]
+    Blake3,
+    /// SHA-256.
+    Sha256,
+    /// XXH3, 128 bits: fastest; finds accidents, not forgeries.
+    Xxh3,
+}
+
+impl Digest {
+    /// Whether this build has it. XXH3 is always there; the others have features of their names, and
+    /// BLAKE3 comes with `trees` too.
+    #[must_use]
+    pub const fn is_built_in(self) -> bool {
+        match self {
+            Digest::Blake3 => cfg!(feature = "blake3"),
+            Digest::Sha256 => cfg!(feature = "sha256"),
+            Digest::Xxh3 => true,
+        }
+    }
+
+    /// The name in receipts and on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Digest::Blake3 => "blake3",
+            Digest::Sha256 => "sha256",
+            Digest::Xxh3 => "xxh3",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_method_sets_the_field_of_its_name() {
+        let mut options = CopyOptions::new();
+        options.durable = true;
+        options.cache = Cache::Skip;
+        options.verify = Some(Verify { algorithm: Digest::Xxh3, trust_shared_extents: true });
+        options.preserve = Preserve { mode: true, ..Preserve::default() };
+        let verify = Verify::from(Digest::Xxh3).trust_shared_extents(true);
+        let made = CopyOptions::new().durable(true).cache(Cache::Skip).verify(verify);
+        assert_eq!(made.preserve(Preserve::default().mode(true)), options);
+        let without = options.clone().verify(None);
+        assert_eq!((without.verify, without.durable), (None, true));
+        assert_eq!(
+            options.verify(Digest::Sha256).verify.map(|v| v.algorithm),
+            Some(Digest::Sha256)
+        );
+    }
+
+    fn checked(change: impl FnOnce(&mut CopyOptions)) -> Result<(), Contradiction> {
+        let mut options = CopyOptions::default();
+        change(&mut options);
+        options.check()
+    }
+
+    #[test]
+    fn direct_writes_keep_nothing_in_the_page_cache() {
+        for (allow, cache, agrees) in [
+            (Allow::Only(Mechanism::Direct), Cache::Keep, false),
+            (Allow::Only(Mechanism::Direct), Cache::Auto, true),
+            (Allow::Only(Mechanism::Direct), Cache::Skip, true),
+            (Allow::Only(Mechanism::Splice), Cache::Keep, true),
+            (Allow::ZeroCopy, Cache::Keep, true),
+            (Allow::Any, Cache::Keep, true),
+        ] {
+            let expected = if agrees { Ok(()) } else { Err(Contradiction::DirectKeepsNoCache) };
+            let found = checked(|o| (o.allow, o.cache) = (allow, cache));
+            assert_eq!(found, expected, "{allow:?} {cache:?}");
+        }
+    }
+
+    #[test]
+    fn zeros_are_found_by_reading_alone() {
+        let reads = [Allow::Any, Allow::ReadWrite, Allow::Only(Mechanism::ReadWrite)];
+        let others = Mechanism::ALL.into_iter().filter(|m| *m != Mechanism::ReadWrite);
+        let others = others.map(Allow::Only).chain([Allow::ZeroCopy, Allow::NoUserCopy]);
+        for allow in others {
+            let found = checked(|o| (o.allow, o.sparse) = (allow, Sparse::Always));
+            assert_eq!(found, Err(Contradiction::ZerosNeedReading), "{allow:?}");
+            for sparse in [Sparse::Auto, Sparse::Never] {
+                assert_eq!(checked(|o| (o.allow, o.sparse) = (allow, sparse)), Ok(()));
+            }
+        }
+        for allow in reads {
+            assert_eq!(checked(|o| (o.allow, o.sparse) = (allow, Sparse::Always)), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_copy_in_place_has_one_attempt() {
+        for (in_place, if_changed, agrees) in [
+            (true, IfChanged::Retry, false),
+            (true, IfChanged::Fail, true),
+            (true, IfChanged::Accept, true),
+            (false, IfChanged::Retry, true),
+        ] {
+            let expected = if agrees { Ok(()) } else { Err(Contradiction::InPlaceCannotRetry) };
+            let found = checked(|o| (o.in_place, o.if_changed) = (in_place, if_changed));
+            assert_eq!(found, expected, "{in_place} {if_changed:?}");
+        }
+    }
+}

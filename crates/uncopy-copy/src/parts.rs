@@ -1,0 +1,50 @@
+//! Parts of a large file that another run can go on with: what staging asks whoever keeps them.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use uncopy_core::{Errno, Error, Result};
+use uncopy_os::Sys;
+use uncopy_os::file::Stat;
+
+use super::mechanism::Refused;
+
+/// A chunk of all but huge files: parts end where one of them does.
+pub(crate) const CHUNK_BYTES: u64 = 8 << 20;
+
+pub(crate) const CHUNK_DIGEST_BYTES: usize = 32;
+
+/// The BLAKE3 digest of a chunk.
+pub(crate) type ChunkDigest = [u8; CHUNK_DIGEST_BYTES];
+
+/// An unfinished file, and the name that it has in the destination's directory.
+pub(crate) type Unfinished = (OwnedFd, OsString);
+
+/// A large file on its way, chunk by chunk.
+pub(crate) trait Parts: Send {
+    /// Notes that the copy is made in a file that has, or gets, this name.
+    fn begin(&mut self, name: &OsStr, stat: &Stat) -> Sys<()>;
+
+    /// Reads what is there, chunk after chunk, as long as it is what was noted; returns up to where.
+    /// `goes_on` is told how far it is.
+    fn verify(
+        &mut self,
+        copy: BorrowedFd<'_>,
+        fail: &dyn Fn(Errno) -> Error,
+        goes_on: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<u64>;
+
+    /// Takes notice that the copy has come as far as `offset`.
+    fn reached(
+        &mut self,
+        source: BorrowedFd<'_>,
+        copy: (BorrowedFd<'_>, &OsStr),
+        offset: u64,
+    ) -> Result<(), Refused>;
+
+    /// Flushes and notes what was copied in whole chunks.
+    fn flush(&mut self, copy: (BorrowedFd<'_>, &OsStr)) -> Sys<()>;
+
+    /// Whether there is something to go on from.
+    fn is_noted(&self) -> bool;
+}

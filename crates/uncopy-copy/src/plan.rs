@@ -1,0 +1,477 @@
+//! Which mechanism comes next: pure functions of facts.
+//!
+//! There is no system call here, so that tables of facts and error numbers test every decision.
+
+use super::experience::Alike;
+use super::options::{Allow, Cache, Prefer, Sparse};
+use super::tuning::{Origin, Tuning};
+use uncopy_core::{
+    Choice, Decision, Errno, Exclusion, Mechanism, Obstacle, Reason, Refusal, RefusalReason,
+};
+use uncopy_os::capabilities::Filesystem;
+
+/// Everything the choice depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// Bytes to copy; `None`: not known before the end is met (pseudo files, pipes, devices).
+    pub size: Option<u64>,
+    /// Bytes of it that are no holes, as far as its blocks tell.
+    pub data_bytes: u64,
+    /// The source has holes.
+    pub has_holes: bool,
+    /// Filesystem of the source.
+    pub source: Filesystem,
+    /// Filesystem of the destination.
+    pub destination: Filesystem,
+    /// The destination is no regular file: only `write` makes sense.
+    pub destination_is_stream: bool,
+    /// What `O_DIRECT` would do on the destination.
+    pub direct: DirectPath,
+    /// Read with `O_DIRECT` too: the source is not in the page cache and is to stay out of it.
+    /// Elsewhere its mapped pages are quicker also when they are still to be read, because the
+    /// kernel reads ahead of them.
+    pub direct_reads: bool,
+    /// Most of the source is still to be read from its device. Looked up only where it matters.
+    pub source_is_cold: bool,
+    /// Bytes that the kernel lets lie dirty before it makes writers wait.
+    pub dirty_budget_bytes: u64,
+    /// The bytes are changed on their way (compression).
+    pub transforms: bool,
+    /// The bytes are hashed on their way: their source cannot be read again to verify them.
+    pub hashes: bool,
+    /// [`CopyOptions::in_place`](super::options::CopyOptions::in_place).
+    pub in_place: bool,
+    /// [`CopyOptions::durable`](super::options::CopyOptions::durable).
+    pub durable: bool,
+    /// Mechanisms that may be used.
+    pub allow: Allow,
+    /// Meaning of "cheapest".
+    pub prefer: Prefer,
+    /// Treatment of holes and runs of zeros.
+    pub sparse: Sparse,
+    /// Treatment of the page cache.
+    pub cache: Cache,
+    /// Sizes at which something else is done.
+    pub tuning: Tuning,
+}
+
+impl Facts {
+    /// Facts of a file without holes from ext4 to ext4, warm, with nothing asked for.
+    #[must_use]
+    pub fn ordinary(bytes: u64) -> Facts {
+        Facts {
+            size: Some(bytes),
+            data_bytes: bytes,
+            has_holes: false,
+            source: Filesystem::EXT4,
+            destination: Filesystem::EXT4,
+            destination_is_stream: false,
+            direct: DirectPath::Moves,
+            direct_reads: false,
+            source_is_cold: false,
+            dirty_budget_bytes: u64::MAX,
+            transforms: false,
+            hashes: false,
+            in_place: false,
+            durable: false,
+            allow: Allow::Any,
+            prefer: Prefer::WallTime,
+            sparse: Sparse::Auto,
+            cache: Cache::Auto,
+            tuning: Tuning::BUILT_IN,
+        }
+    }
+
+    /// The files of a job that this one is compared with.
+    pub(crate) fn alike(&self, size: u64) -> Alike {
+        Alike::new((self.source, self.destination), self.durable, size)
+    }
+}
+
+/// What `O_DIRECT` writes to the destination are worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DirectPath {
+    /// The filesystem gives no alignment for them (`STATX_DIOALIGN`).
+    None,
+    /// They are taken, and somewhere below the bytes are copied all the same.
+    Copies,
+    /// They are taken; whether a device below copies is not known (loop, dm, md, network).
+    Unknown,
+    /// A disk reads the pages themselves.
+    Moves,
+}
+
+/// As [`Tuning::direct_cpu_min`], for a source that is still to be read: the kernel reads ahead into few large folios,
+/// which are cheap to pin, only in a longer file.
+pub(crate) const DIRECT_SAVES_COLD_MIN_BYTES: u64 = 64 << 20;
+
+/// From this size on a copy in small pieces, as the kernel's own loop makes them, overlaps with the
+/// reads of a source that is still to be read; two such pieces.
+pub(crate) const COLD_MATTERS_MIN_BYTES: u64 = 128 << 10;
+
+/// From this size on blocks are reserved before they are written.
+pub(crate) const RESERVE_MIN_BYTES: u64 = 128 << 10;
+
+/// Smaller pieces are moved by one thread: making another takes its time.
+pub(crate) const RANGES_MIN_BYTES: u64 = 4 << 20;
+
+/// Two threads move a piece of this length clearly quicker than one. On ext4 and XFS one reads and
+/// looks for zeros while the other writes; the kernel's own copies hold the lock of the destination
+/// all the time, and one direct write hands the device all it can take (`docs/copy.md`).
+pub(crate) fn gains_by_ranges(facts: &Facts, mechanism: Mechanism, piece_bytes: u64) -> bool {
+    mechanism == Mechanism::ReadWrite
+        && [Filesystem::EXT4, Filesystem::XFS].contains(&facts.destination)
+        && !facts.source.is_network()
+        && !facts.source.is_user()
+        && facts.prefer == Prefer::WallTime
+        // A mixture of old and new is to have as few seams as may be.
+        && !facts.in_place
+        && piece_bytes >= RANGES_MIN_BYTES
+}
+
+/// A mechanism that has been tried, and what stopped it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Attempted {
+    pub(crate) mechanism: Mechanism,
+    pub(crate) errno: Option<Errno>,
+    pub(crate) moved_bytes: u64,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    Try(Mechanism),
+    /// Nothing is left that the options allow.
+    GiveUp,
+}
+
+/// The next mechanism: the first in the order of [`order`] that has not been stopped yet.
+pub(crate) fn next(facts: &Facts, attempted: &[Attempted]) -> Step {
+    order(facts)
+        .into_iter()
+        .find(|m| excluded(facts, *m).is_none() && !attempted.iter().any(|a| a.mechanism == *m))
+        .map_or(Step::GiveUp, Step::Try)
+}
+
+/// Mechanisms between which only the clock can decide: buffered copies that rank next to each
+/// other, from the next one on.
+pub(crate) fn rivals(facts: &Facts, attempted: &[Attempted]) -> Vec<Mechanism> {
+    use Mechanism::{CopyFileRange, ReadWrite, Splice};
+    order(facts)
+        .into_iter()
+        .filter(|m| excluded(facts, *m).is_none() && !attempted.iter().any(|a| a.mechanism == *m))
+        .take_while(|m| *m != Mechanism::Direct)
+        .filter(|m| [CopyFileRange, Splice, ReadWrite].contains(m))
+        .collect()
+}
+
+/// Ways that files of a job can be compared by, the preferred first: what wall time alone decides
+/// between. Direct writes count where they must reach the device anyway.
+pub(crate) fn comparable(facts: &Facts, attempted: &[Attempted]) -> Vec<Mechanism> {
+    let by_time = facts.allow == Allow::Any
+        && facts.prefer == Prefer::WallTime
+        && facts.sparse != Sparse::Always
+        && !facts.transforms
+        && facts.size.is_some();
+    if !by_time || is_small(facts) {
+        return Vec::new();
+    }
+    let mut ways = order(facts).to_vec();
+    ways.retain(|m| {
+        ![Mechanism::Reflink, Mechanism::Sendfile].contains(m)
+            && excluded(facts, *m).is_none()
+            && !attempted.iter().any(|a| a.mechanism == *m)
+    });
+    if ways.last() == Some(&Mechanism::Direct) {
+        ways.pop();
+    }
+    ways
+}
+
+/// Thresholds that are not built in, and without which another mechanism would be the first.
+pub(crate) fn decisive(facts: &Facts, attempted: &[Attempted]) -> Vec<Decision> {
+    let (tuning, usual) = (facts.tuning, Tuning::BUILT_IN);
+    let rows = [
+        (
+            Choice::ZeroCopyMin,
+            tuning.zero_copy_min,
+            Tuning { zero_copy_min: usual.zero_copy_min, ..tuning },
+        ),
+        (Choice::DirectMin, tuning.direct_min, Tuning { direct_min: usual.direct_min, ..tuning }),
+        (
+            Choice::DirectCpuMin,
+            tuning.direct_cpu_min,
+            Tuning { direct_cpu_min: usual.direct_cpu_min, ..tuning },
+        ),
+    ];
+    let rows = rows.into_iter().filter(|(_, threshold, _)| threshold.origin != Origin::BuiltIn);
+    rows.filter(|(_, _, without)| {
+        next(facts, attempted) != next(&Facts { tuning: *without, ..facts.clone() }, attempted)
+    })
+    .map(|(choice, threshold, _)| Decision { choice, threshold })
+    .collect()
+}
+
+/// All mechanisms, the one that touches the bytes least first. Where `copy_file_range` may share, it
+/// stands before direct writes.
+pub(crate) fn by_cost(facts: &Facts) -> [Mechanism; 6] {
+    use Mechanism::{CopyFileRange, Direct, ReadWrite, Reflink, Sendfile, Splice};
+    if facts.destination.copies_by_splice() {
+        [Reflink, Direct, CopyFileRange, Sendfile, Splice, ReadWrite]
+    } else {
+        [Reflink, CopyFileRange, Direct, Sendfile, Splice, ReadWrite]
+    }
+}
+
+/// The mechanism among `used` that touches the bytes most.
+pub(crate) fn costliest(facts: &Facts, used: impl Iterator<Item = Mechanism>) -> Option<Mechanism> {
+    let order = by_cost(facts);
+    used.max_by_key(|m| order.iter().position(|o| o == m))
+}
+
+/// Orders refusals as [`by_cost`] does.
+pub(crate) fn sort(facts: &Facts, refusals: &mut [Refusal]) {
+    let order = by_cost(facts);
+    refusals.sort_by_key(|r| order.iter().position(|o| *o == r.mechanism));
+}
+
+/// Why every mechanism that stands before `used` in cost was not used, before anything was tried.
+pub(crate) fn refusals(facts: &Facts, used: Option<Mechanism>) -> Vec<Refusal> {
+    by_cost(facts)
+        .into_iter()
+        .take_while(|m| used != Some(*m))
+        .filter_map(|mechanism| {
+            let reason = excluded(facts, mechanism)
+                .or_else(|| used.and_then(|used| outranked(facts, mechanism, used)))?;
+            Some(Refusal { mechanism, reason, errno: None })
+        })
+        .collect()
+}
+
+/// Why nothing is left: what the kernel refused, and what was ruled out before.
+pub(crate) fn no_mechanism(facts: &Facts, refused: &[Refusal]) -> Reason {
+    let mut all = refused.to_vec();
+    all.extend(
+        refusals(facts, None)
+            .into_iter()
+            .filter(|r| !refused.iter().any(|known| known.mechanism == r.mechanism)),
+    );
+    sort(facts, &mut all);
+    Reason::NoMechanism { refusals: all }
+}
+
+/// All mechanisms, the preferred first.
+fn order(facts: &Facts) -> [Mechanism; 6] {
+    use Mechanism::{CopyFileRange, Direct, ReadWrite, Reflink, Sendfile, Splice};
+    let mut order = match facts.prefer {
+        Prefer::CpuTime if direct_saves_cpu_time(facts) => {
+            [Reflink, Direct, CopyFileRange, Sendfile, Splice, ReadWrite]
+        }
+        Prefer::WallTime if direct_is_faster(facts) => {
+            [Reflink, Direct, CopyFileRange, Splice, Sendfile, ReadWrite]
+        }
+        // The kernel's own loop behind copy_file_range splices too, through a smaller pipe.
+        _ if facts.destination.copies_by_splice() && !facts.source_is_cold => {
+            [Reflink, Splice, CopyFileRange, Sendfile, ReadWrite, Direct]
+        }
+        _ => [Reflink, CopyFileRange, Splice, Sendfile, ReadWrite, Direct],
+    };
+    if is_small(facts) && facts.allow == Allow::Any {
+        // One read and one write: nothing that needs setting up is quicker, but for sharing.
+        let place = order.iter().position(|m| *m == ReadWrite).unwrap_or(0);
+        order[1..=place].rotate_right(1);
+    }
+    order
+}
+
+/// One `read` and one `write` are the quickest copy.
+fn is_small(facts: &Facts) -> bool {
+    facts.size.is_some_and(|size| size < facts.tuning.small_bytes())
+}
+
+/// Direct writes cost the least processor time where there is enough to write.
+fn direct_saves_cpu_time(facts: &Facts) -> bool {
+    let from = match facts.source_is_cold {
+        true => facts.tuning.direct_cpu_min.bytes.max(DIRECT_SAVES_COLD_MIN_BYTES),
+        false => facts.tuning.direct_cpu_min.bytes,
+    };
+    facts.allow == Allow::ZeroCopy || facts.data_bytes >= from
+}
+
+/// Direct writes win by the clock where the bytes must reach the device anyway.
+fn direct_is_faster(facts: &Facts) -> bool {
+    let is_beyond_budget = facts.data_bytes > facts.dirty_budget_bytes;
+    facts.durable || facts.cache == Cache::Skip || is_beyond_budget
+}
+
+/// Why the options or the kind of file rule a mechanism out.
+fn excluded(facts: &Facts, mechanism: Mechanism) -> Option<RefusalReason> {
+    if mechanism == Mechanism::ReadWrite {
+        return match facts.allow {
+            Allow::Any | Allow::ReadWrite | Allow::Only(Mechanism::ReadWrite) => None,
+            _ => Some(RefusalReason::ExcludedBy(Exclusion::UserCopies)),
+        };
+    }
+    by_options(facts, mechanism).or_else(|| by_file(facts, mechanism))
+}
+
+fn by_options(facts: &Facts, mechanism: Mechanism) -> Option<RefusalReason> {
+    use Mechanism::{CopyFileRange, Direct, Reflink, Sendfile, Splice};
+    let exclusion = match (facts.allow, mechanism) {
+        (Allow::ReadWrite, _) => Exclusion::ReadWriteOnly,
+        (Allow::Only(only), other) if only != other => Exclusion::AnotherNamed,
+        (Allow::ZeroCopy, Sendfile | Splice) => Exclusion::Copies,
+        (Allow::ZeroCopy, CopyFileRange) if !shares_by_copy_file_range(facts.destination) => {
+            Exclusion::CopiesHere
+        }
+        (Allow::ZeroCopy, Direct) if facts.direct != DirectPath::Moves => Exclusion::MayCopy,
+        (_, Direct) if facts.cache == Cache::Keep => Exclusion::BypassesCache,
+        _ if facts.transforms => return Some(RefusalReason::Transformed),
+        _ if facts.hashes => return Some(RefusalReason::Hashed),
+        _ if facts.sparse == Sparse::Always => Exclusion::CannotSeeZeros,
+        (_, Reflink | CopyFileRange) if facts.sparse == Sparse::Never && facts.has_holes => {
+            Exclusion::MayKeepHoles
+        }
+        _ => return None,
+    };
+    Some(RefusalReason::ExcludedBy(exclusion))
+}
+
+fn by_file(facts: &Facts, mechanism: Mechanism) -> Option<RefusalReason> {
+    let to_the_end = to_the_end(facts, mechanism);
+    if facts.destination_is_stream && to_the_end.is_some() {
+        return Some(RefusalReason::StreamDestination);
+    }
+    let Some(size) = facts.size else { return to_the_end };
+    if mechanism != Mechanism::Direct {
+        return (size == 0).then_some(RefusalReason::Empty);
+    }
+    let direct_min = facts.tuning.direct_min;
+    match facts.allow {
+        Allow::Only(Mechanism::Direct) | Allow::ZeroCopy => {}
+        _ if facts.source.is_network() || facts.source.is_user() => {}
+        _ if size < direct_min.bytes => return Some(RefusalReason::TooSmallForDirect(direct_min)),
+        _ => {}
+    }
+    by_path(facts)
+}
+
+/// Why direct writes do not lead from this source to this destination.
+fn by_path(facts: &Facts) -> Option<RefusalReason> {
+    if facts.source.is_network() || facts.source.is_user() {
+        return Some(RefusalReason::SourceNotMapped);
+    }
+    match facts.direct {
+        _ if facts.allow == Allow::Only(Mechanism::Direct) => None,
+        DirectPath::None => Some(RefusalReason::NoAlignment),
+        DirectPath::Copies => Some(RefusalReason::DirectCopies),
+        DirectPath::Unknown | DirectPath::Moves => None,
+    }
+}
+
+/// On these filesystems `copy_file_range` shares extents where it can (`remap_file_range`).
+pub(crate) fn shares_by_copy_file_range(filesystem: Filesystem) -> bool {
+    filesystem == Filesystem::XFS || filesystem == Filesystem::BTRFS
+}
+
+/// What is read to its end is read, unless the options ask for the kernel's own copies.
+fn to_the_end(facts: &Facts, mechanism: Mechanism) -> Option<RefusalReason> {
+    let asked_for = matches!(facts.allow, Allow::NoUserCopy | Allow::Only(_));
+    let able = matches!(mechanism, Mechanism::Sendfile | Mechanism::Splice);
+    (!asked_for || !able).then_some(RefusalReason::SizeUnknown)
+}
+
+/// Why `used` went before `mechanism`, which would have copied less.
+fn outranked(facts: &Facts, mechanism: Mechanism, used: Mechanism) -> Option<RefusalReason> {
+    let order = order(facts);
+    let place = |m| order.iter().position(|o| *o == m);
+    if place(mechanism) < place(used) {
+        return None;
+    }
+    let tuning = &facts.tuning;
+    Some(match mechanism {
+        Mechanism::Direct if facts.prefer == Prefer::CpuTime => {
+            RefusalReason::TooSmallForPinning(tuning.direct_cpu_min)
+        }
+        Mechanism::Direct => RefusalReason::SlowerUnlessDurable,
+        _ if is_small(facts) => RefusalReason::TooSmallForSetup(tuning.zero_copy_min),
+        Mechanism::CopyFileRange => RefusalReason::SmallerPipe,
+        _ => RefusalReason::SlowerByTheClock,
+    })
+}
+
+/// What an error number from a mechanism means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The same call again.
+    Retry,
+    /// Not this mechanism: the next one goes on where the bytes stopped.
+    Unsupported,
+    /// A real error.
+    Failed,
+}
+
+/// Classifies `errno`, which `mechanism` met after it had moved `moved_bytes`.
+pub(crate) fn classify(mechanism: Mechanism, errno: Errno, moved_bytes: u64) -> Verdict {
+    match errno {
+        Errno::EINTR => Verdict::Retry,
+        _ if mechanism == Mechanism::ReadWrite => Verdict::Failed,
+        // No such call or no such combination: kernel < 4.5 or gVisor; another superblock; no
+        // implementation in this filesystem; a combination it does not take (O_APPEND and sendfile,
+        // nodatacow and FICLONE, character devices); no such ioctl.
+        Errno::ENOSYS | Errno::EXDEV | Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ENOTTY => {
+            Verdict::Unsupported
+        }
+        // seccomp profiles and immutable files; O_APPEND destinations and some FUSE servers; active
+        // swap files; sizes that this call cannot express; fuse-overlayfs on a 0444 destination.
+        Errno::EPERM | Errno::EBADF | Errno::ETXTBSY | Errno::EOVERFLOW | Errno::EACCES => {
+            Verdict::Unsupported
+        }
+        // CIFS servers answer like this to calls they do not support. A real EIO comes again from
+        // the next mechanism, and `read_write` reports it.
+        Errno::EIO | Errno::ENOENT if moved_bytes == 0 && mechanism != Mechanism::Direct => {
+            Verdict::Unsupported
+        }
+        // Direct I/O pins pages: too many of them, or pages that are no memory.
+        Errno::EFAULT | Errno::ENOMEM | Errno::EAGAIN if mechanism == Mechanism::Direct => {
+            Verdict::Unsupported
+        }
+        _ => Verdict::Failed,
+    }
+}
+
+/// What stopped a mechanism with this error number.
+pub(crate) fn explain(mechanism: Mechanism, errno: Errno, facts: &Facts) -> Obstacle {
+    match (mechanism, errno) {
+        (_, Errno::EXDEV) => Obstacle::OtherFilesystem,
+        (Mechanism::Reflink, Errno::EOPNOTSUPP | Errno::ENOTTY) => {
+            Obstacle::NoReflinks(facts.destination)
+        }
+        (Mechanism::Reflink, Errno::EINVAL) => Obstacle::ExtentsNotShared,
+        (_, Errno::ENOSYS) => Obstacle::UnknownCall,
+        (_, Errno::EPERM) => Obstacle::Forbidden,
+        (_, Errno::ETXTBSY) => Obstacle::SwapFile,
+        (_, Errno::EBADF) => Obstacle::NotWritable,
+        (Mechanism::Direct, Errno::EFAULT | Errno::ENOMEM) => Obstacle::NotPinned,
+        (_, Errno::EIO | Errno::ENOENT) => Obstacle::NotOnServer,
+        _ => Obstacle::NotSupported,
+    }
+}
+
+/// The refusal of a mechanism that this error number stopped after so many bytes; `None`: it moved nothing
+/// more.
+pub(crate) fn stopped(
+    mechanism: Mechanism,
+    errno: Option<Errno>,
+    after_bytes: u64,
+    facts: &Facts,
+) -> Refusal {
+    let obstacle = errno.map_or(Obstacle::MovedNothing, |errno| explain(mechanism, errno, facts));
+    let reason = RefusalReason::StoppedBy { obstacle, after_bytes };
+    Refusal { mechanism, reason, errno }
+}
+
+#[cfg(test)]
+mod allocations;
+#[cfg(test)]
+pub(crate) mod tests;

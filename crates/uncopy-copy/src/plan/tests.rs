@@ -1,0 +1,350 @@
+use super::*;
+use crate::tuning::Threshold;
+use Mechanism::{CopyFileRange, Direct, ReadWrite, Reflink, Sendfile, Splice};
+
+const MIB: u64 = 1 << 20;
+
+fn facts() -> Facts {
+    Facts::ordinary(100 * MIB)
+}
+
+/// Everything that would be tried in turn if nothing worked.
+fn ladder(facts: &Facts) -> Vec<Mechanism> {
+    let mut attempted = Vec::new();
+    while let Step::Try(mechanism) = next(facts, &attempted) {
+        attempted.push(Attempted { mechanism, errno: None, moved_bytes: 0 });
+    }
+    attempted.into_iter().map(|a| a.mechanism).collect()
+}
+
+#[test]
+fn read_write_follows_what_is_cheaper() {
+    let place = |m| ladder(&facts()).iter().position(|o| *o == m);
+    for cheaper in [Reflink, CopyFileRange, Splice, Sendfile] {
+        assert!(place(cheaper) < place(ReadWrite), "{cheaper}");
+    }
+    assert!(place(Direct) > place(ReadWrite), "slower by the clock where nothing must be durable");
+    let cpu = Facts { prefer: Prefer::CpuTime, ..facts() };
+    assert_eq!(ladder(&cpu), [Reflink, Direct, CopyFileRange, Sendfile, Splice, ReadWrite]);
+}
+
+/// Small files of a tree go by what was found out with the first.
+#[test]
+fn small_files_of_all_sizes_begin_alike() {
+    let mut tuning = Tuning::BUILT_IN;
+    for threshold in [&mut tuning.zero_copy_min, &mut tuning.direct_min, &mut tuning.direct_cpu_min]
+    {
+        *threshold = Threshold { bytes: 4096, origin: Origin::Given };
+    }
+    tuning.zero_copy_min.bytes = 16 << 10;
+    let refused = [Attempted { mechanism: Reflink, errno: Some(Errno::EXDEV), moved_bytes: 0 }];
+    for prefer in [Prefer::WallTime, Prefer::CpuTime] {
+        for (allow, attempted, expected) in [
+            (Allow::Any, &[][..], Reflink),
+            (Allow::Any, &refused, ReadWrite),
+            (Allow::ReadWrite, &[], ReadWrite),
+        ] {
+            for size in [1, 4095, 4096, 4097, (16 << 10) - 1] {
+                let size = Facts { size: Some(size), data_bytes: size, ..facts() };
+                let facts = Facts { prefer, allow, tuning, ..size };
+                assert_eq!(next(&facts, attempted), Step::Try(expected), "{facts:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn direct_goes_first_where_bytes_must_reach_the_device() {
+    for facts in [
+        Facts { durable: true, ..facts() },
+        Facts { cache: Cache::Skip, ..facts() },
+        Facts { dirty_budget_bytes: 50 * MIB, ..facts() },
+        Facts { prefer: Prefer::CpuTime, ..facts() },
+    ] {
+        assert_eq!(ladder(&facts)[..2], [Reflink, Direct], "{facts:?}");
+    }
+}
+
+#[test]
+fn holes_fill_no_dirty_budget() {
+    let dirty_budget_bytes = 50 * MIB;
+    let sparse = Facts { has_holes: true, data_bytes: MIB, dirty_budget_bytes, ..facts() };
+    assert_eq!(ladder(&sparse).last(), Some(&Direct));
+    let thrifty = Facts { prefer: Prefer::CpuTime, ..sparse };
+    assert_eq!(ladder(&thrifty).last(), Some(&Direct));
+}
+
+#[test]
+fn direct_saves_processor_time_only_where_there_is_enough_to_write() {
+    const MIB: u64 = 1 << 20;
+    for (size, source_is_cold, first) in [
+        (2 * MIB, false, Splice),
+        (4 * MIB, false, Direct),
+        (4 * MIB, true, CopyFileRange),
+        (63 * MIB, true, CopyFileRange),
+        (64 * MIB, true, Direct),
+    ] {
+        let prefer = Prefer::CpuTime;
+        let data_bytes = size;
+        let facts = Facts { size: Some(size), data_bytes, source_is_cold, prefer, ..facts() };
+        assert_eq!(ladder(&facts)[1], first, "{size} bytes, cold: {source_is_cold}");
+        let strict = Facts { allow: Allow::ZeroCopy, ..facts };
+        assert_eq!(ladder(&strict)[1], Direct);
+    }
+}
+
+#[test]
+fn a_cold_source_is_copied_in_the_kernels_small_pieces() {
+    let cold = Facts { source_is_cold: true, ..facts() };
+    let expected = [Reflink, CopyFileRange, Splice, Sendfile, ReadWrite, Direct];
+    assert_eq!(ladder(&cold), expected);
+    let warm = [Reflink, Splice, CopyFileRange, Sendfile, ReadWrite, Direct];
+    assert_eq!(ladder(&facts()), warm);
+}
+
+#[test]
+fn options_rule_mechanisms_out() {
+    let all = facts();
+    for (facts, expected) in [
+        (Facts { allow: Allow::ReadWrite, ..all.clone() }, vec![ReadWrite]),
+        (Facts { allow: Allow::ZeroCopy, ..all.clone() }, vec![Reflink, Direct]),
+        (
+            Facts { allow: Allow::ZeroCopy, destination: Filesystem::XFS, ..all.clone() },
+            vec![Reflink, CopyFileRange, Direct],
+        ),
+        (
+            Facts { allow: Allow::ZeroCopy, direct: DirectPath::Unknown, ..all.clone() },
+            vec![Reflink],
+        ),
+        (Facts { transforms: true, ..all.clone() }, vec![ReadWrite]),
+        (Facts { sparse: Sparse::Always, ..all.clone() }, vec![ReadWrite]),
+        (Facts { size: None, ..all.clone() }, vec![ReadWrite]),
+        (Facts { size: Some(0), ..all.clone() }, vec![ReadWrite]),
+        (Facts { destination_is_stream: true, ..all.clone() }, vec![ReadWrite]),
+    ] {
+        assert_eq!(ladder(&facts), expected, "{facts:?}");
+    }
+    for mechanism in Mechanism::ALL {
+        let facts = Facts { allow: Allow::Only(mechanism), ..all.clone() };
+        assert_eq!(ladder(&facts), [mechanism]);
+    }
+}
+
+#[test]
+fn mechanisms_that_keep_holes_do_not_fill_them() {
+    let facts = Facts { sparse: Sparse::Never, has_holes: true, ..facts() };
+    let ladder = ladder(&facts);
+    assert!(!ladder.contains(&Reflink) && !ladder.contains(&CopyFileRange), "{ladder:?}");
+}
+
+#[test]
+fn direct_is_left_out_where_it_is_no_gain() {
+    for facts in [
+        Facts { cache: Cache::Keep, ..facts() },
+        Facts { direct: DirectPath::None, ..facts() },
+        Facts { direct: DirectPath::Copies, ..facts() },
+        Facts { size: Some(Tuning::BUILT_IN.direct_min.bytes - 1), ..facts() },
+        Facts { source: Filesystem::from_magic(0x6573_5546), ..facts() },
+        Facts { source: Filesystem::from_magic(0x6969), ..facts() },
+    ] {
+        assert!(!ladder(&facts).contains(&Direct), "{facts:?}");
+    }
+}
+
+/// The seven conditions that Orbit asks for before it tries anything but a buffered copy. Here the
+/// filesystem is found out by trying, and only a transformation of the bytes forbids zero-copy:
+/// throttling and resuming work in bounded pieces, so that they are no facts of the plan at all.
+#[test]
+fn orbits_seven_conditions() {
+    let zero_copy = |facts: &Facts| ladder(facts)[0] != ReadWrite;
+    let small = Facts { size: Some(4096), ..facts() };
+    // 1. platform: other systems have a file of their own; 2. threshold.
+    assert!(zero_copy(&facts()));
+    assert_eq!(ladder(&small)[..2], [Reflink, ReadWrite]);
+    // 3. same filesystem: EXDEV moves on.
+    let crossed = |mechanism| classify(mechanism, Errno::EXDEV, 0);
+    assert_eq!(crossed(Reflink), Verdict::Unsupported);
+    assert_eq!(crossed(CopyFileRange), Verdict::Unsupported);
+    // 4. the user's switch.
+    assert!(!zero_copy(&Facts { allow: Allow::ReadWrite, ..facts() }));
+    // 5. resume: a mechanism that stopped is followed by one that goes on.
+    let stopped = Attempted { mechanism: Reflink, errno: None, moved_bytes: 0 };
+    assert_eq!(next(&facts(), &[stopped]), Step::Try(ladder(&facts())[1]));
+    // 6. compression.
+    assert!(!zero_copy(&Facts { transforms: true, ..facts() }));
+    // 7. throttling: pieces have a size, nothing else changes.
+}
+
+/// One row for each cell of the measured matrix, and for what else is known of each error number.
+#[test]
+fn error_numbers_are_classified() {
+    use Verdict::{Failed, Retry, Unsupported};
+    for (mechanism, errno, moved, expected) in [
+        // ext4 and tmpfs have no reflinks; nodatacow files take none; overlapping ranges.
+        (Reflink, Errno::EOPNOTSUPP, 0, Unsupported),
+        (Reflink, Errno::EINVAL, 0, Unsupported),
+        (Reflink, Errno::EXDEV, 0, Unsupported),
+        (Reflink, Errno::ENOTTY, 0, Unsupported),
+        (Reflink, Errno::EPERM, 0, Unsupported),
+        (Reflink, Errno::ENOSPC, 0, Failed),
+        // Other filesystem; overlay and its upper layer; procfs.
+        (CopyFileRange, Errno::EXDEV, 0, Unsupported),
+        (CopyFileRange, Errno::EOPNOTSUPP, 0, Unsupported),
+        (CopyFileRange, Errno::ENOSYS, 0, Unsupported),
+        (CopyFileRange, Errno::EBADF, 0, Unsupported),
+        (CopyFileRange, Errno::EINVAL, 0, Unsupported),
+        (CopyFileRange, Errno::ETXTBSY, 0, Unsupported),
+        (CopyFileRange, Errno::EPERM, 0, Unsupported),
+        (CopyFileRange, Errno::EOVERFLOW, 0, Unsupported),
+        (CopyFileRange, Errno::EACCES, 0, Unsupported),
+        (CopyFileRange, Errno::EIO, 0, Unsupported),
+        (CopyFileRange, Errno::ENOENT, 0, Unsupported),
+        (CopyFileRange, Errno::EIO, 4096, Failed),
+        (CopyFileRange, Errno::EXDEV, 4096, Unsupported),
+        (CopyFileRange, Errno::EINTR, 0, Retry),
+        (CopyFileRange, Errno::ENOSPC, 0, Failed),
+        (CopyFileRange, Errno::EDQUOT, 0, Failed),
+        (CopyFileRange, Errno::EROFS, 0, Failed),
+        (CopyFileRange, Errno::EFBIG, 0, Failed),
+        (Sendfile, Errno::EINVAL, 0, Unsupported),
+        (Splice, Errno::EINVAL, 0, Unsupported),
+        (Sendfile, Errno::EINTR, 0, Retry),
+        (Direct, Errno::EFAULT, 0, Unsupported),
+        (Direct, Errno::ENOMEM, 4096, Unsupported),
+        (Direct, Errno::EINVAL, 0, Unsupported),
+        (Direct, Errno::EIO, 0, Failed),
+        (Direct, Errno::ENOSPC, 0, Failed),
+        // Nothing comes after read and write.
+        (ReadWrite, Errno::EINVAL, 0, Failed),
+        (ReadWrite, Errno::EIO, 0, Failed),
+        (ReadWrite, Errno::EPERM, 0, Failed),
+        (ReadWrite, Errno::EINTR, 0, Retry),
+    ] {
+        assert_eq!(classify(mechanism, errno, moved), expected, "{mechanism} {errno} {moved}");
+    }
+}
+
+#[test]
+fn what_is_read_to_its_end_can_be_spliced_if_asked() {
+    let unknown = Facts { size: None, ..facts() };
+    for (allow, expected) in [
+        (Allow::Any, vec![ReadWrite]),
+        (Allow::NoUserCopy, vec![Splice, Sendfile]),
+        (Allow::Only(Sendfile), vec![Sendfile]),
+        (Allow::Only(Splice), vec![Splice]),
+        (Allow::Only(CopyFileRange), vec![]),
+        (Allow::Only(Direct), vec![]),
+        (Allow::ZeroCopy, vec![]),
+    ] {
+        assert_eq!(ladder(&Facts { allow, ..unknown.clone() }), expected, "{allow:?}");
+    }
+}
+
+#[test]
+fn every_cheaper_mechanism_left_out_has_a_reason() {
+    for facts in [
+        facts(),
+        Facts { size: Some(4096), ..facts() },
+        Facts { allow: Allow::ReadWrite, ..facts() },
+        Facts { transforms: true, ..facts() },
+        Facts { size: None, ..facts() },
+    ] {
+        let used = ReadWrite;
+        let reasons = refusals(&facts, Some(used));
+        let tried = ladder(&facts).iter().position(|m| *m == used).unwrap();
+        // What comes before it in the ladder is tried, and refused by the kernel.
+        assert_eq!(reasons.len() + tried, 5, "{reasons:?}");
+        assert!(reasons.iter().all(|r| !r.reason.to_string().is_empty()));
+    }
+}
+
+fn refused(mechanism: Mechanism) -> Attempted {
+    Attempted { mechanism, errno: None, moved_bytes: 0 }
+}
+
+fn tuned(bytes: u64) -> Threshold {
+    Threshold { bytes, origin: Origin::Tuned }
+}
+
+#[test]
+fn a_tuned_threshold_decides_and_is_named() {
+    use Mechanism::{CopyFileRange, Direct, ReadWrite, Splice};
+    let reflink = [refused(Mechanism::Reflink)];
+    let named = |facts: &Facts| {
+        let names = decisive(facts, &reflink).into_iter().map(|decision| decision.choice);
+        (next(facts, &reflink), names.collect::<Vec<_>>())
+    };
+    let small = Tuning { zero_copy_min: tuned(256 << 10), ..Tuning::BUILT_IN };
+    let smaller = Tuning { zero_copy_min: tuned(8 << 10), ..Tuning::BUILT_IN };
+    let late = Tuning { direct_min: tuned(64 << 20), ..Tuning::BUILT_IN };
+    let early = Tuning { direct_min: tuned(256 << 10), ..Tuning::BUILT_IN };
+    let thrifty = Tuning { direct_cpu_min: tuned(32 << 20), ..Tuning::BUILT_IN };
+    let kib = |size: u64| Facts { size: Some(size << 10), data_bytes: size << 10, ..facts() };
+    let durable = |size| Facts { durable: true, ..kib(size) };
+    let cpu = |size| Facts { prefer: Prefer::CpuTime, ..kib(size) };
+    for (facts, tuning, way, names) in [
+        (kib(100), Tuning::BUILT_IN, Splice, vec![]),
+        (kib(100), small, ReadWrite, vec![Choice::ZeroCopyMin]),
+        (kib(300), small, Splice, vec![]),
+        (kib(16), smaller, Splice, vec![Choice::ZeroCopyMin]),
+        (kib(4), smaller, ReadWrite, vec![]),
+        (durable(2048), late, CopyFileRange, vec![Choice::DirectMin]),
+        (durable(100 << 10), late, Direct, vec![]),
+        (durable(512), early, Direct, vec![Choice::DirectMin]),
+        (kib(512), early, Splice, vec![]),
+        (cpu(8 << 10), thrifty, Splice, vec![Choice::DirectCpuMin]),
+        (cpu(40 << 10), thrifty, Direct, vec![]),
+    ] {
+        let facts = Facts { tuning, ..facts };
+        assert_eq!(named(&facts), (Step::Try(way), names), "{:?} {tuning:?}", facts.size);
+    }
+    let facts = Facts { tuning: late, ..durable(2048) };
+    let decision = Decision { choice: Choice::DirectMin, threshold: late.direct_min };
+    assert_eq!(decisive(&facts, &reflink), [decision]);
+    let told: Vec<String> =
+        refusals(&facts, Some(Splice)).iter().map(ToString::to_string).collect();
+    let expected = "direct: too small to pay for O_DIRECT (below direct-min, 64 MiB, tuned for this filesystem)";
+    assert!(told.iter().any(|text| text == expected), "{told:?}");
+}
+
+#[test]
+fn ways_are_compared_where_only_the_clock_decides() {
+    use Mechanism::{CopyFileRange, Direct, ReadWrite, Splice};
+    for (facts, expected) in [
+        (facts(), vec![Splice, CopyFileRange, ReadWrite]),
+        (Facts { durable: true, ..facts() }, vec![Direct, CopyFileRange, Splice, ReadWrite]),
+        (Facts { size: Some(4096), ..facts() }, vec![]),
+        (Facts { size: None, ..facts() }, vec![]),
+        (Facts { prefer: Prefer::CpuTime, ..facts() }, vec![]),
+        (Facts { allow: Allow::NoUserCopy, ..facts() }, vec![]),
+        (Facts { sparse: Sparse::Always, ..facts() }, vec![]),
+        (Facts { transforms: true, ..facts() }, vec![]),
+    ] {
+        assert_eq!(comparable(&facts, &[]), expected, "{facts:?}");
+    }
+    let without = comparable(&facts(), &[refused(Splice)]);
+    assert_eq!(without, [CopyFileRange, ReadWrite]);
+}
+
+#[test]
+fn ranges_are_for_large_pieces_where_two_threads_gain() {
+    let in_place = Facts { in_place: true, ..facts() };
+    let cpu = Facts { prefer: Prefer::CpuTime, ..facts() };
+    let to_xfs = Facts { destination: Filesystem::XFS, ..facts() };
+    let to_btrfs = Facts { destination: Filesystem::BTRFS, ..facts() };
+    let from_nfs = Facts { source: Filesystem::from_magic(0x6969), ..facts() };
+    for (facts, mechanism, piece, expected) in [
+        (facts(), ReadWrite, RANGES_MIN_BYTES, true),
+        (facts(), ReadWrite, RANGES_MIN_BYTES - 1, false),
+        (to_xfs, ReadWrite, 100 * MIB, true),
+        (to_btrfs, ReadWrite, 100 * MIB, false),
+        (from_nfs, ReadWrite, 100 * MIB, false),
+        (in_place, ReadWrite, 100 * MIB, false),
+        (cpu, ReadWrite, 100 * MIB, false),
+        (facts(), CopyFileRange, 100 * MIB, false),
+        (facts(), Direct, 100 * MIB, false),
+        (facts(), Splice, 100 * MIB, false),
+    ] {
+        assert_eq!(gains_by_ranges(&facts, mechanism, piece), expected, "{mechanism} {piece}");
+    }
+}

@@ -1,0 +1,46 @@
+//! What the standard library tells of files on every system.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::path::Path;
+
+use uncopy_core::Note;
+
+/// There are no permission bits to take over.
+pub(super) fn create_like(_: &mut OpenOptions, _: &Metadata) {}
+
+/// A new file has what its directory gives it.
+pub(super) fn give_as_old(_: &File, _: &Metadata) -> Vec<Note> {
+    vec![Note::OldMetadataGone]
+}
+
+/// One file, by its path alone: hard links are not seen.
+pub(super) fn is_same_file(a: (&Path, &Metadata), b: (&Path, &Metadata)) -> bool {
+    match (fs::canonicalize(a.0), fs::canonicalize(b.0)) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    }
+}
+
+/// Nobody says.
+pub(super) fn change_time(_: &Metadata) -> Option<(i64, i64)> {
+    None
+}
+
+/// Nobody says.
+pub(super) fn links(_: &Metadata) -> u64 {
+    1
+}
+
+/// Nobody says.
+pub(super) fn may_have_holes(_: &Metadata) -> bool {
+    false
+}
+
+/// What it is, if it is no regular file.
+pub(super) fn kind(metadata: &Metadata) -> Option<&'static str> {
+    match (metadata.is_file(), metadata.is_dir()) {
+        (true, _) => None,
+        (_, true) => Some("a directory"),
+        _ => Some("no regular file"),
+    }
+}

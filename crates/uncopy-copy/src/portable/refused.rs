@@ -1,0 +1,65 @@
+//! Which options a copy by the standard library alone cannot obey (pure).
+
+use crate::{Allow, Cache, CopyOptions, IfChanged, Prefer, Preserve, Sparse, Transform, Tuning};
+use uncopy_core::CopyOption;
+use uncopy_core::Mechanism;
+
+/// Those that ask for something it does not do, in the order of [`CopyOption::ALL`].
+///
+/// The structs are taken apart field by field, so that a new option has to be thought of here.
+pub(super) fn refused(options: &CopyOptions) -> Vec<CopyOption> {
+    let CopyOptions {
+        allow,
+        prefer,
+        sparse,
+        cache,
+        if_changed,
+        flush_source,
+        // Obeyed.
+        existing: _,
+        preserve,
+        verify,
+        durable,
+        in_place,
+        copy_contents,
+        // Matters for sources that are streams, which are refused when they are seen.
+        read_streams: _,
+        tuning,
+        transform,
+        // Says how `transform` names its files.
+        suffix: _,
+        // Obeyed.
+        gate: _,
+    } = options;
+    let Preserve { mode, ownership, timestamps, xattr, acl } = *preserve;
+    // The buffer is as large as asked for.
+    let Tuning { zero_copy_min, direct_min, direct_cpu_min, buffer: _ } = *tuning;
+    let reads_and_writes =
+        matches!(allow, Allow::Any | Allow::ReadWrite | Allow::Only(Mechanism::ReadWrite));
+    let usual = Tuning::BUILT_IN;
+    [
+        (!reads_and_writes, CopyOption::Allow),
+        (*prefer != Prefer::WallTime, CopyOption::Prefer),
+        (*sparse == Sparse::Always, CopyOption::Sparse),
+        (*cache != Cache::Auto, CopyOption::Cache),
+        // It flushes the source first, as the next one does.
+        (*if_changed == IfChanged::Retry, CopyOption::IfChanged),
+        (*flush_source && *if_changed == IfChanged::Fail, CopyOption::FlushSource),
+        (mode, CopyOption::PreserveMode),
+        (ownership, CopyOption::PreserveOwnership),
+        (timestamps, CopyOption::PreserveTimestamps),
+        (xattr, CopyOption::PreserveXattr),
+        (acl, CopyOption::PreserveAcl),
+        (verify.is_some(), CopyOption::Verify),
+        (*durable, CopyOption::Durable),
+        (*in_place, CopyOption::InPlace),
+        (*copy_contents, CopyOption::CopyContents),
+        (zero_copy_min != usual.zero_copy_min, CopyOption::ZeroCopyMin),
+        (direct_min != usual.direct_min, CopyOption::DirectMin),
+        (direct_cpu_min != usual.direct_cpu_min, CopyOption::DirectCpuMin),
+        (*transform != Transform::None, CopyOption::Transform),
+    ]
+    .into_iter()
+    .filter_map(|(is_asked_for, option)| is_asked_for.then_some(option))
+    .collect()
+}

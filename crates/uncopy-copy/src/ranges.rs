@@ -1,0 +1,96 @@
+//! A piece of a large file that two threads move, block by block.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{panic, thread};
+
+use super::mechanism::{Ends, Moved, Mover, Refused};
+use uncopy_core::Cost;
+
+/// What a thread takes at a time; the quicker one takes more.
+const BLOCK_BYTES: u64 = 1 << 20;
+
+/// Moves up to `length` bytes from `offset` on, by this thread and by one that goes on with `beside`
+/// until the piece is done. What is told is what was moved from the beginning on without a gap. What
+/// lies behind a gap is moved again by the next step, which meets what stopped it itself.
+pub(super) fn step(
+    mover: &mut dyn Mover,
+    beside: &mut (dyn Mover + Send),
+    ends: Ends<'_>,
+    (offset, length): (u64, u64),
+) -> Result<Moved, Refused> {
+    let piece = Piece { offset, length, next: AtomicU64::new(0) };
+    let blocks = thread::scope(|scope| {
+        let helper = thread::Builder::new().name("uncopy".into());
+        let helper = helper.spawn_scoped(scope, || piece.work(beside, ends));
+        let mut blocks = piece.work(mover, ends);
+        // Without another thread this one has moved all of them.
+        if let Ok(helper) = helper {
+            blocks.extend(helper.join().unwrap_or_else(|cause| panic::resume_unwind(cause)));
+        }
+        blocks
+    });
+    joined(blocks)
+}
+
+/// What the threads take blocks of.
+struct Piece {
+    offset: u64,
+    length: u64,
+    /// Where the next block begins, from `offset` on.
+    next: AtomicU64,
+}
+
+/// A block that a thread took, and what became of it.
+struct Block {
+    start: u64,
+    length: u64,
+    result: Result<Moved, Refused>,
+}
+
+impl Block {
+    fn is_whole(&self) -> bool {
+        self.result.is_ok_and(|moved| moved.bytes == self.length)
+    }
+}
+
+impl Piece {
+    /// Takes blocks until there are none, or one is not moved whole: then nobody takes another.
+    fn work(&self, mover: &mut dyn Mover, ends: Ends<'_>) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        while blocks.last().is_none_or(Block::is_whole) {
+            let start = self.next.fetch_add(BLOCK_BYTES, Ordering::Relaxed);
+            if start >= self.length {
+                return blocks;
+            }
+            let length = BLOCK_BYTES.min(self.length - start);
+            let result = mover.step(ends, self.offset + start, length);
+            blocks.push(Block { start, length, result });
+        }
+        self.next.store(self.length, Ordering::Relaxed);
+        blocks
+    }
+}
+
+/// The blocks from the first on that follow each other without a gap, as one. They were taken in
+/// order, so that none is missing before the last.
+fn joined(mut blocks: Vec<Block>) -> Result<Moved, Refused> {
+    blocks.sort_unstable_by_key(|block| block.start);
+    let mut all = Moved { bytes: 0, hole_bytes: 0, cost: Cost::Unknown };
+    for block in blocks {
+        match block.result {
+            Err(refused) if all.bytes == 0 => return Err(refused),
+            Ok(Moved { bytes, hole_bytes, cost }) if all.bytes == 0 || cost == all.cost => {
+                let (bytes, hole_bytes) = (all.bytes + bytes, all.hole_bytes + hole_bytes);
+                all = Moved { bytes, hole_bytes, cost };
+            }
+            _ => break,
+        }
+        if !block.is_whole() {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests;

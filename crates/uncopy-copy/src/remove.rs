@@ -1,0 +1,161 @@
+//! Removing a directory with all that is in it, however deep.
+
+use std::ffi::{OsStr, OsString};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FileType;
+
+use uncopy_core::Errno;
+use uncopy_os::{Sys, directory, file, name};
+
+/// Removes the directory `top` of a directory. Symbolic links in it are removed, not followed, and
+/// what is mounted in it is left alone (`EBUSY`).
+pub(crate) fn tree(parent: impl AsFd, top: &OsStr) -> Sys<()> {
+    let root = open(&parent, top)?;
+    opened(parent, top, &root)
+}
+
+/// The same for one that the caller has made, whatever its mode is by now, and holds open for reading.
+pub(crate) fn held(parent: impl AsFd, top: &OsStr, root: &OwnedFd) -> Sys<()> {
+    if file::stat(root)?.permissions() & 0o700 != 0o700 {
+        file::set_permissions(root, 0o700)?;
+    }
+    opened(parent, top, root)
+}
+
+/// The same for one that the caller has opened: if another directory got its name, what is in that one
+/// stays.
+pub(crate) fn opened(parent: impl AsFd, top: &OsStr, root: &OwnedFd) -> Sys<()> {
+    let mut names: Vec<OsString> = Vec::new();
+    let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
+    loop {
+        let at = match names.is_empty() {
+            true => file::duplicate(root)?,
+            false => reopen(root, &names)?,
+        };
+        match first_full_directory(&at, &mut buffer)? {
+            Some(name) => {
+                // Opened once here, so that its mode lets it be emptied.
+                drop(open(&at, &name)?);
+                names.push(name);
+            }
+            None => {
+                let Some(name) = names.pop() else { break };
+                let above = match names.is_empty() {
+                    true => file::duplicate(root)?,
+                    false => reopen(root, &names)?,
+                };
+                directory::remove(&above, &name)?;
+            }
+        }
+    }
+    directory::remove(parent, top)
+}
+
+/// Tells of everything that is in the directory `top` of a directory, by its path from there, and
+/// whether it is a directory itself.
+pub(crate) fn visit(parent: impl AsFd, top: &OsStr, mut tell: impl FnMut(&Path, bool)) -> Sys<()> {
+    let root = directory::open_child(parent, top)?;
+    let mut waiting: Vec<Vec<OsString>> = vec![Vec::new()];
+    let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
+    while let Some(names) = waiting.pop() {
+        let at = reopen(&root, &names)?;
+        let path: PathBuf = names.iter().collect();
+        directory::list(&at, &mut buffer, |entry| {
+            let name = OsStr::from_bytes(entry.name.to_bytes());
+            let is_directory = entry.kind == FileType::Directory;
+            tell(&path.join(name), is_directory);
+            if is_directory {
+                waiting.push(names.iter().cloned().chain([name.to_owned()]).collect());
+            }
+            true
+        })?;
+    }
+    Ok(())
+}
+
+fn reopen(root: &OwnedFd, names: &[OsString]) -> Sys<OwnedFd> {
+    let names: Vec<&OsStr> = names.iter().map(OsString::as_os_str).collect();
+    directory::open_beneath(root, &names, false)
+}
+
+/// Opens a directory, after its own mode if that forbids it.
+fn open(parent: impl AsFd, name: &OsStr) -> Sys<OwnedFd> {
+    let opened = directory::open_child(&parent, name);
+    let handle = match &opened {
+        Ok(fd) if file::stat(fd)?.permissions() & 0o700 == 0o700 => return opened,
+        Ok(_) | Err(Errno::EACCES) => directory::open_child_path(&parent, name)?,
+        Err(errno) => return Err(*errno),
+    };
+    directory::set_permissions_of_handle(&handle, 0o700)?;
+    directory::open_child(parent, name)
+}
+
+/// Removes all that can be removed at once; the first directory that has something in it.
+fn first_full_directory(at: &OwnedFd, buffer: &mut [MaybeUninit<u8>]) -> Sys<Option<OsString>> {
+    let mut full = None;
+    let mut failed = None;
+    directory::rewind_to(at, 0)?;
+    directory::list(at, buffer, |entry| {
+        let name = OsStr::from_bytes(entry.name.to_bytes());
+        let removed = match entry.kind {
+            FileType::Directory => directory::remove(at, name),
+            _ => match name::unlink(at, name) {
+                Err(Errno::EISDIR) => directory::remove(at, name),
+                other => other,
+            },
+        };
+        match removed {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) => full = Some(name.to_owned()),
+            Err(errno) => failed = Some(errno),
+        }
+        full.is_none() && failed.is_none()
+    })?;
+    failed.map_or(Ok(full), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_goes_with_all_that_is_in_it() {
+        let root = tempfile::tempdir().unwrap();
+        let top = root.path().join("top");
+        std::fs::create_dir_all(top.join("a/b/c")).unwrap();
+        std::fs::create_dir_all(top.join("a/d")).unwrap();
+        std::fs::write(top.join("a/b/file"), "x").unwrap();
+        std::fs::write(root.path().join("kept"), "x").unwrap();
+        std::os::unix::fs::symlink("../kept", top.join("link")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o500);
+        std::fs::set_permissions(top.join("a/b"), mode).unwrap();
+        let parent = uncopy_os::follow::open_root(root.path()).unwrap();
+        tree(&parent, OsStr::new("top")).unwrap();
+        assert!(!top.exists());
+        assert!(root.path().join("kept").exists());
+    }
+
+    #[test]
+    fn what_has_got_the_name_of_a_tree_that_is_held_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let (top, away) = (root.path().join("top"), root.path().join("away"));
+        std::fs::create_dir_all(top.join("a/b")).unwrap();
+        let parent = uncopy_os::follow::open_root(root.path()).unwrap();
+        let held_open = directory::open_child(&parent, OsStr::new("top")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o500);
+        std::fs::set_permissions(&top, mode).unwrap();
+        std::fs::rename(&top, &away).unwrap();
+        std::fs::create_dir_all(top.join("other")).unwrap();
+        assert_eq!(held(&parent, OsStr::new("top"), &held_open), Err(Errno::ENOTEMPTY));
+        assert!(top.join("other").exists());
+        assert!(!away.join("a").exists());
+        std::fs::remove_dir_all(&top).unwrap();
+        std::fs::rename(&away, &top).unwrap();
+        held(&parent, OsStr::new("top"), &held_open).unwrap();
+        assert!(!top.exists());
+    }
+}

@@ -1,0 +1,310 @@
+//! Small files of a tree: one read and one write, and none of what a large file needs first.
+//!
+//! Whatever is out of the ordinary (a short read, a source that changes, an error) is left to the
+//! way that every single file goes, which starts again with an empty file.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use super::facts;
+use super::mechanism::{Ends, reflink};
+use super::options::{Allow, Cache, CopyOptions, Sparse};
+use super::plan::{self, Attempted, Step, Verdict};
+use super::source;
+use super::sparse;
+use super::watch::{self, Begin, Watch};
+use uncopy_core::Errno;
+use uncopy_core::{Cost, Decision, MappedWrites, Mechanism, Refusal, Unseen};
+use uncopy_os::capabilities::Filesystem;
+use uncopy_os::file::{self, Stat};
+use uncopy_os::{clock, transfer};
+
+/// Room for the largest small file and a byte that shows that there is more.
+pub(crate) fn buffer(options: &CopyOptions) -> Vec<u8> {
+    vec![0; options.tuning.small_bytes() as usize]
+}
+
+/// Whether a regular file can go this way, from what is known before it is read.
+pub(crate) fn is_small(
+    stat: &Stat,
+    filesystems: (Filesystem, Filesystem),
+    options: &CopyOptions,
+) -> bool {
+    has_size(stat, options.tuning.small_bytes()) && are_possible(filesystems, options)
+}
+
+fn has_size(stat: &Stat, small_bytes: u64) -> bool {
+    stat.size < small_bytes && !sparse::may_have_holes(stat)
+}
+
+/// Whether files can go this way at all.
+fn are_possible(filesystems: (Filesystem, Filesystem), options: &CopyOptions) -> bool {
+    let (source, destination) = filesystems;
+    // Servers may tell of a failed write only when asked to flush.
+    let answers_late = destination.is_network() || destination.is_user();
+    !source.is_pseudo()
+        && !answers_late
+        && matches!(options.allow, Allow::Any | Allow::ReadWrite)
+        && options.sparse != Sparse::Always
+        && options.cache != Cache::Skip
+        && options.verify.is_none()
+        && !options.durable
+        && !options.in_place
+}
+
+/// How small files go from one filesystem to another: found out with the first, and the same for
+/// all that follow.
+#[derive(Debug)]
+pub(crate) struct Way {
+    filesystems: (Filesystem, Filesystem),
+    /// Below this size files go it.
+    below_bytes: u64,
+    /// What sharing was answered, if that holds for every file of the two filesystems.
+    sharing: Option<Errno>,
+    /// What every small file that is not empty begins with, once that is known.
+    step: Option<Step>,
+}
+
+/// What the next file is likely to be like, because the last one was: what can be done for it before
+/// it is looked at, so that one look is enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Next {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// It can be read.
+    Read,
+    /// Its blocks can be shared with a new file of these permissions.
+    Share { mode: u32 },
+}
+
+impl Next {
+    /// After a file that went by `mechanism`.
+    pub(crate) fn after(mechanism: Mechanism, stat: &Stat) -> Next {
+        match mechanism {
+            _ if !is_older(stat, clock::real()) || stat.size == 0 => Next::Unknown,
+            Mechanism::ReadWrite if stat.size <= Early::MOST_BYTES as u64 => Next::Read,
+            Mechanism::Reflink => Next::Share { mode: stat.permissions() & 0o777 },
+            _ => Next::Unknown,
+        }
+    }
+
+    /// Whether times of changes are those of this machine's clock.
+    pub(crate) fn is_possible(filesystem: Filesystem) -> bool {
+        [Filesystem::EXT4, Filesystem::XFS, Filesystem::BTRFS].contains(&filesystem)
+    }
+}
+
+/// What was read of a file before it was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Early {
+    bytes: usize,
+    /// Since the epoch, when reading began.
+    begun: Duration,
+    /// What was seen of its pages when it was read.
+    watch: Watch,
+}
+
+impl Early {
+    /// Files longer than this are not read so.
+    const MOST_BYTES: usize = 16 << 10;
+
+    /// Reads what there is room for.
+    pub(crate) fn read(source: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<Early> {
+        let begun = clock::real();
+        let room = buffer.len().min(Early::MOST_BYTES);
+        let bytes = transfer::read_at(source, &mut buffer[..room], 0).ok()?;
+        // Whatever is stored from here on is not in what was read.
+        let watch = match bytes {
+            0 => Watch::Clean { writing: 0 },
+            _ => Watch::after_the_only_read(file::cached_pages(source, 0, room as u64)),
+        };
+        Some(Early { bytes, begun, watch })
+    }
+
+    /// That is the whole of a file that was looked at afterwards, and nobody has changed it meanwhile:
+    /// its last change is older than the read.
+    fn is_all_of(self, stat: &Stat) -> bool {
+        self.bytes as u64 == stat.size && is_older(stat, self.begun)
+    }
+}
+
+/// The last change was clearly before that.
+pub(crate) fn is_older(stat: &Stat, time: Duration) -> bool {
+    /// Times of files are whole seconds on some filesystems, and of two seconds on others.
+    const GRAIN: Duration = Duration::from_secs(4);
+    let changed = u64::try_from(stat.changed.seconds).map(Duration::from_secs);
+    changed.is_ok_and(|changed| changed + GRAIN < time)
+}
+
+/// What became of a small file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Small {
+    /// It is there, all of it.
+    Copied(Mechanism, Cost, MappedWrites),
+    /// Its pages were clean, and somebody stored into them; the new file is to be removed.
+    StoredInto,
+    /// Something was odd; the new file is to be removed.
+    Odd,
+}
+
+impl Way {
+    pub(crate) fn new(filesystems: (Filesystem, Filesystem), options: &CopyOptions) -> Way {
+        let is_possible = are_possible(filesystems, options);
+        let below_bytes = if is_possible { options.tuning.small_bytes() } else { 0 };
+        Way { filesystems, below_bytes, sharing: None, step: None }
+    }
+
+    /// The same as [`is_small`], for files between the two filesystems.
+    pub(crate) fn is_for(&self, stat: &Stat) -> bool {
+        has_size(stat, self.below_bytes)
+    }
+
+    /// Copies `source`, which was like `stat` when it was opened, to a new file. What was read `early` is
+    /// in the buffer. `admits` is asked before bytes are submitted, and may wait; it is not for those that
+    /// are shared.
+    pub(crate) fn copy(
+        &mut self,
+        ends: Ends<'_>,
+        stat: &Stat,
+        options: &CopyOptions,
+        (buffer, early): (&mut [u8], Option<Early>),
+        admits: impl FnOnce() -> bool,
+    ) -> Small {
+        let early = early.filter(|early| early.is_all_of(stat));
+        let source = self.filesystems.0;
+        let read_and_write = || match admits() {
+            true => read_and_write(ends, (stat, source), options, (buffer, early)),
+            false => Small::Odd,
+        };
+        let copied = match self.first(stat, options) {
+            Step::Try(Mechanism::Reflink) => match reflink::share(ends) {
+                Ok(()) => {
+                    let mapped_writes = watch::of_snapshot(source);
+                    Small::Copied(Mechanism::Reflink, Cost::Shared, mapped_writes)
+                }
+                Err(errno) if self.forget_sharing(errno) => read_and_write(),
+                Err(_) => Small::Odd,
+            },
+            Step::Try(Mechanism::ReadWrite) => read_and_write(),
+            _ => Small::Odd,
+        };
+        let unchanged = || match (early, copied) {
+            (Some(_), Small::Copied(Mechanism::ReadWrite, ..)) => true,
+            _ => file::stat(ends.source).is_ok_and(|now| source::difference(stat, &now).is_none()),
+        };
+        match copied {
+            Small::Copied(..) if !unchanged() => Small::Odd,
+            copied => copied,
+        }
+    }
+
+    fn first(&mut self, stat: &Stat, options: &CopyOptions) -> Step {
+        if stat.size == 0 {
+            return Step::Try(Mechanism::ReadWrite);
+        }
+        if let Some(step) = self.step {
+            return step;
+        }
+        let facts = facts::of_dense(Some(stat.size), self.filesystems, options);
+        let step = plan::next(&facts, self.attempted().as_slice());
+        self.step = Some(step);
+        step
+    }
+
+    /// Sharing, if it is ruled out.
+    fn attempted(&self) -> Option<Attempted> {
+        self.sharing.map(|errno| Attempted {
+            mechanism: Mechanism::Reflink,
+            errno: Some(errno),
+            moved_bytes: 0,
+        })
+    }
+
+    /// Whether an answer to sharing rules it out for every file between the two filesystems: one
+    /// has no such thing, or they are two.
+    fn forget_sharing(&mut self, errno: Errno) -> bool {
+        let for_all = matches!(errno, Errno::EOPNOTSUPP | Errno::EXDEV | Errno::ENOSYS);
+        let unsupported = plan::classify(Mechanism::Reflink, errno, 0) == Verdict::Unsupported;
+        if for_all && unsupported {
+            self.sharing = Some(errno);
+            self.step = None;
+        }
+        for_all && unsupported
+    }
+
+    /// Why a file of this size went by `used` and not by something cheaper.
+    pub(crate) fn refusals(
+        &self,
+        size: u64,
+        used: Mechanism,
+        options: &CopyOptions,
+    ) -> Vec<Refusal> {
+        let mut refusals = Vec::new();
+        if size == 0 {
+            // Of nothing every way is as good as any other.
+            return refusals;
+        }
+        let facts = facts::of_dense(Some(size), self.filesystems, options);
+        if let Some(errno) = self.sharing {
+            refusals.push(plan::stopped(Mechanism::Reflink, Some(errno), 0, &facts));
+        }
+        let known = |refusal: &Refusal| refusal.mechanism == Mechanism::Reflink;
+        let left_out = plan::refusals(&facts, Some(used)).into_iter();
+        let shared = refusals.iter().any(known);
+        refusals.extend(left_out.filter(|refusal| !(shared && known(refusal))));
+        plan::sort(&facts, &mut refusals);
+        refusals
+    }
+
+    /// The thresholds by which a file of this size went this way.
+    pub(crate) fn decided_by(&self, size: u64, options: &CopyOptions) -> Vec<Decision> {
+        let facts = facts::of_dense(Some(size), self.filesystems, options);
+        plan::decisive(&facts, self.attempted().as_slice())
+    }
+}
+
+fn read_and_write(
+    ends: Ends<'_>,
+    (stat, filesystem): (&Stat, Filesystem),
+    options: &CopyOptions,
+    (buffer, early): (&mut [u8], Option<Early>),
+) -> Small {
+    let look = || file::cached_pages(ends.source, 0, 0);
+    let mut watch = match (watch::unseen(stat, filesystem), early) {
+        (Some(why), _) => Watch::Blind(why),
+        (None, Some(early)) => early.watch,
+        // Nothing to store into.
+        (None, None) if stat.size == 0 => Watch::Clean { writing: 0 },
+        (None, None) => match Watch::begin(look(), watch::may_flush(options), 0) {
+            (watch, Begin::Go) => watch,
+            _ => return Small::Odd,
+        },
+    };
+    let read = match early {
+        Some(early) => Ok(early.bytes),
+        None => transfer::read_at(ends.source, buffer, 0),
+    };
+    let Ok(n) = read else { return Small::Odd };
+    if n as u64 != stat.size {
+        return Small::Odd;
+    }
+    if early.is_none() && watch.is_open() && n > 0 {
+        watch = watch.look(look());
+    }
+    let mapped_writes = match watch.verdict() {
+        MappedWrites::Seen => return Small::StoredInto,
+        // It is to be flushed first.
+        MappedWrites::Unknown(Unseen::DirtyPages) if watch::may_flush(options) => {
+            return Small::Odd;
+        }
+        known => known,
+    };
+    if options.sparse != Sparse::Never && sparse::hides_hole(&ends.source, &buffer[..n]) {
+        return Small::Odd;
+    }
+    if n > 0 && transfer::write(ends.destination, &buffer[..n]) != Ok(n) {
+        return Small::Odd;
+    }
+    Small::Copied(Mechanism::ReadWrite, Cost::UserCopied, mapped_writes)
+}

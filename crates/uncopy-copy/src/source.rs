@@ -1,0 +1,394 @@
+//! The file that is read.
+
+use std::cell::{Cell, OnceCell};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FileType, OFlags};
+
+use super::named::Named;
+use super::options::{CopyOptions, IfChanged};
+use super::watch::{self, Begin, Flushes, Watch};
+use uncopy_core::{Errno, Error, Objection, Reason, Result};
+use uncopy_core::{MappedWrites, Unseen};
+use uncopy_os::capabilities::Filesystem;
+use uncopy_os::file::{self, CachedPages, Stat};
+use uncopy_os::follow::{self, Stopped};
+use uncopy_os::{Sys, inherit};
+
+/// An open source, and what it was like when it was opened.
+pub(crate) struct Source<'a> {
+    pub(crate) path: Named<'a>,
+    fd: OwnedFd,
+    pub(crate) stat: Stat,
+    pub(crate) filesystem: Filesystem,
+    /// Its bytes come once: it has no position that a second reading could begin at.
+    pub(crate) is_stream: bool,
+    watched: Watched<'a>,
+}
+
+/// What is done about a source that changes, and what was seen so far.
+struct Watched<'a> {
+    if_changed: IfChanged,
+    may_flush: bool,
+    flushes: Option<&'a Cell<Flushes>>,
+    /// What it was like when it was flushed, if it was.
+    settled: OnceCell<Stat>,
+    watch: Cell<Watch>,
+    /// When the last look was, and how long it took.
+    last: Cell<Option<(Instant, Duration)>>,
+}
+
+impl Default for Watched<'_> {
+    fn default() -> Self {
+        Watched {
+            if_changed: IfChanged::default(),
+            may_flush: false,
+            flushes: None,
+            settled: OnceCell::new(),
+            watch: Cell::new(Watch::Blind(Unseen::NotLooked)),
+            last: Cell::default(),
+        }
+    }
+}
+
+impl<'a> Source<'a> {
+    /// Opens a regular file; with [`CopyOptions::read_streams`] also a FIFO or an open descriptor of
+    /// this process, and with [`CopyOptions::copy_contents`] anything that can be read.
+    pub(crate) fn open(path: &'a Path, options: &CopyOptions) -> Result<Source<'a>> {
+        if options.read_streams
+            && let Some(number) = own_descriptor(path)
+            && let Some(source) = Source::inherited(path, number)?
+        {
+            return Ok(source);
+        }
+        let fail = |stopped: Stopped| stopped.error("open", path);
+        // O_NONBLOCK: a FIFO without a writer must not make the copy hang before it is refused.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let fd = match follow::open(path, flags) {
+            Err(Stopped::System(Errno::ENXIO)) => return Err(refuse(path, FileType::Socket)),
+            // Somebody holds a lease: wait for it (fcntl(2), F_SETLEASE).
+            Err(Stopped::System(Errno::EAGAIN)) => {
+                follow::open(path, OFlags::RDONLY | OFlags::NOCTTY)
+            }
+            other => other,
+        }
+        .map_err(fail)?;
+        let stat = file::stat(&fd).map_err(|e| Error::system("examine", path, e))?;
+        let kind = stat.file_type();
+        let is_asked_for = match kind {
+            FileType::RegularFile => true,
+            FileType::Directory => false,
+            FileType::Fifo => options.read_streams || options.copy_contents,
+            _ => options.copy_contents,
+        };
+        if !is_asked_for {
+            return Err(refuse(path, kind));
+        }
+        if kind != FileType::RegularFile {
+            file::set_blocking(&fd).map_err(|errno| fail(errno.into()))?;
+        }
+        let is_stream = matches!(kind, FileType::Fifo | FileType::CharacterDevice);
+        let magic = file::filesystem_magic(&fd).unwrap_or(0);
+        let (path, filesystem) = (Named::Path(path), Filesystem::from_magic(magic));
+        Ok(Source { path, fd, stat, filesystem, is_stream, watched: Watched::default() })
+    }
+
+    /// What a descriptor of this process leads to, from where it stands. `None`: a file that has a
+    /// beginning to be opened at, or nothing.
+    ///
+    /// By a duplicate, because sockets cannot be opened, and pipes and terminals of another user only
+    /// by that user (`proc_pid_fd(5)`). It shares its flags with whoever gave it: they stay.
+    fn inherited(path: &'a Path, number: RawFd) -> Result<Option<Source<'a>>> {
+        let Ok(fd) = inherit::duplicate(number) else { return Ok(None) };
+        let mut stat = file::stat(&fd).map_err(|e| Error::system("examine", path, e))?;
+        match stat.file_type() {
+            FileType::RegularFile | FileType::Directory => return Ok(None),
+            FileType::Socket if !file::is_stream_socket(&fd) => {
+                return Err(Error::new("copy", path, Reason::Refused(Objection::MessageSocket)));
+            }
+            // Every socket has mode 0777 (`sock_alloc` in net/socket.c), which is not meant for a file.
+            FileType::Socket => stat.mode &= !0o111,
+            FileType::Unknown | FileType::Symlink => {
+                return Err(refuse(path, stat.file_type()));
+            }
+            _ => {}
+        }
+        let (path, filesystem) = (Named::Path(path), Filesystem::from_magic(0));
+        Ok(Some(Source {
+            path,
+            fd,
+            stat,
+            filesystem,
+            is_stream: true,
+            watched: Watched::default(),
+        }))
+    }
+
+    /// A regular file that was opened in its directory, and what it was like then.
+    pub(crate) fn opened(
+        path: Named<'a>,
+        fd: OwnedFd,
+        stat: Stat,
+        filesystem: Filesystem,
+    ) -> Source<'a> {
+        Source { path, fd, stat, filesystem, is_stream: false, watched: Watched::default() }
+    }
+
+    /// The same with these options for what happens if it changes. Flushes are added to `flushes`.
+    pub(crate) fn watched(
+        mut self,
+        options: &CopyOptions,
+        flushes: &'a Cell<Flushes>,
+    ) -> Source<'a> {
+        self.watched.if_changed = options.if_changed;
+        self.watched.may_flush = watch::may_flush(options);
+        self.watched.flushes = Some(flushes);
+        self
+    }
+
+    /// What [`Source::opened`] was given.
+    pub(crate) fn into_opened(self) -> (OwnedFd, Stat) {
+        (self.fd, self.stat)
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Bytes to copy, unless only reading to the end tells.
+    pub(crate) fn size(&self) -> Option<u64> {
+        (self.is_told() && self.stat.size > 0).then_some(self.stat.size)
+    }
+
+    /// Size and times mean what they say: a regular file, and not one made up as it is read.
+    pub(crate) fn is_told(&self) -> bool {
+        self.stat.file_type() == FileType::RegularFile && !self.filesystem.is_pseudo()
+    }
+
+    /// What it was like when the first byte was about to be read.
+    pub(crate) fn as_begun(&self) -> &Stat {
+        self.watched.settled.get().unwrap_or(&self.stat)
+    }
+
+    /// Looks for the first time whether somebody stores into it through a mapping, and flushes it before,
+    /// if that is wanted. Comes immediately before the first byte is read: whoever had a fault when
+    /// [`Source::stat`] was asked for has made his page dirty by now.
+    pub(crate) fn settle(&self) -> Result<()> {
+        let own = Cell::default();
+        let (watched, flushes) = (&self.watched, self.watched.flushes.unwrap_or(&own));
+        if let Some(why) = watch::unseen(&self.stat, self.filesystem) {
+            watched.watch.set(Watch::Blind(why));
+            return Ok(());
+        }
+        if self.stat.size == 0 {
+            // Without a page there is nothing to store into.
+            watched.watch.set(Watch::Clean { writing: 0 });
+            return Ok(());
+        }
+        let (mut settled, mut tries) = (None, 0);
+        loop {
+            let made = flushes.get();
+            let (watch, next) = Watch::begin(self.pages(), watched.may_flush, tries);
+            watched.watch.set(watch);
+            match next {
+                Begin::Flush => {
+                    let begin = Instant::now();
+                    match self.flush()? {
+                        true => flushes.set(made.and(begin.elapsed())),
+                        false => return Ok(()),
+                    }
+                    tries += 1;
+                    settled = Some(self.examine()?);
+                }
+                Begin::Busy => {
+                    flushes.set(Flushes { gave_up: true, ..made });
+                    return Err(self.changed(format!("it has dirty pages after {tries} flushes")));
+                }
+                Begin::Go => break,
+            }
+        }
+        if let Some(now) = settled {
+            // What was found out about it must still hold.
+            if now.size != self.stat.size {
+                return Err(self.changed(difference(&self.stat, &now).unwrap_or_default()));
+            }
+            let _ = watched.settled.set(now);
+        }
+        Ok(())
+    }
+
+    /// Writes its dirty pages to the disk; `false`: no call that does that is to be had.
+    fn flush(&self) -> Result<bool> {
+        match file::write_out(&self.fd, 0, 0, true) {
+            Ok(()) => Ok(true),
+            Err(Errno::ENOSYS | Errno::EPERM | Errno::EINVAL | Errno::EOPNOTSUPP) => Ok(false),
+            Err(errno) => Err(Error::system("flush", self.path, errno)),
+        }
+    }
+
+    /// Looks again, between two pieces, if that is worth it. An error if somebody was seen.
+    pub(crate) fn look(&self) -> Result<()> {
+        let is_due = |(at, took): (Instant, _)| watch::is_due(at.elapsed(), took);
+        if self.watched.watch.get().is_open() && self.watched.last.get().is_none_or(is_due) {
+            self.look_now();
+            let accepts = self.watched.if_changed == IfChanged::Accept;
+            if self.watched.watch.get() == Watch::Seen && !accepts {
+                return Err(self.changed(STORED_INTO.into()));
+            }
+        }
+        Ok(())
+    }
+
+    fn look_now(&self) {
+        let watch = self.watched.watch.get();
+        if watch.is_open() {
+            self.watched.watch.set(watch.look(self.pages()));
+        }
+    }
+
+    fn pages(&self) -> Sys<CachedPages> {
+        let begin = Instant::now();
+        let pages = file::cached_pages(&self.fd, 0, 0);
+        self.watched.last.set(Some((Instant::now(), begin.elapsed())));
+        pages
+    }
+
+    fn examine(&self) -> Result<Stat> {
+        file::stat(&self.fd).map_err(|e| Error::system("examine", self.path, e))
+    }
+
+    fn changed(&self, what: String) -> Error {
+        Error::new("copy", self.path, Reason::SourceChanged { what })
+    }
+
+    /// What was seen of stores through a mapping.
+    pub(crate) fn mapped_writes(&self) -> MappedWrites {
+        self.watched.watch.get().verdict()
+    }
+
+    /// What differs from when the copy began; `None` for files that change by being read.
+    ///
+    /// Kernels before 6.13 stamp times by the tick: two writes within 4 ms (1 ms to 10 ms) that
+    /// leave the size alone may look like one.
+    pub(crate) fn change(&self) -> Sys<Option<String>> {
+        if !self.is_told() {
+            return Ok(None);
+        }
+        self.look_now();
+        let times = difference(self.as_begun(), &file::stat(&self.fd)?);
+        let stores = (self.watched.watch.get() == Watch::Seen).then(|| STORED_INTO.to_owned());
+        let what: Vec<String> = times.into_iter().chain(stores).collect();
+        Ok((!what.is_empty()).then(|| what.join(", ")))
+    }
+}
+
+/// The number of this process's descriptor that a path stands for (`proc_pid_fd(5)`).
+fn own_descriptor(path: &Path) -> Option<RawFd> {
+    if path == Path::new("/dev/stdin") {
+        return Some(0);
+    }
+    let places = ["/dev/fd", "/proc/self/fd", "/proc/thread-self/fd"];
+    let number = places.iter().find_map(|place| path.strip_prefix(place).ok())?.to_str()?;
+    let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| number.parse().ok()).flatten()
+}
+
+/// What tells of stores through a mapping.
+const STORED_INTO: &str = "pages in memory";
+
+/// Somebody stored into a file that was clean when it was read.
+pub(crate) fn stored_into(path: impl AsRef<Path>) -> Error {
+    Error::new("copy", path, Reason::SourceChanged { what: STORED_INTO.into() })
+}
+
+/// What tells that a file was written to between two looks at it.
+///
+/// A name that it got or lost, as when another file is renamed over it, explains a new ctime, and no longer
+/// is one a sign of other contents: whoever writes changes the mtime too (inode(7)).
+pub(crate) fn difference(before: &Stat, now: &Stat) -> Option<String> {
+    let mut what = Vec::new();
+    if now.size != before.size {
+        what.push(format!("size {} to {} bytes", before.size, now.size));
+    }
+    if now.modified != before.modified {
+        what.push("mtime".into());
+    }
+    if now.changed != before.changed && now.links == before.links {
+        what.push("ctime".into());
+    }
+    (!what.is_empty()).then(|| what.join(", "))
+}
+
+fn refuse(path: &Path, kind: FileType) -> Error {
+    Error::new("copy", path, Reason::NotRegular { kind: describe(kind) })
+}
+
+/// A file type for people, with its article.
+pub(crate) fn describe(kind: FileType) -> &'static str {
+    match kind {
+        FileType::RegularFile => "a regular file",
+        FileType::Directory => "a directory",
+        FileType::Symlink => "a symbolic link",
+        FileType::Fifo => "a FIFO",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice => "a character device",
+        FileType::BlockDevice => "a block device",
+        FileType::Unknown => "of an unknown kind",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uncopy_os::file::Timestamp;
+
+    #[test]
+    fn a_name_more_or_less_is_no_change_of_contents() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let before = file::stat(file.as_file()).unwrap();
+        let later = Timestamp { seconds: before.changed.seconds + 1, nanoseconds: 0 };
+        let with = |size, modified, changed, links| {
+            let stat = Stat { size, modified, changed, links, ..before.clone() };
+            difference(&before, &stat)
+        };
+        let (size, modified, changed) = (before.size, before.modified, before.changed);
+        for (found, expected) in [
+            (with(size, modified, changed, 1), None),
+            (with(size, modified, later, 0), None),
+            (with(size, modified, later, 2), None),
+            (with(size, modified, later, 1), Some("ctime")),
+            (with(size, later, later, 0), Some("mtime")),
+            (with(size, later, later, 1), Some("mtime, ctime")),
+            (with(size + 1, modified, later, 0), Some("size 0 to 1 bytes")),
+        ] {
+            assert_eq!(found.as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn paths_of_own_descriptors_are_known_by_their_words() {
+        for (path, expected) in [
+            ("/dev/stdin", Some(0)),
+            ("/dev//stdin", Some(0)),
+            ("/dev/fd/0", Some(0)),
+            ("/dev/fd/63", Some(63)),
+            ("/proc/self/fd/11", Some(11)),
+            ("/proc/thread-self/fd/3", Some(3)),
+            ("/dev/fd", None),
+            ("/dev/fd/", None),
+            ("/dev/fd/x", None),
+            ("/dev/fd/+3", None),
+            ("/dev/fd/3/a", None),
+            ("/dev/fd/99999999999", None),
+            ("dev/stdin", None),
+            ("/dev/stdout", None),
+            ("/proc/1/fd/0", None),
+            ("/dev/zero", None),
+            ("", None),
+        ] {
+            assert_eq!(own_descriptor(Path::new(path)), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! Write aside, then put in place: the destination's name never stands for half a file.
+
+use std::cell::Cell;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::OFlags;
+
+use super::born::Siblings;
+use super::destination::Destination;
+use super::mechanism::{Refused, Side};
+use super::observer::Observer;
+use super::options::Existing;
+use super::parts::{Parts, Unfinished};
+use super::stale::{Kind, Noted, Noting, Unproven};
+use super::{outlet, stale};
+use uncopy_core::{Errno, Error, Objection, Reason, Result};
+use uncopy_core::{Leftovers, MetadataPart, Note};
+use uncopy_os::file::{SETUID_SETGID, Stat};
+use uncopy_os::{Sys, file, name};
+
+/// The file that is being written.
+pub(crate) struct Staging<'a> {
+    destination: &'a Destination<'a>,
+    fd: OwnedFd,
+    place: Place<'a>,
+    /// Where its temporary name is noted.
+    noting: Option<Noting<'a>>,
+    /// What looks like leftovers of the destination.
+    unproven: Vec<Unproven>,
+    /// Another name must not be replaced.
+    keep_existing: bool,
+    /// Nobody has the name: an entry that has it all the same is another one of this copy.
+    is_unseen: bool,
+    /// Somebody else removes what earlier runs left.
+    is_swept: bool,
+    /// A large file that another run can go on with.
+    parts: Option<Mutex<Box<dyn Parts + 'a>>>,
+    /// The other new files of its directory, and the mode that it was created with.
+    siblings: Option<(Siblings<'a>, u32)>,
+    /// The mode that it gets when it has its own name.
+    last_mode: Cell<Option<u32>>,
+}
+
+/// Where a file is written first, in a tree.
+pub(crate) enum Placing<'a> {
+    /// Aside, without a name where that can be had.
+    Aside { is_swept: bool, siblings: Siblings<'a>, noting: Noting<'a> },
+    /// Under its own name.
+    Private { siblings: Siblings<'a> },
+    /// Under a temporary name from the beginning, so that another run finds it.
+    Kept { parts: Box<dyn Parts + 'a>, begun: Option<Unfinished>, is_unseen: bool, is_swept: bool },
+}
+
+/// Under which name the file being written can be found.
+enum Place<'a> {
+    /// None: it vanishes with its descriptor (`O_TMPFILE`).
+    Unnamed,
+    /// A temporary one beside the destination, removed on drop.
+    Temporary(OsString, Noted<'a>),
+    /// The destination's own, in a directory that nobody looks into yet; removed on drop.
+    Private,
+    /// The destination's own: either in place already, or opened to be written in place.
+    Final,
+}
+
+/// How [`Staging::commit`] ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Commit {
+    Done,
+    /// The name was taken meanwhile, and is to be left alone.
+    Skipped,
+}
+
+impl<'a> Staging<'a> {
+    /// A new file beside the destination with these permissions (umask and default ACL apply).
+    ///
+    /// Where something is to be replaced ask for 0600. What needs a name for it has that mode in any
+    /// case.
+    pub(crate) fn aside(
+        destination: &'a Destination<'a>,
+        mode: u32,
+        existing: Existing,
+        noting: Noting<'a>,
+    ) -> Result<Staging<'a>> {
+        let fail = |errno| cannot_create(destination, errno);
+        if let Some(fd) = create_unnamed(destination, mode).map_err(fail)? {
+            let mut staging = Staging::new(destination, fd, Place::Unnamed);
+            staging.noting = Some(noting);
+            return Ok(staging.keeping(existing));
+        }
+        noting.register.prepare();
+        let (fd, temporary, stat) = create_temporary(destination).map_err(fail)?;
+        let noted = noting.note(&temporary, &stat);
+        let place = Place::Temporary(temporary, noted);
+        Ok(Staging::new(destination, fd, place).keeping(existing))
+    }
+
+    fn new(destination: &'a Destination<'a>, fd: OwnedFd, place: Place<'a>) -> Staging<'a> {
+        Staging {
+            destination,
+            fd,
+            place,
+            noting: None,
+            unproven: Vec::new(),
+            keep_existing: false,
+            is_unseen: false,
+            is_swept: false,
+            parts: None,
+            siblings: None,
+            last_mode: Cell::new(None),
+        }
+    }
+
+    /// A file that another run can go on with: what an earlier one began, or a new one with a
+    /// temporary name and mode 0600.
+    pub(crate) fn kept(
+        destination: &'a Destination<'a>,
+        mut parts: Box<dyn Parts + 'a>,
+        begun: Option<Unfinished>,
+        (existing, is_unseen): (Existing, bool),
+    ) -> Result<Staging<'a>> {
+        let (fd, temporary) = match begun {
+            Some(unfinished) => unfinished,
+            None => create_kept(destination, &mut *parts)
+                .map_err(|errno| cannot_create(destination, errno))?,
+        };
+        let place = Place::Temporary(temporary, Noted::NONE);
+        let mut staging = Staging::new(destination, fd, place).keeping(existing);
+        staging.is_unseen = is_unseen;
+        staging.parts = Some(Mutex::new(parts));
+        Ok(staging)
+    }
+
+    /// The caller removes what earlier runs left in the directory, if this says so.
+    pub(crate) fn swept(mut self, is_swept: bool) -> Staging<'a> {
+        self.is_swept = is_swept;
+        self
+    }
+
+    /// It was created with `mode` as one of these, if that says what it is like now.
+    pub(crate) fn among(mut self, siblings: Siblings<'a>, mode: u32) -> Staging<'a> {
+        self.siblings = (!self.is_temporary_name()).then_some((siblings, mode));
+        self
+    }
+
+    pub(crate) fn siblings(&self) -> Option<(Siblings<'a>, u32)> {
+        self.siblings
+    }
+
+    fn keeping(mut self, existing: Existing) -> Staging<'a> {
+        self.keep_existing = existing == Existing::Keep;
+        self
+    }
+
+    /// A new file under the destination's own name, in a directory that appears under its own name
+    /// only when all that belongs in it is there.
+    pub(crate) fn private(destination: &'a Destination<'a>, mode: u32) -> Result<Staging<'a>> {
+        let fd = name::create_new(destination.directory(), destination.name(), mode).map_err(
+            |errno| match errno {
+                Errno::EEXIST => {
+                    Error::new("make", destination.given, Reason::Refused(Objection::NameTaken))
+                }
+                errno => cannot_create(destination, errno),
+            },
+        )?;
+        Ok(Staging::new(destination, fd, Place::Private))
+    }
+
+    /// The existing destination itself, or for [`Destination::is_stream`] whatever it is.
+    pub(crate) fn in_place(
+        destination: &'a Destination<'a>,
+        observer: &mut dyn Observer,
+    ) -> Result<Staging<'a>> {
+        let fd = if destination.is_stream() {
+            outlet::open_for_writing(destination, observer)?
+        } else {
+            // For reading as well: verification reads it, and FICLONE wants it on some kernels.
+            let open =
+                |flags| name::open_patiently(destination.directory(), destination.name(), flags);
+            open(OFlags::RDWR)
+                .or_else(|errno| match errno {
+                    Errno::EACCES => open(OFlags::WRONLY),
+                    errno => Err(errno),
+                })
+                .map_err(|e| Error::destination("open for writing", destination.given, e))?
+        };
+        let is_expected = destination
+            .found
+            .as_ref()
+            .is_some_and(|found| file::stat(&fd).is_ok_and(|stat| stat.is_same_file(&found.stat)));
+        if !is_expected {
+            let reason = Reason::Refused(Objection::FileReplaced);
+            return Err(Error::new("write to", destination.given, reason));
+        }
+        Ok(Staging::new(destination, fd, Place::Final))
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(crate) fn destination(&self) -> &'a Destination<'a> {
+        self.destination
+    }
+
+    /// Created with a temporary name and therefore with mode 0600, whatever was asked for.
+    pub(crate) fn is_temporary_name(&self) -> bool {
+        matches!(self.place, Place::Temporary(..))
+    }
+
+    /// Gives the file this mode, but no setuid and setgid before it has its own name if it has a temporary
+    /// one first: a kill would leave that.
+    pub(crate) fn set_permissions(&self, mode: u32) -> Sys<()> {
+        let is_held_back = match self.place {
+            Place::Unnamed => self.destination.found.is_some() && !self.keep_existing,
+            Place::Temporary(..) => true,
+            Place::Private | Place::Final => false,
+        };
+        if !is_held_back || mode & SETUID_SETGID == 0 {
+            return file::set_permissions(&self.fd, mode);
+        }
+        self.last_mode.set(Some(mode));
+        file::set_permissions(&self.fd, mode & !SETUID_SETGID)
+    }
+
+    /// Gives the file what it is to have only under its own name; what could not be given.
+    pub(crate) fn give_last(&self, durable: bool) -> Result<Option<Note>> {
+        let Some(mode) = self.last_mode.take() else { return Ok(None) };
+        if let Err(errno) = file::set_permissions(&self.fd, mode) {
+            return Ok(Some(Note::NotKept { what: MetadataPart::SetuidAndSetgid, errno }));
+        }
+        if durable {
+            file::sync(&self.fd)
+                .map_err(|errno| Error::destination("flush", self.destination.given, errno))?;
+        }
+        Ok(None)
+    }
+
+    /// The file is one that another run can go on with.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.parts.is_some()
+    }
+
+    /// Where the bytes begin that are still to be copied: behind what an earlier run copied and this
+    /// one has verified. `goes_on` is told how far that is. What lies behind it is cut off.
+    pub(crate) fn verified(&self, mut goes_on: impl FnMut(u64) -> Result<()>) -> Result<u64> {
+        let Some(parts) = &self.parts else { return Ok(0) };
+        let fail = |errno| Error::destination("read back", self.destination.given, errno);
+        let end = lock(parts).verify(self.fd(), &fail, &mut goes_on)?;
+        file::truncate(&self.fd, end).map_err(fail)?;
+        Ok(end)
+    }
+
+    /// The bytes up to `offset` are copied: from time to time they are flushed and noted, if the file
+    /// is one that another run can go on with.
+    pub(crate) fn reached(&self, source: BorrowedFd<'_>, offset: u64) -> Result<()> {
+        let (Some(parts), Place::Temporary(name, _)) = (&self.parts, &self.place) else {
+            return Ok(());
+        };
+        lock(parts).reached(source, (self.fd(), name), offset).map_err(|Refused { errno, side }| {
+            match side {
+                Side::Source => {
+                    Error::system("read what was copied to", self.destination.given, errno)
+                }
+                _ => Error::destination("flush a part of", self.destination.given, errno),
+            }
+        })
+    }
+
+    /// Leaves the unfinished file to another run, if that can go on with it.
+    pub(crate) fn leave(mut self) {
+        let (Some(parts), Place::Temporary(name, _)) = (&self.parts, &self.place) else {
+            return;
+        };
+        let mut parts = lock(parts);
+        let _ = parts.flush((self.fd.as_fd(), name));
+        let is_noted = parts.is_noted();
+        drop(parts);
+        if is_noted {
+            self.place = Place::Final;
+        }
+    }
+
+    /// Puts the finished file in place. Afterwards the name is the new file, or as it was.
+    pub(crate) fn commit(&mut self) -> Result<Commit> {
+        let destination = self.destination;
+        let result = match std::mem::replace(&mut self.place, Place::Final) {
+            Place::Final | Place::Private => Ok(Commit::Done),
+            Place::Unnamed => self.commit_unnamed(),
+            Place::Temporary(temporary, noted) => self.commit_temporary(temporary, noted),
+        };
+        result.map_err(|errno| match errno {
+            Errno::EEXIST if self.is_unseen => {
+                Error::new("make", destination.given, Reason::Refused(Objection::NameTaken))
+            }
+            Errno::EBUSY => Error::new(
+                "replace",
+                destination.given,
+                Reason::Refused(Objection::MountedMeanwhile),
+            ),
+            // A sticky directory lets nobody rename over another's file, who may yet write to it.
+            Errno::EPERM | Errno::EACCES if in_place_would_do(destination) => Error::new(
+                "replace",
+                destination.given,
+                Reason::Refused(Objection::ReplacingForbidden { errno }),
+            ),
+            errno => Error::destination("put in place", destination.given, errno),
+        })
+    }
+
+    fn commit_unnamed(&mut self) -> Sys<Commit> {
+        let (directory, name) = (self.destination.directory(), self.destination.name());
+        if self.destination.found.is_none() || self.keep_existing {
+            match name::link_unnamed(&self.fd, directory, name) {
+                Ok(()) => return Ok(Commit::Done),
+                Err(Errno::EEXIST) if self.keep_existing => return Ok(Commit::Skipped),
+                Err(Errno::EEXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        if self.destination.found.is_none() {
+            // Something else has the name.
+            let mode = file::stat(&self.fd)?.permissions();
+            if mode & SETUID_SETGID != 0 {
+                self.last_mode.set(Some(mode));
+                file::set_permissions(&self.fd, mode & !SETUID_SETGID)?;
+            }
+        }
+        // linkat(2) never replaces a name: a temporary one first, then a rename over the old file.
+        // The lock tells other runs that the temporary name is not a leftover.
+        let _ = file::try_lock(&self.fd);
+        let noting = self.noting.filter(|noting| noting.brief);
+        let stat = noting.map(|_| file::stat(&self.fd)).transpose()?;
+        let (temporary, noted) = loop {
+            let temporary = stale::temporary_name(name, Kind::File)?;
+            let noted = match (&noting, &stat) {
+                (Some(noting), Some(stat)) => noting.note(&temporary, stat),
+                _ => Noted::NONE,
+            };
+            match name::link_unnamed(&self.fd, directory, &temporary) {
+                Err(Errno::EEXIST) => {}
+                other => break other.map(|()| (temporary, noted))?,
+            }
+        };
+        self.commit_temporary(temporary, noted)
+    }
+
+    fn commit_temporary(&mut self, temporary: OsString, noted: Noted<'a>) -> Sys<Commit> {
+        let (directory, name) = (self.destination.directory(), self.destination.name());
+        let renamed = if self.keep_existing || self.is_unseen {
+            name::rename_new(directory, &temporary, name)
+        } else {
+            name::rename(directory, &temporary, name)
+        };
+        if let Err(errno) = renamed {
+            // Removed on drop.
+            self.place = Place::Temporary(temporary, noted);
+            return match errno {
+                Errno::EEXIST if self.keep_existing => Ok(Commit::Skipped),
+                errno => Err(errno),
+            };
+        }
+        drop(noted);
+        if !self.is_unseen && !self.is_swept {
+            self.unproven = stale::remove_leftovers(directory, name);
+        }
+        Ok(Commit::Done)
+    }
+
+    /// What looks like leftovers of the destination, and stays.
+    pub(crate) fn leftovers(&self) -> Leftovers {
+        let mut leftovers = Leftovers::default();
+        for unproven in &self.unproven {
+            leftovers.add(self.destination.path().with_file_name(&unproven.name));
+        }
+        leftovers
+    }
+
+    /// Notes a temporary name that was not noted because it was to be brief, and stays.
+    fn note_late(&self, name: &OsStr, noted: Noted<'a>) -> Noted<'a> {
+        match (self.noting, file::stat(&self.fd)) {
+            (Some(noting), Ok(stat)) if !noted.is_noted() => noting.note(name, &stat),
+            _ => noted,
+        }
+    }
+
+    /// The directory, for [`Staging::sync_directory`]; an `O_PATH` handle cannot be flushed.
+    pub(crate) fn open_directory(&self) -> Result<OwnedFd> {
+        let destination = self.destination;
+        name::open_directory_for_reading(destination.directory())
+            .map_err(|e| Error::destination("open the directory of", destination.given, e))
+    }
+
+    /// Flushes the directory, so that the name survives a power cut.
+    pub(crate) fn sync_directory(&self, directory: &OwnedFd) -> Result<()> {
+        file::sync(directory)
+            .map_err(|e| Error::destination("flush the directory of", self.destination.given, e))
+    }
+}
+
+impl Drop for Staging<'_> {
+    fn drop(&mut self) {
+        let (name, noted) = match std::mem::replace(&mut self.place, Place::Final) {
+            Place::Temporary(temporary, noted) => (temporary, noted),
+            Place::Private => (self.destination.name().to_owned(), Noted::NONE),
+            Place::Unnamed | Place::Final => return,
+        };
+        match name::unlink(self.destination.directory(), &name) {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            // Left for the next run to remove.
+            Err(_) => self.note_late(&name, noted).leave(),
+        }
+    }
+}
+
+fn lock<T>(parts: &Mutex<T>) -> MutexGuard<'_, T> {
+    parts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file without a name, where that can be had.
+fn create_unnamed(destination: &Destination<'_>, mode: u32) -> Sys<Option<OwnedFd>> {
+    if !name::can_link_unnamed() {
+        return Ok(None);
+    }
+    match name::create_unnamed(destination.directory(), mode) {
+        // No such operation in this filesystem, or in this kernel (open(2)).
+        Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL | Errno::ENOENT) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// A new, locked file with a temporary name and mode 0600, for one who notes it: before it has the name
+/// where it can be made without, else afterwards.
+fn create_kept(destination: &Destination<'_>, parts: &mut dyn Parts) -> Sys<(OwnedFd, OsString)> {
+    let Some(fd) = create_unnamed(destination, 0o600)? else {
+        let (fd, temporary, stat) = create_temporary(destination)?;
+        return match parts.begin(&temporary, &stat) {
+            Ok(()) => Ok((fd, temporary)),
+            Err(errno) => {
+                let _ = name::unlink(destination.directory(), &temporary);
+                Err(errno)
+            }
+        };
+    };
+    let _ = file::try_lock(&fd);
+    let stat = file::stat(&fd)?;
+    loop {
+        let temporary = stale::temporary_name(destination.name(), Kind::File)?;
+        parts.begin(&temporary, &stat)?;
+        match name::link_unnamed(&fd, destination.directory(), &temporary) {
+            Err(Errno::EEXIST) => {}
+            other => return other.map(|()| (fd, temporary)),
+        }
+    }
+}
+
+/// A new, locked file with a temporary name and mode 0600.
+fn create_temporary(destination: &Destination<'_>) -> Sys<(OwnedFd, OsString, Stat)> {
+    loop {
+        let temporary = stale::temporary_name(destination.name(), Kind::File)?;
+        let fd = match name::create_new(destination.directory(), &temporary, 0o600) {
+            Ok(fd) => fd,
+            Err(Errno::EEXIST) => continue,
+            Err(errno) => return Err(errno),
+        };
+        let locked = file::try_lock(&fd);
+        match file::stat(&fd) {
+            // Somebody removed it in between.
+            Ok(stat) if stat.links == 0 => {}
+            // Another run looks whether it is a leftover. It would take this one for one too.
+            Ok(_) if locked == Err(Errno::EAGAIN) => {
+                name::unlink(destination.directory(), &temporary)?;
+            }
+            // Any other answer: a filesystem without locks.
+            Ok(stat) => return Ok((fd, temporary, stat)),
+            Err(errno) => {
+                let _ = name::unlink(destination.directory(), &temporary);
+                return Err(errno);
+            }
+        }
+    }
+}
+
+fn cannot_create(destination: &Destination<'_>, errno: Errno) -> Error {
+    let forbidden = matches!(errno, Errno::EACCES | Errno::EPERM | Errno::EROFS);
+    if forbidden && in_place_would_do(destination) {
+        let reason = Reason::Refused(Objection::MakingForbidden { errno });
+        return Error::new("replace", destination.given, reason).met_at_destination(errno);
+    }
+    Error::destination("create", destination.given, errno)
+}
+
+/// There is a file that may be written to.
+fn in_place_would_do(destination: &Destination<'_>) -> bool {
+    destination.found.is_some()
+        && name::may_write(destination.directory(), destination.name()).is_ok()
+}

@@ -1,0 +1,152 @@
+//! Temporary names, and what a killed run may have left under one.
+//!
+//! A name shows nothing: a user's file may have any. What is removed is known by inode and time of
+//! birth, which a record of the run says ([`Register`]); the rest is told and left alone.
+
+mod format;
+mod record;
+mod sweep;
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use uncopy_os::{Sys, name};
+use xxhash_rust::xxh3::xxh3_64;
+
+#[cfg(fuzzing)]
+pub use format::fuzz;
+pub(crate) use record::{Noted, Noting, Register};
+pub(crate) use sweep::{Unproven, remove_leftovers};
+#[cfg(feature = "trees")]
+pub(crate) use sweep::{claim, sweep, sweep_proven};
+
+/// What is built under a temporary name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A regular file, or what else an entry of a tree is.
+    File,
+    /// A whole tree.
+    Tree,
+    /// What says which temporary names are a run's.
+    Record,
+}
+
+impl Kind {
+    const ALL: [Kind; 3] = [Kind::File, Kind::Tree, Kind::Record];
+
+    const fn suffix(self) -> &'static str {
+        match self {
+            Kind::File => ".tmp",
+            Kind::Tree => ".tree",
+            Kind::Record => ".record",
+        }
+    }
+}
+
+/// `.uncopy-<digest of the destination's name>-<random>.tmp` (`.tree`, `.record`): recognisable,
+/// unguessable, and short enough for every filesystem however long the destination's name is.
+pub(crate) fn temporary_name(destination: &OsStr, kind: Kind) -> Sys<OsString> {
+    let random = u128::from_ne_bytes(name::random_bytes()?);
+    Ok(format!("{}{random:032x}{}", prefix(destination), kind.suffix()).into())
+}
+
+/// Whether a name is like those that files and trees are built under, or like those of their records and
+/// journals. It may be a user's all the same.
+pub(crate) fn is_temporary(name: &OsStr) -> bool {
+    kind_of(name).is_some() || is_journal(name)
+}
+
+/// How the names of journals end.
+const JOURNAL: &str = ".journal";
+
+const BEGIN: &[u8] = b".uncopy-";
+const DIGEST_DIGITS: usize = 16;
+const RANDOM_DIGITS: usize = 32;
+
+/// The name of the journal beside a destination, which no other destination shares.
+pub(crate) fn journal_name(destination: &OsStr) -> OsString {
+    format!(".uncopy-{}{JOURNAL}", name_digest(destination)).into()
+}
+
+/// The name of the journal for the destination that a tree with this temporary name is built for.
+fn journal_beside(tree: &OsStr) -> Option<OsString> {
+    let digest = tree.as_bytes().strip_prefix(BEGIN)?.get(..DIGEST_DIGITS)?;
+    let name = [BEGIN, digest, JOURNAL.as_bytes()].concat();
+    (kind_of(tree) == Some(Kind::Tree)).then(|| OsString::from_vec(name))
+}
+
+fn is_journal(name: &OsStr) -> bool {
+    let digest = name.as_bytes().strip_prefix(BEGIN);
+    let digest = digest.and_then(|rest| rest.strip_suffix(JOURNAL.as_bytes()));
+    digest.is_some_and(|digest| is_hexadecimal(digest, DIGEST_DIGITS))
+}
+
+/// What a temporary name is for.
+fn kind_of(name: &OsStr) -> Option<Kind> {
+    let (digest, rest) = name.as_bytes().strip_prefix(BEGIN)?.split_at_checked(DIGEST_DIGITS)?;
+    let (random, suffix) = rest.strip_prefix(b"-")?.split_at_checked(RANDOM_DIGITS)?;
+    let digits = is_hexadecimal(digest, DIGEST_DIGITS) && is_hexadecimal(random, RANDOM_DIGITS);
+    Kind::ALL.into_iter().find(|kind| digits && suffix == kind.suffix().as_bytes())
+}
+
+fn is_hexadecimal(text: &[u8], digits: usize) -> bool {
+    let is_digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
+    text.len() == digits && text.iter().all(is_digit)
+}
+
+fn prefix(destination: &OsStr) -> String {
+    format!(".uncopy-{}-", name_digest(destination))
+}
+
+/// Returns a name's XXH3 digest, 64 bits, as hexadecimal. Nothing is removed because of it.
+fn name_digest(name: &OsStr) -> String {
+    format!("{:0DIGEST_DIGITS$x}", xxh3_64(name.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temporary_names_are_recognisable_short_and_different() {
+        let long = OsString::from("x".repeat(255));
+        let (a, b) = (
+            temporary_name(&long, Kind::File).unwrap(),
+            temporary_name(&long, Kind::File).unwrap(),
+        );
+        assert_ne!(a, b);
+        assert!(a.as_bytes().starts_with(prefix(&long).as_bytes()));
+        assert!(a.len() < 100);
+        assert_ne!(prefix(&long), prefix(OsStr::new("y")));
+        for kind in Kind::ALL {
+            assert_eq!(kind_of(&temporary_name(&long, kind).unwrap()), Some(kind));
+        }
+        assert!(is_temporary(&journal_name(&long)));
+        for (kind, beside) in [(Kind::Tree, Some(journal_name(&long))), (Kind::File, None)] {
+            assert_eq!(journal_beside(&temporary_name(&long, kind).unwrap()), beside);
+        }
+    }
+
+    #[test]
+    fn other_names_are_told_from_temporary_ones() {
+        let (digest, random) = ("0123456789abcdef", "0123456789abcdef0123456789abcdef");
+        for name in [
+            String::new(),
+            ".uncopy-".to_owned(),
+            ".uncopy-notes.tmp".to_owned(),
+            format!(".uncopy-{digest}.tmp"),
+            format!(".uncopy-{digest}-.tmp"),
+            format!(".uncopy-{digest}-{random}"),
+            format!(".uncopy-{digest}-{random}.bak"),
+            format!(".uncopy-{digest}-{random}.tmp.keep"),
+            format!(".uncopy-{digest}-{random}0.tmp"),
+            format!(".uncopy-{digest}-{}.tmp", random.to_uppercase()),
+            format!(".uncopy-{digest}-{random}.journal"),
+            format!("x.uncopy-{digest}-{random}.tmp"),
+            format!(".uncopy-{digest}0.journal"),
+        ] {
+            assert!(!is_temporary(OsStr::new(&name)), "{name}");
+        }
+        assert!(is_temporary(OsStr::new(&format!(".uncopy-{digest}-{random}.tree"))));
+    }
+}

@@ -1,0 +1,286 @@
+//! Removing what killed runs left: what a record of theirs shows to be it. Whatever else looks like it
+//! stays, and is told.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{FileType, OFlags};
+
+use super::format::{self, Entry};
+use super::{Kind, kind_of, prefix, record};
+#[cfg(feature = "trees")]
+use crate::journal::is_journalled;
+use crate::remove;
+use uncopy_core::Errno;
+use uncopy_os::file::{self, FileId, Stat};
+use uncopy_os::{Sys, directory, name, transfer};
+
+/// Directory entries that are looked at for leftovers, so that replacing one file in a directory
+/// of millions stays quick. Leftovers behind them are found by a run that meets them earlier.
+const LOOK_AT_ENTRIES: usize = 1 << 16;
+
+/// An entry that looks like what a killed run left, and that nothing shows to be it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unproven {
+    pub(crate) name: OsString,
+    pub(crate) id: FileId,
+}
+
+/// A directory that is gone through.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    directory: BorrowedFd<'a>,
+    /// What it is copied from. What that has too is the caller's own.
+    source: Option<BorrowedFd<'a>>,
+}
+
+/// Removes what earlier runs to the same destination left and their records show, unless somebody holds
+/// a lock on it; tells what looks like it.
+pub(crate) fn remove_leftovers(directory: BorrowedFd<'_>, destination: &OsStr) -> Vec<Unproven> {
+    let prefix = prefix(destination);
+    let names = name::names_with_prefix(directory, prefix.as_bytes(), LOOK_AT_ENTRIES);
+    go_through(Place { directory, source: None }, names.unwrap_or_default())
+}
+
+/// The same for all that is in a directory, whatever it was copied to, but for what the source has
+/// too. A tree does this once for each directory, and not once for each file.
+pub(crate) fn sweep(directory: BorrowedFd<'_>, source: BorrowedFd<'_>) -> Vec<Unproven> {
+    let source = Some(source);
+    let names = name::names_with_prefix(directory, super::BEGIN, usize::MAX);
+    go_through(Place { directory, source }, names.unwrap_or_default())
+}
+
+/// The same in and below a directory, for what a record in it shows; tells nothing.
+pub(crate) fn sweep_proven(directory: BorrowedFd<'_>, source: BorrowedFd<'_>) {
+    let place = Place { directory, source: Some(source) };
+    let names = name::names_with_prefix(directory, super::BEGIN, LOOK_AT_ENTRIES);
+    for name in names.unwrap_or_default() {
+        if kind_of(&name) == Some(Kind::Record) {
+            go_by_record(place, &name);
+        }
+    }
+}
+
+/// An entry that no run is at work on. As long as this is kept none can begin to be: it finds the lock
+/// taken.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    _lock: Option<OwnedFd>,
+}
+
+/// Claims an entry. `None`: it has a name like ours and may be one that a run is at work on, as it is
+/// locked or nobody can know.
+pub(crate) fn claim(directory: BorrowedFd<'_>, entry: &OsStr) -> Option<Claim> {
+    let looked_up =
+        super::is_temporary(entry).then(|| directory::stat_name(directory, entry).ok()).flatten();
+    match looked_up.map_or(Lock::None, |stat| lock(directory, entry, &stat)) {
+        Lock::Free(locked) => Some(Claim { _lock: Some(locked) }),
+        Lock::None => Some(Claim { _lock: None }),
+        Lock::Held | Lock::Unknown => None,
+    }
+}
+
+/// Errors are of no interest: the copy itself is done, and the next run tries again.
+fn go_through(place: Place<'_>, mut names: Vec<OsString>) -> Vec<Unproven> {
+    names.retain(|name| match kind_of(name) {
+        Some(Kind::Record) => go_by_record(place, name) == Believed::No,
+        kind => kind.is_some(),
+    });
+    names.into_iter().filter_map(|name| unproven(place, name)).collect()
+}
+
+fn unproven(place: Place<'_>, name: OsString) -> Option<Unproven> {
+    if place.is_in_source(OsStr::new(""), &name) {
+        return None;
+    }
+    let stat = directory::stat_name(place.directory, &name).ok()?;
+    let me = file::effective_uid();
+    // Somebody else's is for others to judge.
+    let is_named =
+        (stat.uid == me || me == 0) && !matches!(lock(place.directory, &name, &stat), Lock::Held);
+    is_named.then(|| Unproven { name, id: stat.id() })
+}
+
+/// Whether somebody holds the lock of an entry.
+#[derive(Debug)]
+enum Lock {
+    Held,
+    /// Nobody does but this descriptor.
+    Free(OwnedFd),
+    /// It is of a kind that nobody locks.
+    None,
+    Unknown,
+}
+
+fn lock(directory: BorrowedFd<'_>, entry: &OsStr, stat: &Stat) -> Lock {
+    if !matches!(stat.file_type(), FileType::RegularFile | FileType::Directory) {
+        return Lock::None;
+    }
+    let locked = name::open_existing(directory, entry, OFlags::RDONLY)
+        .and_then(|file| file::try_lock(&file).map(|()| file));
+    match locked {
+        Ok(locked) => Lock::Free(locked),
+        Err(Errno::EAGAIN) => Lock::Held,
+        Err(_) => Lock::Unknown,
+    }
+}
+
+impl Place<'_> {
+    /// The source has an entry there, or nobody knows.
+    fn is_in_source(&self, path: &OsStr, name: &OsStr) -> bool {
+        let Some(source) = self.source else { return false };
+        let looked_up =
+            below(source, path).and_then(|at| directory::stat_name(at, name).map(|_| ()));
+        !matches!(looked_up, Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP))
+    }
+}
+
+/// A directory by the names that lead to it, without a symbolic link.
+fn below(directory: BorrowedFd<'_>, path: &OsStr) -> Sys<OwnedFd> {
+    let names: Vec<&OsStr> = std::path::Path::new(path).iter().collect();
+    directory::open_beneath(directory, &names, true)
+}
+
+/// Whether a record is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Believed {
+    Yes,
+    No,
+}
+
+/// Removes what a record shows, and the record when nothing is left of that; not if its run lives, or
+/// if the source has an entry of its name.
+fn go_by_record(place: Place<'_>, record: &OsStr) -> Believed {
+    if place.is_in_source(OsStr::new(""), record) {
+        return Believed::Yes;
+    }
+    let (file, stat, entries) = match open_record(place.directory, record) {
+        Ok(opened) => opened,
+        Err(Errno::EAGAIN | Errno::ENOENT) => return Believed::Yes,
+        Err(_) => return Believed::No,
+    };
+    let mut is_done = true;
+    for entry in &entries {
+        is_done &= match entry.id == format::INTENDED {
+            true => remove_intended(place, entry, &stat).is_ok(),
+            false => remove_entry(place, entry, stat.device).is_ok(),
+        };
+    }
+    if is_done {
+        let _ = record::remove(place.directory, record, stat.id(), stat.device);
+    }
+    // It was locked until now.
+    drop(file);
+    Believed::Yes
+}
+
+/// Opens and locks a record that nobody else can have written, of a run that is over.
+///
+/// # Errors
+/// `EAGAIN`: its run lives, or another one goes by it.
+fn open_record(directory: BorrowedFd<'_>, record: &OsStr) -> Sys<(OwnedFd, Stat, Vec<Entry>)> {
+    if directory::stat_name(directory, record)?.file_type() != FileType::RegularFile {
+        return Err(Errno::EINVAL);
+    }
+    let file = name::open_existing(directory, record, OFlags::RDONLY)?;
+    file::try_lock(&file)?;
+    let stat = file::stat(&file)?;
+    if stat.links == 0 {
+        return Err(Errno::ENOENT);
+    }
+    let is_own = stat.file_type() == FileType::RegularFile
+        && stat.uid == file::effective_uid()
+        && stat.permissions() & 0o077 == 0
+        && stat.links == 1
+        && stat.size <= format::MOST_BYTES as u64;
+    if !is_own {
+        return Err(Errno::EINVAL);
+    }
+    let mut bytes = vec![0; stat.size as usize];
+    let read = transfer::read_all_at(&file, &mut bytes, 0)?;
+    let (own, entries) = format::parse(&bytes[..read]).ok_or(Errno::EINVAL)?;
+    match own.is_surely(&stat.id()) {
+        true => Ok((file, stat, entries)),
+        false => Err(Errno::ESTALE),
+    }
+}
+
+/// Removes an empty directory that a run was about to make under a name of 128 random bits, if it is one that
+/// it can have made: nobody else's and closed to others, empty, and not older than the record. Nothing is
+/// in it that could be lost.
+fn remove_intended(place: Place<'_>, entry: &Entry, record: &Stat) -> Sys<()> {
+    let Ok(at) = below(place.directory, entry.path.as_os_str()) else { return Ok(()) };
+    let stat = match directory::stat_name(&at, &entry.name) {
+        Ok(stat) => stat,
+        Err(errno) => return gone(errno),
+    };
+    let can_be_it = stat.file_type() == FileType::Directory
+        && stat.uid == file::effective_uid()
+        && stat.permissions() & 0o077 == 0
+        && stat.device == record.device
+        && stat.born >= record.born
+        && stat.born.is_some();
+    if !can_be_it || place.is_in_source(entry.path.as_os_str(), &entry.name) {
+        return Ok(());
+    }
+    match directory::remove(&at, &entry.name) {
+        Err(Errno::ENOTEMPTY | Errno::EEXIST) => Ok(()),
+        other => other.or_else(gone),
+    }
+}
+
+/// What is not there is done with.
+fn gone(errno: Errno) -> Sys<()> {
+    match errno {
+        Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::EXDEV => Ok(()),
+        errno => Err(errno),
+    }
+}
+
+/// Removes what has the name that is noted, if it is what was noted. `Ok`: nobody needs the note any
+/// more.
+fn remove_entry(place: Place<'_>, entry: &Entry, device: (u32, u32)) -> Sys<()> {
+    let at = match below(place.directory, entry.path.as_os_str()) {
+        Ok(at) => at,
+        Err(errno) => return gone(errno),
+    };
+    let stat = match directory::stat_name(&at, &entry.name) {
+        Ok(stat) => stat,
+        Err(errno) => return gone(errno),
+    };
+    let is_it = |stat: &Stat| entry.id.is_surely(&stat.id()) && stat.device == device;
+    // What the source has too has become the caller's.
+    if !is_it(&stat) || place.is_in_source(entry.path.as_os_str(), &entry.name) {
+        return Ok(());
+    }
+    if stat.file_type() != FileType::Directory {
+        return name::unlink(&at, &entry.name).or_else(gone);
+    }
+    // It is for another run to go on with, or was left to the caller, and its record has outlived that.
+    if let Some(journal) = super::journal_beside(&entry.name)
+        && is_journalled(at.as_fd(), &journal, &entry.name, entry.id)?
+    {
+        return Ok(());
+    }
+    // Through its descriptor: its name may stand for another one meanwhile.
+    let handle = directory::open_child_path(&at, &entry.name)?;
+    let stat = file::stat(&handle)?;
+    if !is_it(&stat) {
+        return Ok(());
+    }
+    if stat.permissions() & 0o700 != 0o700 {
+        directory::set_permissions_of_handle(&handle, 0o700)?;
+    }
+    let root = name::open_directory_for_reading(&handle)?;
+    file::try_lock(&root)?;
+    remove::opened(&at, &entry.name, &root)
+}
+
+/// Without jobs nobody here can read a journal: what may be in one stays, with its note.
+#[cfg(not(feature = "trees"))]
+fn is_journalled(_: BorrowedFd<'_>, _: &OsStr, _: &OsStr, _: FileId) -> Sys<bool> {
+    Err(Errno::EOPNOTSUPP)
+}
+
+#[cfg(all(test, feature = "trees"))]
+mod tests;

@@ -1,0 +1,593 @@
+//! The loop that moves the bytes: mechanism after mechanism, piece by piece, from where the bytes
+//! stopped.
+
+use std::time::{Duration, Instant};
+
+use super::current::Current;
+use super::facts;
+use super::mechanism::{self, Ends, Moved, Refused, reflink, side};
+use super::observer::{self, Observer, Phase, Progress};
+use super::options::{Cache, Sparse};
+use super::pace::Pace;
+use super::parts::CHUNK_BYTES;
+use super::plan::{self, Attempted, Facts, Step, Verdict};
+use super::source::Source;
+use super::sparse::{self, Segment};
+use super::staging::Staging;
+use super::trial::{Trial, Way};
+use uncopy_core::{Cost, Mechanism, Receipt, Refusal, RefusalReason};
+use uncopy_core::{Errno, Error, Reason, Result};
+use uncopy_os::capabilities::Filesystem;
+use uncopy_os::file;
+
+/// How much is written out at a time.
+const WRITE_OUT_BYTES: u64 = 16 << 20;
+
+/// Moves all bytes of a source of known size. Returns how far the source went.
+pub(crate) fn transfer(
+    source: &Source<'_>,
+    staging: &Staging<'_>,
+    facts: Facts,
+    size: u64,
+    receipt: &mut Receipt,
+    observer: &mut dyn Observer,
+) -> Result<u64> {
+    let ends = Ends { source: source.fd(), destination: staging.fd() };
+    let mut transfer = Transfer {
+        source,
+        staging,
+        ends,
+        facts,
+        size,
+        receipt,
+        observer,
+        attempted: Vec::new(),
+        current: None,
+        parked: Vec::new(),
+        trial: None,
+        chosen: None,
+        pace: Pace::new(),
+        done_bytes: 0,
+        flushed: 0,
+    };
+    let end = transfer.run()?;
+    transfer.settle_sharing(end);
+    transfer.finish_refusals();
+    Ok(end)
+}
+
+struct Transfer<'a, 's> {
+    source: &'a Source<'a>,
+    staging: &'a Staging<'s>,
+    ends: Ends<'a>,
+    facts: Facts,
+    size: u64,
+    receipt: &'a mut Receipt,
+    observer: &'a mut dyn Observer,
+    attempted: Vec<Attempted>,
+    current: Option<Current>,
+    /// Set up and not at work: the other entrants of a trial.
+    parked: Vec<Current>,
+    trial: Option<Trial>,
+    /// The winner of the trial, or what other files of the job advise.
+    chosen: Option<Mechanism>,
+    pace: Pace,
+    /// So far the copy has come, holes included.
+    done_bytes: u64,
+    /// Up to here write-out has been started.
+    flushed: u64,
+}
+
+/// Whether a stretch was moved whole.
+#[derive(PartialEq, Eq)]
+enum Reached {
+    End,
+    SourceEnd(u64),
+}
+
+impl Transfer<'_, '_> {
+    fn run(&mut self) -> Result<u64> {
+        if plan::next(&self.facts, &[]) == Step::Try(Mechanism::Reflink) && self.reflink()? {
+            return Ok(self.size);
+        }
+        facts::refine(&mut self.facts, self.source, self.ends.destination);
+        if self.size >= self.facts.tuning.small_bytes() || self.staging.is_temporary_name() {
+            // Before the first piece, which may take long on a slow device.
+            self.report()?;
+        }
+        if self.observer.throttle().is_none() {
+            // Where the rate is given the ways do not differ in speed.
+            let rivals = plan::rivals(&self.facts, &self.attempted);
+            let has_thread = || self.observer.spare_workers() > 0;
+            self.trial = Trial::new(&self.facts, &rivals, has_thread);
+            self.take_advice();
+        }
+        self.receipt.decided_by = plan::decisive(&self.facts, &self.attempted);
+        let mut offset = self.go_on()?;
+        self.lay_out()?;
+        self.source.settle()?;
+        while offset < self.size {
+            let segment = if self.facts.has_holes && self.facts.sparse != Sparse::Never {
+                sparse::segment(&self.ends.source, offset, self.size)
+            } else {
+                Segment::Data { start: offset, end: self.size }
+            };
+            offset = match segment {
+                Segment::Hole { start, end } if self.leave_hole(start, end)? => end,
+                Segment::Hole { start, end } | Segment::Data { start, end } => {
+                    match self.move_stretch(start, end)? {
+                        Reached::End => end,
+                        Reached::SourceEnd(end) => return self.cut(end),
+                    }
+                }
+            };
+        }
+        self.cut(self.size)
+    }
+
+    /// Verifies what an earlier run copied. Returns up to where that is right.
+    fn go_on(&mut self) -> Result<u64> {
+        let (staging, size) = (self.staging, self.size);
+        let end = staging.verified(|done_bytes| {
+            let progress = Progress { phase: Phase::Verifying, done_bytes, total_bytes: size };
+            observer::tell(self.observer, progress, self.source.path)
+        })?;
+        self.receipt.resumed_bytes = end;
+        self.done_bytes = end;
+        self.flushed = end;
+        Ok(end)
+    }
+
+    /// Goes the way that turned out quicker on other files of the job.
+    fn take_advice(&mut self) {
+        let Some(experience) = self.observer.experience().filter(|_| self.trial.is_none()) else {
+            return;
+        };
+        let candidates = plan::comparable(&self.facts, &self.attempted);
+        if let Some(advice) = experience.advise(self.facts.alike(self.size), &candidates) {
+            self.chosen = Some(advice.mechanism);
+            self.receipt.refusals.extend(advice.refusals);
+        }
+    }
+
+    /// Gives a destination that gets holes its length before its bytes: XFS reserves space behind
+    /// the end of a file that grows, and keeps what the next write leaps over (`fs/xfs/xfs_iomap.c`,
+    /// `xfs_iomap_prealloc_size`).
+    fn lay_out(&self) -> Result<()> {
+        let sparse = match self.facts.sparse {
+            Sparse::Auto => self.facts.has_holes,
+            Sparse::Always => true,
+            Sparse::Never => false,
+        };
+        if !sparse || self.facts.in_place {
+            return Ok(());
+        }
+        self.give_length()
+    }
+
+    fn give_length(&self) -> Result<()> {
+        let fail = |errno| Error::destination("set the size of", self.given(), errno);
+        // To set it again is to have XFS flush the file when it is closed (`xfs_setattr_size`).
+        if file::stat(self.ends.destination).map_err(fail)?.size < self.size {
+            file::truncate(self.ends.destination, self.size).map_err(fail)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the destination as long as what was moved: a hole at the end has no bytes that would.
+    fn cut(&mut self, size: u64) -> Result<u64> {
+        self.current = None;
+        self.parked.clear();
+        let fail = |errno| Error::destination("set the size of", self.given(), errno);
+        let now = file::stat(self.ends.destination).map_err(fail)?.size;
+        if now != size {
+            file::truncate(self.ends.destination, size).map_err(fail)?;
+        }
+        Ok(size)
+    }
+
+    fn given(&self) -> &std::path::Path {
+        self.staging.destination().given.as_ref()
+    }
+
+    fn next_mechanism(&self) -> Result<Mechanism> {
+        let running = self.turn().map(|way| way.mechanism).or(self.chosen);
+        if let Some(mechanism) = running.filter(|m| !self.was_stopped(*m)) {
+            return Ok(mechanism);
+        }
+        match plan::next(&self.facts, &self.attempted) {
+            Step::Try(mechanism) => Ok(mechanism),
+            Step::GiveUp => {
+                let reason = plan::no_mechanism(&self.facts, &self.receipt.refusals);
+                let error = Error::new("copy", self.source.path, reason);
+                // An I/O error may rule a mechanism out, where it could also have been the device.
+                let met = self.attempted.iter().any(|tried| tried.errno == Some(Errno::EIO));
+                let at = (self.done_bytes, self.piece_bytes());
+                let lasts = met && side::can_read(self.ends.source, at);
+                Err(if lasts { error.met_at_destination(Errno::EIO) } else { error })
+            }
+        }
+    }
+
+    /// What the trial tries next, as long as there is one.
+    fn turn(&self) -> Option<Way> {
+        self.trial.as_ref().and_then(Trial::turn)
+    }
+
+    fn was_stopped(&self, mechanism: Mechanism) -> bool {
+        self.attempted.iter().any(|a| a.mechanism == mechanism)
+    }
+
+    /// Shares the whole file; `false` if that is not possible here.
+    fn reflink(&mut self) -> Result<bool> {
+        while let Err(errno) = reflink::share(self.ends) {
+            match plan::classify(Mechanism::Reflink, errno, 0) {
+                Verdict::Retry => {}
+                Verdict::Unsupported => {
+                    self.refuse(Mechanism::Reflink, Some(errno), 0);
+                    return Ok(false);
+                }
+                // Blocks are shared by changing the destination.
+                Verdict::Failed => {
+                    return Err(self.failure(Refused::at_destination(errno), (0, 0)));
+                }
+            }
+        }
+        // The clone is a snapshot: what counts is how long it became.
+        let fail = |errno| Error::destination("examine", self.given(), errno);
+        let stat = file::stat(self.ends.destination).map_err(fail)?;
+        if stat.size < self.size && stat.size < self.source_size()? {
+            self.refuse(Mechanism::Reflink, None, 0);
+            return Ok(false);
+        }
+        if self.facts.in_place && stat.size > self.size {
+            self.cut(self.size)?;
+        } else {
+            self.size = stat.size;
+        }
+        let holes = if self.facts.has_holes { self.count_holes() } else { 0 };
+        self.done_bytes = self.size;
+        self.receipt.add(Mechanism::Reflink, holes, Cost::Hole);
+        self.receipt.add(Mechanism::Reflink, self.size - holes, Cost::Shared);
+        self.report()?;
+        Ok(true)
+    }
+
+    fn count_holes(&self) -> u64 {
+        let (mut offset, mut holes) = (0, 0);
+        while offset < self.size {
+            offset = match sparse::segment(&self.ends.destination, offset, self.size) {
+                Segment::Data { end, .. } => end,
+                Segment::Hole { start, end } => {
+                    holes += end - start;
+                    end
+                }
+            };
+        }
+        holes
+    }
+
+    /// Leaves a hole in the destination; `false` if it has to be filled after all.
+    fn leave_hole(&mut self, start: u64, end: u64) -> Result<bool> {
+        if self.facts.in_place
+            && file::punch_hole(self.ends.destination, start, end - start).is_err()
+        {
+            return Ok(false);
+        }
+        let mechanism = match &self.current {
+            Some(current) => current.mechanism,
+            None => self.next_mechanism()?,
+        };
+        self.receipt.add(mechanism, end - start, Cost::Hole);
+        self.done_bytes = end;
+        self.staging.reached(self.ends.source, end)?;
+        self.report()?;
+        Ok(true)
+    }
+
+    /// Moves `start..end`, changing the mechanism as often as need be.
+    fn move_stretch(&mut self, start: u64, mut end: u64) -> Result<Reached> {
+        self.reserve(start, end)?;
+        let (mut offset, wanted) = (start, end);
+        while offset < end {
+            let (ends, piece) = (self.ends, (end - offset).min(self.piece_bytes()));
+            // Set up before it waits for its turn.
+            if self.current()?.is_none() {
+                continue;
+            }
+            let length = self.admit(piece)?;
+            let begin = Instant::now();
+            let Some(mechanism) = self.current.as_ref().map(|c| c.mechanism) else { continue };
+            let by_two = self.gains_by_two(mechanism, length)?;
+            let Some(current) = &mut self.current else { continue };
+            let (step, by_two) = current.step(ends, (offset, length), by_two);
+            self.give_back(length, &step);
+            match step {
+                Ok(Moved { bytes: 0, .. }) => {
+                    if self.source_ended(offset)? {
+                        return Ok(Reached::SourceEnd(offset));
+                    }
+                    self.stop_current(None);
+                }
+                Ok(moved) => {
+                    offset += moved.bytes;
+                    self.receipt.parallel_bytes += if by_two { moved.bytes } else { 0 };
+                    self.account(mechanism, moved, offset, begin.elapsed())?;
+                }
+                Err(refused) => match self.shrunk_below(end, refused.errno)? {
+                    Some(size) => end = size,
+                    None => self.handle(mechanism, refused, (offset, length))?,
+                },
+            }
+        }
+        Ok(if end == wanted { Reached::End } else { Reached::SourceEnd(offset) })
+    }
+
+    /// Whether another thread is to move blocks of this piece as well. Before the first of them the
+    /// destination gets its length: XFS fills what a write behind its end leaves out
+    /// (`fs/xfs/xfs_file.c`, `xfs_file_write_checks`).
+    fn gains_by_two(&mut self, mechanism: Mechanism, length: u64) -> Result<bool> {
+        let gains = plan::gains_by_ranges(&self.facts, mechanism, length)
+            && self.turn().is_none_or(|way| way.by_two)
+            && self.observer.throttle().is_none()
+            && self.observer.spare_workers() > 0;
+        if gains && self.receipt.parallel_bytes == 0 {
+            self.give_length()?;
+        }
+        Ok(gains)
+    }
+
+    /// How much of a piece may be moved now; waits if the rate asks for it.
+    fn admit(&mut self, bytes: u64) -> Result<u64> {
+        let progress = self.progress();
+        observer::admitted(self.observer, progress, bytes)
+            .ok_or_else(|| Error::new("copy", self.source.path, Reason::Cancelled))
+    }
+
+    /// Only what was submitted counts.
+    fn give_back(&self, admitted: u64, step: &Result<Moved, Refused>) {
+        if let Some(throttle) = self.observer.throttle() {
+            let submitted = step.map_or(0, |moved| moved.bytes - moved.hole_bytes);
+            throttle.give_back(admitted.saturating_sub(submitted));
+        }
+    }
+
+    fn piece_bytes(&self) -> u64 {
+        match self.turn() {
+            Some(way) => way.probe_bytes(),
+            // So that a chunk is noted when it is there.
+            None if self.staging.is_kept() => self.pace.piece_bytes.min(CHUNK_BYTES),
+            None => self.pace.piece_bytes,
+        }
+    }
+
+    /// The mechanism at work, set up if need be; `None` if setting up failed and another is next.
+    fn current(&mut self) -> Result<Option<&mut Current>> {
+        let mechanism = match &self.current {
+            Some(current) if self.trial.is_none() => current.mechanism,
+            _ => self.next_mechanism()?,
+        };
+        if self.current.as_ref().is_none_or(|c| c.mechanism != mechanism) {
+            self.parked.extend(self.current.take());
+            let place = self.parked.iter().position(|c| c.mechanism == mechanism);
+            self.current = place.map(|i| self.parked.swap_remove(i));
+        }
+        if self.current.is_none() {
+            let setting =
+                facts::setting(&self.facts, self.source, self.ends.destination, mechanism);
+            match mechanism::mover(mechanism, self.ends, &self.facts, setting) {
+                Ok(mover) => {
+                    let instead_of = mover.instead_of();
+                    self.receipt.refusals.extend(instead_of.map(|(obstacle, errno)| Refusal {
+                        mechanism,
+                        reason: RefusalReason::StoppedBy { obstacle, after_bytes: 0 },
+                        errno: Some(errno),
+                    }));
+                    self.current = Some(Current::new(mechanism, mover));
+                }
+                Err(errno) => {
+                    self.handle(mechanism, errno.into(), (0, 0))?;
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(self.current.as_mut())
+    }
+
+    /// Takes a probe into account, and ends the trial when all are in.
+    fn judge(&mut self, mechanism: Mechanism, bytes: u64, took: Duration) {
+        let Some(trial) = &mut self.trial else { return };
+        if let Some(way) = trial.turn().filter(|way| way.mechanism == mechanism) {
+            trial.record(way, bytes, took);
+        }
+        if trial.turn().is_none() {
+            if let Some((winner, refusals)) = trial.verdict() {
+                self.chosen = Some(winner);
+                self.receipt.refusals.extend(refusals);
+            }
+            self.trial = None;
+            if let Some(current) = self.current.take() {
+                self.parked.push(current);
+            }
+        }
+    }
+
+    /// Reserves the blocks of a stretch at once where that makes writing quicker: on ext4 it saves
+    /// the delayed allocation of every single page, and lets direct writes run side by side.
+    fn reserve(&self, start: u64, end: u64) -> Result<()> {
+        let mechanism = match &self.current {
+            Some(current) => current.mechanism,
+            None => self.next_mechanism()?,
+        };
+        // Writes of mapped pages extend the file in order, and are quicker without.
+        let mapped = mechanism == Mechanism::Direct && !self.facts.direct_reads;
+        let pays = end - start >= plan::RESERVE_MIN_BYTES
+            && self.facts.destination == Filesystem::EXT4
+            && self.facts.sparse != Sparse::Always
+            && !self.facts.in_place;
+        if mapped || !pays {
+            return Ok(());
+        }
+        match file::allocate(self.ends.destination, start, end - start) {
+            Err(errno @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG)) => {
+                Err(self.failure(Refused::at_destination(errno), (0, 0)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What to do about an error of these bytes (offset, length): go on, change the mechanism, or give
+    /// up.
+    fn handle(&mut self, mechanism: Mechanism, refused: Refused, at: (u64, u64)) -> Result<()> {
+        let errno = refused.errno;
+        let moved = self.current.as_ref().map_or(0, |c| c.moved_bytes);
+        match plan::classify(mechanism, errno, moved) {
+            Verdict::Retry => self.report(),
+            Verdict::Unsupported => {
+                if self.current.is_some() {
+                    self.stop_current(Some(errno));
+                } else {
+                    self.refuse(mechanism, Some(errno), 0);
+                }
+                Ok(())
+            }
+            Verdict::Failed => Err(self.failure(refused, at)),
+        }
+    }
+
+    fn stop_current(&mut self, errno: Option<Errno>) {
+        if let Some(current) = self.current.take() {
+            self.refuse(current.mechanism, errno, current.moved_bytes);
+        }
+    }
+
+    fn refuse(&mut self, mechanism: Mechanism, errno: Option<Errno>, moved_bytes: u64) {
+        let refusal = plan::stopped(mechanism, errno, moved_bytes, &self.facts);
+        if let Some(trial) = &mut self.trial {
+            trial.retire(mechanism);
+        }
+        self.attempted.push(Attempted { mechanism, errno, moved_bytes });
+        self.receipt.refusals.push(refusal);
+    }
+
+    fn source_ended(&self, offset: u64) -> Result<bool> {
+        Ok(offset >= self.source_size()?)
+    }
+
+    /// The new size, if the source no longer reaches `end`: behind it a mapping answers EFAULT.
+    fn shrunk_below(&self, end: u64, errno: Errno) -> Result<Option<u64>> {
+        if errno != Errno::EFAULT {
+            return Ok(None);
+        }
+        Ok(Some(self.source_size()?).filter(|size| *size < end))
+    }
+
+    fn source_size(&self) -> Result<u64> {
+        file::stat(self.ends.source)
+            .map(|stat| stat.size)
+            .map_err(|e| Error::system("examine", self.source.path, e))
+    }
+
+    fn account(
+        &mut self,
+        mechanism: Mechanism,
+        moved: Moved,
+        offset: u64,
+        took: Duration,
+    ) -> Result<()> {
+        if let Some(current) = &mut self.current {
+            current.moved_bytes += moved.bytes;
+        }
+        self.receipt.add(mechanism, moved.bytes - moved.hole_bytes, moved.cost);
+        self.receipt.add(mechanism, moved.hole_bytes, Cost::Hole);
+        if self.trial.is_some() {
+            self.judge(mechanism, moved.bytes, took);
+        } else {
+            self.pace.done(moved.bytes, took);
+        }
+        self.done_bytes = offset;
+        if mechanism != Mechanism::Direct {
+            self.write_out(offset);
+        }
+        self.staging.reached(self.ends.source, offset)?;
+        if offset < self.size {
+            self.source.look()?;
+        }
+        self.report()
+    }
+
+    /// Keeps the last `fsync` short, and the page cache free: starts writing what is new, and waits
+    /// for what was started before it. `fsync` reports errors; these calls need not.
+    fn write_out(&mut self, offset: u64) {
+        let skip_cache = self.facts.cache == Cache::Skip;
+        let wanted = self.facts.durable || skip_cache || self.staging.is_kept();
+        if offset < self.flushed + WRITE_OUT_BYTES || !wanted {
+            return;
+        }
+        let start = std::mem::replace(&mut self.flushed, offset);
+        let _ = file::write_out(self.ends.destination, start, offset - start, false);
+        let behind = start.saturating_sub(WRITE_OUT_BYTES);
+        if start > behind {
+            let _ = file::write_out(self.ends.destination, behind, start - behind, true);
+            if skip_cache {
+                let _ = file::drop_cache(self.ends.destination, behind, start - behind);
+            }
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        let (done_bytes, total_bytes) = (self.done_bytes, self.size);
+        Progress { phase: Phase::Copying, done_bytes, total_bytes }
+    }
+
+    fn report(&mut self) -> Result<()> {
+        let progress = self.progress();
+        observer::tell(self.observer, progress, self.source.path)
+    }
+
+    /// An error of these bytes: offset and length.
+    fn failure(&self, refused: Refused, at: (u64, u64)) -> Error {
+        match refused.is_of_source(|| side::can_read(self.ends.source, at)) {
+            true => Error::system("copy the data of", self.source.path, refused.errno),
+            false => Error::destination("write to", self.given(), refused.errno),
+        }
+    }
+
+    /// `copy_file_range` may have shared: the new file's extents tell.
+    fn settle_sharing(&mut self, size: u64) {
+        let remaps = [Filesystem::XFS, Filesystem::BTRFS].contains(&self.facts.destination);
+        let unknown = |p: &&mut uncopy_core::Portion| {
+            p.mechanism == Mechanism::CopyFileRange && p.cost == Cost::Unknown
+        };
+        let Some(portion) = self.receipt.portions.iter_mut().find(unknown).filter(|_| remaps)
+        else {
+            return;
+        };
+        let Ok(extents) = file::extents(self.ends.destination) else { return };
+        let shared: u64 = extents
+            .iter()
+            .filter(|e| e.shared && !e.unsettled)
+            .map(|e| size.min(e.logical + e.length).saturating_sub(e.logical))
+            .sum();
+        let bytes = std::mem::replace(&mut portion.bytes, 0);
+        self.receipt.portions.retain(|p| p.bytes > 0);
+        self.receipt.add(Mechanism::CopyFileRange, shared.min(bytes), Cost::Shared);
+        self.receipt.add(
+            Mechanism::CopyFileRange,
+            bytes.saturating_sub(shared),
+            Cost::KernelCopied,
+        );
+    }
+
+    /// Adds why the mechanisms were not used that the plan left out, cheapest first.
+    fn finish_refusals(&mut self) {
+        let used = plan::costliest(&self.facts, self.receipt.portions.iter().map(|p| p.mechanism));
+        for refusal in plan::refusals(&self.facts, used) {
+            let is_told = self.receipt.refusals.iter().any(|r| r.mechanism == refusal.mechanism);
+            if !is_told && self.receipt.bytes_by(refusal.mechanism) == 0 {
+                self.receipt.refusals.push(refusal);
+            }
+        }
+        plan::sort(&self.facts, &mut self.receipt.refusals);
+    }
+}

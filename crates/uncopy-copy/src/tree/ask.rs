@@ -1,0 +1,77 @@
+//! Whether an entry may be made, and what has its name: looked up, decided, and in a dry run told.
+
+use rustix::fs::OFlags;
+
+use super::decide::{Decision, Policy, Side, decide};
+use super::delete::make_room;
+use super::place::Place;
+use super::step::Step;
+use crate::destination::Found;
+use crate::jobs::{Action, EntryKind, EntryOutcome};
+use uncopy_core::{Errno, Error, Reason, Result};
+use uncopy_os::file::{self, Timestamp};
+use uncopy_os::name;
+
+/// The answer.
+pub(super) enum Asked {
+    /// Make it, in the place of what was found.
+    Go { found: Option<Found>, decision: Decision },
+    /// There is nothing to do but to tell this.
+    Done(EntryOutcome),
+}
+
+/// Asks about an entry of this kind that was modified then.
+pub(super) fn ask(
+    step: &mut Step<'_, '_>,
+    place: &Place<'_>,
+    kind: EntryKind,
+    modified: Timestamp,
+) -> Result<Asked> {
+    let found = find(place)?;
+    let side = |found: &Found| {
+        let (kind, modified) = (found.stat.file_type(), found.stat.modified);
+        Side { kind, modified }
+    };
+    let entered = &place.directory.entered;
+    let policy = Policy::of(step.job().options(), entered);
+    let decision = decide(Side { kind, modified }, found.as_ref().map(side), policy);
+    let action = match decision {
+        Decision::MakeRoom => {
+            if let Some(found) = found {
+                make_room(step, place, found.stat.file_type())?;
+            }
+            return Ok(match step.job().options().dry_run {
+                true => {
+                    Asked::Done(EntryOutcome::Planned { action: Action::Make, mechanism: None })
+                }
+                false => Asked::Go { found: None, decision: Decision::Make },
+            });
+        }
+        Decision::Skip(reason) => return Ok(Asked::Done(EntryOutcome::Skipped { reason })),
+        Decision::Refuse(why) => {
+            return Err(Error::new("replace", place.destination(), Reason::Refused(why)));
+        }
+        Decision::Make => Action::Make,
+        Decision::Replace | Decision::Merge => Action::Replace,
+    };
+    Ok(match step.job().options().dry_run {
+        true => Asked::Done(EntryOutcome::Planned { action, mechanism: None }),
+        false => Asked::Go { found, decision },
+    })
+}
+
+/// What has the name of the destination; nothing has in a directory that this job made.
+fn find(place: &Place<'_>) -> Result<Option<Found>> {
+    if place.directory.entered.fresh {
+        return Ok(None);
+    }
+    let fail = |errno| Error::destination("examine", place.destination(), errno);
+    match name::open_existing(&*place.open.destination, place.target, OFlags::PATH) {
+        Ok(handle) => {
+            let stat = file::stat(&handle).map_err(fail)?;
+            Ok(Some(Found { handle, stat }))
+        }
+        Err(Errno::ENOENT) => Ok(None),
+        Err(errno) => Err(fail(errno)),
+    }
+}

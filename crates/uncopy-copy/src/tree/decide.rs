@@ -1,0 +1,212 @@
+//! What to do with an entry: pure functions of what it is and of what has its name.
+
+use rustix::fs::FileType;
+
+use super::directory::Entered;
+use crate::Existing;
+use crate::Skip;
+use crate::jobs::{EntryKind, JobOptions};
+use uncopy_core::{Errno, Objection};
+use uncopy_os::file::Timestamp;
+
+/// What to do with one entry of the source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// Nothing has the name: make it.
+    Make,
+    /// Put it in the place of what has the name.
+    Replace,
+    /// A directory, and one is there: go into it.
+    Merge,
+    /// It is of another kind: remove what has the name, as far as that may go, and make it.
+    MakeRoom,
+    /// Leave the destination alone, for this reason.
+    Skip(Skip),
+    /// It cannot be done: the destination is of another kind.
+    Refuse(Objection),
+}
+
+/// What of either side matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Side<Kind> {
+    pub(super) kind: Kind,
+    pub(super) modified: Timestamp,
+}
+
+/// What the caller wants of names that are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Policy {
+    pub(super) existing: Existing,
+    /// Leave alone what is as new as the source.
+    pub(super) update: bool,
+    /// A directory may have to go for something else, and something else for a directory.
+    pub(super) makes_room: bool,
+}
+
+impl Policy {
+    /// In a tree that is being built nothing is the caller's: what is there a killed run left, half a
+    /// file perhaps. Else a mirror may remove what is in the way of its entries, and nothing beside what the
+    /// caller named.
+    pub(super) fn of(options: &JobOptions, entered: &Entered) -> Policy {
+        if entered.private {
+            return Policy { existing: Existing::Replace, update: false, makes_room: true };
+        }
+        let (existing, update) = (options.copy.existing, options.update);
+        let mirrors = options.delete.is_some() && existing != Existing::Keep;
+        Policy { existing, update, makes_room: mirrors && entered.whole }
+    }
+}
+
+/// Decides by the kinds and times of both: the source, and what has the name.
+pub(super) fn decide(
+    source: Side<EntryKind>,
+    found: Option<Side<FileType>>,
+    policy: Policy,
+) -> Decision {
+    let Some(found) = found else { return Decision::Make };
+    match (source.kind, found.kind) {
+        (EntryKind::Directory, FileType::Directory) => Decision::Merge,
+        (EntryKind::Directory, _) | (_, FileType::Directory) if policy.makes_room => {
+            Decision::MakeRoom
+        }
+        (EntryKind::Directory, FileType::Symlink) => Decision::Refuse(Objection::LinkForDirectory),
+        (EntryKind::Directory, _) => Decision::Refuse(Objection::NotDirectory),
+        (_, FileType::Directory) => Decision::Refuse(Objection::IsDirectory),
+        _ if policy.existing == Existing::Keep => Decision::Skip(Skip::Exists),
+        _ if policy.update && found.modified >= source.modified => Decision::Skip(Skip::AsNew),
+        _ => Decision::Replace,
+    }
+}
+
+/// Whether an entry of the destination goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Goes,
+    Stays,
+    /// Nobody knows whether the source has it, so that it stays.
+    Unknown(Errno),
+}
+
+/// Decides about an entry of the destination: how looking it up in the source ended, whether it is
+/// among what is copied, and whether it is what another run is just writing.
+pub(super) fn stranger(
+    in_source: Result<(), Errno>,
+    is_selected: impl FnOnce() -> bool,
+    is_at_work: impl FnOnce() -> bool,
+) -> Verdict {
+    match in_source {
+        Err(errno) if is_selected() => match errno {
+            _ if is_at_work() => Verdict::Stays,
+            Errno::ENOENT => Verdict::Goes,
+            other => Verdict::Unknown(other),
+        },
+        _ => Verdict::Stays,
+    }
+}
+
+/// What an entry is, by its file type.
+pub(super) fn kind_of(file_type: FileType) -> EntryKind {
+    match file_type {
+        FileType::Directory => EntryKind::Directory,
+        FileType::Symlink => EntryKind::Symlink,
+        FileType::RegularFile | FileType::Unknown => EntryKind::File,
+        _ => EntryKind::Special,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(decision: &Decision) -> &'static str {
+        match decision {
+            Decision::Skip(_) => "skip",
+            Decision::Refuse(_) => "refuse",
+            Decision::Make => "make",
+            Decision::Replace => "replace",
+            Decision::Merge => "merge",
+            Decision::MakeRoom => "make room",
+        }
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp { seconds, nanoseconds: 0 }
+    }
+
+    #[test]
+    fn kinds_decide_what_may_take_the_place_of_what() {
+        use EntryKind::{Directory, File, Special, Symlink};
+        let directory = Some(FileType::Directory);
+        let file = Some(FileType::RegularFile);
+        let link = Some(FileType::Symlink);
+        let fifo = Some(FileType::Fifo);
+        for (source, found, replacing, keeping) in [
+            (File, None, "make", "make"),
+            (Directory, None, "make", "make"),
+            (File, file, "replace", "skip"),
+            (File, link, "replace", "skip"),
+            (File, fifo, "replace", "skip"),
+            (File, directory, "refuse", "refuse"),
+            (Symlink, file, "replace", "skip"),
+            (Symlink, directory, "refuse", "refuse"),
+            (Special, link, "replace", "skip"),
+            (Directory, directory, "merge", "merge"),
+            (Directory, file, "refuse", "refuse"),
+            (Directory, link, "refuse", "refuse"),
+        ] {
+            for (existing, expected) in [
+                (Existing::Replace, replacing),
+                (Existing::Force, replacing),
+                (Existing::Keep, keeping),
+            ] {
+                let found = found.map(|kind| Side { kind, modified: at(1) });
+                for makes_room in [false, true] {
+                    let policy = Policy { existing, update: false, makes_room };
+                    let decision = decide(Side { kind: source, modified: at(1) }, found, policy);
+                    let expected = match expected {
+                        "refuse" if makes_room => "make room",
+                        other => other,
+                    };
+                    assert_eq!(name(&decision), expected, "{source:?} {found:?} {policy:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_is_known_to_be_missing_goes() {
+        for (in_source, selected, at_work, expected) in [
+            (Err(Errno::ENOENT), true, false, Verdict::Goes),
+            (Err(Errno::ENOENT), false, false, Verdict::Stays),
+            (Err(Errno::ENOENT), true, true, Verdict::Stays),
+            (Err(Errno::EACCES), true, false, Verdict::Unknown(Errno::EACCES)),
+            (Err(Errno::EIO), true, false, Verdict::Unknown(Errno::EIO)),
+            (Err(Errno::ESTALE), false, false, Verdict::Stays),
+            (Err(Errno::ESTALE), true, true, Verdict::Stays),
+            (Ok(()), true, false, Verdict::Stays),
+        ] {
+            let found = stranger(in_source, || selected, || at_work);
+            assert_eq!(found, expected, "{in_source:?} {selected} {at_work}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_older_is_updated() {
+        use EntryKind::{Directory, File, Symlink};
+        let old = Timestamp { seconds: 1, nanoseconds: 5 };
+        for (kind, source, found_kind, found, expected) in [
+            (File, at(1), FileType::RegularFile, old, "skip"),
+            (File, old, FileType::RegularFile, old, "skip"),
+            (File, old, FileType::RegularFile, at(1), "replace"),
+            (File, at(2), FileType::RegularFile, old, "replace"),
+            (Symlink, at(1), FileType::Symlink, at(2), "skip"),
+            (Directory, at(1), FileType::Directory, at(2), "merge"),
+            (File, at(1), FileType::Directory, at(2), "refuse"),
+        ] {
+            let policy = Policy { existing: Existing::Replace, update: true, makes_room: false };
+            let found = Some(Side { kind: found_kind, modified: found });
+            let decision = decide(Side { kind, modified: source }, found, policy);
+            assert_eq!(name(&decision), expected, "{kind:?} {source:?} {found:?}");
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Mirroring: what the source does not have goes from the destination too.
+//!
+//! Each entry of a finished destination is looked up in its source, so that no list of either has to
+//! be kept.
+
+use std::ffi::{OsStr, OsString};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use rustix::fs::FileType;
+
+use super::decide::{Verdict, kind_of, stranger};
+use super::directory::{Directory, Open};
+use super::folding::{Mirrored, NotCompared, stood_for};
+use super::job::Job;
+use super::place::Place;
+use super::step::Step;
+use crate::Skip;
+use crate::compress::other_origin;
+use crate::jobs::{Action, Delete, EntryKind, EntryOutcome};
+use crate::{remove, stale};
+use uncopy_core::{Errno, Error, Objection, Reason, Result};
+use uncopy_os::{Sys, directory, file, name};
+
+/// Removes what a directory of the destination has and its source has not.
+pub(super) fn delete_strangers(step: &mut Step<'_, '_>, directory: &Directory, open: &Open) {
+    let entered = &directory.entered;
+    let delete = match &step.job().options().delete {
+        // What a killed run left is no part of the tree.
+        _ if entered.is_resumed() => Delete { most: None, empty_source: true },
+        Some(delete) => delete.clone(),
+        None => return,
+    };
+    // Nothing strange is in a new one; and of a source that was not read nobody knows.
+    if entered.fresh || directory.listing_failed.load(Ordering::Relaxed) || step.job().is_over() {
+        return;
+    }
+    let checked =
+        check_removed(directory, open).and_then(|()| check_empty(directory, open, &delete));
+    if let Err(error) = checked {
+        return fail_stranger(step, directory, OsStr::new(""), EntryKind::Directory, error);
+    }
+    let mut from = Some(0);
+    while let Some(place) = from.take().filter(|_| !step.job().is_over()) {
+        let mut buffer = step.take_listing();
+        let listed = strangers(directory, open, place, step.job(), &mut buffer);
+        step.give_back_listing(buffer);
+        match listed {
+            Ok(found) => {
+                let names = found.strangers.iter().map(|(name, _)| name.as_os_str());
+                let transform = step.job().options().copy.transform;
+                let mut unknown = found.unknown;
+                match stood_for(&Mirrored { open, transform }, names) {
+                    Ok(kept) => {
+                        for (name, kind) in &found.strangers {
+                            match kept.contains(name.as_os_str()) {
+                                true => keep_folded(step, directory, name, *kind),
+                                false => delete_one(step, directory, open, &delete, name, *kind),
+                            }
+                        }
+                    }
+                    Err(NotCompared::Source(errno)) => unknown = Some(errno),
+                    Err(NotCompared::Destination(errno)) => {
+                        let path = directory.destination_path();
+                        let error = Error::destination("look up names in", path, errno);
+                        let kind = EntryKind::Directory;
+                        fail_stranger(step, directory, OsStr::new(""), kind, error);
+                    }
+                }
+                if let Some(errno) = unknown {
+                    let path = directory.destination_path();
+                    let error = Error::system("look up in the source what is in", path, errno);
+                    fail_stranger(step, directory, OsStr::new(""), EntryKind::Directory, error);
+                }
+                from = found.next;
+            }
+            Err(errno) => {
+                let error = Error::destination("list", directory.destination_path(), errno);
+                fail_stranger(step, directory, OsStr::new(""), EntryKind::Directory, error);
+            }
+        }
+    }
+}
+
+/// Tells of an entry that is written otherwise than in the source.
+fn keep_folded(step: &mut Step<'_, '_>, directory: &Directory, name: &OsStr, kind: FileType) {
+    let names = (directory.source_path().join(name), directory.destination_path().join(name));
+    let outcome = EntryOutcome::Skipped { reason: Skip::FoldedName };
+    step.finish_at(|| names, kind_of(kind), outcome);
+}
+
+fn delete_one(
+    step: &mut Step<'_, '_>,
+    directory: &Directory,
+    open: &Open,
+    delete: &Delete,
+    name: &OsStr,
+    kind: FileType,
+) {
+    let entry = kind_of(kind);
+    // Kept until it is gone: a run may have made it since it was listed.
+    let claim = stale::claim(open.destination.as_fd(), name);
+    if claim.is_none() && !directory.entered.is_resumed() {
+        return;
+    }
+    match try_delete(step, directory, open, delete, name, kind) {
+        Ok(outcome) => {
+            let source = directory.source_path().join(name);
+            let destination = directory.destination_path().join(name);
+            step.finish_at(|| (source, destination), entry, outcome);
+        }
+        Err(error) => fail_stranger(step, directory, name, entry, error),
+    }
+}
+
+/// Removes what has the name of an entry of the source and is of another kind: what a killed run left,
+/// and else what would go by itself if the source had no such entry.
+pub(super) fn make_room(step: &mut Step<'_, '_>, place: &Place<'_>, kind: FileType) -> Result<()> {
+    let Place { directory, open, target, .. } = *place;
+    let (job, names) = (step.job(), || (place.source(), place.destination()));
+    let Some(delete) = job.options().delete.as_ref().filter(|_| !directory.entered.private) else {
+        return remove_stale(place, kind);
+    };
+    let refuse = |why| Err(Error::new("replace", place.destination(), Reason::Refused(why)));
+    let Some(_claim) = stale::claim(open.destination.as_fd(), target) else {
+        return refuse(Objection::AtWork);
+    };
+    let is_directory = kind == FileType::Directory;
+    let way = directory.path_from_root().join(target);
+    if !job.options().selection.selects(&way, is_directory) {
+        return refuse(Objection::OtherKindExcluded);
+    }
+    match try_delete(step, directory, open, delete, target, kind)? {
+        EntryOutcome::Skipped { .. } => refuse(Objection::KeepsExcluded),
+        outcome => {
+            step.finish_at(names, kind_of(kind), outcome);
+            Ok(())
+        }
+    }
+}
+
+fn try_delete(
+    step: &Step<'_, '_>,
+    directory: &Directory,
+    open: &Open,
+    delete: &Delete,
+    name: &OsStr,
+    kind: FileType,
+) -> Result<EntryOutcome> {
+    let path = directory.destination_path().join(name);
+    let fail = |errno| Error::destination("delete", &path, errno);
+    let parent = open.destination.as_fd();
+    let way = directory.path_from_root().join(name);
+    let selection = &step.job().options().selection;
+    let resumed = directory.entered.is_resumed();
+    let mut entries = 1;
+    if kind == FileType::Directory {
+        if directory::stat_name(parent, name).is_ok_and(|stat| stat.mount_root) {
+            // Nothing of what is mounted is the caller's to delete here.
+            return Err(fail(Errno::EBUSY));
+        }
+        let mut left_out = false;
+        let count = |inside: &Path, is_directory: bool| {
+            entries += 1;
+            left_out |= !resumed && !selection.selects(&way.join(inside), is_directory);
+        };
+        remove::visit(parent, name, count).map_err(fail)?;
+        if left_out {
+            return Ok(EntryOutcome::Skipped { reason: Skip::HoldsExcluded });
+        }
+    }
+    if !step.job().budget().may_delete(entries, delete.most) {
+        return Err(Error::new("delete", path, Reason::Refused(Objection::TooManyDeleted)));
+    }
+    if step.job().options().dry_run {
+        return Ok(EntryOutcome::Planned { action: Action::Delete { entries }, mechanism: None });
+    }
+    let removed = match kind {
+        FileType::Directory => remove::tree(parent, name),
+        _ => name::unlink(parent, name),
+    };
+    match removed {
+        Ok(()) | Err(Errno::ENOENT) => Ok(EntryOutcome::Deleted { entries }),
+        Err(errno) => Err(fail(errno)),
+    }
+}
+
+fn fail_stranger(
+    step: &mut Step<'_, '_>,
+    directory: &Directory,
+    name: &OsStr,
+    kind: EntryKind,
+    error: Error,
+) {
+    // Without a name it is the directory itself, which needs no slash behind it.
+    let at = |path: PathBuf| if name.is_empty() { path } else { path.join(name) };
+    let names = (at(directory.source_path()), at(directory.destination_path()));
+    step.fail_at(|| names, kind, error);
+}
+
+/// Removes what a killed run made of an entry that has become of another kind since.
+fn remove_stale(place: &Place<'_>, kind: FileType) -> Result<()> {
+    let from = &*place.open.destination;
+    let removed = match kind {
+        FileType::Directory => remove::tree(from, place.target),
+        _ => name::unlink(from, place.target),
+    };
+    removed
+        .map_err(|errno| Error::destination("remove what was begun of", place.destination(), errno))
+}
+
+/// An empty root may be a filesystem that is not mounted.
+fn check_empty(directory: &Directory, open: &Open, delete: &Delete) -> Result<()> {
+    if directory.parent().is_some() || delete.empty_source {
+        return Ok(());
+    }
+    let mut buffer = [MaybeUninit::uninit(); 1024];
+    let fail = |errno| Error::system("list", directory.source_path(), errno);
+    directory::rewind_to(&open.source, 0).map_err(fail)?;
+    let is_empty = directory::list(&open.source, &mut buffer, |_| false).map_err(fail)?;
+    if !is_empty {
+        return Ok(());
+    }
+    let reason = Reason::Refused(Objection::EmptySource);
+    Err(Error::new("delete from", directory.destination_path(), reason))
+}
+
+/// A directory that was removed has nothing any more, and everything would be strange.
+fn check_removed(directory: &Directory, open: &Open) -> Result<()> {
+    let stat = file::stat(&open.source)
+        .map_err(|errno| Error::system("examine", directory.source_path(), errno))?;
+    if stat.links > 0 {
+        return Ok(());
+    }
+    let reason = Reason::Refused(Objection::SourceRemoved);
+    Err(Error::new("delete from", directory.destination_path(), reason))
+}
+
+/// What a stretch of a listing has.
+#[derive(Default)]
+struct Found {
+    /// What goes.
+    strangers: Vec<(OsString, FileType)>,
+    /// Why something stays of which nobody knows whether it should.
+    unknown: Option<Errno>,
+    /// Where the listing goes on.
+    next: Option<u64>,
+}
+
+/// So many entries are kept in mind at a time.
+const MOST_STRANGERS: usize = 4096;
+
+/// The entries of the destination that go, from a place of its listing on.
+fn strangers(
+    directory: &Directory,
+    open: &Open,
+    from: u64,
+    job: &Job<'_>,
+    buffer: &mut [MaybeUninit<u8>],
+) -> Sys<Found> {
+    let selection = &job.options().selection;
+    let transform = job.options().copy.transform;
+    let way = directory.path_from_root();
+    let resumed = directory.entered.is_resumed();
+    let mut found = Found::default();
+    directory::rewind_to(&*open.destination, from)?;
+    directory::list(&*open.destination, buffer, |entry| {
+        let name = OsStr::from_bytes(entry.name.to_bytes());
+        let kind = match entry.kind {
+            FileType::Unknown => directory::stat_name(&*open.destination, name)
+                .map_or(FileType::Unknown, |stat| stat.file_type()),
+            known => known,
+        };
+        let is_directory = kind == FileType::Directory;
+        let selects = |name: &OsStr| selection.selects(&way.join(name), is_directory);
+        let look_up = |name: &OsStr| directory::stat_name(&open.source, name).map(|_| ());
+        // It may be the copy of a file that was compressed or decompressed on its way.
+        let other = other_origin(name, transform).filter(|_| !is_directory);
+        // What a killed run left is nobody's, whatever it is called.
+        let selected = || resumed || selects(name) && other.as_deref().is_none_or(selects);
+        let in_source = match (look_up(name), &other) {
+            (Err(Errno::ENOENT), Some(other)) => look_up(other),
+            (looked_up, _) => looked_up,
+        };
+        let at_work = || !resumed && stale::claim(open.destination.as_fd(), name).is_none();
+        match stranger(in_source, selected, at_work) {
+            Verdict::Goes => found.strangers.push((name.to_owned(), kind)),
+            Verdict::Stays => {}
+            Verdict::Unknown(errno) => found.unknown = Some(errno),
+        }
+        found.next = (found.strangers.len() >= MOST_STRANGERS).then_some(entry.next);
+        found.next.is_none() && !job.is_over()
+    })?;
+    Ok(found)
+}

@@ -1,0 +1,54 @@
+//! Whether a job is over, why it ended before its time, and what it left out.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use uncopy_core::Error;
+
+/// End of one job.
+#[derive(Debug, Default)]
+pub(super) struct Ending {
+    over: AtomicBool,
+    /// The first error that ended it.
+    error: Mutex<Option<Error>>,
+    /// Entries that were found and not tried.
+    left_out: AtomicU64,
+}
+
+impl Ending {
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Ends the job: all is done.
+    pub(super) fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the job with this error; the first one counts.
+    pub(super) fn stop(&self, error: Error) {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.end();
+    }
+
+    /// Whether the job ended with an error that stays until something else changes.
+    pub(super) fn is_lasting(&self) -> bool {
+        let error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        error.as_ref().is_some_and(Error::is_lasting)
+    }
+
+    /// Counts entries that were found and are not tried.
+    pub(super) fn leave_out(&self, entries: u64) {
+        self.left_out.fetch_add(entries, Ordering::Relaxed);
+    }
+
+    /// Entries that were found and not tried.
+    pub(super) fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
+    }
+
+    /// The error that ended the job.
+    pub(super) fn into_error(self) -> Option<Error> {
+        self.error.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}

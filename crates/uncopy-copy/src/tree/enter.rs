@@ -1,0 +1,175 @@
+//! Directories are entered: their copy is made or found.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use super::decide::{Decision, Policy, Side, decide};
+use super::delete::make_room;
+use super::directory::{Above, Directory, Entered, Open, identity};
+use super::entry::open_link;
+use super::list::list_open;
+use super::place::Place;
+use super::retry;
+use super::step::Step;
+use crate::jobs::EntryKind;
+use uncopy_core::{Errno, Error, Objection, Reason, Result};
+use uncopy_os::directory;
+use uncopy_os::file::{self, Stat};
+
+/// Goes into a directory: makes or finds its copy, and lists it.
+pub(super) fn enter(step: &mut Step<'_, '_>, parent: &Arc<Directory>, name: &OsStr, linked: bool) {
+    let open = match parent.open() {
+        Ok(open) => open,
+        Err(error) => return fail_below(step, parent, name, error),
+    };
+    let place = Place { directory: parent, open: &open, name, target: name };
+    match open_pair(step, &place, linked) {
+        Ok((entered, pair)) => {
+            let parent = Arc::clone(parent);
+            let pin = if entered.linked {
+                step.job().budget().must_pin();
+                true
+            } else {
+                step.job().budget().may_pin()
+            };
+            let pair = Arc::new(pair);
+            let above = Above::Child { parent: Arc::clone(&parent), name: name.to_owned() };
+            // Until it is finished, so is not the one above.
+            parent.begin();
+            let directory = Arc::new(Directory::new(above, entered, &pair, pin));
+            drop(open);
+            list_open(step, directory, &pair, 0);
+        }
+        Err(error) => step.fail(&place, EntryKind::Directory, error),
+    }
+}
+
+/// An entry cannot even be looked at, because its directory cannot.
+fn fail_below(step: &mut Step<'_, '_>, parent: &Arc<Directory>, name: &OsStr, error: Error) {
+    let names = || (parent.source_path().join(name), parent.destination_path().join(name));
+    step.fail_at(names, EntryKind::Directory, error);
+}
+
+fn open_pair(step: &mut Step<'_, '_>, place: &Place<'_>, linked: bool) -> Result<(Entered, Open)> {
+    let above = &place.directory.entered;
+    let fail = |operation, errno| Error::system(operation, place.source(), errno);
+    let (source, stat) = retry::persist(step.job(), place.open.filesystems, || {
+        let source = if linked {
+            open_link(step, place)?
+        } else {
+            directory::open_child(&place.open.source, place.name)
+                .map_err(|errno| fail("open", errno))?
+        };
+        let stat = file::stat(&source).map_err(|errno| fail("examine", errno))?;
+        Ok((source, stat))
+    })?;
+    check_source(step, place, &stat, linked)?;
+    let destination = open_destination(step, place, &stat)?;
+    let absent = destination.is_none();
+    let fresh = destination.as_ref().is_none_or(|(fresh, _)| *fresh);
+    let (made, destination) = match destination {
+        Some((_, fd)) => {
+            let made = file::stat(&fd)
+                .map_err(|errno| Error::destination("examine", place.destination(), errno))?;
+            (identity(&made), Some((fd, made.device == above.destination.0)))
+        }
+        None => (above.destination, None),
+    };
+    let same_source = stat.device == above.source.device;
+    let open = Open::below(place.open, (source, same_source), destination);
+    let private = above.private;
+    let (source, destination, whole) = (stat, made, true);
+    let entered = Entered { source, destination, fresh, absent, private, whole, linked };
+    Ok((entered, open))
+}
+
+/// A source may be no destination, and a link may not lead to a directory that it lies in.
+fn check_source(step: &Step<'_, '_>, place: &Place<'_>, source: &Stat, linked: bool) -> Result<()> {
+    let refuse = |why| Err(Error::new("copy", place.source(), Reason::Refused(why)));
+    if step.job().context().is_destination(identity(source)) {
+        return refuse(Objection::IsDestination);
+    }
+    if linked && place.directory.lies_in(identity(source)) {
+        return refuse(Objection::EndlessLink);
+    }
+    Ok(())
+}
+
+/// Makes or finds the directory that the copy goes to; `true`: it was made. `None`: it would be,
+/// in a dry run.
+fn open_destination(
+    step: &mut Step<'_, '_>,
+    place: &Place<'_>,
+    source: &Stat,
+) -> Result<Option<(bool, OwnedFd)>> {
+    let fail = |operation, errno| Error::destination(operation, place.destination(), errno);
+    let in_directory = &*place.open.destination;
+    let above = &place.directory.entered;
+    let dry_run = step.job().options().dry_run;
+    let mode = creation_mode(step, place.directory, source);
+    let mut made = match dry_run {
+        true => Err(if above.absent { Errno::ENOENT } else { Errno::EEXIST }),
+        false => directory::make(in_directory, place.target, mode),
+    };
+    match made {
+        Ok(()) => {}
+        Err(Errno::ENOENT) if dry_run => return Ok(None),
+        Err(Errno::EEXIST) if above.fresh => {
+            return Err(Error::new(
+                "make",
+                place.destination(),
+                Reason::Refused(Objection::NameTaken),
+            ));
+        }
+        Err(Errno::EEXIST) => {
+            let stat = match directory::stat_name(in_directory, place.target) {
+                Err(Errno::ENOENT) if dry_run => return Ok(None),
+                other => other.map_err(|errno| fail("examine", errno))?,
+            };
+            let found = Side { kind: stat.file_type(), modified: stat.modified };
+            let directory = Side { kind: EntryKind::Directory, modified: source.modified };
+            let policy = Policy::of(step.job().options(), above);
+            match decide(directory, Some(found), policy) {
+                Decision::MakeRoom => {
+                    make_room(step, place, found.kind)?;
+                    if dry_run {
+                        return Ok(None);
+                    }
+                    made = directory::make(in_directory, place.target, mode);
+                    made.map_err(|errno| fail("make the directory", errno))?;
+                }
+                Decision::Refuse(why) => {
+                    let reason = Reason::Refused(why);
+                    return Err(Error::new("write to", place.destination(), reason));
+                }
+                _ if above.is_resumed() => make_fillable(place, &stat)?,
+                _ => {}
+            }
+        }
+        Err(errno) => return Err(fail("make the directory", errno)),
+    }
+    let opened = directory::open_child(in_directory, place.target).or_else(|errno| match errno {
+        Errno::EACCES => directory::open_child_path(in_directory, place.target),
+        errno => Err(errno),
+    });
+    opened.map(|fd| Some((made.is_ok(), fd))).map_err(|errno| fail("open", errno))
+}
+
+/// The mode of a new directory until it is finished: it has to be filled first.
+fn creation_mode(step: &Step<'_, '_>, parent: &Directory, source: &Stat) -> u32 {
+    let preserve = step.job().options().copy.preserve;
+    let given_later = (preserve.mode || preserve.acl) && !parent.entered.private;
+    if given_later { 0o700 } else { source.permissions() & 0o777 | 0o700 }
+}
+
+/// Lets a directory be filled that a killed run had finished, perhaps with a mode that forbids it.
+fn make_fillable(place: &Place<'_>, stat: &Stat) -> Result<()> {
+    let mode = stat.permissions();
+    if mode & 0o700 == 0o700 {
+        return Ok(());
+    }
+    directory::open_child_path(&*place.open.destination, place.target)
+        .and_then(|handle| directory::set_permissions_of_handle(&handle, mode | 0o700))
+        .map_err(|errno| Error::destination("set the mode of", place.destination(), errno))
+}

@@ -1,0 +1,106 @@
+//! Directories are finished when all that belongs in them is there.
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use super::delete::delete_strangers;
+use super::directory::{Directory, Open};
+use super::journal::sweep_directory;
+use super::step::Step;
+use crate::jobs::{Action, EntryKind, EntryOutcome};
+use crate::metadata::{self, Made};
+use crate::stale;
+use uncopy_core::{Error, InodeFlags, Note, Result};
+use uncopy_os::file;
+
+/// One task of the directory is done; the last one finishes it, and with it perhaps those
+/// above.
+pub(super) fn end(step: &mut Step<'_, '_>, directory: Arc<Directory>) {
+    let mut ended = Some(directory);
+    while let Some(directory) = ended.take_if(|directory| directory.end()) {
+        if !step.job().is_over() {
+            finish_directory(step, &directory);
+        }
+        if directory.parent().is_some() && directory.unpin() {
+            step.job().budget().unpinned();
+        }
+        ended = directory.parent().cloned();
+    }
+}
+
+/// All that belongs in a directory is there: gives it its metadata.
+fn finish_directory(step: &mut Step<'_, '_>, directory: &Arc<Directory>) {
+    if directory.parent().is_none() {
+        // A root is finished by who began it.
+        return;
+    }
+    let finished = directory.open().and_then(|open| {
+        delete_strangers(step, directory, &open);
+        let entered = &directory.entered;
+        let ours = entered.fresh || entered.private;
+        let made = if ours { Made::AsSource } else { Made::Found };
+        give_metadata(step, directory, &open, made)
+    });
+    match finished {
+        Ok(given) => {
+            let outcome = made_directory(directory, given);
+            step.finish_at(|| directory.names(), EntryKind::Directory, outcome);
+        }
+        Err(error) => step.fail_at(|| directory.names(), EntryKind::Directory, error),
+    }
+}
+
+pub(super) fn give_metadata(
+    step: &Step<'_, '_>,
+    directory: &Directory,
+    open: &Open,
+    made: Made<'_>,
+) -> Result<Given> {
+    if step.job().options().dry_run {
+        return Ok(Given::default());
+    }
+    if let Some(journal) = step.job().resume().journal() {
+        let path = || directory.path_from_root();
+        sweep_directory(&journal, path, open.destination.as_fd());
+    }
+    if !directory.entered.fresh && !directory.entered.private {
+        let unproven = stale::sweep(open.destination.as_fd(), open.source.as_fd());
+        let path = |name: &OsStr| directory.destination_path().join(name);
+        step.job().tally().add_unproven(unproven, path);
+    }
+    let options = &step.job().options().copy;
+    let source = (open.source.as_fd(), &directory.entered.source);
+    let destination = open.destination.as_fd();
+    let nothing = matches!(made, Made::Found) && options.preserve == Default::default();
+    let notes = if nothing {
+        Vec::new()
+    } else {
+        metadata::apply_to_directory(destination, source, made, options.preserve)
+    };
+    if options.durable {
+        file::sync(destination)
+            .map_err(|e| Error::destination("flush", directory.destination_path(), e))?;
+    }
+    let flags_not_kept = match step.wants_records() || directory.entered.source.is_flagged {
+        true => metadata::flags_not_kept(open.source.as_fd(), destination),
+        false => InodeFlags::default(),
+    };
+    Ok(Given { notes, flags_not_kept })
+}
+
+/// What of a directory's metadata its copy has not.
+#[derive(Debug, Default)]
+pub(super) struct Given {
+    pub(super) notes: Vec<Note>,
+    flags_not_kept: InodeFlags,
+}
+
+/// What is told of a directory that is done.
+pub(super) fn made_directory(directory: &Directory, given: Given) -> EntryOutcome {
+    let Given { notes, flags_not_kept } = given;
+    match directory.entered.absent {
+        true => EntryOutcome::Planned { action: Action::Make, mechanism: None },
+        false => EntryOutcome::Made { notes, flags_not_kept },
+    }
+}

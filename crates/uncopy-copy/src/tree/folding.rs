@@ -1,0 +1,338 @@
+//! Directories that fold names: vfat, and those that `chattr +F` marks on ext4. An entry of the destination
+//! may be written otherwise than the name of the source that stands for it: in another case, with dots at its
+//! end, with its accents composed or not.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use rustix::fs::FileType;
+
+use super::directory::{Identity, Open, identity};
+use crate::compress::other_origin;
+use crate::{Level, Transform};
+use uncopy_core::Errno;
+use uncopy_os::capabilities::Filesystem;
+use uncopy_os::{Sys, directory, file, name};
+
+/// The two sides of a directory.
+pub(super) trait Sides {
+    /// What a name of the destination stands for.
+    fn look_up(&self, name: &OsStr) -> Sys<Identity>;
+
+    /// Tells of each name of the destination, as it is written.
+    fn list_destination(&self, tell: &mut dyn FnMut(&OsStr)) -> Sys<()>;
+
+    /// The same for the source.
+    fn list_source(&self, tell: &mut dyn FnMut(&OsStr)) -> Sys<()>;
+
+    /// Whether the destination may fold more than the case of letters.
+    fn may_fold_all(&self) -> bool;
+}
+
+/// Nobody knows what stands for what.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NotCompared {
+    Source(Errno),
+    Destination(Errno),
+}
+
+/// Those of these entries of the destination which a name of the source stands for that is written
+/// otherwise. Where a directory does not fold names, one look for each is all it takes.
+pub(super) fn stood_for<'a>(
+    sides: &impl Sides,
+    entries: impl Iterator<Item = &'a OsStr>,
+) -> Result<HashSet<&'a OsStr>, NotCompared> {
+    let mut suspects: HashMap<Identity, Vec<&OsStr>> = HashMap::new();
+    let mut may_fold_all = None;
+    for entry in entries {
+        let other = other_case(entry);
+        // Of accents and of dots at the end the case of a letter says nothing.
+        let may_differ = other.is_none() || !entry.is_ascii();
+        let found = if may_differ && *may_fold_all.get_or_insert_with(|| sides.may_fold_all()) {
+            sides.look_up(entry).ok()
+        } else {
+            let found = other.and_then(|other| sides.look_up(&other).ok());
+            found.filter(|found| sides.look_up(entry) == Ok(*found))
+        };
+        if let Some(found) = found {
+            suspects.entry(found).or_default().push(entry);
+        }
+    }
+    if suspects.is_empty() {
+        return Ok(HashSet::new());
+    }
+    // The names of the source that stand for one of them.
+    let mut standing: HashMap<OsString, Identity> = HashMap::new();
+    let mut failed = None;
+    let listed = sides.list_source(&mut |name| match sides.look_up(name) {
+        Ok(found) if suspects.contains_key(&found) => drop(standing.insert(name.into(), found)),
+        // No entry of the destination can be called so, or none is.
+        Ok(_) | Err(Errno::ENOENT | Errno::EINVAL | Errno::ENAMETOOLONG) => {}
+        Err(errno) => failed = Some(errno),
+    });
+    listed.map_err(NotCompared::Source)?;
+    if let Some(errno) = failed {
+        return Err(NotCompared::Destination(errno));
+    }
+    if !standing.is_empty() {
+        // Another name of one file is no folding.
+        let listed = sides.list_destination(&mut |name| {
+            standing.remove(name);
+        });
+        listed.map_err(NotCompared::Destination)?;
+    }
+    let wanted: HashSet<Identity> = standing.into_values().collect();
+    let (mut kept, mut numbers_changed) = (HashSet::new(), false);
+    for (found, entries) in suspects {
+        match wanted.contains(&found) {
+            true => kept.extend(entries),
+            // Some filesystems number what they forgot anew: nothing was compared then.
+            false => {
+                numbers_changed |=
+                    entries.iter().any(|entry| sides.look_up(entry).is_ok_and(|now| now != found));
+            }
+        }
+    }
+    match numbers_changed {
+        true => Err(NotCompared::Destination(Errno::ESTALE)),
+        false => Ok(kept),
+    }
+}
+
+/// The name with the case of one letter changed, one of ASCII if it has any: those are folded wherever
+/// others are. `None`: it has no letter with two cases.
+fn other_case(name: &OsStr) -> Option<OsString> {
+    let mut bytes = name.as_bytes().to_owned();
+    if let Some(letter) = bytes.iter_mut().find(|byte| byte.is_ascii_alphabetic()) {
+        *letter ^= 0x20;
+        return Some(OsString::from_vec(bytes));
+    }
+    let swapped = |letter: char| {
+        let is_other = |other: &char| *other != letter && other.len_utf8() == letter.len_utf8();
+        // A letter whose other case is several is none of those that are folded alike everywhere.
+        let single = |mut letters: Vec<char>| letters.pop().filter(|_| letters.is_empty());
+        let upper = single(letter.to_uppercase().collect()).filter(is_other);
+        upper.or_else(|| single(letter.to_lowercase().collect()).filter(is_other))
+    };
+    let text = name.to_str()?;
+    let (at, letter, other) =
+        text.char_indices().find_map(|(at, letter)| Some((at, letter, swapped(letter)?)))?;
+    let (before, behind) = (&text[..at], &text[at + letter.len_utf8()..]);
+    Some(format!("{before}{other}{behind}").into())
+}
+
+/// A directory that is mirrored.
+pub(super) struct Mirrored<'a> {
+    pub(super) open: &'a Open,
+    pub(super) transform: Transform,
+}
+
+impl Sides for Mirrored<'_> {
+    fn look_up(&self, name: &OsStr) -> Sys<Identity> {
+        directory::stat_name(&*self.open.destination, name).map(|stat| identity(&stat))
+    }
+
+    fn list_destination(&self, tell: &mut dyn FnMut(&OsStr)) -> Sys<()> {
+        list(&*self.open.destination, |name, _| tell(name))
+    }
+
+    fn list_source(&self, tell: &mut dyn FnMut(&OsStr)) -> Sys<()> {
+        // What is compressed or decompressed gets another name, which was the first one the other way round.
+        let back = match self.transform {
+            Transform::None => Transform::None,
+            Transform::Compress(_) => Transform::Decompress,
+            Transform::Decompress => Transform::Compress(Level::default()),
+        };
+        list(&self.open.source, |name, _| {
+            tell(name);
+            if let Some(other) = other_origin(name, back) {
+                tell(&other);
+            }
+        })
+    }
+
+    fn may_fold_all(&self) -> bool {
+        folding(self.open) != Folding::No
+    }
+}
+
+/// Whether a directory takes names for one another that are written differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Folding {
+    No,
+    Yes,
+    Unknown,
+}
+
+/// Finds that out of the destination. A filesystem that folds but the case of ASCII (XFS with `ascii-ci`) counts
+/// as one that does not.
+pub(super) fn folding(open: &Open) -> Folding {
+    /// `FS_CASEFOLD_FL`, `include/uapi/linux/fs.h`.
+    const CASEFOLD: u32 = 0x4000_0000;
+    let filesystem = open.filesystems.1;
+    let is_marked = match filesystem {
+        Filesystem::XFS | Filesystem::BTRFS => return Folding::No,
+        Filesystem::VFAT | Filesystem::EXFAT | Filesystem::NTFS3 => return Folding::Yes,
+        Filesystem::EXT4 | Filesystem::F2FS => true,
+        other => other.is_memory(),
+    };
+    match file::inode_flags(&*open.destination) {
+        Ok(flags) if is_marked && flags & CASEFOLD != 0 => Folding::Yes,
+        Ok(_) | Err(Errno::ENOTTY) if is_marked => Folding::No,
+        _ => Folding::Unknown,
+    }
+}
+
+/// Lists a whole directory by a descriptor of its own, so that the place of another listing stays.
+pub(super) fn list(at: impl AsFd, mut tell: impl FnMut(&OsStr, FileType)) -> Sys<()> {
+    let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
+    directory::list(name::open_directory_for_reading(at)?, &mut buffer, |entry| {
+        tell(OsStr::from_bytes(entry.name.to_bytes()), entry.kind);
+        true
+    })?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kinds of folding.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Folds {
+        Nothing,
+        /// Letters of ASCII, and dots at the end.
+        Ascii,
+        /// An accent that stands behind its letter, and no case.
+        Accents,
+        /// All letters, and dots at the end.
+        All,
+    }
+
+    /// A destination with inode numbers, and the names of a source.
+    struct Fake {
+        folds: Folds,
+        destination: &'static [(&'static str, u64)],
+        source: &'static [&'static str],
+        /// From this look on inodes have other numbers.
+        renumbered_at: usize,
+        looks: std::cell::Cell<usize>,
+    }
+
+    impl Sides for Fake {
+        fn look_up(&self, name: &OsStr) -> Sys<Identity> {
+            let name = name.to_str().unwrap();
+            if name.len() > 12 {
+                return Err(Errno::ENAMETOOLONG);
+            }
+            let folded = |name: &str| match self.folds {
+                Folds::Nothing => name.to_owned(),
+                Folds::Accents => name.replace("e\u{301}", "é"),
+                Folds::Ascii => name.trim_end_matches('.').to_ascii_lowercase(),
+                Folds::All => name.trim_end_matches('.').to_lowercase(),
+            };
+            let found = self.destination.iter().find(|(entry, _)| folded(entry) == folded(name));
+            self.looks.set(self.looks.get() + 1);
+            let added = if self.looks.get() > self.renumbered_at { 1000 } else { 0 };
+            found.map(|(_, inode)| ((8, 1), *inode + added)).ok_or(Errno::ENOENT)
+        }
+
+        fn list_destination(&self, tell: &mut dyn FnMut(&OsStr)) -> Sys<()> {
+            self.destination.iter().for_each(|(name, _)| tell(OsStr::new(name)));
+            Ok(())
+        }
+
+        fn list_source(&self, tell: &mut dyn FnMut(&OsStr)) -> Sys<()> {
+            self.source.iter().for_each(|name| tell(OsStr::new(name)));
+            Ok(())
+        }
+
+        fn may_fold_all(&self) -> bool {
+            self.folds != Folds::Nothing
+        }
+    }
+
+    impl Fake {
+        /// Those of its strangers that stay.
+        fn kept(&self) -> Result<HashSet<&'static str>, NotCompared> {
+            let names = self.destination.iter().map(|(name, _)| *name);
+            let strangers = names.filter(|name| !self.source.contains(name)).map(OsStr::new);
+            Ok(stood_for(self, strangers)?.into_iter().filter_map(OsStr::to_str).collect())
+        }
+    }
+
+    #[test]
+    fn what_a_name_of_the_source_stands_for_stays_where_names_are_folded() {
+        type Row = (
+            Folds,
+            &'static [(&'static str, u64)],
+            &'static [&'static str],
+            &'static [&'static str],
+        );
+        const ROWS: [Row; 20] = [
+            (Folds::All, &[("foo", 1)], &["Foo"], &["foo"]),
+            (Folds::All, &[("foo", 1)], &["FOO", "x"], &["foo"]),
+            (Folds::All, &[("FOO.TXT", 1), ("bar", 2)], &["foo.txt"], &["FOO.TXT"]),
+            (Folds::All, &[("straße É", 1)], &["STRAßE é"], &["straße É"]),
+            (Folds::All, &[("é", 1)], &["É"], &["é"]),
+            (Folds::All, &[("foo", 1)], &["bar"], &[]),
+            (Folds::All, &[("foo", 1)], &["too long a name", "Foo"], &["foo"]),
+            (Folds::All, &[("1", 1)], &["2"], &[]),
+            (Folds::All, &[("1", 1)], &["1."], &["1"]),
+            (Folds::All, &[("1", 1), ("2", 2)], &["1.", "x"], &["1"]),
+            // Another name of one file, which the source has under its own.
+            (Folds::All, &[("1", 1), ("a", 1)], &["a"], &[]),
+            (Folds::Ascii, &[("Ö.JPG", 1)], &["Ö.jpg"], &["Ö.JPG"]),
+            (Folds::Ascii, &[("ö.jpg", 1)], &["Ö.jpg"], &[]),
+            (Folds::Ascii, &[("2024", 1)], &["2024.."], &["2024"]),
+            (Folds::Accents, &[("e\u{301}.txt", 1)], &["é.txt"], &["e\u{301}.txt"]),
+            (Folds::Accents, &[("e\u{301}.txt", 1)], &["É.txt"], &[]),
+            (Folds::Nothing, &[("e\u{301}.txt", 1)], &["é.txt"], &[]),
+            (Folds::Nothing, &[("foo", 1), ("Foo", 2)], &["Foo"], &[]),
+            (Folds::Nothing, &[("foo", 1), ("Foo", 1)], &["Foo"], &[]),
+            (Folds::Nothing, &[("1", 1)], &["1."], &[]),
+        ];
+        for (folds, destination, source, expected) in ROWS {
+            let (renumbered_at, looks) = (usize::MAX, Default::default());
+            let fake = Fake { folds, destination, source, renumbered_at, looks };
+            let expected: HashSet<&str> = expected.iter().copied().collect();
+            assert_eq!(fake.kept().unwrap(), expected, "{folds:?} {destination:?} {source:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_change_meanwhile_are_no_answer() {
+        for (renumbered_at, expected) in
+            [(3, Ok(HashSet::from(["foo"]))), (2, Err(NotCompared::Destination(Errno::ESTALE)))]
+        {
+            let (folds, looks) = (Folds::All, Default::default());
+            let fake =
+                Fake { folds, destination: &[("foo", 1)], source: &["FOO"], renumbered_at, looks };
+            assert_eq!(fake.kept(), expected);
+        }
+    }
+
+    #[test]
+    fn one_letter_changes_its_case() {
+        for (name, expected) in [
+            (&b"foo"[..], Some(&b"Foo"[..])),
+            (b"Foo", Some(b"foo")),
+            (b"1a2", Some(b"1A2")),
+            (b"12", None),
+            (b"", None),
+            (b"\xff", None),
+            (b"\xffab", Some(b"\xffAb")),
+            ("é".as_bytes(), Some("É".as_bytes())),
+            // In upper case it is two letters.
+            ("ßж".as_bytes(), Some("ßЖ".as_bytes())),
+            // Letters of ASCII come first.
+            ("Öl".as_bytes(), Some("ÖL".as_bytes())),
+        ] {
+            let other = other_case(OsStr::from_bytes(name));
+            assert_eq!(other.as_deref(), expected.map(OsStr::from_bytes), "{name:?}");
+        }
+    }
+}

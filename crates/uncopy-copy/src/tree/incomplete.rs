@@ -1,0 +1,325 @@
+//! A new tree whose job ended because of its destination: it keeps its temporary name, and a journal
+//! beside it names it, so that another run goes on with it and no run removes it.
+//!
+//! A run without a journal notes nothing on its way. What is in its tree is whole all the same: a file
+//! is written under its own name, and removed if it fails. What is left to show is that a copy is of its
+//! source as that is now, and times show it ([`is_current`]). From there on the journal holds, as for a
+//! run that had one from its beginning.
+
+use std::ffi::OsStr;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::FileType;
+
+use super::directory::Open;
+use super::job::Job;
+use super::journal::{Begun, Built, Finished, Journal};
+use super::target::{Aside, fingerprint, is_there, open_journal};
+use crate::jobs::Incomplete;
+use crate::small::Next;
+use crate::{Control, Transform, stale};
+use uncopy_core::{Errno, Error, Objection, Reason, Result};
+use uncopy_os::capabilities::Filesystem;
+use uncopy_os::file::{self, Stat};
+use uncopy_os::{Sys, clock, directory, name};
+
+/// How often room is made for the journal.
+const MOST_ATTEMPTS: usize = 3;
+
+/// Removed beyond what the journal takes: its own blocks, those of its directory, and what a filesystem
+/// keeps for itself.
+const SPARE_BYTES: u64 = 16 << 10;
+
+/// Whoever sets the clock moves it further than a run drifts from it.
+const MOST_DRIFT: Duration = Duration::from_secs(1);
+
+/// A tree that is built under a temporary name, when nobody is at work on it any more.
+pub(super) struct Unfinished<'a> {
+    pub(super) job: &'a Job<'a>,
+    pub(super) source: &'a Path,
+    /// Of the source.
+    pub(super) inode: u64,
+    pub(super) destination: &'a Path,
+    pub(super) open: &'a Open,
+    pub(super) aside: &'a Aside,
+}
+
+/// A place in both trees.
+struct Spot<'a> {
+    /// From the root.
+    way: &'a Path,
+    /// `None`: it cannot be opened.
+    source: Option<&'a OwnedFd>,
+    destination: &'a OwnedFd,
+}
+
+impl Unfinished<'_> {
+    /// Leaves it to the caller, with this many entries in it.
+    pub(super) fn keep(&self, journal: Option<&Journal>, entries: u64) -> Incomplete {
+        let mut removed = 0;
+        let noted = match journal {
+            Some(journal) => {
+                // What was not flushed is copied again.
+                let _ = journal.flush();
+                journal.keep().map_err(|errno| self.unwritten(errno))
+            }
+            None => self.begin_journal(&mut removed),
+        };
+        // From now on no run removes it, unless a record still says that it is a killed run's. What a
+        // journal names stays even then.
+        let removed_by_next = !self.aside.register.withdraw() && noted.is_err();
+        // Whoever made it can remove it, whatever modes its directories were to have.
+        let _ = self.walk(|_, _| true);
+        let path = std::path::absolute(self.destination);
+        let path = path.as_deref().unwrap_or(self.destination);
+        Incomplete {
+            source: self.source.to_owned(),
+            destination: self.destination.to_owned(),
+            path: path.with_file_name(&self.aside.temporary),
+            entries: entries.saturating_sub(removed),
+            no_journal: noted.err().map(|error| error.reason().clone()),
+            removed_by_next,
+        }
+    }
+
+    fn unwritten(&self, errno: Errno) -> Error {
+        Error::destination("write the journal for", self.destination, errno)
+    }
+
+    /// Writes a journal, and notes in it what is done. `removed`: files that were in its way.
+    fn begin_journal(&self, removed: &mut u64) -> Result<()> {
+        // Where nothing else failed, the file that was too much has made room.
+        let journal = self.with_room(0, removed, || self.open_journal())?;
+        let begun = self.note_all(&journal, removed).and_then(|()| journal.keep());
+        begun.map_err(|errno| self.unwritten(errno))
+    }
+
+    /// Does something that takes so many bytes; where there is no room, files of the tree make it,
+    /// which are copied again.
+    fn with_room<T>(
+        &self,
+        bytes: u64,
+        removed: &mut u64,
+        mut attempt: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
+        for _ in 1..MOST_ATTEMPTS {
+            match attempt() {
+                Err(error) if matches!(error.errno(), Some(Errno::ENOSPC | Errno::EDQUOT)) => {
+                    *removed += self.remove_some(bytes);
+                }
+                other => return other,
+            }
+        }
+        attempt()
+    }
+
+    /// Opens the journal and begins it.
+    fn open_journal(&self) -> Result<Journal> {
+        let Unfinished { job, source, destination, aside, .. } = self;
+        let parent = aside.parent.as_fd();
+        let fingerprint = fingerprint(job.options(), source, self.inode);
+        let mut journal = open_journal(destination, parent, &aside.name, fingerprint)?;
+        let other = journal.begun().and_then(|begun| begun.aside.as_ref());
+        if let Some(other) = other.filter(|other| is_there(parent, other)) {
+            let tree = destination.with_file_name(&other.name);
+            let reason = Reason::Refused(Objection::JournalOfTree { tree });
+            return Err(Error::new("begin a journal for", destination, reason));
+        }
+        let id = file::stat(&*self.open.destination).map_err(|e| self.unwritten(e))?.id();
+        let built = Built { name: aside.temporary.clone(), id };
+        let begun = journal.begin(Begun { fingerprint, aside: Some(built) }, parent);
+        begun.map(|()| journal).map_err(|errno| {
+            // An empty one is of no use. Its lock went with it.
+            let _ = name::unlink(parent, &stale::journal_name(&aside.name));
+            self.unwritten(errno)
+        })
+    }
+
+    /// Notes every file whose copy is of its source as that is now. Others are copied again.
+    fn note_all(&self, journal: &Journal, removed: &mut u64) -> Sys<()> {
+        let is_told_by_times = self.job.options().copy.transform == Transform::None
+            && !self.job.resume().has_remnants()
+            && is_steady(self.job.resume().begun_at(), (clock::real(), clock::boot()))
+            && has_kernel_times(self.open.filesystems.1);
+        if !is_told_by_times {
+            return Ok(());
+        }
+        let files = self.job.tally().done_entries();
+        let bytes = Journal::bytes_for(files);
+        // Without that, as many are noted as fit.
+        let _ = self.with_room(bytes, removed, || {
+            journal.reserve(files).map_err(|errno| self.unwritten(errno))
+        });
+        // A batch that cannot be written is copied again.
+        let _ = self.walk(|spot, name| note(journal, spot, name).is_ok() && self.goes_on());
+        let _ = journal.flush();
+        Ok(())
+    }
+
+    /// The observer does not want to stop.
+    fn goes_on(&self) -> bool {
+        self.job.tally().tell_progress() == Control::Continue
+    }
+
+    /// Removes files of so many bytes, and one at least. Returns how many.
+    fn remove_some(&self, bytes: u64) -> u64 {
+        let (mut removed, mut freed) = (0, 0);
+        let _ = self.walk(|spot, name| {
+            let found = directory::stat_name(spot.destination, name);
+            if let Ok(stat) = found.as_ref()
+                && stat.links == 1
+                && name::unlink(spot.destination, name).is_ok()
+            {
+                removed += 1;
+                freed += stat.blocks * 512;
+            }
+            removed == 0 || freed < bytes + SPARE_BYTES
+        });
+        // Until then some filesystems have the blocks of a file that was removed.
+        let _ = file::sync_filesystem(&*self.open.destination);
+        removed
+    }
+
+    /// Visits every regular file of the tree, as long as `visit` wants, and makes every directory one
+    /// that its owner can empty.
+    fn walk(&self, mut visit: impl FnMut(&Spot<'_>, &OsStr) -> bool) -> Sys<()> {
+        let mut waiting = vec![PathBuf::new()];
+        let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
+        let mut goes_on = true;
+        while let Some(way) = waiting.pop().filter(|_| goes_on) {
+            let names: Vec<&OsStr> = way.iter().collect();
+            let destination = directory::open_beneath(&*self.open.destination, &names, false)?;
+            let source = directory::open_beneath(&self.open.source, &names, true).ok();
+            let source = source.filter(|fd| {
+                file::filesystem_magic(fd)
+                    .is_ok_and(|magic| has_kernel_times(Filesystem::from_magic(magic)))
+            });
+            let spot = Spot { way: &way, source: source.as_ref(), destination: &destination };
+            directory::list(&destination, &mut buffer, |entry| {
+                let name = OsStr::from_bytes(entry.name.to_bytes());
+                match entry.kind {
+                    FileType::Directory => {
+                        let _ = make_removable(destination.as_fd(), name);
+                        waiting.push(way.join(name));
+                    }
+                    FileType::RegularFile => goes_on = visit(&spot, name),
+                    _ => {}
+                }
+                goes_on
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn make_removable(parent: BorrowedFd<'_>, name: &OsStr) -> Sys<()> {
+    let mode = directory::stat_name(parent, name)?.permissions();
+    if mode & 0o700 == 0o700 {
+        return Ok(());
+    }
+    let handle = directory::open_child_path(parent, name)?;
+    directory::set_permissions_of_handle(handle, mode | 0o700)
+}
+
+/// Notes a file, if its copy is of its source as that is now.
+fn note(journal: &Journal, spot: &Spot<'_>, name: &OsStr) -> Sys<()> {
+    let Some(source) = spot.source.and_then(|from| directory::stat_name(from, name).ok()) else {
+        return Ok(());
+    };
+    let copy = directory::stat_name(spot.destination, name)?;
+    if !is_current(&source, &copy) {
+        return Ok(());
+    }
+    let (path, directory) = (&spot.way.join(name), spot.destination.as_fd());
+    journal.add(&Finished { path, source: &source, copy: &copy, bytes: copy.size, directory })
+}
+
+/// Whether a copy that is whole was begun after the last change of its source.
+///
+/// A new file's birth time and the time of a change are of one clock: the tick of the kernel's, which
+/// stands still or goes forward as long as nobody sets it (`fs/inode.c`, `inode_set_ctime_current`,
+/// `current_time`; `ext4_crtime` and its like are set from that when the inode is made). A change at or
+/// after the birth has therefore its time or a later one, and an earlier time is that of a change before
+/// it. Every change of contents, length and name sets the time of change, and nobody can set it back
+/// (`inode(7)`).
+fn is_current(source: &Stat, copy: &Stat) -> bool {
+    /// Where times are whole seconds, or two, they are cut off.
+    const GRAIN_SECONDS: i64 = 4;
+    let is_regular = |stat: &Stat| stat.file_type() == FileType::RegularFile;
+    let Some(birth) = copy.born.filter(|_| is_regular(source) && is_regular(copy)) else {
+        return false;
+    };
+    let changed = source.changed;
+    let is_older = match changed.nanoseconds {
+        0 => changed.seconds.saturating_add(GRAIN_SECONDS) < birth.seconds,
+        _ => (changed.seconds, changed.nanoseconds) < (birth.seconds, birth.nanoseconds),
+    };
+    is_older && source.size == copy.size
+}
+
+/// Times of files are those of this machine's clock, to the nanosecond unless they are whole seconds.
+fn has_kernel_times(filesystem: Filesystem) -> bool {
+    Next::is_possible(filesystem) || filesystem.is_memory()
+}
+
+/// Nobody set the clock between two times, each since the epoch and since boot.
+fn is_steady(begin: (Duration, Duration), end: (Duration, Duration)) -> bool {
+    let by_clock = end.0.checked_sub(begin.0);
+    let passed = end.1.saturating_sub(begin.1);
+    by_clock.is_some_and(|by_clock| by_clock.abs_diff(passed) <= MOST_DRIFT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uncopy_os::file::Timestamp;
+
+    fn stat(mode: u32, size: u64, changed: Timestamp) -> Stat {
+        let now = file::stat(tempfile::tempfile().unwrap()).unwrap();
+        Stat { mode, size, changed, ..now }
+    }
+
+    #[test]
+    fn a_copy_is_current_if_it_was_begun_after_the_last_change() {
+        const FILE: u32 = 0o100_644;
+        let time = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
+        let birth = time(100, 500);
+        for (what, source, copy, birth, expected) in [
+            ("older", (FILE, 5, time(100, 499)), (FILE, 5), Some(birth), true),
+            ("at once", (FILE, 5, time(100, 500)), (FILE, 5), Some(birth), false),
+            ("later", (FILE, 5, time(101, 3)), (FILE, 5), Some(birth), false),
+            ("a second older", (FILE, 5, time(99, 999)), (FILE, 5), Some(birth), true),
+            ("a whole second", (FILE, 5, time(96, 0)), (FILE, 5), Some(birth), false),
+            ("a whole second, long ago", (FILE, 5, time(95, 0)), (FILE, 5), Some(birth), true),
+            ("before the epoch", (FILE, 5, time(i64::MIN, 0)), (FILE, 5), Some(birth), true),
+            ("another length", (FILE, 5, time(1, 1)), (FILE, 6), Some(birth), false),
+            ("no birth time", (FILE, 5, time(1, 1)), (FILE, 5), None, false),
+            ("a link", (0o120_777, 5, time(1, 1)), (FILE, 5), Some(birth), false),
+            ("a FIFO", (FILE, 5, time(1, 1)), (0o010_644, 5), Some(birth), false),
+        ] {
+            let (mode, size, changed) = source;
+            let source = stat(mode, size, changed);
+            let copy = Stat { born: birth, ..stat(copy.0, copy.1, time(200, 1)) };
+            assert_eq!(is_current(&source, &copy), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_was_set_is_noticed() {
+        let at = |real, boot| (Duration::from_millis(real), Duration::from_millis(boot));
+        for (end, expected) in [
+            (at(5000, 2000), true),
+            (at(5900, 2000), true),
+            (at(4100, 2000), true),
+            (at(6100, 2000), false),
+            (at(3900, 2000), false),
+            (at(3999, 1000), false),
+        ] {
+            assert_eq!(is_steady(at(4000, 1000), end), expected, "{end:?}");
+        }
+    }
+}

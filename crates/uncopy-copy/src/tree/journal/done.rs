@@ -1,0 +1,180 @@
+//! Which files an earlier run did. So many digests are kept in memory; of more, sorted portions go to a
+//! file without a name, and the first of each page of them is kept.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use crate::journal::format::{Short, Told};
+use crate::tree::nameless;
+use uncopy_os::{Sys, transfer};
+
+/// Digests that are kept in memory: 4 MiB of them.
+const MOST_KEPT: usize = 1 << 18;
+
+/// Digests that are read together: 4 KiB of them.
+const PAGE: usize = 256;
+
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    kept: Vec<Short>,
+    spilled: Option<Spilled>,
+}
+
+#[derive(Debug)]
+struct Spilled {
+    file: OwnedFd,
+    bytes: u64,
+    portions: Vec<Portion>,
+}
+
+/// Sorted, and one after the other from an offset on.
+#[derive(Debug)]
+struct Portion {
+    offset: u64,
+    length: usize,
+    /// The first digest of each page.
+    firsts: Vec<Short>,
+}
+
+/// Takes digests in.
+pub(super) struct Collecting<'a> {
+    done: Done,
+    most_kept: usize,
+    directory: BorrowedFd<'a>,
+}
+
+impl Done {
+    /// Takes digests in; those beyond what is kept go to the filesystem of this directory.
+    pub(super) fn collect(directory: BorrowedFd<'_>) -> Collecting<'_> {
+        Collecting { done: Done::default(), most_kept: MOST_KEPT, directory }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_empty() && self.spilled.is_none()
+    }
+
+    /// Whether a file is done. One whose digest cannot be read is done again.
+    pub(super) fn contains(&self, file: &Short) -> bool {
+        let is_spilled = |spilled: &Spilled| spilled.contains(file).unwrap_or(false);
+        self.kept.binary_search(file).is_ok() || self.spilled.as_ref().is_some_and(is_spilled)
+    }
+
+    /// Sorts what is kept, writes it, and forgets it.
+    fn spill(&mut self, directory: BorrowedFd<'_>) -> Sys<()> {
+        self.kept.sort_unstable();
+        let spilled = match &mut self.spilled {
+            Some(spilled) => spilled,
+            none => {
+                let file = nameless::file(directory, "done")?;
+                none.insert(Spilled { file, bytes: 0, portions: Vec::new() })
+            }
+        };
+        spilled.add(&self.kept)?;
+        self.kept.clear();
+        Ok(())
+    }
+}
+
+impl Spilled {
+    fn add(&mut self, sorted: &[Short]) -> Sys<()> {
+        let bytes = sorted.as_flattened();
+        transfer::write_all_at(&self.file, bytes, self.bytes)?;
+        let firsts = sorted.iter().step_by(PAGE).copied().collect();
+        self.portions.push(Portion { offset: self.bytes, length: sorted.len(), firsts });
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn contains(&self, file: &Short) -> Sys<bool> {
+        let mut page = [[0; size_of::<Short>()]; PAGE];
+        for portion in &self.portions {
+            let Some(number) = portion.firsts.partition_point(|first| first <= file).checked_sub(1)
+            else {
+                continue;
+            };
+            let begin = number * PAGE;
+            let page = &mut page[..PAGE.min(portion.length - begin)];
+            let offset = portion.offset + (begin * size_of::<Short>()) as u64;
+            let bytes = page.as_flattened_mut();
+            let is_whole = transfer::read_all_at(&self.file, bytes, offset)? == bytes.len();
+            if is_whole && page.binary_search(file).is_ok() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Collecting<'_> {
+    /// All that was taken in.
+    pub(super) fn end(mut self) -> Done {
+        self.done.kept.sort_unstable();
+        self.done
+    }
+}
+
+impl Told for Collecting<'_> {
+    fn done(&mut self, files: &[Short]) {
+        self.done.kept.extend_from_slice(files);
+        // Without room on the disk all of it stays in memory.
+        if self.done.kept.len() >= self.most_kept && self.done.spill(self.directory).is_err() {
+            self.most_kept = usize::MAX;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::journal::format::short;
+
+    fn digest(number: u32) -> Short {
+        short(blake3::hash(&number.to_le_bytes()))
+    }
+
+    /// The even numbers below `end`, in frames of 10.
+    fn collect(end: u32, most_kept: usize, directory: &File) -> Done {
+        let mut collecting = Collecting { most_kept, ..Done::collect(directory.as_fd()) };
+        let digests: Vec<_> = (0..end).step_by(2).map(digest).collect();
+        digests.chunks(10).for_each(|frame| collecting.done(frame));
+        collecting.end()
+    }
+
+    #[test]
+    fn what_was_done_is_found_and_nothing_else() {
+        let directory = File::open(std::env::temp_dir()).unwrap();
+        // All in memory; portions of less than a page, of many pages, and none left in memory.
+        for (end, most_kept, portions) in
+            [(0, 10, 0), (2000, 5000, 0), (2000, 90, 11), (9000, 1700, 2), (2000, 500, 2)]
+        {
+            let done = collect(end, most_kept, &directory);
+            let found = done.spilled.as_ref().map_or(0, |spilled| spilled.portions.len());
+            assert_eq!(found, portions, "{end} {most_kept}");
+            assert!(done.kept.len() < most_kept);
+            assert_eq!(done.is_empty(), end == 0);
+            for number in 0..end + 10 {
+                let expected = number < end && number % 2 == 0;
+                assert_eq!(done.contains(&digest(number)), expected, "{end} {most_kept} {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_place_on_disk_all_stays_in_memory() {
+        // No file can be made there.
+        let done = collect(2000, 90, &File::open("/proc").unwrap());
+        assert!(done.spilled.is_none());
+        assert!((0..2000).all(|number| done.contains(&digest(number)) == (number % 2 == 0)));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_done() {
+        let directory = File::open(std::env::temp_dir()).unwrap();
+        let done = collect(2000, 500, &directory);
+        let spilled = done.spilled.as_ref().unwrap();
+        uncopy_os::file::truncate(&spilled.file, 16).unwrap();
+        assert!((0..2000).all(|number| !done.contains(&digest(number))));
+    }
+}

@@ -1,0 +1,542 @@
+//! What a job that was killed had done: a file beside the destination, only appended to, of frames
+//! with checksums.
+//!
+//! A frame is written when the data of all files that it names has been flushed (`syncfs(2)`), or of
+//! the chunks of a large file that it names (`fdatasync(2)`). A file is known by a digest of its path,
+//! of its source as it was and of its copy as it became: what has changed since on either side is in
+//! no journal. Device numbers are no part of that, since another boot may give others. A frame that
+//! a crash cut off is dropped, and with it the word that its files are done; a journal that is damaged
+//! elsewhere is not believed at all.
+
+mod done;
+mod part;
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+
+pub(super) use crate::journal::format::{Begun, Built, Part, Short, Unusable};
+pub(super) use part::{KeptPart, is_ended, sweep, sweep_directory};
+
+use crate::journal::format::{self, Told};
+use crate::journal::{is_own, look_into, parse};
+use done::Done;
+
+use crate::stale;
+use crate::tree::partial;
+use uncopy_core::Errno;
+use uncopy_os::file::{self, FileId, Stat};
+use uncopy_os::{Sys, name, transfer};
+
+/// Files are flushed and noted in batches of this number, or of this many bytes, or this old. Where
+/// flushing takes longer than copying, batches become larger: each flush has its price, whatever there
+/// is to flush.
+const BATCH_FILES: usize = 1024;
+const MOST_BATCH_FILES: usize = 16 * BATCH_FILES;
+const BATCH_BYTES: u64 = 256 << 20;
+const BATCH_AGE: Duration = Duration::from_secs(5);
+
+/// The digest of a finished file. The copy's ctime is left out where further names of it change it.
+pub(super) fn done(path: &Path, source: &Stat, copy: &Stat) -> Short {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(path.as_os_str().as_bytes());
+    hasher.update(&[0]);
+    update_state(&mut hasher, source, true);
+    update_state(&mut hasher, copy, source.links == 1);
+    format::short(hasher.finalize())
+}
+
+/// The digest of a source as it is.
+pub(super) fn state(source: &Stat) -> Short {
+    let mut hasher = blake3::Hasher::new();
+    update_state(&mut hasher, source, true);
+    format::short(hasher.finalize())
+}
+
+fn update_state(hasher: &mut blake3::Hasher, stat: &Stat, with_changed: bool) {
+    let mut number = |value: u64| {
+        hasher.update(&value.to_le_bytes());
+    };
+    number(stat.inode);
+    number(stat.size);
+    number(stat.modified.seconds.cast_unsigned());
+    number(stat.modified.nanoseconds.into());
+    if with_changed {
+        number(stat.changed.seconds.cast_unsigned());
+        number(stat.changed.nanoseconds.into());
+    }
+}
+
+/// The journal of one root.
+#[derive(Debug)]
+pub(super) struct Journal {
+    file: OwnedFd,
+    name: OsString,
+    own: FileId,
+    /// It has its name, which it gets when it is begun.
+    is_named: bool,
+    begun: Option<Begun>,
+    /// What an earlier run did.
+    done: Done,
+    /// What it began.
+    parts: Mutex<HashMap<Short, Part>>,
+    /// Something was cut off at its end.
+    pub(super) was_cut: bool,
+    /// What the next frame will say.
+    batch: Mutex<Batch>,
+    /// How many files it takes.
+    batch_files: AtomicUsize,
+    end: Mutex<End>,
+}
+
+/// Where the next frame goes.
+#[derive(Debug)]
+struct End {
+    offset: u64,
+    /// What was lost may have been in any batch: nothing is noted any more.
+    failed: Option<Errno>,
+}
+
+/// So many filesystems are kept open from batch to batch, so that none of their errors is missed:
+/// `syncfs(2)` tells of those since its descriptor was opened.
+const MOST_PLACES: usize = 16;
+
+/// Files that are done and not flushed.
+#[derive(Debug, Default)]
+struct Batch {
+    done: Vec<u8>,
+    /// The keys of those that were large.
+    ended: Vec<u8>,
+    /// Those with further names, for [`format::linked_frame`].
+    linked: Vec<u8>,
+    bytes: u64,
+    since: Option<Instant>,
+    /// One directory on each filesystem that they lie on, with its device.
+    places: Vec<((u32, u32), Arc<OwnedFd>)>,
+}
+
+impl Batch {
+    fn reach(&mut self, device: (u32, u32), directory: BorrowedFd<'_>) -> Sys<()> {
+        if !self.places.iter().any(|(known, _)| *known == device) {
+            // Opened anew: an O_PATH handle cannot be flushed.
+            let place = name::open_directory_for_reading(directory)?;
+            self.places.push((device, Arc::new(place)));
+        }
+        Ok(())
+    }
+
+    /// Takes all out, and leaves the filesystems that were met.
+    fn take(&mut self) -> Batch {
+        let places = self.places.iter().take(MOST_PLACES).cloned().collect();
+        std::mem::replace(self, Batch { places, ..Batch::default() })
+    }
+}
+
+/// A file that is done.
+pub(super) struct Finished<'a> {
+    pub(super) path: &'a Path,
+    pub(super) source: &'a Stat,
+    pub(super) copy: &'a Stat,
+    pub(super) bytes: u64,
+    /// The directory that the copy lies in.
+    pub(super) directory: BorrowedFd<'a>,
+}
+
+/// Who holds a journal already, or why it cannot be opened.
+#[derive(Debug)]
+pub(super) enum NotOpened {
+    Held,
+    Unusable(Unusable),
+    System(Errno),
+}
+
+impl From<Errno> for NotOpened {
+    fn from(errno: Errno) -> NotOpened {
+        NotOpened::System(errno)
+    }
+}
+
+impl Journal {
+    /// Opens the journal beside a destination, or makes one, which must be [begun](Journal::begin), and
+    /// locks it.
+    pub(super) fn open(
+        directory: BorrowedFd<'_>,
+        destination: &OsStr,
+    ) -> Result<Journal, NotOpened> {
+        let name = stale::journal_name(destination);
+        let (file, is_new, is_named) = match name::open_existing(directory, &name, OFlags::RDWR) {
+            Err(Errno::ENOENT) => make(directory, &name)?,
+            other => (other?, false, true),
+        };
+        let stat = file::stat(&file)?;
+        if !is_own(&stat) {
+            return Err(NotOpened::Unusable(Unusable::Foreign));
+        }
+        // Any other answer: a filesystem without locks.
+        if file::try_lock(&file) == Err(Errno::EAGAIN) {
+            return Err(NotOpened::Held);
+        }
+        // The run that held the lock may have made it longer, and removed it.
+        let stat = file::stat(&file)?;
+        if stat.links == 0 && is_named {
+            return Err(NotOpened::Held);
+        }
+        let mut done = Done::collect(directory);
+        let contents = parse(&file, stat.size, &mut done)?.map_err(NotOpened::Unusable)?;
+        // A user's own file may have this name, and the copy of a journal too.
+        if !is_new && contents.own != Some(stat.id()) {
+            return Err(NotOpened::Unusable(Unusable::Copied));
+        }
+        let was_cut = contents.whole_bytes < stat.size;
+        file::truncate(&file, contents.whole_bytes)?;
+        Ok(Journal {
+            file,
+            name,
+            own: stat.id(),
+            is_named,
+            begun: contents.begun,
+            done: done.end(),
+            parts: Mutex::new(contents.parts),
+            was_cut,
+            batch: Mutex::default(),
+            batch_files: AtomicUsize::new(BATCH_FILES),
+            end: Mutex::new(End { offset: contents.whole_bytes, failed: None }),
+        })
+    }
+
+    /// The job that the journal beside a destination belongs to, if there is one that can be read;
+    /// nothing is changed, and another run may hold it.
+    pub(super) fn peek(directory: BorrowedFd<'_>, destination: &OsStr) -> Option<Begun> {
+        look_into(directory, &stale::journal_name(destination)).ok()??.begun
+    }
+
+    /// The tree that a run left to the caller, as the journal beside the destination names it, and the
+    /// journal itself.
+    pub(super) fn kept(directory: BorrowedFd<'_>, destination: &OsStr) -> Option<(Built, FileId)> {
+        let contents = look_into(directory, &stale::journal_name(destination)).ok()??;
+        let built = contents.begun.filter(|_| contents.is_kept)?.aside?;
+        Some((built, contents.own?))
+    }
+
+    /// The job that it belongs to, if it was begun.
+    pub(super) fn begun(&self) -> Option<&Begun> {
+        self.begun.as_ref()
+    }
+
+    /// Begins it anew, for this job, and gives it its name; `EEXIST`: another run was quicker.
+    pub(super) fn begin(&mut self, begun: Begun, directory: BorrowedFd<'_>) -> Sys<()> {
+        let bytes = format::begin_frame(self.own, &begun);
+        transfer::write_all_at(&self.file, &bytes, 0)?;
+        file::truncate(&self.file, bytes.len() as u64)?;
+        file::sync(&self.file)?;
+        if !self.is_named {
+            name::link_unnamed(&self.file, directory, &self.name)?;
+            self.is_named = true;
+        }
+        let directory = name::open_directory_for_reading(directory)?;
+        file::sync(&directory)?;
+        self.done = Done::default();
+        lock(&self.parts).clear();
+        self.begun = Some(begun);
+        self.end = Mutex::new(End { offset: bytes.len() as u64, failed: None });
+        Ok(())
+    }
+
+    /// An earlier run did this.
+    pub(super) fn has(&self, done: &Short) -> bool {
+        self.done.contains(done)
+    }
+
+    /// There is something to go on from.
+    pub(super) fn is_continued(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    /// Tells of the files with several names that an earlier run copied: inode of the source, and path.
+    pub(super) fn links(&self, tell: &mut dyn FnMut(u64, &OsStr)) -> Sys<()> {
+        if self.is_continued() {
+            let _ = parse(&self.file, lock(&self.end).offset, &mut Links(tell))?;
+        }
+        Ok(())
+    }
+
+    /// What an earlier run began of a file whose source is still what it was.
+    fn part(&self, path: &OsStr, source: &Stat) -> Option<Part> {
+        let parts = lock(&self.parts);
+        let part = parts.get(&format::part_key(path))?;
+        part.is_of(state(source), partial::chunk_bytes(source.size)).then(|| part.clone())
+    }
+
+    /// Takes out what an earlier run began of a file.
+    pub(super) fn take_part(&self, path: &OsStr) -> Option<Part> {
+        lock(&self.parts).remove(&format::part_key(path))
+    }
+
+    /// Takes out what earlier runs began in a directory and nobody asked for.
+    fn take_parts_in(&self, directory: impl FnOnce() -> PathBuf) -> Vec<Part> {
+        let mut parts = lock(&self.parts);
+        if parts.is_empty() {
+            return Vec::new();
+        }
+        let directory = directory();
+        let lies_in = |part: &Part| Path::new(&part.path).parent() == Some(&directory);
+        parts.extract_if(|_, part| lies_in(part)).map(|(_, part)| part).collect()
+    }
+
+    /// Takes out all that earlier runs began and nobody asked for.
+    fn take_parts(&self) -> Vec<Part> {
+        lock(&self.parts).drain().map(|(_, part)| part).collect()
+    }
+
+    /// Notes a finished file; from time to time flushes what was noted. Others go on noting
+    /// meanwhile.
+    pub(super) fn add(&self, finished: &Finished<'_>) -> Sys<()> {
+        let Finished { path, source, copy, bytes, directory } = finished;
+        let mut batch = lock(&self.batch);
+        batch.reach(copy.device, *directory)?;
+        batch.done.extend(done(path, source, copy));
+        if *bytes >= partial::LEAST_BYTES {
+            batch.ended.extend(format::part_key(path.as_os_str()));
+        }
+        // A path that is longer than half a frame costs a copy more, if it comes to that.
+        if source.links > 1 && path.as_os_str().len() < format::MOST_BYTES / 2 {
+            format::push_link(&mut batch.linked, source.inode, path.as_os_str());
+        }
+        batch.bytes += bytes;
+        let since = *batch.since.get_or_insert_with(Instant::now);
+        let full = batch.done.len()
+            >= self.batch_files.load(Ordering::Relaxed) * size_of::<Short>()
+            || batch.bytes >= BATCH_BYTES
+            || batch.linked.len() >= format::MOST_BYTES / 2
+            || since.elapsed() >= BATCH_AGE;
+        let full = full.then(|| batch.take());
+        drop(batch);
+        full.map_or(Ok(()), |batch| self.write(&batch))
+    }
+
+    /// Files will be written to this directory of a device.
+    pub(super) fn reach(&self, device: (u32, u32), directory: BorrowedFd<'_>) -> Sys<()> {
+        lock(&self.batch).reach(device, directory)
+    }
+
+    /// Flushes what was noted, the files first.
+    pub(super) fn flush(&self) -> Sys<()> {
+        let batch = lock(&self.batch).take();
+        self.write(&batch)
+    }
+
+    /// Flushes what was noted, where to copy it again would take long.
+    pub(super) fn catch_up(&self) -> Sys<()> {
+        let is_behind = lock(&self.batch).bytes > BATCH_BYTES / 16;
+        if is_behind { self.flush() } else { Ok(()) }
+    }
+
+    fn write(&self, batch: &Batch) -> Sys<()> {
+        if batch.done.is_empty() {
+            return Ok(());
+        }
+        let mut bytes = format::done_frame(&batch.done);
+        if !batch.ended.is_empty() {
+            bytes.extend(format::ended_frame(&batch.ended));
+        }
+        if !batch.linked.is_empty() {
+            bytes.extend(format::linked_frame(&batch.linked));
+        }
+        let filled = batch.since.map(|since| since.elapsed()).unwrap_or_default();
+        let begin = Instant::now();
+        let flush = || batch.places.iter().try_for_each(|(_, place)| file::sync_filesystem(place));
+        self.append(&bytes, flush, || file::sync_data(&self.file))?;
+        if begin.elapsed() > filled {
+            let more = |files| (files < MOST_BATCH_FILES).then_some(files * 2);
+            let _ = self.batch_files.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        }
+        Ok(())
+    }
+
+    /// Notes chunks of a part, from number `first` on, whose data has been flushed. Without chunks nothing
+    /// is to be gone on with, and the frame reaches the disk with the next one.
+    fn add_chunks(&self, part: &Part, first: u64) -> Sys<()> {
+        let frame = format::chunks_frame(part, first);
+        // A path so long is of no use: the file is begun anew then.
+        let fits = frame.len() <= format::MOST_BYTES;
+        match part.chunks.is_empty() {
+            _ if !fits => Ok(()),
+            true => self.append(&frame, || Ok(()), || Ok(())),
+            false => self.append(&frame, || Ok(()), || file::sync_data(&self.file)),
+        }
+    }
+
+    /// Appends a frame when what it tells of is flushed.
+    fn append(
+        &self,
+        bytes: &[u8],
+        flush: impl FnOnce() -> Sys<()>,
+        sync: impl FnOnce() -> Sys<()>,
+    ) -> Sys<()> {
+        let mut end = lock(&self.end);
+        if let Some(errno) = end.failed {
+            return Err(errno);
+        }
+        let appended = flush()
+            .and_then(|()| transfer::write_all_at(&self.file, bytes, end.offset))
+            .and_then(|()| sync());
+        match appended {
+            Ok(()) => end.offset += bytes.len() as u64,
+            Err(errno) => end.failed = Some(errno),
+        }
+        appended
+    }
+
+    /// Notes that the tree which is being built is left to the caller. It names no file, and holds
+    /// whatever flushing met.
+    pub(super) fn keep(&self) -> Sys<()> {
+        let mut end = lock(&self.end);
+        file::truncate(&self.file, end.offset)?;
+        let bytes = format::kept_frame();
+        transfer::write_all_at(&self.file, &bytes, end.offset)?;
+        file::sync_data(&self.file)?;
+        end.offset += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Makes sure of room for a number of files, and for what is noted with them.
+    pub(super) fn reserve(&self, files: u64) -> Sys<()> {
+        let offset = lock(&self.end).offset;
+        file::reserve(&self.file, offset, Journal::bytes_for(files))
+    }
+
+    /// What [`Journal::reserve`] takes. A batch has three frames at most.
+    pub(super) fn bytes_for(files: u64) -> u64 {
+        let batches = files / BATCH_FILES as u64 + 2;
+        files * size_of::<Short>() as u64 + batches * 3 * format::FRAME_BYTES
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> &OsStr {
+        &self.name
+    }
+
+    /// Which file it is.
+    pub(super) fn own(&self) -> FileId {
+        self.own
+    }
+
+    /// Removes one whose job is done, unless another run has taken it up. If that fails, a run finds
+    /// later that all is done.
+    pub(super) fn remove(directory: BorrowedFd<'_>, name: &OsStr, own: FileId) {
+        let Ok(file) = name::open_existing(directory, name, OFlags::RDWR) else { return };
+        // What was copied has its name, perhaps.
+        let is_it = file::stat(&file).is_ok_and(|stat| stat.id() == own);
+        if is_it && file::try_lock(&file) != Err(Errno::EAGAIN) {
+            let _ = name::unlink(directory, name);
+        }
+    }
+}
+
+/// A new file for a journal, and whether it has its name. Where it can be made without, no kill leaves an
+/// empty one, of which nobody could know whose it is.
+fn make(directory: BorrowedFd<'_>, name: &OsStr) -> Sys<(OwnedFd, bool, bool)> {
+    if name::can_link_unnamed() {
+        match name::create_unnamed(directory, 0o600) {
+            Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL | Errno::ENOENT) => {}
+            other => return Ok((other?, true, false)),
+        }
+    }
+    Ok((name::create_new(directory, name, 0o600)?, true, true))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Who wants to know of files with several names alone.
+struct Links<'a>(&'a mut dyn FnMut(u64, &OsStr));
+
+impl Told for Links<'_> {
+    fn linked(&mut self, inode: u64, path: &OsStr) {
+        (self.0)(inode, path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uncopy_os::file::Timestamp;
+
+    fn stat() -> Stat {
+        let time = |seconds| Timestamp { seconds, nanoseconds: 7 };
+        Stat {
+            device: (8, 1),
+            inode: 11,
+            mode: 0o100_644,
+            links: 1,
+            uid: 0,
+            gid: 0,
+            size: 4096,
+            blocks: 8,
+            special: (0, 0),
+            accessed: time(1),
+            modified: time(2),
+            changed: time(3),
+            born: Some(time(0)),
+            direct: None,
+            mount_root: false,
+            may_be_dax: false,
+            is_flagged: false,
+        }
+    }
+
+    type Change = (&'static str, fn(&mut Stat), bool);
+
+    /// What is changed of a file, and whether it is another one then.
+    const CHANGES: [Change; 12] = [
+        ("size", |stat| stat.size += 1, true),
+        ("inode", |stat| stat.inode += 1, true),
+        ("mtime, seconds", |stat| stat.modified.seconds -= 1, true),
+        ("mtime, nanoseconds", |stat| stat.modified.nanoseconds += 1, true),
+        ("ctime, seconds", |stat| stat.changed.seconds += 1, true),
+        ("ctime, nanoseconds", |stat| stat.changed.nanoseconds += 1, true),
+        ("mtime before 1970", |stat| stat.modified.seconds = -2, true),
+        // Reading it is no change, another boot may number devices anew, and the rest moves ctime.
+        ("atime", |stat| stat.accessed.seconds += 1, false),
+        ("device", |stat| stat.device = (8, 2), false),
+        ("blocks", |stat| stat.blocks = 0, false),
+        ("mode", |stat| stat.mode = 0o100_600, false),
+        ("owner", |stat| stat.uid = 1, false),
+    ];
+
+    #[test]
+    fn a_file_is_done_as_long_as_neither_side_has_changed() {
+        let path = Path::new("a/b");
+        let before = done(path, &stat(), &stat());
+        assert_eq!(before, done(path, &stat(), &stat()));
+        assert_ne!(before, done(Path::new("a/c"), &stat(), &stat()));
+        for (what, change, matters) in CHANGES {
+            let mut changed = stat();
+            change(&mut changed);
+            assert_eq!(done(path, &changed, &stat()) != before, matters, "{what} of the source");
+            assert_eq!(done(path, &stat(), &changed) != before, matters, "{what} of the copy");
+            assert_eq!(state(&changed) != state(&stat()), matters, "{what} of a part's source");
+        }
+    }
+
+    /// Further names change the ctime of a copy whose data is what it was.
+    #[test]
+    fn names_that_a_copy_gets_do_not_count() {
+        let source = Stat { links: 3, ..stat() };
+        let before = done(Path::new("a"), &source, &stat());
+        for (what, change, matters) in CHANGES {
+            let mut copy = stat();
+            change(&mut copy);
+            let matters = matters && !what.starts_with("ctime");
+            assert_eq!(done(Path::new("a"), &source, &copy) != before, matters, "{what}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Hard links: the names of one file in the source become names of one file in the copy.
+
+mod spill;
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use spill::Spill;
+
+use super::directory::{Directory, Identity};
+use super::place::Place;
+use uncopy_core::{Error, Result};
+use uncopy_os::Sys;
+
+/// Files that wait for further names and are kept in memory, unless the options say another number;
+/// those beyond go to disk.
+const MOST_KEPT: usize = 1 << 14;
+
+/// Names that wait for the first one of their file; who finds more waits itself.
+const MOST_WAITING: usize = 1 << 12;
+
+/// The device of files that are known from a journal, where devices have no numbers.
+const JOURNALLED: (u32, u32) = (u32::MAX, u32::MAX);
+
+/// A name in a directory of the job.
+#[derive(Debug)]
+pub(super) struct Spot {
+    pub(super) directory: Arc<Directory>,
+    /// In the source.
+    pub(super) name: OsString,
+    /// In the destination: another only for a root.
+    pub(super) target: OsString,
+}
+
+impl Spot {
+    pub(super) fn new(place: &Place<'_>) -> Spot {
+        Spot {
+            directory: Arc::clone(place.directory),
+            name: place.name.to_owned(),
+            target: place.target.to_owned(),
+        }
+    }
+
+    /// Its paths in source and destination.
+    pub(super) fn names(&self) -> (PathBuf, PathBuf) {
+        let source = self.directory.source_path().join(&self.name);
+        (source, self.directory.destination_path().join(&self.target))
+    }
+}
+
+/// The name under which a file was copied.
+#[derive(Debug, Clone)]
+pub(super) struct First {
+    pub(super) root: Arc<Directory>,
+    /// In the destination, from its root.
+    pub(super) path: PathBuf,
+    /// The file was renamed, as those are that are compressed on their way.
+    pub(super) renamed: bool,
+}
+
+impl First {
+    pub(super) fn new(place: &Place<'_>) -> First {
+        let mut root = place.directory;
+        while let Some(parent) = root.parent() {
+            root = parent;
+        }
+        let path = place.directory.path_from_root().join(place.target);
+        First { root: Arc::clone(root), path, renamed: place.is_renamed() }
+    }
+
+    pub(super) fn destination(&self) -> PathBuf {
+        self.root.destination_path().join(&self.path)
+    }
+}
+
+/// What to do with a file that has several names.
+#[derive(Debug)]
+pub(super) enum Claim {
+    /// It is the first of them: copy it, and tell [`Links::copied`] or [`Links::failed`]. An earlier
+    /// run may have copied it under this name.
+    First(Option<First>),
+    /// Another worker is copying it and will see to this name.
+    Waits,
+    /// It is copied, here.
+    Copied(First),
+}
+
+/// The files with several names that were met and whose other names are still expected.
+#[derive(Debug)]
+pub(super) struct Links {
+    state: Mutex<State>,
+    /// A file is no longer being copied.
+    copied: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// More go to disk.
+    most_kept: usize,
+    /// Being copied; these names wait.
+    copying: HashMap<Identity, Vec<Spot>>,
+    waiting: usize,
+    /// Copied, and further names are expected.
+    kept: HashMap<Identity, Copied>,
+    spilled: Option<Spill>,
+    roots: Vec<Arc<Directory>>,
+}
+
+/// Under which name a file was copied, and how many more it has.
+#[derive(Debug, PartialEq, Eq)]
+struct Copied {
+    root: u32,
+    path: OsString,
+    renamed: bool,
+    expected: u32,
+}
+
+impl Links {
+    pub(super) fn new(most_kept: Option<usize>) -> Links {
+        let state = State { most_kept: most_kept.unwrap_or(MOST_KEPT), ..State::default() };
+        Links { state: Mutex::new(state), copied: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks what to do with a name of a file.
+    pub(super) fn claim(&self, file: Identity, spot: impl FnOnce() -> Spot) -> Result<Claim> {
+        let mut state = self.lock();
+        while state.waiting >= MOST_WAITING && state.copying.contains_key(&file) {
+            state = self.copied.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Some(waiting) = state.copying.get_mut(&file) {
+            waiting.push(spot());
+            state.waiting += 1;
+            return Ok(Claim::Waits);
+        }
+        let taken = state.take(file).and_then(|found| match found {
+            Some(first) => Ok((Some(first), None)),
+            None => state.take((JOURNALLED, file.1)).map(|prior| (None, prior)),
+        });
+        let (first, prior) = taken.map_err(|errno| {
+            Error::destination("look up the other names of", spot().names().0, errno)
+        })?;
+        if let Some(first) = first {
+            return Ok(Claim::Copied(first));
+        }
+        state.copying.insert(file, Vec::new());
+        Ok(Claim::First(prior))
+    }
+
+    /// The first name is copied, of a file with so many links. Returns the names that waited for
+    /// it, and whether those that are still to come will be known.
+    pub(super) fn copied(
+        &self,
+        file: Identity,
+        links: u32,
+        first: &First,
+    ) -> (Vec<Spot>, Result<()>) {
+        let mut state = self.lock();
+        let waiting = state.end_waiting(file);
+        // Names outside of the tree are never met; names made meanwhile are copied again.
+        let met = 1 + u32::try_from(waiting.len()).unwrap_or(u32::MAX);
+        let expected = links.saturating_sub(met);
+        let put = state.put(file, first, expected);
+        drop(state);
+        self.copied.notify_all();
+        let put =
+            put.map_err(|errno| Error::destination("note the name", first.destination(), errno));
+        (waiting, put)
+    }
+
+    /// The first name could not be copied. Returns the names that waited for it: one of them is
+    /// the first now.
+    pub(super) fn failed(&self, file: Identity) -> Vec<Spot> {
+        let waiting = self.lock().end_waiting(file);
+        self.copied.notify_all();
+        waiting
+    }
+
+    /// An earlier run copied the file with this inode under this name of the source.
+    pub(super) fn was_copied(&self, inode: u64, root: &Arc<Directory>, path: &Path) -> Sys<()> {
+        let first = First { root: Arc::clone(root), path: path.to_owned(), renamed: false };
+        // It is asked for once.
+        self.lock().put((JOURNALLED, inode), &first, 1)
+    }
+}
+
+impl State {
+    fn end_waiting(&mut self, file: Identity) -> Vec<Spot> {
+        let waiting = self.copying.remove(&file).unwrap_or_default();
+        self.waiting -= waiting.len();
+        waiting
+    }
+
+    /// The name of a file that was copied; one name less is expected.
+    fn take(&mut self, file: Identity) -> Sys<Option<First>> {
+        let (root, path, renamed) = if let Some(copied) = self.kept.get_mut(&file) {
+            copied.expected -= 1;
+            let found = (copied.root, copied.path.clone(), copied.renamed);
+            if copied.expected == 0 {
+                self.kept.remove(&file);
+            }
+            found
+        } else {
+            let Some(spilled) = &self.spilled else { return Ok(None) };
+            let Some(found) = spilled.find(file)? else { return Ok(None) };
+            spilled.expect(&found, found.copied.expected - 1)?;
+            (found.copied.root, found.copied.path, found.copied.renamed)
+        };
+        let root = self.roots.get(root as usize).map(Arc::clone);
+        Ok(root.map(|root| First { root, path: path.into(), renamed }))
+    }
+
+    fn put(&mut self, file: Identity, first: &First, expected: u32) -> Sys<()> {
+        if expected == 0 {
+            return Ok(());
+        }
+        let known = self.roots.iter().position(|root| Arc::ptr_eq(root, &first.root));
+        let root = known.unwrap_or_else(|| {
+            self.roots.push(Arc::clone(&first.root));
+            self.roots.len() - 1
+        });
+        let root = u32::try_from(root).unwrap_or(u32::MAX);
+        let (path, renamed) = (first.path.clone().into(), first.renamed);
+        let copied = Copied { root, path, renamed, expected };
+        if self.kept.len() < self.most_kept {
+            self.kept.insert(file, copied);
+            return Ok(());
+        }
+        if self.spilled.is_none() {
+            let directory = first
+                .root
+                .open_destination()
+                .map_err(|error| error.errno().unwrap_or(uncopy_core::Errno::EIO))?;
+            self.spilled = Some(Spill::new(&*directory)?);
+        }
+        self.spilled.as_mut().map_or(Ok(()), |spilled| spilled.insert(file, &copied))
+    }
+}

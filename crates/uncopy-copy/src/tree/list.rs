@@ -1,0 +1,113 @@
+//! Directories are listed: entries go into batches, directories wait to be entered.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::fs::FileType;
+
+use super::decide::kind_of;
+use super::directory::{Directory, Open};
+use super::doubled::find_doubled;
+use super::entry::push;
+use super::finish::end;
+use super::queue::{Batch, Task};
+use super::step::Step;
+use crate::jobs::EntryKind;
+use uncopy_core::{Error, Objection, Reason};
+use uncopy_os::directory;
+
+/// So many directories may wait to be entered before a listing pauses: a million names of
+/// subdirectories do not have to be remembered.
+const MOST_WAITING: usize = 50_000;
+
+/// A listing that pauses has found at least so many subdirectories, so that it gets on.
+const LEAST_FOUND: usize = 64;
+
+/// Lists a directory from a place on.
+pub(super) fn list(step: &mut Step<'_, '_>, directory: Arc<Directory>, from: u64) {
+    match directory.open() {
+        Ok(open) => list_open(step, directory, &open, from),
+        Err(error) => {
+            listing_failed(step, &directory, error);
+            end(step, directory);
+        }
+    }
+}
+
+/// Lists an open directory: entries go into batches, directories wait to be entered.
+pub(super) fn list_open(
+    step: &mut Step<'_, '_>,
+    directory: Arc<Directory>,
+    open: &Arc<Open>,
+    from: u64,
+) {
+    if from == 0 {
+        find_doubled(step, &directory, open);
+    }
+    let mut doubled: Vec<(OsString, FileType)> = Vec::new();
+    let mut found: Vec<(OsString, bool)> = Vec::new();
+    let room = MOST_WAITING.saturating_sub(step.job().queue().waiting_directories());
+    let most = room.max(LEAST_FOUND);
+    let mut go_on_from = None;
+    let mut batch = Batch::new(&directory, open);
+    let mut buffer = step.take_listing();
+    let selection = &step.job().options().selection;
+    let way = (!selection.is_everything()).then(|| directory.path_from_root());
+    // It was just opened, and stands at its beginning.
+    let rewound = if from == 0 { Ok(()) } else { directory::rewind_to(&open.source, from) };
+    let mut entries = 0;
+    let listed = rewound.and_then(|()| {
+        directory::list(&open.source, &mut buffer, |entry| {
+            let name = OsStr::from_bytes(entry.name.to_bytes());
+            if let Some(way) = &way
+                && !selection.selects(&way.join(name), entry.kind == FileType::Directory)
+            {
+                return !step.job().is_over();
+            }
+            entries += 1;
+            if directory.is_doubled(name) {
+                doubled.push((name.to_owned(), entry.kind));
+            } else if entry.kind == FileType::Directory {
+                found.push((name.to_owned(), false));
+            } else if batch.add(entry) {
+                let full = std::mem::replace(&mut batch, Batch::new(&directory, open));
+                push(step, &directory, Task::Copy(full));
+            }
+            if found.len() >= most {
+                go_on_from = Some(entry.next);
+            }
+            go_on_from.is_none() && !step.job().is_over()
+        })
+    });
+    step.job().tally().count_found(entries);
+    step.give_back_listing(buffer);
+    for (name, kind) in doubled {
+        let names = (directory.source_path().join(&name), directory.destination_path().join(&name));
+        let error = Error::new("make", &names.1, Reason::Refused(Objection::NameTaken));
+        step.fail_at(|| names, kind_of(kind), error);
+    }
+    if let Err(errno) = listed {
+        let error = Error::system("list", directory.source_path(), errno);
+        listing_failed(step, &directory, error);
+    }
+    if !batch.is_empty() {
+        push(step, &directory, Task::Copy(batch));
+    }
+    if let Some(from) = go_on_from {
+        // Below those that were found, so that they come first. It ends the listing.
+        let directory = Arc::clone(&directory);
+        push(step, &directory.clone(), Task::List { directory, from });
+    }
+    for (name, linked) in found.into_iter().rev() {
+        let parent = Arc::clone(&directory);
+        push(step, &directory, Task::Enter { parent, name, linked });
+    }
+    end(step, directory);
+}
+
+fn listing_failed(step: &mut Step<'_, '_>, directory: &Arc<Directory>, error: Error) {
+    directory.listing_failed.store(true, Ordering::Relaxed);
+    step.fail_at(|| directory.names(), EntryKind::Directory, error);
+}

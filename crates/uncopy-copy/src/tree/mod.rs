@@ -1,0 +1,43 @@
+//! How a job goes about its trees: roots, directories, entries, and the workers that copy them.
+
+mod ask;
+mod budget;
+mod context;
+mod decide;
+mod delete;
+mod directory;
+mod doubled;
+mod ending;
+mod enter;
+mod entry;
+mod file;
+mod finish;
+mod folding;
+mod incomplete;
+mod job;
+mod journal;
+mod links;
+mod list;
+mod nameless;
+mod other;
+mod partial;
+mod place;
+mod queue;
+mod resume;
+mod retry;
+mod root;
+mod run;
+mod scan;
+mod small_files;
+mod step;
+mod swift;
+mod tally;
+mod target;
+mod transform;
+mod watch;
+mod worker;
+mod workshop;
+
+pub(super) use budget::usual_workers;
+pub(super) use run::run_job;
+pub(super) use target::is_built;

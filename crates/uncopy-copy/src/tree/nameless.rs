@@ -1,0 +1,21 @@
+//! Files for what a job cannot keep in memory: they have no name, and vanish with their descriptor.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use crate::stale;
+use uncopy_core::Errno;
+use uncopy_os::{Sys, name};
+
+/// An empty file on the filesystem of this directory. Where files without a name cannot be made it
+/// gets a temporary one with `what` in it, and loses it at once.
+pub(super) fn file(directory: impl AsFd, what: &str) -> Sys<OwnedFd> {
+    match name::create_unnamed(&directory, 0o600) {
+        Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL | Errno::ENOENT) => {
+            let temporary = stale::temporary_name(what.as_ref(), stale::Kind::File)?;
+            let file = name::create_new(&directory, &temporary, 0o600)?;
+            name::unlink(&directory, &temporary)?;
+            Ok(file)
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,317 @@
+//! What is no regular file and no directory, and further names of a file: made under a temporary
+//! name where something is replaced, and at once where nothing is there.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{FileType, OFlags};
+
+use super::ask::{Asked, ask};
+use super::decide::{Decision, kind_of};
+use super::directory::identity;
+use super::links::First;
+use super::place::{Place, changed_kind};
+use super::step::Step;
+use crate::Skip;
+use crate::jobs::{Action, EntryKind, EntryOutcome};
+use crate::stale::{self, Noted};
+use crate::{Existing, Preserve, metadata};
+use uncopy_core::{Errno, Error, Result};
+use uncopy_core::{InodeFlags, MetadataPart, Note};
+use uncopy_os::file::Stat;
+use uncopy_os::{Sys, directory, file, name};
+
+/// Makes what is no regular file and no directory, whatever other names it has, and if the filesystem
+/// `refused` a link instead.
+pub(super) fn make_other(
+    step: &mut Step<'_, '_>,
+    place: &Place<'_>,
+    kind: EntryKind,
+    stat: &Stat,
+    refused: Option<Errno>,
+) {
+    let made = match kind {
+        EntryKind::Symlink => directory::read_link(&place.open.source, place.name)
+            .map_err(|errno| Error::system("read the link", place.source(), errno))
+            .and_then(|target| {
+                make_entry(step, place, kind, stat, |directory, name| {
+                    directory::make_link(&target, directory, name)
+                })
+            }),
+        _ => {
+            let (file_type, mode) = (stat.file_type(), stat.permissions() & 0o777);
+            make_entry(step, place, kind, stat, |directory, name| {
+                directory::make_special(directory, name, file_type, mode, stat.special)
+            })
+        }
+    };
+    match made {
+        Ok(EntryOutcome::Made { mut notes, flags_not_kept }) => {
+            notes.extend(refused.map(|errno| Note::NotLinked { errno }));
+            step.finish(place, kind, EntryOutcome::Made { notes, flags_not_kept });
+        }
+        Ok(outcome) => step.finish(place, kind, outcome),
+        Err(error) => step.fail(place, kind, error),
+    }
+}
+
+/// Makes an entry by `make`, gives it the source's metadata, and puts it in place.
+fn make_entry(
+    step: &mut Step<'_, '_>,
+    place: &Place<'_>,
+    kind: EntryKind,
+    stat: &Stat,
+    make: impl Fn(&OwnedFd, &OsStr) -> Sys<()>,
+) -> Result<EntryOutcome> {
+    let fail = |errno| Error::destination("make", place.destination(), errno);
+    if let Asked::Done(outcome) = ask(step, place, kind, stat.modified)? {
+        return Ok(outcome);
+    }
+    let (job, to) = (step.job(), &*place.open.destination);
+    let preserve = given_to(stat, job.options().copy.preserve);
+    let is_exposed = preserve != Preserve::default() && job.context().is_privileged();
+    if place.directory.entered.is_unseen() && (!is_exposed || job.context().is_aside_own()) {
+        make(to, place.target).map_err(fail)?;
+        let notes = give_by_name(place, (to, place.target), stat, preserve);
+        return Ok(made(notes));
+    }
+    let (temporary, notes) = match step.workshop(place).map_err(fail)?.directory() {
+        Some(own) => {
+            make(own, place.target).map_err(fail)?;
+            let name = place.target.to_owned();
+            let temporary = Temporary { place, from: own, name, noted: Noted::NONE };
+            let notes = give_by_name(place, (own, place.target), stat, preserve);
+            (temporary, notes)
+        }
+        None if is_exposed => {
+            let temporary = Temporary::new(place, |name| make(to, name)).map_err(fail)?;
+            (temporary, vec![Note::NothingGiven])
+        }
+        None => {
+            let temporary = Temporary::new(place, |name| make(to, name)).map_err(fail)?;
+            let notes = give_by_name(place, (to, &temporary.name), stat, preserve);
+            (temporary, notes)
+        }
+    };
+    let existing = job.context().copy_options(&place.directory.entered).existing;
+    match temporary.put_in_place(existing).map_err(fail)? {
+        true => Ok(made(notes)),
+        false => Ok(EntryOutcome::Skipped { reason: Skip::Exists }),
+    }
+}
+
+/// Makes the destination's name another one of the file at `first`.
+pub(super) fn make_hard_link(
+    step: &mut Step<'_, '_>,
+    place: &Place<'_>,
+    kind: EntryKind,
+    first: &First,
+) -> Result<Linking> {
+    let stat = directory::stat_name(&place.open.source, place.name)
+        .map_err(|errno| Error::system("examine", place.source(), errno))?;
+    let (found, decision) = match ask(step, place, kind, stat.modified)? {
+        Asked::Go { found, decision } => (found, decision),
+        Asked::Done(EntryOutcome::Planned { .. }) => {
+            let action = Action::Link;
+            return Ok(Linking::Done(EntryOutcome::Planned { action, mechanism: None }));
+        }
+        Asked::Done(outcome) => return Ok(Linking::Done(outcome)),
+    };
+    let fail = |errno| Error::destination("find the first name again", first.destination(), errno);
+    let root = first.root.open_destination()?;
+    let above: Vec<&OsStr> = first.path.parent().into_iter().flat_map(Path::iter).collect();
+    let from = directory::open_beneath(&*root, &above, true).map_err(fail)?;
+    let name = first.path.file_name().unwrap_or_default();
+    let to = &*place.open.destination;
+    let fail = |errno| Error::destination("link", place.destination(), errno);
+    let linked = || Linking::Done(EntryOutcome::Linked { to: first.destination() });
+    let make = |new: &OsStr| directory::hard_link(&from, name, to, new);
+    if decision == Decision::Make {
+        match make(place.target) {
+            Ok(()) => return Ok(linked()),
+            Err(errno) if cannot_link(errno) => return Ok(Linking::Refused(errno)),
+            Err(Errno::EEXIST) if !place.directory.entered.fresh => {}
+            Err(errno) => return Err(fail(errno)),
+        }
+    }
+    let copy = directory::stat_name(&from, name).map_err(fail)?;
+    if found.is_some_and(|found| identity(&found.stat) == identity(&copy)) {
+        return Ok(linked());
+    }
+    let temporary = match Temporary::linked(place, &copy, make) {
+        Err(errno) if cannot_link(errno) => return Ok(Linking::Refused(errno)),
+        other => other.map_err(fail)?,
+    };
+    let existing = step.job().context().copy_options(&place.directory.entered).existing;
+    match temporary.put_in_place(existing).map_err(fail)? {
+        true => Ok(linked()),
+        false => Ok(Linking::Done(EntryOutcome::Skipped { reason: Skip::Exists })),
+    }
+}
+
+/// What is told of a link or special file: it has no inode flags, which are asked for by a file that is open.
+fn made(notes: Vec<Note>) -> EntryOutcome {
+    EntryOutcome::Made { notes, flags_not_kept: InodeFlags::default() }
+}
+
+/// What an entry of the source is like that was listed as a link or special file.
+pub(super) fn look_at_other(place: &Place<'_>, kind: EntryKind) -> Result<Stat> {
+    let stat = directory::stat_name(&place.open.source, place.name)
+        .map_err(|errno| Error::system("examine", place.source(), errno))?;
+    match kind_of(stat.file_type()) == kind {
+        true => Ok(stat),
+        false => Err(changed_kind(place, stat.file_type())),
+    }
+}
+
+/// What can be given to an entry like the source's. A link has neither ACL nor mode, and no `user.*`
+/// attributes (`xattr(7)`).
+fn given_to(source: &Stat, preserve: Preserve) -> Preserve {
+    match source.file_type() {
+        FileType::Symlink => Preserve { mode: false, acl: false, ..preserve },
+        _ => preserve,
+    }
+}
+
+/// Owner, ACL, mode, attributes and times of what is no regular file, and has this name.
+fn give_by_name(
+    place: &Place<'_>,
+    (directory, name): (&OwnedFd, &OsStr),
+    source: &Stat,
+    given: Preserve,
+) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let mut note = |what, errno| notes.push(Note::NotKept { what, errno });
+    if given.ownership
+        && let Err(errno) =
+            directory::set_owner(directory, name, Some(source.uid), Some(source.gid))
+    {
+        note(MetadataPart::OwnerAndGroup, errno);
+    }
+    let mut kept = Vec::new();
+    if given.mode || given.acl || given.xattr {
+        match give_to_handle(place, (directory, name), source, given) {
+            Ok(notes) => kept = notes,
+            Err(errno) if source.file_type() == FileType::Symlink => {
+                note(MetadataPart::Attributes, errno);
+            }
+            Err(errno) => note(MetadataPart::ModeAndAcl, errno),
+        }
+    }
+    if given.timestamps
+        && let Err(errno) = directory::set_times(directory, name, source.accessed, source.modified)
+    {
+        note(MetadataPart::Times, errno);
+    }
+    notes.extend(kept);
+    notes
+}
+
+/// What came of a further name of a file.
+pub(super) enum Linking {
+    Done(EntryOutcome),
+    /// The filesystem cannot link, and a copy has to do.
+    Refused(Errno),
+}
+
+/// Too many links, none at all on this filesystem, another filesystem below the same tree, or a
+/// file that one may not link to (`link(2)`).
+fn cannot_link(errno: Errno) -> bool {
+    matches!(errno, Errno::EMLINK | Errno::EPERM | Errno::EXDEV | Errno::EOPNOTSUPP)
+}
+
+/// ACL, attributes and mode; what of it could not be given.
+fn give_to_handle(
+    place: &Place<'_>,
+    (directory, name): (&OwnedFd, &OsStr),
+    source: &Stat,
+    preserve: Preserve,
+) -> Sys<Vec<Note>> {
+    // Either may have been replaced by something with more rights.
+    let open = |directory: &OwnedFd, name: &OsStr| {
+        let handle = name::open_existing(directory, name, OFlags::PATH)?;
+        match file::stat(&handle)?.file_type() == source.file_type() {
+            true => Ok(handle),
+            false => Err(Errno::ESTALE),
+        }
+    };
+    let handle = open(directory, name)?;
+    let from = open(&place.open.source, place.name)?;
+    let mut notes = metadata::apply_to_handle(handle.as_fd(), from.as_fd(), preserve);
+    if preserve.mode
+        && let Err(errno) = directory::set_permissions_of_handle(&handle, source.permissions())
+    {
+        notes.push(Note::NotKept { what: MetadataPart::Mode, errno });
+    }
+    Ok(notes)
+}
+
+/// An entry that is not in place yet: under a temporary name, or under its own in a workshop. It is
+/// removed unless it is put in place.
+struct Temporary<'a> {
+    place: &'a Place<'a>,
+    from: &'a OwnedFd,
+    name: OsString,
+    noted: Noted<'a>,
+}
+
+impl<'a> Temporary<'a> {
+    fn new(place: &'a Place<'a>, make: impl Fn(&OsStr) -> Sys<()>) -> Sys<Temporary<'a>> {
+        let register = place.directory.register();
+        register.prepare();
+        let name = loop {
+            let name = stale::temporary_name(place.target, stale::Kind::File)?;
+            match make(&name) {
+                Err(Errno::EEXIST) => {}
+                other => break other.map(|()| name)?,
+            }
+        };
+        let path = || place.directory.path_from_root();
+        let noted = directory::stat_name(&*place.open.destination, &name)
+            .map_or(Noted::NONE, |stat| register.note(path, &name, &stat));
+        Ok(Temporary { place, from: &place.open.destination, name, noted })
+    }
+
+    /// Another name of a file that is there, noted before it is one.
+    fn linked(
+        place: &'a Place<'a>,
+        file: &Stat,
+        make: impl Fn(&OsStr) -> Sys<()>,
+    ) -> Sys<Temporary<'a>> {
+        let path = || place.directory.path_from_root();
+        let (name, noted) = loop {
+            let name = stale::temporary_name(place.target, stale::Kind::File)?;
+            let noted = place.directory.register().note(path, &name, file);
+            match make(&name) {
+                Err(Errno::EEXIST) => {}
+                other => break other.map(|()| (name, noted))?,
+            }
+        };
+        Ok(Temporary { place, from: &place.open.destination, name, noted })
+    }
+
+    /// `false`: the name was taken meanwhile, and is to be left alone. A rename from one name of a
+    /// file to another does nothing (`rename(2)`), and what is left is removed.
+    fn put_in_place(self, existing: Existing) -> Sys<bool> {
+        let (to, target) = (&*self.place.open.destination, self.place.target);
+        let renamed = match existing {
+            Existing::Keep => name::rename_out_new(self.from, &self.name, to, target),
+            _ => name::rename_out(self.from, &self.name, to, target),
+        };
+        match renamed {
+            Err(Errno::EEXIST) if existing == Existing::Keep => Ok(false),
+            other => other.map(|()| true),
+        }
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        match name::unlink(self.from, &self.name) {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            // Left for the next run to remove.
+            Err(_) => std::mem::replace(&mut self.noted, Noted::NONE).leave(),
+        }
+    }
+}

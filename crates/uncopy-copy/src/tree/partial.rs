@@ -1,0 +1,330 @@
+//! Large files that survive a crash in their middle: a temporary file with a name, and the word that
+//! its chunks are flushed.
+//!
+//! Each chunk of the source is hashed when it has been copied, and its digest is noted when the
+//! copy's data has been flushed. A run that goes on hashes the copy alone, and begins behind the last
+//! chunk that is what it should be.
+
+use std::ffi::OsStr;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use crate::mechanism::Refused;
+use crate::parts::{CHUNK_BYTES, ChunkDigest, Parts, Unfinished};
+use uncopy_core::{Errno, Error, Result};
+use uncopy_os::AlignedBuffer;
+use uncopy_os::file::{FileId, Stat};
+use uncopy_os::{Sys, file, transfer};
+
+/// Smaller files are begun anew.
+pub(crate) const LEAST_BYTES: u64 = 32 << 20;
+
+/// No file has more chunks, so that their digests stay small beside it: 2 MiB.
+const MOST_CHUNKS: u64 = 1 << 16;
+
+/// Chunks are flushed and noted when they are so many bytes, or so old.
+const FLUSH_BYTES: u64 = 64 << 20;
+const FLUSH_AGE: Duration = Duration::from_secs(2);
+
+const READ_BYTES: u64 = 1 << 20;
+
+/// Who remembers what was flushed.
+pub(crate) trait Keep: Send {
+    /// The chunks from number `first` on are in the file of this name, and flushed. Without chunks: it gets
+    /// the name.
+    fn note(&mut self, file: (&OsStr, FileId), first: u64, chunks: &[ChunkDigest]) -> Sys<()>;
+}
+
+/// A file that an earlier run left.
+pub(crate) struct LeftPart {
+    pub(crate) file: Unfinished,
+    /// Each of [`chunk_bytes`].
+    pub(crate) chunks: Vec<ChunkDigest>,
+}
+
+/// A large file on its way.
+pub(crate) struct Partial<'a> {
+    keep: Box<dyn Keep + 'a>,
+    chunks: Chunks,
+    /// Of an earlier run, until they are verified.
+    expected: Vec<ChunkDigest>,
+    /// So many are noted.
+    noted: u64,
+    /// Hashed behind them, and not noted yet.
+    hashed: Vec<ChunkDigest>,
+    since: Instant,
+}
+
+impl<'a> Partial<'a> {
+    /// A file of `size` bytes, of which an earlier run noted these chunks.
+    pub(crate) fn new(
+        keep: Box<dyn Keep + 'a>,
+        size: u64,
+        expected: Vec<ChunkDigest>,
+    ) -> Partial<'a> {
+        Partial {
+            keep,
+            chunks: Chunks::new(size),
+            expected,
+            noted: 0,
+            hashed: Vec::new(),
+            since: Instant::now(),
+        }
+    }
+}
+
+impl Parts for Partial<'_> {
+    fn begin(&mut self, name: &OsStr, stat: &Stat) -> Sys<()> {
+        self.keep.note((name, stat.id()), 0, &[])
+    }
+
+    fn verify(
+        &mut self,
+        copy: BorrowedFd<'_>,
+        fail: &dyn Fn(Errno) -> Error,
+        goes_on: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<u64> {
+        for expected in std::mem::take(&mut self.expected) {
+            if self.chunks.digest(copy, self.noted).map_err(fail)? != Some(expected) {
+                break;
+            }
+            self.noted += 1;
+            goes_on(self.chunks.end_of(self.noted))?;
+        }
+        self.since = Instant::now();
+        Ok(self.chunks.end_of(self.noted))
+    }
+
+    fn reached(
+        &mut self,
+        source: BorrowedFd<'_>,
+        copy: (BorrowedFd<'_>, &OsStr),
+        offset: u64,
+    ) -> Result<(), Refused> {
+        loop {
+            let number = self.noted + self.hashed.len() as u64;
+            if offset < self.chunks.end_of(number + 1) {
+                break;
+            }
+            // There are no more, or it became shorter meanwhile, which is told when it is done.
+            let digest = self.chunks.digest(source, number).map_err(Refused::at_source)?;
+            let Some(digest) = digest else { break };
+            self.hashed.push(digest);
+        }
+        let bytes = self.hashed.len() as u64 * self.chunks.each_bytes;
+        if bytes >= FLUSH_BYTES || (bytes > 0 && self.since.elapsed() >= FLUSH_AGE) {
+            return self.flush(copy).map_err(Refused::at_destination);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, copy: (BorrowedFd<'_>, &OsStr)) -> Sys<()> {
+        if self.hashed.is_empty() {
+            return Ok(());
+        }
+        let (fd, name) = copy;
+        file::sync_data(fd)?;
+        let id = file::stat(fd)?.id();
+        self.keep.note((name, id), self.noted, &self.hashed)?;
+        self.noted += self.hashed.len() as u64;
+        self.hashed.clear();
+        self.since = Instant::now();
+        Ok(())
+    }
+
+    fn is_noted(&self) -> bool {
+        self.noted > 0
+    }
+}
+
+/// Whether a copy that got its name is what it should be: chunk by chunk what was `noted` of it, and
+/// then what the source is, which has not changed since. `goes_on` is told how far it is.
+pub(crate) fn is_whole<E>(
+    (source, copy): (BorrowedFd<'_>, BorrowedFd<'_>),
+    size: u64,
+    noted: &[ChunkDigest],
+    mut goes_on: impl FnMut(u64) -> Result<(), E>,
+) -> Result<bool, E> {
+    let mut chunks = Chunks::new(size);
+    for number in 0..chunks.count() {
+        let expected = match noted.get(number as usize) {
+            Some(digest) => Ok(Some(*digest)),
+            None => chunks.digest(source, number),
+        };
+        // What cannot be read is told by those who copy it again.
+        match (expected, chunks.digest(copy, number)) {
+            (Ok(Some(expected)), Ok(Some(found))) if expected == found => {}
+            _ => return Ok(false),
+        }
+        goes_on(chunks.end_of(number + 1))?;
+    }
+    Ok(true)
+}
+
+/// The chunks of a file.
+struct Chunks {
+    size: u64,
+    each_bytes: u64,
+    /// The digest of one of zeros.
+    zeros: Option<ChunkDigest>,
+}
+
+impl Chunks {
+    fn new(size: u64) -> Chunks {
+        Chunks { size, each_bytes: chunk_bytes(size), zeros: None }
+    }
+
+    fn count(&self) -> u64 {
+        self.size.div_ceil(self.each_bytes)
+    }
+
+    /// Where so many of them end.
+    fn end_of(&self, chunks: u64) -> u64 {
+        chunks.saturating_mul(self.each_bytes).min(self.size)
+    }
+
+    /// The digest of the chunk of this number; `None`: there is none, or the file ends in it.
+    fn digest(&mut self, fd: BorrowedFd<'_>, number: u64) -> Sys<Option<ChunkDigest>> {
+        let (start, end) = (self.end_of(number), self.end_of(number + 1));
+        let length = end - start;
+        if length == 0 {
+            return Ok(None);
+        }
+        if length == self.each_bytes && is_hole(fd, start, length)? {
+            let zeros = self.zeros.get_or_insert_with(|| digest_of_zeros(length));
+            return Ok(Some(*zeros));
+        }
+        let mut hasher = blake3::Hasher::new();
+        let mut buffer = AlignedBuffer::new(READ_BYTES as usize);
+        let mut done = 0;
+        while done < length {
+            match transfer::read_at(fd, &mut buffer, start + done) {
+                Ok(0) => return Ok(None),
+                Ok(n) => {
+                    let n = (n as u64).min(length - done);
+                    hasher.update(&buffer[..n as usize]);
+                    done += n;
+                }
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(Some(*hasher.finalize().as_bytes()))
+    }
+}
+
+/// How long the chunks of a file are: a multiple of [`CHUNK_BYTES`], so that reads begin at whole
+/// pages.
+pub(crate) fn chunk_bytes(size: u64) -> u64 {
+    size.div_ceil(MOST_CHUNKS).div_ceil(CHUNK_BYTES).max(1) * CHUNK_BYTES
+}
+
+/// Nothing but a hole, within the file.
+fn is_hole(fd: BorrowedFd<'_>, start: u64, length: u64) -> Sys<bool> {
+    if file::stat(fd)?.size < start + length {
+        return Ok(false);
+    }
+    Ok(match file::seek_data(fd, start) {
+        Ok(data) => data >= start + length,
+        Err(errno) => errno == Errno::ENXIO,
+    })
+}
+
+fn digest_of_zeros(length: u64) -> ChunkDigest {
+    let zeros = vec![0; READ_BYTES as usize];
+    let mut hasher = blake3::Hasher::new();
+    let mut left = length;
+    while left > 0 {
+        let n = left.min(READ_BYTES);
+        hasher.update(&zeros[..n as usize]);
+        left -= n;
+    }
+    *hasher.finalize().as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Default, Clone)]
+    struct Memory(Arc<Mutex<Vec<ChunkDigest>>>);
+
+    impl Keep for Memory {
+        fn note(&mut self, _: (&OsStr, FileId), first: u64, chunks: &[ChunkDigest]) -> Sys<()> {
+            let mut all = self.0.lock().unwrap();
+            assert_eq!(first, all.len() as u64);
+            all.extend(chunks);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn huge_files_have_larger_chunks() {
+        for (size, expected) in [
+            (0, CHUNK_BYTES),
+            (CHUNK_BYTES * MOST_CHUNKS, CHUNK_BYTES),
+            (CHUNK_BYTES * MOST_CHUNKS + 1, 2 * CHUNK_BYTES),
+            (u64::MAX, CHUNK_BYTES * ((1 << 48) / CHUNK_BYTES)),
+        ] {
+            assert_eq!(chunk_bytes(size), expected, "{size}");
+        }
+    }
+
+    #[test]
+    fn what_was_noted_is_verified_up_to_the_first_damage() {
+        let size = 3 * CHUNK_BYTES + 1000;
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(size).unwrap();
+        file.write_all_at(&[7; 5000], 100).unwrap();
+        file.write_all_at(&[9; 5000], 2 * CHUNK_BYTES).unwrap();
+        let memory = Memory::default();
+        let copy = (file.as_fd(), OsStr::new("x"));
+        let mut first = Partial::new(Box::new(memory.clone()), size, Vec::new());
+        first.reached(file.as_fd(), copy, 2 * CHUNK_BYTES - 1).unwrap();
+        first.flush(copy).unwrap();
+        assert_eq!(memory.0.lock().unwrap().len(), 1);
+        first.reached(file.as_fd(), copy, size).unwrap();
+        first.flush(copy).unwrap();
+        let chunks = memory.0.lock().unwrap().clone();
+        assert_eq!(chunks.len(), 4);
+        assert_eq!(chunks[1], digest_of_zeros(CHUNK_BYTES));
+
+        let verified = |file: &std::fs::File| {
+            let mut again = Partial::new(Box::new(memory.clone()), size, chunks.clone());
+            let fail = |errno| Error::system("read back", "x", errno);
+            again.verify(file.as_fd(), &fail, &mut |_| Ok(())).unwrap()
+        };
+        assert_eq!(verified(&file), size);
+        // The last is noted or not, and it may have been longer.
+        let source = tempfile::tempfile().unwrap();
+        source.set_len(size).unwrap();
+        let is_whole = |copy: &std::fs::File, noted: usize| {
+            let mut told = Vec::new();
+            let ends = (source.as_fd(), copy.as_fd());
+            let whole = super::is_whole(ends, size, &chunks[..noted], |end| {
+                told.push(end);
+                Ok::<_, Errno>(())
+            });
+            (whole.unwrap(), told.len())
+        };
+        assert_eq!(is_whole(&file, 4), (true, 4));
+        assert_eq!(is_whole(&file, 3), (true, 4));
+        assert_eq!(is_whole(&file, 2), (false, 2), "the source is another one");
+        file.write_all_at(&[1], size - 1).unwrap();
+        assert_eq!(is_whole(&file, 3), (false, 3));
+        assert_eq!(is_whole(&file, 4), (false, 3));
+        file.set_len(size - 1).unwrap();
+        assert_eq!(is_whole(&file, 3), (false, 3));
+        file.set_len(size).unwrap();
+        assert_eq!(is_whole(&file, 3), (true, 4));
+        file.write_all_at(&[1], 2 * CHUNK_BYTES + 7).unwrap();
+        assert_eq!(verified(&file), 2 * CHUNK_BYTES);
+        file.set_len(CHUNK_BYTES + 5).unwrap();
+        assert_eq!(verified(&file), CHUNK_BYTES);
+        file.set_len(0).unwrap();
+        assert_eq!(verified(&file), 0);
+    }
+}

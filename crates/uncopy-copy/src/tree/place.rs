@@ -1,0 +1,51 @@
+//! An entry: its name in a directory of the source, and the one that its copy gets.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::fs::FileType;
+
+use super::directory::{Directory, Open};
+use crate::source::describe;
+use uncopy_core::{Error, Objection, Reason};
+
+/// A name in the source, and the one that its copy gets.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) directory: &'a Arc<Directory>,
+    pub(super) open: &'a Arc<Open>,
+    pub(super) name: &'a OsStr,
+    pub(super) target: &'a OsStr,
+}
+
+impl Place<'_> {
+    pub(super) fn source(&self) -> PathBuf {
+        self.directory.source_path().join(self.name)
+    }
+
+    pub(super) fn destination(&self) -> PathBuf {
+        self.directory.destination_path().join(self.target)
+    }
+
+    /// Its paths in source and destination.
+    pub(super) fn names(&self) -> (PathBuf, PathBuf) {
+        (self.source(), self.destination())
+    }
+
+    /// The path from the root.
+    pub(super) fn way(&self) -> PathBuf {
+        self.directory.path_from_root().join(self.name)
+    }
+
+    /// The copy has a name of its own, as that of a file that is compressed on its way.
+    pub(super) fn is_renamed(&self) -> bool {
+        self.name != self.target
+    }
+}
+
+/// Refuses an entry of a kind that it was not listed as.
+pub(super) fn changed_kind(place: &Place<'_>, found: FileType) -> Error {
+    let reason = Reason::Refused(Objection::KindChanged { kind: describe(found) });
+    Error::new("copy", place.source(), reason)
+}

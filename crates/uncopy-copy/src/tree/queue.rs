@@ -1,0 +1,339 @@
+//! What is to be done, and by whom: directories last in, first out, so that a job goes down before
+//! it goes on and has few of them at a time; and batches of files, of which there are never many.
+//!
+//! Who listed a directory copies its files as long as there is another directory for everybody else:
+//! new names in one directory are made one at a time (its `i_rwsem`), and workers that share one wait
+//! for each other.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::FileType;
+
+use super::directory::{Directory, Open};
+use crate::Gate;
+use uncopy_os::directory::Entry;
+
+/// Which worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct WorkerId(pub(super) usize);
+
+/// A piece of work.
+pub(super) enum Task {
+    /// Copy these entries of a directory.
+    Copy(Batch),
+    /// Go into a directory of a directory.
+    Enter { parent: Arc<Directory>, name: OsString, linked: bool },
+    /// List a directory from this place on.
+    List { directory: Arc<Directory>, from: u64 },
+}
+
+impl Task {
+    /// Entries that it is about, as far as they were found.
+    fn entries(&self) -> u64 {
+        match self {
+            Task::Copy(batch) => batch.len(),
+            Task::Enter { .. } => 1,
+            Task::List { .. } => 0,
+        }
+    }
+}
+
+/// Entries in one batch at most: enough that taking one costs little, and few enough that all
+/// workers have something to do in a small tree.
+const BATCH_ENTRIES: usize = 64;
+
+/// Some entries of a directory that are no directories.
+pub(super) struct Batch {
+    pub(super) directory: Arc<Directory>,
+    pub(super) open: Arc<Open>,
+    names: Vec<u8>,
+    entries: Vec<Listed>,
+}
+
+#[derive(Clone, Copy)]
+struct Listed {
+    inode: u64,
+    kind: FileType,
+    start: usize,
+    end: usize,
+}
+
+impl Batch {
+    pub(super) fn new(directory: &Arc<Directory>, open: &Arc<Open>) -> Batch {
+        let (directory, open) = (Arc::clone(directory), Arc::clone(open));
+        Batch { directory, open, names: Vec::new(), entries: Vec::new() }
+    }
+
+    /// Adds an entry; `true`: the batch is full.
+    pub(super) fn add(&mut self, entry: Entry<'_>) -> bool {
+        let start = self.names.len();
+        self.names.extend_from_slice(entry.name.to_bytes());
+        let end = self.names.len();
+        self.entries.push(Listed { inode: entry.inode, kind: entry.kind, start, end });
+        self.entries.len() >= BATCH_ENTRIES
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    /// In the order of inodes, in which their blocks are likelier to lie on the device than in that
+    /// of names.
+    pub(super) fn sort(&mut self) {
+        self.entries.sort_unstable_by_key(|listed| listed.inode);
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&OsStr, FileType)> {
+        let name = |listed: &Listed| OsStr::from_bytes(&self.names[listed.start..listed.end]);
+        self.entries.iter().map(move |listed| (name(listed), listed.kind))
+    }
+}
+
+/// Work that waits, and workers that wait for it.
+pub(super) struct Queue {
+    state: Mutex<State>,
+    wake: Condvar,
+    /// So many batches may wait; who finds more does one itself.
+    most_batches: usize,
+    /// Who waits for work is at rest.
+    gate: Option<Gate>,
+}
+
+#[derive(Default)]
+struct State {
+    /// And who listed them.
+    batches: VecDeque<(WorkerId, Batch)>,
+    /// Tasks other than batches.
+    others: Vec<Task>,
+    working: usize,
+    waiting: usize,
+    closed: bool,
+    /// Entries of tasks that nobody takes any more.
+    dropped: u64,
+}
+
+/// A task, and the worker's word that it is at work until this is dropped.
+pub(super) struct Taken<'a> {
+    queue: &'a Queue,
+    pub(super) task: Option<Task>,
+}
+
+impl Queue {
+    /// `most_batches` may wait: each holds the descriptors of its directory.
+    pub(super) fn new(most_batches: usize, gate: Option<Gate>) -> Queue {
+        Queue { state: Mutex::default(), wake: Condvar::new(), most_batches, gate }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a task of this worker's; `Err`: there are enough batches, do it yourself. Returns how many
+    /// tasks wait for which nobody waits.
+    pub(super) fn push(&self, task: Task, by: WorkerId) -> Result<usize, Batch> {
+        let mut state = self.lock();
+        if state.closed {
+            state.dropped += task.entries();
+            drop(state);
+            return Ok(0);
+        }
+        match task {
+            Task::Copy(batch) if state.batches.len() >= self.most_batches => return Err(batch),
+            Task::Copy(batch) => state.batches.push_back((by, batch)),
+            other => state.others.push(other),
+        }
+        let (is_awaited, unclaimed) = (state.waiting > 0, state.unclaimed());
+        drop(state);
+        if is_awaited {
+            self.wake.notify_one();
+        }
+        Ok(unclaimed)
+    }
+
+    /// How many tasks wait for which nobody waits.
+    pub(super) fn unclaimed(&self) -> usize {
+        self.lock().unclaimed()
+    }
+
+    /// How many directories wait to be entered or listed.
+    pub(super) fn waiting_directories(&self) -> usize {
+        self.lock().others.len()
+    }
+
+    /// How many workers have a task.
+    pub(super) fn at_work(&self) -> usize {
+        self.lock().working
+    }
+
+    /// The next task for this worker: its own batches, a directory, or somebody else's batch. `None`:
+    /// all is done, or the job was stopped. In both cases nobody is at work any more, so that what was
+    /// made can be taken back.
+    pub(super) fn take(&self, worker: WorkerId) -> Option<Taken<'_>> {
+        let mut state = self.lock();
+        loop {
+            if let Some(task) = state.next(worker) {
+                state.working += 1;
+                return Some(Taken { queue: self, task: Some(task) });
+            }
+            if state.working == 0 {
+                let is_awaited = state.waiting > 0;
+                drop(state);
+                if is_awaited {
+                    self.wake.notify_all();
+                }
+                return None;
+            }
+            state.waiting += 1;
+            let _resting = self.gate.as_ref().map(Gate::rest);
+            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
+        }
+    }
+
+    /// Nobody takes anything any more.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        let (batches, others) =
+            (std::mem::take(&mut state.batches), std::mem::take(&mut state.others));
+        let batched: u64 = batches.iter().map(|(_, batch)| batch.len()).sum();
+        state.dropped += batched + others.iter().map(Task::entries).sum::<u64>();
+        drop(state);
+        drop((batches, others));
+        self.wake.notify_all();
+    }
+
+    /// Entries that waited when it was closed, or came later.
+    pub(super) fn dropped(&self) -> u64 {
+        self.lock().dropped
+    }
+}
+
+impl State {
+    fn unclaimed(&self) -> usize {
+        (self.batches.len() + self.others.len()).saturating_sub(self.waiting)
+    }
+
+    /// After the end of a job there is nothing.
+    fn next(&mut self, worker: WorkerId) -> Option<Task> {
+        if self.closed {
+            return None;
+        }
+        let own = self.batches.iter().position(|(by, _)| *by == worker);
+        if let Some((_, batch)) = own.and_then(|place| self.batches.remove(place)) {
+            return Some(Task::Copy(batch));
+        }
+        let batches = &mut self.batches;
+        self.others.pop().or_else(|| batches.pop_front().map(|(_, batch)| Task::Copy(batch)))
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let mut state = self.queue.lock();
+        state.working -= 1;
+        let over = state.working == 0 && state.waiting > 0;
+        drop(state);
+        if over {
+            self.queue.wake.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use super::super::directory::{Above, Entered, identity};
+    use super::*;
+
+    fn directory() -> (Arc<Directory>, Arc<Open>) {
+        let place = tempfile::tempdir().unwrap();
+        let opened = || uncopy_os::follow::open_root(place.path()).unwrap();
+        let source = uncopy_os::file::stat(opened()).unwrap();
+        let path = || place.path().into();
+        let above = Above::Root {
+            source: path(),
+            destination: path(),
+            register: crate::stale::Register::none(),
+        };
+        let entered = Entered {
+            destination: identity(&source),
+            source,
+            fresh: true,
+            absent: false,
+            private: false,
+            whole: true,
+            linked: false,
+        };
+        let open = Arc::new(Open::new(opened(), opened()));
+        (Arc::new(Directory::new(above, entered, &open, false)), open)
+    }
+
+    #[test]
+    fn who_listed_a_directory_copies_its_files_while_there_are_others() {
+        let (directory, open) = directory();
+        let queue = Queue::new(8, None);
+        let (here, there) = (WorkerId(1), WorkerId(2));
+        let enter = || {
+            let (parent, name) = (Arc::clone(&directory), OsString::from("below"));
+            Task::Enter { parent, name, linked: false }
+        };
+        for task in [Task::Copy(Batch::new(&directory, &open)), enter(), enter()] {
+            assert!(queue.push(task, here).is_ok());
+        }
+        assert!(queue.push(Task::Copy(Batch::new(&directory, &open)), here).is_ok());
+        let mut taken = Vec::new();
+        let told = [there, here, there, there].map(|worker| {
+            let one = queue.take(worker).unwrap();
+            let is_batch = matches!(one.task, Some(Task::Copy(_)));
+            taken.push(one);
+            if is_batch { "batch" } else { "directory" }
+        });
+        assert_eq!(told, ["directory", "batch", "directory", "batch"]);
+    }
+
+    #[test]
+    fn who_adds_a_task_hears_how_many_nobody_waits_for() {
+        let (directory, open) = directory();
+        let queue = Queue::new(2, None);
+        let batch = || Task::Copy(Batch::new(&directory, &open));
+        let list = || Task::List { directory: Arc::clone(&directory), from: 0 };
+        let told = [list(), batch(), batch(), batch(), list()].map(|task| {
+            let answer = queue.push(task, WorkerId(0));
+            answer.ok()
+        });
+        assert_eq!(told, [Some(1), Some(2), Some(3), None, Some(4)]);
+        queue.lock().waiting = 3;
+        assert_eq!(queue.unclaimed(), 1);
+        queue.lock().waiting = 5;
+        assert_eq!(queue.unclaimed(), 0);
+    }
+
+    /// Whoever begins a job takes back what was made of it; nobody may add to it then.
+    #[test]
+    fn who_asks_after_the_end_waits_for_those_still_at_work() {
+        let queue = Queue::new(1, None);
+        queue.lock().working = 1;
+        let at_work = Taken { queue: &queue, task: None };
+        let done = AtomicBool::new(false);
+        queue.close();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                done.store(true, Ordering::Relaxed);
+                drop(at_work);
+            });
+            assert!(queue.take(WorkerId(0)).is_none());
+            assert!(done.load(Ordering::Relaxed), "somebody is still at work");
+        });
+    }
+}

@@ -1,0 +1,108 @@
+//! What another run needs to go on with this one: journals, and a tree that is kept incomplete.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use super::directory::{Identity, identity};
+use super::journal::Journal;
+use crate::jobs::Incomplete;
+use uncopy_os::file::FileId;
+use uncopy_os::{Sys, clock, file};
+
+/// Journals of one job, and what it leaves to another run.
+pub(super) struct Resume {
+    /// Of the root that is being copied.
+    journal: RwLock<Option<Arc<Journal>>>,
+    /// There is one. Asked for each file: who takes the lock to read makes the others wait.
+    has_journal: AtomicBool,
+    /// Journals of roots that are done, and where they lie.
+    finished: Mutex<Vec<(Identity, OwnedFd, Vec<JournalFile>)>>,
+    incomplete: Mutex<Option<Incomplete>>,
+    /// A file that failed could not be taken back, and has its name.
+    has_remnants: AtomicBool,
+    /// When the job began: since the epoch, and since boot.
+    begun_at: (Duration, Duration),
+}
+
+/// The name of a journal, and which file it is.
+type JournalFile = (OsString, FileId);
+
+impl Resume {
+    pub(super) fn new() -> Resume {
+        Resume {
+            journal: RwLock::default(),
+            has_journal: AtomicBool::new(false),
+            finished: Mutex::default(),
+            incomplete: Mutex::default(),
+            has_remnants: AtomicBool::new(false),
+            begun_at: (clock::real(), clock::boot()),
+        }
+    }
+
+    /// The journal of the root that is being copied.
+    pub(super) fn journal(&self) -> Option<Arc<Journal>> {
+        if !self.has_journal() {
+            return None;
+        }
+        self.journal.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn has_journal(&self) -> bool {
+        self.has_journal.load(Ordering::Acquire)
+    }
+
+    /// Sets the journal of the root that is being copied.
+    pub(super) fn set_journal(&self, journal: Option<Arc<Journal>>) {
+        self.has_journal.store(journal.is_some(), Ordering::Release);
+        *self.journal.write().unwrap_or_else(PoisonError::into_inner) = journal;
+    }
+
+    /// Keeps the journal of a root that is done. It says so until all are, for a run that has to go on.
+    pub(super) fn finished_with(&self, journal: &Journal, parent: BorrowedFd<'_>) -> Sys<()> {
+        let which = identity(&file::stat(parent)?);
+        let name = (journal.name().to_owned(), journal.own());
+        let mut finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
+        match finished.iter_mut().find(|(known, ..)| *known == which) {
+            Some((_, _, names)) => names.push(name),
+            None => finished.push((which, file::duplicate(parent)?, vec![name])),
+        }
+        Ok(())
+    }
+
+    /// Removes the journals of all roots, which are done.
+    pub(super) fn remove_journals(&self) {
+        let mut finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, parent, names) in finished.drain(..) {
+            for (name, own) in names {
+                Journal::remove(parent.as_fd(), &name, own);
+            }
+        }
+    }
+
+    /// Notes a tree that is kept incomplete.
+    pub(super) fn keep(&self, incomplete: Incomplete) {
+        *self.incomplete.lock().unwrap_or_else(PoisonError::into_inner) = Some(incomplete);
+    }
+
+    /// The tree that is kept incomplete.
+    pub(super) fn into_incomplete(self) -> Option<Incomplete> {
+        self.incomplete.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that something which was not copied whole may have its name in a tree that is being made.
+    pub(super) fn leave_remnants(&self) {
+        self.has_remnants.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_remnants(&self) -> bool {
+        self.has_remnants.load(Ordering::Relaxed)
+    }
+
+    /// When the job began: since the epoch, and since boot.
+    pub(super) fn begun_at(&self) -> (Duration, Duration) {
+        self.begun_at
+    }
+}

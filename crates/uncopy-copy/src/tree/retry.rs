@@ -1,0 +1,117 @@
+//! Errors that pass: the file is tried again, later each time.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use super::job::Job;
+use crate::watch::Flushes;
+use crate::{Outcome, run};
+use uncopy_core::{Errno, Result};
+use uncopy_os::capabilities::Filesystem;
+
+/// Before the first time; each further time it is twice as long.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+
+/// No wait is longer.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// While it waits, it looks so often whether the job is over. Every wait is a multiple of it.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// Copies a file, again as often as the options say if it changes or an error may pass.
+pub(super) fn repeated(
+    job: &Job<'_>,
+    filesystems: (Filesystem, Filesystem),
+    mut copy_once: impl FnMut(&Cell<Flushes>) -> Result<Outcome>,
+) -> Result<Outcome> {
+    let mut tries = 0;
+    let copied = persist(job, filesystems, || {
+        tries += 1;
+        run::repeated(&job.options().copy, &mut copy_once)
+    });
+    let mut outcome = copied?;
+    if let Outcome::Copied(receipt) = &mut outcome {
+        receipt.retries += tries - 1;
+    }
+    Ok(outcome)
+}
+
+/// Does something again as often as the options say, if an error may pass.
+pub(super) fn persist<T>(
+    job: &Job<'_>,
+    filesystems: (Filesystem, Filesystem),
+    mut attempt: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    let is_network = filesystems.0.is_network() || filesystems.1.is_network();
+    let mut tries = 0;
+    loop {
+        match attempt() {
+            Err(error)
+                if tries < job.options().retries
+                    && error.errno().is_some_and(|errno| passes(errno, is_network)) =>
+            {
+                tries += 1;
+                wait(job, delay(tries));
+                if job.is_over() {
+                    return Err(error);
+                }
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Whether the same may succeed a little later.
+fn passes(errno: Errno, is_network: bool) -> bool {
+    match errno {
+        // A signal; somebody else's lock or lease; a server that was started again.
+        Errno::EINTR | Errno::EAGAIN | Errno::ESTALE => true,
+        // A server that does not answer in time; from a disk it would come again.
+        Errno::EIO => is_network,
+        _ => false,
+    }
+}
+
+/// How long to wait before a further time.
+fn delay(time: u32) -> Duration {
+    let doublings = time.saturating_sub(1).min(16);
+    (FIRST_WAIT * 2_u32.pow(doublings)).min(LONGEST_WAIT)
+}
+
+fn wait(job: &Job<'_>, delay: Duration) {
+    for _ in 0..delay.as_millis() / GLANCE.as_millis() {
+        if job.is_over() {
+            return;
+        }
+        std::thread::sleep(GLANCE);
+        job.rest_if_paused();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_may_pass_is_tried_again() {
+        for (errno, is_network, expected) in [
+            (Errno::EINTR, false, true),
+            (Errno::EAGAIN, false, true),
+            (Errno::ESTALE, true, true),
+            (Errno::EIO, true, true),
+            (Errno::EIO, false, false),
+            (Errno::ENOSPC, true, false),
+            (Errno::EACCES, true, false),
+            (Errno::ENOENT, false, false),
+        ] {
+            assert_eq!(passes(errno, is_network), expected, "{errno} {is_network}");
+        }
+    }
+
+    #[test]
+    fn each_wait_is_longer_up_to_a_limit() {
+        let waits = [1, 2, 3, 9, 10, 100, u32::MAX].map(|time| delay(time).as_millis());
+        assert_eq!(waits, [100, 200, 400, 25_600, 30_000, 30_000, 30_000]);
+        assert!(waits.iter().all(|wait| wait.is_multiple_of(GLANCE.as_millis())));
+    }
+}

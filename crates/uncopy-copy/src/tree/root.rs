@@ -1,0 +1,378 @@
+//! The roots of a job: what the caller named. A directory that has no destination yet is built
+//! beside where it will be and renamed once, so that it appears when it is complete.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FileType, OFlags};
+
+use super::decide::kind_of;
+use super::delete::delete_strangers;
+use super::directory::{Above, Directory, Entered, Open, identity};
+use super::entry::{copy_entry, copy_open};
+use super::finish::{end, give_metadata, made_directory};
+use super::incomplete::Unfinished;
+use super::job::Job;
+use super::journal::{Journal, sweep};
+use super::list::list_open;
+use super::place::Place;
+use super::step::Step;
+use super::target::{Aside, Target, open_for_file, or_here, split};
+use super::worker::Worker;
+use crate::destination::follow_link;
+use crate::jobs::{EntryKind, Links};
+use crate::metadata::Made;
+use crate::stale::Register;
+use crate::{facts, stale};
+use uncopy_core::Note;
+use uncopy_core::{Error, Result};
+use uncopy_os::file::Stat;
+use uncopy_os::follow::{self, End, Followed};
+use uncopy_os::{Sys, directory, file};
+
+/// Copies one root, and all that is in it.
+pub(super) fn copy(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) {
+    let follow = worker.job().options().links == Links::Follow || names_directory(source);
+    let stat = match look_at(source, follow) {
+        Ok(stat) => stat,
+        Err(stopped) => {
+            let error = stopped.error("open", source);
+            return fail(worker.step(), source, destination, EntryKind::File, error);
+        }
+    };
+    if stat.file_type() == FileType::Directory {
+        copy_directory(worker, source, destination);
+    } else {
+        copy_single(worker, source, destination, stat.file_type(), follow);
+    }
+}
+
+fn look_at(source: &Path, follow: bool) -> Followed<Stat> {
+    if follow { follow::stat(source) } else { Ok(directory::stat_path(source)?) }
+}
+
+fn fail(step: &mut Step<'_, '_>, source: &Path, destination: &Path, kind: EntryKind, error: Error) {
+    step.fail_at(|| (source.to_owned(), destination.to_owned()), kind, error);
+}
+
+/// A path that can only be meant for a directory: it ends in `/`, `.` or `..`.
+fn names_directory(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    bytes.ends_with(b"/") || bytes.ends_with(b"/.") || path.file_name().is_none()
+}
+
+/// Copies a root that is no directory, as an entry of the directory that it lies in.
+fn copy_single(
+    worker: &mut Worker<'_, '_>,
+    source: &Path,
+    destination: &Path,
+    kind: FileType,
+    follow: bool,
+) {
+    let (job, step) = (worker.job(), worker.step());
+    let opened = split(source).and_then(|(above, name)| {
+        let (parent, beside, target) = resolve(destination)?;
+        Ok((open_place((above, &beside), parent, &target)?, name.to_owned(), target))
+    });
+    let ((directory, open), name, target) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return fail(step, source, destination, kind_of(kind), error),
+    };
+    let directory = Arc::new(directory);
+    let place = Place { directory: &directory, open: &open, name: &name, target: &target };
+    let parent = open.destination.as_fd();
+    let size = look_at(source, follow).map_or(0, |stat| stat.size);
+    let journal = match open_for_file(job.options(), source, destination, (parent, &target), size) {
+        Ok(journal) => journal.filter(|_| kind == FileType::RegularFile).map(Arc::new),
+        Err(error) => return fail(step, source, destination, kind_of(kind), error),
+    };
+    job.resume().set_journal(journal.clone());
+    if follow && kind == FileType::RegularFile {
+        // The name may be a link, which the caller wants followed.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let opened = follow::open(source, flags).and_then(|fd| Ok((file::stat(&fd)?, fd)));
+        match opened {
+            Ok((stat, fd)) => copy_open(step, &place, (fd, stat), None),
+            Err(stopped) => {
+                let error = stopped.error("open", source);
+                step.fail(&place, EntryKind::File, error);
+            }
+        }
+    } else {
+        copy_entry(step, &place, kind);
+    }
+    step.close_workshop();
+    end(step, Arc::clone(&directory));
+    worker.work_on();
+    directory.register().end();
+    job.resume().set_journal(None);
+    if let Some(journal) = journal
+        && let Err(error) = close_journal(job, &journal, parent, parent)
+    {
+        let error = Error::destination("write the journal for", destination, error);
+        fail(worker.step(), source, destination, EntryKind::File, error);
+    }
+}
+
+/// The root is done, or the job is over and another run goes on with it.
+fn close_journal(
+    job: &Job<'_>,
+    journal: &Journal,
+    parent: BorrowedFd<'_>,
+    root: BorrowedFd<'_>,
+) -> Sys<()> {
+    if job.is_over() {
+        return journal.flush();
+    }
+    sweep(journal, root);
+    // Until the other roots are done too.
+    journal.catch_up()?;
+    job.resume().finished_with(journal, parent)
+}
+
+/// The directory that a single file is written to, open, its path, and the file's name in it: through a
+/// symbolic link that the caller names, those of what it leads to.
+fn resolve(destination: &Path) -> Result<(OwnedFd, PathBuf, OsString)> {
+    let (above, name) = split(destination)?;
+    let directory = follow::open_directory(or_here(above))
+        .map_err(|stopped| stopped.at_destination("open", or_here(above)))?;
+    let is_link = |stat: &Stat| stat.file_type() == FileType::Symlink;
+    if directory::stat_name(&directory, name).is_ok_and(|stat| is_link(&stat)) {
+        let found = follow::look(&directory, name)
+            .map_err(|errno| Error::destination("examine", destination, errno))?;
+        if let Some(link) = found.filter(|(_, stat)| is_link(stat)) {
+            let (End { directory, name, path, .. }, _) = follow_link(directory, link, destination)?;
+            let above = path.parent().unwrap_or(Path::new("")).to_owned();
+            return Ok((directory, above, name));
+        }
+    }
+    Ok((directory, above.to_owned(), name.to_owned()))
+}
+
+/// Where a single file is copied from and to. The one is resolved with the file's name as the last
+/// component, the other is open.
+fn open_place(
+    (source, destination): (&Path, &Path),
+    destination_fd: OwnedFd,
+    target: &OsStr,
+) -> Result<(Directory, Arc<Open>)> {
+    let source_fd = follow::open_before_last(source)
+        .map_err(|errno| Error::system("open", or_here(source), errno))?;
+    let source_stat =
+        file::stat(&source_fd).map_err(|errno| Error::system("examine", or_here(source), errno))?;
+    let destination_stat = file::stat(&destination_fd)
+        .map_err(|errno| Error::destination("examine", or_here(destination), errno))?;
+    let open = Arc::new(Open::new(source_fd, destination_fd));
+    let register = Register::new(Arc::clone(&open.destination), target);
+    let (source, destination) = (source.to_owned(), destination.to_owned());
+    let above = Above::Root { source, destination, register };
+    let entered = Entered {
+        source: source_stat,
+        destination: identity(&destination_stat),
+        fresh: false,
+        absent: false,
+        private: false,
+        whole: false,
+        linked: false,
+    };
+    Ok((Directory::new(above, entered, &open, true), open))
+}
+
+fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) {
+    let (job, step) = (worker.job(), worker.step());
+    let opened = follow::open_root(source)
+        .and_then(|fd| Ok((file::stat(&fd)?, fd)))
+        .map_err(|stopped| stopped.error("open", source))
+        .and_then(|(stat, fd)| {
+            let target = Target::open(job.options(), source, destination, &stat)?;
+            Ok((fd, stat, target))
+        });
+    let (fd, stat, target) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return fail(step, source, destination, EntryKind::Directory, error),
+    };
+    let Target { fd: target_fd, stat: target_stat, aside, absent, resumed, journal } = target;
+    if !absent {
+        job.context().add_destination(identity(&target_stat));
+    }
+    job.context().set_aside_own(aside.as_ref().is_some_and(|aside| aside.is_own));
+    let kept = journal.map(|(journal, parent)| (Arc::new(journal), parent));
+    if let Some((journal, _)) = &kept
+        && let Err(errno) = journal.reach(target_stat.device, target_fd.as_fd())
+    {
+        let error = Error::destination("open to flush it", destination, errno);
+        return fail(step, source, destination, EntryKind::Directory, error);
+    }
+    job.resume().set_journal(kept.as_ref().map(|(journal, _)| Arc::clone(journal)));
+    let done_before = job.tally().done_entries();
+    let open = Arc::new(Open::new(fd, target_fd));
+    job.budget()
+        .expect_light_work(facts::are_shared_in_turn(open.filesystems, &job.options().copy));
+    let is_merged = aside.is_none() && !absent;
+    let register = open_register(&open, destination, is_merged);
+    if is_merged && !job.options().dry_run {
+        // Before directories get their times, and before it is counted as what the source does not have.
+        stale::sweep_proven(open.destination.as_fd(), open.source.as_fd());
+    }
+    let (from, to) = (source.to_owned(), destination.to_owned());
+    let above = Above::Root { source: from, destination: to, register };
+    let entered = Entered {
+        source: stat,
+        destination: identity(&target_stat),
+        fresh: (aside.is_some() && !resumed) || absent,
+        absent,
+        private: aside.is_some(),
+        whole: true,
+        linked: false,
+    };
+    let directory = Arc::new(Directory::new(above, entered, &open, true));
+    if let Some((journal, _)) = &kept
+        && let Err(errno) = remember_links(job, journal, &directory)
+    {
+        job.resume().set_journal(None);
+        let error = Error::destination("read the journal for", destination, errno);
+        return fail(step, source, destination, EntryKind::Directory, error);
+    }
+    list_open(step, Arc::clone(&directory), &open, 0);
+    worker.work_on();
+    let root = Finished { directory, open, aside, kept, done_before };
+    end_root(&root, worker.step(), source, destination);
+}
+
+/// Has the names of files with several that an earlier run copied, as its journal says.
+fn remember_links(job: &Job<'_>, journal: &Journal, directory: &Arc<Directory>) -> Sys<()> {
+    let mut remembered = Ok(());
+    let read = journal.links(&mut |inode, path| {
+        remembered =
+            remembered.and_then(|()| job.links().was_copied(inode, directory, path.as_ref()));
+    });
+    read.and(remembered)
+}
+
+/// Finishes a root whose entries are done, or decides what becomes of it if the job was over before.
+fn end_root(root: &Finished, step: &mut Step<'_, '_>, source: &Path, destination: &Path) {
+    let job = step.job();
+    let ended = root.end(step, source, destination);
+    // If the job was over before.
+    root.directory.register().end();
+    job.resume().set_journal(None);
+    let ended = match ended {
+        Ok(true) => return,
+        Ok(false) => root.leave(job, source, destination),
+        Err(error) => {
+            // Whether it ends the job decides what becomes of the tree.
+            fail(step, source, destination, EntryKind::Directory, error);
+            root.leave(job, source, destination)
+        }
+    };
+    if let Err(error) = ended {
+        fail(step, source, destination, EntryKind::Directory, error);
+    }
+}
+
+/// Notes temporary names in a directory that is merged with; a tree that nobody sees yet is one's own as
+/// a whole.
+fn open_register(open: &Open, destination: &Path, is_merged: bool) -> Register {
+    let name = destination.file_name().unwrap_or_default();
+    match is_merged {
+        true => Register::new(Arc::clone(&open.destination), name),
+        false => Register::none(),
+    }
+}
+
+/// Removes what a run left that was killed while it built this directory, or when it had just done so.
+fn sweep_beside(job: &Job<'_>, destination: &Path) {
+    let Ok((above, name)) = split(destination) else { return };
+    if let Ok(parent) = follow::open_directory(or_here(above)) {
+        let unproven = stale::remove_leftovers(parent.as_fd(), name);
+        job.tally().add_unproven(unproven, |name| destination.with_file_name(name));
+    }
+}
+
+/// A root whose entries are all done, or whose job is over.
+struct Finished {
+    directory: Arc<Directory>,
+    open: Arc<Open>,
+    aside: Option<Aside>,
+    kept: Option<(Arc<Journal>, OwnedFd)>,
+    /// Entries that were done before it was begun.
+    done_before: u64,
+}
+
+impl Finished {
+    /// Finishes it, and gives it its name; `false`: the job was over before.
+    fn end(&self, step: &mut Step<'_, '_>, source: &Path, destination: &Path) -> Result<bool> {
+        let job = step.job();
+        let Finished { directory, open, aside, kept, .. } = self;
+        if job.is_over() {
+            return Ok(false);
+        }
+        // No more temporary names are made, and the directory is about to get its times.
+        directory.register().end();
+        delete_strangers(step, directory, open);
+        if job.is_over() {
+            return Ok(false);
+        }
+        let made = match aside {
+            Some(aside) => Made::Aside(aside.parent.as_fd(), job.context().umask()),
+            None => Made::Found,
+        };
+        let mut given = give_metadata(step, directory, open, made)?;
+        if let Some(aside) = aside {
+            if let Some((journal, _)) = kept {
+                // Else a run that goes on from here would copy into the tree that has its name.
+                journal
+                    .catch_up()
+                    .map_err(|e| Error::destination("write the journal for", destination, e))?;
+            }
+            aside.put_in_place(&open.destination, destination)?;
+            let unproven = aside.remove_leftovers(kept.is_some());
+            job.tally().add_unproven(unproven, |name| destination.with_file_name(name));
+            if job.options().copy.durable
+                && let Err(error) = aside.flush_name(destination)
+            {
+                // It has its name all the same, and a journal that says so.
+                fail(step, source, destination, EntryKind::Directory, error);
+                return Ok(true);
+            }
+        } else if !job.options().dry_run {
+            sweep_beside(job, destination);
+        }
+        if let Some((journal, parent)) = kept {
+            if journal.was_cut {
+                given.notes.push(Note::JournalCut);
+            }
+            // If it stays, the next run finds that all is done.
+            let _ = close_journal(job, journal, parent.as_fd(), open.destination.as_fd());
+        }
+        let outcome = made_directory(directory, given);
+        let names = || (source.to_owned(), destination.to_owned());
+        step.finish_at(names, EntryKind::Directory, outcome);
+        Ok(true)
+    }
+
+    /// Takes back what was made, or keeps it for a run that continues it.
+    fn leave(&self, job: &Job<'_>, source: &Path, destination: &Path) -> Result<()> {
+        let journal = self.kept.as_ref().map(|(journal, _)| &**journal);
+        match (&self.kept, &self.aside) {
+            (_, Some(aside)) if job.keeps_incomplete() => {
+                let (open, inode) = (&self.open, self.directory.entered.source.inode);
+                let entries = job.tally().done_entries().saturating_sub(self.done_before);
+                let unfinished = Unfinished { job, source, inode, destination, open, aside };
+                job.resume().keep(unfinished.keep(journal, entries));
+                Ok(())
+            }
+            (Some((journal, _)), _) => journal
+                .flush()
+                .map_err(|errno| Error::destination("write the journal for", destination, errno)),
+            (None, Some(aside)) => {
+                aside.remove(&self.open.destination);
+                Ok(())
+            }
+            (None, None) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! One job from beginning to end.
+
+use std::path::PathBuf;
+
+use super::job::Job;
+use super::worker::Worker;
+use super::{root, scan};
+use crate::jobs::{JobObserver, JobOptions, Summary};
+use crate::pause::Stopwatch;
+use uncopy_core::Result;
+
+/// Copies every pair; see [`crate::job::copy_trees`].
+pub(crate) fn run_job(
+    pairs: &[(PathBuf, PathBuf)],
+    options: &JobOptions,
+    observer: &dyn JobObserver,
+) -> (Summary, Result<()>) {
+    let begin = Stopwatch::start(options.copy.gate.as_ref());
+    let (job, mut sources_not_tried) = (Job::new(options, observer), 0);
+    std::thread::scope(|scope| {
+        if options.scan_ahead {
+            let sources: Vec<PathBuf> = pairs.iter().map(|(source, _)| source.clone()).collect();
+            let job = &job;
+            // Where no thread is to be had the total stays unknown.
+            let scan = move || scan::run(job, &sources);
+            let _ = std::thread::Builder::new().spawn_scoped(scope, scan);
+        }
+        let mut worker = Worker::new(&job, scope);
+        for (source, destination) in pairs {
+            job.rest_if_paused();
+            if job.is_over() {
+                job.leave_out(1);
+                sources_not_tried += 1;
+            } else {
+                root::copy(&mut worker, source, destination);
+            }
+        }
+        worker.hand_in();
+        job.end();
+    });
+    job.into_summary(&begin, sources_not_tried)
+}

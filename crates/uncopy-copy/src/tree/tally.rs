@@ -1,0 +1,175 @@
+//! What a job has done so far: counted while it runs, told to the observer, and summed up at its end.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::Control;
+use crate::jobs::{JobObserver, JobProgress, Record, Summary};
+use crate::stale::Unproven;
+use uncopy_core::{Errno, Mechanism};
+use uncopy_os::directory;
+use uncopy_os::file::FileId;
+
+/// Counts of one job, and who is told of them.
+pub(super) struct Tally<'a> {
+    observer: &'a dyn JobObserver,
+    counters: Counters,
+    /// Number of the last record.
+    sequence: Mutex<u64>,
+    /// Sum of what the workers handed in.
+    summary: Mutex<Summary>,
+    /// What looks like leftovers.
+    unproven: Mutex<Vec<(PathBuf, FileId)>>,
+}
+
+/// What is shown while the job runs.
+#[derive(Debug, Default)]
+struct Counters {
+    entries: AtomicU64,
+    bytes: AtomicU64,
+    found: AtomicU64,
+    scanned_entries: AtomicU64,
+    scanned_bytes: AtomicU64,
+    scanned: AtomicBool,
+    failed: AtomicU64,
+    skipped: AtomicU64,
+    /// Place in [`Mechanism::ALL`], plus 1.
+    mechanism: AtomicU8,
+}
+
+fn add(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Ordering::Relaxed);
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+impl<'a> Tally<'a> {
+    pub(super) fn new(observer: &'a dyn JobObserver) -> Tally<'a> {
+        Tally {
+            observer,
+            counters: Counters::default(),
+            sequence: Mutex::default(),
+            summary: Mutex::default(),
+            unproven: Mutex::default(),
+        }
+    }
+
+    /// Counts an entry that is finished, however it ended.
+    pub(super) fn count_entry(&self) {
+        add(&self.counters.entries, 1);
+    }
+
+    /// Counts an entry that failed, beside [`count_entry`](Tally::count_entry).
+    pub(super) fn count_failed(&self) {
+        add(&self.counters.failed, 1);
+    }
+
+    /// Counts an entry that was skipped, beside [`count_entry`](Tally::count_entry).
+    pub(super) fn count_skipped(&self) {
+        add(&self.counters.skipped, 1);
+    }
+
+    /// Counts bytes that were copied.
+    pub(super) fn count_bytes(&self, bytes: u64) {
+        add(&self.counters.bytes, bytes);
+    }
+
+    /// Counts entries that a listing found.
+    pub(super) fn count_found(&self, entries: u64) {
+        add(&self.counters.found, entries);
+    }
+
+    /// Counts an entry that was met ahead of the copy, with its bytes if it is a regular file.
+    pub(super) fn count_scanned(&self, bytes: Option<u64>) {
+        add(&self.counters.scanned_entries, 1);
+        if let Some(bytes) = bytes {
+            add(&self.counters.scanned_bytes, bytes);
+        }
+    }
+
+    /// Notes that everything was met ahead of the copy.
+    pub(super) fn end_scan(&self) {
+        self.counters.scanned.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes the mechanism of the last copy.
+    pub(super) fn note_mechanism(&self, mechanism: Mechanism) {
+        let place = Mechanism::ALL.iter().position(|m| *m == mechanism).unwrap_or(0);
+        let told = &self.counters.mechanism;
+        if told.load(Ordering::Relaxed) != place as u8 + 1 {
+            told.store(place as u8 + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Entries that are done, of all roots.
+    pub(super) fn done_entries(&self) -> u64 {
+        let Counters { entries, failed, skipped, .. } = &self.counters;
+        load(entries).saturating_sub(load(failed) + load(skipped))
+    }
+
+    /// Adds what a worker did to the summary.
+    pub(super) fn add(&self, summary: &Summary) {
+        self.summary.lock().unwrap_or_else(PoisonError::into_inner).add(summary);
+    }
+
+    /// Notes what looks like leftovers, for the end of the job to tell.
+    pub(super) fn add_unproven(&self, met: Vec<Unproven>, path: impl Fn(&OsStr) -> PathBuf) {
+        if !met.is_empty() {
+            let named = met.into_iter().map(|unproven| (path(&unproven.name), unproven.id));
+            self.unproven.lock().unwrap_or_else(PoisonError::into_inner).extend(named);
+        }
+    }
+
+    /// Whether the observer wants a record of every entry.
+    pub(super) fn wants_records(&self) -> bool {
+        self.observer.wants_records()
+    }
+
+    /// Numbers a record and tells the observer, one at a time.
+    pub(super) fn tell(&self, mut record: Record) {
+        let mut sequence = self.sequence.lock().unwrap_or_else(PoisonError::into_inner);
+        *sequence += 1;
+        record.sequence = *sequence;
+        self.observer.finished(&record);
+    }
+
+    /// Tells the observer how far the job has come, and asks whether to go on.
+    pub(super) fn tell_progress(&self) -> Control {
+        self.observer.progress(self.progress())
+    }
+
+    /// How far the job has come.
+    fn progress(&self) -> JobProgress {
+        let counters = &self.counters;
+        let mechanism = usize::from(counters.mechanism.load(Ordering::Relaxed));
+        JobProgress {
+            entries: load(&counters.entries),
+            bytes: load(&counters.bytes),
+            total_entries: load(&counters.found).max(load(&counters.scanned_entries)),
+            total_bytes: load(&counters.scanned_bytes),
+            scanned: counters.scanned.load(Ordering::Relaxed),
+            mechanism: mechanism.checked_sub(1).map(|place| Mechanism::ALL[place]),
+        }
+    }
+
+    /// The sum of all, with the leftovers that are still there.
+    pub(super) fn into_summary(self) -> Summary {
+        let Tally { summary, unproven, .. } = self;
+        let mut summary = summary.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for (path, id) in unproven.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            // The record of another directory may have shown what it is, and a run that was at work is done.
+            let stays = match directory::stat_path(&path) {
+                Ok(stat) => stat.id() == id,
+                Err(errno) => errno != Errno::ENOENT,
+            };
+            if stays {
+                summary.leftovers.add(path);
+            }
+        }
+        summary
+    }
+}

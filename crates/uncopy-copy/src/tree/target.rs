@@ -1,0 +1,429 @@
+//! The destination of a root directory: found, built beside where it will be, or gone on with.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::FileType;
+
+use super::directory::{Identity, identity};
+use super::journal::{Begun, Built, Journal, NotOpened, Short, Unusable};
+use super::partial;
+use crate::jobs::JobOptions;
+use crate::private::{self, Private};
+use crate::stale::{Noting, Register, Unproven};
+use crate::{CopyOptions, Tuning, remove, stale};
+use uncopy_core::{Errno, Error, Objection, Reason, Result};
+use uncopy_os::file::Stat;
+use uncopy_os::follow::{self, Stopped};
+use uncopy_os::{Sys, directory, file, name};
+
+/// The destination of a root directory.
+pub(super) struct Target {
+    pub(super) fd: OwnedFd,
+    pub(super) stat: Stat,
+    /// Where it is built, if it is not there yet.
+    pub(super) aside: Option<Aside>,
+    /// In a dry run: it would be built, and `fd` is the directory that it would be in.
+    pub(super) absent: bool,
+    /// It was begun by a run that this one continues.
+    pub(super) resumed: bool,
+    /// What is done, and the directory that says so.
+    pub(super) journal: Option<(Journal, OwnedFd)>,
+}
+
+/// A directory under a temporary name.
+pub(super) struct Aside {
+    pub(super) parent: OwnedFd,
+    pub(super) temporary: OsString,
+    pub(super) name: OsString,
+    /// Says that it is this run's, unless a journal does.
+    pub(super) register: Register,
+    /// Nobody else can act in it.
+    pub(super) is_own: bool,
+}
+
+impl Target {
+    /// Finds the destination of a directory, or makes one beside it.
+    pub(super) fn open(
+        options: &JobOptions,
+        source: &Path,
+        destination: &Path,
+        from: &Stat,
+    ) -> Result<Target> {
+        let refuse = |why| Err(Error::new("write to", destination, Reason::Refused(why)));
+        match follow::stat(destination) {
+            Ok(stat) if stat.file_type() == FileType::Directory => {
+                return Target::found(options, source, destination, from);
+            }
+            Ok(_) => {
+                return refuse(Objection::NotDirectory);
+            }
+            Err(Stopped::System(Errno::ENOENT)) => {}
+            Err(stopped) => return Err(stopped.at_destination("write to", destination)),
+        }
+        if directory::stat_path(destination).is_ok() {
+            return refuse(Objection::RootLinkToNothing);
+        }
+        let (above, name) = split(destination)?;
+        let above = or_here(above);
+        let parent = follow::open_directory(above)
+            .map_err(|stopped| stopped.at_destination("open", above))?;
+        check_outside(parent.as_fd(), source, destination, identity(from))?;
+        if options.dry_run {
+            let stat =
+                file::stat(&parent).map_err(|errno| Error::destination("examine", above, errno))?;
+            let (fd, journal) = (parent, None);
+            return Ok(Target { fd, stat, aside: None, absent: true, resumed: false, journal });
+        }
+        if options.resume {
+            return Target::journalled(options, source, destination, parent, name, from);
+        }
+        make_aside(parent, name).map_err(|errno| beside(destination, errno))
+    }
+
+    /// A directory that is there.
+    fn found(
+        options: &JobOptions,
+        source: &Path,
+        destination: &Path,
+        from: &Stat,
+    ) -> Result<Target> {
+        let fail = |errno| Error::destination("open", destination, errno);
+        let fd = follow::open_root(destination)
+            .or_else(|_| follow::open_directory(destination))
+            .map_err(|stopped| stopped.at_destination("open", destination))?;
+        check_outside(fd.as_fd(), source, destination, identity(from))?;
+        let stat = file::stat(&fd).map_err(fail)?;
+        let mut journal = None;
+        if options.resume {
+            // By its own name, whatever the caller calls it.
+            let path = std::fs::canonicalize(destination)
+                .map_err(|error| fail(Errno::from_raw(error.raw_os_error().unwrap_or(0))))?;
+            let (above, name) = split(&path)?;
+            let parent = follow::open_directory(or_here(above))
+                .map_err(|stopped| stopped.at_destination("open", destination))?;
+            // What was opened, and no link that has taken a name on the way since.
+            let is_there = directory::stat_name(&parent, name).map_err(fail)?.is_same_file(&stat);
+            if !is_there {
+                let reason = Reason::Refused(Objection::RootReplaced);
+                return Err(Error::new("write to", destination, reason));
+            }
+            let fingerprint = fingerprint(options, source, from.inode);
+            let opened = begin_journal(destination, parent.as_fd(), name, fingerprint)?;
+            journal = Some((opened, parent));
+        }
+        Ok(Target { fd, stat, aside: None, absent: false, resumed: false, journal })
+    }
+
+    /// One that an earlier run began, or a new one with a journal.
+    fn journalled(
+        options: &JobOptions,
+        source: &Path,
+        destination: &Path,
+        parent: OwnedFd,
+        name: &OsStr,
+        from: &Stat,
+    ) -> Result<Target> {
+        let fail = |errno| beside(destination, errno);
+        let fingerprint = fingerprint(options, source, from.inode);
+        let mut journal = open_journal(destination, parent.as_fd(), name, fingerprint)?;
+        let keeper = file::duplicate(&parent).map_err(fail)?;
+        if let Some(Built { name: temporary, id }) = journal.begun().and_then(|b| b.aside.clone()) {
+            if !stale::is_temporary(&temporary) || temporary.as_bytes().contains(&b'/') {
+                return Err(unusable(destination, name, &Unusable::Foreign));
+            }
+            let opened = directory::open_child(&parent, &temporary)
+                .and_then(|fd| file::stat(&fd).map(|stat| (fd, stat)));
+            match opened {
+                // Another one has its name: what was begun is gone.
+                Ok((_, stat)) if stat.id() != id => {}
+                Ok((fd, stat)) => {
+                    if stat.uid != file::effective_uid() {
+                        return Err(unusable(destination, name, &Unusable::Foreign));
+                    }
+                    // The journal's lock is held: this is one that looks whether it is a leftover.
+                    if file::try_lock(&fd) == Err(Errno::EAGAIN) {
+                        let reason = Reason::Refused(Objection::Inspected);
+                        return Err(Error::new("resume the copy to", destination, reason));
+                    }
+                    let name = name.to_owned();
+                    let is_own = stat.permissions() & 0o077 == 0;
+                    let register = Register::none();
+                    let aside = Some(Aside { parent, temporary, name, register, is_own });
+                    let journal = Some((journal, keeper));
+                    return Ok(Target { fd, stat, aside, absent: false, resumed: true, journal });
+                }
+                Err(Errno::ENOENT) => {}
+                Err(errno) => return Err(fail(errno)),
+            }
+        }
+        let target = make_aside(parent, name).map_err(fail)?;
+        let aside = target.aside.as_ref().map(|aside| aside.temporary.clone());
+        let id = target.stat.id();
+        let begun = Begun { fingerprint, aside: aside.map(|name| Built { name, id }) };
+        let started = journal.begin(begun, keeper.as_fd());
+        if let Err(errno) = started {
+            if let Some(aside) = &target.aside {
+                aside.remove(&target.fd);
+            }
+            return Err(not_begun(destination, errno));
+        }
+        if let Some(aside) = &target.aside {
+            // From now on the journal says whose it is, and no other run removes it.
+            aside.register.end();
+        }
+        Ok(Target { journal: Some((journal, keeper)), ..target })
+    }
+}
+
+/// See [`crate::job::is_built`].
+pub(crate) fn is_built(source: &Path, destination: &Path, options: &JobOptions) -> bool {
+    let look = || {
+        let from = follow::stat(source).ok()?;
+        let built = follow::stat(destination).ok()?;
+        let path = std::fs::canonicalize(destination).ok()?;
+        let (above, name) = split(&path).ok()?;
+        let begun = Journal::peek(follow::open_directory(above).ok()?.as_fd(), name)?;
+        let is_same = begun.fingerprint == fingerprint(options, source, from.inode);
+        Some(is_same && begun.aside?.id == built.id())
+    };
+    options.resume && look().unwrap_or(false)
+}
+
+/// The directory of a path, as it was named (nothing for the current one), and the name in it.
+pub(super) fn split(path: &Path) -> Result<(&Path, &OsStr)> {
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => Ok((parent, name)),
+        _ => Err(Error::new("copy", path, Reason::NotRegular { kind: "a directory" })),
+    }
+}
+
+pub(super) fn or_here(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
+}
+
+fn beside(destination: &Path, errno: Errno) -> Error {
+    Error::destination("make a directory beside", destination, errno)
+}
+
+/// What makes a job the same: the source's root, and all that decides what its copy is like.
+pub(super) fn fingerprint(options: &JobOptions, source: &Path, inode: u64) -> Short {
+    // By its own name, whatever the caller calls it; its device may have another number after a boot.
+    let source = std::fs::canonicalize(source).unwrap_or_else(|_| source.to_owned());
+    // What was measured meanwhile changes the way, and not what is copied; who may pause it does
+    // neither.
+    let mut copied = CopyOptions { tuning: Tuning::BUILT_IN, gate: None, ..options.copy.clone() };
+    // A tree is the same under whichever name it was asked for; single files come without an inode.
+    copied.suffix &= inode == 0;
+    let text = format!(
+        "{} {:?} {inode} {:?} {:?} {} {} {:?}",
+        env!("CARGO_PKG_VERSION"),
+        source,
+        copied,
+        options.links,
+        options.follow_outside,
+        options.specials,
+        options.selection,
+    );
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
+    bytes
+}
+
+/// Opens the journal for a destination that is there, or appears by itself, and begins it if it is
+/// new.
+fn begin_journal(
+    destination: &Path,
+    parent: BorrowedFd<'_>,
+    name: &OsStr,
+    fingerprint: Short,
+) -> Result<Journal> {
+    let mut journal = open_journal(destination, parent, name, fingerprint)?;
+    if journal.begun().is_none() {
+        journal
+            .begin(Begun { fingerprint, aside: None }, parent)
+            .map_err(|errno| not_begun(destination, errno))?;
+    }
+    Ok(journal)
+}
+
+fn not_begun(destination: &Path, errno: Errno) -> Error {
+    match errno {
+        // Another run was quicker to give its journal the name.
+        Errno::EEXIST => held(destination),
+        errno => Error::destination("begin the journal for", destination, errno),
+    }
+}
+
+fn held(destination: &Path) -> Error {
+    not_resumed(destination, Objection::JournalHeld)
+}
+
+/// The journal for a single file, if it is large or was begun by an earlier run.
+pub(super) fn open_for_file(
+    options: &JobOptions,
+    source: &Path,
+    destination: &Path,
+    (parent, name): (BorrowedFd<'_>, &OsStr),
+    size: u64,
+) -> Result<Option<Journal>> {
+    let begun = || directory::stat_name(parent, &stale::journal_name(name)).is_ok();
+    if !options.resume || (size < partial::LEAST_BYTES && !begun()) {
+        return Ok(None);
+    }
+    // Whether it is still the same file is asked when it is copied.
+    let fingerprint = fingerprint(options, source, 0);
+    begin_journal(destination, parent, name, fingerprint).map(Some)
+}
+
+/// Opens a journal that this job may go by.
+pub(super) fn open_journal(
+    destination: &Path,
+    parent: BorrowedFd<'_>,
+    name: &OsStr,
+    fingerprint: Short,
+) -> Result<Journal> {
+    let path: PathBuf = destination.with_file_name(stale::journal_name(name));
+    let journal = Journal::open(parent, name).map_err(|problem| match problem {
+        NotOpened::Held => held(destination),
+        NotOpened::Unusable(why) => unusable(destination, name, &why),
+        // A symbolic link has its name.
+        NotOpened::System(Errno::ELOOP) => unusable(destination, name, &Unusable::Foreign),
+        NotOpened::System(errno) => Error::destination("open the journal", &path, errno),
+    })?;
+    if journal.begun().is_some_and(|begun| begun.fingerprint != fingerprint) {
+        return Err(not_resumed(destination, Objection::JournalOfOther { journal: path }));
+    }
+    Ok(journal)
+}
+
+fn unusable(destination: &Path, name: &OsStr, why: &Unusable) -> Error {
+    let journal = destination.with_file_name(stale::journal_name(name));
+    let why = match *why {
+        Unusable::Damaged { offset } => Objection::JournalDamaged { offset, journal },
+        Unusable::Foreign => Objection::JournalForeign { journal },
+        Unusable::Copied => Objection::JournalCopied { journal },
+    };
+    not_resumed(destination, why)
+}
+
+fn not_resumed(destination: &Path, why: Objection) -> Error {
+    Error::new("resume the copy to", destination, Reason::Refused(why))
+}
+
+fn make_aside(parent: OwnedFd, name: &OsStr) -> Sys<Target> {
+    let register = Register::new(Arc::new(file::duplicate(&parent)?), name);
+    let noting = Noting { register: &register, path: &PathBuf::new, brief: false };
+    let (Private { fd, name: temporary, stat, is_own }, noted) =
+        private::make(parent.as_fd(), name, stale::Kind::Tree, noting)?;
+    // The record has no other names, and says this one for as long as it is there.
+    drop(noted);
+    let aside = Some(Aside { parent, temporary, name: name.to_owned(), register, is_own });
+    Ok(Target { fd, stat, aside, absent: false, resumed: false, journal: None })
+}
+
+/// Whether a tree still has the name that it was begun under. What cannot be looked at may be there, and
+/// without times of birth so may what has its number.
+pub(super) fn is_there(parent: BorrowedFd<'_>, built: &Built) -> bool {
+    match directory::stat_name(parent, &built.name) {
+        Ok(stat) => built.id == stat.id() && stat.file_type() == FileType::Directory,
+        Err(errno) => errno != Errno::ENOENT,
+    }
+}
+
+/// A destination in the source would be copied into itself, without end.
+fn check_outside(
+    destination: BorrowedFd<'_>,
+    source: &Path,
+    given: &Path,
+    from: Identity,
+) -> Result<()> {
+    let fail = |errno| Error::destination("examine the directories above", given, errno);
+    let mut at = file::duplicate(destination).map_err(fail)?;
+    let mut known = identity(&file::stat(&at).map_err(fail)?);
+    loop {
+        if known == from {
+            let reason = Reason::Refused(Objection::InsideSource { tree: source.to_owned() });
+            return Err(Error::new("copy to", given, reason));
+        }
+        at = directory::open_parent(&at).map_err(fail)?;
+        let above = identity(&file::stat(&at).map_err(fail)?);
+        if above == known {
+            return Ok(());
+        }
+        known = above;
+    }
+}
+
+impl Aside {
+    /// Gives the finished tree its name.
+    pub(super) fn put_in_place(&self, opened: &OwnedFd, destination: &Path) -> Result<()> {
+        name::rename_new_directory(&self.parent, &self.temporary, &self.name)
+            .or_else(|errno| if self.has_its_name(opened) { Ok(()) } else { Err(errno) })
+            .map_err(|errno| Error::destination("put in place", destination, errno))
+    }
+
+    /// A server may have renamed it, and answered a repeated request.
+    fn has_its_name(&self, opened: &OwnedFd) -> bool {
+        let found = directory::stat_name(&self.parent, &self.name);
+        found.is_ok_and(|found| file::stat(opened).is_ok_and(|own| found.is_same_file(&own)))
+    }
+
+    /// Flushes the directory in which it has its name.
+    pub(super) fn flush_name(&self, destination: &Path) -> Result<()> {
+        name::open_directory_for_reading(&self.parent)
+            .and_then(file::sync)
+            .map_err(|e| Error::destination("flush the directory of", destination, e))
+    }
+
+    /// Removes what killed runs to the same destination left; tells what looks like it. What another run
+    /// left to the caller stays; if the caller has renamed or removed that, the journal that named it
+    /// goes.
+    pub(super) fn remove_leftovers(&self, has_journal: bool) -> Vec<Unproven> {
+        self.register.end();
+        let parent = self.parent.as_fd();
+        let mut unproven = stale::remove_leftovers(parent, &self.name);
+        if let Some((built, own)) = Journal::kept(parent, &self.name) {
+            unproven.retain(|found| found.name != built.name);
+            if !has_journal && !is_there(parent, &built) {
+                Journal::remove(parent, &stale::journal_name(&self.name), own);
+            }
+        }
+        unproven
+    }
+
+    /// Takes back what was made and is open here: its name may stand for another one meanwhile.
+    pub(super) fn remove(&self, opened: &OwnedFd) {
+        // Left for the next run to remove if even this fails.
+        if remove::held(&self.parent, &self.temporary, opened).is_err() {
+            self.register.keep();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As by a server that did it and was asked again.
+    #[test]
+    fn a_tree_that_has_its_name_is_in_place_whatever_was_answered() {
+        let root = tempfile::tempdir().unwrap();
+        let parent = || follow::open_root(root.path()).unwrap();
+        let Target { fd, aside, .. } = make_aside(parent(), OsStr::new("tree")).unwrap();
+        let aside = aside.unwrap();
+        std::fs::rename(root.path().join(&aside.temporary), root.path().join("tree")).unwrap();
+        aside.put_in_place(&fd, Path::new("tree")).unwrap();
+
+        let Target { fd, aside, .. } = make_aside(parent(), OsStr::new("other")).unwrap();
+        let aside = aside.unwrap();
+        std::fs::rename(root.path().join(&aside.temporary), root.path().join("away")).unwrap();
+        std::fs::create_dir(root.path().join("other")).unwrap();
+        let error = aside.put_in_place(&fd, Path::new("other")).unwrap_err();
+        assert_eq!(error.errno(), Some(Errno::ENOENT));
+        aside.register.end();
+    }
+}

@@ -1,0 +1,41 @@
+//! How far a large file of a tree is: added to what the whole job has moved.
+
+use super::job::Job;
+use crate::control::Control;
+use crate::observer::{Observer, Phase, Progress};
+use crate::{Experience, Throttle};
+
+/// Adds what one large file moves to what the whole job has moved.
+pub(super) struct Watch<'a> {
+    job: &'a Job<'a>,
+    told: u64,
+}
+
+impl<'a> Watch<'a> {
+    pub(super) fn new(job: &'a Job<'a>) -> Watch<'a> {
+        Watch { job, told: 0 }
+    }
+}
+
+impl Observer for Watch<'_> {
+    fn progress(&mut self, progress: Progress) -> Control {
+        if progress.phase == Phase::Copying {
+            let more = progress.done_bytes.saturating_sub(self.told);
+            self.told += more;
+            self.job.tally().count_bytes(more);
+        }
+        self.job.ask()
+    }
+
+    fn throttle(&self) -> Option<&Throttle> {
+        self.job.context().throttle()
+    }
+
+    fn spare_workers(&self) -> usize {
+        self.job.spare_workers()
+    }
+
+    fn experience(&self) -> Option<&Experience> {
+        Some(self.job.context().experience())
+    }
+}

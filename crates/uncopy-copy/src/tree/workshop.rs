@@ -1,0 +1,93 @@
+//! Where links and special files are made by whoever can change files of others.
+//!
+//! `symlinkat(2)` and `mknodat(2)` give no descriptor: owner, mode, attributes and times of what they make
+//! are given by name, and whoever owns the directory can rename another file over that name. In a
+//! directory that nobody else acts in, a name stays what it is; what is made there is renamed out when
+//! all is done.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use super::directory::{Directory, Open};
+use super::place::Place;
+use crate::private::{self, Private};
+use crate::remove;
+use crate::stale::Kind;
+use uncopy_core::Errno;
+use uncopy_os::Sys;
+
+/// A directory of one's own in one of the destination's; it goes when nothing more is made there.
+#[derive(Debug)]
+pub(super) struct Workshop {
+    /// The one that it lies in.
+    directory: Arc<Directory>,
+    parent: Arc<OwnedFd>,
+    made: Private,
+    /// Where it is noted in the record of the tree.
+    slot: Option<usize>,
+}
+
+impl Workshop {
+    /// Makes one in the directory of an entry.
+    pub(super) fn make(place: &Place<'_>) -> Sys<Workshop> {
+        let parent = Arc::clone(&place.open.destination);
+        let path = || place.directory.path_from_root();
+        let noting = place.directory.noting(&path);
+        let (made, noted) = private::make(parent.as_fd(), place.target, Kind::File, noting)?;
+        let (directory, slot) = (Arc::clone(place.directory), noted.into_slot());
+        Ok(Workshop { directory, parent, made, slot })
+    }
+
+    /// Makes one in a directory, for no entry.
+    pub(super) fn beside(directory: &Arc<Directory>, open: &Arc<Open>) -> Sys<Workshop> {
+        let name = OsStr::new("");
+        Workshop::make(&Place { directory, open, name, target: name })
+    }
+
+    /// The directory itself, whoever may act in it.
+    pub(super) fn opened(&self) -> &OwnedFd {
+        &self.made.fd
+    }
+
+    /// Removes all that is in it, and it.
+    pub(super) fn empty(&self) -> Sys<()> {
+        remove::held(&*self.parent, &self.made.name, &self.made.fd)
+    }
+
+    /// It serves the entries of this directory.
+    pub(super) fn is_for(&self, place: &Place<'_>) -> bool {
+        Arc::ptr_eq(&self.directory, place.directory)
+    }
+
+    /// Where to make things; `None`: the filesystem keeps nobody out.
+    pub(super) fn directory(&self) -> Option<&OwnedFd> {
+        self.made.is_own.then_some(&self.made.fd)
+    }
+
+    /// Removes it. Returns the directory that it lies in and its name with the error if it stays.
+    pub(super) fn close(mut self) -> Result<(), (Arc<Directory>, OsString, Errno)> {
+        let name = std::mem::take(&mut self.made.name);
+        self.take_back(&name).map_err(|errno| (Arc::clone(&self.directory), name, errno))
+    }
+
+    /// Removes it, or has the record of it stay for another run.
+    fn take_back(&self, name: &OsStr) -> Sys<()> {
+        let register = self.directory.register();
+        let gone = private::take_back(&*self.parent, name, &self.made.stat);
+        match gone {
+            Ok(()) => register.free(self.slot),
+            Err(_) => register.keep(),
+        }
+        gone
+    }
+}
+
+impl Drop for Workshop {
+    fn drop(&mut self) {
+        if !self.made.name.is_empty() {
+            // Another error is told.
+            let _ = self.take_back(&self.made.name);
+        }
+    }
+}

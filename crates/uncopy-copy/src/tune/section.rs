@@ -1,0 +1,212 @@
+//! What is measured for each setting.
+
+use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
+
+use super::bench::{Bench, Spent};
+use super::decide::{self, Round, may_begin};
+use super::{Compared, MeasuredSetting};
+use crate::jobs::JobOptions;
+use crate::tree::usual_workers;
+use crate::tuning::Tuning;
+use crate::{Allow, CopyOptions, Origin, Threshold};
+use uncopy_core::Mechanism;
+use uncopy_core::Result;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// Copies of a small file that are timed together.
+const TOGETHER: u32 = 8;
+
+const TOO_SLOW: &str = "it takes too long here";
+const NO_DIRECT: &str = "direct writes are not taken here, or copied all the same";
+
+/// All settings.
+pub(super) fn all(bench: &mut Bench<'_>) -> Result<Vec<MeasuredSetting>> {
+    Ok(vec![
+        zero_copy_min(bench)?,
+        direct_min(bench)?,
+        direct_cpu_min(bench)?,
+        buffer_size(bench)?,
+        jobs(bench)?,
+    ])
+}
+
+/// Reading and writing small files against the kernel's own copies.
+fn zero_copy_min(bench: &mut Bench<'_>) -> Result<MeasuredSetting> {
+    let sizes = [8, 16, 32, 64, 128, 256, 512].map(|kib| kib * KIB);
+    bench.begin("zero-copy-min", Duration::from_secs(9));
+    let usual = allowing(Allow::ReadWrite);
+    let other = allowing(Allow::Only(Mechanism::Splice));
+    let rows = rows(
+        bench,
+        &sizes,
+        |bench, bytes| {
+            let source = bench.file(bytes)?;
+            Ok([bench.copy(&source, &usual, TOGETHER)?, bench.copy(&source, &other, TOGETHER)?])
+        },
+        |spent| spent.wall,
+    )?;
+    Ok(crossover(bench, Tuning::BUILT_IN.zero_copy_min, &rows))
+}
+
+/// Buffered copies against direct ones, both flushed.
+fn direct_min(bench: &mut Bench<'_>) -> Result<MeasuredSetting> {
+    let sizes = [256 * KIB, 512 * KIB, MIB, 2 * MIB, 4 * MIB, 8 * MIB, 16 * MIB];
+    direct(bench, "direct-min", Tuning::BUILT_IN.direct_min, &sizes, true)
+}
+
+/// The same by processor time, and not flushed.
+fn direct_cpu_min(bench: &mut Bench<'_>) -> Result<MeasuredSetting> {
+    let sizes = [MIB, 2 * MIB, 4 * MIB, 8 * MIB, 16 * MIB, 32 * MIB];
+    direct(bench, "direct-cpu-min", Tuning::BUILT_IN.direct_cpu_min, &sizes, false)
+}
+
+fn direct(
+    bench: &mut Bench<'_>,
+    setting: &'static str,
+    built_in: Threshold,
+    sizes: &[u64],
+    durable: bool,
+) -> Result<MeasuredSetting> {
+    bench.begin(setting, Duration::from_secs(12));
+    if !bench.takes_direct {
+        return Ok(untouched(setting, built_in.bytes, NO_DIRECT));
+    }
+    let with = |mechanism| CopyOptions { durable, ..allowing(Allow::Only(mechanism)) };
+    let (usual, other) = (with(Mechanism::Splice), with(Mechanism::Direct));
+    let time = |spent: Spent| if durable { spent.wall } else { spent.cpu };
+    let rows = rows(
+        bench,
+        sizes,
+        |bench, bytes| {
+            let source = bench.file(bytes)?;
+            Ok([bench.copy(&source, &usual, 1)?, bench.copy(&source, &other, 1)?])
+        },
+        time,
+    )?;
+    Ok(crossover(bench, built_in, &rows))
+}
+
+/// The buffer that is built in against others.
+fn buffer_size(bench: &mut Bench<'_>) -> Result<MeasuredSetting> {
+    let built_in = Tuning::BUILT_IN.buffer;
+    let with = |bytes| {
+        let buffer = Threshold { bytes, origin: Origin::Given };
+        let tuning = Tuning { buffer, ..Tuning::BUILT_IN };
+        CopyOptions { tuning, ..allowing(Allow::ReadWrite) }
+    };
+    bench.begin("buffer-size", Duration::from_secs(9));
+    let source = bench.file(16 * MIB)?;
+    let candidates = [64, 128, 512, 1024].map(|kib| kib * KIB);
+    let rows = rows(
+        bench,
+        &candidates,
+        |bench, bytes| {
+            Ok([
+                bench.copy(&source, &with(built_in.bytes), 1)?,
+                bench.copy(&source, &with(bytes), 1)?,
+            ])
+        },
+        |spent| spent.wall,
+    )?;
+    let value = decide::best(built_in.bytes, &rows);
+    Ok(measured("buffer-size", built_in.bytes, value, &rows))
+}
+
+/// The usual number of workers against others, with a tree of small files.
+fn jobs(bench: &mut Bench<'_>) -> Result<MeasuredSetting> {
+    let built_in = usual_workers();
+    bench.begin("jobs", Duration::from_secs(12));
+    let source = bench.tree(20, 20, 4 * KIB)?;
+    let with = |jobs: u64| {
+        let jobs = usize::try_from(jobs).ok().and_then(NonZeroUsize::new);
+        JobOptions { jobs, ..JobOptions::default() }
+    };
+    let built_in = built_in as u64;
+    let candidates: Vec<u64> = [1, 2, 4, 8].into_iter().filter(|jobs| *jobs != built_in).collect();
+    let rows = rows(
+        bench,
+        &candidates,
+        |bench, jobs| {
+            let spent = |wall| Spent { wall, cpu: Duration::ZERO };
+            let usual = bench.copy_tree(&source, &with(built_in))?.map(spent);
+            Ok([usual, bench.copy_tree(&source, &with(jobs))?.map(spent)])
+        },
+        |spent| spent.wall,
+    )?;
+    let value = decide::best(built_in, &rows);
+    Ok(measured("jobs", built_in, value, &rows))
+}
+
+/// A value, and its rounds.
+type Row = (u64, Vec<Round>);
+
+/// Measures each of the values once, and all again, as long as there is time: what disturbs one
+/// round then disturbs neighbours alike. Values that take too long are left out from then on.
+fn rows(
+    bench: &mut Bench<'_>,
+    values: &[u64],
+    mut measure: impl FnMut(&mut Bench<'_>, u64) -> Result<[Option<Spent>; 2]>,
+    time: impl Fn(Spent) -> Duration,
+) -> Result<Vec<Row>> {
+    let mut rows: Vec<Row> = values.iter().map(|value| (*value, Vec::new())).collect();
+    let mut took = vec![Duration::ZERO; values.len()];
+    // The first one pays for what is set up once.
+    if let Some(first) = values.first().filter(|_| may_begin(Duration::ZERO, bench.time_left())) {
+        measure(bench, *first)?;
+    }
+    for _ in 0..decide::ROUNDS {
+        for (place, (value, rounds)) in rows.iter_mut().enumerate() {
+            if !may_begin(took[place], bench.time_left()) {
+                continue;
+            }
+            let begin = Instant::now();
+            let [Some(usual), Some(other)] = measure(bench, *value)? else { return Ok(rows) };
+            rounds.push(Round { usual: time(usual), other: time(other) });
+            took[place] = begin.elapsed();
+        }
+    }
+    Ok(rows)
+}
+
+fn crossover(bench: &Bench<'_>, built_in: Threshold, rows: &[Row]) -> MeasuredSetting {
+    let value = decide::crossover(built_in.bytes, rows);
+    measured(bench.setting, built_in.bytes, value, rows)
+}
+
+fn measured(setting: &'static str, built_in: u64, value: u64, rows: &[Row]) -> MeasuredSetting {
+    let missing = rows.iter().any(|(_, rounds)| rounds.len() < decide::LEAST_ROUNDS);
+    let compared = rows.iter().filter_map(|(at, rounds)| {
+        Some(Compared {
+            at: *at,
+            usual: median(rounds.iter().map(|round| round.usual))?,
+            other: median(rounds.iter().map(|round| round.other))?,
+            ratio: decide::ratio(rounds)?,
+            rounds: rounds.len(),
+        })
+    });
+    MeasuredSetting {
+        setting,
+        built_in,
+        value,
+        compared: compared.collect(),
+        missing: missing.then(|| TOO_SLOW.to_owned()),
+    }
+}
+
+fn untouched(setting: &'static str, built_in: u64, why: &str) -> MeasuredSetting {
+    let missing = Some(why.to_owned());
+    MeasuredSetting { setting, built_in, value: built_in, compared: Vec::new(), missing }
+}
+
+fn median(times: impl Iterator<Item = Duration>) -> Option<Duration> {
+    let mut times: Vec<Duration> = times.collect();
+    times.sort();
+    times.get(times.len() / 2).copied()
+}
+
+fn allowing(allow: Allow) -> CopyOptions {
+    CopyOptions { allow, ..CopyOptions::default() }
+}

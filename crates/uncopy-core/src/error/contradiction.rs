@@ -1,0 +1,76 @@
+//! Options that cannot be obeyed together, or not here.
+
+use super::coded::coded;
+
+coded! {
+    /// Options of a copy or a job that cannot be obeyed together, not by this build, or not for what the
+    /// files are.
+    ///
+    /// Displayed as a sentence that names the options and ends in what to do about it.
+    #[derive(Copy)]
+    pub enum Contradiction {
+        /// `cache` is `Keep`, and no mechanism but [`Direct`](crate::Mechanism::Direct) is allowed.
+        DirectKeepsNoCache = "direct_keeps_no_cache",
+            "cache = Keep contradicts allow = Only(Direct): direct writes bypass the page cache; leave \
+             one of them out";
+        /// `sparse` is `Always`, and [`ReadWrite`](crate::Mechanism::ReadWrite) is not allowed.
+        ZerosNeedReading = "zeros_need_reading",
+            "sparse = Always looks at every byte, which only read and write can; leave it out, or \
+             allow them";
+        /// `in_place`, and `if_changed` is `Retry`.
+        InPlaceCannotRetry = "in_place_cannot_retry",
+            "in_place contradicts if_changed = Retry: what was written in place cannot be taken \
+             back to be tried again; leave one of them out";
+        /// `if_changed` is `Retry`, and the destination is a FIFO or device.
+        StreamCannotRetry {
+            /// What it is, with its article: "a FIFO".
+            kind: &'static str,
+        } = "stream_cannot_retry",
+            "it is {kind}: what was written to it cannot be taken back to be tried again when the \
+             source changes; set if_changed to Fail or Accept";
+        /// `transform`, and the library was built without its feature `compress`.
+        NoCompressionHere = "no_compression_here",
+            "this build cannot compress: it lacks the feature `compress`, which brings zstd; build it \
+             with that feature, or leave out transform";
+        /// `verify` by a digest that the library was built without: its features are `blake3` and `sha256`.
+        NoDigestHere = "no_digest_here",
+            "this build cannot verify by this digest: it lacks the feature of its name, `blake3` or \
+             `sha256`; build it with that, or verify by another digest";
+        /// `transform`, and [`ReadWrite`](crate::Mechanism::ReadWrite) is not allowed.
+        TransformNeedsReading = "transform_needs_reading",
+            "transform changes the bytes, which only read and write can; allow them, or leave out \
+             transform";
+        /// `transform` and `in_place`.
+        TransformInPlace = "transform_in_place",
+            "in_place contradicts transform, which makes a new file; leave one of them out";
+        /// `transform` and `copy_contents`.
+        TransformOfStream = "transform_of_stream",
+            "copy_contents contradicts transform: what pays is found out by looking ahead in a file, \
+             which a FIFO or device does not allow; leave one of them out";
+        /// `transform`, and the source is a stream.
+        TransformNeedsFile = "transform_needs_file",
+            "what pays is found out by looking ahead in a file, which a stream does not allow; copy it \
+             without compressing or decompressing";
+        /// `in_place` in a job.
+        TreeInPlace = "tree_in_place",
+            "in_place is for single files whose name must not be replaced, and not for trees; leave it \
+             out";
+        /// `copy_contents` in a job.
+        ContentsInTree = "contents_in_tree",
+            "copy_contents is not for trees: a FIFO in a tree has no end; leave it out, or set specials \
+             to make FIFOs and devices anew";
+        /// `read_streams` in a job.
+        StreamsInTree = "streams_in_tree",
+            "streams are read by copies of single files alone: a FIFO in a tree has no end; copy it by \
+             itself";
+        /// `resume` and `dry_run`.
+        DryRunLeavesNothing = "dry_run_leaves_nothing",
+            "resume contradicts dry_run, which leaves nothing to go on from; leave one of them out";
+        /// `follow_outside`, and `links` is not `Follow`.
+        OutsideNeedsFollowing = "outside_needs_following",
+            "follow_outside only says how far links = Follow goes; add that, or leave it out";
+        /// A job on a system other than Linux.
+        TreesOnLinux = "trees_on_linux",
+            "whole trees are copied on Linux alone so far; name the files";
+    }
+}

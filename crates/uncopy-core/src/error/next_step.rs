@@ -1,0 +1,200 @@
+//! What a person can do about an error: decided here, by its reason.
+
+use std::fmt;
+use std::io::ErrorKind;
+
+use super::{Errno, Reason, SourceDoubt};
+use crate::Unseen;
+
+macro_rules! steps {
+    ($($step:ident = $code:literal, $text:literal;)*) => {
+        /// What a person can do about an error.
+        ///
+        /// The words name options of this library. A program may have words of its own, for its flags.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum NextStep {
+            $(#[doc = $text] $step,)*
+        }
+
+        impl NextStep {
+            /// Every step.
+            pub const ALL: &[NextStep] = &[$(NextStep::$step),*];
+
+            /// The stable name: `check_path`.
+            #[must_use]
+            pub const fn code(self) -> &'static str {
+                match self {
+                    $(NextStep::$step => $code,)*
+                }
+            }
+
+            /// The words: "check the path; the directory of a destination must exist".
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self {
+                    $(NextStep::$step => $text,)*
+                }
+            }
+        }
+    };
+}
+
+steps! {
+    CopyAgainInPlace = "copy_again_in_place",
+        "the destination was written in place and may be a mixture of old and new now; \
+         copy to it again when the cause is gone";
+    NameLinkTarget = "name_link_target", "name what it leads to, or have the link removed";
+    NameOtherDestination = "name_other_destination", "name another destination";
+    CopyAsTree = "copy_as_tree", "name a file, or copy it as a tree, with all that is in it";
+    NameFile = "name_file", "name the file to write instead";
+    CopyContents = "copy_contents", "set copy_contents to read or write its bytes";
+    AcceptChange = "accept_change",
+        "copy again when nobody writes to it, or set if_changed to Retry or Accept";
+    CheckCables = "check_cables",
+        "check the device and its cables; the bad copy was not put in place";
+    FlushSource = "flush_source",
+        "copy again with if_changed = Retry, which flushes the source first, and check the device \
+         if they still differ; this copy was not put in place";
+    CopyUnwritten = "copy_unwritten",
+        "copy again when nobody writes to the source, and check the device if they still \
+         differ; this copy was not put in place";
+    GetAnew = "get_anew", "get the file anew, or copy it as it is, with transform = None";
+    AllowMore = "allow_more", "allow more mechanisms to fall back";
+    LeaveOut = "leave_out", "leave out what does not work";
+    MakeAnew = "make_anew", "make a new one in this process";
+
+    CheckPath = "check_path", "check the path; the directory of a destination must exist";
+    CheckAttributes = "check_attributes",
+        "check the permissions and attributes of file and directory";
+    CheckPermissions = "check_permissions", "check the permissions of file and directory";
+    FreeSpace = "free_space", "free space on the destination's filesystem";
+    FreeQuota = "free_quota", "free space in your quota";
+    MountedReadOnly = "mounted_read_only",
+        "the filesystem is mounted read-only; name another destination";
+    ReadOnlyFilesystem = "read_only_filesystem",
+        "the filesystem is read-only; name another destination";
+    RaiseOpenFiles = "raise_open_files", "raise the limit on open files (ulimit -n)";
+    NameDirectories = "name_directories",
+        "name a path of which every part but the last is a directory";
+    FewerLinks = "fewer_links", "name the file by a path with fewer symbolic links";
+    CheckProcess = "check_process", "check the process id (ps)";
+    CheckDevice = "check_device", "check the name, and that the device is there (ip link, lsblk)";
+    WaitForUsers = "wait_for_users", "try again when nobody uses it any more";
+    RaiseMemory = "raise_memory",
+        "free memory, or raise the limit on it (ulimit -v, a control group's)";
+    FreeMemory = "free_memory", "free memory";
+    ShortenName = "shorten_name", "shorten the name (255 bytes at most on most filesystems)";
+    RaiseFileSize = "raise_file_size",
+        "the file is larger than the filesystem or the limit (ulimit -f) allows";
+    FileTooLarge = "file_too_large", "the file is larger than the filesystem allows";
+    SeeKernelLog = "see_kernel_log", "the device reported an error; see the kernel log (dmesg)";
+
+    StartReceiver = "start_receiver", "start the receiver, or check address and port";
+    ConnectAnew = "connect_anew", "the connection is over; make a new one";
+    WaitLonger = "wait_longer", "see that the other end answers, or wait longer";
+    CheckRoute = "check_route", "check the route to the address (ip route get)";
+    ChooseOtherPort = "choose_other_port", "choose another port, or end what uses this one";
+    NameOwnAddress = "name_own_address", "name an address of this machine (ip address)";
+    SendLess = "send_less",
+        "send less at once: a datagram holds 65,507 bytes, over IPv6 65,527";
+    WaitForReleases = "wait_for_releases",
+        "wait for releases, or raise net.core.optmem_max or the limit on locked memory (ulimit -l)";
+    SeeWhatForbids = "see_what_forbids",
+        "see what forbids it: a firewall, a seccomp filter, kernel.io_uring_disabled, or a \
+         broadcast address";
+    NamePeer = "name_peer", "name a destination, or connect the socket first";
+    UseNewerKernel = "use_newer_kernel", "use a kernel that has the call";
+    UseInternetSocket = "use_internet_socket", "use a TCP or UDP socket over IPv4 or IPv6";
+}
+
+impl fmt::Display for NextStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+/// Decides by the reason of an error in `operation`.
+pub(super) fn after(operation: &str, reason: &Reason) -> Option<NextStep> {
+    Some(match reason {
+        Reason::System { errno } => return after_call(*errno),
+        Reason::OtherSystem { error } => return elsewhere(error.get().kind()),
+        Reason::Network { errno } => return on_network(*errno),
+        Reason::ForeignLink { .. } => NextStep::NameLinkTarget,
+        Reason::SameFile { .. } => NextStep::NameOtherDestination,
+        Reason::NotRegular { kind: "a directory" } if operation == "copy" => NextStep::CopyAsTree,
+        Reason::NotRegular { kind: "a directory" } => NextStep::NameFile,
+        Reason::NotRegular { .. } => NextStep::CopyContents,
+        Reason::SourceChanged { .. } => NextStep::AcceptChange,
+        Reason::VerificationFailed { doubt: None, .. } => NextStep::CheckCables,
+        Reason::VerificationFailed {
+            doubt: Some(SourceDoubt::Unseen(Unseen::DirtyPages)), ..
+        } => NextStep::FlushSource,
+        Reason::VerificationFailed { doubt: Some(_), .. } => NextStep::CopyUnwritten,
+        Reason::Damaged { .. } => NextStep::GetAnew,
+        Reason::NoMechanism { .. } => NextStep::AllowMore,
+        Reason::NotHere { .. } => NextStep::LeaveOut,
+        Reason::Forked => NextStep::MakeAnew,
+        Reason::Options(_) | Reason::Cancelled | Reason::Refused(_) => return None,
+    })
+}
+
+fn after_call(errno: Errno) -> Option<NextStep> {
+    Some(match errno {
+        Errno::ENOENT => NextStep::CheckPath,
+        Errno::EACCES | Errno::EPERM => NextStep::CheckAttributes,
+        Errno::ENOSPC => NextStep::FreeSpace,
+        Errno::EDQUOT => NextStep::FreeQuota,
+        Errno::EROFS => NextStep::MountedReadOnly,
+        Errno::EMFILE | Errno::ENFILE => NextStep::RaiseOpenFiles,
+        Errno::ENOTDIR => NextStep::NameDirectories,
+        Errno::ELOOP => NextStep::FewerLinks,
+        Errno::ESRCH => NextStep::CheckProcess,
+        Errno::ENODEV | Errno::ENXIO => NextStep::CheckDevice,
+        Errno::EBUSY | Errno::ETXTBSY => NextStep::WaitForUsers,
+        Errno::ENOMEM => NextStep::RaiseMemory,
+        Errno::ENAMETOOLONG => NextStep::ShortenName,
+        Errno::EFBIG => NextStep::RaiseFileSize,
+        Errno::EIO => NextStep::SeeKernelLog,
+        _ => return None,
+    })
+}
+
+/// After what systems other than Linux answer: nothing that only Linux has is named.
+fn elsewhere(kind: ErrorKind) -> Option<NextStep> {
+    Some(match kind {
+        ErrorKind::NotFound => NextStep::CheckPath,
+        ErrorKind::PermissionDenied => NextStep::CheckPermissions,
+        ErrorKind::StorageFull => NextStep::FreeSpace,
+        ErrorKind::QuotaExceeded => NextStep::FreeQuota,
+        ErrorKind::ReadOnlyFilesystem => NextStep::ReadOnlyFilesystem,
+        ErrorKind::NotADirectory => NextStep::NameDirectories,
+        ErrorKind::ResourceBusy | ErrorKind::ExecutableFileBusy => NextStep::WaitForUsers,
+        ErrorKind::OutOfMemory => NextStep::FreeMemory,
+        ErrorKind::FileTooLarge => NextStep::FileTooLarge,
+        _ => return None,
+    })
+}
+
+fn on_network(errno: Errno) -> Option<NextStep> {
+    Some(match errno {
+        Errno::ECONNREFUSED => NextStep::StartReceiver,
+        Errno::ECONNRESET | Errno::EPIPE | Errno::ECONNABORTED | Errno::ENOTCONN => {
+            NextStep::ConnectAnew
+        }
+        Errno::ETIMEDOUT => NextStep::WaitLonger,
+        Errno::ENETUNREACH | Errno::EHOSTUNREACH | Errno::ENETDOWN => NextStep::CheckRoute,
+        Errno::EADDRINUSE => NextStep::ChooseOtherPort,
+        Errno::EADDRNOTAVAIL => NextStep::NameOwnAddress,
+        Errno::EMSGSIZE => NextStep::SendLess,
+        Errno::ENOBUFS | Errno::ENOMEM => NextStep::WaitForReleases,
+        Errno::EMFILE | Errno::ENFILE => NextStep::RaiseOpenFiles,
+        Errno::EPERM | Errno::EACCES => NextStep::SeeWhatForbids,
+        Errno::EDESTADDRREQ => NextStep::NamePeer,
+        Errno::ENOSYS => NextStep::UseNewerKernel,
+        Errno::EOPNOTSUPP | Errno::EPROTONOSUPPORT | Errno::EAFNOSUPPORT => {
+            NextStep::UseInternetSocket
+        }
+        _ => return None,
+    })
+}

@@ -1,0 +1,38 @@
+//! The words that the crates of uncopy share: errors, receipts, and names of options.
+//!
+//! There is no system call here. Programs find all of it in the crate `uncopy`.
+#![deny(missing_docs, unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+
+mod choice;
+mod codes;
+pub mod elsewhere;
+mod errno;
+mod error;
+mod filesystem;
+pub mod message;
+mod option;
+mod receipt;
+mod threshold;
+
+pub use choice::Choice;
+pub use errno::{Errno, SystemError};
+pub use error::{Contradiction, Error, NextStep, Objection, Reason, Result, SourceDoubt};
+pub use filesystem::Filesystem;
+pub use option::CopyOption;
+pub use receipt::{
+    Compression, CompressionAction, CompressionGuess, CompressionReason, CompressionSample, Cost,
+    Exclusion, GuessedBy, InodeFlags, Leftovers, MappedWrites, Mechanism, MetadataPart, Note,
+    Obstacle, Portion, Receipt, Refusal, RefusalReason, Unseen, Verification, VerifiedFrom,
+};
+pub use threshold::{Decision, Origin, Threshold};
+
+/// Error numbers are read on Linux alone: other systems have numbers of their own.
+pub const IS_LINUX: bool = cfg!(target_os = "linux");
+
+#[cfg(target_os = "linux")]
+impl From<rustix::io::Errno> for Errno {
+    fn from(errno: rustix::io::Errno) -> Errno {
+        Errno::from_raw(errno.raw_os_error())
+    }
+}

@@ -1,0 +1,475 @@
+//! Why cheaper mechanisms were not used.
+
+use std::fmt;
+
+use crate::codes;
+use crate::{Choice, Errno, Filesystem, Mechanism, Origin, Threshold};
+
+/// A cheaper mechanism that was not used, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// The mechanism.
+    pub mechanism: Mechanism,
+    /// Why; displayed for people: "ext4 has no reflinks, or not for this file".
+    pub reason: RefusalReason,
+    /// What the kernel answered, if it was tried.
+    pub errno: Option<Errno>,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.errno {
+            Some(errno) => write!(f, "{}: {errno}: {}", self.mechanism, self.reason),
+            None => write!(f, "{}: {}", self.mechanism, self.reason),
+        }
+    }
+}
+
+/// Why a mechanism was not used.
+///
+/// `Display` says it for people, with options by the names of `CopyOptions`
+/// ([`named_by`](RefusalReason::named_by) takes other names); [`code`](RefusalReason::code) is for programs.
+/// It owns no memory, so that asking for it is cheap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RefusalReason {
+    /// The caller's options rule it out.
+    ExcludedBy(Exclusion),
+    /// The bytes are changed on their way (compression).
+    Transformed,
+    /// The bytes are hashed on their way, because their source cannot be read again.
+    Hashed,
+    /// The destination is no regular file.
+    StreamDestination,
+    /// Nobody knows the size of the source before its end is met.
+    SizeUnknown,
+    /// The source has no bytes.
+    Empty,
+    /// Below this size direct writes do not pay.
+    TooSmallForDirect(Threshold),
+    /// Below this size pinning pages costs more processor time than copying them.
+    TooSmallForPinning(Threshold),
+    /// Below this size one read and one write are quicker than anything that is to be set up.
+    TooSmallForSetup(Threshold),
+    /// Pages of a source on a network or FUSE filesystem cannot be mapped for direct writes.
+    SourceNotMapped,
+    /// The destination's filesystem gives no alignment for `O_DIRECT`.
+    NoAlignment,
+    /// The destination's filesystem copies in spite of `O_DIRECT`.
+    DirectCopies,
+    /// Direct writes are slower by the clock unless the copy must be durable.
+    SlowerUnlessDurable,
+    /// `copy_file_range` is the kernel's own splice loop on this filesystem, with a smaller pipe.
+    SmallerPipe,
+    /// Another mechanism is known to be quicker by the clock where it works.
+    SlowerByTheClock,
+    /// It was slower in a trial on this file.
+    SlowerInTrial {
+        /// Its speed in bytes per second, rounded to 100 MB/s.
+        speed: u64,
+        /// That of the winner.
+        best_speed: u64,
+        /// The winner.
+        best: Mechanism,
+        /// The winner had two threads.
+        by_two_threads: bool,
+    },
+    /// It was slower with other files of the job.
+    SlowerOnJob {
+        /// Its speed in bytes per second, rounded to 1 MB/s.
+        speed: u64,
+        /// That of the quickest.
+        best_speed: u64,
+        /// The quickest.
+        best: Mechanism,
+    },
+    /// Another mechanism was tried with this file to compare them.
+    Compared,
+    /// It was tried and could not go on, or not begin.
+    StoppedBy {
+        /// What stopped it.
+        obstacle: Obstacle,
+        /// Bytes that it had moved before; 0: it did not begin.
+        after_bytes: u64,
+    },
+    /// More reasons than a summary has rows for.
+    Various,
+}
+
+/// What the caller's options have against a mechanism.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Exclusion {
+    /// Only read and write are allowed.
+    ReadWriteOnly,
+    /// Another mechanism is named.
+    AnotherNamed,
+    /// It copies, and only zero-copy is allowed.
+    Copies,
+    /// The same, on this filesystem.
+    CopiesHere,
+    /// It may copy in spite of `O_DIRECT`, and only zero-copy is allowed.
+    MayCopy,
+    /// It copies through the program's memory, which is not allowed.
+    UserCopies,
+    /// It bypasses the page cache, which is to have the copy.
+    BypassesCache,
+    /// Only read and write look at every byte, which is asked for.
+    CannotSeeZeros,
+    /// It may keep holes that are to be filled.
+    MayKeepHoles,
+}
+
+/// What stopped a mechanism that was tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Obstacle {
+    /// Source and destination lie on different filesystems.
+    OtherFilesystem,
+    /// The filesystem has no reflinks, or not for this file.
+    NoReflinks(Filesystem),
+    /// Extents of these two files cannot be shared.
+    ExtentsNotShared,
+    /// The kernel, or a filter of system calls, does not know the call.
+    UnknownCall,
+    /// A filter of system calls or an immutable file forbids it.
+    Forbidden,
+    /// The source is an active swap file.
+    SwapFile,
+    /// The destination is open for appending, or its server refuses.
+    NotWritable,
+    /// Pages cannot be pinned for the device.
+    NotPinned,
+    /// The file server does not support the call.
+    NotOnServer,
+    /// There is no `io_uring` to read past the page cache with.
+    NoRing,
+    /// It moved nothing, although the source has more.
+    MovedNothing,
+    /// The kernel does not support it for these files.
+    NotSupported,
+}
+
+codes! { RefusalReason {
+    RefusalReason::ExcludedBy(Exclusion::ReadWriteOnly) => "read_write_only",
+    RefusalReason::ExcludedBy(Exclusion::AnotherNamed) => "another_named",
+    RefusalReason::ExcludedBy(Exclusion::Copies) => "copies",
+    RefusalReason::ExcludedBy(Exclusion::CopiesHere) => "copies_here",
+    RefusalReason::ExcludedBy(Exclusion::MayCopy) => "may_copy",
+    RefusalReason::ExcludedBy(Exclusion::UserCopies) => "user_copies",
+    RefusalReason::ExcludedBy(Exclusion::BypassesCache) => "bypasses_cache",
+    RefusalReason::ExcludedBy(Exclusion::CannotSeeZeros) => "cannot_see_zeros",
+    RefusalReason::ExcludedBy(Exclusion::MayKeepHoles) => "may_keep_holes",
+    RefusalReason::Transformed => "transformed",
+    RefusalReason::Hashed => "hashed",
+    RefusalReason::StreamDestination => "stream_destination",
+    RefusalReason::SizeUnknown => "size_unknown",
+    RefusalReason::Empty => "empty",
+    RefusalReason::TooSmallForDirect(_) => "too_small_for_direct",
+    RefusalReason::TooSmallForPinning(_) => "too_small_for_pinning",
+    RefusalReason::TooSmallForSetup(_) => "too_small_for_setup",
+    RefusalReason::SourceNotMapped => "source_not_mapped",
+    RefusalReason::NoAlignment => "no_alignment",
+    RefusalReason::DirectCopies => "direct_copies",
+    RefusalReason::SlowerUnlessDurable => "slower_unless_durable",
+    RefusalReason::SmallerPipe => "smaller_pipe",
+    RefusalReason::SlowerByTheClock => "slower_by_the_clock",
+    RefusalReason::SlowerInTrial { .. } => "slower_in_trial",
+    RefusalReason::SlowerOnJob { .. } => "slower_on_job",
+    RefusalReason::Compared => "compared",
+    RefusalReason::StoppedBy { obstacle: Obstacle::OtherFilesystem, .. } => "other_filesystem",
+    RefusalReason::StoppedBy { obstacle: Obstacle::NoReflinks(_), .. } => "no_reflinks",
+    RefusalReason::StoppedBy { obstacle: Obstacle::ExtentsNotShared, .. } => "extents_not_shared",
+    RefusalReason::StoppedBy { obstacle: Obstacle::UnknownCall, .. } => "unknown_call",
+    RefusalReason::StoppedBy { obstacle: Obstacle::Forbidden, .. } => "forbidden",
+    RefusalReason::StoppedBy { obstacle: Obstacle::SwapFile, .. } => "swap_file",
+    RefusalReason::StoppedBy { obstacle: Obstacle::NotWritable, .. } => "not_writable",
+    RefusalReason::StoppedBy { obstacle: Obstacle::NotPinned, .. } => "not_pinned",
+    RefusalReason::StoppedBy { obstacle: Obstacle::NotOnServer, .. } => "not_on_server",
+    RefusalReason::StoppedBy { obstacle: Obstacle::NoRing, .. } => "no_ring",
+    RefusalReason::StoppedBy { obstacle: Obstacle::MovedNothing, .. } => "moved_nothing",
+    RefusalReason::StoppedBy { obstacle: Obstacle::NotSupported, .. } => "not_supported",
+    RefusalReason::Various => "various",
+} }
+
+impl RefusalReason {
+    /// Returns the choice of the caller without which the mechanism may be used; `None`: no single one
+    /// rules it out.
+    #[must_use]
+    pub const fn excluded_by(self) -> Option<Choice> {
+        let (threshold, choice) = match self {
+            RefusalReason::ExcludedBy(exclusion) => return exclusion.choice(),
+            RefusalReason::TooSmallForDirect(least) => (least, Choice::DirectMin),
+            RefusalReason::TooSmallForPinning(least) => (least, Choice::DirectCpuMin),
+            RefusalReason::TooSmallForSetup(least) => (least, Choice::ZeroCopyMin),
+            _ => return None,
+        };
+        match threshold.origin {
+            Origin::BuiltIn => None,
+            Origin::Given | Origin::Tuned => Some(choice),
+        }
+    }
+
+    /// Returns the words for people, with choices of the caller by these names: a program's flags, keys of
+    /// a configuration file.
+    pub fn named_by<'a>(self, name: impl Fn(Choice) -> &'a str) -> impl fmt::Display {
+        NamedBy { reason: self, name }
+    }
+
+    fn write<'a>(
+        self,
+        f: &mut fmt::Formatter<'_>,
+        name: &dyn Fn(Choice) -> &'a str,
+    ) -> fmt::Result {
+        match self {
+            RefusalReason::ExcludedBy(exclusion) => exclusion.write(f, name),
+            RefusalReason::TooSmallForDirect(least) => {
+                write!(f, "{}{}", self.plain(), Below(Choice::DirectMin, least))
+            }
+            RefusalReason::TooSmallForPinning(least) => {
+                write!(f, "{}{}", self.plain(), Below(Choice::DirectCpuMin, least))
+            }
+            RefusalReason::TooSmallForSetup(least) => {
+                write!(f, "{}{}", self.plain(), Below(Choice::ZeroCopyMin, least))
+            }
+            RefusalReason::SlowerUnlessDurable => {
+                write!(f, "{}; {} chooses it", self.plain(), name(Choice::PreferCpuTime))
+            }
+            RefusalReason::SlowerInTrial { speed, best_speed, best, by_two_threads } => write!(
+                f,
+                "{}: {:.1} against {:.1} GB/s by {best}{}",
+                self.plain(),
+                gigabytes(speed),
+                gigabytes(best_speed),
+                if by_two_threads { " with two threads" } else { "" },
+            ),
+            RefusalReason::SlowerOnJob { speed, best_speed, best } => write!(
+                f,
+                "{}: {:.3} against {:.3} GB/s by {best}",
+                self.plain(),
+                gigabytes(speed),
+                gigabytes(best_speed),
+            ),
+            RefusalReason::StoppedBy { obstacle, after_bytes: 0 } => write!(f, "{obstacle}"),
+            RefusalReason::StoppedBy { obstacle, after_bytes } => {
+                write!(f, "stopped after {after_bytes} bytes: {obstacle}")
+            }
+            _ => f.write_str(self.plain()),
+        }
+    }
+
+    /// The words that need no fact.
+    const fn plain(self) -> &'static str {
+        match self {
+            RefusalReason::Transformed => "the bytes are transformed on their way",
+            RefusalReason::Hashed => "the bytes are hashed on their way: they come only once",
+            RefusalReason::StreamDestination => "the destination is not a regular file",
+            RefusalReason::SizeUnknown => "the size of the source is not known before its end",
+            RefusalReason::Empty => "there is nothing to copy",
+            RefusalReason::TooSmallForDirect(_) => "too small to pay for O_DIRECT",
+            RefusalReason::TooSmallForPinning(_) => {
+                "the file is so small that pinning its pages costs more than copying them"
+            }
+            RefusalReason::TooSmallForSetup(_) => {
+                "the file is so small that one read and one write are quicker"
+            }
+            RefusalReason::SourceNotMapped => "pages of a network or FUSE source are not mapped",
+            RefusalReason::NoAlignment => {
+                "the destination's filesystem gives no alignment for O_DIRECT"
+            }
+            RefusalReason::DirectCopies => {
+                "the destination's filesystem copies in spite of O_DIRECT"
+            }
+            RefusalReason::SlowerUnlessDurable => {
+                "slower by the clock unless the copy must be durable"
+            }
+            RefusalReason::SmallerPipe => {
+                "on this filesystem it is the kernel's own splice loop, with a smaller pipe"
+            }
+            RefusalReason::SlowerByTheClock => "slower by the clock where others work",
+            RefusalReason::SlowerInTrial { .. } => "slower in a trial on this file",
+            RefusalReason::SlowerOnJob { .. } => "slower on this job",
+            RefusalReason::Compared => {
+                "another way was tried with this file, to compare them by the clock"
+            }
+            RefusalReason::Various => "various",
+            // Theirs are those of the exclusion and of the obstacle.
+            RefusalReason::ExcludedBy(_) | RefusalReason::StoppedBy { .. } => "",
+        }
+    }
+}
+
+impl fmt::Display for RefusalReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, &Choice::name)
+    }
+}
+
+/// A reason with the names that somebody has for choices.
+struct NamedBy<N> {
+    reason: RefusalReason,
+    name: N,
+}
+
+impl<'a, N: Fn(Choice) -> &'a str> fmt::Display for NamedBy<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.write(f, &self.name)
+    }
+}
+
+/// Says which threshold ruled, if it is not the one built in.
+struct Below(Choice, Threshold);
+
+impl fmt::Display for Below {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Below(choice, threshold) = self;
+        match threshold.origin {
+            Origin::BuiltIn => Ok(()),
+            Origin::Given => write!(f, " (below {choice}, {threshold})"),
+            Origin::Tuned => {
+                write!(f, " (below {choice}, {threshold}, tuned for this filesystem)")
+            }
+        }
+    }
+}
+
+impl Exclusion {
+    /// The choice that rules it out; `None`: several would.
+    const fn choice(self) -> Option<Choice> {
+        Some(match self {
+            Exclusion::ReadWriteOnly => Choice::ReadWriteOnly,
+            Exclusion::AnotherNamed => Choice::OneMechanism,
+            Exclusion::Copies | Exclusion::CopiesHere | Exclusion::MayCopy => Choice::ZeroCopyOnly,
+            Exclusion::BypassesCache => Choice::CacheKeep,
+            Exclusion::CannotSeeZeros => Choice::SparseAlways,
+            Exclusion::MayKeepHoles => Choice::SparseNever,
+            Exclusion::UserCopies => return None,
+        })
+    }
+
+    fn write<'a>(
+        self,
+        f: &mut fmt::Formatter<'_>,
+        name: &dyn Fn(Choice) -> &'a str,
+    ) -> fmt::Result {
+        if let Some(choice) = self.choice() {
+            f.write_str(name(choice))?;
+        }
+        f.write_str(match self {
+            Exclusion::ReadWriteOnly => "",
+            Exclusion::AnotherNamed => " names another",
+            Exclusion::Copies => ": it copies",
+            Exclusion::CopiesHere => ": it copies on this filesystem",
+            Exclusion::MayCopy => ": O_DIRECT is not known to keep from copying here",
+            Exclusion::UserCopies => "the options do not allow copying through the program",
+            Exclusion::BypassesCache => ": it bypasses the page cache",
+            Exclusion::CannotSeeZeros => " looks at every byte",
+            Exclusion::MayKeepHoles => ": it may keep holes",
+        })
+    }
+}
+
+impl Obstacle {
+    /// Returns the code of a refusal by it.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        RefusalReason::StoppedBy { obstacle: self, after_bytes: 0 }.code()
+    }
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Obstacle::OtherFilesystem => "source and destination lie on different filesystems",
+            Obstacle::NoReflinks(filesystem) => {
+                return write!(f, "{filesystem} has no reflinks, or not for this file");
+            }
+            Obstacle::ExtentsNotShared => {
+                "extents of these two files cannot be shared (nodatacow, alignment, encryption)"
+            }
+            Obstacle::UnknownCall => "this kernel, or a filter before it, does not know the call",
+            Obstacle::Forbidden => "forbidden (a seccomp filter or an immutable file)",
+            Obstacle::SwapFile => "the source is an active swap file",
+            Obstacle::NotWritable => "the destination is open for appending, or its server refuses",
+            Obstacle::NotPinned => "the pages cannot be pinned for the device",
+            Obstacle::NotOnServer => "the server does not support the call",
+            Obstacle::NoRing => {
+                "no reads past the page cache through io_uring: mapped pages are written instead"
+            }
+            Obstacle::MovedNothing => "it moved nothing, although the source has more",
+            Obstacle::NotSupported => "the kernel does not support it for these files",
+        })
+    }
+}
+
+fn gigabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// Asking for a reason makes no string, nor anything else on the heap.
+    const _: fn() = || {
+        fn owns_no_memory<T: Copy>() {}
+        owns_no_memory::<Option<RefusalReason>>();
+        owns_no_memory::<Refusal>();
+    };
+
+    #[test]
+    fn codes_are_different() {
+        let mut codes = RefusalReason::CODES.to_vec();
+        codes.sort_unstable();
+        codes.dedup();
+        assert_eq!(codes.len(), RefusalReason::CODES.len());
+    }
+
+    #[test]
+    fn words_have_the_names_of_whoever_asks() {
+        let cache = RefusalReason::ExcludedBy(Exclusion::BypassesCache);
+        assert_eq!(cache.to_string(), "cache=keep: it bypasses the page cache");
+        let name = |choice: Choice| match choice {
+            Choice::CacheKeep => "the cache",
+            other => other.name(),
+        };
+        assert_eq!(cache.named_by(name).to_string(), "the cache: it bypasses the page cache");
+        let only = RefusalReason::ExcludedBy(Exclusion::ReadWriteOnly);
+        assert_eq!(only.named_by(name).to_string(), "allow=read_write");
+    }
+
+    #[test]
+    fn a_threshold_is_named_with_its_origin() {
+        for (bytes, origin, expected, choice) in [
+            (MIB, Origin::BuiltIn, "", None),
+            (MIB, Origin::Given, " (below direct-min, 1 MiB)", Some(Choice::DirectMin)),
+            (
+                96 << 10,
+                Origin::Tuned,
+                " (below direct-min, 96 KiB, tuned for this filesystem)",
+                Some(Choice::DirectMin),
+            ),
+            (5000, Origin::Given, " (below direct-min, 5000 bytes)", Some(Choice::DirectMin)),
+        ] {
+            let reason = RefusalReason::TooSmallForDirect(Threshold { bytes, origin });
+            assert_eq!(reason.to_string(), format!("too small to pay for O_DIRECT{expected}"));
+            assert_eq!(reason.excluded_by(), choice);
+        }
+    }
+
+    #[test]
+    fn what_stopped_it_comes_after_how_far_it_was() {
+        let stopped = |after_bytes| RefusalReason::StoppedBy {
+            obstacle: Obstacle::NoReflinks(Filesystem::EXT4),
+            after_bytes,
+        };
+        assert_eq!(stopped(0).to_string(), "ext4 has no reflinks, or not for this file");
+        assert_eq!(
+            stopped(4096).to_string(),
+            "stopped after 4096 bytes: ext4 has no reflinks, or not for this file"
+        );
+        assert_eq!(stopped(4096).code(), "no_reflinks");
+    }
+}

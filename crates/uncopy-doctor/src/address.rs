@@ -1,0 +1,12 @@
+//! Addresses in words.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// Like `10.0.0.2:80`, or `[fd00::1]:80`; without a port where that is 0.
+pub(crate) fn shown(address: SocketAddr) -> String {
+    match (address.port(), address.ip()) {
+        (0, IpAddr::V4(ip)) => ip.to_string(),
+        (0, IpAddr::V6(ip)) => format!("[{ip}]"),
+        _ => address.to_string(),
+    }
+}

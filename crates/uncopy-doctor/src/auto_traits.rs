@@ -1,0 +1,30 @@
+//! Public types go to other threads, are shared among them, and outlive a panic, as far as is said here.
+
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+use crate::*;
+
+/// Of data: a panic in its middle leaves nothing half done.
+fn data<T: Send + Sync + UnwindSafe + RefUnwindSafe>() {}
+
+#[test]
+fn public_types_keep_their_auto_traits() {
+    data::<Condition>();
+    data::<Topic>();
+    data::<Evidence>();
+    data::<Effect>();
+    data::<Finding>();
+    data::<Found>();
+    data::<Step>();
+    data::<Settings>();
+    data::<Setting>();
+    data::<Severity>();
+    data::<Probe>();
+    data::<Fact>();
+    data::<Report>();
+    data::<Stack>();
+    data::<Verdict>();
+    data::<Way>();
+    data::<Target>();
+    data::<Options>();
+}

@@ -1,0 +1,182 @@
+//! A directory: what its files are like, and what its largest one says.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::of;
+use crate::Options;
+use crate::condition as is;
+use crate::finding::Finding;
+use crate::found::FilesFound;
+use crate::report::{Fact, Report};
+use uncopy_copy::CopyOptions;
+use uncopy_copy::forecast::forecast;
+use uncopy_core::{Errno, Error, Result};
+
+/// Entries that are looked at; of more the first count.
+const MAX_ENTRIES: u64 = 1_000_000;
+
+/// Upper ends of the classes of sizes, and their names.
+const CLASSES: [(u64, &str); 5] = [
+    (4 << 10, "below 4 KiB"),
+    (64 << 10, "below 64 KiB"),
+    (1 << 20, "below 1 MiB"),
+    (64 << 20, "below 64 MiB"),
+    (u64::MAX, "64 MiB and more"),
+];
+/// Classes of files that are small, and of those that are large.
+const SMALL: std::ops::Range<usize> = 0..2;
+const LARGE: std::ops::Range<usize> = 3..5;
+
+/// How many files of which sizes there are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Histogram {
+    files: [u64; CLASSES.len()],
+    bytes: [u64; CLASSES.len()],
+    is_cut_off: bool,
+}
+
+impl Histogram {
+    fn add(&mut self, size: u64) {
+        let class = CLASSES.iter().position(|(end, _)| size < *end).unwrap_or(CLASSES.len() - 1);
+        self.files[class] += 1;
+        self.bytes[class] += size;
+    }
+
+    /// What is worth saying about it.
+    fn findings(&self) -> Vec<Finding> {
+        let (files, bytes): (u64, u64) = (self.files.iter().sum(), self.bytes.iter().sum());
+        let small: u64 = self.files[SMALL].iter().sum();
+        let large: u64 = self.bytes[LARGE].iter().sum();
+        let mut found = Vec::new();
+        if files > 0 && small * 2 > files {
+            let many = FilesFound::ManySmall { small, files };
+            found.push(Finding::of(&is::MANY_SMALL, many).seen("statx", self.shown()));
+        }
+        if bytes > 0 && large * 2 > bytes {
+            let many = FilesFound::ManyLarge { large_bytes: large, bytes };
+            found.push(Finding::of(&is::MANY_LARGE, many).seen("statx", self.shown()));
+        }
+        found
+    }
+
+    fn shown(&self) -> String {
+        let class = |n: usize| {
+            (self.files[n] > 0)
+                .then(|| format!("{} {} ({} bytes)", self.files[n], CLASSES[n].1, self.bytes[n]))
+        };
+        let classes: Vec<String> = (0..CLASSES.len()).filter_map(class).collect();
+        let more = if self.is_cut_off { ", and more that were not looked at" } else { "" };
+        if classes.is_empty() { "no files".to_owned() } else { classes.join(", ") + more }
+    }
+}
+
+/// What there is to say about copying a directory's files.
+pub(super) fn copy(
+    source: &Path,
+    destination: &Path,
+    how: &CopyOptions,
+    options: &Options,
+) -> Result<Report> {
+    let (histogram, largest) = walk(source)?;
+    let into = |file: &Path| match (destination.is_dir(), file.file_name()) {
+        (true, Some(name)) => destination.join(name),
+        _ => destination.to_owned(),
+    };
+    let target = format!("{} -> {}", source.display(), destination.display());
+    let subject = format!("{} to {}", source.display(), destination.display());
+    let mut findings = histogram.findings();
+    let mut facts = vec![Fact { name: "files", value: histogram.shown() }];
+    let mut ways = Vec::new();
+    if let Some(file) = largest {
+        let into = into(&file);
+        let report = of(&file, &into, &forecast(&file, &into, how)?, how, options);
+        facts.push(Fact { name: "largest", value: file.display().to_string() });
+        facts.extend(report.facts);
+        findings.extend(report.findings);
+        ways = report.ways;
+    } else {
+        let none = FilesFound::NoFiles { directory: source.to_owned() };
+        findings.push(Finding::of(&is::EMPTY, none).seen("statx", "no regular file"));
+    }
+    let mut report = Report::conclude(target, &subject, findings, facts);
+    report.ways = ways;
+    Ok(report)
+}
+
+/// Looks at every regular file below, without following links; which is the largest.
+fn walk(top: &Path) -> Result<(Histogram, Option<PathBuf>)> {
+    let fail = |path: &Path, error: &std::io::Error| {
+        Error::system("list", path, Errno::from_raw(error.raw_os_error().unwrap_or(0)))
+    };
+    let mut histogram = Histogram::default();
+    let mut largest: Option<(u64, PathBuf)> = None;
+    let mut waiting = vec![top.to_owned()];
+    let mut seen = 0;
+    while let Some(directory) = waiting.pop() {
+        let entries = match fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            Err(error) if directory == top => return Err(fail(top, &error)),
+            // One that may not be read does not keep the others from being counted.
+            Err(_) => continue,
+        };
+        for entry in entries.flatten() {
+            seen += 1;
+            if seen > MAX_ENTRIES {
+                histogram.is_cut_off = true;
+                return Ok((histogram, largest.map(|(_, path)| path)));
+            }
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_dir() {
+                waiting.push(entry.path());
+            } else if let Some(metadata) = entry.metadata().ok().filter(|_| kind.is_file()) {
+                histogram.add(metadata.len());
+                if largest.as_ref().is_none_or(|(size, _)| metadata.len() > *size) {
+                    largest = Some((metadata.len(), entry.path()));
+                }
+            }
+        }
+    }
+    Ok((histogram, largest.map(|(_, path)| path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(sizes: &[u64]) -> Vec<&'static str> {
+        let mut histogram = Histogram::default();
+        sizes.iter().for_each(|size| histogram.add(*size));
+        histogram.findings().iter().map(|finding| finding.condition.id).collect()
+    }
+
+    #[test]
+    fn sizes_are_told_by_number_and_by_bytes() {
+        assert_eq!(ids(&[]), [""; 0]);
+        assert_eq!(ids(&[1, 2, 3]), ["many-small-files"]);
+        assert_eq!(ids(&[1, 2, 3, 5 << 20]), ["many-small-files", "bytes-in-large-files"]);
+        assert_eq!(ids(&[1 << 30]), ["bytes-in-large-files"]);
+        assert_eq!(ids(&[100 << 10]), [""; 0]);
+        let mut histogram = Histogram::default();
+        histogram.add(4 << 10);
+        histogram.add(1 << 20);
+        assert_eq!(
+            histogram.shown(),
+            "1 below 64 KiB (4096 bytes), 1 below 64 MiB (1048576 bytes)"
+        );
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let below = directory.path().join("below");
+        fs::create_dir(&below).unwrap();
+        fs::write(below.join("large"), [7; 100]).unwrap();
+        fs::write(directory.path().join("small"), [7; 10]).unwrap();
+        std::os::unix::fs::symlink("..", below.join("up")).unwrap();
+        let (histogram, largest) = walk(directory.path()).unwrap();
+        assert_eq!((histogram.files[0], histogram.bytes[0]), (2, 110));
+        assert_eq!(largest, Some(below.join("large")));
+        assert!(walk(&directory.path().join("small")).is_err());
+    }
+}

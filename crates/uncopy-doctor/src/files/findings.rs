@@ -1,0 +1,322 @@
+//! What follows from the forecast of a copy. Pure.
+
+use crate::condition as is;
+use crate::finding::Finding;
+use crate::found::{CopyCause, FilesFound, Side};
+use crate::settings::Settings;
+use crate::step::Step;
+use uncopy_copy::forecast::DirectPath;
+use uncopy_copy::forecast::{Forecast, TriedWay};
+use uncopy_core::{Choice, Cost, Errno, Mechanism, RefusalReason};
+use uncopy_os::capabilities::{Answer, Device, DeviceKind};
+
+const TRIAL: &str = "a trial";
+const STATFS: &str = "statfs";
+const STATX: &str = "statx";
+
+/// Everything that the forecast says.
+pub(super) fn findings(
+    forecast: &Forecast,
+    is_verified: bool,
+    settings: &Settings,
+) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if forecast.is_empty {
+        found.push(Finding::of(&is::EMPTY, FilesFound::Empty).seen(STATX, "0 bytes"));
+        return found;
+    }
+    kind(forecast, &mut found);
+    choice(forecast, settings, &mut found);
+    reflink(forecast, &mut found);
+    direct(forecast, &mut found);
+    excluding(forecast, settings, &mut found);
+    if is_verified {
+        verification(forecast, settings, &mut found);
+    }
+    source(forecast, &mut found);
+    devices(forecast, &mut found);
+    found
+}
+
+/// Files whose kind decides.
+fn kind(forecast: &Forecast, found: &mut Vec<Finding>) {
+    let facts = &forecast.facts;
+    if facts.source.is_pseudo() {
+        let pseudo = FilesFound::Pseudo { filesystem: facts.source };
+        let said = format!("it lies on {}", facts.source);
+        found.push(Finding::of(&is::PSEUDO, pseudo).seen(STATFS, said));
+    }
+    if facts.destination_is_stream {
+        found.push(Finding::of(&is::STREAM, FilesFound::Stream).seen(STATX, "its kind"));
+    }
+    for (side, filesystem) in [(Side::Source, facts.source), (Side::Destination, facts.destination)]
+    {
+        let said = format!("the {side} lies on {filesystem}");
+        if filesystem.is_network() {
+            let elsewhere = FilesFound::OtherMachine { side, filesystem };
+            found.push(Finding::of(&is::NETWORK_FILESYSTEM, elsewhere).seen(STATFS, said));
+        } else if filesystem.is_user() {
+            let served = FilesFound::ServedByProgram { side };
+            found.push(Finding::of(&is::USER_FILESYSTEM, served).seen(STATFS, said));
+        }
+    }
+    if facts.in_place {
+        let said = "the options say so";
+        found.push(Finding::of(&is::IN_PLACE, FilesFound::InPlace).seen("options", said));
+    }
+}
+
+/// What the copy begins with, and what that costs.
+fn choice(forecast: &Forecast, settings: &Settings, found: &mut Vec<Finding>) {
+    let Some((mechanism, cost)) = forecast.choice else {
+        let why_not = |way: &TriedWay| format!("{}: {}", way.mechanism, why_not(way, settings));
+        let all = forecast.ways.iter().map(why_not);
+        let said = all.collect::<Vec<_>>().join("; ");
+        let none = Finding::of(&is::NO_MECHANISM, FilesFound::NoMechanism);
+        found.push(none.seen("the plan", said));
+        return;
+    };
+    // Said elsewhere, with the reason.
+    if forecast.way(mechanism).is_some_and(|way| matches!(way.answer, Answer::Unknown { .. })) {
+        return;
+    }
+    let proof = forecast.way(mechanism).map(|way| way.proof.clone()).unwrap_or_default();
+    let cause = cause(forecast, settings);
+    let (condition, summary) = match cost {
+        Cost::Shared => (&is::SHARED, FilesFound::Shares { mechanism }),
+        Cost::Moved | Cost::Hole => (&is::DIRECT_MOVES, FilesFound::DirectMoves),
+        Cost::KernelCopied => (&is::KERNEL_COPIES, FilesFound::KernelCopies { mechanism, cause }),
+        Cost::UserCopied => (&is::USER_COPIES, FilesFound::ProgramCopies { cause }),
+        Cost::Unknown if mechanism == Mechanism::Direct => {
+            let device = forecast.written_to.clone();
+            (&is::DIRECT_UNKNOWN, FilesFound::DirectUnknown { device })
+        }
+        Cost::Unknown => {
+            (&is::MAY_COPY, FilesFound::MayCopy { filesystem: forecast.facts.destination })
+        }
+    };
+    let mut finding = Finding::of(condition, summary);
+    if condition == &is::DIRECT_UNKNOWN {
+        let said = format!("they are written to {}", forecast.written_to);
+        finding = finding.seen("/proc/self/mountinfo and sysfs", said);
+    }
+    if !proof.is_empty() {
+        finding = finding.seen(TRIAL, proof);
+    }
+    if let Cost::KernelCopied | Cost::UserCopied = cost
+        && let Some(step) = cheaper(forecast, settings)
+    {
+        finding = finding.step(step, false);
+    }
+    found.push(finding);
+}
+
+/// Why nothing cheaper is used.
+fn cause(forecast: &Forecast, settings: &Settings) -> CopyCause {
+    if let Some(choice) = refusing_setting(forecast) {
+        return CopyCause::Setting { setting: settings.setting(choice) };
+    }
+    match forecast.way(Mechanism::Reflink).map(|way| &way.answer) {
+        Some(Answer::No { reason, errno: Some(_) }) => {
+            CopyCause::Refused { reason: reason.clone() }
+        }
+        _ => CopyCause::Unnamed,
+    }
+}
+
+/// The first setting that rules out a way that works.
+fn refusing_setting(forecast: &Forecast) -> Option<Choice> {
+    let mut refused = forecast.ways.iter().filter(|way| way.answer.is_yes() && is_setting(way));
+    refused.next().and_then(choice_against)
+}
+
+/// What would make the copy cheaper.
+fn cheaper(forecast: &Forecast, settings: &Settings) -> Option<Step> {
+    let facts = &forecast.facts;
+    let may_move =
+        facts.direct == DirectPath::Moves && facts.size >= Some(facts.tuning.direct_min.bytes);
+    let errno = match forecast.way(Mechanism::Reflink).map(|way| &way.answer) {
+        Some(Answer::No { errno, .. }) => *errno,
+        _ => None,
+    };
+    let setting = match refusing_setting(forecast) {
+        Some(choice) => Some(Step::LeaveOut { setting: settings.setting(choice) }),
+        None if may_move => {
+            let enough = [Choice::Durable, Choice::CacheSkip, Choice::PreferCpuTime];
+            Some(Step::ChooseOne { settings: enough.map(|choice| settings.setting(choice)) })
+        }
+        None => None,
+    };
+    let place = match errno {
+        Some(Errno::EXDEV) => Some(Step::KeepTogether),
+        Some(Errno::EOPNOTSUPP | Errno::ENOTTY) => Some(Step::KeepOnReflinks),
+        _ => None,
+    };
+    match (setting, place) {
+        (Some(setting), Some(place)) => Some(Step::Each(vec![setting, place])),
+        (setting, place) => setting.or(place),
+    }
+}
+
+/// Why blocks are not shared.
+fn reflink(forecast: &Forecast, found: &mut Vec<Finding>) {
+    let Some(way) = forecast.way(Mechanism::Reflink) else { return };
+    let facts = &forecast.facts;
+    let (condition, summary) = match &way.answer {
+        Answer::Yes(_) => return,
+        Answer::Unknown { reason } => {
+            (&is::NOT_TRIED, FilesFound::NothingTried { reason: reason.clone() })
+        }
+        Answer::No { errno: None, .. } => return,
+        Answer::No { errno: Some(Errno::EXDEV), .. } => {
+            let (source, destination) = (facts.source, facts.destination);
+            (&is::CROSS_FILESYSTEM, FilesFound::TwoFilesystems { source, destination })
+        }
+        Answer::No { errno: Some(Errno::EOPNOTSUPP | Errno::ENOTTY), .. } => {
+            (&is::NO_REFLINK, FilesFound::NoReflinks { filesystem: facts.destination })
+        }
+        Answer::No { reason, .. } => {
+            (&is::REFLINK_REFUSED, FilesFound::ReflinkRefused { reason: reason.clone() })
+        }
+    };
+    let said = match &way.answer {
+        Answer::Unknown { reason } => reason.to_string(),
+        _ => way.proof.clone(),
+    };
+    found.push(Finding::of(condition, summary).seen(TRIAL, said));
+}
+
+/// Why the disk does not read the pages by itself.
+fn direct(forecast: &Forecast, found: &mut Vec<Finding>) {
+    let facts = &forecast.facts;
+    let chosen = forecast.choice.is_some_and(|(mechanism, _)| mechanism == Mechanism::Direct);
+    let Some(bytes) = facts.size.filter(|_| !chosen && !forecast.is_shared()) else { return };
+    let Some(way) = forecast.way(Mechanism::Direct) else { return };
+    let filesystem = facts.destination;
+    let align = match forecast.destination_align {
+        Some(align) => format!("STATX_DIOALIGN gives {} bytes", align.offset),
+        None => "STATX_DIOALIGN gives none".to_owned(),
+    };
+    let (condition, summary) = match way.answer {
+        Answer::Unknown { .. } => return,
+        Answer::No { .. } => (&is::NO_DIRECT, FilesFound::NoDirectWrites { filesystem }),
+        // Taken without an alignment, or by a filesystem that is known for it.
+        Answer::Yes(Cost::KernelCopied) => {
+            (&is::DIRECT_COPIES, FilesFound::DirectCopies { filesystem })
+        }
+        Answer::Yes(_) if bytes < facts.tuning.direct_min.bytes => {
+            (&is::DIRECT_SMALL, FilesFound::TooSmallForDirect { bytes })
+        }
+        Answer::Yes(Cost::Moved) if !is_setting(way) => {
+            (&is::DIRECT_NOT_DURABLE, FilesFound::DirectWouldMove)
+        }
+        Answer::Yes(_) => return,
+    };
+    found.push(Finding::of(condition, summary).seen(STATX, align).seen(TRIAL, way.proof.clone()));
+}
+
+/// A choice of the caller rules it out, and no threshold.
+fn is_setting(way: &TriedWay) -> bool {
+    let is_exclusion = matches!(way.passed_over, Some(RefusalReason::ExcludedBy(_)));
+    is_exclusion && choice_against(way).is_some()
+}
+
+/// The choice of the caller that passed a way over, thresholds that somebody gave or measured among them.
+fn choice_against(way: &TriedWay) -> Option<Choice> {
+    way.passed_over.and_then(RefusalReason::excluded_by)
+}
+
+/// Settings that rule a way out.
+fn excluding(forecast: &Forecast, settings: &Settings, found: &mut Vec<Finding>) {
+    let works = forecast.ways.iter().filter(|way| way.answer.is_yes());
+    let refused = works.filter_map(|way| Some((way, way.passed_over?, choice_against(way)?)));
+    let refused: Vec<(&TriedWay, RefusalReason, Choice)> = refused.collect();
+    let mut reasons: Vec<_> =
+        refused.iter().map(|(_, reason, choice)| (*reason, *choice)).collect();
+    reasons.dedup();
+    for (reason, choice) in reasons {
+        let alike = refused.iter().filter(|(_, other, _)| *other == reason);
+        let mechanisms: Vec<Mechanism> = alike.map(|(way, ..)| way.mechanism).collect();
+        let setting = settings.setting(choice);
+        let origin = settings.origin(choice).unwrap_or(settings.place);
+        let ruled_out = FilesFound::RuledOut { setting: setting.clone(), mechanisms };
+        let finding = Finding::of(&is::SETTING, ruled_out);
+        let said = format!("{origin}: {}", reason.named_by(|choice| settings.name(choice)));
+        let finding = finding.seen("options", said);
+        found.push(finding.step(Step::LeaveOut { setting }, false));
+    }
+}
+
+/// What verification costs.
+fn verification(forecast: &Forecast, settings: &Settings, found: &mut Vec<Finding>) {
+    let bytes = forecast.source_bytes.saturating_mul(2);
+    let said = match settings.origin(Choice::Verify) {
+        Some(origin) => origin.to_owned(),
+        None => format!("{} {}", settings.place, settings.name(Choice::Verify)),
+    };
+    found.push(Finding::of(&is::VERIFY, FilesFound::Verifies { bytes }).seen("options", said));
+}
+
+/// What the source is like.
+fn source(forecast: &Forecast, found: &mut Vec<Finding>) {
+    let facts = &forecast.facts;
+    let Some(size) = facts.size else { return };
+    let copied = !forecast.is_shared();
+    if size < facts.tuning.small_bytes() && copied {
+        let small = FilesFound::Small { bytes: size };
+        found.push(Finding::of(&is::SMALL_FILE, small).seen(STATX, format!("{size} bytes")));
+    }
+    if let Some(cached) = forecast.cached_bytes.filter(|_| copied) {
+        let cached = cached.min(size);
+        let said = format!("{cached} of {size} bytes");
+        let is_cached = cached.saturating_mul(2) >= facts.data_bytes.min(size);
+        let (condition, summary) = match is_cached {
+            true => (&is::CACHED, FilesFound::Cached),
+            false => (&is::NOT_CACHED, FilesFound::NotCached),
+        };
+        found.push(Finding::of(condition, summary).seen("cachestat", said));
+    }
+    if facts.has_holes {
+        let holes = FilesFound::Holes { stored: facts.data_bytes, bytes: size };
+        found.push(Finding::of(&is::HOLES, holes).seen("SEEK_HOLE", "it has a hole"));
+    }
+    let align = forecast.destination_align.map_or(0, |align| u64::from(align.offset));
+    if copied && align > 0 && size >= facts.tuning.direct_min.bytes && size % align != 0 {
+        let tail = FilesFound::UnalignedTail { bytes: size % align };
+        let said = format!("{size} bytes, alignment {align}");
+        found.push(Finding::of(&is::UNALIGNED, tail).seen(STATX, said));
+    }
+}
+
+fn devices(forecast: &Forecast, found: &mut Vec<Finding>) {
+    let (source, destination) = (&forecast.source_device, &forecast.destination_device);
+    let mut tell = |device: &Device| {
+        let name = &device.name;
+        if device.rotational == Some(true) {
+            let said = format!("/sys/dev/block: {name} queue/rotational is 1");
+            let spins = FilesFound::Rotational { device: name.clone() };
+            found.push(Finding::of(&is::ROTATIONAL, spins).seen("sysfs", said));
+        }
+        if device.kind == DeviceKind::Network {
+            let by = device.transport.unwrap_or("its name");
+            let remote = FilesFound::RemoteDevice { device: name.clone() };
+            let said = format!("told by {by}");
+            found.push(Finding::of(&is::REMOTE_DEVICE, remote).seen("sysfs", said));
+        }
+    };
+    tell(source);
+    if source.name != destination.name {
+        tell(destination);
+    }
+}
+
+fn why_not(way: &TriedWay, settings: &Settings) -> String {
+    match (&way.answer, way.passed_over) {
+        (_, Some(reason)) => reason.named_by(|choice| settings.name(choice)).to_string(),
+        (Answer::No { reason, .. } | Answer::Unknown { reason }, None) => reason.to_string(),
+        (Answer::Yes(_), None) => "it would do".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! One thing that keeps bytes from staying where they are, or that is worth knowing.
+
+use super::condition::Condition;
+use super::effect::Effect;
+use super::found::Found;
+use super::severity::Severity;
+use super::step::Step;
+
+/// Observation that a finding rests on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Evidence {
+    /// Source: a file below `/proc`, a question to the kernel, a trial.
+    pub source: &'static str,
+    /// Statement of the source.
+    pub found: String,
+}
+
+/// Condition that was met.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// The condition: its stable id, and what is known of it in general.
+    pub condition: &'static Condition,
+    /// Severity here.
+    pub severity: Severity,
+    /// Fact that was found, which displays a clause: `lldpd (pid 812) holds a packet tap on all devices`.
+    pub summary: Found,
+    /// Observations that it rests on.
+    pub evidence: Vec<Evidence>,
+    /// Effect on the bytes, which displays a sentence.
+    pub effect: Effect,
+    /// Step that a person can take; `None`: nothing has to be done.
+    pub next_step: Option<Step>,
+    /// Whether the next step, or a better answer, needs root.
+    pub needs_root: bool,
+}
+
+impl Finding {
+    /// The condition as it usually is.
+    pub(crate) fn of(condition: &'static Condition, summary: impl Into<Found>) -> Finding {
+        Finding {
+            condition,
+            severity: condition.severity,
+            summary: summary.into(),
+            evidence: Vec::new(),
+            effect: Effect::Usual(condition),
+            next_step: (!condition.next_step.is_empty()).then_some(Step::Usual(condition)),
+            needs_root: condition.needs_root,
+        }
+    }
+
+    /// With what was seen.
+    pub(crate) fn seen(mut self, source: &'static str, found: impl Into<String>) -> Finding {
+        self.evidence.push(Evidence { source, found: found.into() });
+        self
+    }
+
+    /// With another meaning here.
+    pub(crate) fn meaning(mut self, severity: Severity, effect: Effect) -> Finding {
+        self.severity = severity;
+        self.effect = effect;
+        self
+    }
+
+    /// With another next step here.
+    pub(crate) fn step(mut self, next_step: Step, needs_root: bool) -> Finding {
+        self.next_step = Some(next_step);
+        self.needs_root = needs_root;
+        self
+    }
+}
+
+/// Adds what has not been said yet.
+pub(crate) fn add_new(findings: &mut Vec<Finding>, more: Vec<Finding>) {
+    for finding in more {
+        let is_known = findings
+            .iter()
+            .any(|known| known.condition == finding.condition && known.summary == finding.summary);
+        if !is_known {
+            findings.push(finding);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Rules and filters that send packets elsewhere than their route.
+
+use std::net::IpAddr;
+
+use crate::worded::worded;
+
+worded! {
+    /// Rule or filter that sends packets, or copies of them, elsewhere than their route.
+    ///
+    /// Displayed as a clause.
+    pub enum Detour {
+        /// A rule of the firewall changes the destination.
+        Redirected {
+            /// New destination.
+            to: IpAddr,
+        } = "a rule of the firewall sends packets to {to}";
+        /// A rule of the firewall changes the destination to this machine.
+        Here = "a rule of the firewall sends packets to this machine";
+        /// A rule of the firewall sets a mark, with which the route is asked for again.
+        Marked {
+            /// New mark.
+            mark: u32,
+        } = "a rule of the firewall marks packets {mark:#x}";
+        /// A rule of the firewall sends a copy to an address.
+        CopiedTo {
+            /// Address of the copy.
+            to: IpAddr,
+        } = "a rule of the firewall sends a copy to {to}";
+        /// A rule of a device sends copies over another one.
+        RuleCopies {
+            /// Device with the rule.
+            device: String,
+            /// Device of the copies.
+            over: String,
+        } = "a rule on {device} sends copies over {over}";
+        /// A rule of a device sends packets over another one instead.
+        RuleRedirects {
+            /// Device with the rule.
+            device: String,
+            /// Device that packets leave through.
+            over: String,
+        } = "a rule on {device} sends packets over {over}";
+        /// A filter of a queue discipline sends copies over another device.
+        FilterCopies {
+            /// Device with the filter.
+            device: String,
+            /// Device of the copies.
+            over: String,
+        } = "a filter on {device} sends copies over {over}";
+        /// A filter of a queue discipline sends packets over another device instead.
+        FilterRedirects {
+            /// Device with the filter.
+            device: String,
+            /// Device that packets leave through.
+            over: String,
+        } = "a filter on {device} sends packets over {over}";
+    }
+}

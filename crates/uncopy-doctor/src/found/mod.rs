@@ -1,0 +1,73 @@
+//! Facts of findings, by topic, and their words.
+
+mod detour;
+mod files;
+mod missing;
+mod network;
+mod probe;
+mod process;
+mod system;
+mod tap;
+mod trace;
+
+use std::fmt;
+
+pub use detour::Detour;
+pub use files::{CopyCause, FilesFound, Side};
+pub use missing::{Doubt, FilterAction, Missing, RuleDoubt};
+pub use network::{Echo, NetworkFound};
+pub use probe::ProbeFound;
+pub use process::{ProcessFound, ProcessName};
+pub use system::SystemFound;
+pub use tap::{TapFound, TapHolder, TapPlace};
+pub use trace::{CopySite, Sighting, TraceFound};
+
+macro_rules! topics {
+    ($($(#[$doc:meta])* $topic:ident($found:ident),)*) => {
+        /// Fact that a finding states.
+        ///
+        /// Displayed as a clause: `lldpd (pid 812) holds a packet tap on all devices`.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum Found {
+            $($(#[$doc])* $topic($found),)*
+        }
+
+        impl fmt::Display for Found {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Found::$topic(found) => found.fmt(f),)*
+                }
+            }
+        }
+
+        $(
+            #[doc = concat!("[`Found::", stringify!($topic), "`].")]
+            impl From<$found> for Found {
+                fn from(found: $found) -> Found {
+                    Found::$topic(found)
+                }
+            }
+        )*
+    };
+}
+
+topics! {
+    /// Fact about a path through the network.
+    Network(NetworkFound),
+    /// Packet socket.
+    Tap(TapFound),
+    /// Result of a live probe.
+    Probe(ProbeFound),
+    /// Fact about the sockets of a process.
+    Process(ProcessFound),
+    /// Fact about a copy of files.
+    Files(FilesFound),
+    /// Fact about the kernel, limits and channels.
+    System(SystemFound),
+    /// Result of sampling the kernel.
+    Trace(TraceFound),
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! Whether a key is in a set, as far as its bytes are known. Pure.
+
+use super::super::packet::{Byte, Match, equal, values};
+use uncopy_os::netlink::firewall::{Element, Set};
+
+/// `NFT_SET_INTERVAL`, `NFT_SET_CONCAT`; `NFT_SET_ELEM_INTERVAL_END`, `NFT_SET_ELEM_CATCHALL`
+/// (`linux/netfilter/nf_tables.h`).
+const INTERVAL: u32 = 0x4;
+const CONCAT: u32 = 0x80;
+const INTERVAL_END: u32 = 0x1;
+const CATCHALL: u32 = 0x2;
+
+/// The element that stands for a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found<'a> {
+    One(&'a Element),
+    None,
+    Unsure,
+}
+
+/// Looks for the key at the beginning of these registers.
+pub(super) fn find<'a>(set: &'a Set, registers: &[Byte]) -> Found<'a> {
+    let rest = set.elements.iter().find(|element| element.flags & CATCHALL != 0);
+    let otherwise = rest.map_or(Found::None, Found::One);
+    let is_odd = set.elements.iter().any(|element| element.key_end.is_some());
+    match set.flags {
+        flags if flags & INTERVAL == 0 => {
+            let mut found = otherwise;
+            for element in set.elements.iter().filter(|element| element.flags & CATCHALL == 0) {
+                match equal(registers, &element.key) {
+                    Match::Yes => return Found::One(element),
+                    Match::Maybe => found = Found::Unsure,
+                    Match::No => {}
+                }
+            }
+            found
+        }
+        flags if flags & CONCAT != 0 || is_odd => {
+            let is_empty = set.elements.is_empty();
+            if is_empty { Found::None } else { Found::Unsure }
+        }
+        _ => between(set, registers, otherwise),
+    }
+}
+
+/// In a set of intervals each element is a beginning, or the first value that is outside again.
+fn between<'a>(set: &'a Set, registers: &[Byte], otherwise: Found<'a>) -> Found<'a> {
+    let mut bounds: Vec<&Element> =
+        set.elements.iter().filter(|element| element.flags & CATCHALL == 0).collect();
+    // Where one interval ends and another begins at once, the beginning counts.
+    bounds.sort_by_key(|element| (&element.key, element.flags & INTERVAL_END == 0));
+    let Some(length) = bounds.first().map(|element| element.key.len()) else { return otherwise };
+    let Some(key) = registers.get(..length).and_then(values) else { return Found::Unsure };
+    match bounds.iter().rev().find(|element| element.key <= key) {
+        Some(element) if element.flags & INTERVAL_END == 0 => Found::One(element),
+        _ => otherwise,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::packet::known;
+    use super::*;
+
+    fn set(flags: u32, elements: &[(u16, u32)]) -> Set {
+        let element = |(key, flags): &(u16, u32)| Element {
+            key: key.to_be_bytes().to_vec(),
+            flags: *flags,
+            ..Element::default()
+        };
+        Set { flags, elements: elements.iter().map(element).collect(), ..Set::default() }
+    }
+
+    #[test]
+    fn keys_are_found_as_far_as_they_are_known() {
+        let values = set(0, &[(9, 0), (80, 0)]);
+        // As the kernel lists `{ 7, 100-200 }`.
+        let ranges = set(INTERVAL, &[(201, 1), (100, 0), (8, 1), (7, 0), (0, 1)]);
+        let adjacent = set(INTERVAL, &[(5, 0), (7, 1), (7, 0), (9, 1)]);
+        let other = set(0, &[(0, CATCHALL)]);
+        for (set, key, expected) in [
+            (&values, 9, true),
+            (&values, 10, false),
+            (&ranges, 7, true),
+            (&ranges, 8, false),
+            (&ranges, 100, true),
+            (&ranges, 200, true),
+            (&ranges, 201, false),
+            (&ranges, 6, false),
+            (&adjacent, 7, true),
+            (&adjacent, 9, false),
+            (&other, 9, true),
+        ] {
+            let found = find(set, &known(&u16::to_be_bytes(key)));
+            assert_eq!(matches!(found, Found::One(_)), expected, "{key} {set:?}");
+            assert_ne!(found, Found::Unsure);
+        }
+        let nothing = [Byte::default(); 2];
+        assert_eq!(find(&values, &nothing), Found::Unsure);
+        assert_eq!(find(&ranges, &nothing), Found::Unsure);
+        assert_eq!(find(&set(0, &[]), &nothing), Found::None);
+        assert_eq!(find(&set(INTERVAL | CONCAT, &[(1, 0)]), &nothing), Found::Unsure);
+    }
+}

@@ -1,0 +1,323 @@
+//! A live probe: a few large sends, and what the kernel reports of them in both of its interfaces.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use super::facts::Wanted;
+use crate::condition as is;
+use crate::effect::Effect;
+use crate::finding::Finding;
+use crate::found::ProbeFound;
+use crate::report::{Fact, Verdict};
+use crate::severity::Severity;
+use crate::step::Step;
+use uncopy_core::{Error, Result};
+use uncopy_send::{
+    Fate, InetSocket, Message, Mode, Ring, RingEvent, RingOptions, Sender, SenderOptions, Transport,
+};
+
+/// Whether to send something to find out what becomes of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Probe {
+    /// Nothing is sent.
+    #[default]
+    No,
+    /// If the target answers [`HELLO`] with [`GREETING`], as `uncopy bench recv` does.
+    IfGreeted,
+    /// Whoever is there.
+    Anyway,
+}
+
+/// What a probe says first: one datagram, or the beginning of a stream.
+pub const HELLO: &[u8] = b"uncopy doctor: is this uncopy bench recv?\n";
+/// What is to be answered.
+pub const GREETING: &[u8] = b"uncopy bench recv: yes\n";
+
+/// Sends through each interface, and bytes of all of them at most.
+const SENDS: usize = 16;
+const MOST_BYTES: usize = 2 << 20;
+/// How long connection, greeting and reports are waited for, each.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Datagrams may be lost: so often the question is asked.
+const QUESTIONS: u32 = 4;
+
+/// What became of the sends through one interface.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Tally {
+    not_copied: u32,
+    copied: u32,
+    unknown: u32,
+    unsent: u32,
+    /// Reports that did not come in time.
+    missing: u32,
+}
+
+impl Tally {
+    fn add(&mut self, fate: Fate) {
+        match fate {
+            Fate::NotCopied => self.not_copied += 1,
+            Fate::Copied => self.copied += 1,
+            Fate::Unknown => self.unknown += 1,
+            Fate::Unsent => self.unsent += 1,
+        }
+    }
+
+    fn words(self) -> String {
+        format!(
+            "{} not copied, {} copied, {} unknown, {} unsent, {} not reported",
+            self.not_copied, self.copied, self.unknown, self.unsent, self.missing
+        )
+    }
+}
+
+/// Sends, and says what came of it beside what was found before.
+pub(super) fn probe(
+    transport: Transport,
+    to: SocketAddr,
+    wanted: Wanted,
+    probe: Probe,
+    findings: &mut Vec<Finding>,
+    facts: &mut Vec<Fact>,
+) {
+    if probe == Probe::No {
+        return;
+    }
+    let predicted = Verdict::of(findings);
+    match send(transport, to, wanted, probe) {
+        Ok(Some((calls, ring))) => {
+            let sends =
+                format!("{} bytes each by MSG_ZEROCOPY: {}", wanted.message_bytes, calls.words());
+            let through = ring.map_or("io_uring: not there".to_owned(), |ring| {
+                format!("through io_uring: {}", ring.words())
+            });
+            facts.push(Fact { name: "probe", value: format!("{sends}; {through}") });
+            let finding = judge(transport, calls, ring, predicted);
+            if finding.condition == &is::PROBE_LENT {
+                clear_hidden(findings);
+            }
+            findings.push(finding.seen("MSG_ERRQUEUE", calls.words()).seen("io_uring", through));
+        }
+        Ok(None) => {
+            let finding = unclear(ProbeFound::NotGreeted);
+            let finding = finding.step(Step::StartReceiver, false);
+            findings.push(finding.seen("the probe", "no greeting came"));
+        }
+        Err(error) => {
+            findings.push(unclear(ProbeFound::Failed).seen("the probe", error.to_string()));
+        }
+    }
+}
+
+fn unclear(found: ProbeFound) -> Finding {
+    Finding::of(&is::PROBE_UNCLEAR, found)
+}
+
+/// What the two interfaces say together.
+fn judge(transport: Transport, calls: Tally, ring: Option<Tally>, predicted: Verdict) -> Finding {
+    // What io_uring says about TCP is known to be wrong where it says anything.
+    let silent = Tally::default();
+    let ring = ring.filter(|_| transport == Transport::Udp).unwrap_or(silent);
+    let (not_copied, copied) = (calls.not_copied + ring.not_copied, calls.copied + ring.copied);
+    let unsure = calls.unknown + calls.missing + ring.unknown + ring.missing;
+    match (not_copied, copied, unsure) {
+        (0, 0, 0) => unclear(ProbeFound::NothingSent),
+        (0, 0, _) => unclear(ProbeFound::NothingBelieved),
+        (1.., 0, 0) if predicted == Verdict::Copied => unclear(ProbeFound::Contradicted),
+        (1.., 0, 0) => Finding::of(&is::PROBE_LENT, ProbeFound::NotCopied),
+        (0, 1.., _) => Finding::of(&is::PROBE_COPIED, ProbeFound::Copied),
+        (1.., 0, _) => unclear(ProbeFound::PartlyUnknown),
+        (1.., 1.., _) => unclear(ProbeFound::PartlyCopied),
+    }
+}
+
+/// What this user may not look up does not copy, if nothing was copied.
+fn clear_hidden(findings: &mut [Finding]) {
+    let hidden = |finding: &&mut Finding| {
+        let is_tap = finding.condition == &is::TAP;
+        let is_unseen = finding.condition == &is::NOT_SEEN && finding.needs_root;
+        finding.severity == Severity::Unknown && (is_tap || is_unseen)
+    };
+    for finding in findings.iter_mut().filter(hidden) {
+        finding.effect = match finding.condition == &is::TAP {
+            true => Effect::TapIgnores,
+            false => Effect::ProbeNotCopied,
+        };
+        finding.severity = Severity::Note;
+        finding.next_step = None;
+        finding.needs_root = false;
+    }
+}
+
+/// `None`: the target did not answer as it should.
+fn send(
+    transport: Transport,
+    to: SocketAddr,
+    wanted: Wanted,
+    probe: Probe,
+) -> Result<Option<(Tally, Option<Tally>)>> {
+    let socket = match transport {
+        Transport::Tcp => InetSocket::connect_tcp_within(to, PATIENCE)?,
+        Transport::Udp => InetSocket::connect_udp(to)?,
+    };
+    let options = SenderOptions::new().mode(Mode::Zerocopy).send_timeout(Some(PATIENCE));
+    let mut sender: Sender<Vec<u8>> = Sender::new(socket, &options);
+    if probe == Probe::IfGreeted && !is_greeted(&mut sender)? {
+        return Ok(None);
+    }
+    if transport == Transport::Udp {
+        sender.socket().set_segment_bytes(wanted.segment_bytes)?;
+    }
+    let length = wanted.message_bytes.clamp(1, MOST_BYTES);
+    let count = SENDS.min(MOST_BYTES / length).max(1);
+    // What is missing when the ring is dropped was waited for before.
+    let ring_options = RingOptions::new().mode(Mode::Zerocopy).drop_timeout(PATIENCE);
+    let mut ring = Ring::new(&ring_options);
+    let through = ring.io_uring_refusal().is_none().then(|| ring.add_shared(&sender));
+    let calls = by_calls(&mut sender, length, count)?;
+    let ringed = match through {
+        Some(socket) => {
+            let mut tally = Tally::default();
+            for _ in 0..count {
+                ring.send(socket, Message::new(vec![b'u'; length]))?;
+            }
+            collect(&mut ring, &mut tally)?;
+            Some(tally)
+        }
+        None => None,
+    };
+    Ok(Some((calls, ringed)))
+}
+
+/// Asks who is there.
+fn is_greeted(sender: &mut Sender<Vec<u8>>) -> Result<bool> {
+    let questions = match sender.socket().transport() {
+        Transport::Tcp => 1,
+        Transport::Udp => QUESTIONS,
+    };
+    let mut answer = [0; 64];
+    for _ in 0..questions {
+        let asked = sender.send(HELLO.to_vec()).result;
+        // Nobody listens, as the last datagram's answer says.
+        if asked.as_ref().is_err_and(is_refusal) {
+            return Ok(false);
+        }
+        asked?;
+        match sender.socket().receive_within(&mut answer, PATIENCE / questions) {
+            Ok(Some(length)) if answer[..length].starts_with(GREETING) => {
+                release_all(sender, &mut Tally::default())?;
+                return Ok(true);
+            }
+            Ok(_) => {}
+            Err(error) if is_refusal(&error) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
+}
+
+fn is_refusal(error: &Error) -> bool {
+    use uncopy_core::Errno;
+    matches!(error.errno(), Some(Errno::ECONNREFUSED | Errno::ECONNRESET | Errno::EPIPE))
+}
+
+fn by_calls(sender: &mut Sender<Vec<u8>>, length: usize, count: usize) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for _ in 0..count {
+        sender.send(vec![b'u'; length]).result?;
+    }
+    release_all(sender, &mut tally)?;
+    Ok(tally)
+}
+
+fn release_all(sender: &mut Sender<Vec<u8>>, tally: &mut Tally) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while sender.outstanding().sends > 0 {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match sender.wait_release(Some(left))? {
+            Some(release) => tally.add(release.fate),
+            None => {
+                tally.missing += sender.outstanding().sends as u32;
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn collect(ring: &mut Ring<Vec<u8>>, tally: &mut Tally) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let is_over = ring.outstanding().sends == 0;
+        let left = deadline.saturating_duration_since(Instant::now());
+        if !is_over {
+            ring.wait(Some(left))?;
+        }
+        while let Some(event) = ring.next_event() {
+            match event {
+                RingEvent::Sent(sent) => drop(sent.result?),
+                RingEvent::Released(release) => tally.add(release.fate),
+                RingEvent::Notified(_) => {}
+            }
+        }
+        if is_over || left.is_zero() {
+            tally.missing += ring.outstanding().sends as u32;
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::found::{Missing, NetworkFound, TapFound, TapHolder, TapPlace};
+    use Transport::{Tcp, Udp};
+
+    fn tally(not_copied: u32, copied: u32, unknown: u32, missing: u32) -> Tally {
+        Tally { not_copied, copied, unknown, unsent: 0, missing }
+    }
+
+    #[test]
+    fn both_interfaces_are_reconciled() {
+        let (lent, copied, unsure) = (tally(16, 0, 0, 0), tally(0, 16, 0, 0), tally(0, 0, 16, 0));
+        let missing = tally(0, 0, 0, 16);
+        for (transport, calls, ring, predicted, expected) in [
+            (Udp, lent, Some(lent), Verdict::ZeroCopy, "probe-not-copied"),
+            (Udp, lent, None, Verdict::ZeroCopy, "probe-not-copied"),
+            (Udp, copied, Some(copied), Verdict::Copied, "probe-copied"),
+            (Udp, copied, Some(copied), Verdict::ZeroCopy, "probe-copied"),
+            (Udp, lent, Some(copied), Verdict::ZeroCopy, "probe-unclear"),
+            (Udp, tally(15, 1, 0, 0), None, Verdict::ZeroCopy, "probe-unclear"),
+            // What should have been copied, and is said not to have been.
+            (Udp, lent, Some(lent), Verdict::Copied, "probe-unclear"),
+            // io_uring is not believed about TCP.
+            (Tcp, lent, Some(copied), Verdict::ZeroCopy, "probe-not-copied"),
+            (Tcp, copied, Some(unsure), Verdict::Copied, "probe-copied"),
+            (Tcp, unsure, Some(unsure), Verdict::Unknown, "probe-unclear"),
+            (Tcp, missing, Some(missing), Verdict::ZeroCopy, "probe-unclear"),
+            (Udp, Tally::default(), None, Verdict::ZeroCopy, "probe-unclear"),
+        ] {
+            let found = judge(transport, calls, ring, predicted);
+            assert_eq!(found.condition.id, expected, "{transport:?} {calls:?} {ring:?}");
+        }
+    }
+
+    #[test]
+    fn a_probe_clears_what_may_not_be_looked_up() {
+        let tap = |user| TapFound::Tap {
+            holder: TapHolder::Somebody { user },
+            place: TapPlace::AllDevices,
+        };
+        let unknown = Effect::CopiesUnlessIgnored;
+        let hidden = Finding::of(&is::TAP, tap(0)).meaning(Severity::Unknown, unknown);
+        let certain = Finding::of(&is::TAP, tap(1));
+        let not_read = |what| Finding::of(&is::NOT_SEEN, NetworkFound::NotRead { what });
+        let refused = not_read(Missing::FirewallRules).step(Step::Root, true);
+        let odd = not_read(Missing::FirewallEffect);
+        let mut findings = vec![hidden, certain, refused, odd];
+        clear_hidden(&mut findings);
+        let severities: Vec<Severity> = findings.iter().map(|finding| finding.severity).collect();
+        let expected = [Severity::Note, Severity::Copies, Severity::Note, Severity::Unknown];
+        assert_eq!(severities, expected);
+    }
+}

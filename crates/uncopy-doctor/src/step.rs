@@ -1,0 +1,221 @@
+//! Steps that a person can take about a finding.
+
+use std::fmt;
+
+use super::condition::Condition;
+use super::found::TapHolder;
+use super::settings::Setting;
+
+/// Step that a person can take about a finding.
+///
+/// Displayed as a sentence that names the options of [`Options`](super::Options). A program may have words
+/// of its own, for its flags.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Step {
+    /// Step that its condition names: [`Condition::next_step`].
+    Usual(&'static Condition),
+    /// Look as root, or send a probe.
+    RootOrProbe,
+    /// Look as root.
+    Root,
+    /// Send a probe, and look in the network of the other end too.
+    ProbeAndOtherEnd,
+    /// Start `uncopy bench recv` at the target, or probe whatever is there.
+    StartReceiver,
+    /// Detach the XDP program at the other end of a veth pair.
+    DetachProgram,
+    /// Use another device, since a feature of this one is fixed.
+    UseAnotherDevice,
+    /// Turn on the features of a device that a requested one waits for.
+    TurnOnOthers {
+        /// Name of the device.
+        device: String,
+    },
+    /// Turn on a feature of a device.
+    TurnOn {
+        /// Name of the device.
+        device: String,
+        /// Feature that is off.
+        feature: DeviceFeature,
+    },
+    /// Stop the holder of a packet tap, or have it look elsewhere.
+    StopTap {
+        /// Holder of the tap.
+        holder: TapHolder,
+    },
+    /// Send through io_uring, or larger messages.
+    UseRing,
+    /// Send trains of datagrams.
+    SendTrains {
+        /// Bytes of each train.
+        train_bytes: u64,
+        /// Bytes of each datagram.
+        segment_bytes: u64,
+    },
+    /// Send larger messages.
+    SendMore,
+    /// Raise `net.core.optmem_max`.
+    RaiseOptionMemory {
+        /// Bytes that are needed.
+        bytes: u64,
+    },
+    /// Leave out a setting that rules out something cheaper.
+    LeaveOut {
+        /// Setting to leave out.
+        setting: Setting,
+    },
+    /// Choose a setting with which the disk reads the pages itself.
+    ChooseOne {
+        /// Settings, each of which is enough.
+        settings: [Setting; 3],
+    },
+    /// Keep source and destination on one filesystem that has reflinks.
+    KeepTogether,
+    /// Keep files on a filesystem that has reflinks.
+    KeepOnReflinks,
+    /// Several steps, in this order.
+    Each(Vec<Step>),
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Usual(condition) => f.write_str(condition.next_step),
+            Step::RootOrProbe => f.write_str("Run the doctor as root, or set probe."),
+            Step::Root => f.write_str("Run the doctor as root."),
+            Step::ProbeAndOtherEnd => {
+                f.write_str("Set probe, and run the doctor in the network of the other end too.")
+            }
+            Step::StartReceiver => {
+                f.write_str("Start uncopy bench recv there, or set probe to Anyway.")
+            }
+            Step::DetachProgram => f.write_str("Detach the program there."),
+            Step::UseAnotherDevice => f.write_str("It is fixed: use another device."),
+            Step::TurnOnOthers { device } => write!(
+                f,
+                "It is requested and waits for another feature: ethtool -K {device} sg on tx on."
+            ),
+            Step::TurnOn { device, feature } => {
+                write!(f, "Turn it on: ethtool -K {device} {} on.", feature.name())
+            }
+            Step::StopTap { holder } => {
+                let who: &dyn fmt::Display = match holder {
+                    TapHolder::Process { process } => process,
+                    TapHolder::Somebody { .. } => &"the program that holds it",
+                };
+                write!(
+                    f,
+                    "Stop {who} while you send, bind its socket to another device, or have it set \
+                     PACKET_IGNORE_OUTGOING."
+                )
+            }
+            Step::UseRing => f.write_str("Use io_uring, or send more at once."),
+            Step::SendTrains { train_bytes, segment_bytes } => write!(
+                f,
+                "Send trains of segments (UDP_SEGMENT): {train_bytes} bytes at once as datagrams of \
+                 {segment_bytes}, or let Mode::Auto choose."
+            ),
+            Step::SendMore => f.write_str("Send more at once, or let Mode::Auto choose."),
+            Step::RaiseOptionMemory { bytes } => {
+                write!(f, "Raise it: sysctl -w net.core.optmem_max={bytes}; or use io_uring.")
+            }
+            Step::LeaveOut { setting } => write!(f, "Leave out {setting}."),
+            Step::ChooseOne { settings: [one, other, third] } => {
+                let (one, other, third) = (&one.name, &other.name, &third.name);
+                write!(f, "Pass {one}, {other} or {third}: the disk then reads the pages.")
+            }
+            Step::KeepTogether => f.write_str("Keep both on one filesystem that has reflinks."),
+            Step::KeepOnReflinks => f.write_str("Keep such files on XFS or btrfs."),
+            Step::Each(steps) => {
+                let words: Vec<String> = steps.iter().map(Step::to_string).collect();
+                f.write_str(&words.join(" "))
+            }
+        }
+    }
+}
+
+/// Feature of a network device that can be turned on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DeviceFeature {
+    /// Scatter-gather.
+    ScatterGather,
+    /// Checksums.
+    Checksum,
+    /// Segmentation of TCP.
+    TcpSegmentation,
+    /// Segmentation of UDP.
+    UdpSegmentation,
+}
+
+impl DeviceFeature {
+    /// Returns the name that `ethtool -K` takes.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            DeviceFeature::ScatterGather => "sg",
+            DeviceFeature::Checksum => "tx",
+            DeviceFeature::TcpSegmentation => "tso",
+            DeviceFeature::UdpSegmentation => "tx-udp-segmentation",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::condition;
+    use crate::found::ProcessName;
+    use crate::settings::Settings;
+    use uncopy_core::Choice;
+
+    #[test]
+    fn steps_are_sentences() {
+        let settings = Settings::default();
+        let device = || "eth1".to_owned();
+        let process = ProcessName { program: "lldpd".into(), pid: 812 };
+        let leave_out = Step::LeaveOut { setting: settings.setting(Choice::CacheKeep) };
+        let choices = [Choice::Durable, Choice::CacheSkip, Choice::PreferCpuTime];
+        for (step, words) in [
+            (Step::Usual(&condition::DIRECT_COPIES), "Put the destination on ext4, XFS or f2fs."),
+            (
+                Step::StopTap { holder: TapHolder::Process { process } },
+                "Stop lldpd (pid 812) while you send, bind its socket to another device, or have it \
+                 set PACKET_IGNORE_OUTGOING.",
+            ),
+            (
+                Step::StopTap { holder: TapHolder::Somebody { user: 0 } },
+                "Stop the program that holds it while you send, bind its socket to another device, or \
+                 have it set PACKET_IGNORE_OUTGOING.",
+            ),
+            (
+                Step::TurnOn { device: device(), feature: DeviceFeature::UdpSegmentation },
+                "Turn it on: ethtool -K eth1 tx-udp-segmentation on.",
+            ),
+            (
+                Step::TurnOnOthers { device: device() },
+                "It is requested and waits for another feature: ethtool -K eth1 sg on tx on.",
+            ),
+            (
+                Step::SendTrains { train_bytes: 64_768, segment_bytes: 1472 },
+                "Send trains of segments (UDP_SEGMENT): 64768 bytes at once as datagrams of 1472, or \
+                 let Mode::Auto choose.",
+            ),
+            (
+                Step::RaiseOptionMemory { bytes: 166_400 },
+                "Raise it: sysctl -w net.core.optmem_max=166400; or use io_uring.",
+            ),
+            (
+                Step::ChooseOne { settings: choices.map(|choice| settings.setting(choice)) },
+                "Pass durable, cache=skip or prefer=cpu_time: the disk then reads the pages.",
+            ),
+            (
+                Step::Each(vec![leave_out, Step::KeepTogether]),
+                "Leave out cache=keep. Keep both on one filesystem that has reflinks.",
+            ),
+        ] {
+            assert_eq!(step.to_string(), words, "{step:?}");
+        }
+    }
+}

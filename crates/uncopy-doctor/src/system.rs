@@ -1,0 +1,160 @@
+//! Everything at a glance: the kernel, limits, channels, and the devices that lead elsewhere.
+
+use super::Options;
+use super::condition as is;
+use super::finding::{Finding, add_new};
+use super::found::SystemFound;
+use super::network;
+use super::report::{Fact, Report};
+use uncopy_core::message::{MAX_BYTES, MAX_HANDLES};
+use uncopy_os::capabilities::{self, Answer, Limit};
+use uncopy_os::{Sys, memfd, seqpacket};
+
+/// Open files below which channels between processes soon meet the limit: the handles of so many
+/// full messages may be on their way.
+const FULL_MESSAGES: u64 = 8;
+/// Messages that a socket should hold.
+const FEW_MESSAGES: u64 = 4;
+/// What the kernel adds to a message of the largest size.
+const OVERHEAD_BYTES: u64 = 4096;
+
+/// What findings about channels are drawn from.
+#[derive(Debug, Clone)]
+struct Facts {
+    open_files: Limit,
+    /// Bytes that the socket of a channel holds.
+    socket_bytes: Sys<usize>,
+    memfd: Sys<()>,
+    io_uring: Answer,
+    io_uring_disabled: Option<u8>,
+}
+
+/// What there is to say of this machine, whatever is to be done on it.
+pub(super) fn at_a_glance(options: &Options) -> Report {
+    let facts = gather();
+    let mut findings = findings(&facts);
+    let mut told = told(&facts);
+    add_new(&mut findings, network::kernel());
+    for name in network::outward_devices() {
+        if let Ok(report) = network::device(&name, options) {
+            add_new(&mut findings, report.findings);
+            told.extend(report.facts);
+        }
+    }
+    // Each device is told of together with taps and kernel.
+    let mut seen: Vec<Fact> = Vec::new();
+    for fact in told {
+        if !seen.contains(&fact) {
+            seen.push(fact);
+        }
+    }
+    Report::conclude("this machine".into(), "What leaves this machine", findings, seen)
+}
+
+fn gather() -> Facts {
+    let kernel = capabilities::kernel();
+    Facts {
+        open_files: capabilities::limits().open_files,
+        socket_bytes: seqpacket::pair().and_then(|(near, _)| seqpacket::send_buffer_bytes(near)),
+        memfd: memfd::create(1).map(drop),
+        io_uring: kernel.io_uring.available.clone(),
+        io_uring_disabled: kernel.io_uring.disabled,
+    }
+}
+
+fn findings(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Some(files) = facts.open_files.soft
+        && files < FULL_MESSAGES * MAX_HANDLES as u64
+    {
+        let said = format!("RLIMIT_NOFILE is {files}; a message brings up to {MAX_HANDLES}");
+        let few = SystemFound::FewOpenFiles { files };
+        found.push(Finding::of(&is::OPEN_FILES, few).seen("getrlimit", said));
+    }
+    match facts.socket_bytes {
+        Ok(bytes) => {
+            let messages = bytes as u64 / (MAX_BYTES as u64 + OVERHEAD_BYTES);
+            if messages < FEW_MESSAGES {
+                let message_bytes = MAX_BYTES as u64;
+                let few = SystemFound::FewMessages { messages, message_bytes };
+                let said = format!("SO_SNDBUF is {bytes}");
+                found.push(Finding::of(&is::WMEM, few).seen("getsockopt", said));
+            }
+        }
+        Err(errno) => {
+            let said = format!("{} ({errno})", errno.message());
+            let none = Finding::of(&is::NO_SEQPACKET, SystemFound::NoSocketPairs);
+            found.push(none.seen("socketpair", said));
+        }
+    }
+    if let Err(errno) = facts.memfd {
+        let said = format!("{} ({errno})", errno.message());
+        let none = Finding::of(&is::NO_MEMFD, SystemFound::NoMemoryFiles);
+        found.push(none.seen("memfd_create", said));
+    }
+    if let Answer::No { reason, .. } | Answer::Unknown { reason } = &facts.io_uring {
+        let disabled = facts.io_uring_disabled;
+        let setting = disabled.map(|n| format!("; kernel.io_uring_disabled is {n}"));
+        let said = format!("{reason}{}", setting.unwrap_or_default());
+        let none = Finding::of(&is::URING_DISABLED, SystemFound::NoRings);
+        found.push(none.seen("io_uring_setup", said));
+    }
+    let here = if facts.memfd.is_ok() { ", memory objects as descriptors" } else { "" };
+    let between = if facts.socket_bytes.is_ok() { "between processes by sockets" } else { "" };
+    let said = format!("in one process by queues; {between}{here}");
+    found.push(Finding::of(&is::TRANSPORTS, SystemFound::Transports).seen("a trial", said));
+    found
+}
+
+fn told(facts: &Facts) -> Vec<Fact> {
+    let files = facts.open_files.soft.map_or("unlimited".to_owned(), |files| files.to_string());
+    let bytes = match facts.socket_bytes {
+        Ok(bytes) => format!("{bytes} bytes"),
+        Err(errno) => errno.to_string(),
+    };
+    let value = format!("{files} open files, {bytes} in the socket of a channel");
+    vec![Fact { name: "limits", value }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::severity::Severity;
+    use uncopy_core::Errno;
+    use uncopy_os::capabilities::AnswerReason;
+
+    fn ids(change: impl FnOnce(&mut Facts)) -> Vec<&'static str> {
+        let mut facts = Facts {
+            open_files: Limit { soft: Some(1024), hard: None },
+            socket_bytes: Ok(425_984),
+            memfd: Ok(()),
+            io_uring: Answer::Yes(()),
+            io_uring_disabled: Some(0),
+        };
+        change(&mut facts);
+        findings(&facts).iter().map(|finding| finding.condition.id).collect()
+    }
+
+    #[test]
+    fn each_fact_has_its_finding() {
+        let transports = "channel-transports";
+        assert_eq!(ids(|_| ()), [transports]);
+        assert_eq!(ids(|f| f.open_files.soft = Some(256)), ["open-files", transports]);
+        assert_eq!(ids(|f| f.open_files.soft = None), [transports]);
+        assert_eq!(ids(|f| f.socket_bytes = Ok(65_536)), ["wmem-max", transports]);
+        assert_eq!(ids(|f| f.socket_bytes = Err(Errno::EPERM)), ["no-seqpacket", transports]);
+        assert_eq!(ids(|f| f.memfd = Err(Errno::ENOSYS)), ["no-memfd", transports]);
+        assert_eq!(
+            ids(|f| f.io_uring = Answer::unknown(AnswerReason::NotAsked)),
+            ["io-uring-disabled", transports]
+        );
+    }
+
+    #[test]
+    fn this_machine_is_looked_at() {
+        let report = at_a_glance(&Options::default());
+        let transports = report.finding("channel-transports").unwrap();
+        assert_eq!(transports.severity, Severity::Note);
+        assert!(report.facts.iter().any(|fact| fact.name == "limits"));
+    }
+}

@@ -1,0 +1,37 @@
+//! A table of facts from which words come.
+
+/// Makes an enum of facts with named fields, and their words: a format string that may name the fields, and
+/// what else it names.
+macro_rules! worded {
+    (
+        $(#[$about:meta])*
+        pub enum $name:ident {
+            $(
+                $(#[$doc:meta])*
+                $variant:ident $({ $($(#[$of_field:meta])* $field:ident: $type:ty),+ $(,)? })?
+                    = $text:literal $(, $named:ident = $value:expr)*;
+            )*
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum $name {
+            $(
+                $(#[$doc])*
+                $variant $({ $($(#[$of_field])* $field: $type),+ })?,
+            )*
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                match self {
+                    $($name::$variant $({ $($field),+ })? => {
+                        write!(f, $text $(, $named = $value)*)
+                    })*
+                }
+            }
+        }
+    };
+}
+pub(crate) use worded;

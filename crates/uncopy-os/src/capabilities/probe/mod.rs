@@ -1,0 +1,11 @@
+//! Asking Linux: the kernel by its own interfaces, filesystems by trying.
+
+mod identity;
+mod kernel;
+mod storage;
+mod trial;
+
+pub(super) use identity::identity;
+pub(super) use kernel::{kernel, limits};
+pub(super) use storage::storage;
+pub use trial::{TrialFiles, sharing};

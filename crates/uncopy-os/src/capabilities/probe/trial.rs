@@ -1,0 +1,105 @@
+//! Temporary files on which things are tried.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use crate::capabilities::{AnswerReason, Sharing};
+use crate::{Sys, file, follow, name, transfer};
+use uncopy_core::{Errno, Reason};
+
+/// Too much for any filesystem to keep inside the inode, and a multiple of every block size.
+pub(super) const DATA_BYTES: u64 = 128 << 10;
+
+/// A directory in which files can be made that nobody else finds.
+pub struct TrialFiles {
+    path: PathBuf,
+    pub(super) directory: OwnedFd,
+    /// The filesystem's `st_dev`.
+    pub(super) device: (u32, u32),
+    /// Whether files can be made without a name.
+    pub(super) unnamed: Sys<()>,
+    /// One that is empty.
+    pub(super) file: OwnedFd,
+}
+
+impl TrialFiles {
+    /// Opens a directory to try things in.
+    ///
+    /// # Errors
+    /// Nothing can be tried there, and why.
+    pub fn open(path: &Path) -> Result<TrialFiles, AnswerReason> {
+        let not_examined =
+            |reason| AnswerReason::NotExamined { directory: path.to_owned(), reason };
+        let directory =
+            follow::open_directory(path).map_err(|stopped| not_examined(stopped.reason()))?;
+        let device =
+            file::stat(&directory).map_err(|errno| not_examined(Reason::System { errno }))?.device;
+        let made = name::create_unnamed(&directory, 0o600);
+        let unnamed = made.as_ref().map(|_| ()).map_err(|errno| *errno);
+        let file = made
+            .or_else(|_| create_and_unlink(&directory))
+            .map_err(|errno| AnswerReason::NoFile { directory: path.to_owned(), errno })?;
+        Ok(TrialFiles { path: path.to_owned(), directory, device, unnamed, file })
+    }
+
+    /// The directory, as it was named.
+    pub fn directory(&self) -> &Path {
+        &self.path
+    }
+
+    /// A new file.
+    pub fn create(&self) -> Sys<OwnedFd> {
+        match self.unnamed {
+            Ok(()) => name::create_unnamed(&self.directory, 0o600),
+            Err(_) => create_and_unlink(&self.directory),
+        }
+    }
+
+    /// As [`create`](TrialFiles::create), with data.
+    pub fn create_with_data(&self) -> Sys<OwnedFd> {
+        let file = self.create()?;
+        write_data(&file, 0)?;
+        Ok(file)
+    }
+}
+
+/// What became of the blocks of a file that was copied from another, as `FIEMAP` shows once they have
+/// places.
+pub fn sharing(copy: BorrowedFd<'_>) -> Sharing {
+    // Until it is flushed an extent may have no place yet.
+    let found = file::sync_data(copy).and_then(|()| file::extents(copy));
+    match found {
+        Ok(extents) if extents.iter().all(|extent| extent.shared && !extent.unsettled) => {
+            if extents.is_empty() { Sharing::Unknown } else { Sharing::Shared }
+        }
+        Ok(_) => Sharing::Copied,
+        Err(_) => Sharing::Unknown,
+    }
+}
+
+/// Bytes that are no zeros, which some filesystems would not store.
+pub(super) fn write_data(file: impl AsFd, offset: u64) -> Sys<()> {
+    let data = vec![0xA5; DATA_BYTES as usize];
+    let mut done = 0;
+    while done < data.len() {
+        match transfer::write_at(&file, &data[done..], offset + done as u64)? {
+            0 => return Err(Errno::EIO),
+            n => done += n,
+        }
+    }
+    Ok(())
+}
+
+/// A file that has a name only for a moment, where `O_TMPFILE` is not to be had.
+fn create_and_unlink(directory: &OwnedFd) -> Sys<OwnedFd> {
+    let name = unguessable_name()?;
+    let file = name::create_new(directory, &name, 0o600)?;
+    name::unlink(directory, &name)?;
+    Ok(file)
+}
+
+pub(super) fn unguessable_name() -> Sys<OsString> {
+    let random = u128::from_ne_bytes(name::random_bytes()?);
+    Ok(format!(".uncopy-probe-{random:032x}.tmp").into())
+}

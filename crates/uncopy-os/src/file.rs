@@ -1,0 +1,543 @@
+//! Open files: facts about them, their size, their extents, their lock, their flushing.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::event::{self, PollFd, PollFlags};
+use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags, SeekFrom, StatxFlags};
+use rustix::net::{SocketType, sockopt};
+
+use super::{Sys, last_errno};
+use uncopy_core::Errno;
+
+/// A path that leads to what is open, whatever its name is (proc_pid_fd(5)); good for as long as it is open,
+/// which is why the handle is lent.
+pub fn path_of(handle: BorrowedFd<'_>) -> PathBuf {
+    format!("/proc/self/fd/{}", handle.as_raw_fd()).into()
+}
+
+/// Opens the file of a handle anew, with access of its own. `O_CLOEXEC` is added.
+pub fn reopen(handle: impl AsFd, flags: OFlags) -> Sys<OwnedFd> {
+    Ok(fs::open(path_of(handle.as_fd()), flags | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Memory and offset alignment that `O_DIRECT` asks for (`STATX_DIOALIGN`, Linux 6.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirectAlign {
+    pub memory: u32,
+    pub offset: u32,
+}
+
+/// Seconds and nanoseconds since the epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp {
+    pub seconds: i64,
+    pub nanoseconds: u32,
+}
+
+/// What `statx(2)` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    pub device: (u32, u32),
+    pub inode: u64,
+    pub mode: u32,
+    pub links: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub size: u64,
+    /// In units of 512 bytes, whatever the block size.
+    pub blocks: u64,
+    /// Which device a device file stands for.
+    pub special: (u32, u32),
+    pub accessed: Timestamp,
+    pub modified: Timestamp,
+    pub changed: Timestamp,
+    /// When the file was made, which no call can set (`STATX_BTIME`). `None` where the filesystem does not
+    /// keep it.
+    pub born: Option<Timestamp>,
+    /// `None` where the file takes no `O_DIRECT`, or the kernel does not say.
+    pub direct: Option<DirectAlign>,
+    /// Something is mounted here: the name cannot be replaced (`EBUSY`).
+    pub mount_root: bool,
+    /// The contents are not in the page cache (DAX), or the kernel does not say.
+    pub may_be_dax: bool,
+    /// It has inode flags, of those that `statx(2)` tells of: [`inode_flags`] has them all.
+    pub is_flagged: bool,
+}
+
+/// Which file of its filesystem something is, now and in later boots: inode numbers are used again, but
+/// not with the same time of birth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileId {
+    pub inode: u64,
+    pub born: Option<Timestamp>,
+}
+
+impl FileId {
+    pub const BYTES: usize = 20;
+
+    /// It is the file of that number and of no other: a number without a time of birth shows nothing.
+    pub fn is_surely(&self, other: &FileId) -> bool {
+        self.born.is_some() && self == other
+    }
+
+    /// Little-endian. Nanoseconds that no clock shows say that there is no time of birth.
+    pub fn to_bytes(self) -> [u8; FileId::BYTES] {
+        let born = self.born.unwrap_or(Timestamp { seconds: 0, nanoseconds: u32::MAX });
+        let mut bytes = [0; FileId::BYTES];
+        bytes[..8].copy_from_slice(&self.inode.to_le_bytes());
+        bytes[8..16].copy_from_slice(&born.seconds.to_le_bytes());
+        bytes[16..].copy_from_slice(&born.nanoseconds.to_le_bytes());
+        bytes
+    }
+
+    pub fn from_bytes(bytes: &[u8; FileId::BYTES]) -> FileId {
+        let long = |place: usize| bytes[place..place + 8].try_into().unwrap_or([0; 8]);
+        let seconds = i64::from_le_bytes(long(8));
+        let nanoseconds = u32::from_le_bytes(bytes[16..].try_into().unwrap_or([0; 4]));
+        let born = (nanoseconds < 1_000_000_000).then_some(Timestamp { seconds, nanoseconds });
+        FileId { inode: u64::from_le_bytes(long(0)), born }
+    }
+}
+
+impl Stat {
+    pub fn id(&self) -> FileId {
+        FileId { inode: self.inode, born: self.born }
+    }
+
+    /// Same inode of the same device: the same file.
+    pub fn is_same_file(&self, other: &Stat) -> bool {
+        self.device == other.device && self.inode == other.inode
+    }
+
+    /// The file type bits.
+    pub fn file_type(&self) -> fs::FileType {
+        fs::FileType::from_raw_mode(self.mode)
+    }
+
+    /// Permission bits with setuid, setgid and sticky.
+    pub fn permissions(&self) -> u32 {
+        self.mode & 0o7777
+    }
+}
+
+/// Set-user-ID and set-group-ID bits of a mode (`inode(7)`).
+pub const SETUID_SETGID: u32 = 0o6000;
+
+/// What is asked of every file.
+pub(super) const FACTS: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
+
+/// Facts about an open file.
+pub fn stat(fd: impl AsFd) -> Sys<Stat> {
+    look_up(fd, "", AtFlags::EMPTY_PATH, FACTS | StatxFlags::DIOALIGN)
+}
+
+/// Facts about a name in a directory; by the older call where filters do not know `statx(2)`.
+pub(super) fn look_up(
+    directory: impl AsFd,
+    name: impl rustix::path::Arg + Copy,
+    flags: AtFlags,
+    mask: StatxFlags,
+) -> Sys<Stat> {
+    match fs::statx(&directory, name, flags, mask) {
+        // What rustix makes of a filter's EPERM too.
+        Err(rustix::io::Errno::NOSYS) => Ok(stat_of_old(&fs::statat(directory, name, flags)?)),
+        other => Ok(stat_of(&other?)),
+    }
+}
+
+/// What `newfstatat(2)` answered: nothing about birth, direct I/O and mounts.
+fn stat_of_old(s: &fs::Stat) -> Stat {
+    let time = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
+    #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast, reason = "widths differ by machine")]
+    Stat {
+        device: (fs::major(s.st_dev), fs::minor(s.st_dev)),
+        inode: s.st_ino,
+        mode: s.st_mode,
+        links: s.st_nlink as u32,
+        uid: s.st_uid,
+        gid: s.st_gid,
+        size: s.st_size as u64,
+        blocks: s.st_blocks as u64,
+        special: (fs::major(s.st_rdev), fs::minor(s.st_rdev)),
+        accessed: time(s.st_atime, s.st_atime_nsec as u32),
+        modified: time(s.st_mtime, s.st_mtime_nsec as u32),
+        changed: time(s.st_ctime, s.st_ctime_nsec as u32),
+        born: None,
+        direct: None,
+        mount_root: false,
+        may_be_dax: true,
+        is_flagged: true,
+    }
+}
+
+/// What `statx(2)` answered.
+fn stat_of(s: &fs::Statx) -> Stat {
+    let time = |t: fs::StatxTimestamp| Timestamp { seconds: t.tv_sec, nanoseconds: t.tv_nsec };
+    let direct = (s.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && s.stx_dio_offset_align != 0)
+        .then_some(DirectAlign { memory: s.stx_dio_mem_align, offset: s.stx_dio_offset_align });
+    Stat {
+        device: (s.stx_dev_major, s.stx_dev_minor),
+        inode: s.stx_ino,
+        mode: u32::from(s.stx_mode),
+        links: s.stx_nlink,
+        uid: s.stx_uid,
+        gid: s.stx_gid,
+        size: s.stx_size,
+        blocks: s.stx_blocks,
+        special: (s.stx_rdev_major, s.stx_rdev_minor),
+        accessed: time(s.stx_atime),
+        modified: time(s.stx_mtime),
+        changed: time(s.stx_ctime),
+        born: (s.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| time(s.stx_btime)),
+        direct,
+        mount_root: s.stx_attributes.contains(fs::StatxAttributes::MOUNT_ROOT),
+        may_be_dax: s.stx_attributes.contains(fs::StatxAttributes::DAX),
+        is_flagged: s.stx_attributes.intersects(FLAGS),
+    }
+}
+
+/// Inode flags that `statx(2)` tells of.
+const FLAGS: fs::StatxAttributes = fs::StatxAttributes::COMPRESSED
+    .union(fs::StatxAttributes::IMMUTABLE)
+    .union(fs::StatxAttributes::APPEND)
+    .union(fs::StatxAttributes::NODUMP)
+    .union(fs::StatxAttributes::ENCRYPTED)
+    .union(fs::StatxAttributes::VERITY)
+    .union(fs::StatxAttributes::DAX);
+
+/// The flags of an inode (`FS_IOC_GETFLAGS`, `ioctl_iflags(2)`).
+pub fn inode_flags(fd: impl AsFd) -> Sys<u32> {
+    Ok(fs::ioctl_getflags(fd)?.bits())
+}
+
+/// The filesystem's magic number (`linux/magic.h`).
+pub fn filesystem_magic(fd: impl AsFd) -> Sys<u64> {
+    // The width of f_type differs between architectures; the magic has 32 bits.
+    #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast)]
+    Ok(fs::fstatfs(fd)?.f_type as u64 & 0xffff_ffff)
+}
+
+/// Bytes that may still be written by this user.
+pub fn free_bytes(fd: impl AsFd) -> Sys<u64> {
+    let answer = fs::fstatvfs(fd)?;
+    Ok(answer.f_bavail.saturating_mul(answer.f_frsize))
+}
+
+/// The number that the filesystem gives itself (`statfs(2)`, `f_fsid`); 0: none.
+pub fn filesystem_number(fd: impl AsFd) -> Sys<u64> {
+    Ok(fs::fstatvfs(fd)?.f_fsid)
+}
+
+/// The identifier that the filesystem was made with; empty: it has none.
+pub fn filesystem_uuid(fd: impl AsFd) -> Sys<Vec<u8>> {
+    /// `_IOR(0x15, 0, struct fsuuid2)`, since Linux 6.9 (`include/uapi/linux/fs.h`).
+    const FS_IOC_GETFSUUID: libc::c_ulong = 0x8011_1500;
+    #[repr(C)]
+    struct FsUuid2 {
+        length: u8,
+        uuid: [u8; 16],
+    }
+    let mut answer = FsUuid2 { length: 0, uuid: [0; 16] };
+    // SAFETY: the structure is laid out as in linux/fs.h, and its size is in the request's number.
+    let r = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), FS_IOC_GETFSUUID as _, &raw mut answer) };
+    if r != 0 {
+        return Err(last_errno());
+    }
+    Ok(answer.uuid[..usize::from(answer.length).min(16)].to_vec())
+}
+
+/// Adds or removes `O_DIRECT` on an open file description.
+pub fn set_direct(fd: impl AsFd, direct: bool) -> Sys<()> {
+    let mut flags = fs::fcntl_getfl(&fd)?;
+    flags.set(OFlags::DIRECT, direct);
+    Ok(fs::fcntl_setfl(fd, flags)?)
+}
+
+/// What to wait for on a pipe, terminal or other device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ready {
+    ToRead,
+    ToWrite,
+}
+
+/// Waits until a read or write would not block, also because the other end is gone (`poll(2)`).
+/// `false`: not yet. A FIFO that never had a writer is not at its end (`fs/pipe.c`, `pipe_poll`).
+pub fn wait(fd: impl AsFd, ready: Ready, limit: Duration) -> Sys<bool> {
+    let flags = match ready {
+        Ready::ToRead => PollFlags::IN,
+        Ready::ToWrite => PollFlags::OUT,
+    };
+    let limit =
+        fs::Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+    match event::poll(&mut [PollFd::new(&fd, flags)], Some(&limit)) {
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        other => Ok(other? > 0),
+    }
+}
+
+/// It is a socket whose bytes come as a stream; those that keep messages apart cut what does not fit.
+pub fn is_stream_socket(fd: impl AsFd) -> bool {
+    sockopt::socket_type(fd).is_ok_and(|kind| kind == SocketType::STREAM)
+}
+
+/// Makes reads wait again on a file opened with `O_NONBLOCK`.
+pub fn set_blocking(fd: impl AsFd) -> Sys<()> {
+    let flags = fs::fcntl_getfl(&fd)?;
+    Ok(fs::fcntl_setfl(fd, flags.difference(OFlags::NONBLOCK))?)
+}
+
+/// The next byte of data at or after `offset`; `ENXIO`: none (`lseek(2)`, `SEEK_DATA`).
+pub fn seek_data(fd: impl AsFd, offset: u64) -> Sys<u64> {
+    Ok(fs::seek(fd, SeekFrom::Data(offset))?)
+}
+
+/// The next hole at or after `offset`; the end of the file is one (`SEEK_HOLE`).
+pub fn seek_hole(fd: impl AsFd, offset: u64) -> Sys<u64> {
+    Ok(fs::seek(fd, SeekFrom::Hole(offset))?)
+}
+
+/// Moves the file offset.
+pub fn seek_to(fd: impl AsFd, offset: u64) -> Sys<()> {
+    fs::seek(fd, SeekFrom::Start(offset))?;
+    Ok(())
+}
+
+pub fn truncate(fd: impl AsFd, size: u64) -> Sys<()> {
+    Ok(fs::ftruncate(fd, size)?)
+}
+
+/// Reserves blocks and extends the size (`fallocate(2)`, mode 0).
+pub fn allocate(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
+    Ok(fs::fallocate(fd, FallocateFlags::empty(), offset, length)?)
+}
+
+/// Reserves blocks behind the end, and leaves that where it is.
+pub fn reserve(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
+    Ok(fs::fallocate(fd, FallocateFlags::KEEP_SIZE, offset, length)?)
+}
+
+/// Makes a hole inside the file.
+pub fn punch_hole(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(fs::fallocate(fd, flags, offset, length)?)
+}
+
+/// Flushes data and metadata to the device.
+pub fn sync(fd: impl AsFd) -> Sys<()> {
+    Ok(fs::fsync(fd)?)
+}
+
+/// Flushes the data, and of the metadata what is needed to read it again.
+pub fn sync_data(fd: impl AsFd) -> Sys<()> {
+    Ok(fs::fdatasync(fd)?)
+}
+
+/// Flushes everything that was written to the filesystem of a file (`syncfs(2)`, which reports errors
+/// of writing since Linux 5.8).
+pub fn sync_filesystem(fd: impl AsFd) -> Sys<()> {
+    Ok(fs::syncfs(fd)?)
+}
+
+/// Starts writing a range out, and waits for it if `wait` (`sync_file_range(2)`).
+pub fn write_out(fd: impl AsFd, offset: u64, length: u64, wait: bool) -> Sys<()> {
+    let mut flags = libc::SYNC_FILE_RANGE_WRITE;
+    if wait {
+        flags |= libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    }
+    let (offset, length) = (signed(offset)?, signed(length)?);
+    // SAFETY: plain integers and a descriptor that lives through the call.
+    let r = unsafe { libc::sync_file_range(fd.as_fd().as_raw_fd(), offset, length, flags) };
+    if r == 0 { Ok(()) } else { Err(last_errno()) }
+}
+
+/// Tells the kernel that a range's page cache is not needed (clean pages are dropped).
+pub fn drop_cache(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
+    let length = std::num::NonZeroU64::new(length);
+    Ok(fs::fadvise(fd, offset, length, fs::Advice::DontNeed)?)
+}
+
+/// Asks for a range to be read into the page cache ahead of use.
+pub fn read_ahead(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
+    let length = std::num::NonZeroU64::new(length);
+    Ok(fs::fadvise(fd, offset, length, fs::Advice::WillNeed)?)
+}
+
+#[repr(C)]
+struct CachestatRange {
+    offset: u64,
+    length: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Cachestat {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// Pages of a file that are in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CachedPages {
+    pub cached: u64,
+    /// They hold what the disk does not.
+    pub dirty: u64,
+    /// They are being written to the disk. One that is stored into meanwhile is dirty as well.
+    pub writing: u64,
+}
+
+/// How many bytes of a range are in the page cache; length 0: to the end of the file.
+pub fn cached_bytes(fd: impl AsFd, offset: u64, length: u64) -> Sys<u64> {
+    Ok(cached_pages(fd, offset, length)?.cached * rustix::param::page_size() as u64)
+}
+
+/// The pages of a range that are in memory; length 0: to the end of the file (`cachestat(2)`, Linux
+/// 6.5). `EPERM` for who neither owns the file nor may write to it (`can_do_cachestat` in
+/// `mm/filemap.c`).
+pub fn cached_pages(fd: impl AsFd, offset: u64, length: u64) -> Sys<CachedPages> {
+    /// `__NR_cachestat`: the same number on every architecture since the common table.
+    const CACHESTAT: libc::c_long = 451;
+    let range = CachestatRange { offset, length };
+    let mut stat = Cachestat::default();
+    // SAFETY: both structures are laid out as in linux/mman.h and outlive the call, which reads
+    // the first and writes the second.
+    let r = unsafe {
+        libc::syscall(CACHESTAT, fd.as_fd().as_raw_fd(), &raw const range, &raw mut stat, 0)
+    };
+    if r != 0 {
+        return Err(last_errno());
+    }
+    let Cachestat { cached, dirty, writeback: writing, .. } = stat;
+    Ok(CachedPages { cached, dirty, writing })
+}
+
+/// Another descriptor of the same open file, close-on-exec.
+pub fn duplicate(fd: impl AsFd) -> Sys<OwnedFd> {
+    Ok(rustix::io::fcntl_dupfd_cloexec(fd, 0)?)
+}
+
+/// Takes the exclusive `flock(2)`, or says `EAGAIN` at once.
+pub fn try_lock(fd: impl AsFd) -> Sys<()> {
+    Ok(fs::flock(fd, fs::FlockOperation::NonBlockingLockExclusive)?)
+}
+
+pub fn set_owner(fd: impl AsFd, uid: Option<u32>, gid: Option<u32>) -> Sys<()> {
+    let uid = uid.map(fs::Uid::from_raw);
+    Ok(fs::fchown(fd, uid, gid.map(fs::Gid::from_raw))?)
+}
+
+pub fn set_permissions(fd: impl AsFd, mode: u32) -> Sys<()> {
+    Ok(fs::fchmod(fd, Mode::from_raw_mode(mode))?)
+}
+
+pub fn set_times(fd: impl AsFd, accessed: Timestamp, modified: Timestamp) -> Sys<()> {
+    let spec = |t: Timestamp| fs::Timespec { tv_sec: t.seconds, tv_nsec: t.nanoseconds.into() };
+    let times = fs::Timestamps { last_access: spec(accessed), last_modification: spec(modified) };
+    Ok(fs::futimens(fd, &times)?)
+}
+
+/// The calling process's effective user.
+pub fn effective_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+fn signed(value: u64) -> Sys<i64> {
+    i64::try_from(value).map_err(|_| Errno::EOVERFLOW)
+}
+
+/// One extent as `FIEMAP` gives it (`Documentation/filesystems/fiemap.rst`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    pub logical: u64,
+    pub physical: u64,
+    pub length: u64,
+    /// Another file has it too.
+    pub shared: bool,
+    /// Its physical place is not settled (delayed allocation, inline data).
+    pub unsettled: bool,
+}
+
+const FIEMAP_BATCH: usize = 128;
+const FIEMAP_EXTENT_LAST: u32 = 0x1;
+const FIEMAP_EXTENT_UNKNOWN: u32 = 0x2;
+const FIEMAP_EXTENT_DELALLOC: u32 = 0x4;
+const FIEMAP_EXTENT_NOT_ALIGNED: u32 = 0x100;
+const FIEMAP_EXTENT_SHARED: u32 = 0x2000;
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct FiemapExtent {
+    logical: u64,
+    physical: u64,
+    length: u64,
+    reserved64: [u64; 2],
+    flags: u32,
+    reserved: [u32; 3],
+}
+
+#[repr(C)]
+struct Fiemap {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped_extents: u32,
+    extent_count: u32,
+    reserved: u32,
+    extents: [FiemapExtent; FIEMAP_BATCH],
+}
+
+/// The extents of a file, without flushing it first.
+pub fn extents(fd: impl AsFd) -> Sys<Vec<Extent>> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    loop {
+        let batch = extents_from(&fd, start)?;
+        let Some(last) = batch.last() else { return Ok(found) };
+        start = last.logical + last.length;
+        let done = last.flags & FIEMAP_EXTENT_LAST != 0;
+        found.extend(batch.iter().map(|e| Extent {
+            logical: e.logical,
+            physical: e.physical,
+            length: e.length,
+            shared: e.flags & FIEMAP_EXTENT_SHARED != 0,
+            unsettled: e.flags
+                & (FIEMAP_EXTENT_UNKNOWN | FIEMAP_EXTENT_DELALLOC | FIEMAP_EXTENT_NOT_ALIGNED)
+                != 0,
+        }));
+        if done {
+            return Ok(found);
+        }
+    }
+}
+
+/// Both files have the same blocks everywhere, and every block is settled and shared.
+pub fn share_all_extents(a: impl AsFd, b: impl AsFd) -> Sys<bool> {
+    let (a, b) = (extents(a)?, extents(b)?);
+    Ok(a == b && !a.is_empty() && a.iter().all(|e| e.shared && !e.unsettled))
+}
+
+fn extents_from(fd: impl AsFd, start: u64) -> Sys<Vec<FiemapExtent>> {
+    /// `_IOWR('f', 11, struct fiemap)`, where the structure counts without its extents: 32 bytes.
+    const FS_IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
+    let mut map = Fiemap {
+        start,
+        length: u64::MAX - start,
+        flags: 0,
+        mapped_extents: 0,
+        extent_count: FIEMAP_BATCH as u32,
+        reserved: 0,
+        extents: [FiemapExtent::default(); FIEMAP_BATCH],
+    };
+    // SAFETY: the structure is laid out as in linux/fiemap.h, and `extent_count` tells the kernel
+    // how many extents there is room for behind its header.
+    let r = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), FS_IOC_FIEMAP as _, &raw mut map) };
+    if r != 0 {
+        return Err(last_errno());
+    }
+    let count = (map.mapped_extents as usize).min(FIEMAP_BATCH);
+    Ok(map.extents[..count].to_vec())
+}

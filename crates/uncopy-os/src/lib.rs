@@ -1,0 +1,74 @@
+//! System calls, one thin function each, and what a kernel, a filesystem and a device really offer.
+//!
+//! There is no policy here. Programs find [`capabilities`] in the crate `uncopy`; the rest serves the crates
+//! of uncopy alone.
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+#![cfg_attr(target_os = "linux", allow(unsafe_code))]
+#![cfg_attr(not(target_os = "linux"), deny(unsafe_code))]
+
+#[cfg(target_os = "linux")]
+pub mod aligned;
+#[cfg(target_os = "linux")]
+pub mod anonymous;
+#[cfg(target_os = "linux")]
+pub mod bpf;
+pub mod capabilities;
+#[cfg(target_os = "linux")]
+pub mod clock;
+#[cfg(target_os = "linux")]
+pub mod directory;
+#[cfg(target_os = "linux")]
+pub mod epoll;
+#[cfg(target_os = "linux")]
+pub mod eventfd;
+#[cfg(target_os = "linux")]
+pub mod file;
+#[cfg(target_os = "linux")]
+pub mod follow;
+#[cfg(target_os = "linux")]
+pub mod fork;
+#[cfg(target_os = "linux")]
+pub mod inherit;
+#[cfg(target_os = "linux")]
+pub mod mapping;
+#[cfg(target_os = "linux")]
+pub mod memfd;
+#[cfg(target_os = "linux")]
+pub mod name;
+#[cfg(target_os = "linux")]
+pub mod netlink;
+#[cfg(target_os = "linux")]
+pub mod offload;
+#[cfg(target_os = "linux")]
+pub mod perf;
+#[cfg(target_os = "linux")]
+pub mod pidfd;
+#[cfg(target_os = "linux")]
+pub mod privilege;
+#[cfg(target_os = "linux")]
+pub mod probe;
+#[cfg(all(target_os = "linux", feature = "tokio"))]
+pub mod reactor;
+#[cfg(target_os = "linux")]
+pub mod seqpacket;
+#[cfg(target_os = "linux")]
+pub mod transfer;
+#[cfg(target_os = "linux")]
+pub mod uring;
+#[cfg(target_os = "linux")]
+pub mod xattr;
+
+#[cfg(target_os = "linux")]
+pub use aligned::AlignedBuffer;
+#[cfg(target_os = "linux")]
+use uncopy_core::Errno;
+
+/// Result of one system call.
+#[cfg(target_os = "linux")]
+pub type Sys<T> = Result<T, Errno>;
+
+/// Returns the calling thread's `errno`, after a libc function said -1.
+#[cfg(target_os = "linux")]
+pub fn last_errno() -> Errno {
+    Errno::from_raw(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
+}

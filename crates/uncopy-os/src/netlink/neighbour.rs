@@ -1,0 +1,127 @@
+//! Who is next on a link, and behind which port of a bridge (`rtnetlink(7)`).
+
+use std::net::IpAddr;
+
+use super::route::address_in;
+use super::{Netlink, Question, attribute, number_at, short_at};
+use crate::Sys;
+
+/// `struct ndmsg` (`linux/neighbour.h`), and attributes there.
+const NEIGHBOUR_BYTES: usize = 12;
+const ADDRESS: u16 = 1;
+const HARDWARE: u16 = 2;
+const MASTER: u16 = 9;
+/// `NUD_PERMANENT` (same file), of a bridge's table.
+const PERMANENT: u16 = 0x80;
+
+/// What an entry of one of the tables says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Entry {
+    device: u32,
+    address: Option<IpAddr>,
+    /// Of Ethernet: 6 bytes.
+    hardware: Vec<u8>,
+    /// The bridge that has learnt it.
+    master: Option<u32>,
+    /// It is an address of the device itself.
+    is_own: bool,
+}
+
+/// The hardware address of a neighbour on a device; `None`: it is not known yet.
+pub fn hardware_of(device: u32, address: IpAddr) -> Sys<Option<Vec<u8>>> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let entry = entries(family)?
+        .into_iter()
+        .find(|entry| entry.device == device && entry.address == Some(address));
+    Ok(entry.map(|entry| entry.hardware))
+}
+
+/// Hardware addresses that a device takes frames in for, because somebody above it has them, such as a
+/// macvlan device of any network (`ndo_dflt_fdb_dump` in `net/core/rtnetlink.c`).
+pub fn taken_in(device: u32) -> Sys<Vec<Vec<u8>>> {
+    let own = |entry: &Entry| entry.device == device && entry.master.is_none();
+    Ok(entries(libc::AF_BRIDGE)?.into_iter().filter(own).map(|entry| entry.hardware).collect())
+}
+
+/// Whether a hardware address is the bridge's own, or of one of its ports.
+pub fn is_own_of(bridge: u32, hardware: &[u8]) -> Sys<bool> {
+    let own = |entry: &Entry| {
+        let is_there = entry.master == Some(bridge) || entry.device == bridge;
+        is_there && entry.is_own && entry.hardware == hardware
+    };
+    Ok(entries(libc::AF_BRIDGE)?.iter().any(own))
+}
+
+/// Addresses of tunnels' ends that frames to a hardware address go to, if they are not known each go
+/// to all (`bridge-fdb(8)`).
+pub fn remotes_to(device: u32, hardware: &[u8]) -> Sys<Vec<IpAddr>> {
+    let own = |entry: &Entry| {
+        let is_meant = entry.hardware == hardware || entry.hardware.iter().all(|byte| *byte == 0);
+        entry.device == device && is_meant
+    };
+    let entries = entries(libc::AF_BRIDGE)?;
+    Ok(entries.iter().filter(|entry| own(entry)).filter_map(|entry| entry.address).collect())
+}
+
+/// The port of a bridge that frames to a hardware address leave through; `None`: it is not known,
+/// and they leave through all.
+pub fn port_to(bridge: u32, hardware: &[u8]) -> Sys<Option<u32>> {
+    let entry = entries(libc::AF_BRIDGE)?
+        .into_iter()
+        .find(|entry| entry.master == Some(bridge) && entry.hardware == hardware);
+    Ok(entry.map(|entry| entry.device))
+}
+
+fn entries(family: libc::c_int) -> Sys<Vec<Entry>> {
+    let mut fixed = [0; NEIGHBOUR_BYTES];
+    fixed[0] = family as u8;
+    let question = Question::new(libc::RTM_GETNEIGH, &fixed).dump();
+    let answers = Netlink::open(None)?.ask(question)?;
+    Ok(answers.iter().filter_map(|answer| entry_in(answer)).collect())
+}
+
+/// `None`: it has no hardware address.
+fn entry_in(answer: &[u8]) -> Option<Entry> {
+    let (fixed, rest) = answer.split_at_checked(NEIGHBOUR_BYTES)?;
+    Some(Entry {
+        device: number_at(fixed, 4)?,
+        address: attribute(rest, ADDRESS).and_then(address_in),
+        hardware: attribute(rest, HARDWARE)?.to_owned(),
+        master: attribute(rest, MASTER).and_then(|value| number_at(value, 0)),
+        is_own: short_at(fixed, 8)? & PERMANENT != 0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_understood() {
+        let mut answer = vec![0; NEIGHBOUR_BYTES];
+        answer[4] = 7;
+        answer.extend([8, 0, 1, 0, 10, 11, 0, 2]);
+        let unknown = answer.clone();
+        answer.extend([10, 0, 2, 0, 2, 0, 0, 0, 0, 9, 0, 0]);
+        answer.extend([8, 0, 9, 0, 5, 0, 0, 0]);
+        let entry = Entry {
+            device: 7,
+            address: Some("10.11.0.2".parse().unwrap()),
+            hardware: vec![2, 0, 0, 0, 0, 9],
+            master: Some(u32::from_ne_bytes([5, 0, 0, 0])),
+            is_own: false,
+        };
+        #[cfg(target_endian = "little")]
+        assert_eq!(entry_in(&answer), Some(entry));
+        assert_eq!(entry_in(&unknown), None, "nobody has answered");
+        for end in 0..NEIGHBOUR_BYTES {
+            assert_eq!(entry_in(&answer[..end]), None);
+        }
+    }
+
+    #[test]
+    fn tables_can_be_asked_for() {
+        assert_eq!(hardware_of(u32::MAX >> 1, "192.0.2.1".parse().unwrap()), Ok(None));
+        assert_eq!(port_to(u32::MAX >> 1, &[2, 0, 0, 0, 0, 9]), Ok(None));
+    }
+}

@@ -1,0 +1,40 @@
+//! Policies of IPsec (`ip-xfrm(8)`, `linux/xfrm.h`).
+
+use rustix::net::netlink::XFRM;
+
+use super::{Netlink, Question, attribute, number_at};
+use crate::Sys;
+use uncopy_core::Errno;
+
+/// `XFRM_MSG_GETSPDINFO`, `XFRMA_SPD_INFO`, and `outcnt` in `struct xfrmu_spdinfo`.
+const GET_COUNTS: u16 = 0x25;
+const COUNTS: u16 = 1;
+const OUTGOING: usize = 4;
+
+/// Number of policies about what is sent.
+///
+/// # Errors
+/// `EPERM`: without CAP_NET_ADMIN.
+pub fn policies() -> Sys<u32> {
+    let netlink = match Netlink::open(Some(XFRM)) {
+        // A kernel without IPsec.
+        Err(Errno::EPROTONOSUPPORT | Errno::EAFNOSUPPORT) => return Ok(0),
+        netlink => netlink?,
+    };
+    let answers = netlink.ask(Question::new(GET_COUNTS, &[0; 4]))?;
+    let counts = answers.first().and_then(|answer| attribute(answer.get(4..)?, COUNTS));
+    counts.and_then(|counts| number_at(counts, OUTGOING)).ok_or(Errno::EIO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_counted() {
+        match policies() {
+            Ok(_) | Err(Errno::EPERM) => {}
+            Err(errno) => panic!("{errno}"),
+        }
+    }
+}

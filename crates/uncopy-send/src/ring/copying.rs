@@ -1,0 +1,43 @@
+//! A send that is copied in its calls.
+
+use std::net::SocketAddr;
+
+use crate::batch::{is_sent_in_parts, train_most};
+use crate::room::inet::InetSocket;
+use crate::room::zerocopy::{self, Usage};
+use crate::room::{Payload, StableBytes};
+use crate::sender::Progress;
+use uncopy_core::Errno;
+
+/// A send, as far as it came.
+pub(super) struct Copying<B> {
+    pub(super) number: u64,
+    pub(super) payload: Payload<B>,
+    pub(super) to: Option<SocketAddr>,
+    pub(super) usage: Usage,
+}
+
+impl<B: StableBytes> Copying<B> {
+    pub(super) fn new(number: u64, payload: Payload<B>, to: Option<SocketAddr>) -> Copying<B> {
+        Copying { number, payload, to, usage: Usage::default() }
+    }
+
+    /// Sends as much as there is room for.
+    pub(super) fn advance(&mut self, socket: &InetSocket) -> Progress {
+        let Copying { payload, to, usage, .. } = self;
+        let most = train_most(socket);
+        loop {
+            match zerocopy::send_copied(socket, payload, (usage.bytes, most), *to) {
+                Ok(bytes) => {
+                    usage.bytes += bytes;
+                    usage.copied_parts += 1;
+                    if usage.bytes >= payload.len() || !is_sent_in_parts(socket) {
+                        return Progress::Done;
+                    }
+                }
+                Err(Errno::EAGAIN) => return Progress::WaitForRoom,
+                Err(errno) => return Progress::Failed(errno),
+            }
+        }
+    }
+}

@@ -1,0 +1,470 @@
+//! Sends in batches through io_uring, and notifiers over them.
+
+mod accounts;
+mod calls;
+mod close;
+mod copying;
+mod engine;
+mod message;
+
+use std::fmt;
+use std::num::NonZeroU16;
+use std::time::{Duration, Instant};
+
+use super::batch;
+use super::counters::Counters;
+use super::options::{RingOptions, SenderOptions};
+use super::plan::Mode;
+use super::release::{Release, SendId};
+use super::returned::NotTaken;
+use super::sender::{Outstanding, Sender};
+use crate::room::inet::{InetSocket, Transport};
+use crate::room::send_ring::{MAX_BYTES, Parking, SendRing, Setup};
+use crate::room::{Payload, Pool, PoolSlice, StableBytes};
+use accounts::{Accounts, Bound};
+pub use close::Unfinished;
+use engine::{Engine, Request};
+pub use message::{Message, RegisteredPools, RingEvent};
+use uncopy_core::{Errno, Error, Objection, Reason, Result};
+use uncopy_os::clock;
+use uncopy_os::fork::Generation;
+
+/// A socket of a [`Ring`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RingSocket(usize);
+
+/// Sends many buffers with few system calls, over any number of sockets, and tells when they are
+/// free again: one by one, or together for all sends that were bound to one notifier.
+///
+/// ```
+/// use std::net::UdpSocket;
+/// use uncopy::send::{InetSocket, Message, PageSize, Pool, Ring, RingEvent, RingOptions};
+///
+/// let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+/// let mut ring = Ring::new(&RingOptions::default());
+/// let socket = ring.add(InetSocket::connect_udp(receiver.local_addr().unwrap())?);
+/// let pool = Pool::new(64, 8000, PageSize::HugeIfPossible)?;
+/// // Where it cannot be registered, its slices are sent like other memory.
+/// let _ = ring.register_pool(&pool);
+/// ring.register_slots(&[0xfeed]).unwrap();
+///
+/// for number in 0..8 {
+///     let slice = pool.take().expect("64 are free");
+///     let message = Message::new(slice);
+///     let message = if number < 7 { message.bind(0) } else { message.bind_and_flush(0) };
+///     ring.send(socket, message)?;
+/// }
+/// let notification = loop {
+///     ring.wait(None)?;
+///     match ring.next_event() {
+///         Some(RingEvent::Notified(notification)) => break notification,
+///         Some(RingEvent::Sent(sent)) => assert_eq!(sent.result?, 8000),
+///         _ => {}
+///     }
+/// };
+/// assert_eq!((notification.tag, notification.sequence), (0xfeed, 0));
+/// assert_eq!(notification.releases.len(), 8);
+/// # Ok::<(), uncopy::Error>(())
+/// ```
+///
+/// # Threads
+/// A ring belongs to the thread that made it (`IORING_SETUP_SINGLE_ISSUER`), which costs the
+/// kernel less; each thread that sends has its own.
+/// ```compile_fail,E0277
+/// let ring = uncopy::send::Ring::<Vec<u8>>::new(&Default::default());
+/// std::thread::spawn(move || drop(ring));
+/// ```
+///
+/// # Without io_uring
+/// Where a seccomp filter, `kernel.io_uring_disabled` or an old kernel leave none, the same sends
+/// are made one by one, with `MSG_ZEROCOPY` or copied; [`io_uring_refusal`](Self::io_uring_refusal)
+/// says why.
+///
+/// # Streams
+/// Sends on a TCP socket keep their order, also when it is full in between. One that fails, or is
+/// canceled after it was submitted, takes those with it that were taken in behind it: their result is
+/// `ECANCELED`, and the peer reads no gap. What is taken in afterwards goes.
+///
+/// # Dropping
+/// A dropped ring does not wait. Streams end after what was sent, each as soon as all its sends have
+/// their results: at once, as a rule. What was reported as sent arrives if the peer reads it in time.
+/// Sends without a result may never be made, or may be cut off; [`close`](Self::close) makes them, and
+/// says what is owed in the end.
+///
+/// What the kernel still needs is parked with the sockets ([`parked`](super::parked)). Only the ring's
+/// own thread can take in what is released: the buffers are freed when it next makes or drops a ring or
+/// submits to one. At its end it waits for the rest, until [`RingOptions::drop_timeout`] is over, and
+/// connections whose peers have not acknowledged everything are aborted; what is not released even
+/// then, because a device holds it, is kept for ever.
+///
+/// # Fork
+/// A ring belongs to the process that made it, too. In a child made by `fork(2)` without `exec` every
+/// operation is refused ([`Reason::Forked`]), and dropping it closes descriptors
+/// and does nothing else: the streams are the parent's, and so are the releases. Buffers that the ring
+/// had stay in the child's memory until it ends.
+pub struct Ring<B: StableBytes> {
+    engine: Engine<B>,
+    refusal: Option<Errno>,
+    accounts: Accounts<B>,
+    generation: Generation,
+}
+
+impl<B: StableBytes> Ring<B> {
+    /// Makes a ring for the calling thread.
+    #[must_use]
+    pub fn new(options: &RingOptions) -> Ring<B> {
+        let RingOptions { entries, completions, mode, drop_timeout, without_io_uring } = *options;
+        let setup = Setup {
+            entries: entries.clamp(1, 1 << 15),
+            completions: completions.map(|wanted| wanted.clamp(2, 1 << 16)),
+            linger: drop_timeout,
+        };
+        let made = match without_io_uring {
+            true => Err(Errno::EOPNOTSUPP),
+            false => SendRing::new(setup),
+        };
+        let (engine, refusal) = match made {
+            Ok(ring) => (Engine::Ring(Parking::new(ring)), None),
+            Err(errno) => {
+                let park_timeout = drop_timeout;
+                let options = SenderOptions { park_timeout, ..SenderOptions::default() };
+                (Engine::calls(options), Some(errno))
+            }
+        };
+        let accounts = Accounts::new(mode, refusal.is_none());
+        Ring { engine, refusal, accounts, generation: Generation::current() }
+    }
+
+    /// It belongs to the process that forked this one.
+    #[inline]
+    fn is_inherited(&self) -> bool {
+        self.generation != Generation::current()
+    }
+
+    fn check_owner(&self, operation: &'static str) -> Result<()> {
+        match self.is_inherited() {
+            true => Err(Error::new(operation, "a ring", Reason::Forked)),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns why single calls are used instead of io_uring; `None`: they are not.
+    #[must_use]
+    pub fn io_uring_refusal(&self) -> Option<Errno> {
+        self.refusal
+    }
+
+    /// Gives a socket to the ring, for good.
+    pub fn add(&mut self, socket: InetSocket) -> RingSocket {
+        let transport = socket.transport();
+        self.engine.add(socket);
+        RingSocket(self.accounts.add(transport, false))
+    }
+
+    /// Sends on the socket of a [`Sender`] too: what is sent through the ring is not counted among
+    /// what the sender lent, so that both may be used in turn. A ring that is dropped with
+    /// something outstanding aborts the sender's connection too when its time is over.
+    pub fn add_shared<C: StableBytes>(&mut self, sender: &Sender<C>) -> RingSocket {
+        let socket = sender.share();
+        let transport = socket.transport();
+        self.engine.add_shared(socket);
+        RingSocket(self.accounts.add(transport, true))
+    }
+
+    /// Returns the socket, for everything that does not send; `None`: it is another ring's.
+    #[must_use]
+    pub fn socket(&self, socket: RingSocket) -> Option<&InetSocket> {
+        self.engine.socket(socket.0)
+    }
+
+    /// Has the kernel look up and pin the pages of a pool once and for all sends of its slices
+    /// through this ring. Several rings may register one pool. Without it, slices are sent like
+    /// other memory, page by page.
+    ///
+    /// # Errors
+    /// `ENOMEM`: more than may be locked (`ulimit -l`). `EOPNOTSUPP`: there is no io_uring.
+    /// `EMFILE`: 64 pools are registered.
+    pub fn register_pool(&mut self, pool: &Pool) -> Result<()> {
+        self.check_owner("register a pool with")?;
+        if pool.is_inherited() {
+            return Err(Error::new("register", "a pool with a ring", Reason::Forked));
+        }
+        if self.engine.has(pool) {
+            return Ok(());
+        }
+        let register = self.engine.register(pool);
+        register.map_err(|errno| Error::network("register", "a pool with a ring", errno))
+    }
+
+    /// Returns the pools that are registered here, for rings of other threads.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: there is no io_uring.
+    pub fn registered_pools(&self) -> Result<RegisteredPools> {
+        self.check_owner("share the pools of")?;
+        let registered = self.engine.registered();
+        let failed = |errno| Error::network("share", "the pools of a ring", errno);
+        registered.map(RegisteredPools).map_err(failed)
+    }
+
+    /// Registers the pools of another ring here too, without having their pages looked up, pinned
+    /// and counted once more (Linux 6.12; before, and where pools are registered here already, one
+    /// by one as [`register_pool`](Self::register_pool) does).
+    ///
+    /// # Errors
+    /// As [`register_pool`](Self::register_pool).
+    pub fn register_pools_of(&mut self, pools: &RegisteredPools) -> Result<()> {
+        self.check_owner("register pools with")?;
+        if pools.0.is_inherited() {
+            return Err(Error::new("register", "pools with a ring", Reason::Forked));
+        }
+        let register = self.engine.register_clone(&pools.0);
+        register.map_err(|errno| Error::network("register", "pools with a ring", errno))
+    }
+
+    /// Registers notification slots, one for each tag, under the indexes from 0 on.
+    ///
+    /// # Errors
+    /// [`Objection::SlotsRegistered`], [`Objection::SlotCount`].
+    pub fn register_slots(&mut self, tags: &[u64]) -> Result<()> {
+        self.check_owner("register slots with")?;
+        let register = self.accounts.slots.register(tags);
+        register.map_err(|objection| refused("register slots with", objection))
+    }
+
+    /// Takes all slots away; notifiers that sends were bound to are flushed, and their
+    /// notifications come when they are complete.
+    pub fn unregister_slots(&mut self) {
+        if self.is_inherited() {
+            return;
+        }
+        self.accounts.slots.unregister();
+        self.accounts.post();
+    }
+
+    /// Seals the notifier that is in each of the slots, and puts a fresh one there: a
+    /// notification comes when the last send bound to it is released, at once if none is.
+    ///
+    /// # Errors
+    /// [`Objection::NoSuchSlot`] for one of them; none is flushed then.
+    pub fn flush(&mut self, slots: &[u32]) -> Result<()> {
+        self.check_owner("flush slots of")?;
+        self.accounts.flush(slots).map_err(|objection| refused("flush slots of", objection))
+    }
+
+    /// Takes a send in; [`submit`](Self::submit) or [`wait`](Self::wait) gives it to the kernel.
+    ///
+    /// On a socket that [cuts its sends](InetSocket::set_segment_bytes) it can be of any length: it
+    /// goes as the trains that kernel and device take, one after the other, and has one result and
+    /// one release. Sends behind it can come between them.
+    ///
+    /// # Errors
+    /// [`NotTaken`] with the buffers: the slot or the socket does not exist, or it is more than
+    /// 2,147,479,552 bytes.
+    #[allow(clippy::result_large_err, reason = "the buffers come back")]
+    pub fn send(&mut self, socket: RingSocket, message: Message<B>) -> Result<SendId, NotTaken<B>> {
+        let Message { payload, ref to, bound } = message;
+        let to = to.as_ref();
+        let bytes = payload.len();
+        let refusal = match self.is_inherited() {
+            true => Some(Reason::Forked),
+            false => self.refusal_of(bound, bytes),
+        };
+        let known = refusal.map_or_else(|| self.engine.known(socket.0), Err);
+        let known = match known {
+            Ok(known) => known,
+            Err(reason) => {
+                return Err(NotTaken { payload, error: Error::new("send", "a message", reason) });
+            }
+        };
+        let most = batch::train_most(known);
+        let is_huge = payload.as_slice().iter().any(is_huge);
+        let huge_by_index = !is_huge || self.accounts.names_huge_pages(socket.0, known, to);
+        let way = (socket.0, known, to);
+        let lend = self.accounts.choose(way, (&payload, huge_by_index), bytes);
+        let lent = lend.ok();
+        if lent.is_some() && known.transport() == Transport::Tcp {
+            known.note_device();
+        }
+        let context = self.accounts.sending(socket.0, bound, (bytes, lent));
+        let request = Request { payload, socket: socket.0, to, most, lend, huge_by_index };
+        Ok(SendId(self.engine.push(request, context).unwrap_or_default()))
+    }
+
+    /// Why a send cannot be taken, whatever its socket.
+    #[inline]
+    fn refusal_of(&self, bound: Option<Bound>, bytes: usize) -> Option<Reason> {
+        match bound.map_or(Ok(()), |bound| self.accounts.slots.has(bound.slot)) {
+            Err(objection) => Some(Reason::Refused(objection)),
+            Ok(()) if bytes > MAX_BYTES => Some(Reason::Network { errno: Errno::EMSGSIZE }),
+            Ok(()) => None,
+        }
+    }
+
+    /// Takes several sends in, all bound to the notifier in `slot`, which is flushed with the last:
+    /// one notification for all of them. Each buffer is a datagram; on a stream they follow one
+    /// another. On a socket that [cuts its sends](InetSocket::set_segment_bytes) buffers that are whole
+    /// datagrams go together as trains, as long as kernel and device take them: a send is a train
+    /// then.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send), for the first that is not taken; what was taken before goes, and
+    /// those behind it come back with it. The notifier is not flushed then.
+    #[allow(clippy::result_large_err, reason = "the buffers come back")]
+    pub fn send_batch(
+        &mut self,
+        socket: RingSocket,
+        buffers: Vec<B>,
+        slot: u32,
+    ) -> Result<(), NotTaken<B>> {
+        let known = self.engine.socket(socket.0).filter(|_| !self.is_inherited());
+        let segment = known.and_then(InetSocket::segment_bytes).map(NonZeroU16::get);
+        let most = known.map_or(usize::MAX, batch::train_most);
+        let lend = self.accounts.mode() != Mode::Copy;
+        let mut buffers = buffers.into_iter();
+        loop {
+            let rest = buffers.as_slice().iter().map(StableBytes::bytes);
+            let count = segment.map_or(1, |segment| batch::next_train(rest, segment, most, lend));
+            let mut train: Vec<B> = buffers.by_ref().take(count).collect();
+            let payload = match (train.len(), train.pop()) {
+                (_, None) => return Ok(()),
+                (1, Some(only)) => Payload::One(only),
+                (_, Some(last)) => {
+                    train.push(last);
+                    Payload::Many(train)
+                }
+            };
+            let message = Message::new(payload);
+            let is_last = buffers.len() == 0;
+            let message = if is_last { message.bind_and_flush(slot) } else { message.bind(slot) };
+            if let Err(NotTaken { payload, error }) = self.send(socket, message) {
+                let rest = payload.into_vec().into_iter().chain(buffers).collect();
+                return Err(NotTaken { payload: Payload::Many(rest), error });
+            }
+        }
+    }
+
+    /// Gives everything that was taken in to the kernel, as far as order on streams allows, and
+    /// collects what has happened; does not wait.
+    ///
+    /// # Errors
+    /// The ring's own, as `io_uring_enter(2)`; everything stays where it is.
+    pub fn submit(&mut self) -> Result<()> {
+        self.advance(0, None)
+    }
+
+    /// Submits and waits until something happens, at most for `timeout` (`None`: for as long as it
+    /// takes). Returns at once if nothing is outstanding, or an event is there.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit).
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            let want = usize::from(!self.accounts.has_events() && self.outstanding().sends > 0);
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            self.advance(want, left)?;
+            let is_over = left == Some(Duration::ZERO) || self.outstanding().sends == 0;
+            if self.accounts.has_events() || is_over {
+                return Ok(());
+            }
+        }
+    }
+
+    fn advance(&mut self, want: usize, timeout: Option<Duration>) -> Result<()> {
+        self.check_owner("submit to")?;
+        let before = self.accounts.is_timed().then(clock::thread);
+        let result = self.advance_on(want, timeout);
+        if let Some(before) = before {
+            self.accounts.spend(clock::thread().saturating_sub(before));
+        }
+        self.accounts.submitted();
+        result
+    }
+
+    fn advance_on(&mut self, want: usize, timeout: Option<Duration>) -> Result<()> {
+        let failed = |errno| Error::network("submit sends to", "the kernel", errno);
+        self.engine.submit(want, timeout).map_err(failed)?;
+        let mut goes_on = self.collect().map_err(failed)?;
+        // Streams whose turn it is now, further trains, and what is to be made once more.
+        while goes_on && self.engine.waiting() > 0 {
+            self.engine.submit(0, None).map_err(failed)?;
+            goes_on = self.collect().map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in what has happened; says whether anything has.
+    fn collect(&mut self) -> Result<bool, Errno> {
+        let reaped = self.engine.reap(&mut self.accounts);
+        if let Engine::Calls(calls) = &mut self.engine {
+            let reasons = calls.take_reasons();
+            reasons.for_each(|(socket, found)| self.accounts.add_reasons(socket, &found));
+        }
+        self.accounts.post();
+        reaped
+    }
+
+    /// Asks the kernel to end a send early. Its result and its release come as for any other; the
+    /// result is `ECANCELED` if that was possible.
+    pub fn cancel(&mut self, id: SendId) {
+        if self.is_inherited() {
+            return;
+        }
+        self.engine.cancel(id.get(), &mut self.accounts);
+        // What was not submitted is over now. An error comes again with the next call.
+        let _ = self.collect();
+    }
+
+    /// Takes the next event; [`submit`](Self::submit) and [`wait`](Self::wait) collect them.
+    pub fn next_event(&mut self) -> Option<RingEvent<B>> {
+        if self.is_inherited() {
+            return None;
+        }
+        self.accounts.next_event()
+    }
+
+    /// Returns how many sends have buffers that are not free, and their bytes.
+    #[must_use]
+    pub fn outstanding(&self) -> Outstanding {
+        self.accounts.outstanding()
+    }
+
+    /// Returns the totals of the sends on a socket so far; `None`: it is another ring's.
+    #[must_use]
+    pub fn counters(&self, socket: RingSocket) -> Option<&Counters> {
+        self.accounts.counters(socket.0)
+    }
+
+    /// Ends the ring and gives back what was released to notifiers and not posted, and every
+    /// release that was not taken. Sends that are outstanding are not among them: see
+    /// [Dropping](#dropping).
+    #[must_use]
+    pub fn into_releases(self) -> Vec<Release<B>> {
+        if self.is_inherited() {
+            return Vec::new();
+        }
+        self.accounts.into_releases()
+    }
+}
+
+/// The kernel finds it in a huge page, if it is named as registered.
+#[inline]
+fn is_huge(owner: &impl StableBytes) -> bool {
+    owner.pool_slice().is_some_and(PoolSlice::is_huge)
+}
+
+impl<B: StableBytes> fmt::Debug for Ring<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ring")
+            .field("refusal", &self.refusal)
+            .field("outstanding", &self.outstanding())
+            .field("events", &self.accounts.events())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A refusal of the slots.
+fn refused(operation: &'static str, objection: Objection) -> Error {
+    Error::new(operation, "a ring", Reason::Refused(objection))
+}

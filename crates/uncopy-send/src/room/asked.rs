@@ -1,0 +1,154 @@
+//! What was asked of the kernel a moment ago.
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use uncopy_os::clock;
+use uncopy_os::netlink::route::Trains;
+
+/// An answer that is asked for again when it is older than `FRESH`.
+#[derive(Debug)]
+pub(crate) struct Asked<T> {
+    /// 0: none.
+    answer: AtomicU64,
+    /// Milliseconds on the clock.
+    at: AtomicU64,
+    /// Its age is looked at with every so many uses, of which there were these.
+    every: u32,
+    uses: AtomicU32,
+    kind: PhantomData<T>,
+}
+
+/// For so long an answer is taken to hold. Asking takes half a dozen system calls.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// What an answer can be, in 63 bits.
+pub(crate) trait Answer: Copy {
+    fn to_bits(self) -> u64;
+    fn from_bits(bits: u64) -> Self;
+}
+
+impl<T: Answer> Asked<T> {
+    pub(crate) const fn new(every: u32) -> Asked<T> {
+        let (answer, at) = (AtomicU64::new(0), AtomicU64::new(0));
+        Asked { answer, at, every, uses: AtomicU32::new(0), kind: PhantomData }
+    }
+
+    /// The answer, at most a second old or so many uses; who asks is told the one before.
+    #[inline]
+    pub(crate) fn get_or_ask(&self, ask: impl FnOnce(Option<T>) -> T) -> T {
+        // Not counted exactly where threads meet, which does not matter.
+        let uses = self.uses.load(Ordering::Relaxed);
+        match self.last() {
+            Some(known) if uses < self.every => {
+                self.uses.store(uses + 1, Ordering::Relaxed);
+                known
+            }
+            known => self.look(known, ask),
+        }
+    }
+
+    #[inline(never)]
+    fn look(&self, known: Option<T>, ask: impl FnOnce(Option<T>) -> T) -> T {
+        let now = clock::coarse().as_millis() as u64;
+        self.uses.store(1, Ordering::Relaxed);
+        let age = now.saturating_sub(self.at.load(Ordering::Relaxed));
+        match known {
+            Some(known) if age < FRESH.as_millis() as u64 => known,
+            before => {
+                let answer = ask(before);
+                self.at.store(now, Ordering::Relaxed);
+                self.answer.store(answer.to_bits() << 1 | 1, Ordering::Relaxed);
+                answer
+            }
+        }
+    }
+
+    /// The last answer, however old.
+    #[inline]
+    pub(crate) fn last(&self) -> Option<T> {
+        let bits = self.answer.load(Ordering::Relaxed);
+        (bits != 0).then(|| T::from_bits(bits >> 1))
+    }
+
+    /// The next answer is asked for.
+    pub(crate) fn forget(&self) {
+        self.answer.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Answer for bool {
+    fn to_bits(self) -> u64 {
+        self.into()
+    }
+
+    fn from_bits(bits: u64) -> bool {
+        bits == 1
+    }
+}
+
+impl Answer for Option<bool> {
+    fn to_bits(self) -> u64 {
+        self.map_or(2, u64::from)
+    }
+
+    fn from_bits(bits: u64) -> Option<bool> {
+        (bits < 2).then_some(bits == 1)
+    }
+}
+
+impl Answer for Option<Trains> {
+    /// Neither is 0, and no device takes more segments than 31 bits count.
+    fn to_bits(self) -> u64 {
+        let segments = |trains: Trains| u64::from(trains.segments & (u32::MAX >> 1));
+        self.map_or(0, |trains| segments(trains) << 32 | u64::from(trains.bytes))
+    }
+
+    fn from_bits(bits: u64) -> Option<Trains> {
+        (bits != 0).then_some(Trains { segments: (bits >> 32) as u32, bytes: bits as u32 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_holds_for_a_while_and_until_it_is_forgotten() {
+        let asked = Asked::new(1);
+        assert_eq!(asked.last(), None);
+        assert!(asked.get_or_ask(|_| true));
+        assert!(asked.get_or_ask(|_| false), "it is known");
+        asked.forget();
+        assert_eq!(asked.last(), None);
+        assert!(!asked.get_or_ask(|before| before.is_some()));
+        assert_eq!(asked.last(), Some(false));
+        asked.at.fetch_sub(FRESH.as_millis() as u64, Ordering::Relaxed);
+        assert!(asked.get_or_ask(|before| before == Some(false)), "it is old");
+    }
+
+    #[test]
+    fn its_age_is_looked_at_now_and_then() {
+        let asked = Asked::new(3);
+        asked.get_or_ask(|_| false);
+        asked.at.fetch_sub(FRESH.as_millis() as u64, Ordering::Relaxed);
+        let answers = [(); 4].map(|()| asked.get_or_ask(|_| true));
+        assert_eq!(answers, [false, false, true, true]);
+    }
+
+    #[test]
+    fn answers_are_what_they_were() {
+        for answer in [None, Some(false), Some(true)] {
+            assert_eq!(Option::<bool>::from_bits(answer.to_bits()), answer);
+        }
+        assert!(bool::from_bits(true.to_bits()) && !bool::from_bits(false.to_bits()));
+        for trains in [
+            None,
+            Some(Trains { segments: 65_535, bytes: 65_536 }),
+            Some(Trains { segments: 1, bytes: u32::MAX }),
+        ] {
+            assert_eq!(Option::<Trains>::from_bits(trains.to_bits()), trains);
+        }
+    }
+}

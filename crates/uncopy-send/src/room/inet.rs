@@ -1,0 +1,575 @@
+//! TCP and UDP sockets that nobody else has.
+
+use std::fmt;
+use std::io::IoSlice;
+use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroU16;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketFlags, SocketType,
+    sockopt,
+};
+
+use super::asked::Asked;
+use uncopy_core::{Errno, Error, Reason, Result};
+use uncopy_os::fork::Generation;
+use uncopy_os::netlink::route::{Trains, route_to, scope, trains_of};
+use uncopy_os::offload::Offload;
+use uncopy_os::{Sys, last_errno};
+
+/// Between two looks for input.
+const BRIEF: Duration = Duration::from_millis(5);
+
+/// A transport protocol that can send without copying.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// A stream.
+    Tcp,
+    /// Datagrams.
+    Udp,
+}
+
+impl Transport {
+    /// Returns the name in reports: `tcp`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Transport::Tcp => "tcp",
+            Transport::Udp => "udp",
+        }
+    }
+}
+
+/// A TCP or UDP socket that no other descriptor refers to, as every constructor but
+/// [`adopt`](Self::adopt) makes one.
+///
+/// It lends no descriptor (no `AsFd`) on purpose. The kernel numbers the `MSG_ZEROCOPY` sends of a
+/// socket, and reports by number which buffers are free again; whoever could send through a
+/// duplicate would shift the numbers, and buffers would be released early.
+/// ```compile_fail,E0599
+/// fn duplicate(socket: &uncopy::send::InetSocket) -> std::io::Result<std::os::fd::OwnedFd> {
+///     use std::os::fd::AsFd;
+///     socket.as_fd().try_clone_to_owned()
+/// }
+/// ```
+pub struct InetSocket {
+    fd: OwnedFd,
+    transport: Transport,
+    scatter_gather: Asked<Option<bool>>,
+    /// `UDP_SEGMENT`; 0: none.
+    segment_bytes: AtomicU16,
+    device_trains: Asked<Option<Trains>>,
+    is_local: Asked<bool>,
+    /// How often it was connected to another address.
+    reconnections: AtomicU32,
+    /// Peer of a stream, which the kernel forgets with the connection.
+    stream_peer: OnceLock<SocketAddr>,
+    /// Senders and rings that send on it.
+    writers: AtomicUsize,
+    generation: Generation,
+}
+
+impl InetSocket {
+    /// Connects to a TCP server; waits for as long as the system does.
+    ///
+    /// # Errors
+    /// As `connect(2)`.
+    pub fn connect_tcp(to: SocketAddr) -> Result<InetSocket> {
+        let socket = Self::open(to, Transport::Tcp)?;
+        rustix::io::retry_on_intr(|| rustix::net::connect(&socket.fd, &to))
+            .map_err(|errno| Error::network("connect to", subject(Transport::Tcp, to), errno))?;
+        let _ = socket.stream_peer.set(to);
+        Ok(socket)
+    }
+
+    /// Connects as [`connect_tcp`](Self::connect_tcp) does, waiting for so long at most.
+    ///
+    /// # Errors
+    /// As `connect(2)`; [`Errno::ETIMEDOUT`] if there is no answer in time.
+    pub fn connect_tcp_within(to: SocketAddr, timeout: Duration) -> Result<InetSocket> {
+        let socket = Self::open(to, Transport::Tcp)?;
+        let fail = |errno: Errno| Error::network("connect to", subject(Transport::Tcp, to), errno);
+        rustix::io::ioctl_fionbio(&socket.fd, true).map_err(|errno| fail(errno.into()))?;
+        match rustix::net::connect(&socket.fd, &to) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR) => {
+                socket.wait(Wanted::Room, Some(timeout));
+                if let Some(errno) = socket.take_error() {
+                    return Err(fail(errno));
+                }
+            }
+            Err(errno) => return Err(fail(errno.into())),
+        }
+        if socket.peer_address().is_none() {
+            return Err(fail(Errno::ETIMEDOUT));
+        }
+        Ok(socket)
+    }
+
+    /// Takes the next connection of `listener`, waiting for one unless it is nonblocking.
+    ///
+    /// # Errors
+    /// As `accept(2)`.
+    pub fn accept_tcp(listener: &TcpListener) -> Result<InetSocket> {
+        let flags = SocketFlags::CLOEXEC;
+        let fd = rustix::io::retry_on_intr(|| rustix::net::accept_with(listener, flags))
+            .map_err(|errno| Error::network("accept a connection on", "tcp", errno))?;
+        Self::of_kind(fd).map_err(|(_, error)| error)
+    }
+
+    /// Opens a UDP socket at `local` (port 0: any free one).
+    ///
+    /// # Errors
+    /// As `bind(2)`.
+    pub fn bind_udp(local: SocketAddr) -> Result<InetSocket> {
+        let socket = Self::open(local, Transport::Udp)?;
+        rustix::net::bind(&socket.fd, &local)
+            .map_err(|errno| Error::network("bind", subject(Transport::Udp, local), errno))?;
+        Ok(socket)
+    }
+
+    /// Opens a UDP socket that sends to `to` alone.
+    ///
+    /// # Errors
+    /// As `connect(2)`.
+    pub fn connect_udp(to: SocketAddr) -> Result<InetSocket> {
+        let socket = Self::open(to, Transport::Udp)?;
+        rustix::net::connect(&socket.fd, &to)
+            .map_err(|errno| Error::network("connect to", subject(Transport::Udp, to), errno))?;
+        Ok(socket)
+    }
+
+    /// Takes a socket over that was made elsewhere. `O_NONBLOCK` does not matter: every call that
+    /// sends says itself that it does not wait.
+    ///
+    /// # Errors
+    /// It is neither TCP nor UDP over IPv4 or IPv6; it comes back with the error. Local sockets
+    /// (`unix(7)`) are among these: no kernel has `MSG_ZEROCOPY` for them.
+    ///
+    /// # Safety
+    /// No other descriptor refers to the socket, in any process, now or later (a duplicate, one
+    /// that was passed on, one that a child inherited); and nothing was ever sent on it with
+    /// `MSG_ZEROCOPY`.
+    #[allow(clippy::result_large_err, reason = "the descriptor comes back")]
+    pub unsafe fn adopt(fd: OwnedFd) -> Result<InetSocket, (OwnedFd, Error)> {
+        Self::of_kind(fd)
+    }
+
+    fn open(for_address: SocketAddr, transport: Transport) -> Result<InetSocket> {
+        let family = match for_address {
+            SocketAddr::V4(_) => AddressFamily::INET,
+            SocketAddr::V6(_) => AddressFamily::INET6,
+        };
+        let kind = match transport {
+            Transport::Tcp => SocketType::STREAM,
+            Transport::Udp => SocketType::DGRAM,
+        };
+        let fd = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).map_err(
+            |errno| Error::network("open a socket for", subject(transport, for_address), errno),
+        )?;
+        Ok(InetSocket::new(fd, transport))
+    }
+
+    #[allow(clippy::result_large_err, reason = "the descriptor comes back")]
+    fn of_kind(fd: OwnedFd) -> Result<InetSocket, (OwnedFd, Error)> {
+        let domain = sockopt::socket_domain(&fd);
+        let kind = sockopt::socket_type(&fd);
+        let protocol = sockopt::socket_protocol(&fd).map(|p| p.map(|p| p.as_raw().get() as i32));
+        let is_inet = matches!(domain, Ok(AddressFamily::INET | AddressFamily::INET6));
+        let transport = match (kind, protocol) {
+            (Ok(SocketType::STREAM), Ok(Some(libc::IPPROTO_TCP))) if is_inet => Transport::Tcp,
+            (Ok(SocketType::DGRAM), Ok(Some(libc::IPPROTO_UDP))) if is_inet => Transport::Udp,
+            (Err(errno), _) => return Err((fd, Error::network("take over", "a socket", errno))),
+            _ => {
+                let what = match domain {
+                    Ok(AddressFamily::UNIX) => {
+                        "a local socket, for which no kernel has MSG_ZEROCOPY"
+                    }
+                    _ => "neither TCP nor UDP over IPv4 or IPv6",
+                };
+                let reason = format!("it is {what}; send on it with a plain write");
+                return Err((
+                    fd,
+                    Error::new("take over", "a socket", Reason::Refused(reason.into())),
+                ));
+            }
+        };
+        let socket = InetSocket::new(fd, transport);
+        // Found now or never.
+        let _ = socket.peer_address();
+        Ok(socket)
+    }
+
+    fn new(fd: OwnedFd, transport: Transport) -> InetSocket {
+        InetSocket {
+            fd,
+            transport,
+            scatter_gather: Asked::new(1),
+            segment_bytes: AtomicU16::new(0),
+            device_trains: Asked::new(64),
+            is_local: Asked::new(64),
+            reconnections: AtomicU32::new(0),
+            stream_peer: OnceLock::new(),
+            writers: AtomicUsize::new(0),
+            generation: Generation::current(),
+        }
+    }
+
+    /// It belongs to the process that forked this one.
+    #[inline]
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.generation != Generation::current()
+    }
+
+    /// Refuses `operation` in a forked child: the connection is the parent's.
+    #[inline]
+    pub(crate) fn check_owner(&self, operation: &'static str) -> Result<()> {
+        match self.is_inherited() {
+            true => Err(self.forked(operation)),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn forked(&self, operation: &'static str) -> Error {
+        Error::new(operation, self.subject(), Reason::Forked)
+    }
+
+    pub(super) fn count_writer(&self) {
+        self.writers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Says whether that was the last.
+    pub(super) fn discount_writer(&self) -> bool {
+        self.writers.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Nobody sends on it any more.
+    pub(crate) fn is_left(&self) -> bool {
+        self.writers.load(Ordering::Acquire) == 0
+    }
+
+    /// Returns the protocol it speaks.
+    #[must_use]
+    pub fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    /// Returns its own address.
+    ///
+    /// # Errors
+    /// As `getsockname(2)`.
+    pub fn local_address(&self) -> Result<SocketAddr> {
+        self.check_owner("ask the address of")?;
+        self.own_address().map_err(|errno| self.error("ask the address of", errno))
+    }
+
+    fn own_address(&self) -> Sys<SocketAddr> {
+        Ok(rustix::net::getsockname(&self.fd).and_then(SocketAddr::try_from)?)
+    }
+
+    /// Returns the address that it is connected to; `None`: it is not connected.
+    #[must_use]
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        let found = rustix::net::getpeername(&self.fd).ok().flatten()?;
+        let found = SocketAddr::try_from(found).ok()?;
+        if self.transport == Transport::Tcp {
+            self.stream_peer.get_or_init(|| found);
+        }
+        Some(found)
+    }
+
+    /// Connects a UDP socket to another address.
+    ///
+    /// # Errors
+    /// As `connect(2)`.
+    pub fn reconnect(&self, to: SocketAddr) -> Result<()> {
+        self.check_owner("connect")?;
+        rustix::net::connect(&self.fd, &to).map_err(|errno| self.error("connect", errno))?;
+        self.scatter_gather.forget();
+        self.device_trains.forget();
+        self.is_local.forget();
+        self.reconnections.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// How often it was connected to another address: what was learnt of the path is of the one
+    /// before.
+    pub(crate) fn reconnections(&self) -> u32 {
+        self.reconnections.load(Ordering::Relaxed)
+    }
+
+    /// Receives into `bytes`, waiting for something; 0 at the end of a stream.
+    ///
+    /// # Errors
+    /// As `recv(2)`.
+    pub fn receive(&self, bytes: &mut [u8]) -> Result<usize> {
+        self.check_owner("receive on")?;
+        loop {
+            match rustix::net::recv(&self.fd, &mut *bytes, RecvFlags::empty()) {
+                Ok((n, _)) => return Ok(n),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => self.wait(Wanted::Input, None),
+                Err(errno) => return Err(self.error("receive on", errno)),
+            }
+        }
+    }
+
+    /// Receives as [`receive`](Self::receive) does, waiting for so long at most; `None`: nothing came.
+    ///
+    /// # Errors
+    /// As `recv(2)`.
+    pub fn receive_within(&self, bytes: &mut [u8], timeout: Duration) -> Result<Option<usize>> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            match rustix::net::recv(&self.fd, &mut *bytes, RecvFlags::DONTWAIT) {
+                Ok((n, _)) => return Ok(Some(n)),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Ok(None);
+                    }
+                    // Not `poll(2)`: reports in the error queue would end each wait at once.
+                    std::thread::sleep(left.min(BRIEF));
+                }
+                Err(errno) => return Err(self.error("receive on", errno)),
+            }
+        }
+    }
+
+    /// Ends a stream after what was sent: the peer reads its end.
+    ///
+    /// # Errors
+    /// As `shutdown(2)`.
+    pub fn finish(&self) -> Result<()> {
+        self.check_owner("end")?;
+        let done = rustix::net::shutdown(&self.fd, Shutdown::Write);
+        done.map_err(|errno| self.error("end", errno))
+    }
+
+    /// Sets how many bytes may wait here to be sent (`SO_SNDBUF`); the kernel doubles the number.
+    ///
+    /// # Errors
+    /// As `setsockopt(2)`.
+    pub fn set_send_buffer_bytes(&self, bytes: usize) -> Result<()> {
+        self.check_owner("set SO_SNDBUF of")?;
+        let set = sockopt::set_socket_send_buffer_size(&self.fd, bytes);
+        set.map_err(|errno| self.error("set SO_SNDBUF of", errno))
+    }
+
+    /// Sets whether TCP sends at once what does not fill a segment (`TCP_NODELAY`).
+    ///
+    /// ```
+    /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// let socket = uncopy::send::InetSocket::connect_tcp(listener.local_addr()?)?;
+    /// socket.set_no_delay(true)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As `setsockopt(2)`.
+    pub fn set_no_delay(&self, no_delay: bool) -> Result<()> {
+        self.check_owner("set TCP_NODELAY of")?;
+        let set = sockopt::set_tcp_nodelay(&self.fd, no_delay);
+        set.map_err(|errno| self.error("set TCP_NODELAY of", errno))
+    }
+
+    /// Has UDP cut every send into datagrams of `bytes` bytes, the last shorter (`UDP_SEGMENT`,
+    /// `udp(7)`). `None`: each send is a datagram.
+    ///
+    /// A [`Sender`](crate::Sender) takes sends of any length then, and a
+    /// [`Ring`](crate::Ring) one of [`train_bytes`](crate::train_bytes).
+    ///
+    /// # Errors
+    /// As `setsockopt(2)`.
+    pub fn set_segment_bytes(&self, bytes: Option<u16>) -> Result<()> {
+        self.check_owner("set UDP_SEGMENT of")?;
+        let value = libc::c_int::from(bytes.unwrap_or(0));
+        let set = self.set_option(libc::SOL_UDP, libc::UDP_SEGMENT, value);
+        set.map_err(|errno| self.error("set UDP_SEGMENT of", errno))?;
+        self.segment_bytes.store(bytes.unwrap_or(0), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Bytes of the datagrams that sends are cut into. `None`: they are not.
+    pub(crate) fn segment_bytes(&self) -> Option<NonZeroU16> {
+        NonZeroU16::new(self.segment_bytes.load(Ordering::Relaxed))
+    }
+
+    /// What the device that the connection goes over cuts by itself, as it was a second or 64 sends
+    /// ago at most. `None`: it cannot be told.
+    pub(crate) fn device_trains(&self) -> Option<Trains> {
+        self.device_trains.get_or_ask(|_| {
+            let peer = self.peer_address()?;
+            trains_of(device_to(peer)?).ok()
+        })
+    }
+
+    /// Looks up whether the device that the connection goes over does scatter-gather, unless that
+    /// was done within a second, or the connection is over.
+    pub(crate) fn note_device(&self) {
+        self.scatter_gather.get_or_ask(|before| {
+            let Some(peer) = self.peer_address() else { return before.flatten() };
+            uncopy_os::offload::is_on(&self.fd, device_to(peer)?, Offload::ScatterGather).ok()
+        });
+    }
+
+    /// Whether that device does scatter-gather, as it was when it was [noted](Self::note_device).
+    /// `None`: it could not be told.
+    pub(crate) fn scatter_gather(&self) -> Option<bool> {
+        self.scatter_gather.last().flatten()
+    }
+
+    /// The peer's address is this machine's own, as it was a second or 64 sends ago at most.
+    pub(crate) fn is_local(&self) -> bool {
+        self.is_local.get_or_ask(|_| self.peer_address().is_some_and(is_own))
+    }
+
+    pub(crate) fn allow_zerocopy(&self) -> Sys<()> {
+        uncopy_os::probe::allow_zerocopy(&self.fd)
+    }
+
+    fn set_option(&self, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> Sys<()> {
+        let length = size_of_val(&value) as libc::socklen_t;
+        // SAFETY: the option's value is an int, which outlives the call, which only reads it.
+        let r = unsafe {
+            libc::setsockopt(self.fd.as_raw_fd(), level, name, (&raw const value).cast(), length)
+        };
+        if r == 0 { Ok(()) } else { Err(last_errno()) }
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Ends a TCP connection at once: what waits to be sent is dropped, the peer gets a reset
+    /// (`connect(2)` with `AF_UNSPEC`; `tcp_disconnect` in `net/ipv4/tcp.c`). The error queue
+    /// stays. A UDP socket loses its peer, and keeps what waits in devices.
+    pub(crate) fn abort(&self) {
+        // So that the end is a reset, also where everything was sent.
+        let _ = sockopt::set_socket_linger(&self.fd, Some(Duration::ZERO));
+        let _ = rustix::net::connect_unspec(&self.fd);
+    }
+
+    /// Aborts a connection whose peer has not acknowledged everything. Another one is over for us, and
+    /// a reset would only keep the peer from what it has to say.
+    pub(crate) fn abort_unacknowledged(&self) {
+        if self.unacknowledged_bytes() != Some(0) {
+            self.abort();
+        }
+    }
+
+    /// Bytes of a stream, its end among them, that the peer has not acknowledged (`SIOCOUTQ`, `tcp(7)`).
+    fn unacknowledged_bytes(&self) -> Option<usize> {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the call writes an int there, which outlives it.
+        let r = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        (r == 0).then_some(usize::try_from(bytes).unwrap_or(0))
+    }
+
+    /// The error that the next call would meet.
+    pub(crate) fn take_error(&self) -> Option<Errno> {
+        sockopt::socket_error(&self.fd).ok()?.err().map(Errno::from)
+    }
+
+    /// Sleeps until there is what is wanted, an error is queued, a signal arrives or the time is
+    /// over (`None`: never).
+    pub(crate) fn wait(&self, wanted: Wanted, timeout: Option<Duration>) {
+        let flags = match wanted {
+            Wanted::Input => PollFlags::IN,
+            Wanted::Room => PollFlags::OUT,
+            Wanted::Errors => PollFlags::empty(),
+        };
+        let timeout = timeout.and_then(|left| left.try_into().ok());
+        // A failure is a wait that ended early.
+        let _ = rustix::event::poll(&mut [PollFd::new(&self.fd, flags)], timeout.as_ref());
+    }
+
+    /// Sends the regions, as far as there is room. At most 1,024. Flags that make the kernel keep
+    /// them beyond the call are for [`zerocopy`](super::zerocopy) alone.
+    #[inline(always)]
+    pub(super) fn send_with(
+        &self,
+        regions: &[IoSlice<'_>],
+        to: Option<SocketAddr>,
+        flags: SendFlags,
+    ) -> Sys<usize> {
+        let flags = flags | SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        // The kernel has less to look at than with a message header.
+        if let ([only], None) = (regions, to) {
+            return Ok(rustix::io::retry_on_intr(|| rustix::net::send(&self.fd, only, flags))?);
+        }
+        self.send_message(regions, to, flags)
+    }
+
+    /// The same, of several regions or to an address.
+    fn send_message(
+        &self,
+        regions: &[IoSlice<'_>],
+        to: Option<SocketAddr>,
+        flags: SendFlags,
+    ) -> Sys<usize> {
+        let mut control = SendAncillaryBuffer::default();
+        let sent = rustix::io::retry_on_intr(|| match (regions, to) {
+            ([only], Some(to)) => rustix::net::sendto(&self.fd, only, flags, &to),
+            (_, Some(to)) => rustix::net::sendmsg_addr(&self.fd, &to, regions, &mut control, flags),
+            (_, None) => rustix::net::sendmsg(&self.fd, regions, &mut control, flags),
+        });
+        Ok(sent?)
+    }
+
+    /// What the socket is called in errors.
+    pub(crate) fn subject(&self) -> String {
+        // A connection that is over has no peer any more.
+        let peer = self.peer_address().or_else(|| self.stream_peer.get().copied());
+        match peer.or_else(|| self.own_address().ok()) {
+            Some(address) => subject(self.transport, address),
+            None => self.transport.name().to_owned(),
+        }
+    }
+
+    pub(crate) fn error(&self, operation: &'static str, errno: impl Into<Errno>) -> Error {
+        Error::network(operation, self.subject(), errno)
+    }
+}
+
+/// Condition that an [`InetSocket`] is waited for. That errors are queued always ends a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Input,
+    Room,
+    Errors,
+}
+
+/// Index of the device that packets to `address` leave through.
+fn device_to(address: SocketAddr) -> Option<u32> {
+    Some(route_to(address.ip(), scope(address)).ok()?.device)
+}
+
+/// Index of the device that packets to `address` leave through, and whether it is this machine's own
+/// address. `None`: there is no way to it.
+pub(crate) fn outlet_to(address: SocketAddr) -> Option<(u32, bool)> {
+    let route = route_to(address.ip(), scope(address)).ok()?;
+    Some((route.device, route.is_local))
+}
+
+/// The address is this machine's own.
+pub(crate) fn is_own(address: SocketAddr) -> bool {
+    route_to(address.ip(), scope(address)).is_ok_and(|route| route.is_local)
+}
+
+fn subject(transport: Transport, address: SocketAddr) -> String {
+    format!("{} {address}", transport.name())
+}
+
+impl fmt::Debug for InetSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "InetSocket({})", self.subject())
+    }
+}

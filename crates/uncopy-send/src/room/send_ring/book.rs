@@ -1,0 +1,566 @@
+//! The sends of a ring by number, and what the kernel still owes for each.
+
+mod fill;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::operation::{Ability, Operation, Stage};
+use super::witness::{Nobody, Over, Witness};
+use crate::room::inet::{InetSocket, Transport};
+use crate::room::numbered::Numbered;
+use crate::room::writer::Writer;
+use crate::room::zerocopy::{Landed, parking};
+use crate::room::{Pool, StableBytes};
+use uncopy_core::Errno;
+use uncopy_os::Sys;
+
+/// Every send that has not landed, and what they go over.
+pub(super) struct Book<B: StableBytes, C> {
+    operations: Numbered<Operation<B, C>>,
+    /// From this number on none was given to the kernel.
+    fresh: u64,
+    /// To be given to it before those, in ascending order: held back, or once more.
+    waiting: VecDeque<u64>,
+    /// Requests that were put into the submission queue so far.
+    pub(super) puts: u64,
+    /// Sends that the kernel has, or will be given with the next call, and has not ended.
+    pub(super) in_kernel: usize,
+    /// By index; none is ever taken out.
+    pub(super) sockets: Vec<Arc<InetSocket>>,
+    /// By index. `None`: the stream has ended.
+    pub(super) writers: Vec<Option<Writer>>,
+    /// So many of them, from the first on, are registered under their index.
+    pub(super) fixed: usize,
+    /// Registered, by index.
+    pub(super) pools: Vec<Pool>,
+    ability: Ability,
+}
+
+impl<B: StableBytes, C> Book<B, C> {
+    pub(super) fn new(ability: Ability) -> Book<B, C> {
+        Book {
+            operations: Numbered::new(),
+            fresh: 0,
+            waiting: VecDeque::new(),
+            puts: 0,
+            in_kernel: 0,
+            sockets: Vec::new(),
+            writers: Vec::new(),
+            fixed: 0,
+            pools: Vec::new(),
+            ability,
+        }
+    }
+
+    /// Takes in what `make` makes, over a socket that is here; gives its number.
+    #[inline]
+    pub(super) fn push(&mut self, make: impl FnOnce() -> Operation<B, C>) -> u64 {
+        self.operations.push_with(make)
+    }
+
+    /// Sends that are not given to the kernel, or of which a part is not.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len() + (self.operations.next() - self.fresh) as usize
+    }
+
+    /// Gives none of them to the kernel any more, but for the rest of what a stream has the beginning of.
+    pub(super) fn forget_waiting(&mut self) {
+        let waiting = std::mem::take(self.waiting_mut());
+        for number in waiting {
+            let operation = self.operations.get(number);
+            let is_begun = operation.is_some_and(|o| o.usage.bytes > 0 && self.stream(o).is_some());
+            match is_begun {
+                true => self.waiting.push_back(number),
+                false => self.give_up(number, &mut Nobody),
+            }
+        }
+    }
+
+    /// The kernel has nothing, and will be given nothing.
+    pub(super) fn is_settled(&self) -> bool {
+        self.in_kernel == 0 && self.waiting() == 0
+    }
+
+    /// The streams over which a send has no result yet.
+    fn under_way(&self) -> impl Iterator<Item = usize> {
+        let operations = self.operations.iter().map(|(_, operation)| operation);
+        let under_way = operations.filter(|o| o.stage != (Stage::Lent { again: false }));
+        under_way.filter_map(|operation| self.stream(operation))
+    }
+
+    /// A send over this stream has no result yet.
+    pub(super) fn is_under_way(&self, socket: &Arc<InetSocket>) -> bool {
+        self.under_way().any(|stream| stream == Arc::as_ptr(socket) as usize)
+    }
+
+    /// Ends each stream over which every send has its result.
+    pub(super) fn end_streams(&mut self) {
+        let under_way: Vec<usize> = self.under_way().collect();
+        for (socket, writer) in self.sockets.iter().zip(&mut self.writers) {
+            if !under_way.contains(&(Arc::as_ptr(socket) as usize)) {
+                *writer = None;
+            }
+        }
+    }
+
+    /// Leaves everything to the process that forked this one.
+    pub(super) fn abandon(&mut self) {
+        std::mem::forget(std::mem::replace(&mut self.operations, Numbered::new()));
+    }
+
+    /// The first of them.
+    #[inline]
+    fn first_waiting(&self) -> Option<u64> {
+        let fresh = (self.fresh < self.operations.next()).then_some(self.fresh);
+        self.waiting.front().copied().or(fresh)
+    }
+
+    /// The first of them waits no more.
+    #[inline]
+    fn pass_waiting(&mut self) {
+        if self.waiting.pop_front().is_none() {
+            self.fresh += 1;
+        }
+    }
+
+    /// All of them, in ascending order.
+    fn waiting_mut(&mut self) -> &mut VecDeque<u64> {
+        self.waiting.extend(self.fresh..self.operations.next());
+        self.fresh = self.operations.next();
+        &mut self.waiting
+    }
+
+    /// Which stream a send is on (`Some(None)`: it is a datagram).
+    fn stream_of(&self, number: u64) -> Option<Option<usize>> {
+        Some(self.stream(self.operations.get(number)?))
+    }
+
+    fn stream(&self, operation: &Operation<B, C>) -> Option<usize> {
+        let socket = &self.sockets[operation.socket];
+        // One socket can have been taken in twice.
+        (socket.transport() == Transport::Tcp).then_some(Arc::as_ptr(socket) as usize)
+    }
+
+    /// A send of the stream is with the kernel and has no result, or one that was refused waits there
+    /// to be made once more: what is behind it would overtake it.
+    fn is_held_up(&self, stream: usize) -> bool {
+        self.in_kernel > 0
+            && self.operations.iter().any(|(_, operation)| {
+                matches!(operation.stage, Stage::Submitted | Stage::Lent { again: true })
+                    && self.stream(operation) == Some(stream)
+            })
+    }
+
+    /// Has the kernel make a send later that it does not have, before all with higher numbers.
+    fn put_back(&mut self, number: u64) {
+        if let Some(operation) = self.operations.get_mut(number) {
+            operation.stage = Stage::Waiting;
+        }
+        let place = self.waiting.partition_point(|waiting| *waiting < number);
+        self.waiting.insert(place, number);
+    }
+
+    /// Ends a send that was not submitted; says of another whether the kernel is to be asked.
+    pub(super) fn cancel(&mut self, number: u64, witness: &mut impl Witness<B, C>) -> bool {
+        let waiting = self.waiting_mut();
+        if let Ok(place) = waiting.binary_search(&number) {
+            waiting.remove(place);
+            // In the middle of a message nothing may follow on its stream.
+            let has_begun = self.operations.get(number).is_some_and(|o| o.usage.bytes > 0);
+            if has_begun {
+                self.cut_off_behind(number, witness);
+            }
+            self.give_up(number, witness);
+            return false;
+        }
+        match self.operations.get_mut(number) {
+            Some(operation) if operation.stage == Stage::Submitted => operation.is_canceled = true,
+            _ => return false,
+        }
+        true
+    }
+
+    /// Ends a send that the kernel has no request of, and that waits no more.
+    fn give_up(&mut self, number: u64, witness: &mut impl Witness<B, C>) {
+        let Some(operation) = self.operations.get_mut(number) else { return };
+        let over = Over::of(&self.sockets, operation.socket);
+        witness.ended(number, over, || operation.to(), Err(Errno::ECANCELED));
+        operation.stage = Stage::Lent { again: false };
+        if operation.owed == 0 {
+            self.land(number, witness);
+        }
+    }
+
+    /// Ends all sends behind one that failed on its stream: the peer would read a gap.
+    #[cold]
+    fn cut_off_behind(&mut self, number: u64, witness: &mut impl Witness<B, C>) {
+        let Some(Some(stream)) = self.stream_of(number) else { return };
+        let behind = |(later, operation): (u64, &Operation<B, C>)| {
+            (later > number && self.stream(operation) == Some(stream)).then_some(later)
+        };
+        let behind: Vec<u64> = self.operations.iter().filter_map(behind).collect();
+        self.waiting_mut().retain(|waiting| behind.binary_search(waiting).is_err());
+        for later in behind {
+            match self.operations.get_mut(later) {
+                Some(operation) if operation.stage == Stage::Submitted => {
+                    operation.is_cut_off = true;
+                }
+                Some(operation) if operation.stage != (Stage::Lent { again: false }) => {
+                    self.give_up(later, witness);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The kernel's result for a send.
+    #[inline]
+    pub(super) fn ended(
+        &mut self,
+        number: u64,
+        result: Sys<usize>,
+        more: bool,
+        witness: &mut impl Witness<B, C>,
+    ) {
+        let is_again = result.is_err_and(|errno| self.is_again(number, errno, witness));
+        let Some(operation) = self.operations.get_mut(number) else { return };
+        let over = Over::of(&self.sockets, operation.socket);
+        if let Ok(bytes) = result {
+            operation.usage.bytes += bytes;
+            // One that announces no notification was copied, however it was asked for.
+            let parts = match more {
+                true => &mut operation.usage.lent_parts,
+                false => &mut operation.usage.copied_parts,
+            };
+            *parts += 1;
+        }
+        match more {
+            true => operation.owed += 1,
+            false => self.in_kernel -= 1,
+        }
+        if let Ok(bytes) = result
+            && !operation.is_given_up()
+            && operation.has_rest(over.socket.transport(), bytes)
+        {
+            return self.put_back(number);
+        }
+        let mut has_failed = false;
+        if !is_again {
+            let result = whole(operation, over.socket, result);
+            has_failed = result.is_err();
+            witness.ended(number, over, || operation.to(), result);
+        }
+        operation.stage = Stage::Lent { again: is_again };
+        let is_owed = operation.owed > 0;
+        if has_failed {
+            self.cut_off_behind(number, witness);
+        }
+        match (is_owed, is_again) {
+            (true, _) => {}
+            (false, true) => self.put_back(number),
+            (false, false) => self.land(number, witness),
+        }
+    }
+
+    /// A refused send is to be made once more.
+    #[cold]
+    fn is_again(&mut self, number: u64, errno: Errno, witness: &mut impl Witness<B, C>) -> bool {
+        let Some(operation) = self.operations.get_mut(number) else { return false };
+        let over = Over::of(&self.sockets, operation.socket);
+        if operation.is_cut_off {
+            return false;
+        }
+        if errno == Errno::ECANCELED && over.socket.transport() == Transport::Tcp {
+            // Its chain broke, before it or behind it (`io_submit_fail_init` in
+            // `io_uring/io_uring.c`): it keeps its place, unless its owner gave it up.
+            return !operation.is_canceled;
+        }
+        let was_moved = operation.uses_stand_in;
+        let is_copied = witness.is_made_again(over, errno, operation.lend || was_moved);
+        if is_copied {
+            operation.lend = false;
+            operation.uses_stand_in = false;
+            // Registered memory is locked already.
+            if errno == Errno::ENOMEM && !was_moved && operation.usage.bytes == 0 {
+                operation.move_into(&self.pools);
+            }
+        }
+        is_copied
+    }
+
+    /// The kernel needs a send's memory no more.
+    #[inline]
+    pub(super) fn notified(&mut self, number: u64, copied: bool, witness: &mut impl Witness<B, C>) {
+        let is_reported = self.ability.reports;
+        let Some(operation) = self.operations.get_mut(number) else { return };
+        let Some(left) = operation.owed.checked_sub(1) else { return };
+        operation.owed = left;
+        operation.usage.copied_later |= copied;
+        operation.usage.is_unreported |= !is_reported;
+        let stage = operation.stage;
+        self.in_kernel -= 1;
+        match stage {
+            Stage::Lent { again: true } if left == 0 => self.put_back(number),
+            Stage::Lent { again: false } if left == 0 => self.land(number, witness),
+            // More notifications come, or the result of a later part.
+            _ => {}
+        }
+    }
+
+    /// Gives an operation back that the kernel does not have.
+    #[inline]
+    fn land(&mut self, number: u64, witness: &mut impl Witness<B, C>) {
+        let Some(operation) = self.operations.take(number) else { return };
+        let Operation { payload, usage, socket, context, .. } = operation;
+        let over = Over::of(&self.sockets, socket);
+        witness.landed(over, Landed { number, payload, usage }, context);
+    }
+
+    /// Streams of which the kernel has taken the beginning of a chain, and not its end, when it left so
+    /// many requests in the queue: the next call would give it the rest without the link.
+    #[cold]
+    pub(super) fn split_streams(&self, left: u64) -> Vec<Arc<InetSocket>> {
+        let first_left = self.puts.saturating_sub(left);
+        let submitted = |is_left: bool| {
+            let operations = self.operations.iter().map(|(_, operation)| operation);
+            operations.filter(move |operation| {
+                operation.stage == Stage::Submitted && (operation.put >= first_left) == is_left
+            })
+        };
+        let has_begun = |stream| submitted(false).any(|known| self.stream(known) == Some(stream));
+        let mut split: Vec<Arc<InetSocket>> = Vec::new();
+        for operation in submitted(true) {
+            let socket = &self.sockets[operation.socket];
+            if self.stream(operation).is_some_and(has_begun)
+                && !split.iter().any(|known| Arc::ptr_eq(known, socket))
+            {
+                split.push(socket.clone());
+            }
+        }
+        split
+    }
+
+    /// The sockets of all sends that the kernel has, each once.
+    pub(super) fn sockets_in_kernel(&self) -> Vec<Arc<InetSocket>> {
+        let mut found: Vec<Arc<InetSocket>> = Vec::new();
+        for (_, operation) in self.operations.iter() {
+            let socket = &self.sockets[operation.socket];
+            if operation.is_in_kernel() && !found.iter().any(|known| Arc::ptr_eq(known, socket)) {
+                found.push(socket.clone());
+            }
+        }
+        found
+    }
+}
+
+impl<B: StableBytes, C> Drop for Book<B, C> {
+    /// What the kernel may still read is kept for ever, however it came to this: nobody will be told
+    /// when it does not.
+    fn drop(&mut self) {
+        if self.operations.iter().any(|(_, operation)| operation.is_in_kernel()) {
+            std::mem::forget(std::mem::replace(&mut self.operations, Numbered::new()));
+            parking::leaked();
+        }
+    }
+}
+
+/// The result of a send that the kernel gave this one.
+#[inline]
+fn whole<B: StableBytes, C>(
+    operation: &Operation<B, C>,
+    socket: &InetSocket,
+    result: Sys<usize>,
+) -> Sys<usize> {
+    let is_whole = operation.usage.bytes >= operation.payload.len();
+    match result {
+        Ok(_) if operation.is_given_up() && !is_whole => Err(Errno::ECANCELED),
+        Err(_) if operation.is_cut_off => Err(Errno::ECANCELED),
+        // Nothing more, of something.
+        Ok(_) if socket.transport() == Transport::Tcp && !is_whole => {
+            Err(socket.take_error().unwrap_or(Errno::EPIPE))
+        }
+        Ok(_) => Ok(operation.usage.bytes),
+        Err(errno) => Err(errno),
+    }
+}
+
+#[cfg(test)]
+mod model;
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, UdpSocket};
+
+    use super::*;
+    use crate::room::Payload;
+
+    type Bytes = Arc<Vec<u8>>;
+
+    /// A book with one send of `length` bytes, as datagrams of 10 with 20 in each request.
+    fn book(buffer: &Bytes) -> (Book<Bytes, ()>, UdpSocket) {
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut book = Book::new(Ability { fixed_vectors: true, reports: true });
+        let socket = InetSocket::connect_udp(peer.local_addr().unwrap()).unwrap();
+        book.sockets.push(Arc::new(socket));
+        let payload = Payload::One(buffer.clone());
+        book.push(|| Operation::new(payload, (0, None), true, ()).in_parts_of(20));
+        (book, peer)
+    }
+
+    /// The next part goes to the kernel.
+    fn submit(book: &mut Book<Bytes, ()>) {
+        let number = book.first_waiting().unwrap();
+        book.pass_waiting();
+        book.operations.get_mut(number).unwrap().stage = Stage::Submitted;
+        book.in_kernel += 1;
+    }
+
+    fn is_free(buffer: &Bytes) -> bool {
+        Arc::strong_count(buffer) == 1
+    }
+
+    #[test]
+    fn what_the_kernel_has_outlives_its_book() {
+        for (steps, freed) in [(0, true), (1, false), (2, false), (3, false), (4, true)] {
+            let buffer = Arc::new(vec![1; 20]);
+            let (mut book, _peer) = book(&buffer);
+            let all: [fn(&mut Book<Bytes, ()>); 4] = [
+                submit,
+                |book| book.ended(0, Ok(20), true, &mut Nobody),
+                // One that nothing announced.
+                |book| book.notified(1, false, &mut Nobody),
+                |book| book.notified(0, false, &mut Nobody),
+            ];
+            all.iter().take(steps).for_each(|step| step(&mut book));
+            drop(book);
+            assert_eq!(is_free(&buffer), freed, "after {steps} steps");
+        }
+    }
+
+    #[test]
+    fn what_is_made_again_waits_for_its_notification() {
+        let buffer = Arc::new(vec![1; 50]);
+        let (mut book, _peer) = book(&buffer);
+        let mut scribe = Scribe::default();
+        submit(&mut book);
+        book.ended(0, Err(Errno::ENOBUFS), true, &mut scribe);
+        assert_eq!(book.operations.get(0).unwrap().stage, Stage::Lent { again: true });
+        assert_eq!((book.waiting(), book.in_kernel, scribe.0.len()), (0, 1, 0));
+        book.notified(0, false, &mut scribe);
+        assert_eq!(book.operations.get(0).unwrap().stage, Stage::Waiting);
+        assert_eq!((book.waiting(), book.in_kernel, scribe.0.len()), (1, 0, 0));
+        assert!(!book.operations.get(0).unwrap().lend, "it is copied then");
+    }
+
+    /// Writes down how a send ends and that it lands.
+    #[derive(Default)]
+    struct Scribe(Vec<(&'static str, Sys<usize>)>);
+
+    impl Witness<Bytes, ()> for Scribe {
+        fn is_made_again(&mut self, _: Over<'_>, errno: Errno, _: bool) -> bool {
+            errno == Errno::ENOBUFS
+        }
+
+        fn ended(
+            &mut self,
+            _: u64,
+            _: Over<'_>,
+            _: impl FnOnce() -> Option<SocketAddr>,
+            result: Sys<usize>,
+        ) {
+            self.0.push(("ended", result));
+        }
+
+        fn landed(&mut self, _: Over<'_>, landed: Landed<Bytes>, (): ()) {
+            self.0.push(("landed", Ok(landed.usage.bytes)));
+        }
+    }
+
+    /// What the kernel says, in which order.
+    #[derive(Clone, Copy)]
+    enum Word {
+        Lent(Sys<usize>),
+        Copied(Sys<usize>),
+        Released,
+        Cancel,
+    }
+
+    type Told = Vec<(&'static str, Sys<usize>)>;
+
+    /// What is made once more when the notification is in, and not canceled until then.
+    fn refused_with_a_notification() -> impl Iterator<Item = (Vec<Word>, Told)> {
+        use Word::{Cancel, Copied, Lent, Released};
+        let refused = || Lent(Err(Errno::ENOBUFS));
+        let later = [refused(), Released, Released, Copied(Ok(20)), Lent(Ok(10)), Released];
+        [
+            vec![refused(), Released, Copied(Ok(20)), Copied(Ok(30))],
+            [Lent(Ok(20))].into_iter().chain(later).collect(),
+            vec![refused(), Cancel, Released, Copied(Ok(50))],
+        ]
+        .into_iter()
+        .map(|words| (words, vec![("ended", Ok(50)), ("landed", Ok(50))]))
+    }
+
+    #[test]
+    fn parts_end_once_and_land_when_all_are_released() {
+        use Word::{Cancel, Copied, Lent, Released};
+        const ENDED: (&str, Sys<usize>) = ("ended", Ok(50));
+        const LANDED: (&str, Sys<usize>) = ("landed", Ok(50));
+        let failed = |errno, bytes| vec![("ended", Err(errno)), ("landed", Ok(bytes))];
+        for (words, expected) in [
+            (vec![Copied(Ok(20)), Copied(Ok(20)), Copied(Ok(10))], vec![ENDED, LANDED]),
+            (
+                vec![Lent(Ok(20)), Released, Lent(Ok(20)), Released, Lent(Ok(10)), Released],
+                vec![ENDED, LANDED],
+            ),
+            (
+                vec![Lent(Ok(20)), Lent(Ok(20)), Lent(Ok(10)), Released, Released, Released],
+                vec![ENDED, LANDED],
+            ),
+            (vec![Lent(Ok(20)), Lent(Ok(20)), Lent(Ok(10)), Released, Released], vec![ENDED]),
+            // The last is copied, the first comes back late.
+            (vec![Lent(Ok(20)), Lent(Ok(20)), Released, Copied(Ok(10))], vec![ENDED]),
+            (vec![Copied(Ok(20)), Lent(Err(Errno::EPERM))], vec![("ended", Err(Errno::EPERM))]),
+            (vec![Lent(Ok(20)), Copied(Err(Errno::EPERM)), Released], failed(Errno::EPERM, 20)),
+            // Made once more when its memory is free.
+            (
+                vec![
+                    Lent(Ok(20)),
+                    Copied(Err(Errno::ENOBUFS)),
+                    Released,
+                    Copied(Ok(20)),
+                    Copied(Ok(10)),
+                ],
+                vec![ENDED, LANDED],
+            ),
+            (vec![Lent(Ok(20)), Cancel], vec![("ended", Err(Errno::ECANCELED))]),
+            // Waiting for its next part, or for a result.
+            (vec![Copied(Ok(20)), Cancel], failed(Errno::ECANCELED, 20)),
+            (vec![Lent(Ok(20)), Cancel, Released], failed(Errno::ECANCELED, 20)),
+        ]
+        .into_iter()
+        .chain(refused_with_a_notification())
+        {
+            let buffer = Arc::new(vec![1; 50]);
+            let (mut book, _peer) = book(&buffer);
+            let mut scribe = Scribe::default();
+            for word in &words {
+                if matches!(word, Lent(_) | Copied(_)) {
+                    submit(&mut book);
+                }
+                match *word {
+                    Lent(result) => book.ended(0, result, true, &mut scribe),
+                    Copied(result) => book.ended(0, result, false, &mut scribe),
+                    Released => book.notified(0, false, &mut scribe),
+                    Cancel => assert!(!book.cancel(0, &mut scribe)),
+                }
+            }
+            assert_eq!(scribe.0, expected);
+            let has_landed = expected.last().is_some_and(|(what, _)| *what == "landed");
+            assert_eq!((book.in_kernel == 0, is_free(&buffer)), (has_landed, has_landed));
+            drop(book);
+            assert_eq!(is_free(&buffer), has_landed);
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! The book, and slots over it, against a model of the kernel: whatever completes in whatever order,
+//! every send ends once and lands once, not before the kernel needs its memory no more, and no send
+//! overtakes another on its stream.
+//!
+//! The modelled kernel knows chains by the links of the requests alone, as the real one does
+//! (`io_submit_sqe` in `io_uring/io_uring.c`): what is not linked goes in any order.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+
+use io_uring::squeue::Entry;
+use proptest::prelude::*;
+
+use super::fill::Requests;
+use super::*;
+use crate::room::Payload;
+use crate::{Binding, Slots};
+
+type Bytes = Arc<Vec<u8>>;
+
+/// Of every send; of one in parts, three requests.
+const BYTES: usize = 50;
+const PART: usize = 20;
+const SLOTS: usize = 2;
+/// Two of datagrams, three streams, and the first of these taken in a second time.
+const SOCKETS: usize = 6;
+const ROOM: usize = 8;
+
+/// The stream that a socket is, by the first index that it has.
+fn stream_of(socket: usize) -> Option<usize> {
+    match socket {
+        0 | 1 => None,
+        5 => Some(2),
+        stream => Some(stream),
+    }
+}
+
+/// The submission queue.
+#[derive(Default)]
+struct Queue {
+    room: usize,
+    /// Sends, and whether the next one follows in their chain.
+    requests: VecDeque<(u64, bool)>,
+}
+
+impl Requests for Queue {
+    fn room(&self) -> usize {
+        self.room.saturating_sub(self.requests.len())
+    }
+
+    /// # Safety
+    /// None is needed: nothing is read.
+    unsafe fn put(&mut self, number: u64, linked: bool, _: Entry) -> bool {
+        assert!(self.requests.len() < self.room);
+        self.requests.push_back((number, linked));
+        true
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Over socket 0 datagrams, over 1 datagrams in parts, over the others streams.
+    Send {
+        socket: usize,
+        lend: bool,
+        slot: Option<usize>,
+    },
+    /// A call with room for so many requests in the queue, of which the kernel takes so many.
+    Fill {
+        room: usize,
+        taken: usize,
+        unprepared: Option<Unprepared>,
+    },
+    /// The oldest request of a chain has a result.
+    Result {
+        at: usize,
+        outcome: Outcome,
+        more: bool,
+    },
+    Notify {
+        at: usize,
+    },
+    Cancel {
+        at: usize,
+    },
+    Flush {
+        slot: usize,
+    },
+}
+
+/// A request that cannot be prepared ends its whole chain before any of it was sent, those in front
+/// of it first (`io_submit_fail_init` in `io_uring/io_uring.c`).
+#[derive(Debug, Clone, Copy)]
+struct Unprepared {
+    chain: usize,
+    member: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Outcome {
+    Whole,
+    /// Of a stream: some of it, and the link is broken.
+    Short,
+    /// `ENOBUFS`
+    NoRoom,
+    /// `EPERM`
+    Refused,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let outcome = prop_oneof![
+        6 => Just(Outcome::Whole),
+        1 => Just(Outcome::Short),
+        3 => Just(Outcome::NoRoom),
+        1 => Just(Outcome::Refused),
+    ];
+    let unprepared =
+        (0..4usize, 0..4usize).prop_map(|(chain, member)| Unprepared { chain, member });
+    let unprepared = prop::option::weighted(0.1, unprepared);
+    let taken = prop_oneof![9 => Just(ROOM), 1 => 1..ROOM];
+    prop_oneof![
+        16 => (0..SOCKETS, prop::bool::weighted(0.8), prop::option::of(0..SLOTS))
+            .prop_map(|(socket, lend, slot)| Step::Send { socket, lend, slot }),
+        4 => (1..=ROOM, taken, unprepared)
+            .prop_map(|(room, taken, unprepared)| Step::Fill { room, taken, unprepared }),
+        8 => (0..9usize, outcome, prop::bool::weighted(0.7))
+            .prop_map(|(at, outcome, more)| Step::Result { at, outcome, more }),
+        6 => (0..9usize).prop_map(|at| Step::Notify { at }),
+        1 => (0..40usize).prop_map(|at| Step::Cancel { at }),
+        1 => (0..SLOTS).prop_map(|slot| Step::Flush { slot }),
+    ]
+}
+
+/// Who is told.
+#[derive(Default)]
+struct Told {
+    ended: BTreeMap<u64, Sys<usize>>,
+    landed: BTreeSet<u64>,
+    bindings: BTreeMap<u64, Binding>,
+    slots: Option<Slots<u64>>,
+}
+
+impl Witness<Bytes, ()> for Told {
+    fn is_made_again(&mut self, _: Over<'_>, errno: Errno, lent: bool) -> bool {
+        lent && errno == Errno::ENOBUFS
+    }
+
+    fn ended(
+        &mut self,
+        number: u64,
+        _: Over<'_>,
+        _: impl FnOnce() -> Option<SocketAddr>,
+        result: Sys<usize>,
+    ) {
+        assert!(!self.landed.contains(&number), "{number} has landed, and ends");
+        assert_eq!(self.ended.insert(number, result), None, "{number} ends a second time");
+    }
+
+    fn landed(&mut self, _: Over<'_>, landed: Landed<Bytes>, (): ()) {
+        let number = landed.number;
+        assert!(self.ended.contains_key(&number), "{number} lands, and has not ended");
+        assert!(self.landed.insert(number), "{number} lands a second time");
+        if let (Some(binding), Some(slots)) = (self.bindings.remove(&number), &mut self.slots) {
+            slots.release(binding, number);
+        }
+    }
+}
+
+struct World {
+    book: Book<Bytes, ()>,
+    told: Told,
+    buffers: Vec<Bytes>,
+    /// Requests without a result, linked ones together.
+    chains: Vec<VecDeque<u64>>,
+    /// Notifications to come.
+    owed: Vec<u64>,
+    /// Of each send, the stream that it is on.
+    streams: Vec<Option<usize>>,
+    /// Of each send that failed after the kernel was given it, how many there were then.
+    failed: BTreeMap<u64, u64>,
+    queue: Queue,
+    /// Streams whose connection was aborted.
+    aborted: BTreeSet<usize>,
+    flushes: [u32; SLOTS],
+    _peers: (UdpSocket, [TcpStream; 3]),
+}
+
+impl World {
+    fn new() -> World {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut book = Book::new(Ability { fixed_vectors: true, reports: true });
+        let stream = || InetSocket::connect_tcp(listener.local_addr().unwrap()).unwrap();
+        for _ in 0..2 {
+            let socket = InetSocket::connect_udp(receiver.local_addr().unwrap()).unwrap();
+            book.sockets.push(Arc::new(socket));
+        }
+        let peers = [(); 3].map(|()| {
+            book.sockets.push(Arc::new(stream()));
+            listener.accept().unwrap().0
+        });
+        book.sockets.push(book.sockets[2].clone());
+        let mut slots = Slots::new();
+        slots.register(&[0; SLOTS]).unwrap();
+        let told = Told { slots: Some(slots), ..Told::default() };
+        let _peers = (receiver, peers);
+        let (buffers, chains, owed, streams, flushes) = Default::default();
+        let (failed, queue, aborted) = Default::default();
+        World {
+            book,
+            told,
+            buffers,
+            chains,
+            owed,
+            streams,
+            failed,
+            queue,
+            aborted,
+            flushes,
+            _peers,
+        }
+    }
+
+    fn slots(&mut self) -> &mut Slots<u64> {
+        self.told.slots.as_mut().unwrap()
+    }
+
+    fn run(&mut self, step: &Step) {
+        match *step {
+            Step::Send { socket, lend, slot } => self.send(socket, lend, slot),
+            Step::Fill { room, taken, unprepared } => self.fill(room, taken, unprepared),
+            Step::Result { at, outcome, more } if !self.chains.is_empty() => {
+                self.result(at % self.chains.len(), outcome, more);
+            }
+            Step::Notify { at } if !self.owed.is_empty() => {
+                let number = self.owed.remove(at % self.owed.len());
+                self.book.notified(number, false, &mut self.told);
+            }
+            Step::Cancel { at } if !self.buffers.is_empty() => {
+                let number = (at % self.buffers.len()) as u64;
+                self.book.cancel(number, &mut self.told);
+            }
+            Step::Flush { slot } => {
+                self.flushes[slot] += 1;
+                self.slots().flush(&[slot as u32]).unwrap();
+            }
+            Step::Result { .. } | Step::Notify { .. } | Step::Cancel { .. } => {}
+        }
+        self.check();
+    }
+
+    fn send(&mut self, socket: usize, lend: bool, slot: Option<usize>) {
+        let buffer = Arc::new(vec![1; BYTES]);
+        let operation = Operation::new(Payload::One(buffer.clone()), (socket, None), lend, ());
+        let operation = if socket == 1 { operation.in_parts_of(PART) } else { operation };
+        let number = self.book.push(|| operation);
+        assert_eq!(number as usize, self.buffers.len());
+        self.buffers.push(buffer);
+        self.streams.push(stream_of(socket));
+        if let Some(slot) = slot {
+            let binding = self.slots().bind(slot as u32).unwrap();
+            self.told.bindings.insert(number, binding);
+        }
+    }
+
+    /// Fills the queue; the kernel takes so many out of it.
+    fn fill(&mut self, room: usize, taken: usize, unprepared: Option<Unprepared>) {
+        self.queue.room = room;
+        self.book.fill(&mut self.queue);
+        let begin = self.chains.len();
+        let mut goes_on = false;
+        let taken = taken.min(self.queue.requests.len());
+        for (number, linked) in self.queue.requests.drain(..taken) {
+            match self.chains.last_mut() {
+                Some(chain) if goes_on => chain.push_back(number),
+                _ => self.chains.push(VecDeque::from([number])),
+            }
+            goes_on = linked;
+        }
+        let left = self.queue.requests.len() as u64;
+        assert!(!goes_on || left > 0, "the last request is linked to what comes with a later call");
+        if left > 0 {
+            let sockets = &self.book.sockets;
+            let place =
+                |s: &Arc<InetSocket>| sockets.iter().position(|known| Arc::ptr_eq(known, s));
+            self.aborted.extend(self.book.split_streams(left).iter().filter_map(place));
+        }
+        if let Some(Unprepared { chain, member }) = unprepared
+            && begin < self.chains.len()
+        {
+            let chain = begin + chain % (self.chains.len() - begin);
+            let chain = self.chains.remove(chain);
+            let member = member % chain.len();
+            for (place, number) in chain.into_iter().enumerate() {
+                let errno = if place == member { Errno::ENOBUFS } else { Errno::ECANCELED };
+                self.tell(number, Err(errno), place != member);
+            }
+        }
+    }
+
+    /// The kernel takes bytes of a send: on a stream, all before it are over, and none is missing that
+    /// it was taken in behind.
+    fn check_order(&self, number: u64) {
+        let Some(stream) = self.streams[number as usize] else { return };
+        for before in (0..number).filter(|n| self.streams[*n as usize] == Some(stream)) {
+            assert!(self.told.ended.contains_key(&before), "{number} overtakes {before}");
+            let was_there = self.failed.get(&before).is_some_and(|sends| number < *sends);
+            assert!(!was_there, "{number} follows a gap where {before} failed");
+        }
+    }
+
+    fn result(&mut self, at: usize, outcome: Outcome, more: bool) {
+        let Some(number) = self.chains[at].pop_front() else { return };
+        let operation = self.book.operations.get(number).unwrap();
+        let (socket, left) = (operation.socket, BYTES - operation.usage.bytes);
+        let is_stream = stream_of(socket).is_some();
+        let is_aborted = stream_of(socket).is_some_and(|stream| self.aborted.contains(&stream));
+        let result = match outcome {
+            _ if is_aborted => Err(Errno::EPIPE),
+            Outcome::Whole if socket == 1 => Ok(left.min(PART)),
+            Outcome::Whole => Ok(left),
+            Outcome::Short if is_stream => Ok((left / 2).max(1)),
+            Outcome::Short | Outcome::Refused => Err(Errno::EPERM),
+            Outcome::NoRoom => Err(Errno::ENOBUFS),
+        };
+        if result.is_ok() {
+            self.check_order(number);
+        }
+        let is_whole = result == Ok(left) || (result.is_ok() && !is_stream);
+        self.tell(number, result, more);
+        let behind = if is_whole { VecDeque::new() } else { std::mem::take(&mut self.chains[at]) };
+        for number in behind {
+            self.tell(number, Err(Errno::ECANCELED), more);
+        }
+        self.chains.retain(|chain| !chain.is_empty());
+    }
+
+    fn tell(&mut self, number: u64, result: Sys<usize>, more: bool) {
+        // What is copied is not announced.
+        let more = more && self.book.operations.get(number).unwrap().lend;
+        if more {
+            self.owed.push(number);
+        }
+        self.book.ended(number, result, more, &mut self.told);
+        if self.told.ended.get(&number).is_some_and(Result::is_err) {
+            self.failed.insert(number, self.buffers.len() as u64);
+        }
+    }
+
+    /// The kernel may read it.
+    fn is_held(&self, number: u64) -> bool {
+        let queued = self.queue.requests.iter().map(|(number, _)| number);
+        let mut requests = self.chains.iter().flatten().chain(&self.owed).chain(queued);
+        requests.any(|held| *held == number)
+    }
+
+    fn check(&self) {
+        let taken = self.chains.iter().map(VecDeque::len).sum::<usize>();
+        let requests = taken + self.queue.requests.len() + self.owed.len();
+        assert_eq!(self.book.in_kernel, requests);
+        for (number, buffer) in (0..).zip(&self.buffers) {
+            let has_landed = self.told.landed.contains(&number);
+            assert_eq!(Arc::strong_count(buffer) == 1, has_landed, "{number}");
+            assert!(!has_landed || !self.is_held(number), "{number} is read by the kernel");
+        }
+    }
+
+    /// The kernel takes and releases all that is left.
+    fn settle(&mut self) {
+        // One in parts takes a round for each; what is held up goes with the next.
+        for _ in 0..4 * (self.buffers.len() + 1) {
+            self.run(&Step::Fill { room: ROOM, taken: ROOM, unprepared: None });
+            while !self.chains.is_empty() {
+                self.run(&Step::Result { at: 0, outcome: Outcome::Whole, more: true });
+            }
+            while !self.owed.is_empty() {
+                self.run(&Step::Notify { at: 0 });
+            }
+        }
+        assert_eq!(self.told.landed.len(), self.buffers.len(), "nothing goes on");
+        assert_eq!((self.book.in_kernel, self.book.waiting()), (0, 0));
+        assert_eq!(self.told.ended.len(), self.buffers.len());
+    }
+
+    /// Every bound send comes back, with one notification for each flush, in the order of its slot.
+    fn check_slots(&mut self, bound: usize) {
+        let flushes = self.flushes;
+        let slots = self.slots();
+        let mut posted = Vec::new();
+        while let Some(notification) = slots.next() {
+            posted.push(notification);
+        }
+        assert_eq!(posted.len(), flushes.iter().sum::<u32>() as usize);
+        let slots = self.told.slots.take().unwrap();
+        let of_posted = posted.iter().flat_map(|n| n.releases.iter().copied());
+        let mut all: Vec<u64> = of_posted.chain(slots.into_releases()).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), bound, "each once");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sends_end_and_land_once_and_none_overtakes(
+        steps in prop::collection::vec(step(), 0..120),
+        is_torn_down: bool,
+    ) {
+        let mut world = World::new();
+        steps.iter().for_each(|step| world.run(step));
+        if is_torn_down {
+            let held: Vec<bool> =
+                (0..world.buffers.len() as u64).map(|number| world.is_held(number)).collect();
+            let World { book, buffers, .. } = world;
+            drop(book);
+            // With what the kernel may read all that is left is kept.
+            let is_any_held = held.contains(&true);
+            for (buffer, is_held) in buffers.iter().zip(held) {
+                let is_kept = Arc::strong_count(buffer) > 1;
+                prop_assert!(is_kept || !is_held);
+                prop_assert!(is_any_held || !is_kept);
+            }
+            return Ok(());
+        }
+        let bound = steps.iter().filter(|s| matches!(s, Step::Send { slot: Some(_), .. })).count();
+        world.settle();
+        world.check_slots(bound);
+    }
+}

@@ -1,0 +1,529 @@
+//! Sends through io_uring, and the memory they lend (`io_uring_enter(2)`, `IORING_OP_SEND_ZC`).
+//!
+//! Soundness is here. An [`Operation`] owns everything that its request points to. It is dropped or
+//! given back only before the request was given to the kernel, or after the kernel has ended it: with
+//! a result that announces nothing more, or with the notification that a result announced
+//! (`IORING_CQE_F_MORE`, which errors can carry too). A ring that is dropped is parked until then;
+//! at the end of its thread it waits, and leaks what does not come in time. One that is forgotten
+//! keeps everything for ever, and so does one that a child of `fork(2)` drops.
+
+mod book;
+mod lot;
+mod operation;
+mod own;
+mod witness;
+
+use std::marker::PhantomData;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use io_uring::types::{SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode};
+
+use super::inet::{InetSocket, Transport};
+use super::writer::Writer;
+use crate::room::{Pool, StableBytes};
+use book::Book;
+pub(crate) use lot::{Parking, sweep};
+use operation::Ability;
+pub(crate) use operation::Operation;
+use own::OwnRing;
+use uncopy_core::Errno;
+use uncopy_os::Sys;
+use uncopy_os::uring::raw;
+use witness::Nobody;
+pub(crate) use witness::{Over, Witness};
+
+/// Pools that one ring can register.
+pub(crate) const MAX_POOLS: u32 = 64;
+/// Sockets that are registered with a ring, so that the kernel neither looks them up nor counts
+/// their users with each request (`IOSQE_FIXED_FILE`); further ones are named by their descriptors.
+const MAX_FIXED: u32 = 256;
+/// What one request sends at most (`MAX_RW_COUNT` in `include/linux/fs.h`).
+pub(crate) const MAX_BYTES: usize = 0x7fff_f000;
+/// `IORING_NOTIF_USAGE_ZC_COPIED` (`include/uapi/linux/io_uring.h`).
+const ZC_COPIED: u32 = 1 << 31;
+/// `IORING_ENTER_GETEVENTS` (same file).
+const GETEVENTS: u32 = 1 << 0;
+/// Requests whose end nobody waits for.
+const NOBODY: u64 = u64::MAX;
+
+/// How a ring is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Setup {
+    /// Requests that one call can submit; a power of two.
+    pub(crate) entries: u32,
+    /// Completions that wait to be read; `None`: four for each entry.
+    pub(crate) completions: Option<u32>,
+    /// How long a dropped ring's connections are kept before they are aborted.
+    pub(crate) linger: Duration,
+}
+
+/// What a ring has registered.
+pub(crate) struct Registered {
+    /// Sends nothing. `None`: the kernel cannot do this.
+    ring: Option<OwnRing>,
+    pub(crate) pools: Vec<Pool>,
+}
+
+/// A ring that sends.
+pub(crate) struct SendRing<B: StableBytes, C> {
+    ring: OwnRing,
+    book: Book<B, C>,
+    linger: Duration,
+    /// `IORING_SETUP_SINGLE_ISSUER`: the thread that made it alone may use it.
+    _thread: PhantomData<*const ()>,
+}
+
+impl<B: StableBytes, C> SendRing<B, C> {
+    /// A ring, used by the calling thread alone where the kernel has that.
+    pub(crate) fn new(setup: Setup) -> Sys<SendRing<B, C>> {
+        let entries = setup.entries.next_power_of_two();
+        let completions = setup.completions.unwrap_or(entries.saturating_mul(4));
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            // Else each call ends at the first send that may not lock its memory.
+            .setup_submit_all()
+            .setup_cqsize(completions)
+            .dontfork()
+            .build(entries)
+            .or_else(|_| IoUring::builder().setup_cqsize(completions).dontfork().build(entries))
+            .map_err(|error| raw(&error))?;
+        let mut probe = io_uring::Probe::new();
+        ring.submitter().register_probe(&mut probe).map_err(|error| raw(&error))?;
+        let needed = [opcode::SendZc::CODE, opcode::SendMsgZc::CODE];
+        if !needed.iter().all(|code| probe.is_supported(*code)) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        // Without room for them all are named by their descriptors.
+        let _ = ring.submitter().register_files_sparse(MAX_FIXED);
+        Ok(SendRing {
+            ring: OwnRing::new(ring),
+            book: Book::new(Ability::of(&uncopy_os::probe::kernel_release())),
+            linger: setup.linger,
+            _thread: PhantomData,
+        })
+    }
+
+    /// Has the kernel look up and pin the pages of a pool once. Its memory is kept as long as the
+    /// ring. `ENOMEM`: more than may be locked.
+    pub(crate) fn register(&mut self, pool: &Pool) -> Sys<()> {
+        if self.book.pools.is_empty() {
+            match self.ring.submitter().register_buffers_sparse(MAX_POOLS) {
+                Err(error) if raw(&error) != Errno::EBUSY => return Err(raw(&error)),
+                _ => {}
+            }
+        }
+        let index = u32::try_from(self.book.pools.len()).ok().filter(|index| *index < MAX_POOLS);
+        let index = index.ok_or(Errno::EMFILE)?;
+        let (start, length) = pool.extent();
+        let region = libc::iovec { iov_base: start.as_ptr().cast(), iov_len: length };
+        // SAFETY: the memory is mapped as long as the pool, a handle of which is kept until the
+        // ring is gone; and the kernel pins the pages.
+        let registered =
+            unsafe { self.ring.submitter().register_buffers_update(index, &[region], None) };
+        registered.map_err(|error| raw(&error))?;
+        self.book.pools.push(pool.clone());
+        Ok(())
+    }
+
+    /// What is registered, for other rings, in other threads too.
+    ///
+    /// Only its own thread may take from a ring that belongs to one (`EEXIST`), so that a small
+    /// ring that belongs to none takes it first.
+    pub(crate) fn registered(&self) -> Registered {
+        let ring = IoUring::builder().dontfork().build(1).and_then(|ring| {
+            ring.submitter().register_buffers_clone(self.ring.as_raw_fd())?;
+            Ok(OwnRing::new(ring))
+        });
+        Registered { ring: ring.ok(), pools: self.book.pools.clone() }
+    }
+
+    /// Takes over what another ring has registered, without the kernel looking up the pages again
+    /// (Linux 6.12). `EBUSY`: something is registered here already.
+    pub(crate) fn register_clone(&mut self, registered: &Registered) -> Sys<()> {
+        let from = registered.ring.as_ref().ok_or(Errno::EOPNOTSUPP)?;
+        let clone = self.ring.submitter().register_buffers_clone(from.as_raw_fd());
+        clone.map_err(|error| raw(&error))?;
+        self.book.pools = registered.pools.clone();
+        Ok(())
+    }
+
+    /// The pool is registered.
+    pub(crate) fn has(&self, pool: &Pool) -> bool {
+        self.book.pools.iter().any(|known| known.is(pool))
+    }
+
+    /// Takes a socket in, for good; it has the next index.
+    pub(crate) fn add(&mut self, socket: Arc<InetSocket>) {
+        let index = self.book.sockets.len();
+        if index == self.book.fixed && index < MAX_FIXED as usize && !self.is_inherited() {
+            let descriptors = [socket.fd().as_raw_fd()];
+            let registered =
+                self.ring.submitter().register_files_update(index as u32, &descriptors);
+            self.book.fixed += usize::from(registered.is_ok());
+        }
+        self.book.writers.push(Some(Writer::new(socket.clone())));
+        self.book.sockets.push(socket);
+    }
+
+    /// It belongs to the process that forked this one.
+    #[inline]
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.ring.is_inherited()
+    }
+
+    /// Nothing more is taken in: each stream ends as soon as all sends over it have their results.
+    pub(crate) fn end_streams(&mut self) {
+        self.book.end_streams();
+    }
+
+    pub(crate) fn socket(&self, index: usize) -> Option<&InetSocket> {
+        self.book.sockets.get(index).map(|socket| &**socket)
+    }
+
+    /// Takes in a send that `make` makes, to be submitted; gives its number. Its socket is here.
+    #[inline]
+    pub(crate) fn push(&mut self, make: impl FnOnce() -> Operation<B, C>) -> u64 {
+        self.book.push(make)
+    }
+
+    /// Sends that were not submitted.
+    pub(crate) fn waiting(&self) -> usize {
+        self.book.waiting()
+    }
+
+    /// Submits what waits, as far as there is room, and waits until `want` completions are there or
+    /// the time is over (`None`: never).
+    ///
+    /// Of a stream, only sends that follow one another are submitted together, linked; the next
+    /// when their results are in: what finds the socket full would be overtaken else.
+    pub(crate) fn submit(&mut self, want: usize, timeout: Option<Duration>) -> Sys<()> {
+        let mut queue = self.ring.submission();
+        self.book.fill(&mut queue);
+        let (count, is_due) = (queue.len(), queue.taskrun() || queue.cq_overflow());
+        drop(queue);
+        // Nothing else can complete.
+        let want = want.min(self.book.in_kernel);
+        let submitter = self.ring.submitter();
+        let submitted = match (want, timeout) {
+            // What completes at once is wanted, and not waited for: of what is not wanted the
+            // kernel takes in twenty with a call (`IO_LOCAL_TW_DEFAULT_MAX` in
+            // `io_uring/io_uring.c`), and leaves the rest to others.
+            (0, _) if count > 0 => {
+                let time = Timespec::new();
+                submitter.submit_with_args(count, &SubmitArgs::new().timespec(&time))
+            }
+            (1.., Some(timeout)) => {
+                let time = Timespec::from(timeout);
+                submitter.submit_with_args(want, &SubmitArgs::new().timespec(&time))
+            }
+            (0, _) if !is_due => return Ok(()),
+            // SAFETY: no argument is handed over. What the entries in the queue point to is kept
+            // by `book` (see `Book::queue`).
+            _ => unsafe {
+                // Notifications that are there already are posted in the same call.
+                submitter.enter::<libc::sigset_t>(count as u32, want as u32, GETEVENTS, None)
+            },
+        };
+        match submitted.map_err(|error| raw(&error)) {
+            Ok(taken) if taken < count => {
+                // No memory for more requests. What is cut off is no torn stream.
+                let split = self.book.split_streams((count - taken) as u64);
+                split.iter().for_each(|socket| socket.abort());
+                Ok(())
+            }
+            // ETIME: the time is over. EBUSY: completions overflowed, and are to be read first.
+            Ok(_) | Err(Errno::EINTR | Errno::EAGAIN | Errno::EBUSY | ETIME) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Asks the kernel to end a send early; its result says whether it did. One that was not
+    /// submitted ends at once.
+    pub(crate) fn cancel(&mut self, number: u64, witness: &mut impl Witness<B, C>) {
+        if !self.book.cancel(number, witness) {
+            return;
+        }
+        let entry = opcode::AsyncCancel::new(number).build().user_data(NOBODY);
+        // SAFETY: the request points to nothing.
+        let mut pushed = unsafe { self.ring.submission().push(&entry) };
+        if pushed.is_err() && self.submit(0, None).is_ok() {
+            // SAFETY: as above. A second failure leaves the send to its own end.
+            pushed = unsafe { self.ring.submission().push(&entry) };
+        }
+        self.book.puts += u64::from(pushed.is_ok());
+    }
+
+    /// Handles every completion that is there; says whether there were any.
+    pub(crate) fn reap(&mut self, witness: &mut impl Witness<B, C>) -> Sys<bool> {
+        if self.ring.completion().is_empty() && self.has_deferred_work() {
+            self.submit(0, None)?;
+        }
+        let mut has_any = false;
+        for completion in self.ring.completion() {
+            has_any = true;
+            let (number, flags) = (completion.user_data(), completion.flags());
+            if cqueue::notif(flags) {
+                let copied = completion.result() as u32 & ZC_COPIED != 0;
+                self.book.notified(number, copied, witness);
+            } else if number != NOBODY {
+                let result = completion.result();
+                let result = usize::try_from(result).map_err(|_| Errno::from_raw(-result));
+                self.book.ended(number, result, cqueue::more(flags), witness);
+            }
+        }
+        Ok(has_any)
+    }
+
+    /// Completions wait in the kernel for a call.
+    fn has_deferred_work(&mut self) -> bool {
+        let queue = self.ring.submission();
+        queue.taskrun() || queue.cq_overflow()
+    }
+
+    /// Waits until the kernel has ended everything, or the time is over. Streams end as soon as they
+    /// can.
+    fn settle(&mut self, patience: Duration) {
+        let deadline = Instant::now().checked_add(patience);
+        while !self.book.is_settled() {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            // What has ended is taken in, also where the time is over.
+            if self.submit(1, left).is_err() || self.reap(&mut Nobody).is_err() {
+                return;
+            }
+            self.book.end_streams();
+            if left == Some(Duration::ZERO) {
+                return;
+            }
+        }
+    }
+}
+
+/// `ETIME` (`errno(3)`).
+const ETIME: Errno = Errno::from_raw(62);
+
+/// After connections were aborted, what they held comes back at once.
+const AFTER_ABORT: Duration = Duration::from_secs(1);
+
+impl<B: StableBytes, C> Drop for SendRing<B, C> {
+    fn drop(&mut self) {
+        if self.is_inherited() {
+            return self.book.abandon();
+        }
+        // What was not submitted never is.
+        self.book.forget_waiting();
+        self.settle(self.linger);
+        if self.book.in_kernel > 0 {
+            let sockets = self.book.sockets_in_kernel();
+            let streams = sockets.iter().filter(|socket| socket.transport() == Transport::Tcp);
+            for socket in streams {
+                match self.book.is_under_way(socket) {
+                    // The peer shall not read the end of a stream of which the rest is missing.
+                    true => InetSocket::abort(socket),
+                    false => InetSocket::abort_unacknowledged(socket),
+                }
+            }
+            self.settle(AFTER_ABORT);
+        }
+        // Else the kernel closes them some time after the ring.
+        if self.book.fixed > 0 {
+            let _ = self.ring.submitter().unregister_files();
+        }
+    }
+}
+
+impl Registered {
+    /// It belongs to the process that forked this one.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.pools.iter().any(Pool::is_inherited)
+            || self.ring.as_ref().is_some_and(OwnRing::is_inherited)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::{SocketAddr, TcpListener, UdpSocket};
+    use std::panic::resume_unwind;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::{Duration, Instant};
+
+    use super::{InetSocket, MAX_FIXED, Operation, Over, SendRing, Setup, Witness};
+    use crate::room::zerocopy::Landed;
+    use crate::room::{PageSize, Payload, Pool, PoolSlice, StableBytes};
+    use uncopy_core::Errno;
+    use uncopy_os::Sys;
+    use uncopy_os::probe::{kernel_release, version_of};
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn ring() -> SendRing<PoolSlice, ()> {
+        let setup = Setup { entries: 4, completions: None, linger: Duration::ZERO };
+        SendRing::new(setup).unwrap()
+    }
+
+    /// Else a ring is made without them, and nobody sees.
+    #[test]
+    fn a_ring_belongs_to_its_thread_where_the_kernel_has_that() {
+        // The two come together: deferred work is done for a single issuer alone (`io_uring_create`).
+        if version_of(&kernel_release()) < [6, 1, 0] {
+            return;
+        }
+        assert!(ring().ring.params().is_setup_single_issuer());
+    }
+
+    /// Counts what ends and what lands.
+    #[derive(Default)]
+    struct Count {
+        ended: usize,
+        landed: usize,
+    }
+
+    impl<B> Witness<B, ()> for Count {
+        fn is_made_again(&mut self, _: Over<'_>, _: Errno, _: bool) -> bool {
+            false
+        }
+
+        fn ended(
+            &mut self,
+            _: u64,
+            _: Over<'_>,
+            _: impl FnOnce() -> Option<SocketAddr>,
+            result: Sys<usize>,
+        ) {
+            result.unwrap();
+            self.ended += 1;
+        }
+
+        fn landed(&mut self, _: Over<'_>, _: Landed<B>, (): ()) {
+            self.landed += 1;
+        }
+    }
+
+    #[test]
+    fn completions_that_do_not_fit_are_put_aside_and_not_lost() {
+        const ENTRIES: usize = 8;
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let completions = Some(ENTRIES as u32);
+        let setup = Setup { entries: ENTRIES as u32, completions, linger: Duration::ZERO };
+        let mut ring = SendRing::new(setup).unwrap();
+        let socket = InetSocket::connect_udp(receiver.local_addr().unwrap()).unwrap();
+        ring.add(Arc::new(socket));
+        let count = 5 * ENTRIES;
+        for _ in 0..count {
+            let payload = Payload::One(vec![5; 50]);
+            ring.push(|| Operation::new(payload, (0, None), true, ()));
+        }
+        // Two for each, and nobody takes them out.
+        ring.submit(0, None).unwrap();
+        ring.submit(0, None).unwrap();
+        assert!(ring.ring.submission().cq_overflow(), "the kernel has put some aside");
+        let mut told = Count::default();
+        let begin = Instant::now();
+        while told.landed < count {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{} landed", told.landed);
+            ring.submit(0, None).unwrap();
+            ring.reap(&mut told).unwrap();
+        }
+        assert_eq!((told.ended, ring.book.in_kernel), (count, 0));
+        assert!(!ring.ring.submission().cq_overflow());
+    }
+
+    #[test]
+    fn sockets_that_find_no_room_are_named_by_their_descriptors() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        receiver.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut ring =
+            SendRing::new(Setup { entries: 4, completions: None, linger: LONG }).unwrap();
+        let last = MAX_FIXED as usize;
+        for _ in 0..=last {
+            let socket = InetSocket::connect_udp(receiver.local_addr().unwrap()).unwrap();
+            ring.add(Arc::new(socket));
+        }
+        assert_eq!(ring.book.fixed, last);
+        for (index, lend) in [(0, true), (last - 1, false), (last, true), (last, false)] {
+            let port = ring.socket(index).unwrap().local_address().unwrap().port();
+            ring.push(|| Operation::new(Payload::One(vec![5; 50]), (index, None), lend, ()));
+            ring.submit(1, None).unwrap();
+            let (bytes, from) = receiver.recv_from(&mut [0; 100]).unwrap();
+            assert_eq!((bytes, from.port()), (50, port), "{index} {lend}");
+        }
+    }
+
+    #[test]
+    fn connections_are_closed_with_their_ring() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut ring = ring();
+        ring.add(Arc::new(InetSocket::connect_tcp(listener.local_addr().unwrap()).unwrap()));
+        assert_eq!(ring.book.fixed, 1);
+        let (mut peer, _) = listener.accept().unwrap();
+        peer.set_nonblocking(true).unwrap();
+        assert_eq!(peer.read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+        drop(ring);
+        // On this machine it is so at once.
+        assert_eq!(peer.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn what_is_registered_is_cloned_in_another_thread() {
+        let pool = Pool::new(1, 100, PageSize::Base).unwrap();
+        let mut first = ring();
+        first.register(&pool).unwrap();
+        let registered = first.registered();
+        drop(first);
+        if registered.ring.is_none() {
+            // Before Linux 6.12 there is no such thing.
+            return;
+        }
+        let cloned = || ring().register_clone(&registered);
+        std::thread::scope(|scope| assert_eq!(scope.spawn(cloned).join().unwrap(), Ok(())));
+    }
+
+    /// Memory that knows when it is freed.
+    struct Fragile {
+        bytes: Vec<u8>,
+        panics: bool,
+        freed: Arc<AtomicU32>,
+    }
+
+    // SAFETY: as for `Vec<u8>`, whose bytes these are.
+    unsafe impl StableBytes for Fragile {
+        fn bytes(&self) -> &[u8] {
+            &self.bytes
+        }
+    }
+
+    impl Drop for Fragile {
+        fn drop(&mut self) {
+            self.freed.fetch_add(1, Ordering::Relaxed);
+            if self.panics {
+                resume_unwind(Box::new("on purpose"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_panic_as_memory_is_freed_leaves_the_rest_to_the_kernel() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = InetSocket::connect_tcp(listener.local_addr().unwrap()).unwrap();
+        let linger = Duration::from_millis(20);
+        let mut ring = SendRing::new(Setup { entries: 4, completions: None, linger }).unwrap();
+        ring.add(Arc::new(socket));
+        let freed = Arc::new(AtomicU32::new(0));
+        // Nobody reads, so that the kernel keeps the second.
+        for (length, panics) in [(10, true), (64 << 20, false)] {
+            let memory = Fragile { bytes: vec![5; length], panics, freed: freed.clone() };
+            ring.push(|| Operation::new(Payload::One(memory), (0, None), false, ()));
+        }
+        ring.submit(0, None).unwrap();
+        assert_eq!((ring.book.in_kernel, freed.load(Ordering::Relaxed)), (2, 0));
+        // Unwinding from here would free what is still being sent.
+        drop(ring);
+        assert_eq!(freed.load(Ordering::Relaxed), 2, "after the connection was aborted");
+    }
+}

@@ -1,0 +1,405 @@
+//! One send on a ring, with all memory that the kernel may look at until it has ended.
+
+use std::net::SocketAddr;
+
+use io_uring::{opcode, squeue, types};
+use rustix::net::SocketAddrAny;
+
+use crate::room::inet::{InetSocket, Transport};
+use crate::room::zerocopy::{MAX_REGIONS, Usage};
+use crate::room::{Payload, Pool, PoolSlice, StableBytes};
+use uncopy_os::probe::version_of;
+
+/// `IORING_SEND_ZC_REPORT_USAGE` (`include/uapi/linux/io_uring.h`), Linux 6.2.
+const REPORT_USAGE: u16 = 1 << 3;
+/// `IORING_RECVSEND_FIXED_BUF` (same file).
+const FIXED: u16 = 1 << 2;
+/// Where `buf_index` is in `struct io_uring_sqe` (same file).
+const BUFFER_INDEX_OFFSET: usize = 40;
+
+/// A send that is to be made, is on its way, or is over; `C` is what its owner knows of it.
+pub(crate) struct Operation<B, C> {
+    pub(super) payload: Payload<B>,
+    pub(super) context: C,
+    /// Which of the ring's sockets it goes over.
+    pub(super) socket: usize,
+    pub(super) lend: bool,
+    /// Slices in huge pages are sent by the number that they are registered under.
+    huge_by_index: bool,
+    /// Bytes of one request; datagrams that the kernel cuts can be more than one takes. `WHOLE`: all.
+    most: u32,
+    /// What few have.
+    extra: Option<Box<Extra>>,
+    /// What is sent is the stand-in.
+    pub(super) uses_stand_in: bool,
+    pub(super) usage: Usage,
+    pub(super) stage: Stage,
+    /// Notifications that the kernel owes.
+    pub(super) owed: u32,
+    /// Its owner asked for its end.
+    pub(super) is_canceled: bool,
+    /// One before it on its stream failed.
+    pub(super) is_cut_off: bool,
+    /// Which request of the ring its last one was.
+    pub(super) put: u64,
+}
+
+/// One request sends all.
+const WHOLE: u32 = u32::MAX;
+/// One request sends all that is left.
+const REST: u32 = u32::MAX - 1;
+
+/// What few sends need.
+#[derive(Default)]
+struct Extra {
+    /// A copy of the payload in registered memory.
+    stand_in: Option<PoolSlice>,
+    /// Of a request of several regions.
+    header: Option<Box<Header>>,
+    /// Where a datagram goes that has an address of its own.
+    to: Option<SocketAddrAny>,
+}
+
+/// What a ring has registered, and can do with it.
+#[derive(Clone, Copy)]
+pub(super) struct Means<'a> {
+    pub(super) pools: &'a [Pool],
+    pub(super) ability: Ability,
+    /// What is in huge pages too.
+    pub(super) huge_by_index: bool,
+}
+
+impl Means<'_> {
+    /// Flags of every send without copying.
+    fn flags(self) -> u16 {
+        if self.ability.reports { REPORT_USAGE } else { 0 }
+    }
+
+    /// Index of the registered buffer that the slice is in.
+    fn index_of(self, owner: &impl StableBytes) -> Option<u16> {
+        let slice = owner.pool_slice().filter(|slice| self.huge_by_index || !slice.is_huge())?;
+        let index = self.pools.iter().position(|pool| pool.owns(slice))?;
+        u16::try_from(index).ok()
+    }
+
+    /// Index of the registered buffer that all of them are in, if there is anything in them.
+    fn index_of_all(self, owners: &[impl StableBytes]) -> Option<u16> {
+        let first = self.index_of(owners.first()?)?;
+        let is_same = owners.iter().all(|owner| self.index_of(owner) == Some(first));
+        let is_empty = owners.iter().all(|owner| owner.bytes().is_empty());
+        (self.ability.fixed_vectors && is_same && !is_empty).then_some(first)
+    }
+}
+
+/// Where a send stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Not given to the kernel, or its next part is not.
+    Waiting,
+    /// The kernel owes a result.
+    Submitted,
+    /// All results came, and the kernel owes notifications. `again`: it is to be made once more
+    /// afterwards.
+    Lent { again: bool },
+}
+
+/// What a message header refers to.
+struct Header {
+    message: libc::msghdr,
+    regions: Vec<libc::iovec>,
+    /// All regions, where they are too many for one call.
+    together: Vec<u8>,
+}
+
+impl<B: StableBytes, C> Operation<B, C> {
+    #[inline]
+    pub(crate) fn new(
+        payload: Payload<B>,
+        (socket, to): (usize, Option<&SocketAddr>),
+        lend: bool,
+        context: C,
+    ) -> Operation<B, C> {
+        let usage = Usage::default();
+        // More are put together first, by a copy.
+        let lend = lend && payload.as_slice().len() <= MAX_REGIONS;
+        let of_address = |to| Extra { to: Some(SocketAddrAny::from(to)), ..Extra::default() };
+        let extra = to.map(|to| Box::new(of_address(*to)));
+        let (stage, uses_stand_in, owed, put) = (Stage::Waiting, false, 0, 0);
+        let (is_canceled, is_cut_off) = (false, false);
+        let (most, huge_by_index) = (WHOLE, true);
+        Operation {
+            payload,
+            context,
+            socket,
+            lend,
+            huge_by_index,
+            most,
+            extra,
+            uses_stand_in,
+            usage,
+            stage,
+            owed,
+            is_canceled,
+            is_cut_off,
+            put,
+        }
+    }
+
+    /// Sent with as many requests as it takes, each of `most` bytes.
+    #[inline]
+    pub(crate) fn in_parts_of(mut self, most: usize) -> Operation<B, C> {
+        self.most = u32::try_from(most).unwrap_or(WHOLE);
+        self
+    }
+
+    /// Whether registered huge pages are sent as such, or like other memory.
+    #[inline]
+    pub(crate) fn with_huge_by_index(mut self, huge_by_index: bool) -> Operation<B, C> {
+        self.huge_by_index = huge_by_index;
+        self
+    }
+
+    /// Where it goes, if it has an address of its own.
+    pub(super) fn to(&self) -> Option<SocketAddr> {
+        let to = self.extra.as_ref()?.to.clone()?;
+        SocketAddr::try_from(to).ok()
+    }
+
+    /// What was sent so far is not all, `bytes` with the last request, and the rest goes with another.
+    pub(super) fn has_rest(&mut self, transport: Transport, bytes: usize) -> bool {
+        if self.usage.bytes >= self.payload.len() {
+            return false;
+        }
+        if transport == Transport::Tcp && bytes > 0 {
+            // In spite of `MSG_WAITALL`: an error came in its middle, which the next request meets if
+            // it lasts.
+            self.most = self.most.min(REST);
+        }
+        self.most < WHOLE
+    }
+
+    /// It is not made once more, whatever comes of its requests.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.is_canceled || self.is_cut_off
+    }
+
+    /// The kernel has requests of it, or may still read its memory.
+    pub(super) fn is_in_kernel(&self) -> bool {
+        self.stage == Stage::Submitted || self.owed > 0
+    }
+
+    /// Copies the payload into a slice of one of the pools, to be sent instead, if one is free and
+    /// long enough.
+    pub(super) fn move_into(&mut self, pools: &[Pool]) {
+        let length = self.payload.len();
+        let may_be = |pool: &&Pool| self.huge_by_index || !pool.pages().are_huge();
+        let mut fitting = pools.iter().filter(may_be).filter(|pool| pool.slice_bytes() >= length);
+        let Some(mut slice) = fitting.find_map(Pool::take) else { return };
+        slice.truncate(length);
+        let mut room = &mut slice[..];
+        for region in self.payload.regions(0, usize::MAX) {
+            let (head, rest) = room.split_at_mut(region.len());
+            head.copy_from_slice(&region);
+            room = rest;
+        }
+        self.usage.copied_parts += 1;
+        self.extra.get_or_insert_default().stand_in = Some(slice);
+        self.uses_stand_in = true;
+    }
+
+    /// The request for it if it is one of one region. What that points to is in `self`,
+    /// and stays where it is as long as no other is made; it must live until the kernel has ended the
+    /// request.
+    #[inline]
+    pub(super) fn single(&self, means: Means<'_>) -> Option<Single<'_>> {
+        let means = Means { huge_by_index: self.huge_by_index, ..means };
+        let extra = self.extra.as_deref();
+        let stand_in = extra.filter(|_| self.uses_stand_in).and_then(|e| e.stand_in.as_ref());
+        let (bytes, index) = match (stand_in, self.payload.as_slice()) {
+            (Some(slice), _) => (slice.bytes(), Some(means.index_of(slice))),
+            (None, [only]) => (only.bytes(), self.lend.then(|| means.index_of(only))),
+            _ => return None,
+        };
+        let lent = index.map(|index| Lent { flags: means.flags(), index });
+        let to = extra.and_then(|extra| extra.to.as_ref());
+        Some(Single { bytes: self.part_of(bytes), to, lent })
+    }
+
+    /// What the next request sends.
+    fn part_of<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        if self.most == WHOLE {
+            return bytes;
+        }
+        let rest = bytes.get(self.usage.bytes..).unwrap_or_default();
+        &rest[..rest.len().min(self.most as usize)]
+    }
+
+    /// The request for it if it is one of several regions; else as [`single`](Self::single).
+    #[inline(never)]
+    pub(super) fn message(&mut self, target: Target, means: Means<'_>) -> squeue::Entry {
+        let means = Means { huge_by_index: self.huge_by_index, ..means };
+        let Target { fd, flags } = target;
+        let (from, most) = match self.most {
+            WHOLE => (0, usize::MAX),
+            most => (self.usage.bytes, most as usize),
+        };
+        let extra = self.extra.get_or_insert_default();
+        let header = Header::new(&self.payload, (from, most), extra.to.as_ref());
+        let message: *const libc::msghdr = &raw const header.message;
+        extra.header = Some(header);
+        if !self.lend {
+            return opcode::SendMsg::new(fd, message).flags(flags as u32).build();
+        }
+        let send = opcode::SendMsgZc::new(fd, message).flags(flags as u32);
+        match means.index_of_all(self.payload.as_slice()) {
+            Some(index) => with_buffer_index(send.ioprio(means.flags() | FIXED).build(), index),
+            None => send.ioprio(means.flags()).build(),
+        }
+    }
+}
+
+/// Where a request goes.
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    fd: types::Fd,
+    flags: i32,
+}
+
+impl Target {
+    /// Over the socket, which has this descriptor, or is registered under this index.
+    #[inline]
+    pub(super) fn of(fd: i32, socket: &InetSocket) -> Target {
+        let flags = match socket.transport() {
+            // All of it, or what went before an error: else the kernel ends a send when the
+            // socket is full.
+            Transport::Tcp => libc::MSG_NOSIGNAL | libc::MSG_WAITALL,
+            Transport::Udp => libc::MSG_NOSIGNAL,
+        };
+        Target { fd: types::Fd(fd), flags }
+    }
+}
+
+/// A request of one region.
+pub(super) struct Single<'a> {
+    bytes: &'a [u8],
+    to: Option<&'a SocketAddrAny>,
+    /// `None`: it is copied.
+    lent: Option<Lent>,
+}
+
+/// How a region is lent.
+struct Lent {
+    flags: u16,
+    /// Of the registered buffer that it is in.
+    index: Option<u16>,
+}
+
+impl Single<'_> {
+    #[inline]
+    pub(super) fn entry(&self, target: Target) -> squeue::Entry {
+        let Target { fd, flags } = target;
+        // Longer ones are refused before they come here.
+        let length = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
+        let (address, address_length) = match self.to {
+            Some(to) => (to.as_ptr().cast(), to.addr_len()),
+            None => (std::ptr::null(), 0),
+        };
+        match &self.lent {
+            None => opcode::Send::new(fd, self.bytes.as_ptr(), length)
+                .flags(flags)
+                .dest_addr(address)
+                .dest_addr_len(address_length as _)
+                .build(),
+            Some(lent) => opcode::SendZc::new(fd, self.bytes.as_ptr(), length)
+                .buf_index(lent.index)
+                .zc_flags(lent.flags)
+                .flags(flags)
+                .dest_addr(address)
+                .dest_addr_len(address_length as _)
+                .build(),
+        }
+    }
+}
+
+/// The request with this registered buffer, which the crate cannot say of a message.
+fn with_buffer_index(mut entry: squeue::Entry, index: u16) -> squeue::Entry {
+    const { assert!(size_of::<squeue::Entry>() == 64) };
+    // SAFETY: an entry is a `struct io_uring_sqe` of 64 bytes and nothing else (`repr(C)`).
+    let at = unsafe { (&raw mut entry).cast::<u8>().add(BUFFER_INDEX_OFFSET) };
+    // SAFETY: inside the entry, which is ours; every value is an index.
+    unsafe { at.cast::<u16>().write_unaligned(index) };
+    entry
+}
+
+/// What the kernel of a release can do, as the numbers in front of it say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ability {
+    /// It sends messages of several regions of registered memory, and does it right. It can since
+    /// Linux 6.15; until 6.17.11 it may use what it has freed (CVE-2025-68294).
+    pub(super) fixed_vectors: bool,
+    /// It reports with a notification whether it copied; before Linux 6.2 it refuses to be asked.
+    pub(super) reports: bool,
+}
+
+impl Ability {
+    pub(super) fn of(release: &str) -> Ability {
+        let version = version_of(release);
+        Ability { fixed_vectors: version >= [6, 17, 11], reports: version >= [6, 2, 0] }
+    }
+}
+
+impl Header {
+    /// Of what is behind byte `from`, `most` bytes at most.
+    fn new<B: StableBytes>(
+        payload: &Payload<B>,
+        (from, most): (usize, usize),
+        to: Option<&SocketAddrAny>,
+    ) -> Box<Header> {
+        // SAFETY: all fields of a `msghdr` may be zero.
+        let message: libc::msghdr = unsafe { std::mem::zeroed() };
+        let region = |bytes: &[u8]| libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        let mut together = Vec::new();
+        let mut regions: Vec<_> = payload.regions(from, most).map(|bytes| region(&bytes)).collect();
+        if regions.len() > MAX_REGIONS {
+            payload.regions(from, most).for_each(|bytes| together.extend_from_slice(&bytes));
+            regions = vec![region(&together)];
+        }
+        let mut header = Box::new(Header { message, regions, together });
+        header.message.msg_iov = header.regions.as_mut_ptr();
+        header.message.msg_iovlen = header.regions.len() as _;
+        if let Some(to) = to {
+            header.message.msg_name = to.as_ptr().cast_mut().cast();
+            header.message.msg_namelen = to.addr_len() as _;
+        }
+        debug_assert!(header.together.is_empty() || header.regions.len() == 1);
+        header
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ability;
+
+    #[test]
+    fn abilities_come_with_releases() {
+        for (release, fixed_vectors, reports) in [
+            ("5.15.0-91-generic", false, false),
+            ("6.1.0-32-amd64", false, false),
+            ("6.2", false, true),
+            ("6.12.63", false, true),
+            ("6.15.0", false, true),
+            ("6.17.10-300.fc43.x86_64", false, true),
+            ("6.17", false, true),
+            ("6.17.11", true, true),
+            ("6.18.0-1-amd64", true, true),
+            ("7.0.0-rc1", true, true),
+            ("10.1", true, true),
+            ("", false, false),
+        ] {
+            assert_eq!(Ability::of(release), Ability { fixed_vectors, reports }, "{release}");
+        }
+    }
+}

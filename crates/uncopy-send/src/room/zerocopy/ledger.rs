@@ -1,0 +1,193 @@
+//! The payloads of one socket by number, and what the kernel still owes for each. Pure.
+
+use std::collections::VecDeque;
+
+use super::errqueue::Report;
+use super::ids::{Completed, Ids, Stray};
+use super::{Foreign, Landed, Usage};
+use crate::room::Payload;
+use crate::room::numbered::Numbered;
+
+#[derive(Debug)]
+struct Outgoing<B> {
+    payload: Payload<B>,
+    /// Numbers of its parts that the kernel has not reported.
+    lent_parts: u32,
+    /// More parts may follow.
+    is_open: bool,
+    usage: Usage,
+}
+
+pub(super) struct Ledger<B> {
+    ids: Ids<u64>,
+    /// Those that have not landed.
+    sends: Numbered<Outgoing<B>>,
+    landed: VecDeque<Landed<B>>,
+    /// Of those that have landed, how many the owner was told of; the first.
+    told: usize,
+    /// The numbers do not add up: nothing can be released any more.
+    is_lost: bool,
+    foreign: Foreign,
+}
+
+impl<B> Ledger<B> {
+    pub(super) fn new() -> Ledger<B> {
+        Ledger {
+            ids: Ids::new(0),
+            sends: Numbered::new(),
+            landed: VecDeque::new(),
+            told: 0,
+            is_lost: false,
+            foreign: Foreign::default(),
+        }
+    }
+
+    /// Numbers that the kernel has not reported.
+    pub(super) fn outstanding(&self) -> usize {
+        self.ids.outstanding()
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    pub(super) fn foreign(&self) -> Foreign {
+        self.foreign
+    }
+
+    /// Takes a payload in; gives its number.
+    pub(super) fn begin(&mut self, payload: Payload<B>) -> u64 {
+        let usage = Usage::default();
+        self.sends.push(Outgoing { payload, lent_parts: 0, is_open: true, usage })
+    }
+
+    /// A payload has landed that was sent without being taken in; gives its number.
+    #[inline]
+    pub(super) fn pass(&mut self, payload: Payload<B>, usage: Usage) -> u64 {
+        let number = self.sends.skip();
+        self.landed.push_back(Landed { number, payload, usage });
+        number
+    }
+
+    /// The number of a payload that is not taken in.
+    pub(super) fn skip(&mut self) -> u64 {
+        self.sends.skip()
+    }
+
+    /// A payload that was begun and not ended, and room for the number of a part of it.
+    pub(super) fn open(&mut self, number: u64) -> Option<&Payload<B>> {
+        self.ids.reserve();
+        self.sends.get(number).filter(|send| send.is_open).map(|send| &send.payload)
+    }
+
+    /// The kernel took a part, `lent` or copied.
+    pub(super) fn record(&mut self, number: u64, bytes: usize, lent: bool) {
+        let Some(send) = self.sends.get_mut(number) else { return };
+        send.usage.bytes += bytes;
+        if lent {
+            send.lent_parts += 1;
+            send.usage.lent_parts += 1;
+            self.ids.record(number);
+        } else {
+            send.usage.copied_parts += 1;
+        }
+    }
+
+    /// A datagram failed; whether the kernel counted it shows when its reports have been read.
+    pub(super) fn doubt(&mut self) {
+        self.ids.doubt();
+    }
+
+    /// They have been read. Says whether the doubt is left.
+    pub(super) fn settle(&mut self) -> bool {
+        self.ids.settle()
+    }
+
+    /// No more parts of this payload follow.
+    pub(super) fn end(&mut self, number: u64) {
+        let Some(send) = self.sends.get_mut(number) else { return };
+        send.is_open = false;
+        if send.lent_parts == 0 {
+            land(&mut self.sends, &mut self.landed, number);
+        }
+    }
+
+    /// What the kernel says.
+    pub(super) fn report(&mut self, report: Report) {
+        match report {
+            // From the first that does not add up on, none can be believed.
+            Report::Completed(_) if self.is_lost => {}
+            Report::Completed(completed) => self.is_lost = self.complete(completed).is_err(),
+            Report::Foreign { errno, .. } => {
+                self.foreign.count += 1;
+                self.foreign.last = Some(errno);
+            }
+            Report::Lost => self.is_lost = true,
+        }
+    }
+
+    /// What has landed since this was last asked, in the order in which it did.
+    #[inline]
+    pub(super) fn news(&mut self) -> impl Iterator<Item = &Landed<B>> {
+        let told = std::mem::replace(&mut self.told, self.landed.len());
+        self.landed.range(told..)
+    }
+
+    /// How many have landed and were not taken.
+    #[inline]
+    pub(super) fn landed(&self) -> usize {
+        self.landed.len()
+    }
+
+    /// The next payload that has landed, in the order in which they did.
+    #[inline]
+    pub(super) fn next_landed(&mut self) -> Option<Landed<B>> {
+        self.told = self.told.saturating_sub(1);
+        self.landed.pop_front()
+    }
+
+    /// Frees what has landed; says whether nothing is outstanding.
+    pub(super) fn is_drained(&mut self) -> bool {
+        self.told = 0;
+        self.landed.clear();
+        self.outstanding() == 0
+    }
+
+    /// What outlives the owner, if anything is outstanding. What has landed does not.
+    pub(super) fn leave(&mut self) -> Option<Ledger<B>> {
+        if self.outstanding() == 0 {
+            return None;
+        }
+        let mut left = std::mem::replace(self, Ledger::new());
+        self.landed = std::mem::take(&mut left.landed);
+        self.told = std::mem::take(&mut left.told);
+        Some(left)
+    }
+
+    /// This payload was not given back.
+    #[cfg(feature = "tokio")]
+    pub(super) fn has(&self, number: u64) -> bool {
+        let is_under_way = self.sends.get(number).is_some();
+        is_under_way || self.landed.iter().any(|landed| landed.number == number)
+    }
+
+    fn complete(&mut self, completed: Completed) -> Result<(), Stray> {
+        let Ledger { ids, sends, landed, .. } = self;
+        ids.complete(completed, |number, copied| {
+            let Some(send) = sends.get_mut(number) else { return };
+            send.lent_parts -= 1;
+            send.usage.copied_later |= copied;
+            if send.lent_parts == 0 && !send.is_open {
+                land(sends, landed, number);
+            }
+        })
+    }
+}
+
+/// Moves a payload out that is ended and of which nothing is lent.
+#[inline]
+fn land<B>(sends: &mut Numbered<Outgoing<B>>, landed: &mut VecDeque<Landed<B>>, number: u64) {
+    if let Some(Outgoing { payload, usage, .. }) = sends.take(number) {
+        landed.push_back(Landed { number, payload, usage });
+    }
+}

@@ -1,0 +1,466 @@
+//! Ledger and parking lot against a model of the kernel: whatever comes in whatever order, memory is
+//! freed once, and not before its release was read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+
+use super::errqueue::Report;
+use super::ids::Completed;
+use super::ledger::Ledger;
+use super::parking::{Line, Parked, ROUND, Vehicle, next_timeout, sweep};
+use crate::room::Payload;
+use uncopy_core::Errno;
+
+const SENDERS: usize = 3;
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// One payload in parts, each lent or copied. `is_open`: more may follow.
+    Send {
+        by: usize,
+        lent: Vec<bool>,
+        is_open: bool,
+    },
+    /// Lends one more part of the oldest open payload, and ends it.
+    Finish {
+        by: usize,
+    },
+    /// A datagram is refused, before or after it got a number.
+    Fail {
+        by: usize,
+        is_counted: bool,
+    },
+    /// The kernel needs a run of numbers no more.
+    Release {
+        of: usize,
+        at: usize,
+        count: usize,
+    },
+    /// A number that nobody sent, or a report that did not fit.
+    Confuse {
+        of: usize,
+        is_cut: bool,
+    },
+    /// An ICMP error.
+    Foreign {
+        of: usize,
+    },
+    /// The owner reads its reports, and takes so many payloads.
+    Take {
+        by: usize,
+        count: usize,
+    },
+    /// The owner goes. Its connection is to be aborted after so many milliseconds (`None`: never).
+    Leave {
+        by: usize,
+        linger: Option<u64>,
+    },
+    /// Somebody else begins or ceases to send on the socket.
+    Share {
+        of: usize,
+    },
+    Pass {
+        milliseconds: u64,
+    },
+    Sweep,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let who = 0..SENDERS;
+    let parts = prop::collection::vec(prop::bool::weighted(0.8), 0..4);
+    prop_oneof![
+        8 => (who.clone(), parts, prop::bool::weighted(0.2))
+            .prop_map(|(by, lent, is_open)| Step::Send { by, lent, is_open }),
+        1 => who.clone().prop_map(|by| Step::Finish { by }),
+        1 => (who.clone(), any::<bool>()).prop_map(|(by, is_counted)| Step::Fail { by, is_counted }),
+        8 => (who.clone(), 0..9usize, 1..5usize)
+            .prop_map(|(of, at, count)| Step::Release { of, at, count }),
+        1 => (0..SENDERS * 8, any::<bool>()).prop_map(|(of, is_cut)| Step::Confuse { of, is_cut }),
+        1 => who.clone().prop_map(|of| Step::Foreign { of }),
+        2 => (who.clone(), 0..4usize).prop_map(|(by, count)| Step::Take { by, count }),
+        1 => (who.clone(), prop::option::weighted(0.9, 0..2000u64))
+            .prop_map(|(by, linger)| Step::Leave { by, linger }),
+        1 => who.prop_map(|of| Step::Share { of }),
+        3 => (0..1000u64).prop_map(|milliseconds| Step::Pass { milliseconds }),
+        5 => Just(Step::Sweep),
+    ]
+}
+
+/// What the kernel has of one socket.
+#[derive(Default)]
+struct Kernel {
+    next: u32,
+    /// Parts that it has not released, and whose memory they are in.
+    held: BTreeMap<u32, usize>,
+    /// Reports that were not read, with the memory they stand for.
+    queue: Vec<(Report, Vec<usize>)>,
+    /// Times that each memory was lent and its release not read.
+    owed: BTreeMap<usize, u32>,
+    is_stream: bool,
+    is_shared: bool,
+    /// Something was read that does not add up.
+    is_confused: bool,
+    aborts: u32,
+    /// The vehicle was dropped, and its socket closed.
+    closed: u32,
+    /// Code of the owner of memory panicked as it was freed.
+    has_unwound: bool,
+}
+
+impl Kernel {
+    fn lend(&mut self, key: usize) {
+        self.held.insert(self.next, key);
+        self.next = self.next.wrapping_add(1);
+        *self.owed.entry(key).or_default() += 1;
+    }
+
+    /// As `skb_zerocopy_notify_extend` joins neighbours (`net/core/skbuff.c`).
+    fn queue(&mut self, first: u32, last: u32, keys: Vec<usize>) {
+        if let Some((Report::Completed(before), known)) = self.queue.last_mut()
+            && before.last.wrapping_add(1) == first
+        {
+            before.last = last;
+            known.extend(keys);
+            return;
+        }
+        let completed = Completed { first, last, copied: false };
+        self.queue.push((Report::Completed(completed), keys));
+    }
+
+    fn release(&mut self, at: usize, count: usize) {
+        let numbers: Vec<u32> = self.held.keys().copied().collect();
+        let Some(&first) = numbers.get(at % numbers.len().max(1)) else { return };
+        let run = (0..count as u32).map_while(|i| self.held.remove(&(first + i)));
+        let keys: Vec<usize> = run.collect();
+        self.queue(first, first + keys.len() as u32 - 1, keys);
+    }
+
+    /// What may be read by whoever has the ledger.
+    fn read(&mut self) -> Vec<Report> {
+        let mut reports = Vec::new();
+        for (report, keys) in std::mem::take(&mut self.queue) {
+            reports.push(report);
+            for key in keys.into_iter().filter(|_| !self.is_confused) {
+                let owed = self.owed.get_mut(&key).expect("released after it was lent");
+                *owed -= 1;
+                if *owed == 0 {
+                    self.owed.remove(&key);
+                }
+            }
+            let is_stray = |completed: Completed| completed.first >= STRAY;
+            self.is_confused |= match report {
+                Report::Completed(completed) => is_stray(completed),
+                Report::Lost => true,
+                Report::Foreign { .. } => false,
+            };
+        }
+        reports
+    }
+}
+
+/// Numbers from here on were never sent.
+const STRAY: u32 = 1 << 30;
+
+#[derive(Default)]
+struct World {
+    kernels: Vec<Kernel>,
+    /// By memory: whose it is, and how often it was freed.
+    memory: Vec<(usize, u32)>,
+    is_sweeping: bool,
+    wrongs: Vec<String>,
+}
+
+type Shared = Arc<Mutex<World>>;
+
+fn look(world: &Shared) -> MutexGuard<'_, World> {
+    // A check that fails inside is reported as itself.
+    world.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Memory that knows when it is freed.
+struct Memory {
+    key: usize,
+    world: Shared,
+    panics: bool,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let mut world = look(&self.world);
+        let (owner, freed) = &mut world.memory[self.key];
+        *freed += 1;
+        let (owner, freed) = (*owner, *freed);
+        if freed > 1 {
+            world.wrongs.push(format!("{} is freed a second time", self.key));
+        }
+        if world.kernels[owner].owed.contains_key(&self.key) {
+            world.wrongs.push(format!("{} is freed before its release", self.key));
+        }
+        if self.panics && world.is_sweeping && !std::thread::panicking() {
+            world.kernels[owner].has_unwound = true;
+            drop(world);
+            std::panic::resume_unwind(Box::new("on purpose"));
+        }
+    }
+}
+
+/// A socket whose owner is gone.
+struct Left {
+    by: usize,
+    world: Shared,
+    ledger: Ledger<Memory>,
+}
+
+impl Line for Left {
+    fn fd(&self) -> BorrowedFd<'_> {
+        rustix::stdio::stdin()
+    }
+
+    fn is_stream(&self) -> bool {
+        look(&self.world).kernels[self.by].is_stream
+    }
+
+    fn abort(&self) {
+        look(&self.world).kernels[self.by].aborts += 1;
+    }
+}
+
+impl Vehicle for Left {
+    fn line(&self) -> &dyn Line {
+        self
+    }
+
+    fn is_alone(&self) -> bool {
+        !look(&self.world).kernels[self.by].is_shared
+    }
+
+    fn drain(&mut self) -> bool {
+        let reports = look(&self.world).kernels[self.by].read();
+        reports.into_iter().for_each(|report| self.ledger.report(report));
+        self.ledger.is_drained()
+    }
+
+    fn is_lost(&self) -> bool {
+        self.ledger.is_lost()
+    }
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        let mut world = look(&self.world);
+        world.kernels[self.by].closed += 1;
+        if !world.kernels[self.by].owed.is_empty() {
+            world.wrongs.push(format!("socket {} is closed with memory in flight", self.by));
+        }
+    }
+}
+
+/// What the program has.
+struct Program {
+    world: Shared,
+    owners: Vec<Option<Ledger<Memory>>>,
+    open: Vec<Vec<(u64, usize)>>,
+    lot: Vec<Parked>,
+    /// By socket that is in the lot: when its connection is to be aborted.
+    deadlines: BTreeMap<usize, Option<Instant>>,
+    expected_aborts: [u32; SENDERS],
+    now: Instant,
+}
+
+impl Program {
+    fn new(streams: [bool; SENDERS]) -> Program {
+        let kernels =
+            streams.map(|is_stream| Kernel { is_stream, ..Kernel::default() }).into_iter();
+        let world = World { kernels: kernels.collect(), ..World::default() };
+        Program {
+            world: Arc::new(Mutex::new(world)),
+            owners: (0..SENDERS).map(|_| Some(Ledger::new())).collect(),
+            open: vec![Vec::new(); SENDERS],
+            lot: Vec::new(),
+            deadlines: BTreeMap::new(),
+            expected_aborts: [0; SENDERS],
+            now: Instant::now(),
+        }
+    }
+
+    fn part(&mut self, by: usize, number: u64, key: usize, lent: bool) {
+        let Some(ledger) = &mut self.owners[by] else { return };
+        assert!(ledger.open(number).is_some());
+        if lent {
+            look(&self.world).kernels[by].lend(key);
+        }
+        ledger.record(number, 10, lent);
+    }
+
+    fn send(&mut self, by: usize, lent: &[bool], is_open: bool) {
+        let Some(ledger) = &mut self.owners[by] else { return };
+        let mut world = look(&self.world);
+        let key = world.memory.len();
+        world.memory.push((by, 0));
+        drop(world);
+        let memory = Memory { key, world: self.world.clone(), panics: key % 16 == 7 };
+        let number = ledger.begin(Payload::One(memory));
+        lent.iter().for_each(|lent| self.part(by, number, key, *lent));
+        match is_open {
+            true => self.open[by].push((number, key)),
+            false => self.end(by, number),
+        }
+    }
+
+    fn end(&mut self, by: usize, number: u64) {
+        if let Some(ledger) = &mut self.owners[by] {
+            ledger.end(number);
+            assert!(ledger.open(number).is_none());
+        }
+    }
+
+    fn read(&mut self, by: usize) {
+        if let Some(ledger) = &mut self.owners[by] {
+            let reports = look(&self.world).kernels[by].read();
+            reports.into_iter().for_each(|report| ledger.report(report));
+        }
+    }
+
+    fn fail(&mut self, by: usize, is_counted: bool) {
+        let Some(ledger) = &mut self.owners[by] else { return };
+        ledger.doubt();
+        if is_counted {
+            let mut world = look(&self.world);
+            let kernel = &mut world.kernels[by];
+            kernel.queue(kernel.next, kernel.next, Vec::new());
+            kernel.next += 1;
+        }
+        self.read(by);
+        if let Some(ledger) = self.owners[by].as_mut() {
+            let is_left = ledger.settle();
+            assert!(ledger.is_lost() || is_left != is_counted);
+        }
+    }
+
+    fn leave(&mut self, by: usize, linger: Option<u64>) {
+        let Some(mut ledger) = self.owners[by].take() else { return };
+        self.open[by].clear();
+        let left = ledger.leave();
+        drop(ledger);
+        let owes = !look(&self.world).kernels[by].owed.is_empty();
+        assert_eq!(left.is_some(), owes, "what is in flight is parked, and nothing else");
+        let Some(ledger) = left else { return };
+        let linger = linger.map_or(Duration::MAX, Duration::from_millis);
+        let left = Left { by, world: self.world.clone(), ledger };
+        let parked = Parked::new(Box::new(left), linger, self.now);
+        assert_eq!(parked.is_none(), look(&self.world).kernels[by].is_confused);
+        if let Some(parked) = parked {
+            self.lot.push(parked);
+            self.deadlines.insert(by, self.now.checked_add(linger));
+        }
+    }
+
+    fn sweep(&mut self) {
+        for (by, deadline) in &mut self.deadlines {
+            if deadline.is_some_and(|deadline| deadline <= self.now) {
+                *deadline = None;
+                let kernel = &look(&self.world).kernels[*by];
+                self.expected_aborts[*by] += u32::from(kernel.is_stream && !kernel.is_shared);
+            }
+        }
+        look(&self.world).is_sweeping = true;
+        let gone = sweep(&mut self.lot, self.now);
+        let mut world = look(&self.world);
+        world.is_sweeping = false;
+        let before = self.deadlines.len();
+        self.deadlines.retain(|by, _| world.kernels[*by].closed == 0);
+        assert_eq!(gone, before - self.deadlines.len(), "each is counted once");
+        self.deadlines.retain(|by, _| {
+            let kernel = &world.kernels[*by];
+            let is_kept = !kernel.is_confused && !kernel.has_unwound;
+            assert!(!is_kept || !kernel.owed.is_empty(), "{by} is drained, and stays");
+            is_kept
+        });
+        assert_eq!(self.lot.len(), self.deadlines.len());
+    }
+
+    fn run(&mut self, step: Step) {
+        match step {
+            Step::Send { by, lent, is_open } => self.send(by, &lent, is_open),
+            Step::Finish { by } if !self.open[by].is_empty() => {
+                let (number, key) = self.open[by].remove(0);
+                self.part(by, number, key, true);
+                self.end(by, number);
+            }
+            Step::Finish { .. } => {}
+            Step::Fail { by, is_counted } => self.fail(by, is_counted),
+            Step::Release { of, at, count } => look(&self.world).kernels[of].release(at, count),
+            Step::Confuse { of, is_cut } => {
+                // Seldom, as nothing is freed any more afterwards.
+                let mut world = look(&self.world);
+                let Some(kernel) = world.kernels.get_mut(of) else { return };
+                let stray = Completed { first: STRAY, last: STRAY, copied: false };
+                let report = if is_cut { Report::Lost } else { Report::Completed(stray) };
+                kernel.queue.push((report, Vec::new()));
+            }
+            Step::Foreign { of } => {
+                let report = Report::Foreign { origin: 2, errno: Errno::ECONNREFUSED };
+                look(&self.world).kernels[of].queue.push((report, Vec::new()));
+            }
+            Step::Take { by, count } => {
+                self.read(by);
+                let Some(ledger) = &mut self.owners[by] else { return };
+                (0..count).for_each(|_| drop(ledger.next_landed()));
+            }
+            Step::Leave { by, linger } => self.leave(by, linger),
+            Step::Share { of } => look(&self.world).kernels[of].is_shared ^= true,
+            Step::Pass { milliseconds } => self.now += Duration::from_millis(milliseconds),
+            Step::Sweep => self.sweep(),
+        }
+    }
+
+    fn check(&self) {
+        let world = look(&self.world);
+        assert_eq!(world.wrongs, Vec::<String>::new());
+        let aborts: Vec<u32> = world.kernels.iter().map(|kernel| kernel.aborts).collect();
+        assert_eq!(aborts, self.expected_aborts, "once, in its time, of a stream of its own");
+        let next = self.deadlines.values().flatten().min();
+        let left = next.map(|next| next.saturating_duration_since(self.now));
+        let expected = (!self.lot.is_empty()).then(|| left.map_or(ROUND, |left| left.min(ROUND)));
+        assert_eq!(next_timeout(&self.lot, self.now), expected);
+    }
+
+    /// The program ends; the kernel releases everything.
+    fn finish(&mut self) {
+        (0..SENDERS).for_each(|by| self.leave(by, Some(0)));
+        self.sweep();
+        self.check();
+        for kernel in &mut look(&self.world).kernels {
+            while !kernel.held.is_empty() {
+                kernel.release(1, 3);
+            }
+        }
+        self.sweep();
+        self.check();
+        assert!(self.lot.is_empty());
+        let world = look(&self.world);
+        let is_leaked = |by: usize| world.kernels[by].is_confused || world.kernels[by].has_unwound;
+        let kept: BTreeSet<usize> =
+            world.memory.iter().filter(|memory| memory.1 == 0).map(|memory| memory.0).collect();
+        assert!(kept.into_iter().all(is_leaked), "all memory is freed that can be");
+    }
+}
+
+proptest! {
+    #[test]
+    fn memory_is_freed_once_and_not_before_its_release(
+        streams: [bool; SENDERS],
+        steps in prop::collection::vec(step(), 0..150),
+    ) {
+        let mut program = Program::new(streams);
+        for step in steps {
+            program.run(step);
+            program.check();
+        }
+        program.finish();
+    }
+}

@@ -1,0 +1,300 @@
+//! Where sockets wait whose owner is gone, together with the memory that the kernel still reads.
+//!
+//! One thread serves them all; it is started with the first. A socket stays until the kernel has
+//! reported everything; after its time is over a TCP connection is aborted, so that the kernel drops
+//! what waits to be sent. Nothing is ever freed before the kernel says so: what cannot be served
+//! (no thread, no descriptor) is leaked.
+//!
+//! A child of `fork(2)` has no thread of its parent, and what was parked there is its parent's. Its
+//! lock may be held by a thread that the child does not have. So a child gets a lot of its own.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::room::inet::{InetSocket, Transport};
+use uncopy_os::epoll::{self, Interest};
+use uncopy_os::fork::Generation;
+use uncopy_os::{Sys, eventfd};
+
+/// A socket that somebody sent on.
+pub(crate) trait Line {
+    fn fd(&self) -> BorrowedFd<'_>;
+    /// There is a connection to abort.
+    fn is_stream(&self) -> bool;
+    fn abort(&self);
+}
+
+impl Line for Arc<InetSocket> {
+    fn fd(&self) -> BorrowedFd<'_> {
+        InetSocket::fd(self)
+    }
+
+    fn is_stream(&self) -> bool {
+        self.transport() == Transport::Tcp
+    }
+
+    fn abort(&self) {
+        self.abort_unacknowledged();
+    }
+}
+
+/// A socket, and what it must not lose.
+pub(crate) trait Vehicle: Send {
+    fn line(&self) -> &dyn Line;
+    /// Nobody else sends on the socket.
+    fn is_alone(&self) -> bool;
+    /// Reads the error queue and frees what was reported; says whether nothing is outstanding.
+    fn drain(&mut self) -> bool;
+    /// It can never be told what is free.
+    fn is_lost(&self) -> bool;
+}
+
+pub(super) struct Parked {
+    vehicle: Box<dyn Vehicle>,
+    /// When to abort the connection. `None`: done, or never.
+    deadline: Option<Instant>,
+}
+
+impl Parked {
+    /// Its connection is aborted `linger` after `now`. `None`: it is lost, and kept for ever.
+    pub(super) fn new(vehicle: Box<dyn Vehicle>, linger: Duration, now: Instant) -> Option<Parked> {
+        if vehicle.is_lost() {
+            std::mem::forget(vehicle);
+            return None;
+        }
+        Some(Parked { vehicle, deadline: now.checked_add(linger) })
+    }
+}
+
+/// A sign that was missed costs at most this.
+pub(super) const ROUND: Duration = Duration::from_millis(500);
+
+/// The event that new ones have come, in the set.
+const ARRIVAL: u64 = 0;
+/// The event that a socket has something in its error queue: all are looked at then.
+const REPORT: u64 = 1;
+
+/// Null, or that of the last process that parked something: this one or one that forked it. None is
+/// ever freed.
+static PLACE: AtomicPtr<Place> = AtomicPtr::new(std::ptr::null_mut());
+
+/// What one process has parked.
+struct Place {
+    generation: Generation,
+    count: AtomicUsize,
+    lot: Mutex<Option<Lot>>,
+}
+
+struct Lot {
+    set: OwnedFd,
+    arrival: OwnedFd,
+    arrived: Vec<Parked>,
+}
+
+/// That of this process.
+fn place() -> &'static Place {
+    of_generation(&PLACE, Generation::current())
+}
+
+fn of_generation(last: &AtomicPtr<Place>, generation: Generation) -> &'static Place {
+    let mut known = last.load(Ordering::Acquire);
+    loop {
+        // SAFETY: null, or from the box below, which is never freed once it stands here.
+        if let Some(place) = unsafe { known.as_ref() }
+            && place.generation == generation
+        {
+            return place;
+        }
+        let (count, lot) = Default::default();
+        let fresh = Box::into_raw(Box::new(Place { generation, count, lot }));
+        match last.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => known = fresh,
+            Err(other) => {
+                // SAFETY: the box of above, which nobody else has seen.
+                drop(unsafe { Box::from_raw(fresh) });
+                known = other;
+            }
+        }
+    }
+}
+
+impl Place {
+    fn lock(&self) -> MutexGuard<'_, Option<Lot>> {
+        self.lot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sockets that are parked, with those that will be for ever.
+pub(crate) fn parked() -> usize {
+    place().count.load(Ordering::Relaxed)
+}
+
+/// Counts memory that is kept for ever, because nobody can be told when it is free.
+pub(crate) fn leaked() {
+    place().count.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Keeps the vehicle until nothing of it is outstanding. Its connection is aborted after `linger`.
+pub(crate) fn park(vehicle: Box<dyn Vehicle>, linger: Duration) {
+    let place = place();
+    place.count.fetch_add(1, Ordering::Relaxed);
+    let Some(parked) = Parked::new(vehicle, linger, Instant::now()) else { return };
+    let mut lot = place.lock();
+    let opened = match &mut *lot {
+        Some(lot) => Ok(lot),
+        None => open(place).map(|opened| lot.insert(opened)),
+    };
+    match opened {
+        Ok(lot) => {
+            lot.arrived.push(parked);
+            let _ = eventfd::raise(&lot.arrival);
+        }
+        Err(_) => std::mem::forget(parked),
+    }
+}
+
+fn open(place: &'static Place) -> Sys<Lot> {
+    let (set, arrival) = (epoll::create()?, eventfd::create()?);
+    epoll::add(&set, &arrival, ARRIVAL, Interest { read: true, ..Interest::default() })?;
+    let thread = std::thread::Builder::new().name("uncopy-parking".to_owned());
+    thread.spawn(|| serve(place)).map_err(|_| uncopy_core::Errno::EAGAIN)?;
+    Ok(Lot { set, arrival, arrived: Vec::new() })
+}
+
+/// The set that the thread sleeps on, in its own handle, and the newly arrived.
+fn look(place: &Place) -> Option<(Vec<Parked>, OwnedFd)> {
+    let mut lot = place.lock();
+    let lot = lot.as_mut()?;
+    let _ = eventfd::lower(&lot.arrival);
+    let set = lot.set.try_clone().ok()?;
+    Some((std::mem::take(&mut lot.arrived), set))
+}
+
+fn serve(place: &Place) {
+    let mut parked: Vec<Parked> = Vec::new();
+    loop {
+        let Some((arrived, set)) = look(place) else {
+            // No descriptor to be had: without signs, then.
+            free_parked(place, &mut parked);
+            std::thread::sleep(ROUND);
+            continue;
+        };
+        for new in &arrived {
+            // One that cannot be added is looked at every round.
+            let edge = Interest { edge: true, ..Interest::default() };
+            let _ = epoll::add(&set, new.vehicle.line().fd(), REPORT, edge);
+        }
+        parked.extend(arrived);
+        free_parked(place, &mut parked);
+        let _ = epoll::wait(&set, next_timeout(&parked, Instant::now()));
+    }
+}
+
+fn free_parked(place: &Place, parked: &mut Vec<Parked>) {
+    place.count.fetch_sub(sweep(parked, Instant::now()), Ordering::Relaxed);
+}
+
+/// Until the next deadline or round. `None`: nothing is parked.
+pub(super) fn next_timeout(parked: &[Parked], now: Instant) -> Option<Duration> {
+    let next = parked.iter().filter_map(|parked| parked.deadline).min();
+    let left = next.map(|at| at.saturating_duration_since(now));
+    (!parked.is_empty()).then(|| left.map_or(ROUND, |left| left.min(ROUND)))
+}
+
+/// Frees what is free, and aborts what has waited long enough. Says how many are gone for good.
+pub(super) fn sweep(parked: &mut Vec<Parked>, now: Instant) -> usize {
+    let mut gone = 0;
+    let mut kept = Vec::new();
+    for mut one in parked.drain(..) {
+        if one.deadline.is_some_and(|deadline| deadline <= now) {
+            one.deadline = None;
+            let line = one.vehicle.line();
+            if line.is_stream() && one.vehicle.is_alone() {
+                line.abort();
+            }
+        }
+        // Buffers are dropped in there, by code that is not ours.
+        let drained = catch_unwind(AssertUnwindSafe(|| one.vehicle.drain()));
+        match drained {
+            Ok(true) => {
+                let _ = catch_unwind(AssertUnwindSafe(move || drop(one)));
+                gone += 1;
+            }
+            Ok(false) if !one.vehicle.is_lost() => kept.push(one),
+            // What was reported is gone; the rest is not known any more.
+            Ok(false) | Err(_) => std::mem::forget(one),
+        }
+    }
+    *parked = kept;
+    gone
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use testbed::in_a_child;
+
+    use super::*;
+
+    /// Knows whether it was dropped or asked for anything.
+    struct Inherited(OwnedFd, #[expect(dead_code, reason = "counts how many there are")] Arc<()>);
+
+    impl Line for Inherited {
+        fn fd(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+
+        fn is_stream(&self) -> bool {
+            true
+        }
+
+        fn abort(&self) {
+            unreachable!("the connection is the parent's");
+        }
+    }
+
+    impl Vehicle for Inherited {
+        fn line(&self) -> &dyn Line {
+            self
+        }
+
+        fn is_alone(&self) -> bool {
+            true
+        }
+
+        fn drain(&mut self) -> bool {
+            unreachable!("the queue is the parent's");
+        }
+
+        fn is_lost(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_child_leaves_what_its_parent_parked_and_has_a_lot_of_its_own() {
+        let alive = Arc::new(());
+        let last: &'static AtomicPtr<Place> = Box::leak(Box::default());
+        let here = of_generation(last, Generation::current());
+        assert!(std::ptr::eq(here, of_generation(last, Generation::current())));
+        let (set, arrival) = (epoll::create().unwrap(), eventfd::create().unwrap());
+        let vehicle = Inherited(eventfd::create().unwrap(), alive.clone());
+        let parked = Parked::new(Box::new(vehicle), ROUND, Instant::now()).unwrap();
+        // As if another thread were in the middle of parking it.
+        let mut held = here.lock();
+        *held = Some(Lot { set, arrival, arrived: vec![parked] });
+        here.count.store(1, Ordering::Relaxed);
+        assert!(in_a_child(|| {
+            let own = of_generation(last, Generation::current());
+            let is_empty = own.lock().is_none() && own.count.load(Ordering::Relaxed) == 0;
+            is_empty && Arc::strong_count(&alive) == 2
+        }));
+        drop(held);
+        // Its pages could not be told from those of a lot that is served.
+        std::mem::forget(here.lock().take());
+    }
+}
