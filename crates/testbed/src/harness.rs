@@ -1,10 +1,14 @@
 //! Tests that say what they need, and a run that says what it left out.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
+use crate::extent::{self, Extent};
 use crate::place::{Place, disk_is_a_bare_device};
 use crate::process::find_tool;
 use crate::sandbox::{self, Sandbox};
@@ -54,6 +58,8 @@ pub struct Case {
     body: Box<dyn FnOnce() + Send>,
     /// What can be run on another filesystem too.
     function: Option<fn()>,
+    /// Run at full extent only.
+    only_in_full: bool,
 }
 
 impl Case {
@@ -64,7 +70,7 @@ impl Case {
         body: impl FnOnce() + Send + 'static,
     ) -> Case {
         let (name, needs) = (name.into(), needs.to_vec());
-        Case { name, needs, body: Box::new(body), function: None }
+        Case { name, needs, body: Box::new(body), function: None, only_in_full: false }
     }
 
     /// A test that [`on_each_filesystem`] can run several times.
@@ -90,8 +96,9 @@ impl Case {
 
     fn into_trial(self) -> Trial {
         let Some(reason) = self.unmet() else {
-            let body = self.body;
-            return Trial::test(self.name, move || {
+            let Case { name, body, .. } = self;
+            return Trial::test(name.clone(), move || {
+                let _running = Running { name, began: Instant::now() };
                 body();
                 Ok(())
             });
@@ -103,16 +110,47 @@ impl Case {
     }
 }
 
+/// A test at work. Dropped, it is noted.
+struct Running {
+    name: String,
+    began: Instant,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let run = Finished {
+            took: self.began.elapsed(),
+            name: std::mem::take(&mut self.name),
+            is_cut_short: extent::take_is_cut_short(),
+        };
+        FINISHED.lock().unwrap_or_else(PoisonError::into_inner).push(run);
+    }
+}
+
+/// A test that was run.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Finished {
+    took: Duration,
+    name: String,
+    is_cut_short: bool,
+}
+
+static FINISHED: Mutex<Vec<Finished>> = Mutex::new(Vec::new());
+
 /// These, and each of them on ext4, XFS and btrfs too: on those that [`Place::Disk`] does not lie on
 /// itself. One that names a place already has its own; those whose names end in one of `once` stay
-/// alone.
+/// alone. In the short extent every third is run on one of those filesystems, which take turns.
 #[must_use]
 pub fn on_each_filesystem(cases: Vec<Case>, once: &[&str]) -> Vec<Case> {
     let places = Place::beside_the_disk();
-    let on = |case: &Case| places.iter().filter_map(|place| case.on(*place)).collect::<Vec<_>>();
+    let on = |(number, case): (usize, &Case)| {
+        let others = places.iter().filter_map(|place| case.on(*place)).enumerate();
+        let turn = number % places.len().max(1);
+        others.map(|(nth, case)| Case { only_in_full: nth != turn, ..case }).collect::<Vec<_>>()
+    };
     let is_once = |case: &Case| once.iter().any(|name| case.name.ends_with(name));
     let repeated = cases.iter().filter(|case| !is_once(case));
-    let others = repeated.flat_map(on).collect::<Vec<_>>();
+    let others = repeated.enumerate().flat_map(on).collect::<Vec<_>>();
     cases.into_iter().chain(others).collect()
 }
 
@@ -120,7 +158,10 @@ pub fn on_each_filesystem(cases: Vec<Case>, once: &[&str]) -> Vec<Case> {
 ///
 /// `target_tmpdir` is `env!("CARGO_TARGET_TMPDIR")`: a directory on disk for files and images.
 pub fn run(target_tmpdir: &str, cases: impl FnOnce() -> Vec<Case>) -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    if !Extent::asked().is_full() {
+        arguments.test_threads.get_or_insert_with(threads);
+    }
     if !arguments.list
         && let Sandbox::Left(code) = sandbox::enter()
     {
@@ -129,14 +170,26 @@ pub fn run(target_tmpdir: &str, cases: impl FnOnce() -> Vec<Case>) -> ExitCode {
     scratch::open(target_tmpdir);
     let mut cases = cases();
     cases.sort_by(|a, b| a.name.cmp(&b.name));
+    // Who names tests gets them.
+    let mut left_out = 0;
+    if !Extent::asked().is_full() && arguments.filter.is_none() && !arguments.list {
+        left_out = cases.extract_if(.., |case| case.only_in_full).count();
+    }
     let reasons = reasons(&cases, &arguments);
     let trials = cases.into_iter().map(Case::into_trial).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list {
         report_ignored(&reasons);
+        report_short(left_out);
+        report_slowest();
     }
     scratch::close();
     conclusion.exit_code()
+}
+
+/// Twice as many as there are processors: tests mostly wait for programs, times and disks.
+fn threads() -> usize {
+    2 * std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 fn reasons(cases: &[Case], arguments: &Arguments) -> BTreeMap<String, usize> {
@@ -161,4 +214,28 @@ fn report_ignored(reasons: &BTreeMap<String, usize>) {
         println!("  {count:4}  {reason}");
     }
     println!();
+}
+
+fn report_short(left_out: usize) {
+    let finished = FINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let cut = finished.iter().filter(|run| run.is_cut_short).count();
+    if cut + left_out > 0 {
+        println!(
+            "{cut} tests were cut short, and {left_out} on other filesystems left out: \
+             UNCOPY_TEST_FULL=1 runs them whole\n"
+        );
+    }
+}
+
+/// `UNCOPY_TEST_TIMES=20`: how long the slowest twenty took.
+fn report_slowest() {
+    let Some(count) = std::env::var("UNCOPY_TEST_TIMES").ok().and_then(|text| text.parse().ok())
+    else {
+        return;
+    };
+    let mut finished = FINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+    finished.sort_unstable();
+    for Finished { took, name, .. } in finished.iter().rev().take(count) {
+        println!("{:8.2} s  {name}", took.as_secs_f64());
+    }
 }

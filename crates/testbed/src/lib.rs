@@ -8,6 +8,7 @@
 
 mod channel;
 mod content;
+mod extent;
 mod harness;
 mod intercept;
 pub mod journal;
@@ -28,6 +29,7 @@ pub mod witness;
 
 pub use channel::{Transport, next_message};
 pub use content::{Content, assert_same, drop_from_cache, patterned, seeded};
+pub use extent::{Extent, by_extent};
 pub use harness::{Case, Need, on_each_filesystem, run};
 pub use intercept::{Calls, Fault, Intercept, Intercepted, SystemCall};
 pub use mount::{Filesystem, Mount};
@@ -36,7 +38,6 @@ pub use place::Place;
 pub use process::{run_quietly, run_tool, state, with_usual_signals};
 pub use program::{Forbidden, Program, Run, STOP_TIMEOUT};
 pub use receipt::{Receipt, Refusal};
-pub use sandbox::is_full;
 pub use scratch::Scratch;
 pub use session::run_sandboxed;
 pub use sys::{

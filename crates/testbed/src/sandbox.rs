@@ -28,12 +28,6 @@ pub(crate) enum Sandbox {
     Left(ExitCode),
 }
 
-/// `UNCOPY_TEST_FULL=1`: races and mixtures are looked for in many more rounds, which takes many minutes.
-#[must_use]
-pub fn is_full() -> bool {
-    std::env::var_os("UNCOPY_TEST_FULL").is_some_and(|value| value == "1")
-}
-
 /// `UNCOPY_TEST_ROOT=1`: tests may mount, and a missing tool is a failure.
 pub(crate) fn root_is_asked_for() -> bool {
     std::env::var_os("UNCOPY_TEST_ROOT").is_some_and(|value| value == "1")

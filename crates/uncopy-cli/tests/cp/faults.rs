@@ -73,7 +73,7 @@ impl Faults {
         }
     }
 
-    /// Each errno in each call.
+    /// Each errno in each call; one in each at the short extent.
     fn each(&self) {
         let calls = calls_of_the_copy(&self.pair, &self.program);
         assert!(calls.len() > 8, "{calls:#?}");
@@ -81,8 +81,10 @@ impl Faults {
     }
 
     fn each_of(&self, calls: &[Call]) {
-        for call in calls {
-            for errno in ERRNOS {
+        // In turn, so that each is met somewhere.
+        let of_each = testbed::by_extent([1, ERRNOS.len(), ERRNOS.len()]);
+        for (number, call) in calls.iter().enumerate() {
+            for errno in ERRNOS.iter().cycle().skip(number).take(of_each) {
                 self.one(call, errno, &[]);
             }
         }

@@ -1,7 +1,7 @@
 //! A source that somebody stores into through a mapping while it is copied.
 //!
 //! The writer stores a growing number all over the file, in order, so that every copy tells whether the
-//! file ever was like that. `UNCOPY_TEST_FULL=1` makes 200 rounds of each kind.
+//! file ever was like that. `UNCOPY_TEST_FULL=soak` makes 200 rounds of each kind.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -59,7 +59,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 fn rounds() -> u32 {
-    if testbed::is_full() { 200 } else { 20 }
+    testbed::by_extent([5, 20, 200])
 }
 
 /// What came of the rounds.
@@ -75,7 +75,7 @@ struct Tally {
 
 impl Tally {
     fn end(self, what: &str) {
-        if testbed::is_full() {
+        if testbed::Extent::asked() == testbed::Extent::Soak {
             println!("{what}: {self:?}");
         }
         assert!(self.mixtures.is_empty(), "{what}: {self:#?}");

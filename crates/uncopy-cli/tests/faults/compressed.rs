@@ -8,7 +8,7 @@ use testbed::{
 };
 
 use crate::trees::told_tree;
-use crate::{Scene, cannot_tidy, check_truth, ends_for_want_of_memory, is_full, uncopy};
+use crate::{FEW, Scene, cannot_tidy, check_truth, ends_for_want_of_memory, uncopy};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -72,8 +72,7 @@ impl Trees {
                 cannot_tidy(fault) || ends_for_want_of_memory(intercept, fault) || listing;
             assert!(strangers.is_empty() || excused, "{fault}: {strangers:?}: {run:?}");
         };
-        let most = if is_full() { usize::MAX } else { 3 };
-        Scene { program, reset: &reset, check: &check, most, ends: &[0] }.each();
+        Scene { program, reset: &reset, check: &check, most: FEW, ends: &[0] }.each();
     }
 }
 

@@ -5,8 +5,8 @@
 //! no temporary file stays, nothing is half-written under its name, the source is untouched, and a
 //! receipt says what really happened. What hangs is killed and fails the test.
 //!
-//! A plain run takes the errors of a call in turn; `UNCOPY_TEST_FAULTS=full` tries each of them at
-//! each place.
+//! A short run fails the first call of each kind, by one error. `UNCOPY_TEST_FULL=1` fails all calls, by
+//! its errors in turn; `UNCOPY_TEST_FULL=soak` tries each error at each place.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,7 +21,7 @@ mod trees;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use testbed::{Fault, Intercept, Intercepted, Program, Receipt, Run, SystemCall};
+use testbed::{Fault, Intercept, Intercepted, Program, Receipt, Run, SystemCall, by_extent};
 use uncopy::Errno;
 
 /// The program under test.
@@ -58,10 +58,8 @@ const MOVING: [SystemCall; 10] = [
     SystemCall::PWRITEV2,
 ];
 
-/// Whether every error is tried at every place.
-fn is_full() -> bool {
-    std::env::var_os("UNCOPY_TEST_FAULTS").is_some_and(|value| value == "full")
-}
+/// Places where calls of one kind fail, in scenes whose runs take long.
+const FEW: usize = 3;
 
 impl Scene<'_> {
     /// The calls that it makes where nothing fails.
@@ -85,12 +83,12 @@ impl Scene<'_> {
     }
 
     fn each_of(&self, intercepted: &Intercepted, call: SystemCall, wrong: &mut Vec<String>) {
-        let full = is_full();
+        let (most, full) = by_extent([(1, false), (self.most, false), (usize::MAX, true)]);
         let errnos = call.errnos();
         if errnos.is_empty() {
             return;
         }
-        for nth in 1..=self.most {
+        for nth in 1..=most {
             let in_turn = [errnos[(nth - 1) % errnos.len()]];
             let tried = if full { errnos } else { &in_turn };
             let happened =
@@ -99,7 +97,7 @@ impl Scene<'_> {
                 break;
             }
         }
-        if !full && self.most > errnos.len() {
+        if !full && most > errnos.len() {
             // Each of them in the first, which is often the only one.
             for errno in &errnos[1..] {
                 self.one(intercepted, call, 1, *errno, wrong);

@@ -10,7 +10,7 @@ use testbed::{
     assert_same_tree,
 };
 
-use crate::{Scene, cannot_tidy, check_truth, ends_for_want_of_memory, is_full, uncopy};
+use crate::{FEW, Scene, cannot_tidy, check_truth, ends_for_want_of_memory, uncopy};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -205,13 +205,13 @@ fn with_a_journal() {
 
 fn a_large_file_with_a_journal() {
     let tree = Tree::with_a_large_file(34);
-    gone_on_with(&tree, &["--jobs=1", "-p", "--resume"], &|| (), few());
+    gone_on_with(&tree, &["--jobs=1", "-p", "--resume"], &|| (), FEW);
 }
 
 /// The run with the fault goes on itself with what another left in the middle of a large file.
 fn a_resumed_run() {
     // It is noted before it has a name; from 64 MiB on its chunks are too, and each run hashes them.
-    let tree = Tree::with_a_large_file(if is_full() { 80 } else { 34 });
+    let tree = Tree::with_a_large_file(testbed::by_extent([34, 34, 80]));
     let flags = ["--jobs=1", "-p", "--resume", "--on-error=abort"];
     // The large file is all written, and does not get its name.
     let before = tree.program(&flags).killed_in(SystemCall::RENAMEAT2);
@@ -221,12 +221,7 @@ fn a_resumed_run() {
         let journal = testbed::journal::find(tree.to.path()).expect("it is there after a kill");
         assert_eq!(testbed::journal::parts(&journal).len(), 1, "{begun:?}");
     };
-    gone_on_with(&tree, &flags, &begin, few());
-}
-
-/// Faults of each kind: in the first calls alone, where runs take long.
-fn few() -> usize {
-    if is_full() { usize::MAX } else { 3 }
+    gone_on_with(&tree, &flags, &begin, FEW);
 }
 
 /// Whatever fails in a run after `begin`, the next is a whole one.

@@ -40,7 +40,7 @@ const ENTRIES: usize = 500;
 
 /// Entries that are made while the attacker is at work.
 fn rounds() -> usize {
-    if testbed::is_full() { 12_000 } else { 4_000 }
+    testbed::by_extent([1_000, 4_000, 12_000])
 }
 
 /// A source with links and FIFOs of the attacker's, and a destination that belongs to the attacker and

@@ -60,14 +60,17 @@ fn a_program_that_cannot_be_started_leaves_nothing() {
 fn the_sandboxed_child_of_the_example_counts_words() {
     let mut text = tempfile::NamedTempFile::new().unwrap();
     text.write_all(b"four score and seven\nyears ago").unwrap();
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["run", "--quiet", "--locked", "--package", "uncopy"]);
-    // Where this program was built, so that nothing has to be built again: it is in
-    // `TARGET/PROFILE/deps`.
+    // Where this program was built, which is `TARGET/PROFILE/deps`, and with the features that all
+    // packages together ask for: `cargo test --workspace` has built it already.
     let this = std::env::current_exe().unwrap();
-    cargo.arg("--target-dir").arg(this.ancestors().nth(3).unwrap());
-    cargo.args(["--example", "sandboxed_child", "--"]).arg(text.path());
-    let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    let target = this.ancestors().nth(3).unwrap();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--locked", "--workspace", "--example", "sandboxed_child"]);
+    cargo.arg("--target-dir").arg(target).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let built = cargo.output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let example = target.join("debug/examples/sandboxed_child");
+    let output = Command::new(example).arg(text.path()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "counted: 6 words\n", "{said}");

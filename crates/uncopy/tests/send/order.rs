@@ -310,8 +310,7 @@ fn one_that_fails_takes_those_behind_it_along() {
 const FIRST_PORT: u16 = 4000;
 
 fn kinds() -> Vec<Kind> {
-    let is_full = std::env::var_os("UNCOPY_TEST_ORDER").is_some_and(|value| value == "full");
-    let messages = if is_full { 1000 } else { 60 };
+    let messages = testbed::by_extent([20, 60, 1000]);
     let mut kinds = Vec::new();
     for (streams, mode) in [2, 3].into_iter().flat_map(|n| MODES.map(|mode| (n, mode))) {
         for memory in [Memory::Plain, Memory::Registered, Memory::RegisteredHuge] {
