@@ -4,21 +4,21 @@ use std::fs::{File, Metadata};
 use std::path::Path;
 
 use uncopy_core::Result;
-use uncopy_core::elsewhere;
+use uncopy_core::other_system;
 
 pub(crate) fn open(path: &Path) -> Result<File> {
-    File::open(path).map_err(|error| elsewhere::refused("open", path, error))
+    File::open(path).map_err(|error| other_system::refused("open", path, error))
 }
 
 pub(crate) fn append(path: &Path) -> Result<File> {
     let mut options = File::options();
     super::for_owner_alone(&mut options);
     let opened = options.read(true).append(true).create(true).open(path);
-    opened.map_err(|error| elsewhere::refused("open", path, error))
+    opened.map_err(|error| other_system::refused("open", path, error))
 }
 
 pub(crate) fn metadata(path: &Path) -> Result<Metadata> {
-    std::fs::metadata(path).map_err(|error| elsewhere::refused("examine", path, error))
+    std::fs::metadata(path).map_err(|error| other_system::refused("examine", path, error))
 }
 
 #[cfg(test)]

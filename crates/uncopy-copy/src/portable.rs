@@ -21,7 +21,7 @@ use super::pause::Stopwatch;
 pub(super) use jobs::{is_built, run_job};
 use temporary::Temporary;
 use uncopy_core::CopyOption;
-use uncopy_core::elsewhere;
+use uncopy_core::other_system;
 use uncopy_core::{Cost, Mechanism, Note, Receipt};
 use uncopy_core::{Error, Objection, Reason, Result};
 
@@ -85,11 +85,12 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     fn open(path: &'a Path, options: &CopyOptions) -> Result<Source<'a>> {
-        let fail = |error| elsewhere::refused("open", path, error);
+        let fail = |error| other_system::refused("open", path, error);
         // Opening a FIFO would wait for its writer.
         check_source(path, &fs::metadata(path).map_err(fail)?, options)?;
         let file = File::open(path).map_err(fail)?;
-        let begun = file.metadata().map_err(|error| elsewhere::refused("examine", path, error))?;
+        let begun =
+            file.metadata().map_err(|error| other_system::refused("examine", path, error))?;
         check_source(path, &begun, options)?;
         Ok(Source { path, file, begun })
     }
@@ -97,7 +98,7 @@ impl<'a> Source<'a> {
     /// What differs from when the copy began, if something does.
     fn change(&self, copied_bytes: u64) -> Result<Option<String>> {
         let now = self.file.metadata();
-        let now = now.map_err(|error| elsewhere::refused("examine", self.path, error))?;
+        let now = now.map_err(|error| other_system::refused("examine", self.path, error))?;
         let (before, size) = (&self.begun, self.begun.len());
         let mut what = Vec::new();
         if now.len() != size {
@@ -147,7 +148,7 @@ impl<'a> Destination<'a> {
         options: &CopyOptions,
     ) -> Result<Destination<'a>> {
         let refuse = |reason| Err(Error::new("write to", given, reason));
-        let fail = |error| elsewhere::refused_by_destination("examine", given, error);
+        let fail = |error| other_system::refused_by_destination("examine", given, error);
         let text = given.to_string_lossy();
         if given.file_name().is_none() || text.ends_with(std::path::is_separator) {
             return refuse(Reason::NotRegular { kind: "a directory" });
@@ -186,7 +187,7 @@ impl<'a> Destination<'a> {
                 io::ErrorKind::PermissionDenied => {
                     refuse(Reason::Refused(Objection::WritingForbiddenHere))
                 }
-                _ => Err(elsewhere::refused_by_destination("open for writing", given, error)),
+                _ => Err(other_system::refused_by_destination("open for writing", given, error)),
             };
         }
         Ok(Destination { given, path, found: Some(found) })
@@ -219,12 +220,12 @@ fn move_bytes(
             Ok(0) => return Ok(done_bytes),
             Ok(bytes) => {
                 output.write_all(&piece[..bytes]).map_err(|error| {
-                    elsewhere::refused_by_destination("write to", destination.given, error)
+                    other_system::refused_by_destination("write to", destination.given, error)
                 })?;
                 done_bytes += bytes as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(elsewhere::refused("read", source.path, error)),
+            Err(error) => return Err(other_system::refused("read", source.path, error)),
         }
     }
 }

@@ -132,7 +132,7 @@ impl Trial {
                     speed: rounded(e.best_rate),
                     best_speed: rounded(winner.best_rate),
                     best: winner.way.mechanism,
-                    by_two_threads: winner.way.by_two,
+                    parallel: winner.way.by_two,
                 },
                 errno: None,
             })

@@ -253,11 +253,11 @@ impl Error {
 
     /// The same, for a reason that names the answer in its own words.
     pub fn met_at_destination(self, errno: Errno) -> Error {
-        self.of_destination(lasts(errno))
+        self.with_lasting(lasts(errno))
     }
 
     /// The same, if the next file would meet it too as told.
-    pub fn of_destination(mut self, lasts: bool) -> Error {
+    pub(crate) fn with_lasting(mut self, lasts: bool) -> Error {
         self.0.at_destination = Some(lasts);
         self
     }

@@ -6,12 +6,12 @@
 
 mod choice;
 mod codes;
-pub mod elsewhere;
 mod errno;
 mod error;
 mod filesystem;
 pub mod message;
 mod option;
+pub mod other_system;
 mod receipt;
 mod threshold;
 

@@ -353,7 +353,7 @@ pub struct Leftovers {
 
 impl Leftovers {
     /// Paths that are kept.
-    pub const MOST_PATHS: usize = 32;
+    pub const MAX_PATHS: usize = 32;
 
     /// None were met.
     #[must_use]
@@ -363,7 +363,7 @@ impl Leftovers {
 
     /// Adds one, by name while there is room.
     pub fn add(&mut self, path: PathBuf) {
-        if self.paths.len() < Leftovers::MOST_PATHS {
+        if self.paths.len() < Leftovers::MAX_PATHS {
             self.paths.push(path);
         } else {
             self.more += 1;

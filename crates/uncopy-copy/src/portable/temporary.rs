@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use uncopy_core::elsewhere;
+use uncopy_core::other_system;
 use uncopy_core::{Error, Result};
 
 /// A file that is gone when this is dropped, unless it was put in place.
@@ -78,5 +78,5 @@ impl Drop for Temporary<'_> {
 }
 
 fn failed(operation: &'static str, subject: &Path, error: io::Error) -> Error {
-    elsewhere::refused_by_destination(operation, subject, error)
+    other_system::refused_by_destination(operation, subject, error)
 }

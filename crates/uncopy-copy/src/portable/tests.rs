@@ -462,7 +462,7 @@ fn an_error_names_what_it_met_and_on_which_side() {
     // /dev/full is full, but no regular file: what a full disk says is known by its kind alone.
     let mut full = File::options().write(true).open("/dev/full").unwrap();
     let error = full.write_all(b"x").unwrap_err();
-    assert!(elsewhere::refused_by_destination("write to", "b", error).is_lasting());
+    assert!(other_system::refused_by_destination("write to", "b", error).is_lasting());
 }
 
 #[test]

@@ -72,7 +72,7 @@ pub enum RefusalReason {
         /// The winner.
         best: Mechanism,
         /// The winner had two threads.
-        by_two_threads: bool,
+        parallel: bool,
     },
     /// It was slower with other files of the job.
     SlowerOnJob {
@@ -235,13 +235,13 @@ impl RefusalReason {
             RefusalReason::SlowerUnlessDurable => {
                 write!(f, "{}; {} chooses it", self.plain(), name(Choice::PreferCpuTime))
             }
-            RefusalReason::SlowerInTrial { speed, best_speed, best, by_two_threads } => write!(
+            RefusalReason::SlowerInTrial { speed, best_speed, best, parallel } => write!(
                 f,
                 "{}: {:.1} against {:.1} GB/s by {best}{}",
                 self.plain(),
                 gigabytes(speed),
                 gigabytes(best_speed),
-                if by_two_threads { " with two threads" } else { "" },
+                if parallel { " with two threads" } else { "" },
             ),
             RefusalReason::SlowerOnJob { speed, best_speed, best } => write!(
                 f,

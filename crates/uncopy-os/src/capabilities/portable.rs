@@ -6,7 +6,7 @@ use super::{
     Answer, AnswerReason, Device, DeviceKind, Filesystem, Identity, IoUring, Kernel, Limits,
     SocketProtocol, Storage, ZerocopySocket,
 };
-use uncopy_core::elsewhere;
+use uncopy_core::other_system;
 use uncopy_core::{Error, Reason, Result};
 
 fn not_asked<T>() -> Answer<T> {
@@ -35,7 +35,7 @@ pub(super) fn identity(path: &Path) -> Result<Identity> {
 
 pub(super) fn storage(path: &Path) -> Result<Storage> {
     let metadata =
-        std::fs::metadata(path).map_err(|error| elsewhere::refused("examine", path, error))?;
+        std::fs::metadata(path).map_err(|error| other_system::refused("examine", path, error))?;
     let directory = match path.parent() {
         Some(parent) if !metadata.is_dir() => parent,
         _ => path,

@@ -17,7 +17,7 @@ pub fn refused_by_destination(
     error: io::Error,
 ) -> Error {
     let lasts = lasts(error.kind());
-    refused(operation, subject, error).of_destination(lasts)
+    refused(operation, subject, error).with_lasting(lasts)
 }
 
 /// Whether the next file meets it too. A device that fails has no kind.
