@@ -36,7 +36,7 @@ pub const FD_VARIABLE: &str = "UNCOPY_CHANNEL_FD";
 /// Those of [`Command::spawn`]; `EMFILE` or `ENFILE` if descriptors run out.
 pub fn spawn(command: &mut Command) -> io::Result<(Channel, Child)> {
     let (here, there) = seqpacket::pair().map_err(io_error)?;
-    let bequest = inherit::Bequest::new(there.as_fd(), command).map_err(io_error)?;
+    let bequest = inherit::InheritableFd::new(there.as_fd(), command).map_err(io_error)?;
     drop(there);
     command.env(FD_VARIABLE, bequest.number().to_string());
     let child = command.spawn();

@@ -16,7 +16,7 @@ use super::stale::Register;
 use uncopy_core::{Contradiction, Errno, Error, Objection, Reason, Result};
 use uncopy_os::capabilities::Filesystem;
 use uncopy_os::file::{self, Stat};
-use uncopy_os::follow::{self, End, Stopped};
+use uncopy_os::follow::{self, FollowError, LinkTarget};
 use uncopy_os::name;
 
 /// Where the copy goes.
@@ -172,14 +172,14 @@ pub(crate) fn follow_link(
     directory: OwnedFd,
     link: (OwnedFd, Stat),
     given: &Path,
-) -> Result<(End, (OwnedFd, Stat))> {
+) -> Result<(LinkTarget, (OwnedFd, Stat))> {
     let nowhere = || Error::new("write to", given, Reason::Refused(Objection::LinkToNothing));
-    match follow::follow(directory, link, given) {
+    match follow::follow(directory, link.0, link.1, given) {
         Ok(mut end) => {
             let found = end.found.take().ok_or_else(nowhere)?;
             Ok((end, found))
         }
-        Err(Stopped::System(Errno::ENOENT)) => Err(nowhere()),
+        Err(FollowError::System(Errno::ENOENT)) => Err(nowhere()),
         Err(stopped) => Err(stopped.at_destination("write to", given)),
     }
 }

@@ -82,7 +82,7 @@ impl Next {
     /// After a file that went by `mechanism`.
     pub(crate) fn after(mechanism: Mechanism, stat: &Stat) -> Next {
         match mechanism {
-            _ if !is_older(stat, clock::real()) || stat.size == 0 => Next::Unknown,
+            _ if !is_older(stat, clock::realtime()) || stat.size == 0 => Next::Unknown,
             Mechanism::ReadWrite if stat.size <= Early::MOST_BYTES as u64 => Next::Read,
             Mechanism::Reflink => Next::Share { mode: stat.permissions() & 0o777 },
             _ => Next::Unknown,
@@ -111,7 +111,7 @@ impl Early {
 
     /// Reads what there is room for.
     pub(crate) fn read(source: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<Early> {
-        let begun = clock::real();
+        let begun = clock::realtime();
         let room = buffer.len().min(Early::MOST_BYTES);
         let bytes = transfer::read_at(source, &mut buffer[..room], 0).ok()?;
         // Whatever is stored from here on is not in what was read.

@@ -14,7 +14,7 @@ use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_core::{MappedWrites, Unseen};
 use uncopy_os::capabilities::Filesystem;
 use uncopy_os::file::{self, CachedPages, Stat};
-use uncopy_os::follow::{self, Stopped};
+use uncopy_os::follow::{self, FollowError};
 use uncopy_os::{Sys, inherit};
 
 /// An open source, and what it was like when it was opened.
@@ -63,13 +63,13 @@ impl<'a> Source<'a> {
         {
             return Ok(source);
         }
-        let fail = |stopped: Stopped| stopped.error("open", path);
+        let fail = |stopped: FollowError| stopped.error("open", path);
         // O_NONBLOCK: a FIFO without a writer must not make the copy hang before it is refused.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let fd = match follow::open(path, flags) {
-            Err(Stopped::System(Errno::ENXIO)) => return Err(refuse(path, FileType::Socket)),
+            Err(FollowError::System(Errno::ENXIO)) => return Err(refuse(path, FileType::Socket)),
             // Somebody holds a lease: wait for it (fcntl(2), F_SETLEASE).
-            Err(Stopped::System(Errno::EAGAIN)) => {
+            Err(FollowError::System(Errno::EAGAIN)) => {
                 follow::open(path, OFlags::RDONLY | OFlags::NOCTTY)
             }
             other => other,

@@ -178,7 +178,7 @@ impl<'a> Staging<'a> {
         } else {
             // For reading as well: verification reads it, and FICLONE wants it on some kernels.
             let open =
-                |flags| name::open_patiently(destination.directory(), destination.name(), flags);
+                |flags| name::open_blocking(destination.directory(), destination.name(), flags);
             open(OFlags::RDWR)
                 .or_else(|errno| match errno {
                     Errno::EACCES => open(OFlags::WRONLY),

@@ -25,7 +25,7 @@ pub fn coarse() -> Duration {
 
 /// Time since the epoch as of the last tick: no file that is changed from now on gets an earlier time
 /// (`CLOCK_REALTIME_COARSE`; `fs/inode.c`, `inode_set_ctime_current`).
-pub fn real() -> Duration {
+pub fn realtime() -> Duration {
     now(ClockId::RealtimeCoarse)
 }
 

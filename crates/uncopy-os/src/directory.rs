@@ -185,9 +185,10 @@ pub fn make_special(
     name: &OsStr,
     kind: FileType,
     mode: u32,
-    device: (u32, u32),
+    major: u32,
+    minor: u32,
 ) -> Sys<()> {
-    let device = fs::makedev(device.0, device.1);
+    let device = fs::makedev(major, minor);
     Ok(fs::mknodat(directory, name, kind, Mode::from_raw_mode(mode), device)?)
 }
 

@@ -26,7 +26,7 @@ pub fn lower(fd: impl AsFd) -> Sys<()> {
 
 /// Has everybody who watches it look, however often it rang before. It does not wait, not even if
 /// another process had it counted to its end.
-pub fn ring(fd: impl AsFd) {
+pub fn notify(fd: impl AsFd) {
     let fd = fd.as_fd();
     let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
     let has_room = rustix::event::poll(&mut polled, Some(&super::clock::ZERO));

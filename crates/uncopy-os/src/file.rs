@@ -55,7 +55,7 @@ pub struct Stat {
     pub changed: Timestamp,
     /// When the file was made, which no call can set (`STATX_BTIME`). `None` where the filesystem does not
     /// keep it.
-    pub born: Option<Timestamp>,
+    pub birth: Option<Timestamp>,
     /// `None` where the file takes no `O_DIRECT`, or the kernel does not say.
     pub direct: Option<DirectAlign>,
     /// Something is mounted here: the name cannot be replaced (`EBUSY`).
@@ -71,7 +71,7 @@ pub struct Stat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileId {
     pub inode: u64,
-    pub born: Option<Timestamp>,
+    pub birth: Option<Timestamp>,
 }
 
 impl FileId {
@@ -79,16 +79,16 @@ impl FileId {
 
     /// It is the file of that number and of no other: a number without a time of birth shows nothing.
     pub fn is_surely(&self, other: &FileId) -> bool {
-        self.born.is_some() && self == other
+        self.birth.is_some() && self == other
     }
 
     /// Little-endian. Nanoseconds that no clock shows say that there is no time of birth.
     pub fn to_bytes(self) -> [u8; FileId::BYTES] {
-        let born = self.born.unwrap_or(Timestamp { seconds: 0, nanoseconds: u32::MAX });
+        let birth = self.birth.unwrap_or(Timestamp { seconds: 0, nanoseconds: u32::MAX });
         let mut bytes = [0; FileId::BYTES];
         bytes[..8].copy_from_slice(&self.inode.to_le_bytes());
-        bytes[8..16].copy_from_slice(&born.seconds.to_le_bytes());
-        bytes[16..].copy_from_slice(&born.nanoseconds.to_le_bytes());
+        bytes[8..16].copy_from_slice(&birth.seconds.to_le_bytes());
+        bytes[16..].copy_from_slice(&birth.nanoseconds.to_le_bytes());
         bytes
     }
 
@@ -96,14 +96,14 @@ impl FileId {
         let long = |place: usize| bytes[place..place + 8].try_into().unwrap_or([0; 8]);
         let seconds = i64::from_le_bytes(long(8));
         let nanoseconds = u32::from_le_bytes(bytes[16..].try_into().unwrap_or([0; 4]));
-        let born = (nanoseconds < 1_000_000_000).then_some(Timestamp { seconds, nanoseconds });
-        FileId { inode: u64::from_le_bytes(long(0)), born }
+        let birth = (nanoseconds < 1_000_000_000).then_some(Timestamp { seconds, nanoseconds });
+        FileId { inode: u64::from_le_bytes(long(0)), birth }
     }
 }
 
 impl Stat {
     pub fn id(&self) -> FileId {
-        FileId { inode: self.inode, born: self.born }
+        FileId { inode: self.inode, birth: self.birth }
     }
 
     /// Same inode of the same device: the same file.
@@ -164,7 +164,7 @@ fn stat_of_old(s: &fs::Stat) -> Stat {
         accessed: time(s.st_atime, s.st_atime_nsec as u32),
         modified: time(s.st_mtime, s.st_mtime_nsec as u32),
         changed: time(s.st_ctime, s.st_ctime_nsec as u32),
-        born: None,
+        birth: None,
         direct: None,
         mount_root: false,
         may_be_dax: true,
@@ -190,7 +190,7 @@ fn stat_of(s: &fs::Statx) -> Stat {
         accessed: time(s.stx_atime),
         modified: time(s.stx_mtime),
         changed: time(s.stx_ctime),
-        born: (s.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| time(s.stx_btime)),
+        birth: (s.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| time(s.stx_btime)),
         direct,
         mount_root: s.stx_attributes.contains(fs::StatxAttributes::MOUNT_ROOT),
         may_be_dax: s.stx_attributes.contains(fs::StatxAttributes::DAX),

@@ -20,11 +20,11 @@ use super::{Sys, name};
 use uncopy_core::{Errno, Error, Reason};
 
 /// Links that are followed one after the other (`MAXSYMLINKS`, `include/linux/namei.h`).
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// Why a path was not followed to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stopped {
+pub enum FollowError {
     System(Errno),
     /// The rule forbids it.
     Foreign {
@@ -33,7 +33,7 @@ pub enum Stopped {
     },
 }
 
-impl Stopped {
+impl FollowError {
     /// The error of an operation on what was named.
     pub fn error(self, operation: &'static str, subject: impl AsRef<Path>) -> Error {
         Error::new(operation, subject, self.reason())
@@ -42,8 +42,8 @@ impl Stopped {
     /// The reason of such an error.
     pub fn reason(self) -> Reason {
         match self {
-            Stopped::System(errno) => Reason::System { errno },
-            Stopped::Foreign { link, owner } => Reason::ForeignLink { link, owner },
+            FollowError::System(errno) => Reason::System { errno },
+            FollowError::Foreign { link, owner } => Reason::ForeignLink { link, owner },
         }
     }
 
@@ -55,32 +55,32 @@ impl Stopped {
 
     pub fn errno(&self) -> Errno {
         match self {
-            Stopped::System(errno) => *errno,
-            Stopped::Foreign { .. } => Errno::EACCES,
+            FollowError::System(errno) => *errno,
+            FollowError::Foreign { .. } => Errno::EACCES,
         }
     }
 }
 
-impl fmt::Display for Stopped {
+impl fmt::Display for FollowError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.clone().reason().fmt(f)
     }
 }
 
-impl From<Errno> for Stopped {
-    fn from(errno: Errno) -> Stopped {
-        Stopped::System(errno)
+impl From<Errno> for FollowError {
+    fn from(errno: Errno) -> FollowError {
+        FollowError::System(errno)
     }
 }
 
-impl From<rustix::io::Errno> for Stopped {
-    fn from(errno: rustix::io::Errno) -> Stopped {
-        Stopped::System(errno.into())
+impl From<rustix::io::Errno> for FollowError {
+    fn from(errno: rustix::io::Errno) -> FollowError {
+        FollowError::System(errno.into())
     }
 }
 
 /// Result of following a path.
-pub type Followed<T> = Result<T, Stopped>;
+pub type FollowResult<T> = Result<T, FollowError>;
 
 /// What decides whether a link is followed. `None`: an owner that this user namespace does not know,
 /// who is nobody's equal.
@@ -103,17 +103,17 @@ impl Trust {
 }
 
 /// Opens what a path leads to. `O_CLOEXEC` is added.
-pub fn open(path: &Path, flags: OFlags) -> Followed<OwnedFd> {
+pub fn open(path: &Path, flags: OFlags) -> FollowResult<OwnedFd> {
     open_at(fs::CWD, path.as_os_str(), flags, 0)
 }
 
 /// Opens the directory that a path leads to, as a place to resolve names from; needs no read permission.
-pub fn open_directory(path: &Path) -> Followed<OwnedFd> {
+pub fn open_directory(path: &Path) -> FollowResult<OwnedFd> {
     open(path, OFlags::PATH | OFlags::DIRECTORY)
 }
 
 /// Opens the directory that a path leads to, to list it and to resolve names from it.
-pub fn open_root(path: &Path) -> Followed<OwnedFd> {
+pub fn open_root(path: &Path) -> FollowResult<OwnedFd> {
     open(path, OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
@@ -124,7 +124,12 @@ pub fn open_before_last(path: &Path) -> Sys<OwnedFd> {
 }
 
 /// Opens what a path leads to from a directory; with `O_CREAT` it is made with this mode.
-pub fn open_at(directory: impl AsFd, path: &OsStr, flags: OFlags, mode: u32) -> Followed<OwnedFd> {
+pub fn open_at(
+    directory: impl AsFd,
+    path: &OsStr,
+    flags: OFlags,
+    mode: u32,
+) -> FollowResult<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC;
     let (trimmed, is_directory) = trim(path);
     if is_directory && flags.contains(OFlags::CREATE) {
@@ -149,12 +154,12 @@ pub fn open_at(directory: impl AsFd, path: &OsStr, flags: OFlags, mode: u32) -> 
 }
 
 /// Opens what a link leads to without leaving `root`: `path` leads to the link from there.
-pub fn open_beneath(root: impl AsFd, path: &OsStr, flags: OFlags) -> Followed<OwnedFd> {
+pub fn open_beneath(root: impl AsFd, path: &OsStr, flags: OFlags) -> FollowResult<OwnedFd> {
     Walk::new(Base::Beneath(root.as_fd()), path).open(flags | OFlags::CLOEXEC, 0)
 }
 
 /// Facts about what a path leads to.
-pub fn stat(path: &Path) -> Followed<Stat> {
+pub fn stat(path: &Path) -> FollowResult<Stat> {
     let (trimmed, is_directory) = trim(path.as_os_str());
     let flags = AtFlags::SYMLINK_NOFOLLOW;
     let found = file::look_up(fs::CWD, trimmed, flags, file::FACTS)?;
@@ -167,7 +172,7 @@ pub fn stat(path: &Path) -> Followed<Stat> {
 }
 
 /// What a chain of links ends with: a name that is no link.
-pub struct End {
+pub struct LinkTarget {
     pub directory: OwnedFd,
     pub name: OsString,
     /// A path that leads there.
@@ -179,10 +184,15 @@ pub struct End {
 /// Follows a link that was found in a directory, to write to what it leads to. `path` leads to it.
 ///
 /// A link of `/proc` leads where it says in words, as for realpath(3).
-pub fn follow(directory: OwnedFd, link: (OwnedFd, Stat), path: &Path) -> Followed<End> {
-    let (mut directory, mut link, mut path) = (directory, link, path.to_owned());
-    for _ in 0..MOST_LINKS {
-        let target = read(&directory, (&link.0, &link.1), &path)?;
+pub fn follow(
+    directory: OwnedFd,
+    link: OwnedFd,
+    link_stat: Stat,
+    path: &Path,
+) -> FollowResult<LinkTarget> {
+    let (mut directory, mut link, mut path) = (directory, (link, link_stat), path.to_owned());
+    for _ in 0..MAX_LINKS {
+        let target = read_link(&directory, &link.0, &link.1, &path)?;
         path = joined(&path, &target);
         let (before, name) = split(&target)?;
         directory = open_before(Base::Anywhere(directory.as_fd()), &before)?;
@@ -191,7 +201,7 @@ pub fn follow(directory: OwnedFd, link: (OwnedFd, Stat), path: &Path) -> Followe
             Some((_, stat)) if trim(&target).1 && stat.file_type() != FileType::Directory => {
                 return Err(Errno::ENOTDIR.into());
             }
-            found => return Ok(End { directory, name: name.to_owned(), path, found }),
+            found => return Ok(LinkTarget { directory, name: name.to_owned(), path, found }),
         }
     }
     Err(Errno::ELOOP.into())
@@ -208,26 +218,27 @@ pub fn look(directory: impl AsFd, name: &OsStr) -> Sys<Option<(OwnedFd, Stat)>> 
 
 /// What a link says where it leads to: a path from the directory that it lies in, both of them open.
 /// `shown` is what the link is called.
-fn read(
+fn read_link(
     directory: impl AsFd,
-    (link, stat): (impl AsFd, &Stat),
+    link: impl AsFd,
+    stat: &Stat,
     shown: &Path,
-) -> Followed<OsString> {
+) -> FollowResult<OsString> {
     /// No link of this mount is followed (`MNT_NOSYMFOLLOW`, `include/linux/mount.h`).
     const ST_NOSYMFOLLOW: u64 = 0x2000;
     #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast, reason = "widths differ by machine")]
     if fs::fstatfs(&link)?.f_flags as u64 & ST_NOSYMFOLLOW != 0 {
         return Err(Errno::ELOOP.into());
     }
-    let above = file::stat(directory)?;
+    let parent = file::stat(directory)?;
     let trust = Trust {
         link_owner: known(stat.uid),
         follower: file::effective_uid(),
-        directory_owner: known(above.uid),
-        directory_mode: above.mode,
+        directory_owner: known(parent.uid),
+        directory_mode: parent.mode,
     };
     if !trust.is_given() {
-        return Err(Stopped::Foreign { link: shown.to_owned(), owner: stat.uid });
+        return Err(FollowError::Foreign { link: shown.to_owned(), owner: stat.uid });
     }
     let target = fs::readlinkat(link, "", Vec::new())?;
     Ok(OsString::from_vec(target.into_bytes()))
@@ -260,10 +271,10 @@ impl<'a> Walk<'a> {
         Walk { base, at: None, path: path.to_owned(), shown: path.into() }
     }
 
-    fn open(mut self, flags: OFlags, mode: u32) -> Followed<OwnedFd> {
+    fn open(mut self, flags: OFlags, mode: u32) -> FollowResult<OwnedFd> {
         let mut flags = flags;
         // One look more than links: at what the last of them leads to.
-        for _ in 0..=MOST_LINKS {
+        for _ in 0..=MAX_LINKS {
             let (before, name) = split(&self.path)?;
             if trim(&self.path).1 || name == "." {
                 flags |= OFlags::DIRECTORY;
@@ -291,7 +302,7 @@ impl<'a> Walk<'a> {
             if is_magic(&link, self.base)? {
                 return Ok(fs::openat(&directory, name, flags, Mode::from_raw_mode(mode))?);
             }
-            let target = read(&directory, (&link, &stat), &self.shown)?;
+            let target = read_link(&directory, &link, &stat, &self.shown)?;
             self.shown = joined(&self.shown, &target);
             self.path = match self.base {
                 Base::Anywhere(_) => target,

@@ -13,16 +13,16 @@ use uncopy_core::Errno;
 const LOWEST: RawFd = 3;
 
 /// A descriptor that programs started by one command inherit, for as long as this exists.
-pub struct Bequest {
+pub struct InheritableFd {
     fd: OwnedFd,
     /// -1 once it is over: what was hooked into a command stays there.
     number: Arc<AtomicI32>,
 }
 
-impl Bequest {
+impl InheritableFd {
     /// Has the children of `command` keep `fd` across `execve(2)`. Here it stays close-on-exec, so
     /// that no program that another thread starts meanwhile gets it.
-    pub fn new(fd: impl AsFd, command: &mut Command) -> Sys<Bequest> {
+    pub fn new(fd: impl AsFd, command: &mut Command) -> Sys<InheritableFd> {
         let fd = rustix::io::fcntl_dupfd_cloexec(fd, LOWEST)?;
         let number = Arc::new(AtomicI32::new(fd.as_raw_fd()));
         let in_child = number.clone();
@@ -37,7 +37,7 @@ impl Bequest {
         // SAFETY: between `fork(2)` and `execve(2)` it loads an atomic number and calls `fcntl(2)`,
         // which is async-signal-safe (`signal-safety(7)`), and allocates nothing.
         unsafe { command.pre_exec(keep) };
-        Ok(Bequest { fd, number })
+        Ok(InheritableFd { fd, number })
     }
 
     /// Its number there.
@@ -46,7 +46,7 @@ impl Bequest {
     }
 }
 
-impl Drop for Bequest {
+impl Drop for InheritableFd {
     fn drop(&mut self) {
         self.number.store(-1, Ordering::Relaxed);
     }

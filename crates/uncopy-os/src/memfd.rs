@@ -35,7 +35,7 @@ pub fn resize(fd: impl AsFd, size: u64) -> Sys<()> {
 }
 
 /// Has the kernel provide for a range now, so that writing there does not fail for want of memory.
-pub fn provide(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
+pub fn reserve(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
     Ok(rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, offset, length)?)
 }
 

@@ -37,7 +37,7 @@ pub fn open_existing(directory: impl AsFd, name: &OsStr, flags: OFlags) -> Sys<O
 }
 
 /// Opens an existing name of the directory without following a link, waiting for whoever has a lease.
-pub fn open_patiently(directory: impl AsFd, name: &OsStr, flags: OFlags) -> Sys<OwnedFd> {
+pub fn open_blocking(directory: impl AsFd, name: &OsStr, flags: OFlags) -> Sys<OwnedFd> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(fs::openat(directory, name, flags, Mode::empty())?)
 }

@@ -38,12 +38,12 @@ pub struct Binding {
     pub loops: bool,
     /// It sends to groups, or to hosts, over a device of its own choice (`IP_MULTICAST_IF`,
     /// `IP_UNICAST_IF`).
-    pub has_outlet: bool,
+    pub chooses_device: bool,
     /// The class of traffic that rules can look at (`IP_TOS`, `IPV6_TCLASS`).
     pub class: u8,
     /// It asks for its packets back with the times at which they left (`SO_TIMESTAMPING`), which has
     /// them copied (`__skb_tstamp_tx` in `net/core/skbuff.c`).
-    pub keeps_packets: bool,
+    pub gets_packets_back: bool,
 }
 
 /// Where a socket of TCP or UDP sends. `is_v6`: whom it sends to; IPv4 has options of its own, on sockets
@@ -74,10 +74,11 @@ pub fn binding(socket: impl AsFd, is_v6: bool) -> Sys<Binding> {
         device: device as u32,
         mark: number(libc::SOL_SOCKET, libc::SO_MARK)? as u32,
         loops: loops != 0,
-        has_outlet: outlets.iter().any(|outlet| *outlet != 0)
+        chooses_device: outlets.iter().any(|outlet| *outlet != 0)
             || number(libc::SOL_SOCKET, libc::SO_DONTROUTE)? != 0,
         class: class as u8,
-        keeps_packets: stamps & SENT_STAMPS != 0 && stamps & libc::SOF_TIMESTAMPING_OPT_TSONLY == 0,
+        gets_packets_back: stamps & SENT_STAMPS != 0
+            && stamps & libc::SOF_TIMESTAMPING_OPT_TSONLY == 0,
     })
 }
 

@@ -3,7 +3,7 @@
 use rustix::thread::{CapabilitySet, capabilities};
 
 /// Whether files of others can be given away or changed: by root, and by whoever was lent that.
-pub fn reaches_files_of_others() -> bool {
+pub fn overrides_file_ownership() -> bool {
     let reaching = CapabilitySet::CHOWN
         | CapabilitySet::FOWNER
         | CapabilitySet::DAC_OVERRIDE

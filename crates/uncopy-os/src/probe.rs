@@ -8,7 +8,7 @@ use rustix::fs::{self, RenameFlags};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use rustix::process::Rlimit;
 
-use super::uring::raw;
+use super::uring::errno_of;
 use super::{Sys, last_errno};
 
 /// As `uname -r` prints it.
@@ -31,9 +31,9 @@ pub fn may_lock_beyond_limit() -> bool {
 
 /// Which operations io_uring knows (`IORING_REGISTER_PROBE`, Linux 5.6).
 pub fn uring_operations() -> Sys<Probe> {
-    let ring = IoUring::new(1).map_err(|e| raw(&e))?;
+    let ring = IoUring::new(1).map_err(|e| errno_of(&e))?;
     let mut probe = Probe::new();
-    ring.submitter().register_probe(&mut probe).map_err(|e| raw(&e))?;
+    ring.submitter().register_probe(&mut probe).map_err(|e| errno_of(&e))?;
     Ok(probe)
 }
 

@@ -106,7 +106,7 @@ pub fn send_many(fd: impl AsFd, messages: &[[IoSlice<'_>; 2]]) -> Sys<usize> {
 }
 
 /// Where a message is to go: its parts one behind the other, and its descriptors.
-pub struct Place<'a, 'b> {
+pub struct MessageBuffers<'a, 'b> {
     pub head: &'b mut [u8],
     pub body: [&'a mut [MaybeUninit<u8>]; 2],
     pub tail: &'b mut Tail,
@@ -114,10 +114,10 @@ pub struct Place<'a, 'b> {
 }
 
 /// A message that came, and what was written of both parts of its body.
-pub type Landed<'a> = (Received, [&'a mut [u8]; 2]);
+pub type ReceivedMessage<'a> = (Received, [&'a mut [u8]; 2]);
 
 /// Receives one message, its descriptors close-on-exec.
-pub fn receive<'a>(fd: impl AsFd, mut place: Place<'a, '_>) -> Sys<Landed<'a>> {
+pub fn receive<'a>(fd: impl AsFd, mut place: MessageBuffers<'a, '_>) -> Sys<ReceivedMessage<'a>> {
     let mut parts = place.parts();
     let mut control = Control::new();
     let mut message = header(&mut parts, &mut control);
@@ -125,16 +125,16 @@ pub fn receive<'a>(fd: impl AsFd, mut place: Place<'a, '_>) -> Sys<Landed<'a>> {
     let n = unsafe { libc::recvmsg(fd.as_fd().as_raw_fd(), &raw mut message, RECEIVE_FLAGS) };
     let Ok(bytes) = usize::try_from(n) else { return Err(last_errno()) };
     // SAFETY: the kernel has filled this header, and the parts that it names.
-    Ok(unsafe { place.landed(&message, bytes) })
+    Ok(unsafe { place.received(&message, bytes) })
 }
 
 /// Receives one message, and the next if it is there already, by one system call
 /// (`recvmmsg(2)`). What stopped the second, other than that it is not there, the next call says.
 pub fn receive_two<'a, 'b>(
     fd: impl AsFd,
-    mut first: Place<'a, '_>,
-    mut second: Place<'b, '_>,
-) -> Sys<(Landed<'a>, Option<Landed<'b>>)> {
+    mut first: MessageBuffers<'a, '_>,
+    mut second: MessageBuffers<'b, '_>,
+) -> Sys<(ReceivedMessage<'a>, Option<ReceivedMessage<'b>>)> {
     let (mut first_parts, mut second_parts) = (first.parts(), second.parts());
     let (mut first_control, mut second_control) = (Control::new(), Control::new());
     let of = |message| libc::mmsghdr { msg_hdr: message, msg_len: 0 };
@@ -158,10 +158,10 @@ pub fn receive_two<'a, 'b>(
     }
     let bytes = |index: usize| messages[index].msg_len as usize;
     // SAFETY: the kernel has filled the first header, and the parts that it names.
-    let landed = unsafe { first.landed(&messages[0].msg_hdr, bytes(0)) };
+    let received = unsafe { first.received(&messages[0].msg_hdr, bytes(0)) };
     // SAFETY: with two, the second as well.
-    let next = (count > 1).then(|| unsafe { second.landed(&messages[1].msg_hdr, bytes(1)) });
-    Ok((landed, next))
+    let next = (count > 1).then(|| unsafe { second.received(&messages[1].msg_hdr, bytes(1)) });
+    Ok((received, next))
 }
 
 const RECEIVE_FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
@@ -176,7 +176,7 @@ fn header(parts: &mut [libc::iovec; 4], control: &mut Control) -> libc::msghdr {
     message
 }
 
-impl<'a> Place<'a, '_> {
+impl<'a> MessageBuffers<'a, '_> {
     fn parts(&mut self) -> [libc::iovec; 4] {
         let part = |start: *mut u8, length| libc::iovec { iov_base: start.cast(), iov_len: length };
         let [body, more] = &mut self.body;
@@ -192,7 +192,7 @@ impl<'a> Place<'a, '_> {
     ///
     /// # Safety
     /// The kernel has filled `message` and so many bytes of this place's parts, in order.
-    unsafe fn landed(self, message: &libc::msghdr, bytes: usize) -> Landed<'a> {
+    unsafe fn received(self, message: &libc::msghdr, bytes: usize) -> ReceivedMessage<'a> {
         take_rights(message, self.fds);
         let is_truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
         let [body, more] = self.body;
@@ -347,7 +347,7 @@ mod tests {
     use std::mem::MaybeUninit;
     use std::os::fd::{AsRawFd, OwnedFd};
 
-    use super::{Place, Tail, pair, receive, send};
+    use super::{MessageBuffers, Tail, pair, receive, send};
 
     /// `SO_PASSPIDFD` (`include/uapi/asm-generic/socket.h`).
     const SO_PASSPIDFD: libc::c_int = 76;
@@ -381,7 +381,7 @@ mod tests {
             let (mut body, mut more) = ([MaybeUninit::uninit(); 4], []);
             let mut fds: Vec<OwnedFd> = Vec::new();
             let body = [&mut body[..], &mut more[..]];
-            let place = Place { head: &mut head, body, tail: &mut tail, fds: &mut fds };
+            let place = MessageBuffers { head: &mut head, body, tail: &mut tail, fds: &mut fds };
             let (got, _) = receive(&here, place).unwrap();
             assert_eq!((got.bytes, fds.len()), (1, 0));
         }

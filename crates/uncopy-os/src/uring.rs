@@ -9,7 +9,7 @@ use crate::AlignedBuffer;
 use uncopy_core::Errno;
 
 /// After so many it is given up.
-const MOST_STALLS: u32 = 1000;
+const MAX_STALLS: u32 = 1000;
 
 /// How a call to [`DirectRing::copy`] ended, besides the bytes moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl DirectRing {
             .setup_defer_taskrun()
             .build(entries)
             .or_else(|_| IoUring::new(entries))
-            .map_err(|e| raw(&e))?;
+            .map_err(|e| errno_of(&e))?;
         let mut buffers: Vec<_> = (0..depth).map(|_| AlignedBuffer::new(block_bytes)).collect();
         let iovecs: Vec<_> = buffers
             .iter_mut()
@@ -73,7 +73,7 @@ impl DirectRing {
             .collect();
         // SAFETY: the buffers are owned by the value returned, whose drop waits for every
         // operation on them before they are freed.
-        unsafe { ring.submitter().register_buffers(&iovecs) }.map_err(|e| raw(&e))?;
+        unsafe { ring.submitter().register_buffers(&iovecs) }.map_err(|e| errno_of(&e))?;
         let steps = vec![Step::Idle; depth];
         Ok(DirectRing { ring, buffers, steps, block_bytes, in_flight: 0, stalls: 0, lost: false })
     }
@@ -110,11 +110,11 @@ impl DirectRing {
 
     /// Submits what is queued, waits for a completion and handles all that are there.
     fn turn(&mut self, job: &mut Job) {
-        match self.ring.submit_and_wait(1).map_err(|error| raw(&error)) {
+        match self.ring.submit_and_wait(1).map_err(|error| errno_of(&error)) {
             Ok(_) => self.stalls = 0,
             Err(Errno::EINTR) => {}
             // Completions are to be taken, and then it is to be tried again (`io_uring_enter(2)`).
-            Err(Errno::EAGAIN | Errno::EBUSY) if self.stalls < MOST_STALLS => {
+            Err(Errno::EAGAIN | Errno::EBUSY) if self.stalls < MAX_STALLS => {
                 self.stalls += 1;
                 std::thread::yield_now();
             }
@@ -232,7 +232,7 @@ impl Drop for DirectRing {
         while self.in_flight > 0 && !self.lost {
             match self.ring.submit_and_wait(1) {
                 Ok(_) => self.in_flight -= self.ring.completion().count(),
-                Err(error) if raw(&error) == Errno::EINTR => {}
+                Err(error) if errno_of(&error) == Errno::EINTR => {}
                 Err(_) => self.lost = true,
             }
         }
@@ -243,6 +243,6 @@ impl Drop for DirectRing {
     }
 }
 
-pub fn raw(error: &std::io::Error) -> Errno {
+pub fn errno_of(error: &std::io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or(0))
 }

@@ -103,7 +103,7 @@ impl Shared {
     }
 
     pub(super) fn ring(&self) {
-        eventfd::ring(&self.means.bell);
+        eventfd::notify(&self.means.bell);
     }
 
     /// The signals now, and what of `old` no other process tells. Whoever waits at

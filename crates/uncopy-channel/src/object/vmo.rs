@@ -159,7 +159,7 @@ impl Vmo {
         if length == 0 {
             return Ok(());
         }
-        Ok(memfd::provide(&self.core.memory, offset, length)?)
+        Ok(memfd::reserve(&self.core.memory, offset, length)?)
     }
 
     /// Returns what [`set_name`](Self::set_name) called it in this process; nothing at first.

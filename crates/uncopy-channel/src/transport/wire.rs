@@ -15,7 +15,7 @@ use crate::sync::{Mutex, lock};
 use crate::{MAX_BYTES, Status};
 use uncopy_core::Errno;
 use uncopy_os::epoll;
-use uncopy_os::seqpacket::{self, Place, Ready, Tail};
+use uncopy_os::seqpacket::{self, MessageBuffers, Ready, Tail};
 
 /// This process's end of a socket. What it has received and nobody has read lies with the object.
 pub(crate) struct Wire {
@@ -330,8 +330,8 @@ impl Landing {
         Landing { head: [0; HEADER_BYTES], tail: Tail::new(), fds: Vec::new(), received }
     }
 
-    fn place<'a>(&mut self, body: [&'a mut [MaybeUninit<u8>]; 2]) -> Place<'a, '_> {
-        Place { head: &mut self.head, body, tail: &mut self.tail, fds: &mut self.fds }
+    fn place<'a>(&mut self, body: [&'a mut [MaybeUninit<u8>]; 2]) -> MessageBuffers<'a, '_> {
+        MessageBuffers { head: &mut self.head, body, tail: &mut self.tail, fds: &mut self.fds }
     }
 
     /// Reads the bytes; those of the body are in `buffer`.

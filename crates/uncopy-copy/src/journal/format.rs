@@ -364,7 +364,7 @@ pub fn fuzz(bytes: &[u8]) {
     let begun = Begun { fingerprint: [0; CHECKSUM_BYTES], aside: None };
     let framed = frame((*kind).into(), &[payload]);
     check(&framed);
-    let own = FileId { inode: 1, born: None };
+    let own = FileId { inode: 1, birth: None };
     check(&[begin_frame(own, &begun), framed.clone(), framed].concat());
 }
 
@@ -450,7 +450,7 @@ mod tests {
     }
 
     fn id(inode: u64) -> FileId {
-        FileId { inode, born: Some(Timestamp { seconds: 1 << 33, nanoseconds: 5 }) }
+        FileId { inode, birth: Some(Timestamp { seconds: 1 << 33, nanoseconds: 5 }) }
     }
 
     /// The first frame of a journal whose inode is 5.

@@ -27,7 +27,7 @@ pub(super) const MOST_SLOTS: usize = 1024;
 pub(super) const MOST_BYTES: usize = (1 + MOST_SLOTS) * SLOT_BYTES;
 
 /// What an empty directory is noted as before it is there: no file has this number.
-pub(super) const INTENDED: FileId = FileId { inode: 0, born: None };
+pub(super) const INTENDED: FileId = FileId { inode: 0, birth: None };
 
 /// A temporary name and what has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,7 +109,7 @@ fn leads_down(path: &[u8]) -> bool {
 /// slot whose checksum is.
 #[cfg(fuzzing)]
 pub fn fuzz(bytes: &[u8]) {
-    let own = FileId { inode: 1, born: None };
+    let own = FileId { inode: 1, birth: None };
     let head = head(own);
     let with_head = |slot: &[u8]| [&head[..], &vec![0; SLOT_BYTES - HEAD_BYTES], slot].concat();
     check(bytes);
@@ -138,7 +138,7 @@ mod tests {
     use uncopy_os::file::Timestamp;
 
     fn id(inode: u64) -> FileId {
-        FileId { inode, born: Some(Timestamp { seconds: -7, nanoseconds: 999_999_999 }) }
+        FileId { inode, birth: Some(Timestamp { seconds: -7, nanoseconds: 999_999_999 }) }
     }
 
     fn entry(inode: u64, path: &str) -> Entry {
@@ -164,7 +164,7 @@ mod tests {
         let bytes = bytes_of(id(9), &[(0, &entries[0]), (2, &entries[1]), (7, &entries[2])]);
         assert_eq!(parse(&bytes), Some((id(9), entries.to_vec())));
         assert_eq!(parse(&head(id(9))), Some((id(9), Vec::new())));
-        let unborn = FileId { inode: 4, born: None };
+        let unborn = FileId { inode: 4, birth: None };
         assert_eq!(parse(&head(unborn)), Some((unborn, Vec::new())));
         assert!(!unborn.is_surely(&unborn) && id(4).is_surely(&id(4)));
         assert!(!id(4).is_surely(&id(5)) && !id(4).is_surely(&unborn));

@@ -220,7 +220,7 @@ impl Record {
     fn begin(file: OwnedFd) -> Sys<Record> {
         file::try_lock(&file)?;
         let stat = file::stat(&file)?;
-        if stat.born.is_none() {
+        if stat.birth.is_none() {
             return Err(Errno::EOPNOTSUPP);
         }
         let (own, device, head) = (stat.id(), stat.device, format::head(stat.id()));
@@ -237,7 +237,7 @@ impl Record {
 
     fn note(&mut self, path: impl FnOnce() -> PathBuf, name: &OsStr, stat: &Stat) -> Option<usize> {
         // On another filesystem below it inode numbers mean something else.
-        if stat.device != self.device || stat.born.is_none() {
+        if stat.device != self.device || stat.birth.is_none() {
             return None;
         }
         let slot = self.take_slot()?;
@@ -291,7 +291,7 @@ impl Noted<'_> {
         if let Some((register, slot)) = self.0
             && let State::Made(record) = &mut *lock(&register.state)
             && stat.device == record.device
-            && stat.born.is_some()
+            && stat.birth.is_some()
             && let Some(bytes) = format::slot(&record.head, &path(), name, stat.id())
         {
             let _ = transfer::write_all_at(&record.file, &bytes, format::offset(slot));

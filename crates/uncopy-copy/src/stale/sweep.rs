@@ -218,8 +218,8 @@ fn remove_intended(place: Place<'_>, entry: &Entry, record: &Stat) -> Sys<()> {
         && stat.uid == file::effective_uid()
         && stat.permissions() & 0o077 == 0
         && stat.device == record.device
-        && stat.born >= record.born
-        && stat.born.is_some();
+        && stat.birth >= record.birth
+        && stat.birth.is_some();
     if !can_be_it || place.is_in_source(entry.path.as_os_str(), &entry.name) {
         return Ok(());
     }

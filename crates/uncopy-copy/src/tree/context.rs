@@ -82,7 +82,7 @@ impl<'a> Context<'a> {
     /// Whether files of others can be given away or changed, if they take a name that something is given
     /// to.
     pub(super) fn is_privileged(&self) -> bool {
-        *self.privileged.get_or_init(privilege::reaches_files_of_others)
+        *self.privileged.get_or_init(privilege::overrides_file_ownership)
     }
 
     /// Notes of the root that is begun whether it is built in a directory in which nobody else can act.

@@ -27,7 +27,7 @@ use crate::jobs::{EntryKind, EntryOutcome, Links};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::directory;
 use uncopy_os::file::{self, Stat};
-use uncopy_os::follow::{self, Stopped};
+use uncopy_os::follow::{self, FollowError};
 
 /// How what a symbolic link leads to is opened: no FIFO is waited for.
 const FOLLOWED: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
@@ -130,7 +130,7 @@ pub(super) fn open_link(step: &Step<'_, '_>, place: &Place<'_>) -> Result<OwnedF
     let (root, path) = place.directory.way_from_root()?;
     let path: OsString = path.join(place.name).into();
     follow::open_beneath(&root.source, &path, FOLLOWED).map_err(|stopped| match stopped {
-        Stopped::System(Errno::EXDEV) => {
+        FollowError::System(Errno::EXDEV) => {
             Error::new("follow", place.source(), Reason::Refused(Objection::LeadsOutside))
         }
         stopped => stopped.error("follow", place.source()),

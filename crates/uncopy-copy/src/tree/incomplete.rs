@@ -143,7 +143,7 @@ impl Unfinished<'_> {
     fn note_all(&self, journal: &Journal, removed: &mut u64) -> Sys<()> {
         let is_told_by_times = self.job.options().copy.transform == Transform::None
             && !self.job.resume().has_remnants()
-            && is_steady(self.job.resume().begun_at(), (clock::real(), clock::boot()))
+            && is_steady(self.job.resume().begun_at(), (clock::realtime(), clock::boot()))
             && has_kernel_times(self.open.filesystems.1);
         if !is_told_by_times {
             return Ok(());
@@ -250,7 +250,7 @@ fn is_current(source: &Stat, copy: &Stat) -> bool {
     /// Where times are whole seconds, or two, they are cut off.
     const GRAIN_SECONDS: i64 = 4;
     let is_regular = |stat: &Stat| stat.file_type() == FileType::RegularFile;
-    let Some(birth) = copy.born.filter(|_| is_regular(source) && is_regular(copy)) else {
+    let Some(birth) = copy.birth.filter(|_| is_regular(source) && is_regular(copy)) else {
         return false;
     };
     let changed = source.changed;
@@ -303,7 +303,7 @@ mod tests {
         ] {
             let (mode, size, changed) = source;
             let source = stat(mode, size, changed);
-            let copy = Stat { born: birth, ..stat(copy.0, copy.1, time(200, 1)) };
+            let copy = Stat { birth, ..stat(copy.0, copy.1, time(200, 1)) };
             assert_eq!(is_current(&source, &copy), expected, "{what}");
         }
     }

@@ -42,7 +42,8 @@ pub(super) fn make_other(
         _ => {
             let (file_type, mode) = (stat.file_type(), stat.permissions() & 0o777);
             make_entry(step, place, kind, stat, |directory, name| {
-                directory::make_special(directory, name, file_type, mode, stat.special)
+                let (major, minor) = stat.special;
+                directory::make_special(directory, name, file_type, mode, major, minor)
             })
         }
     };

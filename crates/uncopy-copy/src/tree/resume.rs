@@ -38,7 +38,7 @@ impl Resume {
             finished: Mutex::default(),
             incomplete: Mutex::default(),
             has_remnants: AtomicBool::new(false),
-            begun_at: (clock::real(), clock::boot()),
+            begun_at: (clock::realtime(), clock::boot()),
         }
     }
 

@@ -30,7 +30,7 @@ use crate::{facts, stale};
 use uncopy_core::Note;
 use uncopy_core::{Error, Result};
 use uncopy_os::file::Stat;
-use uncopy_os::follow::{self, End, Followed};
+use uncopy_os::follow::{self, FollowResult, LinkTarget};
 use uncopy_os::{Sys, directory, file};
 
 /// Copies one root, and all that is in it.
@@ -50,7 +50,7 @@ pub(super) fn copy(worker: &mut Worker<'_, '_>, source: &Path, destination: &Pat
     }
 }
 
-fn look_at(source: &Path, follow: bool) -> Followed<Stat> {
+fn look_at(source: &Path, follow: bool) -> FollowResult<Stat> {
     if follow { follow::stat(source) } else { Ok(directory::stat_path(source)?) }
 }
 
@@ -144,7 +144,8 @@ fn resolve(destination: &Path) -> Result<(OwnedFd, PathBuf, OsString)> {
         let found = follow::look(&directory, name)
             .map_err(|errno| Error::destination("examine", destination, errno))?;
         if let Some(link) = found.filter(|(_, stat)| is_link(stat)) {
-            let (End { directory, name, path, .. }, _) = follow_link(directory, link, destination)?;
+            let (LinkTarget { directory, name, path, .. }, _) =
+                follow_link(directory, link, destination)?;
             let above = path.parent().unwrap_or(Path::new("")).to_owned();
             return Ok((directory, above, name));
         }

@@ -40,7 +40,7 @@ pub(super) struct Shared<'a> {
 impl<'a> Shared<'a> {
     fn new(place: &Place<'a>, source: BorrowedFd<'_>, mode: u32) -> Option<Shared<'a>> {
         let (directory, name) = (place.open.destination.as_fd(), place.target);
-        let begun = clock::real();
+        let begun = clock::realtime();
         let copy = name::create_new(directory, name, mode).ok()?;
         let shared = Shared { directory, name, mode, begun, copy: Some(copy) };
         let destination = shared.copy.as_ref()?.as_fd();

@@ -17,7 +17,7 @@ use crate::stale::{Noting, Register, Unproven};
 use crate::{CopyOptions, Tuning, remove, stale};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::file::Stat;
-use uncopy_os::follow::{self, Stopped};
+use uncopy_os::follow::{self, FollowError};
 use uncopy_os::{Sys, directory, file, name};
 
 /// The destination of a root directory.
@@ -61,7 +61,7 @@ impl Target {
             Ok(_) => {
                 return refuse(Objection::NotDirectory);
             }
-            Err(Stopped::System(Errno::ENOENT)) => {}
+            Err(FollowError::System(Errno::ENOENT)) => {}
             Err(stopped) => return Err(stopped.at_destination("write to", destination)),
         }
         if directory::stat_path(destination).is_ok() {

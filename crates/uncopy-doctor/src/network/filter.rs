@@ -89,7 +89,7 @@ fn matches(filter: &Filter, packet: &Packet) -> Match {
     };
     let selected = match &filter.selector {
         Selector::Everything => Match::Yes,
-        Selector::Unseen => Match::Maybe,
+        Selector::Opaque => Match::Maybe,
         Selector::Bytes(keys) => {
             let mut all = Match::Yes;
             for key in keys {
@@ -223,7 +223,7 @@ mod tests {
         let found = turns(&[conditional], &packet());
         assert_eq!((found.redirect, found.doubts.len()), (None, 1));
         let mut unseen = filter(&[], &[drop]);
-        unseen.selector = Selector::Unseen;
+        unseen.selector = Selector::Opaque;
         assert_eq!(turns(&[unseen.clone()], &packet()), Turns::default());
         unseen.actions = vec![MIRROR];
         assert_eq!(turns(&[unseen], &packet()).doubts.len(), 1);

@@ -183,7 +183,7 @@ fn beside(machine: &Machine, step: &Step<'_>, lower: Below) -> (Below, Option<No
         .filter(|other| other.kind.as_deref() == Some("macvlan") && other.index != link.index)
         .filter(|other| other.link == link.link && other.link_network.is_none())
         .collect();
-    let taken = match neighbour::taken_in(below[0]) {
+    let taken = match neighbour::accepted_addresses(below[0]) {
         Ok(taken) => taken,
         Err(errno) => {
             let what = Missing::MacvlanSiblings;
@@ -224,7 +224,7 @@ fn tunnelled(link: &Link, step: &Step<'_>, lower: Below) -> Below {
     let flow = Flow::to(remote, link.link.unwrap_or(0));
     match route::route_of(&flow) {
         Ok(route) if is_one && !route.is_local && Some(route.device) == link.link => {
-            if remote.is_multicast() || route.cast != Cast::One {
+            if remote.is_multicast() || route.cast != Cast::Unicast {
                 Below::Unseen("its remote end is a group")
             } else {
                 lower

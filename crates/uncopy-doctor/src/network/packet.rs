@@ -87,9 +87,9 @@ impl Packet {
             device: None,
             address_kind: Some(match route.cast {
                 _ if route.is_local => libc::RTN_LOCAL,
-                Cast::One => libc::RTN_UNICAST,
-                Cast::Everybody => libc::RTN_BROADCAST,
-                Cast::Group => libc::RTN_MULTICAST,
+                Cast::Unicast => libc::RTN_UNICAST,
+                Cast::Broadcast => libc::RTN_BROADCAST,
+                Cast::Multicast => libc::RTN_MULTICAST,
             }),
             network: header(flow.to, source, flow.protocol),
             transport,

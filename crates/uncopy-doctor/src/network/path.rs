@@ -307,7 +307,7 @@ impl Walk<'_> {
         let group = to.is_multicast();
         way.loops = match route.cast {
             _ if route.is_local => None,
-            Cast::Everybody => Some(Echo::Everybody { to }),
+            Cast::Broadcast => Some(Echo::Everybody { to }),
             _ if !group || !self.start.sending.loops => None,
             _ => {
                 let is_member = match to {

@@ -46,8 +46,8 @@ pub(super) fn of(flow: &Flow) -> Result<Asked, Errno> {
 fn by_source(device: u32) -> Vec<NotSeen> {
     const WHAT: Missing = Missing::RouteOfBound;
     let asked = [
-        (RULE, Doubt::RulesBySource, rule::look_at_sources(libc::AF_INET6)),
-        (ROUTE, Doubt::RoutesBySource, route::look_at_sources(device)),
+        (RULE, Doubt::RulesBySource, rule::select_by_source(libc::AF_INET6)),
+        (ROUTE, Doubt::RoutesBySource, route::select_by_source(device)),
     ];
     let doubt = |(source, why, answer)| match answer {
         Ok(false) => None,
@@ -64,7 +64,7 @@ pub(super) fn all(flow: &Flow, transport: Transport) -> Result<(Vec<Route>, Vec<
         missing.extend(doubts);
         let hops = match route::hops_of(&flow) {
             // Nothing is chosen there.
-            _ if route.is_local || route.cast != Cast::One => Vec::new(),
+            _ if route.is_local || route.cast != Cast::Unicast => Vec::new(),
             Ok(hops) => hops,
             Err(Errno::ENODATA) => {
                 missing.push(NotSeen::doubt(Missing::HopGroupMembers, ROUTE, Doubt::HopGroup));

@@ -135,10 +135,10 @@ fn paths(
                 sending.device = bound.device;
                 (sending.mark, sending.loops) = (bound.mark, bound.loops);
                 sending.class = bound.class;
-                if bound.keeps_packets {
+                if bound.gets_packets_back {
                     hidden(*fd, "it asks for packets back with time stamps", false, findings);
                 }
-                if bound.has_outlet {
+                if bound.chooses_device {
                     hidden(*fd, "it chooses the device of what it sends itself", false, findings);
                 }
             }

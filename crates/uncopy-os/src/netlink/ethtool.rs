@@ -2,7 +2,7 @@
 
 use rustix::net::netlink::GENERIC;
 
-use super::{Netlink, Question, attribute, attributes, short_at, text};
+use super::{Netlink, Request, attribute, attributes, short_at, text};
 use crate::Sys;
 use uncopy_core::Errno;
 
@@ -61,13 +61,13 @@ impl Features {
 /// The features of a device.
 pub fn features(device: u32) -> Sys<Features> {
     let netlink = Netlink::open(Some(GENERIC))?;
-    let family = Question::new(CONTROL, &[GET_FAMILY, 1, 0, 0]).with(FAMILY_NAME, b"ethtool\0");
-    let answers = netlink.ask(family)?;
+    let family = Request::new(CONTROL, &[GET_FAMILY, 1, 0, 0]).with(FAMILY_NAME, b"ethtool\0");
+    let answers = netlink.query(family)?;
     let rest = answers.first().and_then(|answer| answer.get(GENERIC_BYTES..)).ok_or(Errno::EIO)?;
     let id = attribute(rest, FAMILY_ID).and_then(|value| short_at(value, 0)).ok_or(Errno::EIO)?;
-    let question = Question::new(id, &[GET_FEATURES, 1, 0, 0])
+    let request = Request::new(id, &[GET_FEATURES, 1, 0, 0])
         .with_nested(HEADER, &[(HEADER_DEVICE_INDEX, &device.to_ne_bytes())]);
-    let answers = netlink.ask(question)?;
+    let answers = netlink.query(request)?;
     let rest = answers.first().and_then(|answer| answer.get(GENERIC_BYTES..)).ok_or(Errno::EIO)?;
     Ok(features_in(rest))
 }

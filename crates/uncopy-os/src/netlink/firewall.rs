@@ -2,7 +2,7 @@
 
 use rustix::net::netlink::NETFILTER;
 
-use super::{Netlink, Question, attribute, attributes, text};
+use super::{Netlink, Request, attribute, attributes, text};
 use crate::Sys;
 use uncopy_core::Errno;
 
@@ -141,7 +141,7 @@ pub fn ruleset() -> Sys<Ruleset> {
         Err(Errno::EPROTONOSUPPORT | Errno::EAFNOSUPPORT) => return Ok(Ruleset::default()),
         netlink => netlink?,
     };
-    let chains = match netlink.ask(question(GET_CHAIN, 0).dump()) {
+    let chains = match netlink.query(request(GET_CHAIN, 0).dump()) {
         // There is no such subsystem.
         Err(Errno::EINVAL | Errno::EOPNOTSUPP) => return Ok(Ruleset::default()),
         chains => chains?,
@@ -153,19 +153,19 @@ pub fn ruleset() -> Sys<Ruleset> {
     if found.chains.iter().all(|chain| chain.hook.is_none()) {
         return Ok(Ruleset::default());
     }
-    for rule in netlink.ask(question(GET_RULE, 0).dump())? {
+    for rule in netlink.query(request(GET_RULE, 0).dump())? {
         found.rules.push(rule_in(&rule).ok_or(Errno::EIO)?);
     }
-    for set in netlink.ask(question(GET_SET, 0).dump())? {
+    for set in netlink.query(request(GET_SET, 0).dump())? {
         let mut set = set_in(&set).ok_or(Errno::EIO)?;
         let (table, name) = (zero_ended(&set.table), zero_ended(&set.name));
-        let question = question(GET_ELEMENTS, set.family).with(SET_TABLE, &table);
-        for list in netlink.ask(question.with(SET_NAME, &name).dump())? {
+        let request = request(GET_ELEMENTS, set.family).with(SET_TABLE, &table);
+        for list in netlink.query(request.with(SET_NAME, &name).dump())? {
             set.elements.extend(elements_in(&list).ok_or(Errno::EIO)?);
         }
         found.sets.push(set);
     }
-    for table in netlink.ask(question(GET_TABLE, 0).dump())? {
+    for table in netlink.query(request(GET_TABLE, 0).dump())? {
         if let Some((family, name)) = asleep(&table) {
             found.chains.retain(|chain| chain.family != family || chain.table != name);
         }
@@ -173,8 +173,8 @@ pub fn ruleset() -> Sys<Ruleset> {
     Ok(found)
 }
 
-fn question(message: u16, family: u8) -> Question {
-    Question::new((libc::NFNL_SUBSYS_NFTABLES as u16) << 8 | message, &[family, 0, 0, 0])
+fn request(message: u16, family: u8) -> Request {
+    Request::new((libc::NFNL_SUBSYS_NFTABLES as u16) << 8 | message, &[family, 0, 0, 0])
 }
 
 fn zero_ended(name: &str) -> Vec<u8> {
@@ -182,12 +182,12 @@ fn zero_ended(name: &str) -> Vec<u8> {
 }
 
 /// Numbers of nf_tables are in the order of the network.
-pub fn wide_at(value: &[u8]) -> Option<u32> {
+pub fn be_u32_at(value: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(value.get(..4)?.try_into().ok()?))
 }
 
 fn number(attributes: &[u8], kind: u16) -> Option<u32> {
-    attribute(attributes, kind).and_then(wide_at)
+    attribute(attributes, kind).and_then(be_u32_at)
 }
 
 /// A table that is switched off: its family and name.
@@ -294,8 +294,8 @@ mod tests {
         assert_eq!(elements_in(&[1, 0]), None);
         assert_eq!(elements_in(&[1, 0, 0, 0]), Some(Vec::new()));
         assert_eq!(asleep(&[1, 0, 0, 0]), None);
-        assert_eq!(wide_at(&[0, 0, 1, 2, 9]), Some(258));
-        assert_eq!(wide_at(&[0, 0, 1]), None);
+        assert_eq!(be_u32_at(&[0, 0, 1, 2, 9]), Some(258));
+        assert_eq!(be_u32_at(&[0, 0, 1]), None);
     }
 
     #[test]

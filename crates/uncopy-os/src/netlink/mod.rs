@@ -32,16 +32,16 @@ const NESTED: u16 = 0x8000;
 const ANSWER_BYTES: usize = 128 << 10;
 /// Something changed while the kernel listed it, so that entries are missing or listed twice
 /// (`NLM_F_DUMP_INTR`, `netlink(7)`).
-const TORN: u16 = 0x10;
+const DUMP_INTERRUPTED: u16 = 0x10;
 /// Number of times that a list is asked for which changes all the while.
-const DUMPS: u32 = 8;
+const MAX_DUMP_ATTEMPTS: u32 = 8;
 
-/// A question: header, the fixed part of its kind, attributes.
-pub struct Question(Vec<u8>);
+/// A request: header, the fixed part of its kind, attributes.
+pub struct Request(Vec<u8>);
 
-impl Question {
+impl Request {
     /// Of this kind, with the fixed part that belongs to it.
-    pub fn new(kind: u16, fixed: &[u8]) -> Question {
+    pub fn new(kind: u16, fixed: &[u8]) -> Request {
         let mut bytes = Vec::with_capacity(64);
         // Length, set in the end; kind; flags; sequence number; port.
         bytes.extend([0; 4]);
@@ -49,18 +49,18 @@ impl Question {
         bytes.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
         bytes.extend([0; 8]);
         bytes.extend(fixed);
-        Question(bytes)
+        Request(bytes)
     }
 
     /// For everything there is, instead of one thing.
-    pub fn dump(mut self) -> Question {
+    pub fn dump(mut self) -> Request {
         let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
         self.0[6..8].copy_from_slice(&flags.to_ne_bytes());
         self
     }
 
     /// With this attribute.
-    pub fn with(mut self, kind: u16, value: &[u8]) -> Question {
+    pub fn with(mut self, kind: u16, value: &[u8]) -> Request {
         self.0.resize(self.0.len().next_multiple_of(4), 0);
         self.0.extend(((ATTRIBUTE_BYTES + value.len()) as u16).to_ne_bytes());
         self.0.extend(kind.to_ne_bytes());
@@ -69,8 +69,8 @@ impl Question {
     }
 
     /// With an attribute made of attributes.
-    pub fn with_nested(self, kind: u16, inner: &[(u16, &[u8])]) -> Question {
-        let nothing = Question(Vec::new());
+    pub fn with_nested(self, kind: u16, inner: &[(u16, &[u8])]) -> Request {
+        let nothing = Request(Vec::new());
         let inner = inner.iter().fold(nothing, |inner, (kind, value)| inner.with(*kind, value));
         self.with(kind | NESTED, &inner.0)
     }
@@ -87,7 +87,7 @@ impl Question {
     }
 }
 
-/// A socket that asks one question after the other.
+/// A socket that asks one request after the other.
 pub struct Netlink(OwnedFd);
 
 impl Netlink {
@@ -116,17 +116,17 @@ impl Netlink {
     }
 
     /// What the kernel answers, each without its header.
-    pub fn ask(&self, question: Question) -> Sys<Vec<Vec<u8>>> {
-        let is_dump = question.is_dump();
-        let question = question.finish();
-        let mut dumps = 0;
+    pub fn query(&self, request: Request) -> Sys<Vec<Vec<u8>>> {
+        let is_dump = request.is_dump();
+        let request = request.finish();
+        let mut attempts = 0;
         loop {
-            rustix::net::send(&self.0, &question, SendFlags::empty())?;
-            let Received { answers, is_torn } = self.receive(is_dump)?;
-            dumps += 1;
-            match is_torn {
+            rustix::net::send(&self.0, &request, SendFlags::empty())?;
+            let Received { answers, is_inconsistent } = self.receive(is_dump)?;
+            attempts += 1;
+            match is_inconsistent {
                 false => return Ok(answers),
-                true if dumps < DUMPS => {}
+                true if attempts < MAX_DUMP_ATTEMPTS => {}
                 true => return Err(Errno::EBUSY),
             }
         }
@@ -150,11 +150,11 @@ impl Netlink {
     }
 }
 
-/// What came in answer to a question.
+/// What came in answer to a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Received {
     answers: Vec<Vec<u8>>,
-    is_torn: bool,
+    is_inconsistent: bool,
 }
 
 /// Takes the answers out of what was received. `true`: that was the last.
@@ -164,7 +164,8 @@ fn split(received: &[u8], is_dump: bool, all: &mut Received) -> Sys<bool> {
         let rest = &received[at..];
         let length = number_at(rest, 0).ok_or(Errno::EIO)? as usize;
         let answer = rest.get(HEADER_BYTES..length).ok_or(Errno::EIO)?;
-        all.is_torn |= is_dump && short_at(rest, 6).is_some_and(|flags| flags & TORN != 0);
+        all.is_inconsistent |=
+            is_dump && short_at(rest, 6).is_some_and(|flags| flags & DUMP_INTERRUPTED != 0);
         let errno = number_at(answer, 0).map(|number| (number as i32).wrapping_neg());
         match short_at(rest, 4).map(i32::from) {
             // A list that was refused ends with the error, and may have no entries before it
@@ -222,7 +223,7 @@ pub fn short_at(bytes: &[u8], at: usize) -> Option<u16> {
 #[cfg(fuzzing)]
 pub fn fuzz(bytes: &[u8]) {
     for is_dump in [true, false] {
-        let mut all = Received { answers: vec![bytes.to_vec()], is_torn: false };
+        let mut all = Received { answers: vec![bytes.to_vec()], is_inconsistent: false };
         let _ = split(bytes, is_dump, &mut all);
         for answer in &all.answers {
             ethtool::fuzz(answer);
@@ -240,14 +241,14 @@ mod tests {
     use super::*;
 
     fn message(kind: i32, payload: &[u8]) -> Vec<u8> {
-        let mut bytes = Question::new(kind as u16, payload).finish();
+        let mut bytes = Request::new(kind as u16, payload).finish();
         bytes.resize(bytes.len().next_multiple_of(4), 0);
         bytes
     }
 
     #[test]
     fn questions_are_laid_out_as_the_kernel_reads_them() {
-        let bytes = Question::new(26, &[2, 32, 0, 0])
+        let bytes = Request::new(26, &[2, 32, 0, 0])
             .with(1, &[192, 0, 2])
             .with_nested(3, &[(1, &[7]), (2, &[8])])
             .finish();
@@ -267,7 +268,7 @@ mod tests {
         assert_eq!(split(&two, true, &mut all), Ok(false));
         assert_eq!(split(&message(libc::NLMSG_DONE, &[0; 4]), true, &mut all), Ok(true));
         assert_eq!(all.answers, [vec![1; 5], vec![2; 8]]);
-        assert!(!all.is_torn);
+        assert!(!all.is_inconsistent);
         let mut fresh = Received::default();
         assert_eq!(split(&message(20, &[3; 4]), false, &mut fresh), Ok(true));
         let refused = message(libc::NLMSG_ERROR, &(-libc::ENETUNREACH).to_ne_bytes());
@@ -280,10 +281,10 @@ mod tests {
     #[test]
     fn a_list_that_changed_meanwhile_is_known() {
         let mut torn = message(20, &[1; 8]);
-        torn[6..8].copy_from_slice(&TORN.to_ne_bytes());
+        torn[6..8].copy_from_slice(&DUMP_INTERRUPTED.to_ne_bytes());
         let mut all = Received::default();
         assert_eq!(split(&torn, true, &mut all), Ok(false));
-        assert!(all.is_torn);
+        assert!(all.is_inconsistent);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::route::address_in;
-use super::{Netlink, Question, attribute, number_at, short_at};
+use super::{Netlink, Request, attribute, number_at, short_at};
 use crate::Sys;
 
 /// `struct ndmsg` (`linux/neighbour.h`), and attributes there.
@@ -38,7 +38,7 @@ pub fn hardware_of(device: u32, address: IpAddr) -> Sys<Option<Vec<u8>>> {
 
 /// Hardware addresses that a device takes frames in for, because somebody above it has them, such as a
 /// macvlan device of any network (`ndo_dflt_fdb_dump` in `net/core/rtnetlink.c`).
-pub fn taken_in(device: u32) -> Sys<Vec<Vec<u8>>> {
+pub fn accepted_addresses(device: u32) -> Sys<Vec<Vec<u8>>> {
     let own = |entry: &Entry| entry.device == device && entry.master.is_none();
     Ok(entries(libc::AF_BRIDGE)?.into_iter().filter(own).map(|entry| entry.hardware).collect())
 }
@@ -75,8 +75,8 @@ pub fn port_to(bridge: u32, hardware: &[u8]) -> Sys<Option<u32>> {
 fn entries(family: libc::c_int) -> Sys<Vec<Entry>> {
     let mut fixed = [0; NEIGHBOUR_BYTES];
     fixed[0] = family as u8;
-    let question = Question::new(libc::RTM_GETNEIGH, &fixed).dump();
-    let answers = Netlink::open(None)?.ask(question)?;
+    let request = Request::new(libc::RTM_GETNEIGH, &fixed).dump();
+    let answers = Netlink::open(None)?.query(request)?;
     Ok(answers.iter().filter_map(|answer| entry_in(answer)).collect())
 }
 

@@ -2,13 +2,13 @@
 
 use rustix::net::netlink::SOCK_DIAG;
 
-use super::{Netlink, Question, attribute, number_at};
+use super::{Netlink, Request, attribute, number_at};
 use crate::Sys;
 
 /// `SOCK_DIAG_BY_FAMILY` (`linux/sock_diag.h`).
 const BY_FAMILY: u16 = 20;
 /// `struct packet_diag_req` and `struct packet_diag_msg`.
-const QUESTION_BYTES: usize = 20;
+const REQUEST_BYTES: usize = 20;
 const ANSWER_BYTES: usize = 16;
 /// `PACKET_SHOW_FANOUT`, `PACKET_DIAG_FANOUT`.
 const SHOW_FANOUT: u32 = 0x8;
@@ -16,10 +16,10 @@ const FANOUT: u16 = 4;
 
 /// Inodes of packet sockets that share their packets with others, and the number of their group.
 pub fn fanouts() -> Sys<Vec<(u64, u16)>> {
-    let mut fixed = [0; QUESTION_BYTES];
+    let mut fixed = [0; REQUEST_BYTES];
     fixed[0] = libc::AF_PACKET as u8;
     fixed[8..12].copy_from_slice(&SHOW_FANOUT.to_ne_bytes());
-    let answers = Netlink::open(Some(SOCK_DIAG))?.ask(Question::new(BY_FAMILY, &fixed).dump())?;
+    let answers = Netlink::open(Some(SOCK_DIAG))?.query(Request::new(BY_FAMILY, &fixed).dump())?;
     Ok(answers.iter().filter_map(|answer| fanout_in(answer)).collect())
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::{Netlink, Question, attribute, attributes, number_at, short_at, text};
+use super::{Netlink, Request, attribute, attributes, number_at, short_at, text};
 use crate::Sys;
 use uncopy_core::Errno;
 
@@ -53,7 +53,7 @@ pub struct Flow {
     /// The device that the socket is bound to; 0: none.
     pub device: u32,
     pub mark: u32,
-    /// `IPPROTO_UDP`; 0: the question is not about ports.
+    /// `IPPROTO_UDP`; 0: the request is not about ports.
     pub protocol: u8,
     /// 0: none is named.
     pub source_port: u16,
@@ -68,9 +68,9 @@ pub struct Flow {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Cast {
     #[default]
-    One,
-    Everybody,
-    Group,
+    Unicast,
+    Broadcast,
+    Multicast,
 }
 
 /// The way to an address.
@@ -136,7 +136,7 @@ impl Flow {
         }
     }
 
-    fn question(&self, flags: u32) -> Question {
+    fn request(&self, flags: u32) -> Request {
         let bytes = |address| match address {
             IpAddr::V4(address) => Ipv4Addr::octets(&address).to_vec(),
             IpAddr::V6(address) => Ipv6Addr::octets(&address).to_vec(),
@@ -150,29 +150,29 @@ impl Flow {
         fixed[3] = self.class & 0xfc;
         fixed[2] = self.source.map_or(0, |source| (bytes(source).len() * 8) as u8);
         fixed[8..].copy_from_slice(&flags.to_ne_bytes());
-        let mut question =
-            Question::new(libc::RTM_GETROUTE, &fixed).with(libc::RTA_DST, &destination);
+        let mut request =
+            Request::new(libc::RTM_GETROUTE, &fixed).with(libc::RTA_DST, &destination);
         if let Some(source) = self.source {
-            question = question.with(libc::RTA_SRC, &bytes(source));
+            request = request.with(libc::RTA_SRC, &bytes(source));
         }
         if self.device != 0 {
-            question = question.with(libc::RTA_OIF, &self.device.to_ne_bytes());
+            request = request.with(libc::RTA_OIF, &self.device.to_ne_bytes());
         }
         if let Some(user) = self.user {
-            question = question.with(USER, &user.to_ne_bytes());
+            request = request.with(USER, &user.to_ne_bytes());
         }
         if self.mark != 0 {
-            question = question.with(libc::RTA_MARK, &self.mark.to_ne_bytes());
+            request = request.with(libc::RTA_MARK, &self.mark.to_ne_bytes());
         }
         if self.protocol != 0 {
-            question = question.with(PROTOCOL, &[self.protocol]);
+            request = request.with(PROTOCOL, &[self.protocol]);
             for (kind, port) in [(SOURCE_PORT, self.source_port), (PORT, self.port)] {
                 if port != 0 {
-                    question = question.with(kind, &port.to_be_bytes());
+                    request = request.with(kind, &port.to_be_bytes());
                 }
             }
         }
-        question
+        request
     }
 }
 
@@ -192,7 +192,7 @@ pub fn route_to(address: IpAddr, scope: u32) -> Sys<Route> {
 
 /// The way that packets of this kind take.
 pub fn route_of(flow: &Flow) -> Sys<Route> {
-    let answers = Netlink::open(None)?.ask(flow.question(0))?;
+    let answers = Netlink::open(None)?.query(flow.request(0))?;
     route_in(answers.first().ok_or(Errno::EIO)?)
 }
 
@@ -202,15 +202,15 @@ fn route_in(answer: &[u8]) -> Sys<Route> {
     let metrics = attribute(rest, libc::RTA_METRICS).unwrap_or_default();
     let flags = number_at(fixed, 8).unwrap_or_default();
     let cast = match fixed[7] {
-        libc::RTN_BROADCAST | libc::RTN_ANYCAST => Cast::Everybody,
-        libc::RTN_MULTICAST => Cast::Group,
-        _ => Cast::One,
+        libc::RTN_BROADCAST | libc::RTN_ANYCAST => Cast::Broadcast,
+        libc::RTN_MULTICAST => Cast::Multicast,
+        _ => Cast::Unicast,
     };
     Ok(Route {
         device: number(libc::RTA_OIF).ok_or(Errno::ENODEV)?,
         is_local: fixed[7] == libc::RTN_LOCAL,
         cast,
-        is_member: cast == Cast::Group && flags & FOR_THIS_MACHINE != 0,
+        is_member: cast == Cast::Multicast && flags & FOR_THIS_MACHINE != 0,
         source: attribute(rest, libc::RTA_PREFSRC).and_then(address_in),
         is_encapsulated: attribute(rest, ENCAPSULATION).is_some(),
         gateway: attribute(rest, libc::RTA_GATEWAY).and_then(address_in),
@@ -232,7 +232,7 @@ pub struct Hop {
 /// # Errors
 /// The kernel does not name the members of a group, or there is no such entry.
 pub fn hops_of(flow: &Flow) -> Sys<Vec<Hop>> {
-    let answers = Netlink::open(None)?.ask(flow.question(WHOLE_ENTRY))?;
+    let answers = Netlink::open(None)?.query(flow.request(WHOLE_ENTRY))?;
     let mut hops = hops_in(answers.first().ok_or(Errno::EIO)?)?;
     // A socket that is bound to a device has no others (`fib_lookup_good_nhc`).
     hops.retain(|hop| flow.device == 0 || hop.device == flow.device);
@@ -243,14 +243,14 @@ pub fn hops_of(flow: &Flow) -> Sys<Vec<Hop>> {
 ///
 /// # Errors
 /// The kernel's: those before Linux 5.0 cannot be asked about one device.
-pub fn look_at_sources(device: u32) -> Sys<bool> {
+pub fn select_by_source(device: u32) -> Sys<bool> {
     let mut fixed = [0; ROUTE_BYTES];
     fixed[0] = libc::AF_INET6 as u8;
-    let question =
-        Question::new(libc::RTM_GETROUTE, &fixed).with(libc::RTA_OIF, &device.to_ne_bytes()).dump();
+    let request =
+        Request::new(libc::RTM_GETROUTE, &fixed).with(libc::RTA_OIF, &device.to_ne_bytes()).dump();
     let netlink = Netlink::open(None)?;
     netlink.check_strictly()?;
-    Ok(netlink.ask(question)?.iter().any(|answer| answer.get(2).is_some_and(|bits| *bits != 0)))
+    Ok(netlink.query(request)?.iter().any(|answer| answer.get(2).is_some_and(|bits| *bits != 0)))
 }
 
 fn hops_in(answer: &[u8]) -> Sys<Vec<Hop>> {
@@ -285,10 +285,10 @@ pub(super) fn address_in(value: &[u8]) -> Option<IpAddr> {
 
 /// Every device of this network namespace.
 pub fn links() -> Sys<Vec<Link>> {
-    let question = Question::new(libc::RTM_GETLINK, &[0; LINK_BYTES])
+    let request = Request::new(libc::RTM_GETLINK, &[0; LINK_BYTES])
         .with(libc::IFLA_EXT_MASK, &SKIP_STATISTICS.to_ne_bytes())
         .dump();
-    let answers = Netlink::open(None)?.ask(question)?;
+    let answers = Netlink::open(None)?.query(request)?;
     Ok(answers.iter().filter_map(|answer| link_in(answer)).collect())
 }
 
@@ -340,10 +340,10 @@ fn link_in(answer: &[u8]) -> Option<Link> {
 pub fn link_elsewhere(network: i32, device: u32) -> Sys<Link> {
     let mut fixed = [0; LINK_BYTES];
     fixed[4..8].copy_from_slice(&device.to_ne_bytes());
-    let question = Question::new(libc::RTM_GETLINK, &fixed)
+    let request = Request::new(libc::RTM_GETLINK, &fixed)
         .with(libc::IFLA_EXT_MASK, &SKIP_STATISTICS.to_ne_bytes())
         .with(LINK_OF_NETWORK, &network.to_ne_bytes());
-    let answers = Netlink::open(None)?.ask(question)?;
+    let answers = Netlink::open(None)?.query(request)?;
     // The kernel says whose device it is; one that does not know the attribute tells of its own.
     let elsewhere = answers.first().filter(|answer| {
         answer.get(LINK_BYTES..).is_some_and(|rest| attribute(rest, LINK_OF_NETWORK).is_some())
@@ -359,13 +359,13 @@ pub fn is_address_of(network: i32, address: IpAddr) -> Sys<bool> {
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let mut fixed = [0; ADDRESS_BYTES];
     fixed[0] = family as u8;
-    let question = Question::new(libc::RTM_GETADDR, &fixed)
+    let request = Request::new(libc::RTM_GETADDR, &fixed)
         .with(ADDRESS_NETWORK, &network.to_ne_bytes())
         .dump();
     let netlink = Netlink::open(None)?;
     // Else the number of the network is passed over, and one's own addresses are told.
     netlink.check_strictly()?;
-    let answers = netlink.ask(question)?;
+    let answers = netlink.query(request)?;
     Ok(answers.iter().any(|answer| address_of(answer) == Some(address)))
 }
 
@@ -383,32 +383,32 @@ fn device_of_vxlan(data: &[u8]) -> Option<u32> {
 
 /// What a device cuts into segments by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Trains {
+pub struct SegmentationLimits {
     pub segments: u32,
     /// With all headers.
     pub bytes: u32,
 }
 
 /// What the device with this index cuts by itself.
-pub fn trains_of(device: u32) -> Sys<Trains> {
+pub fn segmentation_limits(device: u32) -> Sys<SegmentationLimits> {
     let mut fixed = [0; LINK_BYTES];
     fixed[4..8].copy_from_slice(&device.to_ne_bytes());
-    let question = Question::new(libc::RTM_GETLINK, &fixed)
+    let request = Request::new(libc::RTM_GETLINK, &fixed)
         .with(libc::IFLA_EXT_MASK, &SKIP_STATISTICS.to_ne_bytes());
-    let answers = Netlink::open(None)?.ask(question)?;
-    trains_in(answers.first().ok_or(Errno::EIO)?)
+    let answers = Netlink::open(None)?.query(request)?;
+    segmentation_limits_in(answers.first().ok_or(Errno::EIO)?)
 }
 
-fn trains_in(answer: &[u8]) -> Sys<Trains> {
+fn segmentation_limits_in(answer: &[u8]) -> Sys<SegmentationLimits> {
     let (_, rest) = answer.split_at_checked(LINK_BYTES).ok_or(Errno::EIO)?;
     let number = |kind| attribute(rest, kind).and_then(|value| number_at(value, 0));
     let find = |kind| number(kind).ok_or(Errno::ENODATA);
-    Ok(Trains { segments: find(LINK_MAX_SEGMENTS)?, bytes: find(LINK_MAX_BYTES)? })
+    Ok(SegmentationLimits { segments: find(LINK_MAX_SEGMENTS)?, bytes: find(LINK_MAX_BYTES)? })
 }
 
 #[cfg(fuzzing)]
 pub fn fuzz(answer: &[u8]) {
-    let _ = (route_in(answer), hops_in(answer), link_in(answer), trains_in(answer));
+    let _ = (route_in(answer), hops_in(answer), link_in(answer), segmentation_limits_in(answer));
     let _ = address_in(answer);
 }
 
@@ -425,7 +425,7 @@ mod tests {
             let link = links.iter().find(|link| link.index == route.device).unwrap();
             assert_eq!(link.name, "lo");
             assert!(link.flags & libc::IFF_LOOPBACK as u32 != 0);
-            let Trains { segments, bytes } = trains_of(route.device).unwrap();
+            let SegmentationLimits { segments, bytes } = segmentation_limits(route.device).unwrap();
             assert!(segments >= 64 && bytes >= 65_535, "{segments} {bytes}");
         }
     }
@@ -438,9 +438,9 @@ mod tests {
         }
         assert_eq!(route_in(&whole), Err(Errno::ENODEV), "a route without a device");
         assert_eq!(link_in(&[0; LINK_BYTES - 1]), None);
-        assert_eq!(trains_in(&[0; LINK_BYTES - 1]), Err(Errno::EIO));
-        assert_eq!(trains_in(&[0; LINK_BYTES]), Err(Errno::ENODATA));
-        assert_eq!(trains_of(u32::MAX >> 1), Err(Errno::ENODEV));
+        assert_eq!(segmentation_limits_in(&[0; LINK_BYTES - 1]), Err(Errno::EIO));
+        assert_eq!(segmentation_limits_in(&[0; LINK_BYTES]), Err(Errno::ENODATA));
+        assert_eq!(segmentation_limits(u32::MAX >> 1), Err(Errno::ENODEV));
     }
 
     /// As Linux 6.18 answers for a VLAN `eth0.5` over device 4, a port of bridge 7.

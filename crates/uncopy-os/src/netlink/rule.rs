@@ -1,6 +1,6 @@
 //! Rules that choose a routing table (`ip-rule(8)`, `rtnetlink(7)`).
 
-use super::{Netlink, Question, attribute, short_at};
+use super::{Netlink, Request, attribute, short_at};
 use crate::Sys;
 
 /// `struct fib_rule_hdr`, `FRA_SPORT_RANGE` and `FRA_DPORT_RANGE` (`linux/fib_rules.h`).
@@ -23,14 +23,14 @@ pub fn ports(family: libc::c_int) -> Sys<Ports> {
 }
 
 /// Whether rules of a family select by source address.
-pub fn look_at_sources(family: libc::c_int) -> Sys<bool> {
+pub fn select_by_source(family: libc::c_int) -> Sys<bool> {
     Ok(rules(family)?.iter().any(|answer| looks_at_source(answer)))
 }
 
 fn rules(family: libc::c_int) -> Sys<Vec<Vec<u8>>> {
     let mut fixed = [0; RULE_BYTES];
     fixed[0] = family as u8;
-    Netlink::open(None)?.ask(Question::new(libc::RTM_GETRULE, &fixed).dump())
+    Netlink::open(None)?.query(Request::new(libc::RTM_GETRULE, &fixed).dump())
 }
 
 /// By the length of the prefix.
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn rules_are_understood() {
-        assert!(ports(libc::AF_INET).is_ok() && look_at_sources(libc::AF_INET6).is_ok());
+        assert!(ports(libc::AF_INET).is_ok() && select_by_source(libc::AF_INET6).is_ok());
         for (bits, expected) in [(0, false), (1, true), (128, true)] {
             assert_eq!(looks_at_source(&[10, 0, bits, 0]), expected);
         }

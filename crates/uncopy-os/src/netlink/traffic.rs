@@ -1,6 +1,6 @@
 //! Queue disciplines of devices, and filters there (`tc(8)`, `rtnetlink(7)`).
 
-use super::{Netlink, Question, attribute, attributes, number_at, text};
+use super::{Netlink, Request, attribute, attributes, number_at, text};
 use crate::Sys;
 use uncopy_core::Errno;
 
@@ -69,7 +69,7 @@ pub enum Selector {
     Everything,
     /// All of these in the header of the network.
     Bytes(Vec<Key>),
-    Unseen,
+    Opaque,
 }
 
 /// Four bytes of a header that are looked at.
@@ -91,8 +91,8 @@ pub enum Action {
 
 /// Queue disciplines of all devices.
 pub fn queues() -> Sys<Vec<Queue>> {
-    let question = Question::new(libc::RTM_GETQDISC, &[0; QUEUE_BYTES]).dump();
-    let answers = Netlink::open(None)?.ask(question)?;
+    let request = Request::new(libc::RTM_GETQDISC, &[0; QUEUE_BYTES]).dump();
+    let answers = Netlink::open(None)?.query(request)?;
     let queue = |answer: &Vec<u8>| {
         let (fixed, rest) = answer.split_at_checked(QUEUE_BYTES)?;
         Some(Queue {
@@ -113,8 +113,8 @@ pub fn egress_filters(device: u32, queues: &[Queue]) -> Sys<Vec<Filter>> {
         let mut fixed = [0; QUEUE_BYTES];
         fixed[4..8].copy_from_slice(&device.to_ne_bytes());
         fixed[12..16].copy_from_slice(&u32::to_ne_bytes(parent));
-        let question = Question::new(libc::RTM_GETTFILTER, &fixed).dump();
-        let answers = netlink.ask(question)?;
+        let request = Request::new(libc::RTM_GETTFILTER, &fixed).dump();
+        let answers = netlink.query(request)?;
         let mut filters: Vec<(u16, Filter)> =
             answers.iter().filter_map(|answer| filter_in(answer, is_conditional)).collect();
         filters.sort_by_key(|(priority, _)| *priority);
@@ -138,7 +138,7 @@ pub fn egress_filters(device: u32, queues: &[Queue]) -> Sys<Vec<Filter>> {
 fn classes(netlink: &Netlink, device: u32) -> Sys<Vec<u32>> {
     let mut fixed = [0; QUEUE_BYTES];
     fixed[4..8].copy_from_slice(&device.to_ne_bytes());
-    let answers = netlink.ask(Question::new(libc::RTM_GETTCLASS, &fixed).dump())?;
+    let answers = netlink.query(Request::new(libc::RTM_GETTCLASS, &fixed).dump())?;
     Ok(answers.iter().filter_map(|answer| number_at(answer, 8)).collect())
 }
 
@@ -160,10 +160,10 @@ fn filter_in(answer: &[u8], is_conditional: bool) -> Option<(u16, Filter)> {
     let (selector, actions) = match kind.as_str() {
         "u32" => (selector_in(options), attribute(options, U32_ACTIONS)),
         "matchall" => (Selector::Everything, attribute(options, EVERYTHING_ACTIONS)),
-        "bpf" => (Selector::Unseen, attribute(options, BPF_ACTIONS)),
+        "bpf" => (Selector::Opaque, attribute(options, BPF_ACTIONS)),
         kind => {
             let known = ACTIONS.iter().find(|(name, _)| *name == kind);
-            (Selector::Unseen, known.and_then(|(_, at)| attribute(options, *at)))
+            (Selector::Opaque, known.and_then(|(_, at)| attribute(options, *at)))
         }
     };
     let mut actions = actions.map(actions_in).unwrap_or_default();
@@ -201,7 +201,7 @@ fn selector_in(options: &[u8]) -> Selector {
     };
     match keys() {
         Some(keys) if !others && attribute(options, U32_LINK).is_none() => Selector::Bytes(keys),
-        _ => Selector::Unseen,
+        _ => Selector::Opaque,
     }
 }
 

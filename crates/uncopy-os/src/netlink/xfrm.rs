@@ -2,7 +2,7 @@
 
 use rustix::net::netlink::XFRM;
 
-use super::{Netlink, Question, attribute, number_at};
+use super::{Netlink, Request, attribute, number_at};
 use crate::Sys;
 use uncopy_core::Errno;
 
@@ -21,7 +21,7 @@ pub fn policies() -> Sys<u32> {
         Err(Errno::EPROTONOSUPPORT | Errno::EAFNOSUPPORT) => return Ok(0),
         netlink => netlink?,
     };
-    let answers = netlink.ask(Question::new(GET_COUNTS, &[0; 4]))?;
+    let answers = netlink.query(Request::new(GET_COUNTS, &[0; 4]))?;
     let counts = answers.first().and_then(|answer| attribute(answer.get(4..)?, COUNTS));
     counts.and_then(|counts| number_at(counts, OUTGOING)).ok_or(Errno::EIO)
 }

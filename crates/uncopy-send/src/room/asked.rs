@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use uncopy_os::clock;
-use uncopy_os::netlink::route::Trains;
+use uncopy_os::netlink::route::SegmentationLimits;
 
 /// An answer that is asked for again when it is older than `FRESH`.
 #[derive(Debug)]
@@ -98,15 +98,16 @@ impl Answer for Option<bool> {
     }
 }
 
-impl Answer for Option<Trains> {
+impl Answer for Option<SegmentationLimits> {
     /// Neither is 0, and no device takes more segments than 31 bits count.
     fn to_bits(self) -> u64 {
-        let segments = |trains: Trains| u64::from(trains.segments & (u32::MAX >> 1));
+        let segments = |trains: SegmentationLimits| u64::from(trains.segments & (u32::MAX >> 1));
         self.map_or(0, |trains| segments(trains) << 32 | u64::from(trains.bytes))
     }
 
-    fn from_bits(bits: u64) -> Option<Trains> {
-        (bits != 0).then_some(Trains { segments: (bits >> 32) as u32, bytes: bits as u32 })
+    fn from_bits(bits: u64) -> Option<SegmentationLimits> {
+        (bits != 0)
+            .then_some(SegmentationLimits { segments: (bits >> 32) as u32, bytes: bits as u32 })
     }
 }
 
@@ -145,10 +146,10 @@ mod tests {
         assert!(bool::from_bits(true.to_bits()) && !bool::from_bits(false.to_bits()));
         for trains in [
             None,
-            Some(Trains { segments: 65_535, bytes: 65_536 }),
-            Some(Trains { segments: 1, bytes: u32::MAX }),
+            Some(SegmentationLimits { segments: 65_535, bytes: 65_536 }),
+            Some(SegmentationLimits { segments: 1, bytes: u32::MAX }),
         ] {
-            assert_eq!(Option::<Trains>::from_bits(trains.to_bits()), trains);
+            assert_eq!(Option::<SegmentationLimits>::from_bits(trains.to_bits()), trains);
         }
     }
 }

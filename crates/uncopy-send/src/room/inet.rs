@@ -18,7 +18,7 @@ use rustix::net::{
 use super::asked::Asked;
 use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::fork::Generation;
-use uncopy_os::netlink::route::{Trains, route_to, scope, trains_of};
+use uncopy_os::netlink::route::{SegmentationLimits, route_to, scope, segmentation_limits};
 use uncopy_os::offload::Offload;
 use uncopy_os::{Sys, last_errno};
 
@@ -63,7 +63,7 @@ pub struct InetSocket {
     scatter_gather: Asked<Option<bool>>,
     /// `UDP_SEGMENT`; 0: none.
     segment_bytes: AtomicU16,
-    device_trains: Asked<Option<Trains>>,
+    device_trains: Asked<Option<SegmentationLimits>>,
     is_local: Asked<bool>,
     /// How often it was connected to another address.
     reconnections: AtomicU32,
@@ -404,10 +404,10 @@ impl InetSocket {
 
     /// What the device that the connection goes over cuts by itself, as it was a second or 64 sends
     /// ago at most. `None`: it cannot be told.
-    pub(crate) fn device_trains(&self) -> Option<Trains> {
+    pub(crate) fn device_trains(&self) -> Option<SegmentationLimits> {
         self.device_trains.get_or_ask(|_| {
             let peer = self.peer_address()?;
-            trains_of(device_to(peer)?).ok()
+            segmentation_limits(device_to(peer)?).ok()
         })
     }
 

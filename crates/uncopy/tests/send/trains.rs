@@ -1,4 +1,4 @@
-//! Trains of datagrams over a device that cuts shorter ones than the kernel would send.
+//! SegmentationLimits of datagrams over a device that cuts shorter ones than the kernel would send.
 
 use testbed::network::{End, NEEDS, isolated};
 use testbed::{Case, seeded};

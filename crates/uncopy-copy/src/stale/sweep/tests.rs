@@ -133,7 +133,7 @@ fn slots_are_used_again() {
         drop((first, second));
     }
     assert!(fs::metadata(&scene.records()[0]).unwrap().len() <= format::offset(2));
-    let unborn = Stat { born: None, ..stat.clone() };
+    let unborn = Stat { birth: None, ..stat.clone() };
     let elsewhere = Stat { device: (9, 9), ..stat };
     let length = || fs::metadata(&scene.records()[0]).unwrap().len();
     let before = (length(), fs::read(&scene.records()[0]).unwrap());

@@ -485,7 +485,7 @@ mod tests {
             accessed: time(1),
             modified: time(2),
             changed: time(3),
-            born: Some(time(0)),
+            birth: Some(time(0)),
             direct: None,
             mount_root: false,
             may_be_dax: false,

@@ -143,7 +143,7 @@ fn take_back(directory: BorrowedFd<'_>, name: &OsStr, part: &Part) -> Sys<()> {
 
 /// Removes the temporary file of a part, if that is sure to be it.
 fn remove(directory: BorrowedFd<'_>, part: &Part) {
-    if part.id.born.is_some() && open(directory, part).is_ok() {
+    if part.id.birth.is_some() && open(directory, part).is_ok() {
         let _ = name::unlink(directory, &part.name);
     }
 }

@@ -7,7 +7,7 @@ use super::set::{Found, find};
 use super::{Effect, Run};
 use crate::found::RuleDoubt;
 use uncopy_os::netlink::attribute;
-use uncopy_os::netlink::firewall::{Data, Expression, Rule, data_in, wide_at};
+use uncopy_os::netlink::firewall::{Data, Expression, Rule, be_u32_at, data_in};
 
 /// `struct nft_regs`: registers of 16 bytes (1 to 4) or 4 (from 8 on) name the same 64.
 const REGISTER_BYTES: usize = 64;
@@ -118,7 +118,7 @@ struct Attributes<'a>(&'a [u8]);
 
 impl Attributes<'_> {
     fn number(&self, kind: u16) -> Option<u32> {
-        attribute(self.0, kind).and_then(wide_at)
+        attribute(self.0, kind).and_then(be_u32_at)
     }
 
     fn value(&self, kind: u16) -> Vec<u8> {

@@ -31,7 +31,7 @@ pub(crate) use operation::Operation;
 use own::OwnRing;
 use uncopy_core::Errno;
 use uncopy_os::Sys;
-use uncopy_os::uring::raw;
+use uncopy_os::uring::errno_of;
 use witness::Nobody;
 pub(crate) use witness::{Over, Witness};
 
@@ -91,9 +91,9 @@ impl<B: StableBytes, C> SendRing<B, C> {
             .dontfork()
             .build(entries)
             .or_else(|_| IoUring::builder().setup_cqsize(completions).dontfork().build(entries))
-            .map_err(|error| raw(&error))?;
+            .map_err(|error| errno_of(&error))?;
         let mut probe = io_uring::Probe::new();
-        ring.submitter().register_probe(&mut probe).map_err(|error| raw(&error))?;
+        ring.submitter().register_probe(&mut probe).map_err(|error| errno_of(&error))?;
         let needed = [opcode::SendZc::CODE, opcode::SendMsgZc::CODE];
         if !needed.iter().all(|code| probe.is_supported(*code)) {
             return Err(Errno::EOPNOTSUPP);
@@ -113,7 +113,7 @@ impl<B: StableBytes, C> SendRing<B, C> {
     pub(crate) fn register(&mut self, pool: &Pool) -> Sys<()> {
         if self.book.pools.is_empty() {
             match self.ring.submitter().register_buffers_sparse(MAX_POOLS) {
-                Err(error) if raw(&error) != Errno::EBUSY => return Err(raw(&error)),
+                Err(error) if errno_of(&error) != Errno::EBUSY => return Err(errno_of(&error)),
                 _ => {}
             }
         }
@@ -125,7 +125,7 @@ impl<B: StableBytes, C> SendRing<B, C> {
         // ring is gone; and the kernel pins the pages.
         let registered =
             unsafe { self.ring.submitter().register_buffers_update(index, &[region], None) };
-        registered.map_err(|error| raw(&error))?;
+        registered.map_err(|error| errno_of(&error))?;
         self.book.pools.push(pool.clone());
         Ok(())
     }
@@ -147,7 +147,7 @@ impl<B: StableBytes, C> SendRing<B, C> {
     pub(crate) fn register_clone(&mut self, registered: &Registered) -> Sys<()> {
         let from = registered.ring.as_ref().ok_or(Errno::EOPNOTSUPP)?;
         let clone = self.ring.submitter().register_buffers_clone(from.as_raw_fd());
-        clone.map_err(|error| raw(&error))?;
+        clone.map_err(|error| errno_of(&error))?;
         self.book.pools = registered.pools.clone();
         Ok(())
     }
@@ -229,7 +229,7 @@ impl<B: StableBytes, C> SendRing<B, C> {
                 submitter.enter::<libc::sigset_t>(count as u32, want as u32, GETEVENTS, None)
             },
         };
-        match submitted.map_err(|error| raw(&error)) {
+        match submitted.map_err(|error| errno_of(&error)) {
             Ok(taken) if taken < count => {
                 // No memory for more requests. What is cut off is no torn stream.
                 let split = self.book.split_streams((count - taken) as u64);
