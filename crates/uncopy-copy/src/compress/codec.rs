@@ -1,19 +1,19 @@
-//! zstd itself: one call each.
+//! Thin calls to the zstd library.
 
 use zstd::stream::raw::{CParameter, DParameter, InBuffer, Operation, OutBuffer};
 
-use super::{Level, Step};
+use super::{DecodeStep, Level};
 
-/// Larger windows are refused, as `zstd -d` does without `--long`: a hostile file could ask for 2 GiB
-/// of memory (`ZSTD_WINDOWLOG_LIMIT_DEFAULT`).
-const MOST_WINDOW_LOG: u32 = 27;
+/// Largest accepted window, as for `zstd -d` without `--long` (`ZSTD_WINDOWLOG_LIMIT_DEFAULT`): a hostile
+/// file could demand 2 GiB of memory.
+const MAX_WINDOW_LOG: u32 = 27;
 
-/// Makes frames, each from all of its bytes at once.
+/// Compresses whole frames, one call for each.
 pub(super) struct Encoder(zstd::bulk::Compressor<'static>);
 
 impl Encoder {
     /// # Errors
-    /// There is no memory for it.
+    /// Out of memory.
     pub(super) fn new(level: Level) -> Result<Encoder, String> {
         let mut compressor =
             zstd::bulk::Compressor::new(level.get().into()).map_err(|error| error.to_string())?;
@@ -23,7 +23,7 @@ impl Encoder {
         Ok(Encoder(compressor))
     }
 
-    /// Makes `frame` the frame that holds these bytes, with their number and a checksum.
+    /// Compresses the bytes into `frame`, with their number and a checksum. Replaces what `frame` held.
     pub(super) fn encode(&mut self, bytes: &[u8], frame: &mut Vec<u8>) -> Result<(), String> {
         frame.clear();
         frame.reserve(zstd::zstd_safe::compress_bound(bytes.len()));
@@ -31,34 +31,34 @@ impl Encoder {
     }
 }
 
-/// How many bytes a frame says that it holds, by its head (RFC 8878, 3.1.1.1.4); `None`: it does not
-/// say so, or the decoder refuses it.
+/// Returns the content size that a frame's header states (RFC 8878, 3.1.1.1.4). `None`: it states none,
+/// or the decoder refuses the header.
 pub(super) fn content_bytes(head: &[u8]) -> Option<u64> {
     zstd::zstd_safe::get_frame_content_size(head).ok().flatten()
 }
 
-/// Reads frames, piece by piece, in memory of a bounded size.
+/// Decompresses frames piece by piece in bounded memory.
 pub(super) struct Decoder(zstd::stream::raw::Decoder<'static>);
 
 impl Decoder {
     /// # Errors
-    /// There is no memory for it.
+    /// Out of memory.
     pub(super) fn new() -> Result<Decoder, String> {
         let mut decoder = zstd::stream::raw::Decoder::new().map_err(|error| error.to_string())?;
         decoder
-            .set_parameter(DParameter::WindowLogMax(MOST_WINDOW_LOG))
+            .set_parameter(DParameter::WindowLogMax(MAX_WINDOW_LOG))
             .map_err(|error| error.to_string())?;
         Ok(Decoder(decoder))
     }
 
-    /// Decodes what there is, up to the end of the frame.
+    /// Decodes as much as input and output allow, up to the end of the frame.
     ///
     /// # Errors
-    /// The bytes are no frame, or damaged; in zstd's own words.
-    pub(super) fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Step, String> {
+    /// The bytes are not a frame, or are damaged; the text is zstd's.
+    pub(super) fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<DecodeStep, String> {
         let mut input = InBuffer::around(input);
         let mut output = OutBuffer::around(output);
         let left = self.0.run(&mut input, &mut output).map_err(|error| error.to_string())?;
-        Ok(Step { read: input.pos(), written: output.pos(), ended: left == 0 })
+        Ok(DecodeStep { read: input.pos(), written: output.pos(), ended: left == 0 })
     }
 }

@@ -1,4 +1,4 @@
-//! Whether to compress or decompress a file, and what its copy is called.
+//! Decides whether to compress or decompress a file, and names the copy.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -15,50 +15,50 @@ use uncopy_core::{
 use uncopy_core::{Error, Reason, Result};
 use uncopy_os::transfer;
 
-/// The end of the names of compressed files.
+/// Suffix of the names of compressed files.
 const SUFFIX: &[u8] = b".zst";
 
-/// A sample is so many pieces, spread over the file.
+/// Number of pieces in a sample, spread over the file.
 const PIECES: u64 = 4;
 const PIECE_BYTES: u64 = 32 << 10;
 
-/// A seek table with one entry, which a compressed file has besides.
+/// Length of a seek table with one entry, which every compressed file carries.
 const TABLE_BYTES: u64 = 25;
 
-/// What is done to one file, and why.
+/// Decision about one file, with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chosen {
     pub(crate) way: Way,
-    /// The copy's name, if it is another than the one that was given.
+    /// The copy's name, if it differs from the given one.
     pub(crate) name: Option<OsString>,
     pub(crate) compression: Compression,
 }
 
-/// The copy's name, as far as the caller said.
+/// The copy's name as the caller gave it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     pub(crate) name: &'a OsStr,
-    /// The suffix is added and taken away.
+    /// Whether the suffix is added and removed.
     pub(crate) suffix: bool,
-    /// The caller named this file, and did not just come upon it in a tree.
+    /// Whether the caller named this file, rather than a directory above it.
     pub(crate) named: bool,
 }
 
-/// What is known of a file before it is decided.
+/// Facts about a file on which the decision rests.
 #[derive(Debug, Clone, Copy)]
 struct Signs {
-    /// It begins as a file of zstd.
+    /// Whether the file begins with a zstd frame.
     is_zstd: bool,
-    /// Its size is known, and it is this.
+    /// Size, if it is reliable.
     size: Option<u64>,
     guess: Option<CompressionGuess>,
     sample: Option<CompressionSample>,
 }
 
-/// Decides about a file; `None`: nothing is to be done to any.
+/// Decides about one file. `None`: no transformation is requested.
 ///
 /// # Errors
-/// It cannot be read, or it is to be decompressed and is not compressed.
+/// The file cannot be read, or its name says that it is compressed and its contents are not.
 pub(crate) fn choose(
     source: &Source<'_>,
     wanted: Wanted<'_>,
@@ -88,7 +88,7 @@ pub(crate) fn choose(
             let signs = Signs { is_zstd, size, guess, sample: None };
             let Some((way, reason)) = about_decompressing(signs, has_suffix(name), wanted.named)
             else {
-                let what = "it is not compressed with zstd: its first bytes are no frame's".into();
+                let what = "not a zstd file: it does not begin with a frame".into();
                 return Err(Trouble::Damaged { what, offset: 0 }.on("read", source.path));
             };
             (way, reason, signs)
@@ -106,7 +106,7 @@ pub(crate) fn choose(
     Ok(Some(Chosen { way, name, compression }))
 }
 
-/// Whether to compress; `must`: the copy's name says that it is compressed.
+/// Decides whether to compress. `must`: the copy's name promises compressed contents.
 fn about_compressing(signs: Signs, level: Level, must: bool) -> (Way, CompressionReason) {
     if signs.is_zstd {
         return (Way::Leave, CompressionReason::AlreadyCompressed);
@@ -128,7 +128,7 @@ fn about_compressing(signs: Signs, level: Level, must: bool) -> (Way, Compressio
     }
 }
 
-/// Whether to decompress; `None`: it should be, by its name, and cannot be.
+/// Decides whether to decompress. `None`: the name promises compressed contents, and they are not.
 fn about_decompressing(
     signs: Signs,
     suffix: bool,
@@ -143,19 +143,19 @@ fn about_decompressing(
     }
 }
 
-/// An eighth has to be saved, and a quarter by what seems to be compressed already.
+/// Whether compression pays: an eighth must be saved, or a quarter where the file looks compressed already.
 fn pays(sample: CompressionSample, seems_compressed: bool) -> bool {
     let (parts, of) = if seems_compressed { (3, 4) } else { (7, 8) };
     sample.compressed_bytes * of <= sample.bytes * parts
 }
 
-/// A name that ends in `.zst`, and has something before it.
+/// Whether a name ends in `.zst` and has something before that.
 fn has_suffix(name: &OsStr) -> bool {
     let bytes = name.as_bytes();
     bytes.len() > SUFFIX.len() && bytes.ends_with(SUFFIX)
 }
 
-/// The name that a copy gets by what is done to it; `None`: the one it has.
+/// Returns the copy's changed name. `None`: the name stays.
 fn new_name(name: &OsStr, way: Way) -> Option<OsString> {
     match way {
         Way::Compress(_) => Some(with_suffix(name)),
@@ -175,8 +175,8 @@ fn without_suffix(name: &OsStr) -> Option<&OsStr> {
     stem.map(OsStr::from_bytes)
 }
 
-/// The other name in a source whose copy may have this name: for a copy `a.zst` that may have been
-/// compressed `a`, for a copy `a` that may have been decompressed `a.zst`.
+/// Returns the other source name that could have produced a copy of this name: `a` for a compressed copy
+/// `a.zst`, `a.zst` for a decompressed copy `a`.
 pub(crate) fn other_origin(copy: &OsStr, transform: Transform) -> Option<OsString> {
     match transform {
         Transform::None => None,
@@ -185,7 +185,7 @@ pub(crate) fn other_origin(copy: &OsStr, transform: Transform) -> Option<OsStrin
     }
 }
 
-/// Compresses some pieces of the file, the quickest way. `None`: it has no data.
+/// Compresses some pieces of the file at the quickest level. `None`: the file has no data.
 fn take_sample(source: &Source<'_>, size: u64) -> Result<Option<CompressionSample>> {
     let refuse = |text: String| Error::new("compress", source.path, Reason::Refused(text.into()));
     let mut encoder = Encoder::new(Level::new(1).unwrap_or_default()).map_err(refuse)?;
@@ -216,7 +216,7 @@ fn take_sample(source: &Source<'_>, size: u64) -> Result<Option<CompressionSampl
     Ok((sample.bytes > 0).then_some(sample))
 }
 
-/// Where there is data, from an offset on.
+/// Returns the first offset with data, from `offset` on.
 fn data_from(source: &Source<'_>, offset: u64, size: u64) -> Option<u64> {
     if offset >= size {
         return None;

@@ -1,15 +1,15 @@
-//! The first guess whether a file is compressed already: by its first bytes, else by its name.
-//! Formats that only may be compressed inside (PDF, TAR) are not listed; a sample tells.
+//! Guesses whether a file is compressed already: by its first bytes, otherwise by its name.
+//! Formats that may or may not be compressed inside (PDF, TAR) are not listed; a sample decides there.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use uncopy_core::{CompressionGuess, GuessedBy};
 
-/// So many first bytes tell.
+/// Number of leading bytes that are examined.
 pub(super) const HEAD_BYTES: usize = 12;
 
-/// Format, where the bytes stand, and the bytes, as `magic(5)` and the formats' own texts have them.
+/// Format, offset and magic bytes, after `magic(5)` and the formats' specifications.
 const MAGIC: [(&str, usize, &[u8]); 22] = [
     ("zstd", 0, &[0x28, 0xb5, 0x2f, 0xfd]),
     ("gzip", 0, &[0x1f, 0x8b]),
@@ -35,7 +35,7 @@ const MAGIC: [(&str, usize, &[u8]); 22] = [
     ("squashfs", 0, b"hsqs"),
 ];
 
-/// Extension in lower case, and format.
+/// Lower-case extension, and its format.
 const EXTENSIONS: [(&str, &str); 44] = [
     ("zst", "zstd"),
     ("zstd", "zstd"),
@@ -83,7 +83,7 @@ const EXTENSIONS: [(&str, &str); 44] = [
     ("squashfs", "squashfs"),
 ];
 
-/// What a file seems to be compressed by, from its first bytes and its name.
+/// Guesses the format that a file is compressed in, from its first bytes and its name.
 pub(super) fn guess(head: &[u8], name: &OsStr) -> Option<CompressionGuess> {
     let matches =
         |place: usize, magic: &[u8]| head.get(place..).is_some_and(|rest| rest.starts_with(magic));
@@ -94,13 +94,13 @@ pub(super) fn guess(head: &[u8], name: &OsStr) -> Option<CompressionGuess> {
     let extension = name.rsplitn(2, |byte| *byte == b'.').collect::<Vec<_>>();
     let [extension, stem] = extension[..] else { return None };
     let found = EXTENSIONS.iter().find(|(known, _)| known.as_bytes() == extension);
-    // A name that begins with its only dot has no extension.
+    // A name whose only dot comes first has no extension.
     found
         .filter(|_| !stem.is_empty())
         .map(|(_, format)| CompressionGuess { format, by: GuessedBy::Extension })
 }
 
-/// The first bytes are those of a frame of zstd, or of one that a decoder leaps over (RFC 8878, 3.1).
+/// Whether the bytes begin a zstd frame or a skippable frame (RFC 8878, 3.1).
 pub(super) fn is_zstd(head: &[u8]) -> bool {
     let magic = head.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes));
     magic.is_some_and(|magic| {
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_bytes_tell_and_else_the_name() {
+    fn magic_bytes_win_over_the_extension() {
         for (head, name, expected) in [
             (&b"\x1f\x8b\x08\0"[..], "a.txt", Some(("gzip", GuessedBy::Magic))),
             (b"\x28\xb5\x2f\xfd", "a", Some(("zstd", GuessedBy::Magic))),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_zstd_are_known_by_their_first_bytes() {
+    fn zstd_and_skippable_frames_are_recognised() {
         assert!(is_zstd(b"\x28\xb5\x2f\xfd rest"));
         assert!(is_zstd(b"\x50\x2a\x4d\x18 rest"));
         assert!(is_zstd(b"\x5e\x2a\x4d\x18"));

@@ -1,7 +1,7 @@
-//! Compressing on the way, where it pays, and decompressing.
+//! Compresses files while they are copied, where it pays, and decompresses them.
 //!
-//! Whether it pays is decided before anything is written: a first guess by magic bytes and name, then
-//! a sample that is compressed. What is left as it is goes the cheapest way there is.
+//! The decision falls before anything is written: a first guess by magic bytes and name, then a sample
+//! that is compressed. A file that is left as it is takes the cheapest mechanism.
 
 #[cfg_attr(not(feature = "compress"), path = "no_codec.rs")]
 mod codec;
@@ -21,21 +21,21 @@ pub(crate) use write::write;
 
 use super::options::Level;
 
-/// What is done to the bytes of one file.
+/// Transformation of one file's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// Nothing.
+    /// Copies the bytes unchanged.
     Leave,
     Compress(Level),
     Decompress,
 }
 
-/// What one call to the decoder did.
+/// Result of one call to the decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Step {
-    /// Bytes of the input.
+struct DecodeStep {
+    /// Bytes consumed from the input.
     read: usize,
-    /// Bytes of the output.
+    /// Bytes written to the output.
     written: usize,
     /// The frame is complete.
     ended: bool,

@@ -1,9 +1,9 @@
-//! In the place of zstd where the feature `compress` is not built in. `CopyOptions::check` refuses
-//! before anybody gets here, so that neither of the two can exist.
+//! Stands in for zstd in builds without the feature `compress`. `CopyOptions::check` refuses compression
+//! there, so neither type can be constructed.
 
 use std::convert::Infallible;
 
-use super::{Level, Step};
+use super::{DecodeStep, Level};
 
 const ABSENT: &str = "this build has no zstd; build it with the feature `compress`";
 
@@ -30,7 +30,7 @@ impl Decoder {
         Err(ABSENT.to_owned())
     }
 
-    pub(super) fn decode(&mut self, _: &[u8], _: &mut [u8]) -> Result<Step, String> {
+    pub(super) fn decode(&mut self, _: &[u8], _: &mut [u8]) -> Result<DecodeStep, String> {
         match self.0 {}
     }
 }

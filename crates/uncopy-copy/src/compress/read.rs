@@ -1,27 +1,26 @@
-//! What a compressed file holds: frame after frame, in memory of constant size, whatever the file
-//! claims.
+//! Decompresses a file frame by frame, in constant memory whatever the file claims.
 
 use std::os::fd::BorrowedFd;
 
 use xxhash_rust::xxh64::Xxh64;
 
 use super::codec::{self, Decoder};
-use super::table::{self, Check, Found, MOST_HEAD_BYTES, SKIPPABLE_HEAD_BYTES};
+use super::table::{self, Check, Found, MAX_HEAD_BYTES, SKIPPABLE_HEAD_BYTES};
 use uncopy_core::{Errno, Error, Reason};
 use uncopy_os::AlignedBuffer;
 use uncopy_os::transfer;
 
-/// One read: whole blocks to aligned memory, so that `O_DIRECT` descriptors can be read too.
+/// Size of one read: whole blocks into aligned memory, so that `O_DIRECT` descriptors work too.
 const READ_BYTES: usize = 256 << 10;
 
-/// Room before them for what was left of the read before.
+/// Room in front for the rest of the previous read.
 const REST_BYTES: usize = 4096;
 
-/// Why a compressed file cannot be read on.
+/// Why a compressed file cannot be read further.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Trouble {
     System(Errno),
-    /// What is wrong with it, and where.
+    /// Damaged contents, with a description and the offset.
     Damaged {
         what: String,
         offset: u64,
@@ -35,7 +34,7 @@ impl From<Errno> for Trouble {
 }
 
 impl Trouble {
-    /// The error of an operation on a file.
+    /// Makes the error of an operation on a file.
     pub(crate) fn on(self, operation: &'static str, path: impl AsRef<std::path::Path>) -> Error {
         match self {
             Trouble::System(errno) => Error::system(operation, path, errno),
@@ -46,43 +45,44 @@ impl Trouble {
     }
 }
 
-/// Reads what a compressed file holds.
+/// Reads the decompressed contents of a file.
 pub(crate) struct Reader<'a> {
     input: Input<'a>,
     decoder: Decoder,
     check: Check,
     frame: Option<Frame>,
-    /// A seek table was met.
+    /// Whether a seek table was found.
     has_table: bool,
-    over: bool,
+    is_at_end: bool,
 }
 
 /// A frame that is being decoded.
 struct Frame {
     start: u64,
-    /// How many it says that it holds.
-    said_bytes: Option<u64>,
-    /// Its head is decoded.
+    /// Content size that the header states.
+    stated_bytes: Option<u64>,
+    /// Whether its header has been decoded.
     is_begun: bool,
     bytes: u64,
     sum: Xxh64,
 }
 
 impl Frame {
-    /// How much of it may be decoded at once. zstd decodes a frame in one step if there is room for all
-    /// of it, and then refuses ends that it lets pass otherwise. What is read must not depend on the
-    /// room that there happens to be: for the first call there is never enough.
-    fn most_bytes(&self, room: usize) -> usize {
-        match self.said_bytes.map(|said| usize::try_from(said.saturating_sub(1))) {
-            Some(Ok(most)) if !self.is_begun => room.min(most),
+    /// Returns the number of bytes that the next call may decode. zstd decodes a frame in one step if it
+    /// has room for all of it, and then refuses ends that it accepts otherwise. The result must not depend
+    /// on the room, so the first call never gets enough.
+    fn max_bytes(&self, room: usize) -> usize {
+        match self.stated_bytes.map(|bytes| usize::try_from(bytes.saturating_sub(1))) {
+            Some(Ok(max)) if !self.is_begun => room.min(max),
             _ => room,
         }
     }
 
-    /// What is wrong with it, now that it is over. zstd does not count where the last block is empty.
-    fn lack(&self) -> Option<String> {
-        let said = self.said_bytes.filter(|said| *said != self.bytes)?;
-        Some(format!("a frame says that it holds {said} bytes, and holds {}", self.bytes))
+    /// Describes a wrong content size of the finished frame. zstd does not check it where the last block is
+    /// empty.
+    fn size_mismatch(&self) -> Option<String> {
+        let stated = self.stated_bytes.filter(|stated| *stated != self.bytes)?;
+        Some(format!("a frame states a size of {stated} bytes and holds {}", self.bytes))
     }
 }
 
@@ -90,23 +90,23 @@ impl<'a> Reader<'a> {
     pub(crate) fn new(fd: BorrowedFd<'a>) -> Result<Reader<'a>, Trouble> {
         let decoder = Decoder::new().map_err(|what| Trouble::Damaged { what, offset: 0 })?;
         let (input, check) = (Input::new(fd), Check::default());
-        Ok(Reader { input, decoder, check, frame: None, has_table: false, over: false })
+        Ok(Reader { input, decoder, check, frame: None, has_table: false, is_at_end: false })
     }
 
-    /// Bytes of the file that were read so far.
+    /// Returns the number of bytes of the file read so far.
     pub(crate) fn consumed(&self) -> u64 {
         self.input.offset
     }
 
-    /// Frames that hold something, so far.
+    /// Returns the number of frames read so far, skippable ones excluded.
     pub(crate) fn frames(&self) -> u64 {
         self.check.frames()
     }
 
-    /// Fills the buffer, except at the end.
+    /// Fills the buffer; returns less only at the end of the file.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Trouble> {
         let mut filled = 0;
-        while filled < buffer.len() && !self.over {
+        while filled < buffer.len() && !self.is_at_end {
             if self.frame.is_some() {
                 filled += self.decode(&mut buffer[filled..])?;
             } else {
@@ -116,29 +116,29 @@ impl<'a> Reader<'a> {
         Ok(filled)
     }
 
-    /// Looks at what comes next: a frame, one to leap over, or the end.
+    /// Reads the next header: a frame, a skippable frame, or the end.
     fn begin_frame(&mut self) -> Result<(), Trouble> {
         let start = self.input.offset;
-        let head = self.input.peek(MOST_HEAD_BYTES)?;
+        let head = self.input.peek(MAX_HEAD_BYTES)?;
         let Some(magic) = head.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes)) else {
             return match (head.is_empty(), start) {
                 (true, 1..) => {
-                    self.over = true;
+                    self.is_at_end = true;
                     Ok(())
                 }
                 _ => Err(cut_off(start)),
             };
         };
         if magic == table::FRAME_MAGIC {
-            let said_bytes = codec::content_bytes(head);
+            let stated_bytes = codec::content_bytes(head);
             let (is_begun, bytes, sum) = (false, 0, Xxh64::new(0));
-            self.frame = Some(Frame { start, said_bytes, is_begun, bytes, sum });
+            self.frame = Some(Frame { start, stated_bytes, is_begun, bytes, sum });
             return Ok(());
         }
         if !table::is_skippable(magic) {
             let what = match start {
-                0 => "it is not compressed with zstd: its first bytes are no frame's",
-                _ => "what follows is no frame of zstd",
+                0 => "not a zstd file: it does not begin with a frame",
+                _ => "the bytes that follow are not a zstd frame",
             };
             return Err(damaged(what, start));
         }
@@ -151,12 +151,12 @@ impl<'a> Reader<'a> {
         if magic == table::TABLE_MAGIC {
             self.read_table(start, payload_bytes)
         } else {
-            self.leap(start, payload_bytes, |_| ())
+            self.skip_frame(start, payload_bytes, |_| ())
         }
     }
 
-    /// Leaps over a skippable frame; `see` is shown what it holds.
-    fn leap(
+    /// Skips a skippable frame; `see` gets its contents.
+    fn skip_frame(
         &mut self,
         start: u64,
         payload_bytes: u64,
@@ -168,8 +168,8 @@ impl<'a> Reader<'a> {
             if bytes.is_empty() {
                 return Err(cut_off(start));
             }
-            let most = usize::try_from(left).unwrap_or(usize::MAX);
-            let bytes = &bytes[..bytes.len().min(most)];
+            let max = usize::try_from(left).unwrap_or(usize::MAX);
+            let bytes = &bytes[..bytes.len().min(max)];
             see(bytes);
             let read = bytes.len();
             self.input.advance(read);
@@ -179,30 +179,30 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Holds the seek table against the frames before it. It ends the file.
+    /// Checks the seek table against the frames before it. A seek table ends the file.
     fn read_table(&mut self, start: u64, payload_bytes: u64) -> Result<(), Trouble> {
-        let wrong = || damaged("its seek table does not list the frames that are there", start);
+        let wrong = || damaged("the seek table does not list the frames of the file", start);
         let mut found: Found = self.check.begin(payload_bytes).ok_or_else(wrong)?;
         let check = std::mem::take(&mut self.check);
-        self.leap(start, payload_bytes, |bytes| found.take(bytes))?;
+        self.skip_frame(start, payload_bytes, |bytes| found.take(bytes))?;
         self.check = check;
         if !self.check.agrees(&found) {
             return Err(wrong());
         }
         if !self.input.peek(1)?.is_empty() {
-            return Err(damaged("something follows its seek table", self.input.offset));
+            return Err(damaged("there are bytes after the seek table", self.input.offset));
         }
         self.has_table = true;
-        self.over = true;
+        self.is_at_end = true;
         Ok(())
     }
 
-    /// Decodes what there is of a frame. Returns how many bytes came of it.
+    /// Decodes the next piece of a frame. Returns the number of bytes written.
     fn decode(&mut self, output: &mut [u8]) -> Result<usize, Trouble> {
         let Some(frame) = &mut self.frame else { return Ok(0) };
         let input = self.input.peek(1)?;
         let is_end = input.is_empty();
-        let room = frame.most_bytes(output.len());
+        let room = frame.max_bytes(output.len());
         let step = self.decoder.decode(input, &mut output[..room]).map_err(|what| {
             let what = format!("zstd cannot decode a frame: {what}");
             Trouble::Damaged { what, offset: frame.start }
@@ -212,7 +212,7 @@ impl<'a> Reader<'a> {
         frame.bytes += step.written as u64;
         frame.sum.update(&output[..step.written]);
         if step.ended {
-            if let Some(what) = frame.lack() {
+            if let Some(what) = frame.size_mismatch() {
                 return Err(Trouble::Damaged { what, offset: frame.start });
             }
             let compressed_bytes = self.input.offset - frame.start;
@@ -230,19 +230,19 @@ fn damaged(what: &str, offset: u64) -> Trouble {
 }
 
 fn cut_off(offset: u64) -> Trouble {
-    damaged("it ends in the middle of a frame", offset)
+    damaged("the file ends in the middle of a frame", offset)
 }
 
-/// The bytes of a file, one after the other.
+/// Buffered input of a file, read in order.
 struct Input<'a> {
     fd: BorrowedFd<'a>,
-    /// What was read lies behind [`REST_BYTES`], and what was left before that ends there.
+    /// Each read goes to [`REST_BYTES`]; the rest of the previous one ends there.
     buffer: AlignedBuffer,
     start: usize,
     end: usize,
-    /// Where the next read begins in the file.
+    /// File offset of the next read.
     next: u64,
-    /// Where `start` is in the file.
+    /// File offset of `start`.
     offset: u64,
 }
 
@@ -252,9 +252,9 @@ impl<'a> Input<'a> {
         Input { fd, buffer, start: REST_BYTES, end: REST_BYTES, next: 0, offset: 0 }
     }
 
-    /// What comes next: at least so many bytes (a few), except at the end.
-    fn peek(&mut self, least: usize) -> Result<&[u8], Errno> {
-        while self.end - self.start < least {
+    /// Returns the next bytes: at least `min`, which is small, except at the end of the file.
+    fn peek(&mut self, min: usize) -> Result<&[u8], Errno> {
+        while self.end - self.start < min {
             let rest = self.end - self.start;
             self.buffer.copy_within(self.start..self.end, REST_BYTES - rest);
             (self.start, self.end) = (REST_BYTES - rest, REST_BYTES);
@@ -271,23 +271,22 @@ impl<'a> Input<'a> {
         Ok(&self.buffer[self.start..self.end])
     }
 
-    /// So many bytes are done with.
+    /// Marks bytes as consumed.
     fn advance(&mut self, bytes: usize) {
         self.start += bytes;
         self.offset += bytes as u64;
     }
 }
 
-/// For `fuzz/`: a file that is compressed, or says so. What it holds does not depend on how much is
-/// asked for at a time.
+/// Fuzzes decompression (`fuzz/`). The result must not depend on the size of the pieces.
 #[cfg(all(fuzzing, feature = "compress"))]
 pub fn fuzz(file: BorrowedFd<'_>) {
-    // A few bytes can hold very many.
-    const MOST_BYTES: usize = 4 << 20;
+    // A few bytes can expand to very many.
+    const MAX_BYTES: usize = 4 << 20;
     let all = |piece: usize| {
         let mut reader = Reader::new(file)?;
         let (mut all, mut buffer) = (Vec::<u8>::new(), vec![0; piece]);
-        while all.len() < MOST_BYTES {
+        while all.len() < MAX_BYTES {
             let n = reader.read(&mut buffer)?;
             all.extend(&buffer[..n]);
             if n < piece {
@@ -300,12 +299,12 @@ pub fn fuzz(file: BorrowedFd<'_>) {
     match (all(1 << 20), all(1 << 14)) {
         (Ok(large), Ok(small)) => assert!(large == small, "pieces differ"),
         (Err(_), Err(_)) => {}
-        // Smaller pieces come nearer to where it is damaged, and may have had enough before.
-        (Ok(all), Err(_)) | (Err(_), Ok(all)) => assert!(all.len() >= MOST_BYTES, "pieces differ"),
+        // Smaller pieces come closer to the damage, and may reach the limit first.
+        (Ok(all), Err(_)) | (Err(_), Ok(all)) => assert!(all.len() >= MAX_BYTES, "pieces differ"),
     }
 }
 
-/// For `fuzz/`: these bytes as a seek table.
+/// Wraps bytes as a seek table (`fuzz/`).
 #[cfg(all(fuzzing, feature = "compress"))]
 pub fn fuzz_table(payload: &[u8]) -> Vec<u8> {
     table::framed(payload)
@@ -320,7 +319,7 @@ mod tests {
     use crate::Level;
     use crate::compress::codec::Encoder;
 
-    /// Everything that a file of these bytes holds, read in pieces of this size.
+    /// Decompresses a file of these bytes in pieces of this size.
     fn read(file: &[u8], piece: usize) -> Result<Vec<u8>, Trouble> {
         let mut temporary = tempfile::tempfile().unwrap();
         temporary.write_all(file).unwrap();
@@ -341,7 +340,7 @@ mod tests {
         frame
     }
 
-    /// A file with a table of the kind that has checksums, which other programs write.
+    /// Makes a file whose seek table has checksums, as other programs write it.
     fn with_checksums(parts: &[&[u8]], spoil: u32) -> Vec<u8> {
         let (mut file, mut entries) = (Vec::new(), Vec::new());
         for part in parts {
@@ -360,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_with_checksums_are_held_against_what_the_frames_hold() {
+    fn table_checksums_are_compared_with_the_frames() {
         let parts = [&[1; 300_000][..], b"second", b""];
         let whole = parts.concat();
         for piece in [1 << 20, 4096, 7] {
@@ -371,13 +370,13 @@ mod tests {
     }
 
     #[test]
-    fn frames_may_begin_anywhere_in_what_is_read_at_once() {
-        // Heads of frames across the end of a read, wherever it falls.
+    fn headers_may_cross_the_end_of_a_read() {
+        // Headers at every offset around the end of a read.
         for shift in 0..20 {
-            let leap = READ_BYTES - 8 - shift;
+            let skipped = READ_BYTES - 8 - shift;
             let mut file = 0x184D_2A50_u32.to_le_bytes().to_vec();
-            file.extend((leap as u32 - 8).to_le_bytes());
-            file.resize(leap, 9);
+            file.extend((skipped as u32 - 8).to_le_bytes());
+            file.resize(skipped, 9);
             file.extend(frame(b"behind"));
             file.extend([0x51, 0x2a, 0x4d, 0x18, 0, 0, 0, 0]);
             file.extend(frame(b" and behind"));
@@ -385,10 +384,10 @@ mod tests {
         }
     }
 
-    /// A frame whose head says that it holds so many bytes, with these blocks: kind, and what they hold.
-    fn frame_of(said: u16, blocks: &[(u32, &[u8])]) -> Vec<u8> {
+    /// Makes a frame whose header states this size, of blocks of a kind with their bytes.
+    fn frame_of(stated: u16, blocks: &[(u32, &[u8])]) -> Vec<u8> {
         let mut frame = [&table::FRAME_MAGIC.to_le_bytes()[..], &[0x40, 0x58]].concat();
-        frame.extend((said - 256).to_le_bytes());
+        frame.extend((stated - 256).to_le_bytes());
         for (place, (kind, bytes)) in blocks.iter().enumerate() {
             let is_last = u32::from(place + 1 == blocks.len());
             frame.extend(&(is_last | kind << 1 | (bytes.len() as u32) << 3).to_le_bytes()[..3]);
@@ -398,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_hold_less_than_they_say_are_damaged_however_they_are_read() {
+    fn a_wrong_content_size_is_damage_whatever_the_piece_size() {
         const RAW: u32 = 0;
         const COMPRESSED: u32 = 2;
         let bytes = [7; 300];
@@ -410,7 +409,7 @@ mod tests {
             (&[(RAW, b"")], 0),
             (&[(COMPRESSED, b"")], 0),
         ] {
-            // As it begins, and behind another.
+            // As the first frame, and after another.
             for before in [vec![], frame(b"")] {
                 let file = [before.clone(), frame_of(300, blocks)].concat();
                 for piece in [1 << 20, 301, 300, 299, 1] {
@@ -425,7 +424,7 @@ mod tests {
                     assert_eq!(offset, before.len() as u64);
                     assert_eq!(
                         what,
-                        format!("a frame says that it holds 300 bytes, and holds {holds}")
+                        format!("a frame states a size of 300 bytes and holds {holds}")
                     );
                 }
             }
@@ -433,16 +432,16 @@ mod tests {
     }
 
     #[test]
-    fn one_verdict_on_what_zstd_decodes_in_two_ways() {
-        // A last block that is compressed and empty, which no frame may have: refused where zstd
-        // decodes the frame in one step, let pass where it does not.
+    fn the_piece_size_does_not_change_the_result() {
+        // A compressed and empty last block is invalid: zstd refuses it where it decodes the frame in
+        // one step, and accepts it otherwise.
         let file = frame_of(300, &[(0, &[7; 300]), (2, b"")]);
-        let verdicts = [1 << 20, 300, 299, 1].map(|piece| read(&file, piece));
-        assert!(verdicts.iter().all(|verdict| *verdict == verdicts[0]), "{verdicts:?}");
+        let results = [1 << 20, 300, 299, 1].map(|piece| read(&file, piece));
+        assert!(results.iter().all(|result| *result == results[0]), "{results:?}");
     }
 
     #[test]
-    fn small_frames_are_read_in_any_piece() {
+    fn small_frames_are_read_in_pieces_of_any_size() {
         for bytes in [&b""[..], b"1", b"22", b"333"] {
             for piece in [100, 3, 2, 1] {
                 let file = [frame(bytes), frame(bytes)].concat();
@@ -452,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_of_zstd_is_damaged_at_its_beginning() {
+    fn a_file_that_is_not_zstd_is_damaged_at_offset_zero() {
         for bytes in [&b""[..], b"x", b"plain text, no frame", &[0x28, 0xb5, 0x2f]] {
             assert!(matches!(read(bytes, 100), Err(Trouble::Damaged { offset: 0, .. })));
         }

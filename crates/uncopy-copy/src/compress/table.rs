@@ -1,58 +1,57 @@
-//! The seek table of zstd's seekable format: a frame that decoders leap over, at the end of a file,
-//! with the sizes of all frames before it (`contrib/seekable_format/zstd_seekable_compression_format.md`
+//! Seek table of zstd's seekable format: a skippable frame at the end of a file that lists the sizes of
+//! all frames before it (`contrib/seekable_format/zstd_seekable_compression_format.md`
 //! of zstd 1.5.7, version 0.1.0).
 
 use xxhash_rust::xxh3::Xxh3;
 
 /// The first bytes of a frame (RFC 8878, 3.1.1).
 pub(super) const FRAME_MAGIC: u32 = 0xFD2F_B528;
-/// Those of the skippable frame that holds a seek table.
+/// Magic number of the skippable frame that holds a seek table.
 pub(super) const TABLE_MAGIC: u32 = 0x184D_2A5E;
 /// The last bytes of a file with a seek table.
 const FOOTER_MAGIC: u32 = 0x8F92_EAB1;
 /// Number of frames, descriptor, magic number.
 pub(super) const FOOTER_BYTES: u64 = 9;
-/// Entries hold checksums.
+/// Descriptor bit: entries have checksums.
 const HAS_CHECKSUMS: u8 = 0x80;
-/// Bits of the descriptor that must be 0.
+/// Descriptor bits that must be 0.
 const RESERVED: u8 = 0x7c;
 
-/// The longest head of a frame: magic number, descriptor, window, dictionary and content size
+/// Longest header of a frame: magic number, descriptor, window, dictionary and content size
 /// (RFC 8878, 3.1.1.1).
-pub(super) const MOST_HEAD_BYTES: usize = 4 + 1 + 1 + 4 + 8;
+pub(super) const MAX_HEAD_BYTES: usize = 4 + 1 + 1 + 4 + 8;
 
 /// Magic number and length of a skippable frame.
 pub(super) const SKIPPABLE_HEAD_BYTES: usize = 8;
 
-/// Up to this size of a file a frame holds so many bytes: small enough to be read alone, large enough
-/// to compress well.
+/// Contents of a frame in all but huge files: small enough to be read alone, large enough to compress well.
 const FRAME_BYTES: u64 = 1 << 20;
-const MOST_FRAME_BYTES: u64 = 16 << 20;
-/// With more frames than this they get larger: the table is kept in memory, 8 bytes for each.
-const MANY_FRAMES: u64 = 1 << 18;
+const MAX_FRAME_BYTES: u64 = 16 << 20;
+/// Maximum number of frames before frames grow: the table is kept in memory, 8 bytes a frame.
+const MAX_SMALL_FRAMES: u64 = 1 << 18;
 
-/// Decoders leap over frames that begin so (RFC 8878, 3.1.2).
+/// Whether a magic number begins a skippable frame (RFC 8878, 3.1.2).
 pub(super) const fn is_skippable(magic: u32) -> bool {
     magic & 0xFFFF_FFF0 == 0x184D_2A50
 }
 
-/// How many bytes of a file of this size go into a frame.
+/// Returns the contents of one frame in bytes, for a file of this size.
 pub(super) fn frame_bytes(size: u64) -> usize {
     let mut bytes = FRAME_BYTES;
-    while size / bytes > MANY_FRAMES && bytes < MOST_FRAME_BYTES {
+    while size / bytes > MAX_SMALL_FRAMES && bytes < MAX_FRAME_BYTES {
         bytes *= 2;
     }
     bytes as usize
 }
 
-/// A seek table that is being made.
+/// Seek table under construction.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     entries: Vec<u8>,
 }
 
 impl Table {
-    /// Adds a frame: its length, and that of what it holds.
+    /// Adds a frame: its compressed and its decompressed length.
     pub(super) fn add(&mut self, compressed_bytes: usize, bytes: usize) {
         self.entries.extend((compressed_bytes as u32).to_le_bytes());
         self.entries.extend((bytes as u32).to_le_bytes());
@@ -62,7 +61,7 @@ impl Table {
         self.entries.len() as u64 / 8
     }
 
-    /// The whole frame; `None`: there are more entries than its length can say.
+    /// Returns the finished frame. `None`: it has more entries than the length field can express.
     pub(super) fn finish(&self) -> Option<Vec<u8>> {
         let payload_bytes = u32::try_from(self.entries.len() as u64 + FOOTER_BYTES).ok()?;
         let mut bytes = Vec::with_capacity(SKIPPABLE_HEAD_BYTES + payload_bytes as usize);
@@ -76,30 +75,30 @@ impl Table {
     }
 }
 
-/// Holds a seek table, met at the end of a file, against the frames that were met before it, in
-/// memory of constant size: both are hashed.
+/// Compares a seek table at the end of a file with the frames before it, in constant memory: both are
+/// hashed.
 #[derive(Default)]
 pub(super) struct Check {
     frames: u64,
-    /// What the entries must be, without checksums and with.
+    /// Hashes of the expected entries, without and with checksums.
     sizes: Xxh3,
     sums: Xxh3,
 }
 
-/// A seek table that is being read.
+/// Seek table while it is read.
 pub(super) struct Found {
     has_checksums: bool,
-    /// Of entries that are still to come.
+    /// Bytes of entries not read yet.
     entry_bytes: u64,
     entries: Xxh3,
     footer: Vec<u8>,
 }
 
 impl Check {
-    /// A frame was met: its length, that of what it holds, and the XXH64 of that.
+    /// Adds a frame: its compressed and its decompressed length, and the XXH64 of the contents.
     pub(super) fn add(&mut self, compressed_bytes: u64, bytes: u64, sum: u64) {
         self.frames += 1;
-        // Frames beyond 4 GiB have no place in a table; one that lists them is wrong in any case.
+        // A table cannot express frames above 4 GiB; one that lists them is wrong in any case.
         let sizes = [compressed_bytes as u32, bytes as u32].map(u32::to_le_bytes).concat();
         self.sizes.update(&sizes);
         self.sums.update(&sizes);
@@ -110,8 +109,7 @@ impl Check {
         self.frames
     }
 
-    /// Begins with a table whose frame has so many bytes behind its head; `None`: it cannot be one
-    /// of these frames.
+    /// Begins with a table of this payload length. `None`: the length does not fit the frames.
     pub(super) fn begin(&self, payload_bytes: u64) -> Option<Found> {
         let entry_bytes = payload_bytes.checked_sub(FOOTER_BYTES)?;
         let has_checksums = match entry_bytes {
@@ -123,7 +121,7 @@ impl Check {
         Some(Found { has_checksums, entry_bytes, entries, footer })
     }
 
-    /// Whether the table, read to its end, lists the frames that were met.
+    /// Whether the table, read to its end, lists the frames of the file.
     pub(super) fn agrees(&self, found: &Found) -> bool {
         let expected = if found.has_checksums { &self.sums } else { &self.sizes };
         let [a, b, c, d, descriptor, ref magic @ ..] = found.footer[..] else { return false };
@@ -149,7 +147,7 @@ impl Found {
     }
 }
 
-/// For `fuzz/`: the frame that says it is a seek table, and holds this.
+/// Wraps a payload as a seek table's frame (`fuzz/`).
 #[cfg(all(fuzzing, feature = "compress"))]
 pub(super) fn framed(payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
@@ -178,7 +176,7 @@ mod tests {
         check
     }
 
-    /// Reads a table in pieces, as they may come.
+    /// Reads a table in pieces.
     fn agrees(payload: &[u8]) -> bool {
         let check = check();
         let Some(mut found) = check.begin(payload.len() as u64) else { return false };
@@ -187,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_laid_out_as_the_format_has_it() {
+    fn the_layout_follows_the_format() {
         let mut expected = vec![0x5e, 0x2a, 0x4d, 0x18, 3 * 8 + 9, 0, 0, 0];
         expected.extend([100, 0, 0, 0, 0, 0, 0x10, 0]);
         expected.extend([7, 0, 0, 0, 0, 0, 0, 0]);
@@ -197,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_lists_the_frames_is_believed() {
+    fn a_table_that_lists_the_frames_is_accepted() {
         assert!(agrees(&table()[8..]));
         // With checksums: the low halves of 0, 1 and 2.
         let mut with_sums = Vec::new();
@@ -211,13 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn any_other_table_is_not() {
+    fn any_other_table_is_refused() {
         let right = table()[8..].to_vec();
         for place in 0..right.len() {
             for bit in 0..8 {
                 let mut wrong = right.clone();
                 wrong[place] ^= 1 << bit;
-                // The two lowest bits of the descriptor mean nothing.
+                // The two lowest bits of the descriptor are unused.
                 let unused = place == right.len() - 5 && bit < 2;
                 assert_eq!(agrees(&wrong), unused, "{place} {bit}");
             }

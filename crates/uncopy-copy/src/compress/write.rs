@@ -1,4 +1,4 @@
-//! Writing the copy: compressed, or what a compressed source holds.
+//! Writes a compressed or decompressed copy.
 
 use super::codec::Encoder;
 use super::read::Reader;
@@ -14,10 +14,10 @@ use uncopy_core::{Cost, Mechanism, Receipt};
 use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::{file, transfer};
 
-/// What is written at a time where the source is decompressed: whole blocks.
+/// Bytes written at a time while decompressing: whole blocks.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Writes the copy and adds it to the receipt. Returns its length.
+/// Writes the copy, adds its bytes to the receipt, and returns its length.
 pub(crate) fn write(
     way: Way,
     source: &Source<'_>,
@@ -41,13 +41,13 @@ pub(crate) fn write(
     Ok(length)
 }
 
-/// The copy that grows.
+/// The copy while it grows.
 struct Sink<'a, 's> {
     source: &'a Source<'a>,
     staging: &'a Staging<'s>,
     /// Its length so far.
     offset: u64,
-    /// How far the source was read.
+    /// Bytes of the source read so far.
     done_bytes: u64,
     receipt: &'a mut Receipt,
     observer: &'a mut dyn Observer,
@@ -56,10 +56,10 @@ struct Sink<'a, 's> {
 impl Sink<'_, '_> {
     /// Returns the length of the source and the number of frames.
     fn compress(&mut self, level: Level) -> Result<(u64, u64)> {
-        let told = self.source.is_told();
-        // A file that grows has no end that could be waited for.
-        let size = if told { self.source.stat.size } else { u64::MAX };
-        let mut buffer = vec![0; table::frame_bytes(if told { size } else { 0 })];
+        let has_size = self.source.is_told();
+        // A file without a reliable size is read until the end of file.
+        let size = if has_size { self.source.stat.size } else { u64::MAX };
+        let mut buffer = vec![0; table::frame_bytes(if has_size { size } else { 0 })];
         let mut encoder = Encoder::new(level).map_err(|text| self.refuse(text))?;
         let (mut table, mut frame) = (Table::default(), Vec::new());
         let mut zeros = Zeros::new(self.source, size);
@@ -110,7 +110,7 @@ impl Sink<'_, '_> {
             self.done_bytes = reader.consumed();
             for (range, zero) in read_write::runs(&buffer[..bytes]) {
                 if zero && sparse != Sparse::Never {
-                    self.leave_out(range.len() as u64)?;
+                    self.skip_zeros(range.len() as u64)?;
                 } else {
                     self.put(&buffer[range])?;
                 }
@@ -122,11 +122,11 @@ impl Sink<'_, '_> {
         }
     }
 
-    /// Writes all of the bytes, at the rate that is asked for.
+    /// Writes all bytes, at the permitted rate.
     fn put(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
-            let most = self.admit(bytes.len())?;
-            match transfer::write_at(self.staging.fd(), &bytes[..most], self.offset) {
+            let permitted = self.admit(bytes.len())?;
+            match transfer::write_at(self.staging.fd(), &bytes[..permitted], self.offset) {
                 Ok(0) => return Err(self.failure(Errno::EIO)),
                 Ok(n) => {
                     bytes = &bytes[n..];
@@ -140,7 +140,7 @@ impl Sink<'_, '_> {
         Ok(())
     }
 
-    /// How much may be written now; waits if the rate asks for it.
+    /// Returns how many bytes may be written now; waits as the rate requires.
     fn admit(&mut self, wanted: usize) -> Result<usize> {
         let progress = self.progress();
         let admitted = observer::admitted(self.observer, progress, wanted as u64)
@@ -148,9 +148,9 @@ impl Sink<'_, '_> {
         Ok(usize::try_from(admitted).unwrap_or(wanted))
     }
 
-    /// Leaves a hole. The file gets its new length at once: XFS reserves space behind the end of a
-    /// file that grows, and keeps what the next write leaps over (`xfs_iomap_prealloc_size`).
-    fn leave_out(&mut self, bytes: u64) -> Result<()> {
+    /// Leaves a hole. Sets the new length at once: XFS preallocates space behind the end of a growing
+    /// file, and keeps it where the next write skips over it (`xfs_iomap_prealloc_size`).
+    fn skip_zeros(&mut self, bytes: u64) -> Result<()> {
         let end = self.offset + bytes;
         file::truncate(self.staging.fd(), end).map_err(|errno| {
             Error::destination("set the size of", self.staging.destination().given, errno)
@@ -183,25 +183,25 @@ impl Sink<'_, '_> {
     }
 }
 
-/// Holes of the source, of which no byte is read, and a frame of zeros, which is made once.
+/// Holes of the source, which are not read, and the frame of zeros that replaces them, compressed once.
 struct Zeros<'a> {
     source: &'a Source<'a>,
     size: u64,
-    may_be: bool,
-    /// The hole that was found last.
+    may_have_holes: bool,
+    /// Start and end of the hole found last.
     hole: (u64, u64),
     frame: Vec<u8>,
 }
 
 impl<'a> Zeros<'a> {
     fn new(source: &'a Source<'a>, size: u64) -> Zeros<'a> {
-        let may_be = source.is_told() && sparse::may_have_holes(&source.stat);
-        Zeros { source, size, may_be, hole: (0, 0), frame: Vec::new() }
+        let may_have_holes = source.is_told() && sparse::may_have_holes(&source.stat);
+        Zeros { source, size, may_have_holes, hole: (0, 0), frame: Vec::new() }
     }
 
-    /// The stretch lies in a hole.
+    /// Whether the range lies in a hole.
     fn covers(&mut self, offset: u64, length: u64) -> bool {
-        if !self.may_be {
+        if !self.may_have_holes {
             return false;
         }
         if offset >= self.hole.1 {

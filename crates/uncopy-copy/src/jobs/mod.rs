@@ -1,4 +1,4 @@
-//! Options of jobs, and what jobs tell of.
+//! Options, records and summaries of jobs.
 
 mod options;
 mod record;

@@ -1,4 +1,4 @@
-//! What a caller can ask of a job.
+//! Options of a job.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 
@@ -15,38 +15,38 @@ pub struct JobOptions {
     /// How each file is copied. [`CopyOptions::in_place`], [`CopyOptions::copy_contents`] and
     /// [`CopyOptions::read_streams`] have no meaning for trees and are refused.
     pub copy: CopyOptions,
-    /// What becomes of symbolic links.
+    /// How symbolic links are treated.
     pub links: Links,
-    /// With [`Links::Follow`]: also where they lead out of the tree, or by an absolute path.
+    /// With [`Links::Follow`]: also follows links that lead out of the tree or have an absolute target.
     pub follow_outside: bool,
-    /// Make FIFOs, sockets and device files anew; without it they are skipped.
+    /// Recreate FIFOs, sockets and device files; otherwise they are skipped.
     pub specials: bool,
-    /// Which entries are copied.
+    /// Selection of the entries to copy.
     pub selection: Selection,
-    /// Leave an entry alone whose destination was modified when the source was, or later.
+    /// Skip an entry whose destination is as new as the source, or newer.
     pub update: bool,
-    /// Remove from the destination what the source does not have.
+    /// Remove destination entries that the source does not have.
     pub delete: Option<Delete>,
-    /// Change nothing, and tell what would be done ([`EntryOutcome::Planned`](super::EntryOutcome::Planned)).
+    /// Change nothing, and report what would be done ([`EntryOutcome::Planned`](super::EntryOutcome::Planned)).
     pub dry_run: bool,
-    /// What to do when an entry cannot be copied.
+    /// Reaction to an entry that cannot be copied.
     pub on_error: OnError,
-    /// Workers; `None`: one for each processor that may be used, eight at most.
+    /// Number of workers. `None`: one per available processor, at most eight.
     pub jobs: Option<NonZeroUsize>,
-    /// Bytes that all workers together submit in a second.
+    /// Rate limit for all workers together, in bytes per second.
     pub bytes_per_second: Option<NonZeroU64>,
-    /// How often a file is tried again after an error that may pass: `EINTR`, `EAGAIN`, `ESTALE`,
-    /// and on network filesystems `EIO`. The first time after 100 ms, then after twice as long. 0 by
-    /// default; `uncopy cp` has 3.
+    /// Number of retries of a file after a transient error: `EINTR`, `EAGAIN`, `ESTALE`, and `EIO` on
+    /// network filesystems. The first retry comes after 100 ms, each further one after twice as long. 0 by
+    /// default; `uncopy cp` uses 3.
     pub retries: u32,
-    /// Keep a journal of each tree beside its destination, and go on from one that a run with the
-    /// same options left which was killed or stopped. It is removed when the tree is complete.
+    /// Keep a journal of each tree beside its destination, and resume from the journal of a killed or
+    /// stopped run with the same options. It is removed when the tree is complete.
     pub resume: bool,
-    /// Files of several names that are remembered in memory while names of them are still to come; those
-    /// beyond are remembered in a file without a name in the destination. `None`: 16,384.
+    /// Maximum number of hard-linked files remembered in memory while more of their names are expected;
+    /// further ones are remembered in an unlinked file in the destination. `None`: 16,384.
     pub links_in_memory: Option<usize>,
-    /// Count entries and bytes ahead of the copy, so that [`JobProgress`](super::JobProgress) has
-    /// totals. It looks at every source once more.
+    /// Count entries and bytes ahead of the copy, so that [`JobProgress`](super::JobProgress) has totals.
+    /// Examines every source once more.
     pub scan_ahead: bool,
 }
 
@@ -99,15 +99,15 @@ impl JobOptions {
     }
 }
 
-/// What becomes of symbolic links.
+/// Treatment of symbolic links.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Links {
-    /// They are made anew, and lead where they led.
+    /// Recreates links as they are.
     #[default]
     Preserve,
-    /// What they lead to is copied, as long as it lies in the tree.
+    /// Copies what links lead to, if it lies in the tree.
     Follow,
-    /// They are left out.
+    /// Leaves links out.
     Skip,
 }
 
@@ -116,13 +116,13 @@ pub enum Links {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Delete {
-    /// Entries that are removed at most; those beyond are failures.
+    /// Maximum number of entries removed; further ones are failures.
     pub most: Option<u64>,
-    /// Also where the root of the source is empty, which may be a filesystem that is not mounted.
+    /// Delete also where the source's root is empty, which may be a filesystem that is not mounted.
     pub empty_source: bool,
 }
 
-/// What to do when an entry cannot be copied. Each is reported and counted.
+/// Reaction to an entry that cannot be copied. Every failure is reported and counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnError {
     /// Stop the whole job where the destination refused what it would refuse the next entry too
@@ -155,7 +155,7 @@ mod tests {
     use uncopy_core::Errno;
 
     #[test]
-    fn what_the_next_file_would_meet_too_ends_a_job() {
+    fn lasting_errors_of_the_destination_end_a_job() {
         use OnError::{Abort, Skip, StopOnDestination};
         let lasting = [Errno::ENOSPC, Errno::EDQUOT, Errno::EROFS, Errno::EFBIG, Errno::EIO]
             .map(|e| (e, true));

@@ -1,4 +1,4 @@
-//! What a job tells: about each entry, on its way, and at its end.
+//! Records of entries, progress, and the summary of a job.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use uncopy_core::{
 };
 use uncopy_core::{Errno, Error, Reason};
 
-/// What an entry of a tree is.
+/// Kind of an entry in a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EntryKind {
@@ -37,23 +37,23 @@ impl EntryKind {
     }
 }
 
-/// What became of one entry.
+/// Record of one finished entry.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Record {
-    /// From 1, in the order in which entries are finished. No number is missing.
+    /// Sequence number from 1, in the order of completion. No number is missing.
     pub sequence: u64,
-    /// What it is.
+    /// Kind of the entry.
     pub kind: EntryKind,
-    /// The source's path, begun as the caller named its root.
+    /// Source path; begins as the caller named its root.
     pub source: PathBuf,
-    /// The destination's path.
+    /// Destination path.
     pub destination: PathBuf,
-    /// What was done.
+    /// Result.
     pub outcome: EntryOutcome,
 }
 
-/// What was done with one entry.
+/// Result of one entry.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum EntryOutcome {
@@ -66,45 +66,45 @@ pub enum EntryOutcome {
     },
     /// A directory, symbolic link, FIFO, socket or device file was made, or a directory was there.
     Made {
-        /// What a person should know: metadata that could not be kept.
+        /// Notes for people: metadata that could not be kept.
         notes: Vec<Note>,
         /// Inode flags that the source has and a directory here has not.
         flags_not_kept: InodeFlags,
     },
-    /// It was left alone.
+    /// Skipped.
     Skipped {
-        /// Why.
+        /// Reason.
         reason: Skip,
     },
-    /// It was in the destination and not in the source, and is gone.
+    /// Removed: it was in the destination and not in the source.
     Deleted {
-        /// Entries that were removed: a directory with all that was in it.
+        /// Number of entries removed: a directory with all its contents.
         entries: u64,
     },
-    /// This would be done ([`JobOptions::dry_run`](super::JobOptions::dry_run)).
+    /// Planned by a dry run ([`JobOptions::dry_run`](super::JobOptions::dry_run)).
     Planned {
-        /// What.
+        /// Planned action.
         action: Action,
-        /// The mechanism that a file would go by, as far as can be told without writing.
+        /// Expected mechanism of a file, as far as it is known without writing.
         mechanism: Option<Mechanism>,
     },
-    /// An earlier run, which this one continues, copied it, and neither side has changed since.
+    /// Copied by the earlier run that this one resumes; neither side has changed since.
     Resumed,
-    /// It was not copied.
+    /// Failed: not copied.
     Failed(Error),
 }
 
-/// What would be done with an entry.
+/// Planned action for an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// It would be made: nothing has the name.
+    /// Make it: the name is free.
     Make,
-    /// It would take the place of what has the name.
+    /// Replace what has the name.
     Replace,
-    /// It would become a hard link to a file that was copied before.
+    /// Make a hard link to a file that was copied before.
     Link,
-    /// It would be removed from the destination.
+    /// Remove it from the destination.
     Delete {
         /// As in [`EntryOutcome::Deleted`].
         entries: u64,
@@ -124,25 +124,25 @@ impl Action {
     }
 }
 
-/// How far a job has come.
+/// Progress of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobProgress {
-    /// Entries that are finished, whatever became of them.
+    /// Entries finished, successfully or not.
     pub entries: u64,
-    /// Bytes of files that are in their copies, also of files that are not finished.
+    /// Bytes copied, including those of unfinished files.
     pub bytes: u64,
-    /// Entries that were found so far, by a scan or by the job itself.
+    /// Entries found so far, by a scan or by the job itself.
     pub total_entries: u64,
-    /// Bytes of the files that were found by a scan.
+    /// Bytes of the files found by a scan.
     pub total_bytes: u64,
-    /// The scan has seen everything: the totals are final.
+    /// Whether the scan is complete, and the totals final.
     pub scanned: bool,
-    /// What moved bytes last.
+    /// Mechanism that moved bytes last.
     pub mechanism: Option<Mechanism>,
 }
 
-/// Watches a job. It is called by all workers.
+/// Observer of a job, called by all workers.
 pub trait JobObserver: Sync {
     /// Called after each entry, between the pieces of a large file, and every 50 ms while a worker
     /// waits, for the end of a [`Pause`](crate::Pause) or for its turn at a rate.
@@ -150,26 +150,24 @@ pub trait JobObserver: Sync {
         Control::Continue
     }
 
-    /// Whether [`JobObserver::finished`] is to be told of every entry, and not of failures and
-    /// files with notes alone. Making a record of a small file takes a part of the time that copying
-    /// it takes. Each worker asks once.
+    /// Whether [`JobObserver::finished`] wants every entry, rather than only failures and files with
+    /// notes. A record of a small file costs a part of the time of copying it. Each worker asks once.
     fn wants_records(&self) -> bool {
         true
     }
 
-    /// An entry is finished. Called by one worker at a time, in the order of
-    /// [`Record::sequence`].
+    /// Receives a finished entry. Called by one worker at a time, in the order of [`Record::sequence`].
     fn finished(&self, _: &Record) {}
 }
 
-/// An observer that does not look.
+/// Ignores all events.
 impl JobObserver for () {
     fn wants_records(&self) -> bool {
         false
     }
 }
 
-/// What a job did, in numbers.
+/// Summary of a job in numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
@@ -183,7 +181,7 @@ pub struct Summary {
     pub hard_links: u64,
     /// FIFOs, sockets and device files that were made.
     pub specials: u64,
-    /// Entries that were left alone.
+    /// Entries that were skipped.
     pub skipped: u64,
     /// Entries that were removed from the destination.
     pub deleted: u64,
@@ -193,63 +191,63 @@ pub struct Summary {
     pub failed: u64,
     /// Bytes of the files that were copied.
     pub bytes: u64,
-    /// How many of them an earlier run had copied, of files that it did not finish.
+    /// Bytes that an earlier run had copied of files it did not finish; part of `bytes`.
     pub resumed_bytes: u64,
-    /// The others by mechanism and cost.
+    /// The remaining bytes, by mechanism and cost.
     pub portions: Vec<Portion>,
-    /// Why cheaper mechanisms were not used, each reason with the number of files.
+    /// Reasons why cheaper mechanisms were not used, each with the number of files.
     pub refusals: Vec<RefusalCount>,
     /// From the first look at a source to the last name in place.
     pub duration: Duration,
-    /// Those of the files that were compressed or decompressed.
+    /// Totals of the files that were compressed or decompressed.
     pub transformed: Transformed,
-    /// What looks like leftovers of earlier copies, and stays.
+    /// Entries that look like leftovers of earlier copies, and stay.
     pub leftovers: Leftovers,
-    /// The job ended before its time: the error beside the summary says why.
+    /// Whether the job ended early; the error beside the summary says why.
     pub stopped_early: bool,
-    /// Entries that had been found then, and were not tried or were taken back in the middle; sources that
-    /// had not been begun among them. There may be more that nobody had found.
+    /// Entries found by then and not tried, or undone half-way; includes sources that were not begun.
+    /// There may be more that were not found yet.
     pub not_tried: u64,
-    /// The last so many sources had not been begun.
+    /// Number of sources, at the end of the list, that were not begun.
     pub sources_not_tried: u64,
-    /// The tree that was being made then, if it was kept.
+    /// Unfinished new tree, if it was kept.
     pub incomplete: Option<Incomplete>,
 }
 
-/// A new tree whose job ended because of its destination. It has its temporary name, everything in it is
-/// whole, and nobody but its owner can look into it.
+/// New tree whose job ended because of an error of the destination. It keeps its temporary name; every file
+/// in it is whole, and only its owner has access.
 ///
 /// # Ownership
-/// It is the caller's: rename it, or remove it with all that is in it.
+/// The caller owns it: rename it, or remove it with its contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Incomplete {
-    /// The source as it was named.
+    /// Source as the caller named it.
     pub source: PathBuf,
-    /// The destination as it was named. Nothing has that name.
+    /// Destination as the caller named it. The name is free.
     pub destination: PathBuf,
-    /// Where the tree is: an absolute path, if the current directory has one.
+    /// Path of the tree; absolute, if the current directory has a path.
     pub path: PathBuf,
-    /// Entries that are in it, directories counted when they were finished.
+    /// Number of entries in it; directories count when they are finished.
     pub entries: u64,
-    /// Why there is no journal beside it that names it. `None`: there is one, so that a job with
-    /// [`JobOptions::resume`](super::JobOptions::resume) goes on with it and any other leaves it alone.
-    /// Otherwise none goes on with it.
+    /// Why no journal beside it names it. `None`: there is a journal, so a job with
+    /// [`JobOptions::resume`](super::JobOptions::resume) resumes it and any other leaves it alone. With a
+    /// reason, no job can resume it.
     pub no_journal: Option<Reason>,
-    /// The next job to this destination may remove it, unless it is renamed before: the record by which
-    /// leftovers of killed jobs are known could be neither removed nor emptied, and no journal names the tree.
-    /// Otherwise no job removes it.
+    /// Whether the next job to this destination may remove it, unless it is renamed first: the record of
+    /// leftovers could be neither removed nor emptied, and no journal names the tree. If `false`, no job
+    /// removes it.
     pub removed_by_next: bool,
 }
 
-/// Files that were compressed or decompressed.
+/// Totals of compressed or decompressed files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Transformed {
-    /// How many.
+    /// Number of files.
     pub files: u64,
-    /// Length of their sources.
+    /// Total length of the sources.
     pub source_bytes: u64,
-    /// Length of their copies.
+    /// Total length of the copies.
     pub bytes: u64,
 }
 
@@ -261,21 +259,21 @@ impl Transformed {
     }
 }
 
-/// A reason for not using a mechanism, and how often it was met.
+/// Reason for not using a mechanism, with the number of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RefusalCount {
-    /// The mechanism.
+    /// Mechanism that was not used.
     pub mechanism: Mechanism,
-    /// Why.
+    /// Reason.
     pub reason: RefusalReason,
-    /// What the kernel answered, if it was tried.
+    /// Kernel's answer, if it was tried.
     pub errno: Option<Errno>,
-    /// How many files.
+    /// Number of files.
     pub files: u64,
 }
 
 impl Summary {
-    /// Bytes of this cost class, over all mechanisms.
+    /// Returns the bytes of a cost class over all mechanisms.
     #[must_use]
     pub fn bytes_at(&self, cost: Cost) -> u64 {
         self.portions.iter().filter(|p| p.cost == cost).map(|p| p.bytes).sum()
@@ -312,8 +310,9 @@ impl Summary {
         }
     }
 
-    /// Reasons beyond this number share a row: some name sizes, and no two files need have the same.
-    const MOST_REASONS: usize = 64;
+    /// Maximum number of separate reasons; further ones share a row, since some contain sizes that differ
+    /// from file to file.
+    const MAX_REASONS: usize = 64;
 
     pub(crate) fn add_refusal(&mut self, refusal: &Refusal, files: u64) {
         let alike = |c: &&mut RefusalCount| {
@@ -326,7 +325,7 @@ impl Summary {
             return;
         }
         let Refusal { mechanism, errno, reason } = *refusal;
-        if self.refusals.len() < Summary::MOST_REASONS {
+        if self.refusals.len() < Summary::MAX_REASONS {
             self.refusals.push(RefusalCount { mechanism, reason, errno, files });
             return;
         }
@@ -338,7 +337,7 @@ impl Summary {
         }
     }
 
-    /// Adds what another worker did.
+    /// Adds another worker's summary.
     pub(crate) fn add(&mut self, other: &Summary) {
         self.files += other.files;
         self.directories += other.directories;

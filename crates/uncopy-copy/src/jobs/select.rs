@@ -1,4 +1,4 @@
-//! Which entries of a tree are copied: patterns as `gitignore(5)` has them.
+//! Selects the entries of a tree to copy, by patterns as in `gitignore(5)`.
 
 mod wildmatch;
 
@@ -7,7 +7,7 @@ use std::path::Path;
 use uncopy_core::{Error, Objection, Reason, Result};
 use wildmatch::Glob;
 
-/// A list of patterns, of which the last one that matches decides.
+/// List of patterns; the last one that matches decides.
 ///
 /// They match as the lines of a `.gitignore` at the root of the source do, byte by byte: a pattern
 /// without a slash (but at its end) matches names at any depth; one with a slash matches paths from
@@ -45,10 +45,11 @@ struct Rule {
 }
 
 impl Selection {
-    /// Copies what matches, even if a pattern before this one excludes it: the line with `!` before it.
+    /// Adds a pattern of entries to copy, even if an earlier pattern excludes them: a line of `.gitignore`
+    /// with `!` before it.
     ///
     /// # Errors
-    /// The pattern can match nothing.
+    /// The pattern cannot match anything.
     pub fn include(&mut self, pattern: &str) -> Result<()> {
         let glob = glob(pattern, pattern)?;
         self.starts_empty |= self.rules.is_empty();
@@ -56,10 +57,10 @@ impl Selection {
         Ok(())
     }
 
-    /// Leaves out what matches; or copies it all the same if the pattern begins with `!`.
+    /// Adds a pattern of entries to leave out; with `!` at its beginning, of entries to copy all the same.
     ///
     /// # Errors
-    /// The pattern can match nothing, or it is a comment (`#`).
+    /// The pattern cannot match anything, or is a comment (`#`).
     pub fn exclude(&mut self, pattern: &str) -> Result<()> {
         if pattern.starts_with('#') {
             let reason = "it is a comment".into();
@@ -71,14 +72,14 @@ impl Selection {
         Ok(())
     }
 
-    /// Everything is copied.
+    /// Whether everything is copied.
     #[must_use]
     pub fn is_everything(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Whether an entry is copied, by its path from the root of its source; a directory that is not
-    /// is not looked into.
+    /// Whether an entry is copied, by its path from the root of its source. A directory that is not copied
+    /// is not searched.
     #[must_use]
     pub fn selects(&self, path: &Path, is_directory: bool) -> bool {
         let path = path.as_os_str().as_encoded_bytes();
@@ -91,12 +92,12 @@ impl Selection {
     }
 }
 
-/// `line`, a part of the `pattern` that the caller gave.
+/// Parses `line`, which is a part of the caller's `pattern`.
 fn glob(line: &str, pattern: &str) -> Result<Glob> {
     Glob::new(line.as_bytes()).map_err(|reason| refused(pattern, reason))
 }
 
-/// The pattern can match nothing. git passes such lines over.
+/// Makes the error for a pattern that cannot match anything. git ignores such lines.
 fn refused(pattern: &str, reason: String) -> Error {
     Error::new("use the pattern", pattern, Reason::Refused(Objection::Pattern { reason }))
 }
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_without_sense_are_refused() {
+    fn patterns_that_match_nothing_are_refused() {
         for pattern in ["", " ", "/", "//", "!", "!/", "[a", "[]", "[[:letter:]]", "a\\", "#c", "#"]
         {
             let error = Selection::default().exclude(pattern).unwrap_err();

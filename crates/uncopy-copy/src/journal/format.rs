@@ -1,8 +1,8 @@
-//! What a journal looks like on disk: frames with checksums, one after the other.
+//! On-disk format of a journal: a sequence of frames with checksums.
 //!
-//! Numbers are little-endian. A frame is magic number, kind, length of what follows and a checksum of
-//! these (without it a length that is damaged would look like a frame that was cut off, and hide all
-//! behind it), then what follows, and a checksum of the whole.
+//! Numbers are little-endian. A frame is a header (magic number, kind, payload length, checksum of these),
+//! the payload, and a checksum of the whole. Without the header's own checksum a damaged length would look
+//! like a truncated frame, and hide all frames after it.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -11,15 +11,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use crate::parts::{CHUNK_DIGEST_BYTES, ChunkDigest};
 use uncopy_os::file::FileId;
 
-/// The first bytes of every frame, with the version of the format.
+/// Magic number of every frame; it contains the version of the format.
 const MAGIC: &[u8; 4] = b"UJ5\n";
 const CHECKSUM_BYTES: usize = 16;
 const FIELDS_BYTES: usize = 12;
 const HEAD_BYTES: usize = FIELDS_BYTES + CHECKSUM_BYTES;
-/// What a frame takes besides what it holds.
+/// Bytes of a frame besides its payload.
 pub(crate) const FRAME_BYTES: u64 = (HEAD_BYTES + CHECKSUM_BYTES) as u64;
-/// No frame is longer: what says so is damaged.
-pub(crate) const MOST_BYTES: usize = 1 << 20;
+/// Maximum payload; a longer one is damage.
+pub(crate) const MAX_BYTES: usize = 1 << 20;
 
 const BEGIN: u32 = 1;
 const DONE: u32 = 2;
@@ -28,79 +28,78 @@ const ENDED: u32 = 4;
 const LINKED: u32 = 5;
 const KEPT: u32 = 6;
 
-/// A digest of so many bytes names a file, or a state of one.
+/// Truncated digest that identifies a file, or one state of it.
 pub(crate) type Short = [u8; CHECKSUM_BYTES];
 
-/// The first bytes of a BLAKE3 digest.
+/// Truncates a BLAKE3 digest.
 pub(crate) fn short(hash: blake3::Hash) -> Short {
     let mut bytes = [0; CHECKSUM_BYTES];
     bytes.copy_from_slice(&hash.as_bytes()[..CHECKSUM_BYTES]);
     bytes
 }
 
-/// Which job a journal belongs to.
+/// Identity of the job that a journal belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Begun {
-    /// Of source and options.
+    /// Digest of source and options.
     pub(crate) fingerprint: Short,
-    /// The tree that is being built, if the destination was not there.
+    /// The new tree under construction, if the destination did not exist.
     pub(crate) aside: Option<Built>,
 }
 
-/// A tree that is being built.
+/// Tree under construction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Built {
     /// Its temporary name.
     pub(crate) name: OsString,
-    /// By which it is known, also when it has the destination's.
+    /// Identifies it, also after it got the destination's name.
     pub(crate) id: FileId,
 }
 
-/// A large file that was not finished: the temporary file that it is built in, and the chunks that
-/// were flushed.
+/// Unfinished large file: its temporary file, and the chunks that were flushed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// The source as it was.
+    /// Digest of the source's state.
     pub(crate) source: Short,
-    /// Of the temporary file, in the directory of the destination.
+    /// Name of the temporary file in the destination's directory.
     pub(crate) name: OsString,
     pub(crate) id: FileId,
     pub(crate) chunk_bytes: u64,
-    /// From the root.
+    /// Path from the root.
     pub(crate) path: OsString,
     pub(crate) chunks: Vec<ChunkDigest>,
 }
 
 impl Part {
-    /// It is of a source that is so, in chunks of this size.
+    /// Whether it belongs to a source in this state, in chunks of this size.
     pub(crate) fn is_of(&self, source: Short, chunk_bytes: u64) -> bool {
         self.source == source && self.chunk_bytes == chunk_bytes
     }
 }
 
-/// What a journal says.
+/// Contents of a journal.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
-    /// Which file the journal was when it was begun. A copy of it is another one.
+    /// Identity of the journal file itself. A copy of a journal states another file's.
     pub(crate) own: Option<FileId>,
     pub(crate) begun: Option<Begun>,
-    /// The tree that is being built was told to the caller, who may rename or remove it.
+    /// Whether the unfinished tree was reported to the caller, who may rename or remove it.
     pub(crate) is_kept: bool,
-    /// By the digest of their paths.
+    /// Unfinished files by the digest of their paths.
     pub(crate) parts: HashMap<Short, Part>,
-    /// Up to here it is whole.
+    /// Length of the intact prefix.
     pub(crate) whole_bytes: u64,
 }
 
-/// Why a journal cannot be gone by.
+/// Why a journal cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unusable {
     Damaged {
         offset: u64,
     },
-    /// It is no file of the caller's alone, and may say anything.
+    /// Another user may have written it.
     Foreign,
-    /// It does not say that it is this file.
+    /// Does not state its own identity: it is a copy.
     Copied,
 }
 
@@ -116,7 +115,7 @@ fn frame(kind: u32, payload: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// The first frame of the journal that is this file.
+/// Encodes the first frame of a journal, which states the journal file's identity.
 pub(crate) fn begin_frame(own: FileId, begun: &Begun) -> Vec<u8> {
     let own = own.to_bytes();
     match &begun.aside {
@@ -143,45 +142,45 @@ fn parse_built(bytes: &[u8]) -> Option<Built> {
     Some(Built { name, id: FileId::from_bytes(id) })
 }
 
-/// The run came to its end and left the tree that is being built to the caller: no run removes it.
+/// Encodes that the run ended and left the unfinished tree to the caller: no run removes it.
 pub(crate) fn kept_frame() -> Vec<u8> {
     frame(KEPT, &[])
 }
 
-/// `done`: [`Short`] after [`Short`].
+/// Encodes finished files. `done`: one [`Short`] after another.
 pub(crate) fn done_frame(done: &[u8]) -> Vec<u8> {
     frame(DONE, &[done])
 }
 
-/// `linked`: what [`push_link`] put there, of whole links.
+/// Encodes hard links. `linked`: whole entries written by [`push_link`].
 pub(crate) fn linked_frame(linked: &[u8]) -> Vec<u8> {
     frame(LINKED, &[linked])
 }
 
-/// Adds the inode of a source that has further names to a frame, and the path that it was copied to.
+/// Appends the inode of a source that has more names, and the path of its copy.
 pub(crate) fn push_link(linked: &mut Vec<u8>, inode: u64, path: &OsStr) {
     linked.extend(inode.to_le_bytes());
     linked.extend((path.len() as u32).to_le_bytes());
     linked.extend(path.as_bytes());
 }
 
-fn parse_links(mut rest: &[u8], told: &mut impl Told) -> Option<()> {
+fn parse_links(mut rest: &[u8], visitor: &mut impl JournalVisitor) -> Option<()> {
     while let Some((inode, behind)) = rest.split_first_chunk() {
         let (length, behind) = behind.split_first_chunk()?;
         let length = u32::from_le_bytes(*length) as usize;
         let (path, behind) = behind.split_at_checked(length)?;
-        told.linked(u64::from_le_bytes(*inode), OsStr::from_bytes(path));
+        visitor.linked(u64::from_le_bytes(*inode), OsStr::from_bytes(path));
         rest = behind;
     }
     rest.is_empty().then_some(())
 }
 
-/// `ended`: digests of the paths of parts that are no more.
+/// Encodes that parts ended. `ended`: digests of their paths.
 pub(crate) fn ended_frame(ended: &[u8]) -> Vec<u8> {
     frame(ENDED, &[ended])
 }
 
-/// More chunks of a part, from number `first` on.
+/// Encodes further chunks of a part, from number `first` on.
 pub(crate) fn chunks_frame(part: &Part, first: u64) -> Vec<u8> {
     let numbers = [part.chunk_bytes, first].map(u64::to_le_bytes).concat();
     let lengths = [part.name.len(), part.path.len()].map(|n| (n as u32).to_le_bytes()).concat();
@@ -212,32 +211,36 @@ fn parse_chunks(payload: &[u8]) -> Option<(u64, Part)> {
     (rest.is_empty() && part.chunk_bytes > 0).then_some((number(8), part))
 }
 
-/// By what a part is found: the digest of its path from the root.
+/// Returns the key of a part: the digest of its path from the root.
 pub(crate) fn part_key(path: &OsStr) -> Short {
     short(blake3::hash(path.as_bytes()))
 }
 
-/// Who is told of what there is too much of to be kept for everybody, frame by frame.
-pub(crate) trait Told {
-    /// These files are done.
+/// Receives the entries that are too many to keep in memory, frame by frame.
+pub(crate) trait JournalVisitor {
+    /// Receives finished files.
     fn done(&mut self, _files: &[Short]) {}
 
-    /// A file with several names: inode of the source, and the path that it was copied to.
+    /// Receives a file with several names: inode of the source, and path of its copy.
     fn linked(&mut self, _inode: u64, _path: &OsStr) {}
 }
 
-/// Nobody.
-impl Told for () {}
+/// Ignores all entries.
+impl JournalVisitor for () {}
 
 impl Contents {
-    /// Takes in a whole frame; `None`: it cannot stand there.
-    fn take(&mut self, (kind, payload): (u32, &[u8]), told: &mut impl Told) -> Option<()> {
+    /// Adds a whole frame. `None`: the frame is invalid at this place.
+    fn take(
+        &mut self,
+        (kind, payload): (u32, &[u8]),
+        visitor: &mut impl JournalVisitor,
+    ) -> Option<()> {
         match (kind, self.begun.is_some()) {
             (BEGIN, false) => {
                 let (own, begun) = parse_begun(payload)?;
                 (self.own, self.begun) = (Some(own), Some(begun));
             }
-            (DONE, true) => told.done(shorts(payload)?),
+            (DONE, true) => visitor.done(shorts(payload)?),
             (ENDED, true) => {
                 for key in shorts(payload)? {
                     self.parts.remove(key);
@@ -247,7 +250,7 @@ impl Contents {
                 let (first, part) = parse_chunks(payload)?;
                 self.take_chunks(first, part);
             }
-            (LINKED, true) => parse_links(payload, told)?,
+            (LINKED, true) => parse_links(payload, visitor)?,
             (KEPT, true) if payload.is_empty() => self.is_kept = true,
             _ => return None,
         }
@@ -262,7 +265,7 @@ impl Contents {
                 known.chunks.truncate(first);
                 known.chunks.extend(part.chunks);
             }
-            // Of chunks that nobody knows the beginning of nothing can be made.
+            // Chunks without those before them are useless.
             _ if first > 0 => {
                 self.parts.remove(&key);
             }
@@ -285,21 +288,21 @@ fn shorts(payload: &[u8]) -> Option<&[Short]> {
     rest.is_empty().then_some(all)
 }
 
-/// Kind and length of what follows, of a frame that begins so; `None` if it does not.
+/// Returns kind and payload length from a frame's header. `None`: the header is invalid.
 fn head(bytes: &[u8]) -> Option<(u32, usize)> {
     let (fields, sum) = bytes.get(..HEAD_BYTES)?.split_at(FIELDS_BYTES);
     let is_intact = fields.starts_with(MAGIC) && short(blake3::hash(fields)) == *sum;
     let number = |place: usize| fields[place..place + 4].try_into().map_or(0, u32::from_le_bytes);
     let (kind, payload_bytes) = (number(4), number(8) as usize);
-    (is_intact && payload_bytes <= MOST_BYTES).then_some((kind, payload_bytes))
+    (is_intact && payload_bytes <= MAX_BYTES).then_some((kind, payload_bytes))
 }
 
-/// Reads a whole journal of `size` bytes. `read` fills a buffer from an offset on, and gives
-/// less only at the end. Memory for one frame is taken at a time, besides what they say.
+/// Parses a whole journal of `size` bytes. `read` fills a buffer from an offset on, with less only at the
+/// end. Holds one frame in memory at a time, besides the contents.
 pub(crate) fn parse<E>(
     size: u64,
     mut read: impl FnMut(u64, &mut Vec<u8>, usize) -> Result<(), E>,
-    told: &mut impl Told,
+    visitor: &mut impl JournalVisitor,
 ) -> Result<Result<Contents, Unusable>, E> {
     let mut contents = Contents::default();
     let mut bytes = Vec::new();
@@ -312,7 +315,7 @@ pub(crate) fn parse<E>(
             break;
         }
         let Some((kind, payload_bytes)) = head(&bytes) else {
-            // A crash may leave the length of the last frames without their bytes.
+            // After a crash the file may have its new length without the bytes.
             if at > 0 && is_zero(at, left, &mut bytes, &mut read)? {
                 break;
             }
@@ -330,7 +333,7 @@ pub(crate) fn parse<E>(
             }
             return damaged;
         }
-        if contents.take((kind, &body[HEAD_BYTES..]), told).is_none() {
+        if contents.take((kind, &body[HEAD_BYTES..]), visitor).is_none() {
             return damaged;
         }
         at += end as u64;
@@ -347,7 +350,7 @@ fn is_zero<E>(
 ) -> Result<bool, E> {
     let mut done = 0;
     while done < length {
-        read(from + done as u64, bytes, (length - done).min(MOST_BYTES))?;
+        read(from + done as u64, bytes, (length - done).min(MAX_BYTES))?;
         if bytes.is_empty() || bytes.iter().any(|byte| *byte != 0) {
             return Ok(bytes.is_empty());
         }
@@ -356,7 +359,7 @@ fn is_zero<E>(
     Ok(true)
 }
 
-/// For `fuzz/`: these bytes as a journal, and as the payload of frames whose checksums are right.
+/// Fuzzes parsing (`fuzz/`): the bytes as a journal, and as payload of frames with valid checksums.
 #[cfg(fuzzing)]
 pub fn fuzz(bytes: &[u8]) {
     check(bytes);
@@ -368,7 +371,7 @@ pub fn fuzz(bytes: &[u8]) {
     check(&[begin_frame(own, &begun), framed.clone(), framed].concat());
 }
 
-/// What is whole of a journal says the same without the rest.
+/// Checks that the intact prefix alone parses to the same contents.
 #[cfg(fuzzing)]
 fn check(bytes: &[u8]) {
     if let Ok(parsed) = parse_bytes(bytes) {
@@ -378,13 +381,13 @@ fn check(bytes: &[u8]) {
     }
 }
 
-/// What is told of files that are done.
+/// Counts finished files.
 #[cfg(fuzzing)]
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Count(usize);
 
 #[cfg(fuzzing)]
-impl Told for Count {
+impl JournalVisitor for Count {
     fn done(&mut self, files: &[Short]) {
         self.0 += files.len();
     }
@@ -408,14 +411,14 @@ mod tests {
     use super::*;
     use uncopy_os::file::Timestamp;
 
-    /// What is told.
+    /// Collects all entries.
     #[derive(Default)]
-    struct Heard {
+    struct Collected {
         done: Vec<Short>,
         linked: Vec<(u64, OsString)>,
     }
 
-    impl Told for Heard {
+    impl JournalVisitor for Collected {
         fn done(&mut self, files: &[Short]) {
             self.done.extend(files);
         }
@@ -426,34 +429,34 @@ mod tests {
     }
 
     fn parse(bytes: &[u8]) -> Result<Contents, Unusable> {
-        tell(bytes, &mut ())
+        parse_with(bytes, &mut ())
     }
 
-    /// How many files are done.
+    /// Counts the finished files.
     fn count_done(bytes: &[u8]) -> usize {
-        hear(bytes).unwrap().1.done.len()
+        collect(bytes).unwrap().1.done.len()
     }
 
-    fn hear(bytes: &[u8]) -> Result<(Contents, Heard), Unusable> {
-        let mut heard = Heard::default();
-        let contents = tell(bytes, &mut heard)?;
-        Ok((contents, heard))
+    fn collect(bytes: &[u8]) -> Result<(Contents, Collected), Unusable> {
+        let mut collected = Collected::default();
+        let contents = parse_with(bytes, &mut collected)?;
+        Ok((contents, collected))
     }
 
-    fn tell(bytes: &[u8], told: &mut impl Told) -> Result<Contents, Unusable> {
+    fn parse_with(bytes: &[u8], visitor: &mut impl JournalVisitor) -> Result<Contents, Unusable> {
         let read = |at, buffer: &mut Vec<u8>, length: usize| {
             let rest = &bytes[at as usize..];
             *buffer = rest[..length.min(rest.len())].to_vec();
             Ok::<(), std::convert::Infallible>(())
         };
-        super::parse(bytes.len() as u64, read, told).unwrap()
+        super::parse(bytes.len() as u64, read, visitor).unwrap()
     }
 
     fn id(inode: u64) -> FileId {
         FileId { inode, birth: Some(Timestamp { seconds: 1 << 33, nanoseconds: 5 }) }
     }
 
-    /// The first frame of a journal whose inode is 5.
+    /// Encodes the first frame of a journal whose inode is 5.
     fn begin_frame(begun: &Begun) -> Vec<u8> {
         super::begin_frame(id(5), begun)
     }
@@ -480,11 +483,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_frames_are_read_back() {
         let bytes = written();
-        let (contents, heard) = hear(&bytes).unwrap();
+        let (contents, collected) = collect(&bytes).unwrap();
         assert_eq!((contents.own, contents.begun), (Some(id(5)), Some(begun())));
-        assert_eq!((heard.done.len(), heard.done[3]), (4, [1; 16]));
+        assert_eq!((collected.done.len(), collected.done[3]), (4, [1; 16]));
         assert_eq!(contents.whole_bytes, bytes.len() as u64);
         assert_eq!(parse(&[]), Ok(Contents::default()));
         let found = Begun { aside: None, ..begun() };
@@ -500,7 +503,7 @@ mod tests {
         let found = &parts[&part_key(&part(0).path)];
         assert_eq!(found.chunks, [[0; 32], [1; 32], [9; 32]]);
         assert_eq!((&found.path, &found.name, found.id), (&later.path, &later.name, id(12)));
-        // Behind a gap, and of another temporary file.
+        // After a gap, and of another temporary file.
         let other = Part { id: id(13), ..later.clone() };
         for stray in [chunks_frame(&later, 4), chunks_frame(&other, 1)] {
             assert!(parse(&[bytes.clone(), stray].concat()).unwrap().parts.is_empty());
@@ -510,22 +513,22 @@ mod tests {
     }
 
     #[test]
-    fn files_with_several_names_are_told() {
+    fn files_with_several_names_are_visited() {
         let mut links = Vec::new();
         push_link(&mut links, 7, OsStr::new("a/b"));
         push_link(&mut links, u64::MAX, OsStr::new(""));
         let begin = begin_frame(&begun());
-        let (_, heard) = hear(&[begin.clone(), linked_frame(&links)].concat()).unwrap();
-        assert_eq!(heard.linked, [(7, "a/b".into()), (u64::MAX, "".into())]);
+        let (_, collected) = collect(&[begin.clone(), linked_frame(&links)].concat()).unwrap();
+        assert_eq!(collected.linked, [(7, "a/b".into()), (u64::MAX, "".into())]);
         links.pop();
         assert!(parse(&[begin.clone(), linked_frame(&links[..15])].concat()).is_ok());
         assert!(parse(&[begin, linked_frame(&links[..20])].concat()).is_err());
     }
 
     #[test]
-    fn what_nobody_is_told_of_is_checked_all_the_same() {
+    fn ignored_entries_are_checked_all_the_same() {
         let bytes = written();
-        assert_eq!(parse(&bytes), Ok(hear(&bytes).unwrap().0));
+        assert_eq!(parse(&bytes), Ok(collect(&bytes).unwrap().0));
         let mut damaged = bytes;
         damaged[100] ^= 1;
         assert!(parse(&damaged).is_err());
@@ -536,18 +539,18 @@ mod tests {
         let bytes = written();
         let last = done_frame(&[1; 16]).len();
         for cut in 1..last {
-            let (contents, heard) = hear(&bytes[..bytes.len() - cut]).unwrap();
-            assert_eq!(heard.done.len(), 3, "{cut}");
+            let (contents, collected) = collect(&bytes[..bytes.len() - cut]).unwrap();
+            assert_eq!(collected.done.len(), 3, "{cut}");
             assert_eq!(contents.whole_bytes, (bytes.len() - last) as u64, "{cut}");
         }
-        // Its length came to the disk, and its bytes did not.
+        // The length reached the disk, and the bytes did not.
         let mut empty = bytes[..bytes.len() - last].to_vec();
         empty.resize(bytes.len(), 0);
         assert_eq!(count_done(&empty), 3);
     }
 
     #[test]
-    fn damage_is_noticed_wherever_it_is() {
+    fn damage_is_detected_at_every_byte() {
         let bytes = written();
         let last = bytes.len() - done_frame(&[1; 16]).len();
         for place in 0..bytes.len() {
@@ -557,7 +560,7 @@ mod tests {
                 Err(Unusable::Damaged { offset }) => {
                     assert!(place < last + HEAD_BYTES && offset <= place as u64, "{place}");
                 }
-                // The last frame is not believed.
+                // The last frame is dropped.
                 Ok(_) => {
                     assert!(place >= last + HEAD_BYTES, "{place}");
                     assert_eq!(count_done(&damaged), 3, "{place}");
@@ -581,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_with_right_checksums_is_damage() {
+    fn invalid_contents_with_valid_checksums_are_damage() {
         let begin = begin_frame(&begun());
         let short_chunks = frame(CHUNKS, &[&[0; 52]]);
         let endless = frame(CHUNKS, &[&[0; 52], &[0xff; 8]]);

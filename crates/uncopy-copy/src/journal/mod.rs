@@ -1,4 +1,4 @@
-//! Journals as files: what a killed job had done, for those who meet one and for the job that goes on.
+//! Journal files of unfinished jobs: read by the job that resumes, and by others that find one.
 
 pub(crate) mod format;
 
@@ -9,12 +9,12 @@ use rustix::fs::{FileType, OFlags};
 
 #[cfg(fuzzing)]
 pub use format::fuzz;
-use format::{Told, Unusable};
+use format::{JournalVisitor, Unusable};
 use uncopy_core::Errno;
 use uncopy_os::file::{self, FileId, Stat};
 use uncopy_os::{Sys, name, transfer};
 
-/// Contents of a journal that nobody else can have written. `None`: there is none, or somebody else can have
+/// Reads a journal that only this user can have written. `None`: there is none, or another user may have
 /// written it. An error: it cannot be read, or is damaged.
 pub(crate) fn look_into(
     directory: BorrowedFd<'_>,
@@ -35,8 +35,7 @@ pub(crate) fn look_into(
     }
 }
 
-/// Whether a journal says that this is the tree which is being built. An error: nobody knows, since it cannot
-/// be read.
+/// Whether a journal names this tree as the one under construction. An error: the journal cannot be read.
 pub(crate) fn is_journalled(
     directory: BorrowedFd<'_>,
     journal: &OsStr,
@@ -48,7 +47,7 @@ pub(crate) fn is_journalled(
     Ok(built.is_some_and(|built| built.name == tree && built.id == id))
 }
 
-/// Nobody else can have written it.
+/// Whether only this user can have written the file.
 pub(crate) fn is_own(stat: &Stat) -> bool {
     stat.file_type() == FileType::RegularFile
         && stat.uid == file::effective_uid()
@@ -56,11 +55,11 @@ pub(crate) fn is_own(stat: &Stat) -> bool {
         && stat.links <= 1
 }
 
-/// Reads a journal, telling what it says of files that are done.
+/// Reads a journal, and passes finished files and hard links to `visitor`.
 pub(crate) fn parse(
     file: &OwnedFd,
     size: u64,
-    told: &mut impl Told,
+    visitor: &mut impl JournalVisitor,
 ) -> Sys<std::result::Result<format::Contents, Unusable>> {
     let read = |at, buffer: &mut Vec<u8>, length| {
         buffer.resize(length, 0);
@@ -68,5 +67,5 @@ pub(crate) fn parse(
         buffer.truncate(read);
         Ok(())
     };
-    format::parse(size, read, told)
+    format::parse(size, read, visitor)
 }

@@ -1,35 +1,35 @@
-//! Whether a pattern matches, byte by byte as git has it (`wildmatch.c` and `dir.c` of git 2.39).
+//! Matches patterns byte by byte, as git does (`wildmatch.c` and `dir.c` of git 2.39).
 //!
 //! Libraries of globs differ from it: they know `{a,b}`, take characters for bytes, refuse or lack
 //! `[[:alpha:]]`, and have other rules for `**` beside a name.
 
-/// How an attempt ended.
+/// Result of an attempt to match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Match,
     NoMatch,
-    /// Also no longer text matches.
+    /// No match, and no longer text can match.
     Abort,
-    /// As long as no `**` before it takes a slash.
+    /// No match, unless an earlier `**` takes a slash.
     AbortToStarStar,
 }
 
-/// A line of `.gitignore` without its `!`.
+/// Line of a `.gitignore` without its `!`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Glob {
     /// Without a slash at its end.
     pattern: Vec<u8>,
-    /// How many bytes of it stand for themselves, from the beginning on.
+    /// Length of the literal prefix.
     literal: usize,
-    /// There was a slash at its end.
+    /// Whether a slash ended it.
     pub(super) directories_only: bool,
-    /// It has no slash: names are matched, at any depth.
+    /// Whether it has no slash, and so matches names at any depth.
     is_name: bool,
 }
 
 impl Glob {
     /// # Errors
-    /// It can match nothing, and why; git passes it over.
+    /// The reason why it cannot match anything; git ignores such lines.
     pub(super) fn new(line: &[u8]) -> Result<Glob, String> {
         let line = without_trailing_blanks(line);
         let directories_only = line.ends_with(b"/");
@@ -54,14 +54,14 @@ impl Glob {
         if pattern[0] == b'/' {
             (pattern, literal) = (&pattern[1..], literal - 1);
         }
-        // What stands for itself is cut off first, as in `match_pathname`: a `**` behind it then stands
-        // at the beginning.
+        // The literal prefix is removed first, as in `match_pathname`: a `**` after it then stands at the
+        // beginning.
         let rest = path.strip_prefix(&pattern[..literal]);
         rest.is_some_and(|rest| wildmatch(&pattern[literal..], rest, true) == Outcome::Match)
     }
 }
 
-/// Blanks at the end do not count unless a backslash stands before them (`trim_trailing_spaces`).
+/// Removes blanks at the end, unless a backslash stands before them (`trim_trailing_spaces`).
 fn without_trailing_blanks(line: &[u8]) -> &[u8] {
     let (mut end, mut at) = (0, 0);
     while at < line.len() {
@@ -74,8 +74,10 @@ fn without_trailing_blanks(line: &[u8]) -> &[u8] {
     &line[..end]
 }
 
+/// Checks that a pattern can match something.
+///
 /// # Errors
-/// Why it can match nothing.
+/// The reason why it cannot.
 fn check(pattern: &[u8]) -> Result<(), String> {
     let mut at = 0;
     while let Some(byte) = pattern.get(at) {
@@ -84,7 +86,7 @@ fn check(pattern: &[u8]) -> Result<(), String> {
                 return Err(String::from("a backslash at its end has nothing to stand before"));
             }
             b'\\' => at + 2,
-            // Any byte will do: what can be wrong with a set is wrong for all of them.
+            // The byte does not matter: a set is malformed for all bytes or for none.
             b'[' => match set(pattern, at, b'a') {
                 Some((_, end)) => end,
                 None => {
@@ -101,7 +103,7 @@ fn is_special(byte: u8) -> bool {
     matches!(byte, b'*' | b'?' | b'[' | b'\\')
 }
 
-/// `dowild`: with `is_path` neither `*` nor `?` nor a set matches a slash, and `**` matches directories.
+/// Matches a whole text (git's `dowild`). With `is_path` neither `*` nor `?` nor a set matches a slash, and `**` matches directories.
 fn wildmatch(pattern: &[u8], text: &[u8], is_path: bool) -> Outcome {
     let (mut at, mut place) = (0, 0);
     while let Some(byte) = pattern.get(at).copied() {
@@ -140,8 +142,8 @@ fn wildmatch(pattern: &[u8], text: &[u8], is_path: bool) -> Outcome {
     if place < text.len() { Outcome::NoMatch } else { Outcome::Match }
 }
 
-/// What comes of the `*` or `**` at `at` of the pattern. `Ok`: it takes no slash and stands before one,
-/// and so took the text up to its next one; where both slashes are.
+/// Matches the `*` or `**` at `at` of the pattern. `Ok`: it takes no slash and is followed by one, so it took
+/// the text up to the next slash; returns the places of both slashes.
 fn star(
     pattern: &[u8],
     at: usize,
@@ -188,13 +190,13 @@ fn star(
     Err(Outcome::Abort)
 }
 
-/// Whether the set that begins at `at` of the pattern has this byte in it, and where it ends. `None`: it
-/// has no end, or names a class that there is not.
+/// Returns whether the set at `at` of the pattern contains the byte, and where the set ends. `None`: it has
+/// no end, or names an unknown class.
 fn set(pattern: &[u8], at: usize, byte: u8) -> Option<(bool, usize)> {
     let mut at = at + 1;
     let is_negated = matches!(pattern.get(at), Some(b'!' | b'^'));
     at += usize::from(is_negated);
-    // 0: what stands before is no beginning of a range.
+    // 0: the byte before cannot begin a range.
     let (mut is_in, mut before) = (false, 0);
     // A ] that comes first stands for itself.
     let mut current = *pattern.get(at)?;
@@ -234,7 +236,7 @@ fn set(pattern: &[u8], at: usize, byte: u8) -> Option<(bool, usize)> {
     }
 }
 
-/// `None`: there is no class of this name.
+/// Whether a byte belongs to a named class. `None`: unknown class.
 fn is_of_class(name: &[u8], byte: u8) -> Option<bool> {
     Some(match name {
         b"alnum" => byte.is_ascii_alphanumeric(),

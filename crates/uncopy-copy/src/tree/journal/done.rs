@@ -3,7 +3,7 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use crate::journal::format::{Short, Told};
+use crate::journal::format::{JournalVisitor, Short};
 use crate::tree::nameless;
 use uncopy_os::{Sys, transfer};
 
@@ -112,7 +112,7 @@ impl Collecting<'_> {
     }
 }
 
-impl Told for Collecting<'_> {
+impl JournalVisitor for Collecting<'_> {
     fn done(&mut self, files: &[Short]) {
         self.done.kept.extend_from_slice(files);
         // Without room on the disk all of it stays in memory.

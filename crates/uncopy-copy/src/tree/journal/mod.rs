@@ -25,7 +25,7 @@ use rustix::fs::OFlags;
 pub(super) use crate::journal::format::{Begun, Built, Part, Short, Unusable};
 pub(super) use part::{KeptPart, is_ended, sweep, sweep_directory};
 
-use crate::journal::format::{self, Told};
+use crate::journal::format::{self, JournalVisitor};
 use crate::journal::{is_own, look_into, parse};
 use done::Done;
 
@@ -306,7 +306,7 @@ impl Journal {
             batch.ended.extend(format::part_key(path.as_os_str()));
         }
         // A path that is longer than half a frame costs a copy more, if it comes to that.
-        if source.links > 1 && path.as_os_str().len() < format::MOST_BYTES / 2 {
+        if source.links > 1 && path.as_os_str().len() < format::MAX_BYTES / 2 {
             format::push_link(&mut batch.linked, source.inode, path.as_os_str());
         }
         batch.bytes += bytes;
@@ -314,7 +314,7 @@ impl Journal {
         let full = batch.done.len()
             >= self.batch_files.load(Ordering::Relaxed) * size_of::<Short>()
             || batch.bytes >= BATCH_BYTES
-            || batch.linked.len() >= format::MOST_BYTES / 2
+            || batch.linked.len() >= format::MAX_BYTES / 2
             || since.elapsed() >= BATCH_AGE;
         let full = full.then(|| batch.take());
         drop(batch);
@@ -365,7 +365,7 @@ impl Journal {
     fn add_chunks(&self, part: &Part, first: u64) -> Sys<()> {
         let frame = format::chunks_frame(part, first);
         // A path so long is of no use: the file is begun anew then.
-        let fits = frame.len() <= format::MOST_BYTES;
+        let fits = frame.len() <= format::MAX_BYTES;
         match part.chunks.is_empty() {
             _ if !fits => Ok(()),
             true => self.append(&frame, || Ok(()), || Ok(())),
@@ -459,7 +459,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Who wants to know of files with several names alone.
 struct Links<'a>(&'a mut dyn FnMut(u64, &OsStr));
 
-impl Told for Links<'_> {
+impl JournalVisitor for Links<'_> {
     fn linked(&mut self, inode: u64, path: &OsStr) {
         (self.0)(inode, path);
     }
