@@ -11,7 +11,7 @@ fn descriptors() -> usize {
 }
 
 fuzz_target!(|data: &[u8]| {
-    // What a process opens once and keeps.
+    // The process opens some descriptors once and keeps them.
     attack::play(&[], || ());
     let before = descriptors();
     attack::play(data, || ());

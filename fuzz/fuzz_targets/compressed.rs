@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use libfuzzer_sys::fuzz_target;
 
-/// Of 3, 0 and 10,000 bytes, as `zstd` writes them.
+/// Frames of 3, 0 and 10,000 bytes, as `zstd` writes them.
 const FRAMES: [&[u8]; 3] = [
     include_bytes!("../frames/abc.zst"),
     include_bytes!("../frames/empty.zst"),

@@ -1,4 +1,4 @@
-//! What targets share.
+//! Code that several targets use.
 
 use std::fs::File;
 use std::io::{Seek, Write};

@@ -1,4 +1,4 @@
-//! What the bare copiers share: opening both files.
+//! Code that the bare copiers share: opening both files.
 
 use std::fs::File;
 use std::io;

@@ -22,7 +22,7 @@ pub trait Endpoint {
     fn receive(&mut self) -> Result<usize>;
 }
 
-/// What is to be measured: `PEER PROCESSES BYTES REGIONS MILLISECONDS`.
+/// Arguments: `PEER PROCESSES BYTES REGIONS MILLISECONDS`.
 pub struct Errand {
     /// Which channel.
     pub peer: String,

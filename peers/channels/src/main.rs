@@ -35,7 +35,7 @@ impl Endpoint for Ipc {
     }
 }
 
-/// What the echo sends to whoever started it: where to send to, and where to receive from.
+/// Addresses that the echo reports to its parent: where to send to, and where to receive from.
 type Greeting = (IpcBytesSender, IpcBytesReceiver);
 
 fn main() -> Result<()> {

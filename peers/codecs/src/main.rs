@@ -18,7 +18,7 @@ use rkyv::util::AlignedVec;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What is to be measured.
+/// Arguments.
 pub struct Errand {
     peer: String,
     is_decoding: bool,
@@ -58,7 +58,9 @@ fn main() -> Result<()> {
             }
             errand.run(&value, &messages::Text::from(value.clone()))
         }
-        ("points", _) => errand.run::<_, messages::Points>(&values::points(), &values::points().into()),
+        ("points", _) => {
+            errand.run::<_, messages::Points>(&values::points(), &values::points().into())
+        }
         ("entry", _) => errand.run::<_, messages::Entry>(&values::entry(), &values::entry().into()),
         _ => bail!("there is no value {value}"),
     }

@@ -1,4 +1,4 @@
-//! What flatbuffers and capnp can do without generated code: a table with one field, and a message
+//! Uses of flatbuffers and capnp without generated code: a table with one field, and a message
 //! that is bytes or text.
 
 use std::hint::black_box;
@@ -17,9 +17,8 @@ impl Errand {
     /// False if the peer is another.
     pub fn bytes(&self, bytes: &[u8]) -> Result<bool> {
         match self.peer.as_str() {
-            "flatbuffers" => self.flatbuffers(|builder| {
-                builder.create_vector(black_box(bytes)).as_union_value()
-            })?,
+            "flatbuffers" => self
+                .flatbuffers(|builder| builder.create_vector(black_box(bytes)).as_union_value())?,
             "capnp" => {
                 let build = |message: &mut Builder<HeapAllocator>| {
                     message.set_root::<capnp::data::Owned>(black_box(bytes))
@@ -40,9 +39,9 @@ impl Errand {
     /// False if the peer is another.
     pub fn text(&self, text: &str) -> Result<bool> {
         match self.peer.as_str() {
-            "flatbuffers" => self.flatbuffers(|builder| {
-                builder.create_string(black_box(text)).as_union_value()
-            })?,
+            "flatbuffers" => {
+                self.flatbuffers(|builder| builder.create_string(black_box(text)).as_union_value())?
+            }
             "capnp" => {
                 let build = |message: &mut Builder<HeapAllocator>| {
                     message.set_root::<capnp::text::Owned>(black_box(text))

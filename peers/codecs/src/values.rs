@@ -3,7 +3,7 @@
 use rkyv::{Archive, Deserialize as Restore, Serialize as Store};
 use serde::{Deserialize, Serialize};
 
-/// What every value is: all codecs can have it.
+/// Traits that every value needs for all codecs.
 macro_rules! value {
     ($(#[$doc:meta])* struct $name:ident { $($field:ident: $type:ty,)* }) => {
         $(#[$doc])*
@@ -141,7 +141,7 @@ pub fn points() -> Points {
     Points { points: (0..100).map(point).collect() }
 }
 
-/// What is in the table and the union.
+/// Contents of the table and the union.
 pub fn entry() -> Entry {
     let (number, name) = (Some(7), Some("a name of 20 letters".to_owned()));
     Entry {

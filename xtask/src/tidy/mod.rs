@@ -12,6 +12,7 @@ mod platform;
 mod sizes;
 mod source;
 pub(crate) mod unsafe_code;
+mod words;
 
 use std::path::PathBuf;
 
@@ -23,19 +24,29 @@ use source::Source;
 
 /// Arguments of `cargo xtask tidy`.
 #[derive(clap::Args)]
-pub(crate) struct Arguments {}
+pub(crate) struct Arguments {
+    /// List every file and function that is longer than advised.
+    #[arg(long)]
+    advice: bool,
+}
 
 /// Checks every tracked file.
 ///
 /// # Errors
 /// If a rule is broken, or the files cannot be read.
-pub(crate) fn run(_: &Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let files = workspace::tracked_files()?;
-    let mut findings = Vec::new();
+    let (mut findings, mut advice) = (Vec::new(), Vec::new());
+    let mut postponed = words::Postponed::default();
     for path in &files {
         names::check_path(path, &mut findings);
         if path.extension().is_some_and(|extension| extension == "rs") {
-            check_source(&Source::read(path)?, &mut findings);
+            let source = Source::read(path)?;
+            check_source(&source, &mut findings);
+            sizes::advise(&source, &mut advice);
+            let mut about_words = Vec::new();
+            words::check(&source, &mut about_words);
+            findings.extend(postponed.take(path, about_words));
         } else if path.file_name().is_some_and(|name| name == "Cargo.toml") {
             let text = std::fs::read_to_string(workspace::root().join(path))
                 .with_context(|| format!("cannot read {}", path.display()))?;
@@ -44,11 +55,12 @@ pub(crate) fn run(_: &Arguments) -> Result<()> {
         }
     }
     cycles::check(&files, &mut findings)?;
+    sizes::print(&advice, arguments.advice);
+    postponed.print();
     finding::report("tidy", findings, files.len())
 }
 
 fn check_source(source: &Source, findings: &mut Vec<Finding>) {
-    sizes::check(source, findings);
     names::check_modules(source, findings);
     unsafe_code::check(source, findings);
     lints::check(source, findings);

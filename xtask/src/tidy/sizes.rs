@@ -1,4 +1,4 @@
-//! No file above 600 lines, no function above 70.
+//! Advice: no file above 600 lines, no function above 70, none with more than 6 parameters.
 
 use proc_macro2::Span;
 use syn::spanned::Spanned;
@@ -9,33 +9,46 @@ use crate::finding::Finding;
 
 const FILE_LINES: usize = 600;
 const FUNCTION_LINES: usize = 70;
+const PARAMETERS: usize = 6;
 
-pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
+pub(super) fn advise(source: &Source, advice: &mut Vec<Finding>) {
     let lines = source.text.lines().count();
     if lines > FILE_LINES {
-        findings.push(source.finding(
-            Span::call_site(),
-            format!("{lines} lines, {FILE_LINES} at most: give each noun in it a file of its own"),
-        ));
+        let message =
+            format!("{lines} lines, above {FILE_LINES}: give each noun a file of its own");
+        advice.push(source.finding(Span::call_site(), message));
     }
-    Functions { source, findings }.visit_file(&source.syntax);
+    Functions { source, advice }.visit_file(&source.syntax);
+}
+
+/// Prints all of it, or how much there is.
+pub(super) fn print(advice: &[Finding], is_listed: bool) {
+    if is_listed {
+        advice.iter().for_each(|finding| println!("advice: {finding}"));
+    } else if !advice.is_empty() {
+        println!(
+            "advice about sizes: {} places; `cargo xtask tidy --advice` lists them",
+            advice.len()
+        );
+    }
 }
 
 struct Functions<'a> {
     source: &'a Source,
-    findings: &'a mut Vec<Finding>,
+    advice: &'a mut Vec<Finding>,
 }
 
 impl Functions<'_> {
     fn check(&mut self, signature: &syn::Signature, block: &syn::Block) {
-        let span = signature.span();
+        let (name, span) = (&signature.ident, signature.span());
         let lines = block.span().end().line - span.start().line + 1;
+        let mut advise = |message| self.advice.push(self.source.finding(span, message));
         if lines > FUNCTION_LINES {
-            let name = &signature.ident;
-            self.findings.push(self.source.finding(
-                span,
-                format!("fn {name}: {lines} lines, {FUNCTION_LINES} at most: name its steps as functions"),
-            ));
+            advise(format!("fn {name}: {lines} lines: name its steps as functions"));
+        }
+        if signature.inputs.len() > PARAMETERS {
+            let count = signature.inputs.len();
+            advise(format!("fn {name}: {count} parameters: which of them are one thing?"));
         }
     }
 }
@@ -50,41 +63,23 @@ impl<'a> Visit<'a> for Functions<'_> {
         self.check(&function.sig, &function.block);
         visit::visit_impl_item_fn(self, function);
     }
-
-    fn visit_trait_item_fn(&mut self, function: &'a syn::TraitItemFn) {
-        if let Some(block) = &function.default {
-            self.check(&function.sig, block);
-        }
-        visit::visit_trait_item_fn(self, function);
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::source::messages;
-    use super::check;
-
-    fn function(lines: usize) -> String {
-        format!("fn long() {{\n{}}}\n", "    work();\n".repeat(lines - 2))
-    }
+    use super::advise;
 
     #[test]
-    fn a_function_of_70_lines_passes_and_of_71_does_not() {
-        assert!(messages("a.rs", &function(70), check).is_empty());
-        let found = messages("a.rs", &function(71), check);
+    fn long_files_and_functions_are_advised_against() {
+        let function =
+            |lines: usize| format!("fn long() {{\n{}}}\n", "    work();\n".repeat(lines - 2));
+        assert!(messages("a.rs", &function(70), advise).is_empty());
+        let found = messages("a.rs", &function(71), advise);
         assert!(found[0].starts_with("1: fn long: 71 lines"), "{found:?}");
-    }
-
-    #[test]
-    fn methods_and_default_methods_are_functions_too() {
-        let text = format!("impl T {{\n{}}}\ntrait U {{\n{}}}\n", function(71), function(71));
-        assert_eq!(messages("a.rs", &text, check).len(), 2);
-    }
-
-    #[test]
-    fn a_file_of_601_lines_is_too_long() {
-        assert!(messages("a.rs", &"// x\n".repeat(600), check).is_empty());
-        let found = messages("a.rs", &"// x\n".repeat(601), check);
-        assert!(found[0].contains("601 lines"), "{found:?}");
+        assert!(messages("a.rs", &"// x\n".repeat(600), advise).is_empty());
+        assert!(messages("a.rs", &"// x\n".repeat(601), advise)[0].contains("601 lines"));
+        let many = "impl A { fn f(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8, g: u8) {} }";
+        assert!(messages("a.rs", many, advise)[0].contains("7 parameters"));
     }
 }
