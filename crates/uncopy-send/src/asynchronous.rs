@@ -76,7 +76,7 @@ pub struct AsyncSender<B: StableBytes> {
 struct Core<B: StableBytes> {
     /// In a forked child another thread may have held the locks.
     generation: Generation,
-    state: Mutex<State<B>>,
+    state: Mutex<SenderState<B>>,
     /// Held by the task whose send is under way.
     turn: tokio::sync::Mutex<()>,
     /// Releases have come for others than the task that read them.
@@ -87,7 +87,7 @@ struct Core<B: StableBytes> {
     reports: OnceLock<Watched>,
 }
 
-struct State<B: StableBytes> {
+struct SenderState<B: StableBytes> {
     sender: Sender<B>,
     /// The send under way, or one whose future was dropped in the middle.
     current: Option<Sending>,
@@ -121,7 +121,7 @@ impl<B: StableBytes> AsyncSender<B> {
     #[must_use]
     pub fn new(sender: Sender<B>) -> AsyncSender<B> {
         let (current, released, abandoned) = Default::default();
-        let state = State { sender, current, released, abandoned };
+        let state = SenderState { sender, current, released, abandoned };
         let (turn, news, room, reports) = Default::default();
         let (generation, state) = (Generation::current(), Mutex::new(state));
         AsyncSender { core: Arc::new(Core { generation, state, turn, news, room, reports }) }
@@ -212,7 +212,7 @@ impl<B: StableBytes> Core<B> {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State<B>> {
+    fn state(&self) -> MutexGuard<'_, SenderState<B>> {
         // Whole also after a panic: what the kernel may read is in the flight of the sender.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -255,7 +255,7 @@ fn unwatched(error: &std::io::Error) -> Error {
     Error::new("watch", "a socket", Reason::Refused(error.to_string().into()))
 }
 
-impl<B: StableBytes> Drop for State<B> {
+impl<B: StableBytes> Drop for SenderState<B> {
     fn drop(&mut self) {
         let is_cut_off = self.current.as_ref().is_some_and(|sending| sending.done > 0);
         if is_cut_off && self.sender.transport() == Transport::Tcp {
@@ -264,7 +264,7 @@ impl<B: StableBytes> Drop for State<B> {
     }
 }
 
-impl<B: StableBytes> State<B> {
+impl<B: StableBytes> SenderState<B> {
     /// Goes on with the send under way; `None`: there is no room.
     fn advance(&mut self) -> Option<Result<usize>> {
         let Some(mut sending) = self.current.take() else { return Some(Ok(0)) };

@@ -1,7 +1,7 @@
 //! When a send is worth lending, learnt from what came of those before. Pure.
 
+use super::cost_model::{CostChoice, CostModel, SizeClass};
 use super::counters::FallbackReason;
-use super::prices::{Choice, Class, Prices};
 use crate::room::inet::Transport;
 
 /// How a send can be lent.
@@ -56,7 +56,7 @@ const LONGEST_REST: u32 = 1 << 16;
 const PROBES: u32 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum LendingState {
     /// Everything large enough is lent; so many in a row came back copied.
     Lending { copied_in_a_row: u32 },
     /// The path copies: so many large sends are copied before it is tried again.
@@ -69,13 +69,16 @@ enum State {
 /// What was learnt of one path.
 #[derive(Debug)]
 pub(crate) struct Auto {
-    state: State,
-    prices: Prices,
+    state: LendingState,
+    cost_model: CostModel,
 }
 
 impl Auto {
     pub(crate) fn new() -> Auto {
-        Auto { state: State::Lending { copied_in_a_row: 0 }, prices: Prices::default() }
+        Auto {
+            state: LendingState::Lending { copied_in_a_row: 0 },
+            cost_model: CostModel::default(),
+        }
     }
 
     /// Whether to lend a send of `bytes` bytes, or why not; and of which class it is, if what it
@@ -84,19 +87,19 @@ impl Auto {
         &mut self,
         bytes: usize,
         way: Lending,
-    ) -> (Result<(), FallbackReason>, Option<Class>) {
+    ) -> (Result<(), FallbackReason>, Option<SizeClass>) {
         if bytes < way.never_pays_below() {
             return (Err(FallbackReason::TooSmall), None);
         }
         let presumed = bytes >= way.pays_from_bytes();
-        if let State::Lending { .. } = self.state {
-            let class = Class::of(bytes);
-            let Choice { lend, is_timed } = self.prices.choose(class, presumed);
-            let reason = match presumed || is_timed {
+        if let LendingState::Lending { .. } = self.state {
+            let class = SizeClass::of(bytes);
+            let CostChoice { lend, is_sampled } = self.cost_model.choose(class, presumed);
+            let reason = match presumed || is_sampled {
                 false => FallbackReason::TooSmall,
                 true => FallbackReason::CopyingIsCheaper,
             };
-            return (if lend { Ok(()) } else { Err(reason) }, is_timed.then_some(class));
+            return (if lend { Ok(()) } else { Err(reason) }, is_sampled.then_some(class));
         }
         match presumed {
             false => (Err(FallbackReason::TooSmall), None),
@@ -105,33 +108,33 @@ impl Auto {
     }
 
     /// The prices on this path.
-    pub(crate) fn prices(&mut self) -> &mut Prices {
-        &mut self.prices
+    pub(crate) fn cost_model(&mut self) -> &mut CostModel {
+        &mut self.cost_model
     }
 
     /// Whether to lend a large send on a path that copied.
     fn choose_again(&mut self) -> Result<(), FallbackReason> {
         match &mut self.state {
-            State::Lending { .. } => Ok(()),
-            State::Resting { left: 0, rest } => {
+            LendingState::Lending { .. } => Ok(()),
+            LendingState::Resting { left: 0, rest } => {
                 let (rest, patience) = (*rest, FIRST_REST);
                 self.state =
-                    State::Probing { left: PROBES - 1, unanswered: PROBES, patience, rest };
+                    LendingState::Probing { left: PROBES - 1, unanswered: PROBES, patience, rest };
                 Ok(())
             }
-            State::Resting { left, .. } => {
+            LendingState::Resting { left, .. } => {
                 *left -= 1;
                 Err(FallbackReason::PathCopies)
             }
-            State::Probing { left: 0, patience: 0, rest, .. } => {
-                self.state = State::Resting { left: *rest, rest: *rest };
+            LendingState::Probing { left: 0, patience: 0, rest, .. } => {
+                self.state = LendingState::Resting { left: *rest, rest: *rest };
                 Err(FallbackReason::PathCopies)
             }
-            State::Probing { left: 0, patience, .. } => {
+            LendingState::Probing { left: 0, patience, .. } => {
                 *patience -= 1;
                 Err(FallbackReason::PathCopies)
             }
-            State::Probing { left, .. } => {
+            LendingState::Probing { left, .. } => {
                 *left -= 1;
                 Ok(())
             }
@@ -143,26 +146,26 @@ impl Auto {
     /// they were not, since Linux 6.10: those say nothing.)
     pub(crate) fn learn(&mut self, copied: Option<bool>) {
         self.state = match (self.state, copied) {
-            (State::Lending { copied_in_a_row }, Some(true)) => {
+            (LendingState::Lending { copied_in_a_row }, Some(true)) => {
                 let copied_in_a_row = copied_in_a_row + 1;
                 if copied_in_a_row < CONVINCED_AFTER {
-                    State::Lending { copied_in_a_row }
+                    LendingState::Lending { copied_in_a_row }
                 } else {
-                    State::Resting { left: FIRST_REST, rest: FIRST_REST }
+                    LendingState::Resting { left: FIRST_REST, rest: FIRST_REST }
                 }
             }
-            (State::Probing { unanswered: 1, rest, .. }, Some(true)) => {
+            (LendingState::Probing { unanswered: 1, rest, .. }, Some(true)) => {
                 let rest = rest.saturating_mul(2).min(LONGEST_REST);
-                State::Resting { left: rest, rest }
+                LendingState::Resting { left: rest, rest }
             }
-            (State::Probing { left, unanswered, patience, rest }, Some(true)) => {
-                State::Probing { left, unanswered: unanswered - 1, patience, rest }
+            (LendingState::Probing { left, unanswered, patience, rest }, Some(true)) => {
+                LendingState::Probing { left, unanswered: unanswered - 1, patience, rest }
             }
-            (State::Lending { .. } | State::Probing { .. }, Some(false)) => {
-                State::Lending { copied_in_a_row: 0 }
+            (LendingState::Lending { .. } | LendingState::Probing { .. }, Some(false)) => {
+                LendingState::Lending { copied_in_a_row: 0 }
             }
             // Sends from before the rest, and what says nothing.
-            (state @ State::Resting { .. }, _) | (state, None) => state,
+            (state @ LendingState::Resting { .. }, _) | (state, None) => state,
         };
     }
 }

@@ -60,7 +60,7 @@ pub(crate) fn train_bytes_over(segment_bytes: u16, device: Option<Device>) -> us
 }
 
 /// Bytes that one call may send over the socket.
-pub(crate) fn train_most(socket: &InetSocket) -> usize {
+pub(crate) fn max_call_bytes(socket: &InetSocket) -> usize {
     let Some(segment) = socket.segment_bytes() else { return usize::MAX };
     let device = socket
         .device_trains()

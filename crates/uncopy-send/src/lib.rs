@@ -86,13 +86,13 @@ mod auto;
 #[cfg(test)]
 mod auto_traits;
 mod batch;
+mod coalesced_reports;
+mod cost_model;
 mod counters;
-mod joined;
 mod notifier;
 mod options;
 mod paths;
 mod plan;
-mod prices;
 mod release;
 mod releases;
 mod returned;

@@ -4,7 +4,7 @@
 //! released posts one notification for each send; here they are counted together.
 
 use super::releases::Releases;
-use crate::room::numbered::Numbered;
+use crate::room::sequence_map::SequenceMap;
 use uncopy_core::Objection;
 
 /// Most slots that can be registered.
@@ -58,7 +58,7 @@ pub(crate) struct Slots<T> {
     notifiers: Vec<Option<Notifier<T>>>,
     vacant: Vec<usize>,
     /// Of notifiers that are complete.
-    posted: Numbered<usize>,
+    posted: SequenceMap<usize>,
 }
 
 impl<T> Slots<T> {
@@ -67,7 +67,7 @@ impl<T> Slots<T> {
             slots: Vec::new(),
             notifiers: Vec::new(),
             vacant: Vec::new(),
-            posted: Numbered::new(),
+            posted: SequenceMap::new(),
         }
     }
 

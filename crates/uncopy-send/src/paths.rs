@@ -5,14 +5,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::auto::{Auto, Lending};
+use super::cost_model::{CostModel, SizeClass};
 use super::counters::FallbackReason;
-use super::prices::{Class, Prices};
 use crate::room::inet::{InetSocket, outlet_to};
 use uncopy_os::clock;
 use uncopy_os::netlink::route::scope;
 
 /// Addresses whose way out is remembered at most; of others it is learnt together.
-const MOST_ADDRESSES: usize = 1024;
+const MAX_ADDRESSES: usize = 1024;
 /// For so long the way out to an address is taken to hold.
 const FRESH: Duration = Duration::from_secs(10);
 
@@ -22,9 +22,9 @@ pub(super) struct Path(u16);
 
 /// A send whose cost is to be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Timed {
+pub(super) struct CostSample {
     path: Path,
-    class: Class,
+    class: SizeClass,
 }
 
 /// The paths of a socket: that to its peer, and one for each device that datagrams with addresses of
@@ -55,7 +55,7 @@ impl Paths {
         bytes: usize,
         way: Lending,
         (socket, to): (&InetSocket, Option<&SocketAddr>),
-    ) -> (Result<Path, FallbackReason>, Option<Timed>) {
+    ) -> (Result<Path, FallbackReason>, Option<CostSample>) {
         if bytes < way.never_pays_below() {
             return (Err(FallbackReason::TooSmall), None);
         }
@@ -63,32 +63,32 @@ impl Paths {
             None => self.of_peer(socket.reconnections()),
             Some(to) => self.of_address(*to, clock::coarse(), outlet_to),
         };
-        let (lend, timed) = self.autos[usize::from(path.0)].choose(bytes, way);
-        (lend.map(|()| path), timed.map(|class| Timed { path, class }))
+        let (lend, sample) = self.autos[usize::from(path.0)].choose(bytes, way);
+        (lend.map(|()| path), sample.map(|class| CostSample { path, class }))
     }
 
     /// So much was spent on timed sends.
-    pub(super) fn spend(&mut self, timed: Timed, time: Duration) {
-        self.prices(timed).spend(timed.class, time);
+    pub(super) fn add_cost(&mut self, sample: CostSample, time: Duration) {
+        self.cost_model(sample).add_cost(sample.class, time);
     }
 
     /// Enough was sent one way to know what it costs.
-    pub(super) fn is_burst_over(&mut self, timed: Timed) -> bool {
-        self.prices(timed).is_burst_over(timed.class)
+    pub(super) fn is_sample_complete(&mut self, sample: CostSample) -> bool {
+        self.cost_model(sample).is_sample_complete(sample.class)
     }
 
     /// All is told of a burst that is over.
-    pub(super) fn end_burst(&mut self, timed: Timed) {
-        self.prices(timed).end_burst(timed.class);
+    pub(super) fn finish_sample(&mut self, sample: CostSample) {
+        self.cost_model(sample).finish_sample(sample.class);
     }
 
     /// What was spent was not for that send alone.
-    pub(super) fn spoil_burst(&mut self, timed: Timed) {
-        self.prices(timed).spoil_burst(timed.class);
+    pub(super) fn invalidate_sample(&mut self, sample: CostSample) {
+        self.cost_model(sample).invalidate_sample(sample.class);
     }
 
-    fn prices(&mut self, timed: Timed) -> &mut Prices {
-        self.autos[usize::from(timed.path.0)].prices()
+    fn cost_model(&mut self, sample: CostSample) -> &mut CostModel {
+        self.autos[usize::from(sample.path.0)].cost_model()
     }
 
     /// What came of a send on this path: it was copied all the same, it was not, or it is not known.
@@ -115,7 +115,7 @@ impl Paths {
         let known = self.addresses.get(&key);
         match known {
             Some((path, since)) if now.saturating_sub(*since) < FRESH => return *path,
-            None if self.addresses.len() >= MOST_ADDRESSES => return Path(0),
+            None if self.addresses.len() >= MAX_ADDRESSES => return Path(0),
             _ => {}
         }
         let path = outlet_to(to).map_or(Path(0), |outlet| self.of_outlet(outlet));
@@ -191,7 +191,7 @@ mod tests {
             let to = SocketAddr::from((std::net::Ipv4Addr::from(n), 9));
             paths.of_address(to, Duration::ZERO, |_| Some((1, false)));
         }
-        assert_eq!((paths.addresses.len(), paths.autos.len()), (MOST_ADDRESSES, 2));
+        assert_eq!((paths.addresses.len(), paths.autos.len()), (MAX_ADDRESSES, 2));
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub enum Mode {
 
 /// A step after a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum AfterRefusal {
     /// Wait for room and try again.
     WaitForRoom,
     /// Read the error queue and try again.
@@ -33,7 +33,7 @@ pub(crate) enum Next {
 
 /// What is known when the kernel refuses a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct RefusedSend {
     pub(crate) errno: Errno,
     pub(crate) transport: Transport,
     /// It was to be lent.
@@ -43,26 +43,26 @@ pub(crate) struct Refused {
 }
 
 /// What a refusal means for the send.
-pub(crate) fn after(refused: Refused) -> Next {
-    let Refused { errno, transport, lent, drained } = refused;
+pub(crate) fn after(refused: RefusedSend) -> AfterRefusal {
+    let RefusedSend { errno, transport, lent, drained } = refused;
     match errno {
-        Errno::EAGAIN => Next::WaitForRoom,
-        _ if !lent => Next::Fail,
+        Errno::EAGAIN => AfterRefusal::WaitForRoom,
+        _ if !lent => AfterRefusal::Fail,
         // Reports take up option memory until they are read, lent pages the limit on locked memory
         // until they are released. Only what is read now counts: waiting for more could be for
         // ever, when nothing is outstanding.
-        Errno::ENOBUFS | Errno::ENOMEM if !drained => Next::Drain,
-        Errno::ENOBUFS => Next::Copy(FallbackReason::NoBufferSpace),
-        Errno::ENOMEM => Next::Copy(FallbackReason::LockedMemory),
+        Errno::ENOBUFS | Errno::ENOMEM if !drained => AfterRefusal::Drain,
+        Errno::ENOBUFS => AfterRefusal::Copy(FallbackReason::NoBufferSpace),
+        Errno::ENOMEM => AfterRefusal::Copy(FallbackReason::LockedMemory),
         // Eighteen regions in pages of their own (`MAX_SKB_FRAGS`). If it is the length of the
         // datagram, copying fails with it too. A stream goes on in another packet by itself.
         Errno::EMSGSIZE if transport == Transport::Udp => {
-            Next::Copy(FallbackReason::TooManyRegions)
+            AfterRefusal::Copy(FallbackReason::TooManyRegions)
         }
         // Device memory, pages of a file that was cut off.
-        Errno::EFAULT => Next::Copy(FallbackReason::CannotBePinned),
-        Errno::EOPNOTSUPP | Errno::ENOSYS => Next::Copy(FallbackReason::NotSupported),
-        _ => Next::Fail,
+        Errno::EFAULT => AfterRefusal::Copy(FallbackReason::CannotBePinned),
+        Errno::EOPNOTSUPP | Errno::ENOSYS => AfterRefusal::Copy(FallbackReason::NotSupported),
+        _ => AfterRefusal::Fail,
     }
 }
 
@@ -79,12 +79,12 @@ pub(crate) fn is_drain_due(lent_since: usize, bytes_since: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{FallbackReason, Next, Refused, Transport, after, is_drain_due};
+    use super::{AfterRefusal, FallbackReason, RefusedSend, Transport, after, is_drain_due};
     use uncopy_core::Errno;
 
     #[test]
     fn every_refusal_has_its_step() {
-        use Next::{Copy, Drain, Fail, WaitForRoom};
+        use AfterRefusal::{Copy, Drain, Fail, WaitForRoom};
         use Transport::{Tcp, Udp};
         for (errno, transport, lent, drained, expected) in [
             (Errno::EAGAIN, Tcp, true, false, WaitForRoom),
@@ -109,7 +109,7 @@ mod tests {
             (Errno::EPERM, Udp, true, false, Fail),
             (Errno::EINVAL, Udp, true, false, Fail),
         ] {
-            let refused = Refused { errno, transport, lent, drained };
+            let refused = RefusedSend { errno, transport, lent, drained };
             assert_eq!(after(refused), expected, "{refused:?}");
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::room::inet::{InetSocket, Transport};
-use crate::room::zerocopy::{Landed, Usage};
+use crate::room::zerocopy::{Completed, Usage};
 use crate::room::{Payload, StableBytes};
 use uncopy_core::Result;
 
@@ -88,8 +88,8 @@ pub struct Release<B> {
 }
 
 impl<B: StableBytes> Release<B> {
-    pub(crate) fn of(landed: Landed<B>, socket: &InetSocket) -> Release<B> {
-        let Landed { number, payload, usage } = landed;
+    pub(crate) fn of(completed: Completed<B>, socket: &InetSocket) -> Release<B> {
+        let Completed { number, payload, usage } = completed;
         let fate = usage.fate(socket);
         Release { id: SendId(number), payload, fate, bytes: usage.bytes }
     }

@@ -12,11 +12,11 @@ use super::auto::Lending;
 use super::batch;
 use super::counters::{Counters, FallbackReason};
 use super::options::SenderOptions;
-use super::paths::{Path, Paths, Timed};
-use super::plan::{self, Mode, Next, Refused};
+use super::paths::{CostSample, Path, Paths};
+use super::plan::{self, AfterRefusal, Mode, RefusedSend};
 use super::release::{Release, SendId, Sent};
 use crate::room::inet::{InetSocket, Transport, Wanted};
-use crate::room::zerocopy::{self, Flight, Landed, Refusal, Usage};
+use crate::room::zerocopy::{self, Completed, InFlight, LendingRefusal, Usage};
 use crate::room::{Payload, StableBytes};
 use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::clock;
@@ -82,7 +82,7 @@ pub struct Outstanding {
 /// # }
 /// ```
 pub struct Sender<B: StableBytes> {
-    flight: Flight<B>,
+    in_flight: InFlight<B>,
     options: SenderOptions,
     paths: Paths,
     /// Of lent sends that are not to the peer, which path they took.
@@ -106,7 +106,7 @@ pub(super) struct Sending {
     /// The error queue was read since the kernel last had no room.
     drained: bool,
     /// What it costs is to be told.
-    timed: Option<Timed>,
+    sample: Option<CostSample>,
     /// What came of a part that was sent before, and noted.
     first: Option<Result<usize, Errno>>,
 }
@@ -131,9 +131,9 @@ impl<B: StableBytes> Sender<B> {
     /// copied, and [`Counters::fallbacks`] says why.
     #[must_use]
     pub fn new(socket: InetSocket, options: &SenderOptions) -> Sender<B> {
-        let flight = Flight::new(socket, options.park_timeout);
+        let in_flight = InFlight::new(socket, options.park_timeout);
         Sender {
-            flight,
+            in_flight,
             options: options.clone(),
             paths: Paths::new(),
             elsewhere: HashMap::new(),
@@ -146,7 +146,7 @@ impl<B: StableBytes> Sender<B> {
     /// Returns the socket, for everything that does not send.
     #[must_use]
     pub fn socket(&self) -> &InetSocket {
-        self.flight.socket()
+        self.in_flight.socket()
     }
 
     /// Sends one buffer or several, as one datagram or behind what was sent before, all of it; on a
@@ -172,11 +172,11 @@ impl<B: StableBytes> Sender<B> {
         if self.socket().is_inherited() {
             return self.refuse_in_child(payload);
         }
-        let (lend, timed) = self.choose(payload.len(), to);
-        let (number, result) = match timed {
+        let (lend, sample) = self.choose(payload.len(), to);
+        let (number, result) = match sample {
             None => self.send_chosen(payload, to, lend),
             Some(_) => {
-                let mut sending = self.begin(payload, to, (lend, timed));
+                let mut sending = self.begin(payload, to, (lend, sample));
                 self.go_on(&mut sending)
             }
         };
@@ -189,7 +189,7 @@ impl<B: StableBytes> Sender<B> {
     fn refuse_in_child(&mut self, payload: Payload<B>) -> Sent {
         drop(payload);
         let refused = self.socket().check_owner("send to");
-        Sent { id: SendId(self.flight.skip()), result: refused.map(|()| 0) }
+        Sent { id: SendId(self.in_flight.skip_number()), result: refused.map(|()| 0) }
     }
 
     /// The error of a send that the kernel refused so.
@@ -215,12 +215,12 @@ impl<B: StableBytes> Sender<B> {
             let mut sending = self.begin(payload, to, (lend, None));
             if !is_due {
                 let Sending { number, most, .. } = sending;
-                sending.first = Some(self.flight.part(number, (0, most), to, true));
+                sending.first = Some(self.in_flight.part(number, (0, most), to, true));
             }
             return self.go_on(&mut sending);
         }
-        let (socket, length) = (self.flight.socket(), payload.len());
-        let most = batch::train_most(socket);
+        let (socket, length) = (self.in_flight.socket(), payload.len());
+        let most = batch::max_call_bytes(socket);
         let sent = zerocopy::send_copied(socket, &payload, (0, most), to);
         match sent {
             Ok(bytes) if bytes >= length => self.copied_at_once(payload, bytes, lend),
@@ -239,7 +239,7 @@ impl<B: StableBytes> Sender<B> {
     ) -> (u64, Result<usize, Errno>) {
         let mut sending = self.begin(payload, to, (lend, None));
         if let Ok(bytes) = sent {
-            self.flight.note_copied(sending.number, bytes);
+            self.in_flight.note_copied(sending.number, bytes);
         }
         sending.first = Some(sent);
         self.go_on(&mut sending)
@@ -258,7 +258,7 @@ impl<B: StableBytes> Sender<B> {
                     if left == Some(Duration::ZERO) {
                         break Err(Errno::ETIMEDOUT);
                     }
-                    self.flight.socket().wait(Wanted::Room, left);
+                    self.in_flight.socket().wait(Wanted::Room, left);
                 }
             }
         };
@@ -282,7 +282,7 @@ impl<B: StableBytes> Sender<B> {
         self.outstanding.sends += 1;
         self.outstanding.bytes += bytes;
         let usage = Usage { copied_parts: 1, bytes, ..Usage::default() };
-        let number = self.flight.pass(payload, usage);
+        let number = self.in_flight.complete_unlisted(payload, usage);
         self.collect();
         (number, Ok(bytes))
     }
@@ -291,7 +291,7 @@ impl<B: StableBytes> Sender<B> {
         &mut self,
         payload: Payload<B>,
         to: Option<SocketAddr>,
-        (lend, timed): (Result<Path, FallbackReason>, Option<Timed>),
+        (lend, sample): (Result<Path, FallbackReason>, Option<CostSample>),
     ) -> Sending {
         let length = payload.len();
         if let Err(reason) = lend {
@@ -300,7 +300,7 @@ impl<B: StableBytes> Sender<B> {
         if lend.is_ok() && self.transport() == Transport::Tcp {
             self.socket().note_device();
         }
-        let number = self.flight.begin(payload);
+        let number = self.in_flight.begin(payload);
         if let Ok(path) = lend
             && path != Path::default()
         {
@@ -309,9 +309,9 @@ impl<B: StableBytes> Sender<B> {
         let lend = lend.is_ok();
         self.outstanding.sends += 1;
         self.outstanding.bytes += length;
-        let most = batch::train_most(self.socket());
+        let most = batch::max_call_bytes(self.socket());
         let (done, drained, first) = Default::default();
-        Sending { number, to, length, done, most, lend, drained, timed, first }
+        Sending { number, to, length, done, most, lend, drained, sample, first }
     }
 
     /// Whether the options and what was learnt let a send of this length be lent, and on which path;
@@ -320,15 +320,15 @@ impl<B: StableBytes> Sender<B> {
         &mut self,
         length: usize,
         to: Option<SocketAddr>,
-    ) -> (Result<Path, FallbackReason>, Option<Timed>) {
-        let chosen = match (self.options.mode, self.flight.refusal()) {
+    ) -> (Result<Path, FallbackReason>, Option<CostSample>) {
+        let chosen = match (self.options.mode, self.in_flight.refusal()) {
             (Mode::Copy, _) => Err(FallbackReason::Asked),
-            (_, Some(Refusal::NotSupported)) => Err(FallbackReason::NotSupported),
-            (_, Some(Refusal::CountUncertain)) => Err(FallbackReason::CountUncertain),
+            (_, Some(LendingRefusal::NotSupported)) => Err(FallbackReason::NotSupported),
+            (_, Some(LendingRefusal::CountUncertain)) => Err(FallbackReason::CountUncertain),
             (Mode::Zerocopy, None) => Ok(Path::default()),
             (Mode::Auto, None) => {
                 let way = Lending::MsgZerocopy(self.transport());
-                return self.paths.choose(length, way, (self.flight.socket(), to.as_ref()));
+                return self.paths.choose(length, way, (self.in_flight.socket(), to.as_ref()));
             }
         };
         (chosen, None)
@@ -336,17 +336,17 @@ impl<B: StableBytes> Sender<B> {
 
     /// Sends as much as there is room for.
     pub(super) fn advance(&mut self, sending: &mut Sending) -> Progress {
-        match sending.timed {
+        match sending.sample {
             None => self.advance_on(sending),
-            Some(timed) => self.time(timed, |sender| sender.advance_on(sending)),
+            Some(sample) => self.time(sample, |sender| sender.advance_on(sending)),
         }
     }
 
     /// Takes note of the processor time of what is done for a send.
-    fn time<T>(&mut self, timed: Timed, act: impl FnOnce(&mut Self) -> T) -> T {
+    fn time<T>(&mut self, sample: CostSample, act: impl FnOnce(&mut Self) -> T) -> T {
         let before = clock::thread();
         let result = act(self);
-        self.paths.spend(timed, clock::thread().saturating_sub(before));
+        self.paths.add_cost(sample, clock::thread().saturating_sub(before));
         result
     }
 
@@ -359,7 +359,7 @@ impl<B: StableBytes> Sender<B> {
             }
             let Sending { number, to, done, most, lend, .. } = *sending;
             let sent = match sending.first.take() {
-                None => self.flight.part(number, (done, most), to, lend),
+                None => self.in_flight.part(number, (done, most), to, lend),
                 Some(first) => first,
             };
             match sent {
@@ -391,30 +391,30 @@ impl<B: StableBytes> Sender<B> {
         if let Err(errno) = self.drain() {
             return Some(Progress::Failed(errno));
         }
-        match plan::after(Refused { errno, transport, lent, drained }) {
-            Next::WaitForRoom => Some(Progress::WaitForRoom),
-            Next::Drain => {
+        match plan::after(RefusedSend { errno, transport, lent, drained }) {
+            AfterRefusal::WaitForRoom => Some(Progress::WaitForRoom),
+            AfterRefusal::Drain => {
                 self.counters.no_buffer_space += 1;
                 sending.drained = true;
                 None
             }
-            Next::Copy(reason) => {
+            AfterRefusal::Copy(reason) => {
                 sending.lend = false;
                 self.counters.fell_back(reason);
                 None
             }
-            Next::Fail => Some(Progress::Failed(errno)),
+            AfterRefusal::Fail => Some(Progress::Failed(errno)),
         }
     }
 
     pub(super) fn end(&mut self, sending: &Sending, is_whole: bool) {
-        self.flight.end(sending.number);
-        if let Some(timed) = sending.timed
-            && self.paths.is_burst_over(timed)
+        self.in_flight.end(sending.number);
+        if let Some(sample) = sending.sample
+            && self.paths.is_sample_complete(sample)
         {
             // Reading the reports is part of what lending costs. An error comes again.
-            let _ = if sending.lend { self.time(timed, Self::drain) } else { Ok(()) };
-            self.paths.end_burst(timed);
+            let _ = if sending.lend { self.time(sample, Self::drain) } else { Ok(()) };
+            self.paths.finish_sample(sample);
         }
         self.collect();
         match is_whole {
@@ -425,14 +425,14 @@ impl<B: StableBytes> Sender<B> {
     }
 
     pub(super) fn transport(&self) -> Transport {
-        self.flight.socket().transport()
+        self.in_flight.socket().transport()
     }
 
     /// Reads the error queue to its end.
     fn drain(&mut self) -> Result<(), Errno> {
         self.since_drain = Outstanding::default();
-        let drained = self.flight.drain();
-        let foreign = self.flight.foreign();
+        let drained = self.in_flight.drain();
+        let foreign = self.in_flight.foreign();
         self.counters.foreign_errors = foreign.count;
         self.counters.last_foreign_error = foreign.last;
         self.collect();
@@ -441,8 +441,8 @@ impl<B: StableBytes> Sender<B> {
 
     /// Takes note of what has landed, whenever its owner will ask for it.
     fn collect(&mut self) {
-        let (socket, news) = self.flight.news();
-        for Landed { number, usage, .. } in news {
+        let (socket, news) = self.in_flight.newly_completed();
+        for Completed { number, usage, .. } in news {
             self.counters.released(usage.fate(socket), usage.bytes);
             let path = match self.elsewhere.is_empty() {
                 true => Path::default(),
@@ -458,29 +458,29 @@ impl<B: StableBytes> Sender<B> {
     /// The kernel reports sends that this sender did not make: the socket is shared in spite of
     /// [`InetSocket::adopt`]'s rules. Nothing that is outstanding is ever released then.
     pub fn next_release(&mut self) -> Result<Option<Release<B>>> {
-        let landed = self.next_landed()?;
-        Ok(landed.map(|landed| Release::of(landed, self.flight.socket())))
+        let completed = self.next_completed()?;
+        Ok(completed.map(|completed| Release::of(completed, self.in_flight.socket())))
     }
 
     /// The next payload that is free.
-    pub(super) fn next_landed(&mut self) -> Result<Option<Landed<B>>> {
+    pub(super) fn next_completed(&mut self) -> Result<Option<Completed<B>>> {
         self.socket().check_owner("release buffers of")?;
-        if self.flight.landed() == 0 {
+        if self.in_flight.completed() == 0 {
             self.look()?;
         }
-        let Some(landed) = self.flight.next_landed() else { return Ok(None) };
+        let Some(completed) = self.in_flight.next_completed() else { return Ok(None) };
         self.outstanding.sends -= 1;
-        self.outstanding.bytes -= landed.payload.len();
-        Ok(Some(landed))
+        self.outstanding.bytes -= completed.payload.len();
+        Ok(Some(completed))
     }
 
     /// Reads what the kernel has released, if it owes anything.
     #[cold]
     fn look(&mut self) -> Result<()> {
-        if self.flight.outstanding() > 0 {
+        if self.in_flight.outstanding() > 0 {
             self.drain().map_err(|errno| self.socket().error("read the error queue of", errno))?;
         }
-        match self.flight.landed() == 0 && self.flight.is_lost() {
+        match self.in_flight.completed() == 0 && self.in_flight.is_lost() {
             true => Err(self.lost()),
             false => Ok(()),
         }
@@ -488,7 +488,7 @@ impl<B: StableBytes> Sender<B> {
 
     fn lost(&self) -> Error {
         let reason = "the kernel reports sends that were not made here, so that nothing can be \
-                      told to be free; give each socket to one sender alone";
+                      reported to be free; give each socket to one sender alone";
         Error::new("release buffers of", self.socket().subject(), Reason::Refused(reason.into()))
     }
 
@@ -505,12 +505,12 @@ impl<B: StableBytes> Sender<B> {
                 return Ok(Some(release));
             }
             let left = left(timeout, &mut waits_since);
-            if self.flight.outstanding() == 0 || left == Some(Duration::ZERO) {
+            if self.in_flight.outstanding() == 0 || left == Some(Duration::ZERO) {
                 return Ok(None);
             }
             // A connection that is over wakes every wait, also while a device has its pages.
             std::thread::sleep(pause.min(left.unwrap_or(pause)));
-            self.flight.socket().wait(Wanted::Errors, left);
+            self.in_flight.socket().wait(Wanted::Errors, left);
             pause = (pause + Duration::from_micros(50)).min(Duration::from_millis(5));
         }
     }
@@ -524,13 +524,13 @@ impl<B: StableBytes> Sender<B> {
     /// The release of this send has not been taken.
     #[cfg(feature = "tokio")]
     pub(super) fn is_outstanding(&self, number: u64) -> bool {
-        self.flight.has(number)
+        self.in_flight.has(number)
     }
 
     /// Returns how many releases were read and not taken.
     #[must_use]
     pub fn released(&self) -> usize {
-        self.flight.landed()
+        self.in_flight.completed()
     }
 
     /// Returns the totals of the sends so far.
@@ -548,18 +548,18 @@ impl<B: StableBytes> Sender<B> {
     /// kernel releases the buffers soon. A UDP socket loses its peer only.
     pub fn abort(&mut self) {
         if !self.socket().is_inherited() {
-            self.flight.socket().abort();
+            self.in_flight.socket().abort();
         }
     }
 
     /// Nothing more is sent: the stream ends, unless a ring sends on it too.
     pub(super) fn end_stream(&mut self) {
-        self.flight.end_stream();
+        self.in_flight.end_stream();
     }
 
     /// The socket, for a ring that sends on it too.
     pub(super) fn share(&self) -> Arc<InetSocket> {
-        self.flight.socket().clone()
+        self.in_flight.socket().clone()
     }
 }
 

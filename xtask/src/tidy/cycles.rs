@@ -28,7 +28,7 @@ const KNOWN: [(&str, &[&str]); 3] = [
         &["call", "cycle", "endpoint", "handle", "message", "packing", "queue"],
     ),
     ("uncopy-doctor/network", &["gather", "path"]),
-    ("uncopy-send/ring", &["accounts", "calls", "engine", "message"]),
+    ("uncopy-send/ring", &["calls", "engine", "message", "socket_state"]),
 ];
 
 /// What the modules directly below one know of each other.

@@ -122,7 +122,7 @@ fn what_was_released_and_not_posted_comes_back_at_the_end() {
 
 /// What a caller and the kernel may do, in any order.
 #[derive(Debug, Clone)]
-enum Step {
+enum ModelStep {
     Bind(u32),
     /// One of the outstanding sends is released, by a notification, an error or a cancellation.
     Release(usize),
@@ -131,12 +131,12 @@ enum Step {
     Register(Vec<u64>),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<ModelStep>> {
     let step = prop_oneof![
-        6 => (0..4u32).prop_map(Step::Bind),
-        5 => any::<usize>().prop_map(Step::Release),
-        2 => prop::collection::vec(0..4u32, 1..4).prop_map(Step::Flush),
-        1 => prop::collection::vec(any::<u64>(), 1..4).prop_map(Step::Register),
+        6 => (0..4u32).prop_map(ModelStep::Bind),
+        5 => any::<usize>().prop_map(ModelStep::Release),
+        2 => prop::collection::vec(0..4u32, 1..4).prop_map(ModelStep::Flush),
+        1 => prop::collection::vec(any::<u64>(), 1..4).prop_map(ModelStep::Register),
     ];
     prop::collection::vec(step, 0..300)
 }
@@ -218,7 +218,7 @@ proptest! {
         let mut next_send = 0u32;
         for step in steps {
             match step {
-                Step::Bind(slot) => match slots.bind(slot) {
+                ModelStep::Bind(slot) => match slots.bind(slot) {
                     Ok(binding) => {
                         let key = model.current(slot);
                         model.notifiers.get_mut(&key).unwrap().outstanding.insert(next_send);
@@ -227,19 +227,19 @@ proptest! {
                     }
                     Err(_) => prop_assert!(slot as usize >= model.tags.len()),
                 },
-                Step::Release(_) if outstanding.is_empty() => {}
-                Step::Release(which) => {
+                ModelStep::Release(_) if outstanding.is_empty() => {}
+                ModelStep::Release(which) => {
                     let (binding, send, key) = outstanding.remove(which % outstanding.len());
                     let expected = model.notifiers.get_mut(&key).unwrap();
                     prop_assert!(expected.outstanding.remove(&send));
                     expected.released.push(send);
                     slots.release(binding, send);
                 }
-                Step::Flush(which) => match slots.flush(&which) {
+                ModelStep::Flush(which) => match slots.flush(&which) {
                     Ok(()) => which.iter().for_each(|slot| model.seal(*slot)),
                     Err(_) => prop_assert!(which.iter().any(|s| *s as usize >= model.tags.len())),
                 },
-                Step::Register(tags) => {
+                ModelStep::Register(tags) => {
                     slots.unregister();
                     slots.register_from(&tags, first).unwrap();
                     model.register(&tags, first);

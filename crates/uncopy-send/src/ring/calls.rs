@@ -11,10 +11,10 @@ use crate::counters::{Counters, FallbackReason};
 use crate::options::SenderOptions;
 use crate::paths::Path;
 use crate::room::inet::{InetSocket, Transport, Wanted};
-use crate::room::numbered::Numbered;
-use crate::room::send_ring::{Over, Witness};
+use crate::room::send_ring::{CompletionSink, IndexedSocket};
+use crate::room::sequence_map::SequenceMap;
 use crate::room::writer::Writer;
-use crate::room::zerocopy::{Landed, Usage};
+use crate::room::zerocopy::{Completed, Usage};
 use crate::room::{Payload, StableBytes};
 use crate::sender::{Progress, Sender, Sending};
 use uncopy_core::{Errno, Result};
@@ -27,18 +27,18 @@ pub(super) struct Calls<B: StableBytes, C> {
     /// The lane of each index: a socket that was taken in twice has one.
     places: Vec<usize>,
     /// What is known elsewhere of sends that are not over, each with the index that it was sent by.
-    contexts: Numbered<(usize, C)>,
+    contexts: SequenceMap<(usize, C)>,
     options: SenderOptions,
     /// What has happened.
-    steps: VecDeque<Step<B>>,
+    events: VecDeque<CallEvent<B>>,
 }
 
 /// What became of a send.
-enum Step<B> {
+enum CallEvent<B> {
     /// The kernel took so many bytes, or refused those that went to `to`, if they had an address.
     Ended { number: u64, to: Option<SocketAddr>, result: Result<usize, Errno> },
     /// Its memory is free.
-    Landed(Landed<B>),
+    Completed(Completed<B>),
 }
 
 /// A socket, and its sends in their order.
@@ -76,8 +76,8 @@ enum Lending<B: StableBytes> {
 
 impl<B: StableBytes, C> Calls<B, C> {
     pub(super) fn new(options: SenderOptions) -> Calls<B, C> {
-        let (lanes, places, contexts) = (Vec::new(), Vec::new(), Numbered::new());
-        Calls { lanes, places, contexts, options, steps: VecDeque::new() }
+        let (lanes, places, contexts) = (Vec::new(), Vec::new(), SequenceMap::new());
+        Calls { lanes, places, contexts, options, events: VecDeque::new() }
     }
 
     pub(super) fn add(&mut self, socket: InetSocket) {
@@ -134,7 +134,7 @@ impl<B: StableBytes, C> Calls<B, C> {
             self.look();
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             let is_outstanding = self.lanes.iter().any(|lane| lane.way.is_outstanding());
-            if self.steps.len() >= want || !is_outstanding || left == Some(Duration::ZERO) {
+            if self.events.len() >= want || !is_outstanding || left == Some(Duration::ZERO) {
                 return;
             }
             self.pause(left.map_or(BRIEF, |left| left.min(BRIEF)));
@@ -142,23 +142,23 @@ impl<B: StableBytes, C> Calls<B, C> {
     }
 
     fn carry_out(&mut self) {
-        let Calls { lanes, steps, .. } = self;
+        let Calls { lanes, events, .. } = self;
         for lane in lanes {
-            lane.carry_out(|step| steps.push_back(step));
+            lane.carry_out(|event| events.push_back(event));
         }
     }
 
     /// Collects releases.
     fn look(&mut self) {
-        let Calls { lanes, steps, .. } = self;
+        let Calls { lanes, events, .. } = self;
         for lane in lanes {
             let Lending::Own { sender, numbers, .. } = &mut lane.way else { continue };
             // A queue that cannot be read gives nothing more.
-            while let Ok(Some(mut landed)) = sender.next_landed() {
-                let place = numbers.iter().position(|(own, _)| *own == landed.number);
+            while let Ok(Some(mut completed)) = sender.next_completed() {
+                let place = numbers.iter().position(|(own, _)| *own == completed.number);
                 if let Some((_, number)) = place.and_then(|place| numbers.remove(place)) {
-                    landed.number = number;
-                    steps.push_back(Step::Landed(landed));
+                    completed.number = number;
+                    events.push_back(CallEvent::Completed(completed));
                 }
             }
         }
@@ -175,9 +175,9 @@ impl<B: StableBytes, C> Calls<B, C> {
     }
 
     pub(super) fn cancel(&mut self, number: u64) {
-        let Calls { lanes, steps, .. } = self;
+        let Calls { lanes, events, .. } = self;
         for lane in lanes {
-            lane.cancel(number, |step| steps.push_back(step));
+            lane.cancel(number, |event| events.push_back(event));
         }
     }
 
@@ -191,21 +191,21 @@ impl<B: StableBytes, C> Calls<B, C> {
     }
 
     /// Tells what happened since, if anything did.
-    pub(super) fn tell(&mut self, witness: &mut impl Witness<B, C>) -> bool {
+    pub(super) fn report(&mut self, sink: &mut impl CompletionSink<B, C>) -> bool {
         self.look();
-        let has_happened = !self.steps.is_empty();
-        let Calls { lanes, places, contexts, steps, .. } = self;
-        let over = |index: usize| Over { index, socket: lanes[places[index]].way.socket() };
-        for step in steps.drain(..) {
-            match step {
-                Step::Ended { number, to, result } => {
+        let has_happened = !self.events.is_empty();
+        let Calls { lanes, places, contexts, events, .. } = self;
+        let via = |index: usize| IndexedSocket { index, socket: lanes[places[index]].way.socket() };
+        for event in events.drain(..) {
+            match event {
+                CallEvent::Ended { number, to, result } => {
                     if let Some((index, _)) = contexts.get(number) {
-                        witness.ended(number, over(*index), || to, result);
+                        sink.ended(number, via(*index), || to, result);
                     }
                 }
-                Step::Landed(landed) => {
-                    if let Some((index, context)) = contexts.take(landed.number) {
-                        witness.landed(over(index), landed, context);
+                CallEvent::Completed(completed) => {
+                    if let Some((index, context)) = contexts.take(completed.number) {
+                        sink.completed(via(index), completed, context);
                     }
                 }
             }
@@ -216,7 +216,7 @@ impl<B: StableBytes, C> Calls<B, C> {
 
 impl<B: StableBytes> Lane<B> {
     /// Sends until the socket is full or nothing waits.
-    fn carry_out(&mut self, mut tell: impl FnMut(Step<B>)) {
+    fn carry_out(&mut self, mut report: impl FnMut(CallEvent<B>)) {
         loop {
             if self.way.current().is_none() {
                 let Some(waiting) = self.waiting.pop_front() else { return };
@@ -227,35 +227,35 @@ impl<B: StableBytes> Lane<B> {
                 Progress::Done => None,
                 Progress::Failed(errno) => Some(errno),
             };
-            self.end(result, &mut tell);
+            self.end(result, &mut report);
         }
     }
 
     /// The current send is over, failed or not; one that failed takes those behind it on a stream
     /// with it, so that the peer reads no gap.
-    fn end(&mut self, failed: Option<Errno>, mut tell: impl FnMut(Step<B>)) {
-        self.way.end(failed, &mut tell);
+    fn end(&mut self, failed: Option<Errno>, mut report: impl FnMut(CallEvent<B>)) {
+        self.way.end(failed, &mut report);
         if failed.is_some() && self.way.socket().transport() == Transport::Tcp {
-            self.waiting.drain(..).for_each(|waiting| unsent(waiting, &mut tell));
+            self.waiting.drain(..).for_each(|waiting| unsent(waiting, &mut report));
         }
     }
 
-    fn cancel(&mut self, number: u64, mut tell: impl FnMut(Step<B>)) {
+    fn cancel(&mut self, number: u64, mut report: impl FnMut(CallEvent<B>)) {
         if self.way.current() == Some(number) {
-            self.end(Some(Errno::ECANCELED), tell);
+            self.end(Some(Errno::ECANCELED), report);
         } else if let Some(place) = self.waiting.iter().position(|waiting| waiting.number == number)
             && let Some(waiting) = self.waiting.remove(place)
         {
-            unsent(waiting, &mut tell);
+            unsent(waiting, &mut report);
         }
     }
 }
 
 /// A send that was not begun is canceled.
-fn unsent<B>(waiting: Waiting<B>, mut tell: impl FnMut(Step<B>)) {
+fn unsent<B>(waiting: Waiting<B>, mut report: impl FnMut(CallEvent<B>)) {
     let Waiting { number, payload, to, .. } = waiting;
-    tell(Step::Ended { number, to, result: Err(Errno::ECANCELED) });
-    tell(Step::Landed(Landed { number, payload, usage: Usage::default() }));
+    report(CallEvent::Ended { number, to, result: Err(Errno::ECANCELED) });
+    report(CallEvent::Completed(Completed { number, payload, usage: Usage::default() }));
 }
 
 impl<B: StableBytes> Lending<B> {
@@ -314,18 +314,18 @@ impl<B: StableBytes> Lending<B> {
         }
     }
 
-    fn end(&mut self, failed: Option<Errno>, mut tell: impl FnMut(Step<B>)) {
+    fn end(&mut self, failed: Option<Errno>, mut report: impl FnMut(CallEvent<B>)) {
         let result = |done| failed.map_or(Ok(done), Err);
         match self {
             Lending::Own { sender, current, .. } => {
                 let Some(Current { number, to, sending }) = current.take() else { return };
                 sender.end(&sending, failed.is_none());
-                tell(Step::Ended { number, to, result: result(sending.done) });
+                report(CallEvent::Ended { number, to, result: result(sending.done) });
             }
             Lending::Shared { current, .. } => {
                 let Some(Copying { number, payload, to, usage }) = current.take() else { return };
-                tell(Step::Ended { number, to, result: result(usage.bytes) });
-                tell(Step::Landed(Landed { number, payload, usage }));
+                report(CallEvent::Ended { number, to, result: result(usage.bytes) });
+                report(CallEvent::Completed(Completed { number, payload, usage }));
             }
         }
     }

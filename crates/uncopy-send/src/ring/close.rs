@@ -45,7 +45,7 @@ impl fmt::Display for Unfinished {
         match error {
             Some(error) => write!(f, ": {error}"),
             None => {
-                f.write_str(": the time was over; wait longer, or see why the peer does not read")
+                f.write_str(": the time was via; wait longer, or see why the peer does not read")
             }
         }
     }

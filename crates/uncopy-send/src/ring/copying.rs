@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::batch::{is_sent_in_parts, train_most};
+use crate::batch::{is_sent_in_parts, max_call_bytes};
 use crate::room::inet::InetSocket;
 use crate::room::zerocopy::{self, Usage};
 use crate::room::{Payload, StableBytes};
@@ -25,7 +25,7 @@ impl<B: StableBytes> Copying<B> {
     /// Sends as much as there is room for.
     pub(super) fn advance(&mut self, socket: &InetSocket) -> Progress {
         let Copying { payload, to, usage, .. } = self;
-        let most = train_most(socket);
+        let most = max_call_bytes(socket);
         loop {
             match zerocopy::send_copied(socket, payload, (usage.bytes, most), *to) {
                 Ok(bytes) => {

@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::accounts::Context;
 use super::calls::Calls;
+use super::socket_state::Context;
 use crate::counters::FallbackReason;
 use crate::options::SenderOptions;
 use crate::paths::Path;
 use crate::room::inet::InetSocket;
-use crate::room::send_ring::{Operation, Parking, Registered, Witness, sweep};
+use crate::room::send_ring::{CompletionSink, Operation, ParkOnDrop, Registered, sweep};
 use crate::room::{Payload, Pool, StableBytes};
 use uncopy_core::{Errno, Reason, Result};
 
@@ -27,7 +27,7 @@ pub(super) struct Request<'a, B> {
 }
 
 pub(super) enum Engine<B: StableBytes> {
-    Ring(Parking<B, Context>),
+    Ring(ParkOnDrop<B, Context>),
     Calls(Calls<B, Context>),
 }
 
@@ -144,18 +144,21 @@ impl<B: StableBytes> Engine<B> {
         }
     }
 
-    pub(super) fn cancel(&mut self, number: u64, witness: &mut impl Witness<B, Context>) {
+    pub(super) fn cancel(&mut self, number: u64, sink: &mut impl CompletionSink<B, Context>) {
         match self {
-            Engine::Ring(ring) => ring.cancel(number, witness),
+            Engine::Ring(ring) => ring.cancel(number, sink),
             Engine::Calls(calls) => calls.cancel(number),
         }
     }
 
     /// Collects what happened; says whether anything did.
-    pub(super) fn reap(&mut self, witness: &mut impl Witness<B, Context>) -> Result<bool, Errno> {
+    pub(super) fn reap(
+        &mut self,
+        sink: &mut impl CompletionSink<B, Context>,
+    ) -> Result<bool, Errno> {
         match self {
-            Engine::Ring(ring) => ring.reap(witness),
-            Engine::Calls(calls) => Ok(calls.tell(witness)),
+            Engine::Ring(ring) => ring.reap(sink),
+            Engine::Calls(calls) => Ok(calls.report(sink)),
         }
     }
 }
@@ -165,33 +168,33 @@ mod tests {
     use std::net::UdpSocket;
 
     use super::*;
-    use crate::room::send_ring::Over;
-    use crate::room::zerocopy::Landed;
+    use crate::room::send_ring::IndexedSocket;
+    use crate::room::zerocopy::Completed;
 
     /// What an engine told, by number: how sends ended, and what of them came back.
     #[derive(Default)]
-    struct Told {
+    struct Recorded {
         ended: Vec<(u64, Result<usize, Errno>)>,
-        landed: Vec<(u64, usize)>,
+        completed: Vec<(u64, usize)>,
     }
 
-    impl Witness<Vec<u8>, Context> for Told {
-        fn is_made_again(&mut self, _: Over<'_>, _: Errno, _: bool) -> bool {
+    impl CompletionSink<Vec<u8>, Context> for Recorded {
+        fn should_retry_copied(&mut self, _: IndexedSocket<'_>, _: Errno, _: bool) -> bool {
             unreachable!("that is for rings of the kernel")
         }
 
         fn ended(
             &mut self,
             number: u64,
-            _: Over<'_>,
+            _: IndexedSocket<'_>,
             _: impl FnOnce() -> Option<SocketAddr>,
             result: Result<usize, Errno>,
         ) {
             self.ended.push((number, result));
         }
 
-        fn landed(&mut self, _: Over<'_>, landed: Landed<Vec<u8>>, _: Context) {
-            self.landed.push((landed.number, landed.payload.len()));
+        fn completed(&mut self, _: IndexedSocket<'_>, completed: Completed<Vec<u8>>, _: Context) {
+            self.completed.push((completed.number, completed.payload.len()));
         }
     }
 
@@ -212,17 +215,17 @@ mod tests {
         assert!(push(&mut engine, 1, 5).is_none(), "there is no such socket");
         let [sent, canceled, too_long] =
             [5, 6, 70_000].map(|bytes| push(&mut engine, 0, bytes).unwrap());
-        let mut told = Told::default();
-        engine.cancel(canceled, &mut told);
-        engine.cancel(canceled, &mut told);
+        let mut recorded = Recorded::default();
+        engine.cancel(canceled, &mut recorded);
+        engine.cancel(canceled, &mut recorded);
         assert_eq!(engine.waiting(), 2);
         engine.submit(0, None).unwrap();
-        assert!(engine.reap(&mut told).unwrap());
-        assert!(!engine.reap(&mut told).unwrap());
+        assert!(engine.reap(&mut recorded).unwrap());
+        assert!(!engine.reap(&mut recorded).unwrap());
         let expected =
             [(canceled, Err(Errno::ECANCELED)), (sent, Ok(5)), (too_long, Err(Errno::EMSGSIZE))];
-        assert_eq!(told.ended, expected);
-        assert_eq!(told.landed, [(canceled, 6), (sent, 5), (too_long, 70_000)]);
+        assert_eq!(recorded.ended, expected);
+        assert_eq!(recorded.completed, [(canceled, 6), (sent, 5), (too_long, 70_000)]);
         assert_eq!(receiver.recv(&mut [0; 10]).unwrap(), 5);
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use super::accounts::Bound;
+use super::socket_state::Bound;
 use crate::notifier::Notification;
 use crate::release::{Release, Sent};
 use crate::room::send_ring::Registered;

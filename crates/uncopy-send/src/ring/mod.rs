@@ -1,11 +1,11 @@
 //! Sends in batches through io_uring, and notifiers over them.
 
-mod accounts;
 mod calls;
 mod close;
 mod copying;
 mod engine;
 mod message;
+mod socket_state;
 
 use std::fmt;
 use std::num::NonZeroU16;
@@ -19,12 +19,12 @@ use super::release::{Release, SendId};
 use super::returned::NotTaken;
 use super::sender::{Outstanding, Sender};
 use crate::room::inet::{InetSocket, Transport};
-use crate::room::send_ring::{MAX_BYTES, Parking, SendRing, Setup};
+use crate::room::send_ring::{MAX_BYTES, ParkOnDrop, SendRing, Setup};
 use crate::room::{Payload, Pool, PoolSlice, StableBytes};
-use accounts::{Accounts, Bound};
 pub use close::Unfinished;
 use engine::{Engine, Request};
 pub use message::{Message, RegisteredPools, RingEvent};
+use socket_state::{Bound, RingState};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::clock;
 use uncopy_os::fork::Generation;
@@ -105,7 +105,7 @@ pub struct RingSocket(usize);
 pub struct Ring<B: StableBytes> {
     engine: Engine<B>,
     refusal: Option<Errno>,
-    accounts: Accounts<B>,
+    state: RingState<B>,
     generation: Generation,
 }
 
@@ -124,15 +124,15 @@ impl<B: StableBytes> Ring<B> {
             false => SendRing::new(setup),
         };
         let (engine, refusal) = match made {
-            Ok(ring) => (Engine::Ring(Parking::new(ring)), None),
+            Ok(ring) => (Engine::Ring(ParkOnDrop::new(ring)), None),
             Err(errno) => {
                 let park_timeout = drop_timeout;
                 let options = SenderOptions { park_timeout, ..SenderOptions::default() };
                 (Engine::calls(options), Some(errno))
             }
         };
-        let accounts = Accounts::new(mode, refusal.is_none());
-        Ring { engine, refusal, accounts, generation: Generation::current() }
+        let state = RingState::new(mode, refusal.is_none());
+        Ring { engine, refusal, state, generation: Generation::current() }
     }
 
     /// It belongs to the process that forked this one.
@@ -158,7 +158,7 @@ impl<B: StableBytes> Ring<B> {
     pub fn add(&mut self, socket: InetSocket) -> RingSocket {
         let transport = socket.transport();
         self.engine.add(socket);
-        RingSocket(self.accounts.add(transport, false))
+        RingSocket(self.state.add(transport, false))
     }
 
     /// Sends on the socket of a [`Sender`] too: what is sent through the ring is not counted among
@@ -168,7 +168,7 @@ impl<B: StableBytes> Ring<B> {
         let socket = sender.share();
         let transport = socket.transport();
         self.engine.add_shared(socket);
-        RingSocket(self.accounts.add(transport, true))
+        RingSocket(self.state.add(transport, true))
     }
 
     /// Returns the socket, for everything that does not send; `None`: it is another ring's.
@@ -228,7 +228,7 @@ impl<B: StableBytes> Ring<B> {
     /// [`Objection::SlotsRegistered`], [`Objection::SlotCount`].
     pub fn register_slots(&mut self, tags: &[u64]) -> Result<()> {
         self.check_owner("register slots with")?;
-        let register = self.accounts.slots.register(tags);
+        let register = self.state.slots.register(tags);
         register.map_err(|objection| refused("register slots with", objection))
     }
 
@@ -238,8 +238,8 @@ impl<B: StableBytes> Ring<B> {
         if self.is_inherited() {
             return;
         }
-        self.accounts.slots.unregister();
-        self.accounts.post();
+        self.state.slots.unregister();
+        self.state.post();
     }
 
     /// Seals the notifier that is in each of the slots, and puts a fresh one there: a
@@ -249,7 +249,7 @@ impl<B: StableBytes> Ring<B> {
     /// [`Objection::NoSuchSlot`] for one of them; none is flushed then.
     pub fn flush(&mut self, slots: &[u32]) -> Result<()> {
         self.check_owner("flush slots of")?;
-        self.accounts.flush(slots).map_err(|objection| refused("flush slots of", objection))
+        self.state.flush(slots).map_err(|objection| refused("flush slots of", objection))
     }
 
     /// Takes a send in; [`submit`](Self::submit) or [`wait`](Self::wait) gives it to the kernel.
@@ -277,16 +277,16 @@ impl<B: StableBytes> Ring<B> {
                 return Err(NotTaken { payload, error: Error::new("send", "a message", reason) });
             }
         };
-        let most = batch::train_most(known);
+        let most = batch::max_call_bytes(known);
         let is_huge = payload.as_slice().iter().any(is_huge);
-        let huge_by_index = !is_huge || self.accounts.names_huge_pages(socket.0, known, to);
+        let huge_by_index = !is_huge || self.state.names_huge_pages(socket.0, known, to);
         let way = (socket.0, known, to);
-        let lend = self.accounts.choose(way, (&payload, huge_by_index), bytes);
+        let lend = self.state.choose(way, (&payload, huge_by_index), bytes);
         let lent = lend.ok();
         if lent.is_some() && known.transport() == Transport::Tcp {
             known.note_device();
         }
-        let context = self.accounts.sending(socket.0, bound, (bytes, lent));
+        let context = self.state.sending(socket.0, bound, (bytes, lent));
         let request = Request { payload, socket: socket.0, to, most, lend, huge_by_index };
         Ok(SendId(self.engine.push(request, context).unwrap_or_default()))
     }
@@ -294,7 +294,7 @@ impl<B: StableBytes> Ring<B> {
     /// Why a send cannot be taken, whatever its socket.
     #[inline]
     fn refusal_of(&self, bound: Option<Bound>, bytes: usize) -> Option<Reason> {
-        match bound.map_or(Ok(()), |bound| self.accounts.slots.has(bound.slot)) {
+        match bound.map_or(Ok(()), |bound| self.state.slots.has(bound.slot)) {
             Err(objection) => Some(Reason::Refused(objection)),
             Ok(()) if bytes > MAX_BYTES => Some(Reason::Network { errno: Errno::EMSGSIZE }),
             Ok(()) => None,
@@ -319,8 +319,8 @@ impl<B: StableBytes> Ring<B> {
     ) -> Result<(), NotTaken<B>> {
         let known = self.engine.socket(socket.0).filter(|_| !self.is_inherited());
         let segment = known.and_then(InetSocket::segment_bytes).map(NonZeroU16::get);
-        let most = known.map_or(usize::MAX, batch::train_most);
-        let lend = self.accounts.mode() != Mode::Copy;
+        let most = known.map_or(usize::MAX, batch::max_call_bytes);
+        let lend = self.state.mode() != Mode::Copy;
         let mut buffers = buffers.into_iter();
         loop {
             let rest = buffers.as_slice().iter().map(StableBytes::bytes);
@@ -361,11 +361,11 @@ impl<B: StableBytes> Ring<B> {
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
-            let want = usize::from(!self.accounts.has_events() && self.outstanding().sends > 0);
+            let want = usize::from(!self.state.has_events() && self.outstanding().sends > 0);
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             self.advance(want, left)?;
             let is_over = left == Some(Duration::ZERO) || self.outstanding().sends == 0;
-            if self.accounts.has_events() || is_over {
+            if self.state.has_events() || is_over {
                 return Ok(());
             }
         }
@@ -373,12 +373,12 @@ impl<B: StableBytes> Ring<B> {
 
     fn advance(&mut self, want: usize, timeout: Option<Duration>) -> Result<()> {
         self.check_owner("submit to")?;
-        let before = self.accounts.is_timed().then(clock::thread);
+        let before = self.state.is_sampled().then(clock::thread);
         let result = self.advance_on(want, timeout);
         if let Some(before) = before {
-            self.accounts.spend(clock::thread().saturating_sub(before));
+            self.state.add_cost(clock::thread().saturating_sub(before));
         }
-        self.accounts.submitted();
+        self.state.submitted();
         result
     }
 
@@ -396,12 +396,12 @@ impl<B: StableBytes> Ring<B> {
 
     /// Takes in what has happened; says whether anything has.
     fn collect(&mut self) -> Result<bool, Errno> {
-        let reaped = self.engine.reap(&mut self.accounts);
+        let reaped = self.engine.reap(&mut self.state);
         if let Engine::Calls(calls) = &mut self.engine {
             let reasons = calls.take_reasons();
-            reasons.for_each(|(socket, found)| self.accounts.add_reasons(socket, &found));
+            reasons.for_each(|(socket, found)| self.state.add_reasons(socket, &found));
         }
-        self.accounts.post();
+        self.state.post();
         reaped
     }
 
@@ -411,7 +411,7 @@ impl<B: StableBytes> Ring<B> {
         if self.is_inherited() {
             return;
         }
-        self.engine.cancel(id.get(), &mut self.accounts);
+        self.engine.cancel(id.get(), &mut self.state);
         // What was not submitted is over now. An error comes again with the next call.
         let _ = self.collect();
     }
@@ -421,19 +421,19 @@ impl<B: StableBytes> Ring<B> {
         if self.is_inherited() {
             return None;
         }
-        self.accounts.next_event()
+        self.state.next_event()
     }
 
     /// Returns how many sends have buffers that are not free, and their bytes.
     #[must_use]
     pub fn outstanding(&self) -> Outstanding {
-        self.accounts.outstanding()
+        self.state.outstanding()
     }
 
     /// Returns the totals of the sends on a socket so far; `None`: it is another ring's.
     #[must_use]
     pub fn counters(&self, socket: RingSocket) -> Option<&Counters> {
-        self.accounts.counters(socket.0)
+        self.state.counters(socket.0)
     }
 
     /// Ends the ring and gives back what was released to notifiers and not posted, and every
@@ -444,7 +444,7 @@ impl<B: StableBytes> Ring<B> {
         if self.is_inherited() {
             return Vec::new();
         }
-        self.accounts.into_releases()
+        self.state.into_releases()
     }
 }
 
@@ -459,7 +459,7 @@ impl<B: StableBytes> fmt::Debug for Ring<B> {
         f.debug_struct("Ring")
             .field("refusal", &self.refusal)
             .field("outstanding", &self.outstanding())
-            .field("events", &self.accounts.events())
+            .field("events", &self.state.events())
             .finish_non_exhaustive()
     }
 }

@@ -15,7 +15,7 @@ use rustix::net::{
     sockopt,
 };
 
-use super::asked::Asked;
+use super::cached_answer::CachedAnswer;
 use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::fork::Generation;
 use uncopy_os::netlink::route::{SegmentationLimits, route_to, scope, segmentation_limits};
@@ -60,11 +60,11 @@ impl Transport {
 pub struct InetSocket {
     fd: OwnedFd,
     transport: Transport,
-    scatter_gather: Asked<Option<bool>>,
+    scatter_gather: CachedAnswer<Option<bool>>,
     /// `UDP_SEGMENT`; 0: none.
     segment_bytes: AtomicU16,
-    device_trains: Asked<Option<SegmentationLimits>>,
-    is_local: Asked<bool>,
+    device_trains: CachedAnswer<Option<SegmentationLimits>>,
+    is_local: CachedAnswer<bool>,
     /// How often it was connected to another address.
     reconnections: AtomicU32,
     /// Peer of a stream, which the kernel forgets with the connection.
@@ -209,10 +209,10 @@ impl InetSocket {
         InetSocket {
             fd,
             transport,
-            scatter_gather: Asked::new(1),
+            scatter_gather: CachedAnswer::new(1),
             segment_bytes: AtomicU16::new(0),
-            device_trains: Asked::new(64),
-            is_local: Asked::new(64),
+            device_trains: CachedAnswer::new(64),
+            is_local: CachedAnswer::new(64),
             reconnections: AtomicU32::new(0),
             stream_peer: OnceLock::new(),
             writers: AtomicUsize::new(0),
@@ -405,7 +405,7 @@ impl InetSocket {
     /// What the device that the connection goes over cuts by itself, as it was a second or 64 sends
     /// ago at most. `None`: it cannot be told.
     pub(crate) fn device_trains(&self) -> Option<SegmentationLimits> {
-        self.device_trains.get_or_ask(|_| {
+        self.device_trains.get_or_query(|_| {
             let peer = self.peer_address()?;
             segmentation_limits(device_to(peer)?).ok()
         })
@@ -414,7 +414,7 @@ impl InetSocket {
     /// Looks up whether the device that the connection goes over does scatter-gather, unless that
     /// was done within a second, or the connection is over.
     pub(crate) fn note_device(&self) {
-        self.scatter_gather.get_or_ask(|before| {
+        self.scatter_gather.get_or_query(|before| {
             let Some(peer) = self.peer_address() else { return before.flatten() };
             uncopy_os::offload::is_on(&self.fd, device_to(peer)?, Offload::ScatterGather).ok()
         });
@@ -428,7 +428,7 @@ impl InetSocket {
 
     /// The peer's address is this machine's own, as it was a second or 64 sends ago at most.
     pub(crate) fn is_local(&self) -> bool {
-        self.is_local.get_or_ask(|_| self.peer_address().is_some_and(is_own))
+        self.is_local.get_or_query(|_| self.peer_address().is_some_and(is_own))
     }
 
     pub(crate) fn allow_zerocopy(&self) -> Sys<()> {

@@ -2,13 +2,13 @@
 //! unsafe code stands.
 #![allow(unsafe_code)]
 
-pub(crate) mod asked;
+pub(crate) mod cached_answer;
 pub(crate) mod inet;
-pub(crate) mod numbered;
 mod owner;
 mod payload;
 mod registered;
 pub(crate) mod send_ring;
+pub(crate) mod sequence_map;
 pub(crate) mod writer;
 pub(crate) mod zerocopy;
 

@@ -7,11 +7,11 @@
 //! at the end of its thread it waits, and leaks what does not come in time. One that is forgotten
 //! keeps everything for ever, and so does one that a child of `fork(2)` drops.
 
-mod book;
-mod lot;
+mod completion_sink;
 mod operation;
-mod own;
-mod witness;
+mod operation_table;
+mod orphans;
+mod process_ring;
 
 use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
@@ -24,16 +24,16 @@ use io_uring::{IoUring, cqueue, opcode};
 use super::inet::{InetSocket, Transport};
 use super::writer::Writer;
 use crate::room::{Pool, StableBytes};
-use book::Book;
-pub(crate) use lot::{Parking, sweep};
+use completion_sink::DiscardSink;
+pub(crate) use completion_sink::{CompletionSink, IndexedSocket};
 use operation::Ability;
 pub(crate) use operation::Operation;
-use own::OwnRing;
+use operation_table::OperationTable;
+pub(crate) use orphans::{ParkOnDrop, sweep};
+use process_ring::ProcessRing;
 use uncopy_core::Errno;
 use uncopy_os::Sys;
 use uncopy_os::uring::errno_of;
-use witness::Nobody;
-pub(crate) use witness::{Over, Witness};
 
 /// Pools that one ring can register.
 pub(crate) const MAX_POOLS: u32 = 64;
@@ -63,14 +63,14 @@ pub(crate) struct Setup {
 /// What a ring has registered.
 pub(crate) struct Registered {
     /// Sends nothing. `None`: the kernel cannot do this.
-    ring: Option<OwnRing>,
+    ring: Option<ProcessRing>,
     pub(crate) pools: Vec<Pool>,
 }
 
 /// A ring that sends.
 pub(crate) struct SendRing<B: StableBytes, C> {
-    ring: OwnRing,
-    book: Book<B, C>,
+    ring: ProcessRing,
+    table: OperationTable<B, C>,
     linger: Duration,
     /// `IORING_SETUP_SINGLE_ISSUER`: the thread that made it alone may use it.
     _thread: PhantomData<*const ()>,
@@ -101,8 +101,8 @@ impl<B: StableBytes, C> SendRing<B, C> {
         // Without room for them all are named by their descriptors.
         let _ = ring.submitter().register_files_sparse(MAX_FIXED);
         Ok(SendRing {
-            ring: OwnRing::new(ring),
-            book: Book::new(Ability::of(&uncopy_os::probe::kernel_release())),
+            ring: ProcessRing::new(ring),
+            table: OperationTable::new(Ability::of(&uncopy_os::probe::kernel_release())),
             linger: setup.linger,
             _thread: PhantomData,
         })
@@ -111,13 +111,13 @@ impl<B: StableBytes, C> SendRing<B, C> {
     /// Has the kernel look up and pin the pages of a pool once. Its memory is kept as long as the
     /// ring. `ENOMEM`: more than may be locked.
     pub(crate) fn register(&mut self, pool: &Pool) -> Sys<()> {
-        if self.book.pools.is_empty() {
+        if self.table.pools.is_empty() {
             match self.ring.submitter().register_buffers_sparse(MAX_POOLS) {
                 Err(error) if errno_of(&error) != Errno::EBUSY => return Err(errno_of(&error)),
                 _ => {}
             }
         }
-        let index = u32::try_from(self.book.pools.len()).ok().filter(|index| *index < MAX_POOLS);
+        let index = u32::try_from(self.table.pools.len()).ok().filter(|index| *index < MAX_POOLS);
         let index = index.ok_or(Errno::EMFILE)?;
         let (start, length) = pool.extent();
         let region = libc::iovec { iov_base: start.as_ptr().cast(), iov_len: length };
@@ -126,7 +126,7 @@ impl<B: StableBytes, C> SendRing<B, C> {
         let registered =
             unsafe { self.ring.submitter().register_buffers_update(index, &[region], None) };
         registered.map_err(|error| errno_of(&error))?;
-        self.book.pools.push(pool.clone());
+        self.table.pools.push(pool.clone());
         Ok(())
     }
 
@@ -137,9 +137,9 @@ impl<B: StableBytes, C> SendRing<B, C> {
     pub(crate) fn registered(&self) -> Registered {
         let ring = IoUring::builder().dontfork().build(1).and_then(|ring| {
             ring.submitter().register_buffers_clone(self.ring.as_raw_fd())?;
-            Ok(OwnRing::new(ring))
+            Ok(ProcessRing::new(ring))
         });
-        Registered { ring: ring.ok(), pools: self.book.pools.clone() }
+        Registered { ring: ring.ok(), pools: self.table.pools.clone() }
     }
 
     /// Takes over what another ring has registered, without the kernel looking up the pages again
@@ -148,26 +148,26 @@ impl<B: StableBytes, C> SendRing<B, C> {
         let from = registered.ring.as_ref().ok_or(Errno::EOPNOTSUPP)?;
         let clone = self.ring.submitter().register_buffers_clone(from.as_raw_fd());
         clone.map_err(|error| errno_of(&error))?;
-        self.book.pools = registered.pools.clone();
+        self.table.pools = registered.pools.clone();
         Ok(())
     }
 
     /// The pool is registered.
     pub(crate) fn has(&self, pool: &Pool) -> bool {
-        self.book.pools.iter().any(|known| known.is(pool))
+        self.table.pools.iter().any(|known| known.is(pool))
     }
 
     /// Takes a socket in, for good; it has the next index.
     pub(crate) fn add(&mut self, socket: Arc<InetSocket>) {
-        let index = self.book.sockets.len();
-        if index == self.book.fixed && index < MAX_FIXED as usize && !self.is_inherited() {
+        let index = self.table.sockets.len();
+        if index == self.table.fixed && index < MAX_FIXED as usize && !self.is_inherited() {
             let descriptors = [socket.fd().as_raw_fd()];
             let registered =
                 self.ring.submitter().register_files_update(index as u32, &descriptors);
-            self.book.fixed += usize::from(registered.is_ok());
+            self.table.fixed += usize::from(registered.is_ok());
         }
-        self.book.writers.push(Some(Writer::new(socket.clone())));
-        self.book.sockets.push(socket);
+        self.table.writers.push(Some(Writer::new(socket.clone())));
+        self.table.sockets.push(socket);
     }
 
     /// It belongs to the process that forked this one.
@@ -178,22 +178,22 @@ impl<B: StableBytes, C> SendRing<B, C> {
 
     /// Nothing more is taken in: each stream ends as soon as all sends over it have their results.
     pub(crate) fn end_streams(&mut self) {
-        self.book.end_streams();
+        self.table.end_streams();
     }
 
     pub(crate) fn socket(&self, index: usize) -> Option<&InetSocket> {
-        self.book.sockets.get(index).map(|socket| &**socket)
+        self.table.sockets.get(index).map(|socket| &**socket)
     }
 
     /// Takes in a send that `make` makes, to be submitted; gives its number. Its socket is here.
     #[inline]
     pub(crate) fn push(&mut self, make: impl FnOnce() -> Operation<B, C>) -> u64 {
-        self.book.push(make)
+        self.table.push(make)
     }
 
     /// Sends that were not submitted.
     pub(crate) fn waiting(&self) -> usize {
-        self.book.waiting()
+        self.table.waiting()
     }
 
     /// Submits what waits, as far as there is room, and waits until `want` completions are there or
@@ -203,11 +203,11 @@ impl<B: StableBytes, C> SendRing<B, C> {
     /// when their results are in: what finds the socket full would be overtaken else.
     pub(crate) fn submit(&mut self, want: usize, timeout: Option<Duration>) -> Sys<()> {
         let mut queue = self.ring.submission();
-        self.book.fill(&mut queue);
+        self.table.fill(&mut queue);
         let (count, is_due) = (queue.len(), queue.taskrun() || queue.cq_overflow());
         drop(queue);
         // Nothing else can complete.
-        let want = want.min(self.book.in_kernel);
+        let want = want.min(self.table.in_kernel);
         let submitter = self.ring.submitter();
         let submitted = match (want, timeout) {
             // What completes at once is wanted, and not waited for: of what is not wanted the
@@ -223,7 +223,7 @@ impl<B: StableBytes, C> SendRing<B, C> {
             }
             (0, _) if !is_due => return Ok(()),
             // SAFETY: no argument is handed over. What the entries in the queue point to is kept
-            // by `book` (see `Book::queue`).
+            // by `book` (see `OperationTable::queue`).
             _ => unsafe {
                 // Notifications that are there already are posted in the same call.
                 submitter.enter::<libc::sigset_t>(count as u32, want as u32, GETEVENTS, None)
@@ -232,7 +232,7 @@ impl<B: StableBytes, C> SendRing<B, C> {
         match submitted.map_err(|error| errno_of(&error)) {
             Ok(taken) if taken < count => {
                 // No memory for more requests. What is cut off is no torn stream.
-                let split = self.book.split_streams((count - taken) as u64);
+                let split = self.table.split_streams((count - taken) as u64);
                 split.iter().for_each(|socket| socket.abort());
                 Ok(())
             }
@@ -244,8 +244,8 @@ impl<B: StableBytes, C> SendRing<B, C> {
 
     /// Asks the kernel to end a send early; its result says whether it did. One that was not
     /// submitted ends at once.
-    pub(crate) fn cancel(&mut self, number: u64, witness: &mut impl Witness<B, C>) {
-        if !self.book.cancel(number, witness) {
+    pub(crate) fn cancel(&mut self, number: u64, sink: &mut impl CompletionSink<B, C>) {
+        if !self.table.cancel(number, sink) {
             return;
         }
         let entry = opcode::AsyncCancel::new(number).build().user_data(NOBODY);
@@ -255,11 +255,11 @@ impl<B: StableBytes, C> SendRing<B, C> {
             // SAFETY: as above. A second failure leaves the send to its own end.
             pushed = unsafe { self.ring.submission().push(&entry) };
         }
-        self.book.puts += u64::from(pushed.is_ok());
+        self.table.puts += u64::from(pushed.is_ok());
     }
 
     /// Handles every completion that is there; says whether there were any.
-    pub(crate) fn reap(&mut self, witness: &mut impl Witness<B, C>) -> Sys<bool> {
+    pub(crate) fn reap(&mut self, sink: &mut impl CompletionSink<B, C>) -> Sys<bool> {
         if self.ring.completion().is_empty() && self.has_deferred_work() {
             self.submit(0, None)?;
         }
@@ -269,11 +269,11 @@ impl<B: StableBytes, C> SendRing<B, C> {
             let (number, flags) = (completion.user_data(), completion.flags());
             if cqueue::notif(flags) {
                 let copied = completion.result() as u32 & ZC_COPIED != 0;
-                self.book.notified(number, copied, witness);
+                self.table.notified(number, copied, sink);
             } else if number != NOBODY {
                 let result = completion.result();
                 let result = usize::try_from(result).map_err(|_| Errno::from_raw(-result));
-                self.book.ended(number, result, cqueue::more(flags), witness);
+                self.table.ended(number, result, cqueue::more(flags), sink);
             }
         }
         Ok(has_any)
@@ -289,13 +289,13 @@ impl<B: StableBytes, C> SendRing<B, C> {
     /// can.
     fn settle(&mut self, patience: Duration) {
         let deadline = Instant::now().checked_add(patience);
-        while !self.book.is_settled() {
+        while !self.table.is_settled() {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             // What has ended is taken in, also where the time is over.
-            if self.submit(1, left).is_err() || self.reap(&mut Nobody).is_err() {
+            if self.submit(1, left).is_err() || self.reap(&mut DiscardSink).is_err() {
                 return;
             }
-            self.book.end_streams();
+            self.table.end_streams();
             if left == Some(Duration::ZERO) {
                 return;
             }
@@ -312,16 +312,16 @@ const AFTER_ABORT: Duration = Duration::from_secs(1);
 impl<B: StableBytes, C> Drop for SendRing<B, C> {
     fn drop(&mut self) {
         if self.is_inherited() {
-            return self.book.abandon();
+            return self.table.abandon();
         }
         // What was not submitted never is.
-        self.book.forget_waiting();
+        self.table.forget_waiting();
         self.settle(self.linger);
-        if self.book.in_kernel > 0 {
-            let sockets = self.book.sockets_in_kernel();
+        if self.table.in_kernel > 0 {
+            let sockets = self.table.sockets_in_kernel();
             let streams = sockets.iter().filter(|socket| socket.transport() == Transport::Tcp);
             for socket in streams {
-                match self.book.is_under_way(socket) {
+                match self.table.is_under_way(socket) {
                     // The peer shall not read the end of a stream of which the rest is missing.
                     true => InetSocket::abort(socket),
                     false => InetSocket::abort_unacknowledged(socket),
@@ -330,7 +330,7 @@ impl<B: StableBytes, C> Drop for SendRing<B, C> {
             self.settle(AFTER_ABORT);
         }
         // Else the kernel closes them some time after the ring.
-        if self.book.fixed > 0 {
+        if self.table.fixed > 0 {
             let _ = self.ring.submitter().unregister_files();
         }
     }
@@ -340,7 +340,7 @@ impl Registered {
     /// It belongs to the process that forked this one.
     pub(crate) fn is_inherited(&self) -> bool {
         self.pools.iter().any(Pool::is_inherited)
-            || self.ring.as_ref().is_some_and(OwnRing::is_inherited)
+            || self.ring.as_ref().is_some_and(ProcessRing::is_inherited)
     }
 }
 
@@ -353,8 +353,8 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::{Duration, Instant};
 
-    use super::{InetSocket, MAX_FIXED, Operation, Over, SendRing, Setup, Witness};
-    use crate::room::zerocopy::Landed;
+    use super::{CompletionSink, IndexedSocket, InetSocket, MAX_FIXED, Operation, SendRing, Setup};
+    use crate::room::zerocopy::Completed;
     use crate::room::{PageSize, Payload, Pool, PoolSlice, StableBytes};
     use uncopy_core::Errno;
     use uncopy_os::Sys;
@@ -381,18 +381,18 @@ mod tests {
     #[derive(Default)]
     struct Count {
         ended: usize,
-        landed: usize,
+        completed: usize,
     }
 
-    impl<B> Witness<B, ()> for Count {
-        fn is_made_again(&mut self, _: Over<'_>, _: Errno, _: bool) -> bool {
+    impl<B> CompletionSink<B, ()> for Count {
+        fn should_retry_copied(&mut self, _: IndexedSocket<'_>, _: Errno, _: bool) -> bool {
             false
         }
 
         fn ended(
             &mut self,
             _: u64,
-            _: Over<'_>,
+            _: IndexedSocket<'_>,
             _: impl FnOnce() -> Option<SocketAddr>,
             result: Sys<usize>,
         ) {
@@ -400,8 +400,8 @@ mod tests {
             self.ended += 1;
         }
 
-        fn landed(&mut self, _: Over<'_>, _: Landed<B>, (): ()) {
-            self.landed += 1;
+        fn completed(&mut self, _: IndexedSocket<'_>, _: Completed<B>, (): ()) {
+            self.completed += 1;
         }
     }
 
@@ -423,14 +423,14 @@ mod tests {
         ring.submit(0, None).unwrap();
         ring.submit(0, None).unwrap();
         assert!(ring.ring.submission().cq_overflow(), "the kernel has put some aside");
-        let mut told = Count::default();
+        let mut recorded = Count::default();
         let begin = Instant::now();
-        while told.landed < count {
-            assert!(begin.elapsed() < Duration::from_secs(60), "{} landed", told.landed);
+        while recorded.completed < count {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{} completed", recorded.completed);
             ring.submit(0, None).unwrap();
-            ring.reap(&mut told).unwrap();
+            ring.reap(&mut recorded).unwrap();
         }
-        assert_eq!((told.ended, ring.book.in_kernel), (count, 0));
+        assert_eq!((recorded.ended, ring.table.in_kernel), (count, 0));
         assert!(!ring.ring.submission().cq_overflow());
     }
 
@@ -445,7 +445,7 @@ mod tests {
             let socket = InetSocket::connect_udp(receiver.local_addr().unwrap()).unwrap();
             ring.add(Arc::new(socket));
         }
-        assert_eq!(ring.book.fixed, last);
+        assert_eq!(ring.table.fixed, last);
         for (index, lend) in [(0, true), (last - 1, false), (last, true), (last, false)] {
             let port = ring.socket(index).unwrap().local_address().unwrap().port();
             ring.push(|| Operation::new(Payload::One(vec![5; 50]), (index, None), lend, ()));
@@ -460,7 +460,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut ring = ring();
         ring.add(Arc::new(InetSocket::connect_tcp(listener.local_addr().unwrap()).unwrap()));
-        assert_eq!(ring.book.fixed, 1);
+        assert_eq!(ring.table.fixed, 1);
         let (mut peer, _) = listener.accept().unwrap();
         peer.set_nonblocking(true).unwrap();
         assert_eq!(peer.read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
@@ -521,7 +521,7 @@ mod tests {
             ring.push(|| Operation::new(Payload::One(memory), (0, None), false, ()));
         }
         ring.submit(0, None).unwrap();
-        assert_eq!((ring.book.in_kernel, freed.load(Ordering::Relaxed)), (2, 0));
+        assert_eq!((ring.table.in_kernel, freed.load(Ordering::Relaxed)), (2, 0));
         // Unwinding from here would free what is still being sent.
         drop(ring);
         assert_eq!(freed.load(Ordering::Relaxed), 2, "after the connection was aborted");

@@ -62,14 +62,14 @@ struct Extra {
 
 /// What a ring has registered, and can do with it.
 #[derive(Clone, Copy)]
-pub(super) struct Means<'a> {
+pub(super) struct RingResources<'a> {
     pub(super) pools: &'a [Pool],
     pub(super) ability: Ability,
     /// What is in huge pages too.
     pub(super) huge_by_index: bool,
 }
 
-impl Means<'_> {
+impl RingResources<'_> {
     /// Flags of every send without copying.
     fn flags(self) -> u16 {
         if self.ability.reports { REPORT_USAGE } else { 0 }
@@ -211,16 +211,16 @@ impl<B: StableBytes, C> Operation<B, C> {
     /// and stays where it is as long as no other is made; it must live until the kernel has ended the
     /// request.
     #[inline]
-    pub(super) fn single(&self, means: Means<'_>) -> Option<Single<'_>> {
-        let means = Means { huge_by_index: self.huge_by_index, ..means };
+    pub(super) fn single(&self, resources: RingResources<'_>) -> Option<Single<'_>> {
+        let resources = RingResources { huge_by_index: self.huge_by_index, ..resources };
         let extra = self.extra.as_deref();
         let stand_in = extra.filter(|_| self.uses_stand_in).and_then(|e| e.stand_in.as_ref());
         let (bytes, index) = match (stand_in, self.payload.as_slice()) {
-            (Some(slice), _) => (slice.bytes(), Some(means.index_of(slice))),
-            (None, [only]) => (only.bytes(), self.lend.then(|| means.index_of(only))),
+            (Some(slice), _) => (slice.bytes(), Some(resources.index_of(slice))),
+            (None, [only]) => (only.bytes(), self.lend.then(|| resources.index_of(only))),
             _ => return None,
         };
-        let lent = index.map(|index| Lent { flags: means.flags(), index });
+        let lent = index.map(|index| Lent { flags: resources.flags(), index });
         let to = extra.and_then(|extra| extra.to.as_ref());
         Some(Single { bytes: self.part_of(bytes), to, lent })
     }
@@ -236,8 +236,12 @@ impl<B: StableBytes, C> Operation<B, C> {
 
     /// The request for it if it is one of several regions; else as [`single`](Self::single).
     #[inline(never)]
-    pub(super) fn message(&mut self, target: Target, means: Means<'_>) -> squeue::Entry {
-        let means = Means { huge_by_index: self.huge_by_index, ..means };
+    pub(super) fn message(
+        &mut self,
+        target: Target,
+        resources: RingResources<'_>,
+    ) -> squeue::Entry {
+        let resources = RingResources { huge_by_index: self.huge_by_index, ..resources };
         let Target { fd, flags } = target;
         let (from, most) = match self.most {
             WHOLE => (0, usize::MAX),
@@ -251,9 +255,9 @@ impl<B: StableBytes, C> Operation<B, C> {
             return opcode::SendMsg::new(fd, message).flags(flags as u32).build();
         }
         let send = opcode::SendMsgZc::new(fd, message).flags(flags as u32);
-        match means.index_of_all(self.payload.as_slice()) {
-            Some(index) => with_buffer_index(send.ioprio(means.flags() | FIXED).build(), index),
-            None => send.ioprio(means.flags()).build(),
+        match resources.index_of_all(self.payload.as_slice()) {
+            Some(index) => with_buffer_index(send.ioprio(resources.flags() | FIXED).build(), index),
+            None => send.ioprio(resources.flags()).build(),
         }
     }
 }
@@ -266,7 +270,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Over the socket, which has this descriptor, or is registered under this index.
+    /// IndexedSocket the socket, which has this descriptor, or is registered under this index.
     #[inline]
     pub(super) fn of(fd: i32, socket: &InetSocket) -> Target {
         let flags = match socket.transport() {

@@ -4,7 +4,7 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use super::ids::Completed;
+use super::ids::CompletedRange;
 use uncopy_core::Errno;
 use uncopy_os::{Sys, last_errno};
 
@@ -23,7 +23,7 @@ const CONTROL_BYTES: usize = 192;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Report {
     /// Memory is free again.
-    Completed(Completed),
+    Completed(CompletedRange),
     /// Something else that somebody asked for on this socket: an ICMP error, a time stamp.
     Foreign {
         /// `SO_EE_ORIGIN_…`.
@@ -39,7 +39,11 @@ pub(crate) enum Report {
 fn read(error: &libc::sock_extended_err) -> Report {
     if error.ee_origin == ORIGIN_ZEROCOPY && error.ee_errno == 0 {
         let copied = error.ee_code == CODE_COPIED;
-        return Report::Completed(Completed { first: error.ee_info, last: error.ee_data, copied });
+        return Report::Completed(CompletedRange {
+            first: error.ee_info,
+            last: error.ee_data,
+            copied,
+        });
     }
     let errno = Errno::from_raw(i32::try_from(error.ee_errno).unwrap_or(0));
     Report::Foreign { origin: error.ee_origin, errno }
@@ -135,7 +139,7 @@ pub fn fuzz(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Completed, Report, read};
+    use super::{CompletedRange, Report, read};
     use uncopy_core::Errno;
 
     fn error(origin: u8, code: u8, errno: u32, info: u32, data: u32) -> libc::sock_extended_err {
@@ -155,11 +159,11 @@ mod tests {
         for (entry, expected) in [
             (
                 error(5, 0, 0, 3, 9),
-                Report::Completed(Completed { first: 3, last: 9, copied: false }),
+                Report::Completed(CompletedRange { first: 3, last: 9, copied: false }),
             ),
             (
                 error(5, 1, 0, u32::MAX, 0),
-                Report::Completed(Completed { first: u32::MAX, last: 0, copied: true }),
+                Report::Completed(CompletedRange { first: u32::MAX, last: 0, copied: true }),
             ),
             // Port unreachable; a time stamp, which has the send's number in `ee_data`.
             (error(2, 3, 111, 0, 0), Report::Foreign { origin: 2, errno: Errno::ECONNREFUSED }),

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 /// A range of numbers, both ends included, whose memory is free again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Completed {
+pub(crate) struct CompletedRange {
     pub(crate) first: u32,
     pub(crate) last: u32,
     /// The kernel copied the bytes of the first of them.
@@ -24,7 +24,7 @@ pub(crate) struct Completed {
 /// A range that this socket's sends do not explain: somebody else sends on it, or the count was
 /// lost. What is outstanding can never be told from what is not any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stray(pub(crate) Completed);
+pub(crate) struct Stray(pub(crate) CompletedRange);
 
 /// The outstanding numbers, each with what it stands for.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl<K> Ids<K> {
     /// [`Stray`], and nothing is given back: a number in it is not outstanding.
     pub(crate) fn complete(
         &mut self,
-        range: Completed,
+        range: CompletedRange,
         mut release: impl FnMut(K, bool),
     ) -> Result<(), Stray> {
         let stray = Stray(range);
@@ -116,13 +116,13 @@ impl<K> Ids<K> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Completed, Ids, Stray};
+    use super::{CompletedRange, Ids, Stray};
 
-    fn range(first: u32, last: u32) -> Completed {
-        Completed { first, last, copied: false }
+    fn range(first: u32, last: u32) -> CompletedRange {
+        CompletedRange { first, last, copied: false }
     }
 
-    fn complete(ids: &mut Ids<char>, completed: Completed) -> Result<String, Stray> {
+    fn complete(ids: &mut Ids<char>, completed: CompletedRange) -> Result<String, Stray> {
         let mut given = String::new();
         ids.complete(completed, |key, _| given.push(key)).map(|()| given)
     }
@@ -182,7 +182,7 @@ mod tests {
     fn the_copied_bit_is_that_of_the_range() {
         let mut ids = with(0, "abc");
         let mut given = Vec::new();
-        let copied = Completed { first: 0, last: 1, copied: true };
+        let copied = CompletedRange { first: 0, last: 1, copied: true };
         ids.complete(copied, |key, copied| given.push((key, copied))).unwrap();
         ids.complete(range(2, 2), |key, copied| given.push((key, copied))).unwrap();
         assert_eq!(given, [('a', true), ('b', true), ('c', false)]);
@@ -219,17 +219,17 @@ mod tests {
     /// The kernel's side: numbers given out, completions joined at random and reported in any
     /// order.
     #[derive(Debug, Clone)]
-    enum Step {
+    enum ModelStep {
         Send,
         Fail { used_number: bool },
         Report { at: usize, count: usize },
     }
 
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
+    fn steps() -> impl Strategy<Value = Vec<ModelStep>> {
         let step = prop_oneof![
-            4 => Just(Step::Send),
-            1 => any::<bool>().prop_map(|used_number| Step::Fail { used_number }),
-            3 => (0..20usize, 1..6usize).prop_map(|(at, count)| Step::Report { at, count }),
+            4 => Just(ModelStep::Send),
+            1 => any::<bool>().prop_map(|used_number| ModelStep::Fail { used_number }),
+            3 => (0..20usize, 1..6usize).prop_map(|(at, count)| ModelStep::Report { at, count }),
         ];
         prop::collection::vec(step, 0..200)
     }
@@ -244,13 +244,13 @@ mod tests {
             let (mut sent, mut released) = (0usize, std::collections::BTreeSet::new());
             for step in steps {
                 match step {
-                    Step::Send => {
+                    ModelStep::Send => {
                         ids.record(sent);
                         held.push((number, sent));
                         number = number.wrapping_add(1);
                         sent += 1;
                     }
-                    Step::Fail { used_number } => {
+                    ModelStep::Fail { used_number } => {
                         ids.doubt();
                         if used_number {
                             let found = range(number, number);
@@ -259,7 +259,7 @@ mod tests {
                         }
                         prop_assert_eq!(ids.settle(), !used_number);
                     }
-                    Step::Report { at, count } if !held.is_empty() => {
+                    ModelStep::Report { at, count } if !held.is_empty() => {
                         let at = at % held.len();
                         let count = count.min(held.len() - at);
                         let run = (1..count)
@@ -275,7 +275,7 @@ mod tests {
                             prop_assert!(released.insert(key), "{key} released twice");
                         }
                     }
-                    Step::Report { .. } => {}
+                    ModelStep::Report { .. } => {}
                 }
                 prop_assert_eq!(ids.outstanding(), held.len());
             }

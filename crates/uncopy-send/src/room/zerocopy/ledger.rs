@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use super::errqueue::Report;
-use super::ids::{Completed, Ids, Stray};
-use super::{Foreign, Landed, Usage};
+use super::ids::{CompletedRange, Ids, Stray};
+use super::{Completed, Foreign, Usage};
 use crate::room::Payload;
-use crate::room::numbered::Numbered;
+use crate::room::sequence_map::SequenceMap;
 
 #[derive(Debug)]
 struct Outgoing<B> {
@@ -21,10 +21,10 @@ struct Outgoing<B> {
 pub(super) struct Ledger<B> {
     ids: Ids<u64>,
     /// Those that have not landed.
-    sends: Numbered<Outgoing<B>>,
-    landed: VecDeque<Landed<B>>,
+    sends: SequenceMap<Outgoing<B>>,
+    completed: VecDeque<Completed<B>>,
     /// Of those that have landed, how many the owner was told of; the first.
-    told: usize,
+    reported: usize,
     /// The numbers do not add up: nothing can be released any more.
     is_lost: bool,
     foreign: Foreign,
@@ -34,9 +34,9 @@ impl<B> Ledger<B> {
     pub(super) fn new() -> Ledger<B> {
         Ledger {
             ids: Ids::new(0),
-            sends: Numbered::new(),
-            landed: VecDeque::new(),
-            told: 0,
+            sends: SequenceMap::new(),
+            completed: VecDeque::new(),
+            reported: 0,
             is_lost: false,
             foreign: Foreign::default(),
         }
@@ -63,14 +63,14 @@ impl<B> Ledger<B> {
 
     /// A payload has landed that was sent without being taken in; gives its number.
     #[inline]
-    pub(super) fn pass(&mut self, payload: Payload<B>, usage: Usage) -> u64 {
+    pub(super) fn complete_unlisted(&mut self, payload: Payload<B>, usage: Usage) -> u64 {
         let number = self.sends.skip();
-        self.landed.push_back(Landed { number, payload, usage });
+        self.completed.push_back(Completed { number, payload, usage });
         number
     }
 
     /// The number of a payload that is not taken in.
-    pub(super) fn skip(&mut self) -> u64 {
+    pub(super) fn skip_number(&mut self) -> u64 {
         self.sends.skip()
     }
 
@@ -108,7 +108,7 @@ impl<B> Ledger<B> {
         let Some(send) = self.sends.get_mut(number) else { return };
         send.is_open = false;
         if send.lent_parts == 0 {
-            land(&mut self.sends, &mut self.landed, number);
+            complete(&mut self.sends, &mut self.completed, number);
         }
     }
 
@@ -117,7 +117,7 @@ impl<B> Ledger<B> {
         match report {
             // From the first that does not add up on, none can be believed.
             Report::Completed(_) if self.is_lost => {}
-            Report::Completed(completed) => self.is_lost = self.complete(completed).is_err(),
+            Report::Completed(range) => self.is_lost = self.apply(range).is_err(),
             Report::Foreign { errno, .. } => {
                 self.foreign.count += 1;
                 self.foreign.last = Some(errno);
@@ -128,28 +128,28 @@ impl<B> Ledger<B> {
 
     /// What has landed since this was last asked, in the order in which it did.
     #[inline]
-    pub(super) fn news(&mut self) -> impl Iterator<Item = &Landed<B>> {
-        let told = std::mem::replace(&mut self.told, self.landed.len());
-        self.landed.range(told..)
+    pub(super) fn newly_completed(&mut self) -> impl Iterator<Item = &Completed<B>> {
+        let reported = std::mem::replace(&mut self.reported, self.completed.len());
+        self.completed.range(reported..)
     }
 
     /// How many have landed and were not taken.
     #[inline]
-    pub(super) fn landed(&self) -> usize {
-        self.landed.len()
+    pub(super) fn completed(&self) -> usize {
+        self.completed.len()
     }
 
     /// The next payload that has landed, in the order in which they did.
     #[inline]
-    pub(super) fn next_landed(&mut self) -> Option<Landed<B>> {
-        self.told = self.told.saturating_sub(1);
-        self.landed.pop_front()
+    pub(super) fn next_completed(&mut self) -> Option<Completed<B>> {
+        self.reported = self.reported.saturating_sub(1);
+        self.completed.pop_front()
     }
 
     /// Frees what has landed; says whether nothing is outstanding.
     pub(super) fn is_drained(&mut self) -> bool {
-        self.told = 0;
-        self.landed.clear();
+        self.reported = 0;
+        self.completed.clear();
         self.outstanding() == 0
     }
 
@@ -159,8 +159,8 @@ impl<B> Ledger<B> {
             return None;
         }
         let mut left = std::mem::replace(self, Ledger::new());
-        self.landed = std::mem::take(&mut left.landed);
-        self.told = std::mem::take(&mut left.told);
+        self.completed = std::mem::take(&mut left.completed);
+        self.reported = std::mem::take(&mut left.reported);
         Some(left)
     }
 
@@ -168,17 +168,17 @@ impl<B> Ledger<B> {
     #[cfg(feature = "tokio")]
     pub(super) fn has(&self, number: u64) -> bool {
         let is_under_way = self.sends.get(number).is_some();
-        is_under_way || self.landed.iter().any(|landed| landed.number == number)
+        is_under_way || self.completed.iter().any(|completed| completed.number == number)
     }
 
-    fn complete(&mut self, completed: Completed) -> Result<(), Stray> {
-        let Ledger { ids, sends, landed, .. } = self;
-        ids.complete(completed, |number, copied| {
+    fn apply(&mut self, range: CompletedRange) -> Result<(), Stray> {
+        let Ledger { ids, sends, completed, .. } = self;
+        ids.complete(range, |number, copied| {
             let Some(send) = sends.get_mut(number) else { return };
             send.lent_parts -= 1;
             send.usage.copied_later |= copied;
             if send.lent_parts == 0 && !send.is_open {
-                land(sends, landed, number);
+                complete(sends, completed, number);
             }
         })
     }
@@ -186,8 +186,12 @@ impl<B> Ledger<B> {
 
 /// Moves a payload out that is ended and of which nothing is lent.
 #[inline]
-fn land<B>(sends: &mut Numbered<Outgoing<B>>, landed: &mut VecDeque<Landed<B>>, number: u64) {
+fn complete<B>(
+    sends: &mut SequenceMap<Outgoing<B>>,
+    completed: &mut VecDeque<Completed<B>>,
+    number: u64,
+) {
     if let Some(Outgoing { payload, usage, .. }) = sends.take(number) {
-        landed.push_back(Landed { number, payload, usage });
+        completed.push_back(Completed { number, payload, usage });
     }
 }

@@ -1,7 +1,7 @@
 //! Memory lent to the kernel by `MSG_ZEROCOPY`, and what is needed to know when it is free again.
 //!
 //! Soundness is here, and rests on four things. A payload that any part was sent of without copying
-//! is owned by a [`Flight`], which gives no reference to it. It leaves a flight only when the
+//! is owned by a [`InFlight`], which gives no reference to it. It leaves a flight only when the
 //! kernel has reported every number that its parts got. The numbers are the kernel's, because
 //! nobody else sends on the [`InetSocket`]. And a flight that is dropped hands socket and payloads to
 //! the [`parking`] lot, where the same rules go on; one that is forgotten keeps them for ever.
@@ -56,7 +56,7 @@ pub(crate) struct Usage {
 
 /// A payload that the kernel needs no more.
 #[derive(Debug)]
-pub(crate) struct Landed<B> {
+pub(crate) struct Completed<B> {
     pub(crate) number: u64,
     pub(crate) payload: Payload<B>,
     pub(crate) usage: Usage,
@@ -71,7 +71,7 @@ pub(crate) struct Foreign {
 
 /// Why nothing can be lent on a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum LendingRefusal {
     /// The socket does not take it.
     NotSupported,
     /// A datagram failed and may have been counted.
@@ -79,31 +79,31 @@ pub(crate) enum Refusal {
 }
 
 /// Payloads on their way over one socket.
-pub(crate) struct Flight<B: StableBytes> {
-    cargo: Cargo<B>,
+pub(crate) struct InFlight<B: StableBytes> {
+    lent: LentSocket<B>,
     /// `None`: nothing more is sent.
     writer: Option<Writer>,
     /// Nothing can be lent, since the socket does not take `MSG_ZEROCOPY` (before Linux 4.14, for
     /// UDP 5.0), so that the flag would be ignored and nothing reported; or nothing more, since the
     /// kernel's count is not certain.
-    refusal: Option<Refusal>,
+    refusal: Option<LendingRefusal>,
     /// How long socket and memory are parked before the connection is aborted.
     pub(crate) linger: Duration,
 }
 
 /// What outlives a flight in the parking lot.
-struct Cargo<B> {
+struct LentSocket<B> {
     socket: Arc<InetSocket>,
     ledger: Ledger<B>,
 }
 
-impl<B: StableBytes> Flight<B> {
+impl<B: StableBytes> InFlight<B> {
     /// For the socket, on which nobody else sends with `MSG_ZEROCOPY`.
-    pub(crate) fn new(socket: InetSocket, linger: Duration) -> Flight<B> {
-        let refusal = socket.allow_zerocopy().err().map(|_| Refusal::NotSupported);
-        let cargo = Cargo { socket: Arc::new(socket), ledger: Ledger::new() };
-        let writer = Some(Writer::new(cargo.socket.clone()));
-        Flight { cargo, writer, refusal, linger }
+    pub(crate) fn new(socket: InetSocket, linger: Duration) -> InFlight<B> {
+        let refusal = socket.allow_zerocopy().err().map(|_| LendingRefusal::NotSupported);
+        let lent = LentSocket { socket: Arc::new(socket), ledger: Ledger::new() };
+        let writer = Some(Writer::new(lent.socket.clone()));
+        InFlight { lent, writer, refusal, linger }
     }
 
     /// Nothing more is sent: the stream ends, unless others send on it.
@@ -112,44 +112,44 @@ impl<B: StableBytes> Flight<B> {
     }
 
     pub(crate) fn socket(&self) -> &Arc<InetSocket> {
-        &self.cargo.socket
+        &self.lent.socket
     }
 
     /// Why nothing can be lent on this socket.
-    pub(crate) fn refusal(&self) -> Option<Refusal> {
+    pub(crate) fn refusal(&self) -> Option<LendingRefusal> {
         self.refusal
     }
 
     /// Numbers that the kernel has not reported.
     pub(crate) fn outstanding(&self) -> usize {
-        self.cargo.ledger.outstanding()
+        self.lent.ledger.outstanding()
     }
 
     /// The numbers do not add up: somebody else sent on the socket.
     pub(crate) fn is_lost(&self) -> bool {
-        self.cargo.ledger.is_lost()
+        self.lent.ledger.is_lost()
     }
 
     /// Takes a payload in; gives its number.
     pub(crate) fn begin(&mut self, payload: Payload<B>) -> u64 {
-        self.cargo.ledger.begin(payload)
+        self.lent.ledger.begin(payload)
     }
 
     /// A payload has landed that was [copied](send_copied) with one call, and not taken in; gives its
     /// number.
     #[inline]
-    pub(crate) fn pass(&mut self, payload: Payload<B>, usage: Usage) -> u64 {
-        self.cargo.ledger.pass(payload, usage)
+    pub(crate) fn complete_unlisted(&mut self, payload: Payload<B>, usage: Usage) -> u64 {
+        self.lent.ledger.complete_unlisted(payload, usage)
     }
 
     /// The number of a payload that is not taken in.
-    pub(crate) fn skip(&mut self) -> u64 {
-        self.cargo.ledger.skip()
+    pub(crate) fn skip_number(&mut self) -> u64 {
+        self.lent.ledger.skip_number()
     }
 
     /// Takes note of a part that was [copied](send_copied) before its payload was taken in.
     pub(crate) fn note_copied(&mut self, number: u64, bytes: usize) {
-        self.cargo.ledger.record(number, bytes, false);
+        self.lent.ledger.record(number, bytes, false);
     }
 
     /// Sends what is behind byte `from` of a payload that was begun and not ended, as far as the
@@ -169,7 +169,7 @@ impl<B: StableBytes> Flight<B> {
         if lend && self.refusal.is_some() {
             return Err(Errno::EOPNOTSUPP);
         }
-        let Cargo { socket, ledger } = &mut self.cargo;
+        let LentSocket { socket, ledger } = &mut self.lent;
         // It stays in the ledger until the kernel has reported all its parts.
         let payload = ledger.open(number).ok_or(Errno::EINVAL)?;
         let flags = if lend { ZEROCOPY } else { SendFlags::empty() };
@@ -188,17 +188,17 @@ impl<B: StableBytes> Flight<B> {
     /// Finds out whether a datagram that failed with this error was counted.
     #[cold]
     fn settle(&mut self, errno: Errno) {
-        self.cargo.ledger.doubt();
-        let is_read = self.cargo.drain().is_ok();
-        let is_open = self.cargo.ledger.settle();
+        self.lent.ledger.doubt();
+        let is_read = self.lent.drain().is_ok();
+        let is_open = self.lent.ledger.settle();
         if !is_read || (is_open && !is_uncounted(errno)) {
-            self.refusal = Some(Refusal::CountUncertain);
+            self.refusal = Some(LendingRefusal::CountUncertain);
         }
     }
 
     /// No more parts of this payload follow: it lands when the kernel needs it no more.
     pub(crate) fn end(&mut self, number: u64) {
-        self.cargo.ledger.end(number);
+        self.lent.ledger.end(number);
     }
 
     /// Reads the error queue to its end.
@@ -206,42 +206,42 @@ impl<B: StableBytes> Flight<B> {
     /// # Errors
     /// The socket's own. What was read before counts.
     pub(crate) fn drain(&mut self) -> Sys<()> {
-        self.cargo.drain()
+        self.lent.drain()
     }
 
     /// Errors of other origin that were in the queue.
     pub(crate) fn foreign(&self) -> Foreign {
-        self.cargo.ledger.foreign()
+        self.lent.ledger.foreign()
     }
 
     /// What has landed since this was last asked, in the order in which it did.
     #[inline]
-    pub(crate) fn news(&mut self) -> (&InetSocket, impl Iterator<Item = &Landed<B>>) {
-        (&self.cargo.socket, self.cargo.ledger.news())
+    pub(crate) fn newly_completed(&mut self) -> (&InetSocket, impl Iterator<Item = &Completed<B>>) {
+        (&self.lent.socket, self.lent.ledger.newly_completed())
     }
 
     /// How many have landed and were not taken.
     #[inline]
-    pub(crate) fn landed(&self) -> usize {
-        self.cargo.ledger.landed()
+    pub(crate) fn completed(&self) -> usize {
+        self.lent.ledger.completed()
     }
 
     /// The next payload that has landed, in the order in which they did.
     #[inline]
-    pub(crate) fn next_landed(&mut self) -> Option<Landed<B>> {
-        self.cargo.ledger.next_landed()
+    pub(crate) fn next_completed(&mut self) -> Option<Completed<B>> {
+        self.lent.ledger.next_completed()
     }
 
     /// This payload was not given back.
     #[cfg(feature = "tokio")]
     pub(crate) fn has(&self, number: u64) -> bool {
-        self.cargo.ledger.has(number)
+        self.lent.ledger.has(number)
     }
 }
 
-impl<B: StableBytes> Cargo<B> {
+impl<B: StableBytes> LentSocket<B> {
     fn drain(&mut self) -> Sys<()> {
-        let Cargo { socket, ledger } = self;
+        let LentSocket { socket, ledger } = self;
         while errqueue::drain(socket.fd(), |report| ledger.report(report))? {}
         Ok(())
     }
@@ -330,10 +330,10 @@ fn is_uncounted(errno: Errno) -> bool {
     )
 }
 
-impl<B: StableBytes> Drop for Flight<B> {
+impl<B: StableBytes> Drop for InFlight<B> {
     fn drop(&mut self) {
-        let left = self.cargo.ledger.leave();
-        if self.cargo.socket.is_inherited() {
+        let left = self.lent.ledger.leave();
+        if self.lent.socket.is_inherited() {
             // A child of `fork(2)` has no right to the reports, nor the lot's thread.
             std::mem::forget(left);
             return;
@@ -341,14 +341,14 @@ impl<B: StableBytes> Drop for Flight<B> {
         // Before the socket is parked, which has its own.
         self.end_stream();
         if let Some(ledger) = left {
-            let left = Cargo { socket: self.cargo.socket.clone(), ledger };
+            let left = LentSocket { socket: self.lent.socket.clone(), ledger };
             parking::park(Box::new(left), self.linger);
         }
     }
 }
 
-impl<B: StableBytes> parking::Vehicle for Cargo<B> {
-    fn line(&self) -> &dyn parking::Line {
+impl<B: StableBytes> parking::Parkable for LentSocket<B> {
+    fn socket(&self) -> &dyn parking::ParkedSocket {
         &self.socket
     }
 
@@ -358,7 +358,7 @@ impl<B: StableBytes> parking::Vehicle for Cargo<B> {
 
     fn drain(&mut self) -> bool {
         // An error of the queue leaves what is outstanding outstanding.
-        let _ = Cargo::drain(self);
+        let _ = LentSocket::drain(self);
         self.ledger.is_drained()
     }
 

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use super::errqueue::Report;
-use super::ids::Completed;
+use super::ids::CompletedRange;
 use super::ledger::Ledger;
-use super::parking::{Line, Parked, ROUND, Vehicle, next_timeout, sweep};
+use super::parking::{Parkable, Parked, ParkedSocket, ROUND, next_timeout, sweep};
 use crate::room::Payload;
 use uncopy_core::Errno;
 
 const SENDERS: usize = 3;
 
 #[derive(Debug, Clone)]
-enum Step {
+enum ModelStep {
     /// One payload in parts, each lent or copied. `is_open`: more may follow.
     Send {
         by: usize,
@@ -69,24 +69,24 @@ enum Step {
     Sweep,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ModelStep> {
     let who = 0..SENDERS;
     let parts = prop::collection::vec(prop::bool::weighted(0.8), 0..4);
     prop_oneof![
         8 => (who.clone(), parts, prop::bool::weighted(0.2))
-            .prop_map(|(by, lent, is_open)| Step::Send { by, lent, is_open }),
-        1 => who.clone().prop_map(|by| Step::Finish { by }),
-        1 => (who.clone(), any::<bool>()).prop_map(|(by, is_counted)| Step::Fail { by, is_counted }),
+            .prop_map(|(by, lent, is_open)| ModelStep::Send { by, lent, is_open }),
+        1 => who.clone().prop_map(|by| ModelStep::Finish { by }),
+        1 => (who.clone(), any::<bool>()).prop_map(|(by, is_counted)| ModelStep::Fail { by, is_counted }),
         8 => (who.clone(), 0..9usize, 1..5usize)
-            .prop_map(|(of, at, count)| Step::Release { of, at, count }),
-        1 => (0..SENDERS * 8, any::<bool>()).prop_map(|(of, is_cut)| Step::Confuse { of, is_cut }),
-        1 => who.clone().prop_map(|of| Step::Foreign { of }),
-        2 => (who.clone(), 0..4usize).prop_map(|(by, count)| Step::Take { by, count }),
+            .prop_map(|(of, at, count)| ModelStep::Release { of, at, count }),
+        1 => (0..SENDERS * 8, any::<bool>()).prop_map(|(of, is_cut)| ModelStep::Confuse { of, is_cut }),
+        1 => who.clone().prop_map(|of| ModelStep::Foreign { of }),
+        2 => (who.clone(), 0..4usize).prop_map(|(by, count)| ModelStep::Take { by, count }),
         1 => (who.clone(), prop::option::weighted(0.9, 0..2000u64))
-            .prop_map(|(by, linger)| Step::Leave { by, linger }),
-        1 => who.prop_map(|of| Step::Share { of }),
-        3 => (0..1000u64).prop_map(|milliseconds| Step::Pass { milliseconds }),
-        5 => Just(Step::Sweep),
+            .prop_map(|(by, linger)| ModelStep::Leave { by, linger }),
+        1 => who.prop_map(|of| ModelStep::Share { of }),
+        3 => (0..1000u64).prop_map(|milliseconds| ModelStep::Pass { milliseconds }),
+        5 => Just(ModelStep::Sweep),
     ]
 }
 
@@ -127,7 +127,7 @@ impl Kernel {
             known.extend(keys);
             return;
         }
-        let completed = Completed { first, last, copied: false };
+        let completed = CompletedRange { first, last, copied: false };
         self.queue.push((Report::Completed(completed), keys));
     }
 
@@ -151,7 +151,7 @@ impl Kernel {
                     self.owed.remove(&key);
                 }
             }
-            let is_stray = |completed: Completed| completed.first >= STRAY;
+            let is_stray = |completed: CompletedRange| completed.first >= STRAY;
             self.is_confused |= match report {
                 Report::Completed(completed) => is_stray(completed),
                 Report::Lost => true,
@@ -215,7 +215,7 @@ struct Left {
     ledger: Ledger<Memory>,
 }
 
-impl Line for Left {
+impl ParkedSocket for Left {
     fn fd(&self) -> BorrowedFd<'_> {
         rustix::stdio::stdin()
     }
@@ -229,8 +229,8 @@ impl Line for Left {
     }
 }
 
-impl Vehicle for Left {
-    fn line(&self) -> &dyn Line {
+impl Parkable for Left {
+    fn socket(&self) -> &dyn ParkedSocket {
         self
     }
 
@@ -383,38 +383,40 @@ impl Program {
         assert_eq!(self.lot.len(), self.deadlines.len());
     }
 
-    fn run(&mut self, step: Step) {
+    fn run(&mut self, step: ModelStep) {
         match step {
-            Step::Send { by, lent, is_open } => self.send(by, &lent, is_open),
-            Step::Finish { by } if !self.open[by].is_empty() => {
+            ModelStep::Send { by, lent, is_open } => self.send(by, &lent, is_open),
+            ModelStep::Finish { by } if !self.open[by].is_empty() => {
                 let (number, key) = self.open[by].remove(0);
                 self.part(by, number, key, true);
                 self.end(by, number);
             }
-            Step::Finish { .. } => {}
-            Step::Fail { by, is_counted } => self.fail(by, is_counted),
-            Step::Release { of, at, count } => look(&self.world).kernels[of].release(at, count),
-            Step::Confuse { of, is_cut } => {
+            ModelStep::Finish { .. } => {}
+            ModelStep::Fail { by, is_counted } => self.fail(by, is_counted),
+            ModelStep::Release { of, at, count } => {
+                look(&self.world).kernels[of].release(at, count)
+            }
+            ModelStep::Confuse { of, is_cut } => {
                 // Seldom, as nothing is freed any more afterwards.
                 let mut world = look(&self.world);
                 let Some(kernel) = world.kernels.get_mut(of) else { return };
-                let stray = Completed { first: STRAY, last: STRAY, copied: false };
+                let stray = CompletedRange { first: STRAY, last: STRAY, copied: false };
                 let report = if is_cut { Report::Lost } else { Report::Completed(stray) };
                 kernel.queue.push((report, Vec::new()));
             }
-            Step::Foreign { of } => {
+            ModelStep::Foreign { of } => {
                 let report = Report::Foreign { origin: 2, errno: Errno::ECONNREFUSED };
                 look(&self.world).kernels[of].queue.push((report, Vec::new()));
             }
-            Step::Take { by, count } => {
+            ModelStep::Take { by, count } => {
                 self.read(by);
                 let Some(ledger) = &mut self.owners[by] else { return };
-                (0..count).for_each(|_| drop(ledger.next_landed()));
+                (0..count).for_each(|_| drop(ledger.next_completed()));
             }
-            Step::Leave { by, linger } => self.leave(by, linger),
-            Step::Share { of } => look(&self.world).kernels[of].is_shared ^= true,
-            Step::Pass { milliseconds } => self.now += Duration::from_millis(milliseconds),
-            Step::Sweep => self.sweep(),
+            ModelStep::Leave { by, linger } => self.leave(by, linger),
+            ModelStep::Share { of } => look(&self.world).kernels[of].is_shared ^= true,
+            ModelStep::Pass { milliseconds } => self.now += Duration::from_millis(milliseconds),
+            ModelStep::Sweep => self.sweep(),
         }
     }
 

@@ -20,14 +20,14 @@ use uncopy_os::fork::Generation;
 use uncopy_os::{Sys, eventfd};
 
 /// A socket that somebody sent on.
-pub(crate) trait Line {
+pub(crate) trait ParkedSocket {
     fn fd(&self) -> BorrowedFd<'_>;
     /// There is a connection to abort.
     fn is_stream(&self) -> bool;
     fn abort(&self);
 }
 
-impl Line for Arc<InetSocket> {
+impl ParkedSocket for Arc<InetSocket> {
     fn fd(&self) -> BorrowedFd<'_> {
         InetSocket::fd(self)
     }
@@ -42,8 +42,8 @@ impl Line for Arc<InetSocket> {
 }
 
 /// A socket, and what it must not lose.
-pub(crate) trait Vehicle: Send {
-    fn line(&self) -> &dyn Line;
+pub(crate) trait Parkable: Send {
+    fn socket(&self) -> &dyn ParkedSocket;
     /// Nobody else sends on the socket.
     fn is_alone(&self) -> bool;
     /// Reads the error queue and frees what was reported; says whether nothing is outstanding.
@@ -53,19 +53,23 @@ pub(crate) trait Vehicle: Send {
 }
 
 pub(super) struct Parked {
-    vehicle: Box<dyn Vehicle>,
+    parkable: Box<dyn Parkable>,
     /// When to abort the connection. `None`: done, or never.
     deadline: Option<Instant>,
 }
 
 impl Parked {
     /// Its connection is aborted `linger` after `now`. `None`: it is lost, and kept for ever.
-    pub(super) fn new(vehicle: Box<dyn Vehicle>, linger: Duration, now: Instant) -> Option<Parked> {
-        if vehicle.is_lost() {
-            std::mem::forget(vehicle);
+    pub(super) fn new(
+        parkable: Box<dyn Parkable>,
+        linger: Duration,
+        now: Instant,
+    ) -> Option<Parked> {
+        if parkable.is_lost() {
+            std::mem::forget(parkable);
             return None;
         }
-        Some(Parked { vehicle, deadline: now.checked_add(linger) })
+        Some(Parked { parkable, deadline: now.checked_add(linger) })
     }
 }
 
@@ -79,37 +83,37 @@ const REPORT: u64 = 1;
 
 /// Null, or that of the last process that parked something: this one or one that forked it. None is
 /// ever freed.
-static PLACE: AtomicPtr<Place> = AtomicPtr::new(std::ptr::null_mut());
+static LAST_PROCESS: AtomicPtr<ProcessLot> = AtomicPtr::new(std::ptr::null_mut());
 
 /// What one process has parked.
-struct Place {
+struct ProcessLot {
     generation: Generation,
     count: AtomicUsize,
-    lot: Mutex<Option<Lot>>,
+    lot: Mutex<Option<ParkingLot>>,
 }
 
-struct Lot {
+struct ParkingLot {
     set: OwnedFd,
     arrival: OwnedFd,
     arrived: Vec<Parked>,
 }
 
 /// That of this process.
-fn place() -> &'static Place {
-    of_generation(&PLACE, Generation::current())
+fn current_process() -> &'static ProcessLot {
+    of_generation(&LAST_PROCESS, Generation::current())
 }
 
-fn of_generation(last: &AtomicPtr<Place>, generation: Generation) -> &'static Place {
+fn of_generation(last: &AtomicPtr<ProcessLot>, generation: Generation) -> &'static ProcessLot {
     let mut known = last.load(Ordering::Acquire);
     loop {
         // SAFETY: null, or from the box below, which is never freed once it stands here.
-        if let Some(place) = unsafe { known.as_ref() }
-            && place.generation == generation
+        if let Some(process) = unsafe { known.as_ref() }
+            && process.generation == generation
         {
-            return place;
+            return process;
         }
         let (count, lot) = Default::default();
-        let fresh = Box::into_raw(Box::new(Place { generation, count, lot }));
+        let fresh = Box::into_raw(Box::new(ProcessLot { generation, count, lot }));
         match last.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => known = fresh,
             Err(other) => {
@@ -121,31 +125,31 @@ fn of_generation(last: &AtomicPtr<Place>, generation: Generation) -> &'static Pl
     }
 }
 
-impl Place {
-    fn lock(&self) -> MutexGuard<'_, Option<Lot>> {
+impl ProcessLot {
+    fn lock(&self) -> MutexGuard<'_, Option<ParkingLot>> {
         self.lot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Sockets that are parked, with those that will be for ever.
 pub(crate) fn parked() -> usize {
-    place().count.load(Ordering::Relaxed)
+    current_process().count.load(Ordering::Relaxed)
 }
 
 /// Counts memory that is kept for ever, because nobody can be told when it is free.
 pub(crate) fn leaked() {
-    place().count.fetch_add(1, Ordering::Relaxed);
+    current_process().count.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Keeps the vehicle until nothing of it is outstanding. Its connection is aborted after `linger`.
-pub(crate) fn park(vehicle: Box<dyn Vehicle>, linger: Duration) {
-    let place = place();
-    place.count.fetch_add(1, Ordering::Relaxed);
-    let Some(parked) = Parked::new(vehicle, linger, Instant::now()) else { return };
-    let mut lot = place.lock();
+pub(crate) fn park(parkable: Box<dyn Parkable>, linger: Duration) {
+    let process = current_process();
+    process.count.fetch_add(1, Ordering::Relaxed);
+    let Some(parked) = Parked::new(parkable, linger, Instant::now()) else { return };
+    let mut lot = process.lock();
     let opened = match &mut *lot {
         Some(lot) => Ok(lot),
-        None => open(place).map(|opened| lot.insert(opened)),
+        None => open(process).map(|opened| lot.insert(opened)),
     };
     match opened {
         Ok(lot) => {
@@ -156,45 +160,45 @@ pub(crate) fn park(vehicle: Box<dyn Vehicle>, linger: Duration) {
     }
 }
 
-fn open(place: &'static Place) -> Sys<Lot> {
+fn open(process: &'static ProcessLot) -> Sys<ParkingLot> {
     let (set, arrival) = (epoll::create()?, eventfd::create()?);
     epoll::add(&set, &arrival, ARRIVAL, Interest { read: true, ..Interest::default() })?;
     let thread = std::thread::Builder::new().name("uncopy-parking".to_owned());
-    thread.spawn(|| serve(place)).map_err(|_| uncopy_core::Errno::EAGAIN)?;
-    Ok(Lot { set, arrival, arrived: Vec::new() })
+    thread.spawn(|| serve(process)).map_err(|_| uncopy_core::Errno::EAGAIN)?;
+    Ok(ParkingLot { set, arrival, arrived: Vec::new() })
 }
 
 /// The set that the thread sleeps on, in its own handle, and the newly arrived.
-fn look(place: &Place) -> Option<(Vec<Parked>, OwnedFd)> {
-    let mut lot = place.lock();
+fn look(process: &ProcessLot) -> Option<(Vec<Parked>, OwnedFd)> {
+    let mut lot = process.lock();
     let lot = lot.as_mut()?;
     let _ = eventfd::lower(&lot.arrival);
     let set = lot.set.try_clone().ok()?;
     Some((std::mem::take(&mut lot.arrived), set))
 }
 
-fn serve(place: &Place) {
+fn serve(process: &ProcessLot) {
     let mut parked: Vec<Parked> = Vec::new();
     loop {
-        let Some((arrived, set)) = look(place) else {
+        let Some((arrived, set)) = look(process) else {
             // No descriptor to be had: without signs, then.
-            free_parked(place, &mut parked);
+            free_parked(process, &mut parked);
             std::thread::sleep(ROUND);
             continue;
         };
         for new in &arrived {
             // One that cannot be added is looked at every round.
             let edge = Interest { edge: true, ..Interest::default() };
-            let _ = epoll::add(&set, new.vehicle.line().fd(), REPORT, edge);
+            let _ = epoll::add(&set, new.parkable.socket().fd(), REPORT, edge);
         }
         parked.extend(arrived);
-        free_parked(place, &mut parked);
+        free_parked(process, &mut parked);
         let _ = epoll::wait(&set, next_timeout(&parked, Instant::now()));
     }
 }
 
-fn free_parked(place: &Place, parked: &mut Vec<Parked>) {
-    place.count.fetch_sub(sweep(parked, Instant::now()), Ordering::Relaxed);
+fn free_parked(process: &ProcessLot, parked: &mut Vec<Parked>) {
+    process.count.fetch_sub(sweep(parked, Instant::now()), Ordering::Relaxed);
 }
 
 /// Until the next deadline or round. `None`: nothing is parked.
@@ -211,19 +215,19 @@ pub(super) fn sweep(parked: &mut Vec<Parked>, now: Instant) -> usize {
     for mut one in parked.drain(..) {
         if one.deadline.is_some_and(|deadline| deadline <= now) {
             one.deadline = None;
-            let line = one.vehicle.line();
-            if line.is_stream() && one.vehicle.is_alone() {
-                line.abort();
+            let socket = one.parkable.socket();
+            if socket.is_stream() && one.parkable.is_alone() {
+                socket.abort();
             }
         }
         // Buffers are dropped in there, by code that is not ours.
-        let drained = catch_unwind(AssertUnwindSafe(|| one.vehicle.drain()));
+        let drained = catch_unwind(AssertUnwindSafe(|| one.parkable.drain()));
         match drained {
             Ok(true) => {
                 let _ = catch_unwind(AssertUnwindSafe(move || drop(one)));
                 gone += 1;
             }
-            Ok(false) if !one.vehicle.is_lost() => kept.push(one),
+            Ok(false) if !one.parkable.is_lost() => kept.push(one),
             // What was reported is gone; the rest is not known any more.
             Ok(false) | Err(_) => std::mem::forget(one),
         }
@@ -243,7 +247,7 @@ mod tests {
     /// Knows whether it was dropped or asked for anything.
     struct Inherited(OwnedFd, #[expect(dead_code, reason = "counts how many there are")] Arc<()>);
 
-    impl Line for Inherited {
+    impl ParkedSocket for Inherited {
         fn fd(&self) -> BorrowedFd<'_> {
             self.0.as_fd()
         }
@@ -257,8 +261,8 @@ mod tests {
         }
     }
 
-    impl Vehicle for Inherited {
-        fn line(&self) -> &dyn Line {
+    impl Parkable for Inherited {
+        fn socket(&self) -> &dyn ParkedSocket {
             self
         }
 
@@ -278,15 +282,15 @@ mod tests {
     #[test]
     fn a_child_leaves_what_its_parent_parked_and_has_a_lot_of_its_own() {
         let alive = Arc::new(());
-        let last: &'static AtomicPtr<Place> = Box::leak(Box::default());
+        let last: &'static AtomicPtr<ProcessLot> = Box::leak(Box::default());
         let here = of_generation(last, Generation::current());
         assert!(std::ptr::eq(here, of_generation(last, Generation::current())));
         let (set, arrival) = (epoll::create().unwrap(), eventfd::create().unwrap());
-        let vehicle = Inherited(eventfd::create().unwrap(), alive.clone());
-        let parked = Parked::new(Box::new(vehicle), ROUND, Instant::now()).unwrap();
+        let parkable = Inherited(eventfd::create().unwrap(), alive.clone());
+        let parked = Parked::new(Box::new(parkable), ROUND, Instant::now()).unwrap();
         // As if another thread were in the middle of parking it.
         let mut held = here.lock();
-        *held = Some(Lot { set, arrival, arrived: vec![parked] });
+        *held = Some(ParkingLot { set, arrival, arrived: vec![parked] });
         here.count.store(1, Ordering::Relaxed);
         assert!(in_a_child(|| {
             let own = of_generation(last, Generation::current());

@@ -9,19 +9,19 @@ use uncopy_os::netlink::route::SegmentationLimits;
 
 /// An answer that is asked for again when it is older than `FRESH`.
 #[derive(Debug)]
-pub(crate) struct Asked<T> {
+pub(crate) struct CachedAnswer<T> {
     /// 0: none.
     answer: AtomicU64,
     /// Milliseconds on the clock.
     at: AtomicU64,
     /// Its age is looked at with every so many uses, of which there were these.
-    every: u32,
+    uses_per_check: u32,
     uses: AtomicU32,
     kind: PhantomData<T>,
 }
 
 /// For so long an answer is taken to hold. Asking takes half a dozen system calls.
-const FRESH: Duration = Duration::from_secs(1);
+const MAX_AGE: Duration = Duration::from_secs(1);
 
 /// What an answer can be, in 63 bits.
 pub(crate) trait Answer: Copy {
@@ -29,35 +29,35 @@ pub(crate) trait Answer: Copy {
     fn from_bits(bits: u64) -> Self;
 }
 
-impl<T: Answer> Asked<T> {
-    pub(crate) const fn new(every: u32) -> Asked<T> {
+impl<T: Answer> CachedAnswer<T> {
+    pub(crate) const fn new(uses_per_check: u32) -> CachedAnswer<T> {
         let (answer, at) = (AtomicU64::new(0), AtomicU64::new(0));
-        Asked { answer, at, every, uses: AtomicU32::new(0), kind: PhantomData }
+        CachedAnswer { answer, at, uses_per_check, uses: AtomicU32::new(0), kind: PhantomData }
     }
 
     /// The answer, at most a second old or so many uses; who asks is told the one before.
     #[inline]
-    pub(crate) fn get_or_ask(&self, ask: impl FnOnce(Option<T>) -> T) -> T {
+    pub(crate) fn get_or_query(&self, query: impl FnOnce(Option<T>) -> T) -> T {
         // Not counted exactly where threads meet, which does not matter.
         let uses = self.uses.load(Ordering::Relaxed);
         match self.last() {
-            Some(known) if uses < self.every => {
+            Some(known) if uses < self.uses_per_check => {
                 self.uses.store(uses + 1, Ordering::Relaxed);
                 known
             }
-            known => self.look(known, ask),
+            known => self.look(known, query),
         }
     }
 
     #[inline(never)]
-    fn look(&self, known: Option<T>, ask: impl FnOnce(Option<T>) -> T) -> T {
+    fn look(&self, known: Option<T>, query: impl FnOnce(Option<T>) -> T) -> T {
         let now = clock::coarse().as_millis() as u64;
         self.uses.store(1, Ordering::Relaxed);
         let age = now.saturating_sub(self.at.load(Ordering::Relaxed));
         match known {
-            Some(known) if age < FRESH.as_millis() as u64 => known,
+            Some(known) if age < MAX_AGE.as_millis() as u64 => known,
             before => {
-                let answer = ask(before);
+                let answer = query(before);
                 self.at.store(now, Ordering::Relaxed);
                 self.answer.store(answer.to_bits() << 1 | 1, Ordering::Relaxed);
                 answer
@@ -117,24 +117,24 @@ mod tests {
 
     #[test]
     fn an_answer_holds_for_a_while_and_until_it_is_forgotten() {
-        let asked = Asked::new(1);
-        assert_eq!(asked.last(), None);
-        assert!(asked.get_or_ask(|_| true));
-        assert!(asked.get_or_ask(|_| false), "it is known");
-        asked.forget();
-        assert_eq!(asked.last(), None);
-        assert!(!asked.get_or_ask(|before| before.is_some()));
-        assert_eq!(asked.last(), Some(false));
-        asked.at.fetch_sub(FRESH.as_millis() as u64, Ordering::Relaxed);
-        assert!(asked.get_or_ask(|before| before == Some(false)), "it is old");
+        let cached = CachedAnswer::new(1);
+        assert_eq!(cached.last(), None);
+        assert!(cached.get_or_query(|_| true));
+        assert!(cached.get_or_query(|_| false), "it is known");
+        cached.forget();
+        assert_eq!(cached.last(), None);
+        assert!(!cached.get_or_query(|before| before.is_some()));
+        assert_eq!(cached.last(), Some(false));
+        cached.at.fetch_sub(MAX_AGE.as_millis() as u64, Ordering::Relaxed);
+        assert!(cached.get_or_query(|before| before == Some(false)), "it is old");
     }
 
     #[test]
     fn its_age_is_looked_at_now_and_then() {
-        let asked = Asked::new(3);
-        asked.get_or_ask(|_| false);
-        asked.at.fetch_sub(FRESH.as_millis() as u64, Ordering::Relaxed);
-        let answers = [(); 4].map(|()| asked.get_or_ask(|_| true));
+        let cached = CachedAnswer::new(3);
+        cached.get_or_query(|_| false);
+        cached.at.fetch_sub(MAX_AGE.as_millis() as u64, Ordering::Relaxed);
+        let answers = [(); 4].map(|()| cached.get_or_query(|_| true));
         assert_eq!(answers, [false, false, true, true]);
     }
 

@@ -5,19 +5,19 @@ mod fill;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::completion_sink::{CompletionSink, DiscardSink, IndexedSocket};
 use super::operation::{Ability, Operation, Stage};
-use super::witness::{Nobody, Over, Witness};
 use crate::room::inet::{InetSocket, Transport};
-use crate::room::numbered::Numbered;
+use crate::room::sequence_map::SequenceMap;
 use crate::room::writer::Writer;
-use crate::room::zerocopy::{Landed, parking};
+use crate::room::zerocopy::{Completed, parking};
 use crate::room::{Pool, StableBytes};
 use uncopy_core::Errno;
 use uncopy_os::Sys;
 
 /// Every send that has not landed, and what they go over.
-pub(super) struct Book<B: StableBytes, C> {
-    operations: Numbered<Operation<B, C>>,
+pub(super) struct OperationTable<B: StableBytes, C> {
+    operations: SequenceMap<Operation<B, C>>,
     /// From this number on none was given to the kernel.
     fresh: u64,
     /// To be given to it before those, in ascending order: held back, or once more.
@@ -37,10 +37,10 @@ pub(super) struct Book<B: StableBytes, C> {
     ability: Ability,
 }
 
-impl<B: StableBytes, C> Book<B, C> {
-    pub(super) fn new(ability: Ability) -> Book<B, C> {
-        Book {
-            operations: Numbered::new(),
+impl<B: StableBytes, C> OperationTable<B, C> {
+    pub(super) fn new(ability: Ability) -> OperationTable<B, C> {
+        OperationTable {
+            operations: SequenceMap::new(),
             fresh: 0,
             waiting: VecDeque::new(),
             puts: 0,
@@ -72,7 +72,7 @@ impl<B: StableBytes, C> Book<B, C> {
             let is_begun = operation.is_some_and(|o| o.usage.bytes > 0 && self.stream(o).is_some());
             match is_begun {
                 true => self.waiting.push_back(number),
-                false => self.give_up(number, &mut Nobody),
+                false => self.give_up(number, &mut DiscardSink),
             }
         }
     }
@@ -106,7 +106,7 @@ impl<B: StableBytes, C> Book<B, C> {
 
     /// Leaves everything to the process that forked this one.
     pub(super) fn abandon(&mut self) {
-        std::mem::forget(std::mem::replace(&mut self.operations, Numbered::new()));
+        std::mem::forget(std::mem::replace(&mut self.operations, SequenceMap::new()));
     }
 
     /// The first of them.
@@ -162,16 +162,16 @@ impl<B: StableBytes, C> Book<B, C> {
     }
 
     /// Ends a send that was not submitted; says of another whether the kernel is to be asked.
-    pub(super) fn cancel(&mut self, number: u64, witness: &mut impl Witness<B, C>) -> bool {
+    pub(super) fn cancel(&mut self, number: u64, sink: &mut impl CompletionSink<B, C>) -> bool {
         let waiting = self.waiting_mut();
         if let Ok(place) = waiting.binary_search(&number) {
             waiting.remove(place);
             // In the middle of a message nothing may follow on its stream.
             let has_begun = self.operations.get(number).is_some_and(|o| o.usage.bytes > 0);
             if has_begun {
-                self.cut_off_behind(number, witness);
+                self.cut_off_behind(number, sink);
             }
-            self.give_up(number, witness);
+            self.give_up(number, sink);
             return false;
         }
         match self.operations.get_mut(number) {
@@ -182,19 +182,19 @@ impl<B: StableBytes, C> Book<B, C> {
     }
 
     /// Ends a send that the kernel has no request of, and that waits no more.
-    fn give_up(&mut self, number: u64, witness: &mut impl Witness<B, C>) {
+    fn give_up(&mut self, number: u64, sink: &mut impl CompletionSink<B, C>) {
         let Some(operation) = self.operations.get_mut(number) else { return };
-        let over = Over::of(&self.sockets, operation.socket);
-        witness.ended(number, over, || operation.to(), Err(Errno::ECANCELED));
+        let via = IndexedSocket::of(&self.sockets, operation.socket);
+        sink.ended(number, via, || operation.to(), Err(Errno::ECANCELED));
         operation.stage = Stage::Lent { again: false };
         if operation.owed == 0 {
-            self.land(number, witness);
+            self.complete(number, sink);
         }
     }
 
     /// Ends all sends behind one that failed on its stream: the peer would read a gap.
     #[cold]
-    fn cut_off_behind(&mut self, number: u64, witness: &mut impl Witness<B, C>) {
+    fn cut_off_behind(&mut self, number: u64, sink: &mut impl CompletionSink<B, C>) {
         let Some(Some(stream)) = self.stream_of(number) else { return };
         let behind = |(later, operation): (u64, &Operation<B, C>)| {
             (later > number && self.stream(operation) == Some(stream)).then_some(later)
@@ -207,7 +207,7 @@ impl<B: StableBytes, C> Book<B, C> {
                     operation.is_cut_off = true;
                 }
                 Some(operation) if operation.stage != (Stage::Lent { again: false }) => {
-                    self.give_up(later, witness);
+                    self.give_up(later, sink);
                 }
                 _ => {}
             }
@@ -221,11 +221,11 @@ impl<B: StableBytes, C> Book<B, C> {
         number: u64,
         result: Sys<usize>,
         more: bool,
-        witness: &mut impl Witness<B, C>,
+        sink: &mut impl CompletionSink<B, C>,
     ) {
-        let is_again = result.is_err_and(|errno| self.is_again(number, errno, witness));
+        let is_again = result.is_err_and(|errno| self.is_again(number, errno, sink));
         let Some(operation) = self.operations.get_mut(number) else { return };
-        let over = Over::of(&self.sockets, operation.socket);
+        let via = IndexedSocket::of(&self.sockets, operation.socket);
         if let Ok(bytes) = result {
             operation.usage.bytes += bytes;
             // One that announces no notification was copied, however it was asked for.
@@ -241,43 +241,48 @@ impl<B: StableBytes, C> Book<B, C> {
         }
         if let Ok(bytes) = result
             && !operation.is_given_up()
-            && operation.has_rest(over.socket.transport(), bytes)
+            && operation.has_rest(via.socket.transport(), bytes)
         {
             return self.put_back(number);
         }
         let mut has_failed = false;
         if !is_again {
-            let result = whole(operation, over.socket, result);
+            let result = whole(operation, via.socket, result);
             has_failed = result.is_err();
-            witness.ended(number, over, || operation.to(), result);
+            sink.ended(number, via, || operation.to(), result);
         }
         operation.stage = Stage::Lent { again: is_again };
         let is_owed = operation.owed > 0;
         if has_failed {
-            self.cut_off_behind(number, witness);
+            self.cut_off_behind(number, sink);
         }
         match (is_owed, is_again) {
             (true, _) => {}
             (false, true) => self.put_back(number),
-            (false, false) => self.land(number, witness),
+            (false, false) => self.complete(number, sink),
         }
     }
 
     /// A refused send is to be made once more.
     #[cold]
-    fn is_again(&mut self, number: u64, errno: Errno, witness: &mut impl Witness<B, C>) -> bool {
+    fn is_again(
+        &mut self,
+        number: u64,
+        errno: Errno,
+        sink: &mut impl CompletionSink<B, C>,
+    ) -> bool {
         let Some(operation) = self.operations.get_mut(number) else { return false };
-        let over = Over::of(&self.sockets, operation.socket);
+        let via = IndexedSocket::of(&self.sockets, operation.socket);
         if operation.is_cut_off {
             return false;
         }
-        if errno == Errno::ECANCELED && over.socket.transport() == Transport::Tcp {
+        if errno == Errno::ECANCELED && via.socket.transport() == Transport::Tcp {
             // Its chain broke, before it or behind it (`io_submit_fail_init` in
             // `io_uring/io_uring.c`): it keeps its place, unless its owner gave it up.
             return !operation.is_canceled;
         }
         let was_moved = operation.uses_stand_in;
-        let is_copied = witness.is_made_again(over, errno, operation.lend || was_moved);
+        let is_copied = sink.should_retry_copied(via, errno, operation.lend || was_moved);
         if is_copied {
             operation.lend = false;
             operation.uses_stand_in = false;
@@ -291,7 +296,12 @@ impl<B: StableBytes, C> Book<B, C> {
 
     /// The kernel needs a send's memory no more.
     #[inline]
-    pub(super) fn notified(&mut self, number: u64, copied: bool, witness: &mut impl Witness<B, C>) {
+    pub(super) fn notified(
+        &mut self,
+        number: u64,
+        copied: bool,
+        sink: &mut impl CompletionSink<B, C>,
+    ) {
         let is_reported = self.ability.reports;
         let Some(operation) = self.operations.get_mut(number) else { return };
         let Some(left) = operation.owed.checked_sub(1) else { return };
@@ -302,7 +312,7 @@ impl<B: StableBytes, C> Book<B, C> {
         self.in_kernel -= 1;
         match stage {
             Stage::Lent { again: true } if left == 0 => self.put_back(number),
-            Stage::Lent { again: false } if left == 0 => self.land(number, witness),
+            Stage::Lent { again: false } if left == 0 => self.complete(number, sink),
             // More notifications come, or the result of a later part.
             _ => {}
         }
@@ -310,11 +320,11 @@ impl<B: StableBytes, C> Book<B, C> {
 
     /// Gives an operation back that the kernel does not have.
     #[inline]
-    fn land(&mut self, number: u64, witness: &mut impl Witness<B, C>) {
+    fn complete(&mut self, number: u64, sink: &mut impl CompletionSink<B, C>) {
         let Some(operation) = self.operations.take(number) else { return };
         let Operation { payload, usage, socket, context, .. } = operation;
-        let over = Over::of(&self.sockets, socket);
-        witness.landed(over, Landed { number, payload, usage }, context);
+        let via = IndexedSocket::of(&self.sockets, socket);
+        sink.completed(via, Completed { number, payload, usage }, context);
     }
 
     /// Streams of which the kernel has taken the beginning of a chain, and not its end, when it left so
@@ -354,12 +364,12 @@ impl<B: StableBytes, C> Book<B, C> {
     }
 }
 
-impl<B: StableBytes, C> Drop for Book<B, C> {
+impl<B: StableBytes, C> Drop for OperationTable<B, C> {
     /// What the kernel may still read is kept for ever, however it came to this: nobody will be told
     /// when it does not.
     fn drop(&mut self) {
         if self.operations.iter().any(|(_, operation)| operation.is_in_kernel()) {
-            std::mem::forget(std::mem::replace(&mut self.operations, Numbered::new()));
+            std::mem::forget(std::mem::replace(&mut self.operations, SequenceMap::new()));
             parking::leaked();
         }
     }
@@ -398,22 +408,22 @@ mod tests {
     type Bytes = Arc<Vec<u8>>;
 
     /// A book with one send of `length` bytes, as datagrams of 10 with 20 in each request.
-    fn book(buffer: &Bytes) -> (Book<Bytes, ()>, UdpSocket) {
+    fn table(buffer: &Bytes) -> (OperationTable<Bytes, ()>, UdpSocket) {
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let mut book = Book::new(Ability { fixed_vectors: true, reports: true });
+        let mut table = OperationTable::new(Ability { fixed_vectors: true, reports: true });
         let socket = InetSocket::connect_udp(peer.local_addr().unwrap()).unwrap();
-        book.sockets.push(Arc::new(socket));
+        table.sockets.push(Arc::new(socket));
         let payload = Payload::One(buffer.clone());
-        book.push(|| Operation::new(payload, (0, None), true, ()).in_parts_of(20));
-        (book, peer)
+        table.push(|| Operation::new(payload, (0, None), true, ()).in_parts_of(20));
+        (table, peer)
     }
 
     /// The next part goes to the kernel.
-    fn submit(book: &mut Book<Bytes, ()>) {
-        let number = book.first_waiting().unwrap();
-        book.pass_waiting();
-        book.operations.get_mut(number).unwrap().stage = Stage::Submitted;
-        book.in_kernel += 1;
+    fn submit(table: &mut OperationTable<Bytes, ()>) {
+        let number = table.first_waiting().unwrap();
+        table.pass_waiting();
+        table.operations.get_mut(number).unwrap().stage = Stage::Submitted;
+        table.in_kernel += 1;
     }
 
     fn is_free(buffer: &Bytes) -> bool {
@@ -424,16 +434,16 @@ mod tests {
     fn what_the_kernel_has_outlives_its_book() {
         for (steps, freed) in [(0, true), (1, false), (2, false), (3, false), (4, true)] {
             let buffer = Arc::new(vec![1; 20]);
-            let (mut book, _peer) = book(&buffer);
-            let all: [fn(&mut Book<Bytes, ()>); 4] = [
+            let (mut table, _peer) = table(&buffer);
+            let all: [fn(&mut OperationTable<Bytes, ()>); 4] = [
                 submit,
-                |book| book.ended(0, Ok(20), true, &mut Nobody),
+                |table| table.ended(0, Ok(20), true, &mut DiscardSink),
                 // One that nothing announced.
-                |book| book.notified(1, false, &mut Nobody),
-                |book| book.notified(0, false, &mut Nobody),
+                |table| table.notified(1, false, &mut DiscardSink),
+                |table| table.notified(0, false, &mut DiscardSink),
             ];
-            all.iter().take(steps).for_each(|step| step(&mut book));
-            drop(book);
+            all.iter().take(steps).for_each(|step| step(&mut table));
+            drop(table);
             assert_eq!(is_free(&buffer), freed, "after {steps} steps");
         }
     }
@@ -441,56 +451,56 @@ mod tests {
     #[test]
     fn what_is_made_again_waits_for_its_notification() {
         let buffer = Arc::new(vec![1; 50]);
-        let (mut book, _peer) = book(&buffer);
-        let mut scribe = Scribe::default();
-        submit(&mut book);
-        book.ended(0, Err(Errno::ENOBUFS), true, &mut scribe);
-        assert_eq!(book.operations.get(0).unwrap().stage, Stage::Lent { again: true });
-        assert_eq!((book.waiting(), book.in_kernel, scribe.0.len()), (0, 1, 0));
-        book.notified(0, false, &mut scribe);
-        assert_eq!(book.operations.get(0).unwrap().stage, Stage::Waiting);
-        assert_eq!((book.waiting(), book.in_kernel, scribe.0.len()), (1, 0, 0));
-        assert!(!book.operations.get(0).unwrap().lend, "it is copied then");
+        let (mut table, _peer) = table(&buffer);
+        let mut log = EventLog::default();
+        submit(&mut table);
+        table.ended(0, Err(Errno::ENOBUFS), true, &mut log);
+        assert_eq!(table.operations.get(0).unwrap().stage, Stage::Lent { again: true });
+        assert_eq!((table.waiting(), table.in_kernel, log.0.len()), (0, 1, 0));
+        table.notified(0, false, &mut log);
+        assert_eq!(table.operations.get(0).unwrap().stage, Stage::Waiting);
+        assert_eq!((table.waiting(), table.in_kernel, log.0.len()), (1, 0, 0));
+        assert!(!table.operations.get(0).unwrap().lend, "it is copied then");
     }
 
     /// Writes down how a send ends and that it lands.
     #[derive(Default)]
-    struct Scribe(Vec<(&'static str, Sys<usize>)>);
+    struct EventLog(Vec<(&'static str, Sys<usize>)>);
 
-    impl Witness<Bytes, ()> for Scribe {
-        fn is_made_again(&mut self, _: Over<'_>, errno: Errno, _: bool) -> bool {
+    impl CompletionSink<Bytes, ()> for EventLog {
+        fn should_retry_copied(&mut self, _: IndexedSocket<'_>, errno: Errno, _: bool) -> bool {
             errno == Errno::ENOBUFS
         }
 
         fn ended(
             &mut self,
             _: u64,
-            _: Over<'_>,
+            _: IndexedSocket<'_>,
             _: impl FnOnce() -> Option<SocketAddr>,
             result: Sys<usize>,
         ) {
             self.0.push(("ended", result));
         }
 
-        fn landed(&mut self, _: Over<'_>, landed: Landed<Bytes>, (): ()) {
-            self.0.push(("landed", Ok(landed.usage.bytes)));
+        fn completed(&mut self, _: IndexedSocket<'_>, completed: Completed<Bytes>, (): ()) {
+            self.0.push(("completed", Ok(completed.usage.bytes)));
         }
     }
 
     /// What the kernel says, in which order.
     #[derive(Clone, Copy)]
-    enum Word {
+    enum KernelEvent {
         Lent(Sys<usize>),
         Copied(Sys<usize>),
         Released,
         Cancel,
     }
 
-    type Told = Vec<(&'static str, Sys<usize>)>;
+    type Recorded = Vec<(&'static str, Sys<usize>)>;
 
     /// What is made once more when the notification is in, and not canceled until then.
-    fn refused_with_a_notification() -> impl Iterator<Item = (Vec<Word>, Told)> {
-        use Word::{Cancel, Copied, Lent, Released};
+    fn refused_with_a_notification() -> impl Iterator<Item = (Vec<KernelEvent>, Recorded)> {
+        use KernelEvent::{Cancel, Copied, Lent, Released};
         let refused = || Lent(Err(Errno::ENOBUFS));
         let later = [refused(), Released, Released, Copied(Ok(20)), Lent(Ok(10)), Released];
         [
@@ -499,15 +509,15 @@ mod tests {
             vec![refused(), Cancel, Released, Copied(Ok(50))],
         ]
         .into_iter()
-        .map(|words| (words, vec![("ended", Ok(50)), ("landed", Ok(50))]))
+        .map(|words| (words, vec![("ended", Ok(50)), ("completed", Ok(50))]))
     }
 
     #[test]
     fn parts_end_once_and_land_when_all_are_released() {
-        use Word::{Cancel, Copied, Lent, Released};
+        use KernelEvent::{Cancel, Copied, Lent, Released};
         const ENDED: (&str, Sys<usize>) = ("ended", Ok(50));
-        const LANDED: (&str, Sys<usize>) = ("landed", Ok(50));
-        let failed = |errno, bytes| vec![("ended", Err(errno)), ("landed", Ok(bytes))];
+        const LANDED: (&str, Sys<usize>) = ("completed", Ok(50));
+        let failed = |errno, bytes| vec![("ended", Err(errno)), ("completed", Ok(bytes))];
         for (words, expected) in [
             (vec![Copied(Ok(20)), Copied(Ok(20)), Copied(Ok(10))], vec![ENDED, LANDED]),
             (
@@ -543,24 +553,24 @@ mod tests {
         .chain(refused_with_a_notification())
         {
             let buffer = Arc::new(vec![1; 50]);
-            let (mut book, _peer) = book(&buffer);
-            let mut scribe = Scribe::default();
+            let (mut table, _peer) = table(&buffer);
+            let mut log = EventLog::default();
             for word in &words {
                 if matches!(word, Lent(_) | Copied(_)) {
-                    submit(&mut book);
+                    submit(&mut table);
                 }
                 match *word {
-                    Lent(result) => book.ended(0, result, true, &mut scribe),
-                    Copied(result) => book.ended(0, result, false, &mut scribe),
-                    Released => book.notified(0, false, &mut scribe),
-                    Cancel => assert!(!book.cancel(0, &mut scribe)),
+                    Lent(result) => table.ended(0, result, true, &mut log),
+                    Copied(result) => table.ended(0, result, false, &mut log),
+                    Released => table.notified(0, false, &mut log),
+                    Cancel => assert!(!table.cancel(0, &mut log)),
                 }
             }
-            assert_eq!(scribe.0, expected);
-            let has_landed = expected.last().is_some_and(|(what, _)| *what == "landed");
-            assert_eq!((book.in_kernel == 0, is_free(&buffer)), (has_landed, has_landed));
-            drop(book);
-            assert_eq!(is_free(&buffer), has_landed);
+            assert_eq!(log.0, expected);
+            let is_completed = expected.last().is_some_and(|(what, _)| *what == "completed");
+            assert_eq!((table.in_kernel == 0, is_free(&buffer)), (is_completed, is_completed));
+            drop(table);
+            assert_eq!(is_free(&buffer), is_completed);
         }
     }
 }

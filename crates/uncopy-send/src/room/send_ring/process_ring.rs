@@ -10,15 +10,15 @@ use uncopy_os::fork::Generation;
 
 /// A ring whose memory a child of `fork(2)` does not have (`MADV_DONTFORK`, `madvise(2)`). There it
 /// must not be touched, and what lies at its addresses may be something else.
-pub(crate) struct OwnRing {
+pub(crate) struct ProcessRing {
     ring: ManuallyDrop<IoUring>,
     generation: Generation,
 }
 
-impl OwnRing {
+impl ProcessRing {
     /// A ring that was made with `dontfork`.
-    pub(super) fn new(ring: IoUring) -> OwnRing {
-        OwnRing { ring: ManuallyDrop::new(ring), generation: Generation::current() }
+    pub(super) fn new(ring: IoUring) -> ProcessRing {
+        ProcessRing { ring: ManuallyDrop::new(ring), generation: Generation::current() }
     }
 
     /// It belongs to the process that forked this one.
@@ -28,7 +28,7 @@ impl OwnRing {
     }
 }
 
-impl Deref for OwnRing {
+impl Deref for ProcessRing {
     type Target = IoUring;
 
     #[inline]
@@ -37,14 +37,14 @@ impl Deref for OwnRing {
     }
 }
 
-impl DerefMut for OwnRing {
+impl DerefMut for ProcessRing {
     #[inline]
     fn deref_mut(&mut self) -> &mut IoUring {
         &mut self.ring
     }
 }
 
-impl Drop for OwnRing {
+impl Drop for ProcessRing {
     /// In a child closes the descriptor, and unmaps nothing.
     fn drop(&mut self) {
         if self.is_inherited() {

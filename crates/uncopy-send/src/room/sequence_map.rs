@@ -3,7 +3,7 @@
 /// Values by the number that each got when it was put in, counted from zero on, and taken out in
 /// any order. Has room for all from the oldest that is in it on.
 #[derive(Debug)]
-pub(crate) struct Numbered<T> {
+pub(crate) struct SequenceMap<T> {
     /// None, or a power of two; a number's place is its remainder.
     places: Vec<Option<T>>,
     /// The oldest that is in it, or else the next.
@@ -14,9 +14,9 @@ pub(crate) struct Numbered<T> {
 /// Places of the first allocation.
 const FEW: usize = 16;
 
-impl<T> Numbered<T> {
-    pub(crate) const fn new() -> Numbered<T> {
-        Numbered { places: Vec::new(), first: 0, next: 0 }
+impl<T> SequenceMap<T> {
+    pub(crate) const fn new() -> SequenceMap<T> {
+        SequenceMap { places: Vec::new(), first: 0, next: 0 }
     }
 
     /// The number of what is put in next.
@@ -131,11 +131,11 @@ impl<T> Numbered<T> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::Numbered;
+    use super::SequenceMap;
 
     #[test]
     fn keeps_what_a_map_would() {
-        let (mut numbered, mut map) = (Numbered::new(), BTreeMap::new());
+        let (mut sequence, mut map) = (SequenceMap::new(), BTreeMap::new());
         let mut dice = 7u64;
         for step in 0..20_000u64 {
             dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -143,16 +143,16 @@ mod tests {
             match roll % 16 {
                 // First more is put in than taken out, then less.
                 0..8 if (step / 1000) % 2 == 0 => {
-                    let number = numbered.push(step);
+                    let number = sequence.push(step);
                     assert_eq!(map.insert(number, step), None);
                 }
-                0..2 => assert!(!map.contains_key(&numbered.skip())),
+                0..2 => assert!(!map.contains_key(&sequence.skip())),
                 2 => {
-                    let stale = numbered.next().wrapping_sub(roll % 5000);
-                    assert_eq!(numbered.get(stale), map.get(&stale));
+                    let stale = sequence.next().wrapping_sub(roll % 5000);
+                    assert_eq!(sequence.get(stale), map.get(&stale));
                 }
                 3 => {
-                    if let Some(value) = numbered.get_mut(roll) {
+                    if let Some(value) = sequence.get_mut(roll) {
                         *value += 1;
                         *map.get_mut(&roll).unwrap() += 1;
                     }
@@ -160,26 +160,26 @@ mod tests {
                 _ => {
                     let keys: Vec<u64> = map.keys().copied().take(64).collect();
                     let key = keys.get(roll as usize % 64).copied().unwrap_or(roll);
-                    assert_eq!(numbered.take(key), map.remove(&key));
-                    assert_eq!(numbered.take(key), None);
+                    assert_eq!(sequence.take(key), map.remove(&key));
+                    assert_eq!(sequence.take(key), None);
                 }
             }
-            assert!(numbered.iter().eq(map.iter().map(|(number, value)| (*number, value))));
+            assert!(sequence.iter().eq(map.iter().map(|(number, value)| (*number, value))));
         }
-        assert!(numbered.next() > 1000);
+        assert!(sequence.next() > 1000);
     }
 
     #[test]
     fn a_number_of_the_same_place_is_not_mistaken() {
-        let mut numbered = Numbered::new();
-        (0..16).for_each(|n| assert_eq!(numbered.push(n), n));
-        assert_eq!(numbered.take(0), Some(0));
-        assert_eq!(numbered.push(16), 16);
+        let mut sequence = SequenceMap::new();
+        (0..16).for_each(|n| assert_eq!(sequence.push(n), n));
+        assert_eq!(sequence.take(0), Some(0));
+        assert_eq!(sequence.push(16), 16);
         for stale in [0, 32, u64::MAX] {
-            assert_eq!(numbered.get(stale), None);
-            assert_eq!(numbered.get_mut(stale), None);
-            assert_eq!(numbered.take(stale), None);
+            assert_eq!(sequence.get(stale), None);
+            assert_eq!(sequence.get_mut(stale), None);
+            assert_eq!(sequence.take(stale), None);
         }
-        assert_eq!(numbered.get(16), Some(&16));
+        assert_eq!(sequence.get(16), Some(&16));
     }
 }

@@ -20,14 +20,14 @@ use crate::room::inet::InetSocket;
 use crate::room::zerocopy::parking;
 
 thread_local! {
-    static LOT: RefCell<Vec<Left>> = const { RefCell::new(Vec::new()) };
+    static ORPHANS: RefCell<Vec<Orphan>> = const { RefCell::new(Vec::new()) };
     /// As many as above: looked at with every call.
-    static COUNT: Cell<usize> = const { Cell::new(0) };
+    static ORPHAN_COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
 /// A ring that nobody has any more.
-struct Left {
-    ring: Box<dyn Dropped>,
+struct Orphan {
+    ring: Box<dyn OrphanRing>,
     /// When its connections are aborted. `None`: never.
     deadline: Option<Instant>,
     is_over: Arc<AtomicBool>,
@@ -35,37 +35,37 @@ struct Left {
     streams: Vec<(Arc<InetSocket>, Arc<AtomicBool>)>,
 }
 
-trait Dropped {
+trait OrphanRing {
     /// Takes in what the kernel has ended; says whether that was all.
     fn look(&mut self) -> bool;
     /// A send over this stream has no result yet.
     fn is_under_way(&self, socket: &Arc<InetSocket>) -> bool;
     /// The ring waits no longer than this when it ends.
-    fn hasten(&mut self, left: Duration);
+    fn limit_wait(&mut self, left: Duration);
 }
 
-impl<B: StableBytes, C: 'static> Dropped for SendRing<B, C> {
+impl<B: StableBytes, C: 'static> OrphanRing for SendRing<B, C> {
     fn look(&mut self) -> bool {
         if self.is_inherited() {
             // There is nothing that a child could take in.
             return true;
         }
         // A failure leaves what is outstanding outstanding.
-        let _ = self.submit(0, None).and_then(|()| self.reap(&mut super::Nobody).map(drop));
-        self.book.end_streams();
-        self.book.is_settled()
+        let _ = self.submit(0, None).and_then(|()| self.reap(&mut super::DiscardSink).map(drop));
+        self.table.end_streams();
+        self.table.is_settled()
     }
 
     fn is_under_way(&self, socket: &Arc<InetSocket>) -> bool {
-        self.book.is_under_way(socket)
+        self.table.is_under_way(socket)
     }
 
-    fn hasten(&mut self, left: Duration) {
+    fn limit_wait(&mut self, left: Duration) {
         self.linger = left;
     }
 }
 
-impl Left {
+impl Orphan {
     fn look(&mut self) -> bool {
         let is_over = self.ring.look();
         for (socket, is_under_way) in &self.streams {
@@ -76,19 +76,19 @@ impl Left {
 }
 
 /// A socket of such a ring.
-struct Abandoned {
+struct OrphanSocket {
     socket: Arc<InetSocket>,
     is_over: Arc<AtomicBool>,
     is_under_way: Arc<AtomicBool>,
 }
 
-impl parking::Line for Abandoned {
+impl parking::ParkedSocket for OrphanSocket {
     fn fd(&self) -> BorrowedFd<'_> {
         self.socket.fd()
     }
 
     fn is_stream(&self) -> bool {
-        parking::Line::is_stream(&self.socket)
+        parking::ParkedSocket::is_stream(&self.socket)
     }
 
     /// The peer reads a reset, and no end, of a stream of which the rest is missing.
@@ -100,8 +100,8 @@ impl parking::Line for Abandoned {
     }
 }
 
-impl parking::Vehicle for Abandoned {
-    fn line(&self) -> &dyn parking::Line {
+impl parking::Parkable for OrphanSocket {
+    fn socket(&self) -> &dyn parking::ParkedSocket {
         self
     }
 
@@ -120,16 +120,16 @@ impl parking::Vehicle for Abandoned {
 }
 
 /// A ring that is parked when it is dropped.
-pub(crate) struct Parking<B: StableBytes, C: 'static>(ManuallyDrop<Box<SendRing<B, C>>>);
+pub(crate) struct ParkOnDrop<B: StableBytes, C: 'static>(ManuallyDrop<Box<SendRing<B, C>>>);
 
-impl<B: StableBytes, C> Parking<B, C> {
-    pub(crate) fn new(ring: SendRing<B, C>) -> Parking<B, C> {
+impl<B: StableBytes, C> ParkOnDrop<B, C> {
+    pub(crate) fn new(ring: SendRing<B, C>) -> ParkOnDrop<B, C> {
         sweep();
-        Parking(ManuallyDrop::new(Box::new(ring)))
+        ParkOnDrop(ManuallyDrop::new(Box::new(ring)))
     }
 }
 
-impl<B: StableBytes, C> Deref for Parking<B, C> {
+impl<B: StableBytes, C> Deref for ParkOnDrop<B, C> {
     type Target = SendRing<B, C>;
 
     #[inline]
@@ -138,14 +138,14 @@ impl<B: StableBytes, C> Deref for Parking<B, C> {
     }
 }
 
-impl<B: StableBytes, C> DerefMut for Parking<B, C> {
+impl<B: StableBytes, C> DerefMut for ParkOnDrop<B, C> {
     #[inline]
     fn deref_mut(&mut self) -> &mut SendRing<B, C> {
         &mut self.0
     }
 }
 
-impl<B: StableBytes, C> Drop for Parking<B, C> {
+impl<B: StableBytes, C> Drop for ParkOnDrop<B, C> {
     fn drop(&mut self) {
         // SAFETY: this is the drop, after which nobody looks at the field again.
         let mut ring = unsafe { ManuallyDrop::take(&mut self.0) };
@@ -153,38 +153,38 @@ impl<B: StableBytes, C> Drop for Parking<B, C> {
             return;
         }
         // What was not submitted never is.
-        ring.book.forget_waiting();
+        ring.table.forget_waiting();
         sweep();
         if ring.look() {
             return;
         }
         let is_over = Arc::new(AtomicBool::new(false));
         let mut streams = Vec::new();
-        for socket in ring.book.sockets_in_kernel() {
-            let is_under_way = Arc::new(AtomicBool::new(ring.book.is_under_way(&socket)));
+        for socket in ring.table.sockets_in_kernel() {
+            let is_under_way = Arc::new(AtomicBool::new(ring.table.is_under_way(&socket)));
             streams.push((socket.clone(), is_under_way.clone()));
-            let abandoned = Abandoned { socket, is_over: is_over.clone(), is_under_way };
+            let abandoned = OrphanSocket { socket, is_over: is_over.clone(), is_under_way };
             parking::park(Box::new(abandoned), ring.linger);
         }
         let deadline = Instant::now().checked_add(ring.linger);
-        keep(Left { ring, deadline, is_over, streams });
+        add_orphan(Orphan { ring, deadline, is_over, streams });
     }
 }
 
 /// Leaves a ring to its thread.
-fn keep(left: Left) {
+fn add_orphan(left: Orphan) {
     let mut left = Some(left);
     // At the end of a thread there is no lot any more: the ring waits by itself then.
-    let parked = LOT.try_with(|lot| lot.borrow_mut().extend(left.take()));
+    let parked = ORPHANS.try_with(|orphans| orphans.borrow_mut().extend(left.take()));
     if parked.is_ok() {
-        COUNT.set(COUNT.get() + 1);
+        ORPHAN_COUNT.set(ORPHAN_COUNT.get() + 1);
     }
 }
 
 /// Looks at all rings that this thread has dropped.
 #[inline]
 pub(crate) fn sweep() {
-    if COUNT.get() > 0 {
+    if ORPHAN_COUNT.get() > 0 {
         sweep_all();
     }
 }
@@ -192,22 +192,22 @@ pub(crate) fn sweep() {
 #[cold]
 fn sweep_all() {
     // Buffers are dropped here, by code that may use rings itself.
-    let mut all = LOT.try_with(RefCell::take).unwrap_or_default();
-    COUNT.set(0);
+    let mut all = ORPHANS.try_with(RefCell::take).unwrap_or_default();
+    ORPHAN_COUNT.set(0);
     all.retain_mut(|left| !left.look());
-    let kept = LOT.try_with(|lot| {
-        let mut lot = lot.borrow_mut();
-        lot.append(&mut all);
-        lot.len()
+    let kept = ORPHANS.try_with(|orphans| {
+        let mut orphans = orphans.borrow_mut();
+        orphans.append(&mut all);
+        orphans.len()
     });
-    COUNT.set(kept.unwrap_or(0));
+    ORPHAN_COUNT.set(kept.unwrap_or(0));
 }
 
-impl Drop for Left {
+impl Drop for Orphan {
     /// Nothing is outstanding, or the thread ends.
     fn drop(&mut self) {
         let left = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        self.ring.hasten(left.unwrap_or(Duration::MAX));
+        self.ring.limit_wait(left.unwrap_or(Duration::MAX));
         self.is_over.store(true, Ordering::Release);
     }
 }
@@ -223,7 +223,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     #[derive(Debug, Clone, Copy)]
-    enum Step {
+    enum ModelStep {
         /// A ring is dropped that the kernel owes so many notifications. Its time is over, is not,
         /// or never is (`None`). `is_nested`: freeing its memory uses rings and drops another.
         Park {
@@ -238,13 +238,13 @@ mod tests {
         Sweep,
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = ModelStep> {
         let linger = prop_oneof![Just(None), Just(Some(Duration::ZERO)), Just(Some(HOUR))];
         prop_oneof![
             2 => (1..4u32, linger, prop::bool::weighted(0.2))
-                .prop_map(|(owed, linger, is_nested)| Step::Park { owed, linger, is_nested }),
-            5 => (0..9usize).prop_map(|of| Step::Release { of }),
-            2 => Just(Step::Sweep),
+                .prop_map(|(owed, linger, is_nested)| ModelStep::Park { owed, linger, is_nested }),
+            5 => (0..9usize).prop_map(|of| ModelStep::Release { of }),
+            2 => Just(ModelStep::Sweep),
         ]
     }
 
@@ -277,7 +277,7 @@ mod tests {
         is_nested: bool,
     }
 
-    impl Dropped for Simulated {
+    impl OrphanRing for Simulated {
         fn look(&mut self) -> bool {
             let is_free = look(&self.world).rings[self.key].owed == 0;
             if is_free && std::mem::take(&mut self.is_nested) {
@@ -291,7 +291,7 @@ mod tests {
             unreachable!("it has no streams")
         }
 
-        fn hasten(&mut self, left: Duration) {
+        fn limit_wait(&mut self, left: Duration) {
             look(&self.world).rings[self.key].waits = Some(left);
         }
     }
@@ -329,27 +329,27 @@ mod tests {
         look(world).rings.push(known);
         let ring = Box::new(Simulated { key, world: world.clone(), is_nested });
         let deadline = linger.and_then(|linger| Instant::now().checked_add(linger));
-        keep(Left { ring, deadline, is_over, streams: Vec::new() });
+        add_orphan(Orphan { ring, deadline, is_over, streams: Vec::new() });
     }
 
-    fn run(world: &Shared, step: Step) {
+    fn run(world: &Shared, step: ModelStep) {
         let before = look(world).rings.len();
-        let is_sweep = matches!(step, Step::Sweep);
+        let is_sweep = matches!(step, ModelStep::Sweep);
         match step {
-            Step::Park { owed, linger, is_nested } => park(world, owed, linger, is_nested),
-            Step::Release { of } => {
+            ModelStep::Park { owed, linger, is_nested } => park(world, owed, linger, is_nested),
+            ModelStep::Release { of } => {
                 let rings = &mut look(world).rings;
                 let mut owing: Vec<_> = rings.iter_mut().filter(|ring| ring.owed > 0).collect();
                 let place = of % owing.len().max(1);
                 owing.get_mut(place).into_iter().for_each(|ring| ring.owed -= 1);
             }
-            Step::Sweep => sweep(),
+            ModelStep::Sweep => sweep(),
         }
         let world = look(world);
         assert_eq!(world.wrongs, Vec::<String>::new());
         let kept: Vec<_> = world.rings.iter().filter(|ring| ring.ends == 0).collect();
-        assert_eq!(LOT.with_borrow(Vec::len), kept.len());
-        assert_eq!(COUNT.get(), kept.len());
+        assert_eq!(ORPHANS.with_borrow(Vec::len), kept.len());
+        assert_eq!(ORPHAN_COUNT.get(), kept.len());
         assert!(kept.iter().all(|ring| !ring.is_over.load(Ordering::Acquire)));
         if is_sweep {
             let drained = world.rings[..before].iter().filter(|ring| ring.owed == 0);

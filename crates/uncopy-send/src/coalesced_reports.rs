@@ -14,7 +14,7 @@ use crate::room::zerocopy::Usage;
 /// was sent when nothing else was lent; or one of so many in a row that not all of them can have
 /// followed what was reported before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Joined {
+pub(crate) struct CoalescedReports {
     lent: usize,
     /// The most that were lent at once since nothing was.
     together: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Joined {
     followers: usize,
 }
 
-impl Joined {
+impl CoalescedReports {
     /// One more is lent.
     pub(crate) fn lend(&mut self) {
         self.together = if self.lent == 0 { 1 } else { self.together.max(self.lent + 1) };
@@ -40,11 +40,11 @@ impl Joined {
     fn report(&mut self, copied: bool) -> Option<bool> {
         self.lent = self.lent.saturating_sub(1);
         self.copied += 1;
-        let is_told = !copied || self.copied > self.followers;
-        if is_told {
+        let is_reliable = !copied || self.copied > self.followers;
+        if is_reliable {
             (self.copied, self.followers) = (0, self.lent);
         }
-        is_told.then_some(copied)
+        is_reliable.then_some(copied)
     }
 
     /// What can be believed of the path of a lent send that was released.
@@ -57,7 +57,7 @@ impl Joined {
         match self.report(usage.copied_later) {
             // Unless the device says otherwise.
             Some(false) => usage.path_copied(socket),
-            told => told.or((socket.scatter_gather() == Some(false)).then_some(true)),
+            believed => believed.or((socket.scatter_gather() == Some(false)).then_some(true)),
         }
     }
 
@@ -71,28 +71,32 @@ impl Joined {
 mod tests {
     use proptest::prelude::*;
 
-    use super::Joined;
+    use super::CoalescedReports;
 
     #[test]
     fn what_is_lent_alone_is_believed() {
-        let mut joined = Joined::default();
+        let mut coalesced = CoalescedReports::default();
         for copied in [true, false, true, true] {
-            joined.lend();
-            assert_eq!(joined.report(copied), Some(copied));
-            assert!(joined.was_alone());
+            coalesced.lend();
+            assert_eq!(coalesced.report(copied), Some(copied));
+            assert!(coalesced.was_alone());
         }
     }
 
     #[test]
     fn as_many_as_can_have_followed_tell_nothing() {
-        let mut joined = Joined::default();
-        (0..4).for_each(|_| joined.lend());
-        let told = [false, true, true, true].map(|copied| joined.report(copied));
-        assert_eq!(told, [Some(false), None, None, None]);
-        assert!(!joined.was_alone());
-        (0..4).for_each(|_| joined.lend());
-        let told = [true; 4].map(|copied| joined.report(copied));
-        assert_eq!(told, [Some(true), None, None, None], "three followed, and this is the fourth");
+        let mut coalesced = CoalescedReports::default();
+        (0..4).for_each(|_| coalesced.lend());
+        let believed = [false, true, true, true].map(|copied| coalesced.report(copied));
+        assert_eq!(believed, [Some(false), None, None, None]);
+        assert!(!coalesced.was_alone());
+        (0..4).for_each(|_| coalesced.lend());
+        let believed = [true; 4].map(|copied| coalesced.report(copied));
+        assert_eq!(
+            believed,
+            [Some(true), None, None, None],
+            "three followed, and this is the fourth"
+        );
     }
 
     proptest! {
@@ -101,16 +105,16 @@ mod tests {
         fn followers_are_never_believed(
             chains in prop::collection::vec((1usize..6, 0usize..12), 1..200),
         ) {
-            let mut joined = Joined::default();
+            let mut coalesced = CoalescedReports::default();
             let mut unreported = std::collections::VecDeque::new();
             for (length, reported) in chains {
-                (0..length).for_each(|_| joined.lend());
+                (0..length).for_each(|_| coalesced.lend());
                 unreported.push_back(length);
                 for _ in 0..reported {
                     let Some(length) = unreported.pop_front() else { break };
-                    prop_assert_eq!(joined.report(false), Some(false));
+                    prop_assert_eq!(coalesced.report(false), Some(false));
                     for _ in 1..length {
-                        prop_assert_ne!(joined.report(true), Some(true));
+                        prop_assert_ne!(coalesced.report(true), Some(true));
                     }
                 }
             }
@@ -119,14 +123,14 @@ mod tests {
         /// A path that copies everything is found out, however much is lent at once.
         #[test]
         fn a_path_that_copies_is_told(depth in 1usize..100) {
-            let mut joined = Joined::default();
-            (0..depth).for_each(|_| joined.lend());
-            let mut told = 0;
+            let mut coalesced = CoalescedReports::default();
+            (0..depth).for_each(|_| coalesced.lend());
+            let mut believed = 0;
             for _ in 0..20 * depth {
-                told += usize::from(joined.report(true) == Some(true));
-                joined.lend();
+                believed += usize::from(coalesced.report(true) == Some(true));
+                coalesced.lend();
             }
-            prop_assert!(told >= 19, "{told}");
+            prop_assert!(believed >= 19, "{believed}");
         }
     }
 }

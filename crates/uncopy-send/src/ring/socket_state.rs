@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use super::message::RingEvent;
 use crate::auto::Lending;
+use crate::coalesced_reports::CoalescedReports;
 use crate::counters::{Counters, FallbackReason};
-use crate::joined::Joined;
 use crate::notifier::{Binding, Slots};
-use crate::paths::{Path, Paths, Timed};
-use crate::plan::{self, Mode, Next, Refused};
+use crate::paths::{CostSample, Path, Paths};
+use crate::plan::{self, AfterRefusal, Mode, RefusedSend};
 use crate::release::{Fate, Release, SendId, Sent};
 use crate::room::inet::{InetSocket, Transport};
-use crate::room::numbered::Numbered;
-use crate::room::send_ring::{Over, Witness};
-use crate::room::zerocopy::{Landed, MAX_REGIONS};
+use crate::room::send_ring::{CompletionSink, IndexedSocket};
+use crate::room::sequence_map::SequenceMap;
+use crate::room::zerocopy::{Completed, MAX_REGIONS};
 use crate::room::{Payload, StableBytes};
 use crate::sender::Outstanding;
 use uncopy_core::{Errno, Error, Objection, Result};
@@ -30,7 +30,7 @@ pub(super) struct Context {
 }
 
 /// What has happened, and nobody has been told of.
-enum Happened<B> {
+enum PendingEvent<B> {
     Sent(Sent),
     Released(Release<B>),
     /// The next notification of the slots.
@@ -38,11 +38,11 @@ enum Happened<B> {
 }
 
 /// What was learnt of one socket.
-struct Lane {
+struct SocketState {
     transport: Transport,
     paths: Paths,
     /// Reports of io_uring over a stream.
-    joined: Joined,
+    coalesced: CoalescedReports,
     counters: Counters,
     /// A sender counts why sends are copied.
     has_sender: bool,
@@ -63,18 +63,18 @@ pub(super) struct Bound {
 struct Batch {
     sends: u32,
     /// Of these, those whose cost is to be told.
-    timed_sends: u32,
+    sampled_sends: u32,
     /// Of sends on this socket, so taken, what system calls cost is told.
-    timed: Option<(usize, Timed)>,
+    sample: Option<(usize, CostSample)>,
 }
 
-pub(super) struct Accounts<B> {
+pub(super) struct RingState<B> {
     mode: Mode,
     by_io_uring: bool,
     batch: Batch,
     pub(super) slots: Slots<Release<B>>,
-    lanes: Vec<Lane>,
-    happened: Numbered<Happened<B>>,
+    sockets: Vec<SocketState>,
+    pending_events: SequenceMap<PendingEvent<B>>,
     /// Notifications among them.
     notified: usize,
     outstanding: Outstanding,
@@ -82,26 +82,26 @@ pub(super) struct Accounts<B> {
 
 impl Batch {
     /// One more send is taken in whose cost is to be told.
-    fn note(&mut self, socket: usize, timed: Timed, paths: &mut Paths) {
-        match self.timed {
-            None => self.timed = Some((socket, timed)),
-            Some(known) if known == (socket, timed) => {}
+    fn note(&mut self, socket: usize, sample: CostSample, paths: &mut Paths) {
+        match self.sample {
+            None => self.sample = Some((socket, sample)),
+            Some(known) if known == (socket, sample) => {}
             // Of two kinds, neither can be told.
-            Some(_) => return paths.spoil_burst(timed),
+            Some(_) => return paths.invalidate_sample(sample),
         }
-        self.timed_sends += 1;
+        self.sampled_sends += 1;
     }
 }
 
-impl<B: StableBytes> Accounts<B> {
-    pub(super) fn new(mode: Mode, by_io_uring: bool) -> Accounts<B> {
-        Accounts {
+impl<B: StableBytes> RingState<B> {
+    pub(super) fn new(mode: Mode, by_io_uring: bool) -> RingState<B> {
+        RingState {
             mode,
             by_io_uring,
             batch: Batch::default(),
             slots: Slots::new(),
-            lanes: Vec::new(),
-            happened: Numbered::new(),
+            sockets: Vec::new(),
+            pending_events: SequenceMap::new(),
             notified: 0,
             outstanding: Outstanding::default(),
         }
@@ -110,19 +110,26 @@ impl<B: StableBytes> Accounts<B> {
     /// Takes note of a socket; gives its index.
     pub(super) fn add(&mut self, transport: Transport, is_shared: bool) -> usize {
         let has_sender = !self.by_io_uring && !is_shared;
-        let (joined, counters) = Default::default();
+        let (coalesced, counters) = Default::default();
         let paths = Paths::new();
-        self.lanes.push(Lane { transport, paths, joined, counters, has_sender, copies: false });
-        self.lanes.len() - 1
+        self.sockets.push(SocketState {
+            transport,
+            paths,
+            coalesced,
+            counters,
+            has_sender,
+            copies: false,
+        });
+        self.sockets.len() - 1
     }
 
     pub(super) fn counters(&self, socket: usize) -> Option<&Counters> {
-        self.lanes.get(socket).map(|lane| &lane.counters)
+        self.sockets.get(socket).map(|state| &state.counters)
     }
 
     /// Takes over what a socket's sender counted.
     pub(super) fn add_reasons(&mut self, socket: usize, of_sender: &Counters) {
-        self.lanes[socket].counters.add_reasons(of_sender);
+        self.sockets[socket].counters.add_reasons(of_sender);
     }
 
     pub(super) fn mode(&self) -> Mode {
@@ -144,11 +151,11 @@ impl<B: StableBytes> Accounts<B> {
     ) -> Result<Path, FallbackReason> {
         let is_spread = payload.as_slice().len() > MAX_REGIONS;
         if self.mode == Mode::Auto {
-            self.end_burst();
+            self.finish_sample();
             self.batch.sends += 1;
         }
-        let lane = &mut self.lanes[socket];
-        let transport = lane.transport;
+        let state = &mut self.sockets[socket];
+        let transport = state.transport;
         let way = || match self.by_io_uring {
             false => Lending::MsgZerocopy(transport),
             true if huge_by_index
@@ -158,52 +165,52 @@ impl<B: StableBytes> Accounts<B> {
             }
             true => Lending::Ring,
         };
-        let (chosen, timed) = match self.mode {
+        let (chosen, sample) = match self.mode {
             Mode::Copy => (Err(FallbackReason::Asked), None),
             _ if is_spread => (Err(FallbackReason::TooManyRegions), None),
             Mode::Zerocopy => (Ok(Path::default()), None),
-            Mode::Auto => lane.paths.choose(bytes, way(), (known, to)),
+            Mode::Auto => state.paths.choose(bytes, way(), (known, to)),
         };
-        if let Some(timed) = timed {
-            self.batch.note(socket, timed, &mut lane.paths);
+        if let Some(sample) = sample {
+            self.batch.note(socket, sample, &mut state.paths);
         }
         match chosen {
-            Ok(_) => lane.counters.huge_pages_unnamed += u64::from(!huge_by_index),
-            Err(_) if lane.has_sender => {}
-            Err(reason) => lane.counters.fell_back(reason),
+            Ok(_) => state.counters.huge_pages_unnamed += u64::from(!huge_by_index),
+            Err(_) if state.has_sender => {}
+            Err(reason) => state.counters.fell_back(reason),
         }
         chosen
     }
 
     /// A batch begins: what the system calls for the one before cost is known.
     #[inline]
-    fn end_burst(&mut self) {
+    fn finish_sample(&mut self) {
         if self.batch.sends > 0 {
             return;
         }
-        let Some((socket, timed)) = self.batch.timed else { return };
-        let paths = &mut self.lanes[socket].paths;
-        if paths.is_burst_over(timed) {
-            paths.end_burst(timed);
-            self.batch.timed = None;
+        let Some((socket, sample)) = self.batch.sample else { return };
+        let paths = &mut self.sockets[socket].paths;
+        if paths.is_sample_complete(sample) {
+            paths.finish_sample(sample);
+            self.batch.sample = None;
         }
     }
 
     /// What the next system calls cost is to be told.
     #[inline]
-    pub(super) fn is_timed(&self) -> bool {
-        self.batch.timed.is_some()
+    pub(super) fn is_sampled(&self) -> bool {
+        self.batch.sample.is_some()
     }
 
     /// System calls cost so much processor time.
-    pub(super) fn spend(&mut self, time: Duration) {
-        let Some((socket, timed)) = self.batch.timed else { return };
-        let paths = &mut self.lanes[socket].paths;
-        match self.batch.sends == self.batch.timed_sends {
-            true => paths.spend(timed, time),
+    pub(super) fn add_cost(&mut self, time: Duration) {
+        let Some((socket, sample)) = self.batch.sample else { return };
+        let paths = &mut self.sockets[socket].paths;
+        match self.batch.sends == self.batch.sampled_sends {
+            true => paths.add_cost(sample, time),
             false => {
-                paths.spoil_burst(timed);
-                self.batch.timed = None;
+                paths.invalidate_sample(sample);
+                self.batch.sample = None;
             }
         }
     }
@@ -211,7 +218,7 @@ impl<B: StableBytes> Accounts<B> {
     /// What was taken in is the kernel's now.
     #[inline]
     pub(super) fn submitted(&mut self) {
-        (self.batch.sends, self.batch.timed_sends) = (0, 0);
+        (self.batch.sends, self.batch.sampled_sends) = (0, 0);
     }
 
     /// Whether registered huge pages are sent as such over this socket, of which there is one, to
@@ -222,7 +229,7 @@ impl<B: StableBytes> Accounts<B> {
         known: &InetSocket,
         to: Option<&SocketAddr>,
     ) -> bool {
-        let Lane { transport, copies, .. } = self.lanes[socket];
+        let SocketState { transport, copies, .. } = self.sockets[socket];
         // Of addresses each, those that need no question to the kernel.
         let is_local = || to.map_or_else(|| known.is_local(), |to| to.ip().is_loopback());
         names_huge_pages(transport, copies) && !is_local()
@@ -236,9 +243,9 @@ impl<B: StableBytes> Accounts<B> {
         bound: Option<Bound>,
         (bytes, lent): (usize, Option<Path>),
     ) -> Context {
-        let lane = &mut self.lanes[socket];
-        if lent.is_some() && !is_told(self.by_io_uring, lane.transport) {
-            lane.joined.lend();
+        let state = &mut self.sockets[socket];
+        if lent.is_some() && !report_is_reliable(self.by_io_uring, state.transport) {
+            state.coalesced.lend();
         }
         let binding = match bound {
             None => None,
@@ -254,27 +261,27 @@ impl<B: StableBytes> Accounts<B> {
     pub(super) fn post(&mut self) {
         let posted = self.slots.posted();
         for _ in self.notified..posted {
-            self.happened.push(Happened::Notified);
+            self.pending_events.push(PendingEvent::Notified);
         }
         self.notified = posted;
     }
 
     /// Something has happened that nobody has been told of.
     pub(super) fn has_events(&self) -> bool {
-        self.happened.len() > 0
+        self.pending_events.len() > 0
     }
 
     /// How many things have.
     pub(super) fn events(&self) -> usize {
-        self.happened.len()
+        self.pending_events.len()
     }
 
     #[inline]
     pub(super) fn next_event(&mut self) -> Option<RingEvent<B>> {
-        Some(match self.happened.pop()? {
-            Happened::Sent(sent) => RingEvent::Sent(sent),
-            Happened::Released(release) => RingEvent::Released(release),
-            Happened::Notified => {
+        Some(match self.pending_events.pop()? {
+            PendingEvent::Sent(sent) => RingEvent::Sent(sent),
+            PendingEvent::Released(release) => RingEvent::Released(release),
+            PendingEvent::Notified => {
                 self.notified -= 1;
                 RingEvent::Notified(self.slots.next()?)
             }
@@ -290,29 +297,29 @@ impl<B: StableBytes> Accounts<B> {
 
     /// Every release that was not taken.
     pub(super) fn into_releases(mut self) -> Vec<Release<B>> {
-        let happened = std::iter::from_fn(|| self.happened.pop());
-        let released = happened.filter_map(|happened| match happened {
-            Happened::Released(release) => Some(release),
-            Happened::Sent(_) | Happened::Notified => None,
+        let pending_events = std::iter::from_fn(|| self.pending_events.pop());
+        let released = pending_events.filter_map(|pending_events| match pending_events {
+            PendingEvent::Released(release) => Some(release),
+            PendingEvent::Sent(_) | PendingEvent::Notified => None,
         });
         released.chain(self.slots.into_releases()).collect()
     }
 }
 
-impl<B: StableBytes> Witness<B, Context> for Accounts<B> {
-    fn is_made_again(&mut self, over: Over<'_>, errno: Errno, lent: bool) -> bool {
-        let counters = &mut self.lanes[over.index].counters;
+impl<B: StableBytes> CompletionSink<B, Context> for RingState<B> {
+    fn should_retry_copied(&mut self, via: IndexedSocket<'_>, errno: Errno, lent: bool) -> bool {
+        let counters = &mut self.sockets[via.index].counters;
         // Completions are read all the time, so that a second attempt would meet the same.
-        let transport = over.socket.transport();
-        let refused = Refused { errno, transport, lent, drained: true };
+        let transport = via.socket.transport();
+        let refused = RefusedSend { errno, transport, lent, drained: true };
         match plan::after(refused) {
-            Next::Copy(reason) => {
+            AfterRefusal::Copy(reason) => {
                 let no_room = matches!(errno, Errno::ENOBUFS | Errno::ENOMEM);
                 counters.no_buffer_space += u64::from(no_room);
                 counters.fell_back(reason);
                 true
             }
-            Next::WaitForRoom | Next::Drain | Next::Fail => false,
+            AfterRefusal::WaitForRoom | AfterRefusal::Drain | AfterRefusal::Fail => false,
         }
     }
 
@@ -320,12 +327,12 @@ impl<B: StableBytes> Witness<B, Context> for Accounts<B> {
     fn ended(
         &mut self,
         number: u64,
-        over: Over<'_>,
+        via: IndexedSocket<'_>,
         to: impl FnOnce() -> Option<SocketAddr>,
         result: Result<usize, Errno>,
     ) {
-        let result = result.map_err(|errno| refusal_of(to(), over.socket, errno));
-        let counters = &mut self.lanes[over.index].counters;
+        let result = result.map_err(|errno| refusal_of(to(), via.socket, errno));
+        let counters = &mut self.sockets[via.index].counters;
         match &result {
             Ok(bytes) => {
                 counters.sends += 1;
@@ -333,44 +340,44 @@ impl<B: StableBytes> Witness<B, Context> for Accounts<B> {
             }
             Err(_) => counters.failed_sends += 1,
         }
-        self.happened.push_with(|| Happened::Sent(Sent { id: SendId(number), result }));
+        self.pending_events.push_with(|| PendingEvent::Sent(Sent { id: SendId(number), result }));
     }
 
     #[inline]
-    fn landed(&mut self, over: Over<'_>, landed: Landed<B>, context: Context) {
-        let Landed { number, payload, usage } = landed;
-        let socket = over.socket;
+    fn completed(&mut self, via: IndexedSocket<'_>, completed: Completed<B>, context: Context) {
+        let Completed { number, payload, usage } = completed;
+        let socket = via.socket;
         let mut fate = usage.fate(socket);
         self.outstanding.sends -= 1;
         self.outstanding.bytes -= context.bytes as usize;
-        let lane = &mut self.lanes[over.index];
+        let state = &mut self.sockets[via.index];
         if let Some(path) = context.lent {
-            let is_told = is_told(self.by_io_uring, lane.transport);
-            let copied = match is_told {
+            let report_is_reliable = report_is_reliable(self.by_io_uring, state.transport);
+            let copied = match report_is_reliable {
                 true => usage.path_copied(socket),
-                false => lane.joined.path_copied(usage, socket),
+                false => state.coalesced.path_copied(usage, socket),
             };
             if fate == Fate::Copied
                 && usage.copied_parts == 0
-                && !is_told
-                && !(copied == Some(true) && lane.joined.was_alone())
+                && !report_is_reliable
+                && !(copied == Some(true) && state.coalesced.was_alone())
             {
                 fate = Fate::Unknown;
             }
             // A copy of ours says nothing of the path.
             if usage.copied_parts == 0 {
                 if self.mode == Mode::Auto {
-                    lane.paths.learn(path, copied);
+                    state.paths.learn(path, copied);
                 }
-                lane.copies |= fate == Fate::Copied;
+                state.copies |= fate == Fate::Copied;
             }
         }
-        lane.counters.released(fate, usage.bytes);
+        state.counters.released(fate, usage.bytes);
         let release = || Release { id: SendId(number), payload, fate, bytes: usage.bytes };
         match context.binding {
             Some(binding) => self.slots.release(binding, release()),
             None => {
-                self.happened.push_with(|| Happened::Released(release()));
+                self.pending_events.push_with(|| PendingEvent::Released(release()));
             }
         }
     }
@@ -383,7 +390,7 @@ fn refusal_of(to: Option<SocketAddr>, socket: &InetSocket, errno: Errno) -> Erro
 }
 
 /// Whether each report of a copy stands for itself. Those of io_uring over TCP need not.
-fn is_told(by_io_uring: bool, transport: Transport) -> bool {
+fn report_is_reliable(by_io_uring: bool, transport: Transport) -> bool {
     !by_io_uring || transport != Transport::Tcp
 }
 
@@ -399,7 +406,7 @@ fn names_huge_pages(transport: Transport, copies: bool) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Transport, is_told, names_huge_pages};
+    use super::{Transport, names_huge_pages, report_is_reliable};
 
     #[test]
     fn huge_pages_are_named_to_devices_that_do_not_copy_datagrams() {
@@ -421,7 +428,7 @@ mod tests {
             (false, Transport::Tcp, true),
             (false, Transport::Udp, true),
         ] {
-            assert_eq!(is_told(by_io_uring, transport), expected);
+            assert_eq!(report_is_reliable(by_io_uring, transport), expected);
         }
     }
 }

@@ -5,9 +5,9 @@ use std::os::fd::AsRawFd;
 
 use io_uring::squeue::{Entry, Flags, SubmissionQueue};
 
-use super::Book;
+use super::OperationTable;
 use crate::room::StableBytes;
-use crate::room::send_ring::operation::{Means, Stage, Target};
+use crate::room::send_ring::operation::{RingResources, Stage, Target};
 
 /// Where requests for the kernel are put.
 pub(in crate::room::send_ring) trait Requests {
@@ -42,7 +42,7 @@ struct Chain {
     is_held: bool,
 }
 
-impl<B: StableBytes, C> Book<B, C> {
+impl<B: StableBytes, C> OperationTable<B, C> {
     /// Moves what may go into the submission queue.
     pub(in crate::room::send_ring) fn fill(&mut self, queue: &mut impl Requests) {
         let mut room = queue.room();
@@ -101,9 +101,10 @@ impl<B: StableBytes, C> Book<B, C> {
     }
 
     fn queue(&mut self, queue: &mut impl Requests, number: u64, is_linked: bool) {
-        let Book { operations, sockets, fixed, pools, ability, .. } = self;
+        let OperationTable { operations, sockets, fixed, pools, ability, .. } = self;
         let Some(operation) = operations.get_mut(number) else { return };
-        let means = Means { pools: pools.as_slice(), ability: *ability, huge_by_index: true };
+        let resources =
+            RingResources { pools: pools.as_slice(), ability: *ability, huge_by_index: true };
         let socket = &*sockets[operation.socket];
         let (fd, mut flags) = match operation.socket < *fixed {
             true => (operation.socket as i32, Flags::FIXED_FILE),
@@ -118,9 +119,9 @@ impl<B: StableBytes, C> Book<B, C> {
             // pages belong to a pool that is kept, and a registered socket is kept by the ring.
             unsafe { queue.put(number, is_linked, entry.user_data(number).flags(flags)) }
         };
-        let pushed = match operation.single(means) {
+        let pushed = match operation.single(resources) {
             Some(single) => give(single.entry(target)),
-            None => give(operation.message(target, means)),
+            None => give(operation.message(target, resources)),
         };
         operation.stage = Stage::Submitted;
         operation.put = self.puts;

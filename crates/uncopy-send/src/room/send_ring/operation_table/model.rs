@@ -59,8 +59,8 @@ impl Requests for Queue {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
-    /// Over socket 0 datagrams, over 1 datagrams in parts, over the others streams.
+enum ModelStep {
+    /// IndexedSocket socket 0 datagrams, over 1 datagrams in parts, over the others streams.
     Send {
         socket: usize,
         lend: bool,
@@ -108,7 +108,7 @@ enum Outcome {
     Refused,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ModelStep> {
     let outcome = prop_oneof![
         6 => Just(Outcome::Whole),
         1 => Just(Outcome::Short),
@@ -121,46 +121,46 @@ fn step() -> impl Strategy<Value = Step> {
     let taken = prop_oneof![9 => Just(ROOM), 1 => 1..ROOM];
     prop_oneof![
         16 => (0..SOCKETS, prop::bool::weighted(0.8), prop::option::of(0..SLOTS))
-            .prop_map(|(socket, lend, slot)| Step::Send { socket, lend, slot }),
+            .prop_map(|(socket, lend, slot)| ModelStep::Send { socket, lend, slot }),
         4 => (1..=ROOM, taken, unprepared)
-            .prop_map(|(room, taken, unprepared)| Step::Fill { room, taken, unprepared }),
+            .prop_map(|(room, taken, unprepared)| ModelStep::Fill { room, taken, unprepared }),
         8 => (0..9usize, outcome, prop::bool::weighted(0.7))
-            .prop_map(|(at, outcome, more)| Step::Result { at, outcome, more }),
-        6 => (0..9usize).prop_map(|at| Step::Notify { at }),
-        1 => (0..40usize).prop_map(|at| Step::Cancel { at }),
-        1 => (0..SLOTS).prop_map(|slot| Step::Flush { slot }),
+            .prop_map(|(at, outcome, more)| ModelStep::Result { at, outcome, more }),
+        6 => (0..9usize).prop_map(|at| ModelStep::Notify { at }),
+        1 => (0..40usize).prop_map(|at| ModelStep::Cancel { at }),
+        1 => (0..SLOTS).prop_map(|slot| ModelStep::Flush { slot }),
     ]
 }
 
 /// Who is told.
 #[derive(Default)]
-struct Told {
+struct Recorded {
     ended: BTreeMap<u64, Sys<usize>>,
-    landed: BTreeSet<u64>,
+    completed: BTreeSet<u64>,
     bindings: BTreeMap<u64, Binding>,
     slots: Option<Slots<u64>>,
 }
 
-impl Witness<Bytes, ()> for Told {
-    fn is_made_again(&mut self, _: Over<'_>, errno: Errno, lent: bool) -> bool {
+impl CompletionSink<Bytes, ()> for Recorded {
+    fn should_retry_copied(&mut self, _: IndexedSocket<'_>, errno: Errno, lent: bool) -> bool {
         lent && errno == Errno::ENOBUFS
     }
 
     fn ended(
         &mut self,
         number: u64,
-        _: Over<'_>,
+        _: IndexedSocket<'_>,
         _: impl FnOnce() -> Option<SocketAddr>,
         result: Sys<usize>,
     ) {
-        assert!(!self.landed.contains(&number), "{number} has landed, and ends");
+        assert!(!self.completed.contains(&number), "{number} has completed, and ends");
         assert_eq!(self.ended.insert(number, result), None, "{number} ends a second time");
     }
 
-    fn landed(&mut self, _: Over<'_>, landed: Landed<Bytes>, (): ()) {
-        let number = landed.number;
+    fn completed(&mut self, _: IndexedSocket<'_>, completed: Completed<Bytes>, (): ()) {
+        let number = completed.number;
         assert!(self.ended.contains_key(&number), "{number} lands, and has not ended");
-        assert!(self.landed.insert(number), "{number} lands a second time");
+        assert!(self.completed.insert(number), "{number} lands a second time");
         if let (Some(binding), Some(slots)) = (self.bindings.remove(&number), &mut self.slots) {
             slots.release(binding, number);
         }
@@ -168,8 +168,8 @@ impl Witness<Bytes, ()> for Told {
 }
 
 struct World {
-    book: Book<Bytes, ()>,
-    told: Told,
+    table: OperationTable<Bytes, ()>,
+    recorded: Recorded,
     buffers: Vec<Bytes>,
     /// Requests without a result, linked ones together.
     chains: Vec<VecDeque<u64>>,
@@ -190,26 +190,26 @@ impl World {
     fn new() -> World {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut book = Book::new(Ability { fixed_vectors: true, reports: true });
+        let mut table = OperationTable::new(Ability { fixed_vectors: true, reports: true });
         let stream = || InetSocket::connect_tcp(listener.local_addr().unwrap()).unwrap();
         for _ in 0..2 {
             let socket = InetSocket::connect_udp(receiver.local_addr().unwrap()).unwrap();
-            book.sockets.push(Arc::new(socket));
+            table.sockets.push(Arc::new(socket));
         }
         let peers = [(); 3].map(|()| {
-            book.sockets.push(Arc::new(stream()));
+            table.sockets.push(Arc::new(stream()));
             listener.accept().unwrap().0
         });
-        book.sockets.push(book.sockets[2].clone());
+        table.sockets.push(table.sockets[2].clone());
         let mut slots = Slots::new();
         slots.register(&[0; SLOTS]).unwrap();
-        let told = Told { slots: Some(slots), ..Told::default() };
+        let recorded = Recorded { slots: Some(slots), ..Recorded::default() };
         let _peers = (receiver, peers);
         let (buffers, chains, owed, streams, flushes) = Default::default();
         let (failed, queue, aborted) = Default::default();
         World {
-            book,
-            told,
+            table,
+            recorded,
             buffers,
             chains,
             owed,
@@ -223,29 +223,29 @@ impl World {
     }
 
     fn slots(&mut self) -> &mut Slots<u64> {
-        self.told.slots.as_mut().unwrap()
+        self.recorded.slots.as_mut().unwrap()
     }
 
-    fn run(&mut self, step: &Step) {
+    fn run(&mut self, step: &ModelStep) {
         match *step {
-            Step::Send { socket, lend, slot } => self.send(socket, lend, slot),
-            Step::Fill { room, taken, unprepared } => self.fill(room, taken, unprepared),
-            Step::Result { at, outcome, more } if !self.chains.is_empty() => {
+            ModelStep::Send { socket, lend, slot } => self.send(socket, lend, slot),
+            ModelStep::Fill { room, taken, unprepared } => self.fill(room, taken, unprepared),
+            ModelStep::Result { at, outcome, more } if !self.chains.is_empty() => {
                 self.result(at % self.chains.len(), outcome, more);
             }
-            Step::Notify { at } if !self.owed.is_empty() => {
+            ModelStep::Notify { at } if !self.owed.is_empty() => {
                 let number = self.owed.remove(at % self.owed.len());
-                self.book.notified(number, false, &mut self.told);
+                self.table.notified(number, false, &mut self.recorded);
             }
-            Step::Cancel { at } if !self.buffers.is_empty() => {
+            ModelStep::Cancel { at } if !self.buffers.is_empty() => {
                 let number = (at % self.buffers.len()) as u64;
-                self.book.cancel(number, &mut self.told);
+                self.table.cancel(number, &mut self.recorded);
             }
-            Step::Flush { slot } => {
+            ModelStep::Flush { slot } => {
                 self.flushes[slot] += 1;
                 self.slots().flush(&[slot as u32]).unwrap();
             }
-            Step::Result { .. } | Step::Notify { .. } | Step::Cancel { .. } => {}
+            ModelStep::Result { .. } | ModelStep::Notify { .. } | ModelStep::Cancel { .. } => {}
         }
         self.check();
     }
@@ -254,20 +254,20 @@ impl World {
         let buffer = Arc::new(vec![1; BYTES]);
         let operation = Operation::new(Payload::One(buffer.clone()), (socket, None), lend, ());
         let operation = if socket == 1 { operation.in_parts_of(PART) } else { operation };
-        let number = self.book.push(|| operation);
+        let number = self.table.push(|| operation);
         assert_eq!(number as usize, self.buffers.len());
         self.buffers.push(buffer);
         self.streams.push(stream_of(socket));
         if let Some(slot) = slot {
             let binding = self.slots().bind(slot as u32).unwrap();
-            self.told.bindings.insert(number, binding);
+            self.recorded.bindings.insert(number, binding);
         }
     }
 
     /// Fills the queue; the kernel takes so many out of it.
     fn fill(&mut self, room: usize, taken: usize, unprepared: Option<Unprepared>) {
         self.queue.room = room;
-        self.book.fill(&mut self.queue);
+        self.table.fill(&mut self.queue);
         let begin = self.chains.len();
         let mut goes_on = false;
         let taken = taken.min(self.queue.requests.len());
@@ -281,10 +281,10 @@ impl World {
         let left = self.queue.requests.len() as u64;
         assert!(!goes_on || left > 0, "the last request is linked to what comes with a later call");
         if left > 0 {
-            let sockets = &self.book.sockets;
+            let sockets = &self.table.sockets;
             let place =
                 |s: &Arc<InetSocket>| sockets.iter().position(|known| Arc::ptr_eq(known, s));
-            self.aborted.extend(self.book.split_streams(left).iter().filter_map(place));
+            self.aborted.extend(self.table.split_streams(left).iter().filter_map(place));
         }
         if let Some(Unprepared { chain, member }) = unprepared
             && begin < self.chains.len()
@@ -294,7 +294,7 @@ impl World {
             let member = member % chain.len();
             for (place, number) in chain.into_iter().enumerate() {
                 let errno = if place == member { Errno::ENOBUFS } else { Errno::ECANCELED };
-                self.tell(number, Err(errno), place != member);
+                self.report(number, Err(errno), place != member);
             }
         }
     }
@@ -304,7 +304,7 @@ impl World {
     fn check_order(&self, number: u64) {
         let Some(stream) = self.streams[number as usize] else { return };
         for before in (0..number).filter(|n| self.streams[*n as usize] == Some(stream)) {
-            assert!(self.told.ended.contains_key(&before), "{number} overtakes {before}");
+            assert!(self.recorded.ended.contains_key(&before), "{number} overtakes {before}");
             let was_there = self.failed.get(&before).is_some_and(|sends| number < *sends);
             assert!(!was_there, "{number} follows a gap where {before} failed");
         }
@@ -312,7 +312,7 @@ impl World {
 
     fn result(&mut self, at: usize, outcome: Outcome, more: bool) {
         let Some(number) = self.chains[at].pop_front() else { return };
-        let operation = self.book.operations.get(number).unwrap();
+        let operation = self.table.operations.get(number).unwrap();
         let (socket, left) = (operation.socket, BYTES - operation.usage.bytes);
         let is_stream = stream_of(socket).is_some();
         let is_aborted = stream_of(socket).is_some_and(|stream| self.aborted.contains(&stream));
@@ -328,22 +328,22 @@ impl World {
             self.check_order(number);
         }
         let is_whole = result == Ok(left) || (result.is_ok() && !is_stream);
-        self.tell(number, result, more);
+        self.report(number, result, more);
         let behind = if is_whole { VecDeque::new() } else { std::mem::take(&mut self.chains[at]) };
         for number in behind {
-            self.tell(number, Err(Errno::ECANCELED), more);
+            self.report(number, Err(Errno::ECANCELED), more);
         }
         self.chains.retain(|chain| !chain.is_empty());
     }
 
-    fn tell(&mut self, number: u64, result: Sys<usize>, more: bool) {
+    fn report(&mut self, number: u64, result: Sys<usize>, more: bool) {
         // What is copied is not announced.
-        let more = more && self.book.operations.get(number).unwrap().lend;
+        let more = more && self.table.operations.get(number).unwrap().lend;
         if more {
             self.owed.push(number);
         }
-        self.book.ended(number, result, more, &mut self.told);
-        if self.told.ended.get(&number).is_some_and(Result::is_err) {
+        self.table.ended(number, result, more, &mut self.recorded);
+        if self.recorded.ended.get(&number).is_some_and(Result::is_err) {
             self.failed.insert(number, self.buffers.len() as u64);
         }
     }
@@ -358,11 +358,11 @@ impl World {
     fn check(&self) {
         let taken = self.chains.iter().map(VecDeque::len).sum::<usize>();
         let requests = taken + self.queue.requests.len() + self.owed.len();
-        assert_eq!(self.book.in_kernel, requests);
+        assert_eq!(self.table.in_kernel, requests);
         for (number, buffer) in (0..).zip(&self.buffers) {
-            let has_landed = self.told.landed.contains(&number);
-            assert_eq!(Arc::strong_count(buffer) == 1, has_landed, "{number}");
-            assert!(!has_landed || !self.is_held(number), "{number} is read by the kernel");
+            let is_completed = self.recorded.completed.contains(&number);
+            assert_eq!(Arc::strong_count(buffer) == 1, is_completed, "{number}");
+            assert!(!is_completed || !self.is_held(number), "{number} is read by the kernel");
         }
     }
 
@@ -370,17 +370,17 @@ impl World {
     fn settle(&mut self) {
         // One in parts takes a round for each; what is held up goes with the next.
         for _ in 0..4 * (self.buffers.len() + 1) {
-            self.run(&Step::Fill { room: ROOM, taken: ROOM, unprepared: None });
+            self.run(&ModelStep::Fill { room: ROOM, taken: ROOM, unprepared: None });
             while !self.chains.is_empty() {
-                self.run(&Step::Result { at: 0, outcome: Outcome::Whole, more: true });
+                self.run(&ModelStep::Result { at: 0, outcome: Outcome::Whole, more: true });
             }
             while !self.owed.is_empty() {
-                self.run(&Step::Notify { at: 0 });
+                self.run(&ModelStep::Notify { at: 0 });
             }
         }
-        assert_eq!(self.told.landed.len(), self.buffers.len(), "nothing goes on");
-        assert_eq!((self.book.in_kernel, self.book.waiting()), (0, 0));
-        assert_eq!(self.told.ended.len(), self.buffers.len());
+        assert_eq!(self.recorded.completed.len(), self.buffers.len(), "nothing goes on");
+        assert_eq!((self.table.in_kernel, self.table.waiting()), (0, 0));
+        assert_eq!(self.recorded.ended.len(), self.buffers.len());
     }
 
     /// Every bound send comes back, with one notification for each flush, in the order of its slot.
@@ -392,7 +392,7 @@ impl World {
             posted.push(notification);
         }
         assert_eq!(posted.len(), flushes.iter().sum::<u32>() as usize);
-        let slots = self.told.slots.take().unwrap();
+        let slots = self.recorded.slots.take().unwrap();
         let of_posted = posted.iter().flat_map(|n| n.releases.iter().copied());
         let mut all: Vec<u64> = of_posted.chain(slots.into_releases()).collect();
         all.sort_unstable();
@@ -414,8 +414,8 @@ proptest! {
         if is_torn_down {
             let held: Vec<bool> =
                 (0..world.buffers.len() as u64).map(|number| world.is_held(number)).collect();
-            let World { book, buffers, .. } = world;
-            drop(book);
+            let World { table, buffers, .. } = world;
+            drop(table);
             // With what the kernel may read all that is left is kept.
             let is_any_held = held.contains(&true);
             for (buffer, is_held) in buffers.iter().zip(held) {
@@ -425,7 +425,7 @@ proptest! {
             }
             return Ok(());
         }
-        let bound = steps.iter().filter(|s| matches!(s, Step::Send { slot: Some(_), .. })).count();
+        let bound = steps.iter().filter(|s| matches!(s, ModelStep::Send { slot: Some(_), .. })).count();
         world.settle();
         world.check_slots(bound);
     }
