@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{BinaryBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use uncopy::copy::{Control, Experience, Observer, Phase, Progress, Throttle};
+use uncopy::copy::{Control, History, Observer, Phase, Progress, Throttle};
 
 pub(crate) use tree::TreeBar;
 
@@ -39,7 +39,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) stop: &'a Stop,
     pub(crate) control: &'a JobControl,
     pub(crate) throttle: Option<&'a Throttle>,
-    pub(crate) experience: &'a Experience,
+    pub(crate) history: &'a History,
 }
 
 enum Bar {
@@ -166,8 +166,8 @@ impl Observer for Watch<'_> {
         self.shared.throttle
     }
 
-    fn experience(&self) -> Option<&Experience> {
-        Some(self.shared.experience)
+    fn history(&self) -> Option<&History> {
+        Some(self.shared.history)
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustix::fs::FileType;
 
-use super::named::Named;
+use super::display_path::DisplayPath;
 use super::options::{CopyOptions, Existing, IfChanged};
 use super::source::{Source, describe};
 use super::stale::Register;
@@ -22,7 +22,7 @@ use uncopy_os::name;
 /// Where the copy goes.
 pub(crate) struct Destination<'a> {
     /// As the caller named it.
-    pub(crate) given: Named<'a>,
+    pub(crate) given: DisplayPath<'a>,
     /// Where a symbolic link at the end of that path leads to.
     followed: Option<PathBuf>,
     directory: Arc<OwnedFd>,
@@ -60,7 +60,7 @@ impl<'a> Destination<'a> {
             found => (directory, Cow::Borrowed(name), found, None),
         };
         let found = found.map(|(handle, stat)| Found { handle, stat });
-        let (given, directory) = (Named::Path(given), Arc::new(directory));
+        let (given, directory) = (DisplayPath::Path(given), Arc::new(directory));
         let filesystem = None;
         let destination = Destination { given, followed, directory, filesystem, name, found };
         if let Some(found) = &destination.found
@@ -76,7 +76,7 @@ impl<'a> Destination<'a> {
     pub(crate) fn beneath(
         (directory, filesystem): (Arc<OwnedFd>, Filesystem),
         name: &'a OsStr,
-        given: Named<'a>,
+        given: DisplayPath<'a>,
         found: Option<Found>,
         source: &Source<'_>,
         options: &CopyOptions,

@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use super::destination::Destination;
 use super::mechanism::{Setting, Tail};
 use super::options::{Allow, Cache, CopyOptions, Transform};
-use super::plan::{self, COLD_MATTERS_MIN_BYTES, DIRECT_SAVES_COLD_MIN_BYTES, DirectPath, Facts};
+use super::plan::{
+    self, COLD_MATTERS_MIN_BYTES, CopyFacts, DIRECT_SAVES_COLD_MIN_BYTES, DirectPath,
+};
 use super::source::Source;
 use super::sparse::{self, Segment};
 use uncopy_core::Mechanism;
@@ -16,15 +18,15 @@ use uncopy_os::file::{self, Stat};
 /// Below this size no file fills what the kernel lets lie dirty.
 const BUDGET_MATTERS_BYTES: u64 = 256 << 20;
 
-/// Facts about this pair of files that cost little to find out: all that a reflink needs.
+/// CopyFacts about this pair of files that cost little to find out: all that a reflink needs.
 pub(crate) fn gather(
     source: &Source<'_>,
     destination: &Destination<'_>,
     written: BorrowedFd<'_>,
     options: &CopyOptions,
-) -> Facts {
+) -> CopyFacts {
     let filesystems = (source.filesystem, destination.filesystem_of(written));
-    Facts {
+    CopyFacts {
         data_bytes: source.size().unwrap_or(0).min(source.stat.blocks.saturating_mul(512)),
         // To ask is to move the position, from which a stream is copied (lseek(2)).
         has_holes: !destination.is_stream() && has_holes(source),
@@ -34,13 +36,13 @@ pub(crate) fn gather(
     }
 }
 
-/// Facts about a file without holes that goes to a new file.
+/// CopyFacts about a file without holes that goes to a new file.
 pub(crate) fn of_dense(
     size: Option<u64>,
     (source, destination): (Filesystem, Filesystem),
     options: &CopyOptions,
-) -> Facts {
-    Facts {
+) -> CopyFacts {
+    CopyFacts {
         size,
         data_bytes: size.unwrap_or(0),
         has_holes: false,
@@ -73,7 +75,7 @@ pub(crate) fn are_shared_in_turn(
     source == destination
         && destination == Filesystem::BTRFS
         && options.transform == Transform::None
-        && plan::next(&facts, &[]) == plan::Step::Try(Mechanism::Reflink)
+        && plan::next(&facts, &[]) == plan::PlanStep::Try(Mechanism::Reflink)
 }
 
 /// The mechanism that a file would go by to a new one, as far as can be told without writing:
@@ -85,10 +87,10 @@ pub(crate) fn foreseen(
     same_device: bool,
     options: &CopyOptions,
 ) -> Option<Mechanism> {
-    if source.is_told() && (source.stat.size == 0 || is_hole(source)) {
+    if source.has_reliable_size() && (source.stat.size == 0 || is_hole(source)) {
         return None;
     }
-    let mut facts = Facts {
+    let mut facts = CopyFacts {
         data_bytes: source.size().unwrap_or(0).min(source.stat.blocks.saturating_mul(512)),
         has_holes: has_holes(source),
         ..of_dense(source.size(), (source.filesystem, destination), options)
@@ -102,18 +104,18 @@ pub(crate) fn foreseen(
         moved_bytes: 0,
     });
     match plan::next(&facts, not_shared.as_slice()) {
-        plan::Step::Try(mechanism) => Some(mechanism),
-        plan::Step::GiveUp => None,
+        plan::PlanStep::Try(mechanism) => Some(mechanism),
+        plan::PlanStep::GiveUp => None,
     }
 }
 
 /// Adds what is looked up in `/sys` and `/proc`, which takes longer than to reflink a file.
-pub(crate) fn refine(facts: &mut Facts, source: &Source<'_>, staging: BorrowedFd<'_>) {
+pub(crate) fn refine(facts: &mut CopyFacts, source: &Source<'_>, staging: BorrowedFd<'_>) {
     refine_by(facts, source, || file::stat(staging).ok());
 }
 
 /// [`refine`] for a destination that is like `written`.
-fn refine_by(facts: &mut Facts, source: &Source<'_>, written: impl FnOnce() -> Option<Stat>) {
+fn refine_by(facts: &mut CopyFacts, source: &Source<'_>, written: impl FnOnce() -> Option<Stat>) {
     let size = facts.size.unwrap_or(0);
     if size >= facts.tuning.direct_min.bytes
         || matches!(facts.allow, Allow::ZeroCopy | Allow::Only(Mechanism::Direct))
@@ -168,7 +170,7 @@ fn is_disk(stat: &Stat) -> bool {
 
 /// What a mover needs to know; asked for only when one is set up.
 pub(crate) fn setting(
-    facts: &Facts,
+    facts: &CopyFacts,
     source: &Source<'_>,
     staging: BorrowedFd<'_>,
     mechanism: Mechanism,

@@ -9,8 +9,8 @@ use super::facts;
 use super::mechanism::{self, Ends};
 use super::options::{Allow, CopyOptions, Sparse};
 use super::overlay;
-use super::plan::{self, Attempted, Step, Verdict};
-pub use super::plan::{DirectPath, Facts};
+use super::plan::{self, Attempted, ErrorClass, PlanStep};
+pub use super::plan::{CopyFacts, DirectPath};
 use super::source::Source;
 use super::trial::Trial;
 use uncopy_core::{Cost, Errno, Mechanism, RefusalReason, Result};
@@ -24,7 +24,7 @@ const TRIAL_BYTES: u64 = 64 << 10;
 /// What a copy would do.
 #[derive(Debug, Clone)]
 pub struct Forecast {
-    pub facts: Facts,
+    pub facts: CopyFacts,
     /// Length of the source, whatever it means.
     pub source_bytes: u64,
     /// It has none, and that is true.
@@ -99,8 +99,8 @@ pub fn forecast(
     };
     let attempted: Vec<Attempted> = ways.iter().filter_map(stopped).collect();
     let chosen = match plan::next(&facts, &attempted) {
-        Step::Try(mechanism) => Some(mechanism),
-        Step::GiveUp => None,
+        PlanStep::Try(mechanism) => Some(mechanism),
+        PlanStep::GiveUp => None,
     };
     let rivals = plan::rivals(&facts, &attempted);
     let is_race = chosen.is_some_and(|chosen| rivals.first() == Some(&chosen))
@@ -112,7 +112,7 @@ pub fn forecast(
     }
     Ok(Forecast {
         source_bytes: source.stat.size,
-        is_empty: source.is_told() && source.stat.size == 0,
+        is_empty: source.has_reliable_size() && source.stat.size == 0,
         cached_bytes: cached_bytes(&source),
         source_device,
         written_to: written_to(&destination_device, &facts, destination.path()),
@@ -137,7 +137,7 @@ fn directory_of(path: &Path) -> PathBuf {
 }
 
 /// An overlay has no device of its own: what is written goes to that of its upper directory.
-fn written_to(device: &Device, facts: &Facts, path: &Path) -> String {
+fn written_to(device: &Device, facts: &CopyFacts, path: &Path) -> String {
     if !device.name.is_empty() {
         return device.name.clone();
     }
@@ -174,7 +174,7 @@ fn stopped(way: &TriedWay) -> Option<Attempted> {
 }
 
 /// Sources without a size and destinations that are no files: there is nothing to try.
-fn untried(facts: &Facts) -> Vec<TriedWay> {
+fn untried(facts: &CopyFacts) -> Vec<TriedWay> {
     let way = |mechanism| TriedWay {
         mechanism,
         answer: match mechanism {
@@ -188,7 +188,7 @@ fn untried(facts: &Facts) -> Vec<TriedWay> {
     plan::by_cost(facts).map(way).into()
 }
 
-fn impossible(facts: &Facts, reason: &AnswerReason) -> Vec<TriedWay> {
+fn impossible(facts: &CopyFacts, reason: &AnswerReason) -> Vec<TriedWay> {
     let way = |mechanism| TriedWay {
         mechanism,
         answer: Answer::unknown(reason.clone()),
@@ -203,20 +203,20 @@ struct Bench<'a> {
     source: &'a Source<'a>,
     files: &'a TrialFiles,
     /// The facts of the trial: nothing is forbidden, and only the filesystems count.
-    facts: Facts,
+    facts: CopyFacts,
     /// A file with data beside the source; `None`: none can be made, and the source itself serves.
     beside: Option<OwnedFd>,
 }
 
 impl<'a> Bench<'a> {
-    fn new(source: &'a Source<'a>, files: &'a TrialFiles, facts: &Facts) -> Bench<'a> {
+    fn new(source: &'a Source<'a>, files: &'a TrialFiles, facts: &CopyFacts) -> Bench<'a> {
         let beside = TrialFiles::open(&directory_of(source.path.as_ref()))
             .ok()
             .and_then(|files| files.create_with_data().ok());
         let written = files.create().ok().and_then(|fd| file::stat(fd).ok());
         let direct = written
             .map_or(plan::DirectPath::None, |stat| facts::direct_path(&stat, facts.destination));
-        let facts = Facts {
+        let facts = CopyFacts {
             size: Some(TRIAL_BYTES),
             direct,
             direct_reads: false,
@@ -247,7 +247,7 @@ impl<'a> Bench<'a> {
 
     fn refused(&self, mechanism: Mechanism, errno: Errno) -> Answer<Cost> {
         match plan::classify(mechanism, errno, 0) {
-            Verdict::Unsupported => {
+            ErrorClass::Unsupported => {
                 let obstacle = plan::explain(mechanism, errno, &self.facts);
                 Answer::No { errno: Some(errno), reason: AnswerReason::StoppedBy(obstacle) }
             }

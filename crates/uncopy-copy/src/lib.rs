@@ -10,8 +10,8 @@
 mod control;
 #[cfg(feature = "trees")]
 mod copy_trees;
-mod experience;
 pub mod follow;
+mod history;
 #[cfg(feature = "trees")]
 mod jobs;
 #[cfg(all(feature = "trees", target_os = "linux"))]
@@ -25,15 +25,17 @@ mod throttle;
 mod tuning;
 
 #[cfg(target_os = "linux")]
-mod born;
+mod active_mover;
 #[cfg(target_os = "linux")]
 mod compress;
 #[cfg(target_os = "linux")]
-mod current;
+mod creation_defaults;
 #[cfg(target_os = "linux")]
 mod destination;
 #[cfg(target_os = "linux")]
 mod digest;
+#[cfg(target_os = "linux")]
+mod display_path;
 #[cfg(target_os = "linux")]
 mod facts;
 #[cfg_attr(not(target_os = "linux"), path = "following_portable.rs")]
@@ -48,8 +50,6 @@ pub mod forecast;
 mod mechanism;
 #[cfg(target_os = "linux")]
 mod metadata;
-#[cfg(target_os = "linux")]
-mod named;
 #[cfg(any(test, not(target_os = "linux")))]
 #[cfg_attr(unix, path = "portable/posix.rs")]
 #[cfg_attr(not(unix), path = "portable/plain.rs")]
@@ -139,7 +139,7 @@ pub use options::{
     Sparse, Transform, Verify,
 };
 
-pub use experience::Experience;
+pub use history::History;
 pub use outcome::Outcome;
 pub use pause::{Gate, Pause};
 pub use skip::Skip;

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::born::{Born, Siblings, Umask};
+use super::creation_defaults::{CreationDefaults, DirectoryDefaults, Umask};
 use super::destination::{Destination, Found};
 use super::options::Preserve;
 use super::source::Source;
@@ -59,41 +59,42 @@ pub(crate) fn apply(
     preserve: Preserve,
 ) -> Vec<Note> {
     let stat = source.as_begun();
-    if let Some((siblings, mode)) = staging.siblings() {
-        return apply_to_new(staging.fd(), (source.fd(), stat), mode, siblings, preserve);
+    if let Some((directory_defaults, mode)) = staging.directory_defaults() {
+        return apply_to_new(staging.fd(), (source.fd(), stat), mode, directory_defaults, preserve);
     }
     let set_mode = |mode| staging.set_permissions(mode);
-    let mut giver = Giver { set_mode: Some(&set_mode), ..Giver::new(staging.fd()) };
+    let mut writer =
+        MetadataWriter { set_mode: Some(&set_mode), ..MetadataWriter::new(staging.fd()) };
     match &destination.found {
         Some(found) => {
             let kept = found.readable_handle();
-            giver.ownership(if preserve.ownership { stat } else { &found.stat });
-            giver.attributes_of_old(kept.as_ref(), preserve);
-            giver.attributes_of_source(source.fd(), preserve);
+            writer.ownership(if preserve.ownership { stat } else { &found.stat });
+            writer.attributes_of_old(kept.as_ref(), preserve);
+            writer.attributes_of_source(source.fd(), preserve);
             if !preserve.mode {
-                giver.mode(kept_mode(&found.stat));
+                writer.mode(kept_mode(&found.stat));
             }
         }
         None => {
             if preserve.ownership {
-                giver.ownership(stat);
+                writer.ownership(stat);
             }
-            giver.attributes_of_source(source.fd(), preserve);
+            writer.attributes_of_source(source.fd(), preserve);
             if staging.is_temporary_name() && !preserve.mode {
                 let place = (destination.directory(), &Umask::default());
-                giver.mode_of_new_name(place, stat.permissions() & 0o777);
+                writer.mode_of_new_name(place, stat.permissions() & 0o777);
             } else if preserve.acl && !preserve.mode {
-                giver.mode(stat.permissions() & 0o777 & !name::umask().unwrap_or(0o022));
+                writer.mode(stat.permissions() & 0o777 & !name::umask().unwrap_or(0o022));
             }
         }
     }
     if preserve.mode {
-        giver.mode_of_source(stat, preserve);
+        writer.mode_of_source(stat, preserve);
     }
     if preserve.timestamps {
-        giver.timestamps(stat);
+        writer.timestamps(stat);
     }
-    giver.notes
+    writer.notes
 }
 
 /// What is given to a file that was written in place: only what was asked for.
@@ -103,48 +104,49 @@ pub(crate) fn apply_in_place(
     preserve: Preserve,
 ) -> Vec<Note> {
     let stat = source.as_begun();
-    let mut giver = Giver::new(fd);
+    let mut writer = MetadataWriter::new(fd);
     if preserve.ownership {
-        giver.ownership(stat);
+        writer.ownership(stat);
     }
-    giver.attributes_of_source(source.fd(), preserve);
+    writer.attributes_of_source(source.fd(), preserve);
     if preserve.mode {
-        giver.mode_of_source(stat, preserve);
+        writer.mode_of_source(stat, preserve);
     }
     if preserve.timestamps {
-        giver.timestamps(stat);
+        writer.timestamps(stat);
     }
-    giver.notes
+    writer.notes
 }
 
-/// Gives a file that was created with `mode` among its siblings what the source has, by the calls
+/// Gives a file that was created with `mode` among its directory_defaults what the source has, by the calls
 /// that change something.
 pub(crate) fn apply_to_new(
     fd: BorrowedFd<'_>,
     source: (BorrowedFd<'_>, &Stat),
     mode: u32,
-    siblings: Siblings<'_>,
+    directory_defaults: DirectoryDefaults<'_>,
     preserve: Preserve,
 ) -> Vec<Note> {
     if preserve == Preserve::default() {
         return Vec::new();
     }
     let (source_fd, source) = source;
-    let created = siblings.look(fd, mode).map(|born| (born, mode & !born.umask));
-    let mut giver = Giver { born: created, ..Giver::new(fd) };
+    let created =
+        directory_defaults.look(fd, mode).map(|defaults| (defaults, mode & !defaults.umask));
+    let mut writer = MetadataWriter { defaults: created, ..MetadataWriter::new(fd) };
     if preserve.ownership {
-        giver.ownership(source);
+        writer.ownership(source);
     }
-    giver.attributes_of_source(source_fd, preserve);
+    writer.attributes_of_source(source_fd, preserve);
     if preserve.mode {
-        giver.mode_of_source(source, preserve);
+        writer.mode_of_source(source, preserve);
     } else if preserve.acl {
-        giver.mode(source.permissions() & 0o777 & !siblings.umask.get());
+        writer.mode(source.permissions() & 0o777 & !directory_defaults.umask.get());
     }
     if preserve.timestamps {
-        giver.timestamps(source);
+        writer.timestamps(source);
     }
-    giver.notes
+    writer.notes
 }
 
 /// How a directory came to be.
@@ -167,23 +169,23 @@ pub(crate) fn apply_to_directory(
     preserve: Preserve,
 ) -> Vec<Note> {
     let (source_fd, source) = source;
-    let mut giver = Giver::new(fd);
+    let mut writer = MetadataWriter::new(fd);
     if preserve.ownership {
-        giver.ownership(source);
+        writer.ownership(source);
     }
-    giver.attributes_of_source(source_fd, preserve);
+    writer.attributes_of_source(source_fd, preserve);
     if preserve.acl {
-        giver.copy_acl(source_fd, DEFAULT_ACL);
+        writer.copy_acl(source_fd, DEFAULT_ACL);
     }
     if preserve.mode {
-        giver.mode_of_source(source, preserve);
+        writer.mode_of_source(source, preserve);
     } else {
-        giver.mode_of_directory(source, made);
+        writer.mode_of_directory(source, made);
     }
     if preserve.timestamps {
-        giver.timestamps(source);
+        writer.timestamps(source);
     }
-    giver.notes
+    writer.notes
 }
 
 /// Gives a FIFO, socket, device or symbolic link, which nobody opens, by `O_PATH` handles the ACL and
@@ -193,12 +195,12 @@ pub(crate) fn apply_to_handle(
     source: BorrowedFd<'_>,
     preserve: Preserve,
 ) -> Vec<Note> {
-    let mut giver = Giver::new(fd);
-    giver.attributes_of_source(source, preserve);
+    let mut writer = MetadataWriter::new(fd);
+    writer.attributes_of_source(source, preserve);
     if preserve.mode && !preserve.acl {
-        giver.forget_inherited();
+        writer.forget_inherited();
     }
-    giver.notes
+    writer.notes
 }
 
 /// Inode flags of the source that its copy has not. Where there are no such flags (`ENOTTY`) there are none
@@ -223,18 +225,18 @@ impl Found {
     }
 }
 
-struct Giver<'a> {
+struct MetadataWriter<'a> {
     fd: BorrowedFd<'a>,
     /// Sets the mode of a file that may have a temporary name.
     set_mode: Option<&'a dyn Fn(u32) -> Sys<()>>,
     /// How the file was created, and with which mode, if that is known and nothing changed it.
-    born: Option<(Born, u32)>,
+    defaults: Option<(CreationDefaults, u32)>,
     notes: Vec<Note>,
 }
 
-impl<'a> Giver<'a> {
-    fn new(fd: BorrowedFd<'a>) -> Giver<'a> {
-        Giver { fd, set_mode: None, born: None, notes: Vec::new() }
+impl<'a> MetadataWriter<'a> {
+    fn new(fd: BorrowedFd<'a>) -> MetadataWriter<'a> {
+        MetadataWriter { fd, set_mode: None, defaults: None, notes: Vec::new() }
     }
 
     fn note(&mut self, what: MetadataPart, errno: Errno) {
@@ -242,8 +244,8 @@ impl<'a> Giver<'a> {
     }
 
     fn ownership(&mut self, wanted: &Stat) {
-        let now = match self.born {
-            Some((born, _)) => (born.uid, born.gid),
+        let now = match self.defaults {
+            Some((defaults, _)) => (defaults.uid, defaults.gid),
             None => match file::stat(self.fd) {
                 Ok(now) => (now.uid, now.gid),
                 Err(_) => return,
@@ -254,7 +256,7 @@ impl<'a> Giver<'a> {
         if uid.is_none() && gid.is_none() {
             return;
         }
-        self.born = None;
+        self.defaults = None;
         if let Err(errno) = file::set_owner(self.fd, uid, gid) {
             // A group that the caller belongs to may be given even where the owner may not.
             let group = gid.map_or(Ok(()), |gid| file::set_owner(self.fd, None, Some(gid)));
@@ -268,7 +270,7 @@ impl<'a> Giver<'a> {
     }
 
     fn mode(&mut self, mode: u32) {
-        if self.born.is_some_and(|(_, created)| created == mode) {
+        if self.defaults.is_some_and(|(_, created)| created == mode) {
             return;
         }
         let given = match self.set_mode {
@@ -291,7 +293,7 @@ impl<'a> Giver<'a> {
                 self.notes.push(Note::SetuidDropped);
             }
         }
-        if !preserve.acl && self.born.is_none() {
+        if !preserve.acl && self.defaults.is_none() {
             self.forget_inherited();
         }
         self.mode(mode);
@@ -374,11 +376,11 @@ impl<'a> Giver<'a> {
     fn copy_acl(&mut self, from: BorrowedFd<'_>, which: &CStr) {
         let result = match xattr::get(from, which) {
             Ok(Some(acl)) => {
-                self.born = None;
+                self.defaults = None;
                 xattr::set(self.fd, which, &acl)
             }
             // Nobody gave the new file any.
-            Ok(None) if self.born.is_some() => Ok(()),
+            Ok(None) if self.defaults.is_some() => Ok(()),
             Ok(None) => match xattr::remove(self.fd, which) {
                 Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(()),
                 other => other,

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::thread::available_parallelism;
 
 use super::control::Control;
-use super::experience::Experience;
+use super::history::History;
 use super::throttle::{self, Throttle};
 use uncopy_core::{Error, Reason, Result};
 
@@ -60,7 +60,7 @@ pub trait Observer {
     }
 
     /// What this copy shall learn from others, and others from it, if there is something.
-    fn experience(&self) -> Option<&Experience> {
+    fn history(&self) -> Option<&History> {
         None
     }
 }
@@ -82,7 +82,7 @@ impl<F: FnMut(Progress) -> Control> Observer for F {
 ///
 /// # Errors
 /// It is to stop.
-pub(super) fn tell(
+pub(super) fn report(
     observer: &mut dyn Observer,
     progress: Progress,
     source: impl AsRef<Path>,
@@ -93,8 +93,8 @@ pub(super) fn tell(
     }
 }
 
-/// As [`tell`], where bytes go to a stream.
-pub(super) fn tell_writing(
+/// As [`report`], where bytes go to a stream.
+pub(super) fn report_writing(
     observer: &mut dyn Observer,
     progress: Progress,
     destination: impl AsRef<Path>,

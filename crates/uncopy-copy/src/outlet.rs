@@ -25,7 +25,7 @@ pub(crate) fn open_for_writing(
             // No reader yet (fifo(7)).
             Err(Errno::ENXIO) if destination.is_fifo() => {
                 let waiting = Progress { phase: Phase::Copying, done_bytes: 0, total_bytes: 0 };
-                observer::tell_writing(observer, waiting, destination.given)?;
+                observer::report_writing(observer, waiting, destination.given)?;
                 thread::sleep(PATIENCE);
             }
             other => {

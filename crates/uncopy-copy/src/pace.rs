@@ -9,8 +9,8 @@ pub(super) struct Pace {
 
 impl Pace {
     const FIRST_BYTES: u64 = 8 << 20;
-    const LEAST_BYTES: u64 = 256 << 10;
-    const MOST_BYTES: u64 = 256 << 20;
+    const MIN_BYTES: u64 = 256 << 10;
+    const MAX_BYTES: u64 = 256 << 20;
     const TARGET: Duration = Duration::from_millis(50);
 
     pub(super) fn new() -> Pace {
@@ -27,7 +27,7 @@ impl Pace {
         let ideal = u64::try_from(ideal).unwrap_or(u64::MAX);
         let limited = ideal.clamp(self.piece_bytes / 4, self.piece_bytes * 2);
         // Whole pages, as direct writes and sharing want them.
-        self.piece_bytes = limited.clamp(Pace::LEAST_BYTES, Pace::MOST_BYTES) & !0xffff;
+        self.piece_bytes = limited.clamp(Pace::MIN_BYTES, Pace::MAX_BYTES) & !0xffff;
     }
 }
 
@@ -50,6 +50,6 @@ mod tests {
         }
         assert!((400 << 10..600 << 10).contains(&pace.piece_bytes), "{}", pace.piece_bytes);
         pace.done(10, Duration::from_secs(1));
-        assert_eq!(pace.piece_bytes, Pace::LEAST_BYTES);
+        assert_eq!(pace.piece_bytes, Pace::MIN_BYTES);
     }
 }

@@ -53,7 +53,7 @@ pub struct Pause {
 
 /// The side of the caller; its end opens the gate for good.
 #[derive(Debug, Default)]
-struct Handle(Arc<State>);
+struct Handle(Arc<GateState>);
 
 impl Drop for Handle {
     fn drop(&mut self) {
@@ -66,7 +66,7 @@ impl Drop for Handle {
 /// Two gates are equal if one pause closes both.
 #[derive(Debug, Clone)]
 pub struct Gate {
-    state: Arc<State>,
+    state: Arc<GateState>,
 }
 
 impl PartialEq for Gate {
@@ -78,7 +78,7 @@ impl PartialEq for Gate {
 impl Eq for Gate {}
 
 #[derive(Debug, Default)]
-struct State {
+struct GateState {
     /// What `times` says, for those who pass: one load, and no lock, as long as it is false.
     closed: AtomicBool,
     /// Nanoseconds of all pauses that are over.
@@ -153,7 +153,7 @@ impl Pause {
     }
 }
 
-impl State {
+impl GateState {
     fn lock(&self) -> MutexGuard<'_, Times> {
         self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -248,7 +248,7 @@ impl Gate {
 }
 
 /// A thread that copies.
-pub(super) struct Inside(Arc<State>);
+pub(super) struct Inside(Arc<GateState>);
 
 impl Drop for Inside {
     fn drop(&mut self) {
@@ -257,7 +257,7 @@ impl Drop for Inside {
 }
 
 /// A thread that waits.
-pub(super) struct Resting<'a>(&'a State);
+pub(super) struct Resting<'a>(&'a GateState);
 
 impl Drop for Resting<'_> {
     fn drop(&mut self) {
@@ -335,8 +335,8 @@ impl Observer for Gated<'_> {
         self.observer.spare_workers()
     }
 
-    fn experience(&self) -> Option<&super::Experience> {
-        self.observer.experience()
+    fn history(&self) -> Option<&super::History> {
+        self.observer.history()
     }
 }
 

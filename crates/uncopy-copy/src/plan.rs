@@ -2,7 +2,7 @@
 //!
 //! There is no system call here, so that tables of facts and error numbers test every decision.
 
-use super::experience::Alike;
+use super::history::FileClass;
 use super::options::{Allow, Cache, Prefer, Sparse};
 use super::tuning::{Origin, Tuning};
 use uncopy_core::{
@@ -12,7 +12,7 @@ use uncopy_os::capabilities::Filesystem;
 
 /// Everything the choice depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
+pub struct CopyFacts {
     /// Bytes to copy; `None`: not known before the end is met (pseudo files, pipes, devices).
     pub size: Option<u64>,
     /// Bytes of it that are no holes, as far as its blocks tell.
@@ -55,11 +55,11 @@ pub struct Facts {
     pub tuning: Tuning,
 }
 
-impl Facts {
-    /// Facts of a file without holes from ext4 to ext4, warm, with nothing asked for.
+impl CopyFacts {
+    /// CopyFacts of a file without holes from ext4 to ext4, warm, with nothing asked for.
     #[must_use]
-    pub fn ordinary(bytes: u64) -> Facts {
-        Facts {
+    pub fn ordinary(bytes: u64) -> CopyFacts {
+        CopyFacts {
             size: Some(bytes),
             data_bytes: bytes,
             has_holes: false,
@@ -83,8 +83,8 @@ impl Facts {
     }
 
     /// The files of a job that this one is compared with.
-    pub(crate) fn alike(&self, size: u64) -> Alike {
-        Alike::new((self.source, self.destination), self.durable, size)
+    pub(crate) fn class(&self, size: u64) -> FileClass {
+        FileClass::new((self.source, self.destination), self.durable, size)
     }
 }
 
@@ -118,7 +118,7 @@ pub(crate) const RANGES_MIN_BYTES: u64 = 4 << 20;
 /// Two threads move a piece of this length clearly quicker than one. On ext4 and XFS one reads and
 /// looks for zeros while the other writes; the kernel's own copies hold the lock of the destination
 /// all the time, and one direct write hands the device all it can take (`docs/copy.md`).
-pub(crate) fn gains_by_ranges(facts: &Facts, mechanism: Mechanism, piece_bytes: u64) -> bool {
+pub(crate) fn gains_by_ranges(facts: &CopyFacts, mechanism: Mechanism, piece_bytes: u64) -> bool {
     mechanism == Mechanism::ReadWrite
         && [Filesystem::EXT4, Filesystem::XFS].contains(&facts.destination)
         && !facts.source.is_network()
@@ -139,23 +139,23 @@ pub(crate) struct Attempted {
 
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum PlanStep {
     Try(Mechanism),
     /// Nothing is left that the options allow.
     GiveUp,
 }
 
 /// The next mechanism: the first in the order of [`order`] that has not been stopped yet.
-pub(crate) fn next(facts: &Facts, attempted: &[Attempted]) -> Step {
+pub(crate) fn next(facts: &CopyFacts, attempted: &[Attempted]) -> PlanStep {
     order(facts)
         .into_iter()
         .find(|m| excluded(facts, *m).is_none() && !attempted.iter().any(|a| a.mechanism == *m))
-        .map_or(Step::GiveUp, Step::Try)
+        .map_or(PlanStep::GiveUp, PlanStep::Try)
 }
 
 /// Mechanisms between which only the clock can decide: buffered copies that rank next to each
 /// other, from the next one on.
-pub(crate) fn rivals(facts: &Facts, attempted: &[Attempted]) -> Vec<Mechanism> {
+pub(crate) fn rivals(facts: &CopyFacts, attempted: &[Attempted]) -> Vec<Mechanism> {
     use Mechanism::{CopyFileRange, ReadWrite, Splice};
     order(facts)
         .into_iter()
@@ -167,7 +167,7 @@ pub(crate) fn rivals(facts: &Facts, attempted: &[Attempted]) -> Vec<Mechanism> {
 
 /// Ways that files of a job can be compared by, the preferred first: what wall time alone decides
 /// between. Direct writes count where they must reach the device anyway.
-pub(crate) fn comparable(facts: &Facts, attempted: &[Attempted]) -> Vec<Mechanism> {
+pub(crate) fn comparable(facts: &CopyFacts, attempted: &[Attempted]) -> Vec<Mechanism> {
     let by_time = facts.allow == Allow::Any
         && facts.prefer == Prefer::WallTime
         && facts.sparse != Sparse::Always
@@ -189,7 +189,7 @@ pub(crate) fn comparable(facts: &Facts, attempted: &[Attempted]) -> Vec<Mechanis
 }
 
 /// Thresholds that are not built in, and without which another mechanism would be the first.
-pub(crate) fn decisive(facts: &Facts, attempted: &[Attempted]) -> Vec<Decision> {
+pub(crate) fn decisive(facts: &CopyFacts, attempted: &[Attempted]) -> Vec<Decision> {
     let (tuning, usual) = (facts.tuning, Tuning::BUILT_IN);
     let rows = [
         (
@@ -206,7 +206,7 @@ pub(crate) fn decisive(facts: &Facts, attempted: &[Attempted]) -> Vec<Decision> 
     ];
     let rows = rows.into_iter().filter(|(_, threshold, _)| threshold.origin != Origin::BuiltIn);
     rows.filter(|(_, _, without)| {
-        next(facts, attempted) != next(&Facts { tuning: *without, ..facts.clone() }, attempted)
+        next(facts, attempted) != next(&CopyFacts { tuning: *without, ..facts.clone() }, attempted)
     })
     .map(|(choice, threshold, _)| Decision { choice, threshold })
     .collect()
@@ -214,7 +214,7 @@ pub(crate) fn decisive(facts: &Facts, attempted: &[Attempted]) -> Vec<Decision> 
 
 /// All mechanisms, the one that touches the bytes least first. Where `copy_file_range` may share, it
 /// stands before direct writes.
-pub(crate) fn by_cost(facts: &Facts) -> [Mechanism; 6] {
+pub(crate) fn by_cost(facts: &CopyFacts) -> [Mechanism; 6] {
     use Mechanism::{CopyFileRange, Direct, ReadWrite, Reflink, Sendfile, Splice};
     if facts.destination.copies_by_splice() {
         [Reflink, Direct, CopyFileRange, Sendfile, Splice, ReadWrite]
@@ -224,19 +224,22 @@ pub(crate) fn by_cost(facts: &Facts) -> [Mechanism; 6] {
 }
 
 /// The mechanism among `used` that touches the bytes most.
-pub(crate) fn costliest(facts: &Facts, used: impl Iterator<Item = Mechanism>) -> Option<Mechanism> {
+pub(crate) fn costliest(
+    facts: &CopyFacts,
+    used: impl Iterator<Item = Mechanism>,
+) -> Option<Mechanism> {
     let order = by_cost(facts);
     used.max_by_key(|m| order.iter().position(|o| o == m))
 }
 
 /// Orders refusals as [`by_cost`] does.
-pub(crate) fn sort(facts: &Facts, refusals: &mut [Refusal]) {
+pub(crate) fn sort(facts: &CopyFacts, refusals: &mut [Refusal]) {
     let order = by_cost(facts);
     refusals.sort_by_key(|r| order.iter().position(|o| *o == r.mechanism));
 }
 
 /// Why every mechanism that stands before `used` in cost was not used, before anything was tried.
-pub(crate) fn refusals(facts: &Facts, used: Option<Mechanism>) -> Vec<Refusal> {
+pub(crate) fn refusals(facts: &CopyFacts, used: Option<Mechanism>) -> Vec<Refusal> {
     by_cost(facts)
         .into_iter()
         .take_while(|m| used != Some(*m))
@@ -249,7 +252,7 @@ pub(crate) fn refusals(facts: &Facts, used: Option<Mechanism>) -> Vec<Refusal> {
 }
 
 /// Why nothing is left: what the kernel refused, and what was ruled out before.
-pub(crate) fn no_mechanism(facts: &Facts, refused: &[Refusal]) -> Reason {
+pub(crate) fn no_mechanism(facts: &CopyFacts, refused: &[Refusal]) -> Reason {
     let mut all = refused.to_vec();
     all.extend(
         refusals(facts, None)
@@ -261,7 +264,7 @@ pub(crate) fn no_mechanism(facts: &Facts, refused: &[Refusal]) -> Reason {
 }
 
 /// All mechanisms, the preferred first.
-fn order(facts: &Facts) -> [Mechanism; 6] {
+fn order(facts: &CopyFacts) -> [Mechanism; 6] {
     use Mechanism::{CopyFileRange, Direct, ReadWrite, Reflink, Sendfile, Splice};
     let mut order = match facts.prefer {
         Prefer::CpuTime if direct_saves_cpu_time(facts) => {
@@ -285,12 +288,12 @@ fn order(facts: &Facts) -> [Mechanism; 6] {
 }
 
 /// One `read` and one `write` are the quickest copy.
-fn is_small(facts: &Facts) -> bool {
+fn is_small(facts: &CopyFacts) -> bool {
     facts.size.is_some_and(|size| size < facts.tuning.small_bytes())
 }
 
 /// Direct writes cost the least processor time where there is enough to write.
-fn direct_saves_cpu_time(facts: &Facts) -> bool {
+fn direct_saves_cpu_time(facts: &CopyFacts) -> bool {
     let from = match facts.source_is_cold {
         true => facts.tuning.direct_cpu_min.bytes.max(DIRECT_SAVES_COLD_MIN_BYTES),
         false => facts.tuning.direct_cpu_min.bytes,
@@ -299,13 +302,13 @@ fn direct_saves_cpu_time(facts: &Facts) -> bool {
 }
 
 /// Direct writes win by the clock where the bytes must reach the device anyway.
-fn direct_is_faster(facts: &Facts) -> bool {
+fn direct_is_faster(facts: &CopyFacts) -> bool {
     let is_beyond_budget = facts.data_bytes > facts.dirty_budget_bytes;
     facts.durable || facts.cache == Cache::Skip || is_beyond_budget
 }
 
 /// Why the options or the kind of file rule a mechanism out.
-fn excluded(facts: &Facts, mechanism: Mechanism) -> Option<RefusalReason> {
+fn excluded(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> {
     if mechanism == Mechanism::ReadWrite {
         return match facts.allow {
             Allow::Any | Allow::ReadWrite | Allow::Only(Mechanism::ReadWrite) => None,
@@ -315,7 +318,7 @@ fn excluded(facts: &Facts, mechanism: Mechanism) -> Option<RefusalReason> {
     by_options(facts, mechanism).or_else(|| by_file(facts, mechanism))
 }
 
-fn by_options(facts: &Facts, mechanism: Mechanism) -> Option<RefusalReason> {
+fn by_options(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> {
     use Mechanism::{CopyFileRange, Direct, Reflink, Sendfile, Splice};
     let exclusion = match (facts.allow, mechanism) {
         (Allow::ReadWrite, _) => Exclusion::ReadWriteOnly,
@@ -337,7 +340,7 @@ fn by_options(facts: &Facts, mechanism: Mechanism) -> Option<RefusalReason> {
     Some(RefusalReason::ExcludedBy(exclusion))
 }
 
-fn by_file(facts: &Facts, mechanism: Mechanism) -> Option<RefusalReason> {
+fn by_file(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> {
     let to_the_end = to_the_end(facts, mechanism);
     if facts.destination_is_stream && to_the_end.is_some() {
         return Some(RefusalReason::StreamDestination);
@@ -357,7 +360,7 @@ fn by_file(facts: &Facts, mechanism: Mechanism) -> Option<RefusalReason> {
 }
 
 /// Why direct writes do not lead from this source to this destination.
-fn by_path(facts: &Facts) -> Option<RefusalReason> {
+fn by_path(facts: &CopyFacts) -> Option<RefusalReason> {
     if facts.source.is_network() || facts.source.is_user() {
         return Some(RefusalReason::SourceNotMapped);
     }
@@ -375,14 +378,14 @@ pub(crate) fn shares_by_copy_file_range(filesystem: Filesystem) -> bool {
 }
 
 /// What is read to its end is read, unless the options ask for the kernel's own copies.
-fn to_the_end(facts: &Facts, mechanism: Mechanism) -> Option<RefusalReason> {
+fn to_the_end(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> {
     let asked_for = matches!(facts.allow, Allow::NoUserCopy | Allow::Only(_));
     let able = matches!(mechanism, Mechanism::Sendfile | Mechanism::Splice);
     (!asked_for || !able).then_some(RefusalReason::SizeUnknown)
 }
 
 /// Why `used` went before `mechanism`, which would have copied less.
-fn outranked(facts: &Facts, mechanism: Mechanism, used: Mechanism) -> Option<RefusalReason> {
+fn outranked(facts: &CopyFacts, mechanism: Mechanism, used: Mechanism) -> Option<RefusalReason> {
     let order = order(facts);
     let place = |m| order.iter().position(|o| *o == m);
     if place(mechanism) < place(used) {
@@ -402,7 +405,7 @@ fn outranked(facts: &Facts, mechanism: Mechanism, used: Mechanism) -> Option<Ref
 
 /// What an error number from a mechanism means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ErrorClass {
     /// The same call again.
     Retry,
     /// Not this mechanism: the next one goes on where the bytes stopped.
@@ -412,36 +415,36 @@ pub(crate) enum Verdict {
 }
 
 /// Classifies `errno`, which `mechanism` met after it had moved `moved_bytes`.
-pub(crate) fn classify(mechanism: Mechanism, errno: Errno, moved_bytes: u64) -> Verdict {
+pub(crate) fn classify(mechanism: Mechanism, errno: Errno, moved_bytes: u64) -> ErrorClass {
     match errno {
-        Errno::EINTR => Verdict::Retry,
-        _ if mechanism == Mechanism::ReadWrite => Verdict::Failed,
+        Errno::EINTR => ErrorClass::Retry,
+        _ if mechanism == Mechanism::ReadWrite => ErrorClass::Failed,
         // No such call or no such combination: kernel < 4.5 or gVisor; another superblock; no
         // implementation in this filesystem; a combination it does not take (O_APPEND and sendfile,
         // nodatacow and FICLONE, character devices); no such ioctl.
         Errno::ENOSYS | Errno::EXDEV | Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ENOTTY => {
-            Verdict::Unsupported
+            ErrorClass::Unsupported
         }
         // seccomp profiles and immutable files; O_APPEND destinations and some FUSE servers; active
         // swap files; sizes that this call cannot express; fuse-overlayfs on a 0444 destination.
         Errno::EPERM | Errno::EBADF | Errno::ETXTBSY | Errno::EOVERFLOW | Errno::EACCES => {
-            Verdict::Unsupported
+            ErrorClass::Unsupported
         }
         // CIFS servers answer like this to calls they do not support. A real EIO comes again from
         // the next mechanism, and `read_write` reports it.
         Errno::EIO | Errno::ENOENT if moved_bytes == 0 && mechanism != Mechanism::Direct => {
-            Verdict::Unsupported
+            ErrorClass::Unsupported
         }
         // Direct I/O pins pages: too many of them, or pages that are no memory.
         Errno::EFAULT | Errno::ENOMEM | Errno::EAGAIN if mechanism == Mechanism::Direct => {
-            Verdict::Unsupported
+            ErrorClass::Unsupported
         }
-        _ => Verdict::Failed,
+        _ => ErrorClass::Failed,
     }
 }
 
 /// What stopped a mechanism with this error number.
-pub(crate) fn explain(mechanism: Mechanism, errno: Errno, facts: &Facts) -> Obstacle {
+pub(crate) fn explain(mechanism: Mechanism, errno: Errno, facts: &CopyFacts) -> Obstacle {
     match (mechanism, errno) {
         (_, Errno::EXDEV) => Obstacle::OtherFilesystem,
         (Mechanism::Reflink, Errno::EOPNOTSUPP | Errno::ENOTTY) => {
@@ -464,7 +467,7 @@ pub(crate) fn stopped(
     mechanism: Mechanism,
     errno: Option<Errno>,
     after_bytes: u64,
-    facts: &Facts,
+    facts: &CopyFacts,
 ) -> Refusal {
     let obstacle = errno.map_or(Obstacle::MovedNothing, |errno| explain(mechanism, errno, facts));
     let reason = RefusalReason::StoppedBy { obstacle, after_bytes };

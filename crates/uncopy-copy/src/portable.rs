@@ -208,7 +208,7 @@ fn move_bytes(
     loop {
         let total_bytes = source.begun.len();
         let progress = Progress { phase: Phase::Copying, done_bytes, total_bytes };
-        observer::tell(observer, progress, source.path)?;
+        observer::report(observer, progress, source.path)?;
         let admitted = observer::admitted(observer, progress, most)
             .ok_or_else(|| Error::new("copy", source.path, Reason::Cancelled))?;
         let piece = &mut buffer[..usize::try_from(admitted).unwrap_or(usize::MAX)];

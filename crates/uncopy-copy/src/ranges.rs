@@ -9,19 +9,19 @@ use uncopy_core::Cost;
 /// What a thread takes at a time; the quicker one takes more.
 const BLOCK_BYTES: u64 = 1 << 20;
 
-/// Moves up to `length` bytes from `offset` on, by this thread and by one that goes on with `beside`
+/// Moves up to `length` bytes from `offset` on, by this thread and by one that goes on with `second_mover`
 /// until the piece is done. What is told is what was moved from the beginning on without a gap. What
 /// lies behind a gap is moved again by the next step, which meets what stopped it itself.
 pub(super) fn step(
     mover: &mut dyn Mover,
-    beside: &mut (dyn Mover + Send),
+    second_mover: &mut (dyn Mover + Send),
     ends: Ends<'_>,
     (offset, length): (u64, u64),
 ) -> Result<Moved, Refused> {
     let piece = Piece { offset, length, next: AtomicU64::new(0) };
     let blocks = thread::scope(|scope| {
         let helper = thread::Builder::new().name("uncopy".into());
-        let helper = helper.spawn_scoped(scope, || piece.work(beside, ends));
+        let helper = helper.spawn_scoped(scope, || piece.work(second_mover, ends));
         let mut blocks = piece.work(mover, ends);
         // Without another thread this one has moved all of them.
         if let Ok(helper) = helper {

@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use rustix::fs::FileType;
 
-use super::compress::{self, Chosen, Wanted, Way};
+use super::compress::{self, Chosen, Conversion, Wanted};
 use super::control::Control;
 use super::destination::Destination;
 use super::digest::Hasher;
-use super::experience::Alike;
 use super::facts;
+use super::history::FileClass;
 use super::metadata;
 use super::observer::{self, Observer, Phase, Progress};
 use super::options::{Cache, CopyOptions, Existing, IfChanged, RETRIES, Transform};
 use super::outcome::Outcome;
 use super::pause::Stopwatch;
-use super::plan::{self, Facts, Step};
+use super::plan::{self, CopyFacts, PlanStep};
 use super::source::Source;
 use super::staging::{Commit, Placing, Staging};
 use super::stale::Noting;
@@ -104,7 +104,8 @@ fn copy_once(
     let chosen = chosen.as_ref();
     let mut outcome = write_staged(&source, &destination, staging, chosen, options, observer)?;
     if let Outcome::Copied(receipt) = &mut outcome
-        && let Some(chosen) = chosen.filter(|chosen| chosen.way == Way::Leave && !options.suffix)
+        && let Some(chosen) =
+            chosen.filter(|chosen| chosen.conversion == Conversion::Leave && !options.suffix)
     {
         // No suffix shows it.
         let reason = chosen.compression.reason;
@@ -138,11 +139,13 @@ pub(super) fn copy_opened(
         Placing::Aside { is_swept, noting, .. } if destination.found.is_some() => {
             open_staging(source, destination, noting, options, observer)?.swept(is_swept)
         }
-        Placing::Aside { is_swept, siblings, noting } => {
+        Placing::Aside { is_swept, directory_defaults, noting } => {
             let staging = Staging::aside(destination, mode, options.existing, noting)?;
-            staging.among(siblings, mode).swept(is_swept)
+            staging.among(directory_defaults, mode).swept(is_swept)
         }
-        Placing::Private { siblings } => Staging::private(destination, mode)?.among(siblings, mode),
+        Placing::Private { directory_defaults } => {
+            Staging::private(destination, mode)?.among(directory_defaults, mode)
+        }
         Placing::Kept { parts, begun, is_unseen, is_swept } => {
             let policy = (options.existing, is_unseen);
             Staging::kept(destination, parts, begun, policy)?.swept(is_swept)
@@ -159,12 +162,12 @@ fn write_staged(
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
-    let transforms = chosen.is_some_and(|chosen| chosen.way != Way::Leave);
+    let transforms = chosen.is_some_and(|chosen| chosen.conversion != Conversion::Leave);
     let facts = facts::gather(source, destination, staging.fd(), options);
     let hashes = source.is_stream && options.verify.is_some() && !destination.is_stream();
-    let facts = Facts { transforms, hashes, ..facts };
+    let facts = CopyFacts { transforms, hashes, ..facts };
     let (in_place, begin) = (facts.in_place, Stopwatch::start(options.gate.as_ref()));
-    let alike = facts.alike(source.stat.size);
+    let class = facts.class(source.stat.size);
     let how = (facts, chosen);
     let result = write(source, destination, &mut staging, how, options, observer);
     if result.as_ref().is_err_and(Error::is_cancelled) {
@@ -174,14 +177,14 @@ fn write_staged(
         && !transforms
         && receipt.resumed_bytes == 0
     {
-        learn(observer, alike, receipt, begin.elapsed());
+        learn(observer, class, receipt, begin.elapsed());
     }
     result.map_err(|error| if in_place { error.while_in_place() } else { error })
 }
 
 /// Lets other copies of the job know what this one took, if it went one way.
-fn learn(observer: &dyn Observer, alike: Alike, receipt: &Receipt, took: Duration) {
-    let Some(experience) = observer.experience().filter(|_| observer.throttle().is_none()) else {
+fn learn(observer: &dyn Observer, class: FileClass, receipt: &Receipt, took: Duration) {
+    let Some(history) = observer.history().filter(|_| observer.throttle().is_none()) else {
         return;
     };
     let verified = receipt.verification.as_ref().map_or(Duration::ZERO, |v| v.duration);
@@ -192,7 +195,7 @@ fn learn(observer: &dyn Observer, alike: Alike, receipt: &Receipt, took: Duratio
         let (bytes, took) = (receipt.bytes_by(first.mechanism), took.saturating_sub(verified));
         let refused = receipt.refusals.iter().filter(|refusal| refusal.errno.is_some());
         let refused = refused.map(|refusal| refusal.mechanism);
-        experience.record(alike, first.mechanism, refused, (bytes, took));
+        history.record(class, first.mechanism, refused, (bytes, took));
     }
 }
 
@@ -201,11 +204,11 @@ fn write(
     source: &Source<'_>,
     destination: &Destination<'_>,
     staging: &mut Staging<'_>,
-    (facts, chosen): (Facts, Option<&Chosen>),
+    (facts, chosen): (CopyFacts, Option<&Chosen>),
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
-    let way = chosen.map_or(Way::Leave, |chosen| chosen.way);
+    let way = chosen.map_or(Conversion::Leave, |chosen| chosen.conversion);
     let compression = chosen.map(|chosen| chosen.compression.clone());
     let mut receipt = Receipt::default();
     receipt.compression = compression;
@@ -220,7 +223,7 @@ fn write(
         .transpose()
         .map_err(|errno| Error::system("hash", source.path, errno))?;
     let reached = match way {
-        Way::Leave => {
+        Conversion::Leave => {
             move_bytes(source, staging, (facts, digest.as_mut()), &mut receipt, observer)?
         }
         _ => transform_bytes(way, source, staging, &facts, &mut receipt, observer)?,
@@ -238,7 +241,7 @@ fn write(
     } else {
         receipt.notes.extend(metadata::apply(staging, source, destination, options.preserve));
     }
-    if source.is_told() && !destination.is_stream() {
+    if source.has_reliable_size() && !destination.is_stream() {
         receipt.flags_not_kept = metadata::flags_not_kept(source.fd(), staging.fd());
     }
     if options.durable || answers_late {
@@ -277,7 +280,7 @@ fn open_staging<'a>(
 fn move_bytes(
     source: &Source<'_>,
     staging: &Staging<'_>,
-    (facts, digest): (Facts, Option<&mut Hasher>),
+    (facts, digest): (CopyFacts, Option<&mut Hasher>),
     receipt: &mut Receipt,
     observer: &mut dyn Observer,
 ) -> Result<u64> {
@@ -287,13 +290,13 @@ fn move_bytes(
         }
         _ => {
             // Of nothing every way is as good as any other.
-            let empty = source.stat.size == 0 && source.is_told();
-            if plan::next(&facts, &[]) == Step::GiveUp && !empty {
+            let empty = source.stat.size == 0 && source.has_reliable_size();
+            if plan::next(&facts, &[]) == PlanStep::GiveUp && !empty {
                 return Err(Error::new("copy", source.path, plan::no_mechanism(&facts, &[])));
             }
             let mechanism = match plan::next(&facts, &[]) {
-                Step::Try(mechanism) => mechanism,
-                Step::GiveUp => Mechanism::ReadWrite,
+                PlanStep::Try(mechanism) => mechanism,
+                PlanStep::GiveUp => Mechanism::ReadWrite,
             };
             receipt.refusals = plan::refusals(&facts, Some(mechanism));
             let how = (&facts, mechanism);
@@ -322,10 +325,10 @@ fn move_bytes(
 /// Compresses or decompresses the bytes and fills in the receipt. Returns the length of the
 /// destination.
 fn transform_bytes(
-    way: Way,
+    way: Conversion,
     source: &Source<'_>,
     staging: &Staging<'_>,
-    facts: &Facts,
+    facts: &CopyFacts,
     receipt: &mut Receipt,
     observer: &mut dyn Observer,
 ) -> Result<u64> {
@@ -337,7 +340,7 @@ fn transform_bytes(
 /// New contents that nobody sees yet.
 struct Written {
     bytes: u64,
-    way: Way,
+    way: Conversion,
     /// Of what came from a source that cannot be read again.
     digest: Option<String>,
 }
@@ -359,7 +362,7 @@ fn finish_contents(
     if let Some(wanted) = options.verify
         && !staging.destination().is_stream()
     {
-        let read = receipt.compression.as_ref().filter(|_| way != Way::Leave);
+        let read = receipt.compression.as_ref().filter(|_| way != Conversion::Leave);
         let source_bytes = read.map_or(reached, |compression| compression.source_bytes);
         if digest.is_some() {
             receipt.notes.push(Note::DigestAsItCame);
@@ -367,7 +370,7 @@ fn finish_contents(
         let is_read_again = digest.is_none();
         let original = digest.map_or(Original::Again(source_bytes), Original::AsItCame);
         let progress = Progress { phase: Phase::Flushing, done_bytes: 0, total_bytes: reached };
-        observer::tell(observer, progress, source.path)?;
+        observer::report(observer, progress, source.path)?;
         file::sync_data(staging.fd())
             .map_err(|e| Error::destination("flush", staging.destination().given, e))?;
         let (sides, how) = ((original, reached), (way, wanted));

@@ -1,4 +1,4 @@
-//! Small files of a tree: one read and one write, and none of what a large file needs first.
+//! SmallCopy files of a tree: one read and one write, and none of what a large file needs first.
 //!
 //! Whatever is out of the ordinary (a short read, a source that changes, an error) is left to the
 //! way that every single file goes, which starts again with an empty file.
@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::facts;
 use super::mechanism::{Ends, reflink};
 use super::options::{Allow, Cache, CopyOptions, Sparse};
-use super::plan::{self, Attempted, Step, Verdict};
+use super::plan::{self, Attempted, ErrorClass, PlanStep};
 use super::source;
 use super::sparse;
 use super::watch::{self, Begin, Watch};
@@ -55,20 +55,20 @@ fn are_possible(filesystems: (Filesystem, Filesystem), options: &CopyOptions) ->
 /// How small files go from one filesystem to another: found out with the first, and the same for
 /// all that follow.
 #[derive(Debug)]
-pub(crate) struct Way {
+pub(crate) struct SmallFilePath {
     filesystems: (Filesystem, Filesystem),
     /// Below this size files go it.
     below_bytes: u64,
     /// What sharing was answered, if that holds for every file of the two filesystems.
     sharing: Option<Errno>,
     /// What every small file that is not empty begins with, once that is known.
-    step: Option<Step>,
+    step: Option<PlanStep>,
 }
 
 /// What the next file is likely to be like, because the last one was: what can be done for it before
 /// it is looked at, so that one look is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Next {
+pub(crate) enum NextSmallFile {
     /// Nothing.
     #[default]
     Unknown,
@@ -78,14 +78,14 @@ pub(crate) enum Next {
     Share { mode: u32 },
 }
 
-impl Next {
+impl NextSmallFile {
     /// After a file that went by `mechanism`.
-    pub(crate) fn after(mechanism: Mechanism, stat: &Stat) -> Next {
+    pub(crate) fn after(mechanism: Mechanism, stat: &Stat) -> NextSmallFile {
         match mechanism {
-            _ if !is_older(stat, clock::realtime()) || stat.size == 0 => Next::Unknown,
-            Mechanism::ReadWrite if stat.size <= Early::MOST_BYTES as u64 => Next::Read,
-            Mechanism::Reflink => Next::Share { mode: stat.permissions() & 0o777 },
-            _ => Next::Unknown,
+            _ if !is_older(stat, clock::realtime()) || stat.size == 0 => NextSmallFile::Unknown,
+            Mechanism::ReadWrite if stat.size <= EarlyRead::MAX_BYTES as u64 => NextSmallFile::Read,
+            Mechanism::Reflink => NextSmallFile::Share { mode: stat.permissions() & 0o777 },
+            _ => NextSmallFile::Unknown,
         }
     }
 
@@ -97,7 +97,7 @@ impl Next {
 
 /// What was read of a file before it was looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Early {
+pub(crate) struct EarlyRead {
     bytes: usize,
     /// Since the epoch, when reading began.
     begun: Duration,
@@ -105,21 +105,21 @@ pub(crate) struct Early {
     watch: Watch,
 }
 
-impl Early {
+impl EarlyRead {
     /// Files longer than this are not read so.
-    const MOST_BYTES: usize = 16 << 10;
+    const MAX_BYTES: usize = 16 << 10;
 
     /// Reads what there is room for.
-    pub(crate) fn read(source: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<Early> {
+    pub(crate) fn read(source: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<EarlyRead> {
         let begun = clock::realtime();
-        let room = buffer.len().min(Early::MOST_BYTES);
+        let room = buffer.len().min(EarlyRead::MAX_BYTES);
         let bytes = transfer::read_at(source, &mut buffer[..room], 0).ok()?;
         // Whatever is stored from here on is not in what was read.
         let watch = match bytes {
             0 => Watch::Clean { writing: 0 },
             _ => Watch::after_the_only_read(file::cached_pages(source, 0, room as u64)),
         };
-        Some(Early { bytes, begun, watch })
+        Some(EarlyRead { bytes, begun, watch })
     }
 
     /// That is the whole of a file that was looked at afterwards, and nobody has changed it meanwhile:
@@ -139,7 +139,7 @@ pub(crate) fn is_older(stat: &Stat, time: Duration) -> bool {
 
 /// What became of a small file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Small {
+pub(crate) enum SmallCopy {
     /// It is there, all of it.
     Copied(Mechanism, Cost, MappedWrites),
     /// Its pages were clean, and somebody stored into them; the new file is to be removed.
@@ -148,11 +148,14 @@ pub(crate) enum Small {
     Odd,
 }
 
-impl Way {
-    pub(crate) fn new(filesystems: (Filesystem, Filesystem), options: &CopyOptions) -> Way {
+impl SmallFilePath {
+    pub(crate) fn new(
+        filesystems: (Filesystem, Filesystem),
+        options: &CopyOptions,
+    ) -> SmallFilePath {
         let is_possible = are_possible(filesystems, options);
         let below_bytes = if is_possible { options.tuning.small_bytes() } else { 0 };
-        Way { filesystems, below_bytes, sharing: None, step: None }
+        SmallFilePath { filesystems, below_bytes, sharing: None, step: None }
     }
 
     /// The same as [`is_small`], for files between the two filesystems.
@@ -161,47 +164,47 @@ impl Way {
     }
 
     /// Copies `source`, which was like `stat` when it was opened, to a new file. What was read `early` is
-    /// in the buffer. `admits` is asked before bytes are submitted, and may wait; it is not for those that
+    /// in the buffer. `wait_for_budget` is asked before bytes are submitted, and may wait; it is not for those that
     /// are shared.
     pub(crate) fn copy(
         &mut self,
         ends: Ends<'_>,
         stat: &Stat,
         options: &CopyOptions,
-        (buffer, early): (&mut [u8], Option<Early>),
-        admits: impl FnOnce() -> bool,
-    ) -> Small {
+        (buffer, early): (&mut [u8], Option<EarlyRead>),
+        wait_for_budget: impl FnOnce() -> bool,
+    ) -> SmallCopy {
         let early = early.filter(|early| early.is_all_of(stat));
         let source = self.filesystems.0;
-        let read_and_write = || match admits() {
+        let read_and_write = || match wait_for_budget() {
             true => read_and_write(ends, (stat, source), options, (buffer, early)),
-            false => Small::Odd,
+            false => SmallCopy::Odd,
         };
         let copied = match self.first(stat, options) {
-            Step::Try(Mechanism::Reflink) => match reflink::share(ends) {
+            PlanStep::Try(Mechanism::Reflink) => match reflink::share(ends) {
                 Ok(()) => {
                     let mapped_writes = watch::of_snapshot(source);
-                    Small::Copied(Mechanism::Reflink, Cost::Shared, mapped_writes)
+                    SmallCopy::Copied(Mechanism::Reflink, Cost::Shared, mapped_writes)
                 }
                 Err(errno) if self.forget_sharing(errno) => read_and_write(),
-                Err(_) => Small::Odd,
+                Err(_) => SmallCopy::Odd,
             },
-            Step::Try(Mechanism::ReadWrite) => read_and_write(),
-            _ => Small::Odd,
+            PlanStep::Try(Mechanism::ReadWrite) => read_and_write(),
+            _ => SmallCopy::Odd,
         };
         let unchanged = || match (early, copied) {
-            (Some(_), Small::Copied(Mechanism::ReadWrite, ..)) => true,
+            (Some(_), SmallCopy::Copied(Mechanism::ReadWrite, ..)) => true,
             _ => file::stat(ends.source).is_ok_and(|now| source::difference(stat, &now).is_none()),
         };
         match copied {
-            Small::Copied(..) if !unchanged() => Small::Odd,
+            SmallCopy::Copied(..) if !unchanged() => SmallCopy::Odd,
             copied => copied,
         }
     }
 
-    fn first(&mut self, stat: &Stat, options: &CopyOptions) -> Step {
+    fn first(&mut self, stat: &Stat, options: &CopyOptions) -> PlanStep {
         if stat.size == 0 {
-            return Step::Try(Mechanism::ReadWrite);
+            return PlanStep::Try(Mechanism::ReadWrite);
         }
         if let Some(step) = self.step {
             return step;
@@ -225,7 +228,7 @@ impl Way {
     /// has no such thing, or they are two.
     fn forget_sharing(&mut self, errno: Errno) -> bool {
         let for_all = matches!(errno, Errno::EOPNOTSUPP | Errno::EXDEV | Errno::ENOSYS);
-        let unsupported = plan::classify(Mechanism::Reflink, errno, 0) == Verdict::Unsupported;
+        let unsupported = plan::classify(Mechanism::Reflink, errno, 0) == ErrorClass::Unsupported;
         if for_all && unsupported {
             self.sharing = Some(errno);
             self.step = None;
@@ -268,8 +271,8 @@ fn read_and_write(
     ends: Ends<'_>,
     (stat, filesystem): (&Stat, Filesystem),
     options: &CopyOptions,
-    (buffer, early): (&mut [u8], Option<Early>),
-) -> Small {
+    (buffer, early): (&mut [u8], Option<EarlyRead>),
+) -> SmallCopy {
     let look = || file::cached_pages(ends.source, 0, 0);
     let mut watch = match (watch::unseen(stat, filesystem), early) {
         (Some(why), _) => Watch::Blind(why),
@@ -278,33 +281,33 @@ fn read_and_write(
         (None, None) if stat.size == 0 => Watch::Clean { writing: 0 },
         (None, None) => match Watch::begin(look(), watch::may_flush(options), 0) {
             (watch, Begin::Go) => watch,
-            _ => return Small::Odd,
+            _ => return SmallCopy::Odd,
         },
     };
     let read = match early {
         Some(early) => Ok(early.bytes),
         None => transfer::read_at(ends.source, buffer, 0),
     };
-    let Ok(n) = read else { return Small::Odd };
+    let Ok(n) = read else { return SmallCopy::Odd };
     if n as u64 != stat.size {
-        return Small::Odd;
+        return SmallCopy::Odd;
     }
     if early.is_none() && watch.is_open() && n > 0 {
         watch = watch.look(look());
     }
     let mapped_writes = match watch.verdict() {
-        MappedWrites::Seen => return Small::StoredInto,
+        MappedWrites::Seen => return SmallCopy::StoredInto,
         // It is to be flushed first.
         MappedWrites::Unknown(Unseen::DirtyPages) if watch::may_flush(options) => {
-            return Small::Odd;
+            return SmallCopy::Odd;
         }
         known => known,
     };
     if options.sparse != Sparse::Never && sparse::hides_hole(&ends.source, &buffer[..n]) {
-        return Small::Odd;
+        return SmallCopy::Odd;
     }
     if n > 0 && transfer::write(ends.destination, &buffer[..n]) != Ok(n) {
-        return Small::Odd;
+        return SmallCopy::Odd;
     }
-    Small::Copied(Mechanism::ReadWrite, Cost::UserCopied, mapped_writes)
+    SmallCopy::Copied(Mechanism::ReadWrite, Cost::UserCopied, mapped_writes)
 }

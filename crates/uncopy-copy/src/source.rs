@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, OFlags};
 
-use super::named::Named;
+use super::display_path::DisplayPath;
 use super::options::{CopyOptions, IfChanged};
 use super::watch::{self, Begin, Flushes, Watch};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
@@ -19,7 +19,7 @@ use uncopy_os::{Sys, inherit};
 
 /// An open source, and what it was like when it was opened.
 pub(crate) struct Source<'a> {
-    pub(crate) path: Named<'a>,
+    pub(crate) path: DisplayPath<'a>,
     fd: OwnedFd,
     pub(crate) stat: Stat,
     pub(crate) filesystem: Filesystem,
@@ -91,7 +91,7 @@ impl<'a> Source<'a> {
         }
         let is_stream = matches!(kind, FileType::Fifo | FileType::CharacterDevice);
         let magic = file::filesystem_magic(&fd).unwrap_or(0);
-        let (path, filesystem) = (Named::Path(path), Filesystem::from_magic(magic));
+        let (path, filesystem) = (DisplayPath::Path(path), Filesystem::from_magic(magic));
         Ok(Source { path, fd, stat, filesystem, is_stream, watched: Watched::default() })
     }
 
@@ -115,7 +115,7 @@ impl<'a> Source<'a> {
             }
             _ => {}
         }
-        let (path, filesystem) = (Named::Path(path), Filesystem::from_magic(0));
+        let (path, filesystem) = (DisplayPath::Path(path), Filesystem::from_magic(0));
         Ok(Some(Source {
             path,
             fd,
@@ -128,7 +128,7 @@ impl<'a> Source<'a> {
 
     /// A regular file that was opened in its directory, and what it was like then.
     pub(crate) fn opened(
-        path: Named<'a>,
+        path: DisplayPath<'a>,
         fd: OwnedFd,
         stat: Stat,
         filesystem: Filesystem,
@@ -159,11 +159,11 @@ impl<'a> Source<'a> {
 
     /// Bytes to copy, unless only reading to the end tells.
     pub(crate) fn size(&self) -> Option<u64> {
-        (self.is_told() && self.stat.size > 0).then_some(self.stat.size)
+        (self.has_reliable_size() && self.stat.size > 0).then_some(self.stat.size)
     }
 
     /// Size and times mean what they say: a regular file, and not one made up as it is read.
-    pub(crate) fn is_told(&self) -> bool {
+    pub(crate) fn has_reliable_size(&self) -> bool {
         self.stat.file_type() == FileType::RegularFile && !self.filesystem.is_pseudo()
     }
 
@@ -273,7 +273,7 @@ impl<'a> Source<'a> {
     /// Kernels before 6.13 stamp times by the tick: two writes within 4 ms (1 ms to 10 ms) that
     /// leave the size alone may look like one.
     pub(crate) fn change(&self) -> Sys<Option<String>> {
-        if !self.is_told() {
+        if !self.has_reliable_size() {
             return Ok(None);
         }
         self.look_now();

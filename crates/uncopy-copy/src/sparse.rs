@@ -63,7 +63,7 @@ pub(crate) fn may_have_holes(stat: &Stat) -> bool {
 /// Whether blocks for attributes, which count like those of data, may stand for ones that are missing,
 /// so that [`may_have_holes`] says nothing. They are few: in a larger file they are not looked for.
 pub(crate) fn may_hide_holes(stat: &Stat) -> bool {
-    stat.size <= Tuning::MOST_ZERO_COPY_MIN_BYTES
+    stat.size <= Tuning::MAX_ZERO_COPY_MIN_BYTES
 }
 
 /// Whether such a file has a hole. A hole reads as zeros, so that its contents tell of most files

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::OFlags;
 
-use super::born::Siblings;
+use super::creation_defaults::DirectoryDefaults;
 use super::destination::Destination;
 use super::mechanism::{Refused, Side};
 use super::observer::Observer;
@@ -38,7 +38,7 @@ pub(crate) struct Staging<'a> {
     /// A large file that another run can go on with.
     parts: Option<Mutex<Box<dyn Parts + 'a>>>,
     /// The other new files of its directory, and the mode that it was created with.
-    siblings: Option<(Siblings<'a>, u32)>,
+    directory_defaults: Option<(DirectoryDefaults<'a>, u32)>,
     /// The mode that it gets when it has its own name.
     last_mode: Cell<Option<u32>>,
 }
@@ -46,9 +46,9 @@ pub(crate) struct Staging<'a> {
 /// Where a file is written first, in a tree.
 pub(crate) enum Placing<'a> {
     /// Aside, without a name where that can be had.
-    Aside { is_swept: bool, siblings: Siblings<'a>, noting: Noting<'a> },
+    Aside { is_swept: bool, directory_defaults: DirectoryDefaults<'a>, noting: Noting<'a> },
     /// Under its own name.
-    Private { siblings: Siblings<'a> },
+    Private { directory_defaults: DirectoryDefaults<'a> },
     /// Under a temporary name from the beginning, so that another run finds it.
     Kept { parts: Box<dyn Parts + 'a>, begun: Option<Unfinished>, is_unseen: bool, is_swept: bool },
 }
@@ -108,7 +108,7 @@ impl<'a> Staging<'a> {
             is_unseen: false,
             is_swept: false,
             parts: None,
-            siblings: None,
+            directory_defaults: None,
             last_mode: Cell::new(None),
         }
     }
@@ -140,13 +140,17 @@ impl<'a> Staging<'a> {
     }
 
     /// It was created with `mode` as one of these, if that says what it is like now.
-    pub(crate) fn among(mut self, siblings: Siblings<'a>, mode: u32) -> Staging<'a> {
-        self.siblings = (!self.is_temporary_name()).then_some((siblings, mode));
+    pub(crate) fn among(
+        mut self,
+        directory_defaults: DirectoryDefaults<'a>,
+        mode: u32,
+    ) -> Staging<'a> {
+        self.directory_defaults = (!self.is_temporary_name()).then_some((directory_defaults, mode));
         self
     }
 
-    pub(crate) fn siblings(&self) -> Option<(Siblings<'a>, u32)> {
-        self.siblings
+    pub(crate) fn directory_defaults(&self) -> Option<(DirectoryDefaults<'a>, u32)> {
+        self.directory_defaults
     }
 
     fn keeping(mut self, existing: Existing) -> Staging<'a> {

@@ -12,7 +12,7 @@ use super::digest::Hasher;
 use super::mechanism::read_write;
 use super::observer::{self, Observer, Phase, Progress};
 use super::options::Sparse;
-use super::plan::{self, Facts, Verdict};
+use super::plan::{self, CopyFacts, ErrorClass};
 use super::source::Source;
 use super::staging::Staging;
 use uncopy_core::{Cost, Mechanism, Receipt};
@@ -31,7 +31,7 @@ pub(crate) fn wait_for_source(source: &Source<'_>, observer: &mut dyn Observer) 
     let waiting = Progress { phase: Phase::Waiting, done_bytes: 0, total_bytes: 0 };
     let fail = |errno| Error::system("read", source.path, errno);
     while !file::wait(source.fd(), Ready::ToRead, PATIENCE).map_err(fail)? {
-        observer::tell(observer, waiting, source.path)?;
+        observer::report(observer, waiting, source.path)?;
     }
     Ok(())
 }
@@ -41,28 +41,28 @@ pub(crate) fn wait_for_source(source: &Source<'_>, observer: &mut dyn Observer) 
 pub(crate) fn copy_to_end(
     source: &Source<'_>,
     staging: &Staging<'_>,
-    (facts, mechanism): (&Facts, Mechanism),
+    (facts, mechanism): (&CopyFacts, Mechanism),
     mut digest: Option<&mut Hasher>,
     receipt: &mut Receipt,
     observer: &mut dyn Observer,
 ) -> Result<u64> {
     let destination = staging.destination();
     let finds_zeros = facts.sparse == Sparse::Always && !facts.destination_is_stream;
-    let mut way = Way::new(mechanism, source, staging)
+    let mut mover = StreamMover::new(mechanism, source, staging)
         .map_err(|e| Error::system("make a pipe to copy", source.path, e))?;
     let mut total = 0;
     source.settle()?;
     // Regular files are always ready, and need not be asked; pseudo files may wait as well
     // (/proc/kmsg).
-    let may_wait = !source.is_told();
+    let may_wait = !source.has_reliable_size();
     loop {
         let fail = |errno| Error::system("read", source.path, errno);
         if may_wait && !file::wait(source.fd(), Ready::ToRead, PATIENCE).map_err(fail)? {
-            observer::tell_writing(observer, copying(total), destination.given)?;
+            observer::report_writing(observer, copying(total), destination.given)?;
             continue;
         }
         let most = admit(observer, destination, total)?;
-        let filled = way.fill(source, staging, most);
+        let filled = mover.fill(source, staging, most);
         if let Some(throttle) = observer.throttle() {
             throttle.give_back((most - filled.unwrap_or(0)) as u64);
         }
@@ -74,31 +74,31 @@ pub(crate) fn copy_to_end(
             // took what was there.
             Err(Errno::EAGAIN) => {
                 file::wait(staging.fd(), Ready::ToWrite, PATIENCE).map_err(fail)?;
-                observer::tell_writing(observer, copying(total), destination.given)?;
+                observer::report_writing(observer, copying(total), destination.given)?;
                 continue;
             }
             Err(errno) => {
-                return Err(stopped(source, destination, (facts, mechanism), &way, errno, total));
+                return Err(stopped(source, destination, (facts, mechanism), &mover, errno, total));
             }
         };
-        if let (Some(digest), Some(bytes)) = (&mut digest, way.held(n)) {
+        if let (Some(digest), Some(bytes)) = (&mut digest, mover.held(n)) {
             digest.update(bytes);
         }
-        let hole_bytes = match way.held(n) {
+        let hole_bytes = match mover.held(n) {
             Some(bytes) if finds_zeros => {
                 read_write::write_sparsely(staging.fd(), bytes, total, facts.in_place)
                     .map_err(|e| Error::destination("write to", destination.given, e))?
             }
             _ => {
-                hand_on(&way, n, total, staging, observer)?;
+                hand_on(&mover, n, total, staging, observer)?;
                 0
             }
         };
         receipt.add(mechanism, hole_bytes, Cost::Hole);
         total += n as u64;
-        receipt.add(mechanism, n as u64 - hole_bytes, way.cost());
+        receipt.add(mechanism, n as u64 - hole_bytes, mover.cost());
         source.look()?;
-        observer::tell_writing(observer, copying(total), destination.given)?;
+        observer::report_writing(observer, copying(total), destination.given)?;
     }
     if finds_zeros {
         // The last of it may be a hole.
@@ -110,23 +110,23 @@ pub(crate) fn copy_to_end(
 
 /// Has all of the `filled` bytes go to the destination, which has `total` bytes already.
 fn hand_on(
-    way: &Way,
+    mover: &StreamMover,
     filled: usize,
     total: u64,
     staging: &Staging<'_>,
     observer: &mut dyn Observer,
 ) -> Result<()> {
     let destination = staging.destination();
-    let mut written = way.written(filled);
+    let mut written = mover.written(filled);
     while written < filled {
-        match way.empty(staging, written..filled) {
+        match mover.empty(staging, written..filled) {
             Ok(0) => return Err(Error::destination("write to", destination.given, Errno::EIO)),
             Ok(more) => written += more,
             Err(Errno::EINTR) => {}
             Err(Errno::EAGAIN) => {
                 file::wait(staging.fd(), Ready::ToWrite, PATIENCE)
                     .map_err(|e| Error::destination("write to", destination.given, e))?;
-                observer::tell_writing(observer, copying(total), destination.given)?;
+                observer::report_writing(observer, copying(total), destination.given)?;
             }
             Err(errno) => return Err(Error::destination("write to", destination.given, errno)),
         }
@@ -150,14 +150,14 @@ fn admit(
 fn stopped(
     source: &Source<'_>,
     destination: &Destination<'_>,
-    (facts, mechanism): (&Facts, Mechanism),
-    way: &Way,
+    (facts, mechanism): (&CopyFacts, Mechanism),
+    mover: &StreamMover,
     errno: Errno,
     moved_bytes: u64,
 ) -> Error {
-    if plan::classify(mechanism, errno, moved_bytes) == Verdict::Failed {
+    if plan::classify(mechanism, errno, moved_bytes) == ErrorClass::Failed {
         // What a pipe or device gave is gone, and cannot be read again to see whose EIO it was.
-        let is_of_source = !way.touches_both() || errno == Errno::EIO;
+        let is_of_source = !mover.touches_both() || errno == Errno::EIO;
         return match is_of_source {
             true => Error::system("read", source.path, errno),
             false => Error::destination("write to", destination.given, errno),
@@ -168,7 +168,7 @@ fn stopped(
 }
 
 /// How bytes come in, and go on from there.
-enum Way {
+enum StreamMover {
     Buffer(Vec<u8>),
     Sendfile,
     /// Source, pipe, destination.
@@ -180,37 +180,37 @@ enum Way {
     Splice,
 }
 
-impl Way {
-    fn new(mechanism: Mechanism, source: &Source<'_>, staging: &Staging<'_>) -> Sys<Way> {
+impl StreamMover {
+    fn new(mechanism: Mechanism, source: &Source<'_>, staging: &Staging<'_>) -> Sys<StreamMover> {
         let is_pipe = source.stat.file_type() == FileType::Fifo || staging.destination().is_fifo();
         Ok(match mechanism {
-            Mechanism::Sendfile => Way::Sendfile,
-            Mechanism::Splice if is_pipe => Way::Splice,
+            Mechanism::Sendfile => StreamMover::Sendfile,
+            Mechanism::Splice if is_pipe => StreamMover::Splice,
             Mechanism::Splice => {
                 let (read, write, _) = transfer::pipe(BUFFER_BYTES)?;
-                Way::Pipe { read, write }
+                StreamMover::Pipe { read, write }
             }
-            _ => Way::Buffer(vec![0; BUFFER_BYTES]),
+            _ => StreamMover::Buffer(vec![0; BUFFER_BYTES]),
         })
     }
 
     fn cost(&self) -> Cost {
-        if matches!(self, Way::Buffer(_)) { Cost::UserCopied } else { Cost::KernelCopied }
+        if matches!(self, StreamMover::Buffer(_)) { Cost::UserCopied } else { Cost::KernelCopied }
     }
 
     /// Takes what comes next, `most` bytes at most. 0: the end.
     fn fill(&mut self, source: &Source<'_>, staging: &Staging<'_>, most: usize) -> Sys<usize> {
         match self {
-            Way::Buffer(buffer) => transfer::read(source.fd(), &mut buffer[..most]),
-            Way::Sendfile => transfer::sendfile_next(source.fd(), staging.fd(), most),
-            Way::Pipe { write, .. } => transfer::splice_next(source.fd(), write, most),
-            Way::Splice => transfer::splice_next(source.fd(), staging.fd(), most),
+            StreamMover::Buffer(buffer) => transfer::read(source.fd(), &mut buffer[..most]),
+            StreamMover::Sendfile => transfer::sendfile_next(source.fd(), staging.fd(), most),
+            StreamMover::Pipe { write, .. } => transfer::splice_next(source.fd(), write, most),
+            StreamMover::Splice => transfer::splice_next(source.fd(), staging.fd(), most),
         }
     }
 
     /// One call takes and hands on.
     fn touches_both(&self) -> bool {
-        matches!(self, Way::Sendfile | Way::Splice)
+        matches!(self, StreamMover::Sendfile | StreamMover::Splice)
     }
 
     /// How much of the `filled` bytes is in the destination already.
@@ -221,17 +221,19 @@ impl Way {
     /// The `filled` bytes, if they passed through this program's memory.
     fn held(&self, filled: usize) -> Option<&[u8]> {
         match self {
-            Way::Buffer(buffer) => Some(&buffer[..filled]),
-            Way::Sendfile | Way::Splice | Way::Pipe { .. } => None,
+            StreamMover::Buffer(buffer) => Some(&buffer[..filled]),
+            StreamMover::Sendfile | StreamMover::Splice | StreamMover::Pipe { .. } => None,
         }
     }
 
     /// Hands on what was taken and lies in `range`.
     fn empty(&self, staging: &Staging<'_>, range: Range<usize>) -> Sys<usize> {
         match self {
-            Way::Buffer(buffer) => transfer::write(staging.fd(), &buffer[range]),
-            Way::Pipe { read, .. } => transfer::splice_next(read, staging.fd(), range.len()),
-            Way::Sendfile | Way::Splice => Ok(range.len()),
+            StreamMover::Buffer(buffer) => transfer::write(staging.fd(), &buffer[range]),
+            StreamMover::Pipe { read, .. } => {
+                transfer::splice_next(read, staging.fd(), range.len())
+            }
+            StreamMover::Sendfile | StreamMover::Splice => Ok(range.len()),
         }
     }
 }

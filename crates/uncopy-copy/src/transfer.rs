@@ -3,18 +3,18 @@
 
 use std::time::{Duration, Instant};
 
-use super::current::Current;
+use super::active_mover::ActiveMover;
 use super::facts;
 use super::mechanism::{self, Ends, Moved, Refused, reflink, side};
 use super::observer::{self, Observer, Phase, Progress};
 use super::options::{Cache, Sparse};
 use super::pace::Pace;
 use super::parts::CHUNK_BYTES;
-use super::plan::{self, Attempted, Facts, Step, Verdict};
+use super::plan::{self, Attempted, CopyFacts, ErrorClass, PlanStep};
 use super::source::Source;
 use super::sparse::{self, Segment};
 use super::staging::Staging;
-use super::trial::{Trial, Way};
+use super::trial::{Trial, TrialCandidate};
 use uncopy_core::{Cost, Mechanism, Receipt, Refusal, RefusalReason};
 use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::capabilities::Filesystem;
@@ -27,7 +27,7 @@ const WRITE_OUT_BYTES: u64 = 16 << 20;
 pub(crate) fn transfer(
     source: &Source<'_>,
     staging: &Staging<'_>,
-    facts: Facts,
+    facts: CopyFacts,
     size: u64,
     receipt: &mut Receipt,
     observer: &mut dyn Observer,
@@ -42,7 +42,7 @@ pub(crate) fn transfer(
         receipt,
         observer,
         attempted: Vec::new(),
-        current: None,
+        active_mover: None,
         parked: Vec::new(),
         trial: None,
         chosen: None,
@@ -60,14 +60,14 @@ struct Transfer<'a, 's> {
     source: &'a Source<'a>,
     staging: &'a Staging<'s>,
     ends: Ends<'a>,
-    facts: Facts,
+    facts: CopyFacts,
     size: u64,
     receipt: &'a mut Receipt,
     observer: &'a mut dyn Observer,
     attempted: Vec<Attempted>,
-    current: Option<Current>,
+    active_mover: Option<ActiveMover>,
     /// Set up and not at work: the other entrants of a trial.
-    parked: Vec<Current>,
+    parked: Vec<ActiveMover>,
     trial: Option<Trial>,
     /// The winner of the trial, or what other files of the job advise.
     chosen: Option<Mechanism>,
@@ -87,7 +87,7 @@ enum Reached {
 
 impl Transfer<'_, '_> {
     fn run(&mut self) -> Result<u64> {
-        if plan::next(&self.facts, &[]) == Step::Try(Mechanism::Reflink) && self.reflink()? {
+        if plan::next(&self.facts, &[]) == PlanStep::Try(Mechanism::Reflink) && self.reflink()? {
             return Ok(self.size);
         }
         facts::refine(&mut self.facts, self.source, self.ends.destination);
@@ -130,7 +130,7 @@ impl Transfer<'_, '_> {
         let (staging, size) = (self.staging, self.size);
         let end = staging.verified(|done_bytes| {
             let progress = Progress { phase: Phase::Verifying, done_bytes, total_bytes: size };
-            observer::tell(self.observer, progress, self.source.path)
+            observer::report(self.observer, progress, self.source.path)
         })?;
         self.receipt.resumed_bytes = end;
         self.done_bytes = end;
@@ -140,11 +140,11 @@ impl Transfer<'_, '_> {
 
     /// Goes the way that turned out quicker on other files of the job.
     fn take_advice(&mut self) {
-        let Some(experience) = self.observer.experience().filter(|_| self.trial.is_none()) else {
+        let Some(history) = self.observer.history().filter(|_| self.trial.is_none()) else {
             return;
         };
         let candidates = plan::comparable(&self.facts, &self.attempted);
-        if let Some(advice) = experience.advise(self.facts.alike(self.size), &candidates) {
+        if let Some(advice) = history.advise(self.facts.class(self.size), &candidates) {
             self.chosen = Some(advice.mechanism);
             self.receipt.refusals.extend(advice.refusals);
         }
@@ -176,7 +176,7 @@ impl Transfer<'_, '_> {
 
     /// Makes the destination as long as what was moved: a hole at the end has no bytes that would.
     fn cut(&mut self, size: u64) -> Result<u64> {
-        self.current = None;
+        self.active_mover = None;
         self.parked.clear();
         let fail = |errno| Error::destination("set the size of", self.given(), errno);
         let now = file::stat(self.ends.destination).map_err(fail)?.size;
@@ -196,8 +196,8 @@ impl Transfer<'_, '_> {
             return Ok(mechanism);
         }
         match plan::next(&self.facts, &self.attempted) {
-            Step::Try(mechanism) => Ok(mechanism),
-            Step::GiveUp => {
+            PlanStep::Try(mechanism) => Ok(mechanism),
+            PlanStep::GiveUp => {
                 let reason = plan::no_mechanism(&self.facts, &self.receipt.refusals);
                 let error = Error::new("copy", self.source.path, reason);
                 // An I/O error may rule a mechanism out, where it could also have been the device.
@@ -210,7 +210,7 @@ impl Transfer<'_, '_> {
     }
 
     /// What the trial tries next, as long as there is one.
-    fn turn(&self) -> Option<Way> {
+    fn turn(&self) -> Option<TrialCandidate> {
         self.trial.as_ref().and_then(Trial::turn)
     }
 
@@ -222,13 +222,13 @@ impl Transfer<'_, '_> {
     fn reflink(&mut self) -> Result<bool> {
         while let Err(errno) = reflink::share(self.ends) {
             match plan::classify(Mechanism::Reflink, errno, 0) {
-                Verdict::Retry => {}
-                Verdict::Unsupported => {
+                ErrorClass::Retry => {}
+                ErrorClass::Unsupported => {
                     self.refuse(Mechanism::Reflink, Some(errno), 0);
                     return Ok(false);
                 }
                 // Blocks are shared by changing the destination.
-                Verdict::Failed => {
+                ErrorClass::Failed => {
                     return Err(self.failure(Refused::at_destination(errno), (0, 0)));
                 }
             }
@@ -274,8 +274,8 @@ impl Transfer<'_, '_> {
         {
             return Ok(false);
         }
-        let mechanism = match &self.current {
-            Some(current) => current.mechanism,
+        let mechanism = match &self.active_mover {
+            Some(active) => active.mechanism,
             None => self.next_mechanism()?,
         };
         self.receipt.add(mechanism, end - start, Cost::Hole);
@@ -292,26 +292,26 @@ impl Transfer<'_, '_> {
         while offset < end {
             let (ends, piece) = (self.ends, (end - offset).min(self.piece_bytes()));
             // Set up before it waits for its turn.
-            if self.current()?.is_none() {
+            if self.active_mover()?.is_none() {
                 continue;
             }
             let length = self.admit(piece)?;
             let begin = Instant::now();
-            let Some(mechanism) = self.current.as_ref().map(|c| c.mechanism) else { continue };
-            let by_two = self.gains_by_two(mechanism, length)?;
-            let Some(current) = &mut self.current else { continue };
-            let (step, by_two) = current.step(ends, (offset, length), by_two);
+            let Some(mechanism) = self.active_mover.as_ref().map(|c| c.mechanism) else { continue };
+            let parallel = self.gains_from_parallel(mechanism, length)?;
+            let Some(active) = &mut self.active_mover else { continue };
+            let (step, parallel) = active.step(ends, (offset, length), parallel);
             self.give_back(length, &step);
             match step {
                 Ok(Moved { bytes: 0, .. }) => {
                     if self.source_ended(offset)? {
                         return Ok(Reached::SourceEnd(offset));
                     }
-                    self.stop_current(None);
+                    self.stop_active_mover(None);
                 }
                 Ok(moved) => {
                     offset += moved.bytes;
-                    self.receipt.parallel_bytes += if by_two { moved.bytes } else { 0 };
+                    self.receipt.parallel_bytes += if parallel { moved.bytes } else { 0 };
                     self.account(mechanism, moved, offset, begin.elapsed())?;
                 }
                 Err(refused) => match self.shrunk_below(end, refused.errno)? {
@@ -326,9 +326,9 @@ impl Transfer<'_, '_> {
     /// Whether another thread is to move blocks of this piece as well. Before the first of them the
     /// destination gets its length: XFS fills what a write behind its end leaves out
     /// (`fs/xfs/xfs_file.c`, `xfs_file_write_checks`).
-    fn gains_by_two(&mut self, mechanism: Mechanism, length: u64) -> Result<bool> {
+    fn gains_from_parallel(&mut self, mechanism: Mechanism, length: u64) -> Result<bool> {
         let gains = plan::gains_by_ranges(&self.facts, mechanism, length)
-            && self.turn().is_none_or(|way| way.by_two)
+            && self.turn().is_none_or(|way| way.parallel)
             && self.observer.throttle().is_none()
             && self.observer.spare_workers() > 0;
         if gains && self.receipt.parallel_bytes == 0 {
@@ -362,17 +362,17 @@ impl Transfer<'_, '_> {
     }
 
     /// The mechanism at work, set up if need be; `None` if setting up failed and another is next.
-    fn current(&mut self) -> Result<Option<&mut Current>> {
-        let mechanism = match &self.current {
-            Some(current) if self.trial.is_none() => current.mechanism,
+    fn active_mover(&mut self) -> Result<Option<&mut ActiveMover>> {
+        let mechanism = match &self.active_mover {
+            Some(active) if self.trial.is_none() => active.mechanism,
             _ => self.next_mechanism()?,
         };
-        if self.current.as_ref().is_none_or(|c| c.mechanism != mechanism) {
-            self.parked.extend(self.current.take());
+        if self.active_mover.as_ref().is_none_or(|c| c.mechanism != mechanism) {
+            self.parked.extend(self.active_mover.take());
             let place = self.parked.iter().position(|c| c.mechanism == mechanism);
-            self.current = place.map(|i| self.parked.swap_remove(i));
+            self.active_mover = place.map(|i| self.parked.swap_remove(i));
         }
-        if self.current.is_none() {
+        if self.active_mover.is_none() {
             let setting =
                 facts::setting(&self.facts, self.source, self.ends.destination, mechanism);
             match mechanism::mover(mechanism, self.ends, &self.facts, setting) {
@@ -383,7 +383,7 @@ impl Transfer<'_, '_> {
                         reason: RefusalReason::StoppedBy { obstacle, after_bytes: 0 },
                         errno: Some(errno),
                     }));
-                    self.current = Some(Current::new(mechanism, mover));
+                    self.active_mover = Some(ActiveMover::new(mechanism, mover));
                 }
                 Err(errno) => {
                     self.handle(mechanism, errno.into(), (0, 0))?;
@@ -391,7 +391,7 @@ impl Transfer<'_, '_> {
                 }
             }
         }
-        Ok(self.current.as_mut())
+        Ok(self.active_mover.as_mut())
     }
 
     /// Takes a probe into account, and ends the trial when all are in.
@@ -406,8 +406,8 @@ impl Transfer<'_, '_> {
                 self.receipt.refusals.extend(refusals);
             }
             self.trial = None;
-            if let Some(current) = self.current.take() {
-                self.parked.push(current);
+            if let Some(active) = self.active_mover.take() {
+                self.parked.push(active);
             }
         }
     }
@@ -415,8 +415,8 @@ impl Transfer<'_, '_> {
     /// Reserves the blocks of a stretch at once where that makes writing quicker: on ext4 it saves
     /// the delayed allocation of every single page, and lets direct writes run side by side.
     fn reserve(&self, start: u64, end: u64) -> Result<()> {
-        let mechanism = match &self.current {
-            Some(current) => current.mechanism,
+        let mechanism = match &self.active_mover {
+            Some(active) => active.mechanism,
             None => self.next_mechanism()?,
         };
         // Writes of mapped pages extend the file in order, and are quicker without.
@@ -440,24 +440,24 @@ impl Transfer<'_, '_> {
     /// up.
     fn handle(&mut self, mechanism: Mechanism, refused: Refused, at: (u64, u64)) -> Result<()> {
         let errno = refused.errno;
-        let moved = self.current.as_ref().map_or(0, |c| c.moved_bytes);
+        let moved = self.active_mover.as_ref().map_or(0, |c| c.moved_bytes);
         match plan::classify(mechanism, errno, moved) {
-            Verdict::Retry => self.report(),
-            Verdict::Unsupported => {
-                if self.current.is_some() {
-                    self.stop_current(Some(errno));
+            ErrorClass::Retry => self.report(),
+            ErrorClass::Unsupported => {
+                if self.active_mover.is_some() {
+                    self.stop_active_mover(Some(errno));
                 } else {
                     self.refuse(mechanism, Some(errno), 0);
                 }
                 Ok(())
             }
-            Verdict::Failed => Err(self.failure(refused, at)),
+            ErrorClass::Failed => Err(self.failure(refused, at)),
         }
     }
 
-    fn stop_current(&mut self, errno: Option<Errno>) {
-        if let Some(current) = self.current.take() {
-            self.refuse(current.mechanism, errno, current.moved_bytes);
+    fn stop_active_mover(&mut self, errno: Option<Errno>) {
+        if let Some(active) = self.active_mover.take() {
+            self.refuse(active.mechanism, errno, active.moved_bytes);
         }
     }
 
@@ -495,8 +495,8 @@ impl Transfer<'_, '_> {
         offset: u64,
         took: Duration,
     ) -> Result<()> {
-        if let Some(current) = &mut self.current {
-            current.moved_bytes += moved.bytes;
+        if let Some(active) = &mut self.active_mover {
+            active.moved_bytes += moved.bytes;
         }
         self.receipt.add(mechanism, moved.bytes - moved.hole_bytes, moved.cost);
         self.receipt.add(mechanism, moved.hole_bytes, Cost::Hole);
@@ -542,7 +542,7 @@ impl Transfer<'_, '_> {
 
     fn report(&mut self) -> Result<()> {
         let progress = self.progress();
-        observer::tell(self.observer, progress, self.source.path)
+        observer::report(self.observer, progress, self.source.path)
     }
 
     /// An error of these bytes: offset and length.

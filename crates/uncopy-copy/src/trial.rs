@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use super::options::{Allow, Prefer};
-use super::plan::{self, Facts};
+use super::plan::{self, CopyFacts};
 use uncopy_core::{Mechanism, Refusal, RefusalReason};
 
 /// Below this size the trial would cost more than it can gain.
 const MIN_BYTES: u64 = 64 << 20;
 
 /// Below this size nothing is found out about two threads: their probes are longer.
-const BY_TWO_MIN_BYTES: u64 = 512 << 20;
+const PARALLEL_MIN_BYTES: u64 = 512 << 20;
 
 /// What one probe moves.
 const PROBE_BYTES: u64 = 2 << 20;
@@ -37,7 +37,7 @@ pub(crate) struct Trial {
 
 #[derive(Debug)]
 struct Entrant {
-    way: Way,
+    way: TrialCandidate,
     probes: usize,
     /// Bytes per second of the quickest probe.
     best_rate: f64,
@@ -45,26 +45,26 @@ struct Entrant {
 
 /// How a probe is to be moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct TrialCandidate {
     pub(crate) mechanism: Mechanism,
     /// By two threads.
-    pub(crate) by_two: bool,
+    pub(crate) parallel: bool,
 }
 
-impl Way {
+impl TrialCandidate {
     pub(crate) fn probe_bytes(self) -> u64 {
-        if self.by_two { BY_TWO_PROBE_BYTES } else { PROBE_BYTES }
+        if self.parallel { BY_TWO_PROBE_BYTES } else { PROBE_BYTES }
     }
 }
 
 impl Entrant {
-    fn new(mechanism: Mechanism, by_two: bool) -> Entrant {
-        Entrant { way: Way { mechanism, by_two }, probes: 0, best_rate: 0.0 }
+    fn new(mechanism: Mechanism, parallel: bool) -> Entrant {
+        Entrant { way: TrialCandidate { mechanism, parallel }, probes: 0, best_rate: 0.0 }
     }
 
     /// The rate that counts.
     fn score(&self) -> f64 {
-        if self.way.by_two { self.best_rate / BY_TWO_CLEARLY } else { self.best_rate }
+        if self.way.parallel { self.best_rate / BY_TWO_CLEARLY } else { self.best_rate }
     }
 }
 
@@ -73,7 +73,7 @@ impl Trial {
     /// another thread is to be had, which `has_thread` is asked only if it matters, those that it helps
     /// also try it with two.
     pub(crate) fn new(
-        facts: &Facts,
+        facts: &CopyFacts,
         candidates: &[Mechanism],
         has_thread: impl Fn() -> bool,
     ) -> Option<Trial> {
@@ -82,27 +82,27 @@ impl Trial {
             && facts.prefer == Prefer::WallTime
             && is_from(MIN_BYTES)
             && candidates.len() > 1;
-        let by_two = candidates.iter().copied().filter(|mechanism| {
-            is_from(BY_TWO_MIN_BYTES)
+        let parallel = candidates.iter().copied().filter(|mechanism| {
+            is_from(PARALLEL_MIN_BYTES)
                 && plan::gains_by_ranges(facts, *mechanism, BY_TWO_PROBE_BYTES)
                 && has_thread()
         });
         let by_one = candidates.iter().map(|mechanism| Entrant::new(*mechanism, false));
-        let entrants = by_one.chain(by_two.map(|mechanism| Entrant::new(mechanism, true)));
+        let entrants = by_one.chain(parallel.map(|mechanism| Entrant::new(mechanism, true)));
         worth_it.then(|| Trial { entrants: entrants.collect() })
     }
 
     /// Whose turn it is; `None`: all have had their probes.
-    pub(crate) fn turn(&self) -> Option<Way> {
+    pub(crate) fn turn(&self) -> Option<TrialCandidate> {
         self.entrants.iter().filter(|e| e.probes < ROUNDS).min_by_key(|e| e.probes).map(|e| e.way)
     }
 
     /// What the probe of the one whose turn it is said. The tail of an extent is too short to tell
     /// anything and does not count; extents too short for two threads take them out of the race, which
     /// would not end otherwise.
-    pub(crate) fn record(&mut self, way: Way, bytes: u64, took: Duration) {
+    pub(crate) fn record(&mut self, way: TrialCandidate, bytes: u64, took: Duration) {
         if bytes < way.probe_bytes() / 2 {
-            self.entrants.retain(|e| e.way != way || !way.by_two);
+            self.entrants.retain(|e| e.way != way || !way.parallel);
         } else if let Some(entrant) = self.entrants.iter_mut().find(|e| e.way == way) {
             entrant.probes += 1;
             entrant.best_rate = entrant.best_rate.max(bytes as f64 / took.as_secs_f64().max(1e-9));
@@ -132,7 +132,7 @@ impl Trial {
                     speed: rounded(e.best_rate),
                     best_speed: rounded(winner.best_rate),
                     best: winner.way.mechanism,
-                    parallel: winner.way.by_two,
+                    parallel: winner.way.parallel,
                 },
                 errno: None,
             })
@@ -155,11 +155,13 @@ mod tests {
     fn trial() -> Trial {
         let by_one = [CopyFileRange, Splice, ReadWrite].map(|mechanism| (mechanism, false));
         let all = by_one.into_iter().chain([(ReadWrite, true)]);
-        Trial { entrants: all.map(|(mechanism, by_two)| Entrant::new(mechanism, by_two)).collect() }
+        Trial {
+            entrants: all.map(|(mechanism, parallel)| Entrant::new(mechanism, parallel)).collect(),
+        }
     }
 
     /// With what 2 MiB take, by one thread and by two.
-    fn run(trial: &mut Trial, micros: impl Fn(Way, usize) -> u64) {
+    fn run(trial: &mut Trial, micros: impl Fn(TrialCandidate, usize) -> u64) {
         for round in 0.. {
             let Some(way) = trial.turn() else { return };
             let took = micros(way, round) * way.probe_bytes() / PROBE_BYTES;
@@ -199,7 +201,7 @@ mod tests {
     #[test]
     fn who_does_not_work_leaves_the_race() {
         let mut trial = trial();
-        let first = Way { mechanism: CopyFileRange, by_two: false };
+        let first = TrialCandidate { mechanism: CopyFileRange, parallel: false };
         trial.record(first, 10, Duration::from_micros(1));
         assert_eq!(trial.turn(), Some(first), "a tail is no probe");
         trial.retire(CopyFileRange);
@@ -210,11 +212,11 @@ mod tests {
     #[test]
     fn two_threads_leave_the_race_where_there_is_no_room_for_them() {
         let mut trial = trial();
-        let by_two = Way { mechanism: ReadWrite, by_two: true };
+        let parallel = TrialCandidate { mechanism: ReadWrite, parallel: true };
         for _ in 0..=3 * ROUNDS {
             let Some(way) = trial.turn() else { break };
             let bytes = way.probe_bytes().min(8 << 20);
-            trial.record(way, bytes, Duration::from_micros(if way == by_two { 1 } else { 100 }));
+            trial.record(way, bytes, Duration::from_micros(if way == parallel { 1 } else { 100 }));
         }
         assert_eq!(trial.turn(), None);
         assert_eq!(trial.verdict().unwrap().0, CopyFileRange);
@@ -222,20 +224,20 @@ mod tests {
 
     #[test]
     fn two_threads_win_if_they_are_clearly_quicker() {
-        for (by_one, by_two, winner) in
+        for (by_one, parallel, winner) in
             [(200, 190, Splice), (200, 170, Splice), (200, 150, ReadWrite), (90, 90, ReadWrite)]
         {
             let mut trial = trial();
-            run(&mut trial, |way, _| match (way.mechanism, way.by_two) {
-                (ReadWrite, true) => by_two,
+            run(&mut trial, |way, _| match (way.mechanism, way.parallel) {
+                (ReadWrite, true) => parallel,
                 (ReadWrite, false) => by_one,
                 (Splice, _) => 195,
                 _ => 300,
             });
-            assert_eq!(trial.verdict().unwrap().0, winner, "{by_one} {by_two}");
+            assert_eq!(trial.verdict().unwrap().0, winner, "{by_one} {parallel}");
         }
         let mut trial = trial();
-        run(&mut trial, |way, _| if way.by_two { 100 } else { 200 });
+        run(&mut trial, |way, _| if way.parallel { 100 } else { 200 });
         let expected =
             "slower in a trial on this file: 10.5 against 21.0 GB/s by read_write with two threads";
         assert_eq!(trial.verdict().unwrap().1[0].reason.to_string(), expected);
@@ -246,15 +248,15 @@ mod tests {
         use uncopy_os::capabilities::Filesystem;
         let ways = [Splice, ReadWrite];
         for (size, has_thread, destination, entrants) in [
-            (BY_TWO_MIN_BYTES, true, Filesystem::EXT4, 3),
-            (BY_TWO_MIN_BYTES - 1, true, Filesystem::EXT4, 2),
-            (BY_TWO_MIN_BYTES, false, Filesystem::EXT4, 2),
-            (BY_TWO_MIN_BYTES, true, Filesystem::BTRFS, 2),
+            (PARALLEL_MIN_BYTES, true, Filesystem::EXT4, 3),
+            (PARALLEL_MIN_BYTES - 1, true, Filesystem::EXT4, 2),
+            (PARALLEL_MIN_BYTES, false, Filesystem::EXT4, 2),
+            (PARALLEL_MIN_BYTES, true, Filesystem::BTRFS, 2),
             (MIN_BYTES - 1, true, Filesystem::EXT4, 0),
         ] {
-            let facts = Facts { destination, ..Facts::ordinary(size) };
+            let facts = CopyFacts { destination, ..CopyFacts::ordinary(size) };
             let found = Trial::new(&facts, &ways, || {
-                assert!(size >= BY_TWO_MIN_BYTES, "asked in vain, which takes system calls");
+                assert!(size >= PARALLEL_MIN_BYTES, "asked in vain, which takes system calls");
                 has_thread
             });
             assert_eq!(

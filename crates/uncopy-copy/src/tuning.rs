@@ -14,7 +14,7 @@ pub use uncopy_core::{Origin, Threshold};
 #[non_exhaustive]
 pub struct Tuning {
     /// Below it a file that cannot be shared is read and written: nothing that needs setting up is
-    /// quicker. At most [`Tuning::MOST_ZERO_COPY_MIN_BYTES`] count: each worker has a buffer as large.
+    /// quicker. At most [`Tuning::MAX_ZERO_COPY_MIN_BYTES`] count: each worker has a buffer as large.
     pub zero_copy_min: Threshold,
     /// Below it nothing is written directly, unless nothing else is allowed. From it on, direct
     /// writes are taken where the bytes must reach the device anyway.
@@ -23,16 +23,16 @@ pub struct Tuning {
     /// ([`Prefer::CpuTime`](super::Prefer::CpuTime)), if the source is in the page cache.
     pub direct_cpu_min: Threshold,
     /// The buffer of copies through the program's memory. Between 4 KiB and
-    /// [`Tuning::MOST_BUFFER_BYTES`] count, rounded down to a multiple of 4 KiB.
+    /// [`Tuning::MAX_BUFFER_BYTES`] count, rounded down to a multiple of 4 KiB.
     pub buffer: Threshold,
 }
 
 impl Tuning {
     /// The largest [`Tuning::zero_copy_min`] that has an effect.
-    pub const MOST_ZERO_COPY_MIN_BYTES: u64 = 1 << 20;
+    pub const MAX_ZERO_COPY_MIN_BYTES: u64 = 1 << 20;
 
     /// The largest [`Tuning::buffer`] that has an effect.
-    pub const MOST_BUFFER_BYTES: u64 = 64 << 20;
+    pub const MAX_BUFFER_BYTES: u64 = 64 << 20;
 
     /// What is built in.
     pub const BUILT_IN: Tuning = Tuning {
@@ -46,11 +46,11 @@ impl Tuning {
     /// Returns the length in bytes from which on a file is copied by more than one read and one write.
     #[must_use]
     pub fn small_bytes(&self) -> u64 {
-        self.zero_copy_min.bytes.min(Tuning::MOST_ZERO_COPY_MIN_BYTES)
+        self.zero_copy_min.bytes.min(Tuning::MAX_ZERO_COPY_MIN_BYTES)
     }
 
     pub(crate) fn buffer_bytes(&self) -> u64 {
-        self.buffer.bytes.clamp(4 << 10, Tuning::MOST_BUFFER_BYTES) & !0xfff
+        self.buffer.bytes.clamp(4 << 10, Tuning::MAX_BUFFER_BYTES) & !0xfff
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::compress::{Reader, Trouble, Way};
+use super::compress::{Conversion, Reader, Trouble};
 use super::control::Control;
 use super::digest::Hasher;
 use super::observer::{Observer, Phase, Progress};
@@ -46,7 +46,7 @@ pub(crate) fn verify(
     source: &Source<'_>,
     staging: &Staging<'_>,
     (original, size): (Original, u64),
-    (way, verify): (Way, Verify),
+    (way, verify): (Conversion, Verify),
     gate: Option<&Gate>,
     observer: &mut dyn Observer,
 ) -> Result<Verification> {
@@ -64,11 +64,11 @@ pub(crate) fn verify(
     }
     let fail = |errno| Error::destination("read back", staging.destination().given, errno);
     let reader = Uncached::new(staging.fd(), size).map_err(fail)?;
-    let copy = Side { fd: reader.fd, size, is_compressed: matches!(way, Way::Compress(_)) };
+    let copy = Side { fd: reader.fd, size, is_compressed: matches!(way, Conversion::Compress(_)) };
     let (expected, found) = match original {
         Original::AsItCame(expected) => (expected, hash_copy(source, copy, algorithm, observer)?),
         Original::Again(size) => {
-            let is_compressed = way == Way::Decompress;
+            let is_compressed = way == Conversion::Decompress;
             let original = Side { fd: source.fd(), size, is_compressed };
             hash_both(source, (original, copy), algorithm, (gate, observer))?
         }

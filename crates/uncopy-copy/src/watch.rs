@@ -19,7 +19,7 @@ use uncopy_os::capabilities::Filesystem;
 use uncopy_os::file::{CachedPages, Stat};
 
 /// How often a source is flushed before an attempt to copy it.
-const MOST_FLUSHES: u32 = 3;
+const MAX_FLUSHES: u32 = 3;
 
 /// Filesystems that know which pages are dirty, as was tried on each. tmpfs never has one
 /// (`shmem_aops` in `mm/shmem.c`), so that a count of none says nothing by itself.
@@ -103,7 +103,7 @@ impl Watch {
             Ok(_) => {
                 let next = match may_flush {
                     false => Begin::Go,
-                    true if flushes < MOST_FLUSHES => Begin::Flush,
+                    true if flushes < MAX_FLUSHES => Begin::Flush,
                     true => Begin::Busy,
                 };
                 (Watch::Blind(Unseen::DirtyPages), next)

@@ -7,9 +7,9 @@ use uncopy::capabilities::{
     Sharing, SocketProtocol, Storage, UringOperation, ZerocopySocket,
 };
 use uncopy::copy::{
-    Allow, Cache, Contradiction, Control, CopyOptions, Digest, Existing, Experience, Gate,
-    IfChanged, Level, Origin, Outcome, Pause, Phase, Prefer, Preserve, Progress, Skip, Sparse,
-    Threshold, Throttle, Transform, Tuning, Verify, job,
+    Allow, Cache, Contradiction, Control, CopyOptions, Digest, Existing, Gate, History, IfChanged,
+    Level, Origin, Outcome, Pause, Phase, Prefer, Preserve, Progress, Skip, Sparse, Threshold,
+    Throttle, Transform, Tuning, Verify, job,
 };
 use uncopy::{
     Compression, Cost, Decision, Errno, Error, InodeFlags, Leftovers, Mechanism, NextStep, Note,
@@ -72,7 +72,7 @@ fn what_is_asked_of_a_copy() {
     data::<CopyOptions>();
     data::<Digest>();
     data::<Existing>();
-    data::<Experience>();
+    data::<History>();
     data::<Gate>();
     data::<IfChanged>();
     data::<Level>();

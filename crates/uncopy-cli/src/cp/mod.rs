@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::error::ErrorKind;
 use uncopy::copy::job::{JobOptions, OnError, is_built};
 use uncopy::copy::{
-    Contradiction, CopyOptions, Experience, Origin, Outcome, Throttle, Transform,
-    copy_file_observed,
+    Contradiction, CopyOptions, History, Origin, Outcome, Throttle, Transform, copy_file_observed,
 };
 use uncopy::{Reason, follow};
 
@@ -178,7 +177,7 @@ fn copy_all(
         control.listen();
     }
     let throttle = flags.max_bandwidth.map(Throttle::new);
-    let (mut written, experience) = (Written::default(), Experience::default());
+    let (mut written, history) = (Written::default(), History::default());
     for (place, pair) in pairs.iter().enumerate() {
         if let Some(signal) = stop.requested() {
             return Some(signal);
@@ -188,7 +187,7 @@ fn copy_all(
             report.failed(&pair.source, &pair.destination, &just_written(pair));
             continue;
         }
-        let shared = Shared { stop, control, throttle: throttle.as_ref(), experience: &experience };
+        let shared = Shared { stop, control, throttle: throttle.as_ref(), history: &history };
         let mut watch = Watch::new(&pair.source, report.shows_progress(), shared);
         let copied = copy_file_observed(&pair.source, &pair.destination, options, &mut watch);
         drop(watch);

@@ -29,7 +29,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 /// # Errors
 /// A sentence for people.
 pub(crate) fn small_size(text: &str) -> Result<u64, String> {
-    within(text, 0..=Tuning::MOST_ZERO_COPY_MIN_BYTES, "1MiB at most")
+    within(text, 0..=Tuning::MAX_ZERO_COPY_MIN_BYTES, "1MiB at most")
 }
 
 /// A size that a buffer may have.
@@ -37,7 +37,7 @@ pub(crate) fn small_size(text: &str) -> Result<u64, String> {
 /// # Errors
 /// A sentence for people.
 pub(crate) fn buffer_size(text: &str) -> Result<u64, String> {
-    within(text, 4096..=Tuning::MOST_BUFFER_BYTES, "4Ki to 64Mi")
+    within(text, 4096..=Tuning::MAX_BUFFER_BYTES, "4Ki to 64Mi")
 }
 
 fn within(text: &str, bounds: RangeInclusive<u64>, told: &str) -> Result<u64, String> {

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::codec::Encoder;
 use super::guess::{self, HEAD_BYTES};
-use super::{Level, Trouble, Way};
+use super::{Conversion, Level, Trouble};
 use crate::options::Transform;
 use crate::source::Source;
 use crate::sparse::{self, Segment};
@@ -28,7 +28,7 @@ const TABLE_BYTES: u64 = 25;
 /// Decision about one file, with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chosen {
-    pub(crate) way: Way,
+    pub(crate) conversion: Conversion,
     /// The copy's name, if it differs from the given one.
     pub(crate) name: Option<OsString>,
     pub(crate) compression: Compression,
@@ -65,7 +65,7 @@ pub(crate) fn choose(
     transform: Transform,
 ) -> Result<Option<Chosen>> {
     let fail = |errno| Error::system("read", source.path, errno);
-    let size = source.is_told().then_some(source.stat.size);
+    let size = source.has_reliable_size().then_some(source.stat.size);
     let mut head = [0; HEAD_BYTES];
     let read = |head: &mut [u8]| transfer::read_all_at(source.fd(), head, 0).map_err(fail);
     let name = source.path.as_ref().file_name().unwrap_or_default();
@@ -95,36 +95,36 @@ pub(crate) fn choose(
         }
     };
     let action = match way {
-        Way::Leave => CompressionAction::Left,
-        Way::Compress(level) => CompressionAction::Compressed { level: level.get() },
-        Way::Decompress => CompressionAction::Decompressed,
+        Conversion::Leave => CompressionAction::Left,
+        Conversion::Compress(level) => CompressionAction::Compressed { level: level.get() },
+        Conversion::Decompress => CompressionAction::Decompressed,
     };
     let Signs { guess, sample, .. } = signs;
     let source_bytes = source.stat.size;
     let compression = Compression { action, reason, guess, sample, source_bytes, frames: 0 };
     let name = wanted.suffix.then(|| new_name(wanted.name, way)).flatten();
-    Ok(Some(Chosen { way, name, compression }))
+    Ok(Some(Chosen { conversion: way, name, compression }))
 }
 
 /// Decides whether to compress. `must`: the copy's name promises compressed contents.
-fn about_compressing(signs: Signs, level: Level, must: bool) -> (Way, CompressionReason) {
+fn about_compressing(signs: Signs, level: Level, must: bool) -> (Conversion, CompressionReason) {
     if signs.is_zstd {
-        return (Way::Leave, CompressionReason::AlreadyCompressed);
+        return (Conversion::Leave, CompressionReason::AlreadyCompressed);
     }
     if must {
-        return (Way::Compress(level), CompressionReason::CopyNamed);
+        return (Conversion::Compress(level), CompressionReason::CopyNamed);
     }
     match (signs.size, signs.sample) {
-        (None, _) => (Way::Leave, CompressionReason::SizeUnknown),
-        (Some(0), _) => (Way::Leave, CompressionReason::Empty),
+        (None, _) => (Conversion::Leave, CompressionReason::SizeUnknown),
+        (Some(0), _) => (Conversion::Leave, CompressionReason::Empty),
         (_, Some(sample)) => {
             let percent = (sample.compressed_bytes * 100).div_ceil(sample.bytes.max(1));
             match pays(sample, signs.guess.is_some()) {
-                true => (Way::Compress(level), CompressionReason::Pays { percent }),
-                false => (Way::Leave, CompressionReason::DoesNotPay { percent }),
+                true => (Conversion::Compress(level), CompressionReason::Pays { percent }),
+                false => (Conversion::Leave, CompressionReason::DoesNotPay { percent }),
             }
         }
-        (_, None) => (Way::Leave, CompressionReason::OneHole),
+        (_, None) => (Conversion::Leave, CompressionReason::OneHole),
     }
 }
 
@@ -133,13 +133,13 @@ fn about_decompressing(
     signs: Signs,
     suffix: bool,
     named: bool,
-) -> Option<(Way, CompressionReason)> {
+) -> Option<(Conversion, CompressionReason)> {
     match (signs.is_zstd, suffix) {
-        (true, true) => Some((Way::Decompress, CompressionReason::SourceNamed)),
-        (true, false) if named => Some((Way::Decompress, CompressionReason::BeginsAsZstd)),
+        (true, true) => Some((Conversion::Decompress, CompressionReason::SourceNamed)),
+        (true, false) if named => Some((Conversion::Decompress, CompressionReason::BeginsAsZstd)),
         (false, true) => None,
-        (_, false) if named => Some((Way::Leave, CompressionReason::NotCompressed)),
-        (_, false) => Some((Way::Leave, CompressionReason::SourceNotNamed)),
+        (_, false) if named => Some((Conversion::Leave, CompressionReason::NotCompressed)),
+        (_, false) => Some((Conversion::Leave, CompressionReason::SourceNotNamed)),
     }
 }
 
@@ -156,11 +156,11 @@ fn has_suffix(name: &OsStr) -> bool {
 }
 
 /// Returns the copy's changed name. `None`: the name stays.
-fn new_name(name: &OsStr, way: Way) -> Option<OsString> {
+fn new_name(name: &OsStr, way: Conversion) -> Option<OsString> {
     match way {
-        Way::Compress(_) => Some(with_suffix(name)),
-        Way::Decompress => without_suffix(name).map(OsStr::to_owned),
-        Way::Leave => None,
+        Conversion::Compress(_) => Some(with_suffix(name)),
+        Conversion::Decompress => without_suffix(name).map(OsStr::to_owned),
+        Conversion::Leave => None,
     }
 }
 
@@ -260,7 +260,11 @@ mod tests {
         ] {
             let signs = Signs { is_zstd, size, guess, sample };
             let (way, reason) = about_compressing(signs, level, must);
-            assert_eq!(way == Way::Compress(level), compresses, "{signs:?} {must}: {reason}");
+            assert_eq!(
+                way == Conversion::Compress(level),
+                compresses,
+                "{signs:?} {must}: {reason}"
+            );
             assert!(!reason.to_string().is_empty());
         }
     }
@@ -268,12 +272,12 @@ mod tests {
     #[test]
     fn names_and_first_bytes_say_what_is_decompressed() {
         for (is_zstd, suffix, named, expected) in [
-            (true, true, false, Some(Way::Decompress)),
-            (true, true, true, Some(Way::Decompress)),
-            (true, false, true, Some(Way::Decompress)),
-            (true, false, false, Some(Way::Leave)),
-            (false, false, true, Some(Way::Leave)),
-            (false, false, false, Some(Way::Leave)),
+            (true, true, false, Some(Conversion::Decompress)),
+            (true, true, true, Some(Conversion::Decompress)),
+            (true, false, true, Some(Conversion::Decompress)),
+            (true, false, false, Some(Conversion::Leave)),
+            (false, false, true, Some(Conversion::Leave)),
+            (false, false, false, Some(Conversion::Leave)),
             (false, true, true, None),
             (false, true, false, None),
         ] {
@@ -286,12 +290,12 @@ mod tests {
     #[test]
     fn no_two_names_become_one_unless_both_are_there() {
         let name = OsStr::new;
-        let compress = Way::Compress(Level::default());
+        let compress = Conversion::Compress(Level::default());
         assert_eq!(new_name(name("a"), compress).unwrap(), "a.zst");
         assert_eq!(new_name(name("a.zst"), compress).unwrap(), "a.zst.zst");
-        assert_eq!(new_name(name("a.zst"), Way::Decompress).unwrap(), "a");
-        assert_eq!(new_name(name(".zst"), Way::Decompress), None);
-        assert_eq!(new_name(name("a"), Way::Leave), None);
+        assert_eq!(new_name(name("a.zst"), Conversion::Decompress).unwrap(), "a");
+        assert_eq!(new_name(name(".zst"), Conversion::Decompress), None);
+        assert_eq!(new_name(name("a"), Conversion::Leave), None);
         let compressing = Transform::Compress(Level::default());
         assert_eq!(other_origin(name("a.zst"), compressing).unwrap(), "a");
         assert_eq!(other_origin(name("a"), compressing), None);

@@ -23,7 +23,7 @@ use super::options::Level;
 
 /// Transformation of one file's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Conversion {
     /// Copies the bytes unchanged.
     Leave,
     Compress(Level),

@@ -3,7 +3,7 @@
 use super::codec::Encoder;
 use super::read::Reader;
 use super::table::{self, Table};
-use super::{Level, Way};
+use super::{Conversion, Level};
 use crate::mechanism::read_write;
 use crate::observer::{self, Observer, Phase, Progress};
 use crate::options::Sparse;
@@ -19,7 +19,7 @@ const PIECE_BYTES: usize = 256 << 10;
 
 /// Writes the copy, adds its bytes to the receipt, and returns its length.
 pub(crate) fn write(
-    way: Way,
+    way: Conversion,
     source: &Source<'_>,
     staging: &Staging<'_>,
     sparse: Sparse,
@@ -30,9 +30,9 @@ pub(crate) fn write(
     sink.report()?;
     source.settle()?;
     let (source_bytes, frames) = match way {
-        Way::Compress(level) => sink.compress(level)?,
-        Way::Decompress => sink.decompress(sparse)?,
-        Way::Leave => (0, 0),
+        Conversion::Compress(level) => sink.compress(level)?,
+        Conversion::Decompress => sink.decompress(sparse)?,
+        Conversion::Leave => (0, 0),
     };
     let length = sink.offset;
     if let Some(compression) = &mut receipt.compression {
@@ -56,7 +56,7 @@ struct Sink<'a, 's> {
 impl Sink<'_, '_> {
     /// Returns the length of the source and the number of frames.
     fn compress(&mut self, level: Level) -> Result<(u64, u64)> {
-        let has_size = self.source.is_told();
+        let has_size = self.source.has_reliable_size();
         // A file without a reliable size is read until the end of file.
         let size = if has_size { self.source.stat.size } else { u64::MAX };
         let mut buffer = vec![0; table::frame_bytes(if has_size { size } else { 0 })];
@@ -171,7 +171,7 @@ impl Sink<'_, '_> {
     fn report(&mut self) -> Result<()> {
         self.source.look()?;
         let progress = self.progress();
-        observer::tell(self.observer, progress, self.source.path)
+        observer::report(self.observer, progress, self.source.path)
     }
 
     fn failure(&self, errno: Errno) -> Error {
@@ -195,7 +195,7 @@ struct Zeros<'a> {
 
 impl<'a> Zeros<'a> {
     fn new(source: &'a Source<'a>, size: u64) -> Zeros<'a> {
-        let may_have_holes = source.is_told() && sparse::may_have_holes(&source.stat);
+        let may_have_holes = source.has_reliable_size() && sparse::may_have_holes(&source.stat);
         Zeros { source, size, may_have_holes, hole: (0, 0), frame: Vec::new() }
     }
 

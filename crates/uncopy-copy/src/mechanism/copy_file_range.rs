@@ -1,7 +1,7 @@
 //! `copy_file_range(2)`: the filesystem copies, or shares.
 
 use super::{Ends, Moved, Mover, Refused};
-use crate::plan::Facts;
+use crate::plan::CopyFacts;
 use uncopy_core::Cost;
 use uncopy_os::transfer;
 
@@ -10,7 +10,7 @@ pub(super) struct CopyFileRange {
 }
 
 impl CopyFileRange {
-    pub(super) fn new(facts: &Facts) -> CopyFileRange {
+    pub(super) fn new(facts: &CopyFacts) -> CopyFileRange {
         // Others may share, or ask a server: what they did is looked up afterwards, where it can be.
         let splices = facts.destination.copies_by_splice();
         CopyFileRange { cost: if splices { Cost::KernelCopied } else { Cost::Unknown } }

@@ -14,7 +14,7 @@ pub(crate) use direct::Tail;
 pub(crate) use side::{Refused, Side};
 
 use super::options::Sparse;
-use super::plan::{DirectPath, Facts};
+use super::plan::{CopyFacts, DirectPath};
 use uncopy_core::{Cost, Errno, Mechanism, Obstacle};
 use uncopy_os::Sys;
 use uncopy_os::file::DirectAlign;
@@ -50,7 +50,7 @@ pub(crate) trait Mover {
 
     /// Another one that moves other blocks of the same files at the same time; `None`: there can be
     /// only one.
-    fn beside(&self) -> Option<Box<dyn Mover + Send>> {
+    fn second_mover(&self) -> Option<Box<dyn Mover + Send>> {
         None
     }
 
@@ -77,7 +77,7 @@ pub(crate) struct Setting {
 pub(crate) fn mover(
     mechanism: Mechanism,
     ends: Ends<'_>,
-    facts: &Facts,
+    facts: &CopyFacts,
     setting: Setting,
 ) -> Sys<Box<dyn Mover>> {
     Ok(match mechanism {

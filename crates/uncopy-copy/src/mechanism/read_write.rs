@@ -59,7 +59,7 @@ impl Mover for ReadWrite {
         Ok(moved)
     }
 
-    fn beside(&self) -> Option<Box<dyn Mover + Send>> {
+    fn second_mover(&self) -> Option<Box<dyn Mover + Send>> {
         let bytes = self.buffer.len() as u64;
         Some(Box::new(ReadWrite::new(bytes, self.find_zeros, self.in_place)))
     }

@@ -60,11 +60,11 @@ impl From<Refused> for Errno {
 
 /// Reads bytes of the source (offset, length), into nowhere.
 pub(crate) fn can_read(source: BorrowedFd<'_>, (offset, length): (u64, u64)) -> bool {
-    const MOST_BYTES: u64 = 64 << 10;
-    let mut buffer = AlignedBuffer::new(MOST_BYTES as usize);
+    const MAX_BYTES: u64 = 64 << 10;
+    let mut buffer = AlignedBuffer::new(MAX_BYTES as usize);
     let (mut at, end) = (offset, offset.saturating_add(length));
     while at < end {
-        let most = (end - at).min(MOST_BYTES) as usize;
+        let most = (end - at).min(MAX_BYTES) as usize;
         match transfer::read_at(source, &mut buffer[..most], at) {
             Ok(0) => return true,
             Ok(n) => at += n as u64,

@@ -17,26 +17,26 @@ const ALLOWED: [Allow; 6] = [
     Allow::Only(Mechanism::Splice),
 ];
 
-/// Facts that differ in one point from a file with holes.
-fn variants() -> Vec<Facts> {
-    let usual = Facts { has_holes: true, ..Facts::ordinary(100 << 20) };
-    let of_size = |size| Facts { size, data_bytes: size.unwrap_or(0), ..usual.clone() };
+/// CopyFacts that differ in one point from a file with holes.
+fn variants() -> Vec<CopyFacts> {
+    let usual = CopyFacts { has_holes: true, ..CopyFacts::ordinary(100 << 20) };
+    let of_size = |size| CopyFacts { size, data_bytes: size.unwrap_or(0), ..usual.clone() };
     let nfs = Filesystem::from_magic(0x6969);
-    let mut all: Vec<Facts> = [None, Some(0), Some(4096), Some(100 << 10)].map(of_size).into();
+    let mut all: Vec<CopyFacts> = [None, Some(0), Some(4096), Some(100 << 10)].map(of_size).into();
     all.extend([
-        Facts { destination_is_stream: true, ..usual.clone() },
-        Facts { transforms: true, ..usual.clone() },
-        Facts { hashes: true, ..usual.clone() },
-        Facts { durable: true, ..usual.clone() },
-        Facts { prefer: Prefer::CpuTime, ..usual.clone() },
-        Facts { sparse: Sparse::Always, ..usual.clone() },
-        Facts { sparse: Sparse::Never, ..usual.clone() },
-        Facts { cache: Cache::Keep, ..usual.clone() },
-        Facts { source: nfs, ..usual.clone() },
-        Facts { destination: Filesystem::XFS, ..usual.clone() },
+        CopyFacts { destination_is_stream: true, ..usual.clone() },
+        CopyFacts { transforms: true, ..usual.clone() },
+        CopyFacts { hashes: true, ..usual.clone() },
+        CopyFacts { durable: true, ..usual.clone() },
+        CopyFacts { prefer: Prefer::CpuTime, ..usual.clone() },
+        CopyFacts { sparse: Sparse::Always, ..usual.clone() },
+        CopyFacts { sparse: Sparse::Never, ..usual.clone() },
+        CopyFacts { cache: Cache::Keep, ..usual.clone() },
+        CopyFacts { source: nfs, ..usual.clone() },
+        CopyFacts { destination: Filesystem::XFS, ..usual.clone() },
     ]);
     let paths = [DirectPath::None, DirectPath::Copies, DirectPath::Unknown, DirectPath::Moves];
-    all.extend(paths.map(|direct| Facts { direct, ..usual.clone() }));
+    all.extend(paths.map(|direct| CopyFacts { direct, ..usual.clone() }));
     all
 }
 
@@ -44,7 +44,7 @@ fn variants() -> Vec<Facts> {
 fn asking_whether_a_way_is_excluded_allocates_nothing() {
     let mut rows = Vec::new();
     for facts in variants() {
-        rows.extend(ALLOWED.map(|allow| Facts { allow, ..facts.clone() }));
+        rows.extend(ALLOWED.map(|allow| CopyFacts { allow, ..facts.clone() }));
     }
     let mut codes = BTreeSet::new();
     for facts in &rows {
@@ -53,7 +53,7 @@ fn asking_whether_a_way_is_excluded_allocates_nothing() {
             let reason = excluded(facts, mechanism);
             let first = next(facts, &[]);
             assert_eq!(ALLOCATOR.allocations(), before, "{mechanism} {facts:?}");
-            assert!(reason.is_none() || first != Step::Try(mechanism), "{mechanism} {facts:?}");
+            assert!(reason.is_none() || first != PlanStep::Try(mechanism), "{mechanism} {facts:?}");
             codes.extend(reason.map(|reason| reason.code()));
         }
     }

@@ -4,14 +4,14 @@ use Mechanism::{CopyFileRange, Direct, ReadWrite, Reflink, Sendfile, Splice};
 
 const MIB: u64 = 1 << 20;
 
-fn facts() -> Facts {
-    Facts::ordinary(100 * MIB)
+fn facts() -> CopyFacts {
+    CopyFacts::ordinary(100 * MIB)
 }
 
 /// Everything that would be tried in turn if nothing worked.
-fn ladder(facts: &Facts) -> Vec<Mechanism> {
+fn ladder(facts: &CopyFacts) -> Vec<Mechanism> {
     let mut attempted = Vec::new();
-    while let Step::Try(mechanism) = next(facts, &attempted) {
+    while let PlanStep::Try(mechanism) = next(facts, &attempted) {
         attempted.push(Attempted { mechanism, errno: None, moved_bytes: 0 });
     }
     attempted.into_iter().map(|a| a.mechanism).collect()
@@ -24,7 +24,7 @@ fn read_write_follows_what_is_cheaper() {
         assert!(place(cheaper) < place(ReadWrite), "{cheaper}");
     }
     assert!(place(Direct) > place(ReadWrite), "slower by the clock where nothing must be durable");
-    let cpu = Facts { prefer: Prefer::CpuTime, ..facts() };
+    let cpu = CopyFacts { prefer: Prefer::CpuTime, ..facts() };
     assert_eq!(ladder(&cpu), [Reflink, Direct, CopyFileRange, Sendfile, Splice, ReadWrite]);
 }
 
@@ -45,9 +45,9 @@ fn small_files_of_all_sizes_begin_alike() {
             (Allow::ReadWrite, &[], ReadWrite),
         ] {
             for size in [1, 4095, 4096, 4097, (16 << 10) - 1] {
-                let size = Facts { size: Some(size), data_bytes: size, ..facts() };
-                let facts = Facts { prefer, allow, tuning, ..size };
-                assert_eq!(next(&facts, attempted), Step::Try(expected), "{facts:?}");
+                let size = CopyFacts { size: Some(size), data_bytes: size, ..facts() };
+                let facts = CopyFacts { prefer, allow, tuning, ..size };
+                assert_eq!(next(&facts, attempted), PlanStep::Try(expected), "{facts:?}");
             }
         }
     }
@@ -56,10 +56,10 @@ fn small_files_of_all_sizes_begin_alike() {
 #[test]
 fn direct_goes_first_where_bytes_must_reach_the_device() {
     for facts in [
-        Facts { durable: true, ..facts() },
-        Facts { cache: Cache::Skip, ..facts() },
-        Facts { dirty_budget_bytes: 50 * MIB, ..facts() },
-        Facts { prefer: Prefer::CpuTime, ..facts() },
+        CopyFacts { durable: true, ..facts() },
+        CopyFacts { cache: Cache::Skip, ..facts() },
+        CopyFacts { dirty_budget_bytes: 50 * MIB, ..facts() },
+        CopyFacts { prefer: Prefer::CpuTime, ..facts() },
     ] {
         assert_eq!(ladder(&facts)[..2], [Reflink, Direct], "{facts:?}");
     }
@@ -68,9 +68,9 @@ fn direct_goes_first_where_bytes_must_reach_the_device() {
 #[test]
 fn holes_fill_no_dirty_budget() {
     let dirty_budget_bytes = 50 * MIB;
-    let sparse = Facts { has_holes: true, data_bytes: MIB, dirty_budget_bytes, ..facts() };
+    let sparse = CopyFacts { has_holes: true, data_bytes: MIB, dirty_budget_bytes, ..facts() };
     assert_eq!(ladder(&sparse).last(), Some(&Direct));
-    let thrifty = Facts { prefer: Prefer::CpuTime, ..sparse };
+    let thrifty = CopyFacts { prefer: Prefer::CpuTime, ..sparse };
     assert_eq!(ladder(&thrifty).last(), Some(&Direct));
 }
 
@@ -86,16 +86,16 @@ fn direct_saves_processor_time_only_where_there_is_enough_to_write() {
     ] {
         let prefer = Prefer::CpuTime;
         let data_bytes = size;
-        let facts = Facts { size: Some(size), data_bytes, source_is_cold, prefer, ..facts() };
+        let facts = CopyFacts { size: Some(size), data_bytes, source_is_cold, prefer, ..facts() };
         assert_eq!(ladder(&facts)[1], first, "{size} bytes, cold: {source_is_cold}");
-        let strict = Facts { allow: Allow::ZeroCopy, ..facts };
+        let strict = CopyFacts { allow: Allow::ZeroCopy, ..facts };
         assert_eq!(ladder(&strict)[1], Direct);
     }
 }
 
 #[test]
 fn a_cold_source_is_copied_in_the_kernels_small_pieces() {
-    let cold = Facts { source_is_cold: true, ..facts() };
+    let cold = CopyFacts { source_is_cold: true, ..facts() };
     let expected = [Reflink, CopyFileRange, Splice, Sendfile, ReadWrite, Direct];
     assert_eq!(ladder(&cold), expected);
     let warm = [Reflink, Splice, CopyFileRange, Sendfile, ReadWrite, Direct];
@@ -106,33 +106,33 @@ fn a_cold_source_is_copied_in_the_kernels_small_pieces() {
 fn options_rule_mechanisms_out() {
     let all = facts();
     for (facts, expected) in [
-        (Facts { allow: Allow::ReadWrite, ..all.clone() }, vec![ReadWrite]),
-        (Facts { allow: Allow::ZeroCopy, ..all.clone() }, vec![Reflink, Direct]),
+        (CopyFacts { allow: Allow::ReadWrite, ..all.clone() }, vec![ReadWrite]),
+        (CopyFacts { allow: Allow::ZeroCopy, ..all.clone() }, vec![Reflink, Direct]),
         (
-            Facts { allow: Allow::ZeroCopy, destination: Filesystem::XFS, ..all.clone() },
+            CopyFacts { allow: Allow::ZeroCopy, destination: Filesystem::XFS, ..all.clone() },
             vec![Reflink, CopyFileRange, Direct],
         ),
         (
-            Facts { allow: Allow::ZeroCopy, direct: DirectPath::Unknown, ..all.clone() },
+            CopyFacts { allow: Allow::ZeroCopy, direct: DirectPath::Unknown, ..all.clone() },
             vec![Reflink],
         ),
-        (Facts { transforms: true, ..all.clone() }, vec![ReadWrite]),
-        (Facts { sparse: Sparse::Always, ..all.clone() }, vec![ReadWrite]),
-        (Facts { size: None, ..all.clone() }, vec![ReadWrite]),
-        (Facts { size: Some(0), ..all.clone() }, vec![ReadWrite]),
-        (Facts { destination_is_stream: true, ..all.clone() }, vec![ReadWrite]),
+        (CopyFacts { transforms: true, ..all.clone() }, vec![ReadWrite]),
+        (CopyFacts { sparse: Sparse::Always, ..all.clone() }, vec![ReadWrite]),
+        (CopyFacts { size: None, ..all.clone() }, vec![ReadWrite]),
+        (CopyFacts { size: Some(0), ..all.clone() }, vec![ReadWrite]),
+        (CopyFacts { destination_is_stream: true, ..all.clone() }, vec![ReadWrite]),
     ] {
         assert_eq!(ladder(&facts), expected, "{facts:?}");
     }
     for mechanism in Mechanism::ALL {
-        let facts = Facts { allow: Allow::Only(mechanism), ..all.clone() };
+        let facts = CopyFacts { allow: Allow::Only(mechanism), ..all.clone() };
         assert_eq!(ladder(&facts), [mechanism]);
     }
 }
 
 #[test]
 fn mechanisms_that_keep_holes_do_not_fill_them() {
-    let facts = Facts { sparse: Sparse::Never, has_holes: true, ..facts() };
+    let facts = CopyFacts { sparse: Sparse::Never, has_holes: true, ..facts() };
     let ladder = ladder(&facts);
     assert!(!ladder.contains(&Reflink) && !ladder.contains(&CopyFileRange), "{ladder:?}");
 }
@@ -140,12 +140,12 @@ fn mechanisms_that_keep_holes_do_not_fill_them() {
 #[test]
 fn direct_is_left_out_where_it_is_no_gain() {
     for facts in [
-        Facts { cache: Cache::Keep, ..facts() },
-        Facts { direct: DirectPath::None, ..facts() },
-        Facts { direct: DirectPath::Copies, ..facts() },
-        Facts { size: Some(Tuning::BUILT_IN.direct_min.bytes - 1), ..facts() },
-        Facts { source: Filesystem::from_magic(0x6573_5546), ..facts() },
-        Facts { source: Filesystem::from_magic(0x6969), ..facts() },
+        CopyFacts { cache: Cache::Keep, ..facts() },
+        CopyFacts { direct: DirectPath::None, ..facts() },
+        CopyFacts { direct: DirectPath::Copies, ..facts() },
+        CopyFacts { size: Some(Tuning::BUILT_IN.direct_min.bytes - 1), ..facts() },
+        CopyFacts { source: Filesystem::from_magic(0x6573_5546), ..facts() },
+        CopyFacts { source: Filesystem::from_magic(0x6969), ..facts() },
     ] {
         assert!(!ladder(&facts).contains(&Direct), "{facts:?}");
     }
@@ -156,29 +156,29 @@ fn direct_is_left_out_where_it_is_no_gain() {
 /// throttling and resuming work in bounded pieces, so that they are no facts of the plan at all.
 #[test]
 fn orbits_seven_conditions() {
-    let zero_copy = |facts: &Facts| ladder(facts)[0] != ReadWrite;
-    let small = Facts { size: Some(4096), ..facts() };
+    let zero_copy = |facts: &CopyFacts| ladder(facts)[0] != ReadWrite;
+    let small = CopyFacts { size: Some(4096), ..facts() };
     // 1. platform: other systems have a file of their own; 2. threshold.
     assert!(zero_copy(&facts()));
     assert_eq!(ladder(&small)[..2], [Reflink, ReadWrite]);
     // 3. same filesystem: EXDEV moves on.
     let crossed = |mechanism| classify(mechanism, Errno::EXDEV, 0);
-    assert_eq!(crossed(Reflink), Verdict::Unsupported);
-    assert_eq!(crossed(CopyFileRange), Verdict::Unsupported);
+    assert_eq!(crossed(Reflink), ErrorClass::Unsupported);
+    assert_eq!(crossed(CopyFileRange), ErrorClass::Unsupported);
     // 4. the user's switch.
-    assert!(!zero_copy(&Facts { allow: Allow::ReadWrite, ..facts() }));
+    assert!(!zero_copy(&CopyFacts { allow: Allow::ReadWrite, ..facts() }));
     // 5. resume: a mechanism that stopped is followed by one that goes on.
     let stopped = Attempted { mechanism: Reflink, errno: None, moved_bytes: 0 };
-    assert_eq!(next(&facts(), &[stopped]), Step::Try(ladder(&facts())[1]));
+    assert_eq!(next(&facts(), &[stopped]), PlanStep::Try(ladder(&facts())[1]));
     // 6. compression.
-    assert!(!zero_copy(&Facts { transforms: true, ..facts() }));
+    assert!(!zero_copy(&CopyFacts { transforms: true, ..facts() }));
     // 7. throttling: pieces have a size, nothing else changes.
 }
 
 /// One row for each cell of the measured matrix, and for what else is known of each error number.
 #[test]
 fn error_numbers_are_classified() {
-    use Verdict::{Failed, Retry, Unsupported};
+    use ErrorClass::{Failed, Retry, Unsupported};
     for (mechanism, errno, moved, expected) in [
         // ext4 and tmpfs have no reflinks; nodatacow files take none; overlapping ranges.
         (Reflink, Errno::EOPNOTSUPP, 0, Unsupported),
@@ -226,7 +226,7 @@ fn error_numbers_are_classified() {
 
 #[test]
 fn what_is_read_to_its_end_can_be_spliced_if_asked() {
-    let unknown = Facts { size: None, ..facts() };
+    let unknown = CopyFacts { size: None, ..facts() };
     for (allow, expected) in [
         (Allow::Any, vec![ReadWrite]),
         (Allow::NoUserCopy, vec![Splice, Sendfile]),
@@ -236,7 +236,7 @@ fn what_is_read_to_its_end_can_be_spliced_if_asked() {
         (Allow::Only(Direct), vec![]),
         (Allow::ZeroCopy, vec![]),
     ] {
-        assert_eq!(ladder(&Facts { allow, ..unknown.clone() }), expected, "{allow:?}");
+        assert_eq!(ladder(&CopyFacts { allow, ..unknown.clone() }), expected, "{allow:?}");
     }
 }
 
@@ -244,10 +244,10 @@ fn what_is_read_to_its_end_can_be_spliced_if_asked() {
 fn every_cheaper_mechanism_left_out_has_a_reason() {
     for facts in [
         facts(),
-        Facts { size: Some(4096), ..facts() },
-        Facts { allow: Allow::ReadWrite, ..facts() },
-        Facts { transforms: true, ..facts() },
-        Facts { size: None, ..facts() },
+        CopyFacts { size: Some(4096), ..facts() },
+        CopyFacts { allow: Allow::ReadWrite, ..facts() },
+        CopyFacts { transforms: true, ..facts() },
+        CopyFacts { size: None, ..facts() },
     ] {
         let used = ReadWrite;
         let reasons = refusals(&facts, Some(used));
@@ -270,7 +270,7 @@ fn tuned(bytes: u64) -> Threshold {
 fn a_tuned_threshold_decides_and_is_named() {
     use Mechanism::{CopyFileRange, Direct, ReadWrite, Splice};
     let reflink = [refused(Mechanism::Reflink)];
-    let named = |facts: &Facts| {
+    let named = |facts: &CopyFacts| {
         let names = decisive(facts, &reflink).into_iter().map(|decision| decision.choice);
         (next(facts, &reflink), names.collect::<Vec<_>>())
     };
@@ -279,9 +279,9 @@ fn a_tuned_threshold_decides_and_is_named() {
     let late = Tuning { direct_min: tuned(64 << 20), ..Tuning::BUILT_IN };
     let early = Tuning { direct_min: tuned(256 << 10), ..Tuning::BUILT_IN };
     let thrifty = Tuning { direct_cpu_min: tuned(32 << 20), ..Tuning::BUILT_IN };
-    let kib = |size: u64| Facts { size: Some(size << 10), data_bytes: size << 10, ..facts() };
-    let durable = |size| Facts { durable: true, ..kib(size) };
-    let cpu = |size| Facts { prefer: Prefer::CpuTime, ..kib(size) };
+    let kib = |size: u64| CopyFacts { size: Some(size << 10), data_bytes: size << 10, ..facts() };
+    let durable = |size| CopyFacts { durable: true, ..kib(size) };
+    let cpu = |size| CopyFacts { prefer: Prefer::CpuTime, ..kib(size) };
     for (facts, tuning, way, names) in [
         (kib(100), Tuning::BUILT_IN, Splice, vec![]),
         (kib(100), small, ReadWrite, vec![Choice::ZeroCopyMin]),
@@ -295,10 +295,10 @@ fn a_tuned_threshold_decides_and_is_named() {
         (cpu(8 << 10), thrifty, Splice, vec![Choice::DirectCpuMin]),
         (cpu(40 << 10), thrifty, Direct, vec![]),
     ] {
-        let facts = Facts { tuning, ..facts };
-        assert_eq!(named(&facts), (Step::Try(way), names), "{:?} {tuning:?}", facts.size);
+        let facts = CopyFacts { tuning, ..facts };
+        assert_eq!(named(&facts), (PlanStep::Try(way), names), "{:?} {tuning:?}", facts.size);
     }
-    let facts = Facts { tuning: late, ..durable(2048) };
+    let facts = CopyFacts { tuning: late, ..durable(2048) };
     let decision = Decision { choice: Choice::DirectMin, threshold: late.direct_min };
     assert_eq!(decisive(&facts, &reflink), [decision]);
     let told: Vec<String> =
@@ -312,13 +312,13 @@ fn ways_are_compared_where_only_the_clock_decides() {
     use Mechanism::{CopyFileRange, Direct, ReadWrite, Splice};
     for (facts, expected) in [
         (facts(), vec![Splice, CopyFileRange, ReadWrite]),
-        (Facts { durable: true, ..facts() }, vec![Direct, CopyFileRange, Splice, ReadWrite]),
-        (Facts { size: Some(4096), ..facts() }, vec![]),
-        (Facts { size: None, ..facts() }, vec![]),
-        (Facts { prefer: Prefer::CpuTime, ..facts() }, vec![]),
-        (Facts { allow: Allow::NoUserCopy, ..facts() }, vec![]),
-        (Facts { sparse: Sparse::Always, ..facts() }, vec![]),
-        (Facts { transforms: true, ..facts() }, vec![]),
+        (CopyFacts { durable: true, ..facts() }, vec![Direct, CopyFileRange, Splice, ReadWrite]),
+        (CopyFacts { size: Some(4096), ..facts() }, vec![]),
+        (CopyFacts { size: None, ..facts() }, vec![]),
+        (CopyFacts { prefer: Prefer::CpuTime, ..facts() }, vec![]),
+        (CopyFacts { allow: Allow::NoUserCopy, ..facts() }, vec![]),
+        (CopyFacts { sparse: Sparse::Always, ..facts() }, vec![]),
+        (CopyFacts { transforms: true, ..facts() }, vec![]),
     ] {
         assert_eq!(comparable(&facts, &[]), expected, "{facts:?}");
     }
@@ -328,11 +328,11 @@ fn ways_are_compared_where_only_the_clock_decides() {
 
 #[test]
 fn ranges_are_for_large_pieces_where_two_threads_gain() {
-    let in_place = Facts { in_place: true, ..facts() };
-    let cpu = Facts { prefer: Prefer::CpuTime, ..facts() };
-    let to_xfs = Facts { destination: Filesystem::XFS, ..facts() };
-    let to_btrfs = Facts { destination: Filesystem::BTRFS, ..facts() };
-    let from_nfs = Facts { source: Filesystem::from_magic(0x6969), ..facts() };
+    let in_place = CopyFacts { in_place: true, ..facts() };
+    let cpu = CopyFacts { prefer: Prefer::CpuTime, ..facts() };
+    let to_xfs = CopyFacts { destination: Filesystem::XFS, ..facts() };
+    let to_btrfs = CopyFacts { destination: Filesystem::BTRFS, ..facts() };
+    let from_nfs = CopyFacts { source: Filesystem::from_magic(0x6969), ..facts() };
     for (facts, mechanism, piece, expected) in [
         (facts(), ReadWrite, RANGES_MIN_BYTES, true),
         (facts(), ReadWrite, RANGES_MIN_BYTES - 1, false),

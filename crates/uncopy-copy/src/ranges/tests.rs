@@ -74,8 +74,8 @@ fn what_is_told_has_no_gap() {
     for (name, (offset, length), limits, told) in rows {
         let asked = Arc::default();
         let mut mover = Limited { limits, asked };
-        let mut beside = mover.clone();
-        let moved = step(&mut mover, &mut beside, ends, (offset, length));
+        let mut second_mover = mover.clone();
+        let moved = step(&mut mover, &mut second_mover, ends, (offset, length));
         assert_eq!(moved.map(|moved| moved.bytes), told, "{name}");
         if let Ok(moved) = moved {
             assert!(moved.hole_bytes <= moved.bytes / 2, "{name}: {moved:?}");

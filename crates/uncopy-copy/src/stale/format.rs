@@ -22,9 +22,9 @@ const SLOT_BYTES: usize = 1024;
 const LENGTHS_BYTES: usize = 4;
 
 /// Names that a record has room for: one for each worker, and there are fewer.
-pub(super) const MOST_SLOTS: usize = 1024;
+pub(super) const MAX_SLOTS: usize = 1024;
 /// No record is longer.
-pub(super) const MOST_BYTES: usize = (1 + MOST_SLOTS) * SLOT_BYTES;
+pub(super) const MAX_BYTES: usize = (1 + MAX_SLOTS) * SLOT_BYTES;
 
 /// What an empty directory is noted as before it is there: no file has this number.
 pub(super) const INTENDED: FileId = FileId { inode: 0, birth: None };
@@ -77,7 +77,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<(FileId, Vec<Entry>)> {
     if checksum(&[fields]) != *sum {
         return None;
     }
-    let slots = bytes.chunks(SLOT_BYTES).skip(1).take(MOST_SLOTS);
+    let slots = bytes.chunks(SLOT_BYTES).skip(1).take(MAX_SLOTS);
     let entries = slots.filter_map(|slot| parse_slot(head, slot)).collect();
     Some((FileId::from_bytes(own), entries))
 }
@@ -231,8 +231,8 @@ mod tests {
         assert!(slot(&head(id(1)), &path(room), &name, id(2)).is_some());
         assert!(slot(&head(id(1)), &path(room + 1), &name, id(2)).is_none());
         assert!(slot(&head(id(1)), &path(1 << 17), &name, id(2)).is_none());
-        let entries: Vec<_> = (0..MOST_SLOTS + 5).map(|n| entry(n as u64, "")).collect();
+        let entries: Vec<_> = (0..MAX_SLOTS + 5).map(|n| entry(n as u64, "")).collect();
         let numbered: Vec<_> = entries.iter().enumerate().collect();
-        assert_eq!(parse(&bytes_of(id(9), &numbered)).unwrap().1.len(), MOST_SLOTS);
+        assert_eq!(parse(&bytes_of(id(9), &numbered)).unwrap().1.len(), MAX_SLOTS);
     }
 }

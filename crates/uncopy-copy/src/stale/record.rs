@@ -18,11 +18,11 @@ use uncopy_os::{Sys, directory, name, transfer};
 pub(crate) struct Register {
     /// Where the record is made, and for which destination; `None`: nothing is noted.
     place: Option<(Arc<OwnedFd>, OsString)>,
-    state: Mutex<State>,
+    state: Mutex<RegisterState>,
 }
 
 #[derive(Debug)]
-enum State {
+enum RegisterState {
     /// No name was made yet.
     Unneeded,
     Made(Record),
@@ -64,12 +64,12 @@ impl Register {
     /// One whose record is made in this directory, when the first name is.
     pub(crate) fn new(directory: Arc<OwnedFd>, destination: &OsStr) -> Register {
         let place = Some((directory, destination.to_owned()));
-        Register { place, state: Mutex::new(State::Unneeded) }
+        Register { place, state: Mutex::new(RegisterState::Unneeded) }
     }
 
     /// One that notes nothing.
     pub(crate) const fn none() -> Register {
-        Register { place: None, state: Mutex::new(State::None) }
+        Register { place: None, state: Mutex::new(RegisterState::None) }
     }
 
     /// Makes the record, before a name is made that cannot be noted sooner than it is there.
@@ -77,10 +77,11 @@ impl Register {
         drop(self.made());
     }
 
-    fn made(&self) -> MutexGuard<'_, State> {
+    fn made(&self) -> MutexGuard<'_, RegisterState> {
         let mut state = lock(&self.state);
-        if let (State::Unneeded, Some((directory, destination))) = (&*state, &self.place) {
-            *state = Record::new(directory, destination).map_or(State::None, State::Made);
+        if let (RegisterState::Unneeded, Some((directory, destination))) = (&*state, &self.place) {
+            *state = Record::new(directory, destination)
+                .map_or(RegisterState::None, RegisterState::Made);
         }
         state
     }
@@ -94,7 +95,7 @@ impl Register {
         stat: &Stat,
     ) -> Noted<'_> {
         let mut state = self.made();
-        let State::Made(record) = &mut *state else { return Noted(None) };
+        let RegisterState::Made(record) = &mut *state else { return Noted(None) };
         let slot = record.note(path, name, stat);
         Noted(slot.map(|slot| (self, slot)))
     }
@@ -103,7 +104,7 @@ impl Register {
     /// ([`Noted::became`]).
     pub(crate) fn intend(&self, path: impl FnOnce() -> PathBuf, name: &OsStr) -> Noted<'_> {
         let mut state = self.made();
-        let State::Made(record) = &mut *state else { return Noted(None) };
+        let RegisterState::Made(record) = &mut *state else { return Noted(None) };
         let slot = record.take_slot();
         Noted(
             slot.filter(|slot| record.write(*slot, path, name, format::INTENDED))
@@ -113,22 +114,22 @@ impl Register {
 
     /// Gives a slot back whose name is gone.
     pub(crate) fn free(&self, slot: Option<usize>) {
-        if let (Some(slot), State::Made(record)) = (slot, &mut *lock(&self.state)) {
+        if let (Some(slot), RegisterState::Made(record)) = (slot, &mut *lock(&self.state)) {
             record.free.push(slot);
         }
     }
 
     /// What it notes could not be removed: the record stays, for another run to go by.
     pub(crate) fn keep(&self) {
-        if let State::Made(record) = &mut *lock(&self.state) {
+        if let RegisterState::Made(record) = &mut *lock(&self.state) {
             record.is_kept = true;
         }
     }
 
     /// Removes the record: all that it notes has its own name or is gone.
     pub(crate) fn end(&self) {
-        let state = std::mem::replace(&mut *lock(&self.state), State::None);
-        if let (State::Made(record), Some((directory, _))) = (state, &self.place)
+        let state = std::mem::replace(&mut *lock(&self.state), RegisterState::None);
+        if let (RegisterState::Made(record), Some((directory, _))) = (state, &self.place)
             && !record.is_kept
         {
             // If it stays, the next run removes it.
@@ -139,8 +140,10 @@ impl Register {
     /// Takes back what it notes, which is left to the caller. `false`: another run may find it and go by it,
     /// now or after a crash.
     pub(crate) fn withdraw(&self) -> bool {
-        let state = std::mem::replace(&mut *lock(&self.state), State::None);
-        let (State::Made(record), Some((directory, _))) = (state, &self.place) else { return true };
+        let state = std::mem::replace(&mut *lock(&self.state), RegisterState::None);
+        let (RegisterState::Made(record), Some((directory, _))) = (state, &self.place) else {
+            return true;
+        };
         let removed = remove(directory, &record.name, record.own, record.device)
             .and_then(|()| name::open_directory_for_reading(directory))
             .and_then(file::sync);
@@ -195,8 +198,8 @@ impl Record {
     /// nobody believes.
     fn named(directory: &OwnedFd, destination: &OsStr) -> Option<Record> {
         /// Whoever looks at the new name may have it locked.
-        const MOST_TRIES: usize = 16;
-        for _ in 0..MOST_TRIES {
+        const MAX_TRIES: usize = 16;
+        for _ in 0..MAX_TRIES {
             let name = temporary_name(destination, Kind::Record).ok()?;
             let file = match name::create_new(directory, &name, 0o600) {
                 Err(Errno::EEXIST) => continue,
@@ -246,7 +249,7 @@ impl Record {
 
     fn take_slot(&mut self) -> Option<usize> {
         self.free.pop().or_else(|| {
-            let one_more = (self.slots < format::MOST_SLOTS).then_some(self.slots);
+            let one_more = (self.slots < format::MAX_SLOTS).then_some(self.slots);
             self.slots += usize::from(one_more.is_some());
             one_more
         })
@@ -289,7 +292,7 @@ impl Noted<'_> {
     /// stays.
     fn became(self, path: impl FnOnce() -> PathBuf, name: &OsStr, stat: &Stat) -> Self {
         if let Some((register, slot)) = self.0
-            && let State::Made(record) = &mut *lock(&register.state)
+            && let RegisterState::Made(record) = &mut *lock(&register.state)
             && stat.device == record.device
             && stat.birth.is_some()
             && let Some(bytes) = format::slot(&record.head, &path(), name, stat.id())

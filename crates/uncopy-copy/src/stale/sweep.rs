@@ -192,7 +192,7 @@ fn open_record(directory: BorrowedFd<'_>, record: &OsStr) -> Sys<(OwnedFd, Stat,
         && stat.uid == file::effective_uid()
         && stat.permissions() & 0o077 == 0
         && stat.links == 1
-        && stat.size <= format::MOST_BYTES as u64;
+        && stat.size <= format::MAX_BYTES as u64;
     if !is_own {
         return Err(Errno::EINVAL);
     }

@@ -9,10 +9,10 @@ use uncopy_os::directory;
 
 /// Directories whose descriptors are kept while their entries are copied; the others are opened
 /// again when they are needed. Each has two.
-const MOST_PINNED: usize = 256;
+const MAX_PINNED: usize = 256;
 
 /// Workers beyond this number wait for each other in the filesystem.
-const MOST_WORKERS: usize = 8;
+const MAX_WORKERS: usize = 8;
 
 /// Both directories, both files, and what opening a deep directory again takes on its way; twice.
 const DESCRIPTORS_OF_A_WORKER: usize = 16;
@@ -27,7 +27,7 @@ pub(super) struct Budget {
     wanted_workers: Option<usize>,
     /// Maximum number of workers; computed on first use.
     workers: OnceLock<usize>,
-    hired: AtomicUsize,
+    alive: AtomicUsize,
     /// Workers there have been.
     begun: AtomicUsize,
     /// Files are expected to share their blocks with their copies in turn, and each that is copied does.
@@ -35,8 +35,8 @@ pub(super) struct Budget {
     /// File-descriptor limit.
     descriptors: usize,
     pinned: AtomicUsize,
-    most_pinned: usize,
-    most_batches: usize,
+    max_pinned: usize,
+    max_batches: usize,
     deleted: AtomicU64,
 }
 
@@ -47,20 +47,20 @@ impl Budget {
         Budget {
             wanted_workers,
             workers: OnceLock::new(),
-            hired: AtomicUsize::new(1),
+            alive: AtomicUsize::new(1),
             begun: AtomicUsize::new(0),
             is_light: AtomicBool::new(false),
             descriptors,
             pinned: AtomicUsize::new(0),
             // A pair of directories each: half of all descriptors at most, with those of batches.
-            most_pinned: (descriptors / 8).min(MOST_PINNED),
-            most_batches: (descriptors / 8).min(wanted_workers.unwrap_or(MOST_WORKERS) * 4),
+            max_pinned: (descriptors / 8).min(MAX_PINNED),
+            max_batches: (descriptors / 8).min(wanted_workers.unwrap_or(MAX_WORKERS) * 4),
             deleted: AtomicU64::new(0),
         }
     }
 
     /// Maximum number of workers.
-    fn most_workers(&self) -> usize {
+    fn max_workers(&self) -> usize {
         *self.workers.get_or_init(|| {
             let wanted = self.wanted_workers.unwrap_or_else(usual_workers);
             wanted.min(self.descriptors / DESCRIPTORS_OF_A_WORKER)
@@ -68,15 +68,15 @@ impl Budget {
     }
 
     /// Counts one more worker, if there may be one.
-    pub(super) fn may_hire(&self) -> bool {
-        let workers = self.most_workers();
-        let one_more = |hired| (hired < workers).then_some(hired + 1);
-        self.hired.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+    pub(super) fn may_spawn_worker(&self) -> bool {
+        let workers = self.max_workers();
+        let one_more = |alive| (alive < workers).then_some(alive + 1);
+        self.alive.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
 
     /// Counts one worker less, which found nothing more to do.
-    pub(super) fn dismissed(&self) {
-        self.hired.fetch_sub(1, Ordering::Relaxed);
+    pub(super) fn worker_ended(&self) {
+        self.alive.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Numbers the next worker.
@@ -87,7 +87,7 @@ impl Budget {
     /// Workers that have nothing to do while so many have a task. Who asks is at work, also with a root
     /// that is a file, of which the queue does not know.
     pub(super) fn spare_workers(&self, at_work: usize) -> usize {
-        self.most_workers().saturating_sub(at_work.max(1))
+        self.max_workers().saturating_sub(at_work.max(1))
     }
 
     /// Notes of the root that is begun whether its files are expected to share their blocks with their
@@ -106,19 +106,19 @@ impl Budget {
     /// Whether so many tasks that nobody waits for are worth another worker, beside the one that asks.
     pub(super) fn is_worth_another(&self, unclaimed: usize) -> bool {
         match self.is_light.load(Ordering::Relaxed) {
-            true => unclaimed >= MANY_LIGHT_TASKS.min(self.most_batches),
+            true => unclaimed >= MANY_LIGHT_TASKS.min(self.max_batches),
             false => unclaimed > 1,
         }
     }
 
     /// Maximum number of batches that wait: each holds the descriptors of its directory.
-    pub(super) fn most_batches(&self) -> usize {
-        self.most_batches
+    pub(super) fn max_batches(&self) -> usize {
+        self.max_batches
     }
 
     /// Counts one more directory that keeps its descriptors, if there may be one.
     pub(super) fn may_pin(&self) -> bool {
-        let one_more = |pinned| (pinned < self.most_pinned).then_some(pinned + 1);
+        let one_more = |pinned| (pinned < self.max_pinned).then_some(pinned + 1);
         self.pinned.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
 
@@ -142,5 +142,5 @@ impl Budget {
 
 /// Number of workers where the caller names none.
 pub(crate) fn usual_workers() -> usize {
-    std::thread::available_parallelism().map_or(1, Into::into).min(MOST_WORKERS)
+    std::thread::available_parallelism().map_or(1, Into::into).min(MAX_WORKERS)
 }

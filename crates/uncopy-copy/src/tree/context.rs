@@ -5,9 +5,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use super::directory::{Directory, Entered, Identity};
-use crate::born::{Siblings, Umask};
+use crate::creation_defaults::{DirectoryDefaults, Umask};
 use crate::jobs::JobOptions;
-use crate::{CopyOptions, Existing, Experience, Gate, Throttle};
+use crate::{CopyOptions, Existing, Gate, History, Throttle};
 use uncopy_os::privilege;
 
 /// Options of one job, and what was learnt about the machine and the roots.
@@ -16,7 +16,7 @@ pub(super) struct Context<'a> {
     /// How files are copied in a tree that is being built, where nothing is the caller's.
     inside: CopyOptions,
     throttle: Option<Throttle>,
-    experience: Experience,
+    history: History,
     umask: Umask,
     /// Files of others can be given away or changed; found out on first use.
     privileged: OnceLock<bool>,
@@ -32,7 +32,7 @@ impl<'a> Context<'a> {
             options,
             inside: CopyOptions { existing: Existing::Replace, ..options.copy.clone() },
             throttle: options.bytes_per_second.map(Throttle::new),
-            experience: Experience::default(),
+            history: History::default(),
             umask: Umask::default(),
             privileged: OnceLock::new(),
             is_aside_own: AtomicBool::new(false),
@@ -66,8 +66,8 @@ impl<'a> Context<'a> {
     }
 
     /// What large files taught.
-    pub(super) fn experience(&self) -> &Experience {
-        &self.experience
+    pub(super) fn history(&self) -> &History {
+        &self.history
     }
 
     pub(super) fn umask(&self) -> &Umask {
@@ -75,8 +75,11 @@ impl<'a> Context<'a> {
     }
 
     /// What is known of the new files in the destination of a directory.
-    pub(super) fn siblings<'s>(&'s self, directory: &'s Directory) -> Siblings<'s> {
-        Siblings { born: &directory.born, umask: &self.umask }
+    pub(super) fn directory_defaults<'s>(
+        &'s self,
+        directory: &'s Directory,
+    ) -> DirectoryDefaults<'s> {
+        DirectoryDefaults { defaults: &directory.defaults, umask: &self.umask }
     }
 
     /// Whether files of others can be given away or changed, if they take a name that something is given

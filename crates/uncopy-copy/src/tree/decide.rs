@@ -80,7 +80,7 @@ pub(super) fn decide(
 
 /// Whether an entry of the destination goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum DeletionVerdict {
     Goes,
     Stays,
     /// Nobody knows whether the source has it, so that it stays.
@@ -93,14 +93,14 @@ pub(super) fn stranger(
     in_source: Result<(), Errno>,
     is_selected: impl FnOnce() -> bool,
     is_at_work: impl FnOnce() -> bool,
-) -> Verdict {
+) -> DeletionVerdict {
     match in_source {
         Err(errno) if is_selected() => match errno {
-            _ if is_at_work() => Verdict::Stays,
-            Errno::ENOENT => Verdict::Goes,
-            other => Verdict::Unknown(other),
+            _ if is_at_work() => DeletionVerdict::Stays,
+            Errno::ENOENT => DeletionVerdict::Goes,
+            other => DeletionVerdict::Unknown(other),
         },
-        _ => Verdict::Stays,
+        _ => DeletionVerdict::Stays,
     }
 }
 
@@ -176,14 +176,14 @@ mod tests {
     #[test]
     fn only_what_is_known_to_be_missing_goes() {
         for (in_source, selected, at_work, expected) in [
-            (Err(Errno::ENOENT), true, false, Verdict::Goes),
-            (Err(Errno::ENOENT), false, false, Verdict::Stays),
-            (Err(Errno::ENOENT), true, true, Verdict::Stays),
-            (Err(Errno::EACCES), true, false, Verdict::Unknown(Errno::EACCES)),
-            (Err(Errno::EIO), true, false, Verdict::Unknown(Errno::EIO)),
-            (Err(Errno::ESTALE), false, false, Verdict::Stays),
-            (Err(Errno::ESTALE), true, true, Verdict::Stays),
-            (Ok(()), true, false, Verdict::Stays),
+            (Err(Errno::ENOENT), true, false, DeletionVerdict::Goes),
+            (Err(Errno::ENOENT), false, false, DeletionVerdict::Stays),
+            (Err(Errno::ENOENT), true, true, DeletionVerdict::Stays),
+            (Err(Errno::EACCES), true, false, DeletionVerdict::Unknown(Errno::EACCES)),
+            (Err(Errno::EIO), true, false, DeletionVerdict::Unknown(Errno::EIO)),
+            (Err(Errno::ESTALE), false, false, DeletionVerdict::Stays),
+            (Err(Errno::ESTALE), true, true, DeletionVerdict::Stays),
+            (Ok(()), true, false, DeletionVerdict::Stays),
         ] {
             let found = stranger(in_source, || selected, || at_work);
             assert_eq!(found, expected, "{in_source:?} {selected} {at_work}");

@@ -12,12 +12,12 @@ use std::sync::atomic::Ordering;
 
 use rustix::fs::FileType;
 
-use super::decide::{Verdict, kind_of, stranger};
+use super::decide::{DeletionVerdict, kind_of, stranger};
 use super::directory::{Directory, Open};
 use super::folding::{Mirrored, NotCompared, stood_for};
 use super::job::Job;
 use super::place::Place;
-use super::step::Step;
+use super::worker::Worker;
 use crate::Skip;
 use crate::compress::other_origin;
 use crate::jobs::{Action, Delete, EntryKind, EntryOutcome};
@@ -26,39 +26,39 @@ use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::{Sys, directory, file, name};
 
 /// Removes what a directory of the destination has and its source has not.
-pub(super) fn delete_strangers(step: &mut Step<'_, '_>, directory: &Directory, open: &Open) {
+pub(super) fn delete_strangers(worker: &mut Worker<'_, '_>, directory: &Directory, open: &Open) {
     let entered = &directory.entered;
-    let delete = match &step.job().options().delete {
+    let delete = match &worker.job().options().delete {
         // What a killed run left is no part of the tree.
         _ if entered.is_resumed() => Delete { most: None, empty_source: true },
         Some(delete) => delete.clone(),
         None => return,
     };
     // Nothing strange is in a new one; and of a source that was not read nobody knows.
-    if entered.fresh || directory.listing_failed.load(Ordering::Relaxed) || step.job().is_over() {
+    if entered.fresh || directory.listing_failed.load(Ordering::Relaxed) || worker.job().is_over() {
         return;
     }
     let checked =
         check_removed(directory, open).and_then(|()| check_empty(directory, open, &delete));
     if let Err(error) = checked {
-        return fail_stranger(step, directory, OsStr::new(""), EntryKind::Directory, error);
+        return fail_stranger(worker, directory, OsStr::new(""), EntryKind::Directory, error);
     }
     let mut from = Some(0);
-    while let Some(place) = from.take().filter(|_| !step.job().is_over()) {
-        let mut buffer = step.take_listing();
-        let listed = strangers(directory, open, place, step.job(), &mut buffer);
-        step.give_back_listing(buffer);
+    while let Some(place) = from.take().filter(|_| !worker.job().is_over()) {
+        let mut buffer = worker.take_listing();
+        let listed = strangers(directory, open, place, worker.job(), &mut buffer);
+        worker.give_back_listing(buffer);
         match listed {
             Ok(found) => {
                 let names = found.strangers.iter().map(|(name, _)| name.as_os_str());
-                let transform = step.job().options().copy.transform;
+                let transform = worker.job().options().copy.transform;
                 let mut unknown = found.unknown;
                 match stood_for(&Mirrored { open, transform }, names) {
                     Ok(kept) => {
                         for (name, kind) in &found.strangers {
                             match kept.contains(name.as_os_str()) {
-                                true => keep_folded(step, directory, name, *kind),
-                                false => delete_one(step, directory, open, &delete, name, *kind),
+                                true => keep_folded(worker, directory, name, *kind),
+                                false => delete_one(worker, directory, open, &delete, name, *kind),
                             }
                         }
                     }
@@ -67,33 +67,33 @@ pub(super) fn delete_strangers(step: &mut Step<'_, '_>, directory: &Directory, o
                         let path = directory.destination_path();
                         let error = Error::destination("look up names in", path, errno);
                         let kind = EntryKind::Directory;
-                        fail_stranger(step, directory, OsStr::new(""), kind, error);
+                        fail_stranger(worker, directory, OsStr::new(""), kind, error);
                     }
                 }
                 if let Some(errno) = unknown {
                     let path = directory.destination_path();
                     let error = Error::system("look up in the source what is in", path, errno);
-                    fail_stranger(step, directory, OsStr::new(""), EntryKind::Directory, error);
+                    fail_stranger(worker, directory, OsStr::new(""), EntryKind::Directory, error);
                 }
                 from = found.next;
             }
             Err(errno) => {
                 let error = Error::destination("list", directory.destination_path(), errno);
-                fail_stranger(step, directory, OsStr::new(""), EntryKind::Directory, error);
+                fail_stranger(worker, directory, OsStr::new(""), EntryKind::Directory, error);
             }
         }
     }
 }
 
 /// Tells of an entry that is written otherwise than in the source.
-fn keep_folded(step: &mut Step<'_, '_>, directory: &Directory, name: &OsStr, kind: FileType) {
+fn keep_folded(worker: &mut Worker<'_, '_>, directory: &Directory, name: &OsStr, kind: FileType) {
     let names = (directory.source_path().join(name), directory.destination_path().join(name));
     let outcome = EntryOutcome::Skipped { reason: Skip::FoldedName };
-    step.finish_at(|| names, kind_of(kind), outcome);
+    worker.finish_at(|| names, kind_of(kind), outcome);
 }
 
 fn delete_one(
-    step: &mut Step<'_, '_>,
+    worker: &mut Worker<'_, '_>,
     directory: &Directory,
     open: &Open,
     delete: &Delete,
@@ -106,21 +106,25 @@ fn delete_one(
     if claim.is_none() && !directory.entered.is_resumed() {
         return;
     }
-    match try_delete(step, directory, open, delete, name, kind) {
+    match try_delete(worker, directory, open, delete, name, kind) {
         Ok(outcome) => {
             let source = directory.source_path().join(name);
             let destination = directory.destination_path().join(name);
-            step.finish_at(|| (source, destination), entry, outcome);
+            worker.finish_at(|| (source, destination), entry, outcome);
         }
-        Err(error) => fail_stranger(step, directory, name, entry, error),
+        Err(error) => fail_stranger(worker, directory, name, entry, error),
     }
 }
 
 /// Removes what has the name of an entry of the source and is of another kind: what a killed run left,
 /// and else what would go by itself if the source had no such entry.
-pub(super) fn make_room(step: &mut Step<'_, '_>, place: &Place<'_>, kind: FileType) -> Result<()> {
+pub(super) fn make_room(
+    worker: &mut Worker<'_, '_>,
+    place: &Place<'_>,
+    kind: FileType,
+) -> Result<()> {
     let Place { directory, open, target, .. } = *place;
-    let (job, names) = (step.job(), || (place.source(), place.destination()));
+    let (job, names) = (worker.job(), || (place.source(), place.destination()));
     let Some(delete) = job.options().delete.as_ref().filter(|_| !directory.entered.private) else {
         return remove_stale(place, kind);
     };
@@ -133,17 +137,17 @@ pub(super) fn make_room(step: &mut Step<'_, '_>, place: &Place<'_>, kind: FileTy
     if !job.options().selection.selects(&way, is_directory) {
         return refuse(Objection::OtherKindExcluded);
     }
-    match try_delete(step, directory, open, delete, target, kind)? {
+    match try_delete(worker, directory, open, delete, target, kind)? {
         EntryOutcome::Skipped { .. } => refuse(Objection::KeepsExcluded),
         outcome => {
-            step.finish_at(names, kind_of(kind), outcome);
+            worker.finish_at(names, kind_of(kind), outcome);
             Ok(())
         }
     }
 }
 
 fn try_delete(
-    step: &Step<'_, '_>,
+    worker: &Worker<'_, '_>,
     directory: &Directory,
     open: &Open,
     delete: &Delete,
@@ -154,7 +158,7 @@ fn try_delete(
     let fail = |errno| Error::destination("delete", &path, errno);
     let parent = open.destination.as_fd();
     let way = directory.path_from_root().join(name);
-    let selection = &step.job().options().selection;
+    let selection = &worker.job().options().selection;
     let resumed = directory.entered.is_resumed();
     let mut entries = 1;
     if kind == FileType::Directory {
@@ -172,10 +176,10 @@ fn try_delete(
             return Ok(EntryOutcome::Skipped { reason: Skip::HoldsExcluded });
         }
     }
-    if !step.job().budget().may_delete(entries, delete.most) {
+    if !worker.job().budget().may_delete(entries, delete.most) {
         return Err(Error::new("delete", path, Reason::Refused(Objection::TooManyDeleted)));
     }
-    if step.job().options().dry_run {
+    if worker.job().options().dry_run {
         return Ok(EntryOutcome::Planned { action: Action::Delete { entries }, mechanism: None });
     }
     let removed = match kind {
@@ -189,7 +193,7 @@ fn try_delete(
 }
 
 fn fail_stranger(
-    step: &mut Step<'_, '_>,
+    worker: &mut Worker<'_, '_>,
     directory: &Directory,
     name: &OsStr,
     kind: EntryKind,
@@ -198,7 +202,7 @@ fn fail_stranger(
     // Without a name it is the directory itself, which needs no slash behind it.
     let at = |path: PathBuf| if name.is_empty() { path } else { path.join(name) };
     let names = (at(directory.source_path()), at(directory.destination_path()));
-    step.fail_at(|| names, kind, error);
+    worker.fail_at(|| names, kind, error);
 }
 
 /// Removes what a killed run made of an entry that has become of another kind since.
@@ -251,7 +255,7 @@ struct Found {
 }
 
 /// So many entries are kept in mind at a time.
-const MOST_STRANGERS: usize = 4096;
+const MAX_STRANGERS: usize = 4096;
 
 /// The entries of the destination that go, from a place of its listing on.
 fn strangers(
@@ -287,11 +291,11 @@ fn strangers(
         };
         let at_work = || !resumed && stale::claim(open.destination.as_fd(), name).is_none();
         match stranger(in_source, selected, at_work) {
-            Verdict::Goes => found.strangers.push((name.to_owned(), kind)),
-            Verdict::Stays => {}
-            Verdict::Unknown(errno) => found.unknown = Some(errno),
+            DeletionVerdict::Goes => found.strangers.push((name.to_owned(), kind)),
+            DeletionVerdict::Stays => {}
+            DeletionVerdict::Unknown(errno) => found.unknown = Some(errno),
         }
-        found.next = (found.strangers.len() >= MOST_STRANGERS).then_some(entry.next);
+        found.next = (found.strangers.len() >= MAX_STRANGERS).then_some(entry.next);
         found.next.is_none() && !job.is_over()
     })?;
     Ok(found)

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use crate::born::Born;
+use crate::creation_defaults::CreationDefaults;
 use crate::stale::{Noting, Register};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::Sys;
@@ -77,7 +77,7 @@ impl Open {
 
 /// Where a directory stands.
 #[derive(Debug)]
-pub(super) enum Above {
+pub(super) enum Parent {
     /// A root of the job, or what a root that is no directory lies in, as the caller named it.
     Root { source: PathBuf, destination: PathBuf, register: Register },
     /// In another directory.
@@ -116,7 +116,7 @@ impl Entered {
 /// A pair of directories.
 #[derive(Debug)]
 pub(super) struct Directory {
-    above: Option<Above>,
+    above: Option<Parent>,
     pub(super) entered: Entered,
     open: Mutex<Slot>,
     /// Tasks that are still to be done in it, its own listing among them.
@@ -124,7 +124,7 @@ pub(super) struct Directory {
     /// Its source could not be listed to the end.
     pub(super) listing_failed: AtomicBool,
     /// What new files in the destination are like.
-    pub(super) born: OnceLock<Option<Born>>,
+    pub(super) defaults: OnceLock<Option<CreationDefaults>>,
     /// Names of the source that the destination takes for others of them.
     doubled: OnceLock<HashSet<OsString>>,
 }
@@ -137,7 +137,7 @@ struct Slot {
 
 impl Directory {
     /// A directory with one task: its listing. `pin` keeps its descriptors open until it is done.
-    pub(super) fn new(above: Above, entered: Entered, open: &Arc<Open>, pin: bool) -> Directory {
+    pub(super) fn new(above: Parent, entered: Entered, open: &Arc<Open>, pin: bool) -> Directory {
         let shared = Arc::downgrade(open);
         let pinned = pin.then(|| Arc::clone(open));
         Directory {
@@ -146,7 +146,7 @@ impl Directory {
             open: Mutex::new(Slot { pinned, shared }),
             pending: AtomicUsize::new(1),
             listing_failed: AtomicBool::new(false),
-            born: OnceLock::new(),
+            defaults: OnceLock::new(),
             doubled: OnceLock::new(),
         }
     }
@@ -168,7 +168,7 @@ impl Directory {
 
     pub(super) fn parent(&self) -> Option<&Arc<Directory>> {
         match &self.above {
-            Some(Above::Child { parent, .. }) => Some(parent),
+            Some(Parent::Child { parent, .. }) => Some(parent),
             _ => None,
         }
     }
@@ -236,7 +236,7 @@ impl Directory {
                 return Some((open, names));
             }
             match &at.above {
-                Some(Above::Child { parent, name }) => {
+                Some(Parent::Child { parent, name }) => {
                     names.push(name.as_os_str());
                     at = parent;
                 }
@@ -274,8 +274,8 @@ impl Directory {
         let mut at = self;
         loop {
             match &at.above {
-                Some(Above::Child { parent, .. }) => at = parent,
-                Some(Above::Root { register, .. }) => return register,
+                Some(Parent::Child { parent, .. }) => at = parent,
+                Some(Parent::Root { register, .. }) => return register,
                 None => return &NOWHERE,
             }
         }
@@ -309,11 +309,11 @@ impl Directory {
         let mut at = self;
         let mut path = loop {
             match &at.above {
-                Some(Above::Child { parent, name }) => {
+                Some(Parent::Child { parent, name }) => {
                     names.push(name);
                     at = parent;
                 }
-                Some(Above::Root { source, destination, .. }) => break root(source, destination),
+                Some(Parent::Root { source, destination, .. }) => break root(source, destination),
                 None => break PathBuf::new(),
             }
         };
@@ -343,7 +343,7 @@ impl Drop for Directory {
     /// One after the other: thousands of levels would be as many calls within each other.
     fn drop(&mut self) {
         let mut above = self.above.take();
-        while let Some(Above::Child { parent, .. }) = above {
+        while let Some(Parent::Child { parent, .. }) = above {
             above = Arc::into_inner(parent).and_then(|mut parent| parent.above.take());
         }
     }

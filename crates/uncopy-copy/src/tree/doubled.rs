@@ -13,7 +13,7 @@ use rustix::fs::FileType;
 
 use super::directory::{Directory, Open};
 use super::folding::{Folding, folding, list};
-use super::step::Step;
+use super::worker::Worker;
 use super::workshop::Workshop;
 use crate::jobs::{EntryKind, Links};
 use uncopy_core::{Errno, Error};
@@ -114,14 +114,18 @@ impl Drop for Place {
 
 /// Finds the names of a directory's source that its destination takes for others of them. In one that
 /// this job makes every name is new, and the second one is refused by itself.
-pub(super) fn find_doubled(step: &mut Step<'_, '_>, directory: &Arc<Directory>, open: &Arc<Open>) {
+pub(super) fn find_doubled(
+    worker: &mut Worker<'_, '_>,
+    directory: &Arc<Directory>,
+    open: &Arc<Open>,
+) {
     let entered = &directory.entered;
-    let is_spared = entered.fresh || entered.absent || step.job().options().dry_run;
+    let is_spared = entered.fresh || entered.absent || worker.job().options().dry_run;
     if is_spared || folding(open) != Folding::Yes {
         return;
     }
     let way = directory.path_from_root();
-    let options = step.job().options();
+    let options = worker.job().options();
     let is_copied = |name: &OsStr, kind: FileType| {
         let is_left_out = match kind {
             FileType::Symlink => options.links == Links::Skip,
@@ -147,7 +151,7 @@ pub(super) fn find_doubled(step: &mut Step<'_, '_>, directory: &Arc<Directory>, 
         Err(errno) => {
             let path = directory.destination_path();
             let error = Error::destination("try out names in", path, errno);
-            step.fail_at(|| directory.names(), EntryKind::Directory, error);
+            worker.fail_at(|| directory.names(), EntryKind::Directory, error);
         }
     }
 }

@@ -6,57 +6,66 @@ use std::sync::Arc;
 
 use super::decide::{Decision, Policy, Side, decide};
 use super::delete::make_room;
-use super::directory::{Above, Directory, Entered, Open, identity};
+use super::directory::{Directory, Entered, Open, Parent, identity};
 use super::entry::open_link;
 use super::list::list_open;
 use super::place::Place;
 use super::retry;
-use super::step::Step;
+use super::worker::Worker;
 use crate::jobs::EntryKind;
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::directory;
 use uncopy_os::file::{self, Stat};
 
 /// Goes into a directory: makes or finds its copy, and lists it.
-pub(super) fn enter(step: &mut Step<'_, '_>, parent: &Arc<Directory>, name: &OsStr, linked: bool) {
+pub(super) fn enter(
+    worker: &mut Worker<'_, '_>,
+    parent: &Arc<Directory>,
+    name: &OsStr,
+    linked: bool,
+) {
     let open = match parent.open() {
         Ok(open) => open,
-        Err(error) => return fail_below(step, parent, name, error),
+        Err(error) => return fail_below(worker, parent, name, error),
     };
     let place = Place { directory: parent, open: &open, name, target: name };
-    match open_pair(step, &place, linked) {
+    match open_pair(worker, &place, linked) {
         Ok((entered, pair)) => {
             let parent = Arc::clone(parent);
             let pin = if entered.linked {
-                step.job().budget().must_pin();
+                worker.job().budget().must_pin();
                 true
             } else {
-                step.job().budget().may_pin()
+                worker.job().budget().may_pin()
             };
             let pair = Arc::new(pair);
-            let above = Above::Child { parent: Arc::clone(&parent), name: name.to_owned() };
+            let above = Parent::Child { parent: Arc::clone(&parent), name: name.to_owned() };
             // Until it is finished, so is not the one above.
             parent.begin();
             let directory = Arc::new(Directory::new(above, entered, &pair, pin));
             drop(open);
-            list_open(step, directory, &pair, 0);
+            list_open(worker, directory, &pair, 0);
         }
-        Err(error) => step.fail(&place, EntryKind::Directory, error),
+        Err(error) => worker.fail(&place, EntryKind::Directory, error),
     }
 }
 
 /// An entry cannot even be looked at, because its directory cannot.
-fn fail_below(step: &mut Step<'_, '_>, parent: &Arc<Directory>, name: &OsStr, error: Error) {
+fn fail_below(worker: &mut Worker<'_, '_>, parent: &Arc<Directory>, name: &OsStr, error: Error) {
     let names = || (parent.source_path().join(name), parent.destination_path().join(name));
-    step.fail_at(names, EntryKind::Directory, error);
+    worker.fail_at(names, EntryKind::Directory, error);
 }
 
-fn open_pair(step: &mut Step<'_, '_>, place: &Place<'_>, linked: bool) -> Result<(Entered, Open)> {
+fn open_pair(
+    worker: &mut Worker<'_, '_>,
+    place: &Place<'_>,
+    linked: bool,
+) -> Result<(Entered, Open)> {
     let above = &place.directory.entered;
     let fail = |operation, errno| Error::system(operation, place.source(), errno);
-    let (source, stat) = retry::persist(step.job(), place.open.filesystems, || {
+    let (source, stat) = retry::persist(worker.job(), place.open.filesystems, || {
         let source = if linked {
-            open_link(step, place)?
+            open_link(worker, place)?
         } else {
             directory::open_child(&place.open.source, place.name)
                 .map_err(|errno| fail("open", errno))?
@@ -64,8 +73,8 @@ fn open_pair(step: &mut Step<'_, '_>, place: &Place<'_>, linked: bool) -> Result
         let stat = file::stat(&source).map_err(|errno| fail("examine", errno))?;
         Ok((source, stat))
     })?;
-    check_source(step, place, &stat, linked)?;
-    let destination = open_destination(step, place, &stat)?;
+    check_source(worker, place, &stat, linked)?;
+    let destination = open_destination(worker, place, &stat)?;
     let absent = destination.is_none();
     let fresh = destination.as_ref().is_none_or(|(fresh, _)| *fresh);
     let (made, destination) = match destination {
@@ -85,9 +94,14 @@ fn open_pair(step: &mut Step<'_, '_>, place: &Place<'_>, linked: bool) -> Result
 }
 
 /// A source may be no destination, and a link may not lead to a directory that it lies in.
-fn check_source(step: &Step<'_, '_>, place: &Place<'_>, source: &Stat, linked: bool) -> Result<()> {
+fn check_source(
+    worker: &Worker<'_, '_>,
+    place: &Place<'_>,
+    source: &Stat,
+    linked: bool,
+) -> Result<()> {
     let refuse = |why| Err(Error::new("copy", place.source(), Reason::Refused(why)));
-    if step.job().context().is_destination(identity(source)) {
+    if worker.job().context().is_destination(identity(source)) {
         return refuse(Objection::IsDestination);
     }
     if linked && place.directory.lies_in(identity(source)) {
@@ -99,15 +113,15 @@ fn check_source(step: &Step<'_, '_>, place: &Place<'_>, source: &Stat, linked: b
 /// Makes or finds the directory that the copy goes to; `true`: it was made. `None`: it would be,
 /// in a dry run.
 fn open_destination(
-    step: &mut Step<'_, '_>,
+    worker: &mut Worker<'_, '_>,
     place: &Place<'_>,
     source: &Stat,
 ) -> Result<Option<(bool, OwnedFd)>> {
     let fail = |operation, errno| Error::destination(operation, place.destination(), errno);
     let in_directory = &*place.open.destination;
     let above = &place.directory.entered;
-    let dry_run = step.job().options().dry_run;
-    let mode = creation_mode(step, place.directory, source);
+    let dry_run = worker.job().options().dry_run;
+    let mode = creation_mode(worker, place.directory, source);
     let mut made = match dry_run {
         true => Err(if above.absent { Errno::ENOENT } else { Errno::EEXIST }),
         false => directory::make(in_directory, place.target, mode),
@@ -129,10 +143,10 @@ fn open_destination(
             };
             let found = Side { kind: stat.file_type(), modified: stat.modified };
             let directory = Side { kind: EntryKind::Directory, modified: source.modified };
-            let policy = Policy::of(step.job().options(), above);
+            let policy = Policy::of(worker.job().options(), above);
             match decide(directory, Some(found), policy) {
                 Decision::MakeRoom => {
-                    make_room(step, place, found.kind)?;
+                    make_room(worker, place, found.kind)?;
                     if dry_run {
                         return Ok(None);
                     }
@@ -157,8 +171,8 @@ fn open_destination(
 }
 
 /// The mode of a new directory until it is finished: it has to be filled first.
-fn creation_mode(step: &Step<'_, '_>, parent: &Directory, source: &Stat) -> u32 {
-    let preserve = step.job().options().copy.preserve;
+fn creation_mode(worker: &Worker<'_, '_>, parent: &Directory, source: &Stat) -> u32 {
+    let preserve = worker.job().options().copy.preserve;
     let given_later = (preserve.mode || preserve.acl) && !parent.entered.private;
     if given_later { 0o700 } else { source.permissions() & 0o777 | 0o700 }
 }

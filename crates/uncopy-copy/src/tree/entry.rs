@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustix::fs::{FileType, OFlags};
 
 use super::directory::{Directory, identity};
+use super::fast_path::{Begun, begin, copy_by_fast_path};
 use super::file::{copy_regular, look_at, open_file, open_regular};
 use super::finish::end;
 use super::journal;
@@ -17,9 +18,8 @@ use super::other::{Linking, look_at_other, make_hard_link, make_other};
 use super::place::{Place, changed_kind};
 use super::queue::{Batch, Task};
 use super::retry;
-use super::step::Step;
-use super::swift::{Begun, begin, copy_swiftly};
 use super::transform::with_choice;
+use super::worker::Worker;
 use crate::Skip;
 use crate::Transform;
 use crate::compress::Chosen;
@@ -33,97 +33,97 @@ use uncopy_os::follow::{self, FollowError};
 const FOLLOWED: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// Hands a task to whoever is free; a batch is copied at once if enough of them wait.
-pub(super) fn push(step: &mut Step<'_, '_>, directory: &Arc<Directory>, task: Task) {
-    if let Err(batch) = step.push(directory, task) {
-        copy_batch(step, batch);
+pub(super) fn push(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>, task: Task) {
+    if let Err(batch) = worker.push(directory, task) {
+        copy_batch(worker, batch);
     }
 }
 
 /// Copies some entries of a directory that are no directories.
-pub(super) fn copy_batch(step: &mut Step<'_, '_>, mut batch: Batch) {
+pub(super) fn copy_batch(worker: &mut Worker<'_, '_>, mut batch: Batch) {
     batch.sort();
     for (name, kind) in batch.entries() {
-        if step.job().is_over() {
-            step.job().leave_out(1);
+        if worker.job().is_over() {
+            worker.job().leave_out(1);
             continue;
         }
         let (directory, open) = (&batch.directory, &batch.open);
-        copy_entry(step, &Place { directory, open, name, target: name }, kind);
+        copy_entry(worker, &Place { directory, open, name, target: name }, kind);
     }
     let Batch { directory, open, .. } = batch;
     drop(open);
-    step.close_workshop();
-    end(step, directory);
+    worker.close_workshop();
+    end(worker, directory);
 }
 
 /// Copies an entry that was listed as `kind`, and is no directory.
-pub(super) fn copy_entry(step: &mut Step<'_, '_>, place: &Place<'_>, kind: FileType) {
+pub(super) fn copy_entry(worker: &mut Worker<'_, '_>, place: &Place<'_>, kind: FileType) {
     let kind = match kind {
         FileType::Unknown => match directory::stat_name(&place.open.source, place.name) {
             Ok(stat) => stat.file_type(),
             Err(errno) => {
                 let error = Error::system("examine", place.source(), errno);
-                return step.fail(place, EntryKind::File, error);
+                return worker.fail(place, EntryKind::File, error);
             }
         },
         known => known,
     };
     match kind {
-        FileType::RegularFile | FileType::Unknown => open_and_copy(step, place),
-        FileType::Symlink => match step.job().options().links {
-            Links::Preserve => make_symlink(step, place),
-            Links::Follow => follow(step, place),
+        FileType::RegularFile | FileType::Unknown => open_and_copy(worker, place),
+        FileType::Symlink => match worker.job().options().links {
+            Links::Preserve => make_symlink(worker, place),
+            Links::Follow => follow(worker, place),
             Links::Skip => {
                 let reason = Skip::SymbolicLink;
-                step.finish(place, EntryKind::Symlink, EntryOutcome::Skipped { reason });
+                worker.finish(place, EntryKind::Symlink, EntryOutcome::Skipped { reason });
             }
         },
-        FileType::Directory => go_into(step, place, false),
-        _ => make_special(step, place),
+        FileType::Directory => go_into(worker, place, false),
+        _ => make_special(worker, place),
     }
 }
 
 /// A directory that was not listed as one, or that a link leads to.
-fn go_into(step: &mut Step<'_, '_>, place: &Place<'_>, linked: bool) {
+fn go_into(worker: &mut Worker<'_, '_>, place: &Place<'_>, linked: bool) {
     let (parent, name) = (Arc::clone(place.directory), place.name.to_owned());
-    push(step, place.directory, Task::Enter { parent, name, linked });
+    push(worker, place.directory, Task::Enter { parent, name, linked });
 }
 
-fn open_and_copy(step: &mut Step<'_, '_>, place: &Place<'_>) {
-    let (job, mut begun) = (step.job(), None);
+fn open_and_copy(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
+    let (job, mut begun) = (worker.job(), None);
     let opened = retry::persist(job, place.open.filesystems, || {
         let fd = open_regular(place)?;
-        begun = begin(step, place, &fd);
+        begun = begin(worker, place, &fd);
         look_at(place, fd)
     });
     match opened {
-        Ok((fd, stat)) => copy_open(step, place, (fd, stat), begun),
-        Err(error) => step.fail(place, EntryKind::File, error),
+        Ok((fd, stat)) => copy_open(worker, place, (fd, stat), begun),
+        Err(error) => worker.fail(place, EntryKind::File, error),
     }
 }
 
 /// Copies what a symbolic link leads to.
-fn follow(step: &mut Step<'_, '_>, place: &Place<'_>) {
-    let opened = open_link(step, place).and_then(|fd| {
+fn follow(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
+    let opened = open_link(worker, place).and_then(|fd| {
         let stat = file::stat(&fd).map_err(|e| Error::system("examine", place.source(), e))?;
         Ok((fd, stat))
     });
     match opened {
-        Ok((_, stat)) if stat.file_type() == FileType::Directory => go_into(step, place, true),
+        Ok((_, stat)) if stat.file_type() == FileType::Directory => go_into(worker, place, true),
         Ok((fd, stat)) if stat.file_type() == FileType::RegularFile => {
-            copy_open(step, place, (fd, stat), None);
+            copy_open(worker, place, (fd, stat), None);
         }
         Ok((_, stat)) => {
             let error = changed_kind(place, stat.file_type());
-            step.fail(place, EntryKind::Symlink, error);
+            worker.fail(place, EntryKind::Symlink, error);
         }
-        Err(error) => step.fail(place, EntryKind::Symlink, error),
+        Err(error) => worker.fail(place, EntryKind::Symlink, error),
     }
 }
 
 /// Opens what a symbolic link leads to: in the tree, unless more is allowed.
-pub(super) fn open_link(step: &Step<'_, '_>, place: &Place<'_>) -> Result<OwnedFd> {
-    if step.job().options().follow_outside {
+pub(super) fn open_link(worker: &Worker<'_, '_>, place: &Place<'_>) -> Result<OwnedFd> {
+    if worker.job().options().follow_outside {
         return follow::open_at(&place.open.source, place.name, FOLLOWED, 0)
             .map_err(|stopped| stopped.error("follow", place.source()));
     }
@@ -140,82 +140,82 @@ pub(super) fn open_link(step: &Step<'_, '_>, place: &Place<'_>) -> Result<OwnedF
 /// Copies an open regular file, or makes a link to its copy. If it was `begun`, what was read of it is
 /// in the buffer.
 pub(super) fn copy_open(
-    step: &mut Step<'_, '_>,
+    worker: &mut Worker<'_, '_>,
     place: &Place<'_>,
     (fd, stat): (OwnedFd, Stat),
     begun: Option<Begun<'_>>,
 ) {
-    let transforms = step.job().options().copy.transform != Transform::None;
+    let transforms = worker.job().options().copy.transform != Transform::None;
     let begun = (!transforms && stat.links <= 1).then_some(begun);
-    let is_done = begun.is_some_and(|begun| copy_swiftly(step, place, (&fd, &stat), begun));
+    let is_done = begun.is_some_and(|begun| copy_by_fast_path(worker, place, (&fd, &stat), begun));
     if !is_done {
-        with_choice(step, place, fd, stat, copy_or_link);
+        with_choice(worker, place, fd, stat, copy_or_link);
     }
 }
 
 fn copy_or_link(
-    step: &mut Step<'_, '_>,
+    worker: &mut Worker<'_, '_>,
     place: &Place<'_>,
     (fd, stat): (OwnedFd, Stat),
     chosen: Option<&Chosen>,
 ) {
     if stat.links <= 1 {
-        return copy_regular(step, place, (fd, stat), chosen, None);
+        return copy_regular(worker, place, (fd, stat), chosen, None);
     }
     let seen = stat.clone();
-    first_or_link(step, place, EntryKind::File, &seen, |step| {
-        copy_regular(step, place, (fd, stat), chosen, None);
+    first_or_link(worker, place, EntryKind::File, &seen, |worker| {
+        copy_regular(worker, place, (fd, stat), chosen, None);
     });
 }
 
 /// Has `make` copy an entry of this kind, unless another name of it is copied already, or is being
 /// copied: then it becomes a link to that.
 fn first_or_link(
-    step: &mut Step<'_, '_>,
+    worker: &mut Worker<'_, '_>,
     place: &Place<'_>,
     kind: EntryKind,
     stat: &Stat,
-    make: impl FnOnce(&mut Step<'_, '_>),
+    make: impl FnOnce(&mut Worker<'_, '_>),
 ) {
     if stat.links <= 1 {
-        return make(step);
+        return make(worker);
     }
     let file = identity(stat);
-    let prior = match step.job().links().claim(file, || Spot::new(place)) {
+    let prior = match worker.job().links().claim(file, || Spot::new(place)) {
         Ok(Claim::First(prior)) => prior,
         Ok(Claim::Waits) => return place.directory.begin(),
-        Ok(Claim::Copied(first)) => return link_to(step, place, kind, &first),
-        Err(error) => return step.fail(place, kind, error),
+        Ok(Claim::Copied(first)) => return link_to(worker, place, kind, &first),
+        Err(error) => return worker.fail(place, kind, error),
     };
     let here = First::new(place);
-    let prior = prior.filter(|p| p.path != here.path && was_copied(step, place, &p.path, stat));
-    let not_copied = step.not_copied();
+    let prior = prior.filter(|p| p.path != here.path && was_copied(worker, place, &p.path, stat));
+    let not_copied = worker.not_copied();
     match &prior {
-        Some(first) => link_to(step, place, kind, first),
-        None => make(step),
+        Some(first) => link_to(worker, place, kind, first),
+        None => make(worker),
     }
-    if step.not_copied() > not_copied {
+    if worker.not_copied() > not_copied {
         // One of the names that wait is the first now.
-        for spot in step.job().links().failed(file) {
-            go_on_at(step, &spot, kind, |step, place| {
-                copy_entry(step, place, FileType::Unknown);
+        for spot in worker.job().links().failed(file) {
+            go_on_at(worker, &spot, kind, |worker, place| {
+                copy_entry(worker, place, FileType::Unknown);
             });
         }
         return;
     }
     let first = prior.unwrap_or(here);
-    let (waiting, noted) = step.job().links().copied(file, stat.links, &first);
+    let (waiting, noted) = worker.job().links().copied(file, stat.links, &first);
     for spot in waiting {
-        go_on_at(step, &spot, kind, |step, place| link_to(step, place, kind, &first));
+        go_on_at(worker, &spot, kind, |worker, place| link_to(worker, place, kind, &first));
     }
     if let Err(error) = noted {
-        step.fail(place, kind, error);
+        worker.fail(place, kind, error);
     }
 }
 
 /// An earlier run copied this file to `path` in the root, and neither has changed since.
-fn was_copied(step: &Step<'_, '_>, place: &Place<'_>, path: &Path, source: &Stat) -> bool {
-    let Some(journal) = step.job().resume().journal() else { return false };
+fn was_copied(worker: &Worker<'_, '_>, place: &Place<'_>, path: &Path, source: &Stat) -> bool {
+    let Some(journal) = worker.job().resume().journal() else { return false };
     let above: Vec<&OsStr> = path.parent().map_or(Vec::new(), |above| above.iter().collect());
     let copy = path.file_name().ok_or(Errno::EINVAL).and_then(|name| {
         let (root, _) = place.directory.way_from_root().map_err(|_| Errno::ESTALE)?;
@@ -227,77 +227,77 @@ fn was_copied(step: &Step<'_, '_>, place: &Place<'_>, path: &Path, source: &Stat
 
 /// Goes on with a name that waited for another one of its file.
 fn go_on_at(
-    step: &mut Step<'_, '_>,
+    worker: &mut Worker<'_, '_>,
     spot: &Spot,
     kind: EntryKind,
-    make: impl FnOnce(&mut Step<'_, '_>, &Place<'_>),
+    make: impl FnOnce(&mut Worker<'_, '_>, &Place<'_>),
 ) {
     match spot.directory.open() {
-        _ if step.job().is_over() => step.job().leave_out(1),
+        _ if worker.job().is_over() => worker.job().leave_out(1),
         Ok(open) => {
             let (name, target) = (&spot.name, &spot.target);
-            make(step, &Place { directory: &spot.directory, open: &open, name, target });
+            make(worker, &Place { directory: &spot.directory, open: &open, name, target });
         }
-        Err(error) => step.fail_at(|| spot.names(), kind, error),
+        Err(error) => worker.fail_at(|| spot.names(), kind, error),
     }
-    step.close_workshop();
-    end(step, Arc::clone(&spot.directory));
+    worker.close_workshop();
+    end(worker, Arc::clone(&spot.directory));
 }
 
 /// Makes a name of the destination another one of a file that this job copied.
-fn link_to(step: &mut Step<'_, '_>, place: &Place<'_>, kind: EntryKind, first: &First) {
+fn link_to(worker: &mut Worker<'_, '_>, place: &Place<'_>, kind: EntryKind, first: &First) {
     // Names decide too what is compressed: links to a file that went another way do not help.
-    let transform = step.job().options().copy.transform;
+    let transform = worker.job().options().copy.transform;
     let alike = transform == Transform::None || first.renamed == place.is_renamed();
-    let refused = match alike.then(|| make_hard_link(step, place, kind, first)) {
-        Some(Ok(Linking::Done(outcome))) => return step.finish(place, kind, outcome),
+    let refused = match alike.then(|| make_hard_link(worker, place, kind, first)) {
+        Some(Ok(Linking::Done(outcome))) => return worker.finish(place, kind, outcome),
         Some(Ok(Linking::Refused(errno))) => Some(errno),
-        Some(Err(error)) => return step.fail(place, kind, error),
+        Some(Err(error)) => return worker.fail(place, kind, error),
         None => None,
     };
     if kind != EntryKind::File {
-        return make_instead_of_link(step, place, kind, refused);
+        return make_instead_of_link(worker, place, kind, refused);
     }
     match open_file(place) {
-        Ok((fd, stat)) => with_choice(step, place, fd, stat, |step, place, opened, chosen| {
-            copy_regular(step, place, opened, chosen, refused);
+        Ok((fd, stat)) => with_choice(worker, place, fd, stat, |worker, place, opened, chosen| {
+            copy_regular(worker, place, opened, chosen, refused);
         }),
-        Err(error) => step.fail(place, EntryKind::File, error),
+        Err(error) => worker.fail(place, EntryKind::File, error),
     }
 }
 
 /// Makes a symbolic link that leads where the source's does.
-fn make_symlink(step: &mut Step<'_, '_>, place: &Place<'_>) {
-    make_or_link_other(step, place, EntryKind::Symlink);
+fn make_symlink(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
+    make_or_link_other(worker, place, EntryKind::Symlink);
 }
 
 /// Makes a FIFO, socket or device file like the source's.
-fn make_special(step: &mut Step<'_, '_>, place: &Place<'_>) {
-    if !step.job().options().specials {
+fn make_special(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
+    if !worker.job().options().specials {
         let outcome = EntryOutcome::Skipped { reason: Skip::Special };
-        return step.finish(place, EntryKind::Special, outcome);
+        return worker.finish(place, EntryKind::Special, outcome);
     }
-    make_or_link_other(step, place, EntryKind::Special);
+    make_or_link_other(worker, place, EntryKind::Special);
 }
 
-fn make_or_link_other(step: &mut Step<'_, '_>, place: &Place<'_>, kind: EntryKind) {
+fn make_or_link_other(worker: &mut Worker<'_, '_>, place: &Place<'_>, kind: EntryKind) {
     match look_at_other(place, kind) {
-        Ok(stat) => first_or_link(step, place, kind, &stat, |step| {
-            make_other(step, place, kind, &stat, None);
+        Ok(stat) => first_or_link(worker, place, kind, &stat, |worker| {
+            make_other(worker, place, kind, &stat, None);
         }),
-        Err(error) => step.fail(place, kind, error),
+        Err(error) => worker.fail(place, kind, error),
     }
 }
 
 /// Makes what another name could not be a link to.
 fn make_instead_of_link(
-    step: &mut Step<'_, '_>,
+    worker: &mut Worker<'_, '_>,
     place: &Place<'_>,
     kind: EntryKind,
     refused: Option<Errno>,
 ) {
     match look_at_other(place, kind) {
-        Ok(stat) => make_other(step, place, kind, &stat, refused),
-        Err(error) => step.fail(place, kind, error),
+        Ok(stat) => make_other(worker, place, kind, &stat, refused),
+        Err(error) => worker.fail(place, kind, error),
     }
 }

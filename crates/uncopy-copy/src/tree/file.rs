@@ -7,25 +7,25 @@ use std::time::Duration;
 
 use rustix::fs::{FileType, OFlags};
 
-use super::ask::{Asked, ask};
+use super::admission::{Admission, check_admission};
+use super::file_progress::FileProgress;
 use super::job::Job;
 use super::journal::{self, Finished, Journal, KeptPart};
 use super::partial::{self, LeftPart, Partial};
 use super::place::{Place, changed_kind};
 use super::retry;
 use super::small_files::Devices;
-use super::step::Step;
 use super::transform::transforms;
-use super::watch::Watch;
+use super::worker::Worker;
 use crate::Outcome;
 use crate::compress::Chosen;
 use crate::destination::{Destination, Found};
+use crate::display_path::{DisplayPath, LazyPath};
 use crate::jobs::{EntryKind, EntryOutcome};
 use crate::mechanism::Ends;
 use crate::metadata;
-use crate::named::{Late, Named};
 use crate::observer::{self, Phase, Progress};
-use crate::small::{self, Small};
+use crate::small::{self, SmallCopy};
 use crate::source::{self, Source};
 use crate::staging::{Commit, Placing, Staging};
 use crate::stale::Noting;
@@ -39,56 +39,57 @@ use uncopy_os::name;
 /// Copies an open regular file, whatever other names it has, and if the filesystem `refused` a
 /// link instead.
 pub(super) fn copy_regular(
-    step: &mut Step<'_, '_>,
+    worker: &mut Worker<'_, '_>,
     place: &Place<'_>,
     (fd, stat): (OwnedFd, Stat),
     chosen: Option<&Chosen>,
     refused: Option<Errno>,
 ) {
-    let journal = step.job().resume().journal();
+    let journal = worker.job().resume().journal();
     let before = journal.is_some().then(|| stat.clone());
     if let (Some(journal), Some(before)) = (&journal, &before) {
-        match is_done(step, journal, place, (&fd, before)) {
+        match is_done(worker, journal, place, (&fd, before)) {
             Ok(false) => {}
-            Ok(true) => return step.finish(place, EntryKind::File, EntryOutcome::Resumed),
-            Err(error) => return step.fail(place, EntryKind::File, error),
+            Ok(true) => return worker.finish(place, EntryKind::File, EntryOutcome::Resumed),
+            Err(error) => return worker.fail(place, EntryKind::File, error),
         }
     }
-    let (job, mut opened, mut done) = (step.job(), Some((fd, stat)), None);
+    let (job, mut opened, mut done) = (worker.job(), Some((fd, stat)), None);
     let options = job.context().copy_options(&place.directory.entered);
     let find = (|| place.source(), || place.destination());
-    let (from, to) = (Late::new(&find.0), Late::new(&find.1));
+    let (from, to) = (LazyPath::new(&find.0), LazyPath::new(&find.1));
     let path = || place.directory.path_from_root();
     let copied = retry::repeated(job, place.open.filesystems, |flushes| {
         let (fd, stat) = opened.take().map_or_else(|| open_file(place), Ok)?;
         let filesystem = place.open.filesystem_of(&place.directory.entered.source, &fd, &stat);
-        let source = Source::opened(Named::Late(&from), fd, stat, filesystem);
+        let source = Source::opened(DisplayPath::Lazy(&from), fd, stat, filesystem);
         let source = source.watched(options, flushes);
-        let found = match ask(step, place, EntryKind::File, source.stat.modified)? {
-            Asked::Go { found, .. } => found,
-            Asked::Done(outcome) => {
+        let found = match check_admission(worker, place, EntryKind::File, source.stat.modified)? {
+            Admission::Proceed { found, .. } => found,
+            Admission::Done(outcome) => {
                 done = Some(with_mechanism(outcome, place, &source, chosen, options));
                 return Ok(Outcome::Copied(Receipt::default()));
             }
         };
-        let destination = find_destination(place, (Named::Late(&to), found), &source, options)?;
+        let destination =
+            find_destination(place, (DisplayPath::Lazy(&to), found), &source, options)?;
         if !transforms(chosen)
-            && let Some(outcome) = copy_small(step, place, &source, &destination, chosen)?
+            && let Some(outcome) = copy_small(worker, place, &source, &destination, chosen)?
         {
             return Ok(outcome);
         }
         // Of what is transformed another run cannot go on in the middle.
         let journal = journal.as_ref().filter(|_| !transforms(chosen));
         let placing = placing(job, place, &source, (journal, place.directory.noting(&path)));
-        let watch = &mut Watch::new(job);
+        let watch = &mut FileProgress::new(job);
         run::copy_opened(&source, &destination, placing, chosen, options, watch)
     });
     if let Some(outcome) = done {
-        return step.finish(place, EntryKind::File, outcome);
+        return worker.finish(place, EntryKind::File, outcome);
     }
     match copied {
         Ok(Outcome::Skipped { reason, .. }) => {
-            step.finish(place, EntryKind::File, EntryOutcome::Skipped { reason });
+            worker.finish(place, EntryKind::File, EntryOutcome::Skipped { reason });
         }
         Ok(Outcome::Copied(mut receipt)) => {
             receipt.notes.extend(refused.map(|errno| Note::NotLinked { errno }));
@@ -96,29 +97,29 @@ pub(super) fn copy_regular(
                 job.tally().note_mechanism(portion.mechanism);
             }
             if is_heavy(&receipt) {
-                step.end_light_work();
+                worker.end_light_work();
             }
             if let (Some(journal), Some(before)) = (journal, before) {
-                note(step, &journal, place, &before, receipt.bytes);
+                note(worker, &journal, place, &before, receipt.bytes);
             }
-            step.finish_copied(place, receipt);
+            worker.finish_copied(place, receipt);
         }
-        Err(error) => fail_file(step, place, error),
+        Err(error) => fail_file(worker, place, error),
     }
 }
 
 /// A file was not copied, and may have its name all the same: it could not be removed.
-fn fail_file(step: &mut Step<'_, '_>, place: &Place<'_>, error: Error) {
+fn fail_file(worker: &mut Worker<'_, '_>, place: &Place<'_>, error: Error) {
     let is_unseen = place.directory.entered.is_unseen();
     if is_unseen && directory::stat_name(&*place.open.destination, place.target).is_ok() {
-        step.job().resume().leave_remnants();
+        worker.job().resume().leave_remnants();
     }
-    step.fail(place, EntryKind::File, error);
+    worker.fail(place, EntryKind::File, error);
 }
 
 /// An earlier run copied this file, and neither side has changed since.
 fn is_done(
-    step: &Step<'_, '_>,
+    worker: &Worker<'_, '_>,
     journal: &Journal,
     place: &Place<'_>,
     (source, stat): (&OwnedFd, &Stat),
@@ -128,24 +129,24 @@ fn is_done(
         && directory::stat_name(directory, place.target)
             .is_ok_and(|copy| journal.has(&journal::done(&place.way(), stat, &copy)));
     // In a tree that nobody sees yet it gets its temporary name back.
-    if is_noted || stat.size < partial::LEAST_BYTES || place.directory.entered.private {
+    if is_noted || stat.size < partial::MIN_BYTES || place.directory.entered.private {
         return Ok(is_noted);
     }
     let (opened, name) = ((source.as_fd(), stat), (directory, place.target));
-    let mut watch = Watch::new(step.job());
+    let mut watch = FileProgress::new(worker.job());
     let is_ended = journal::is_ended(journal, &place.way(), opened, name, |done_bytes| {
         let (phase, total_bytes) = (Phase::Verifying, stat.size);
         let progress = Progress { phase, done_bytes, total_bytes };
-        observer::tell(&mut watch, progress, place.source())
+        observer::report(&mut watch, progress, place.source())
     })?;
     if is_ended {
-        note(step, journal, place, stat, stat.size);
+        note(worker, journal, place, stat, stat.size);
     }
     Ok(is_ended)
 }
 
 /// Notes a finished file in the journal.
-fn note(step: &Step<'_, '_>, journal: &Journal, place: &Place<'_>, source: &Stat, bytes: u64) {
+fn note(worker: &Worker<'_, '_>, journal: &Journal, place: &Place<'_>, source: &Stat, bytes: u64) {
     let destination = place.open.destination.as_fd();
     let noted = directory::stat_name(destination, place.target).and_then(|copy| {
         let (path, copy, directory) = (&place.way(), &copy, destination);
@@ -153,25 +154,25 @@ fn note(step: &Step<'_, '_>, journal: &Journal, place: &Place<'_>, source: &Stat
     });
     if let Err(errno) = noted {
         let error = Error::destination("write the journal for", place.destination(), errno);
-        step.job().stop(error);
+        worker.job().stop(error);
     }
 }
 
 /// Copies a file the small way; `None`: it is not small, or something about it is odd.
 fn copy_small(
-    step: &mut Step<'_, '_>,
+    worker: &mut Worker<'_, '_>,
     place: &Place<'_>,
     source: &Source<'_>,
     destination: &Destination<'_>,
     chosen: Option<&Chosen>,
 ) -> Result<Option<Outcome>> {
-    let options = step.job().context().copy_options(&place.directory.entered);
+    let options = worker.job().context().copy_options(&place.directory.entered);
     let filesystems = (source.filesystem, place.open.filesystems.1);
     let directory = &place.directory;
     if destination.found.is_some() || !small::is_small(&source.stat, filesystems, options) {
         return Ok(None);
     }
-    let (job, size) = (step.job(), source.stat.size);
+    let (job, size) = (worker.job(), source.stat.size);
     if job.context().throttle().is_some_and(|throttle| size > throttle.piece_bytes()) {
         return Ok(None);
     }
@@ -185,30 +186,31 @@ fn copy_small(
         let staging = Staging::aside(destination, mode, options.existing, noting)?;
         staging.swept(directory.entered.whole)
     };
-    let mut staging = staging.among(job.context().siblings(place.directory), mode);
+    let mut staging = staging.among(job.context().directory_defaults(place.directory), mode);
     let devices =
         Devices { source: source.stat.device, destination: directory.entered.destination.0 };
     let ends = Ends { source: source.fd(), destination: staging.fd() };
-    let (way, buffer) = step.small_way(devices, filesystems, options);
-    let copied = way.copy(ends, &source.stat, options, (buffer, None), || job.admits(size));
+    let (way, buffer) = worker.small_file_path(devices, filesystems, options);
+    let copied =
+        way.copy(ends, &source.stat, options, (buffer, None), || job.wait_for_budget(size));
     let (mechanism, cost, mapped_writes) = match copied {
-        Small::Copied(mechanism, cost, mapped_writes) => (mechanism, cost, mapped_writes),
-        Small::StoredInto if options.if_changed != IfChanged::Accept => {
+        SmallCopy::Copied(mechanism, cost, mapped_writes) => (mechanism, cost, mapped_writes),
+        SmallCopy::StoredInto if options.if_changed != IfChanged::Accept => {
             return Err(source::stored_into(place.source()));
         }
-        Small::StoredInto | Small::Odd => return Ok(None),
+        SmallCopy::StoredInto | SmallCopy::Odd => return Ok(None),
     };
     let mut notes = metadata::apply(&staging, source, destination, options.preserve);
     if staging.commit()? == Commit::Skipped {
         return Ok(Some(Outcome::exists()));
     }
     notes.extend(staging.give_last(options.durable)?);
-    step.job().tally().count_bytes(size);
-    let flags = match step.wants_records() || source.stat.is_flagged {
+    worker.job().tally().count_bytes(size);
+    let flags = match worker.wants_records() || source.stat.is_flagged {
         true => metadata::flags_not_kept(source.fd(), staging.fd()),
         false => InodeFlags::default(),
     };
-    let mut receipt = step.small_receipt((size, mechanism, cost), (notes, flags));
+    let mut receipt = worker.small_receipt((size, mechanism, cost), (notes, flags));
     receipt.mapped_writes = mapped_writes;
     receipt.compression = chosen.map(|chosen| chosen.compression.clone());
     Ok(Some(Outcome::Copied(receipt)))
@@ -224,7 +226,7 @@ fn placing<'a>(
 ) -> Placing<'a> {
     let is_unseen = place.directory.entered.is_unseen();
     let is_swept = place.directory.entered.whole;
-    match journal.filter(|_| source.size().is_some_and(|size| size >= partial::LEAST_BYTES)) {
+    match journal.filter(|_| source.size().is_some_and(|size| size >= partial::MIN_BYTES)) {
         Some(journal) => {
             let keep = KeptPart::new(|error| job.stop(error), journal, &place.way(), &source.stat);
             let ended = place.directory.entered.private.then_some(place.target);
@@ -234,10 +236,14 @@ fn placing<'a>(
             let parts = Partial::new(Box::new(keep), source.stat.size, noted);
             Placing::Kept { parts: Box::new(parts), begun, is_unseen, is_swept }
         }
-        None if is_unseen => Placing::Private { siblings: job.context().siblings(place.directory) },
-        None => {
-            Placing::Aside { is_swept, siblings: job.context().siblings(place.directory), noting }
-        }
+        None if is_unseen => Placing::Private {
+            directory_defaults: job.context().directory_defaults(place.directory),
+        },
+        None => Placing::Aside {
+            is_swept,
+            directory_defaults: job.context().directory_defaults(place.directory),
+            noting,
+        },
     }
 }
 
@@ -252,7 +258,7 @@ fn is_heavy(receipt: &Receipt) -> bool {
 /// The destination of a file. Nothing is taken over from what is no regular file.
 fn find_destination<'a>(
     place: &Place<'a>,
-    (given, found): (Named<'a>, Option<Found>),
+    (given, found): (DisplayPath<'a>, Option<Found>),
     source: &Source<'_>,
     options: &CopyOptions,
 ) -> Result<Destination<'a>> {

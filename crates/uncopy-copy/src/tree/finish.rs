@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::delete::delete_strangers;
 use super::directory::{Directory, Open};
 use super::journal::sweep_directory;
-use super::step::Step;
+use super::worker::Worker;
 use crate::jobs::{Action, EntryKind, EntryOutcome};
 use crate::metadata::{self, Made};
 use crate::stale;
@@ -16,60 +16,60 @@ use uncopy_os::file;
 
 /// One task of the directory is done; the last one finishes it, and with it perhaps those
 /// above.
-pub(super) fn end(step: &mut Step<'_, '_>, directory: Arc<Directory>) {
+pub(super) fn end(worker: &mut Worker<'_, '_>, directory: Arc<Directory>) {
     let mut ended = Some(directory);
     while let Some(directory) = ended.take_if(|directory| directory.end()) {
-        if !step.job().is_over() {
-            finish_directory(step, &directory);
+        if !worker.job().is_over() {
+            finish_directory(worker, &directory);
         }
         if directory.parent().is_some() && directory.unpin() {
-            step.job().budget().unpinned();
+            worker.job().budget().unpinned();
         }
         ended = directory.parent().cloned();
     }
 }
 
 /// All that belongs in a directory is there: gives it its metadata.
-fn finish_directory(step: &mut Step<'_, '_>, directory: &Arc<Directory>) {
+fn finish_directory(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>) {
     if directory.parent().is_none() {
         // A root is finished by who began it.
         return;
     }
     let finished = directory.open().and_then(|open| {
-        delete_strangers(step, directory, &open);
+        delete_strangers(worker, directory, &open);
         let entered = &directory.entered;
         let ours = entered.fresh || entered.private;
         let made = if ours { Made::AsSource } else { Made::Found };
-        give_metadata(step, directory, &open, made)
+        give_metadata(worker, directory, &open, made)
     });
     match finished {
         Ok(given) => {
             let outcome = made_directory(directory, given);
-            step.finish_at(|| directory.names(), EntryKind::Directory, outcome);
+            worker.finish_at(|| directory.names(), EntryKind::Directory, outcome);
         }
-        Err(error) => step.fail_at(|| directory.names(), EntryKind::Directory, error),
+        Err(error) => worker.fail_at(|| directory.names(), EntryKind::Directory, error),
     }
 }
 
 pub(super) fn give_metadata(
-    step: &Step<'_, '_>,
+    worker: &Worker<'_, '_>,
     directory: &Directory,
     open: &Open,
     made: Made<'_>,
 ) -> Result<Given> {
-    if step.job().options().dry_run {
+    if worker.job().options().dry_run {
         return Ok(Given::default());
     }
-    if let Some(journal) = step.job().resume().journal() {
+    if let Some(journal) = worker.job().resume().journal() {
         let path = || directory.path_from_root();
         sweep_directory(&journal, path, open.destination.as_fd());
     }
     if !directory.entered.fresh && !directory.entered.private {
         let unproven = stale::sweep(open.destination.as_fd(), open.source.as_fd());
         let path = |name: &OsStr| directory.destination_path().join(name);
-        step.job().tally().add_unproven(unproven, path);
+        worker.job().tally().add_unproven(unproven, path);
     }
-    let options = &step.job().options().copy;
+    let options = &worker.job().options().copy;
     let source = (open.source.as_fd(), &directory.entered.source);
     let destination = open.destination.as_fd();
     let nothing = matches!(made, Made::Found) && options.preserve == Default::default();
@@ -82,7 +82,7 @@ pub(super) fn give_metadata(
         file::sync(destination)
             .map_err(|e| Error::destination("flush", directory.destination_path(), e))?;
     }
-    let flags_not_kept = match step.wants_records() || directory.entered.source.is_flagged {
+    let flags_not_kept = match worker.wants_records() || directory.entered.source.is_flagged {
         true => metadata::flags_not_kept(open.source.as_fd(), destination),
         false => InodeFlags::default(),
     };

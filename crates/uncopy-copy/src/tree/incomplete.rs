@@ -20,7 +20,7 @@ use super::job::Job;
 use super::journal::{Begun, Built, Finished, Journal};
 use super::target::{Aside, fingerprint, is_there, open_journal};
 use crate::jobs::Incomplete;
-use crate::small::Next;
+use crate::small::NextSmallFile;
 use crate::{Control, Transform, stale};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::capabilities::Filesystem;
@@ -28,14 +28,14 @@ use uncopy_os::file::{self, Stat};
 use uncopy_os::{Sys, clock, directory, name};
 
 /// How often room is made for the journal.
-const MOST_ATTEMPTS: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 /// Removed beyond what the journal takes: its own blocks, those of its directory, and what a filesystem
 /// keeps for itself.
 const SPARE_BYTES: u64 = 16 << 10;
 
 /// Whoever sets the clock moves it further than a run drifts from it.
-const MOST_DRIFT: Duration = Duration::from_secs(1);
+const MAX_DRIFT: Duration = Duration::from_secs(1);
 
 /// A tree that is built under a temporary name, when nobody is at work on it any more.
 pub(super) struct Unfinished<'a> {
@@ -106,7 +106,7 @@ impl Unfinished<'_> {
         removed: &mut u64,
         mut attempt: impl FnMut() -> Result<T>,
     ) -> Result<T> {
-        for _ in 1..MOST_ATTEMPTS {
+        for _ in 1..MAX_ATTEMPTS {
             match attempt() {
                 Err(error) if matches!(error.errno(), Some(Errno::ENOSPC | Errno::EDQUOT)) => {
                     *removed += self.remove_some(bytes);
@@ -162,7 +162,7 @@ impl Unfinished<'_> {
 
     /// The observer does not want to stop.
     fn goes_on(&self) -> bool {
-        self.job.tally().tell_progress() == Control::Continue
+        self.job.tally().report_progress() == Control::Continue
     }
 
     /// Removes files of so many bytes, and one at least. Returns how many.
@@ -263,14 +263,14 @@ fn is_current(source: &Stat, copy: &Stat) -> bool {
 
 /// Times of files are those of this machine's clock, to the nanosecond unless they are whole seconds.
 fn has_kernel_times(filesystem: Filesystem) -> bool {
-    Next::is_possible(filesystem) || filesystem.is_memory()
+    NextSmallFile::is_possible(filesystem) || filesystem.is_memory()
 }
 
 /// Nobody set the clock between two times, each since the epoch and since boot.
 fn is_steady(begin: (Duration, Duration), end: (Duration, Duration)) -> bool {
     let by_clock = end.0.checked_sub(begin.0);
     let passed = end.1.saturating_sub(begin.1);
-    by_clock.is_some_and(|by_clock| by_clock.abs_diff(passed) <= MOST_DRIFT)
+    by_clock.is_some_and(|by_clock| by_clock.abs_diff(passed) <= MAX_DRIFT)
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ impl<'a> Job<'a> {
         let budget = Budget::new(options);
         Job {
             context: Context::new(options),
-            queue: Queue::new(budget.most_batches(), options.copy.gate.clone()),
+            queue: Queue::new(budget.max_batches(), options.copy.gate.clone()),
             budget,
             links: Links::new(options.links_in_memory),
             tally: Tally::new(observer),
@@ -104,7 +104,7 @@ impl<'a> Job<'a> {
     }
 
     /// Waits until a small file may be moved at the rate of the job; `false`: it is to stop.
-    pub(super) fn admits(&self, bytes: u64) -> bool {
+    pub(super) fn wait_for_budget(&self, bytes: u64) -> bool {
         let mut job = self;
         throttle::admitted(&mut job, |job| job.context.throttle(), |job| job.ask(), bytes).is_some()
     }
@@ -113,7 +113,7 @@ impl<'a> Job<'a> {
     pub(super) fn ask(&self) -> Control {
         let ask = || match self.is_over() {
             true => Control::Stop,
-            false => self.tally.tell_progress(),
+            false => self.tally.report_progress(),
         };
         let Some(gate) = self.context.gate() else { return ask() };
         match gate.pass(ask) {

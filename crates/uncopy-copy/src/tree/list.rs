@@ -13,47 +13,47 @@ use super::doubled::find_doubled;
 use super::entry::push;
 use super::finish::end;
 use super::queue::{Batch, Task};
-use super::step::Step;
+use super::worker::Worker;
 use crate::jobs::EntryKind;
 use uncopy_core::{Error, Objection, Reason};
 use uncopy_os::directory;
 
 /// So many directories may wait to be entered before a listing pauses: a million names of
 /// subdirectories do not have to be remembered.
-const MOST_WAITING: usize = 50_000;
+const MAX_WAITING: usize = 50_000;
 
 /// A listing that pauses has found at least so many subdirectories, so that it gets on.
-const LEAST_FOUND: usize = 64;
+const MIN_FOUND: usize = 64;
 
 /// Lists a directory from a place on.
-pub(super) fn list(step: &mut Step<'_, '_>, directory: Arc<Directory>, from: u64) {
+pub(super) fn list(worker: &mut Worker<'_, '_>, directory: Arc<Directory>, from: u64) {
     match directory.open() {
-        Ok(open) => list_open(step, directory, &open, from),
+        Ok(open) => list_open(worker, directory, &open, from),
         Err(error) => {
-            listing_failed(step, &directory, error);
-            end(step, directory);
+            listing_failed(worker, &directory, error);
+            end(worker, directory);
         }
     }
 }
 
 /// Lists an open directory: entries go into batches, directories wait to be entered.
 pub(super) fn list_open(
-    step: &mut Step<'_, '_>,
+    worker: &mut Worker<'_, '_>,
     directory: Arc<Directory>,
     open: &Arc<Open>,
     from: u64,
 ) {
     if from == 0 {
-        find_doubled(step, &directory, open);
+        find_doubled(worker, &directory, open);
     }
     let mut doubled: Vec<(OsString, FileType)> = Vec::new();
     let mut found: Vec<(OsString, bool)> = Vec::new();
-    let room = MOST_WAITING.saturating_sub(step.job().queue().waiting_directories());
-    let most = room.max(LEAST_FOUND);
+    let room = MAX_WAITING.saturating_sub(worker.job().queue().waiting_directories());
+    let most = room.max(MIN_FOUND);
     let mut go_on_from = None;
     let mut batch = Batch::new(&directory, open);
-    let mut buffer = step.take_listing();
-    let selection = &step.job().options().selection;
+    let mut buffer = worker.take_listing();
+    let selection = &worker.job().options().selection;
     let way = (!selection.is_everything()).then(|| directory.path_from_root());
     // It was just opened, and stands at its beginning.
     let rewound = if from == 0 { Ok(()) } else { directory::rewind_to(&open.source, from) };
@@ -64,7 +64,7 @@ pub(super) fn list_open(
             if let Some(way) = &way
                 && !selection.selects(&way.join(name), entry.kind == FileType::Directory)
             {
-                return !step.job().is_over();
+                return !worker.job().is_over();
             }
             entries += 1;
             if directory.is_doubled(name) {
@@ -73,41 +73,41 @@ pub(super) fn list_open(
                 found.push((name.to_owned(), false));
             } else if batch.add(entry) {
                 let full = std::mem::replace(&mut batch, Batch::new(&directory, open));
-                push(step, &directory, Task::Copy(full));
+                push(worker, &directory, Task::Copy(full));
             }
             if found.len() >= most {
                 go_on_from = Some(entry.next);
             }
-            go_on_from.is_none() && !step.job().is_over()
+            go_on_from.is_none() && !worker.job().is_over()
         })
     });
-    step.job().tally().count_found(entries);
-    step.give_back_listing(buffer);
+    worker.job().tally().count_found(entries);
+    worker.give_back_listing(buffer);
     for (name, kind) in doubled {
         let names = (directory.source_path().join(&name), directory.destination_path().join(&name));
         let error = Error::new("make", &names.1, Reason::Refused(Objection::NameTaken));
-        step.fail_at(|| names, kind_of(kind), error);
+        worker.fail_at(|| names, kind_of(kind), error);
     }
     if let Err(errno) = listed {
         let error = Error::system("list", directory.source_path(), errno);
-        listing_failed(step, &directory, error);
+        listing_failed(worker, &directory, error);
     }
     if !batch.is_empty() {
-        push(step, &directory, Task::Copy(batch));
+        push(worker, &directory, Task::Copy(batch));
     }
     if let Some(from) = go_on_from {
         // Below those that were found, so that they come first. It ends the listing.
         let directory = Arc::clone(&directory);
-        push(step, &directory.clone(), Task::List { directory, from });
+        push(worker, &directory.clone(), Task::List { directory, from });
     }
     for (name, linked) in found.into_iter().rev() {
         let parent = Arc::clone(&directory);
-        push(step, &directory, Task::Enter { parent, name, linked });
+        push(worker, &directory, Task::Enter { parent, name, linked });
     }
-    end(step, directory);
+    end(worker, directory);
 }
 
-fn listing_failed(step: &mut Step<'_, '_>, directory: &Arc<Directory>, error: Error) {
+fn listing_failed(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>, error: Error) {
     directory.listing_failed.store(true, Ordering::Relaxed);
-    step.fail_at(|| directory.names(), EntryKind::Directory, error);
+    worker.fail_at(|| directory.names(), EntryKind::Directory, error);
 }

@@ -1,6 +1,6 @@
 //! How a job goes about its trees: roots, directories, entries, and the workers that copy them.
 
-mod ask;
+mod admission;
 mod budget;
 mod context;
 mod decide;
@@ -10,7 +10,9 @@ mod doubled;
 mod ending;
 mod enter;
 mod entry;
+mod fast_path;
 mod file;
+mod file_progress;
 mod finish;
 mod folding;
 mod incomplete;
@@ -18,7 +20,6 @@ mod job;
 mod journal;
 mod links;
 mod list;
-mod nameless;
 mod other;
 mod partial;
 mod place;
@@ -29,13 +30,12 @@ mod root;
 mod run;
 mod scan;
 mod small_files;
-mod step;
-mod swift;
 mod tally;
 mod target;
 mod transform;
-mod watch;
+mod unlinked;
 mod worker;
+mod worker_loop;
 mod workshop;
 
 pub(super) use budget::usual_workers;

@@ -7,12 +7,12 @@ use std::path::Path;
 
 use rustix::fs::{FileType, OFlags};
 
-use super::ask::{Asked, ask};
+use super::admission::{Admission, check_admission};
 use super::decide::{Decision, kind_of};
 use super::directory::identity;
 use super::links::First;
 use super::place::{Place, changed_kind};
-use super::step::Step;
+use super::worker::Worker;
 use crate::Skip;
 use crate::jobs::{Action, EntryKind, EntryOutcome};
 use crate::stale::{self, Noted};
@@ -25,7 +25,7 @@ use uncopy_os::{Sys, directory, file, name};
 /// Makes what is no regular file and no directory, whatever other names it has, and if the filesystem
 /// `refused` a link instead.
 pub(super) fn make_other(
-    step: &mut Step<'_, '_>,
+    worker: &mut Worker<'_, '_>,
     place: &Place<'_>,
     kind: EntryKind,
     stat: &Stat,
@@ -35,13 +35,13 @@ pub(super) fn make_other(
         EntryKind::Symlink => directory::read_link(&place.open.source, place.name)
             .map_err(|errno| Error::system("read the link", place.source(), errno))
             .and_then(|target| {
-                make_entry(step, place, kind, stat, |directory, name| {
+                make_entry(worker, place, kind, stat, |directory, name| {
                     directory::make_link(&target, directory, name)
                 })
             }),
         _ => {
             let (file_type, mode) = (stat.file_type(), stat.permissions() & 0o777);
-            make_entry(step, place, kind, stat, |directory, name| {
+            make_entry(worker, place, kind, stat, |directory, name| {
                 let (major, minor) = stat.special;
                 directory::make_special(directory, name, file_type, mode, major, minor)
             })
@@ -50,26 +50,26 @@ pub(super) fn make_other(
     match made {
         Ok(EntryOutcome::Made { mut notes, flags_not_kept }) => {
             notes.extend(refused.map(|errno| Note::NotLinked { errno }));
-            step.finish(place, kind, EntryOutcome::Made { notes, flags_not_kept });
+            worker.finish(place, kind, EntryOutcome::Made { notes, flags_not_kept });
         }
-        Ok(outcome) => step.finish(place, kind, outcome),
-        Err(error) => step.fail(place, kind, error),
+        Ok(outcome) => worker.finish(place, kind, outcome),
+        Err(error) => worker.fail(place, kind, error),
     }
 }
 
 /// Makes an entry by `make`, gives it the source's metadata, and puts it in place.
 fn make_entry(
-    step: &mut Step<'_, '_>,
+    worker: &mut Worker<'_, '_>,
     place: &Place<'_>,
     kind: EntryKind,
     stat: &Stat,
     make: impl Fn(&OwnedFd, &OsStr) -> Sys<()>,
 ) -> Result<EntryOutcome> {
     let fail = |errno| Error::destination("make", place.destination(), errno);
-    if let Asked::Done(outcome) = ask(step, place, kind, stat.modified)? {
+    if let Admission::Done(outcome) = check_admission(worker, place, kind, stat.modified)? {
         return Ok(outcome);
     }
-    let (job, to) = (step.job(), &*place.open.destination);
+    let (job, to) = (worker.job(), &*place.open.destination);
     let preserve = given_to(stat, job.options().copy.preserve);
     let is_exposed = preserve != Preserve::default() && job.context().is_privileged();
     if place.directory.entered.is_unseen() && (!is_exposed || job.context().is_aside_own()) {
@@ -77,7 +77,7 @@ fn make_entry(
         let notes = give_by_name(place, (to, place.target), stat, preserve);
         return Ok(made(notes));
     }
-    let (temporary, notes) = match step.workshop(place).map_err(fail)?.directory() {
+    let (temporary, notes) = match worker.workshop(place).map_err(fail)?.directory() {
         Some(own) => {
             make(own, place.target).map_err(fail)?;
             let name = place.target.to_owned();
@@ -104,20 +104,20 @@ fn make_entry(
 
 /// Makes the destination's name another one of the file at `first`.
 pub(super) fn make_hard_link(
-    step: &mut Step<'_, '_>,
+    worker: &mut Worker<'_, '_>,
     place: &Place<'_>,
     kind: EntryKind,
     first: &First,
 ) -> Result<Linking> {
     let stat = directory::stat_name(&place.open.source, place.name)
         .map_err(|errno| Error::system("examine", place.source(), errno))?;
-    let (found, decision) = match ask(step, place, kind, stat.modified)? {
-        Asked::Go { found, decision } => (found, decision),
-        Asked::Done(EntryOutcome::Planned { .. }) => {
+    let (found, decision) = match check_admission(worker, place, kind, stat.modified)? {
+        Admission::Proceed { found, decision } => (found, decision),
+        Admission::Done(EntryOutcome::Planned { .. }) => {
             let action = Action::Link;
             return Ok(Linking::Done(EntryOutcome::Planned { action, mechanism: None }));
         }
-        Asked::Done(outcome) => return Ok(Linking::Done(outcome)),
+        Admission::Done(outcome) => return Ok(Linking::Done(outcome)),
     };
     let fail = |errno| Error::destination("find the first name again", first.destination(), errno);
     let root = first.root.open_destination()?;
@@ -144,7 +144,7 @@ pub(super) fn make_hard_link(
         Err(errno) if cannot_link(errno) => return Ok(Linking::Refused(errno)),
         other => other.map_err(fail)?,
     };
-    let existing = step.job().context().copy_options(&place.directory.entered).existing;
+    let existing = worker.job().context().copy_options(&place.directory.entered).existing;
     match temporary.put_in_place(existing).map_err(fail)? {
         true => Ok(linked()),
         false => Ok(Linking::Done(EntryOutcome::Skipped { reason: Skip::Exists })),

@@ -17,10 +17,10 @@ use uncopy_os::file::{FileId, Stat};
 use uncopy_os::{Sys, file, transfer};
 
 /// Smaller files are begun anew.
-pub(crate) const LEAST_BYTES: u64 = 32 << 20;
+pub(crate) const MIN_BYTES: u64 = 32 << 20;
 
 /// No file has more chunks, so that their digests stay small beside it: 2 MiB.
-const MOST_CHUNKS: u64 = 1 << 16;
+const MAX_CHUNKS: u64 = 1 << 16;
 
 /// Chunks are flushed and noted when they are so many bytes, or so old.
 const FLUSH_BYTES: u64 = 64 << 20;
@@ -216,7 +216,7 @@ impl Chunks {
 /// How long the chunks of a file are: a multiple of [`CHUNK_BYTES`], so that reads begin at whole
 /// pages.
 pub(crate) fn chunk_bytes(size: u64) -> u64 {
-    size.div_ceil(MOST_CHUNKS).div_ceil(CHUNK_BYTES).max(1) * CHUNK_BYTES
+    size.div_ceil(MAX_CHUNKS).div_ceil(CHUNK_BYTES).max(1) * CHUNK_BYTES
 }
 
 /// Nothing but a hole, within the file.
@@ -265,8 +265,8 @@ mod tests {
     fn huge_files_have_larger_chunks() {
         for (size, expected) in [
             (0, CHUNK_BYTES),
-            (CHUNK_BYTES * MOST_CHUNKS, CHUNK_BYTES),
-            (CHUNK_BYTES * MOST_CHUNKS + 1, 2 * CHUNK_BYTES),
+            (CHUNK_BYTES * MAX_CHUNKS, CHUNK_BYTES),
+            (CHUNK_BYTES * MAX_CHUNKS + 1, 2 * CHUNK_BYTES),
             (u64::MAX, CHUNK_BYTES * ((1 << 48) / CHUNK_BYTES)),
         ] {
             assert_eq!(chunk_bytes(size), expected, "{size}");

@@ -98,16 +98,16 @@ impl Batch {
 
 /// Work that waits, and workers that wait for it.
 pub(super) struct Queue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     wake: Condvar,
     /// So many batches may wait; who finds more does one itself.
-    most_batches: usize,
+    max_batches: usize,
     /// Who waits for work is at rest.
     gate: Option<Gate>,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     /// And who listed them.
     batches: VecDeque<(WorkerId, Batch)>,
     /// Tasks other than batches.
@@ -126,12 +126,12 @@ pub(super) struct Taken<'a> {
 }
 
 impl Queue {
-    /// `most_batches` may wait: each holds the descriptors of its directory.
-    pub(super) fn new(most_batches: usize, gate: Option<Gate>) -> Queue {
-        Queue { state: Mutex::default(), wake: Condvar::new(), most_batches, gate }
+    /// `max_batches` may wait: each holds the descriptors of its directory.
+    pub(super) fn new(max_batches: usize, gate: Option<Gate>) -> Queue {
+        Queue { state: Mutex::default(), wake: Condvar::new(), max_batches, gate }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -145,7 +145,7 @@ impl Queue {
             return Ok(0);
         }
         match task {
-            Task::Copy(batch) if state.batches.len() >= self.most_batches => return Err(batch),
+            Task::Copy(batch) if state.batches.len() >= self.max_batches => return Err(batch),
             Task::Copy(batch) => state.batches.push_back((by, batch)),
             other => state.others.push(other),
         }
@@ -216,7 +216,7 @@ impl Queue {
     }
 }
 
-impl State {
+impl QueueState {
     fn unclaimed(&self) -> usize {
         (self.batches.len() + self.others.len()).saturating_sub(self.waiting)
     }
@@ -252,7 +252,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
-    use super::super::directory::{Above, Entered, identity};
+    use super::super::directory::{Entered, Parent, identity};
     use super::*;
 
     fn directory() -> (Arc<Directory>, Arc<Open>) {
@@ -260,7 +260,7 @@ mod tests {
         let opened = || uncopy_os::follow::open_root(place.path()).unwrap();
         let source = uncopy_os::file::stat(opened()).unwrap();
         let path = || place.path().into();
-        let above = Above::Root {
+        let above = Parent::Root {
             source: path(),
             destination: path(),
             register: crate::stale::Register::none(),

@@ -16,7 +16,7 @@ use uncopy_os::{Sys, clock, file};
 pub(super) struct Resume {
     /// Of the root that is being copied.
     journal: RwLock<Option<Arc<Journal>>>,
-    /// There is one. Asked for each file: who takes the lock to read makes the others wait.
+    /// There is one. Admission for each file: who takes the lock to read makes the others wait.
     has_journal: AtomicBool,
     /// Journals of roots that are done, and where they lie.
     finished: Mutex<Vec<(Identity, OwnedFd, Vec<JournalFile>)>>,

@@ -11,7 +11,7 @@ use rustix::fs::{FileType, OFlags};
 
 use super::decide::kind_of;
 use super::delete::delete_strangers;
-use super::directory::{Above, Directory, Entered, Open, identity};
+use super::directory::{Directory, Entered, Open, Parent, identity};
 use super::entry::{copy_entry, copy_open};
 use super::finish::{end, give_metadata, made_directory};
 use super::incomplete::Unfinished;
@@ -19,9 +19,9 @@ use super::job::Job;
 use super::journal::{Journal, sweep};
 use super::list::list_open;
 use super::place::Place;
-use super::step::Step;
 use super::target::{Aside, Target, open_for_file, or_here, split};
 use super::worker::Worker;
+use super::worker_loop::WorkerLoop;
 use crate::destination::follow_link;
 use crate::jobs::{EntryKind, Links};
 use crate::metadata::Made;
@@ -34,19 +34,19 @@ use uncopy_os::follow::{self, FollowResult, LinkTarget};
 use uncopy_os::{Sys, directory, file};
 
 /// Copies one root, and all that is in it.
-pub(super) fn copy(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) {
-    let follow = worker.job().options().links == Links::Follow || names_directory(source);
+pub(super) fn copy(worker_loop: &mut WorkerLoop<'_, '_>, source: &Path, destination: &Path) {
+    let follow = worker_loop.job().options().links == Links::Follow || names_directory(source);
     let stat = match look_at(source, follow) {
         Ok(stat) => stat,
         Err(stopped) => {
             let error = stopped.error("open", source);
-            return fail(worker.step(), source, destination, EntryKind::File, error);
+            return fail(worker_loop.worker(), source, destination, EntryKind::File, error);
         }
     };
     if stat.file_type() == FileType::Directory {
-        copy_directory(worker, source, destination);
+        copy_directory(worker_loop, source, destination);
     } else {
-        copy_single(worker, source, destination, stat.file_type(), follow);
+        copy_single(worker_loop, source, destination, stat.file_type(), follow);
     }
 }
 
@@ -54,8 +54,14 @@ fn look_at(source: &Path, follow: bool) -> FollowResult<Stat> {
     if follow { follow::stat(source) } else { Ok(directory::stat_path(source)?) }
 }
 
-fn fail(step: &mut Step<'_, '_>, source: &Path, destination: &Path, kind: EntryKind, error: Error) {
-    step.fail_at(|| (source.to_owned(), destination.to_owned()), kind, error);
+fn fail(
+    worker: &mut Worker<'_, '_>,
+    source: &Path,
+    destination: &Path,
+    kind: EntryKind,
+    error: Error,
+) {
+    worker.fail_at(|| (source.to_owned(), destination.to_owned()), kind, error);
 }
 
 /// A path that can only be meant for a directory: it ends in `/`, `.` or `..`.
@@ -66,20 +72,20 @@ fn names_directory(path: &Path) -> bool {
 
 /// Copies a root that is no directory, as an entry of the directory that it lies in.
 fn copy_single(
-    worker: &mut Worker<'_, '_>,
+    worker_loop: &mut WorkerLoop<'_, '_>,
     source: &Path,
     destination: &Path,
     kind: FileType,
     follow: bool,
 ) {
-    let (job, step) = (worker.job(), worker.step());
+    let (job, worker) = (worker_loop.job(), worker_loop.worker());
     let opened = split(source).and_then(|(above, name)| {
         let (parent, beside, target) = resolve(destination)?;
         Ok((open_place((above, &beside), parent, &target)?, name.to_owned(), target))
     });
     let ((directory, open), name, target) = match opened {
         Ok(opened) => opened,
-        Err(error) => return fail(step, source, destination, kind_of(kind), error),
+        Err(error) => return fail(worker, source, destination, kind_of(kind), error),
     };
     let directory = Arc::new(directory);
     let place = Place { directory: &directory, open: &open, name: &name, target: &target };
@@ -87,7 +93,7 @@ fn copy_single(
     let size = look_at(source, follow).map_or(0, |stat| stat.size);
     let journal = match open_for_file(job.options(), source, destination, (parent, &target), size) {
         Ok(journal) => journal.filter(|_| kind == FileType::RegularFile).map(Arc::new),
-        Err(error) => return fail(step, source, destination, kind_of(kind), error),
+        Err(error) => return fail(worker, source, destination, kind_of(kind), error),
     };
     job.resume().set_journal(journal.clone());
     if follow && kind == FileType::RegularFile {
@@ -95,25 +101,25 @@ fn copy_single(
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let opened = follow::open(source, flags).and_then(|fd| Ok((file::stat(&fd)?, fd)));
         match opened {
-            Ok((stat, fd)) => copy_open(step, &place, (fd, stat), None),
+            Ok((stat, fd)) => copy_open(worker, &place, (fd, stat), None),
             Err(stopped) => {
                 let error = stopped.error("open", source);
-                step.fail(&place, EntryKind::File, error);
+                worker.fail(&place, EntryKind::File, error);
             }
         }
     } else {
-        copy_entry(step, &place, kind);
+        copy_entry(worker, &place, kind);
     }
-    step.close_workshop();
-    end(step, Arc::clone(&directory));
-    worker.work_on();
+    worker.close_workshop();
+    end(worker, Arc::clone(&directory));
+    worker_loop.work_on();
     directory.register().end();
     job.resume().set_journal(None);
     if let Some(journal) = journal
         && let Err(error) = close_journal(job, &journal, parent, parent)
     {
         let error = Error::destination("write the journal for", destination, error);
-        fail(worker.step(), source, destination, EntryKind::File, error);
+        fail(worker_loop.worker(), source, destination, EntryKind::File, error);
     }
 }
 
@@ -169,7 +175,7 @@ fn open_place(
     let open = Arc::new(Open::new(source_fd, destination_fd));
     let register = Register::new(Arc::clone(&open.destination), target);
     let (source, destination) = (source.to_owned(), destination.to_owned());
-    let above = Above::Root { source, destination, register };
+    let above = Parent::Root { source, destination, register };
     let entered = Entered {
         source: source_stat,
         destination: identity(&destination_stat),
@@ -182,8 +188,8 @@ fn open_place(
     Ok((Directory::new(above, entered, &open, true), open))
 }
 
-fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) {
-    let (job, step) = (worker.job(), worker.step());
+fn copy_directory(worker_loop: &mut WorkerLoop<'_, '_>, source: &Path, destination: &Path) {
+    let (job, worker) = (worker_loop.job(), worker_loop.worker());
     let opened = follow::open_root(source)
         .and_then(|fd| Ok((file::stat(&fd)?, fd)))
         .map_err(|stopped| stopped.error("open", source))
@@ -193,7 +199,7 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
         });
     let (fd, stat, target) = match opened {
         Ok(opened) => opened,
-        Err(error) => return fail(step, source, destination, EntryKind::Directory, error),
+        Err(error) => return fail(worker, source, destination, EntryKind::Directory, error),
     };
     let Target { fd: target_fd, stat: target_stat, aside, absent, resumed, journal } = target;
     if !absent {
@@ -205,7 +211,7 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
         && let Err(errno) = journal.reach(target_stat.device, target_fd.as_fd())
     {
         let error = Error::destination("open to flush it", destination, errno);
-        return fail(step, source, destination, EntryKind::Directory, error);
+        return fail(worker, source, destination, EntryKind::Directory, error);
     }
     job.resume().set_journal(kept.as_ref().map(|(journal, _)| Arc::clone(journal)));
     let done_before = job.tally().done_entries();
@@ -219,7 +225,7 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
         stale::sweep_proven(open.destination.as_fd(), open.source.as_fd());
     }
     let (from, to) = (source.to_owned(), destination.to_owned());
-    let above = Above::Root { source: from, destination: to, register };
+    let above = Parent::Root { source: from, destination: to, register };
     let entered = Entered {
         source: stat,
         destination: identity(&target_stat),
@@ -235,12 +241,12 @@ fn copy_directory(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path
     {
         job.resume().set_journal(None);
         let error = Error::destination("read the journal for", destination, errno);
-        return fail(step, source, destination, EntryKind::Directory, error);
+        return fail(worker, source, destination, EntryKind::Directory, error);
     }
-    list_open(step, Arc::clone(&directory), &open, 0);
-    worker.work_on();
+    list_open(worker, Arc::clone(&directory), &open, 0);
+    worker_loop.work_on();
     let root = Finished { directory, open, aside, kept, done_before };
-    end_root(&root, worker.step(), source, destination);
+    end_root(&root, worker_loop.worker(), source, destination);
 }
 
 /// Has the names of files with several that an earlier run copied, as its journal says.
@@ -254,9 +260,9 @@ fn remember_links(job: &Job<'_>, journal: &Journal, directory: &Arc<Directory>) 
 }
 
 /// Finishes a root whose entries are done, or decides what becomes of it if the job was over before.
-fn end_root(root: &Finished, step: &mut Step<'_, '_>, source: &Path, destination: &Path) {
-    let job = step.job();
-    let ended = root.end(step, source, destination);
+fn end_root(root: &Finished, worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) {
+    let job = worker.job();
+    let ended = root.end(worker, source, destination);
     // If the job was over before.
     root.directory.register().end();
     job.resume().set_journal(None);
@@ -265,12 +271,12 @@ fn end_root(root: &Finished, step: &mut Step<'_, '_>, source: &Path, destination
         Ok(false) => root.leave(job, source, destination),
         Err(error) => {
             // Whether it ends the job decides what becomes of the tree.
-            fail(step, source, destination, EntryKind::Directory, error);
+            fail(worker, source, destination, EntryKind::Directory, error);
             root.leave(job, source, destination)
         }
     };
     if let Err(error) = ended {
-        fail(step, source, destination, EntryKind::Directory, error);
+        fail(worker, source, destination, EntryKind::Directory, error);
     }
 }
 
@@ -305,15 +311,15 @@ struct Finished {
 
 impl Finished {
     /// Finishes it, and gives it its name; `false`: the job was over before.
-    fn end(&self, step: &mut Step<'_, '_>, source: &Path, destination: &Path) -> Result<bool> {
-        let job = step.job();
+    fn end(&self, worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) -> Result<bool> {
+        let job = worker.job();
         let Finished { directory, open, aside, kept, .. } = self;
         if job.is_over() {
             return Ok(false);
         }
         // No more temporary names are made, and the directory is about to get its times.
         directory.register().end();
-        delete_strangers(step, directory, open);
+        delete_strangers(worker, directory, open);
         if job.is_over() {
             return Ok(false);
         }
@@ -321,7 +327,7 @@ impl Finished {
             Some(aside) => Made::Aside(aside.parent.as_fd(), job.context().umask()),
             None => Made::Found,
         };
-        let mut given = give_metadata(step, directory, open, made)?;
+        let mut given = give_metadata(worker, directory, open, made)?;
         if let Some(aside) = aside {
             if let Some((journal, _)) = kept {
                 // Else a run that goes on from here would copy into the tree that has its name.
@@ -336,7 +342,7 @@ impl Finished {
                 && let Err(error) = aside.flush_name(destination)
             {
                 // It has its name all the same, and a journal that says so.
-                fail(step, source, destination, EntryKind::Directory, error);
+                fail(worker, source, destination, EntryKind::Directory, error);
                 return Ok(true);
             }
         } else if !job.options().dry_run {
@@ -351,7 +357,7 @@ impl Finished {
         }
         let outcome = made_directory(directory, given);
         let names = || (source.to_owned(), destination.to_owned());
-        step.finish_at(names, EntryKind::Directory, outcome);
+        worker.finish_at(names, EntryKind::Directory, outcome);
         Ok(true)
     }
 

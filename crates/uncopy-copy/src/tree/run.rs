@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::job::Job;
-use super::worker::Worker;
+use super::worker_loop::WorkerLoop;
 use super::{root, scan};
 use crate::jobs::{JobObserver, JobOptions, Summary};
 use crate::pause::Stopwatch;
@@ -25,17 +25,17 @@ pub(crate) fn run_job(
             let scan = move || scan::run(job, &sources);
             let _ = std::thread::Builder::new().spawn_scoped(scope, scan);
         }
-        let mut worker = Worker::new(&job, scope);
+        let mut worker_loop = WorkerLoop::new(&job, scope);
         for (source, destination) in pairs {
             job.rest_if_paused();
             if job.is_over() {
                 job.leave_out(1);
                 sources_not_tried += 1;
             } else {
-                root::copy(&mut worker, source, destination);
+                root::copy(&mut worker_loop, source, destination);
             }
         }
-        worker.hand_in();
+        worker_loop.hand_in();
         job.end();
     });
     job.into_summary(&begin, sources_not_tried)

@@ -13,7 +13,7 @@ use crate::{Control, Gate};
 use uncopy_os::{Sys, directory, follow};
 
 /// With more directories waiting than this the total stays unknown: it is not worth more memory.
-const MOST_WAITING: usize = 50_000;
+const MAX_WAITING: usize = 50_000;
 
 /// Counts what is in the sources. Nothing is reported: the copy will meet the same errors.
 pub(super) fn run(job: &Job<'_>, sources: &[PathBuf]) {
@@ -35,7 +35,7 @@ fn scan(job: &Job<'_>, source: &Path) -> Sys<bool> {
     let mut waiting: Vec<Vec<OsString>> = vec![Vec::new()];
     let mut buffer = vec![MaybeUninit::uninit(); 64 << 10];
     while let Some(names) = waiting.pop() {
-        if !goes_on(job) || waiting.len() > MOST_WAITING {
+        if !goes_on(job) || waiting.len() > MAX_WAITING {
             return Ok(false);
         }
         // What cannot be read is an error of the copy.

@@ -2,7 +2,7 @@
 
 use crate::CopyOptions;
 use crate::jobs::Summary;
-use crate::small::{Next, Way};
+use crate::small::{NextSmallFile, SmallFilePath};
 use uncopy_core::Mechanism;
 use uncopy_os::capabilities::Filesystem;
 
@@ -16,11 +16,11 @@ pub(super) struct Devices {
 /// Small files that went alike are counted, and only told when one goes another way.
 #[derive(Default)]
 pub(super) struct SmallFiles {
-    way: Option<(Devices, Way)>,
+    way: Option<(Devices, SmallFilePath)>,
     /// The mechanism of the last one, and whether it was empty.
     counted: Option<(Mechanism, bool)>,
     files: u64,
-    next: Next,
+    next: NextSmallFile,
 }
 
 impl SmallFiles {
@@ -35,26 +35,27 @@ impl SmallFiles {
         devices: Devices,
         filesystems: (Filesystem, Filesystem),
         options: &CopyOptions,
-    ) -> &mut Way {
+    ) -> &mut SmallFilePath {
         if self.went_elsewhere(devices) {
             self.way = None;
         }
-        let (_, way) = self.way.get_or_insert_with(|| (devices, Way::new(filesystems, options)));
+        let (_, way) =
+            self.way.get_or_insert_with(|| (devices, SmallFilePath::new(filesystems, options)));
         way
     }
 
     /// The way of the last ones.
-    pub(super) fn last_way(&self) -> Option<&Way> {
+    pub(super) fn last_way(&self) -> Option<&SmallFilePath> {
         self.way.as_ref().map(|(_, way)| way)
     }
 
     /// Takes out what is likely of the next one.
-    pub(super) fn take_next(&mut self) -> Next {
+    pub(super) fn take_next(&mut self) -> NextSmallFile {
         std::mem::take(&mut self.next)
     }
 
     /// Notes what is likely of the next one.
-    pub(super) fn set_next(&mut self, next: Next) {
+    pub(super) fn set_next(&mut self, next: NextSmallFile) {
         self.next = next;
     }
 

@@ -130,7 +130,7 @@ impl<'a> Tally<'a> {
     }
 
     /// Numbers a record and tells the observer, one at a time.
-    pub(super) fn tell(&self, mut record: Record) {
+    pub(super) fn report(&self, mut record: Record) {
         let mut sequence = self.sequence.lock().unwrap_or_else(PoisonError::into_inner);
         *sequence += 1;
         record.sequence = *sequence;
@@ -138,7 +138,7 @@ impl<'a> Tally<'a> {
     }
 
     /// Tells the observer how far the job has come, and asks whether to go on.
-    pub(super) fn tell_progress(&self) -> Control {
+    pub(super) fn report_progress(&self) -> Control {
         self.observer.progress(self.progress())
     }
 

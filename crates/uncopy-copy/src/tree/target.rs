@@ -271,7 +271,7 @@ pub(super) fn open_for_file(
     size: u64,
 ) -> Result<Option<Journal>> {
     let begun = || directory::stat_name(parent, &stale::journal_name(name)).is_ok();
-    if !options.resume || (size < partial::LEAST_BYTES && !begun()) {
+    if !options.resume || (size < partial::MIN_BYTES && !begun()) {
         return Ok(None);
     }
     // Whether it is still the same file is asked when it is copied.

@@ -1,69 +1,369 @@
-//! A worker: takes tasks until there are none, and hands each to the step that does it.
+//! What each step of the work needs of the worker that does it: the job, room to work in, and ways to
+//! hand on tasks and to tell how entries ended.
 
+use std::mem::MaybeUninit;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread::Scope;
 
-use super::finish::end;
+use super::directory::Directory;
 use super::job::Job;
-use super::queue::Task;
-use super::step::Step;
-use super::{enter, entry, list};
-use crate::Gate;
-use crate::pause::Inside;
+use super::place::Place;
+use super::queue::{Batch, Task, WorkerId};
+use super::small_files::{Devices, SmallFiles};
+use super::workshop::Workshop;
+use crate::jobs::{Action, EntryKind, EntryOutcome, Record, Summary};
+use crate::small::{self, NextSmallFile, SmallFilePath};
+use crate::{Control, CopyOptions};
+use uncopy_core::{Cost, Error, InodeFlags, Mechanism, Note, Portion, Receipt};
+use uncopy_os::Sys;
+use uncopy_os::capabilities::Filesystem;
 
+/// Room for a listing: a few hundred entries a call.
+const LISTING_BYTES: usize = 64 << 10;
+
+/// Works for a job on a thread of its own until all is done.
+pub(super) type Work<'scope, 'env> = fn(&'env Job<'env>, &'scope Scope<'scope, 'env>);
+
+/// A worker, as its steps see it.
 pub(super) struct Worker<'scope, 'env> {
-    step: Step<'scope, 'env>,
-    _inside: Option<Inside>,
+    job: &'env Job<'env>,
+    id: WorkerId,
+    /// Where other workers are started, and what they do.
+    others: (&'scope Scope<'scope, 'env>, Work<'scope, 'env>),
+    summary: Summary,
+    /// Room for the contents of a small file.
+    buffer: Vec<u8>,
+    listing: Vec<MaybeUninit<u8>>,
+    small: SmallFiles,
+    /// Where the last link or special file was made.
+    workshop: Option<Workshop>,
+    /// The observer's answer.
+    wants_records: bool,
 }
 
 impl<'scope, 'env> Worker<'scope, 'env> {
-    pub(super) fn new(job: &'env Job<'env>, scope: &'scope Scope<'scope, 'env>) -> Self {
-        let step = Step::new(job, scope, Worker::run);
-        Worker { step, _inside: job.context().gate().map(Gate::enter) }
-    }
-
-    /// Works until all is done, and hands in what it did.
-    fn run(job: &'env Job<'env>, scope: &'scope Scope<'scope, 'env>) {
-        let mut worker = Worker::new(job, scope);
-        worker.work_on();
-        worker.hand_in();
+    /// Begins the steps of one more worker; those that it starts do `work`.
+    pub(super) fn new(
+        job: &'env Job<'env>,
+        scope: &'scope Scope<'scope, 'env>,
+        work: Work<'scope, 'env>,
+    ) -> Self {
+        Worker {
+            job,
+            id: job.budget().next_worker(),
+            others: (scope, work),
+            summary: Summary::default(),
+            buffer: small::buffer(&job.options().copy),
+            listing: listing_room(),
+            small: SmallFiles::default(),
+            workshop: None,
+            wants_records: job.tally().wants_records(),
+        }
     }
 
     pub(super) fn job(&self) -> &'env Job<'env> {
-        self.step.job()
+        self.job
     }
 
-    /// What its steps need of it.
-    pub(super) fn step(&mut self) -> &mut Step<'scope, 'env> {
-        &mut self.step
+    /// Which worker does it.
+    pub(super) fn id(&self) -> WorkerId {
+        self.id
     }
 
-    /// Works until all is done.
-    pub(super) fn work_on(&mut self) {
-        let job = self.job();
-        while let Some(mut taken) = job.queue().take(self.step.id()) {
-            if let Some(task) = taken.task.take() {
-                job.rest_if_paused();
-                self.work(task);
+    /// Whether the observer wants a record of every entry.
+    pub(super) fn wants_records(&self) -> bool {
+        self.wants_records
+    }
+
+    /// Adds what was done to the job's summary.
+    pub(super) fn hand_in(mut self) {
+        self.flush_small_counts();
+        self.job.tally().add(&self.summary);
+    }
+
+    /// Hands a task to whoever is free; the directory it belongs to has one more to do.
+    ///
+    /// # Errors
+    /// There are enough batches: whoever asks copies this one at once.
+    pub(super) fn push(&mut self, directory: &Arc<Directory>, task: Task) -> Result<(), Batch> {
+        self.job.rest_if_paused();
+        directory.begin();
+        let unclaimed = self.job.queue().push(task, self.id)?;
+        if self.job.budget().is_worth_another(unclaimed) {
+            self.spawn_worker();
+        }
+        Ok(())
+    }
+
+    /// Starts another worker, unless there are as many as there may be.
+    fn spawn_worker(&self) -> bool {
+        let (job, (scope, work)) = (self.job, self.others);
+        if !job.budget().may_spawn_worker() {
+            return false;
+        }
+        let worker = std::thread::Builder::new().name("uncopy".into());
+        // Without it the others do the work.
+        let _ = worker.spawn_scoped(scope, move || {
+            work(job, scope);
+            job.budget().worker_ended();
+        });
+        true
+    }
+
+    /// Notes that a file took more than one whose blocks are shared: others may help with those that
+    /// wait.
+    pub(super) fn end_light_work(&self) {
+        if self.job.budget().ends_light_work() {
+            let unclaimed = self.job.queue().unclaimed();
+            let _spawned = (0..unclaimed).take_while(|_| self.spawn_worker()).count();
+        }
+    }
+
+    /// Takes the room for a listing, which is [given back](Worker::give_back_listing) afterwards.
+    pub(super) fn take_listing(&mut self) -> Vec<MaybeUninit<u8>> {
+        match std::mem::take(&mut self.listing) {
+            // A batch that is copied while its directory is listed may end another one, which is listed then.
+            taken if taken.is_empty() => listing_room(),
+            listing => listing,
+        }
+    }
+
+    pub(super) fn give_back_listing(&mut self, listing: Vec<MaybeUninit<u8>>) {
+        self.listing = listing;
+    }
+
+    /// Where entries of the directory can be changed by name.
+    pub(super) fn workshop(&mut self, place: &Place<'_>) -> Sys<&Workshop> {
+        let workshop = match self.workshop.take().filter(|workshop| workshop.is_for(place)) {
+            Some(workshop) => workshop,
+            None => Workshop::make(place)?,
+        };
+        Ok(self.workshop.insert(workshop))
+    }
+
+    /// Removes where links were made, before the directory gets its times.
+    pub(super) fn close_workshop(&mut self) {
+        let closed = self.workshop.take().map(Workshop::close);
+        let Some(Err((directory, name, errno))) = closed else { return };
+        let path = directory.destination_path().join(name);
+        let error = Error::system("remove the directory that entries were made in", &path, errno);
+        self.fail_at(|| (directory.source_path(), path), EntryKind::Directory, error);
+    }
+
+    /// Room for the contents of a small file.
+    pub(super) fn buffer(&mut self) -> &mut [u8] {
+        &mut self.buffer
+    }
+
+    /// How a small file goes between these devices, and room for its contents. If it goes elsewhere than
+    /// those before, their refusals are told first.
+    pub(super) fn small_file_path(
+        &mut self,
+        devices: Devices,
+        filesystems: (Filesystem, Filesystem),
+        options: &CopyOptions,
+    ) -> (&mut SmallFilePath, &mut [u8]) {
+        if self.small.went_elsewhere(devices) {
+            self.flush_small_counts();
+        }
+        (self.small.way(devices, filesystems, options), &mut self.buffer)
+    }
+
+    /// Tells the refusals of the small files that were counted.
+    fn flush_small_counts(&mut self) {
+        self.small.settle(&self.job.options().copy, &mut self.summary);
+    }
+
+    /// Takes out what is likely of the next small file.
+    pub(super) fn take_next_small(&mut self) -> NextSmallFile {
+        self.small.take_next()
+    }
+
+    /// Notes what is likely of the next small file.
+    pub(super) fn set_next_small(&mut self, next: NextSmallFile) {
+        self.small.set_next(next);
+    }
+
+    /// Entries that this worker did not copy: they failed, or were skipped.
+    pub(super) fn not_copied(&self) -> u64 {
+        self.summary.failed + self.summary.skipped
+    }
+
+    /// An entry is finished: counts it, and tells the observer.
+    pub(super) fn finish(&mut self, place: &Place<'_>, kind: EntryKind, outcome: EntryOutcome) {
+        self.finish_at(|| place.names(), kind, outcome);
+    }
+
+    /// The same for a file that was copied. A record costs a part of what a small file does.
+    pub(super) fn finish_copied(&mut self, place: &Place<'_>, receipt: Receipt) {
+        if self.wants_records || has_notes(&receipt) {
+            return self.finish(place, EntryKind::File, EntryOutcome::Copied(Box::new(receipt)));
+        }
+        self.summary.add_receipt(&receipt);
+        self.entry_done();
+    }
+
+    /// The same for a small file of which nobody is told.
+    pub(super) fn finish_small(&mut self, size: u64, mechanism: Mechanism, cost: Cost) {
+        self.count_portion(size, mechanism, cost);
+        self.count_alike(mechanism, size == 0);
+        self.summary.files += 1;
+        self.summary.bytes += size;
+        self.entry_done();
+    }
+
+    /// The same for an entry of which only the two names are known.
+    pub(super) fn finish_at(
+        &mut self,
+        names: impl FnOnce() -> (PathBuf, PathBuf),
+        kind: EntryKind,
+        outcome: EntryOutcome,
+    ) {
+        let tell = self.count(kind, &outcome);
+        if tell || self.wants_records {
+            let (source, destination) = names();
+            self.job.tally().report(Record { sequence: 0, kind, source, destination, outcome });
+        }
+        self.entry_done();
+    }
+
+    /// Counts an entry; `true`: the observer is told of it even if it wants no records.
+    fn count(&mut self, kind: EntryKind, outcome: &EntryOutcome) -> bool {
+        match outcome {
+            EntryOutcome::Copied(receipt) => {
+                self.summary.add_receipt(receipt);
+                has_notes(receipt)
+            }
+            EntryOutcome::Linked { .. } => {
+                self.summary.hard_links += 1;
+                false
+            }
+            EntryOutcome::Made { notes, flags_not_kept } => {
+                match kind {
+                    EntryKind::Directory => self.summary.directories += 1,
+                    EntryKind::Symlink => self.summary.symlinks += 1,
+                    _ => self.summary.specials += 1,
+                }
+                !notes.is_empty() || !flags_not_kept.is_empty()
+            }
+            EntryOutcome::Skipped { .. } => {
+                self.summary.skipped += 1;
+                self.job.tally().count_skipped();
+                // Nobody asked for that.
+                kind == EntryKind::Special
+            }
+            EntryOutcome::Resumed => {
+                self.summary.resumed += 1;
+                false
+            }
+            EntryOutcome::Deleted { entries } => {
+                self.summary.deleted += entries;
+                false
+            }
+            EntryOutcome::Planned { action, .. } => {
+                self.count_planned(kind, *action);
+                // A dry run is there to be told of.
+                true
+            }
+            EntryOutcome::Failed(_) => {
+                self.summary.failed += 1;
+                self.job.tally().count_failed();
+                true
             }
         }
-        // Before the tree gets its name.
-        job.rest_if_paused();
     }
 
-    /// Adds what it did to the job's summary.
-    pub(super) fn hand_in(self) {
-        self.step.hand_in();
-    }
-
-    fn work(&mut self, task: Task) {
-        let step = &mut self.step;
-        match task {
-            Task::Copy(batch) => entry::copy_batch(step, batch),
-            Task::Enter { parent, name, linked } => {
-                enter::enter(step, &parent, &name, linked);
-                end(step, parent);
+    fn count_planned(&mut self, kind: EntryKind, action: Action) {
+        let counter = match (action, kind) {
+            (Action::Delete { entries }, _) => {
+                self.summary.deleted += entries;
+                return;
             }
-            Task::List { directory, from } => list::list(step, directory, from),
+            (Action::Link, _) => &mut self.summary.hard_links,
+            (_, EntryKind::Directory) => &mut self.summary.directories,
+            (_, EntryKind::Symlink) => &mut self.summary.symlinks,
+            (_, EntryKind::Special) => &mut self.summary.specials,
+            _ => &mut self.summary.files,
+        };
+        *counter += 1;
+    }
+
+    /// One more entry is finished, of which all is told; the observer may stop the job.
+    fn entry_done(&self) {
+        self.job.tally().count_entry();
+        if self.job.ask() == Control::Stop {
+            self.job.cancel();
         }
     }
+
+    /// An entry could not be copied.
+    pub(super) fn fail(&mut self, place: &Place<'_>, kind: EntryKind, error: Error) {
+        self.fail_at(|| place.names(), kind, error);
+    }
+
+    /// The same for an entry of which only the two names are known.
+    pub(super) fn fail_at(
+        &mut self,
+        names: impl FnOnce() -> (PathBuf, PathBuf),
+        kind: EntryKind,
+        error: Error,
+    ) {
+        if error.is_cancelled() {
+            self.job.leave_out(1);
+            return self.job.stop(error);
+        }
+        let end = self.job.options().on_error.ends_job(&error).then(|| error.clone());
+        // Nobody begins another entry while this one is told.
+        if let Some(error) = end {
+            self.job.stop(error);
+        }
+        self.finish_at(names, kind, EntryOutcome::Failed(error));
+    }
+
+    fn count_portion(&mut self, bytes: u64, mechanism: Mechanism, cost: Cost) {
+        if bytes > 0 && cost != Cost::Shared {
+            self.end_light_work();
+        }
+        self.summary.add_portion(Portion { mechanism, bytes, cost });
+        self.job.tally().note_mechanism(mechanism);
+    }
+
+    fn count_alike(&mut self, mechanism: Mechanism, is_empty: bool) {
+        self.small.count(mechanism, is_empty, &self.job.options().copy, &mut self.summary);
+    }
+
+    /// The receipt of a small file. Refusals are told with it if anybody wants records, and counted
+    /// otherwise; so is how its bytes went if nobody is told of it.
+    pub(super) fn small_receipt(
+        &mut self,
+        (size, mechanism, cost): (u64, Mechanism, Cost),
+        (notes, flags_not_kept): (Vec<Note>, InodeFlags),
+    ) -> Receipt {
+        let mut receipt = Receipt::default();
+        receipt.bytes = size;
+        receipt.notes = notes;
+        receipt.flags_not_kept = flags_not_kept;
+        if self.wants_records || has_notes(&receipt) {
+            receipt.add(mechanism, size, cost);
+        } else {
+            self.count_portion(size, mechanism, cost);
+        }
+        if !self.wants_records {
+            self.count_alike(mechanism, size == 0);
+        } else if let Some(way) = self.small.last_way() {
+            receipt.refusals = way.refusals(size, mechanism, &self.job.options().copy);
+            receipt.decided_by = way.decided_by(size, &self.job.options().copy);
+        }
+        receipt
+    }
+}
+
+fn listing_room() -> Vec<MaybeUninit<u8>> {
+    vec![MaybeUninit::uninit(); LISTING_BYTES]
+}
+
+/// It says something that a person should know, wanted or not.
+fn has_notes(receipt: &Receipt) -> bool {
+    !receipt.notes.is_empty() || !receipt.flags_not_kept.is_empty()
 }

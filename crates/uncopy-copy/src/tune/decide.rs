@@ -22,7 +22,7 @@ const CLEARLY: f64 = 0.95;
 const MOSTLY: f64 = 0.75;
 
 /// Fewer rounds tell nothing.
-pub(super) const LEAST_ROUNDS: usize = 3;
+pub(super) const MIN_ROUNDS: usize = 3;
 
 /// Each comparison is made so often, in turn with all others of its section.
 pub(super) const ROUNDS: usize = 9;
@@ -52,7 +52,7 @@ pub(super) fn ratio(rounds: &[Round]) -> Option<f64> {
 /// The other way is quicker, and it is not the noise.
 fn clearly_wins(rounds: &[Round]) -> bool {
     let wins = rounds.iter().filter(|round| round.other < round.usual).count();
-    rounds.len() >= LEAST_ROUNDS
+    rounds.len() >= MIN_ROUNDS
         && ratio(rounds).is_some_and(|ratio| ratio <= CLEARLY)
         && wins as f64 >= rounds.len() as f64 * MOSTLY
 }

@@ -177,7 +177,7 @@ fn crossover(bench: &Bench<'_>, built_in: Threshold, rows: &[Row]) -> MeasuredSe
 }
 
 fn measured(setting: &'static str, built_in: u64, value: u64, rows: &[Row]) -> MeasuredSetting {
-    let missing = rows.iter().any(|(_, rounds)| rounds.len() < decide::LEAST_ROUNDS);
+    let missing = rows.iter().any(|(_, rounds)| rounds.len() < decide::MIN_ROUNDS);
     let compared = rows.iter().filter_map(|(at, rounds)| {
         Some(Compared {
             at: *at,

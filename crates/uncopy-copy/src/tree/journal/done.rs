@@ -4,11 +4,11 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use crate::journal::format::{JournalVisitor, Short};
-use crate::tree::nameless;
+use crate::tree::unlinked;
 use uncopy_os::{Sys, transfer};
 
 /// Digests that are kept in memory: 4 MiB of them.
-const MOST_KEPT: usize = 1 << 18;
+const MAX_KEPT: usize = 1 << 18;
 
 /// Digests that are read together: 4 KiB of them.
 const PAGE: usize = 256;
@@ -38,14 +38,14 @@ struct Portion {
 /// Takes digests in.
 pub(super) struct Collecting<'a> {
     done: Done,
-    most_kept: usize,
+    max_kept: usize,
     directory: BorrowedFd<'a>,
 }
 
 impl Done {
     /// Takes digests in; those beyond what is kept go to the filesystem of this directory.
     pub(super) fn collect(directory: BorrowedFd<'_>) -> Collecting<'_> {
-        Collecting { done: Done::default(), most_kept: MOST_KEPT, directory }
+        Collecting { done: Done::default(), max_kept: MAX_KEPT, directory }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -64,7 +64,7 @@ impl Done {
         let spilled = match &mut self.spilled {
             Some(spilled) => spilled,
             none => {
-                let file = nameless::file(directory, "done")?;
+                let file = unlinked::file(directory, "done")?;
                 none.insert(Spilled { file, bytes: 0, portions: Vec::new() })
             }
         };
@@ -116,8 +116,8 @@ impl JournalVisitor for Collecting<'_> {
     fn done(&mut self, files: &[Short]) {
         self.done.kept.extend_from_slice(files);
         // Without room on the disk all of it stays in memory.
-        if self.done.kept.len() >= self.most_kept && self.done.spill(self.directory).is_err() {
-            self.most_kept = usize::MAX;
+        if self.done.kept.len() >= self.max_kept && self.done.spill(self.directory).is_err() {
+            self.max_kept = usize::MAX;
         }
     }
 }
@@ -135,8 +135,8 @@ mod tests {
     }
 
     /// The even numbers below `end`, in frames of 10.
-    fn collect(end: u32, most_kept: usize, directory: &File) -> Done {
-        let mut collecting = Collecting { most_kept, ..Done::collect(directory.as_fd()) };
+    fn collect(end: u32, max_kept: usize, directory: &File) -> Done {
+        let mut collecting = Collecting { max_kept, ..Done::collect(directory.as_fd()) };
         let digests: Vec<_> = (0..end).step_by(2).map(digest).collect();
         digests.chunks(10).for_each(|frame| collecting.done(frame));
         collecting.end()
@@ -146,17 +146,17 @@ mod tests {
     fn what_was_done_is_found_and_nothing_else() {
         let directory = File::open(std::env::temp_dir()).unwrap();
         // All in memory; portions of less than a page, of many pages, and none left in memory.
-        for (end, most_kept, portions) in
+        for (end, max_kept, portions) in
             [(0, 10, 0), (2000, 5000, 0), (2000, 90, 11), (9000, 1700, 2), (2000, 500, 2)]
         {
-            let done = collect(end, most_kept, &directory);
+            let done = collect(end, max_kept, &directory);
             let found = done.spilled.as_ref().map_or(0, |spilled| spilled.portions.len());
-            assert_eq!(found, portions, "{end} {most_kept}");
-            assert!(done.kept.len() < most_kept);
+            assert_eq!(found, portions, "{end} {max_kept}");
+            assert!(done.kept.len() < max_kept);
             assert_eq!(done.is_empty(), end == 0);
             for number in 0..end + 10 {
                 let expected = number < end && number % 2 == 0;
-                assert_eq!(done.contains(&digest(number)), expected, "{end} {most_kept} {number}");
+                assert_eq!(done.contains(&digest(number)), expected, "{end} {max_kept} {number}");
             }
         }
     }

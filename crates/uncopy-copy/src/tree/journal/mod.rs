@@ -39,7 +39,7 @@ use uncopy_os::{Sys, name, transfer};
 /// flushing takes longer than copying, batches become larger: each flush has its price, whatever there
 /// is to flush.
 const BATCH_FILES: usize = 1024;
-const MOST_BATCH_FILES: usize = 16 * BATCH_FILES;
+const MAX_BATCH_FILES: usize = 16 * BATCH_FILES;
 const BATCH_BYTES: u64 = 256 << 20;
 const BATCH_AGE: Duration = Duration::from_secs(5);
 
@@ -106,7 +106,7 @@ struct End {
 
 /// So many filesystems are kept open from batch to batch, so that none of their errors is missed:
 /// `syncfs(2)` tells of those since its descriptor was opened.
-const MOST_PLACES: usize = 16;
+const MAX_PLACES: usize = 16;
 
 /// Files that are done and not flushed.
 #[derive(Debug, Default)]
@@ -134,7 +134,7 @@ impl Batch {
 
     /// Takes all out, and leaves the filesystems that were met.
     fn take(&mut self) -> Batch {
-        let places = self.places.iter().take(MOST_PLACES).cloned().collect();
+        let places = self.places.iter().take(MAX_PLACES).cloned().collect();
         std::mem::replace(self, Batch { places, ..Batch::default() })
     }
 }
@@ -302,7 +302,7 @@ impl Journal {
         let mut batch = lock(&self.batch);
         batch.reach(copy.device, *directory)?;
         batch.done.extend(done(path, source, copy));
-        if *bytes >= partial::LEAST_BYTES {
+        if *bytes >= partial::MIN_BYTES {
             batch.ended.extend(format::part_key(path.as_os_str()));
         }
         // A path that is longer than half a frame costs a copy more, if it comes to that.
@@ -354,7 +354,7 @@ impl Journal {
         let flush = || batch.places.iter().try_for_each(|(_, place)| file::sync_filesystem(place));
         self.append(&bytes, flush, || file::sync_data(&self.file))?;
         if begin.elapsed() > filled {
-            let more = |files| (files < MOST_BATCH_FILES).then_some(files * 2);
+            let more = |files| (files < MAX_BATCH_FILES).then_some(files * 2);
             let _ = self.batch_files.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         }
         Ok(())

@@ -16,10 +16,10 @@ use uncopy_os::Sys;
 
 /// Files that wait for further names and are kept in memory, unless the options say another number;
 /// those beyond go to disk.
-const MOST_KEPT: usize = 1 << 14;
+const MAX_KEPT: usize = 1 << 14;
 
 /// Names that wait for the first one of their file; who finds more waits itself.
-const MOST_WAITING: usize = 1 << 12;
+const MAX_WAITING: usize = 1 << 12;
 
 /// The device of files that are known from a journal, where devices have no numbers.
 const JOURNALLED: (u32, u32) = (u32::MAX, u32::MAX);
@@ -90,15 +90,15 @@ pub(super) enum Claim {
 /// The files with several names that were met and whose other names are still expected.
 #[derive(Debug)]
 pub(super) struct Links {
-    state: Mutex<State>,
+    state: Mutex<LinksState>,
     /// A file is no longer being copied.
     copied: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LinksState {
     /// More go to disk.
-    most_kept: usize,
+    max_kept: usize,
     /// Being copied; these names wait.
     copying: HashMap<Identity, Vec<Spot>>,
     waiting: usize,
@@ -118,19 +118,19 @@ struct Copied {
 }
 
 impl Links {
-    pub(super) fn new(most_kept: Option<usize>) -> Links {
-        let state = State { most_kept: most_kept.unwrap_or(MOST_KEPT), ..State::default() };
+    pub(super) fn new(max_kept: Option<usize>) -> Links {
+        let state = LinksState { max_kept: max_kept.unwrap_or(MAX_KEPT), ..LinksState::default() };
         Links { state: Mutex::new(state), copied: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LinksState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks what to do with a name of a file.
     pub(super) fn claim(&self, file: Identity, spot: impl FnOnce() -> Spot) -> Result<Claim> {
         let mut state = self.lock();
-        while state.waiting >= MOST_WAITING && state.copying.contains_key(&file) {
+        while state.waiting >= MAX_WAITING && state.copying.contains_key(&file) {
             state = self.copied.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if let Some(waiting) = state.copying.get_mut(&file) {
@@ -189,7 +189,7 @@ impl Links {
     }
 }
 
-impl State {
+impl LinksState {
     fn end_waiting(&mut self, file: Identity) -> Vec<Spot> {
         let waiting = self.copying.remove(&file).unwrap_or_default();
         self.waiting -= waiting.len();
@@ -227,7 +227,7 @@ impl State {
         let root = u32::try_from(root).unwrap_or(u32::MAX);
         let (path, renamed) = (first.path.clone().into(), first.renamed);
         let copied = Copied { root, path, renamed, expected };
-        if self.kept.len() < self.most_kept {
+        if self.kept.len() < self.max_kept {
             self.kept.insert(file, copied);
             return Ok(());
         }

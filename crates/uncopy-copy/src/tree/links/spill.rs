@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::Copied;
 use crate::tree::directory::Identity;
-use crate::tree::nameless;
+use crate::tree::unlinked;
 use uncopy_core::Errno;
 use uncopy_os::{Sys, transfer};
 
@@ -38,7 +38,7 @@ pub(super) struct Found {
 impl Spill {
     /// An empty table on the filesystem of this directory.
     pub(super) fn new(directory: impl AsFd) -> Sys<Spill> {
-        Ok(Spill { file: nameless::file(directory, "links")?, end: PLACES * PLACE_BYTES })
+        Ok(Spill { file: unlinked::file(directory, "links")?, end: PLACES * PLACE_BYTES })
     }
 
     pub(super) fn insert(&mut self, file: Identity, copied: &Copied) -> Sys<()> {

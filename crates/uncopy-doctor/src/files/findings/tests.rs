@@ -2,7 +2,7 @@ use super::*;
 use crate::report::Verdict;
 use crate::severity::Severity;
 use Severity::{Copies, Note, Unknown};
-use uncopy_copy::forecast::Facts;
+use uncopy_copy::forecast::CopyFacts;
 use uncopy_core::{CopyOption, Exclusion, Obstacle, Origin, Threshold};
 use uncopy_os::capabilities::{AnswerReason, Filesystem};
 use uncopy_os::file::DirectAlign;
@@ -31,7 +31,7 @@ fn ordinary() -> Forecast {
     let mut direct = tried(Mechanism::Direct, Answer::Yes(Cost::Moved));
     direct.passed_over = Some(RefusalReason::SlowerUnlessDurable);
     Forecast {
-        facts: Facts::ordinary(size),
+        facts: CopyFacts::ordinary(size),
         source_bytes: size,
         is_empty: false,
         cached_bytes: None,

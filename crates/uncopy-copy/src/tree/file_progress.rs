@@ -3,21 +3,21 @@
 use super::job::Job;
 use crate::control::Control;
 use crate::observer::{Observer, Phase, Progress};
-use crate::{Experience, Throttle};
+use crate::{History, Throttle};
 
 /// Adds what one large file moves to what the whole job has moved.
-pub(super) struct Watch<'a> {
+pub(super) struct FileProgress<'a> {
     job: &'a Job<'a>,
     told: u64,
 }
 
-impl<'a> Watch<'a> {
-    pub(super) fn new(job: &'a Job<'a>) -> Watch<'a> {
-        Watch { job, told: 0 }
+impl<'a> FileProgress<'a> {
+    pub(super) fn new(job: &'a Job<'a>) -> FileProgress<'a> {
+        FileProgress { job, told: 0 }
     }
 }
 
-impl Observer for Watch<'_> {
+impl Observer for FileProgress<'_> {
     fn progress(&mut self, progress: Progress) -> Control {
         if progress.phase == Phase::Copying {
             let more = progress.done_bytes.saturating_sub(self.told);
@@ -35,7 +35,7 @@ impl Observer for Watch<'_> {
         self.job.spare_workers()
     }
 
-    fn experience(&self) -> Option<&Experience> {
-        Some(self.job.context().experience())
+    fn history(&self) -> Option<&History> {
+        Some(self.job.context().history())
     }
 }

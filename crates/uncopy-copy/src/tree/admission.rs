@@ -5,7 +5,7 @@ use rustix::fs::OFlags;
 use super::decide::{Decision, Policy, Side, decide};
 use super::delete::make_room;
 use super::place::Place;
-use super::step::Step;
+use super::worker::Worker;
 use crate::destination::Found;
 use crate::jobs::{Action, EntryKind, EntryOutcome};
 use uncopy_core::{Errno, Error, Reason, Result};
@@ -13,50 +13,50 @@ use uncopy_os::file::{self, Timestamp};
 use uncopy_os::name;
 
 /// The answer.
-pub(super) enum Asked {
+pub(super) enum Admission {
     /// Make it, in the place of what was found.
-    Go { found: Option<Found>, decision: Decision },
+    Proceed { found: Option<Found>, decision: Decision },
     /// There is nothing to do but to tell this.
     Done(EntryOutcome),
 }
 
 /// Asks about an entry of this kind that was modified then.
-pub(super) fn ask(
-    step: &mut Step<'_, '_>,
+pub(super) fn check_admission(
+    worker: &mut Worker<'_, '_>,
     place: &Place<'_>,
     kind: EntryKind,
     modified: Timestamp,
-) -> Result<Asked> {
+) -> Result<Admission> {
     let found = find(place)?;
     let side = |found: &Found| {
         let (kind, modified) = (found.stat.file_type(), found.stat.modified);
         Side { kind, modified }
     };
     let entered = &place.directory.entered;
-    let policy = Policy::of(step.job().options(), entered);
+    let policy = Policy::of(worker.job().options(), entered);
     let decision = decide(Side { kind, modified }, found.as_ref().map(side), policy);
     let action = match decision {
         Decision::MakeRoom => {
             if let Some(found) = found {
-                make_room(step, place, found.stat.file_type())?;
+                make_room(worker, place, found.stat.file_type())?;
             }
-            return Ok(match step.job().options().dry_run {
+            return Ok(match worker.job().options().dry_run {
                 true => {
-                    Asked::Done(EntryOutcome::Planned { action: Action::Make, mechanism: None })
+                    Admission::Done(EntryOutcome::Planned { action: Action::Make, mechanism: None })
                 }
-                false => Asked::Go { found: None, decision: Decision::Make },
+                false => Admission::Proceed { found: None, decision: Decision::Make },
             });
         }
-        Decision::Skip(reason) => return Ok(Asked::Done(EntryOutcome::Skipped { reason })),
+        Decision::Skip(reason) => return Ok(Admission::Done(EntryOutcome::Skipped { reason })),
         Decision::Refuse(why) => {
             return Err(Error::new("replace", place.destination(), Reason::Refused(why)));
         }
         Decision::Make => Action::Make,
         Decision::Replace | Decision::Merge => Action::Replace,
     };
-    Ok(match step.job().options().dry_run {
-        true => Asked::Done(EntryOutcome::Planned { action, mechanism: None }),
-        false => Asked::Go { found, decision },
+    Ok(match worker.job().options().dry_run {
+        true => Admission::Done(EntryOutcome::Planned { action, mechanism: None }),
+        false => Admission::Proceed { found, decision },
     })
 }
 

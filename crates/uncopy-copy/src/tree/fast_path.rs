@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use super::place::Place;
 use super::small_files::Devices;
-use super::step::Step;
+use super::worker::Worker;
 use crate::jobs::EntryKind;
 use crate::mechanism::{Ends, reflink};
-use crate::small::{self, Early, Next, Small};
+use crate::small::{self, EarlyRead, NextSmallFile, SmallCopy};
 use crate::{IfChanged, metadata, source, watch};
 use uncopy_core::{Cost, InodeFlags, Mechanism};
 use uncopy_os::file::Stat;
@@ -22,7 +22,7 @@ use uncopy_os::{clock, name};
 /// What was done for a file that nobody had looked at.
 pub(super) enum Begun<'a> {
     /// It was read.
-    Read(Early),
+    Read(EarlyRead),
     /// It shares its blocks with a new file.
     Shared(Shared<'a>),
 }
@@ -69,7 +69,7 @@ impl Drop for Shared<'_> {
 }
 
 impl Begun<'_> {
-    fn into_read(self) -> Option<Early> {
+    fn into_read(self) -> Option<EarlyRead> {
         match self {
             Begun::Read(early) => Some(early),
             Begun::Shared(_) => None,
@@ -81,42 +81,42 @@ impl Begun<'_> {
 /// looked at it, which spares the look that comes after other copies. One that is none of them, or
 /// has just been changed, costs that in vain, once.
 pub(super) fn begin<'a>(
-    step: &mut Step<'_, '_>,
+    worker: &mut Worker<'_, '_>,
     place: &Place<'a>,
     fd: &OwnedFd,
 ) -> Option<Begun<'a>> {
-    let next = step.take_next_small();
-    let is_possible = Next::is_possible(place.open.filesystems.0);
-    let is_throttled = step.job().context().throttle().is_some();
-    if !is_possible || is_throttled || !is_for_swift_ones(step, place) {
+    let next = worker.take_next_small();
+    let is_possible = NextSmallFile::is_possible(place.open.filesystems.0);
+    let is_throttled = worker.job().context().throttle().is_some();
+    if !is_possible || is_throttled || !allows_fast_path(worker, place) {
         return None;
     }
     match next {
-        Next::Unknown => None,
-        Next::Read => Early::read(fd.as_fd(), step.buffer()).map(Begun::Read),
+        NextSmallFile::Unknown => None,
+        NextSmallFile::Read => EarlyRead::read(fd.as_fd(), worker.buffer()).map(Begun::Read),
         // Nobody can open it before the tree has its name.
-        Next::Share { mode } => Shared::new(place, fd.as_fd(), mode).map(Begun::Shared),
+        NextSmallFile::Share { mode } => Shared::new(place, fd.as_fd(), mode).map(Begun::Shared),
     }
 }
 
 /// The directory is new, and nobody wants to hear of each file.
-fn is_for_swift_ones(step: &Step<'_, '_>, place: &Place<'_>) -> bool {
+fn allows_fast_path(worker: &Worker<'_, '_>, place: &Place<'_>) -> bool {
     let is_unseen = place.directory.entered.is_unseen();
-    is_unseen && !step.wants_records() && !step.job().resume().has_journal()
+    is_unseen && !worker.wants_records() && !worker.job().resume().has_journal()
 }
 
 /// Copies an open regular file; `false`: it is none of those, and nothing was done.
-pub(super) fn copy_swiftly(
-    step: &mut Step<'_, '_>,
+pub(super) fn copy_by_fast_path(
+    worker: &mut Worker<'_, '_>,
     place: &Place<'_>,
     (fd, stat): (&OwnedFd, &Stat),
     begun: Option<Begun<'_>>,
 ) -> bool {
     // What such flags it has, and its copy has not, is told.
-    if !is_for_swift_ones(step, place) || stat.is_flagged {
+    if !allows_fast_path(worker, place) || stat.is_flagged {
         return false;
     }
-    let (job, entered, open) = (step.job(), &place.directory.entered, place.open);
+    let (job, entered, open) = (worker.job(), &place.directory.entered, place.open);
     let (options, size) = (job.context().copy_options(entered), stat.size);
     if job.context().throttle().is_some_and(|throttle| size > throttle.piece_bytes()) {
         return false;
@@ -124,17 +124,17 @@ pub(super) fn copy_swiftly(
     let filesystem = open.filesystem_of(&entered.source, fd, stat);
     let filesystems = (filesystem, open.filesystems.1);
     let devices = Devices { source: stat.device, destination: entered.destination.0 };
-    let (way, buffer) = step.small_way(devices, filesystems, options);
+    let (way, buffer) = worker.small_file_path(devices, filesystems, options);
     if !way.is_for(stat) {
         return false;
     }
     let mode = stat.permissions() & 0o777;
     // Something else may be mounted on its name.
-    let begun = begun.filter(|_| Next::is_possible(filesystem));
+    let begun = begun.filter(|_| NextSmallFile::is_possible(filesystem));
     let (copy, copied) = match begun {
         Some(Begun::Shared(shared)) if shared.is_of(stat) => {
             let mapped_writes = watch::of_snapshot(filesystem);
-            (shared.keep(), Small::Copied(Mechanism::Reflink, Cost::Shared, mapped_writes))
+            (shared.keep(), SmallCopy::Copied(Mechanism::Reflink, Cost::Shared, mapped_writes))
         }
         begun => {
             let read = (buffer, begun.and_then(Begun::into_read));
@@ -143,32 +143,33 @@ pub(super) fn copy_swiftly(
                 return false;
             };
             let ends = Ends { source: fd.as_fd(), destination: copy.as_fd() };
-            let copied = way.copy(ends, stat, options, read, || job.admits(size));
+            let copied = way.copy(ends, stat, options, read, || job.wait_for_budget(size));
             (Some(copy), copied)
         }
     };
-    let (Some(copy), Small::Copied(mechanism, cost, mapped_writes)) = (copy, copied) else {
+    let (Some(copy), SmallCopy::Copied(mechanism, cost, mapped_writes)) = (copy, copied) else {
         // If it stays, the other way tells of it.
         let _ = name::unlink(&*open.destination, place.target);
         // The other way would find dirty pages, and could not tell any more that they were clean.
-        let is_over = copied == Small::StoredInto && options.if_changed == IfChanged::Fail;
+        let is_over = copied == SmallCopy::StoredInto && options.if_changed == IfChanged::Fail;
         if is_over {
-            step.fail(place, EntryKind::File, source::stored_into(place.source()));
+            worker.fail(place, EntryKind::File, source::stored_into(place.source()));
         }
         return is_over;
     };
-    step.set_next_small(Next::after(mechanism, stat));
+    worker.set_next_small(NextSmallFile::after(mechanism, stat));
     let read = (fd.as_fd(), stat);
-    let siblings = job.context().siblings(place.directory);
-    let notes = metadata::apply_to_new(copy.as_fd(), read, mode, siblings, options.preserve);
+    let directory_defaults = job.context().directory_defaults(place.directory);
+    let notes =
+        metadata::apply_to_new(copy.as_fd(), read, mode, directory_defaults, options.preserve);
     job.tally().count_bytes(size);
     if notes.is_empty() {
-        step.finish_small(size, mechanism, cost);
+        worker.finish_small(size, mechanism, cost);
     } else {
         let mut receipt =
-            step.small_receipt((size, mechanism, cost), (notes, InodeFlags::default()));
+            worker.small_receipt((size, mechanism, cost), (notes, InodeFlags::default()));
         receipt.mapped_writes = mapped_writes;
-        step.finish_copied(place, receipt);
+        worker.finish_copied(place, receipt);
     }
     true
 }

@@ -6,28 +6,28 @@ use std::sync::OnceLock;
 /// The path of a file, begun as the caller named it: at hand, or put together when somebody asks,
 /// which for most files of a tree nobody does.
 #[derive(Clone, Copy)]
-pub(crate) enum Named<'a> {
+pub(crate) enum DisplayPath<'a> {
     Path(&'a Path),
-    Late(&'a Late<'a>),
+    Lazy(&'a LazyPath<'a>),
 }
 
-impl AsRef<Path> for Named<'_> {
+impl AsRef<Path> for DisplayPath<'_> {
     fn as_ref(&self) -> &Path {
         match self {
-            Named::Path(path) => path,
-            Named::Late(late) => late.path.get_or_init(late.find),
+            DisplayPath::Path(path) => path,
+            DisplayPath::Lazy(lazy) => lazy.path.get_or_init(lazy.find),
         }
     }
 }
 
 /// A path that nobody has asked for yet, and how to find it.
-pub(crate) struct Late<'a> {
+pub(crate) struct LazyPath<'a> {
     path: OnceLock<PathBuf>,
     find: &'a (dyn Fn() -> PathBuf + Sync),
 }
 
-impl<'a> Late<'a> {
-    pub(crate) fn new(find: &'a (dyn Fn() -> PathBuf + Sync)) -> Late<'a> {
-        Late { path: OnceLock::new(), find }
+impl<'a> LazyPath<'a> {
+    pub(crate) fn new(find: &'a (dyn Fn() -> PathBuf + Sync)) -> LazyPath<'a> {
+        LazyPath { path: OnceLock::new(), find }
     }
 }

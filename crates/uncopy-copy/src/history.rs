@@ -8,7 +8,7 @@ use uncopy_core::{Mechanism, Refusal, RefusalReason};
 use uncopy_os::capabilities::Filesystem;
 
 /// What the copies of a job learn from each other; they share one through
-/// [`Observer::experience`](super::Observer::experience).
+/// [`Observer::history`](super::Observer::history).
 ///
 /// When files between two filesystems have been copied for a while, now and then one of about the
 /// same size goes another way. A way that is slower by a clear margin is given up, which the receipts
@@ -16,13 +16,13 @@ use uncopy_os::capabilities::Filesystem;
 /// Only what the plan would take next anyway is compared, and only where the shortest wall time is
 /// wanted and any mechanism allowed.
 #[derive(Debug, Default)]
-pub struct Experience {
-    classes: Mutex<HashMap<Alike, Class>>,
+pub struct History {
+    classes: Mutex<HashMap<FileClass, ClassHistory>>,
 }
 
 /// Files whose copies are compared with each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Alike {
+pub(crate) struct FileClass {
     source: Filesystem,
     destination: Filesystem,
     durable: bool,
@@ -30,10 +30,14 @@ pub(crate) struct Alike {
     magnitude: u32,
 }
 
-impl Alike {
-    pub(crate) fn new(filesystems: (Filesystem, Filesystem), durable: bool, size: u64) -> Alike {
+impl FileClass {
+    pub(crate) fn new(
+        filesystems: (Filesystem, Filesystem),
+        durable: bool,
+        size: u64,
+    ) -> FileClass {
         let (source, destination) = filesystems;
-        Alike { source, destination, durable, magnitude: size.max(1).ilog2() / 2 }
+        FileClass { source, destination, durable, magnitude: size.max(1).ilog2() / 2 }
     }
 }
 
@@ -45,27 +49,27 @@ pub(crate) struct Advice {
     pub(crate) refusals: Vec<Refusal>,
 }
 
-impl Experience {
+impl History {
     /// The way for the next file, between these mechanisms that all may work, the one that the plan
     /// prefers first; `None`: nothing speaks against that one.
-    pub(crate) fn advise(&self, alike: Alike, candidates: &[Mechanism]) -> Option<Advice> {
+    pub(crate) fn advise(&self, class: FileClass, candidates: &[Mechanism]) -> Option<Advice> {
         let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
-        classes.entry(alike).or_default().advise(candidates)
+        classes.entry(class).or_default().advise(candidates)
     }
 
     /// What a file took, by one way alone; `refused` are those that turned out not to work for it.
     pub(crate) fn record(
         &self,
-        alike: Alike,
+        class: FileClass,
         mechanism: Mechanism,
         refused: impl Iterator<Item = Mechanism>,
         (bytes, took): (u64, Duration),
     ) {
         let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
         // Nobody asked for advice: there was no choice.
-        if let Some(class) = classes.get_mut(&alike) {
-            refused.for_each(|mechanism| class.rule_out(mechanism));
-            class.record(mechanism, bytes, took);
+        if let Some(known) = classes.get_mut(&class) {
+            refused.for_each(|mechanism| known.rule_out(mechanism));
+            known.record(mechanism, bytes, took);
         }
     }
 }
@@ -90,18 +94,18 @@ const RECENT: usize = 9;
 const CLEARLY: f64 = 1.25;
 
 #[derive(Debug, Default)]
-struct Class {
+struct ClassHistory {
     files: u64,
     bytes: u64,
     /// What the plan prefers, of what works.
     preferred: Option<Mechanism>,
     /// What was chosen instead of what the plan prefers.
     chosen: Option<Advice>,
-    ways: Vec<Way>,
+    ways: Vec<MechanismRecord>,
 }
 
 #[derive(Debug)]
-struct Way {
+struct MechanismRecord {
     mechanism: Mechanism,
     /// Bytes per second of the last files.
     rates: VecDeque<f64>,
@@ -111,7 +115,7 @@ struct Way {
     ruled_out: bool,
 }
 
-impl Way {
+impl MechanismRecord {
     fn median(&self) -> f64 {
         let mut rates: Vec<f64> = self.rates.iter().copied().collect();
         rates.sort_by(f64::total_cmp);
@@ -124,12 +128,12 @@ impl Way {
     }
 }
 
-impl Class {
+impl ClassHistory {
     fn advise(&mut self, candidates: &[Mechanism]) -> Option<Advice> {
         for mechanism in candidates {
             if !self.ways.iter().any(|way| way.mechanism == *mechanism) {
                 let (mechanism, rates) = (*mechanism, VecDeque::new());
-                self.ways.push(Way { mechanism, rates, probes: 0, ruled_out: false });
+                self.ways.push(MechanismRecord { mechanism, rates, probes: 0, ruled_out: false });
             }
         }
         let works = |m: &Mechanism| !self.ways.iter().any(|w| w.mechanism == *m && w.ruled_out);
@@ -193,9 +197,9 @@ impl Class {
         let Some(preferred) = self.preferred else { return };
         let at_work = self.chosen.as_ref().map_or(preferred, |chosen| chosen.mechanism);
         let Some(now) = self.ways.iter().find(|way| way.mechanism == at_work) else { return };
-        let known = |way: &&Way| way.rates.len() >= PROBES;
+        let known = |way: &&MechanismRecord| way.rates.len() >= PROBES;
         let (pace, ways) = (now.median(), &self.ways);
-        let better = |way: &&Way| way.median() >= pace * CLEARLY && way.least() > pace;
+        let better = |way: &&MechanismRecord| way.median() >= pace * CLEARLY && way.least() > pace;
         let best = ways
             .iter()
             .filter(known)
@@ -254,7 +258,7 @@ mod tests {
     /// Copies files one after the other; `micros` says what a file takes by a way. Returns how many
     /// went which way, and the last advice.
     fn copy(
-        class: &mut Class,
+        class: &mut ClassHistory,
         files: usize,
         micros: impl Fn(Mechanism, usize) -> u64,
     ) -> (HashMap<Mechanism, usize>, Option<Advice>) {
@@ -302,24 +306,25 @@ mod tests {
             ),
         ];
         for (name, micros, expected) in rows {
-            let (_, advice) = copy(&mut Class::default(), 400, micros);
+            let (_, advice) = copy(&mut ClassHistory::default(), 400, micros);
             assert_eq!(advice.map(|advice| advice.mechanism), expected, "{name}");
         }
     }
 
     #[test]
     fn comparing_costs_few_files() {
-        let (went, _) = copy(&mut Class::default(), 1000, |m, _| if m == Splice { 10 } else { 99 });
+        let (went, _) =
+            copy(&mut ClassHistory::default(), 1000, |m, _| if m == Splice { 10 } else { 99 });
         let others: usize = went.iter().filter(|(m, _)| **m != Splice).map(|(_, n)| n).sum();
         assert!((6..25).contains(&others), "{went:?}");
         // A job that is soon over compares nothing.
-        let (went, advice) = copy(&mut Class::default(), 14, |_, _| 1000);
+        let (went, advice) = copy(&mut ClassHistory::default(), 14, |_, _| 1000);
         assert_eq!((went, advice), (HashMap::from([(Splice, 14)]), None));
     }
 
     #[test]
     fn a_way_that_becomes_quicker_comes_back() {
-        let mut class = Class::default();
+        let mut class = ClassHistory::default();
         let (_, advice) = copy(&mut class, 100, |m, _| if m == Splice { 5000 } else { 1000 });
         assert_eq!(advice.map(|advice| advice.mechanism), Some(CopyFileRange));
         let (_, advice) = copy(&mut class, 3000, |m, _| if m == Splice { 500 } else { 1000 });
@@ -328,7 +333,7 @@ mod tests {
 
     #[test]
     fn the_change_and_its_reason_are_told() {
-        let (_, advice) = copy(&mut Class::default(), 100, |m, _| match m {
+        let (_, advice) = copy(&mut ClassHistory::default(), 100, |m, _| match m {
             Splice => 8000,
             CopyFileRange => 4000,
             _ => 1000,
@@ -346,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_way_that_does_not_work_is_not_tried_again() {
-        let mut class = Class::default();
+        let mut class = ClassHistory::default();
         // The plan prefers what works between no two of these files.
         for _ in 0..200 {
             let advice = class.advise(&[CopyFileRange, Splice, ReadWrite]);
@@ -367,7 +372,7 @@ mod tests {
 
     #[test]
     fn only_ways_that_may_be_taken_are_advised() {
-        let mut class = Class::default();
+        let mut class = ClassHistory::default();
         let (_, advice) = copy(&mut class, 100, |m, _| if m == Splice { 5000 } else { 1000 });
         assert_eq!(advice.map(|advice| advice.mechanism), Some(CopyFileRange));
         assert_eq!(class.advise(&[Splice]), None);

@@ -20,35 +20,35 @@ impl Umask {
 /// What a new file in a directory is like. All new files there are alike, so that one look at the
 /// first spares the calls that would change nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Born {
+pub(crate) struct CreationDefaults {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     /// What is taken from the mode that a file is created with.
     pub(crate) umask: u32,
 }
 
-impl Born {
+impl CreationDefaults {
     /// Looks at a file that was just created with `mode`; `None` where something else than the
     /// umask decides about permissions (a default ACL, a filesystem without them).
-    fn look(fd: BorrowedFd<'_>, mode: u32, umask: u32) -> Option<Born> {
+    fn look(fd: BorrowedFd<'_>, mode: u32, umask: u32) -> Option<CreationDefaults> {
         let stat = file::stat(fd).ok()?;
         let plain = stat.permissions() == mode & !umask;
         let has_acl = !matches!(xattr::get(fd, ACCESS_ACL), Ok(None) | Err(Errno::EOPNOTSUPP));
-        (plain && !has_acl).then_some(Born { uid: stat.uid, gid: stat.gid, umask })
+        (plain && !has_acl).then_some(CreationDefaults { uid: stat.uid, gid: stat.gid, umask })
     }
 }
 
-/// The new files of a directory: what they are born like, once one of them was looked at.
+/// The new files of a directory: what they are defaults like, once one of them was looked at.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Siblings<'a> {
-    pub(crate) born: &'a OnceLock<Option<Born>>,
+pub(crate) struct DirectoryDefaults<'a> {
+    pub(crate) defaults: &'a OnceLock<Option<CreationDefaults>>,
     pub(crate) umask: &'a Umask,
 }
 
-impl Siblings<'_> {
+impl DirectoryDefaults<'_> {
     /// What all of them are like, known from this one if from no other: it was created with `mode`,
     /// and nobody has given it anything.
-    pub(crate) fn look(&self, fd: BorrowedFd<'_>, mode: u32) -> Option<Born> {
-        *self.born.get_or_init(|| Born::look(fd, mode, self.umask.get()))
+    pub(crate) fn look(&self, fd: BorrowedFd<'_>, mode: u32) -> Option<CreationDefaults> {
+        *self.defaults.get_or_init(|| CreationDefaults::look(fd, mode, self.umask.get()))
     }
 }

@@ -1,0 +1,69 @@
+//! A worker: takes tasks until there are none, and hands each to the step that does it.
+
+use std::thread::Scope;
+
+use super::finish::end;
+use super::job::Job;
+use super::queue::Task;
+use super::worker::Worker;
+use super::{enter, entry, list};
+use crate::Gate;
+use crate::pause::Inside;
+
+pub(super) struct WorkerLoop<'scope, 'env> {
+    worker: Worker<'scope, 'env>,
+    _inside: Option<Inside>,
+}
+
+impl<'scope, 'env> WorkerLoop<'scope, 'env> {
+    pub(super) fn new(job: &'env Job<'env>, scope: &'scope Scope<'scope, 'env>) -> Self {
+        let worker = Worker::new(job, scope, WorkerLoop::run);
+        WorkerLoop { worker, _inside: job.context().gate().map(Gate::enter) }
+    }
+
+    /// Works until all is done, and hands in what it did.
+    fn run(job: &'env Job<'env>, scope: &'scope Scope<'scope, 'env>) {
+        let mut worker_loop = WorkerLoop::new(job, scope);
+        worker_loop.work_on();
+        worker_loop.hand_in();
+    }
+
+    pub(super) fn job(&self) -> &'env Job<'env> {
+        self.worker.job()
+    }
+
+    /// What its steps need of it.
+    pub(super) fn worker(&mut self) -> &mut Worker<'scope, 'env> {
+        &mut self.worker
+    }
+
+    /// Works until all is done.
+    pub(super) fn work_on(&mut self) {
+        let job = self.job();
+        while let Some(mut taken) = job.queue().take(self.worker.id()) {
+            if let Some(task) = taken.task.take() {
+                job.rest_if_paused();
+                self.work(task);
+            }
+        }
+        // Before the tree gets its name.
+        job.rest_if_paused();
+    }
+
+    /// Adds what it did to the job's summary.
+    pub(super) fn hand_in(self) {
+        self.worker.hand_in();
+    }
+
+    fn work(&mut self, task: Task) {
+        let worker = &mut self.worker;
+        match task {
+            Task::Copy(batch) => entry::copy_batch(worker, batch),
+            Task::Enter { parent, name, linked } => {
+                enter::enter(worker, &parent, &name, linked);
+                end(worker, parent);
+            }
+            Task::List { directory, from } => list::list(worker, directory, from),
+        }
+    }
+}
