@@ -1,4 +1,4 @@
-//! Values of options that explanations speak of.
+//! Values of options that explanations refer to.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use crate::CopyOption;
 
 macro_rules! choices {
     ($($(#[doc = $doc:literal])* $choice:ident, $option:ident = $name:literal,)*) => {
-        /// A choice of the caller that decides how a file is copied: an option, and its value where that
-        /// matters.
+        /// A choice of the caller that affects how a file is copied: an option, with its value
+        /// where that matters.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         pub enum Choice {
@@ -18,7 +18,7 @@ macro_rules! choices {
             /// Every choice.
             pub const ALL: &[Choice] = &[$(Choice::$choice),*];
 
-            /// Returns the option that was chosen.
+            /// Returns the option.
             #[must_use]
             pub const fn option(self) -> CopyOption {
                 match self {
@@ -40,31 +40,31 @@ macro_rules! choices {
 choices! {
     /// Only `read` and `write` are allowed.
     ReadWriteOnly, Allow = "allow=read_write",
-    /// One mechanism is named.
+    /// One mechanism is selected.
     OneMechanism, Allow = "allow=only",
-    /// Only what touches no byte is allowed.
+    /// Only zero-copy mechanisms are allowed.
     ZeroCopyOnly, Allow = "allow=zero_copy",
-    /// The copy is to be in the page cache.
+    /// The copy should stay in the page cache.
     CacheKeep, Cache = "cache=keep",
-    /// The copy is to leave the page cache alone.
+    /// The copy should not use the page cache.
     CacheSkip, Cache = "cache=skip",
-    /// Runs of zeros are to become holes.
+    /// Runs of zeros should become holes.
     SparseAlways, Sparse = "sparse=always",
-    /// Holes are to be filled.
+    /// Holes should be filled.
     SparseNever, Sparse = "sparse=never",
-    /// The least processor time is wanted.
+    /// Minimal processor time is preferred.
     PreferCpuTime, Prefer = "prefer=cpu_time",
-    /// The existing file is to be written into.
+    /// The existing file is overwritten in place.
     InPlace, InPlace = "in_place",
-    /// The copy is to survive a power cut.
+    /// The copy must survive a power failure.
     Durable, Durable = "durable",
-    /// The copy is to be compared with its source.
+    /// The copy is compared with its source.
     Verify, Verify = "verify",
-    /// The size from which on a file is more than one read and one write.
+    /// Minimum size for more than one read and one write.
     ZeroCopyMin, ZeroCopyMin = "zero-copy-min",
-    /// The size from which on direct writes are taken.
+    /// Minimum size for direct writes.
     DirectMin, DirectMin = "direct-min",
-    /// The size from which on direct writes are taken to save processor time.
+    /// Minimum size for direct writes to save processor time.
     DirectCpuMin, DirectCpuMin = "direct-cpu-min",
 }
 

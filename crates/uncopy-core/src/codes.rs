@@ -1,7 +1,7 @@
-//! Stable names of enums' variants, for programs.
+//! Stable names of enum variants, for programs.
 
-/// Gives an enum a method `code` and the list `CODES`, both from one table of patterns and names. Patterns
-/// behind `else` have the code of something else, which has a list of its own.
+/// Generates a method `code` and the list `CODES` from one table of patterns and names. Patterns
+/// after `else` take their code from another list.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! codes {
@@ -12,7 +12,7 @@ macro_rules! codes {
             /// Every code, in the order of the variants.
             pub const CODES: &[&str] = &[$($code),*];
 
-            /// Returns the stable name for programs, which stays when the words change.
+            /// Returns the stable name for programs, which does not change with the text.
             #[must_use]
             pub const fn code(&self) -> &'static str {
                 match self {

@@ -1,10 +1,10 @@
-//! Error numbers: Linux's, and what other systems have in their place.
+//! Linux error numbers, and the errors of other systems.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::{fmt, io};
 
-/// A Linux error number (`errno(3)`), printed by its name: `EXDEV`, not `18`.
+/// A Linux error number (`errno(3)`), displayed by name: `EXDEV`, not `18`.
 ///
 /// The numbers are those of the generic Linux ABI (`include/uapi/asm-generic/errno*.h`), which
 /// x86-64, aarch64 and riscv64 share.
@@ -19,7 +19,7 @@ macro_rules! errnos {
                 pub const $name: Errno = Errno($number);
             )*
 
-            /// The symbolic name (`"EXDEV"`), where this library knows it.
+            /// Returns the symbolic name (`"EXDEV"`), if this library knows it.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
@@ -45,20 +45,20 @@ errnos! {
 }
 
 impl Errno {
-    /// The error number `raw`, as the kernel gives it (positive).
+    /// Makes an error number from the kernel's (positive) value.
     #[must_use]
     pub const fn from_raw(raw: i32) -> Errno {
         Errno(raw)
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn raw(self) -> i32 {
         self.0
     }
 
-    /// The kind that the standard library gives it; `Other` where it has none, and off Linux, where
-    /// numbers mean something else.
+    /// Returns the standard library's kind. `Other` if it has none, and on systems other than
+    /// Linux, where the numbers have other meanings.
     #[must_use]
     pub fn kind(self) -> io::ErrorKind {
         match crate::IS_LINUX {
@@ -67,23 +67,24 @@ impl Errno {
         }
     }
 
-    pub(crate) fn answered(error: &io::Error, is_linux: bool) -> Option<Errno> {
+    pub(crate) fn from_io(error: &io::Error, is_linux: bool) -> Option<Errno> {
         error.raw_os_error().filter(|_| is_linux).map(Errno)
     }
 
-    /// What it means, in the words of `strerror(3)`: `No such file or directory`. On other systems, which
-    /// have no words for it, its name.
+    /// Returns the text of `strerror(3)`: `No such file or directory`. On systems other than Linux,
+    /// the name.
     #[must_use]
     pub fn message(self) -> String {
-        self.words(crate::IS_LINUX)
+        self.text(crate::IS_LINUX)
     }
 
-    fn words(self, is_linux: bool) -> String {
+    fn text(self, is_linux: bool) -> String {
         if !is_linux {
             return self.to_string();
         }
         if self == Errno::ENOTSUPP {
-            // NFS's own number, which socket options let out, and which no C library knows.
+            // NFS's internal number, which leaks through socket options and is unknown to C
+            // libraries.
             return Errno::EOPNOTSUPP.message();
         }
         let text = io::Error::from_raw_os_error(self.0).to_string();
@@ -106,20 +107,20 @@ impl fmt::Display for Errno {
     }
 }
 
-/// An error of a system other than Linux, as the standard library has it. Its number, if it has one, is
-/// that system's own.
+/// An error of a system other than Linux, as `std::io::Error`. Its number, if any, is that
+/// system's.
 #[derive(Debug, Clone)]
 pub struct SystemError(Arc<io::Error>);
 
 impl SystemError {
-    /// The error itself.
+    /// Returns the error.
     #[must_use]
     pub fn get(&self) -> &io::Error {
         &self.0
     }
 }
 
-/// An answer is never changed once it is here, so a panic leaves none half done.
+/// Immutable after its construction, so a panic cannot leave it half changed.
 impl UnwindSafe for SystemError {}
 
 /// As for [`UnwindSafe`].
@@ -131,7 +132,7 @@ impl From<io::Error> for SystemError {
     }
 }
 
-/// Equal if kind, number and words are.
+/// Compares kind, number and text.
 impl PartialEq for SystemError {
     fn eq(&self, other: &SystemError) -> bool {
         let key = |error: &io::Error| (error.kind(), error.raw_os_error(), error.to_string());
@@ -152,18 +153,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_on_linux_alone() {
-        let told = io::Error::from_raw_os_error(63);
-        assert_eq!(Errno::answered(&told, true), Some(Errno(63)));
-        assert_eq!(Errno::answered(&told, false), None);
+    fn numbers_are_read_only_on_linux() {
+        let error = io::Error::from_raw_os_error(63);
+        assert_eq!(Errno::from_io(&error, true), Some(Errno(63)));
+        assert_eq!(Errno::from_io(&error, false), None);
         let without = io::Error::new(io::ErrorKind::NotFound, "no such thing");
-        assert_eq!(Errno::answered(&without, true), None);
+        assert_eq!(Errno::from_io(&without, true), None);
     }
 
     #[test]
-    fn elsewhere_an_error_number_has_a_name_and_no_words_of_that_system() {
-        assert_eq!(Errno::ENOENT.words(true), "No such file or directory");
-        assert_eq!(Errno::ENOENT.words(false), "ENOENT");
-        assert_eq!(Errno::from_raw(4095).words(false), "errno 4095");
+    fn other_systems_show_the_name_instead_of_their_own_text() {
+        assert_eq!(Errno::ENOENT.text(true), "No such file or directory");
+        assert_eq!(Errno::ENOENT.text(false), "ENOENT");
+        assert_eq!(Errno::from_raw(4095).text(false), "errno 4095");
     }
 }

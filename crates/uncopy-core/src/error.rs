@@ -1,4 +1,4 @@
-//! What can go wrong: which operation, on what, and why.
+//! Errors: the operation that failed, its subject, and the reason.
 
 mod coded;
 mod contradiction;
@@ -16,8 +16,7 @@ pub use contradiction::Contradiction;
 pub use next_step::NextStep;
 pub use objection::Objection;
 
-/// Everything the library reports as an error names the operation that failed, the file it failed
-/// on and what to do next.
+/// An error of this library: the operation that failed, the file it failed on, and the next step.
 ///
 /// ```
 /// let error = uncopy::copy::copy_file("/nonexistent/a", "/tmp/b", &Default::default()).unwrap_err();
@@ -26,18 +25,19 @@ pub use objection::Objection;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Error(
-    // So that a result that is none takes no more room than one that is.
-    Box<Facts>,
+    // Boxed to keep `Result<T, Error>` small.
+    Box<ErrorFacts>,
 );
 
 #[derive(Debug, Clone)]
-struct Facts {
+struct ErrorFacts {
     operation: &'static str,
     subject: PathBuf,
     reason: Reason,
-    /// The destination was being written in place.
+    /// Whether the destination was being written in place.
     in_place: bool,
-    /// A call on the destination was refused, and whether the next file would meet that too.
+    /// `Some` if a call on the destination was refused; the value says whether the next file would
+    /// fail too.
     at_destination: Option<bool>,
 }
 
@@ -50,41 +50,41 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Reason {
     /// The system refused a call.
     System {
-        /// What it answered.
+        /// The error number returned.
         errno: Errno,
     },
     /// A system other than Linux refused a call.
     OtherSystem {
-        /// What it answered.
+        /// The error returned.
         error: SystemError,
     },
     /// The system refused a call on a socket or a ring.
     Network {
-        /// What it answered.
+        /// The error number returned.
         errno: Errno,
     },
-    /// A symbolic link that somebody may have planted: it lies, at the end of a path, in a sticky
-    /// directory that everybody may write to, and belongs neither to who follows it nor to the
-    /// directory's owner (`fs.protected_symlinks` in proc_sys_fs(5)).
+    /// A symbolic link that an attacker may have planted: the last component of a path, in a
+    /// world-writable sticky directory, owned neither by the caller nor by the directory's owner
+    /// (`fs.protected_symlinks` in proc_sys_fs(5)).
     ForeignLink {
         /// The link.
         link: PathBuf,
-        /// The user id that it belongs to.
+        /// Its owner's user id.
         owner: u32,
     },
     /// Source and destination are one file, by device and inode of the open files.
     SameFile {
-        /// The source as it was named.
+        /// The source, as given by the caller.
         source_path: PathBuf,
     },
-    /// Not a regular file, and not asked for.
+    /// Not a regular file, and the options do not allow anything else.
     NotRegular {
-        /// What it is, with its article: "a directory", "a FIFO".
+        /// File type with its article: "a directory", "a FIFO".
         kind: &'static str,
     },
     /// The source was written to, truncated or extended while it was copied.
     SourceChanged {
-        /// Which witness differs: size, mtime, ctime.
+        /// The attribute that differs: size, mtime, ctime.
         what: String,
     },
     /// The destination does not hold the bytes of the source.
@@ -95,33 +95,34 @@ pub enum Reason {
         expected: String,
         /// The destination's digest, hexadecimal.
         found: String,
-        /// Why the source may be what changed. `None`: it is known that it did not, and the copy is bad.
+        /// Reason why the source may have changed. `None`: the source is known not to have changed,
+        /// so the copy is bad.
         doubt: Option<SourceDoubt>,
     },
     /// Compressed data that cannot be decompressed.
     Damaged {
-        /// What is wrong with it.
+        /// Description of the damage.
         what: String,
-        /// Where in the file.
+        /// Byte offset in the file.
         offset: u64,
     },
     /// No mechanism that the options allow can copy this file here.
     NoMechanism {
-        /// Why not, for every mechanism, the cheapest first.
+        /// Refusal of each mechanism, the cheapest first.
         refusals: Vec<Refusal>,
     },
-    /// Options that cannot be obeyed together, not by this build, or not for what the files are.
+    /// Options that conflict, are not in this build, or do not fit the files.
     Options(Contradiction),
-    /// Options that work on Linux and not on this system. Nothing was touched.
+    /// Options that work on Linux but not on this system. Nothing was changed.
     NotHere {
-        /// Which, in the order of [`CopyOption::ALL`].
+        /// The options, in the order of [`CopyOption::ALL`].
         options: Vec<CopyOption>,
     },
-    /// It belongs to the process that forked this one.
+    /// The object belongs to the process that forked this one.
     Forked,
     /// The caller asked to stop; nothing was left behind.
     Cancelled,
-    /// The library refuses.
+    /// The library refuses the operation, although no system call failed.
     Refused(Objection),
 }
 
@@ -172,13 +173,13 @@ impl fmt::Display for Reason {
 
 impl std::error::Error for Reason {}
 
-/// Why a difference between source and copy may be the source's.
+/// Reason why a difference between source and copy may come from a change of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SourceDoubt {
-    /// It changed while it was copied, and that is accepted.
+    /// The source changed while it was copied, and the options accept that.
     Changed,
-    /// Somebody may have stored into it through a mapping, which cannot be seen.
+    /// The source may have been written to through a mapping, which cannot be observed.
     Unseen(Unseen),
 }
 
@@ -189,14 +190,14 @@ impl fmt::Display for SourceDoubt {
             SourceDoubt::Unseen(Unseen::DirtyPages) => "it had dirty pages when the copy began",
             SourceDoubt::Unseen(Unseen::Resumed) => "an earlier run copied a part of it",
             SourceDoubt::Unseen(Unseen::Refused) => {
-                "the kernel tells of stores through a mapping only who owns it or may write to it"
+                "the kernel reports writes through a mapping only to the owner or with write permission"
             }
             SourceDoubt::Unseen(Unseen::Unavailable) => {
-                "this kernel does not tell of stores through a mapping"
+                "this kernel does not report writes through a mapping"
             }
-            SourceDoubt::Unseen(Unseen::NotLooked) => "nobody looked for stores through a mapping",
+            SourceDoubt::Unseen(Unseen::NotLooked) => "writes through a mapping were not checked",
             SourceDoubt::Unseen(Unseen::Filesystem | Unseen::Dax) => {
-                "its filesystem does not tell of stores through a mapping"
+                "its filesystem does not report writes through a mapping"
             }
         };
         write!(f, "the source may have changed meanwhile: {why}")
@@ -204,19 +205,25 @@ impl fmt::Display for SourceDoubt {
 }
 
 impl Error {
-    /// An error of `operation` ("open", "write to") on `subject`.
+    /// Makes an error of `operation` ("open", "write to") on `subject`.
     pub fn new(operation: &'static str, subject: impl AsRef<Path>, reason: Reason) -> Error {
         let subject = subject.as_ref().to_owned();
-        Error(Box::new(Facts { operation, subject, reason, in_place: false, at_destination: None }))
+        Error(Box::new(ErrorFacts {
+            operation,
+            subject,
+            reason,
+            in_place: false,
+            at_destination: None,
+        }))
     }
 
-    /// The same of another subject, by which people know where it happened.
+    /// Replaces the subject by one that the user knows.
     pub fn with_subject(mut self, subject: &Path) -> Error {
         self.0.subject = subject.to_owned();
         self
     }
 
-    /// The same, met while the destination was written in place.
+    /// Marks the error as met while the destination was written in place.
     pub fn while_in_place(mut self) -> Error {
         let nothing_written =
             matches!(self.0.reason, Reason::NoMechanism { .. } | Reason::Options(_));
@@ -224,7 +231,7 @@ impl Error {
         self
     }
 
-    /// The same, if it is a failed verification, with this doubt about the source.
+    /// Adds a doubt about the source, if this is a failed verification.
     pub fn with_doubt(mut self, about_source: Option<SourceDoubt>) -> Error {
         if let Reason::VerificationFailed { doubt, .. } = &mut self.0.reason {
             *doubt = about_source;
@@ -232,7 +239,7 @@ impl Error {
         self
     }
 
-    /// A system call's refusal.
+    /// Makes an error from the error number of a system call.
     pub fn system(
         operation: &'static str,
         subject: impl AsRef<Path>,
@@ -241,7 +248,7 @@ impl Error {
         Error::new(operation, subject, Reason::System { errno: errno.into() })
     }
 
-    /// The refusal of a call that looks at the destination or changes it, and nothing else.
+    /// Makes an error from a refused system call that concerns the destination only.
     pub fn destination(
         operation: &'static str,
         subject: impl AsRef<Path>,
@@ -251,18 +258,18 @@ impl Error {
         Error::system(operation, subject, errno).met_at_destination(errno)
     }
 
-    /// The same, for a reason that names the answer in its own words.
+    /// Marks the error as one of the destination; `errno` decides whether it is lasting.
     pub fn met_at_destination(self, errno: Errno) -> Error {
         self.with_lasting(lasts(errno))
     }
 
-    /// The same, if the next file would meet it too as told.
+    /// Marks the error as one of the destination, lasting or not.
     pub(crate) fn with_lasting(mut self, lasts: bool) -> Error {
         self.0.at_destination = Some(lasts);
         self
     }
 
-    /// A refusal of a call on a socket, or on the ring that serves it.
+    /// Makes an error from a refused call on a socket, or on the ring that serves it.
     pub fn network(
         operation: &'static str,
         subject: impl AsRef<Path>,
@@ -271,26 +278,26 @@ impl Error {
         Error::new(operation, subject, Reason::Network { errno: errno.into() })
     }
 
-    /// What was attempted, as a verb phrase: "open", "write to".
+    /// Operation attempted, as a verb phrase: "open", "write to".
     #[must_use]
     pub fn operation(&self) -> &'static str {
         self.0.operation
     }
 
-    /// The file it was attempted on; for a socket, protocol and address: `udp 192.0.2.1:9000`.
+    /// File it was attempted on; for a socket, protocol and address: `udp 192.0.2.1:9000`.
     #[must_use]
     pub fn subject(&self) -> &Path {
         &self.0.subject
     }
 
-    /// Why it failed.
+    /// Returns the reason.
     #[must_use]
     pub fn reason(&self) -> &Reason {
         &self.0.reason
     }
 
-    /// Linux's error number, if a system call failed, or the one that a refusal stands for. What other
-    /// systems answer is in [`Reason::OtherSystem`].
+    /// Returns Linux's error number if a system call failed, or the one that a refusal stands for.
+    /// Errors of other systems are in [`Reason::OtherSystem`].
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
         match self.0.reason {
@@ -300,21 +307,21 @@ impl Error {
         }
     }
 
-    /// The destination refused a call, and not the source.
+    /// Whether the destination, not the source, refused a call.
     #[must_use]
     pub fn is_at_destination(&self) -> bool {
         self.0.at_destination.is_some()
     }
 
-    /// The destination refused a call, and would refuse it for the next file too: no room is left
-    /// (`ENOSPC`, `EDQUOT`), it is read-only (`EROFS`), files become too long for it (`EFBIG`), or its
-    /// device fails (`EIO`).
+    /// Whether the destination refused a call and would refuse it for the next file too: no space
+    /// is left (`ENOSPC`, `EDQUOT`), it is read-only (`EROFS`), the file is too large for it
+    /// (`EFBIG`), or its device fails (`EIO`).
     #[must_use]
     pub fn is_lasting(&self) -> bool {
         self.0.at_destination.unwrap_or(false)
     }
 
-    /// The file or its directory does not exist.
+    /// Whether the file or its directory does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         match &self.0.reason {
@@ -323,37 +330,37 @@ impl Error {
         }
     }
 
-    /// Source and destination are one file.
+    /// Whether source and destination are the same file.
     #[must_use]
     pub fn is_same_file(&self) -> bool {
         matches!(self.0.reason, Reason::SameFile { .. })
     }
 
-    /// The source changed under the copy.
+    /// Whether the source changed during the copy.
     #[must_use]
     pub fn is_source_changed(&self) -> bool {
         matches!(self.0.reason, Reason::SourceChanged { .. })
     }
 
-    /// Source and destination differ after the copy.
+    /// Whether source and destination differ after the copy.
     #[must_use]
     pub fn is_verification_failed(&self) -> bool {
         matches!(self.0.reason, Reason::VerificationFailed { .. })
     }
 
-    /// The options leave no way to copy this file.
+    /// Whether the options leave no mechanism to copy this file.
     #[must_use]
     pub fn is_no_mechanism(&self) -> bool {
         matches!(self.0.reason, Reason::NoMechanism { .. })
     }
 
-    /// The observer asked to stop.
+    /// Whether the observer asked to stop.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         matches!(self.0.reason, Reason::Cancelled)
     }
 
-    /// What a person can do about it, if there is something.
+    /// Returns the next step for the user, if there is one.
     #[must_use]
     pub fn next_step(&self) -> Option<NextStep> {
         if self.0.in_place {
@@ -363,7 +370,7 @@ impl Error {
     }
 }
 
-/// Whether the next file meets it too (`write(2)`, `open(2)`, `fsync(2)`).
+/// Whether the next file would fail with it too (`write(2)`, `open(2)`, `fsync(2)`).
 fn lasts(errno: Errno) -> bool {
     matches!(errno, Errno::ENOSPC | Errno::EDQUOT | Errno::EROFS | Errno::EFBIG | Errno::EIO)
 }

@@ -1,12 +1,12 @@
-//! Filesystems by their magic numbers.
+//! Filesystems by their magic number.
 
 use std::fmt;
 
-/// A kind of filesystem, as `statfs(2)` tells it.
+/// A kind of filesystem, from `statfs(2)`.
 ///
-/// What a filesystem can do is found out by trying; its kind only gives it a name and says what a
-/// trial cannot show: whether its sizes can be believed, whether its pages may be mapped, and
-/// whether an `O_DIRECT` write that succeeded was really a direct one.
+/// Abilities are found out by trying. The kind only gives a name, and what a trial cannot show:
+/// whether sizes are reliable, whether pages may be mapped, and whether a successful `O_DIRECT`
+/// write was really direct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Filesystem {
     magic: u64,
@@ -61,7 +61,7 @@ enum Class {
 }
 
 impl Filesystem {
-    /// ext2, ext3 and ext4 share one magic number.
+    /// ext2, ext3 and ext4, which share one magic number.
     pub const EXT4: Filesystem = Filesystem { magic: 0xEF53 };
     /// XFS.
     pub const XFS: Filesystem = Filesystem { magic: 0x5846_5342 };
@@ -75,10 +75,10 @@ impl Filesystem {
     pub const VFAT: Filesystem = Filesystem { magic: 0x4d44 };
     /// exFAT.
     pub const EXFAT: Filesystem = Filesystem { magic: 0x2011_BAB0 };
-    /// NTFS by the kernel's own driver.
+    /// NTFS by the in-kernel driver.
     pub const NTFS3: Filesystem = Filesystem { magic: 0x7366_746e };
 
-    /// The filesystem with this `f_type`.
+    /// Returns the filesystem with this `f_type`.
     #[must_use]
     pub const fn from_magic(magic: u64) -> Filesystem {
         Filesystem { magic }
@@ -92,32 +92,35 @@ impl Filesystem {
         self.known().map_or(Class::Other, |(_, _, class)| *class)
     }
 
-    /// Files are made up as they are read: sizes say nothing (`/proc`, `/sys`).
+    /// Whether files are generated when they are read, so that their sizes mean nothing (`/proc`,
+    /// `/sys`).
     #[must_use]
     pub fn is_pseudo(self) -> bool {
         self.class() == Class::Pseudo
     }
 
-    /// Files live in memory alone (tmpfs).
+    /// Whether files live in memory only (tmpfs).
     #[must_use]
     pub fn is_memory(self) -> bool {
         self.class() == Class::Memory
     }
 
-    /// `copy_file_range` is the kernel's own splice loop here, because the filesystem brings no
-    /// implementation (`fs/read_write.c`, `vfs_copy_file_range`): it copies, and shares nothing.
+    /// Whether `copy_file_range` is the kernel's generic splice loop here, because the filesystem
+    /// has no implementation (`fs/read_write.c`, `vfs_copy_file_range`): it copies, and shares
+    /// nothing.
     #[must_use]
     pub fn copies_by_splice(self) -> bool {
         self == Filesystem::EXT4 || self.is_memory()
     }
 
-    /// Files live on another machine.
+    /// Whether files live on another machine.
     #[must_use]
     pub fn is_network(self) -> bool {
         self.class() == Class::Network
     }
 
-    /// A user program answers for the files (FUSE): sizes may be wrong, pages may not be there.
+    /// Whether a user-space program serves the files (FUSE): sizes may be wrong, pages may be
+    /// missing.
     #[must_use]
     pub fn is_user(self) -> bool {
         self.class() == Class::User

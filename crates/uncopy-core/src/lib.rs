@@ -1,6 +1,6 @@
-//! The words that the crates of uncopy share: errors, receipts, and names of options.
+//! Types that all crates of uncopy share: errors, receipts, and names of options.
 //!
-//! There is no system call here. Programs find all of it in the crate `uncopy`.
+//! There are no system calls here. The crate `uncopy` re-exports everything.
 #![deny(missing_docs, unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
@@ -27,7 +27,7 @@ pub use receipt::{
 };
 pub use threshold::{Decision, Origin, Threshold};
 
-/// Error numbers are read on Linux alone: other systems have numbers of their own.
+/// Whether error numbers are Linux's. Other systems have other numbers.
 pub const IS_LINUX: bool = cfg!(target_os = "linux");
 
 #[cfg(target_os = "linux")]

@@ -1,6 +1,6 @@
-//! Limits of a channel's message, as Zircon has them.
+//! Limits of a channel message, the same as Zircon's.
 
-/// Most bytes of one message (`ZX_CHANNEL_MAX_MSG_BYTES`).
+/// Maximum number of bytes in one message (`ZX_CHANNEL_MAX_MSG_BYTES`).
 pub const MAX_BYTES: usize = 65_536;
-/// Most handles of one message (`ZX_CHANNEL_MAX_MSG_HANDLES`).
+/// Maximum number of handles in one message (`ZX_CHANNEL_MAX_MSG_HANDLES`).
 pub const MAX_HANDLES: usize = 64;

@@ -1,20 +1,20 @@
-//! Names of what can be asked of a copy.
+//! Names of copy options.
 
 use std::fmt;
 
 macro_rules! options {
     ($($(#[doc = $doc:literal])* $option:ident = $name:literal,)*) => {
-        /// An option of `CopyOptions`, as errors name it.
+        /// An option of `CopyOptions`, as named in errors.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum CopyOption {
             $($(#[doc = $doc])* $option,)*
         }
 
         impl CopyOption {
-            /// Every option that a system other than Linux may not have.
+            /// Every option that may be missing on systems other than Linux.
             pub const ALL: &[CopyOption] = &[$(CopyOption::$option),*];
 
-            /// The field: `preserve.mode`.
+            /// Returns the name of the field: `preserve.mode`.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -38,15 +38,15 @@ options! {
     IfChanged = "if_changed",
     /// `flush_source`.
     FlushSource = "flush_source",
-    /// `mode` of what is preserved.
+    /// `preserve.mode`.
     PreserveMode = "preserve.mode",
-    /// `ownership` of what is preserved.
+    /// `preserve.ownership`.
     PreserveOwnership = "preserve.ownership",
-    /// `timestamps` of what is preserved.
+    /// `preserve.timestamps`.
     PreserveTimestamps = "preserve.timestamps",
-    /// `xattr` of what is preserved.
+    /// `preserve.xattr`.
     PreserveXattr = "preserve.xattr",
-    /// `acl` of what is preserved.
+    /// `preserve.acl`.
     PreserveAcl = "preserve.acl",
     /// `verify`.
     Verify = "verify",
@@ -56,13 +56,13 @@ options! {
     InPlace = "in_place",
     /// `copy_contents`.
     CopyContents = "copy_contents",
-    /// `read_streams`, for a source that is one.
+    /// `read_streams`, if the source is a stream.
     ReadStreams = "read_streams",
-    /// `zero_copy_min` of the sizes.
+    /// `tuning.zero_copy_min`.
     ZeroCopyMin = "tuning.zero_copy_min",
-    /// `direct_min` of the sizes.
+    /// `tuning.direct_min`.
     DirectMin = "tuning.direct_min",
-    /// `direct_cpu_min` of the sizes.
+    /// `tuning.direct_cpu_min`.
     DirectCpuMin = "tuning.direct_cpu_min",
     /// `transform`.
     Transform = "transform",

@@ -1,16 +1,16 @@
-//! Errors of systems other than Linux: kept as the standard library has them, and told apart by its kinds.
+//! Errors of systems other than Linux: kept as `std::io::Error`, and classified by their kind.
 
 use std::io;
 use std::path::Path;
 
 use crate::{Error, Reason};
 
-/// The refusal of a call, whatever its number.
+/// Makes an error from a refused call, whatever its number.
 pub fn refused(operation: &'static str, subject: impl AsRef<Path>, error: io::Error) -> Error {
     Error::new(operation, subject, Reason::OtherSystem { error: error.into() })
 }
 
-/// The refusal of a call that looks at the destination or changes it, and nothing else.
+/// Makes an error from a refused call that concerns the destination only.
 pub fn refused_by_destination(
     operation: &'static str,
     subject: impl AsRef<Path>,
@@ -20,7 +20,7 @@ pub fn refused_by_destination(
     refused(operation, subject, error).with_lasting(lasts)
 }
 
-/// Whether the next file meets it too. A device that fails has no kind.
+/// Whether the next file would fail with it too. A failing device has no kind.
 fn lasts(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     matches!(kind, StorageFull | QuotaExceeded | ReadOnlyFilesystem | FileTooLarge)

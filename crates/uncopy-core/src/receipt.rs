@@ -1,4 +1,4 @@
-//! What happened: bytes by mechanism and by cost, and why nothing cheaper was used.
+//! Receipts: bytes by mechanism and by cost, and why no cheaper mechanism was used.
 
 mod compression;
 mod note;
@@ -17,7 +17,7 @@ pub use compression::{
 pub use note::{MetadataPart, Note};
 pub use refusal::{Exclusion, Obstacle, Refusal, RefusalReason};
 
-/// A way to move the bytes of a file. The names are those of the system calls.
+/// A mechanism that moves the bytes of a file, named after the system calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Mechanism {
     /// `FICLONE`: the files share their extents (`ioctl_ficlone(2)`).
@@ -36,7 +36,7 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
-    /// Every mechanism, the one that touches the bytes least first.
+    /// Every mechanism, cheapest first.
     pub const ALL: [Mechanism; 6] = [
         Mechanism::Reflink,
         Mechanism::CopyFileRange,
@@ -46,7 +46,7 @@ impl Mechanism {
         Mechanism::ReadWrite,
     ];
 
-    /// The name in receipts: `copy_file_range`.
+    /// Name in receipts: `copy_file_range`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -66,10 +66,10 @@ impl fmt::Display for Mechanism {
     }
 }
 
-/// What moving a byte cost, the cheapest first.
+/// Cost of moving a byte, cheapest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cost {
-    /// Nothing was there to move: a hole in the source is a hole in the destination.
+    /// Nothing to move: a hole in the source is a hole in the destination.
     Hole,
     /// Source and destination share the blocks (reflink).
     Shared,
@@ -84,7 +84,7 @@ pub enum Cost {
 }
 
 impl Cost {
-    /// Every cost class, the cheapest first.
+    /// Every cost class, cheapest first.
     pub const ALL: [Cost; 6] = [
         Cost::Hole,
         Cost::Shared,
@@ -94,7 +94,7 @@ impl Cost {
         Cost::Unknown,
     ];
 
-    /// The name in receipts: `kernel_copied`.
+    /// Name in receipts: `kernel_copied`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -107,7 +107,7 @@ impl Cost {
         }
     }
 
-    /// No processor copied the bytes: they are a hole, shared or moved.
+    /// Whether no processor copied the bytes: a hole, shared or moved.
     #[must_use]
     pub const fn is_zero_copy(self) -> bool {
         matches!(self, Cost::Hole | Cost::Shared | Cost::Moved)
@@ -120,30 +120,30 @@ impl fmt::Display for Cost {
     }
 }
 
-/// Bytes that went one way at one cost.
+/// Bytes moved by one mechanism at one cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Portion {
-    /// The mechanism in use.
+    /// The mechanism used.
     pub mechanism: Mechanism,
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// What they cost.
+    /// Their cost.
     pub cost: Cost,
 }
 
-/// Where the bytes of the destination were read from for verification.
+/// Source of the destination's bytes during verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VerifiedFrom {
-    /// From the device: `O_DIRECT` reads that no page cache answers.
+    /// The device: `O_DIRECT` reads that bypass the page cache.
     Device,
-    /// Possibly from the page cache (tmpfs, loop devices, network filesystems).
+    /// Possibly the page cache (tmpfs, loop devices, network filesystems).
     Cache,
-    /// Not read: both files map the same extents, and the caller trusts that.
+    /// Nothing was read: both files map the same extents, and the caller accepts that as proof.
     SharedExtents,
 }
 
 impl VerifiedFrom {
-    /// The name in receipts.
+    /// Name in receipts.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -154,35 +154,36 @@ impl VerifiedFrom {
     }
 }
 
-/// A verification that succeeded; one that fails is an error and not a receipt.
+/// A successful verification. A failed one is an error and not a receipt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verification {
-    /// The digest's name: `blake3`, `sha256`, `xxh3`.
+    /// Name of the digest: `blake3`, `sha256`, `xxh3`.
     pub algorithm: &'static str,
-    /// The digest of both files, lowercase hexadecimal. Empty for
-    /// [`VerifiedFrom::SharedExtents`], which reads nothing.
+    /// Digest of both files, in lowercase hexadecimal. Empty for [`VerifiedFrom::SharedExtents`],
+    /// which reads nothing.
     pub digest: String,
-    /// Where the destination was read from.
+    /// Source of the destination's bytes.
     pub from: VerifiedFrom,
-    /// How long it took, beside [`Receipt::duration`], which contains it.
+    /// Duration of the verification, included in [`Receipt::duration`].
     pub duration: Duration,
 }
 
-/// Stores into the source through a mapping (`mmap(2)` with `MAP_SHARED`) while it was copied, which need
-/// not change its times.
+/// Writes to the source through a shared mapping (`mmap(2)` with `MAP_SHARED`) during the copy.
+/// They need not change the source's timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MappedWrites {
-    /// The source had no dirty page when the copy began, and no look at it found another one later; or the
-    /// copy is a snapshot (a reflink on XFS or btrfs).
+    /// None: the source had no dirty page when the copy began or at any later check, or the copy is
+    /// a snapshot (a reflink on XFS or btrfs).
     NoneSeen,
-    /// Pages that were clean became dirty. Told in receipts only where that is accepted.
+    /// Clean pages became dirty. Receipts have this value only if the options accept a changed
+    /// source.
     Seen,
-    /// Nothing is claimed.
+    /// Unknown, for this reason.
     Unknown(Unseen),
 }
 
 impl MappedWrites {
-    /// The name in receipts: `none_seen`.
+    /// Name in receipts: `none_seen`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -199,28 +200,28 @@ impl Default for MappedWrites {
     }
 }
 
-/// Why stores through a mapping cannot be seen.
+/// Reason why writes through a mapping cannot be observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unseen {
-    /// Nobody looked: this system has no way to.
+    /// No check was made: this system has no way to do it.
     NotLooked,
-    /// The source had dirty pages when the copy began. More stores into those leave no trace.
+    /// The source had dirty pages when the copy began. More writes to those pages leave no trace.
     DirtyPages,
-    /// `cachestat(2)` answers only who owns the file or may write to it.
+    /// `cachestat(2)` works only for the file's owner or with write permission.
     Refused,
-    /// The kernel has no `cachestat(2)`, which came with Linux 6.5, or a filter forbids it.
+    /// The kernel has no `cachestat(2)` (new in Linux 6.5), or a filter forbids it.
     Unavailable,
     /// The file's contents are not in the page cache (DAX).
     Dax,
-    /// It is no regular file of a filesystem that is known to count dirty pages (ext4, XFS, btrfs).
+    /// Not a regular file on a filesystem that is known to count dirty pages (ext4, XFS, btrfs).
     Filesystem,
-    /// A part was copied by an earlier run.
+    /// An earlier run copied a part of the file.
     Resumed,
 }
 
 impl Unseen {
-    /// The name in receipts: `dirty_pages`.
+    /// Name in receipts: `dirty_pages`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -235,14 +236,14 @@ impl Unseen {
     }
 }
 
-/// Flags of an inode that the source has and the copy has not (`ioctl_iflags(2)`, `chattr(1)`): no copy
-/// takes them along, and some come from the directory that it is made in.
+/// Inode flags that the source has and the copy lacks (`ioctl_iflags(2)`, `chattr(1)`). No copy
+/// carries them over, and some are inherited from the parent directory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct InodeFlags(u32);
 
 impl InodeFlags {
-    /// Those that somebody sets, or that say what becomes of the bytes (`linux/fs.h`), and their names in
-    /// receipts. What others say is how the filesystem keeps the file.
+    /// Flags that users set, or that affect the contents (`linux/fs.h`), with their names in
+    /// receipts. The other flags describe how the filesystem stores the file.
     const NAMED: [(u32, &'static str); 19] = [
         (0x0000_0001, "secure_deletion"),
         (0x0000_0002, "undeletable"),
@@ -265,30 +266,30 @@ impl InodeFlags {
         (0x4000_0000, "case_folding"),
     ];
 
-    /// Keeps of the kernel's bits (`FS_IOC_GETFLAGS`) those that have a name here.
+    /// Keeps the kernel's bits (`FS_IOC_GETFLAGS`) that have a name here.
     #[must_use]
     pub fn from_bits(bits: u32) -> InodeFlags {
         InodeFlags(InodeFlags::NAMED.iter().fold(0, |all, (flag, _)| all | (bits & flag)))
     }
 
-    /// Those that the other set has not.
+    /// Returns the flags that are not in `others`.
     pub fn without(self, others: InodeFlags) -> InodeFlags {
         InodeFlags(self.0 & !others.0)
     }
 
-    /// There are none.
+    /// Whether no flag is set.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Their names: `append_only`.
+    /// Returns the names: `append_only`.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         InodeFlags::NAMED.into_iter().filter(move |(flag, _)| self.0 & flag != 0).map(|flag| flag.1)
     }
 }
 
-/// What one copy did.
+/// The result of one copy.
 ///
 /// The portions and [`Receipt::resumed_bytes`] add up to [`Receipt::bytes`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -301,67 +302,66 @@ pub struct Receipt {
     /// Cheaper mechanisms that were not used, the cheapest first, and those that were expected to be
     /// quicker and turned out slower.
     pub refusals: Vec<Refusal>,
-    /// Thresholds that are not built in and decided which way it was.
+    /// Thresholds other than the built-in ones that decided the mechanism.
     pub decided_by: Vec<Decision>,
-    /// From opening the source to the destination in place.
+    /// Time from opening the source until the destination was in place.
     pub duration: Duration,
-    /// Present if both sides were hashed (or shown to share extents) and are equal.
+    /// Present if both sides were hashed (or proved to share extents) and are equal.
     pub verification: Option<Verification>,
-    /// Data and name were flushed to the device before this receipt was given.
+    /// Whether data and name were flushed to the device before this receipt was made.
     pub durable: bool,
-    /// The source changed while it was copied and the caller accepts that.
+    /// Whether the source changed during the copy, and the options accept that.
     pub source_changed: bool,
-    /// Whether anybody stored into the source through a mapping while it was copied.
+    /// Whether the source was written to through a mapping during the copy.
     pub mapped_writes: MappedWrites,
-    /// How many times the source was flushed before it was copied
-    /// (`CopyOptions::flush_source`), over all attempts.
+    /// Number of times the source was flushed before copying (`CopyOptions::flush_source`), over
+    /// all attempts.
     pub source_flushes: u32,
-    /// How long that took. A part of [`Receipt::duration`].
+    /// Duration of these flushes, included in [`Receipt::duration`].
     pub source_flush_duration: Duration,
-    /// How many bytes two threads moved side by side, each a block of the file at a time.
+    /// Bytes moved by two threads in parallel, one block of the file at a time each.
     pub parallel_bytes: u64,
-    /// Bytes at the beginning that an interrupted run had copied and this one only verified. They are in
-    /// no portion.
+    /// Bytes at the beginning that an interrupted run had copied and this run only verified. They
+    /// are not part of any portion.
     pub resumed_bytes: u64,
-    /// How many times the copy was started again because the source changed, or in a tree because an
-    /// error may pass (`JobOptions::retries`).
+    /// Number of times the copy was restarted: because the source changed, or in a tree because of
+    /// a temporary error (`JobOptions::retries`).
     pub retries: u32,
-    /// What a person should know: metadata that could not be kept, other hard links that keep the
-    /// old contents, guarantees that `in_place` gives up.
+    /// Notes for the user: metadata that could not be kept, other hard links that keep the old
+    /// contents, guarantees lost by `in_place`.
     pub notes: Vec<Note>,
-    /// Inode flags of the source that the copy has not.
+    /// Inode flags of the source that the copy lacks.
     pub flags_not_kept: InodeFlags,
-    /// What looks like leftovers of earlier copies to this destination, and stays.
+    /// Possible leftovers of earlier copies to this destination, which were not removed.
     pub leftovers: Leftovers,
-    /// What was found out about compressing or decompressing and what was done, if it was asked for.
+    /// Compression or decompression: the findings and the action, if requested.
     pub compression: Option<Compression>,
-    /// The copy's path, where `CopyOptions::suffix` changed its
-    /// name.
+    /// Path of the copy, if `CopyOptions::suffix` changed its name.
     pub renamed: Option<PathBuf>,
 }
 
-/// Entries beside or in a destination that have names like those under which uncopy writes, and that no
-/// record shows to be what a killed copy left. Nothing removes them.
+/// Entries beside or in a destination that have names like uncopy's temporary files, but are not
+/// recorded as left behind by a killed copy. They are never removed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leftovers {
-    /// The first of them.
+    /// The first entries.
     pub paths: Vec<PathBuf>,
-    /// How many others there are.
+    /// Number of further entries.
     pub more: u64,
 }
 
 impl Leftovers {
-    /// Paths that are kept.
+    /// Maximum length of `paths`.
     pub const MAX_PATHS: usize = 32;
 
-    /// None were met.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty() && self.more == 0
     }
 
-    /// Adds one, by name while there is room.
+    /// Adds an entry, with its path while there is room.
     pub fn add(&mut self, path: PathBuf) {
         if self.paths.len() < Leftovers::MAX_PATHS {
             self.paths.push(path);
@@ -370,7 +370,7 @@ impl Leftovers {
         }
     }
 
-    /// Adds those that somebody else met.
+    /// Adds the entries of another list.
     pub fn add_all(&mut self, others: &Leftovers) {
         others.paths.iter().cloned().for_each(|path| self.add(path));
         self.more += others.more;
@@ -389,19 +389,19 @@ impl Receipt {
         }
     }
 
-    /// Bytes of this cost class, over all mechanisms.
+    /// Returns the bytes of this cost class, over all mechanisms.
     #[must_use]
     pub fn bytes_at(&self, cost: Cost) -> u64 {
         self.portions.iter().filter(|p| p.cost == cost).map(|p| p.bytes).sum()
     }
 
-    /// Bytes that this mechanism moved, over all costs.
+    /// Returns the bytes that this mechanism moved, over all costs.
     #[must_use]
     pub fn bytes_by(&self, mechanism: Mechanism) -> u64 {
         self.portions.iter().filter(|p| p.mechanism == mechanism).map(|p| p.bytes).sum()
     }
 
-    /// No processor copied any byte. `false` if the kernel leaves any byte's cost unknown.
+    /// Whether no processor copied any byte. `false` if the cost of any byte is unknown.
     #[must_use]
     pub fn is_zero_copy(&self) -> bool {
         self.portions.iter().all(|p| p.cost.is_zero_copy())

@@ -1,18 +1,18 @@
-//! Sizes at which something else is done.
+//! Sizes that decide which mechanism is used.
 
 use std::fmt;
 
 use crate::Choice;
 
-/// Where the value of a threshold comes from.
+/// Origin of a threshold's value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Origin {
-    /// Nobody said anything.
+    /// The built-in default.
     #[default]
     BuiltIn,
-    /// The caller chose it.
+    /// Set by the caller.
     Given,
-    /// It was measured on the filesystem (`uncopy::copy::tune`).
+    /// Measured on the filesystem (`uncopy::copy::tune`).
     Tuned,
 }
 
@@ -26,17 +26,17 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A size at which something else is done, and where it comes from.
+/// A size that decides which mechanism is used, and its origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Threshold {
     /// The size in bytes.
     pub bytes: u64,
-    /// Who says so.
+    /// Where it comes from.
     pub origin: Origin,
 }
 
 impl Threshold {
-    /// Makes one that nobody chose.
+    /// Makes a threshold with a built-in value.
     #[must_use]
     pub const fn built_in(bytes: u64) -> Threshold {
         Threshold { bytes, origin: Origin::BuiltIn }
@@ -53,14 +53,14 @@ impl fmt::Display for Threshold {
     }
 }
 
-/// A size that is not built in, and without which a file would have gone another way.
+/// A threshold that is not built in and changed the choice of the mechanism.
 ///
 /// `Display` names the option of `CopyOptions`: `tuning.direct_min 256 KiB (tuned)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
     /// The option that holds the size.
     pub choice: Choice,
-    /// The size, and who says so.
+    /// The threshold.
     pub threshold: Threshold,
 }
 
@@ -76,14 +76,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_decision_names_the_option_its_size_and_who_says_so() {
-        for (choice, bytes, origin, said) in [
+    fn a_decision_shows_the_option_its_size_and_its_origin() {
+        for (choice, bytes, origin, expected) in [
             (Choice::ZeroCopyMin, 512 << 10, Origin::Tuned, "tuning.zero_copy_min 512 KiB (tuned)"),
             (Choice::DirectMin, 2 << 20, Origin::Given, "tuning.direct_min 2 MiB (given)"),
             (Choice::DirectCpuMin, 5, Origin::BuiltIn, "tuning.direct_cpu_min 5 bytes (built in)"),
         ] {
             let decision = Decision { choice, threshold: Threshold { bytes, origin } };
-            assert_eq!(decision.to_string(), said);
+            assert_eq!(decision.to_string(), expected);
         }
     }
 }

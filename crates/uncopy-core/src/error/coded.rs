@@ -1,6 +1,7 @@
-//! A list of facts from which codes and words come.
+//! A macro for lists of facts with stable codes and texts.
 
-/// Makes an enum of facts, each with a stable code, and words that name options of the library.
+/// Defines an enum of facts, each with a stable code and a text that uses the library's option
+/// names.
 macro_rules! coded {
     (
         $(#[$about:meta])*
@@ -39,7 +40,7 @@ macro_rules! coded {
             /// Every code, in the order of the list.
             pub const CODES: &[&str] = &[$($code),*];
 
-            /// The stable name, for programs.
+            /// Returns the stable name, for programs.
             #[must_use]
             pub const fn code(&self) -> &'static str {
                 match self {
@@ -56,9 +57,9 @@ use std::path::{self, PathBuf};
 
 use super::Errno;
 
-/// A field as it stands in a sentence.
+/// A field, as displayed in a text.
 pub(super) trait Shown {
-    /// What displays it.
+    /// The type that displays it.
     type As<'a>: Display
     where
         Self: 'a;

@@ -1,12 +1,11 @@
-//! Options that cannot be obeyed together, or not here.
+//! Options that conflict or are not available.
 
 use super::coded::coded;
 
 coded! {
-    /// Options of a copy or a job that cannot be obeyed together, not by this build, or not for what the
-    /// files are.
+    /// Options of a copy or a job that conflict, are not in this build, or do not fit the files.
     ///
-    /// Displayed as a sentence that names the options and ends in what to do about it.
+    /// Displayed as a sentence that names the options and ends with what to do about it.
     #[derive(Copy)]
     pub enum Contradiction {
         /// `cache` is `Keep`, and no mechanism but [`Direct`](crate::Mechanism::Direct) is allowed.
@@ -23,7 +22,7 @@ coded! {
              back to be tried again; leave one of them out";
         /// `if_changed` is `Retry`, and the destination is a FIFO or device.
         StreamCannotRetry {
-            /// What it is, with its article: "a FIFO".
+            /// File type with its article: "a FIFO".
             kind: &'static str,
         } = "stream_cannot_retry",
             "it is {kind}: what was written to it cannot be taken back to be tried again when the \
@@ -32,7 +31,7 @@ coded! {
         NoCompressionHere = "no_compression_here",
             "this build cannot compress: it lacks the feature `compress`, which brings zstd; build it \
              with that feature, or leave out transform";
-        /// `verify` by a digest that the library was built without: its features are `blake3` and `sha256`.
+        /// `verify` with a digest that this build lacks: its features are `blake3` and `sha256`.
         NoDigestHere = "no_digest_here",
             "this build cannot verify by this digest: it lacks the feature of its name, `blake3` or \
              `sha256`; build it with that, or verify by another digest";

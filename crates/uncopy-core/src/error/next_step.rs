@@ -1,4 +1,4 @@
-//! What a person can do about an error: decided here, by its reason.
+//! Next steps for the user after an error, chosen by its reason.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -8,9 +8,10 @@ use crate::Unseen;
 
 macro_rules! steps {
     ($($step:ident = $code:literal, $text:literal;)*) => {
-        /// What a person can do about an error.
+        /// Next step for the user after an error.
         ///
-        /// The words name options of this library. A program may have words of its own, for its flags.
+        /// The text uses the library's option names. A program may show its own text, with its
+        /// flags.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum NextStep {
@@ -21,7 +22,7 @@ macro_rules! steps {
             /// Every step.
             pub const ALL: &[NextStep] = &[$(NextStep::$step),*];
 
-            /// The stable name: `check_path`.
+            /// Returns the stable name: `check_path`.
             #[must_use]
             pub const fn code(self) -> &'static str {
                 match self {
@@ -29,7 +30,7 @@ macro_rules! steps {
                 }
             }
 
-            /// The words: "check the path; the directory of a destination must exist".
+            /// Returns the text: "check the path; the directory of a destination must exist".
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self {
@@ -114,11 +115,11 @@ impl fmt::Display for NextStep {
     }
 }
 
-/// Decides by the reason of an error in `operation`.
+/// Chooses the next step after an error of `operation`.
 pub(super) fn after(operation: &str, reason: &Reason) -> Option<NextStep> {
     Some(match reason {
         Reason::System { errno } => return after_call(*errno),
-        Reason::OtherSystem { error } => return elsewhere(error.get().kind()),
+        Reason::OtherSystem { error } => return after_other_system(error.get().kind()),
         Reason::Network { errno } => return on_network(*errno),
         Reason::ForeignLink { .. } => NextStep::NameLinkTarget,
         Reason::SameFile { .. } => NextStep::NameOtherDestination,
@@ -160,8 +161,8 @@ fn after_call(errno: Errno) -> Option<NextStep> {
     })
 }
 
-/// After what systems other than Linux answer: nothing that only Linux has is named.
-fn elsewhere(kind: ErrorKind) -> Option<NextStep> {
+/// Chooses the next step on systems other than Linux, without naming what only Linux has.
+fn after_other_system(kind: ErrorKind) -> Option<NextStep> {
     Some(match kind {
         ErrorKind::NotFound => NextStep::CheckPath,
         ErrorKind::PermissionDenied => NextStep::CheckPermissions,

@@ -1,4 +1,4 @@
-//! Why the library refuses something although no call of the system failed for it.
+//! Reasons why the library refuses an operation although no system call failed.
 
 use std::path::PathBuf;
 
@@ -8,106 +8,107 @@ use super::coded::coded;
 coded! {
     /// Why the library refuses an operation.
     ///
-    /// Displayed as a clause about the subject of the error; most end in what to do about it, and name
-    /// options of the library.
+    /// Displayed as a clause about the subject of the error. Most end with what to do about it, in
+    /// the names of the library's options.
     pub enum Objection {
         /// Something is mounted on the destination.
         MountPoint = "mount_point",
             "something is mounted on it, so its name cannot be replaced; in_place writes into it \
              instead";
-        /// Something was mounted on the destination while it was copied to.
+        /// Something was mounted on the destination during the copy.
         MountedMeanwhile = "mounted_meanwhile",
             "something is mounted on it (EBUSY); in_place writes into it instead";
-        /// The destination may be written to, and its directory lets nobody replace it: a sticky one,
-        /// of another user.
+        /// The destination is writable, but its directory does not allow replacing it (sticky, of
+        /// another user).
         ReplacingForbidden {
-            /// What the kernel answered.
+            /// Error number from the kernel.
             errno: Errno,
         } = "replacing_forbidden",
             "its directory does not allow it ({errno}); in_place writes into it instead";
-        /// The destination may be written to, and its directory lets nobody make a new file.
+        /// The destination is writable, but no new file can be created in its directory.
         MakingForbidden {
-            /// What the kernel answered.
+            /// Error number from the kernel.
             errno: Errno,
         } = "making_forbidden",
             "no new file can be made beside it ({errno}); in_place writes into it instead";
         /// The mode of the destination forbids writing, and `existing` is not `Force`.
         WritingForbidden = "writing_forbidden",
-            "its permissions forbid writing (EACCES); existing = Force replaces it all the same";
-        /// The same on systems other than Linux.
+            "its permissions forbid writing (EACCES); existing = Force replaces it anyway";
+        /// The same as [`Objection::WritingForbidden`], on systems other than Linux.
         WritingForbiddenHere = "writing_forbidden_here",
             "its permissions forbid writing; change them, or have it replaced by force";
-        /// The destination is a symbolic link to nothing.
+        /// The destination is a dangling symbolic link.
         LinkToNothing = "link_to_nothing",
             "it is a symbolic link to nothing; remove the link, or name the file it should lead to";
-        /// The destination of a tree is a symbolic link to nothing.
+        /// The destination of a tree is a dangling symbolic link.
         RootLinkToNothing = "root_link_to_nothing",
             "it is a symbolic link to nothing; remove it first";
-        /// A socket whose messages would run together.
+        /// The destination is a socket that keeps message boundaries.
         MessageSocket = "message_socket",
             "it is a socket that keeps messages apart, and would lose their ends; name one whose bytes \
              come as a stream, or a pipe";
-        /// Two entries of a new directory have one name there.
+        /// Two entries of a new directory have the same name there.
         NameTaken = "name_taken",
-            "another entry of this copy has this name already (the filesystem does not tell upper from \
+            "another entry of this copy has this name already (the filesystem ignores upper and \
              lower case, or the source changed); copy one of them under another name";
-        /// Another file took the name of the destination before it was written in place.
+        /// Another file took the destination's name before it was written in place.
         FileReplaced = "file_replaced", "another file took its name meanwhile; copy again";
-        /// Another directory took the name of the destination.
+        /// Another directory took the destination's name.
         RootReplaced = "root_replaced", "another directory took its name meanwhile; copy again";
-        /// Another directory took the name of one that the job goes through.
+        /// Another directory took the name of one that the job visits.
         DirectoryReplaced = "directory_replaced",
-            "another directory took its name meanwhile; copy again when nobody renames it";
-        /// The entry is of another kind than it was when it was listed.
+            "another directory took its name meanwhile; copy again when it is no longer renamed";
+        /// The type of the entry changed after it was listed.
         KindChanged {
-            /// What it is now, with its article: "a FIFO".
+            /// Its type now, with its article: "a FIFO".
             kind: &'static str,
         } = "kind_changed", "it became {kind} after it was listed; copy again";
-        /// The destination is no directory, and the source is one.
+        /// The source is a directory, but the destination is not.
         NotDirectory = "not_directory",
             "it is not a directory, and the source is one; remove it first";
-        /// The destination is a directory, and the source is not.
+        /// The destination is a directory, but the source is not.
         IsDirectory = "is_directory",
             "it is a directory, and the source is not; remove it first";
-        /// The destination is a symbolic link, and the source a directory.
+        /// The source is a directory, but the destination is a symbolic link.
         LinkForDirectory = "link_for_directory",
             "it is a symbolic link, which is not followed inside a tree, and the source is a \
              directory; remove the link or name its target";
         /// A directory below the source is the destination.
         IsDestination = "is_destination",
             "it is the destination of this copy; name a destination outside of it";
-        /// The destination is the source, or lies in it.
+        /// The destination is the source itself or inside it.
         InsideSource {
-            /// The source as it was named.
+            /// The source, as given by the caller.
             tree: PathBuf,
         } = "inside_source",
             "it is {tree} itself or lies in it; name a destination outside of the source";
-        /// A followed link leads to a directory above it.
+        /// A followed link leads to one of its parent directories.
         EndlessLink = "endless_link",
             "the link leads to a directory that it lies in itself, which has no end; set links to \
              Preserve or leave it out";
         /// A followed link leads out of the tree, and `follow_outside` is not set.
         LeadsOutside = "leads_outside",
-            "it leads out of the tree, or by an absolute path; set follow_outside to follow it all the \
-             same";
-        /// The copy that is compressed or decompressed would get the name of another entry.
+            "it leads out of the tree, or by an absolute path; set follow_outside to follow it \
+             anyway";
+        /// A compressed or decompressed copy would get the name of another entry.
         RivalName {
-            /// The name.
+            /// The conflicting name.
             name: PathBuf,
         } = "rival_name",
             "its copy would be called {name}, as another entry of its directory is; rename one of \
              them, or leave one out by the selection";
-        /// Another run is at work on what would be removed.
+        /// Another run is using the directory that would be removed.
         AtWork = "at_work", "another run is at work on it; copy again when that has ended";
-        /// What has the name is of another kind, and the selection leaves it out.
+        /// The destination has another type than the source, and the selection excludes it.
         OtherKindExcluded = "other_kind_excluded",
             "it is of another kind than the source and excluded, and would have to go; remove it, or \
              exclude it in the source too";
-        /// A directory has the name of another kind, and the selection leaves out something in it.
+        /// The destination is a directory, the source is not, and the selection excludes something
+        /// in it.
         KeepsExcluded = "keeps_excluded",
             "it is a directory, the source is not, and something in it is excluded and stays; remove \
              it first";
-        /// More would be deleted than `delete.most`.
+        /// More entries would be deleted than `delete.most` allows.
         TooManyDeleted = "too_many_deleted",
             "delete.most is reached; raise it, or look at what dry_run would delete";
         /// The source is empty, and `delete.empty_source` is not set.
@@ -117,79 +118,79 @@ coded! {
         /// The source was removed while it was mirrored.
         SourceRemoved = "source_removed",
             "its source was removed meanwhile, and everything in it would go; copy again";
-        /// Another run has the journal.
+        /// Another run holds the journal.
         JournalHeld = "journal_held", "another run is at work on it; wait for that one";
-        /// Another run looks whether the tree that was begun is a leftover.
+        /// Another run checks whether the unfinished tree is a leftover.
         Inspected = "inspected", "another run looks at what was begun; copy again";
-        /// The journal beside an unfinished tree is another tree's.
+        /// The journal beside an unfinished tree belongs to another tree.
         JournalOfTree {
-            /// That tree.
+            /// The other tree.
             tree: PathBuf,
         } = "journal_of_tree", "the journal beside it is of {tree}, which another run left";
-        /// The journal is of another source, or of other options.
+        /// The journal belongs to another source, or to other options.
         JournalOfOther {
-            /// The journal.
+            /// Path of the journal.
             journal: PathBuf,
         } = "journal_of_other",
             "its journal belongs to a copy of another source or with other options; repeat that copy, \
              or remove {journal} to begin anew";
         /// The journal is damaged.
         JournalDamaged {
-            /// Where.
+            /// Byte offset of the damage.
             offset: u64,
-            /// The journal.
+            /// Path of the journal.
             journal: PathBuf,
         } = "journal_damaged",
             "its journal is damaged at byte {offset} and is not believed; remove {journal} to begin anew";
-        /// Others than the user may have written the journal.
+        /// The journal may have been written by another user.
         JournalForeign {
-            /// The journal.
+            /// Path of the journal.
             journal: PathBuf,
         } = "journal_foreign",
             "its journal may be written by others than you and is not believed; remove {journal} to \
              begin anew";
-        /// The journal is empty, or the copy of one.
+        /// The journal is empty, or a copy of another journal.
         JournalCopied {
-            /// The journal.
+            /// Path of the journal.
             journal: PathBuf,
         } = "journal_copied",
             "its journal is empty or the copy of one, so that nothing shows whose it is, and is not \
              believed; remove {journal} to begin anew";
-        /// A pattern that can match nothing.
+        /// The pattern cannot match anything.
         Pattern {
-            /// What is wrong with it.
+            /// Description of the mistake.
             reason: String,
         } = "pattern", "it makes no sense: {reason}; write a special character as [*] or \\*";
         /// No notification slot has this index.
         NoSuchSlot {
-            /// Number of slots that are registered.
+            /// Number of registered slots.
             slots: u64,
         } = "no_such_slot",
             "no slot is registered under this index ({slots} are); register more";
-        /// The ring has slots already.
+        /// The ring already has slots.
         SlotsRegistered = "slots_registered",
             "slots are registered already; unregister them first";
-        /// No slot, or more than a ring takes, were to be registered.
+        /// The number of slots is zero or larger than a ring allows.
         SlotCount {
-            /// Most slots of a ring.
+            /// Maximum number of slots of a ring.
             most: u64,
         } = "slot_count", "between 1 and {most} slots can be registered";
-        /// Anything else.
+        /// Any other reason.
         Other {
-            /// A plain clause.
+            /// Description, as a plain clause.
             text: String,
         } = "other", "{text}";
     }
 }
 
-/// [`Objection::Other`].
+/// Makes an [`Objection::Other`].
 impl From<String> for Objection {
     fn from(text: String) -> Objection {
         Objection::Other { text }
     }
 }
 
-/// [`Objection::Other`].
+/// Makes an [`Objection::Other`].
 impl From<&str> for Objection {
     fn from(text: &str) -> Objection {
         text.to_owned().into()

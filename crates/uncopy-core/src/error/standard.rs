@@ -1,12 +1,12 @@
-//! Errors as the standard library has them.
+//! Conversion to and from `std::io::Error`.
 
 use std::io;
 
 use super::{Errno, Error, Reason};
 
-/// Keeps the error as the inner one: [`get_ref`](io::Error::get_ref) gives it back, and
-/// [`Errno::of`](super::Errno::of) its number. The kind is that of the number, or the nearest to the
-/// reason; never `Interrupted`, at which callers try again.
+/// Keeps the error as the inner one: [`get_ref`](io::Error::get_ref) returns it, and
+/// [`Errno::of`](super::Errno::of) its number. The kind follows the number or the reason. It is
+/// never `Interrupted`, because callers would retry.
 ///
 /// ```
 /// use std::io::{Error, ErrorKind};
@@ -30,15 +30,14 @@ impl From<Error> for io::Error {
 }
 
 impl Errno {
-    /// Linux's number in an error of the standard library, also in one that was made of an
-    /// [`Error`]. `None` on other systems, whose numbers mean something else: 35 is `EDEADLK`
-    /// on Linux and `EAGAIN` on macOS.
+    /// Returns Linux's number in a standard error, also in one made from an [`Error`]. `None` on
+    /// other systems, whose numbers differ: 35 is `EDEADLK` on Linux and `EAGAIN` on macOS.
     #[must_use]
     pub fn of(error: &io::Error) -> Option<Errno> {
         let within = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
         match within {
             Some(within) => within.errno(),
-            None => Errno::answered(error, crate::IS_LINUX),
+            None => Errno::from_io(error, crate::IS_LINUX),
         }
     }
 }

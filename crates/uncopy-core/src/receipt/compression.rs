@@ -1,42 +1,43 @@
-//! What was done about compression, and why.
+//! Compression in receipts: the action and its reason.
 
 use std::fmt;
 
 use crate::codes;
 
-/// Compression of one file, which was asked for: what spoke for and against it, and what was done.
+/// Compression of one file, if requested: findings, action and reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compression {
-    /// What was done.
+    /// The action.
     pub action: CompressionAction,
-    /// Why; displayed for people: "a sample became 31 % of its size".
+    /// The reason; displayed for users: "a sample became 31 % of its size".
     pub reason: CompressionReason,
-    /// The first guess: what the source is compressed by already, and what says so.
+    /// First guess: the format that the source seems to be compressed with, and the evidence.
     pub guess: Option<CompressionGuess>,
-    /// A quick trial of compressing, if there was one.
+    /// Trial compression of a sample, if there was one.
     pub sample: Option<CompressionSample>,
-    /// Length of the source in bytes. [`Receipt::bytes`](super::Receipt::bytes) is that of the copy.
+    /// Length of the source in bytes. [`Receipt::bytes`](super::Receipt::bytes) is the length of
+    /// the copy.
     pub source_bytes: u64,
-    /// Frames of zstd that were written or read.
+    /// Number of zstd frames written or read.
     pub frames: u64,
 }
 
-/// What was done about compression.
+/// Action taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompressionAction {
-    /// The copy is compressed with zstd at this level.
+    /// The copy is compressed with zstd.
     Compressed {
-        /// 1 to 22.
+        /// Compression level, 1 to 22.
         level: u8,
     },
-    /// The copy holds what the source decompresses to.
+    /// The copy holds the decompressed source.
     Decompressed,
-    /// The copy is as the source is.
+    /// The copy has the same bytes as the source.
     Left,
 }
 
 impl CompressionAction {
-    /// The name in receipts: `compressed`.
+    /// Name in receipts: `compressed`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -47,26 +48,26 @@ impl CompressionAction {
     }
 }
 
-/// What a file seems to be compressed by.
+/// Format that a file seems to be compressed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompressionGuess {
     /// The format: "gzip", "jpeg".
     pub format: &'static str,
-    /// What says so.
+    /// The evidence.
     pub by: GuessedBy,
 }
 
-/// What a guess goes by.
+/// Evidence for a guess.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuessedBy {
-    /// The file's first bytes.
+    /// The first bytes of the file.
     Magic,
-    /// Its name.
+    /// The name of the file.
     Extension,
 }
 
 impl GuessedBy {
-    /// The name in receipts.
+    /// Name in receipts.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -76,46 +77,46 @@ impl GuessedBy {
     }
 }
 
-/// A trial of compressing some pieces of a file.
+/// Trial compression of some pieces of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompressionSample {
-    /// Bytes that were tried.
+    /// Bytes compressed.
     pub bytes: u64,
-    /// What they became.
+    /// Their compressed size.
     pub compressed_bytes: u64,
 }
 
-/// What spoke for or against compressing a file, or decompressing it.
+/// Reason for or against compressing or decompressing a file.
 ///
-/// `Display` says it for people; [`code`](CompressionReason::code) is for programs.
+/// `Display` is for users; [`code`](CompressionReason::code) is for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CompressionReason {
-    /// A sample became so much smaller that compressing pays.
+    /// A sample became small enough for compression to pay.
     Pays {
-        /// Per cent of its size that it became.
+        /// Compressed size of the sample in per cent.
         percent: u64,
     },
-    /// A sample did not become smaller by enough.
+    /// A sample did not become small enough.
     DoesNotPay {
-        /// Per cent of its size that it became.
+        /// Compressed size of the sample in per cent.
         percent: u64,
     },
-    /// The source is compressed with zstd already.
+    /// The source is already compressed with zstd.
     AlreadyCompressed,
     /// The name of the copy says that it is compressed.
     CopyNamed,
-    /// Nobody knows the size of the source before its end is met.
+    /// The size of the source is unknown until its end is reached.
     SizeUnknown,
-    /// The source has no bytes.
+    /// The source is empty.
     Empty,
-    /// The source has no data.
+    /// The source consists of one hole.
     OneHole,
     /// The name of the source says that it is compressed.
     SourceNamed,
     /// The name of the source does not say that it is compressed.
     SourceNotNamed,
-    /// The source begins as a file of zstd does.
+    /// The source begins like a zstd file.
     BeginsAsZstd,
     /// The source is not compressed with zstd.
     NotCompressed,

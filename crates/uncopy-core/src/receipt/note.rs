@@ -1,4 +1,4 @@
-//! What a person should know of a copy.
+//! Notes for the user about a copy.
 
 use std::ffi::CString;
 use std::fmt;
@@ -6,23 +6,23 @@ use std::fmt;
 use crate::codes;
 use crate::{Choice, CompressionReason, Errno, SystemError};
 
-/// Something that a person should know of a copy that was made.
+/// A note for the user about a finished copy.
 ///
-/// `Display` says it for people, with options by the names of `CopyOptions` ([`named_by`](Note::named_by)
-/// takes other names); [`code`](Note::code) is for programs.
+/// `Display` is for users and names options as in `CopyOptions` ([`named_by`](Note::named_by) takes
+/// other names); [`code`](Note::code) is for programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
-    /// A part of the metadata could not be given to the copy.
+    /// A part of the metadata could not be set on the copy.
     NotKept {
-        /// Which.
+        /// The part.
         what: MetadataPart,
-        /// What the kernel answered.
+        /// Error number from the kernel.
         errno: Errno,
     },
-    /// Others may rename what is made in its directory: nothing of the metadata was given.
+    /// No metadata was set, because other users may rename files in the directory.
     NothingGiven,
-    /// Setuid and setgid were dropped, because the owner is another.
+    /// Setuid and setgid were dropped, because the owner differs.
     SetuidDropped,
     /// It was written in place.
     InPlace,
@@ -30,28 +30,28 @@ pub enum Note {
     VerifiedInPlace,
     /// The file that was replaced has other hard links, which keep the old contents.
     OtherLinks {
-        /// How many, at least 1.
+        /// Number of these links, at least 1.
         links: u64,
     },
-    /// The filesystem refused a hard link to the copy of another name: it is a file of its own.
+    /// The filesystem refused a hard link to the copy of another name, so this is a separate file.
     NotLinked {
-        /// What the kernel answered.
+        /// Error number from the kernel.
         errno: Errno,
     },
-    /// The source cannot be read again: its digest is that of the bytes as they came.
+    /// The source cannot be read again, so its digest was computed during the copy.
     DigestAsItCame,
-    /// It was neither compressed nor decompressed, though that was asked for.
+    /// It was neither compressed nor decompressed, although requested.
     CopiedAsItIs {
-        /// Why.
+        /// The reason.
         reason: CompressionReason,
     },
     /// The end of the journal was cut off; the files it named were copied again.
     JournalCut,
-    /// On this system its own ways to copy are not used yet.
+    /// The system's own copy mechanisms are not used yet.
     PlainWays,
-    /// Holes that the source may have are zeros in the copy.
+    /// Holes of the source, if any, are zeros in the copy.
     HolesFilled,
-    /// ACL and extended attributes that the replaced file may have had are gone.
+    /// ACL and extended attributes of the replaced file, if any, are gone.
     OldAttributesGone,
     /// The owner of the replaced file could not be kept.
     OldOwnerNotKept,
@@ -59,7 +59,7 @@ pub enum Note {
     OldOwnerAndGroupNotKept,
     /// The permissions of the replaced file could not be kept.
     OldPermissionsNotKept {
-        /// What the system answered.
+        /// The error returned.
         error: SystemError,
     },
     /// Permissions and attributes of the replaced file are gone.
@@ -84,7 +84,7 @@ pub enum MetadataPart {
     SetuidAndSetgid,
     /// An ACL.
     Acl,
-    /// The ACL that the directory has for new entries.
+    /// The default ACL of a directory.
     DefaultAcl,
     /// Times of access and modification.
     Times,
@@ -92,7 +92,7 @@ pub enum MetadataPart {
     Attributes,
     /// One extended attribute, of this name.
     Attribute(CString),
-    /// Extended attributes and ACL of the file that was replaced.
+    /// Extended attributes and ACL of the replaced file.
     OfReplaced,
 }
 
@@ -128,15 +128,15 @@ codes! { Note {
 } }
 
 impl Note {
-    /// Notes that a file with so many hard links was replaced under one of them; `None`: it had no other.
+    /// Makes a note if a replaced file had more than one hard link; `links` counts all of them.
     #[must_use]
     pub fn other_links(links: u64) -> Option<Note> {
         let links = links.checked_sub(1).filter(|others| *others > 0)?;
         Some(Note::OtherLinks { links })
     }
 
-    /// Returns the words for people, with choices of the caller by these names: a program's flags, keys of
-    /// a configuration file.
+    /// Returns the text for users, with the caller's choices named by `name`: a program's flags,
+    /// keys of a configuration file.
     pub fn named_by<'a>(&self, name: impl Fn(Choice) -> &'a str) -> String {
         match self {
             Note::VerifiedInPlace => verified_in_place(name(Choice::InPlace)),

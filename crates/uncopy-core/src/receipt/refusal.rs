@@ -1,18 +1,18 @@
-//! Why cheaper mechanisms were not used.
+//! Reasons why cheaper mechanisms were not used.
 
 use std::fmt;
 
 use crate::codes;
 use crate::{Choice, Errno, Filesystem, Mechanism, Origin, Threshold};
 
-/// A cheaper mechanism that was not used, and why.
+/// A cheaper mechanism that was not used, and the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
     /// The mechanism.
     pub mechanism: Mechanism,
-    /// Why; displayed for people: "ext4 has no reflinks, or not for this file".
+    /// The reason; displayed for users: "ext4 has no reflinks, or not for this file".
     pub reason: RefusalReason,
-    /// What the kernel answered, if it was tried.
+    /// Error number from the kernel, if the mechanism was tried.
     pub errno: Option<Errno>,
 }
 
@@ -25,114 +25,114 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Why a mechanism was not used.
+/// Reason why a mechanism was not used.
 ///
-/// `Display` says it for people, with options by the names of `CopyOptions`
-/// ([`named_by`](RefusalReason::named_by) takes other names); [`code`](RefusalReason::code) is for programs.
-/// It owns no memory, so that asking for it is cheap.
+/// `Display` is for users and names options as in `CopyOptions`
+/// ([`named_by`](RefusalReason::named_by) takes other names); [`code`](RefusalReason::code) is for
+/// programs. Copying a reason allocates nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusalReason {
-    /// The caller's options rule it out.
+    /// Excluded by the caller's options.
     ExcludedBy(Exclusion),
-    /// The bytes are changed on their way (compression).
+    /// The bytes are transformed during the copy (compression).
     Transformed,
-    /// The bytes are hashed on their way, because their source cannot be read again.
+    /// The bytes are hashed during the copy, because the source cannot be read again.
     Hashed,
-    /// The destination is no regular file.
+    /// The destination is not a regular file.
     StreamDestination,
-    /// Nobody knows the size of the source before its end is met.
+    /// The size of the source is unknown until its end is reached.
     SizeUnknown,
-    /// The source has no bytes.
+    /// The source is empty.
     Empty,
     /// Below this size direct writes do not pay.
     TooSmallForDirect(Threshold),
     /// Below this size pinning pages costs more processor time than copying them.
     TooSmallForPinning(Threshold),
-    /// Below this size one read and one write are quicker than anything that is to be set up.
+    /// Below this size one read and one write are quicker than any mechanism that needs setup.
     TooSmallForSetup(Threshold),
     /// Pages of a source on a network or FUSE filesystem cannot be mapped for direct writes.
     SourceNotMapped,
     /// The destination's filesystem gives no alignment for `O_DIRECT`.
     NoAlignment,
-    /// The destination's filesystem copies in spite of `O_DIRECT`.
+    /// The destination's filesystem copies despite `O_DIRECT`.
     DirectCopies,
-    /// Direct writes are slower by the clock unless the copy must be durable.
+    /// Direct writes take longer unless the copy must be durable.
     SlowerUnlessDurable,
     /// `copy_file_range` is the kernel's own splice loop on this filesystem, with a smaller pipe.
     SmallerPipe,
-    /// Another mechanism is known to be quicker by the clock where it works.
+    /// Another mechanism that works here is known to take less time.
     SlowerByTheClock,
     /// It was slower in a trial on this file.
     SlowerInTrial {
-        /// Its speed in bytes per second, rounded to 100 MB/s.
+        /// Speed in bytes per second, rounded to 100 MB/s.
         speed: u64,
-        /// That of the winner.
+        /// Speed of the winner.
         best_speed: u64,
         /// The winner.
         best: Mechanism,
-        /// The winner had two threads.
+        /// Whether the winner used two threads.
         parallel: bool,
     },
     /// It was slower with other files of the job.
     SlowerOnJob {
-        /// Its speed in bytes per second, rounded to 1 MB/s.
+        /// Speed in bytes per second, rounded to 1 MB/s.
         speed: u64,
-        /// That of the quickest.
+        /// Speed of the quickest.
         best_speed: u64,
-        /// The quickest.
+        /// The quickest mechanism.
         best: Mechanism,
     },
-    /// Another mechanism was tried with this file to compare them.
+    /// Another mechanism was tried with this file, for comparison.
     Compared,
-    /// It was tried and could not go on, or not begin.
+    /// The mechanism was tried, and failed at the beginning or later.
     StoppedBy {
-        /// What stopped it.
+        /// The obstacle.
         obstacle: Obstacle,
-        /// Bytes that it had moved before; 0: it did not begin.
+        /// Bytes moved before; 0: none.
         after_bytes: u64,
     },
-    /// More reasons than a summary has rows for.
+    /// A summary has no row left for further reasons.
     Various,
 }
 
-/// What the caller's options have against a mechanism.
+/// Conflict between the caller's options and a mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Exclusion {
     /// Only read and write are allowed.
     ReadWriteOnly,
-    /// Another mechanism is named.
+    /// Another mechanism is selected.
     AnotherNamed,
     /// It copies, and only zero-copy is allowed.
     Copies,
-    /// The same, on this filesystem.
+    /// It copies on this filesystem, and only zero-copy is allowed.
     CopiesHere,
-    /// It may copy in spite of `O_DIRECT`, and only zero-copy is allowed.
+    /// It may copy despite `O_DIRECT`, and only zero-copy is allowed.
     MayCopy,
     /// It copies through the program's memory, which is not allowed.
     UserCopies,
-    /// It bypasses the page cache, which is to have the copy.
+    /// It bypasses the page cache, and the copy should be cached.
     BypassesCache,
-    /// Only read and write look at every byte, which is asked for.
+    /// Only read and write can look for zeros in every byte.
     CannotSeeZeros,
-    /// It may keep holes that are to be filled.
+    /// It may keep holes that should be filled.
     MayKeepHoles,
 }
 
-/// What stopped a mechanism that was tried.
+/// Obstacle met by a mechanism that was tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Obstacle {
     /// Source and destination lie on different filesystems.
     OtherFilesystem,
-    /// The filesystem has no reflinks, or not for this file.
+    /// The filesystem does not support reflinks, or not for this file.
     NoReflinks(Filesystem),
     /// Extents of these two files cannot be shared.
     ExtentsNotShared,
-    /// The kernel, or a filter of system calls, does not know the call.
+    /// The kernel or a seccomp filter does not know the call.
     UnknownCall,
-    /// A filter of system calls or an immutable file forbids it.
+    /// A seccomp filter or an immutable file forbids it.
     Forbidden,
     /// The source is an active swap file.
     SwapFile,
@@ -142,9 +142,9 @@ pub enum Obstacle {
     NotPinned,
     /// The file server does not support the call.
     NotOnServer,
-    /// There is no `io_uring` to read past the page cache with.
+    /// `io_uring` is not available for reads that bypass the page cache.
     NoRing,
-    /// It moved nothing, although the source has more.
+    /// The call moved nothing, although the source has more bytes.
     MovedNothing,
     /// The kernel does not support it for these files.
     NotSupported,
@@ -193,8 +193,8 @@ codes! { RefusalReason {
 } }
 
 impl RefusalReason {
-    /// Returns the choice of the caller without which the mechanism may be used; `None`: no single one
-    /// rules it out.
+    /// Returns the caller's choice that alone excludes the mechanism. `None`: there is no such
+    /// choice.
     #[must_use]
     pub const fn excluded_by(self) -> Option<Choice> {
         let (threshold, choice) = match self {
@@ -210,8 +210,8 @@ impl RefusalReason {
         }
     }
 
-    /// Returns the words for people, with choices of the caller by these names: a program's flags, keys of
-    /// a configuration file.
+    /// Returns the text for users, with the caller's choices named by `name`: a program's flags,
+    /// keys of a configuration file.
     pub fn named_by<'a>(self, name: impl Fn(Choice) -> &'a str) -> impl fmt::Display {
         NamedBy { reason: self, name }
     }
@@ -258,7 +258,7 @@ impl RefusalReason {
         }
     }
 
-    /// The words that need no fact.
+    /// Returns the part of the text without variables.
     const fn plain(self) -> &'static str {
         match self {
             RefusalReason::Transformed => "the bytes are transformed on their way",
@@ -293,7 +293,7 @@ impl RefusalReason {
                 "another way was tried with this file, to compare them by the clock"
             }
             RefusalReason::Various => "various",
-            // Theirs are those of the exclusion and of the obstacle.
+            // `Exclusion` and `Obstacle` have texts of their own.
             RefusalReason::ExcludedBy(_) | RefusalReason::StoppedBy { .. } => "",
         }
     }
@@ -305,7 +305,7 @@ impl fmt::Display for RefusalReason {
     }
 }
 
-/// A reason with the names that somebody has for choices.
+/// A reason with custom names for choices.
 struct NamedBy<N> {
     reason: RefusalReason,
     name: N,
@@ -317,7 +317,7 @@ impl<'a, N: Fn(Choice) -> &'a str> fmt::Display for NamedBy<N> {
     }
 }
 
-/// Says which threshold ruled, if it is not the one built in.
+/// Displays the threshold that decided, unless it is the built-in one.
 struct Below(Choice, Threshold);
 
 impl fmt::Display for Below {
@@ -334,7 +334,7 @@ impl fmt::Display for Below {
 }
 
 impl Exclusion {
-    /// The choice that rules it out; `None`: several would.
+    /// Returns the choice that excludes it. `None`: several choices do.
     const fn choice(self) -> Option<Choice> {
         Some(match self {
             Exclusion::ReadWriteOnly => Choice::ReadWriteOnly,
@@ -370,7 +370,7 @@ impl Exclusion {
 }
 
 impl Obstacle {
-    /// Returns the code of a refusal by it.
+    /// Returns the code of a refusal by this obstacle.
     #[must_use]
     pub const fn code(self) -> &'static str {
         RefusalReason::StoppedBy { obstacle: self, after_bytes: 0 }.code()
@@ -412,7 +412,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Asking for a reason makes no string, nor anything else on the heap.
+    /// A compile-time check that a reason owns no memory.
     const _: fn() = || {
         fn owns_no_memory<T: Copy>() {}
         owns_no_memory::<Option<RefusalReason>>();
