@@ -9,8 +9,8 @@ use crate::error::Result;
 use crate::handle::{
     Arriving, HandleIndex, HandleRights, Handles, Leaving, ObjectType, OwnedHandle, TakeHandles,
 };
-use crate::late::Items;
 use crate::layout::{HandleConstraint, Layout};
+use crate::lazy::Items;
 use crate::limits::Depth;
 use crate::validity::Validity;
 

@@ -5,8 +5,8 @@ use std::fmt;
 use crate::decode::{Decode, DecodeOptional, Decoder, FromView, HandleTable, Inline};
 use crate::encode::{Encode, EncodeOptional, Optional, Output};
 use crate::error::{Error, Result, Rule};
-use crate::late::Items;
 use crate::layout::{HandleConstraint, Layout};
+use crate::lazy::Items;
 use crate::limits::Depth;
 use crate::validity::Validity;
 

@@ -97,8 +97,8 @@ mod error;
 mod gather;
 mod handle;
 mod header;
-mod late;
 mod layout;
+mod lazy;
 mod limits;
 mod owning;
 mod regions;
@@ -117,8 +117,8 @@ pub use handle::{
     TakeHandles,
 };
 pub use header::{EPITAPH_ORDINAL, HEADER_BYTES, Header};
-pub use late::{Boxed, Items, ItemsIter};
 pub use layout::{HandleConstraint, Layout};
+pub use lazy::{Boxed, Items, ItemsIter};
 pub use limits::{MAX_BYTES, MAX_DEPTH, MAX_HANDLES, MAX_REGIONS};
 pub use regions::{GatherOptions, RegionList, Regions};
 pub use uncopy_fidl_derive::Fidl;
@@ -219,8 +219,8 @@ pub mod derived {
     pub use crate::encode::{Encode, EncodeOptional, Optional, Output};
     pub use crate::error::{Error, Result, Rule};
     pub use crate::handle::{Arriving, Handles, Leaving, TakeHandles};
-    pub use crate::late::{Boxed, Items, Printed};
     pub use crate::layout::{Layout, NoConstraint, StructLayout, all};
+    pub use crate::lazy::{Boxed, Items, Printed};
     pub use crate::limits::Depth;
     pub use crate::owning::{Owning, OwningHandles};
     pub use crate::validity::Validity;

@@ -6,8 +6,8 @@ use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline};
 use crate::encode::{Encode, EncodeOptional, Optional, Output};
 use crate::error::Result;
 use crate::handle::{Arriving, Handles, Leaving, TakeHandles};
-use crate::late::{Items, Printed};
 use crate::layout::Layout;
+use crate::lazy::{Items, Printed};
 use crate::limits::Depth;
 use crate::validity::Validity;
 

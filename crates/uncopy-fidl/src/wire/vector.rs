@@ -6,8 +6,8 @@ use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline};
 use crate::encode::{Encode, EncodeOptional, Optional, Output};
 use crate::error::{Error, Result, Rule};
 use crate::handle::{Arriving, Handles, Leaving, TakeHandles};
-use crate::late::{Items, print_items};
 use crate::layout::{Layout, Limit};
+use crate::lazy::{Items, print_items};
 use crate::limits::{Depth, MAX_BYTES};
 use crate::validity::Validity;
 

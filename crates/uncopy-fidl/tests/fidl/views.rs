@@ -1,6 +1,5 @@
 //! What callers rely on beside the bytes: where views point, that handles move once, what errors
 //! say.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,6 +1,5 @@
 //! Types in types: boxes, ends of channels and outcomes, by themselves and in vectors and arrays; and
 //! what a message may have at most.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::vec_box, reason = "types may have such fields")]
 
 use uncopy_fidl::{

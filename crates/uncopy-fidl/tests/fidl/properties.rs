@@ -1,6 +1,5 @@
 //! What holds for any value: it comes back as it was, regions are the same bytes as one buffer, and
 //! a changed message is refused or is another value's.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod parcels;
 mod zoo;
