@@ -1,5 +1,5 @@
-//! Values to messages and back: as regions, into one buffer that is kept, into a fresh one; and the
-//! whole way through a channel.
+//! Encoding and decoding: as regions, into a reused buffer, into a new buffer; and the whole path
+//! through a channel.
 
 #[path = "../../../xtask/src/compare/fidl/values.rs"]
 mod values;
@@ -80,8 +80,8 @@ fn values(c: &mut Criterion) {
     both(c, "boxes", &boxes());
 }
 
-/// What a body must be worth to stay where it is: whole events with every body copied and with
-/// every body left, by size.
+/// Compares, by size, the whole event with every body copied and with every body in place: the
+/// minimum size for which staying in place pays.
 fn thresholds(c: &mut Criterion) {
     let mut group = c.benchmark_group("threshold");
     for size in [128usize, 256, 512, 768, 1024, 1536, 2048, 4096] {

@@ -1,4 +1,4 @@
-//! The same for tasks of a Tokio runtime.
+//! Clients and servers for tasks of a Tokio runtime.
 
 use std::marker::PhantomData;
 
@@ -12,7 +12,7 @@ use crate::server::{Kept, Service, dispatch_keeping};
 use crate::transmit::{departed, keep_encoder, take_encoder};
 
 /// A [`Client`](crate::Client) whose calls wait without blocking the thread. Every future may be
-/// dropped at any moment, as [`AsyncChannel`]'s.
+/// dropped at any time, like those of [`AsyncChannel`].
 #[derive(Debug)]
 pub struct AsyncClient<P> {
     channel: AsyncChannel,
@@ -20,7 +20,7 @@ pub struct AsyncClient<P> {
 }
 
 impl<P> AsyncClient<P> {
-    /// Speaks over `channel`.
+    /// Makes a client that uses `channel`.
     #[must_use]
     pub fn new(channel: AsyncChannel) -> AsyncClient<P> {
         AsyncClient { channel, of: PhantomData }
@@ -32,10 +32,10 @@ impl<P> AsyncClient<P> {
         &self.channel
     }
 
-    /// Sends a message without answer, waiting for room.
+    /// Sends a message without an answer, waiting for room in the channel.
     ///
     /// # Errors
-    /// The value's or the channel's.
+    /// Errors of the value or the channel.
     ///
     /// # Ownership
     /// The value is consumed, and its handles are closed on failure, as by `zx_channel_write`.
@@ -56,17 +56,17 @@ impl<P> AsyncClient<P> {
         Ok(())
     }
 
-    /// Sends a message and waits for the answer to it.
+    /// Sends a message and waits for its answer.
     ///
     /// # Errors
-    /// The value's, the channel's, and whatever is wrong with the answer.
+    /// Errors of the value, the channel or the answer.
     ///
     /// # Ownership
     /// The value is consumed, and its handles are closed on failure, as by `zx_channel_write`.
     ///
     /// # Cancel safety
-    /// Sends as [`send`](Self::send). The answer to a call that was sent and dropped is found by
-    /// [`next_event`](Self::next_event), which fails then.
+    /// A dropped future behaves as for [`send`](Self::send). The answer to a call that was sent and
+    /// dropped arrives in [`next_event`](Self::next_event), which then fails.
     pub async fn call<T: Encode + TakeHandles<FidlHandle>, R: Decode>(
         &self,
         header: &Header,
@@ -84,7 +84,7 @@ impl<P> AsyncClient<P> {
     /// Waits for the next event.
     ///
     /// # Errors
-    /// [`Failure::Epitaph`] if the server ended with last words; the channel's.
+    /// [`Failure::Epitaph`] if the server sent an epitaph; errors of the channel.
     ///
     /// # Cancel safety
     /// A dropped future has taken no message.
@@ -93,13 +93,14 @@ impl<P> AsyncClient<P> {
     }
 }
 
-/// Serves as [`serve`](crate::serve) does, in a task. The service's own methods run in it, one at a time.
+/// Serves like [`serve`](crate::serve), in a task. The service's methods run in this task, one at a
+/// time.
 ///
 /// # Errors
-/// As there.
+/// As for [`serve`](crate::serve).
 ///
 /// # Cancel safety
-/// An answer that waits for room is lost with the future; nothing else is.
+/// An answer that waits for room is lost with the future; nothing else is lost.
 pub async fn serve_async(channel: &AsyncChannel, service: &impl Service) -> Result<(), Failure> {
     loop {
         let message = match channel.read().await {

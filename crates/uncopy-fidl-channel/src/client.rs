@@ -1,4 +1,4 @@
-//! Who calls.
+//! Clients: calls and events.
 
 use std::marker::PhantomData;
 
@@ -12,18 +12,18 @@ use crate::handle::{FidlHandle, arrive};
 use crate::server::Openness;
 use crate::transmit::{transmit, write};
 
-/// An answer, checked, in the memory in which it came.
+/// A checked answer, in the memory in which it was received.
 pub type Response<T> = Received<T, MessageBuf, FidlHandle>;
 
-/// The end of a channel that calls the methods of `P`, without their names: what
-/// `#[protocol]` makes clients of.
+/// The client end of a channel with protocol `P`, without the methods' names. `#[protocol]` wraps
+/// it in typed clients.
 #[derive(Debug)]
 pub struct Client<P> {
     channel: Channel,
     of: PhantomData<fn() -> P>,
 }
 
-/// A message that is no answer.
+/// A message that is not an answer.
 #[derive(Debug)]
 pub struct EventMessage {
     header: Header,
@@ -31,13 +31,14 @@ pub struct EventMessage {
 }
 
 impl<P> Client<P> {
-    /// Speaks over `channel`.
+    /// Makes a client that uses `channel`.
     #[must_use]
     pub fn new(channel: Channel) -> Client<P> {
         Client { channel, of: PhantomData }
     }
 
-    /// Speaks over an end that came in a message. None if that is gone, or no channel.
+    /// Makes a client from an end received in a message. `None` if the handle was taken, or is not
+    /// a channel.
     #[must_use]
     pub fn from_end(end: ClientEnd<P, FidlHandle>) -> Option<Client<P>> {
         let channel = Channel::try_from(end.into_inner()?.into_inner());
@@ -50,10 +51,10 @@ impl<P> Client<P> {
         &self.channel
     }
 
-    /// Sends a message without answer, waiting for room.
+    /// Sends a message without an answer, waiting for room in the channel.
     ///
     /// # Errors
-    /// The value's or the channel's.
+    /// Errors of the value or the channel.
     ///
     /// # Ownership
     /// The value is consumed, and its handles are closed on failure, as by `zx_channel_write`.
@@ -65,10 +66,10 @@ impl<P> Client<P> {
         transmit(header, value, |regions, handles| write(&self.channel, regions, handles))
     }
 
-    /// Sends a message and waits for the answer to it.
+    /// Sends a message and waits for its answer.
     ///
     /// # Errors
-    /// The value's, the channel's, and whatever is wrong with the answer.
+    /// Errors of the value, the channel or the answer.
     ///
     /// # Ownership
     /// The value is consumed, and its handles are closed on failure, as by `zx_channel_write`.
@@ -87,7 +88,7 @@ impl<P> Client<P> {
     /// Waits for the next event.
     ///
     /// # Errors
-    /// [`Failure::Epitaph`] if the server ended with last words; the channel's.
+    /// [`Failure::Epitaph`] if the server sent an epitaph; errors of the channel.
     pub fn next_event(&self, deadline: Deadline) -> Result<EventMessage, Failure> {
         loop {
             match self.channel.read() {
@@ -116,7 +117,7 @@ pub(crate) fn answer<R: Decode>(
 }
 
 impl EventMessage {
-    /// Looks at the header, and ends the conversation if it is an epitaph.
+    /// Reads the header. An epitaph ends the conversation.
     pub(crate) fn new(message: MessageBuf) -> Result<EventMessage, Failure> {
         let header = Header::parse(&message)?;
         if header.ordinal == EPITAPH_ORDINAL {
@@ -130,23 +131,23 @@ impl EventMessage {
         Ok(EventMessage { header, message })
     }
 
-    /// Returns which one it is.
+    /// Returns the ordinal of the event.
     #[must_use]
     pub fn ordinal(&self) -> u64 {
         self.header.ordinal
     }
 
-    /// Decodes its payload.
+    /// Decodes the payload.
     ///
     /// # Errors
-    /// Whatever is wrong with it.
+    /// Any rule that the payload breaks.
     pub fn payload<T: Decode>(self) -> Result<Response<T>, Failure> {
         let mut message = self.message;
         let handles = arrive(message.take_handles());
         Ok(Received::new(message, handles)?)
     }
 
-    /// Passes over an event that is not in the protocol, where that is allowed.
+    /// Ignores an event that is not in the protocol, if the protocol allows it.
     ///
     /// # Errors
     /// [`Failure::UnknownInteraction`].

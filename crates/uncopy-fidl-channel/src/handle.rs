@@ -1,4 +1,4 @@
-//! A channel's handles, as the codec sees them.
+//! Handles of channels, for the codec.
 
 use uncopy_channel::{self as channel, Object, Status};
 use uncopy_fidl::{CodecHandle as _, Departing, HandleRights, ObjectType, Rule};
@@ -10,12 +10,12 @@ use crate::failure::Failure;
 pub struct FidlHandle(channel::Handle);
 
 impl FidlHandle {
-    /// Makes one of any object.
+    /// Makes a handle from any object.
     pub fn new(object: impl Into<channel::Handle>) -> FidlHandle {
         FidlHandle(object.into())
     }
 
-    /// Returns the channel's own.
+    /// Returns the channel's handle.
     #[must_use]
     pub fn into_inner(self) -> channel::Handle {
         self.0
@@ -37,8 +37,8 @@ impl uncopy_fidl::CodecHandle for FidlHandle {
     }
 }
 
-/// What is written: every handle is what its field demands, with the rights that it names. A
-/// failure closes all of them.
+/// Checks handles against the constraints of their fields before they are written, and reduces
+/// their rights. Closes all of them on failure.
 pub(crate) fn depart(leaving: Vec<Departing<FidlHandle>>) -> Result<Vec<channel::Handle>, Failure> {
     let departed = leaving.into_iter().map(|Departing { handle, constraint }| {
         match constraint.narrowing(handle.object_type(), handle.rights()) {
@@ -54,7 +54,7 @@ pub(crate) fn depart(leaving: Vec<Departing<FidlHandle>>) -> Result<Vec<channel:
     departed.collect()
 }
 
-/// What was read.
+/// Converts handles that were read.
 pub(crate) fn arrive(handles: Vec<channel::Handle>) -> Vec<FidlHandle> {
     handles.into_iter().map(FidlHandle).collect()
 }

@@ -49,19 +49,19 @@
 //! # Ok::<(), uncopy_fidl_channel::Failure>(())
 //! ```
 //!
-//! A message goes from where the value lies into the channel: what is large is not copied into a
-//! buffer before ([`Encoder::gather_message`](uncopy_fidl::Encoder::gather_message)). What comes is
-//! looked at where the channel has it: requests are views, answers a [`Received`] that keeps the
+//! Messages are written from the value's own memory: large bodies are not copied into a buffer
+//! first ([`Encoder::gather_message`](uncopy_fidl::Encoder::gather_message)). Received messages are
+//! read where the channel keeps them: requests are views, answers are a [`Received`] that owns the
 //! message.
 //!
-//! # What nobody knows
-//! A message with an ordinal that is not in the protocol is passed over, answered with
-//! [`UNKNOWN_METHOD`](uncopy_fidl::UNKNOWN_METHOD), or ends the conversation, as its own flag and
-//! the protocol's [`Openness`] say:
+//! # Unknown messages
+//! A message whose ordinal is not in the protocol is ignored, answered with
+//! [`UNKNOWN_METHOD`](uncopy_fidl::UNKNOWN_METHOD), or ends the conversation, depending on its flag
+//! and the protocol's [`Openness`]:
 //!
 //! | | `open` | `ajar` | `closed` |
 //! |---|---|---|---|
-//! | flexible, without answer; event | passed over | passed over | ends |
+//! | flexible, without answer; event | ignored | ignored | ends |
 //! | flexible, with an answer | answered | ends | ends |
 //! | strict | ends | ends | ends |
 //!
@@ -88,7 +88,7 @@ pub use transmit::SendAs;
 pub use uncopy_fidl::{Empty, MethodResult, NoPayload};
 pub use uncopy_fidl_derive::protocol;
 
-/// The code in the book runs: of pages that show channels and messages together.
+/// Tests of the code in book pages about channels and messages.
 #[cfg(doctest)]
 mod book {
     #[doc = include_str!("../../../docs/gather.md")]
@@ -104,7 +104,7 @@ mod book {
     struct Tour;
 }
 
-/// What `#[protocol]` writes its code with.
+/// Support for the code of `#[protocol]`.
 #[doc(hidden)]
 pub mod derived {
     pub use std::convert::Infallible;

@@ -1,4 +1,4 @@
-//! Who is called.
+//! Servers: requests and answers.
 
 #[cfg(feature = "tokio")]
 use uncopy_channel as channel;
@@ -16,18 +16,18 @@ use crate::handle::{FidlHandle, arrive};
 use crate::transmit::departed;
 use crate::transmit::{transmit, write};
 
-/// What a protocol does with methods and events that it does not have.
+/// Treatment of methods and events that are not in the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Openness {
     /// Every unknown message ends the conversation.
     Closed,
-    /// Flexible ones without answer are passed over.
+    /// Unknown flexible messages without an answer are ignored.
     Ajar,
-    /// And flexible ones with an answer are answered.
+    /// As `Ajar`, and unknown flexible calls are answered.
     Open,
 }
 
-/// What to do about a message that the protocol does not have.
+/// Decision about an unknown message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unknown {
     PassOver,
@@ -43,36 +43,37 @@ fn unknown(openness: Openness, header: &Header) -> Unknown {
     }
 }
 
-/// A request: a view of the message, and the handles that came with it.
+/// A request: a view of the message, and its handles.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Request<'a, T: Decode> {
-    /// What was sent.
+    /// View of the payload.
     pub view: T::View<'a>,
-    /// Those that are not taken are closed.
+    /// Handles of the message. Those that are not taken are closed.
     pub handles: &'a mut Handles<FidlHandle>,
 }
 
 impl<T: FromView<FidlHandle>> Request<'_, T> {
-    /// Returns a value that owns everything.
+    /// Makes an owned value.
     #[must_use]
     pub fn into_owned(self) -> T {
         T::from_view(self.view, self.handles)
     }
 }
 
-/// Receiver of requests. `#[protocol]` makes one of everything that has the protocol's methods.
+/// Receiver of requests. `#[protocol]` generates one for every implementation of the protocol's
+/// server trait.
 ///
-/// Open: a service may be written by hand, to pass messages on for instance.
+/// Not sealed: a service may be written by hand, for example to forward messages.
 pub trait Service {
-    /// Does what one message asks.
+    /// Handles one message.
     ///
     /// # Errors
-    /// Whatever ends the conversation.
+    /// Any error that ends the conversation.
     fn dispatch(&self, interaction: Interaction<'_>) -> Result<(), Failure>;
 }
 
-/// One message, and where its answer goes.
+/// A message, and the destination of its answer.
 #[derive(Debug)]
 pub struct Interaction<'a> {
     header: Header,
@@ -85,7 +86,7 @@ pub struct Interaction<'a> {
 enum Answers<'a> {
     /// Written at once.
     To(&'a Channel),
-    /// Kept for somebody who can wait.
+    /// Kept for a caller that can wait.
     #[cfg(feature = "tokio")]
     Kept(&'a mut Option<Kept>),
 }
@@ -105,16 +106,16 @@ impl<'a> Interaction<'a> {
         Ok(Interaction { header, message, handles, answers })
     }
 
-    /// Returns which method is asked for.
+    /// Returns the ordinal of the method.
     #[must_use]
     pub fn ordinal(&self) -> u64 {
         self.header.ordinal
     }
 
-    /// Does what a method without answer asks.
+    /// Handles a method without an answer.
     ///
     /// # Errors
-    /// Whatever is wrong with the message.
+    /// Any rule that the message breaks.
     pub fn one_way<T: Decode>(self, act: impl FnOnce(Request<'_, T>)) -> Result<(), Failure> {
         let Interaction { header, message, mut handles, .. } = self;
         let Header { ordinal, txid, .. } = header;
@@ -126,10 +127,10 @@ impl<'a> Interaction<'a> {
         Ok(())
     }
 
-    /// Does what a method asks, and answers.
+    /// Handles a method with an answer.
     ///
     /// # Errors
-    /// Whatever is wrong with the message or the answer; the channel's.
+    /// Errors of the message, the answer or the channel.
     pub fn two_way<T: Decode, R: Encode + TakeHandles<FidlHandle>>(
         self,
         answer: impl FnOnce(Request<'_, T>) -> R,
@@ -143,7 +144,7 @@ impl<'a> Interaction<'a> {
         answers.send(&header, answer(Request { view, handles: &mut handles }))
     }
 
-    /// Treats a method that the protocol does not have. `note` hears of those that are passed over or
+    /// Handles a method that is not in the protocol. `note` is called for those that are ignored or
     /// answered.
     ///
     /// # Errors
@@ -184,7 +185,7 @@ impl Answers<'_> {
     }
 }
 
-/// Does what one message asks, and keeps the answer.
+/// Handles one message, and keeps the answer.
 #[cfg(feature = "tokio")]
 pub(crate) fn dispatch_keeping(
     service: &impl Service,
@@ -198,8 +199,8 @@ pub(crate) fn dispatch_keeping(
 /// Serves until the other end is closed.
 ///
 /// # Errors
-/// Whatever ends the conversation: close the channel then, after
-/// [`send_epitaph`] if the client shall know why.
+/// Any error that ends the conversation. Close the channel then; call [`send_epitaph`] first to
+/// tell the client the reason.
 pub fn serve(channel: &Channel, service: &impl Service) -> Result<(), Failure> {
     loop {
         match channel.read() {
@@ -216,10 +217,10 @@ pub fn serve(channel: &Channel, service: &impl Service) -> Result<(), Failure> {
     }
 }
 
-/// Sends an event, waiting for room.
+/// Sends an event, waiting for room in the channel.
 ///
 /// # Errors
-/// The value's or the channel's.
+/// Errors of the value or the channel.
 ///
 /// # Ownership
 /// The value is consumed, and its handles are closed on failure, as by `zx_channel_write`.
@@ -231,10 +232,10 @@ pub fn send_event<T: Encode + TakeHandles<FidlHandle>>(
     transmit(header, event, |regions, handles| write(channel, regions, handles))
 }
 
-/// Says with which status the server ends. Close the channel after it.
+/// Sends an epitaph with this status. Close the channel afterwards.
 ///
 /// # Errors
-/// The channel's.
+/// Errors of the channel.
 pub fn send_epitaph(channel: &Channel, status: i32) -> Result<(), Failure> {
     send_event(channel, &Header::epitaph(), status)
 }

@@ -1,4 +1,4 @@
-//! From a value into a channel.
+//! Writing of values into channels.
 
 use std::borrow::Borrow;
 use std::cell::RefCell;
@@ -10,20 +10,20 @@ use uncopy_fidl::{Encode, Encoder, Header, RegionList, TakeHandles, take_handles
 use crate::failure::Failure;
 use crate::handle::{FidlHandle, depart};
 
-/// Values that are sent as a `T`: a `T`, or a `&T` where it has no handles.
+/// Values that can be sent as a `T`: a `T`, or a `&T` if it has no handles.
 ///
-/// Sealed: it is there for all of them, and no other crate can implement it.
+/// Sealed: no other crate can implement it.
 pub trait SendAs<T>: Encode + TakeHandles<FidlHandle> + Borrow<T> {}
 
 impl<T, P: Encode + TakeHandles<FidlHandle> + Borrow<T>> SendAs<T> for P {}
 
 thread_local! {
-    /// Each thread's memory for what is not left in place.
+    /// Encoder of each thread, which keeps the memory for everything that does not stay in place.
     static ENCODER: RefCell<Encoder> = RefCell::default();
 }
 
-/// The thread's encoder, for a task that keeps it while it waits. Who else asks meanwhile gets a
-/// new one.
+/// Takes the thread's encoder, for a task that keeps it while it waits. Other users of the thread
+/// get a new one meanwhile.
 #[cfg(feature = "tokio")]
 pub(crate) fn take_encoder() -> Encoder {
     ENCODER
@@ -31,7 +31,7 @@ pub(crate) fn take_encoder() -> Encoder {
         .unwrap_or_default()
 }
 
-/// Gives it to the thread on which the task has come out.
+/// Puts the encoder back, on the thread where the task continues.
 #[cfg(feature = "tokio")]
 pub(crate) fn keep_encoder(encoder: Encoder) {
     ENCODER.with(|kept| {
@@ -41,7 +41,7 @@ pub(crate) fn keep_encoder(encoder: Encoder) {
     });
 }
 
-/// Takes the handles out of `value` and makes them what is written.
+/// Takes the handles out of `value`, and checks and reduces them.
 pub(crate) fn departed<T: TakeHandles<FidlHandle>>(
     value: &mut T,
 ) -> Result<Vec<channel::Handle>, Failure> {
@@ -50,7 +50,7 @@ pub(crate) fn departed<T: TakeHandles<FidlHandle>>(
     depart(leaving)
 }
 
-/// Encodes `value` and hands its regions and handles to `send`.
+/// Encodes `value` and passes its regions and handles to `send`.
 pub(crate) fn transmit<T: Encode + TakeHandles<FidlHandle>, R>(
     header: &Header,
     mut value: T,
@@ -64,12 +64,12 @@ pub(crate) fn transmit<T: Encode + TakeHandles<FidlHandle>, R>(
     };
     ENCODER.with(|encoder| match encoder.try_borrow_mut() {
         Ok(mut encoder) => with(&mut encoder),
-        // A signal's or an allocator's code that sends while this thread does.
+        // Taken already: a signal handler or an allocator sends while this thread does.
         Err(_) => with(&mut Encoder::new()),
     })
 }
 
-/// Writes, and waits for room where there is none.
+/// Writes, waiting for room in the channel.
 pub(crate) fn write(
     channel: &Channel,
     regions: &[IoSlice<'_>],

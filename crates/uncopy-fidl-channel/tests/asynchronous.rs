@@ -1,4 +1,4 @@
-//! The same for tasks.
+//! Clients and servers in tasks.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,13 +1,13 @@
-//! Public types go to other threads, are shared among them, and outlive a panic, as far as is said here.
+//! Public types are `Send`, `Sync` and unwind-safe as far as listed here.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use uncopy_fidl_channel::*;
 
-/// Of data: a panic in its middle leaves nothing half done.
+/// Checks a data type, which stays consistent after a panic.
 fn data<T: Send + Sync + UnwindSafe + RefUnwindSafe>() {}
 
-/// Of objects, and of what holds errors or objects: nothing is promised after a panic.
+/// Checks a type that contains objects or errors: nothing is promised after a panic.
 fn shared<T: Send + Sync>() {}
 
 #[test]

@@ -1,5 +1,5 @@
-//! Clients and servers that talk: methods of every kind, handles, events, last words, and what
-//! either side does with messages that it does not know.
+//! Conversations of clients and servers: methods of every kind, handles, events, epitaphs, and
+//! unknown messages on either side.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use uncopy_fidl_channel::{
     Failure, FidlHandle, MethodResult, Request, protocol, send_epitaph, serve,
 };
 
-/// Longer than anything takes that goes well.
+/// Longer than any successful operation takes.
 const LONG: Duration = Duration::from_secs(60);
 
 #[derive(Debug, PartialEq, Fidl)]
@@ -43,10 +43,10 @@ struct Count {
     count: u32,
 }
 
-/// Every kind of method.
+/// A protocol with every kind of method.
 #[protocol(library = "test.uncopy", open)]
 trait Desk {
-    /// Without an answer.
+    /// One-way.
     fn note(line: Line);
     fn ping() -> ();
     fn reverse(line: Line) -> Line;
@@ -63,7 +63,7 @@ trait Desk {
     fn on_done();
 }
 
-/// A later version of the same.
+/// A later version of the protocol.
 #[protocol(library = "test.uncopy", open)]
 trait Newer {
     #[fidl(ordinal = 1)]
@@ -121,7 +121,7 @@ fn soon() -> Deadline {
     Deadline::after(LONG)
 }
 
-/// A served channel; what the server notes; how it ended.
+/// A served channel: the server's notes, and its result.
 fn served(far: Channel) -> (std::sync::mpsc::Receiver<String>, JoinHandle<Result<(), Failure>>) {
     let (sender, notes) = channel();
     (notes, thread::spawn(move || serve(&far, &DeskService(Server(sender)))))
@@ -212,7 +212,7 @@ fn events_and_last_words_come_in_order() {
 fn an_event_is_waited_for() {
     let (near, far) = Channel::pair();
     let server = thread::spawn(move || {
-        // The client sleeps, or is about to.
+        // The client sleeps, or will soon.
         thread::sleep(Duration::from_millis(20));
         DeskEventSender(&far).on_count(&Count { count: 9 }).unwrap();
     });
@@ -319,7 +319,7 @@ fn is_transaction(failure: &Failure) -> bool {
     matches!(failure, Failure::WrongTransaction { .. })
 }
 
-/// The ordinal of `Desk.Ping`, from a message that a client writes.
+/// Returns the ordinal of `Desk.Ping`, from a message that a client writes.
 fn ordinal_of_ping() -> u64 {
     let (near, far) = Channel::pair();
     let client = DeskClient::new(near);
@@ -328,7 +328,7 @@ fn ordinal_of_ping() -> u64 {
     Header::parse(&far.read().unwrap()).unwrap().ordinal
 }
 
-/// The ordinal of `Desk.Note`.
+/// Returns the ordinal of `Desk.Note`.
 fn ordinal_of_note() -> u64 {
     let (near, far) = Channel::pair();
     DeskClient::new(near).note(line("", 0)).unwrap();

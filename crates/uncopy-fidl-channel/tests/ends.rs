@@ -1,4 +1,4 @@
-//! Ends of channels that come in messages: somebody is asked for a conversation, and it is held.
+//! Channel ends in messages: one conversation opens another.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -37,11 +37,11 @@ struct Adders {
     adders: Vec<ServerEnd<Adder, FidlHandle>>,
 }
 
-/// Serves the adders that it is given, one after the other.
+/// Serves the adders that it receives, one after the other.
 #[protocol(library = "test.uncopy", closed)]
 trait Office {
     fn employ(adders: Adders);
-    fn hire(number: Number) -> Ends;
+    fn spawn_worker(number: Number) -> Ends;
 }
 
 struct Sum(RefCell<u64>);
@@ -62,7 +62,7 @@ impl OfficeServer for Clerk {
         }
     }
 
-    fn hire(&self, request: Request<'_, Number>) -> Ends {
+    fn spawn_worker(&self, request: Request<'_, Number>) -> Ends {
         let count = request.view.number;
         let (clients, served): (Vec<_>, Vec<_>) = (0..count).map(|_| ends()).unzip();
         for (number, end) in (100..).zip(served) {
@@ -79,7 +79,7 @@ fn ends() -> (ClientEnd<Adder, FidlHandle>, ServerEnd<Adder, FidlHandle>) {
     (FidlHandle::new(near).into(), FidlHandle::new(far).into())
 }
 
-/// Serves until the client is gone, with a sum that begins with `number`.
+/// Serves until the client is closed; the sum starts at `number`.
 fn serve_end(end: ServerEnd<Adder, FidlHandle>, number: u64) {
     let channel = Channel::try_from(end.into_inner().unwrap().into_inner()).unwrap();
     serve(&channel, &AdderService(Sum(number.into()))).unwrap();
@@ -98,7 +98,7 @@ fn ends_that_came_in_an_answer_are_spoken_over() {
     let (near, far) = Channel::pair();
     let office = thread::spawn(move || serve(&far, &OfficeService(Clerk)));
     let client = OfficeClient::new(near);
-    let answer = client.hire(Number { number: 3 }, soon()).unwrap();
+    let answer = client.spawn_worker(Number { number: 3 }, soon()).unwrap();
     let Ends { clients, servers, spare } = answer.to_owned_value().unwrap();
     assert_eq!((clients.len(), servers.len()), (3, 2));
     for (number, end) in (100..).zip(clients) {
@@ -137,14 +137,14 @@ fn what_is_no_end_of_a_channel_is_no_client() {
     let event = ClientEnd::<Adder, FidlHandle>::new(FidlHandle::new(Event::new()));
     assert!(AdderClient::from_end(event).is_none());
 
-    // It has left with a message.
+    // It was sent with a message.
     let (mut end, _server) = ends();
     let mut leaving: Vec<Departing<FidlHandle>> = Vec::new();
     take_handles(&mut end, &mut leaving).unwrap();
     assert_eq!(leaving[0].constraint.object_type, ObjectType::CHANNEL);
     assert!(AdderClient::from_end(end).is_none());
 
-    // A server that is given something else than a channel refuses it.
+    // A server refuses a handle that is not a channel.
     let (near, far) = Channel::pair();
     let office = thread::spawn(move || serve(&far, &OfficeService(Clerk)));
     let adders = vec![FidlHandle::new(Event::new()).into()];
@@ -170,7 +170,7 @@ fn a_field_gets_no_more_rights_than_it_names() {
     let mut leaving: Vec<Departing<FidlHandle>> = Vec::new();
     take_handles(&mut sent, &mut leaving).unwrap();
     let bytes = encode(&sent).unwrap();
-    // With more than the field names, as a hostile or a careless peer sends it.
+    // With more rights than the field allows, as a hostile or careless peer sends it.
     let came: Vec<FidlHandle> = leaving.into_iter().map(|departing| departing.handle).collect();
     assert_ne!(came[0].rights(), Wanted::TRANSFER | Wanted::SIGNAL);
     let received: Signalled = decode_owned(&bytes, came).unwrap();
@@ -178,7 +178,7 @@ fn a_field_gets_no_more_rights_than_it_names() {
     assert_eq!(narrowed.rights(), Rights::TRANSFER | Rights::SIGNAL);
 }
 
-/// Ends without an attribute are sent with the rights of a channel, no fewer and no more.
+/// Ends without an attribute are sent with exactly the rights of a channel.
 #[test]
 fn an_end_with_fewer_rights_than_a_channel_is_not_sent() {
     use uncopy_channel::Rights;

@@ -1,4 +1,4 @@
-//! What stands in `#[fidl(…)]` and `#[repr(…)]`.
+//! The attributes `#[fidl(…)]` and `#[repr(…)]`.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
@@ -13,20 +13,20 @@ pub(crate) struct TypeAttributes {
     pub(crate) plain: Option<Span>,
     pub(crate) flexible: Option<Span>,
     pub(crate) bits: Option<Bits>,
-    /// Of which type its handles are, if it may have some.
+    /// Type of the handles, for a resource type.
     pub(crate) resource: Option<Type>,
     pub(crate) reserved: Vec<Ordinal>,
     /// The integer in `#[repr(…)]`.
     pub(crate) number: Option<Ident>,
 }
 
-/// Names and values.
+/// Names and values of the bits.
 pub(crate) struct Bits {
     pub(crate) span: Span,
     pub(crate) members: Vec<(Ident, Expr)>,
 }
 
-/// An ordinal and where it is written.
+/// An ordinal and its position in the source.
 #[derive(Clone, Copy)]
 pub(crate) struct Ordinal {
     pub(crate) number: u64,
@@ -41,10 +41,10 @@ pub(crate) struct MemberAttributes {
     pub(crate) unknown: Option<Span>,
 }
 
-/// What is demanded of a value beyond its type.
+/// Constraint on a value beyond its type.
 #[derive(Default)]
 pub(crate) struct Constraint {
-    /// Methods of the type's constraint, and what to call them with.
+    /// Methods of the type's constraint, with their arguments.
     calls: Vec<(&'static str, Span, Expr)>,
     item: Option<(Span, Box<Constraint>)>,
 }
@@ -100,7 +100,7 @@ impl TypeAttributes {
         {
             self.number = Some(word.clone());
         } else if meta.input.peek(syn::token::Paren) {
-            // `align(8)`, `packed(1)`: rustc's.
+            // Other arguments, `align(8)` or `packed(1)`, are left to rustc.
             let content;
             syn::parenthesized!(content in meta.input);
             content.parse::<TokenStream>()?;
@@ -172,7 +172,7 @@ impl Constraint {
         Ok(true)
     }
 
-    /// An expression: the constraint `base` and what this demands.
+    /// Returns an expression: the constraint `base` with this one added.
     pub(crate) fn applied_to(&self, base: TokenStream) -> TokenStream {
         let mut constraint = base;
         for (method, span, argument) in &self.calls {

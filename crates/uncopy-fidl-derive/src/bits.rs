@@ -1,4 +1,4 @@
-//! Bits: one number of which each bit has a name.
+//! Bits: a number whose bits have names.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -83,7 +83,7 @@ fn number(data: &DataStruct) -> Result<&Type> {
     Err(Error::new(data.struct_token.span, message))
 }
 
-/// Constants and what can be done with them.
+/// Constants and methods.
 fn members(subject: &Subject<'_>, number: &Type) -> TokenStream {
     let (name, visibility) = (subject.name, &subject.input.vis);
     let bits = subject.attributes.bits.as_ref();
@@ -118,16 +118,16 @@ fn members(subject: &Subject<'_>, number: &Type) -> TokenStream {
         impl #name {
             #(#constants)*
 
-            /// Every bit that has a name.
+            /// Contains every named bit.
             #visibility const ALL: Self = Self(#all);
 
-            /// The number.
+            /// Returns the number.
             #[must_use]
             #visibility const fn bits(self) -> #number {
                 self.0
             }
 
-            /// All bits of `other` are set.
+            /// Whether all bits of `other` are set.
             #[must_use]
             #visibility const fn contains(self, other: Self) -> bool {
                 self.0 & other.0 == other.0

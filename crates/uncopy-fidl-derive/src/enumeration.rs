@@ -1,4 +1,4 @@
-//! Enums: one number of some members.
+//! Enums: a number with named values.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
@@ -7,7 +7,7 @@ use syn::{DataEnum, Error, Expr, Fields, Result, Type, Variant};
 use crate::attributes::MemberAttributes;
 use crate::model::{LayoutOf, Subject, peeled};
 
-/// An enum of this kind of number.
+/// Derives an enum with numbers of this type.
 pub(crate) fn expand(
     subject: &Subject<'_>,
     data: &DataEnum,
@@ -52,7 +52,7 @@ pub(crate) fn expand(
     Ok(subject.scope(&quote!(#layout #encode #take #decode #from_view)))
 }
 
-/// Checks the variant that carries unknown numbers.
+/// Checks the variant for unknown numbers.
 fn carrier<'a>(variant: &'a Variant, number: &Ident) -> Result<&'a Ident> {
     if let Fields::Unnamed(fields) = &variant.fields
         && fields.unnamed.len() == 1

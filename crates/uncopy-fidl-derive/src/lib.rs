@@ -1,4 +1,4 @@
-//! The derive macro of `uncopy-fidl`, which re-exports it.
+//! Derive macros of `uncopy-fidl` and `uncopy-fidl-channel`, which re-export them.
 #![deny(missing_docs, unsafe_code)]
 
 mod attributes;
@@ -17,59 +17,60 @@ use syn::{Data, DeriveInput, Error, ItemTrait, Result, parse_macro_input};
 use attributes::TypeAttributes;
 use model::Subject;
 
-/// Makes a Rust type one of FIDL's.
+/// Makes a Rust type a FIDL type.
 ///
-/// A struct is a FIDL struct, a table (`#[fidl(table)]`) or bits (`#[fidl(bits(…))]`). An enum is
-/// a FIDL enum if it says which number it is (`#[repr(u16)]`), else a union. Beside what encodes
-/// and decodes it, a struct, table or union `Photo` gets its view, `PhotoView`. A type that
-/// borrows (`struct Photo<'a> { pixels: &'a [u8] }`) can only be encoded.
+/// A struct is a FIDL struct, a table (`#[fidl(table)]`) or bits (`#[fidl(bits(…))]`). An enum with
+/// a number type (`#[repr(u16)]`) is a FIDL enum, any other a union. A struct, table or union
+/// `Photo` also gets a view, `PhotoView`. A type that borrows (`struct Photo<'a> { pixels: &'a [u8]
+/// }`) can only be encoded.
 ///
 /// # Attributes of types
 /// | `#[fidl(…)]` | on | means |
 /// |---|---|---|
 /// | `table` | structs | a table; every field is an `Option` and has an ordinal |
-/// | `bits(READ = 1, WRITE = 2)` | structs of one number | these bits; constants of these names |
-/// | `flexible` | bits | bits that are not named here are carried |
-/// | `plain` | structs with `#[repr(C)]` | the same in memory as on the wire; zerocopy's `FromBytes`, `IntoBytes`, `KnownLayout` and `Immutable` must be derived too, which fail to compile where it is not so. Its view is `Plain` |
-/// | `resource = Handle` | all but bits and enums | may have handles, of this type |
-/// | `reserved(2, 3)` | tables, unions | nobody uses these ordinals |
+/// | `bits(READ = 1, WRITE = 2)` | structs of one number | bits, with constants of these names |
+/// | `flexible` | bits | unnamed bits are kept |
+/// | `plain` | structs with `#[repr(C)]` | identical in memory and on the wire; also derive zerocopy's `FromBytes`, `IntoBytes`, `KnownLayout` and `Immutable`, which fail to compile if that is not the case. Its view is `Plain` |
+/// | `resource = Handle` | all but bits and enums | may have handles of this type |
+/// | `reserved(2, 3)` | tables, unions | ordinals that must not be used |
 ///
 /// # Attributes of fields and variants
 /// | `#[fidl(…)]` | on | means |
 /// |---|---|---|
 /// | `ordinal = 1` | fields of tables, variants of unions | its ordinal |
-/// | `max = 16` | vectors, strings | the most items or bytes |
-/// | `item(…)` | vectors, arrays | `max`, `kind`, `rights` or `item` of each item |
-/// | `kind = ObjectType::EVENT` | handles | what it must be a handle to |
-/// | `rights = HandleRights::BASIC` | handles | the rights it needs, and all that it keeps; those of a channel (0xF00E) for a `ClientEnd` or `ServerEnd` that says nothing |
-/// | `unknown` | one variant | the type is flexible: `Unknown(u16)` of an enum carries other numbers, `Unknown(uncopy_fidl::Unknown)` of a union other members |
+/// | `max = 16` | vectors, strings | maximum number of items or bytes |
+/// | `item(…)` | vectors, arrays | `max`, `kind`, `rights` or `item` for each item |
+/// | `kind = ObjectType::EVENT` | handles | required object type |
+/// | `rights = HandleRights::BASIC` | handles | rights that the handle must have, and to which it is reduced; default for a `ClientEnd` or `ServerEnd`: those of a channel (0xF00E) |
+/// | `unknown` | one variant | the type is flexible: `Unknown(u16)` of an enum keeps other numbers, `Unknown(uncopy_fidl::Unknown)` of a union other members |
 #[proc_macro_derive(Fidl, attributes(fidl))]
 pub fn derive_fidl(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     expand(&input).unwrap_or_else(Error::into_compile_error).into()
 }
 
-/// Makes clients and services of a protocol, which is written as a trait: a function with an answer
-/// is a two-way method, one without a one-way method, and one with `#[fidl(event)]` an event. Each
-/// has at most one payload, a struct, table or union.
+/// Generates clients and services for a protocol, written as a trait: a function with an answer is
+/// a two-way method, a function without one is a one-way method, and a function with
+/// `#[fidl(event)]` is an event. Each has at most one payload, a struct, table or union.
 ///
-/// Of `trait Echo` come `EchoClient`; `EchoServer`, the trait that a server has, and `EchoService`,
-/// which makes a service of that; if there are events, `EchoEvent` and `EchoEventSender`; and
-/// `Echo` itself, for `ClientEnd<Echo, _>`, of which `EchoClient::from_end` makes a client.
+/// `trait Echo` generates `EchoClient`; `EchoServer`, the trait that a server implements, and
+/// `EchoService`, which makes a service from it; if there are events, `EchoEvent` and
+/// `EchoEventSender`; and `Echo` itself, for `ClientEnd<Echo, _>`, which `EchoClient::from_end`
+/// turns into a client.
 ///
 /// | `#[protocol(…)]` | means |
 /// |---|---|
-/// | `library = "example"` | ordinals are made of `example/Echo.Method`, with the method's name in camel case |
-/// | `open`, `ajar`, `closed` | what happens to messages that it does not have; `open` if nothing is said |
-/// | `tokio` | `AsyncEchoClient` too; needs the feature `tokio` of `uncopy-fidl-channel`, and the crate `uncopy` |
+/// | `library = "example"` | ordinals are computed from `example/Echo.Method`, with the method's name in camel case |
+/// | `open`, `ajar`, `closed` | treatment of unknown messages; default: `open` |
+/// | `tokio` | also generates `AsyncEchoClient`; needs the feature `tokio` of `uncopy-fidl-channel`, and the crate `uncopy` |
 ///
 /// | `#[fidl(…)]` on functions | means |
 /// |---|---|
-/// | `flexible` | who does not know it may go on; the answer is a `MethodResult` |
-/// | `event` | a server sends it by itself |
-/// | `ordinal = 5` | this ordinal |
+/// | `flexible` | a receiver may ignore it if unknown; the answer is a `MethodResult` |
+/// | `event` | sent by the server without a request |
+/// | `ordinal = 5` | an explicit ordinal |
 ///
-/// An answer `Result<Answer, Error>` goes as a `MethodResult` too.
+/// An answer `Result<Answer, Error>` is also sent as a `MethodResult`.
 #[proc_macro_attribute]
 pub fn protocol(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let mut parsed = protocol::Arguments::default();
@@ -103,7 +104,7 @@ mod tests {
 
     use super::{expand, protocol};
 
-    /// Each mistake is found, said, and shown at the words that are wrong.
+    /// Tests that each mistake is reported, at the wrong words.
     #[test]
     fn mistakes_are_shown_where_they_are() {
         for (source, message, place) in [
@@ -194,7 +195,7 @@ mod tests {
         }
     }
 
-    /// What becomes of a trait with these arguments.
+    /// Expands a trait with these arguments.
     fn expand_protocol(arguments: &str, item: &str) -> syn::Result<proc_macro2::TokenStream> {
         let mut parsed = protocol::Arguments::default();
         syn::meta::parser(|meta| parsed.word(&meta)).parse_str(arguments)?;
@@ -228,7 +229,7 @@ mod tests {
             let found = error.span().source_text().unwrap_or_default();
             assert!(found.starts_with(place), "{item}: shown at {found}");
         }
-        // What is neither a `Result` nor a type with a name is an answer as any other.
+        // A type that is neither a `Result` nor a path is treated as a plain answer.
         for item in ["trait P { fn m() -> [A; 2]; }", "trait P { fn m() -> Page<'a, A>; }"] {
             expand_protocol(library, item).expect(item);
         }

@@ -1,4 +1,4 @@
-//! What all kinds of types have in common.
+//! Common parts of all kinds of types.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -8,24 +8,24 @@ use syn::{Attribute, DeriveInput, Error, GenericParam, Lifetime, Result, Type};
 
 use crate::attributes::{MemberAttributes, Ordinal, TypeAttributes};
 
-/// The type that is derived for.
+/// The type that the macro is applied to.
 pub(crate) struct Subject<'a> {
     pub(crate) input: &'a DeriveInput,
     pub(crate) attributes: TypeAttributes,
     pub(crate) name: &'a Ident,
-    /// Of its view.
+    /// Name of its view.
     pub(crate) view: Ident,
 }
 
 /// A field, or the payload of a variant.
 pub(crate) struct Member<'a> {
     pub(crate) ident: Ident,
-    /// What it is called in errors.
+    /// Name in errors.
     pub(crate) label: String,
     pub(crate) ty: &'a Type,
     pub(crate) attributes: MemberAttributes,
     pub(crate) docs: Vec<&'a Attribute>,
-    /// Of its constraint.
+    /// Name of its constraint.
     pub(crate) constant: Ident,
 }
 
@@ -46,19 +46,19 @@ impl<'a> Member<'a> {
         })
     }
 
-    /// Its type where no lifetime is at hand.
+    /// Returns its type for places without a lifetime.
     pub(crate) fn static_type(&self) -> Type {
         static_type(self.ty)
     }
 
-    /// The type in its own place, so that what it lacks is reported there.
+    /// Returns the type with its own source position, so that errors are reported there.
     pub(crate) fn spanned_type(&self) -> TokenStream {
         let ty = self.static_type();
         quote_spanned!(self.ty.span()=> #ty)
     }
 }
 
-/// What a member is called in errors and in print.
+/// Name of a member in errors and in `Debug`.
 pub(crate) fn label_of(ident: &Ident) -> String {
     ident.to_string().trim_start_matches("r#").to_owned()
 }
@@ -67,7 +67,7 @@ pub(crate) fn docs_of(attributes: &[Attribute]) -> Vec<&Attribute> {
     attributes.iter().filter(|attribute| attribute.path().is_ident("doc")).collect()
 }
 
-/// The type without the invisible groups in which macros hand types on.
+/// Removes the invisible groups that macros put around types.
 pub(crate) fn peeled(ty: &Type) -> &Type {
     match ty {
         Type::Group(group) => peeled(&group.elem),
@@ -107,7 +107,8 @@ impl<'a> Subject<'a> {
         Ok(Subject { input, attributes, name: &input.ident, view })
     }
 
-    /// What stands before the declaration of the view: what it is, and the type's own documentation.
+    /// Returns the documentation and attributes of the view: a generated line, and the type's own
+    /// documentation.
     pub(crate) fn view_head(&self, about: &str) -> TokenStream {
         let docs = docs_of(&self.input.attrs);
         let gap = (!docs.is_empty()).then(|| quote!(#[doc = ""]));
@@ -120,7 +121,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The documentation of a member of the view, where the type's own member has none.
+    /// Returns the documentation of a member of the view, if the type's own member has none.
     pub(crate) fn view_docs(&self, docs: &[&Attribute]) -> TokenStream {
         if !docs.is_empty() {
             return quote!(#(#docs)*);
@@ -129,18 +130,18 @@ impl<'a> Subject<'a> {
         quote!(#[doc = #about])
     }
 
-    /// The type of a view of `members`. With none there is nothing that it could borrow.
+    /// Returns the type of a view of `members`. Without members it borrows nothing.
     pub(crate) fn view_of(&self, members: &[Member<'_>]) -> TokenStream {
         let view = &self.view;
         if members.is_empty() { quote!(#view) } else { quote!(#view<'a>) }
     }
 
-    /// It borrows what it is encoded from, and cannot be decoded.
+    /// Whether it borrows its contents, so that it can only be encoded.
     pub(crate) fn borrows(&self) -> bool {
         !self.input.generics.params.is_empty()
     }
 
-    /// Refuses an attribute that is of no use on `what`.
+    /// Refuses an attribute that does not apply to `what`.
     pub(crate) fn refuse(&self, word: &str, span: Option<Span>, what: &str) -> Result<()> {
         match span {
             Some(span) => Err(Error::new(span, format!("`{word}` means nothing on {what}"))),
@@ -148,7 +149,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Everything in a scope of its own.
+    /// Puts the generated code into a separate scope.
     pub(crate) fn scope(&self, items: &TokenStream) -> TokenStream {
         quote! {
             const _: () = {
@@ -160,7 +161,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Constants with the constraints of `members`, and what value types must not have.
+    /// Returns constants with the constraints of `members`, and the checks of value types.
     pub(crate) fn constants(&self, members: &[Member<'_>]) -> TokenStream {
         let constants = members.iter().map(|member| {
             let (constant, ty) = (&member.constant, member.spanned_type());
@@ -184,7 +185,7 @@ impl<'a> Subject<'a> {
         quote!(#(#constants)* #(#checks)*)
     }
 
-    /// `impl Trait for Type`, with the type's lifetimes.
+    /// Returns `impl Trait for Type`, with the type's lifetimes.
     pub(crate) fn implement(
         &self,
         which: &TokenStream,
@@ -198,14 +199,14 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The type with its lifetimes.
+    /// Returns the type with its lifetimes.
     pub(crate) fn own(&self) -> TokenStream {
         let name = self.name;
         let (_, generics, _) = self.input.generics.split_for_impl();
         quote!(#name #generics)
     }
 
-    /// `impl Trait<Handle> for Type`: for the resource's handles, or for all.
+    /// Returns `impl Trait<Handle> for Type`: for the handles of a resource type, or for all.
     pub(crate) fn implement_for_handles(&self, which: &str, body: &TokenStream) -> TokenStream {
         let which = Ident::new(which, Span::call_site());
         let own = self.own();
@@ -219,14 +220,14 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The type of handles in code inside `implement_for_handles`.
+    /// Returns the type of handles in code inside `implement_for_handles`.
     pub(crate) fn handle(&self) -> TokenStream {
         self.attributes.resource.as_ref().map_or(quote!(__H), |handle| quote!(#handle))
     }
 
-    /// The value of a member's `view`. In a value type it is for any type of handles, and where the
-    /// member has handles after all, that there must be none ([`constants`](Self::constants)) is
-    /// the only error.
+    /// Makes the value of a member from its `view`. In a value type this works for any type of
+    /// handles. If the member has handles although it must not ([`constants`](Self::constants)),
+    /// that is the only error.
     pub(crate) fn value_of(&self, ty: &Type, view: &TokenStream) -> TokenStream {
         match &self.attributes.resource {
             Some(handle) => quote!(<#ty as __fidl::FromView<#handle>>::from_view(#view, handles)),
@@ -234,7 +235,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Reads a member from `inline`, as [`value_of`](Self::value_of) makes it of a view.
+    /// Reads a member from `inline`, like [`value_of`](Self::value_of) for a view.
     pub(crate) fn read(&self, member: &Member<'_>, inline: &TokenStream) -> TokenStream {
         let Member { ty, constant, .. } = member;
         let read = match &self.attributes.resource {
@@ -244,7 +245,7 @@ impl<'a> Subject<'a> {
         quote!(#read(#inline, decoder, arriving, #constant, depth))
     }
 
-    /// Reads a member from the payload of `envelope`, and returns what is wrong with it.
+    /// Reads a member from the payload of `envelope`, and returns its error.
     pub(crate) fn read_payload(&self, member: &Member<'_>, depth: &TokenStream) -> TokenStream {
         let (ty, label, read) = (member.ty, &member.label, self.read(member, &quote!(object)));
         let in_field = quote!(.map_err(|error| error.in_field(#label))?);
@@ -257,7 +258,7 @@ impl<'a> Subject<'a> {
         }}
     }
 
-    /// `Layout`.
+    /// Implements `Layout`.
     pub(crate) fn layout(&self, layout: &LayoutOf) -> TokenStream {
         let LayoutOf { size, align, is_flat, validity } = layout;
         let has_handles = self.attributes.resource.is_some();
@@ -273,7 +274,7 @@ impl<'a> Subject<'a> {
         self.implement(&quote!(__fidl::Layout), &self.own(), &body)
     }
 
-    /// `Encode`. The bodies see `self`, `inline`, `out`, `at` and `depth`.
+    /// Implements `Encode`. The bodies see `self`, `inline`, `out`, `at` and `depth`.
     pub(crate) fn encode(
         &self,
         inline: &TokenStream,
@@ -307,8 +308,8 @@ impl<'a> Subject<'a> {
         self.implement(&quote!(__fidl::Encode), &self.own(), &body)
     }
 
-    /// `Decode` with `view` as the type of views. The body sees `inline`, `decoder` and `depth`.
-    /// `print`, which sees the same and `f`, is the body of a type that contains others.
+    /// Implements `Decode` with `view` as the type of views. The body sees `inline`, `decoder` and
+    /// `depth`. `print`, which also sees `f`, is the body for a type that contains others.
     pub(crate) fn decode(
         &self,
         view: &TokenStream,
@@ -358,8 +359,8 @@ impl<'a> Subject<'a> {
         self.implement(&quote!(__fidl::Decode), &self.own(), &body)
     }
 
-    /// `FromView`. The body sees `view` and `handles`. `read`, which sees `inline`, `decoder`,
-    /// `arriving` and `depth`, is the body of a type that contains others.
+    /// Implements `FromView`. The body sees `view` and `handles`. `read`, which sees `inline`,
+    /// `decoder`, `arriving` and `depth`, is the body for a type that contains others.
     pub(crate) fn owned(&self, body: &TokenStream, read: Option<&TokenStream>) -> TokenStream {
         let handle = self.handle();
         let read = read.map(|read| {
@@ -398,7 +399,8 @@ impl<'a> Subject<'a> {
         self.implement_for_handles("FromView", &body)
     }
 
-    /// `TakeHandles`. The body, which sees `self` and `leaving`, is left out for value types.
+    /// Implements `TakeHandles`. The body, which sees `self` and `leaving`, is left out for value
+    /// types.
     pub(crate) fn take_handles(&self, body: &TokenStream) -> TokenStream {
         let handle = self.handle();
         let body = match &self.attributes.resource {
@@ -418,7 +420,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// What `Layout` says, as expressions.
+/// Members of `Layout`, as expressions.
 pub(crate) struct LayoutOf {
     pub(crate) size: TokenStream,
     pub(crate) align: TokenStream,
@@ -426,7 +428,7 @@ pub(crate) struct LayoutOf {
     pub(crate) validity: TokenStream,
 }
 
-/// Every member has an ordinal of its own that is not reserved.
+/// Checks that every member has a separate ordinal that is not reserved.
 pub(crate) fn check_ordinals(
     members: &[(Span, Option<Ordinal>)],
     reserved: &[Ordinal],

@@ -1,4 +1,4 @@
-//! Protocols: the methods of a trait become a client, a service and events.
+//! Protocols: turns the methods of a trait into a client, a service and events.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
@@ -11,7 +11,7 @@ use syn::{
 
 use crate::model::{docs_of, peeled};
 
-/// What stands in `#[protocol(…)]`.
+/// Arguments of `#[protocol(…)]`.
 #[derive(Default)]
 pub(crate) struct Arguments {
     library: Option<LitStr>,
@@ -53,9 +53,9 @@ struct Method<'a> {
 
 enum Answer<'a> {
     None,
-    /// Strict, and cannot fail: the type alone.
+    /// A strict method that cannot fail: the type alone.
     Plain(Option<&'a Type>),
-    /// In a union with an error, of the method or of the framework.
+    /// A union with an error, of the method or of the framework.
     Outcome(Option<&'a Type>, Option<&'a Type>),
 }
 
@@ -88,8 +88,9 @@ impl Words {
     }
 }
 
-/// The first eight bytes of the SHA-256 of `library/Protocol.Method` as a little-endian number,
-/// without the highest bit, which is the system's (Fuchsia's RFC-0020, with 64 bits since).
+/// Computes an ordinal: the first eight bytes of the SHA-256 of `library/Protocol.Method` as a
+/// little-endian number, without the highest bit, which is reserved (Fuchsia's RFC-0020, extended
+/// to 64 bits).
 fn ordinal_of(library: &str, protocol: &Ident, method: &Ident) -> u64 {
     let selector = format!("{library}/{protocol}.{}", camel_case(&method.to_string()));
     let hash = Sha256::digest(selector.as_bytes());
@@ -109,7 +110,7 @@ fn camel_case(name: &str) -> String {
         .collect()
 }
 
-/// The one or two types of `Name<…>`.
+/// Returns the one or two type arguments of `Name<…>`.
 fn arguments_of<'a>(ty: &'a Type, name: &str) -> Option<Vec<&'a Type>> {
     let Type::Path(path) = peeled(ty) else { return None };
     let last = path.path.segments.last().filter(|segment| segment.ident == name)?;
@@ -121,7 +122,7 @@ fn arguments_of<'a>(ty: &'a Type, name: &str) -> Option<Vec<&'a Type>> {
     Some(types.collect())
 }
 
-/// None for `()`.
+/// Returns `None` for `()`.
 fn payload_type(ty: &Type) -> Option<&Type> {
     match peeled(ty) {
         Type::Tuple(tuple) if tuple.elems.is_empty() => None,
@@ -180,7 +181,7 @@ impl<'a> Method<'a> {
         }
     }
 
-    /// What the wire carries as the answer.
+    /// Returns the type of the answer on the wire.
     fn answer(&self) -> TokenStream {
         match &self.answer {
             Answer::None => TokenStream::new(),
@@ -203,7 +204,7 @@ impl<'a> Method<'a> {
         quote!(::uncopy_fidl_channel::derived::Header::one_way(#ordinal)#flexible)
     }
 
-    /// The parameter of a function that sends, and what it sends.
+    /// Returns the parameter of a sending function, and the value to send.
     fn parameter(&self) -> (TokenStream, TokenStream) {
         match self.payload {
             Some((name, ty)) => {
@@ -256,7 +257,7 @@ pub(crate) fn expand(arguments: &Arguments, item: &ItemTrait) -> Result<TokenStr
     Ok(quote!(#marker #client #async_client #server #events))
 }
 
-/// The client: a function for each method, and one for events.
+/// Generates the client: a function for each method, and one for events.
 fn client(
     item: &ItemTrait,
     methods: &[Method<'_>],
@@ -276,10 +277,11 @@ fn client(
     } else {
         quote!(::uncopy_fidl_channel::derived::Channel)
     };
-    // Of an end for tasks only those know on which runtime it is waited for.
+    // Only the asynchronous client needs a runtime, so only the other one can be made from an end.
     let from_end = (!is_async).then(|| {
         quote! {
-            /// Speaks over an end that came in a message. None if that is gone, or no channel.
+            /// Makes a client from an end received in a message. `None` if the handle was taken, or
+            /// is not a channel.
             #[must_use]
             pub fn from_end(
                 end: ::uncopy_fidl_channel::derived::ClientEnd<
@@ -299,7 +301,7 @@ fn client(
 
         #[allow(dead_code)]
         impl #client {
-            /// Speaks over `channel`.
+            /// Makes a client that uses `channel`.
             #[must_use]
             pub fn new(channel: #channel) -> Self {
                 Self(::uncopy_fidl_channel::#inner::new(channel))
@@ -307,7 +309,7 @@ fn client(
 
             #from_end
 
-            /// The channel.
+            /// Returns the channel.
             #[must_use]
             pub fn channel(&self) -> &#channel {
                 self.0.channel()
@@ -335,7 +337,7 @@ fn client_function(method: &Method<'_>, is_async: bool) -> TokenStream {
             #(#docs)*
             ///
             /// # Errors
-            /// The value's or the channel's.
+            /// Errors of the value or the channel.
             pub #asyncness fn #ident(
                 &self,
                 #parameter
@@ -349,7 +351,7 @@ fn client_function(method: &Method<'_>, is_async: bool) -> TokenStream {
         #(#docs)*
         ///
         /// # Errors
-        /// The value's, the channel's, and whatever is wrong with the answer.
+        /// Errors of the value, the channel or the answer.
         pub #asyncness fn #ident(
             &self,
             #parameter
@@ -385,10 +387,10 @@ fn next_event(
         (TokenStream::new(), parameter, quote!((deadline)))
     };
     Some(quote! {
-        /// Waits for the next event. Unknown ones are passed over where that is allowed.
+        /// Waits for the next event. Unknown events are ignored if the protocol allows it.
         ///
         /// # Errors
-        /// The server's last words, the channel's, and whatever is wrong with the event.
+        /// The server's epitaph; errors of the channel or the event.
         pub #asyncness fn next_event(
             &self,
             #parameter
@@ -408,7 +410,7 @@ fn variant(method: &Method<'_>) -> Ident {
     Ident::new(&camel_case(&method.ident.to_string()), method.ident.span())
 }
 
-/// The trait that a server has, and what makes a service of it.
+/// Generates the trait of a server, and the service that dispatches to it.
 fn server(item: &ItemTrait, methods: &[Method<'_>], openness: &TokenStream) -> TokenStream {
     let (name, visibility) = (&item.ident, &item.vis);
     let (server, service) = (format_ident!("{name}Server"), format_ident!("{name}Service"));
@@ -441,8 +443,7 @@ fn server(item: &ItemTrait, methods: &[Method<'_>], openness: &TokenStream) -> T
         #visibility trait #server {
             #(#functions)*
 
-            /// Hears of a method that the protocol does not have, where it was passed over or
-            /// answered.
+            /// Called for an unknown method that was ignored or answered.
             fn unknown_method(&self, ordinal: u64) {
                 let _ = ordinal;
             }
@@ -471,7 +472,7 @@ fn server(item: &ItemTrait, methods: &[Method<'_>], openness: &TokenStream) -> T
     }
 }
 
-/// The arm of one method.
+/// Generates the match arm of one method.
 fn dispatched(method: &Method<'_>) -> TokenStream {
     let (ident, ordinal, payload) = (method.ident, method.ordinal, method.payload());
     let call = match method.payload {
@@ -508,7 +509,7 @@ fn dispatched(method: &Method<'_>) -> TokenStream {
     }
 }
 
-/// What a server sends by itself, and how a client sees it.
+/// Generates the sender of events, and the events as a client receives them.
 fn events(item: &ItemTrait, methods: &[Method<'_>]) -> Option<TokenStream> {
     let (name, visibility) = (&item.ident, &item.vis);
     let (event, sender) = (format_ident!("{name}Event"), format_ident!("{name}EventSender"));
@@ -531,7 +532,7 @@ fn events(item: &ItemTrait, methods: &[Method<'_>]) -> Option<TokenStream> {
             #(#docs)*
             ///
             /// # Errors
-            /// The value's or the channel's.
+            /// Errors of the value or the channel.
             pub fn #ident(
                 &self,
                 #parameter
@@ -553,7 +554,7 @@ fn events(item: &ItemTrait, methods: &[Method<'_>]) -> Option<TokenStream> {
         #[allow(dead_code)]
         #[derive(Debug, Clone, Copy)]
         #visibility struct #sender<'a>(
-            /// The channel.
+            /// Returns the channel.
             pub &'a ::uncopy_fidl_channel::derived::Channel,
         );
 
@@ -578,8 +579,9 @@ mod tests {
     #[test]
     fn ordinals_are_the_hash_of_the_full_name() {
         let ident = |name| Ident::new(name, Span::call_site());
-        // The first two are in the bindings that Fuchsia's compiler makes of `fuchsia.unknown`, the
-        // others are what `sha256sum` says. The hashes of those two have the highest bit set.
+        // The first two are in the bindings that Fuchsia's compiler generates for
+        // `fuchsia.unknown`, the others are from `sha256sum`. The hashes of those two have the
+        // highest bit set.
         for (library, protocol, method, ordinal) in [
             ("fuchsia.unknown", "Queryable", "query", 0x2658_edee_9dec_fc06),
             ("fuchsia.unknown", "Cloneable", "clone", 0x20d8_a7ab_a216_8a79),

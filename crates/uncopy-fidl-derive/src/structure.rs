@@ -1,4 +1,4 @@
-//! Structs: fields one behind the other, aligned.
+//! Structs: adjacent fields, aligned.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -65,11 +65,11 @@ fn constants(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
     quote! {
         #constraints
         const LAYOUT: __fidl::StructLayout<#count> = __fidl::StructLayout::new([
-            #((
-                <#types as __fidl::Layout>::SIZE,
-                <#types as __fidl::Layout>::ALIGN,
-                <#types as __fidl::Layout>::VALIDITY,
-            ),)*
+            #(__fidl::FieldLayout {
+                size: <#types as __fidl::Layout>::SIZE,
+                align: <#types as __fidl::Layout>::ALIGN,
+                validity: <#types as __fidl::Layout>::VALIDITY,
+            },)*
         ]);
     }
 }
@@ -177,7 +177,7 @@ fn boxed_decode(subject: &Subject<'_>) -> TokenStream {
             __fidl::decode_box::<#name>(inline, decoder, constraint, depth)
         }
 
-        // Called, it would give back the whole place by memory, once a level.
+        // Without inlining, the whole layout would be returned through memory at every level.
         #[inline(always)]
         fn present<'a>(
             inline: __fidl::Inline<'a>,
@@ -235,7 +235,7 @@ fn decode(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
             let part = inline.part(LAYOUT.offsets[#index], <#ty as __fidl::Layout>::SIZE);
             fields.field(
                 #label,
-                &__fidl::Printed::by(|f| {
+                &__fidl::DebugOnce::new(|f| {
                     <#ty as __fidl::Decode>::print(part, decoder, #constant, depth, f)
                 }),
             );
@@ -250,7 +250,7 @@ fn decode(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
     subject.decode(&subject.view_of(members), &body, Some(&print))
 }
 
-/// Checks that what lies between the fields is 0, and at their end.
+/// Checks that the padding between the fields and at the end is 0.
 fn padding(members: &[Member<'_>]) -> TokenStream {
     let padding = members.iter().enumerate().map(|(index, member)| {
         let ty = &member.ty;
@@ -295,7 +295,7 @@ fn from_view(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
     subject.owned(&body, Some(&read))
 }
 
-/// The same in memory as on the wire.
+/// Implementation for plain structs: the same in memory as on the wire.
 fn plain(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
     let name = subject.name;
     let constants = constants(subject, members);

@@ -1,4 +1,4 @@
-//! Tables: envelopes by ordinal, each of which may be absent.
+//! Tables: optional envelopes, by ordinal.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -7,7 +7,7 @@ use syn::{DataStruct, Error, Fields, GenericArgument, PathArguments, Result, Typ
 
 use crate::model::{LayoutOf, Member, Subject, check_ordinals, peeled};
 
-/// The last ordinal that FIDL's compiler gives a table.
+/// Maximum ordinal that FIDL's compiler allows in a table.
 const MAX_ORDINAL: u64 = 64;
 
 pub(crate) fn expand(subject: &Subject<'_>, data: &DataStruct) -> Result<TokenStream> {
@@ -65,7 +65,7 @@ fn members(data: &DataStruct) -> Result<Vec<Member<'_>>> {
         .collect()
 }
 
-/// The `T` of `Option<T>`.
+/// Returns the `T` of `Option<T>`.
 fn inside_option(ty: &Type) -> Option<&Type> {
     let Type::Path(path) = peeled(ty) else { return None };
     let last = path.path.segments.last()?;
@@ -148,7 +148,7 @@ fn view(subject: &Subject<'_>, data: &DataStruct, members: &[Member<'_>]) -> Tok
 fn decode(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
     let view = &subject.view;
     let absent = members.iter().map(|Member { ident, .. }| quote!(#ident: None));
-    // In the order of the wire, so that there is nothing to choose while decoding.
+    // Decoded in wire order, so that there are no branches on ordinals.
     let known = in_order(members, |member, envelope| {
         let Member { ident, label, ty, constant, .. } = member;
         quote! {
@@ -171,7 +171,7 @@ fn decode(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
         quote! {{
             let (found, decoder) = (#envelope, &mut *decoder);
             let value = found.map(move |envelope| {
-                __fidl::Printed::by(move |f| {
+                __fidl::DebugOnce::new(move |f| {
                     envelope.print::<#ty>(decoder, #constant, envelopes.depth(), f)
                 })
             });
@@ -190,8 +190,8 @@ fn decode(subject: &Subject<'_>, members: &[Member<'_>]) -> TokenStream {
     subject.decode(&subject.view_of(members), &body, Some(&print))
 }
 
-/// Code that goes through a table: what `known` makes of each member, with an expression of the
-/// optional envelope, and between them the members that nobody here knows.
+/// Generates code that walks through a table: `known` handles each member, with an expression of
+/// the optional envelope; unknown members between them are skipped.
 fn in_order(
     members: &[Member<'_>],
     known: impl Fn(&Member<'_>, TokenStream) -> TokenStream,

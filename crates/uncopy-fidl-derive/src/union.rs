@@ -1,4 +1,4 @@
-//! Unions: one of some members, by ordinal.
+//! Unions: one of several members, by ordinal.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
@@ -7,13 +7,13 @@ use syn::{Attribute, DataEnum, Error, Fields, Result, Variant};
 use crate::attributes::MemberAttributes;
 use crate::model::{LayoutOf, Member, Subject, check_ordinals, docs_of, label_of};
 
-/// What a union has.
+/// Kind of a union's variant.
 struct Members<'a> {
-    /// With a payload.
+    /// A variant with a payload.
     payloads: Vec<Member<'a>>,
-    /// Without: the payload is an empty struct.
+    /// A variant without a payload, which is an empty struct on the wire.
     units: Vec<Unit<'a>>,
-    /// Carries members that are not known.
+    /// The variant for unknown members.
     unknown: Option<&'a Ident>,
 }
 
@@ -96,8 +96,7 @@ fn members<'a>(subject: &Subject<'_>, data: &'a DataEnum) -> Result<Members<'a>>
     Ok(members)
 }
 
-/// Checks the shape of the variant that carries unknown members; its type is checked where it is
-/// used.
+/// Checks the shape of the variant for unknown members. Its type is checked by its use.
 fn carrier(variant: &Variant) -> Result<&Ident> {
     match &variant.fields {
         Fields::Unnamed(fields) if fields.unnamed.len() == 1 => Ok(&variant.ident),
@@ -173,7 +172,7 @@ fn take_handles(subject: &Subject<'_>, members: &Members<'_>) -> TokenStream {
     subject.take_handles(&quote!(match self { #(#payloads)* #others }))
 }
 
-/// A union is optional by itself, and in a box, which recursive ones need.
+/// A union can be optional directly, and in a box, which recursive ones need.
 fn optional(subject: &Subject<'_>) -> TokenStream {
     let own = subject.own();
     let boxed = quote!(::std::boxed::Box<#own>);
@@ -209,7 +208,7 @@ fn view(subject: &Subject<'_>, members: &Members<'_>) -> TokenStream {
     });
     let unknown = members.unknown.map(|ident| {
         quote! {
-            /// A member that is not known.
+            /// An unknown member.
             #ident(::uncopy_fidl::UnknownView<'a>),
         }
     });
@@ -331,14 +330,14 @@ fn from_view(subject: &Subject<'_>, members: &Members<'_>) -> TokenStream {
     subject.owned(&body, Some(&read))
 }
 
-/// Prints a union as its view would.
+/// Prints a union like its view.
 fn print(members: &Members<'_>) -> TokenStream {
     let payloads = members.payloads.iter().map(|member| {
         let (Member { label, ty, constant, .. }, ordinal) = (member, ordinal(member));
         quote! {
             #ordinal => {
                 let payload =
-                    __fidl::Printed::by(|f| envelope.print::<#ty>(decoder, #constant, depth, f));
+                    __fidl::DebugOnce::new(|f| envelope.print::<#ty>(decoder, #constant, depth, f));
                 f.debug_tuple(#label).field(&payload).finish()
             }
         }
@@ -373,7 +372,7 @@ fn print(members: &Members<'_>) -> TokenStream {
     }
 }
 
-/// The function of `DecodeOptional`.
+/// Generates the function of `DecodeOptional`.
 fn decode_optional(view: &TokenStream, body: &TokenStream) -> TokenStream {
     quote! {
         #[inline]

@@ -1,17 +1,17 @@
-//! From bytes to views.
+//! Decoding: from bytes to views.
 //!
-//! A view of a message is a value of its own whose numbers are copied and whose strings and bodies
-//! borrow the bytes. It exists only if the whole message keeps to every rule. The format has no
-//! pointers, so objects out of line are found by walking through the message once, in the order in
-//! which they were written; what comes in unknown numbers ([`Items`](crate::Items)) or can contain itself
-//! ([`Boxed`](crate::Boxed)) is checked then, and walked through again when somebody looks.
+//! A view is a separate value: it copies numbers and borrows strings and bodies from the bytes. It
+//! exists only if the whole message is valid. The format has no pointers, so out-of-line objects
+//! are found by one walk through the message, in the order in which they were written. Parts of
+//! unknown number ([`Items`](crate::Items)) or of recursive types ([`Boxed`](crate::Boxed)) are
+//! checked in this walk, and decoded again on access.
 //!
-//! Whoever looks at all of a nested view would so walk through the innermost part once for each
-//! level around it. So values that own everything ([`FromView::read`]) and the output of `Debug`
-//! ([`Decode::print`]) are not made of views: each is a walk of its own, in the order of the wire.
+//! Reading all of a nested view would decode the innermost part once for each level around it.
+//! Therefore owned values ([`FromView::read`]) and the output of `Debug` ([`Decode::print`]) are
+//! not made from views: each is a separate walk, in wire order.
 //!
-//! The place in the message is needed for every object, so it should be in registers. That takes
-//! functions that are always inlined where they move it, and errors that are made elsewhere.
+//! Every object needs the position in the message, so the position should stay in registers. For
+//! this, the functions that advance it are always inlined, and errors are made in other functions.
 
 use std::fmt::{self, Debug as _};
 use std::marker::PhantomData;
@@ -23,15 +23,15 @@ use crate::header::HEADER_BYTES;
 use crate::layout::{HandleConstraint, Layout, padded};
 use crate::limits::{Depth, MAX_BYTES, MAX_HANDLES};
 
-/// A type that can be decoded. Made by `#[derive(Fidl)]`, and [by nothing else](Layout).
+/// A type that can be decoded. Implemented by `#[derive(Fidl)]`, and [by nothing else](Layout).
 pub trait Decode: Layout + Sized {
-    /// A value of it that borrows the message.
+    /// View of one value, which borrows the message.
     type View<'a>: Copy + fmt::Debug;
-    /// Many of them, one behind the other.
+    /// View of several adjacent values.
     type Slice<'a>: Copy + fmt::Debug;
 
-    /// Checks one and gives its view. `inline` is [`SIZE`](Layout::SIZE) bytes; objects out of line
-    /// are taken from `decoder`.
+    /// Checks one value and returns its view. `inline` has [`SIZE`](Layout::SIZE) bytes;
+    /// out-of-line objects are taken from `decoder`.
     ///
     /// # Errors
     /// Any rule that the bytes break.
@@ -42,7 +42,7 @@ pub trait Decode: Layout + Sized {
         depth: Depth,
     ) -> Result<Self::View<'a>>;
 
-    /// Checks all that are in `inline`, a multiple of [`SIZE`](Layout::SIZE) bytes.
+    /// Checks all values in `inline`, whose length is a multiple of [`SIZE`](Layout::SIZE).
     ///
     /// # Errors
     /// Any rule that the bytes break.
@@ -53,8 +53,8 @@ pub trait Decode: Layout + Sized {
         depth: Depth,
     ) -> Result<Self::Slice<'a>>;
 
-    /// Prints one, which was checked before, as its view would print itself. A type that contains
-    /// others has them print themselves, one behind the other.
+    /// Prints one value, which is already checked, in the same way as its view. A container calls
+    /// this for its members, one after the other.
     ///
     /// # Errors
     /// The formatter's.
@@ -77,7 +77,7 @@ pub trait Decode: Layout + Sized {
     note = "vectors, strings, unions, handles and, as `Option<Box<_>>`, structs can be optional"
 )]
 pub trait DecodeOptional: Decode {
-    /// Checks one, or that it is absent.
+    /// Checks one value, or its absence.
     ///
     /// # Errors
     /// Any rule that the bytes break.
@@ -88,10 +88,11 @@ pub trait DecodeOptional: Decode {
         depth: Depth,
     ) -> Result<Option<Self::View<'a>>>;
 
-    /// Where one lies as the type itself decodes it, and how deep. None if it is absent.
+    /// Returns the inline part of the value, as the type itself decodes it, and its depth. `None`
+    /// if it is absent.
     ///
     /// # Errors
-    /// What [`decode_optional`](Self::decode_optional) finds before it knows whether one is there.
+    /// Errors of [`decode_optional`](Self::decode_optional) that occur before presence is known.
     fn present<'a>(
         inline: Inline<'a>,
         decoder: &mut Decoder<'a, '_>,
@@ -99,24 +100,24 @@ pub trait DecodeOptional: Decode {
     ) -> Result<Option<(Inline<'a>, Depth)>>;
 }
 
-/// A type of which views can become values that own everything, handles of type `H` included. Made by
+/// A type whose views can be turned into owned values, with handles of type `H`. Implemented by
 /// `#[derive(Fidl)]`, and [by nothing else](Layout).
 pub trait FromView<H>: Decode {
-    /// Copies what the view borrows and takes its handles. A handle that was taken before stays
-    /// away.
+    /// Copies the borrowed parts and takes the handles. A handle that was already taken stays
+    /// absent.
     fn from_view(view: Self::View<'_>, handles: &mut Handles<H>) -> Self;
 
-    /// The same for many.
+    /// Converts several values.
     fn from_items(items: Self::Slice<'_>, handles: &mut Handles<H>) -> impl Iterator<Item = Self>;
 
-    /// The same, put into a vector. Bytes go there by one copy.
+    /// Converts several values into a vector. Bytes are copied at once.
     #[inline]
     fn collect_items(items: Self::Slice<'_>, handles: &mut Handles<H>) -> Vec<Self> {
         Self::from_items(items, handles).collect()
     }
 
-    /// Checks one and makes the value at once. A type that contains others has them read
-    /// themselves, one behind the other.
+    /// Checks one value and makes the owned value in the same step. A container calls this for its
+    /// members, one after the other.
     ///
     /// # Errors
     /// Any rule that the bytes or the handles break.
@@ -133,30 +134,30 @@ pub trait FromView<H>: Decode {
     }
 }
 
-/// Part of a message that was not looked at yet.
+/// Inline part of an object, not yet decoded.
 #[derive(Debug, Clone, Copy)]
 pub struct Inline<'a> {
     pub(crate) bytes: &'a [u8],
-    /// Of its first byte in the message.
+    /// Offset of its first byte in the message.
     pub(crate) offset: usize,
 }
 
 impl<'a> Inline<'a> {
-    /// `size` bytes from `from` on, relative to this part. The caller keeps within it.
+    /// Returns `size` bytes, starting at `from` in this part. The caller stays within the part.
     #[inline]
     #[must_use]
     pub fn part(self, from: usize, size: usize) -> Inline<'a> {
         Inline { bytes: &self.bytes[from..from + size], offset: self.offset + from }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[inline]
     #[must_use]
     pub fn bytes(self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The first `N` bytes. The caller keeps within the part.
+    /// Returns the first `N` bytes. The caller stays within the part.
     #[inline]
     #[must_use]
     pub fn array<const N: usize>(self) -> [u8; N] {
@@ -165,8 +166,9 @@ impl<'a> Inline<'a> {
         array
     }
 
-    /// An error at this part's first byte.
-    // Inlined, so that parts stay in registers: only their offset goes where errors are made.
+    /// Makes an error at this part's first byte.
+    // Inlined so that the part stays in registers: only its offset is passed to the error's
+    // constructor.
     #[inline(always)]
     #[must_use]
     pub fn breaks(self, rule: Rule) -> Error {
@@ -180,7 +182,7 @@ impl<'a> Inline<'a> {
     #[inline]
     pub fn check_padding(self, from: usize, to: usize) -> Result<()> {
         let padding = &self.bytes[from..to];
-        // No short circuit: a few bytes are joined sooner than they are asked one by one.
+        // No early exit: combining a few bytes is faster than testing each.
         match padding.iter().fold(0, |joined, byte| joined | byte) {
             0 => Ok(()),
             _ => Err(non_zero(padding, self.offset + from)),
@@ -188,7 +190,7 @@ impl<'a> Inline<'a> {
     }
 }
 
-/// The first of `bytes` that is not zero, as an error.
+/// Makes an error at the first byte that is not zero.
 #[cold]
 fn non_zero(bytes: &[u8], offset: usize) -> Error {
     let at = bytes.iter().position(|byte| *byte != 0).unwrap_or(0);
@@ -196,47 +198,47 @@ fn non_zero(bytes: &[u8], offset: usize) -> Error {
     Error::at(offset + at, Rule::NonZeroPadding { found })
 }
 
-/// An object of `size` bytes does not fit into what is left.
+/// Makes an error: an object of `size` bytes is longer than the rest of the message.
 #[cold]
 fn too_few_bytes(offset: usize, size: usize, left: usize) -> Error {
     let needed = size.checked_next_multiple_of(8).unwrap_or(size);
     Error::at(offset, Rule::TooFewBytes { needed, left })
 }
 
-/// Where the next object out of line and the next handle are.
+/// Position in the message: the next out-of-line object and the next handle.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor<'a> {
-    /// From the next object on.
+    /// Bytes from the next object on.
     rest: &'a [u8],
-    /// Of the whole message.
+    /// Length of the whole message.
     length: usize,
     next_handle: usize,
 }
 
 impl Cursor<'_> {
-    /// Of the next object in the message.
+    /// Returns the offset of the next object in the message.
     #[inline]
     fn offset(&self) -> usize {
         self.length - self.rest.len()
     }
 }
 
-/// Handles that came with a message, seen from the decoder.
+/// Handles of a message, as used by the decoder.
 pub(crate) trait HandleTable {
-    /// How many came.
+    /// Returns the number of handles.
     fn count(&self) -> usize;
 
-    /// Checks handle `index`, which is below the count, and narrows its rights.
+    /// Checks handle `index`, which is below the count, and reduces its rights.
     ///
     /// # Errors
-    /// What it lacks.
+    /// The unmet part of the constraint.
     fn claim(&mut self, index: usize, wanted: HandleConstraint) -> Result<(), Rule>;
 
-    /// Closes handle `index`: nobody knows the field that it belongs to.
+    /// Closes handle `index`, which belongs to an unknown field.
     fn close(&mut self, index: usize);
 }
 
-/// There are none, or they were claimed before.
+/// A table of handles that need no check: there are none, or they were checked before.
 struct Unchecked(usize);
 
 impl HandleTable for Unchecked {
@@ -251,20 +253,20 @@ impl HandleTable for Unchecked {
     fn close(&mut self, _: usize) {}
 }
 
-/// Bytes of objects out of line so far, and handles.
+/// Number of bytes of out-of-line objects and number of handles used so far.
 pub(crate) type Used = (usize, usize);
 
-/// Walks through a message.
+/// Decoder that walks through a message once.
 pub struct Decoder<'a, 'h> {
     cursor: Cursor<'a>,
-    /// How many there are, used or not.
+    /// Number of handles, used or not.
     handle_count: usize,
     handles: &'h mut dyn HandleTable,
 }
 
 impl<'a> Decoder<'a, '_> {
-    /// The next object out of line: `size` bytes, and zeros to the next multiple of 8. `parent` is
-    /// what refers to it.
+    /// Takes the next out-of-line object: `size` bytes, then zeros up to a multiple of 8. `parent`
+    /// is the part that refers to it.
     ///
     /// # Errors
     /// [`Rule::TooFewBytes`], [`Rule::NonZeroPadding`].
@@ -273,7 +275,7 @@ impl<'a> Decoder<'a, '_> {
         #[cfg(test)]
         work::note(size);
         let (offset, left) = (self.cursor.offset(), self.cursor.rest.len());
-        // Nothing overflows: a size of more than the whole message is refused first.
+        // No overflow: a size above the length of the message is rejected first.
         if size > left || padded(size) > left {
             return Err(too_few_bytes(parent.offset, size, left));
         }
@@ -281,7 +283,7 @@ impl<'a> Decoder<'a, '_> {
         self.cursor.rest = rest;
         let (bytes, padding) = object.split_at(size);
         if let Some(word) = object.last_chunk() {
-            // The padding is the upper end of the last word, and at most seven bytes of it.
+            // The padding is the upper end of the last word, at most seven bytes.
             let word = u64::from_le_bytes(*word);
             if word >> 1 >> (63 - 8 * padding.len()) != 0 {
                 return Err(non_zero(padding, offset + size));
@@ -290,36 +292,36 @@ impl<'a> Decoder<'a, '_> {
         Ok(Inline { bytes, offset })
     }
 
-    /// The place of the next handle, which fulfils `constraint`.
+    /// Takes the index of the next handle and checks it against `constraint`.
     ///
     /// # Errors
-    /// [`Rule::TooFewHandles`] and whatever the handle lacks.
+    /// [`Rule::TooFewHandles`], or the unmet part of the constraint.
     pub(crate) fn claim_handle(
         &mut self,
         parent: Inline<'a>,
         constraint: HandleConstraint,
     ) -> Result<usize> {
-        let index = self.take_handle_place(parent)?;
+        let index = self.take_handle_index(parent)?;
         self.handles.claim(index, constraint).map_err(|rule| parent.breaks(rule))?;
         Ok(index)
     }
 
-    /// What `look` gives, which sees a copy of this decoder. So its own place stays in registers,
-    /// although `look` is called.
+    /// Runs `look` on a copy of this decoder, so that the position of this one stays in registers
+    /// although `look` is not inlined.
     ///
     /// # Errors
-    /// Those of `look`.
+    /// The errors of `look`.
     #[inline(always)]
-    pub(crate) fn apart<T>(
+    pub(crate) fn on_copy<T>(
         &mut self,
         look: impl FnOnce(&mut Decoder<'a, '_>) -> Result<T>,
     ) -> Result<T> {
         let Decoder { cursor, handle_count, handles } = self;
         let mut copy =
             Decoder { cursor: *cursor, handle_count: *handle_count, handles: &mut **handles };
-        let seen = look(&mut copy);
+        let result = look(&mut copy);
         self.cursor = copy.cursor;
-        seen
+        result
     }
 
     /// Closes the next `count` handles.
@@ -328,17 +330,17 @@ impl<'a> Decoder<'a, '_> {
     /// [`Rule::TooFewHandles`].
     pub(crate) fn close_handles(&mut self, parent: Inline<'a>, count: usize) -> Result<()> {
         for _ in 0..count {
-            let index = self.take_handle_place(parent)?;
+            let index = self.take_handle_index(parent)?;
             self.handles.close(index);
         }
         Ok(())
     }
 
-    /// The place of the next handle.
+    /// Takes the index of the next handle.
     ///
     /// # Errors
     /// [`Rule::TooFewHandles`].
-    pub(crate) fn take_handle_place(&mut self, parent: Inline<'a>) -> Result<usize> {
+    pub(crate) fn take_handle_index(&mut self, parent: Inline<'a>) -> Result<usize> {
         let (index, count) = (self.cursor.next_handle, self.handle_count);
         if index >= count {
             return Err(parent.breaks(Rule::TooFewHandles { needed: index + 1, count }));
@@ -357,7 +359,7 @@ impl<'a> Decoder<'a, '_> {
         self.cursor
     }
 
-    /// All bytes and all handles were used.
+    /// Checks that all bytes and all handles were used.
     fn finish(&self) -> Result<()> {
         let Cursor { rest, next_handle, .. } = self.cursor;
         if !rest.is_empty() {
@@ -371,25 +373,27 @@ impl<'a> Decoder<'a, '_> {
     }
 }
 
-/// Looks at what was checked before, from `cursor` on. It cannot break a rule then, because the
-/// bytes are borrowed since.
+/// Decodes a part that was already checked, from `cursor` on. It cannot fail, because the bytes
+/// have been borrowed since.
 #[inline]
-pub(crate) fn again<'a, R>(
+pub(crate) fn revisit<'a, R>(
     cursor: &mut Cursor<'a>,
     look: impl FnOnce(&mut Decoder<'a, '_>) -> R,
 ) -> R {
     let mut handles = Unchecked(usize::MAX);
     let mut decoder =
         Decoder { cursor: *cursor, handle_count: handles.count(), handles: &mut handles };
-    let seen = look(&mut decoder);
+    let result = look(&mut decoder);
     *cursor = decoder.cursor;
-    seen
+    result
 }
 
-/// The first object of a message, of `size` bytes at `next`, and where the others are taken from.
+/// Takes the first object of a message, of `size` bytes at `next`, and returns it with a decoder
+/// for the others.
 #[inline(always)]
 fn enter<'a, 'h>(
-    (bytes, next): (&'a [u8], usize),
+    bytes: &'a [u8],
+    next: usize,
     size: usize,
     handles: &'h mut dyn HandleTable,
 ) -> Result<(Inline<'a>, Decoder<'a, 'h>)> {
@@ -411,21 +415,22 @@ fn decode_from<'a, T: Decode>(
     next: usize,
     handles: &mut dyn HandleTable,
 ) -> Result<T::View<'a>> {
-    let (object, mut decoder) = enter((bytes, next), T::SIZE, handles)?;
+    let (object, mut decoder) = enter(bytes, next, T::SIZE, handles)?;
     let view = T::decode(object, &mut decoder, T::UNCONSTRAINED, Depth::ROOT)?;
     decoder.finish()?;
     Ok(view)
 }
 
-/// `count` handles came; those that are not taken yet are `arriving`.
+/// Decodes an owned value from a message with `count` handles; `arriving` has those that are not
+/// taken yet.
 fn read_from<T: FromView<H>, H>(
     bytes: &[u8],
     next: usize,
     count: usize,
     mut arriving: Arriving<'_, H>,
 ) -> Result<T> {
-    let mut came = Unchecked(count);
-    let (object, mut decoder) = enter((bytes, next), T::SIZE, &mut came)?;
+    let mut checked = Unchecked(count);
+    let (object, mut decoder) = enter(bytes, next, T::SIZE, &mut checked)?;
     let value = T::read(object, &mut decoder, &mut arriving, T::UNCONSTRAINED, Depth::ROOT)?;
     decoder.finish()?;
     Ok(value)
@@ -457,11 +462,11 @@ pub fn decode<T: Decode>(bytes: &[u8]) -> Result<T::View<'_>> {
     decode_from::<T>(bytes, 0, &mut Unchecked(0))
 }
 
-/// Decodes a value without a header, and checks the handles that it refers to; they stay in
-/// `handles`, narrowed to the rights that their fields name.
+/// Decodes a value without a header and checks its handles. They stay in `handles`, reduced to the
+/// rights of their fields.
 ///
 /// # Errors
-/// Any rule that the bytes or the handles break; all handles are closed then.
+/// Any rule that the bytes or the handles break; then all handles are closed.
 pub fn decode_with_handles<'a, T: Decode, H: CodecHandle>(
     bytes: &'a [u8],
     handles: &mut Handles<H>,
@@ -469,11 +474,12 @@ pub fn decode_with_handles<'a, T: Decode, H: CodecHandle>(
     decode_from::<T>(bytes, 0, handles).inspect_err(|_| handles.close())
 }
 
-/// Decodes the body of a message, whose first 16 bytes are its header
-/// ([`Header::parse`](crate::Header::parse) reads that). Offsets in errors count from the beginning of the message.
+/// Decodes the body of a message after its header of 16 bytes
+/// ([`Header::parse`](crate::Header::parse) reads the header). Offsets in errors count from the
+/// beginning of the message.
 ///
 /// # Errors
-/// As [`decode_with_handles`], and [`Rule::TooFewBytes`] if there is not even a header.
+/// As [`decode_with_handles`], and [`Rule::TooFewBytes`] if the header is incomplete.
 #[inline]
 pub fn decode_message<'a, T: Decode, H: CodecHandle>(
     message: &'a [u8],
@@ -487,8 +493,7 @@ pub fn decode_message<'a, T: Decode, H: CodecHandle>(
     decode_from::<T>(message, HEADER_BYTES, handles).inspect_err(|_| handles.close())
 }
 
-/// Decodes a value without a header into one that owns everything, in one walk: what is checked is
-/// copied at once.
+/// Decodes a value without a header into an owned value, in one walk that checks and copies.
 ///
 /// # Errors
 /// As [`decode_with_handles`].
@@ -497,15 +502,15 @@ pub fn decode_owned<T: FromView<H>, H: CodecHandle>(bytes: &[u8], handles: Vec<H
     read_from(bytes, 0, handles.count(), Arriving::new(&mut handles))
 }
 
-/// A message that owns its bytes, checked: whatever lends bytes is kept as long as it exists.
+/// A checked message that keeps its bytes, or the owner that lends them, alive.
 ///
-/// [`view`](Self::view) walks through the message again, which costs what the check cost; keep the
-/// view where it is used more than once.
+/// [`view`](Self::view) decodes the message again, at the cost of the check; keep the view if you
+/// need it more than once.
 #[derive(Debug)]
 pub struct Received<T, B, H> {
     message: B,
     handles: Handles<H>,
-    /// Of all handles, taken or not.
+    /// Number of all handles, taken or not.
     count: usize,
     of: PhantomData<fn() -> T>,
 }
@@ -522,20 +527,20 @@ impl<T: Decode, B: Deref<Target = [u8]>, H: CodecHandle> Received<T, B, H> {
         Ok(Received { message, handles, count, of: PhantomData })
     }
 
-    /// The view.
+    /// Returns the view.
     ///
     /// # Errors
-    /// None, as long as `B` gives the same bytes every time.
+    /// None, as long as `B` always returns the same bytes.
     pub fn view(&self) -> Result<T::View<'_>> {
         decode_from::<T>(&self.message, HEADER_BYTES, &mut Unchecked(self.count))
     }
 
-    /// The handles that came with it.
+    /// Returns the handles of the message.
     pub fn handles(&mut self) -> &mut Handles<H> {
         &mut self.handles
     }
 
-    /// The memory again, for the next message. Handles that were not taken are closed.
+    /// Returns the memory, for the next message. Handles that were not taken are closed.
     ///
     /// ```
     /// use uncopy_fidl::{Header, NoHandle, Received, encode_message};
@@ -550,7 +555,7 @@ impl<T: Decode, B: Deref<Target = [u8]>, H: CodecHandle> Received<T, B, H> {
         self.message
     }
 
-    /// A value that owns everything.
+    /// Makes an owned value.
     ///
     /// # Errors
     /// As [`view`](Self::view).
@@ -563,7 +568,7 @@ impl<T: Decode, B: Deref<Target = [u8]>, H: CodecHandle> Received<T, B, H> {
     }
 }
 
-/// Counts how many bytes of objects are visited, for tests that bound the work.
+/// Counter of the bytes of visited objects, for tests that bound the work.
 #[cfg(test)]
 pub(crate) mod work {
     use std::cell::Cell;
@@ -572,12 +577,12 @@ pub(crate) mod work {
         static VISITED: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// An object of `size` bytes is visited.
+    /// Counts an object of `size` bytes.
     pub(crate) fn note(size: usize) {
         VISITED.set(VISITED.get() + super::padded(size));
     }
 
-    /// Bytes of objects that `act` visits, and what it gives.
+    /// Runs `act`; returns the number of bytes visited, and its result.
     pub(crate) fn during<T>(act: impl FnOnce() -> T) -> (usize, T) {
         VISITED.set(0);
         let done = act();

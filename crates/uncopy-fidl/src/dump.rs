@@ -1,11 +1,11 @@
-//! Messages in print, for people who look for a mistake. It knows no types: what it says about a
-//! word is a guess from the word and its neighbours, and marked as one.
+//! Hex dumps of messages, for debugging. Types are unknown here: remarks on a word are guesses from
+//! the word and its neighbours, and marked with a question mark.
 
 use std::fmt;
 
 use crate::header::{EPITAPH_ORDINAL, HEADER_BYTES, Header};
 
-/// The bytes of a message with offsets, eight on each line.
+/// A dump of a message's bytes with offsets, eight on each line.
 ///
 /// ```
 /// let mut bytes = uncopy_fidl::encode(&"hello, world!").unwrap();
@@ -25,19 +25,19 @@ pub struct Dump<'a> {
     has_header: bool,
 }
 
-/// Of a value without a header.
+/// Dumps a value without a header.
 #[must_use]
 pub fn dump(bytes: &[u8]) -> Dump<'_> {
     Dump { bytes, has_header: false }
 }
 
-/// Of a message that begins with a header.
+/// Dumps a message that begins with a header.
 #[must_use]
 pub fn dump_message(bytes: &[u8]) -> Dump<'_> {
     Dump { bytes, has_header: true }
 }
 
-/// Bytes on a line: an object's alignment.
+/// Number of bytes on a line: an object's alignment.
 const WORD: usize = 8;
 
 impl fmt::Display for Dump<'_> {
@@ -97,7 +97,7 @@ impl Dump<'_> {
     }
 }
 
-/// What a word could be, if it looks like something.
+/// Guesses the meaning of a word.
 fn guess(bytes: [u8; WORD], next: Option<u64>) -> String {
     let word = u64::from_le_bytes(bytes);
     let [low, high] = [word as u32, (word >> 32) as u32];
@@ -127,7 +127,7 @@ fn with_handles(count: u16) -> String {
     }
 }
 
-/// Some characters, and nothing but zeros behind them.
+/// Whether the word is some characters, followed by nothing but zeros.
 fn is_text(bytes: [u8; WORD]) -> bool {
     let length = bytes.iter().take_while(|byte| printable(**byte) != '.').count();
     length >= 3 && bytes[length..].iter().all(|byte| *byte == 0)

@@ -1,8 +1,8 @@
-//! From values to bytes.
+//! Encoding: from values to bytes.
 //!
-//! An object is written in two steps: first its inline part, into memory that is all zero, then
-//! what it has out of line, behind everything that is there already. So padding needs no code, and
-//! a field that lies flat costs one store.
+//! An object is written in two steps: first the inline part, into zeroed memory, then its
+//! out-of-line objects, at the end of the buffer. So padding needs no code, and a flat field costs
+//! one store.
 
 use std::slice;
 
@@ -14,16 +14,17 @@ use crate::layout::{Layout, padded};
 use crate::limits::{Depth, MAX_HANDLES, check_length};
 use crate::regions::{GatherOptions, RegionList, Regions};
 
-/// A type whose values can be encoded. Made by `#[derive(Fidl)]`, and [by nothing else](Layout).
+/// A type whose values can be encoded. Implemented by `#[derive(Fidl)]`, and [by nothing
+/// else](Layout).
 pub trait Encode: Layout {
-    /// Writes the inline part into `inline`, which is [`SIZE`](Layout::SIZE) bytes, all zero.
+    /// Writes the inline part into `inline`, which has [`SIZE`](Layout::SIZE) bytes, all zero.
     ///
     /// # Errors
     /// Any rule that the value breaks.
     fn encode_inline(&self, inline: &mut [u8], constraint: Self::Constraint) -> Result<()>;
 
-    /// Appends what lies out of line and counts handles. The inline part is at `at`. Not called
-    /// where [`IS_FLAT`](Layout::IS_FLAT).
+    /// Appends the out-of-line objects and counts the handles. The inline part is at `at`. Not
+    /// called if [`IS_FLAT`](Layout::IS_FLAT).
     ///
     /// # Errors
     /// Any rule that the value breaks.
@@ -38,7 +39,7 @@ pub trait Encode: Layout {
         Ok(())
     }
 
-    /// The memory of `items`, where it is the same as their bytes in a message.
+    /// Returns the memory of `items`, if it is identical to their wire format.
     #[inline]
     fn as_wire(items: &[Self]) -> Option<&[u8]>
     where
@@ -56,13 +57,13 @@ pub trait Encode: Layout {
     note = "vectors, strings, unions, handles and, as `Option<Box<_>>`, structs can be optional"
 )]
 pub trait Optional: Layout {
-    /// Bytes of the inline part of the optional form.
+    /// Size of the inline part of the optional form, in bytes.
     const OPTIONAL_SIZE: usize;
-    /// What its offset is a multiple of.
+    /// Alignment of the optional form.
     const OPTIONAL_ALIGN: usize;
 }
 
-/// How a value that is there is encoded where it could be absent, which is all zeros.
+/// Encoding of a present value of an optional type. An absent one is all zeros.
 #[diagnostic::on_unimplemented(
     message = "FIDL has no optional `{Self}`; if it is a struct, write `Option<Box<{Self}>>`",
     label = "cannot be absent",
@@ -94,44 +95,44 @@ pub trait EncodeOptional: Optional + Encode {
     }
 }
 
-/// Where a message goes: one buffer, or a buffer and regions of the value.
+/// Destination of a message: one buffer, or a buffer and regions of the value.
 pub trait Output<'v> {
-    /// Bytes so far, wherever they are.
+    /// Returns the number of bytes so far, in the buffer and in regions.
     fn length(&self) -> usize;
 
-    /// Appends `size` zeros, and more to the next multiple of 8; says where they begin, for
+    /// Appends `size` zeros, rounded up to a multiple of 8; returns their position for
     /// [`inline`](Self::inline).
     ///
     /// # Errors
     /// [`Rule::MessageTooLong`].
     fn grow(&mut self, size: usize) -> Result<usize>;
 
-    /// `size` bytes from `at` on, to be written.
+    /// Returns `size` bytes at `at`, for writing.
     fn inline(&mut self, at: usize, size: usize) -> &mut [u8];
 
-    /// Appends a copy of an object, and zeros to the next multiple of 8.
+    /// Appends a copy of an object, and zeros up to a multiple of 8.
     ///
     /// # Errors
     /// [`Rule::MessageTooLong`].
     fn object(&mut self, bytes: &[u8]) -> Result<()>;
 
-    /// The same for a body that may be long: it can stay where it is.
+    /// Appends a body, which may stay in place if it is long.
     ///
     /// # Errors
     /// [`Rule::MessageTooLong`].
     fn body(&mut self, bytes: &'v [u8]) -> Result<()>;
 
-    /// Notes one handle.
+    /// Counts one handle.
     ///
     /// # Errors
     /// [`Rule::TooManyHandles`].
     fn count_handle(&mut self) -> Result<()>;
 
-    /// Handles so far.
+    /// Returns the number of handles so far.
     fn handles(&self) -> usize;
 }
 
-/// The handles of a message that is being encoded.
+/// Number of handles of a message that is being encoded.
 #[derive(Debug, Default)]
 pub(crate) struct HandleCount(usize);
 
@@ -149,7 +150,7 @@ impl HandleCount {
     }
 }
 
-/// Everything in one buffer.
+/// Output into one buffer.
 #[derive(Debug)]
 struct Linear<'b> {
     bytes: &'b mut Vec<u8>,
@@ -166,7 +167,7 @@ pub(crate) fn append_zeros(bytes: &mut Vec<u8>, count: usize) {
     }
 }
 
-/// Appends the zeros that are missing behind an object of `size` bytes.
+/// Appends the padding after an object of `size` bytes.
 #[inline]
 pub(crate) fn append_padding(bytes: &mut Vec<u8>, size: usize) {
     if !size.is_multiple_of(8) {
@@ -176,7 +177,7 @@ pub(crate) fn append_padding(bytes: &mut Vec<u8>, size: usize) {
     }
 }
 
-/// Appends an object and the zeros behind it.
+/// Appends an object and its padding.
 #[inline(always)]
 pub(crate) fn append_object(bytes: &mut Vec<u8>, object: &[u8]) {
     bytes.extend_from_slice(object);
@@ -225,7 +226,7 @@ impl<'v> Output<'v> for Linear<'_> {
     }
 }
 
-/// Writes `value` as an object of its own, at the end.
+/// Appends `value` as an out-of-line object.
 ///
 /// # Errors
 /// Any rule that the value breaks.
@@ -257,7 +258,7 @@ fn encode_linear<T: Encode>(header: Option<&Header>, value: &T, bytes: &mut Vec<
     encode_root(value, &mut Linear { bytes, handles: HandleCount::default() })
 }
 
-/// Encodes `value` into a buffer of its own, without a header.
+/// Encodes `value` into a new buffer, without a header.
 ///
 /// # Errors
 /// Any rule that the value breaks.
@@ -267,7 +268,7 @@ pub fn encode<T: Encode>(value: &T) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Encodes `value` behind `header` into a buffer of its own: what [`Encoder`] saves.
+/// Encodes `value` after `header` into a new buffer. [`Encoder`] reuses its buffer instead.
 ///
 /// # Errors
 /// Any rule that the value breaks.
@@ -277,10 +278,10 @@ pub fn encode_message<T: Encode>(header: &Header, value: &T) -> Result<Vec<u8>> 
     Ok(bytes)
 }
 
-/// Encodes `value` behind `header` into a buffer of the caller's, over what was in it.
+/// Encodes `value` after `header` into the caller's buffer, replacing its contents.
 ///
 /// # Errors
-/// Any rule that the value breaks; what is in `bytes` then is no message.
+/// Any rule that the value breaks; then the contents of `bytes` are not a message.
 #[inline]
 pub fn encode_message_into<T: Encode>(
     header: &Header,
@@ -291,14 +292,14 @@ pub fn encode_message_into<T: Encode>(
     encode_linear(Some(header), value, bytes)
 }
 
-/// Takes every handle out of `value`, in the order of the wire. The value can be encoded then, and
-/// says of each handle that there was one.
+/// Takes every handle out of `value`, in wire order. Afterwards the value can be encoded, and still
+/// records where a handle was present.
 ///
-/// A handle moves once: into `handles`, to be written with the message.
+/// The handles move into `handles`, to be written with the message.
 ///
 /// # Errors
-/// [`Rule::HandleGone`] if one has left before. The others are closed, and so is what was in
-/// `handles`.
+/// [`Rule::HandleGone`] if one was already taken. Then all others, and the previous contents of
+/// `handles`, are closed.
 pub fn take_handles<T: TakeHandles<H>, H>(
     value: &mut T,
     handles: &mut Vec<Departing<H>>,
@@ -307,7 +308,7 @@ pub fn take_handles<T: TakeHandles<H>, H>(
     taken.inspect_err(|_| handles.clear())
 }
 
-/// Encodes one message after the other with the same memory.
+/// Encodes messages one after the other, reusing its memory.
 ///
 /// ```
 /// use uncopy_fidl::{Encoder, Fidl, Header, RegionList};
@@ -330,19 +331,19 @@ pub fn take_handles<T: TakeHandles<H>, H>(
 /// ```
 #[derive(Debug, Default)]
 pub struct Encoder {
-    /// What is encoded into one buffer.
+    /// Buffer for messages in one piece.
     bytes: Vec<u8>,
     workspace: Workspace,
 }
 
 impl Encoder {
-    /// Without memory yet; it gets what it needs and keeps it.
+    /// Makes an encoder without memory. It allocates what it needs and keeps it.
     #[must_use]
     pub fn new() -> Encoder {
         Encoder::default()
     }
 
-    /// With other limits for what is left in place.
+    /// Makes an encoder with other limits for bodies that stay in place.
     ///
     /// # Errors
     /// [`Rule::RegionLimit`] if `options.max_regions` is not from 1 to 8,192.
@@ -362,7 +363,7 @@ impl Encoder {
         Ok(&self.bytes)
     }
 
-    /// Encodes `value` behind `header` into one buffer.
+    /// Encodes `value` after `header` into one buffer.
     ///
     /// # Errors
     /// Any rule that the value breaks.
@@ -372,9 +373,9 @@ impl Encoder {
         Ok(&self.bytes)
     }
 
-    /// Encodes `value` into regions, without a header: the bytes of [`linear`](Self::linear), with
-    /// large bodies where they lie in the value. `list` is memory for more than one region; what
-    /// was in it is gone.
+    /// Encodes `value` into regions, without a header: the same bytes as [`linear`](Self::linear),
+    /// but large bodies stay where they are in the value. `list` provides the memory for more than
+    /// one region; its contents are replaced.
     ///
     /// # Errors
     /// Any rule that the value breaks.
@@ -387,9 +388,9 @@ impl Encoder {
         self.workspace.gather(None, value, list)
     }
 
-    /// Encodes `value` behind `header` into regions: the bytes of
-    /// [`linear_message`](Self::linear_message), with large bodies where they lie in the value.
-    /// `list` is memory for more than one region; what was in it is gone.
+    /// Encodes `value` after `header` into regions: the same bytes as
+    /// [`linear_message`](Self::linear_message), but large bodies stay where they are in the value.
+    /// `list` provides the memory for more than one region; its contents are replaced.
     ///
     /// # Errors
     /// Any rule that the value breaks.

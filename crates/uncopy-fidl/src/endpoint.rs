@@ -1,4 +1,4 @@
-//! Ends of channels that speak a protocol.
+//! Channel ends with a protocol.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,21 +18,21 @@ macro_rules! endpoints {
     ($($(#[$doc:meta])* $end:ident;)*) => {$(
         $(#[$doc])*
         ///
-        /// On the wire it is a handle to a channel, with the rights of a channel
-        /// ([`HandleRights::CHANNEL_DEFAULT`]) unless its field says `#[fidl(rights = …)]`: with fewer it
-        /// is refused, others are taken away.
+        /// On the wire it is a handle to a channel with a channel's default rights
+        /// ([`HandleRights::CHANNEL_DEFAULT`]), unless its field says `#[fidl(rights = …)]`. A
+        /// handle with fewer rights is refused; further rights are removed.
         pub struct $end<P, H> {
             handle: OwnedHandle<H>,
             of: PhantomData<fn() -> P>,
         }
 
         impl<P, H> $end<P, H> {
-            /// The channel's end `handle` speaks `P`.
+            /// Makes an end for protocol `P` from the handle of a channel.
             pub fn new(handle: H) -> $end<P, H> {
                 $end { handle: OwnedHandle::from(handle), of: PhantomData }
             }
 
-            /// The handle, unless it has left with a message.
+            /// Returns the handle, unless it was sent with a message.
             pub fn into_inner(self) -> Option<H> {
                 self.handle.into_inner()
             }
@@ -172,8 +172,8 @@ macro_rules! endpoints {
 }
 
 endpoints! {
-    /// The end of a channel that calls the methods of the protocol `P`.
+    /// The client end of a channel: calls the methods of the protocol `P`.
     ClientEnd;
-    /// The end of a channel that serves the protocol `P`.
+    /// The server end of a channel: serves the protocol `P`.
     ServerEnd;
 }

@@ -1,22 +1,22 @@
-//! What is wrong with a value or a message, and where.
+//! Errors of values and messages: the broken rule, and where it is broken.
 
 use std::fmt;
 
 use crate::handle::{HandleRights, ObjectType};
 use crate::{MAX_BYTES, MAX_DEPTH, MAX_HANDLES};
 
-/// A value that cannot be encoded, or bytes that are no message: which rule, at which byte, in
-/// which field.
+/// An error of a value that cannot be encoded, or of bytes that are not a valid message: the rule,
+/// the byte and the field.
 ///
-/// It is one pointer wide, and allocates only when there is something to say.
+/// One pointer wide; allocates only if there is an error.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Error(Box<Facts>);
+pub struct Error(Box<ErrorFacts>);
 
 #[derive(Clone, PartialEq, Eq)]
-struct Facts {
+struct ErrorFacts {
     rule: Rule,
     offset: Option<usize>,
-    /// Innermost first.
+    /// Path to the field, innermost segment first.
     path: Vec<Segment>,
 }
 
@@ -26,51 +26,51 @@ enum Segment {
     Item(usize),
 }
 
-/// What every fallible function of this crate gives.
+/// Result of a function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A rule of the wire format, with what it wants and what was found.
+/// A rule of the wire format that is broken, with the expected and the found value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rule {
-    /// Objects reach behind the end of the message.
+    /// An object extends beyond the end of the message.
     #[error("{needed} bytes are needed and {left} are left; send the whole message")]
     TooFewBytes {
         /// Bytes of the next object, padding included.
         needed: usize,
-        /// Bytes behind the objects before it.
+        /// Bytes left after the objects before it.
         left: usize,
     },
-    /// The message goes on behind its last object.
+    /// The message continues after its last object.
     #[error("{left} bytes are left over; decode as the type that was sent")]
     ExtraBytes {
-        /// How many.
+        /// Number of bytes left.
         left: usize,
     },
-    /// A handle is said to be present behind the last one.
+    /// A field refers to a handle after the last one.
     #[error("handle {needed} of {count} is needed; send all handles with the message")]
     TooFewHandles {
-        /// Which one, counted from 1.
+        /// Position of the handle, counted from 1.
         needed: usize,
-        /// How many came.
+        /// Number of handles in the message.
         count: usize,
     },
-    /// More handles came than fields refer to.
+    /// The message has more handles than fields refer to.
     #[error("{left} handles are left over; decode as the type that was sent")]
     ExtraHandles {
-        /// How many.
+        /// Number of handles left.
         left: usize,
     },
-    /// The message would be longer than a channel takes.
+    /// The message would be longer than a channel allows.
     #[error("{bytes} bytes, {MAX_BYTES} at most; split the message")]
     MessageTooLong {
-        /// Bytes until it was noticed.
+        /// Length at the time of the check.
         bytes: usize,
     },
-    /// The message would have more handles than a channel takes.
+    /// The message would have more handles than a channel allows.
     #[error("{handles} handles, {MAX_HANDLES} at most; split the message")]
     TooManyHandles {
-        /// Handles until it was noticed.
+        /// Number of handles at the time of the check.
         handles: usize,
     },
     /// Objects are nested deeper than the format allows.
@@ -79,213 +79,213 @@ pub enum Rule {
     /// A vector has more items than its type allows.
     #[error("a vector of {found} items, {max} at most; shorten it")]
     CountExceedsLimit {
-        /// The type's limit.
+        /// Limit of the type.
         max: usize,
-        /// Items.
+        /// Number of items.
         found: usize,
     },
     /// A string has more bytes than its type allows.
     #[error("a string of {found} bytes, {max} at most; shorten it")]
     StringTooLong {
-        /// The type's limit.
+        /// Limit of the type.
         max: usize,
-        /// Bytes.
+        /// Number of bytes.
         found: usize,
     },
     /// The count of a vector or string does not fit into 32 bits.
     #[error("a count of {found}, 4294967295 at most; send a valid count")]
     CountExceeds32Bits {
-        /// The count.
+        /// The count found.
         found: u64,
     },
     /// A string is not UTF-8.
     #[error("no UTF-8 from byte {valid} of the string on; send bytes as a vector")]
     NotUtf8 {
-        /// How many bytes are valid before.
+        /// Number of valid bytes before.
         valid: usize,
     },
     /// A presence marker is neither absent nor present.
     #[error("a presence marker is {found:#x}; it is all zeros or all ones")]
     InvalidPresence {
-        /// The marker.
+        /// The marker found.
         found: u64,
     },
-    /// A value that must be there is absent.
+    /// A required value is absent.
     #[error("a required value is absent; send it, or make the field optional")]
     RequiredIsAbsent,
     /// An absent vector has a count.
     #[error("an absent vector counts {count} items; it counts 0, or its body is present")]
     AbsentVectorWithCount {
-        /// The count.
+        /// The count found.
         count: u64,
     },
     /// An absent string has a length.
     #[error("an absent string counts {count} bytes; it counts 0, or its body is present")]
     AbsentStringWithCount {
-        /// The length.
+        /// The length found.
         count: u64,
     },
     /// A boolean is neither 0 nor 1.
     #[error("a boolean is {found}; it is 0 or 1")]
     InvalidBool {
-        /// The byte.
+        /// The byte found.
         found: u8,
     },
-    /// No member of a strict enum.
+    /// A number is not a member of a strict enum.
     #[error("{found} is no member of this strict enum; send a member, or make it flexible")]
     UnknownEnumMember {
-        /// The number.
+        /// The number found.
         found: i128,
     },
-    /// Bits that a strict bits type does not have.
+    /// Bits are set that a strict bits type does not have.
     #[error("bits {found:#x} of which {known:#x} are known; clear the others, or make it flexible")]
     UnknownBits {
-        /// All that it has.
+        /// All bits of the type.
         known: u64,
-        /// Those that were set.
+        /// Bits found.
         found: u64,
     },
-    /// No member of a strict union.
+    /// An ordinal is not a member of a strict union.
     #[error("ordinal {ordinal} is no member of this strict union; send one, or make it flexible")]
     UnknownUnionMember {
-        /// The ordinal.
+        /// The ordinal found.
         ordinal: u64,
     },
-    /// An unknown member of a flexible union that cannot be encoded again.
+    /// An unknown member of a flexible union cannot be encoded again.
     #[error("the unknown member {ordinal} came with handles, which are closed; send a known one")]
     UnknownNotEncodable {
-        /// The ordinal.
+        /// Its ordinal.
         ordinal: u64,
     },
-    /// An unknown member without an ordinal: a receiver would take the union for absent.
+    /// An unknown member has no ordinal: a receiver would take the union for absent.
     #[error("an unknown member has the ordinal 0; keep the ordinal with which it came")]
     UnknownOrdinalZero,
-    /// An unknown member with the ordinal of a known one: a receiver would take its bytes for that.
+    /// An unknown member has the ordinal of a known one: a receiver would decode its bytes as that.
     #[error("ordinal {ordinal} of an unknown member is a known one's; send that member")]
     UnknownIsKnown {
-        /// The ordinal.
+        /// Its ordinal.
         ordinal: u64,
     },
-    /// A union names a member and has no payload.
+    /// A union has an ordinal but no payload.
     #[error("a union with ordinal {ordinal} has no payload; send the payload")]
     UnionWithoutPayload {
-        /// The ordinal.
+        /// The ordinal found.
         ordinal: u64,
     },
     /// An absent union has a payload.
     #[error("an absent union has a payload; its envelope is all zeros, or its ordinal is not 0")]
     AbsentUnionWithPayload,
-    /// A byte that belongs to nothing is not zero.
+    /// A byte of padding is not zero.
     #[error("a byte of padding is {found:#x}; it is 0")]
     NonZeroPadding {
-        /// The byte.
+        /// The byte found.
         found: u8,
     },
     /// A handle's marker is neither absent nor present.
     #[error("a handle is marked {found:#x}; it is 0 or 0xffffffff")]
     InvalidHandlePresence {
-        /// The marker.
+        /// The marker found.
         found: u32,
     },
-    /// A handle is to an object of another type than its field's.
+    /// A handle's object has another type than its field's.
     #[error("a handle to {found}, to {expected} is wanted; send one of that type")]
     WrongHandleType {
-        /// The field's.
+        /// Type in the field.
         expected: ObjectType,
-        /// The handle's.
+        /// Type of the object.
         found: ObjectType,
     },
-    /// A handle lacks rights that its field names.
+    /// A handle lacks rights of its field.
     #[error("a handle has the rights {found:?}, {expected:?} are wanted; send one with them")]
     MissingRights {
-        /// The field's.
+        /// Rights in the field.
         expected: HandleRights,
-        /// The handle's.
+        /// Rights of the handle.
         found: HandleRights,
     },
     /// A handle could not be replaced by one with fewer rights.
     #[error("the rights of a handle could not be narrowed to {wanted:?}; see its type")]
     CannotNarrow {
-        /// The field's.
+        /// Rights in the field.
         wanted: HandleRights,
     },
-    /// A value with handles is encoded before they were taken out.
+    /// A value is encoded before its handles were taken out.
     #[error("a handle is still in the value; take them with take_handles first")]
     HandleNotTaken,
-    /// A handle was taken out before.
+    /// A handle was already taken out.
     #[error("the handle was taken before; a handle moves once")]
     HandleGone,
-    /// An envelope has flags that do not exist.
+    /// An envelope has undefined flags.
     #[error("an envelope has the flags {found:#x}; 0 or 1")]
     InvalidEnvelopeFlags {
-        /// The flags.
+        /// The flags found.
         found: u16,
     },
-    /// A payload is inline that must be out of line, or the other way round.
+    /// A payload is inline that must be out of line, or the reverse.
     #[error("a payload of {size} bytes is on the wrong side: inline exactly up to 4 bytes")]
     EnvelopeInlining {
-        /// Bytes of the payload's inline part.
+        /// Size of the payload's inline part in bytes.
         size: usize,
     },
-    /// An envelope announces other sizes than its payload has.
+    /// An envelope states another size than its payload has.
     #[error("an envelope announces {announced} bytes and has {found}; announce what is sent")]
     EnvelopeBytes {
-        /// In the envelope.
+        /// Size in the envelope.
         announced: usize,
-        /// Used by the payload; the next multiple of 8 where the announced number is none.
+        /// Size of the payload; rounded up to a multiple of 8 if the stated size is not one.
         found: usize,
     },
-    /// An envelope announces other handles than its payload has.
+    /// An envelope states another number of handles than its payload has.
     #[error("an envelope announces {announced} handles and has {found}; announce what is sent")]
     EnvelopeHandles {
-        /// In the envelope.
+        /// Number in the envelope.
         announced: usize,
-        /// Used by the payload.
+        /// Number of handles in the payload.
         found: usize,
     },
     /// The last envelope of a table is absent.
     #[error("the last of {count} envelopes of a table is absent; count to the last present one")]
     LastEnvelopeAbsent {
-        /// How many envelopes the table says it has.
+        /// Number of envelopes, as stated by the table.
         count: usize,
     },
-    /// A message's magic number is another.
+    /// A message has another magic number.
     #[error("the header's magic number is {found}, 1 is wanted; send FIDL messages only")]
     UnknownMagic {
-        /// The byte.
+        /// The byte found.
         found: u8,
     },
-    /// A message in another version of the format.
+    /// A message has another version of the format.
     #[error("the header's flags {found:#x} lack 0x2, wire format v2; send that version")]
     UnknownFormat {
-        /// The first byte of flags.
+        /// First byte of the flags.
         found: u8,
     },
-    /// A message without ordinal.
+    /// A message has no ordinal.
     #[error("the header's ordinal is 0; every method has one")]
     OrdinalZero,
-    /// More gather regions than a write takes were asked for.
+    /// The maximum number of gather regions is out of range.
     #[error("no room for {wanted} regions, 1 to 8192 are possible; choose as many")]
     RegionLimit {
-        /// How many.
+        /// The number requested.
         wanted: usize,
     },
 }
 
 impl Error {
-    /// Breaks `rule`, at no byte that could be named.
+    /// Makes an error without an offset.
     #[cold]
     pub(crate) fn new(rule: Rule) -> Error {
-        Error(Box::new(Facts { rule, offset: None, path: Vec::new() }))
+        Error(Box::new(ErrorFacts { rule, offset: None, path: Vec::new() }))
     }
 
-    /// Breaks `rule` at byte `offset`.
+    /// Makes an error at byte `offset`.
     #[cold]
     pub(crate) fn at(offset: usize, rule: Rule) -> Error {
-        Error(Box::new(Facts { rule, offset: Some(offset), path: Vec::new() }))
+        Error(Box::new(ErrorFacts { rule, offset: Some(offset), path: Vec::new() }))
     }
 
-    /// The same, inside the field `name`.
+    /// Adds the field `name` to the path.
     #[cold]
     #[must_use]
     pub fn in_field(mut self, name: &'static str) -> Error {
@@ -293,7 +293,7 @@ impl Error {
         self
     }
 
-    /// The same, inside the item `index` of a vector or array.
+    /// Adds the item `index` of a vector or array to the path.
     #[cold]
     #[must_use]
     pub(crate) fn in_item(mut self, index: usize) -> Error {
@@ -301,19 +301,19 @@ impl Error {
         self
     }
 
-    /// What is broken.
+    /// Returns the broken rule.
     #[must_use]
     pub fn rule(&self) -> Rule {
         self.0.rule
     }
 
-    /// Where in the bytes that were decoded. None where a value is at fault.
+    /// Returns the offset in the decoded bytes. `None` if the error is in a value.
     #[must_use]
     pub fn offset(&self) -> Option<usize> {
         self.0.offset
     }
 
-    /// The way to the field: `shapes[3].name`. Empty where the whole is at fault.
+    /// Returns the path of the field: `shapes[3].name`. Empty if the error is not in a field.
     #[must_use]
     pub fn path(&self) -> String {
         let mut path = String::new();
@@ -328,7 +328,7 @@ impl Error {
     }
 }
 
-/// Breaks the rule at no byte that could be named.
+/// Makes an error without an offset.
 impl From<Rule> for Error {
     fn from(rule: Rule) -> Error {
         Error::new(rule)

@@ -1,10 +1,10 @@
-//! A message as a list of regions that borrow the value.
+//! Gathering: a message as a list of regions that borrow the value.
 //!
-//! Everything small is in one buffer, the scratch: headers, inline parts, counts, short bodies,
-//! padding. A large body that is the same in memory as on the wire stays where it is, and only a
-//! note is made: after so many bytes of scratch comes this region. The format needs nothing more,
-//! because it has no pointers: what is out of line comes in the order of traversal, wherever it
-//! lies. When all is written, and the scratch will not move any more, the notes become the list.
+//! Everything small goes into one buffer, the scratch: headers, inline parts, counts, short bodies,
+//! padding. A large body whose memory is identical to its wire format stays in place; only its
+//! position between the pieces of scratch is recorded. The format has no pointers and puts
+//! out-of-line objects in the order of traversal, so nothing else is needed. At the end, when the
+//! scratch no longer moves, the records become the list of regions.
 
 use std::io::IoSlice;
 use std::mem;
@@ -16,37 +16,38 @@ use crate::layout::padded;
 use crate::limits::MAX_BYTES;
 use crate::regions::{GatherOptions, RegionList, Regions};
 
-/// Structs and arrays below this are never left in place: how long they are is known when the code
-/// is compiled, so that the list is not even made where a value has nothing else.
+/// Structs and arrays below this size are always copied. Their size is known at compile time, so no
+/// list is built for values without other bodies.
 pub(crate) const ALWAYS_COPIED: usize = 1024;
 
-/// Bytes of an encoder's first scratch.
+/// Initial size of an encoder's scratch in bytes.
 const FIRST_SCRATCH: usize = 512;
 
-/// A piece of scratch in front of a body: its place in the list, and where it ends.
+/// A piece of scratch before a body: its index in the list, and its end in the scratch.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     place: u32,
     end: u32,
 }
 
-/// What gathering needs, from one message to the next.
+/// Memory that is reused from one message to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Workspace {
-    /// All of it can be written over. As long as the longest scratch was, or longer.
+    /// Buffer for everything that is copied. Its contents are meaningless between messages; it
+    /// never shrinks.
     scratch: Vec<u8>,
-    /// Notes of where bodies lie between what is in the scratch.
+    /// Pieces of scratch between bodies that stay in place.
     pieces: Vec<Piece>,
     options: GatherOptions,
 }
 
 impl Workspace {
-    /// Without memory yet.
+    /// Makes a workspace without memory.
     pub(crate) fn new(options: GatherOptions) -> Workspace {
         Workspace { options, ..Workspace::default() }
     }
 
-    /// The regions of `header` and `value`.
+    /// Returns the regions of `header` and `value`.
     #[inline(always)]
     pub(crate) fn gather<'b, 'r: 'b, T: Encode>(
         &'r mut self,
@@ -54,10 +55,10 @@ impl Workspace {
         value: &'r T,
         list: &'b mut RegionList<'r>,
     ) -> Result<Regions<'b>> {
-        // Where all is in one object, nothing has to be checked while it is written.
-        let least = header.map_or(0, |_| HEADER_BYTES) + padded(T::SIZE);
-        while self.scratch.len() < least.min(MAX_BYTES) {
-            lengthen(&mut self.scratch, least);
+        // If everything is in one object, no check is needed while it is written.
+        let min_length = header.map_or(0, |_| HEADER_BYTES) + padded(T::SIZE);
+        while self.scratch.len() < min_length.min(MAX_BYTES) {
+            lengthen(&mut self.scratch, min_length);
         }
         loop {
             let Workspace { scratch, pieces, options } = self;
@@ -65,54 +66,54 @@ impl Workspace {
             let done = gather.walk(header, value);
             match gather.end(done) {
                 Ok(walk) => return Ok(walk.complete(&self.scratch, &self.pieces, list)),
-                Err((error, wanted)) => longer(&mut self.scratch, error, wanted)?,
+                Err((error, wanted)) => lengthen_or_fail(&mut self.scratch, error, wanted)?,
             }
         }
     }
 }
 
-/// Makes the scratch longer, to at least `least` bytes or as long as a message gets.
+/// Extends the scratch to at least `min_length` bytes, at most to the maximum length of a message.
 #[cold]
-fn lengthen(scratch: &mut Vec<u8>, least: usize) {
-    let length = least.max(4 * scratch.len()).clamp(FIRST_SCRATCH, MAX_BYTES);
+fn lengthen(scratch: &mut Vec<u8>, min_length: usize) {
+    let length = min_length.max(4 * scratch.len()).clamp(FIRST_SCRATCH, MAX_BYTES);
     scratch.resize(length, 0);
 }
 
-/// Makes the scratch longer if the walk ended with `error` because it was too short.
+/// Extends the scratch if the walk ended with `error` because it was too short.
 #[cold]
-fn longer(scratch: &mut Vec<u8>, error: Error, wanted: Option<usize>) -> Result<()> {
+fn lengthen_or_fail(scratch: &mut Vec<u8>, error: Error, wanted: Option<usize>) -> Result<()> {
     wanted.map(|wanted| lengthen(scratch, wanted)).ok_or(error)
 }
 
-/// A message on its way into a list of regions.
+/// A message while it is being gathered.
 ///
-/// The scratch is a slice and does not grow: a walk that finds it too short ends, and is begun
-/// again with a longer one. So place and length of the scratch stay in registers. Nothing but
-/// [`leave`] touches pieces and list: to the compiler, gathering a type without bodies is writing
-/// it into one buffer, and a list that is never filled is never made.
+/// The scratch is a slice and does not grow: if it is too short, the walk ends and restarts with a
+/// longer one. So address and length of the scratch stay in registers. Only [`borrow_body`] uses
+/// the pieces and the list: for types without bodies, the compiler sees only writes to one buffer,
+/// and removes the list.
 struct Gather<'b, 'r> {
-    /// As long as the scratch may get.
+    /// The scratch, up to its maximum length.
     scratch: &'b mut [u8],
-    /// Bytes of scratch that are written.
+    /// Number of bytes written to the scratch.
     used: usize,
     pieces: &'b mut Vec<Piece>,
     list: &'b mut RegionList<'r>,
     options: GatherOptions,
-    /// Bytes of bodies that stay in place.
+    /// Number of bytes in bodies that stay in place.
     borrowed: usize,
     handles: HandleCount,
-    /// As long as the scratch has to be, where it was too short.
+    /// Required length of the scratch, if it was too short.
     wanted: Option<usize>,
 }
 
-/// What a walk came to.
+/// Result of a complete walk.
 struct Walk {
     used: usize,
     borrowed: usize,
 }
 
 impl<'b, 'r> Gather<'b, 'r> {
-    /// Over what is in `scratch`, in `pieces` and in `list`.
+    /// Starts a walk that overwrites `scratch`, `pieces` and `list`.
     #[inline(always)]
     fn new(
         scratch: &'b mut [u8],
@@ -132,8 +133,8 @@ impl<'b, 'r> Gather<'b, 'r> {
         encode_root(value, self)
     }
 
-    /// How the walk went: where `done` is an error because the scratch was too short, also how
-    /// long it has to be.
+    /// Ends the walk. If it failed because the scratch was too short, the error comes with the
+    /// required length.
     #[inline(always)]
     fn end(self, done: Result<()>) -> Result<Walk, (Error, Option<usize>)> {
         match done {
@@ -142,7 +143,7 @@ impl<'b, 'r> Gather<'b, 'r> {
         }
     }
 
-    /// The next `size` bytes of scratch, padded, and where they begin.
+    /// Reserves the next `size` bytes of scratch, padded, and returns their position.
     #[inline(always)]
     fn next(&mut self, size: usize) -> Result<(usize, &mut [u8])> {
         let begin = self.used;
@@ -154,8 +155,8 @@ impl<'b, 'r> Gather<'b, 'r> {
         Ok((begin, &mut self.scratch[begin..end]))
     }
 
-    /// There is no room for `size` bytes: is it the scratch that is too short, or the message that
-    /// is too long?
+    /// Makes an error: there is no room for `size` bytes, because the scratch is too short or the
+    /// message is too long.
     #[inline(always)]
     fn too_short(&mut self, size: usize) -> Error {
         let (error, wanted) = too_short(self.used, self.borrowed, size);
@@ -163,7 +164,7 @@ impl<'b, 'r> Gather<'b, 'r> {
         error
     }
 
-    /// Writes the zeros behind an object of `size` bytes that stays.
+    /// Writes the padding after an object of `size` bytes that stays in place.
     #[inline(always)]
     fn pad(&mut self, size: usize) -> Result<()> {
         let end = self.used + padded(size) - size;
@@ -188,7 +189,7 @@ impl<'b, 'r> Gather<'b, 'r> {
 }
 
 impl Walk {
-    /// The scratch does not change any more: its pieces take their places.
+    /// Makes the list of regions. The scratch does not change any more.
     #[inline(always)]
     fn complete<'b, 'r>(
         self,
@@ -201,8 +202,9 @@ impl Walk {
     }
 }
 
-/// What to say where there is no room for `size` bytes behind those that are `used` and those that
-/// are `borrowed`, and how long the scratch has to be, unless the message is too long for any.
+/// Makes an error if there is no room for `size` bytes after `used` bytes of scratch and `borrowed`
+/// bytes of bodies. Also returns the required length of the scratch, unless the message is too long
+/// in any case.
 #[cold]
 fn too_short(used: usize, borrowed: usize, size: usize) -> (Error, Option<usize>) {
     let bytes = (used + borrowed).saturating_add(size);
@@ -210,28 +212,29 @@ fn too_short(used: usize, borrowed: usize, size: usize) -> (Error, Option<usize>
     (Error::new(Rule::MessageTooLong { bytes }), wanted)
 }
 
-/// Leaves a body where it is, behind `used` bytes of scratch and so many of other bodies, if the
-/// message has room for it, and a list of `most` regions for it, for the scratch before it, and for
-/// what may come behind it.
+/// Leaves a body in place, after `used` bytes of scratch and `borrowed` bytes of other bodies.
+/// Returns `false` if the message has no room for it, or the list of at most `max_regions` has no
+/// room for it, for the scratch before it and for the scratch after it.
 #[cold]
-fn leave<'r>(
+fn borrow_body<'r>(
     bytes: &'r [u8],
-    (used, borrowed): (usize, usize),
+    used: usize,
+    borrowed: usize,
     pieces: &mut Vec<Piece>,
     list: &mut RegionList<'r>,
-    most: usize,
+    max_regions: usize,
 ) -> bool {
     if borrowed == 0 {
-        // Of an earlier message.
+        // Remove the entries of an earlier message.
         pieces.clear();
         list.clear();
     }
     let place = list.slices().len();
-    if place + 3 > most || bytes.is_empty() || bytes.len() > MAX_BYTES - used - borrowed {
+    if place + 3 > max_regions || bytes.is_empty() || bytes.len() > MAX_BYTES - used - borrowed {
         return false;
     }
     if pieces.last().map_or(0, |piece| piece.end as usize) < used {
-        // Both are far below 2³²: a message is at most 64 KiB.
+        // Both fit: a message has at most 64 KiB.
         pieces.push(Piece { place: place as u32, end: used as u32 });
         list.push(IoSlice::new(&[]));
     }
@@ -239,7 +242,7 @@ fn leave<'r>(
     true
 }
 
-/// Puts the pieces of scratch in their places, and what is left at the end.
+/// Inserts the pieces of scratch into the list, and appends the last one.
 #[cold]
 fn place<'b, 'r>(scratch: &'r [u8], pieces: &[Piece], list: &'b mut RegionList<'r>) -> Regions<'b> {
     let mut begin = 0;
@@ -281,14 +284,14 @@ impl<'r> Output<'r> for Gather<'_, 'r> {
     fn body(&mut self, bytes: &'r [u8]) -> Result<()> {
         let Gather { pieces, list, options, .. } = self;
         if bytes.len() < options.min_body_bytes
-            || !leave(bytes, (self.used, self.borrowed), pieces, list, options.max_regions)
+            || !borrow_body(bytes, self.used, self.borrowed, pieces, list, options.max_regions)
         {
             return self.copy(bytes);
         }
         self.borrowed += bytes.len();
         let scratch = mem::take(&mut self.scratch);
-        let most = scratch.len().min(MAX_BYTES - self.borrowed);
-        self.scratch = &mut scratch[..most];
+        let length = scratch.len().min(MAX_BYTES - self.borrowed);
+        self.scratch = &mut scratch[..length];
         self.pad(bytes.len())
     }
 
@@ -373,8 +376,8 @@ mod tests {
         }
     }
 
-    /// What a walk begins again for must not be seen: a scratch that gets longer in the midst of a
-    /// message that has bodies in its list already, and zeros where an earlier message was.
+    /// A restarted walk must leave no trace: the scratch is extended in the middle of a message
+    /// that already has bodies in its list, and padding overwrites an earlier message.
     #[test]
     fn a_scratch_gets_longer_and_is_used_again() {
         let mut encoder = Encoder::with_options(options(100, 8192)).unwrap();
@@ -390,7 +393,7 @@ mod tests {
         }
     }
 
-    /// What has its length in its type is copied, whatever the options are, up to a limit.
+    /// Below a limit, objects of a fixed size are copied, whatever the options are.
     #[test]
     fn objects_of_a_fixed_length_stay_from_1024_bytes_on() {
         let (short, long) = ([7u8; 1023], [7u8; 1024]);

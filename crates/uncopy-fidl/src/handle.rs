@@ -1,4 +1,4 @@
-//! Handles: what a message carries beside its bytes, whatever they are on this system.
+//! Handles in messages, independent of what a handle is on this system.
 
 use std::fmt;
 
@@ -12,23 +12,23 @@ use crate::validity::Validity;
 
 /// A handle that the codec can move and check.
 ///
-/// The codec is generic over it: Zircon's number, a channel's handle, a file descriptor. Every crate
-/// may implement it for its own.
+/// The codec is generic over it: Zircon's number, a channel's handle, a file descriptor. Any crate
+/// can implement it for its own type.
 pub trait CodecHandle: Sized {
-    /// What it is a handle to. [`ObjectType::ANY`] where that is not known: no type is refused
-    /// then.
+    /// Returns the type of the object. [`ObjectType::ANY`] if it is unknown; then no type is
+    /// refused.
     fn object_type(&self) -> ObjectType;
 
-    /// What may be done with it. [`HandleRights::SAME_RIGHTS`] where that is not known: nothing is
-    /// missing then.
+    /// Returns the rights. [`HandleRights::SAME_RIGHTS`] if they are unknown; then no right is
+    /// missing.
     fn rights(&self) -> HandleRights;
 
-    /// The handle with these rights only, all of which it has. None if that cannot be had; the
+    /// Reduces the handle to these rights, all of which it has. `None` if that is impossible; the
     /// handle is closed then.
     fn narrowed(self, rights: HandleRights) -> Option<Self>;
 }
 
-/// For messages without handles: there is none of it.
+/// The handle type of messages without handles. It has no values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoHandle {}
 
@@ -46,14 +46,14 @@ impl CodecHandle for NoHandle {
     }
 }
 
-/// What a handle is to, by Zircon's numbers (`zx_obj_type_t`).
+/// Type of the object behind a handle, by Zircon's numbers (`zx_obj_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ObjectType(pub u32);
 
 impl ObjectType {
-    /// Any, or not known (`ZX_OBJ_TYPE_NONE`).
+    /// Any type, or unknown (`ZX_OBJ_TYPE_NONE`).
     pub const ANY: ObjectType = ObjectType(0);
-    /// Memory.
+    /// A memory object (VMO).
     pub const VMO: ObjectType = ObjectType(3);
     /// An end of a channel.
     pub const CHANNEL: ObjectType = ObjectType(4);
@@ -87,41 +87,42 @@ impl fmt::Display for ObjectType {
 }
 
 bitflags::bitflags! {
-    /// What may be done with a handle, by Zircon's numbers (`zx_rights_t`).
+    /// Rights of a handle, by Zircon's numbers (`zx_rights_t`).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct HandleRights: u32 {
-        /// Make further handles to the object.
+        /// Duplicate the handle.
         const DUPLICATE = 1;
-        /// Send it.
+        /// Transfer the handle to another process.
         const TRANSFER = 1 << 1;
-        /// Read.
+        /// Read from the object.
         const READ = 1 << 2;
-        /// Write.
+        /// Write to the object.
         const WRITE = 1 << 3;
-        /// Execute.
+        /// Execute the object's memory.
         const EXECUTE = 1 << 4;
-        /// Map.
+        /// Map the object's memory.
         const MAP = 1 << 5;
-        /// Read properties.
+        /// Read the object's properties.
         const GET_PROPERTY = 1 << 6;
-        /// Write properties.
+        /// Write the object's properties.
         const SET_PROPERTY = 1 << 7;
-        /// Change user signals.
+        /// Change the object's user signals.
         const SIGNAL = 1 << 12;
         /// Change the peer's user signals.
         const SIGNAL_PEER = 1 << 13;
-        /// Wait for signals.
+        /// Wait for the object's signals.
         const WAIT = 1 << 14;
-        /// Ask about the object.
+        /// Query information about the object.
         const INSPECT = 1 << 15;
-        /// Whatever it has (`ZX_RIGHT_SAME_RIGHTS`).
+        /// The same rights as before (`ZX_RIGHT_SAME_RIGHTS`).
         const SAME_RIGHTS = 1 << 31;
-        /// Those that almost every handle has (`ZX_RIGHTS_BASIC`).
+        /// Rights that almost every handle has (`ZX_RIGHTS_BASIC`).
         const BASIC = Self::TRANSFER.bits() | Self::DUPLICATE.bits() | Self::WAIT.bits()
             | Self::INSPECT.bits();
         /// Read and write (`ZX_RIGHTS_IO`).
         const IO = Self::READ.bits() | Self::WRITE.bits();
-        /// Those of a new channel's end (`ZX_DEFAULT_CHANNEL_RIGHTS`), which has exactly one handle.
+        /// Rights of a new channel's end (`ZX_DEFAULT_CHANNEL_RIGHTS`), which has exactly one
+        /// handle.
         const CHANNEL_DEFAULT = (Self::BASIC.bits() & !Self::DUPLICATE.bits()) | Self::IO.bits()
             | Self::SIGNAL.bits() | Self::SIGNAL_PEER.bits();
 
@@ -129,30 +130,30 @@ bitflags::bitflags! {
     }
 }
 
-/// A handle that leaves with a message, and what it must be when it does. Whoever writes the
-/// message checks that, as `zx_channel_write_etc` does.
+/// A handle that is sent with a message, and the constraint of its field. The writer of the message
+/// checks the constraint, as `zx_channel_write_etc` does.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Departing<H> {
     /// The handle.
     pub handle: H,
-    /// What its field demands.
+    /// Constraint of its field.
     pub constraint: HandleConstraint,
 }
 
-/// A field that holds a handle, until the handle leaves with a message.
+/// A field with a handle, until the handle is sent with a message.
 ///
-/// The handle is taken out by [`take_handles`](crate::take_handles) before the value is encoded;
-/// from then on the field only says that there was one. Dropping a field closes what is in it.
+/// [`take_handles`](crate::take_handles) takes the handle out before the value is encoded;
+/// afterwards the field only records that it was present. Dropping a field closes its handle.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OwnedHandle<H>(Option<H>);
 
 impl<H> OwnedHandle<H> {
-    /// The handle, unless it has left.
+    /// Returns the handle, unless it was taken.
     pub fn into_inner(self) -> Option<H> {
         self.0
     }
 
-    /// The handle, unless it has left.
+    /// Borrows the handle, unless it was taken.
     pub fn get(&self) -> Option<&H> {
         self.0.as_ref()
     }
@@ -164,7 +165,7 @@ impl<H> From<H> for OwnedHandle<H> {
     }
 }
 
-/// Handles that leave, in the order in which their fields are visited.
+/// Handles to be sent, in the order of their fields.
 #[derive(Debug)]
 pub struct Leaving<'a, H> {
     handles: &'a mut Vec<Departing<H>>,
@@ -180,13 +181,14 @@ impl<'a, H> Leaving<'a, H> {
     }
 }
 
-/// A type whose handles, of type `H`, can be taken out. Value types have none of any type. Made by
-/// `#[derive(Fidl)]`, and [by nothing else](Layout).
+/// A type whose handles of type `H` can be taken out. Value types have no handles of any type.
+/// Implemented by `#[derive(Fidl)]`, and [by nothing else](Layout).
 pub trait TakeHandles<H>: Layout {
-    /// Moves every handle out, in the order of the wire.
+    /// Moves every handle out, in wire order.
     ///
     /// # Errors
-    /// [`Rule::HandleGone`] at the first that has left before; those before it are in `leaving`.
+    /// [`Rule::HandleGone`] at the first one that was already taken; the ones before it are in
+    /// `leaving`.
     fn take_handles(
         &mut self,
         leaving: &mut Leaving<'_, H>,
@@ -200,7 +202,7 @@ pub trait TakeHandles<H>: Layout {
 impl<H> Layout for OwnedHandle<H> {
     const SIZE: usize = 4;
     const ALIGN: usize = 4;
-    // Handles are counted where objects out of line are written.
+    // Handles are counted together with out-of-line objects.
     const IS_FLAT: bool = false;
     const HAS_HANDLES: bool = true;
     const VALIDITY: Validity = Validity::Checked;
@@ -252,12 +254,12 @@ impl<H> Optional for OwnedHandle<H> {
 
 impl<H> EncodeOptional for OwnedHandle<H> {}
 
-/// Names a handle that came with a message: its place among them. [`Handles::take`] gives it.
+/// Index of a handle among those of its message. [`Handles::take`] returns the handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandleIndex(usize);
 
 impl HandleIndex {
-    /// The place, from 0.
+    /// Returns the index, from 0.
     #[must_use]
     pub fn get(self) -> usize {
         self.0
@@ -341,25 +343,25 @@ impl<H> FromView<H> for OwnedHandle<H> {
         if !is_present(inline)? {
             return Err(inline.breaks(Rule::RequiredIsAbsent));
         }
-        let index = decoder.take_handle_place(inline)?;
+        let index = decoder.take_handle_index(inline)?;
         let handle = arriving.take(index, constraint).map_err(|rule| inline.breaks(rule))?;
         Ok(OwnedHandle(handle))
     }
 }
 
-/// Handles that arrive in a value while it is read.
+/// Handles of a message while a value is read from it.
 #[derive(Debug)]
 pub struct Arriving<'h, H> {
     handles: &'h mut Handles<H>,
-    /// Checks one, unless all were checked before.
+    /// Function that checks a handle. `None` if all were checked before.
     claim: Option<Claim<H>>,
 }
 
-/// [`HandleTable::claim`] of handles of one type.
+/// [`HandleTable::claim`] for handles of one type.
 type Claim<H> = fn(&mut Handles<H>, usize, HandleConstraint) -> Result<(), Rule>;
 
 impl<'h, H> Arriving<'h, H> {
-    /// Handles that each field checks.
+    /// Makes a source of handles that checks each one.
     pub(crate) fn new(handles: &'h mut Handles<H>) -> Arriving<'h, H>
     where
         H: CodecHandle,
@@ -367,12 +369,13 @@ impl<'h, H> Arriving<'h, H> {
         Arriving { handles, claim: Some(HandleTable::claim) }
     }
 
-    /// Handles that were checked when their message was. What was taken since stays away.
+    /// Makes a source of handles that were checked with their message. A handle that was already
+    /// taken stays absent.
     pub(crate) fn checked(handles: &'h mut Handles<H>) -> Arriving<'h, H> {
         Arriving { handles, claim: None }
     }
 
-    /// All of them.
+    /// Returns all of them.
     pub(crate) fn handles(&mut self) -> &mut Handles<H> {
         self.handles
     }
@@ -385,8 +388,8 @@ impl<'h, H> Arriving<'h, H> {
     }
 }
 
-/// Handles that came with a message: each can be taken once, and what is left is closed when this
-/// is dropped.
+/// Handles received with a message. Each can be taken once; the others are closed when this is
+/// dropped.
 #[derive(Debug)]
 pub struct Handles<H> {
     slots: Vec<Option<H>>,
@@ -406,18 +409,18 @@ impl<H> From<Vec<H>> for Handles<H> {
 }
 
 impl<H> Handles<H> {
-    /// Takes the handle that a view names. None if it was taken before.
+    /// Takes the handle at this index. `None` if it was already taken.
     pub fn take(&mut self, index: HandleIndex) -> Option<H> {
         self.slots.get_mut(index.0)?.take()
     }
 
-    /// How many there are that were not taken.
+    /// Returns the number of handles that were not taken.
     #[must_use]
     pub fn remaining(&self) -> usize {
         self.slots.iter().flatten().count()
     }
 
-    /// Closes all that were not taken.
+    /// Closes all handles that were not taken.
     pub fn close(&mut self) {
         self.slots.clear();
     }

@@ -1,21 +1,21 @@
-//! The sixteen bytes before every message's body.
+//! Header of a message: sixteen bytes before the body.
 
 use crate::error::{Error, Result, Rule};
 
-/// What a message is: which method or event, which call it belongs to.
+/// The method or event of a message, and the call that it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Ties an answer to its call; 0 for one-way methods and events.
+    /// Transaction id, which links an answer to its call; 0 for one-way methods and events.
     pub txid: u32,
-    /// Names the method. Never 0.
+    /// Ordinal of the method. Never 0.
     pub ordinal: u64,
-    /// A receiver that does not know the ordinal may go on.
+    /// Whether a receiver that does not know the ordinal may continue.
     pub is_flexible: bool,
 }
 
-/// Bytes of a header.
+/// Size of a header in bytes.
 pub const HEADER_BYTES: usize = 16;
-/// The ordinal of a server's last words.
+/// Ordinal of an epitaph, a server's last message.
 pub const EPITAPH_ORDINAL: u64 = u64::MAX;
 
 /// `FIDL_MESSAGE_HEADER_AT_REST_FLAGS_0_USE_VERSION_V2`.
@@ -26,32 +26,32 @@ const FLEXIBLE: u8 = 0x80;
 const MAGIC: u8 = 1;
 
 impl Header {
-    /// Of a strict method without answer, or of a strict event.
+    /// Makes the header of a strict method without an answer, or of a strict event.
     #[must_use]
     pub const fn one_way(ordinal: u64) -> Header {
         Header { txid: 0, ordinal, is_flexible: false }
     }
 
-    /// Of a strict method with an answer, and of that answer. A channel's call gives the
-    /// transaction id.
+    /// Makes the header of a strict method with an answer, and of the answer. A channel's call
+    /// assigns the transaction id.
     #[must_use]
     pub const fn two_way(txid: u32, ordinal: u64) -> Header {
         Header { txid, ordinal, is_flexible: false }
     }
 
-    /// Of a server's last words: the body is a status, as `i32`.
+    /// Makes the header of an epitaph. The body is a status, as `i32`.
     #[must_use]
     pub const fn epitaph() -> Header {
         Header::one_way(EPITAPH_ORDINAL)
     }
 
-    /// The same for a flexible method or event.
+    /// Makes the header of a flexible method or event.
     #[must_use]
     pub const fn flexible(self) -> Header {
         Header { is_flexible: true, ..self }
     }
 
-    /// As it begins a message.
+    /// Encodes the header.
     #[inline]
     #[must_use]
     pub fn to_bytes(&self) -> [u8; HEADER_BYTES] {
@@ -64,7 +64,7 @@ impl Header {
         bytes
     }
 
-    /// The header of the message `bytes`. Flags that this version does not know are passed over.
+    /// Reads the header of the message `bytes`. Unknown flags are ignored.
     ///
     /// # Errors
     /// [`Rule::TooFewBytes`], [`Rule::UnknownMagic`], [`Rule::UnknownFormat`],

@@ -1,105 +1,108 @@
-//! How types lie in a message, and what limits a field can set on its type.
+//! Layout of types in a message, and the limits that a field can set on its type.
 
 use crate::error::Rule;
 use crate::handle::{HandleRights, ObjectType};
 use crate::validity::{MaskedField, Validity};
 
-/// How a type lies in a message, whatever it is encoded from or decoded into.
+/// Layout of a type in a message, independent of the Rust type that it is encoded from or decoded
+/// into.
 ///
-/// Made by `#[derive(Fidl)]`; implemented here for numbers, `bool`, `String`, `Vec`, arrays,
+/// Implemented by `#[derive(Fidl)]`, and here for numbers, `bool`, `String`, `Vec`, arrays,
 /// `Option`, `Box`, slices, `str` and handles.
 ///
-/// Not to be written by hand, as all traits that the derive writes ([`Encode`](crate::Encode),
-/// [`Decode`](crate::Decode), [`FromView`](crate::FromView), [`TakeHandles`](crate::TakeHandles)):
-/// their members, and the hidden names in them, change without notice.
+/// Do not implement it by hand. This holds for all traits that the derive implements
+/// ([`Encode`](crate::Encode), [`Decode`](crate::Decode), [`FromView`](crate::FromView),
+/// [`TakeHandles`](crate::TakeHandles)): their members, and the hidden names in them, change
+/// without notice.
 pub trait Layout {
-    /// Bytes of the inline part.
+    /// Size of the inline part in bytes.
     const SIZE: usize;
-    /// What its offset is a multiple of: 1, 2, 4 or 8.
+    /// Alignment of the inline part: 1, 2, 4 or 8.
     const ALIGN: usize;
-    /// It never has objects out of line, nor handles: the inline part is all.
+    /// Whether the inline part is everything: no out-of-line objects, no handles.
     const IS_FLAT: bool;
-    /// It may have handles: a resource type.
+    /// Whether it may have handles, as a resource type.
     const HAS_HANDLES: bool;
-    /// What decoding has to check of the inline part.
+    /// Checks that decoding has to make of the inline part.
     const VALIDITY: Validity;
-    /// What a field can demand beyond the type: the most items, a handle's rights.
+    /// Constraint that a field can add to the type: a maximum number of items, the rights of a
+    /// handle.
     type Constraint: Copy;
-    /// Nothing is demanded.
+    /// The absence of a constraint.
     const UNCONSTRAINED: Self::Constraint;
 }
 
-/// Of types that a field can demand nothing more of.
+/// The constraint of types that cannot have one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoConstraint;
 
-/// Of vectors and strings: how long they may be, and what is demanded of each item.
+/// The constraint of vectors and strings: maximum length, and the constraint of each item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit<C> {
-    /// Most items; of strings, most bytes.
+    /// Maximum number of items; in a string, of bytes.
     pub max: usize,
-    /// Of each item.
+    /// Constraint of each item.
     pub item: C,
 }
 
 impl<C: Copy> Limit<C> {
-    /// At most `max` items or bytes.
+    /// Sets the maximum number of items or bytes.
     #[must_use]
     pub const fn with_max(self, max: usize) -> Limit<C> {
         Limit { max, item: self.item }
     }
 
-    /// With `item` for each item.
+    /// Sets the constraint of each item.
     #[must_use]
     pub const fn with_item(self, item: C) -> Limit<C> {
         Limit { max: self.max, item }
     }
 }
 
-/// Of arrays: what is demanded of each item.
+/// The constraint of arrays: the constraint of each item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EachItem<C> {
-    /// Of each item.
+    /// Constraint of each item.
     pub item: C,
 }
 
 impl<C: Copy> EachItem<C> {
-    /// With `item` for each item.
+    /// Sets the constraint of each item.
     #[must_use]
     pub const fn with_item(self, item: C) -> EachItem<C> {
         EachItem { item }
     }
 }
 
-/// Of handles: the object's type and the rights that go along.
+/// The constraint of handles: object type, and the rights to transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandleConstraint {
-    /// [`ObjectType::ANY`] takes all.
+    /// Object type; [`ObjectType::ANY`] accepts all types.
     pub object_type: ObjectType,
-    /// What the handle must have, and all that is left of its rights.
-    /// [`HandleRights::SAME_RIGHTS`] takes them as they are.
+    /// Rights that the handle must have, and to which it is reduced. [`HandleRights::SAME_RIGHTS`]
+    /// leaves them unchanged.
     pub rights: HandleRights,
 }
 
 impl HandleConstraint {
-    /// Any type, any rights.
+    /// Accepts any type and any rights.
     pub const ANY: HandleConstraint =
         HandleConstraint { object_type: ObjectType::ANY, rights: HandleRights::SAME_RIGHTS };
 
-    /// To an object of this type only.
+    /// Accepts only this object type.
     #[must_use]
     pub const fn with_object_type(self, object_type: ObjectType) -> HandleConstraint {
         HandleConstraint { object_type, rights: self.rights }
     }
 
-    /// With exactly these rights.
+    /// Requires exactly these rights.
     #[must_use]
     pub const fn with_rights(self, rights: HandleRights) -> HandleConstraint {
         HandleConstraint { object_type: self.object_type, rights }
     }
 
-    /// Checks a handle to `object_type` with `rights`. Gives the rights that it is to be narrowed
-    /// to, or None if it stays as it is.
+    /// Checks a handle to `object_type` with `rights`. Returns the rights to which it must be
+    /// reduced, or `None` if it stays as it is.
     ///
     /// # Errors
     /// [`Rule::WrongHandleType`], [`Rule::MissingRights`].
@@ -125,32 +128,42 @@ impl HandleConstraint {
     }
 }
 
-/// Where the fields of a struct lie.
+/// Layout of one field, for [`StructLayout::new`].
+#[derive(Debug, Clone, Copy)]
+pub struct FieldLayout {
+    /// Size of the inline part in bytes.
+    pub size: usize,
+    /// Alignment of the inline part.
+    pub align: usize,
+    /// Checks that decoding has to make of the inline part.
+    pub validity: Validity,
+}
+
+/// Positions of the fields of a struct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StructLayout<const N: usize> {
-    /// Of each field.
+    /// Offset of each field.
     pub offsets: [usize; N],
-    /// Where the padding behind each field ends.
+    /// End of the padding after each field.
     pub ends: [usize; N],
-    /// Of the whole, padding behind the last field included.
+    /// Size of the struct, trailing padding included.
     pub size: usize,
-    /// Of the whole.
+    /// Alignment of the struct.
     pub align: usize,
-    /// What decoding has to check of the whole.
+    /// Checks that decoding has to make of the struct.
     pub validity: Validity,
 }
 
 impl<const N: usize> StructLayout<N> {
-    /// Lays out fields of these sizes, alignments and validities, one behind the other. A struct
-    /// without fields has one byte, which is 0.
+    /// Lays out the fields one after the other. A struct without fields has one byte, which is 0.
     #[must_use]
-    pub const fn new(fields: [(usize, usize, Validity); N]) -> StructLayout<N> {
+    pub const fn new(fields: [FieldLayout; N]) -> StructLayout<N> {
         let (mut offsets, mut ends) = ([0; N], [0; N]);
         let mut masked = [MaskedField { offset: 0, size: 0, validity: Validity::Any }; N];
         let (mut end, mut align) = (0, 1);
         let mut index = 0;
         while index < N {
-            let (size, field_align, validity) = fields[index];
+            let FieldLayout { size, align: field_align, validity } = fields[index];
             let offset = aligned(end, field_align);
             offsets[index] = offset;
             if index > 0 {
@@ -172,12 +185,12 @@ impl<const N: usize> StructLayout<N> {
     }
 }
 
-/// The next multiple of `align`, a power of two.
+/// Rounds `offset` up to a multiple of `align`, a power of two.
 const fn aligned(offset: usize, align: usize) -> usize {
     (offset + align - 1) & !(align - 1)
 }
 
-/// All of `flags` are set.
+/// Whether all `flags` are set.
 #[must_use]
 pub const fn all(flags: &[bool]) -> bool {
     let mut index = 0;
@@ -190,7 +203,7 @@ pub const fn all(flags: &[bool]) -> bool {
     true
 }
 
-/// The next multiple of 8, where every object begins.
+/// Rounds up to a multiple of 8, the alignment of every object.
 #[inline]
 #[must_use]
 pub(crate) const fn padded(size: usize) -> usize {
@@ -207,16 +220,17 @@ impl<T: Layout> Layout for &T {
     const UNCONSTRAINED: T::Constraint = T::UNCONSTRAINED;
 }
 
-/// A reference gives nothing away: where there are handles, encoding it fails.
+/// A reference cannot give its handles away: encoding a value with handles through it fails.
 impl<H, T: Layout> crate::TakeHandles<H> for &T {}
 
 #[cfg(test)]
 mod tests {
-    use super::StructLayout;
+    use super::{FieldLayout, StructLayout};
     use crate::validity::Validity;
 
     fn layout<const N: usize>(fields: [(usize, usize); N]) -> StructLayout<N> {
-        StructLayout::new(fields.map(|(size, align)| (size, align, Validity::Any)))
+        let field = |(size, align)| FieldLayout { size, align, validity: Validity::Any };
+        StructLayout::new(fields.map(field))
     }
 
     #[test]

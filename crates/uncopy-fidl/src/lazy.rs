@@ -1,21 +1,21 @@
-//! What was checked with everything else, and is decoded when it is asked for.
+//! Views that are checked with the whole message, and decoded on access.
 
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::decode::{Cursor, Decode, DecodeOptional, Decoder, FromView, Inline, again};
+use crate::decode::{Cursor, Decode, DecodeOptional, Decoder, FromView, Inline, revisit};
 use crate::error::Result;
 use crate::handle::{Arriving, Handles};
 use crate::layout::Layout;
 use crate::limits::Depth;
 use crate::validity::are_values;
 
-/// Items of a vector or array that cannot be told apart without looking: each is decoded when it
-/// is asked for.
+/// Items of a vector or array whose positions are unknown until they are decoded. Each is decoded
+/// on access.
 pub struct Items<'a, T: Layout> {
     inline: Inline<'a>,
-    /// Of the first item's objects out of line.
+    /// Position of the first item's out-of-line objects.
     cursor: Cursor<'a>,
     constraint: T::Constraint,
     depth: Depth,
@@ -31,7 +31,7 @@ impl<T: Layout> Clone for Items<'_, T> {
 impl<T: Layout> Copy for Items<'_, T> {}
 
 impl<'a, T: Decode> Items<'a, T> {
-    /// Checks all of `inline`.
+    /// Checks all items in `inline`.
     ///
     /// # Errors
     /// As [`Decode::decode_items`].
@@ -52,25 +52,26 @@ impl<'a, T: Decode> Items<'a, T> {
         Ok(items)
     }
 
-    /// How many there are.
+    /// Returns the number of items.
     #[must_use]
     pub fn len(&self) -> usize {
         self.inline.bytes.len() / T::SIZE
     }
 
-    /// There is none.
+    /// Whether there are no items.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.inline.bytes.is_empty()
     }
 
-    /// All of them, one after the other.
+    /// Returns an iterator over all items.
     #[must_use]
     pub fn iter(&self) -> ItemsIter<'a, T> {
         ItemsIter { rest: *self }
     }
 
-    /// Item `index`. Costs nothing for types that lie flat, else looking at all before it.
+    /// Decodes item `index`. Constant time for flat types; otherwise all items before it are
+    /// decoded too.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<T::View<'a>> {
         if !T::IS_FLAT {
@@ -80,10 +81,10 @@ impl<'a, T: Decode> Items<'a, T> {
             return None;
         }
         let Items { mut cursor, constraint, depth, .. } = *self;
-        again(&mut cursor, |decoder| T::decode(self.part(index), decoder, constraint, depth)).ok()
+        revisit(&mut cursor, |decoder| T::decode(self.part(index), decoder, constraint, depth)).ok()
     }
 
-    /// Values that own everything, in one walk.
+    /// Makes owned values of all items, in one walk.
     #[doc(hidden)]
     pub fn into_values<H>(self, handles: &mut Handles<H>) -> impl Iterator<Item = T>
     where
@@ -97,37 +98,37 @@ impl<'a, T: Decode> Items<'a, T> {
             let Items { constraint, depth, .. } = rest.rest;
             let first = rest.first().expect(CHECKED);
             let cursor = &mut rest.rest.cursor;
-            again(cursor, |decoder| T::read(first, decoder, &mut arriving, constraint, depth))
+            revisit(cursor, |decoder| T::read(first, decoder, &mut arriving, constraint, depth))
                 .expect(CHECKED)
         })
     }
 
-    /// The inline part of item `index`.
+    /// Returns the inline part of item `index`.
     fn part(&self, index: usize) -> Inline<'a> {
         self.inline.part(index * T::SIZE, T::SIZE)
     }
 }
 
-/// Prints, once, by what it was made of: a field or an item for a formatter's builders.
-pub struct Printed<F>(Cell<Option<F>>);
+/// A `Debug` value that runs a closure once: a field or an item for a formatter's builders.
+pub struct DebugOnce<F>(Cell<Option<F>>);
 
-impl<F: FnOnce(&mut fmt::Formatter<'_>) -> fmt::Result> Printed<F> {
-    /// Prints by `print`.
-    pub fn by(print: F) -> Printed<F> {
-        Printed(Cell::new(Some(print)))
+impl<F: FnOnce(&mut fmt::Formatter<'_>) -> fmt::Result> DebugOnce<F> {
+    /// Makes a value that prints with `print`.
+    pub fn new(print: F) -> DebugOnce<F> {
+        DebugOnce(Cell::new(Some(print)))
     }
 }
 
-impl<F: FnOnce(&mut fmt::Formatter<'_>) -> fmt::Result> fmt::Debug for Printed<F> {
+impl<F: FnOnce(&mut fmt::Formatter<'_>) -> fmt::Result> fmt::Debug for DebugOnce<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.take().ok_or(fmt::Error)?(f)
     }
 }
 
-/// Why what is decoded again does not fail.
-const CHECKED: &str = "it was checked, and its bytes are borrowed since";
+/// Reason why decoding again cannot fail.
+const CHECKED: &str = "the bytes were checked and have been borrowed since";
 
-/// Prints the items in `inline`, which were checked before, in one walk.
+/// Prints the items in `inline`, which are already checked, in one walk.
 pub(crate) fn print_items<'a, T: Decode>(
     inline: Inline<'a>,
     decoder: &mut Decoder<'a, '_>,
@@ -138,7 +139,7 @@ pub(crate) fn print_items<'a, T: Decode>(
     let mut list = f.debug_list();
     for index in 0..inline.bytes.len() / T::SIZE {
         let part = inline.part(index * T::SIZE, T::SIZE);
-        list.entry(&Printed::by(|f| T::print(part, decoder, constraint, depth, f)));
+        list.entry(&DebugOnce::new(|f| T::print(part, decoder, constraint, depth, f)));
     }
     list.finish()
 }
@@ -155,11 +156,11 @@ impl<'a, T: Decode> IntoIterator for Items<'a, T> {
 impl<T: Decode> fmt::Debug for Items<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Items { inline, mut cursor, constraint, depth, .. } = *self;
-        again(&mut cursor, |decoder| print_items::<T>(inline, decoder, constraint, depth, f))
+        revisit(&mut cursor, |decoder| print_items::<T>(inline, decoder, constraint, depth, f))
     }
 }
 
-/// Goes through [`Items`].
+/// Iterator over [`Items`].
 pub struct ItemsIter<'a, T: Layout> {
     rest: Items<'a, T>,
 }
@@ -185,7 +186,7 @@ impl<'a, T: Decode> Iterator for ItemsIter<'a, T> {
     fn next(&mut self) -> Option<T::View<'a>> {
         let first = self.first()?;
         let Items { cursor, constraint, depth, .. } = &mut self.rest;
-        again(cursor, |decoder| T::decode(first, decoder, *constraint, *depth)).ok()
+        revisit(cursor, |decoder| T::decode(first, decoder, *constraint, *depth)).ok()
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -195,7 +196,7 @@ impl<'a, T: Decode> Iterator for ItemsIter<'a, T> {
 
 impl<T: Decode> ExactSizeIterator for ItemsIter<'_, T> {}
 
-/// A value that may contain others of its type, decoded when it is asked for.
+/// A value of a possibly recursive type, decoded on access.
 pub struct Boxed<'a, T: Layout> {
     inline: Inline<'a>,
     cursor: Cursor<'a>,
@@ -213,7 +214,7 @@ impl<T: Layout> Clone for Boxed<'_, T> {
 impl<T: Layout> Copy for Boxed<'_, T> {}
 
 impl<'a, T: Decode> Boxed<'a, T> {
-    /// Checks what is in `inline`.
+    /// Checks the value in `inline`.
     ///
     /// # Errors
     /// As [`Decode::decode`].
@@ -228,7 +229,7 @@ impl<'a, T: Decode> Boxed<'a, T> {
         Ok(Boxed { inline, cursor, constraint, depth, of: PhantomData })
     }
 
-    /// Checks what is in `inline`, or that it is absent.
+    /// Checks the value in `inline`, or its absence.
     ///
     /// # Errors
     /// As [`Decode::decode`].
@@ -246,21 +247,22 @@ impl<'a, T: Decode> Boxed<'a, T> {
         Ok(found.map(|_| Boxed { inline, cursor, constraint, depth, of: PhantomData }))
     }
 
-    /// The view.
+    /// Decodes the view.
     #[must_use]
     pub fn get(self) -> T::View<'a> {
         let Boxed { inline, mut cursor, constraint, depth, .. } = self;
-        again(&mut cursor, |decoder| T::decode(inline, decoder, constraint, depth)).expect(CHECKED)
+        revisit(&mut cursor, |decoder| T::decode(inline, decoder, constraint, depth))
+            .expect(CHECKED)
     }
 
-    /// A value that owns everything, in one walk.
+    /// Makes an owned value, in one walk.
     pub(crate) fn into_value<H>(self, handles: &mut Handles<H>) -> T
     where
         T: FromView<H>,
     {
         let Boxed { inline, mut cursor, constraint, depth, .. } = self;
         let mut arriving = Arriving::checked(handles);
-        again(&mut cursor, |decoder| T::read(inline, decoder, &mut arriving, constraint, depth))
+        revisit(&mut cursor, |decoder| T::read(inline, decoder, &mut arriving, constraint, depth))
             .expect(CHECKED)
     }
 }
@@ -268,7 +270,7 @@ impl<'a, T: Decode> Boxed<'a, T> {
 impl<T: Decode> fmt::Debug for Boxed<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Boxed { inline, mut cursor, constraint, depth, .. } = *self;
-        again(&mut cursor, |decoder| T::print(inline, decoder, constraint, depth, f))
+        revisit(&mut cursor, |decoder| T::print(inline, decoder, constraint, depth, f))
     }
 }
 
@@ -354,7 +356,7 @@ mod tests {
         })
     }
 
-    /// Every way from a message to all that is in it visits each object once.
+    /// Checks that every conversion of a message visits each object once.
     fn check<T: Encode + FromView<NoHandle> + PartialEq + Debug>(value: &T) {
         let bytes = encode(value).unwrap();
         let (checked, view) = work::during(|| decode::<T>(&bytes).unwrap());

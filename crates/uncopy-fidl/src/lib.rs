@@ -1,5 +1,5 @@
-//! FIDL's wire format v2: values become gather lists that borrow them, messages become views that
-//! borrow the bytes.
+//! FIDL wire format v2: encodes values as gather lists that borrow them, and decodes messages as
+//! views that borrow the bytes.
 //!
 //! ```
 //! use uncopy_fidl::{Encoder, Fidl, RegionList, decode};
@@ -21,13 +21,13 @@
 //! let size = Some(Box::new(Size { width: 64, height: 64 }));
 //! let photo = Photo { title: "sea".into(), size, pixels: vec![0; 4096] };
 //!
-//! // As regions: what is small is put together, the pixels stay where they are.
+//! // As regions: small parts are copied together, the pixels stay in place.
 //! let mut encoder = Encoder::new();
 //! let mut list = RegionList::new();
 //! let regions = encoder.gather(&photo, &mut list)?;
 //! assert_eq!(regions.as_slices().len(), 2);
 //!
-//! // As a view: the same bytes, wherever they went.
+//! // As a view of the same bytes.
 //! let message = regions.to_vec();
 //! let view = decode::<Photo>(&message)?;
 //! assert_eq!((view.title, view.size.unwrap().get().width), ("sea", 64));
@@ -35,7 +35,7 @@
 //! # Ok::<(), uncopy_fidl::Error>(())
 //! ```
 //!
-//! The format is Fuchsia's, version 2; Rust types stand for FIDL's:
+//! The format is Fuchsia's, version 2. Rust types correspond to FIDL types:
 //!
 //! | FIDL | Rust | view |
 //! |---|---|---|
@@ -53,37 +53,36 @@
 //! | `zx.Handle:<TYPE, RIGHTS>` | [`OwnedHandle`]; `#[fidl(kind = …, rights = …)]` | [`HandleIndex`] |
 //! | `client_end:P`, `server_end:P` | [`ClientEnd`], [`ServerEnd`]; `#[fidl(rights = …)]` | [`HandleIndex`] |
 //!
-//! [The derive](derive@Fidl) lists all attributes. What a type is to FIDL can be looked up at
-//! compile time: [`Layout`] has sizes, alignments and limits. The trait [`Fidl`](trait@Fidl) stands
-//! for all that a type can do.
+//! [The derive](derive@Fidl) lists all attributes. [`Layout`] has a type's size, alignment and
+//! limits at compile time. The trait [`Fidl`](trait@Fidl) combines all abilities of a type.
 //!
-//! # Where the bytes are
+//! # Copies and borrows
 //! Encoding never changes the value. [`Encoder::linear`] copies everything into a buffer that it
-//! keeps; [`Encoder::gather`] copies what is small and notes where large bodies lie: bytes,
-//! numbers, strings, and structs marked `plain`. Both give the same bytes. Neither allocates once
-//! the buffer is as large as the largest message.
+//! keeps. [`Encoder::gather`] copies small parts and records where large bodies are: bytes,
+//! numbers, strings, and structs marked `plain`. Both produce the same bytes. Neither allocates
+//! once the buffer is as large as the largest message.
 //!
-//! Decoding never changes the bytes and allocates nothing: a view is on the stack, and borrows.
-//! [`decode_owned`] makes a value that owns everything, in the walk that checks it; what it
-//! allocates is bounded by the length of the message times the size of the types in it.
+//! Decoding never changes the bytes and allocates nothing: a view lives on the stack, and borrows.
+//! [`decode_owned`] makes an owned value in the walk that checks the bytes; its allocations are
+//! bounded by the length of the message times the size of the types in it.
 //!
-//! # Trust
-//! Bytes may come from anybody. Decoding checks everything before it gives a view: bounds, counts,
-//! padding, presence, UTF-8, booleans, members of strict enums, bits and unions, envelopes, depth
-//! (32), and that all bytes and handles are used. It takes time linear in the length of the
-//! message, however deep its objects are nested; so do values that own everything, and `Debug`.
-//! An [`Error`] names rule, byte and field. There is no unsafe code in this crate; where memory is
-//! seen as another type, the crate `zerocopy` proves that it may be.
+//! # Untrusted input
+//! Bytes may come from an untrusted sender. Decoding checks everything before it returns a view:
+//! bounds, counts, padding, presence, UTF-8, booleans, members of strict enums, bits and unions,
+//! envelopes, depth (32), and that all bytes and handles are used. It takes time linear in the
+//! length of the message, however deep its objects are nested; so do owned values and `Debug`. An
+//! [`Error`] names rule, byte and field. There is no unsafe code in this crate; where memory is
+//! reinterpreted as another type, the crate `zerocopy` proves it valid.
 //!
-//! # Later versions
-//! Flexible enums and bits carry numbers that they do not know, and flexible unions carry members
-//! ([`Unknown`]), which can be sent on. Tables drop theirs: a value that is decoded and encoded
-//! again lacks them. The handles of unknown members are closed.
+//! # Evolution
+//! Flexible enums and bits keep unknown numbers, and flexible unions keep unknown members
+//! ([`Unknown`]), which can be sent on. Tables drop unknown members: a value that is decoded and
+//! encoded again lacks them. The handles of unknown members are closed.
 //!
 //! # Handles
-//! The codec is generic over what a handle is ([`CodecHandle`]). [`take_handles`] moves them out of a
-//! value before it is encoded; the value itself is never patched. Views name handles by their
-//! place, and [`Handles::take`] gives each one once; what nobody takes is closed.
+//! The codec is generic over the handle type ([`CodecHandle`]). [`take_handles`] moves handles out
+//! of a value before it is encoded; the value itself is never patched. Views contain the index of a
+//! handle, and [`Handles::take`] returns each handle once; handles that are not taken are closed.
 #![deny(missing_docs, unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
@@ -126,11 +125,11 @@ pub use wire::{
     Empty, EmptyView, MethodResult, NoPayload, Plain, UNKNOWN_METHOD, Unknown, UnknownView,
 };
 
-/// A FIDL type, for generic code: all that `#[derive(Fidl)]` makes of a type that owns what it has.
+/// A FIDL type, for generic code: everything that `#[derive(Fidl)]` implements for an owned type.
 ///
-/// `H` is the type of its handles. Value types have none, and are FIDL types for every `H`.
+/// `H` is its handle type. Value types have no handles, and are FIDL types for every `H`.
 ///
-/// Sealed: every type with these three is one.
+/// Implemented for every type with these three traits.
 ///
 /// ```
 /// use uncopy_fidl::{Fidl, NoHandle, decode_owned, encode};
@@ -152,12 +151,12 @@ pub trait Fidl<H = NoHandle>: Encode + TakeHandles<H> + FromView<H> {}
 
 impl<T: Encode + TakeHandles<H> + FromView<H>, H> Fidl<H> for T {}
 
-/// The code in the book runs.
+/// Tests of the code in the book.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/fidl.md")]
 struct Book;
 
-/// Types that are wrong in a way that only the compiler can see do not compile.
+/// Wrong types that only the compiler can detect do not compile.
 ///
 /// ```compile_fail,E0080
 /// #[derive(uncopy_fidl::Fidl)]
@@ -209,18 +208,18 @@ struct Book;
 #[cfg(doctest)]
 struct Refused;
 
-/// The crate whose little-endian numbers are in views: `&[U32]`.
+/// The crate with the little-endian numbers of views: `&[U32]`.
 pub use zerocopy;
 
-/// What `#[derive(Fidl)]` writes its code with. Not for other use; it changes without notice.
+/// Support for the code of `#[derive(Fidl)]`. Not for other use; it changes without notice.
 #[doc(hidden)]
 pub mod derived {
     pub use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline};
     pub use crate::encode::{Encode, EncodeOptional, Optional, Output};
     pub use crate::error::{Error, Result, Rule};
     pub use crate::handle::{Arriving, Handles, Leaving, TakeHandles};
-    pub use crate::layout::{Layout, NoConstraint, StructLayout, all};
-    pub use crate::lazy::{Boxed, Items, Printed};
+    pub use crate::layout::{FieldLayout, Layout, NoConstraint, StructLayout, all};
+    pub use crate::lazy::{Boxed, DebugOnce, Items};
     pub use crate::limits::Depth;
     pub use crate::owning::{Owning, OwningHandles};
     pub use crate::validity::Validity;
@@ -231,14 +230,15 @@ pub mod derived {
         unknown_ordinal,
     };
 
-    /// An error of a derived type.
+    /// Makes an error of a derived type.
     #[cold]
     #[must_use]
     pub fn error(rule: Rule) -> Error {
         Error::new(rule)
     }
 
-    /// The memory of `items` of a plain type, where numbers lie in memory as on the wire.
+    /// Returns the memory of `items` of a plain type, on systems where numbers have the wire's byte
+    /// order.
     #[inline]
     #[must_use]
     pub fn plain_bytes<T: zerocopy::IntoBytes + zerocopy::Immutable>(items: &[T]) -> Option<&[u8]> {

@@ -1,17 +1,17 @@
-//! What the format and channels allow at most.
+//! Limits of the format and of channels.
 
 use crate::error::{Error, Result, Rule};
 
-/// Most bytes of a message, header included (`ZX_CHANNEL_MAX_MSG_BYTES`).
+/// Maximum number of bytes in a message, header included (`ZX_CHANNEL_MAX_MSG_BYTES`).
 pub const MAX_BYTES: usize = 65_536;
-/// Most handles of a message (`ZX_CHANNEL_MAX_MSG_HANDLES`).
+/// Maximum number of handles in a message (`ZX_CHANNEL_MAX_MSG_HANDLES`).
 pub const MAX_HANDLES: usize = 64;
-/// Most regions of one write (`ZX_CHANNEL_MAX_MSG_IOVECS`).
+/// Maximum number of regions in one write (`ZX_CHANNEL_MAX_MSG_IOVECS`).
 pub const MAX_REGIONS: usize = 8192;
-/// Most objects out of line within one another.
+/// Maximum nesting depth of out-of-line objects.
 pub const MAX_DEPTH: usize = 32;
 
-/// How many objects out of line surround what is being encoded or decoded.
+/// Number of out-of-line objects around the current one.
 ///
 /// Bodies of vectors and strings, boxed structs, the vector of a table and every envelope count
 /// one each; an envelope whether or not its payload is inline, as in Fuchsia's bindings.
@@ -19,10 +19,10 @@ pub const MAX_DEPTH: usize = 32;
 pub struct Depth(u8);
 
 impl Depth {
-    /// Of the message's own object.
+    /// Depth of the message's root object.
     pub(crate) const ROOT: Depth = Depth(0);
 
-    /// One further in.
+    /// Returns the next depth.
     ///
     /// # Errors
     /// [`Rule::TooDeep`].
@@ -36,7 +36,7 @@ impl Depth {
     }
 }
 
-/// A message of `length` bytes grows by `further`.
+/// Checks that a message of `length` bytes may grow by `further`.
 ///
 /// # Errors
 /// [`Rule::MessageTooLong`].

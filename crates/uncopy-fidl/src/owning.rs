@@ -1,5 +1,4 @@
-//! What derived code makes the members of value types with, whatever the handles are of those who
-//! decode them.
+//! Support for derived code: makes the members of value types, for any type of handles.
 
 use std::marker::PhantomData;
 
@@ -8,13 +7,13 @@ use crate::error::Result;
 use crate::handle::{Arriving, Handles};
 use crate::limits::Depth;
 
-/// What makes a member of a value type: by [`FromView`], of any type of handles, where the member
-/// has none. For others there is [`OwningHandles`], so that the compiler's only error is that a
-/// value type has no handles, which is found when all types are known.
+/// Makes a member of a value type: through [`FromView`] if the member has no handles. Other members
+/// go through [`OwningHandles`], so that the compiler reports only one error, after type checking:
+/// a value type has no handles.
 pub struct Owning<T, H>(PhantomData<fn() -> (T, H)>);
 
 impl<T, H> Owning<T, H> {
-    /// It has no state.
+    /// The only value; it has no state.
     pub const NEW: Owning<T, H> = Owning(PhantomData);
 }
 
@@ -29,7 +28,7 @@ impl<T: FromView<H>, H> Owning<T, H> {
     /// As [`FromView::read`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`FromView::read`].
     #[inline(always)]
     pub fn read<'a>(
         self,
@@ -43,8 +42,8 @@ impl<T: FromView<H>, H> Owning<T, H> {
     }
 }
 
-/// Stands in for [`Owning`]'s own functions while a type with handles that does not say so is
-/// refused. Nothing that compiles calls them.
+/// Fallback for [`Owning`]'s own functions, for a type that has handles without saying so. The
+/// program does not compile then, so nothing ever calls it.
 #[allow(clippy::wrong_self_convention, reason = "as in `Owning`")]
 pub trait OwningHandles<T: Decode, H>: Sized {
     /// As [`FromView::from_view`].

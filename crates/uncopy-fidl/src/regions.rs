@@ -1,4 +1,4 @@
-//! What is gathered: regions, the memory for their list, and what is to stay in place.
+//! Results of gathering: regions, the memory for their list, and options.
 
 use std::io::IoSlice;
 
@@ -7,20 +7,21 @@ use arrayvec::ArrayVec;
 use crate::error::{Error, Result, Rule};
 use crate::limits::MAX_REGIONS;
 
-/// What stays in place. Changes how a message is cut, never its bytes.
+/// Options that decide which bodies stay in place. They change how a message is divided, never its
+/// bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GatherOptions {
-    /// Shorter bodies are copied into the scratch: a further region costs whoever writes the
-    /// message more than that. Bodies are those of vectors and strings, and structs and arrays of
-    /// at least 1,024 bytes; what has a fixed length below that is always copied.
+    /// Minimum size of a body that stays in place. Copying a shorter one into the scratch is
+    /// cheaper than a further region. Bodies are those of vectors and strings, and structs and
+    /// arrays of at least 1,024 bytes; smaller objects of a fixed size are always copied.
     pub min_body_bytes: usize,
-    /// When a list could get longer, further bodies are copied. From 1 to 8,192; a list of more
-    /// than 16 is on the heap.
+    /// Maximum number of regions, from 1 to 8,192; when it is reached, further bodies are copied. A
+    /// list of more than 16 is on the heap.
     pub max_regions: usize,
 }
 
-/// Regions in a list before it needs the heap.
+/// Maximum number of regions in a list without heap memory.
 const INLINE_REGIONS: usize = 16;
 
 impl Default for GatherOptions {
@@ -37,14 +38,14 @@ impl GatherOptions {
         GatherOptions::default()
     }
 
-    /// Sets how long a body has to be to stay in place.
+    /// Sets the minimum size of a body that stays in place.
     #[must_use]
     pub fn min_body_bytes(mut self, min_body_bytes: usize) -> GatherOptions {
         self.min_body_bytes = min_body_bytes;
         self
     }
 
-    /// Sets how many regions a list has at most.
+    /// Sets the maximum number of regions.
     #[must_use]
     pub fn max_regions(mut self, max_regions: usize) -> GatherOptions {
         self.max_regions = max_regions;
@@ -59,52 +60,52 @@ impl GatherOptions {
     }
 }
 
-/// The regions of a message, one behind the other: for `writev`, `sendmsg` or a channel's write.
+/// The regions of a message, in order: for `writev`, `sendmsg` or a channel's write.
 ///
-/// They are the value's, the encoder's, and of a list of which the caller has the memory
-/// ([`RegionList`]). A message of one region needs no list: it is here.
+/// They borrow the value, the encoder, and a list in the caller's memory ([`RegionList`]). A
+/// message of one region needs no list.
 #[derive(Debug, Clone, Copy)]
-pub struct Regions<'r>(Found<'r>);
+pub struct Regions<'r>(Storage<'r>);
 
 #[derive(Debug, Clone, Copy)]
-enum Found<'r> {
+enum Storage<'r> {
     One([IoSlice<'r>; 1]),
     Listed(&'r [IoSlice<'r>]),
 }
 
 impl<'r> Regions<'r> {
-    /// What is all in one buffer. An empty message has no region.
+    /// Makes the regions of a message in one buffer. An empty message has no region.
     #[inline]
     pub(crate) fn of(bytes: &'r [u8]) -> Regions<'r> {
         Regions(if bytes.is_empty() {
-            Found::Listed(&[])
+            Storage::Listed(&[])
         } else {
-            Found::One([IoSlice::new(bytes)])
+            Storage::One([IoSlice::new(bytes)])
         })
     }
 
-    /// What is in a list.
+    /// Makes the regions from a list.
     pub(crate) fn listed(slices: &'r [IoSlice<'r>]) -> Regions<'r> {
-        Regions(Found::Listed(slices))
+        Regions(Storage::Listed(slices))
     }
 
-    /// The regions in order. None is empty.
+    /// Returns the regions in order. None is empty.
     #[inline]
     #[must_use]
     pub fn as_slices(&self) -> &[IoSlice<'r>] {
         match &self.0 {
-            Found::One(slice) => slice,
-            Found::Listed(slices) => slices,
+            Storage::One(slice) => slice,
+            Storage::Listed(slices) => slices,
         }
     }
 
-    /// Bytes of all regions together.
+    /// Returns the number of bytes in all regions.
     #[must_use]
     pub fn total_bytes(&self) -> usize {
         self.as_slices().iter().map(|slice| slice.len()).sum()
     }
 
-    /// A copy of all regions, one behind the other.
+    /// Copies all regions into one vector.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.total_bytes());
@@ -113,11 +114,11 @@ impl<'r> Regions<'r> {
     }
 }
 
-/// Memory for the list of a message of more than one region.
+/// Memory for the list of a message with more than one region.
 ///
-/// It has room for 16 regions where it is made. A longer list is on the heap, in memory that
-/// [`recycle`](Self::recycle) keeps for the next value. It borrows encoder and value, so that it
-/// has to be made after them.
+/// It has room for 16 regions inside. A longer list is on the heap; [`recycle`](Self::recycle)
+/// keeps that memory for the next value. It borrows encoder and value, so it must be created after
+/// them.
 #[derive(Debug, Default)]
 pub struct RegionList<'r>(Slots<'r>);
 
@@ -136,19 +137,19 @@ impl Default for Slots<'_> {
 }
 
 impl<'r> RegionList<'r> {
-    /// Without memory on the heap.
+    /// Makes a list without memory on the heap.
     #[inline]
     #[must_use]
     pub fn new() -> RegionList<'r> {
         RegionList::default()
     }
 
-    /// The memory of this list, for a value that lives elsewhere.
+    /// Returns the memory of this list, for a value with another lifetime.
     #[must_use]
     pub fn recycle<'s>(self) -> RegionList<'s> {
         match self.0 {
             Slots::Few(_) => RegionList::new(),
-            Slots::Many(slices) => RegionList(Slots::Many(relabelled(slices))),
+            Slots::Many(slices) => RegionList(Slots::Many(with_lifetime(slices))),
         }
     }
 
@@ -172,25 +173,25 @@ impl<'r> RegionList<'r> {
             Slots::Many(slices) => return slices.push(slice),
             Slots::Few(slices) => match slices.try_push(slice) {
                 Ok(()) => return,
-                Err(full) => spilled(slices, full.element()),
+                Err(full) => spill(slices, full.element()),
             },
         };
         self.0 = Slots::Many(spilled);
     }
 }
 
-/// A full list and one more, on the heap.
+/// Moves a full list to the heap and adds one region.
 #[cold]
-fn spilled<'r>(few: &[IoSlice<'r>], more: IoSlice<'r>) -> Vec<IoSlice<'r>> {
+fn spill<'r>(few: &[IoSlice<'r>], more: IoSlice<'r>) -> Vec<IoSlice<'r>> {
     let mut many = Vec::with_capacity(4 * INLINE_REGIONS);
     many.extend_from_slice(few);
     many.push(more);
     many
 }
 
-/// The memory of a vector, emptied, for slices that live elsewhere. The standard library collects in
-/// place where types have the same layout; if it ever did not, this would allocate and stay right.
-fn relabelled<'s>(mut slices: Vec<IoSlice<'_>>) -> Vec<IoSlice<'s>> {
+/// Empties a vector and changes the lifetime of its slices. The standard library collects in place
+/// if the types have the same layout; if it did not, this would allocate, and still be correct.
+fn with_lifetime<'s>(mut slices: Vec<IoSlice<'_>>) -> Vec<IoSlice<'s>> {
     slices.clear();
     slices.into_iter().map(|_| IoSlice::new(&[])).collect()
 }

@@ -1,26 +1,26 @@
-//! Types of which a mask says all that there is to check.
+//! Types whose validity is one bit mask.
 //!
-//! The upper seven bits of a boolean, bits that a strict type does not have, and padding are 0;
-//! everything else in a flat struct of numbers, booleans and bits is free. So many of them are
-//! checked without a branch for each: their words are joined, and the mask is laid over once.
+//! The upper seven bits of a boolean, undefined bits of a strict type, and padding must be 0; all
+//! other bits of a flat struct of numbers, booleans and bits are free. Many such items are checked
+//! without a branch for each: their words are combined by OR, and masked once.
 
 use crate::layout::Layout;
 
-/// Bytes of the longest type that has a mask. Longer ones are checked field by field.
+/// Maximum size of a type with a mask. Longer types are checked field by field.
 const MASK_BYTES: usize = 64;
 const WORD_BYTES: usize = 8;
 const WORDS: usize = MASK_BYTES / WORD_BYTES;
-/// Items that are joined beside one another: none waits for the one before it.
+/// Number of items combined in parallel, so that none waits for the one before it.
 const LANES: usize = 4;
 
-/// What the bytes of an inline part must be to be a value.
+/// Condition for the bytes of an inline part to be valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Validity {
-    /// Any bytes are a value.
+    /// All bytes are valid.
     Any,
-    /// Exactly those are a value in which the bits that are set here are 0.
+    /// Bytes are valid if and only if all bits that are set here are 0.
     Zeros([u8; MASK_BYTES]),
-    /// More is to be looked at.
+    /// A mask is not enough.
     Checked,
 }
 
@@ -33,13 +33,13 @@ pub(crate) struct MaskedField {
 }
 
 impl Validity {
-    /// Any bytes are a value.
+    /// Whether all bytes are valid.
     #[must_use]
     pub const fn is_any(self) -> bool {
         matches!(self, Validity::Any)
     }
 
-    /// Of a number in which these bits are 0.
+    /// Makes the validity of a number in which these bits must be 0.
     #[must_use]
     pub const fn zeros_in_number(zeros: u64) -> Validity {
         let (zeros, mut mask) = (zeros.to_le_bytes(), [0; MASK_BYTES]);
@@ -51,7 +51,7 @@ impl Validity {
         Validity::Zeros(mask)
     }
 
-    /// Of `count` items of `size` bytes each.
+    /// Makes the validity of `count` items of `size` bytes each.
     #[must_use]
     pub(crate) const fn repeated(self, size: usize, count: usize) -> Validity {
         let Validity::Zeros(item) = self else { return self };
@@ -66,7 +66,7 @@ impl Validity {
         Validity::Zeros(mask)
     }
 
-    /// Of a struct of `size` bytes. What lies between its fields is 0.
+    /// Makes the validity of a struct of `size` bytes. Padding must be 0.
     #[must_use]
     pub(crate) const fn of_fields(size: usize, fields: &[MaskedField]) -> Validity {
         let (mut used, mut is_any, mut index) = (0, true, 0);
@@ -92,13 +92,13 @@ impl Validity {
         }
         index = 0;
         while index < fields.len() {
-            fields[index].lay_over(&mut mask);
+            fields[index].apply_to(&mut mask);
             index += 1;
         }
         Validity::Zeros(mask)
     }
 
-    /// The mask as numbers, as they are read.
+    /// Returns the mask as words.
     const fn words(self) -> [u64; WORDS] {
         let Validity::Zeros(mask) = self else { return [0; WORDS] };
         let (mut words, mut index) = ([0; WORDS], 0);
@@ -111,7 +111,7 @@ impl Validity {
 }
 
 impl MaskedField {
-    const fn lay_over(&self, mask: &mut [u8; MASK_BYTES]) {
+    const fn apply_to(&self, mask: &mut [u8; MASK_BYTES]) {
         let mut index = 0;
         while index < self.size {
             mask[self.offset + index] = match self.validity {
@@ -123,8 +123,8 @@ impl MaskedField {
     }
 }
 
-/// `bytes`, a multiple of [`SIZE`](Layout::SIZE), are values of `T`. False where that takes more
-/// than a mask.
+/// Whether `bytes`, a multiple of [`SIZE`](Layout::SIZE), are valid values of `T`. `false` if that
+/// takes more than a mask.
 #[inline]
 pub(crate) fn are_values<T: Layout>(bytes: &[u8]) -> bool {
     match T::VALIDITY {
@@ -152,19 +152,19 @@ fn zeros_are_zero<T: Layout>(bytes: &[u8]) -> bool {
     wrong.fold(0, |all, word| all | word) == 0
 }
 
-/// Joins the words of `item` that have a mask with those in `lane`.
+/// Combines the masked words of `item` with those in `lane`.
 #[inline]
 fn join<T: Layout>(lane: &mut [u64; WORDS], item: &[u8]) {
     let mask = const { T::VALIDITY.words() };
     for (index, word) in item.chunks(WORD_BYTES).enumerate().take(WORDS) {
-        // Decided when the code is compiled.
+        // Decided at compile time.
         if mask[index] != 0 {
             lane[index] |= number(word);
         }
     }
 }
 
-/// At most eight bytes as a number.
+/// Reads at most eight bytes as a number.
 #[inline]
 fn number(bytes: &[u8]) -> u64 {
     let mut number = [0; WORD_BYTES];
@@ -175,10 +175,10 @@ fn number(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::StructLayout;
+    use crate::layout::{FieldLayout, StructLayout};
 
-    const BOOL: (usize, usize, Validity) = (1, 1, bool::VALIDITY);
-    const U64: (usize, usize, Validity) = (8, 8, u64::VALIDITY);
+    const BOOL: FieldLayout = FieldLayout { size: 1, align: 1, validity: bool::VALIDITY };
+    const U64: FieldLayout = FieldLayout { size: 8, align: 8, validity: u64::VALIDITY };
 
     fn zeros(mask: &[u8]) -> Validity {
         let mut zeros = [0; MASK_BYTES];
@@ -192,8 +192,8 @@ mod tests {
         assert_eq!(StructLayout::new([]).validity, zeros(&[0xff]));
         let padded = [0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
         assert_eq!(StructLayout::new([BOOL, U64]).validity, zeros(&padded));
-        let of_text = (16, 8, String::VALIDITY);
-        assert_eq!(StructLayout::new([U64, of_text]).validity, Validity::Checked);
+        let text = FieldLayout { size: 16, align: 8, validity: String::VALIDITY };
+        assert_eq!(StructLayout::new([U64, text]).validity, Validity::Checked);
     }
 
     #[test]

@@ -1,6 +1,5 @@
-//! What is allocated: nothing while messages are encoded and seen, and for values that own
-//! everything no more than the message is worth. A program of its own, because its allocator
-//! counts.
+//! Allocations: encoding and views allocate nothing, and owned values not much more than the
+//! message's length. A separate program, because its allocator counts for the whole process.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::{Mutex, PoisonError};
@@ -14,10 +13,10 @@ use uncopy_fidl::{
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
-/// One test at a time.
-static ALONE: Mutex<()> = Mutex::new(());
+/// Held by each test, because the allocator counts for all threads.
+static EXCLUSIVE: Mutex<()> = Mutex::new(());
 
-/// Allocations of `rounds` rounds, after one that makes buffers what they stay.
+/// Counts the allocations of `rounds` rounds, after one that warms up the buffers.
 fn counted(rounds: u64, mut round: impl FnMut()) -> u64 {
     round();
     let before = ALLOCATOR.allocations();
@@ -61,7 +60,7 @@ fn page(bytes: usize) -> Page {
 
 #[test]
 fn messages_allocate_nothing_once_buffers_are_warm() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _exclusive = EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner);
     assert_eq!(counted(10, || drop(vec![1])), 10, "the allocator counts");
     let header = Header::one_way(7);
     let mut encoder = Encoder::new();
@@ -85,7 +84,7 @@ fn messages_allocate_nothing_once_buffers_are_warm() {
 
 #[test]
 fn long_lists_allocate_nothing_if_they_are_recycled() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _exclusive = EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner);
     let options = GatherOptions::new().min_body_bytes(1).max_regions(8192);
     let mut encoder = Encoder::with_options(options).unwrap();
     let mut kept: RegionList<'static> = RegionList::new();
@@ -101,7 +100,7 @@ fn long_lists_allocate_nothing_if_they_are_recycled() {
 
 #[test]
 fn views_allocate_nothing() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _exclusive = EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner);
     let bytes = encode(&page(4096)).unwrap();
     let seen = counted(100, || {
         let view = decode::<Page>(&bytes).unwrap();
@@ -113,20 +112,20 @@ fn views_allocate_nothing() {
     assert_eq!(seen, 0);
 }
 
-/// Bytes that a value costs when it is decoded from `bytes`, or nothing if it is refused.
+/// Returns the bytes that decoding a value allocates; 0 if it is refused.
 fn cost<T: uncopy_fidl::FromView<NoHandle>>(bytes: &[u8]) -> usize {
     let before = ALLOCATOR.live_bytes();
     let value = decode_owned::<T, NoHandle>(bytes, vec![]).ok();
-    // Other threads of the harness may give something back meanwhile.
+    // Other threads of the harness may free memory meanwhile.
     let cost = ALLOCATOR.live_bytes().saturating_sub(before);
     drop(value);
     cost
 }
 
-/// Counts that promise more than there is cost nothing; what is there costs what it is.
+/// A count larger than the message allocates nothing; items that are there allocate in proportion.
 #[test]
-fn a_message_cannot_ask_for_more_memory_than_it_is_worth() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+fn a_message_cannot_cause_allocations_beyond_its_size() {
+    let _exclusive = EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner);
     for count in [9u64, 1 << 16, u64::from(u32::MAX), u64::MAX] {
         let mut bytes = count.to_le_bytes().to_vec();
         bytes.extend([0xff; 8]);

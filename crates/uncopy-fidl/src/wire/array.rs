@@ -1,4 +1,4 @@
-//! Arrays: items one behind the other, inline.
+//! Arrays: adjacent items, inline.
 
 use std::array;
 use std::fmt::{self, Debug as _};
@@ -76,7 +76,7 @@ impl<H, T: TakeHandles<H>, const N: usize> TakeHandles<H> for [T; N] {
 }
 
 impl<T: Decode, const N: usize> Decode for [T; N] {
-    /// Of `N` items.
+    /// Validity of `N` items.
     type View<'a> = T::Slice<'a>;
     type Slice<'a> = Items<'a, [T; N]>;
 

@@ -1,5 +1,4 @@
-//! Values behind a pointer of the program: a struct in a box, which is out of line and may be
-//! absent, or any type that would contain itself.
+//! Values in a `Box`: an out-of-line struct that may be absent, or any recursive type.
 
 use std::fmt;
 
@@ -13,7 +12,7 @@ use crate::limits::Depth;
 use crate::validity::Validity;
 use crate::wire::vector::PRESENT;
 
-/// By itself a box is what is in it.
+/// A required box is encoded like its contents.
 impl<T: Layout> Layout for Box<T> {
     const SIZE: usize = T::SIZE;
     const ALIGN: usize = T::ALIGN;
@@ -127,13 +126,13 @@ impl<H, T: FromView<H>> FromView<H> for Box<T> {
     }
 }
 
-/// Bytes of a box's presence marker.
+/// Size of a box's presence marker in bytes.
 pub const BOX_SIZE: usize = 8;
 
-/// Writes that there is a struct out of line.
+/// Writes the presence marker of an out-of-line struct.
 ///
 /// # Errors
-/// None; fields of all kinds are written alike.
+/// None; the result has the type of all such functions.
 #[inline]
 pub fn encode_box_inline(inline: &mut [u8]) -> Result<()> {
     inline.copy_from_slice(&PRESENT.to_le_bytes());
@@ -143,7 +142,7 @@ pub fn encode_box_inline(inline: &mut [u8]) -> Result<()> {
 /// Appends the struct.
 ///
 /// # Errors
-/// Any rule that it breaks.
+/// Any rule that the struct breaks.
 #[inline]
 pub fn encode_box_rest<'v, T: Encode, O: Output<'v>>(
     value: &'v T,
@@ -154,7 +153,7 @@ pub fn encode_box_rest<'v, T: Encode, O: Output<'v>>(
     encode_object(value, out, constraint, depth.deeper()?)
 }
 
-/// Checks a struct out of line, or that it is absent.
+/// Checks an out-of-line struct, or its absence.
 ///
 /// # Errors
 /// Any rule that the bytes break.
@@ -171,7 +170,7 @@ pub fn decode_box<'a, T: Decode>(
     }
 }
 
-/// Where a struct out of line lies, and how deep. None if it is absent.
+/// Returns the inline part of an out-of-line struct, and its depth. `None` if it is absent.
 ///
 /// # Errors
 /// [`Rule::InvalidPresence`], [`Rule::TooDeep`], [`Rule::TooFewBytes`].

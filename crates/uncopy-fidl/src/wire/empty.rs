@@ -1,7 +1,7 @@
-//! Structs without fields: a byte that is zero.
+//! Structs without fields: one zero byte.
 
 use crate::Fidl;
 
-/// Nothing: the payload of a member, or of an answer, that says enough by being there.
+/// The empty struct: a payload without contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Fidl)]
 pub struct Empty {}

@@ -1,5 +1,5 @@
-//! Envelopes: eight bytes before a payload that a receiver may not know. A payload of at most four
-//! bytes is in the envelope itself.
+//! Envelopes: eight bytes before a payload that may be unknown to the receiver. A payload of at
+//! most four bytes is inside the envelope.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use crate::error::{Result, Rule};
 use crate::limits::Depth;
 use crate::wire::vector::{self, decode_header};
 
-/// Bytes of an envelope.
+/// Size of an envelope in bytes.
 pub const ENVELOPE_SIZE: usize = 8;
-/// Most bytes of a payload inside.
+/// Maximum size of a payload inside the envelope.
 const INLINE_BYTES: usize = 4;
-/// Flag: the payload is inside.
+/// Flag: the payload is inside the envelope.
 const IS_INLINE: u16 = 1;
 
-/// Writes the envelope at `at`, which is all zeros, and the payload behind everything.
+/// Writes the envelope at `at`, which is all zeros, and appends the payload.
 ///
 /// # Errors
 /// Any rule that the payload breaks.
@@ -50,16 +50,17 @@ pub fn encode_envelope<'v, T: Encode, O: Output<'v>>(
     Ok(())
 }
 
-/// An envelope that is there.
+/// An envelope that is present.
 #[derive(Debug, Clone, Copy)]
 pub struct Envelope<'a> {
     inline: Inline<'a>,
-    /// Bytes of the payload or the payload, handles, flags: from the low end to the high one.
+    /// The envelope as a number; from low to high: size of the payload or the payload, handles,
+    /// flags.
     word: u64,
 }
 
 impl<'a> Envelope<'a> {
-    /// The envelope in `inline`, unless it is absent.
+    /// Reads the envelope in `inline`. `None` if it is absent.
     ///
     /// # Errors
     /// [`Rule::InvalidEnvelopeFlags`].
@@ -86,7 +87,7 @@ impl<'a> Envelope<'a> {
         usize::from((self.word >> 32) as u16)
     }
 
-    /// Of a payload out of line.
+    /// Size of an out-of-line payload in bytes.
     #[inline]
     fn bytes(self) -> usize {
         self.word as u32 as usize
@@ -95,7 +96,7 @@ impl<'a> Envelope<'a> {
     /// Checks the payload as a `T`.
     ///
     /// # Errors
-    /// Any rule that it breaks.
+    /// Any rule that the payload breaks.
     #[inline(always)]
     pub fn payload<T: Decode>(
         self,
@@ -109,7 +110,7 @@ impl<'a> Envelope<'a> {
         Ok(view)
     }
 
-    /// Prints the payload, which was checked before, as a `T`.
+    /// Prints the payload, which is already checked, as a `T`.
     ///
     /// # Errors
     /// The formatter's.
@@ -125,8 +126,8 @@ impl<'a> Envelope<'a> {
         T::print(object, decoder, constraint, depth, f)
     }
 
-    /// Where the payload, of `size` inline bytes, lies, and how deep; and what was used before it,
-    /// for [`close`](Self::close).
+    /// Returns the payload, whose inline part has `size` bytes, its depth, and the counts before
+    /// it, for [`close`](Self::close).
     ///
     /// # Errors
     /// [`Rule::TooDeep`], [`Rule::EnvelopeInlining`], [`Rule::NonZeroPadding`],
@@ -153,7 +154,7 @@ impl<'a> Envelope<'a> {
         Ok((object, depth, before))
     }
 
-    /// Checks that the payload used what the envelope announces.
+    /// Checks that the payload used the bytes and handles that the envelope states.
     ///
     /// # Errors
     /// [`Rule::EnvelopeBytes`], [`Rule::EnvelopeHandles`].
@@ -172,14 +173,14 @@ impl<'a> Envelope<'a> {
         Ok(())
     }
 
-    /// Passes over a payload that is not known and closes its handles. Gives its bytes: four if
-    /// they are in the envelope.
+    /// Skips an unknown payload and closes its handles. Returns its bytes: four if they are in the
+    /// envelope.
     ///
     /// # Errors
     /// [`Rule::TooFewBytes`], [`Rule::TooFewHandles`], [`Rule::EnvelopeBytes`].
     #[inline(always)]
     pub fn skip(self, decoder: &mut Decoder<'a, '_>, depth: Depth) -> Result<Skipped<'a>> {
-        decoder.apart(|decoder| self.pass_over(decoder, depth))
+        decoder.on_copy(|decoder| self.pass_over(decoder, depth))
     }
 
     #[cold]
@@ -201,12 +202,12 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// A payload that nobody here knows.
+/// A payload that is unknown here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Skipped<'a> {
     /// Its bytes.
     pub bytes: &'a [u8],
-    /// How many handles it had; they are closed.
+    /// Number of its handles, which are closed.
     pub handles: usize,
 }
 
@@ -218,7 +219,7 @@ pub struct Envelopes<'a> {
 }
 
 impl<'a> Envelopes<'a> {
-    /// Of the table in `inline`.
+    /// Reads the table in `inline`.
     ///
     /// # Errors
     /// As for a vector, and [`Rule::LastEnvelopeAbsent`].
@@ -241,7 +242,7 @@ impl<'a> Envelopes<'a> {
         Ok(Envelopes { inline: envelopes, depth })
     }
 
-    /// That of the ordinal `index + 1`, if it is there.
+    /// Returns the envelope of ordinal `index + 1`, if it is present.
     ///
     /// # Errors
     /// [`Rule::InvalidEnvelopeFlags`].
@@ -254,10 +255,10 @@ impl<'a> Envelopes<'a> {
         Envelope::decode(self.inline.part(at, ENVELOPE_SIZE))
     }
 
-    /// Passes over those of the ordinals from `first + 1` to `end`, which nobody here knows.
+    /// Skips the envelopes of the ordinals from `first + 1` to `end`, which are unknown here.
     ///
     /// # Errors
-    /// Those of [`Envelope::skip`].
+    /// Errors of [`Envelope::skip`].
     #[inline(always)]
     pub fn pass_over(self, first: usize, end: usize, decoder: &mut Decoder<'a, '_>) -> Result<()> {
         for index in first..end.min(self.inline.bytes().len() / ENVELOPE_SIZE) {
@@ -268,7 +269,7 @@ impl<'a> Envelopes<'a> {
         Ok(())
     }
 
-    /// Inside the table's vector.
+    /// Depth inside the table's vector.
     #[inline]
     #[must_use]
     pub fn depth(self) -> Depth {
@@ -276,5 +277,5 @@ impl<'a> Envelopes<'a> {
     }
 }
 
-/// Bytes of a table's inline part.
+/// Size of a table's inline part in bytes.
 pub const TABLE_SIZE: usize = vector::SIZE;

@@ -1,4 +1,4 @@
-//! How each kind of type lies in a message.
+//! Wire format of each kind of type.
 
 mod array;
 mod boxed;

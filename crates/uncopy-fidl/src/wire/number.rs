@@ -10,7 +10,8 @@ use crate::layout::{Layout, NoConstraint};
 use crate::limits::Depth;
 use crate::validity::Validity;
 
-/// Numbers of `$number`, many of which are seen as `$items`, each read by `$read`.
+/// Implements numbers of type `$number`; several of them are viewed as `$items`, and `$read` reads
+/// one.
 macro_rules! numbers {
     ($($number:ty: $items:ty, $read:expr $(, $collect:expr)?;)*) => {$(
         impl Layout for $number {

@@ -1,4 +1,4 @@
-//! What can be absent: all zeros then.
+//! Optional values: all zeros if absent.
 
 use std::fmt::{self, Debug as _};
 
@@ -7,7 +7,7 @@ use crate::encode::{Encode, EncodeOptional, Optional, Output};
 use crate::error::Result;
 use crate::handle::{Arriving, Handles, Leaving, TakeHandles};
 use crate::layout::Layout;
-use crate::lazy::{Items, Printed};
+use crate::lazy::{DebugOnce, Items};
 use crate::limits::Depth;
 use crate::validity::Validity;
 
@@ -90,7 +90,7 @@ impl<T: DecodeOptional + Optional> Decode for Option<T> {
     ) -> fmt::Result {
         let found = T::present(inline, decoder, depth).map_err(|_| fmt::Error)?;
         let value = found.map(|(object, depth)| {
-            Printed::by(move |f| T::print(object, decoder, constraint, depth, f))
+            DebugOnce::new(move |f| T::print(object, decoder, constraint, depth, f))
         });
         value.fmt(f)
     }

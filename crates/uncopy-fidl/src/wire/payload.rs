@@ -1,4 +1,4 @@
-//! What stands alone behind a header: nothing at all, or how a call came out.
+//! Payloads that occur only directly after a header: no payload, and the result of a call.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -8,17 +8,17 @@ use crate::encode::{Encode, Output};
 use crate::error::{Error, Result, Rule};
 use crate::handle::{Arriving, Handles, Leaving, TakeHandles};
 use crate::layout::{Layout, NoConstraint};
-use crate::lazy::{Items, Printed};
+use crate::lazy::{DebugOnce, Items};
 use crate::limits::Depth;
 use crate::validity::Validity;
 use crate::wire::envelope::{Envelope, encode_envelope};
 use crate::wire::union::{UNION_SIZE, decode_union};
 
-/// The body of a method without arguments: no bytes. It is no field of anything.
+/// The body of a method without arguments: no bytes. It cannot be a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NoPayload;
 
-/// Types of which there is never a value in a struct.
+/// Implements types that cannot be fields of a struct.
 macro_rules! bodies {
     ($($body:ty, $size:literal, |$inline:ident| $decoded:expr;)*) => {$(
         impl Layout for $body {
@@ -79,15 +79,15 @@ bodies! {
     Infallible, 1, |inline| Err(inline.breaks(Rule::UnknownUnionMember { ordinal: FAILURE }));
 }
 
-/// How a call came out, for methods that can fail, and for flexible ones, which a server may not
-/// know. `E` is [`Infallible`] where the method itself cannot fail.
+/// Result of a call, for methods that can fail, and for flexible methods, which a server may not
+/// know. `E` is [`Infallible`] if the method itself cannot fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MethodResult<T, E, const IS_FLEXIBLE: bool> {
     /// The answer.
     Success(T),
     /// The method's own error.
     Failure(E),
-    /// The server's bindings could not do it: [`UNKNOWN_METHOD`].
+    /// The server's bindings could not handle the call: [`UNKNOWN_METHOD`].
     Framework(i32),
 }
 
@@ -205,7 +205,7 @@ impl<T: Decode, E: Decode, const IS_FLEXIBLE: bool> Decode for MethodResult<T, E
             FAILURE => "Failure",
             _ => "Framework",
         };
-        let payload = Printed::by(|f| match ordinal {
+        let payload = DebugOnce::new(|f| match ordinal {
             SUCCESS => envelope.print::<T>(decoder, T::UNCONSTRAINED, depth, f),
             FAILURE => envelope.print::<E>(decoder, E::UNCONSTRAINED, depth, f),
             _ => envelope.print::<i32>(decoder, NoConstraint, depth, f),

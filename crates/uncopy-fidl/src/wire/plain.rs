@@ -1,4 +1,4 @@
-//! Structs that are the same in memory as on the wire.
+//! Structs that are identical in memory and on the wire.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use crate::decode::Inline;
 
-/// A plain struct in a message: read as a whole, or seen in place where its alignment allows.
+/// A plain struct in a message: copied as a whole, or borrowed if its alignment allows.
 pub struct Plain<'a, T> {
     bytes: &'a [u8],
     of: PhantomData<fn() -> T>,
@@ -22,22 +22,22 @@ impl<T> Clone for Plain<'_, T> {
 impl<T> Copy for Plain<'_, T> {}
 
 impl<'a, T: FromBytes + KnownLayout + Immutable> Plain<'a, T> {
-    /// What is in `inline`, of which any bytes are valid.
+    /// Makes a view of `inline`, of which all bytes are valid.
     #[inline]
     #[must_use]
     pub fn new(inline: Inline<'a>) -> Plain<'a, T> {
         Plain { bytes: inline.bytes(), of: PhantomData }
     }
 
-    /// A copy.
+    /// Returns a copy.
     #[inline]
     #[must_use]
     pub fn get(self) -> T {
         T::read_from_bytes(self.bytes).expect("an inline part has the size of its type")
     }
 
-    /// The struct in the message itself. None where it does not lie as Rust wants it to: a buffer
-    /// that begins at a multiple of 8 has everything in its place.
+    /// Borrows the struct in the message. `None` if it is not aligned as Rust requires: in a buffer
+    /// that begins at a multiple of 8, everything is aligned.
     #[inline]
     #[must_use]
     pub fn as_ref(self) -> Option<&'a T> {

@@ -1,4 +1,4 @@
-//! Strings: vectors of bytes that are UTF-8.
+//! Strings: vectors of UTF-8 bytes.
 
 use crate::decode::{Decode, DecodeOptional, Decoder, FromView, Inline};
 use crate::encode::{Encode, EncodeOptional, Optional, Output};
@@ -116,8 +116,8 @@ impl DecodeOptional for String {
         }
         let object = decoder.object(inline, count)?;
         match std::str::from_utf8(object.bytes()) {
-            // The same again, in registers: the two halves of `text` were just stored one by one,
-            // and a load of both at once would wait for them.
+            // Made again from registers: the two halves of `text` were just stored separately, and
+            // loading both at once would stall.
             Ok(text) => Ok(text.get(..count)),
             Err(error) => Err(object.breaks(Rule::NotUtf8 { valid: error.valid_up_to() })),
         }

@@ -6,33 +6,33 @@ use crate::error::{Error, Result, Rule};
 use crate::limits::Depth;
 use crate::wire::envelope::{ENVELOPE_SIZE, Envelope, Skipped};
 
-/// Bytes of a union's inline part.
+/// Size of a union's inline part in bytes.
 pub const UNION_SIZE: usize = 16;
 
-/// A member of a flexible union that is not known here, as it came: it can be sent on.
+/// An unknown member of a flexible union, as received. It can be sent on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unknown {
-    /// Which member: not 0, and none that the union knows.
+    /// Ordinal: not 0, and not one of a known member.
     pub ordinal: u64,
     /// The payload: four bytes, or a multiple of eight.
     pub bytes: Vec<u8>,
-    /// How many handles it had. They are closed, and where there were some it cannot be sent on.
+    /// Number of its handles. They are closed; with any handles, it cannot be sent on.
     pub handles: usize,
 }
 
-/// A member of a flexible union that is not known here, in a message.
+/// View of an unknown member of a flexible union.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownView<'a> {
-    /// Which member.
+    /// Its ordinal.
     pub ordinal: u64,
     /// The payload: four bytes, or a multiple of eight.
     pub bytes: &'a [u8],
-    /// How many handles it had; they are closed.
+    /// Number of its handles, which are closed.
     pub handles: usize,
 }
 
 impl<'a> UnknownView<'a> {
-    /// Of member `ordinal`.
+    /// Makes the view of member `ordinal`.
     #[must_use]
     pub fn new(ordinal: u64, payload: Skipped<'a>) -> UnknownView<'a> {
         UnknownView { ordinal, bytes: payload.bytes, handles: payload.handles }
@@ -45,7 +45,7 @@ impl From<UnknownView<'_>> for Unknown {
     }
 }
 
-/// The ordinal and the envelope in `inline`. None: the union is absent.
+/// Reads the ordinal and the envelope in `inline`. `None` if the union is absent.
 ///
 /// # Errors
 /// [`Rule::UnionWithoutPayload`], [`Rule::AbsentUnionWithPayload`],
@@ -61,7 +61,7 @@ pub fn decode_union(inline: Inline<'_>) -> Result<Option<(u64, Envelope<'_>)>> {
     }
 }
 
-/// The ordinal of a member that is not known in a union with the members `known`.
+/// Returns the ordinal of an unknown member in a union with the members `known`.
 ///
 /// # Errors
 /// [`Rule::UnknownOrdinalZero`], [`Rule::UnknownIsKnown`].
@@ -73,20 +73,20 @@ pub fn unknown_ordinal(unknown: &Unknown, known: &[u64]) -> Result<u64> {
     }
 }
 
-/// Where a union lies that is there, and how deep. None if it is absent.
+/// Returns the inline part of a union, and its depth. `None` if it is absent.
 ///
 /// # Errors
-/// None; types of all kinds are looked for alike.
+/// None; the result has the type of all such functions.
 #[inline]
 pub fn open_union(inline: Inline<'_>, depth: Depth) -> Result<Option<(Inline<'_>, Depth)>> {
     Ok((inline.array() != [0; UNION_SIZE]).then_some((inline, depth)))
 }
 
-/// Writes the envelope at `at` and the payload as it came.
+/// Writes the envelope at `at`, and the payload as received.
 ///
 /// # Errors
-/// [`Rule::UnknownNotEncodable`] if it had handles, [`Rule::EnvelopeBytes`] if its length is none
-/// that a payload can have.
+/// [`Rule::UnknownNotEncodable`] if it had handles, [`Rule::EnvelopeBytes`] if no payload can have
+/// its length.
 pub fn encode_unknown<'v, O: Output<'v>>(
     unknown: &'v Unknown,
     out: &mut O,

@@ -1,4 +1,4 @@
-//! Vectors: sixteen bytes of count and presence, and the items out of line.
+//! Vectors: sixteen bytes of count and presence marker; the items are out of line.
 
 use std::fmt::{self, Debug as _};
 
@@ -11,20 +11,20 @@ use crate::lazy::{Items, print_items};
 use crate::limits::{Depth, MAX_BYTES};
 use crate::validity::Validity;
 
-/// Bytes of count and presence marker.
+/// Size of count and presence marker in bytes.
 pub(super) const SIZE: usize = 16;
 /// `FIDL_ALLOC_PRESENT`.
 pub(super) const PRESENT: u64 = u64::MAX;
 
-/// Writes the count of something that is present.
+/// Writes the count of a present vector or string.
 #[inline]
 pub fn encode_header(inline: &mut [u8], count: usize) {
     inline[..8].copy_from_slice(&(count as u64).to_le_bytes());
     inline[8..16].copy_from_slice(&PRESENT.to_le_bytes());
 }
 
-/// The count, unless it is absent. `absent_with_count` is the rule that is broken when something
-/// absent has a count.
+/// Reads the count. `None` if absent; `absent_with_count` is the broken rule if something absent
+/// has a count.
 #[inline(always)]
 pub(super) fn decode_header(
     inline: Inline<'_>,
@@ -32,7 +32,7 @@ pub(super) fn decode_header(
 ) -> Result<Option<usize>> {
     let count = u64::from_le_bytes(inline.array());
     match u64::from_le_bytes(inline.part(8, 8).array()) {
-        // Longer than a message on every system, if it does not fit.
+        // If it does not fit into `usize`, it is longer than a message on any system.
         PRESENT => match u32::try_from(count) {
             Ok(count) => Ok(Some(count as usize)),
             Err(_) => Err(inline.breaks(Rule::CountExceeds32Bits { found: count })),
@@ -71,13 +71,13 @@ fn encode_rest<'v, T: Encode, O: Output<'v>>(
     if let Some(bytes) = T::as_wire(items) {
         return out.body(bytes);
     }
-    // More than fits anywhere, if it overflows.
+    // If it overflows, it is larger than any message.
     let size = items.len().saturating_mul(T::SIZE).min(MAX_BYTES + 1);
     let at = out.grow(size)?;
     encode_all(items, out, at, constraint.item, depth)
 }
 
-/// Writes the inline parts of all items, and then what each has out of line.
+/// Writes the inline parts of all items, and then the out-of-line objects of each.
 #[inline]
 pub(super) fn encode_all<'v, T: Encode, O: Output<'v>>(
     items: &'v [T],
@@ -111,7 +111,7 @@ pub(super) fn encode_all_inline<T: Encode>(
     Ok(())
 }
 
-/// What vectors and slices have in common: the items of either, as a slice, are `$items`.
+/// Implements vectors and slices.
 macro_rules! vectors {
     ($({$($life:lifetime)?} $vector:ty;)*) => {$(
         impl<$($life,)? T: Layout> Layout for $vector {
@@ -239,7 +239,7 @@ impl<T: Decode> DecodeOptional for Vec<T> {
     }
 }
 
-/// The items of a vector of `T`, and how deep they are. None if it is absent.
+/// Returns the items of a vector of `T`, and their depth. `None` if it is absent.
 #[inline(always)]
 fn items_of<'a, T: Layout>(
     inline: Inline<'a>,

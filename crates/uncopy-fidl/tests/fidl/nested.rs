@@ -1,5 +1,5 @@
-//! Types in types: boxes, ends of channels and outcomes, by themselves and in vectors and arrays; and
-//! what a message may have at most.
+//! Nested types: boxes, channel ends and results, alone and in vectors and arrays; and the limits
+//! of a message.
 #![allow(clippy::vec_box, reason = "types may have such fields")]
 
 use uncopy_fidl::{
@@ -29,7 +29,7 @@ struct Pixels {
 }
 
 #[test]
-fn a_box_that_must_be_there_is_what_is_in_it() {
+fn a_required_box_is_encoded_as_its_contents() {
     let pixels = |count| Pixels { count, names: vec![format!("no. {count}"); count as usize] };
     let unboxed = Unboxed {
         samples: (0..5).map(pixels).collect(),
@@ -53,7 +53,7 @@ fn a_box_that_must_be_there_is_what_is_in_it() {
     assert_eq!(decode_owned::<Boxed, NoHandle>(&bytes, vec![]), Ok(boxed));
     assert_eq!(decode_owned::<Unboxed, NoHandle>(&bytes, vec![]), Ok(unboxed));
 
-    // Inside a box an error is named as without.
+    // A box adds nothing to the path of an error.
     let mut changed = bytes;
     let last = changed.len() - 8;
     changed[last] = 0xff;
@@ -77,7 +77,7 @@ struct Socket {
     end: Option<ClientEnd<(), Numbered>>,
 }
 
-/// A handle with a number, to whatever it was said to be.
+/// A handle with a number and any object type.
 #[derive(Debug, PartialEq)]
 struct Numbered(u32, ObjectType);
 
@@ -114,7 +114,7 @@ fn ends_of_channels_lie_in_vectors_arrays_and_boxes() {
     let bytes = encode(&sent).unwrap();
     assert_eq!(decode_owned::<Switchboard, Numbered>(&bytes, came), Ok(switchboard()));
 
-    // The fourth is no channel: the field that it is for says so.
+    // The fourth is not a channel: the error names its field.
     let mut came: Vec<Numbered> = (0..7).map(end).collect();
     came[4].1 = ObjectType::EVENT;
     let error = decode_owned::<Switchboard, Numbered>(&bytes, came).unwrap_err();
@@ -125,7 +125,7 @@ fn ends_of_channels_lie_in_vectors_arrays_and_boxes() {
 }
 
 #[test]
-fn vectors_of_every_number_come_back() {
+fn vectors_of_every_number_round_trip() {
     #[derive(Debug, PartialEq, Fidl)]
     struct Numbers {
         bytes: Vec<u8>,
@@ -185,13 +185,13 @@ fn tables_and_unions_that_borrow_are_encoded_as_those_that_own() {
     assert_eq!(owned, Ok(OwningUnion::Words(words)));
 }
 
-/// What a method that can fail, and that a server need not know, answers.
+/// The result of a flexible method that can fail.
 type Answer = MethodResult<Pixels, u32, true>;
-/// The same, of a method that every server knows.
+/// The result of a strict method that can fail.
 type StrictAnswer = MethodResult<Pixels, u32, false>;
 
 #[test]
-fn outcomes_come_back_as_they_were() {
+fn results_round_trip() {
     let pixels = Pixels { count: 1, names: vec!["one".into()] };
     let answers = vec![
         Answer::Success(pixels.clone()),
@@ -203,7 +203,7 @@ fn outcomes_come_back_as_they_were() {
     assert!(matches!(view.get(1), Some(MethodResult::Failure(7))));
     assert_eq!(decode_owned::<Vec<Answer>, NoHandle>(&bytes, vec![]), Ok(answers));
 
-    // Every server knows a strict method: nobody may say otherwise.
+    // Every server knows a strict method, so this answer is invalid.
     let rule = Rule::UnknownUnionMember { ordinal: 3 };
     let refused = encode(&StrictAnswer::Framework(UNKNOWN_METHOD)).unwrap_err();
     assert_eq!(refused.rule(), rule);
@@ -235,9 +235,9 @@ struct Drawing {
     boxed: Option<Box<Shape>>,
 }
 
-/// What cannot have come from anybody is not sent to anybody.
+/// An unknown member that no receiver could accept is not sent.
 #[test]
-fn an_unknown_member_has_an_ordinal_that_is_not_known() {
+fn an_unknown_member_must_not_have_a_known_ordinal() {
     let other = |ordinal| Shape::Other(Unknown { ordinal, bytes: vec![0; 4], handles: 0 });
     let drawings = |ordinal| {
         [
@@ -273,9 +273,9 @@ fn empty() -> Drawing {
     Drawing { shapes: Vec::new(), frame: None, boxed: None }
 }
 
-/// What borrows nothing has no lifetime, and views have the fields of their types, no more.
+/// A type that borrows nothing has no lifetime, and a view has exactly the fields of its type.
 #[test]
-fn views_have_what_their_types_have() {
+fn views_have_the_fields_of_their_types() {
     #[derive(Debug, PartialEq, Fidl)]
     struct Nothing;
     #[derive(Debug, PartialEq, Fidl)]
@@ -326,13 +326,13 @@ fn every_kind_of_object_has_a_name() {
 }
 
 #[test]
-fn a_message_is_given_back_whole() {
+fn a_received_message_returns_its_memory() {
     let message = encode_message(&Header::one_way(7), &vec![1u32, 2, 3]).unwrap();
     let received = Received::<Vec<u32>, Vec<u8>, NoHandle>::new(message.clone(), vec![]).unwrap();
     assert_eq!(received.into_message(), message);
 }
 
-/// A handle to a channel with these rights.
+/// Makes a handle to a channel with these rights.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Righted(HandleRights);
 
@@ -361,7 +361,7 @@ struct Rooms {
     any: Option<ServerEnd<(), Righted>>,
 }
 
-/// `ZX_DEFAULT_CHANNEL_RIGHTS` where an end's field says nothing else.
+/// Ends are sent with `ZX_DEFAULT_CHANNEL_RIGHTS` unless their field says otherwise.
 #[test]
 fn ends_have_the_rights_of_a_channel_unless_their_field_says_others() {
     let channel = HandleRights::from_bits_retain(0xf00e);
@@ -384,7 +384,7 @@ fn ends_have_the_rights_of_a_channel_unless_their_field_says_others() {
 
     let came = |rights: [HandleRights; 4]| rights.map(Righted).to_vec();
     for (rights, received) in [
-        // As they are sent, with more than is wanted, and with what nobody can know.
+        // Accepted: the exact rights, more rights, and unknown rights.
         ([channel, channel, narrow, channel], rooms(channel, channel, narrow, channel)),
         ([more, more, more, more], rooms(channel, channel, narrow, more)),
         (

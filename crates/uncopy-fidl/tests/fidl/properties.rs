@@ -1,5 +1,5 @@
-//! What holds for any value: it comes back as it was, regions are the same bytes as one buffer, and
-//! a changed message is refused or is another value's.
+//! Properties of all values: encoding and decoding round-trips, regions have the same bytes as one
+//! buffer, and a changed message is refused or decodes to another value.
 
 mod parcels;
 mod zoo;
@@ -13,7 +13,7 @@ use uncopy_fidl::{
     take_handles,
 };
 
-use parcels::{Label, Noted, Parcel, Seal, check_handles, handles};
+use parcels::{Label, Parcel, Recorded, Seal, check_handles, handles};
 use zoo::{
     Color, Containers, Leaf, Mark, Mode, Numbers, Settings, Strict, Tree, Value, check_any,
     check_changed,
@@ -103,7 +103,7 @@ fn leaf() -> impl Strategy<Value = Leaf> {
     ]
 }
 
-/// With any ordinal, and whatever a program may have put into it.
+/// An unknown member with any ordinal and any contents.
 fn any_unknown() -> impl Strategy<Value = Unknown> {
     let ordinal = prop_oneof![0u64..9, any::<u64>(), Just(u64::MAX)];
     let bytes = vec(prop_oneof![Just(0), Just(8), Just(0xff), any::<u8>()], 0..40);
@@ -159,7 +159,7 @@ fn settings() -> impl Strategy<Value = Settings> {
     })
 }
 
-/// How a message is cut, and how it is changed.
+/// Options for gathering, and a change of the message.
 #[derive(Debug, Clone)]
 struct Treatment {
     min_body_bytes: usize,
@@ -178,7 +178,7 @@ fn check<T: Value>(value: &T, treatment: &Treatment, drops_unknown: bool) {
     let bytes = encode(value).unwrap();
     assert_eq!(decode_owned::<T, NoHandle>(&bytes, vec![]).as_ref(), Ok(value));
 
-    // Alone, a view prints by the code that is derived for it; among items, the type prints it.
+    // A view alone prints through its derived code; among items, the type prints it.
     let alone = decode::<T>(&bytes).unwrap();
     let among = encode(&vec![value]).unwrap();
     if let Ok(among) = decode::<Vec<T>>(&among) {
@@ -207,7 +207,7 @@ fn check<T: Value>(value: &T, treatment: &Treatment, drops_unknown: bool) {
     }
 }
 
-/// What a parcel has.
+/// Fields of a parcel.
 type Packed = (bool, usize, (bool, Option<String>), Option<Unknown>);
 
 fn packed() -> impl Strategy<Value = Packed> {
@@ -219,7 +219,7 @@ fn packed() -> impl Strategy<Value = Packed> {
     (any::<bool>(), 0usize..4, (any::<bool>(), option::of(text())), option::of(unknown))
 }
 
-fn parcel(packed: &[Packed], next: &mut dyn FnMut() -> Noted) -> Option<Parcel> {
+fn parcel(packed: &[Packed], next: &mut dyn FnMut() -> Recorded) -> Option<Parcel> {
     let ((has_key, count, (has_stamp, name), unknown), inner) = packed.split_first()?;
     let first = next().into();
     let key = has_key.then(|| next().into());
@@ -248,7 +248,7 @@ proptest! {
         prop_assert!(leaving.iter().enumerate().all(|(i, leaving)| leaving.handle.place() == i));
         let bytes = encode(&parcel).unwrap();
         let (came, _) = handles(leaving.len());
-        prop_assert!(decode_owned::<Parcel, Noted>(&bytes, came).is_ok());
+        prop_assert!(decode_owned::<Parcel, Recorded>(&bytes, came).is_ok());
         check_handles(&bytes, leaving.len().saturating_add_signed(missing));
         for (at, byte) in &treatment.changes {
             let mut changed = bytes.clone();
@@ -295,7 +295,7 @@ proptest! {
         check(&value, &treatment, true);
     }
 
-    /// Both walks have the same rules.
+    /// Views and owned values follow the same rules.
     #[test]
     fn what_is_encoded_can_be_decoded(
         leaves in vec(any_leaf(), 1..4),

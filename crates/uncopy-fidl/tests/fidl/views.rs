@@ -1,5 +1,4 @@
-//! What callers rely on beside the bytes: where views point, that handles move once, what errors
-//! say.
+//! Guarantees beyond the bytes: where views point, that handles move once, and the text of errors.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,7 +10,7 @@ use uncopy_fidl::{
     decode_with_handles, encode, encode_message, take_handles,
 };
 
-/// Counts how many of it are open.
+/// Counts its open instances.
 #[derive(Debug)]
 struct Counted(Rc<Cell<i32>>);
 
@@ -63,7 +62,7 @@ struct Sample {
 }
 
 #[test]
-fn the_item_of_a_long_run_that_breaks_a_rule_is_named() {
+fn errors_name_the_wrong_item_in_long_vectors() {
     #[derive(Debug, Fidl)]
     struct Samples {
         samples: Vec<Sample>,
@@ -84,7 +83,7 @@ fn the_item_of_a_long_run_that_breaks_a_rule_is_named() {
 }
 
 #[test]
-fn handles_move_once_and_none_is_left_open() {
+fn handles_move_once_and_none_leaks() {
     let count = Rc::new(Cell::new(0));
     let mut parcel = parcel(&count);
     assert_eq!(encode(&parcel).unwrap_err().rule(), Rule::HandleNotTaken);
@@ -124,7 +123,7 @@ fn taking_twice_fails_and_closes_the_rest() {
 }
 
 #[test]
-fn what_is_refused_closes_its_handles() {
+fn a_refused_message_closes_its_handles() {
     let count = Rc::new(Cell::new(0));
     let came = vec![Counted::open(&count), Counted::open(&count)];
     assert!(decode_owned::<u32, Counted>(&[0; 8], came).is_err());
@@ -168,7 +167,7 @@ struct Picture {
 }
 
 #[test]
-fn plain_structs_stay_where_they_are() {
+fn plain_structs_are_borrowed() {
     let pixel = |n| Pixel { red: n, green: n, blue: n, alpha: u16::MAX };
     let picture = Picture { corner: pixel(0), pixels: (0..200).map(pixel).collect() };
     let mut encoder = Encoder::new();
@@ -202,7 +201,7 @@ struct Owning {
 }
 
 #[test]
-fn what_borrows_is_encoded_as_what_owns() {
+fn borrowing_types_encode_like_owning_types() {
     let (words, more) = (vec![1, 2, 3], vec![4u8; 1200]);
     let borrowing = Borrowing { name: "x", words: &words, more: Some(&more) };
     let mut encoder = Encoder::new();
@@ -260,7 +259,7 @@ fn errors_name_the_field_and_the_byte() {
 }
 
 #[test]
-fn a_message_is_no_longer_than_a_channel_takes() {
+fn a_message_longer_than_a_channel_allows_is_refused() {
     let most = vec![0u8; uncopy_fidl::MAX_BYTES - 16];
     let bytes = encode(&most).unwrap();
     assert_eq!(bytes.len(), uncopy_fidl::MAX_BYTES);
@@ -275,7 +274,7 @@ fn a_message_is_no_longer_than_a_channel_takes() {
         assert!(matches!(error.rule(), Rule::MessageTooLong { .. }));
         assert!(encoder.gather(&value, &mut RegionList::new()).is_err());
     }
-    // Items that are encoded one by one.
+    // Items that are encoded separately.
     let error = encode(&vec![String::new(); 1 << 20]).unwrap_err();
     assert!(matches!(error.rule(), Rule::MessageTooLong { .. }));
 }

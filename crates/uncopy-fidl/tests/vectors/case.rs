@@ -1,4 +1,4 @@
-//! The notation of cases.
+//! Notation of cases.
 
 use uncopy_fidl::{HandleConstraint, HandleRights, ObjectType};
 
@@ -14,25 +14,25 @@ pub(crate) enum Kind {
     DecodeFailure,
 }
 
-/// One case.
+/// A test case.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) kind: Kind,
     pub(crate) name: String,
     pub(crate) value: Option<Value>,
-    /// Of a failing decode, which has no value.
+    /// Type of a failing decode, which has no value.
     pub(crate) type_name: Option<String>,
     pub(crate) bytes: Vec<u8>,
     pub(crate) error: Option<String>,
-    /// Handles to be made.
+    /// Handles to create.
     pub(crate) defined: Vec<TestHandle>,
-    /// Their order on the wire.
+    /// Order of the handles on the wire.
     pub(crate) order: Vec<usize>,
-    /// What leaves with the message, where that is said.
+    /// Handles and constraints of the encoded message, where the case states them.
     pub(crate) dispositions: Option<Vec<(usize, HandleConstraint)>>,
 }
 
-/// Every case of a file.
+/// Parses all cases of a file.
 pub(crate) fn parse(text: &str) -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     for line in text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
@@ -126,7 +126,7 @@ fn defined(text: &str) -> Vec<TestHandle> {
         .collect()
 }
 
-/// The numbers behind every `#`.
+/// Reads the numbers after every `#`.
 pub(crate) fn numbers(text: &str) -> Vec<usize> {
     let after = text.split('#').skip(1);
     after

@@ -1,4 +1,4 @@
-//! Holds a case against its type.
+//! Checks a case against its type.
 
 use std::fmt::Debug;
 
@@ -12,25 +12,25 @@ use crate::handle::TestHandle;
 use crate::types::{FromValue, subject};
 use crate::value::Value;
 
-/// What a type is asked, whatever it is.
+/// Operations that every type supports.
 pub(crate) struct Subject {
     encode: fn(&Value, &[TestHandle]) -> Result<Encoded, Error>,
     decode: fn(&[u8], Vec<TestHandle>, Option<Expected<'_>>) -> Decoded,
 }
 
-/// A value, and the handles that it names.
+/// Encodes a value with its handles.
 type Expected<'a> = (&'a Value, &'a [TestHandle]);
 
-/// Bytes, and what leaves with them.
+/// Bytes and the handles sent with them.
 struct Encoded {
     bytes: Vec<u8>,
     handles: Vec<Departing<TestHandle>>,
 }
 
-/// Why a message was refused, or why its value is another.
+/// Reason why a message was refused, or why its value is wrong.
 type Decoded = Result<Result<(), String>, Error>;
 
-/// A type that has everything.
+/// A type with all traits.
 pub(crate) trait Complete: Fidl<TestHandle> + FromValue + PartialEq + Debug {}
 
 impl<T: Fidl<TestHandle> + FromValue + PartialEq + Debug> Complete for T {}
@@ -39,7 +39,7 @@ pub(crate) fn subject_of<T: Complete>() -> Subject {
     Subject { encode: encode_as::<T>, decode: decode_as::<T> }
 }
 
-/// How regions may be cut: the smallest body that stays, and the most regions.
+/// Options for gathering: minimum body size and maximum number of regions.
 const CUTS: [(usize, usize); 5] = [(1, 8192), (8, 16), (9, 3), (256, 16), (1, 1)];
 
 fn encode_as<T: Complete>(value: &Value, defined: &[TestHandle]) -> Result<Encoded, Error> {
@@ -71,7 +71,7 @@ fn decode_as<T: Complete>(
         assert_eq!(handles.remaining(), 0, "all are closed");
         assert_eq!(owned.as_ref().err(), Some(error), "both walks have the same rules");
     })?;
-    // Whoever prints a view looks at all of it.
+    // Printing a view reads all of it.
     let printed = format!("{view:?}");
     let found = T::from_view(view, &mut handles);
     assert_eq!(format!("{owned:?}"), format!("Ok({found:?})"));
@@ -84,7 +84,7 @@ fn decode_as<T: Complete>(
     Ok(Err(format!("{found:?} instead of {expected:?}")))
 }
 
-/// Whether the case holds.
+/// Checks the case.
 pub(crate) fn check(case: &Case) -> Result<(), String> {
     let name = match (&case.value, &case.type_name) {
         (_, Some(name)) => name,
@@ -148,7 +148,7 @@ fn check_error(case: &Case, outcome: Result<String, Error>) -> Result<(), String
     }
 }
 
-/// What the suites of other bindings call it.
+/// Returns the name of an error in the test suites of other bindings.
 fn name_of(rule: Rule) -> &'static str {
     match rule {
         Rule::TooFewBytes { .. } => "TOO_FEW_BYTES",

@@ -1,4 +1,4 @@
-//! A handle of which everything is known.
+//! A handle with known type and rights.
 
 use uncopy_fidl::{CodecHandle, HandleRights, ObjectType};
 

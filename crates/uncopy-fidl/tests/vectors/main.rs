@@ -1,8 +1,8 @@
-//! Cases as facts: a value and its bytes, or a value or bytes and the rule that they break. Each is
-//! encoded and decoded, in one buffer and as regions.
+//! Test cases as data: a value and its bytes, or a value or bytes and the rule that they break.
+//! Each is encoded and decoded, in one buffer and as regions.
 //!
-//! The project's own are in `rules/`, a file for each rule of the format. A file that
-//! `UNCOPY_FIDL_CASES` names, in the same notation, is held against the same types.
+//! The project's cases are in `rules/`, a file for each rule of the format. `UNCOPY_FIDL_CASES` can
+//! name a file with further cases in the same notation, for the same types.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod case;

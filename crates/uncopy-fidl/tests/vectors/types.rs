@@ -1,4 +1,4 @@
-//! The types of the cases, with the names that those give them.
+//! Types of the cases, with the names used there.
 #![allow(non_camel_case_types, reason = "views have variants of the same names")]
 
 use uncopy_fidl::{
@@ -9,12 +9,12 @@ use crate::check::{Subject, subject_of};
 use crate::handle::TestHandle;
 use crate::value::Value;
 
-/// Made from a value as it is written.
+/// Conversion from a parsed value.
 pub(crate) trait FromValue {
     fn from_value(value: &Value, handles: &[TestHandle]) -> Self;
 }
 
-/// Structs and tables: a struct is declared as it is used, and gets what a case needs.
+/// Structs and tables. A struct gets its declaration, and the traits that cases need.
 macro_rules! objects {
     ($(
         $(#[$attribute:meta])*
@@ -155,12 +155,12 @@ objects! {
     struct TableNodeWrapper { v: TableNode, }
 }
 
-/// The type of a case.
+/// Finds the type of a case.
 pub(crate) fn subject(name: &str) -> Option<Subject> {
     object(name)
 }
 
-/// Enums, from their numbers.
+/// Enums, from their number.
 macro_rules! enums {
     ($($name:ident($number:ty) { $($member:ident = $value:literal),* } $(else $unknown:ident)?;)*) => {
         $(
@@ -238,7 +238,7 @@ enums! {
     Signed64(i64) { Low = -9_223_372_036_854_775_808 } else Other;
 }
 
-/// Bits, from their numbers.
+/// Bits, from their number.
 macro_rules! bits {
     ($($name:ident($number:ty) { $($words:tt)* })*) => {$(
         #[derive(Debug, Clone, Copy, PartialEq, Fidl)]
@@ -262,7 +262,7 @@ bits! {
     Flags(u8) { bits(READ = 1, WRITE = 2), flexible }
 }
 
-/// Unions, from objects of one field.
+/// Unions, from objects with one field.
 macro_rules! unions {
     ($($name:ident { $($variant:ident)* $(; unit $unit:ident)? $(; unknown $unknown:ident)? })*) => {
         $(

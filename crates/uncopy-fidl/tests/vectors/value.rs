@@ -1,4 +1,4 @@
-//! Values as they are written in cases, and how they become those of types.
+//! Values as written in cases, and their conversion to typed values.
 
 use uncopy_fidl::OwnedHandle;
 
@@ -6,7 +6,7 @@ use crate::case::{bytes, named_rights, numbers, object_type};
 use crate::handle::TestHandle;
 use crate::types::FromValue;
 
-/// A value without a type.
+/// An untyped value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     Null,
@@ -18,7 +18,7 @@ pub(crate) enum Value {
     Object(String, Vec<(String, Value)>),
     Handle(usize),
     Restricted(usize, String, String),
-    /// What decoding these bytes with these handles gives.
+    /// The value that decoding these bytes with these handles gives.
     Decoded {
         type_name: String,
         bytes: Vec<u8>,
@@ -27,7 +27,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// Of an object.
+    /// Returns the type name of an object.
     pub(crate) fn type_name(&self) -> &str {
         match self {
             Value::Object(name, _) | Value::Decoded { type_name: name, .. } => name,
@@ -42,7 +42,7 @@ impl Value {
         }
     }
 
-    /// Null if it is not there.
+    /// Returns null if it is absent.
     pub(crate) fn field<T: FromValue>(&self, name: &str, handles: &[TestHandle]) -> T {
         let found = self.fields().iter().find(|(field, _)| field == name);
         T::from_value(found.map_or(&Value::Null, |(_, value)| value), handles)
@@ -56,7 +56,7 @@ impl Value {
     }
 }
 
-/// Reads values.
+/// Parser of values.
 pub(crate) struct Scanner<'a> {
     rest: &'a str,
 }
@@ -114,7 +114,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Behind `[`: values and repeated ones.
+    /// Parses after `[`: values and repeated values.
     fn list(&mut self) -> Vec<Value> {
         let mut values = Vec::new();
         while !self.take("]") {
@@ -131,7 +131,7 @@ impl<'a> Scanner<'a> {
         values
     }
 
-    /// Behind `{`.
+    /// Parses after `{`.
     fn object(&mut self) -> Vec<(String, Value)> {
         let mut fields = Vec::new();
         while !self.take("}") {

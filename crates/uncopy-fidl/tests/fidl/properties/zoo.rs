@@ -1,4 +1,4 @@
-//! Types that have everything, and what must hold for any bytes.
+//! Types of every kind, and properties for any bytes.
 
 use std::fmt::Debug;
 
@@ -28,7 +28,7 @@ pub(crate) enum Color {
 #[fidl(bits(READ = 1, WRITE = 2, RUN = 0x80))]
 pub(crate) struct Mode(pub u8);
 
-/// Shorter than a word.
+/// A struct shorter than a word.
 #[derive(Debug, Clone, Copy, PartialEq, Fidl)]
 pub(crate) struct Mark {
     pub(crate) mode: Mode,
@@ -101,8 +101,8 @@ pub(crate) trait Value: Fidl + PartialEq + Debug {}
 
 impl<T: Fidl + PartialEq + Debug> Value for T {}
 
-/// Refused, or another value's bytes. A table forgets what it does not know; the rest of it
-/// must be another value's then.
+/// Checks that a message is refused or has the bytes of another value. A table drops unknown
+/// members; then the rest must be the bytes of another value.
 pub(crate) fn check_changed<T: Value>(changed: &[u8], drops_unknown: bool) {
     let owned = decode_owned::<T, NoHandle>(changed, vec![]);
     let view = match decode::<T>(changed) {
@@ -111,10 +111,10 @@ pub(crate) fn check_changed<T: Value>(changed: &[u8], drops_unknown: bool) {
             return assert_eq!(owned.err(), Some(error), "both walks have the same rules");
         }
     };
-    // Looks at everything that is decoded late.
+    // Reads everything that is decoded on access.
     assert!(!format!("{view:?}").is_empty());
     let value = owned.unwrap();
-    // By their bytes: a number that is none is not equal to itself.
+    // Compared by bytes, because NaN is not equal to itself.
     let from_view = T::from_view(view, &mut Handles::default());
     assert_eq!(encode(&from_view), encode(&value));
     let again = encode(&value).unwrap();
@@ -126,7 +126,7 @@ pub(crate) fn check_changed<T: Value>(changed: &[u8], drops_unknown: bool) {
     }
 }
 
-/// Any bytes, as each of the types.
+/// Decodes any bytes as each of the types.
 pub(crate) fn check_any(bytes: &[u8]) {
     check_changed::<Numbers>(bytes, false);
     check_changed::<Containers>(bytes, false);
