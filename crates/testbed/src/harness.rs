@@ -73,8 +73,11 @@ impl Case {
         Case { name, needs, body: Box::new(body), function: None, only_in_full: false }
     }
 
-    /// A test that [`on_each_filesystem`] can run several times.
-    pub fn of(name: impl Into<String>, needs: &[Need], function: fn()) -> Case {
+    /// A test that [`on_each_filesystem`] can run several times. `path` is that of the function, with
+    /// its crate first.
+    #[must_use]
+    pub fn of(path: &str, needs: &[Need], function: fn()) -> Case {
+        let name = path.split_once("::").map_or(path, |(_, name)| name);
         Case { function: Some(function), ..Case::new(name, needs, function) }
     }
 
@@ -98,7 +101,7 @@ impl Case {
         let Some(reason) = self.unmet() else {
             let Case { name, body, .. } = self;
             return Trial::test(name.clone(), move || {
-                let _running = Running { name, began: Instant::now() };
+                let _running = Running { name, began: Instant::now(), cpu_before: cpu_time() };
                 body();
                 Ok(())
             });
@@ -110,16 +113,18 @@ impl Case {
     }
 }
 
-/// A test at work. Dropped, it is noted.
+/// A test at work. Dropped, it is recorded.
 struct Running {
     name: String,
     began: Instant,
+    cpu_before: Duration,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         let run = Finished {
             took: self.began.elapsed(),
+            cpu: cpu_time().saturating_sub(self.cpu_before),
             name: std::mem::take(&mut self.name),
             is_cut_short: extent::take_is_cut_short(),
         };
@@ -131,6 +136,8 @@ impl Drop for Running {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Finished {
     took: Duration,
+    /// Of the whole process and its children: that of this test where one runs at a time.
+    cpu: Duration,
     name: String,
     is_cut_short: bool,
 }
@@ -181,7 +188,7 @@ pub fn run(target_tmpdir: &str, cases: impl FnOnce() -> Vec<Case>) -> ExitCode {
     if !arguments.list {
         report_ignored(&reasons);
         report_short(left_out);
-        report_slowest();
+        report_slowest(arguments.test_threads == Some(1));
     }
     scratch::close();
     conclusion.exit_code()
@@ -227,15 +234,28 @@ fn report_short(left_out: usize) {
     }
 }
 
-/// `UNCOPY_TEST_TIMES=20`: how long the slowest twenty took.
-fn report_slowest() {
+/// Prints how long the slowest tests took: as many as `UNCOPY_TEST_TIMES` says. With one thread
+/// (`--test-threads=1`) they are ordered by processor time, which a busy machine does not change.
+fn report_slowest(one_at_a_time: bool) {
     let Some(count) = std::env::var("UNCOPY_TEST_TIMES").ok().and_then(|text| text.parse().ok())
     else {
         return;
     };
     let mut finished = FINISHED.lock().unwrap_or_else(PoisonError::into_inner);
-    finished.sort_unstable();
-    for Finished { took, name, .. } in finished.iter().rev().take(count) {
-        println!("{:8.2} s  {name}", took.as_secs_f64());
+    let spent = |test: &Finished| if one_at_a_time { test.cpu } else { test.took };
+    finished.sort_by_key(|test| std::cmp::Reverse(spent(test)));
+    for test in finished.iter().take(count) {
+        println!("{:8.2} s  {}", spent(test).as_secs_f64(), test.name);
     }
+}
+
+/// Returns the processor time of this process and of the children that it waited for (`utime` to
+/// `cstime` in `proc_pid_stat(5)`).
+fn cpu_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let behind_the_name = stat.rsplit(") ").next().unwrap_or_default();
+    let ticks =
+        behind_the_name.split(' ').skip(11).take(4).filter_map(|word| word.parse::<u64>().ok());
+    let hertz = rustix::param::clock_ticks_per_second();
+    Duration::from_millis(ticks.sum::<u64>() * 1000 / hertz)
 }

@@ -49,7 +49,7 @@ pub use tree::{Compared, assert_same_tree};
 pub use wait::{LONG, wait_for};
 
 /// Cases from functions: `cases![[Need::Root] a_function, [] another_function]`, named by module
-/// and function.
+/// and function, without the name of the crate.
 #[macro_export]
 macro_rules! cases {
     ($([$($need:expr),* $(,)?] $name:ident),* $(,)?) => {

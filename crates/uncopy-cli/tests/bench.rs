@@ -1,9 +1,8 @@
 //! `uncopy bench`: both ends over loopback, and the sending one over a device that does not copy.
-#![cfg(target_os = "linux")]
 
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, TcpListener, TcpStream, UdpSocket};
-use std::process::{Child, Command, ExitCode, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -299,25 +298,23 @@ fn the_line_says_where_nothing_is_copied() {
     });
 }
 
-fn main() -> ExitCode {
-    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
-        let mut cases = cases![
-            [] every_mode_sends_what_arrives,
-            [] slots_and_trains_are_counted,
-            [] a_run_sends_however_short_its_time_is,
-            [] the_first_line_is_that_of_the_kernels_tool,
-            [] a_host_is_found_by_its_name,
-            [] refusals_name_the_next_step,
-            [] a_stream_is_looked_at_byte_for_byte,
-            [] datagrams_are_looked_at_byte_for_byte,
-            [] it_runs_on_the_processor_that_is_named,
-            [] a_receiver_of_datagrams_counts_them_and_answers_a_probe,
-            [] a_receiver_that_nobody_calls_or_that_is_left_says_so,
-            [] a_run_stays_on_its_processor_and_says_what_was_copied_by_choice,
-            [] a_port_in_use_is_refused,
-        ];
-        let name = "bench::the_line_says_where_nothing_is_copied";
-        cases.push(Case::new(name, NEEDS, the_line_says_where_nothing_is_copied));
-        cases
-    })
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = cases![
+        [] every_mode_sends_what_arrives,
+        [] slots_and_trains_are_counted,
+        [] a_run_sends_however_short_its_time_is,
+        [] the_first_line_is_that_of_the_kernels_tool,
+        [] a_host_is_found_by_its_name,
+        [] refusals_name_the_next_step,
+        [] a_stream_is_looked_at_byte_for_byte,
+        [] datagrams_are_looked_at_byte_for_byte,
+        [] it_runs_on_the_processor_that_is_named,
+        [] a_receiver_of_datagrams_counts_them_and_answers_a_probe,
+        [] a_receiver_that_nobody_calls_or_that_is_left_says_so,
+        [] a_run_stays_on_its_processor_and_says_what_was_copied_by_choice,
+        [] a_port_in_use_is_refused,
+    ];
+    let name = "bench::the_line_says_where_nothing_is_copied";
+    cases.push(Case::new(name, NEEDS, the_line_says_where_nothing_is_copied));
+    cases
 }

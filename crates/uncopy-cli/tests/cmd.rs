@@ -1,6 +1,5 @@
 //! The program's words: each file in `tests/cmd` holds commands and what they print.
 
-#[test]
 fn commands_print_what_their_files_say() {
     trycmd::TestCases::new()
         // Set to nothing counts as not set: the environment of whoever runs this does not matter.
@@ -9,7 +8,13 @@ fn commands_print_what_their_files_say() {
         .case("tests/cmd/*.trycmd");
 }
 
-#[test]
 fn the_environment_is_heeded_as_its_files_say() {
     trycmd::TestCases::new().env("UNCOPY_CONFIG", "/dev/null").case("tests/cmd/*.toml");
+}
+
+pub(crate) fn cases() -> Vec<testbed::Case> {
+    testbed::cases![
+        [] commands_print_what_their_files_say,
+        [] the_environment_is_heeded_as_its_files_say,
+    ]
 }

@@ -1,5 +1,4 @@
 //! Lasting settings: the file, the environment and the flags, as people and programs meet them.
-#![cfg(target_os = "linux")]
 
 use std::fs;
 use std::path::PathBuf;
@@ -77,7 +76,6 @@ fn refused(command: &mut Command) -> String {
     stderr(&output)
 }
 
-#[test]
 fn each_value_is_shown_with_its_origin() {
     let home =
         Home::with("# mine\njobs = 2\nverify = \"sha256\"\npreserve = [\"mode\", \"acl\"]\n");
@@ -97,7 +95,6 @@ fn each_value_is_shown_with_its_origin() {
     }
 }
 
-#[test]
 fn json_says_the_same() {
     let home = Home::with("\njobs = 2\n");
     let said = json(home.uncopy("config show --json").env("UNCOPY_CACHE", "skip"));
@@ -122,7 +119,6 @@ fn json_says_the_same() {
     assert_eq!(nothing["unread"], serde_json::json!([]));
 }
 
-#[test]
 fn a_copy_obeys_the_file_then_the_variable_then_the_flag() {
     let home = Home::with("verify = 'sha256'\ndurable = true\nmethod = 'no-zero-copy'\n");
     let copied = |words: &str, variable: &str| {
@@ -142,7 +138,6 @@ fn a_copy_obeys_the_file_then_the_variable_then_the_flag() {
     assert_eq!(by_flag["mechanisms"][0]["name"], "sendfile");
 }
 
-#[test]
 fn settings_for_trees_reach_trees_and_leave_single_files_alone() {
     let home = Home::with("links = 'skip'\njobs = 1\nretries = 0\non-error = 'abort'\n");
     fs::create_dir(home.path("tree")).unwrap();
@@ -155,7 +150,6 @@ fn settings_for_trees_reach_trees_and_leave_single_files_alone() {
     assert!(home.uncopy("cp a b").status().unwrap().success());
 }
 
-#[test]
 fn the_file_is_named_by_flag_then_variable_then_base_directory() {
     let home = Home::with("jobs = 1\n");
     fs::create_dir_all(home.path("xdg/uncopy")).unwrap();
@@ -188,7 +182,6 @@ fn the_file_is_named_by_flag_then_variable_then_base_directory() {
     assert_eq!(copied["algorithm"], "xxh3");
 }
 
-#[test]
 fn what_makes_no_sense_names_file_line_and_next_step_and_nothing_is_copied() {
     for (text, says) in [
         ("\nverfy = 'blake3'\n", "line 2: there is no setting \"verfy\"; did you mean \"verify\"?"),
@@ -205,7 +198,6 @@ fn what_makes_no_sense_names_file_line_and_next_step_and_nothing_is_copied() {
     }
 }
 
-#[test]
 fn a_file_that_cannot_be_read_is_named() {
     let home = Home::with("");
     fs::create_dir(home.path("directory")).unwrap();
@@ -231,7 +223,6 @@ fn assert_warned(output: &Output, file: &std::path::Path, why: &str) {
     assert!(said.contains("--config"), "no next step: {said}");
 }
 
-#[test]
 fn a_usual_file_that_may_not_be_read_is_one_warning_and_no_end() {
     type Make = fn(&std::path::Path);
     let rows: [(Make, &str); 2] = [
@@ -278,7 +269,6 @@ fn a_usual_file_that_may_not_be_read_is_one_warning_and_no_end() {
     }
 }
 
-#[test]
 fn two_usual_files_that_may_not_be_read_are_one_warning() {
     let home = Home::with("");
     fs::remove_file(home.usual()).unwrap();
@@ -297,7 +287,6 @@ fn two_usual_files_that_may_not_be_read_are_one_warning() {
     assert_eq!(copied["algorithm"], "xxh3");
 }
 
-#[test]
 fn where_nothing_can_be_nothing_is_said() {
     let home = Home::new();
     fs::write(home.path(".config"), "a file").unwrap();
@@ -307,7 +296,6 @@ fn where_nothing_can_be_nothing_is_said() {
     }
 }
 
-#[test]
 fn a_contradiction_names_the_settings_it_may_come_from() {
     let home = Home::with("method = 'direct'\ncache = 'keep'\n");
     let message = refused(&mut home.uncopy("cp a b"));
@@ -317,7 +305,6 @@ fn a_contradiction_names_the_settings_it_may_come_from() {
 }
 
 /// Also in a build that cannot compress, where a copy says so.
-#[test]
 fn compression_is_a_setting_as_it_is_a_flag() {
     let home = Home::with("compress = 'zstd:19'\n");
     fs::write(home.path("a"), "bytes\n".repeat(20_000)).unwrap();
@@ -347,7 +334,6 @@ fn compression_is_a_setting_as_it_is_a_flag() {
     assert!(message.contains("a level from 1 to 22"), "{message}");
 }
 
-#[test]
 fn the_doctor_names_the_line_that_asks_for_verification() {
     let home = Home::with("\nverify = 'blake3'\n");
     let output = home.uncopy("doctor --json a b").output().unwrap();
@@ -356,4 +342,22 @@ fn the_doctor_names_the_line_that_asks_for_verification() {
     let finding = findings.iter().find(|finding| finding["id"] == "verification").unwrap();
     let expected = format!("{}, line 2", home.usual().display());
     assert_eq!(finding["evidence"][0]["found"], expected);
+}
+
+pub(crate) fn cases() -> Vec<testbed::Case> {
+    testbed::cases![
+        [] each_value_is_shown_with_its_origin,
+        [] json_says_the_same,
+        [] a_copy_obeys_the_file_then_the_variable_then_the_flag,
+        [] settings_for_trees_reach_trees_and_leave_single_files_alone,
+        [] the_file_is_named_by_flag_then_variable_then_base_directory,
+        [] what_makes_no_sense_names_file_line_and_next_step_and_nothing_is_copied,
+        [] a_file_that_cannot_be_read_is_named,
+        [] a_usual_file_that_may_not_be_read_is_one_warning_and_no_end,
+        [] two_usual_files_that_may_not_be_read_are_one_warning,
+        [] where_nothing_can_be_nothing_is_said,
+        [] a_contradiction_names_the_settings_it_may_come_from,
+        [] compression_is_a_setting_as_it_is_a_flag,
+        [] the_doctor_names_the_line_that_asks_for_verification,
+    ]
 }

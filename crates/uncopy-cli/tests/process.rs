@@ -1,5 +1,4 @@
 //! The program as a process: its exit codes, its streams, and how it takes signals.
-#![cfg(target_os = "linux")]
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -75,7 +74,6 @@ fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-#[test]
 fn the_first_signal_stops_the_copy_and_leaves_nothing_behind() {
     for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
         let scratch = Scratch::new();
@@ -91,7 +89,6 @@ fn the_first_signal_stops_the_copy_and_leaves_nothing_behind() {
     }
 }
 
-#[test]
 fn the_second_signal_kills_at_once() {
     let scratch = Scratch::new();
     let (fifo, destination) = (scratch.fifo("fifo"), scratch.path("destination"));
@@ -111,7 +108,6 @@ fn the_second_signal_kills_at_once() {
     assert!(!destination.exists());
 }
 
-#[test]
 fn a_signal_that_the_parent_ignores_stays_ignored() {
     let scratch = Scratch::new();
     let (fifo, destination) = (scratch.fifo("fifo"), scratch.path("destination"));
@@ -131,7 +127,6 @@ fn a_signal_that_the_parent_ignores_stays_ignored() {
     assert_eq!(fs::read(&destination).unwrap(), b"all of it");
 }
 
-#[test]
 fn a_source_that_changes_meanwhile_has_its_own_exit_code() {
     let scratch = Scratch::new();
     // More than a pipe holds: the copy waits for the reader.
@@ -155,7 +150,6 @@ fn a_source_that_changes_meanwhile_has_its_own_exit_code() {
 }
 
 #[cfg(not(feature = "compress"))]
-#[test]
 fn a_build_without_compression_names_the_feature_and_how_to_build_with_it() {
     let scratch = Scratch::new();
     let source = scratch.file("a", b"contents");
@@ -170,7 +164,6 @@ fn a_build_without_compression_names_the_feature_and_how_to_build_with_it() {
     }
 }
 
-#[test]
 fn several_failures_of_one_kind_keep_their_exit_code() {
     let scratch = Scratch::new();
     let directory = scratch.path("directory");
@@ -184,7 +177,6 @@ fn several_failures_of_one_kind_keep_their_exit_code() {
     assert_eq!(copy(&["/proc/version", "/nonexistent/x"]), Some(1));
 }
 
-#[test]
 fn two_sources_with_one_target_touch_nothing() {
     let scratch = Scratch::new();
     let directory = scratch.path("directory");
@@ -195,7 +187,6 @@ fn two_sources_with_one_target_touch_nothing() {
     assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
 }
 
-#[test]
 fn a_file_that_this_run_wrote_is_not_written_again_under_another_name() {
     let scratch = Scratch::new();
     let (one, two) = (scratch.file("one", b"1"), scratch.file("two", b"2"));
@@ -210,7 +201,6 @@ fn a_file_that_this_run_wrote_is_not_written_again_under_another_name() {
     assert_eq!(fs::read(&target).unwrap(), b"1");
 }
 
-#[test]
 fn names_that_are_not_utf8_are_copied_and_reported_in_full() {
     let scratch = Scratch::new();
     let name = OsString::from_vec(b"na\xffme\n".to_vec());
@@ -233,7 +223,6 @@ fn names_that_are_not_utf8_are_copied_and_reported_in_full() {
     assert!(text.contains("na\u{fffd}me\\n -> "), "{text}");
 }
 
-#[test]
 fn a_report_that_cannot_be_written_is_an_error_after_all_copies() {
     let scratch = Scratch::new();
     let (one, two) = (scratch.file("one", b"1"), scratch.file("two", b"2"));
@@ -251,7 +240,6 @@ fn a_report_that_cannot_be_written_is_an_error_after_all_copies() {
     assert_eq!(fs::read(directory.join("two")).unwrap(), b"2");
 }
 
-#[test]
 fn help_and_scripts_that_cannot_be_written_are_errors() {
     for arguments in [
         &["--help"][..],
@@ -265,7 +253,6 @@ fn help_and_scripts_that_cannot_be_written_are_errors() {
     }
 }
 
-#[test]
 fn a_destination_below_a_file_is_refused_by_its_name() {
     let scratch = Scratch::new();
     let (source, file) = (scratch.file("source", b"words"), scratch.file("file", b"old"));
@@ -277,7 +264,6 @@ fn a_destination_below_a_file_is_refused_by_its_name() {
     assert_eq!(fs::read(file).unwrap(), b"old");
 }
 
-#[test]
 fn a_reader_that_went_away_is_no_panic() {
     let scratch = Scratch::new();
     let (source, destination) = (scratch.file("source", b"1"), scratch.path("destination"));
@@ -294,7 +280,6 @@ fn a_reader_that_went_away_is_no_panic() {
     assert_eq!(fs::read(&destination).unwrap(), b"1");
 }
 
-#[test]
 fn every_shell_gets_a_completion_script_with_every_flag() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let output = uncopy().args(["completions", shell]).output().unwrap();
@@ -306,7 +291,6 @@ fn every_shell_gets_a_completion_script_with_every_flag() {
     }
 }
 
-#[test]
 fn capabilities_of_a_directory_are_one_json_object_and_leave_nothing_behind() {
     let scratch = Scratch::new();
     let output =
@@ -322,7 +306,6 @@ fn capabilities_of_a_directory_are_one_json_object_and_leave_nothing_behind() {
     assert!(scratch.names().is_empty());
 }
 
-#[test]
 fn capabilities_of_a_missing_path_fail_beside_those_that_are_there() {
     let output = uncopy().args(["capabilities", "/", "/nonexistent/x"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -344,7 +327,6 @@ fn keys(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-#[test]
 fn every_json_key_is_documented() {
     let scratch = Scratch::new();
     let odd = scratch.file(OsStr::from_bytes(b"\xff"), b"odd");
@@ -377,4 +359,31 @@ fn every_json_key_is_documented() {
             "docs/json.md does not explain {key}"
         );
     }
+}
+
+pub(crate) fn cases() -> Vec<testbed::Case> {
+    #[allow(unused_mut, reason = "one more without compression")]
+    let mut cases = testbed::cases![
+        [] the_first_signal_stops_the_copy_and_leaves_nothing_behind,
+        [] the_second_signal_kills_at_once,
+        [] a_signal_that_the_parent_ignores_stays_ignored,
+        [] a_source_that_changes_meanwhile_has_its_own_exit_code,
+        [] several_failures_of_one_kind_keep_their_exit_code,
+        [] two_sources_with_one_target_touch_nothing,
+        [] a_file_that_this_run_wrote_is_not_written_again_under_another_name,
+        [] names_that_are_not_utf8_are_copied_and_reported_in_full,
+        [] a_report_that_cannot_be_written_is_an_error_after_all_copies,
+        [] help_and_scripts_that_cannot_be_written_are_errors,
+        [] a_destination_below_a_file_is_refused_by_its_name,
+        [] a_reader_that_went_away_is_no_panic,
+        [] every_shell_gets_a_completion_script_with_every_flag,
+        [] capabilities_of_a_directory_are_one_json_object_and_leave_nothing_behind,
+        [] capabilities_of_a_missing_path_fail_beside_those_that_are_there,
+        [] every_json_key_is_documented,
+    ];
+    #[cfg(not(feature = "compress"))]
+    cases.extend(testbed::cases![
+        [] a_build_without_compression_names_the_feature_and_how_to_build_with_it,
+    ]);
+    cases
 }

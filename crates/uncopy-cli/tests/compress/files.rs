@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use testbed::{Case, Content, Need, Place, assert_same, run_tool};
 
-use crate::{Pair, by_zstd, compress, copy, cp, decompress, noise, said, text};
+use crate::compress::{Pair, by_zstd, compress, copy, cp, decompress, noise, said, text};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = testbed::cases![

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use testbed::{Case, Mount, Need, Program, run_tool};
 
-use crate::{Pair, compress, copy, cp, decompress, noise, text};
+use crate::compress::{Pair, compress, copy, cp, decompress, noise, text};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -180,7 +180,7 @@ fn one_bad_file_does_not_end_a_tree() {
     let target = pair.to.join("target");
     let run = decompress().arg("-r").arg(pair.from.join("tree")).arg(&target).run();
     run.failed(1);
-    assert_eq!(crate::events(&run, "failed").len(), 2, "{}", run.stdout);
+    assert_eq!(crate::compress::events(&run, "failed").len(), 2, "{}", run.stdout);
     assert_eq!(fs::read_dir(&target).unwrap().count(), 1);
     assert!(fs::read(target.join("good")).unwrap() == fs::read(pair.from.join("a")).unwrap());
     // As it is, it can be copied.

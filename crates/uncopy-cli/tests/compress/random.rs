@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use testbed::{Case, Content, Need, Place, assert_same};
 
-use crate::{Pair, compress, copy, cp, decompress, noise, said, text};
+use crate::compress::{Pair, compress, copy, cp, decompress, noise, said, text};
 
 pub(crate) fn cases() -> Vec<Case> {
     [Place::Disk, Place::Ext4, Place::Xfs, Place::Btrfs]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use testbed::witness::Strace;
 use testbed::{Case, Compared, Content, Need, Place, Program, Run, assert_same, assert_same_tree};
 
-use crate::{Pair, by_zstd, compress, cp, decompress, events, noise, text};
+use crate::compress::{Pair, by_zstd, compress, cp, decompress, events, noise, text};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = testbed::cases![

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use testbed::witness::Strace;
 use testbed::{Case, Mount, Need};
 
-use crate::{Pair, compress, copy, decompress, noise, text};
+use crate::compress::{Pair, compress, copy, decompress, noise, text};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -107,7 +107,7 @@ fn a_copy_that_became_another_is_noticed() {
     fs::write(pair.to.join("b.zst"), "old").unwrap();
     // A write that says it wrote and did not.
     let program = compress().args(["--verify"]).arg(pair.from.join("a")).arg(pair.to.join("b.zst"));
-    let (run, _) = Strace::new(&program).inject("pwrite64:retval=1:when=2").run();
+    let run = Strace::new(&program).inject("pwrite64:retval=1:when=2").outcome();
     run.failed(3);
     assert_eq!(fs::read(pair.to.join("b.zst")).unwrap(), b"old");
     assert!(pair.to.strangers(&["b.zst"]).is_empty());

@@ -3,8 +3,8 @@
 use testbed::witness::{allocated_bytes, cached_bytes};
 use testbed::{Case, Content, Need, Place, Receipt, drop_from_cache};
 
-use crate::witnessed::Pair;
-use crate::{DIRECT, EVERYWHERE, cp, cp_by};
+use crate::cp::witnessed::Pair;
+use crate::cp::{DIRECT, EVERYWHERE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

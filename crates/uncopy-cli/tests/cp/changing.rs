@@ -10,8 +10,8 @@ use std::path::Path;
 use testbed::witness::{Stopped, Strace};
 use testbed::{Case, Content, Need, Place, assert_same, seeded};
 
-use crate::witnessed::{Pair, RENAMES, WRITES};
-use crate::{COPY_FILE_RANGE, DIRECT, Method, READ_WRITE, REFLINK, SENDFILE, SPLICE, cp_by};
+use crate::cp::witnessed::{Pair, RENAMES, WRITES};
+use crate::cp::{COPY_FILE_RANGE, DIRECT, Method, READ_WRITE, REFLINK, SENDFILE, SPLICE, cp_by};
 
 /// Each way, and the call in which to stop it: the first that touches the data.
 const STOPS: [(Method, &[&str]); 4] = [

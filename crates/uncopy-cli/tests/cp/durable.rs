@@ -3,9 +3,9 @@
 use testbed::witness::{Call, Strace, Trace};
 use testbed::{Case, Content, Filesystem, Mount, Need, Place, assert_same, run_tool};
 
-use crate::leftovers::calls_of_the_copy;
-use crate::witnessed::{Pair, RENAMES, is_clone};
-use crate::{COPY_FILE_RANGE, DIRECT, EVERYWHERE, READ_WRITE, cp, cp_by};
+use crate::cp::leftovers::calls_of_the_copy;
+use crate::cp::witnessed::{Pair, RENAMES, is_clone};
+use crate::cp::{COPY_FILE_RANGE, DIRECT, EVERYWHERE, READ_WRITE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -5,8 +5,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use testbed::witness::Strace;
 use testbed::{Case, Content, Mount, Need, Place, assert_same, run_tool};
 
-use crate::witnessed::{Pair, RENAMES};
-use crate::{EVERYWHERE, cp, cp_by};
+use crate::cp::witnessed::{Pair, RENAMES};
+use crate::cp::{EVERYWHERE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -244,7 +244,7 @@ fn a_fuse_filesystem() {
 
     // A file that comes meanwhile is left alone here too.
     std::fs::remove_file(&destination).unwrap();
-    let program = cp_by(crate::READ_WRITE).arg("-n").arg(&below.source).arg(&destination);
+    let program = cp_by(crate::cp::READ_WRITE).arg("-n").arg(&below.source).arg(&destination);
     let stopped = Strace::new(&program).stop_after("pwrite64", 1);
     std::fs::write(&destination, b"meanwhile").unwrap();
     let (run, _) = stopped.resume();

@@ -8,10 +8,10 @@ use std::path::Path;
 use testbed::witness::{Call, Strace};
 use testbed::{Case, Content, Need, Place, Program, Receipt, Run};
 
-use crate::leftovers::{calls_of_the_copy, temporaries, unnamed_file_call};
-use crate::metadata::{mode, set_mode};
-use crate::witnessed::{Pair, RENAMES, WRITES};
-use crate::{
+use crate::cp::leftovers::{calls_of_the_copy, temporaries, unnamed_file_call};
+use crate::cp::metadata::{mode, set_mode};
+use crate::cp::witnessed::{Pair, RENAMES, WRITES};
+use crate::cp::{
     COPY_FILE_RANGE, DIRECT, EVERYWHERE, Method, READ_WRITE, REFLINK, SENDFILE, SPLICE, cp, cp_by,
 };
 
@@ -241,7 +241,7 @@ fn each_call_in_place() {
         for errno in ERRNOS {
             pair.old_destination();
             let fault = format!("{}:error={errno}:when={}", call.name, call.nth);
-            let (run, _) = Strace::new(&pair.command(program.clone())).inject(&fault).run();
+            let run = Strace::new(&pair.command(program.clone())).inject(&fault).outcome();
             let context = format!("{errno} from {} number {}", call.name, call.nth);
             if run.status.success() {
                 let found = std::fs::read(&pair.destination).unwrap();
@@ -260,7 +260,7 @@ fn always(pair: &Pair, program: Program, faults: &[(&str, &str)]) -> Receipt {
     for (calls, errno) in faults {
         strace = strace.inject(&format!("{calls}:error={errno}"));
     }
-    let (run, _) = strace.run();
+    let run = strace.outcome();
     let receipt = run.receipt();
     pair.assert_copied();
     std::fs::remove_file(&pair.destination).unwrap();
@@ -300,7 +300,7 @@ fn no_allowed_mechanism_is_left() {
         [(COPY_FILE_RANGE, "copy_file_range"), (SENDFILE, "sendfile"), (SPLICE, "splice")]
     {
         let strace = Strace::new(&pair.command(cp_by(method)));
-        let (run, _) = strace.inject(&format!("{call}:error=ENOSYS")).run();
+        let run = strace.inject(&format!("{call}:error=ENOSYS")).outcome();
         let message = run.failed(5);
         assert!(message.contains("ENOSYS") && message.contains(method.name), "{message}");
         pair.assert_nothing_left();
@@ -314,11 +314,11 @@ fn nothing_moved_is_no_end_of_file() {
         let pair = Pair::at(Place::Disk, &content());
         let old = pair.old_destination();
         let program = method.map_or_else(cp, cp_by);
-        let (run, _) = Strace::new(&pair.command(program))
+        let run = Strace::new(&pair.command(program))
             .inject("copy_file_range:retval=0")
             .inject("sendfile:retval=0")
             .inject("splice:retval=0")
-            .run();
+            .outcome();
         if method.is_none() {
             let receipt = run.receipt();
             assert_eq!(receipt.by("copy_file_range"), 0, "{}", receipt.value());
@@ -336,11 +336,11 @@ fn the_next_mechanism_goes_on_where_the_bytes_stopped() {
         let pair = Pair::at(Place::Disk, &content());
         // The first stretch takes two pipefuls, each spliced in and out. Reflinks and
         // copy_file_range, which may share, come first where they work.
-        let (run, _) = Strace::new(&pair.command(cp()))
+        let run = Strace::new(&pair.command(cp()))
             .inject("ioctl:error=EOPNOTSUPP")
             .inject("copy_file_range:error=EOPNOTSUPP")
             .inject(&format!("splice:{answer}:when=5+"))
-            .run();
+            .outcome();
         let receipt = run.receipt();
         pair.assert_copied();
         let first = receipt.by("splice");
@@ -359,7 +359,7 @@ fn a_page_that_cannot_be_pinned_is_no_shrunk_source() {
         let old = pair.old_destination();
         let fault = format!("pwrite64:error=EFAULT:when={when}");
         let program = pair.command(cp().arg("--prefer=cpu"));
-        let (run, _) = Strace::new(&program).inject(&fault).run();
+        let run = Strace::new(&program).inject(&fault).outcome();
         let receipt = run.receipt();
         pair.assert_copied();
         let refusal = receipt.refusal("direct").expect("it was tried");
@@ -368,7 +368,7 @@ fn a_page_that_cannot_be_pinned_is_no_shrunk_source() {
         assert!((direct > 0) == moves && direct < length, "{}", receipt.value());
 
         pair.old_destination();
-        let (run, _) = Strace::new(&pair.command(cp_by(DIRECT))).inject(&fault).run();
+        let run = Strace::new(&pair.command(cp_by(DIRECT))).inject(&fault).outcome();
         assert!(run.failed(5).contains("EFAULT"), "{}", run.stderr);
         pair.assert_kept(&old);
     }
@@ -407,7 +407,7 @@ fn an_interrupted_call_is_made_again() {
         for call in data {
             let _ = std::fs::remove_file(&pair.destination);
             let fault = format!("{}:error=EINTR:when={}", call.name, call.nth);
-            let (run, _) = Strace::new(&pair.command(cp_by(method))).inject(&fault).run();
+            let run = Strace::new(&pair.command(cp_by(method))).inject(&fault).outcome();
             let _ = run.receipt();
             pair.assert_copied();
         }
@@ -460,10 +460,10 @@ fn without_locks() {
 fn unlink_fails_too() {
     let pair = Pair::at(Place::Disk, &content());
     let old = pair.old_destination();
-    let (run, _) = Strace::new(&pair.command(cp()))
+    let run = Strace::new(&pair.command(cp()))
         .inject("rename,renameat,renameat2:error=EIO")
         .inject("unlink,unlinkat:error=EPERM")
-        .run();
+        .outcome();
     assert!(run.failed(1).contains("EIO"), "{}", run.stderr);
     assert!(std::fs::read(&pair.destination).unwrap() == old);
     assert_eq!(temporaries(pair.to.path()).len(), 1);

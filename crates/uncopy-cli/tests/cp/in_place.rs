@@ -5,10 +5,10 @@ use std::os::unix::fs::MetadataExt;
 use testbed::witness::Strace;
 use testbed::{Case, Content, Need, Place};
 
-use crate::leftovers::calls_of_the_copy;
-use crate::metadata::{mode, set_mode};
-use crate::witnessed::Pair;
-use crate::{DIRECT, EVERYWHERE, READ_WRITE, REFLINK, cp, cp_by};
+use crate::cp::leftovers::calls_of_the_copy;
+use crate::cp::metadata::{mode, set_mode};
+use crate::cp::witnessed::Pair;
+use crate::cp::{DIRECT, EVERYWHERE, READ_WRITE, REFLINK, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

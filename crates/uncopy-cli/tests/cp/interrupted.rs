@@ -4,8 +4,8 @@ use rustix::process::Signal;
 use testbed::witness::{Strace, Trace};
 use testbed::{Case, Content, Need, Place};
 
-use crate::witnessed::{Pair, WRITES};
-use crate::{COPY_FILE_RANGE, READ_WRITE, SENDFILE, SPLICE, cp, cp_by};
+use crate::cp::witnessed::{Pair, WRITES};
+use crate::cp::{COPY_FILE_RANGE, READ_WRITE, SENDFILE, SPLICE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

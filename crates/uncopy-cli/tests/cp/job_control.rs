@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use testbed::{Case, Content, Place, wait_for, with_usual_signals};
 
-use crate::witnessed::Pair;
+use crate::cp::witnessed::Pair;
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -5,8 +5,8 @@ use std::os::unix::fs::FileExt;
 use testbed::witness::{Strace, allocated_bytes};
 use testbed::{Case, Content, Need, Place, assert_same};
 
-use crate::witnessed::Pair;
-use crate::{COPY_FILE_RANGE, EVERYWHERE, READ_WRITE, REFLINK, cp, cp_by};
+use crate::cp::witnessed::Pair;
+use crate::cp::{COPY_FILE_RANGE, EVERYWHERE, READ_WRITE, REFLINK, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

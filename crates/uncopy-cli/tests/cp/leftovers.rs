@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use testbed::witness::{Call, Strace};
 use testbed::{Case, Content, Need, Place, Program, Run, assert_same};
 
-use crate::metadata::set_mode;
-use crate::witnessed::{Pair, RENAMES};
-use crate::{COPY_FILE_RANGE, DIRECT, Method, READ_WRITE, SPLICE, cp, cp_by};
+use crate::cp::metadata::set_mode;
+use crate::cp::witnessed::{Pair, RENAMES};
+use crate::cp::{COPY_FILE_RANGE, DIRECT, Method, READ_WRITE, SPLICE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -89,7 +89,7 @@ fn kill_in_each_call(program: &Program, old: bool) {
             pair.old_destination();
         }
         let kill = format!("{}:signal=SIGKILL:when={}", call.name, call.nth);
-        let (run, _) = Strace::new(&pair.command(program.clone())).inject(&kill).run();
+        let run = Strace::new(&pair.command(program.clone())).inject(&kill).outcome();
         let context = format!("killed in {} number {}", call.name, call.nth);
         assert!(!run.status.success(), "{context}: it was not");
         assert_old_or_new(&pair, old_bytes.as_deref(), &context);
@@ -158,7 +158,7 @@ fn kill_in_each_call_with_temporary_names() {
     for call in own.filter(|call| call.name != unnamed.name) {
         pair.old_destination();
         let kill = format!("{}:signal=SIGKILL:when={}", call.name, call.nth);
-        let (run, _) = Strace::new(&program).inject(&refuse).inject(&kill).run();
+        let run = Strace::new(&program).inject(&refuse).inject(&kill).outcome();
         let context = format!("killed in {} number {}", call.name, call.nth);
         assert!(!run.status.success(), "{context}: it was not");
         assert_old_or_new(&pair, Some(&old), &context);
@@ -207,7 +207,7 @@ fn kill_in_the_middle_of_each_method() {
 /// A run that was killed between giving the new file its temporary name and the rename.
 fn leave_one(pair: &Pair) -> PathBuf {
     let kill = format!("{}:signal=SIGKILL", RENAMES.join(","));
-    let _ = Strace::new(&pair.command(cp())).inject(&kill).run();
+    let _ = Strace::new(&pair.command(cp())).inject(&kill).outcome();
     let left = temporaries(pair.to.path());
     assert_eq!(left.len(), 1, "this kill leaves a temporary file");
     left[0].clone()
@@ -219,7 +219,7 @@ fn leave_one_with_a_record(pair: &Pair) -> PathBuf {
     let unnamed = unnamed_file_call(pair, &cp());
     pair.old_destination();
     let refuse = format!("{}:error=EOPNOTSUPP:when={}", unnamed.name, unnamed.nth);
-    let _ = Strace::new(&pair.command(cp())).inject(&refuse).inject(&kill).run();
+    let _ = Strace::new(&pair.command(cp())).inject(&refuse).inject(&kill).outcome();
     let left = temporaries(pair.to.path());
     assert_eq!(left.len(), 1, "this kill leaves a temporary file");
     assert_eq!(pair.to.strangers(&["destination"]).len(), 2, "and a record");
@@ -308,8 +308,8 @@ fn a_leftover_of_another_user_is_left_alone() {
         set_mode(pair.to.path(), directory_mode);
         set_mode(&pair.destination, 0o666);
         set_mode(&left, 0o644);
-        std::os::unix::fs::chown(&pair.destination, Some(crate::NOBODY), None).unwrap();
-        let run = pair.command(crate::cp_as_nobody()).run();
+        std::os::unix::fs::chown(&pair.destination, Some(crate::cp::NOBODY), None).unwrap();
+        let run = pair.command(crate::cp::cp_as_nobody()).run();
         let _ = run.receipt();
         assert_same(&pair.source, &pair.destination);
         assert!(left.exists() && File::open(&left).is_ok());

@@ -12,8 +12,8 @@ use rustix::fs::{CWD, FileType, Mode};
 use serde_json::Value;
 use testbed::{Case, MappedWriter, Need, Place, Program, Run, Stores, is_of_one_moment};
 
-use crate::witnessed::Pair;
-use crate::{COPY_FILE_RANGE, DIRECT, EVERYWHERE, REFLINK, cp, cp_by};
+use crate::cp::witnessed::Pair;
+use crate::cp::{COPY_FILE_RANGE, DIRECT, EVERYWHERE, REFLINK, cp, cp_by};
 
 const PLACES: [Place; 3] = [Place::Ext4, Place::Xfs, Place::Btrfs];
 
@@ -368,12 +368,12 @@ fn nothing_is_claimed_where_nothing_can_be_known() {
 fn nothing_is_claimed_of_the_files_of_others() {
     let pair = Pair::empty(Place::Ext4, Place::Tmpfs);
     fresh(&pair.source, 100_000);
-    std::os::unix::fs::chown(pair.to.path(), Some(crate::NOBODY), None).unwrap();
+    std::os::unix::fs::chown(pair.to.path(), Some(crate::cp::NOBODY), None).unwrap();
     let own = pair.copy(cp());
     assert_eq!(own.value()["mapped_writes"], "none_seen", "{}", own.value());
     std::fs::remove_file(&pair.destination).unwrap();
     for flag in ["--if-changed=accept", "--if-changed=fail", "--if-changed=retry"] {
-        let receipt = pair.copy(crate::cp_as_nobody().arg(flag));
+        let receipt = pair.copy(crate::cp::cp_as_nobody().arg(flag));
         let said = receipt.value();
         assert_eq!(said["mapped_writes"], "unknown", "{said}");
         assert_eq!(said["mapped_writes_unknown"], "refused", "{said}");

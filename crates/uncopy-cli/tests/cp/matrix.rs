@@ -2,8 +2,10 @@
 
 use testbed::{Case, Content, Need, Place, run_tool};
 
-use crate::witnessed::Pair;
-use crate::{COPY_FILE_RANGE, DIRECT, Method, READ_WRITE, REFLINK, SENDFILE, SPLICE, cp, cp_by};
+use crate::cp::witnessed::Pair;
+use crate::cp::{
+    COPY_FILE_RANGE, DIRECT, Method, READ_WRITE, REFLINK, SENDFILE, SPLICE, cp, cp_by,
+};
 
 /// What a mechanism does between two places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

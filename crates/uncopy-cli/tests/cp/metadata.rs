@@ -8,9 +8,9 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags};
 use testbed::witness::Strace;
 use testbed::{Case, Content, Need, Place, Program, run_tool};
 
-use crate::leftovers::unnamed_file_call;
-use crate::witnessed::Pair;
-use crate::{NOBODY, cp, cp_as_nobody};
+use crate::cp::leftovers::unnamed_file_call;
+use crate::cp::witnessed::Pair;
+use crate::cp::{NOBODY, cp, cp_as_nobody};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -132,7 +132,7 @@ fn without_o_tmpfile_too() {
         std::fs::remove_file(&pair.destination).unwrap();
         let beside = by_gnu_cp(&pair, "077");
         let refuse = format!("{}:error=EOPNOTSUPP:when={}", unnamed.name, unnamed.nth);
-        let (run, _) = Strace::new(&pair.command(program)).inject(&refuse).run();
+        let run = Strace::new(&pair.command(program)).inject(&refuse).outcome();
         let _ = run.receipt();
         assert_eq!(acl(&pair.destination), acl(&beside), "{default}");
         assert_eq!(mode(&pair.destination), mode(&beside));

@@ -7,8 +7,8 @@ use std::os::unix::fs::symlink;
 use base64::Engine;
 use testbed::{Case, Content, Place, Receipt, assert_same, patterned};
 
-use crate::cp;
-use crate::witnessed::Pair;
+use crate::cp::cp;
+use crate::cp::witnessed::Pair;
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -5,9 +5,9 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use testbed::witness::Strace;
 use testbed::{Case, Content, Need, Place, assert_same};
 
-use crate::leftovers::unnamed_file_call;
-use crate::witnessed::Pair;
-use crate::{SENDFILE, cp, cp_by};
+use crate::cp::leftovers::unnamed_file_call;
+use crate::cp::witnessed::Pair;
+use crate::cp::{SENDFILE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -28,7 +28,7 @@ fn an_existing_file_is_not_touched() {
     let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
     let old = pair.old_destination();
     let before = std::fs::metadata(&pair.destination).unwrap();
-    for program in [cp(), cp().arg("-p"), cp().arg("--durable"), cp_by(crate::READ_WRITE)] {
+    for program in [cp(), cp().arg("-p"), cp().arg("--durable"), cp_by(crate::cp::READ_WRITE)] {
         let run = pair.command(program.arg("-n")).run();
         assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
         let lines = run.receipts();
@@ -85,11 +85,11 @@ fn a_file_that_comes_meanwhile_is_replaced_without_it() {
 /// A temporary name then, and RENAME_NOREPLACE.
 fn without_o_tmpfile_too() {
     let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
-    let program = cp_by(crate::COPY_FILE_RANGE).arg("-n");
+    let program = cp_by(crate::cp::COPY_FILE_RANGE).arg("-n");
     let unnamed = unnamed_file_call(&pair, &program);
     std::fs::remove_file(&pair.destination).unwrap();
     let refuse = format!("{}:error=EOPNOTSUPP:when={}", unnamed.name, unnamed.nth);
-    let strace = Strace::new(&pair.command(program)).inject(&refuse);
+    let strace = Strace::new(&pair.command(program)).inject(&refuse).and_trace("renameat2");
     let stopped = strace.stop_after("copy_file_range", 1);
     let old = pair.old_destination();
     let (run, trace) = stopped.resume();

@@ -7,10 +7,10 @@ use std::path::Path;
 use testbed::witness::{Call, Strace};
 use testbed::{Case, Content, Mount, Need, Place, Scratch};
 
-use crate::leftovers::{calls_of_the_copy, temporaries, unnamed_file_call};
-use crate::metadata::{mode, set_mode};
-use crate::witnessed::{Pair, RENAMES};
-use crate::{NOBODY, SENDFILE, cp, cp_as_nobody, cp_by};
+use crate::cp::leftovers::{calls_of_the_copy, temporaries, unnamed_file_call};
+use crate::cp::metadata::{mode, set_mode};
+use crate::cp::witnessed::{Pair, RENAMES};
+use crate::cp::{NOBODY, SENDFILE, cp, cp_as_nobody, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use testbed::{Case, Need, Place, Program, Run, Scratch};
 
-use crate::metadata::set_mode;
-use crate::{NOBODY, cp, cp_as_nobody};
+use crate::cp::metadata::set_mode;
+use crate::cp::{NOBODY, cp, cp_as_nobody};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

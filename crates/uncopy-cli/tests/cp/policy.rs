@@ -3,8 +3,8 @@
 use testbed::witness::Strace;
 use testbed::{Case, Content, Need, Place};
 
-use crate::witnessed::{Pair, WRITES, is_clone, opens_for_direct_io};
-use crate::{COPY_FILE_RANGE, READ_WRITE, cp, cp_by};
+use crate::cp::witnessed::{Pair, WRITES, is_clone, opens_for_direct_io};
+use crate::cp::{COPY_FILE_RANGE, READ_WRITE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -108,12 +108,12 @@ fn no_user_copy_never_writes_a_buffer() {
 fn no_user_copy_fails_rather() {
     let pair = Pair::at(Place::Disk, &Content::dense(100_000));
     let old = pair.old_destination();
-    let (run, _) = Strace::new(&pair.command(cp().arg("--no-user-copy")))
+    let run = Strace::new(&pair.command(cp().arg("--no-user-copy")))
         .inject("ioctl:error=EOPNOTSUPP")
         .inject("copy_file_range:error=ENOSYS")
         .inject("sendfile:error=EINVAL")
         .inject("splice:error=EINVAL")
-        .run();
+        .outcome();
     assert!(run.failed(5).contains("ENOSYS"), "{}", run.stderr);
     pair.assert_kept(&old);
 }

@@ -10,8 +10,8 @@ use testbed::{
     drop_from_cache, seeded,
 };
 
-use crate::witnessed::{Pair, WRITES};
-use crate::{ACROSS, DIRECT, READ_WRITE, cp, cp_by};
+use crate::cp::witnessed::{Pair, WRITES};
+use crate::cp::{ACROSS, DIRECT, READ_WRITE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use testbed::{Case, Content, Mount, Need, Place, Program, Scratch};
 
-use crate::{EVERYWHERE, cp, cp_by};
+use crate::cp::{EVERYWHERE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

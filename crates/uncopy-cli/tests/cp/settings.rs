@@ -4,9 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 
 use testbed::{Case, Content, Need, Place, Program};
 
-use crate::cp_as_nobody;
-use crate::metadata::set_mode;
-use crate::witnessed::Pair;
+use crate::cp::cp_as_nobody;
+use crate::cp::metadata::set_mode;
+use crate::cp::witnessed::Pair;
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![[Need::Root] settings_that_may_not_be_read_are_a_warning_unless_named]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use testbed::{Case, Compared, Content, Place, Program, Run};
 
-use crate::witnessed::Pair;
+use crate::cp::witnessed::Pair;
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

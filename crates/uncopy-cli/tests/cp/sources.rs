@@ -4,8 +4,8 @@ use std::path::Path;
 
 use testbed::{Case, Content, Need, Place, patterned};
 
-use crate::witnessed::Pair;
-use crate::{ACROSS, COPY_FILE_RANGE, EVERYWHERE, cp, cp_by};
+use crate::cp::witnessed::Pair;
+use crate::cp::{ACROSS, COPY_FILE_RANGE, EVERYWHERE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -139,11 +139,11 @@ fn sizes_around_pages_and_buffers() {
 
 fn sizes_with_every_method() {
     let pair = Pair::empty(Place::Disk, Place::Disk);
-    for method in EVERYWHERE.into_iter().chain([crate::DIRECT]) {
+    for method in EVERYWHERE.into_iter().chain([crate::cp::DIRECT]) {
         for size in SIZES {
             std::fs::write(&pair.source, patterned(0, size)).unwrap();
             let run = pair.command(cp_by(method)).run();
-            if method == crate::DIRECT && run.status.code() == Some(5) {
+            if method == crate::cp::DIRECT && run.status.code() == Some(5) {
                 // Not every filesystem that tests run on takes O_DIRECT.
                 continue;
             }
@@ -165,7 +165,7 @@ fn unreadable_source() {
     let pair = Pair::at(Place::Tmpfs, &Content::dense(100));
     let to = pair.to.subdirectory("open", 0o777);
     set_mode(&pair.source, 0o000);
-    let run = crate::cp_as_nobody().arg(&pair.source).arg(to.join("copy")).run();
+    let run = crate::cp::cp_as_nobody().arg(&pair.source).arg(to.join("copy")).run();
     let message = run.failed(1);
     assert!(message.contains("EACCES") && message.contains("source"), "{message}");
     assert_eq!(std::fs::read_dir(&to).unwrap().count(), 0);
@@ -175,7 +175,7 @@ fn write_only_permission_is_not_enough() {
     let pair = Pair::at(Place::Tmpfs, &Content::dense(100));
     set_mode(&pair.source, 0o222);
     let to = pair.to.subdirectory("open", 0o777);
-    let run = crate::cp_as_nobody().arg(&pair.source).arg(to.join("copy")).run();
+    let run = crate::cp::cp_as_nobody().arg(&pair.source).arg(to.join("copy")).run();
     assert!(run.failed(1).contains("EACCES"), "{}", run.stderr);
 }
 

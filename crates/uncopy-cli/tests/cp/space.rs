@@ -8,7 +8,7 @@ use testbed::{
     seeded,
 };
 
-use crate::{ACROSS, COPY_FILE_RANGE, DIRECT, READ_WRITE, SENDFILE, SPLICE, cp, cp_by};
+use crate::cp::{ACROSS, COPY_FILE_RANGE, DIRECT, READ_WRITE, SENDFILE, SPLICE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -6,8 +6,8 @@ use std::path::Path;
 use testbed::witness::{allocated_bytes, data_runs};
 use testbed::{Case, Content, Need, Place, assert_same, patterned};
 
-use crate::witnessed::Pair;
-use crate::{DIRECT, EVERYWHERE, Method, READ_WRITE, REFLINK, cp, cp_by};
+use crate::cp::witnessed::Pair;
+use crate::cp::{DIRECT, EVERYWHERE, Method, READ_WRITE, REFLINK, cp, cp_by};
 
 const PLACES: [(Place, &str); 5] = [
     (Place::Disk, "disk"),
@@ -144,7 +144,7 @@ fn never_fills_with_every_method() {
 
 fn always_and_other_ways_exclude_each_other() {
     let pair = Pair::at(Place::Disk, &Content::dense(10_000));
-    for program in [cp_by(crate::COPY_FILE_RANGE), cp().arg("--require-zero-copy")] {
+    for program in [cp_by(crate::cp::COPY_FILE_RANGE), cp().arg("--require-zero-copy")] {
         let run = pair.command(program.arg("--sparse=always")).run();
         assert!(run.failed(2).contains("--sparse=always"), "{}", run.stderr);
         pair.assert_nothing_left();

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode};
 use testbed::{Case, Content, Filesystem, Mount, Need, Place, patterned};
 
-use crate::witnessed::Pair;
-use crate::{ACROSS, cp, cp_by};
+use crate::cp::witnessed::Pair;
+use crate::cp::{ACROSS, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

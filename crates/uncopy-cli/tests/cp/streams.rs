@@ -12,10 +12,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use testbed::witness::allocated_bytes;
 use testbed::{Case, Content, Need, Place, Program, Run, patterned, wait_for};
 
-use crate::metadata::{mode, set_mode};
-use crate::special::fifo;
-use crate::witnessed::Pair;
-use crate::{ACROSS, READ_WRITE, SPLICE, cp, cp_as_nobody, cp_by};
+use crate::cp::metadata::{mode, set_mode};
+use crate::cp::special::fifo;
+use crate::cp::witnessed::Pair;
+use crate::cp::{ACROSS, READ_WRITE, SPLICE, cp, cp_as_nobody, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -3,8 +3,8 @@
 use testbed::witness::{Strace, cached_bytes};
 use testbed::{Case, Content, Filesystem, Mount, Need, Place, assert_same, drop_from_cache};
 
-use crate::witnessed::{Pair, opens_for_direct_io};
-use crate::{DIRECT, cp, cp_by};
+use crate::cp::witnessed::{Pair, opens_for_direct_io};
+use crate::cp::{DIRECT, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -6,9 +6,9 @@ use std::os::unix::fs::FileExt;
 use testbed::witness::{Strace, Trace};
 use testbed::{Case, Content, Need, Place, Program, Run, run_tool};
 
-use crate::leftovers::{calls_of_the_copy, temporaries, unnamed_file_call};
-use crate::witnessed::{Pair, WRITES, opens_for_direct_io};
-use crate::{
+use crate::cp::leftovers::{calls_of_the_copy, temporaries, unnamed_file_call};
+use crate::cp::witnessed::{Pair, WRITES, opens_for_direct_io};
+use crate::cp::{
     COPY_FILE_RANGE, DIRECT, EVERYWHERE, Method, READ_WRITE, REFLINK, SENDFILE, SPLICE, cp, cp_by,
 };
 
@@ -185,7 +185,7 @@ fn only_what_is_known_is_blamed() {
         let program = cp_by(COPY_FILE_RANGE).arg("--verify");
         let program = if flag.is_empty() { program } else { program.arg(flag) };
         let lie = "copy_file_range:retval=100000:when=1";
-        let (run, _) = Strace::new(&pair.command(program)).inject(lie).run();
+        let run = Strace::new(&pair.command(program)).inject(lie).outcome();
         let message = run.failed(3);
         let context = format!("{place:?} {is_clean} {flag}: {message}");
         assert_eq!(run.receipts()[0].value()["kind"], kind, "{context}");
@@ -212,7 +212,7 @@ fn a_clone_that_did_not_happen_is_found() {
     for trust in [None, Some("--trust-shared-extents")] {
         let program = cp_by(REFLINK).arg("--verify").args(trust);
         let calls = calls_of_the_copy(&pair, &program);
-        let clone = calls.iter().find(|call| crate::witnessed::is_clone(call)).unwrap();
+        let clone = calls.iter().find(|call| crate::cp::witnessed::is_clone(call)).unwrap();
         found(&pair, &program, &format!("ioctl:retval=0:when={}", clone.nth), 5);
     }
 }
@@ -248,7 +248,7 @@ fn in_place_says_that_the_old_file_is_gone() {
     pair.old_destination();
     let program = cp_by(COPY_FILE_RANGE).args(["--verify", "--in-place"]);
     let lie = "copy_file_range:retval=100000:when=1";
-    let (run, _) = Strace::new(&pair.command(program)).inject(lie).run();
+    let run = Strace::new(&pair.command(program)).inject(lie).outcome();
     let message = run.failed(3);
     assert!(!message.contains("was not put in place"), "it is in place: {message}");
 }
@@ -307,7 +307,8 @@ fn read_back_after_the_flush_and_before_the_rename() {
     let read = trace.position(|call| {
         matches!(call.name.as_str(), "read" | "pread64" | "preadv") && call.mentions(pair.to.path())
     });
-    let renamed = trace.position(|call| crate::witnessed::RENAMES.contains(&call.name.as_str()));
+    let renamed =
+        trace.position(|call| crate::cp::witnessed::RENAMES.contains(&call.name.as_str()));
     assert!(flushed < read.unwrap() && read < renamed, "{:#?}", trace.calls);
     assert!(bytes_read(&trace, &pair) >= LENGTH);
 }
@@ -334,7 +335,7 @@ fn a_failing_read_back_is_no_success() {
     let mut reads = calls.iter().filter(|call| call.mentions(pair.to.path()));
     let read = reads.find(|call| call.name == "pread64").expect("it reads back");
     let fault = format!("pread64:error=EIO:when={}", read.nth);
-    let (run, _) = Strace::new(&pair.command(program)).inject(&fault).run();
+    let run = Strace::new(&pair.command(program)).inject(&fault).outcome();
     assert!(run.failed(1).contains("EIO"), "{}", run.stderr);
     pair.assert_kept(&old);
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 
 use testbed::{Case, Content, Place, Program, assert_same};
 
-use crate::witnessed::Pair;
+use crate::cp::witnessed::Pair;
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -6,12 +6,13 @@ use serde_json::Value;
 use testbed::network::{ALL_PROTOCOLS, NEEDS, isolated, linked};
 use testbed::{Case, Lender, LenderOptions, Need};
 
-use crate::{LONG, finding, report, uncopy};
+use crate::doctor::{LONG, finding, report, uncopy};
 
 pub(crate) fn cases() -> Vec<Case> {
     let needs =
         [NEEDS, &[Need::Tool("ethtool"), Need::Tool("setpriv"), Need::Tool("bash")]].concat();
-    let named = |name: &str, body: fn()| Case::new(format!("network::{name}"), &needs, body);
+    let named =
+        |name: &str, body: fn()| Case::new(format!("doctor::network::{name}"), &needs, body);
     vec![
         named("without_root_taps_are_not_judged", without_root_taps_are_not_judged),
         named("the_sockets_of_a_process", the_sockets_of_a_process),

@@ -8,8 +8,8 @@ use serde_json::Value;
 use testbed::network::{ALL_PROTOCOLS, NEEDS, Network, isolated, linked};
 use testbed::{Case, Need, Program};
 
-use crate::network::Child;
-use crate::{LONG, finding, report_or_none, uncopy};
+use crate::doctor::network::Child;
+use crate::doctor::{LONG, finding, report_or_none, uncopy};
 
 /// What becomes of the bytes.
 #[derive(Clone, Copy)]
@@ -325,7 +325,7 @@ fn routed(network: &Network) {
 pub(crate) fn cases() -> Vec<Case> {
     let needs = [NEEDS, &[Need::Tool("ethtool"), Need::Tool("setpriv")]].concat();
     let case = |name: &str, body: Box<dyn FnOnce() + Send>| {
-        Case::new(format!("predictions::{}", name.replace(' ', "_")), &needs, body)
+        Case::new(format!("doctor::predictions::{}", name.replace(' ', "_")), &needs, body)
     };
     let alone = rows().into_iter().map(|row| case(row.name, Box::new(move || run(&row))));
     let linked =

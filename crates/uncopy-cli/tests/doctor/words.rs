@@ -2,7 +2,7 @@
 
 use testbed::{Case, Need, Place, cases};
 
-use crate::{finding, report, uncopy};
+use crate::doctor::{finding, report, uncopy};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![

@@ -7,8 +7,8 @@ use testbed::{
     Case, Compared, Fault, Intercept, Place, Program, Scratch, assert_same_tree, patterned,
 };
 
-use crate::trees::told_tree;
-use crate::{FEW, Scene, cannot_tidy, check_truth, ends_for_want_of_memory, uncopy};
+use crate::faults::trees::told_tree;
+use crate::faults::{FEW, Scene, cannot_tidy, check_truth, ends_for_want_of_memory, uncopy};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use testbed::{Case, Content, Fault, Intercept, Need, Place, Program, Scratch, SystemCall};
 
-use crate::{Scene, cannot_tidy, check_truth, ends_for_want_of_memory, is_hard, uncopy};
+use crate::faults::{Scene, cannot_tidy, check_truth, ends_for_want_of_memory, is_hard, uncopy};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = testbed::cases![

@@ -11,7 +11,7 @@ use testbed::{
 };
 use uncopy::Errno;
 
-use crate::{BEGIN, uncopy};
+use crate::faults::{BEGIN, uncopy};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -11,7 +11,7 @@ use testbed::{
 };
 use uncopy::Errno;
 
-use crate::{BEGIN, MOVING, uncopy};
+use crate::faults::{BEGIN, MOVING, uncopy};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

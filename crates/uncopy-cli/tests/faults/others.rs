@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 
 use testbed::{Case, Fault, Intercept, Place, Program, Scratch};
 
-use crate::{Scene, cannot_tidy, ends_for_want_of_memory, uncopy};
+use crate::faults::{Scene, cannot_tidy, ends_for_want_of_memory, uncopy};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = testbed::cases![

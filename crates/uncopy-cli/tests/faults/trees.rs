@@ -10,7 +10,7 @@ use testbed::{
     assert_same_tree,
 };
 
-use crate::{FEW, Scene, cannot_tidy, check_truth, ends_for_want_of_memory, uncopy};
+use crate::faults::{FEW, Scene, cannot_tidy, check_truth, ends_for_want_of_memory, uncopy};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -3,7 +3,7 @@
 use testbed::witness::Strace;
 use testbed::{Case, Compared, Content, Need, Place, assert_same_tree};
 
-use crate::{Trees, cp, events, summary};
+use crate::tree::{Trees, cp, events, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -32,7 +32,7 @@ const SLOW: &str = "splice:delay_exit=5000";
 fn is_given_up(from: Place, to: Place) {
     let trees = filled(from, to);
     let program = cp().arg("--jobs=1").arg(trees.source()).arg(trees.destination());
-    let (run, _) = Strace::new(&program).inject(SLOW).run();
+    let run = Strace::new(&program).inject(SLOW).outcome();
     assert!(run.status.success(), "{}", run.stderr);
     assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
     let whole = summary(&run);
@@ -65,7 +65,7 @@ fn a_way_that_was_asked_for_is_kept() {
     let trees = filled(Place::Disk, Place::Disk);
     let program = cp().args(["--jobs=1", "--method=splice"]);
     let program = program.arg(trees.source()).arg(trees.destination());
-    let (run, _) = Strace::new(&program).inject("splice:delay_exit=1000").run();
+    let run = Strace::new(&program).inject("splice:delay_exit=1000").outcome();
     assert!(run.status.success(), "{}", run.stderr);
     assert_eq!(summary(&run).by("splice"), FILES as u64 * BYTES);
 }

@@ -11,7 +11,7 @@ use testbed::{
 };
 use uncopy::Errno;
 
-use crate::{Trees, cp, events};
+use crate::tree::{Trees, cp, events};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -56,7 +56,7 @@ fn every_entry_has_its_record() {
         trees.file(&format!("{}/{number}", number % 3), vec![number; 5000]);
     }
     trees.file("large", vec![1; 2 << 20]);
-    crate::file_in(&trees.destination(), "large/in the way", "x");
+    crate::tree::file_in(&trees.destination(), "large/in the way", "x");
     let log = trees.from.join("log");
     let program = cp().args(["-T", "--jobs=3", "--verify", "--audit"]).arg(&log);
     let run = trees.run(program);

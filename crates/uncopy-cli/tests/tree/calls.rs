@@ -5,7 +5,7 @@ use std::path::Path;
 
 use testbed::{Case, Need, Place, Program};
 
-use crate::Trees;
+use crate::tree::Trees;
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use testbed::{Case, Program};
 
-use crate::{Trees, cp, number, summary};
+use crate::tree::{Trees, cp, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

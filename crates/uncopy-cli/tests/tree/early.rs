@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use testbed::witness::{Call, Strace};
 use testbed::{Case, Compared, Need, Place, Program, assert_same_tree};
 
-use crate::{Trees, calls};
+use crate::tree::{Trees, calls};
 
 type Test = (&'static str, fn(Place));
 
@@ -29,7 +29,7 @@ pub(crate) fn cases() -> Vec<Case> {
     let each = |place: Place| {
         tests.map(|(name, test)| {
             let needs = [Need::At(place), Need::Tool("strace")];
-            Case::new(format!("early::{name}::{place:?}"), &needs, move || test(place))
+            Case::new(format!("tree::early::{name}::{place:?}"), &needs, move || test(place))
         })
     };
     places.into_iter().flat_map(each).collect()

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use testbed::witness::Strace;
 use testbed::{Case, Need, Place, Program};
 
-use crate::{Trees, cp, events, number, summary};
+use crate::tree::{Trees, cp, events, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -100,8 +100,8 @@ fn each_fails_once(existing: bool) {
     let reset = || {
         let _ = fs::remove_dir_all(trees.destination());
         if existing {
-            crate::file_in(&trees.destination(), "a/small", "old");
-            crate::file_in(&trees.destination(), "a/large", "old");
+            crate::tree::file_in(&trees.destination(), "a/small", "old");
+            crate::tree::file_in(&trees.destination(), "a/large", "old");
         }
     };
     reset();
@@ -121,7 +121,7 @@ fn each_fails_once(existing: bool) {
         for errno in [ERRNOS[index % 3], ERRNOS[3 + index % 3]].into_iter().take(of_each) {
             reset();
             let fault = format!("{}:error={errno}:when={}", call.name, call.nth);
-            let (run, _) = Strace::new(&program).inject(&fault).run();
+            let run = Strace::new(&program).inject(&fault).outcome();
             let context = format!("{errno} from {} number {}: {run:?}", call.name, call.nth);
             if run.status.code() == Some(127) {
                 // The dynamic loader met it.

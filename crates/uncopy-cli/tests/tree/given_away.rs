@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use testbed::witness::Strace;
 use testbed::{Case, Need, Place, Program, Scratch};
 
-use crate::cp;
+use crate::tree::cp;
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

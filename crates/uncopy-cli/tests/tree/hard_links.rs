@@ -7,7 +7,7 @@ use std::path::Path;
 use testbed::{Case, Compared, Forbidden, Need, Program, SystemCall, assert_same_tree, run_tool};
 use uncopy::Errno;
 
-use crate::{Trees, cp, events, number, summary};
+use crate::tree::{Trees, cp, events, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

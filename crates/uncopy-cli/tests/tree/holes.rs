@@ -8,7 +8,7 @@ use rustix::fs::XattrFlags;
 use testbed::witness::{Strace, data_runs};
 use testbed::{Case, Compared, Content, Need, Place, assert_same_tree};
 
-use crate::{Trees, cp, number, summary};
+use crate::tree::{Trees, cp, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = testbed::cases![

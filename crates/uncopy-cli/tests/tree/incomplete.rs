@@ -12,7 +12,7 @@ use testbed::{
     run_tool, seeded,
 };
 
-use crate::{Trees, cp, events, number, summary};
+use crate::tree::{Trees, cp, events, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -51,9 +51,9 @@ pub(crate) fn fill(source: &Path, large_bytes: u64) {
             _ => format!("a/b/{number}"),
         };
         let bytes = seeded(number as u64, 0, 100 + (number as u64 * 61) % 3000);
-        crate::file_in(source, &name, bytes);
+        crate::tree::file_in(source, &name, bytes);
     }
-    crate::file_in(source, LARGE, seeded(7, 0, large_bytes));
+    crate::tree::file_in(source, LARGE, seeded(7, 0, large_bytes));
     // Their last change is clearly before the copy: some ticks of the kernel's clock.
     std::thread::sleep(Duration::from_millis(50));
 }
@@ -343,7 +343,7 @@ fn what_changed_in_between_is_copied_again() {
     fs::rename(&other, source.join("a/b/2")).unwrap();
     fs::remove_file(source.join("a/b/3")).unwrap();
     fs::remove_file(source.join("4")).unwrap();
-    crate::file_in(&source, "4/file", "new");
+    crate::tree::file_in(&source, "4/file", "new");
     let run = trees.run(one_worker().arg("--resume"));
     assert!(run.status.success(), "{}", run.stderr);
     assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
@@ -390,7 +390,7 @@ fn later_runs_leave_it_alone() {
     let path = assert_kept(&trees, &trees.run(limited(one_worker())), "EFBIG");
     let other = Place::Disk.scratch();
     let source = other.join("source");
-    crate::file_in(&source, "file", "small");
+    crate::tree::file_in(&source, "file", "small");
     let copy = |name: &str| {
         let run = cp().arg("-T").arg(&source).arg(trees.to.join(name)).run();
         assert!(run.status.success(), "{}", run.stderr);
@@ -459,7 +459,7 @@ fn without_times_of_birth_both_trees_stay() {
     fs::remove_dir_all(second).unwrap();
     assert!(testbed::journal::find(trees.to.path()).is_some(), "the first one's");
     // A whole copy leaves it there too.
-    crate::file_in(&trees.source(), LARGE, "small");
+    crate::tree::file_in(&trees.source(), LARGE, "small");
     let run = trees.run(one_worker());
     assert!(run.status.success(), "{}", run.stderr);
     assert!(testbed::journal::find(trees.to.path()).is_some(), "the first one's");
@@ -474,8 +474,8 @@ fn without_times_of_birth_both_trees_stay() {
 fn the_first_tree_is_complete_and_the_second_is_not() {
     let trees = long();
     let [first, third] = ["first", "third"].map(|name| trees.from.join(name));
-    crate::file_in(&first, "file", "first");
-    crate::file_in(&third, "file", "third");
+    crate::tree::file_in(&first, "file", "first");
+    crate::tree::file_in(&third, "file", "third");
     let into = trees.destination();
     fs::create_dir(&into).unwrap();
     for target in [false, true] {
@@ -498,7 +498,7 @@ fn the_first_tree_is_complete_and_the_second_is_not() {
         let resume = one_worker().arg("--resume").arg(trees.source()).arg(into.join("source"));
         let run = resume.run();
         assert!(run.status.success(), "{}", run.stderr);
-        assert_eq!(number(&crate::summary(&run), "files"), 1);
+        assert_eq!(number(&crate::tree::summary(&run), "files"), 1);
         assert_same_tree(&trees.source(), &into.join("source"), Compared::default());
         assert!(!path.exists());
         let mut names: Vec<_> =

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use testbed::witness::Strace;
 use testbed::{Case, Compared, Need, assert_same_tree};
 
-use crate::{Trees, cp};
+use crate::tree::{Trees, cp};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use testbed::{Case, Compared, assert_same_tree, wait_for, with_usual_signals};
 
-use crate::Trees;
+use crate::tree::Trees;
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

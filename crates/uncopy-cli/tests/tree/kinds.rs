@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use testbed::{Case, Compared, Content, Need, Place, Program, assert_same_tree, run_tool};
 
-use crate::planting::Planting;
-use crate::{Trees, cp, events, number, summary};
+use crate::tree::planting::Planting;
+use crate::tree::{Trees, cp, events, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = testbed::cases![

@@ -8,7 +8,7 @@ use std::process::Command;
 use rustix::fs::{CWD, Mode, mkfifoat};
 use testbed::{Case, Compared, Mount, Need, Place, Run, assert_same_tree, run_tool};
 
-use crate::{Trees, cp, events, file_in, number, summary};
+use crate::tree::{Trees, cp, events, file_in, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

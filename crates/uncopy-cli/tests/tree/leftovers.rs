@@ -8,7 +8,7 @@ use std::process::Command;
 use testbed::witness::Strace;
 use testbed::{Case, Compared, Need, Program, Run, assert_same_tree};
 
-use crate::{Trees, cp, file_in, number, summary};
+use crate::tree::{Trees, cp, file_in, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -266,7 +266,7 @@ fn ours(root: &Path) -> Vec<PathBuf> {
 /// Kills a run in the `nth` call of this name that it makes.
 fn kill_in(program: &Program, call: &str, nth: usize) -> bool {
     let kill = format!("{call}:signal=SIGKILL:when={nth}");
-    !Strace::new(program).inject(&kill).run().0.status.success()
+    !Strace::new(program).inject(&kill).outcome().status.success()
 }
 
 const RENAMES: [&str; 2] = ["renameat", "renameat2"];
@@ -514,7 +514,7 @@ fn where_links_are_made_goes_with_the_next_run() {
                 false => format!("unlinkat:error={errno}:when={nth}..{}", nth + 1),
                 true => format!("unlinkat:error={errno}:when={nth}+"),
             };
-            let (run, _) = Strace::new(&program(&trees, &[])).inject(&refused).run();
+            let run = Strace::new(&program(&trees, &[])).inject(&refused).outcome();
             let left = ours(&trees.destination());
             let context = format!("{errno}, {lasts}: {left:?} {}", run.stderr);
             assert!(run.failed(1).contains(errno), "{context}");

@@ -7,7 +7,7 @@ use rustix::fs::{XattrFlags, llistxattr, lsetxattr};
 use testbed::witness::Strace;
 use testbed::{Case, Compared, Need, Place, assert_same_tree};
 
-use crate::{Trees, cp, events, file_in, number, summary};
+use crate::tree::{Trees, cp, events, file_in, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = testbed::cases![

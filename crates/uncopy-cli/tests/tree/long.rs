@@ -8,7 +8,7 @@ use testbed::{
     Case, Compared, Content, Need, Place, assert_same_tree, wait_for, with_usual_signals,
 };
 
-use crate::{Trees, cp, events, number, summary};
+use crate::tree::{Trees, cp, events, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -89,7 +89,7 @@ fn errors_that_pass_are_tried_again() {
     let last = nth + 1;
     // The first two times that it is opened.
     let fault = format!("openat:error=ESTALE:when={nth}..{last}");
-    let (run, _) = Strace::new(&program).inject(&fault).run();
+    let run = Strace::new(&program).inject(&fault).outcome();
     assert!(run.status.success(), "{}", run.stderr);
     assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
     let (run, _) = {

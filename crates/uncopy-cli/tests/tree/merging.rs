@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use testbed::witness::Strace;
 use testbed::{Case, Compared, Need, assert_same_tree};
 
-use crate::{Trees, cp, events, file_in, number, summary};
+use crate::tree::{Trees, cp, events, file_in, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -160,10 +160,10 @@ fn a_directory_is_listed_once_and_not_for_each_file() {
     let trees = Trees::new();
     for number in 0..200 {
         trees.file(&format!("d/{number}"), "new");
-        crate::file_in(&trees.destination(), &format!("d/{number}"), "old");
+        crate::tree::file_in(&trees.destination(), &format!("d/{number}"), "old");
     }
     let left = format!(".uncopy-{}-{}.tmp", "0".repeat(16), "1".repeat(32));
-    crate::file_in(&trees.destination().join("d"), &left, "what a killed run left");
+    crate::tree::file_in(&trees.destination().join("d"), &left, "what a killed run left");
     let program = cp().args(["-T", "--jobs=1"]).arg(trees.source()).arg(trees.destination());
     let (run, trace) = Strace::new(&program).run();
     assert!(run.status.success(), "{}", run.stderr);

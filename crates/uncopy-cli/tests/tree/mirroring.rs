@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use testbed::witness::{Call, Strace};
 use testbed::{Case, Need, Place, Program, Run};
 
-use crate::errors::cp_as_nobody;
-use crate::{Trees, cp, events, file_in, number, summary};
+use crate::tree::errors::cp_as_nobody;
+use crate::tree::{Trees, cp, events, file_in, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

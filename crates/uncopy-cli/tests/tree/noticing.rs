@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use testbed::{Case, Need};
 
-use crate::{number, parts, resuming, summary};
+use crate::tree::{number, parts, resuming, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -86,7 +86,7 @@ fn each_sign_alone_is_enough() {
 
 fn a_large_file_is_begun_anew_at_each_sign() {
     for sign in SIGNS {
-        let trees = crate::Trees::new();
+        let trees = crate::tree::Trees::new();
         let source = parts::dense(&trees);
         parts::kill(&trees);
         change(&source, sign);

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use testbed::witness::{Call, Strace, Trace};
 use testbed::{Case, Need, Place, Program, Run};
 
-use crate::incomplete::{
+use crate::tree::incomplete::{
     FILES, assert_goes_on, assert_kept, files, incomplete, limited, long, one_worker,
 };
-use crate::{Trees, cp};
+use crate::tree::{Trees, cp};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -59,7 +59,7 @@ fn an_unfinished_tree_outlives_its_record() {
             }
             let other = Place::Disk.scratch();
             let source = other.join("source");
-            crate::file_in(&source, "file", "small");
+            crate::tree::file_in(&source, "file", "small");
             let run = cp().arg("-T").arg(&source).arg(trees.destination()).run();
             assert!(run.status.success(), "{context}: {}", run.stderr);
             assert!(path.is_dir(), "{context}: removed by the next run");
@@ -87,7 +87,7 @@ fn a_journal_that_cannot_be_read_is_no_reason() {
     fs::write(&journal, bytes).unwrap();
     let other = Place::Disk.scratch();
     let source = other.join("source");
-    crate::file_in(&source, "file", "small");
+    crate::tree::file_in(&source, "file", "small");
     let run = cp().arg("-T").arg(&source).arg(trees.destination()).run();
     assert!(run.status.success(), "{}", run.stderr);
     assert_eq!(files(&path).len(), FILES);
@@ -124,16 +124,16 @@ fn break_record(trees: &Trees, program: Program, record: Record) -> Run {
     let unlink = last(&trace, "unlinkat", |call| call.arguments.contains("\".uncopy-"));
     let stays = Strace::new(&program).inject(&format!("unlinkat:error=EROFS:when={unlink}"));
     match record {
-        Record::Stays => stays.run().0,
+        Record::Stays => stays.outcome(),
         Record::Speaks => {
             let (_, trace) = stays.run();
             restore();
             let truncate = last(&trace, "ftruncate", |_| true);
-            stays.inject(&format!("ftruncate:error=EROFS:when={truncate}")).run().0
+            stays.inject(&format!("ftruncate:error=EROFS:when={truncate}")).outcome()
         }
         Record::Unflushed => {
             let flush = last(&trace, "fsync", |_| true);
-            Strace::new(&program).inject(&format!("fsync:error=EIO:when={flush}+")).run().0
+            Strace::new(&program).inject(&format!("fsync:error=EIO:when={flush}+")).outcome()
         }
     }
 }

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use testbed::witness::{Strace, allocated_bytes};
 use testbed::{Case, Compared, Content, Need, Place, Program, Run, assert_same_tree};
 
-use crate::{Trees, cp, events, number, summary};
+use crate::tree::{Trees, cp, events, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = testbed::cases![
@@ -29,7 +29,7 @@ pub(crate) fn cases() -> Vec<Case> {
             for sparse in [false, true] {
                 let needs = [Need::At(place), Need::Tool("strace")];
                 let name = format!(
-                    "parts::a_killed_file_goes_on::{place:?}{}{}",
+                    "tree::parts::a_killed_file_goes_on::{place:?}{}{}",
                     if merged { "_merged" } else { "" },
                     if sparse { "_sparse" } else { "" },
                 );

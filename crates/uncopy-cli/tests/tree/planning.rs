@@ -7,7 +7,7 @@ use std::path::Path;
 
 use testbed::{Case, Content, Program, Receipt, Run, assert_same_tree, run_tool};
 
-use crate::{Trees, cp, file_in, summary};
+use crate::tree::{Trees, cp, file_in, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -12,8 +12,8 @@ use proptest::test_runner::{Config, TestRunner};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, makedev, mknodat, utimensat};
 use testbed::{Case, Compared, Content, Need, Place, assert_same_tree, run_tool};
 
-use crate::planting::Planting;
-use crate::{Trees, cp};
+use crate::tree::planting::Planting;
+use crate::tree::{Trees, cp};
 
 pub(crate) fn cases() -> Vec<Case> {
     [Place::Disk, Place::Ext4, Place::Xfs, Place::Btrfs]

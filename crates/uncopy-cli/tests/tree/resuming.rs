@@ -9,7 +9,7 @@ use testbed::{
     Case, Compared, Content, Filesystem, Mount, Need, Place, Program, Scratch, assert_same_tree,
 };
 
-use crate::{Trees, cp, events, number, summary};
+use crate::tree::{Trees, cp, events, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -86,7 +86,7 @@ fn a_killed_run_is_continued() {
 
 fn a_killed_merge_is_continued() {
     let trees = many();
-    crate::file_in(&trees.destination(), "0/0", "old");
+    crate::tree::file_in(&trees.destination(), "0/0", "old");
     // Files are written without a name there.
     let noted = kill_after(&trees, 2100);
     let run = program(&trees).run();

@@ -5,7 +5,7 @@ use std::fs;
 use testbed::witness::{Call, Strace, Trace};
 use testbed::{Case, Compared, Need, Program, assert_same_tree};
 
-use crate::{Trees, cp, events, number, summary};
+use crate::tree::{Trees, cp, events, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -153,7 +153,7 @@ fn a_directory_is_opened_again_too() {
         fs::remove_dir_all(trees.destination()).unwrap();
         let strace = Strace::new(&program(&trees, &[retries]));
         let fault = format!("openat:error=ESTALE:when={nth}..{}", nth + 1);
-        let (run, _) = strace.inject(&fault).run();
+        let run = strace.inject(&fault).outcome();
         assert_eq!(run.status.success(), succeeds, "{retries}: {run:?}");
         assert_eq!(trees.destination().join("below/file").exists(), succeeds, "{retries}");
     }

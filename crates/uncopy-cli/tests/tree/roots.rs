@@ -4,7 +4,7 @@ use std::fs;
 
 use testbed::{Case, Compared, Need, Place, assert_same_tree, run_tool};
 
-use crate::{Trees, cp, events, number, summary};
+use crate::tree::{Trees, cp, events, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use testbed::witness::Strace;
 use testbed::{Case, Compared, Need, Program, assert_same_tree};
 
-use crate::{Trees, cp, events, file_in, number, summary};
+use crate::tree::{Trees, cp, events, file_in, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -182,7 +182,7 @@ fn nothing_is_deleted_where_the_source_cannot_be_listed() {
     let program = cp().args(["-T", "--delete", "--jobs=1"]);
     let program = program.arg(trees.source()).arg(trees.destination());
     // The destination is listed before, for what killed runs left, by two calls.
-    let (run, _) = Strace::new(&program).inject("getdents64:error=EIO:when=3").run();
+    let run = Strace::new(&program).inject("getdents64:error=EIO:when=3").outcome();
     run.failed(1);
     let left = paths(&trees.destination());
     assert!(left.contains("old.c") && left.contains("gone/other"), "{left:?}");

@@ -6,10 +6,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use testbed::witness::Strace;
 use testbed::{Case, Need, Place, Program, seeded};
 
-use crate::incomplete::{
+use crate::tree::incomplete::{
     FILES, LARGE, assert_goes_on, assert_kept, files, fill, limited, long, one_worker,
 };
-use crate::{Trees, cp, events, number, summary};
+use crate::tree::{Trees, cp, events, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -29,8 +29,8 @@ fn a_merge_ends_at_the_first_such_error() {
         for number in 0..400 {
             trees.file(&format!("a/b/z/z/{number}"), "x");
         }
-        crate::file_in(&trees.destination(), LARGE, "old");
-        crate::file_in(&trees.destination(), "stranger", "kept");
+        crate::tree::file_in(&trees.destination(), LARGE, "old");
+        crate::tree::file_in(&trees.destination(), "stranger", "kept");
         let run = trees.run(limited(cp().args([jobs, "-T"])));
         assert!(run.failed(1).contains("EFBIG"), "{}", run.stderr);
         assert!(events(&run, "incomplete").is_empty(), "{}", run.stdout);
@@ -57,7 +57,7 @@ fn a_merge_ends_at_the_first_such_error() {
 fn nothing_is_deleted_after_it() {
     let trees = long();
     for place in ["", "a/", "a/b/", "a/b/z/"] {
-        crate::file_in(&trees.destination(), &format!("{place}stranger"), "old");
+        crate::tree::file_in(&trees.destination(), &format!("{place}stranger"), "old");
     }
     let run = trees.run(limited(one_worker().args(["-T", "--delete"])));
     run.failed(1);
@@ -109,13 +109,13 @@ fn its_owner_can_delete_it() {
     let trees = Trees::at(Place::Tmpfs, Place::Tmpfs);
     fill(&trees.source(), 300_000);
     // One that is finished before the large file is met, with files in it.
-    crate::file_in(&trees.source(), "a/b/closed/file", "x");
-    crate::file_in(&trees.source(), "a/b/z/z/z/file", "x");
+    crate::tree::file_in(&trees.source(), "a/b/closed/file", "x");
+    crate::tree::file_in(&trees.source(), "a/b/z/z/z/file", "x");
     let closed = Permissions::from_mode(0o555);
     fs::set_permissions(trees.source().join("a/b/closed"), closed).unwrap();
     fs::set_permissions(trees.to.path(), Permissions::from_mode(0o777)).unwrap();
     // Its files are readable for everybody.
-    let program = crate::errors::cp_as_nobody().args(["-p", "--jobs=1"]);
+    let program = crate::tree::errors::cp_as_nobody().args(["-p", "--jobs=1"]);
     let run = trees.run(program.through(["prlimit", "--fsize=200000"]));
     let path = assert_kept(&trees, &run, "EFBIG");
     assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o700);
@@ -136,7 +136,7 @@ fn a_source_that_cannot_be_read_is_another_matter() {
     fill(&trees.source(), 1000);
     fs::set_permissions(trees.source().join("a/1"), Permissions::from_mode(0o0)).unwrap();
     fs::set_permissions(trees.to.path(), Permissions::from_mode(0o777)).unwrap();
-    let run = trees.run(crate::errors::cp_as_nobody());
+    let run = trees.run(crate::tree::errors::cp_as_nobody());
     assert!(run.failed(1).contains("a/1"), "{}", run.stderr);
     assert_eq!(files(&trees.destination()).len(), FILES);
     assert_eq!(number(&summary(&run), "failed"), 1);
@@ -163,7 +163,7 @@ fn an_error_of_the_source_in_a_call_that_touches_both() {
                 let first = trace.named(&["pread64"]).len() + 1;
                 strace = strace.inject(&format!("pread64:error=EIO:when={first}+"));
             }
-            let (run, _) = strace.run();
+            let run = strace.outcome();
             // Where one way is asked for, the error rules it out.
             assert!(matches!(run.status.code(), Some(1 | 5)), "{run:?}");
             assert!(run.stderr.contains("EIO"), "{}", run.stderr);

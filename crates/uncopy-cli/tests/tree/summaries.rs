@@ -3,7 +3,7 @@
 use indicatif::BinaryBytes;
 use testbed::{Case, Content, Program, Run};
 
-use crate::{Trees, summary};
+use crate::tree::{Trees, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -45,7 +45,7 @@ fn summary_in_words(run: &Run) -> Vec<&str> {
 #[track_caller]
 fn assert_agree(flags: &[&str]) -> usize {
     let trees = mixed();
-    let as_json = summary(&trees.copy(crate::cp().args(flags)));
+    let as_json = summary(&trees.copy(crate::tree::cp().args(flags)));
     let run = in_words(&trees, flags);
     let words = summary_in_words(&run);
     let value = as_json.value();

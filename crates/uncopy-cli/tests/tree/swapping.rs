@@ -8,7 +8,7 @@ use testbed::witness::{Call, Strace, Trace};
 use testbed::{Case, Compared, Forbidden, Need, Program, SystemCall, assert_same_tree};
 use uncopy::Errno;
 
-use crate::{Trees, cp, file_in};
+use crate::tree::{Trees, cp, file_in};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

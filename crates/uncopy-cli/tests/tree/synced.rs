@@ -3,7 +3,7 @@
 use testbed::witness::{Call, Strace, Trace};
 use testbed::{Case, Need};
 
-use crate::{Trees, number, parts, resuming, summary};
+use crate::tree::{Trees, number, parts, resuming, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use testbed::witness::Strace;
 use testbed::{Case, Compared, Content, Need, Place, Program, assert_same_tree};
 
-use crate::{Trees, cp, number, summary};
+use crate::tree::{Trees, cp, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -214,9 +214,9 @@ fn a_mirror_keeps_what_others_are_at_work_on() {
     };
     let (at_work, idle) = (names("a"), names("b"));
     for name in at_work.iter().chain(&idle) {
-        crate::file_in(&trees.destination(), name, "another's");
+        crate::tree::file_in(&trees.destination(), name, "another's");
     }
-    crate::file_in(&trees.destination(), "stranger", "x");
+    crate::tree::file_in(&trees.destination(), "stranger", "x");
     let locked: Vec<_> = at_work
         .iter()
         .map(|name| {

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 use testbed::{Case, Content, Need, Program, Run};
 
-use crate::Trees;
+use crate::tree::Trees;
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

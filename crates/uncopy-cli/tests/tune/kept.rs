@@ -6,7 +6,7 @@ use serde_json::Value;
 use testbed::{Case, Content, Need, Place, Scratch};
 use uncopy::capabilities::identity;
 
-use crate::uncopy;
+use crate::tune::uncopy;
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

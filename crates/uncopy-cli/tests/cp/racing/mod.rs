@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use testbed::witness::Strace;
 use testbed::{Case, Content, Need, Place, Program, Scratch, seeded};
 
-use crate::metadata::set_mode;
-use crate::witnessed::Pair;
-use crate::{READ_WRITE, SENDFILE, cp, cp_by};
+use crate::cp::metadata::set_mode;
+use crate::cp::witnessed::Pair;
+use crate::cp::{READ_WRITE, SENDFILE, cp, cp_by};
 use reader::{Reader, Told};
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -124,7 +124,7 @@ fn without_o_tmpfile() {
         let old = public_destination(&pair);
         // The calls of the shell that sets the umask count too.
         let program = cp().arg("-p").with_umask("000");
-        let unnamed = crate::leftovers::unnamed_file_call(&pair, &program);
+        let unnamed = crate::cp::leftovers::unnamed_file_call(&pair, &program);
         let refuse = format!("{}:error=EOPNOTSUPP:when={}", unnamed.name, unnamed.nth);
         let allowed: &[&[u8]] = if mode == 0o666 { &[&old, &new] } else { &[&old] };
         let told = race(pair.to.path(), allowed, 8, |_| {

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use testbed::Scratch;
 
-use crate::NOBODY;
+use crate::cp::NOBODY;
 
 /// Names the directory of the contents that it may find.
 pub(crate) const ROLE: &str = "UNCOPY_TEST_READER";

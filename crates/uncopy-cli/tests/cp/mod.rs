@@ -1,6 +1,5 @@
 //! `uncopy cp`, as a black box: what it says is held against what the kernel, the filesystem and
 //! strace say.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod cache;
 mod changing;
@@ -20,7 +19,7 @@ mod no_clobber;
 mod permissions;
 mod planted_links;
 mod policy;
-mod racing;
+pub(crate) mod racing;
 mod ranges;
 mod same_file;
 mod settings;
@@ -36,10 +35,9 @@ mod without_subcommand;
 mod witnessed;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use testbed::{Place, Program};
+use testbed::{Case, Place, Program};
 
 /// The way that `--method` names, and its name in receipts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,46 +89,41 @@ fn cp_as_nobody() -> Program {
     Program::new(program).args(["cp", "--json"]).as_user(NOBODY)
 }
 
-fn main() -> ExitCode {
-    if let Some(allowed) = std::env::var_os(racing::reader::ROLE) {
-        return racing::reader::play(allowed.as_ref());
-    }
-    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
-        [
-            cache::cases(),
-            changing::cases(),
-            durable::cases(),
-            existing::cases(),
-            faults::cases(),
-            in_place::cases(),
-            interrupted::cases(),
-            job_control::cases(),
-            large::cases(),
-            leftovers::cases(),
-            mapping::cases(),
-            matrix::cases(),
-            metadata::cases(),
-            names::cases(),
-            no_clobber::cases(),
-            permissions::cases(),
-            planted_links::cases(),
-            policy::cases(),
-            racing::cases(),
-            ranges::cases(),
-            same_file::cases(),
-            settings::cases(),
-            short_flags::cases(),
-            sources::cases(),
-            space::cases(),
-            sparse::cases(),
-            special::cases(),
-            streams::cases(),
-            truth::cases(),
-            verify::cases(),
-            without_subcommand::cases(),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
-    })
+pub(crate) fn cases() -> Vec<Case> {
+    [
+        cache::cases(),
+        changing::cases(),
+        durable::cases(),
+        existing::cases(),
+        faults::cases(),
+        in_place::cases(),
+        interrupted::cases(),
+        job_control::cases(),
+        large::cases(),
+        leftovers::cases(),
+        mapping::cases(),
+        matrix::cases(),
+        metadata::cases(),
+        names::cases(),
+        no_clobber::cases(),
+        permissions::cases(),
+        planted_links::cases(),
+        policy::cases(),
+        racing::cases(),
+        ranges::cases(),
+        same_file::cases(),
+        settings::cases(),
+        short_flags::cases(),
+        sources::cases(),
+        space::cases(),
+        sparse::cases(),
+        special::cases(),
+        streams::cases(),
+        truth::cases(),
+        verify::cases(),
+        without_subcommand::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

@@ -7,8 +7,6 @@
 //!
 //! A short run fails the first call of each kind, by one error. `UNCOPY_TEST_FULL=1` fails all calls, by
 //! its errors in turn; `UNCOPY_TEST_FULL=soak` tries each error at each place.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[cfg(feature = "compress")]
 mod compressed;
@@ -19,9 +17,8 @@ mod others;
 mod trees;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::ExitCode;
 
-use testbed::{Fault, Intercept, Intercepted, Program, Receipt, Run, SystemCall, by_extent};
+use testbed::{Case, Fault, Intercept, Intercepted, Program, Receipt, Run, SystemCall, by_extent};
 use uncopy::Errno;
 
 /// The program under test.
@@ -200,17 +197,15 @@ fn is_hard(errno: Errno) -> bool {
     matches!(errno, Errno::EIO | Errno::ENOSPC)
 }
 
-fn main() -> ExitCode {
-    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
-        let all = [
-            copies::cases(),
-            forbidden::cases(),
-            lasting::cases(),
-            others::cases(),
-            trees::cases(),
-            #[cfg(feature = "compress")]
-            compressed::cases(),
-        ];
-        all.into_iter().flatten().collect()
-    })
+pub(crate) fn cases() -> Vec<Case> {
+    let all = [
+        copies::cases(),
+        forbidden::cases(),
+        lasting::cases(),
+        others::cases(),
+        trees::cases(),
+        #[cfg(feature = "compress")]
+        compressed::cases(),
+    ];
+    all.into_iter().flatten().collect()
 }

@@ -1,14 +1,11 @@
 //! `uncopy doctor` as people and programs meet it.
-#![cfg(target_os = "linux")]
 
 mod network;
 mod predictions;
 mod words;
 
-use std::process::ExitCode;
-
 use serde_json::Value;
-use testbed::{LONG, Program, Run};
+use testbed::{Case, LONG, Program, Run};
 
 fn uncopy(words: &str) -> Program {
     Program::new(env!("CARGO_BIN_EXE_uncopy")).args(words.split_whitespace())
@@ -31,8 +28,6 @@ fn finding<'a>(report: &'a Value, id: &str) -> Option<&'a Value> {
     report["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == id)
 }
 
-fn main() -> ExitCode {
-    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
-        [network::cases(), predictions::cases(), words::cases()].into_iter().flatten().collect()
-    })
+pub(crate) fn cases() -> Vec<Case> {
+    [network::cases(), predictions::cases(), words::cases()].into_iter().flatten().collect()
 }

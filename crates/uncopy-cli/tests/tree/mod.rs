@@ -1,5 +1,4 @@
 //! `uncopy cp -r`, as a black box: trees are compared by what the filesystem says of them.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod adapting;
 mod audit;
@@ -7,7 +6,7 @@ mod calls;
 mod deep;
 mod early;
 mod errors;
-mod given_away;
+pub(crate) mod given_away;
 mod hard_links;
 mod holes;
 mod incomplete;
@@ -38,9 +37,8 @@ mod trusting;
 mod words;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-use testbed::{Place, Program, Receipt, Run, Scratch};
+use testbed::{Case, Place, Program, Receipt, Run, Scratch};
 
 /// `uncopy cp -r --json`.
 fn cp() -> Program {
@@ -145,47 +143,42 @@ const ONCE: [&str; 13] = [
     "three_thousand_levels_with_few_descriptors",
 ];
 
-fn main() -> ExitCode {
-    if let Some(what) = std::env::var_os(given_away::ROLE) {
-        return given_away::attack(&what);
-    }
-    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
-        let cases = [
-            adapting::cases(),
-            audit::cases(),
-            calls::cases(),
-            deep::cases(),
-            early::cases(),
-            errors::cases(),
-            given_away::cases(),
-            hard_links::cases(),
-            holes::cases(),
-            incomplete::cases(),
-            interrupted::cases(),
-            job_control::cases(),
-            kinds::cases(),
-            kinds_replaced::cases(),
-            leftovers::cases(),
-            links::cases(),
-            long::cases(),
-            merging::cases(),
-            mirroring::cases(),
-            noticing::cases(),
-            outliving::cases(),
-            parts::cases(),
-            planning::cases(),
-            random::cases(),
-            resuming::cases(),
-            retrying::cases(),
-            roots::cases(),
-            selecting::cases(),
-            stopping::cases(),
-            summaries::cases(),
-            swapping::cases(),
-            synced::cases(),
-            trusting::cases(),
-            words::cases(),
-        ];
-        testbed::on_each_filesystem(cases.into_iter().flatten().collect(), &ONCE)
-    })
+pub(crate) fn cases() -> Vec<Case> {
+    let cases = [
+        adapting::cases(),
+        audit::cases(),
+        calls::cases(),
+        deep::cases(),
+        early::cases(),
+        errors::cases(),
+        given_away::cases(),
+        hard_links::cases(),
+        holes::cases(),
+        incomplete::cases(),
+        interrupted::cases(),
+        job_control::cases(),
+        kinds::cases(),
+        kinds_replaced::cases(),
+        leftovers::cases(),
+        links::cases(),
+        long::cases(),
+        merging::cases(),
+        mirroring::cases(),
+        noticing::cases(),
+        outliving::cases(),
+        parts::cases(),
+        planning::cases(),
+        random::cases(),
+        resuming::cases(),
+        retrying::cases(),
+        roots::cases(),
+        selecting::cases(),
+        stopping::cases(),
+        summaries::cases(),
+        swapping::cases(),
+        synced::cases(),
+        trusting::cases(),
+        words::cases(),
+    ];
+    testbed::on_each_filesystem(cases.into_iter().flatten().collect(), &ONCE)
 }

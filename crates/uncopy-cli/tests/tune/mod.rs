@@ -1,33 +1,32 @@
 //! `uncopy tune`, as a black box: what it leaves, what it keeps, and what copies make of it.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod kept;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use testbed::witness::Strace;
-use testbed::{Filesystem, Mount, Need, Place, Program, Scratch, wait_for, with_usual_signals};
+use testbed::{
+    Case, Filesystem, Mount, Need, Place, Program, Scratch, wait_for, with_usual_signals,
+};
 
-fn main() -> ExitCode {
-    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
-        let own = testbed::cases![
-            [Need::At(Place::Ext4)] ext4_is_measured,
-            [Need::At(Place::Xfs)] xfs_is_measured,
-            [Need::At(Place::Btrfs)] btrfs_is_measured,
-            [] what_was_found_is_told_in_words,
-            [] an_interrupt_leaves_nothing,
-            [] what_a_killed_run_left_is_removed,
-            [Need::Root, Need::Tool("strace")] what_takes_the_name_of_its_directory_is_left_alone,
-            [Need::Root] a_filesystem_that_cannot_be_written_to_is_refused,
-        ];
-        own.into_iter().chain(kept::cases()).collect()
-    })
+pub(crate) fn cases() -> Vec<Case> {
+    let own = testbed::cases![
+        [Need::At(Place::Ext4)] ext4_is_measured,
+        [Need::At(Place::Xfs)] xfs_is_measured,
+        [Need::At(Place::Btrfs)] btrfs_is_measured,
+        [] what_was_found_is_told_in_words,
+        [] an_interrupt_leaves_nothing,
+        [] what_a_killed_run_left_is_removed,
+        [Need::Root, Need::Tool("strace")] what_takes_the_name_of_its_directory_is_left_alone,
+        [Need::Root] a_filesystem_that_cannot_be_written_to_is_refused,
+    ];
+    own.into_iter().chain(kept::cases()).collect()
 }
 
 /// `uncopy` with settings of its own.

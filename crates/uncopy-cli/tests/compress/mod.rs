@@ -1,6 +1,5 @@
 //! `uncopy cp --compress` and `--decompress`, as a black box: what it writes is held against the
 //! `zstd` program, and what that writes is read.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod files;
 mod hostile;
@@ -10,9 +9,9 @@ mod trouble;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
-use testbed::{Place, Program, Receipt, Run, Scratch};
+use testbed::{Case, Place, Program, Receipt, Run, Scratch};
 
 /// `uncopy cp --json`.
 fn cp() -> Program {
@@ -97,11 +96,9 @@ fn events(run: &Run, event: &str) -> Vec<Receipt> {
     run.receipts().into_iter().filter(|receipt| receipt.value()["event"] == event).collect()
 }
 
-fn main() -> ExitCode {
-    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
-        [files::cases(), hostile::cases(), random::cases(), trees::cases(), trouble::cases()]
-            .into_iter()
-            .flatten()
-            .collect()
-    })
+pub(crate) fn cases() -> Vec<Case> {
+    [files::cases(), hostile::cases(), random::cases(), trees::cases(), trouble::cases()]
+        .into_iter()
+        .flatten()
+        .collect()
 }

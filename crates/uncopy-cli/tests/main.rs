@@ -1,0 +1,43 @@
+//! The program `uncopy`, as a black box.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bench;
+mod cmd;
+#[cfg(feature = "compress")]
+mod compress;
+mod config;
+mod cp;
+mod doctor;
+mod faults;
+mod process;
+mod tree;
+mod tune;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // Some tests start this program again in another role.
+    if let Some(allowed) = std::env::var_os(cp::racing::reader::ROLE) {
+        return cp::racing::reader::play(allowed.as_ref());
+    }
+    if let Some(what) = std::env::var_os(tree::given_away::ROLE) {
+        return tree::given_away::attack(&what);
+    }
+    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
+        let cases = [
+            bench::cases(),
+            cmd::cases(),
+            #[cfg(feature = "compress")]
+            compress::cases(),
+            config::cases(),
+            cp::cases(),
+            doctor::cases(),
+            faults::cases(),
+            process::cases(),
+            tree::cases(),
+            tune::cases(),
+        ];
+        cases.into_iter().flatten().collect()
+    })
+}
