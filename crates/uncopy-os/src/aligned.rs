@@ -1,4 +1,4 @@
-//! Page-aligned memory, as `O_DIRECT` wants it.
+//! Page-aligned memory for `O_DIRECT`.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
@@ -11,10 +11,10 @@ pub struct AlignedBuffer {
 }
 
 impl AlignedBuffer {
-    /// At least as strict as every `dio_mem_align` seen (512 or 4096).
+    /// Alignment that satisfies every known `dio_mem_align` (512 or 4096).
     const ALIGN: usize = 4096;
 
-    /// `length` bytes, rounded up to whole pages of 4096 bytes.
+    /// Allocates `length` bytes, rounded up to whole pages of 4096 bytes.
     ///
     /// # Panics
     /// Above `isize::MAX` bytes, as `Vec` does.

@@ -24,21 +24,21 @@ struct Query {
     revision: u64,
 }
 
-/// Number of programs that see what leaves through a device, beside those of `clsact` filters (tcx,
-/// Linux 6.6).
+/// Returns the number of tcx programs that process a device's outgoing packets (Linux 6.6). Programs of
+/// `clsact` filters are not counted.
 ///
 /// # Errors
-/// `EPERM`: without CAP_NET_ADMIN.
+/// `EPERM`: CAP_NET_ADMIN is missing.
 pub fn egress_programs(device: u32) -> Sys<u32> {
     let mut query = Query { device, kind: EGRESS, ..Query::default() };
     let length = size_of_val(&query);
-    // SAFETY: the kernel reads and writes at most `length` bytes, the size of the structure, which is
-    // its own for this command and names no other memory; it outlives the call.
+    // SAFETY: the kernel reads and writes at most `length` bytes, the size of the structure, which has the
+    // kernel's layout for this command, holds no pointers, and outlives the call.
     let r = unsafe { libc::syscall(libc::SYS_bpf, QUERY, &raw mut query, length) };
     match if r == 0 { Ok(query.count) } else { Err(last_errno()) } {
-        // Kernels that cannot have any.
+        // Kernels without tcx.
         Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => Ok(0),
-        asked => asked,
+        other => other,
     }
 }
 

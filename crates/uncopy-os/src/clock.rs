@@ -1,10 +1,10 @@
-//! Time as the kernel counts it.
+//! Clocks of the kernel (`clock_gettime(2)`).
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// No time: to look, and not to wait.
+/// Timeout of zero, for polling without waiting.
 pub const ZERO: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 fn now(clock: ClockId) -> Duration {
@@ -13,28 +13,29 @@ fn now(clock: ClockId) -> Duration {
     Duration::new(seconds, u32::try_from(t.tv_nsec).unwrap_or(0))
 }
 
-/// Time since boot without sleep (`CLOCK_MONOTONIC`).
+/// Returns the time since boot, without suspend (`CLOCK_MONOTONIC`).
 pub fn monotonic() -> Duration {
     now(ClockId::Monotonic)
 }
 
-/// The same as of the last tick, some milliseconds ago, for less (`CLOCK_MONOTONIC_COARSE`).
+/// Returns the time since boot at the last tick, some milliseconds ago; cheaper than [`monotonic`]
+/// (`CLOCK_MONOTONIC_COARSE`).
 pub fn coarse() -> Duration {
     now(ClockId::MonotonicCoarse)
 }
 
-/// Time since the epoch as of the last tick: no file that is changed from now on gets an earlier time
-/// (`CLOCK_REALTIME_COARSE`; `fs/inode.c`, `inode_set_ctime_current`).
+/// Returns the time since the epoch at the last tick. A file that is changed later does not get an earlier
+/// time (`CLOCK_REALTIME_COARSE`; `fs/inode.c`, `inode_set_ctime_current`).
 pub fn realtime() -> Duration {
     now(ClockId::RealtimeCoarse)
 }
 
-/// Processor time of this thread (`CLOCK_THREAD_CPUTIME_ID`).
+/// Returns the CPU time of this thread (`CLOCK_THREAD_CPUTIME_ID`).
 pub fn thread() -> Duration {
     now(ClockId::ThreadCPUTime)
 }
 
-/// Time since boot with sleep (`CLOCK_BOOTTIME`).
+/// Returns the time since boot, including suspend (`CLOCK_BOOTTIME`).
 pub fn boot() -> Duration {
     now(ClockId::Boottime)
 }

@@ -1,5 +1,5 @@
-//! Directories of a tree: opening beneath one, listing, making entries and giving them metadata by
-//! name. No call here follows a symbolic link at the end of a name unless it says so.
+//! Calls on directories of a tree: open, list, create entries, set their metadata by name. None of them
+//! follows a symbolic link in the last component.
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::mem::MaybeUninit;
@@ -13,29 +13,29 @@ use super::Sys;
 use super::file::{FACTS, Stat, Timestamp, look_up, path_of};
 use uncopy_core::Errno;
 
-/// `PATH_MAX` less the terminating zero (`linux/limits.h`): what one call takes of a path.
-const PATH_BYTES: usize = 4095;
+/// Maximum length of a path in one call: `PATH_MAX` without the terminating zero (`linux/limits.h`).
+const MAX_PATH_BYTES: usize = 4095;
 
-/// Opens the directory `name` of a directory.
+/// Opens the subdirectory `name` for reading.
 pub fn open_child(directory: impl AsFd, name: &OsStr) -> Sys<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(fs::openat(directory, name, flags, Mode::empty())?)
 }
 
-/// The same, only to resolve names from: needs no read permission.
+/// Opens the subdirectory `name` with `O_PATH`, to resolve names from it. Needs no read permission.
 pub fn open_child_path(directory: impl AsFd, name: &OsStr) -> Sys<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(fs::openat(directory, name, flags, Mode::empty())?)
 }
 
-/// Opens the directory above one.
+/// Opens the parent directory.
 pub fn open_parent(directory: impl AsFd) -> Sys<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(fs::openat(directory, "..", flags, Mode::empty())?)
 }
 
-/// Opens a directory by the names that lead to it from `root`, however many, without leaving
-/// `root` and without following a symbolic link (`openat2(2)`).
+/// Opens the directory at the path `names` below `root`, of any length, without leaving `root` and without
+/// following a symbolic link (`openat2(2)`).
 pub fn open_beneath(root: impl AsFd, names: &[&OsStr], only_path: bool) -> Sys<OwnedFd> {
     let mut directory: Option<OwnedFd> = None;
     let mut rest = names;
@@ -52,13 +52,13 @@ pub fn open_beneath(root: impl AsFd, names: &[&OsStr], only_path: bool) -> Sys<O
     }
 }
 
-/// As many of the names as one call takes, joined, and their number.
+/// Joins as many names as fit into one call, and returns their number.
 fn first_names(names: &[&OsStr]) -> (OsString, usize) {
     let mut path = Vec::new();
     let mut taken = 0;
     for name in names {
         if !path.is_empty() {
-            if path.len() + 1 + name.len() > PATH_BYTES {
+            if path.len() + 1 + name.len() > MAX_PATH_BYTES {
                 break;
             }
             path.push(b'/');
@@ -78,9 +78,9 @@ fn open_stretch(from: impl AsFd, path: &OsStr, only_path: bool) -> Sys<OwnedFd> 
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     loop {
         match fs::openat2(&from, path, flags, Mode::empty(), resolve) {
-            // Something was renamed on the way meanwhile (openat2(2)).
+            // A component was renamed meanwhile (openat2(2)).
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
-            // Linux before 5.6, and filters that do not know the call.
+            // Linux before 5.6, and seccomp filters that refuse the call.
             Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => break,
             other => return Ok(other?),
         }
@@ -88,7 +88,7 @@ fn open_stretch(from: impl AsFd, path: &OsStr, only_path: bool) -> Sys<OwnedFd> 
     open_one_by_one(from, path, flags)
 }
 
-/// One name after the other: `O_NOFOLLOW` then means each of them.
+/// Opens one name after the other, so that `O_NOFOLLOW` applies to each of them.
 fn open_one_by_one(from: impl AsFd, path: &OsStr, flags: OFlags) -> Sys<OwnedFd> {
     let mut directory: Option<OwnedFd> = None;
     for name in path.as_bytes().split(|b| *b == b'/') {
@@ -98,13 +98,13 @@ fn open_one_by_one(from: impl AsFd, path: &OsStr, flags: OFlags) -> Sys<OwnedFd>
     directory.ok_or(Errno::ENOENT)
 }
 
-/// Facts about what has this name, a symbolic link itself included.
+/// Returns facts about a name, without following a symbolic link.
 pub fn stat_name(directory: impl AsFd, name: &OsStr) -> Sys<Stat> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     look_up(directory, name, flags, FACTS)
 }
 
-/// Facts about what has this path, a symbolic link itself included.
+/// Returns facts about a path, without following a symbolic link in the last component.
 pub fn stat_path(path: &Path) -> Sys<Stat> {
     look_up(fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW, FACTS)
 }
@@ -115,12 +115,12 @@ pub struct Entry<'a> {
     pub name: &'a CStr,
     pub kind: FileType,
     pub inode: u64,
-    /// Where the listing goes on behind it ([`rewind_to`]).
+    /// Position behind it, for [`rewind_to`].
     pub next: u64,
 }
 
-/// Lists a directory from where its descriptor stands; `take` says whether to go on. `.` and `..`
-/// are left out. `false`: not listed to the end.
+/// Lists a directory from its current position, without `.` and `..`, until `take` returns `false`. Returns
+/// whether the end was reached.
 pub fn list(
     directory: impl AsFd,
     buffer: &mut [MaybeUninit<u8>],
@@ -146,19 +146,18 @@ pub fn list(
     Ok(true)
 }
 
-/// Whether a directory that was just opened has no entries.
+/// Whether a newly opened directory has no entries.
 pub fn is_empty(directory: impl AsFd) -> Sys<bool> {
     list(directory, &mut [MaybeUninit::uninit(); 1024], |_| false)
 }
 
-/// Lets a listing go on at a place that [`Entry::next`] named, or at 0 from its beginning
-/// (`telldir(3)`).
-pub fn rewind_to(directory: impl AsFd, place: u64) -> Sys<()> {
-    fs::seek(directory, SeekFrom::Start(place))?;
+/// Sets the position of a listing to a value of [`Entry::next`], or to 0 for its beginning (`seekdir(3)`).
+pub fn rewind_to(directory: impl AsFd, position: u64) -> Sys<()> {
+    fs::seek(directory, SeekFrom::Start(position))?;
     Ok(())
 }
 
-/// A new directory; umask and default ACL apply to `mode`.
+/// Creates a directory; umask and default ACL apply to `mode`.
 pub fn make(directory: impl AsFd, name: &OsStr, mode: u32) -> Sys<()> {
     Ok(fs::mkdirat(directory, name, Mode::from_raw_mode(mode))?)
 }
@@ -168,18 +167,18 @@ pub fn remove(directory: impl AsFd, name: &OsStr) -> Sys<()> {
     Ok(fs::unlinkat(directory, name, AtFlags::REMOVEDIR)?)
 }
 
-/// Where a symbolic link leads to.
+/// Reads the target of a symbolic link.
 pub fn read_link(directory: impl AsFd, name: &OsStr) -> Sys<OsString> {
     let target = fs::readlinkat(directory, name, Vec::new())?;
     Ok(OsString::from_vec(target.into_bytes()))
 }
 
-/// A new symbolic link.
+/// Creates a symbolic link.
 pub fn make_link(target: &OsStr, directory: impl AsFd, name: &OsStr) -> Sys<()> {
     Ok(fs::symlinkat(target, directory, name)?)
 }
 
-/// A new FIFO, socket or device; umask and default ACL apply to `mode`.
+/// Creates a FIFO, socket or device; umask and default ACL apply to `mode`.
 pub fn make_special(
     directory: impl AsFd,
     name: &OsStr,
@@ -192,7 +191,7 @@ pub fn make_special(
     Ok(fs::mknodat(directory, name, kind, Mode::from_raw_mode(mode), device)?)
 }
 
-/// Another name for the file `from`, which is not followed if it is a symbolic link.
+/// Creates a hard link to the file `from`, which is not followed if it is a symbolic link.
 pub fn hard_link(
     from_directory: impl AsFd,
     from: &OsStr,
@@ -202,7 +201,7 @@ pub fn hard_link(
     Ok(fs::linkat(from_directory, from, directory, name, AtFlags::empty())?)
 }
 
-/// Owner of what has this name.
+/// Sets the owner of an entry, without following a symbolic link.
 pub fn set_owner(
     directory: impl AsFd,
     name: &OsStr,
@@ -214,7 +213,7 @@ pub fn set_owner(
     Ok(fs::chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-/// Times of what has this name.
+/// Sets the times of an entry, without following a symbolic link.
 pub fn set_times(
     directory: impl AsFd,
     name: &OsStr,
@@ -226,12 +225,12 @@ pub fn set_times(
     Ok(fs::utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-/// Permissions of an `O_PATH` handle, which `fchmod(2)` does not take.
+/// Sets permissions through an `O_PATH` handle, which `fchmod(2)` does not accept.
 pub fn set_permissions_of_handle(handle: impl AsFd, mode: u32) -> Sys<()> {
     Ok(fs::chmod(path_of(handle.as_fd()), Mode::from_raw_mode(mode))?)
 }
 
-/// The limit on open descriptors (`RLIMIT_NOFILE`, soft).
+/// Returns the soft limit on open descriptors (`RLIMIT_NOFILE`).
 pub fn descriptor_limit() -> u64 {
     super::probe::open_files_limit().current.unwrap_or(u64::MAX)
 }
@@ -241,14 +240,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_paths_are_cut_into_what_one_call_takes() {
+    fn long_paths_are_split_for_several_calls() {
         let name = OsString::from("n".repeat(255));
         let names = vec![name.as_os_str(); 40];
         let mut rest = &names[..];
         let mut stretches = Vec::new();
         while !rest.is_empty() {
             let (path, taken) = first_names(rest);
-            assert!(path.len() <= PATH_BYTES);
+            assert!(path.len() <= MAX_PATH_BYTES);
             stretches.push(taken);
             rest = &rest[taken..];
         }
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_found_again_beneath_another_and_no_link_is_followed() {
+    fn a_directory_below_another_is_opened_and_no_link_is_followed() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("a/b/c")).unwrap();
         std::os::unix::fs::symlink("b", root.path().join("a/l")).unwrap();

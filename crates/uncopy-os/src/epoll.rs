@@ -8,17 +8,17 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use super::Sys;
 use uncopy_core::Errno;
 
-/// When a descriptor of the set is reported.
+/// Events for which a descriptor of a set is reported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Interest {
     pub read: bool,
     pub write: bool,
-    /// Once for each change, not for as long as it lasts.
+    /// Whether to report each change once (edge-triggered).
     pub edge: bool,
 }
 
 impl Interest {
-    /// What either wants.
+    /// Returns the union of both.
     pub fn union(self, other: Interest) -> Interest {
         Interest {
             read: self.read || other.read,
@@ -36,21 +36,21 @@ impl Interest {
     }
 }
 
-/// Most descriptors that one [`wait`] reports.
+/// Maximum number of descriptors that one [`wait`] reports.
 const MAX_EVENTS: usize = 32;
 
-/// A new set. Close-on-exec.
+/// Creates a set, close-on-exec.
 pub fn create() -> Sys<OwnedFd> {
     Ok(epoll::create(CreateFlags::CLOEXEC)?)
 }
 
-/// Adds `fd`, to be reported as `token`. That its peer hung up is always reported.
+/// Adds `fd`, which is reported as `token`. A hang-up of its peer is always reported.
 pub fn add(set: impl AsFd, fd: impl AsFd, token: u64, interest: Interest) -> Sys<()> {
     Ok(epoll::add(set, fd, EventData::new_u64(token), interest.flags())?)
 }
 
-/// A set of this descriptor alone: readable, for another set, each time it becomes ready for that
-/// or has errors queued.
+/// Creates a set of one descriptor. The set itself polls readable when the descriptor becomes ready or has
+/// queued errors.
 #[cfg(feature = "tokio")]
 pub fn set_of(fd: impl AsFd, interest: Interest) -> Sys<OwnedFd> {
     let set = create()?;
@@ -58,7 +58,7 @@ pub fn set_of(fd: impl AsFd, interest: Interest) -> Sys<OwnedFd> {
     Ok(set)
 }
 
-/// As [`add`], for one that may be there already.
+/// Adds a descriptor like [`add`], unless the set already has it.
 pub fn add_once(set: impl AsFd, fd: impl AsFd, token: u64, interest: Interest) -> Sys<()> {
     match add(set, fd, token, interest) {
         Err(Errno::EEXIST) => Ok(()),
@@ -71,16 +71,16 @@ pub fn modify(set: impl AsFd, fd: impl AsFd, token: u64, interest: Interest) -> 
     Ok(epoll::modify(set, fd, EventData::new_u64(token), interest.flags())?)
 }
 
-/// Takes `fd` out, if it is there.
+/// Removes `fd` from the set, if it is there.
 pub fn remove(set: impl AsFd, fd: impl AsFd) {
     let _ = epoll::delete(set, fd);
 }
 
-/// Sleeps until something is ready, and gives the tokens; none after `timeout` (`None`: never), or
-/// when a signal arrived.
+/// Waits until a descriptor is ready and returns the tokens. Returns none after `timeout` (`None`: no
+/// timeout) or a signal.
 pub fn wait(set: impl AsFd, timeout: Option<Duration>) -> Sys<Vec<u64>> {
     let mut events = Vec::with_capacity(MAX_EVENTS);
-    // Beyond what fits: for ever, as good as.
+    // A value too large for a timespec is as good as no timeout.
     let timeout = timeout.and_then(|left| left.try_into().ok());
     match epoll::wait(set, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}

@@ -1,4 +1,4 @@
-//! A descriptor that polls readable or not (`eventfd(2)`).
+//! Event descriptors (`eventfd(2)`).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -6,38 +6,38 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 
 use super::Sys;
 
-/// A new one, not readable. Nonblocking and close-on-exec.
+/// Creates an event descriptor that is not readable. Nonblocking and close-on-exec.
 pub fn create() -> Sys<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?)
 }
 
-/// Makes it poll readable.
+/// Makes the descriptor readable.
 pub fn raise(fd: impl AsFd) -> Sys<()> {
     rustix::io::write(fd, &1u64.to_ne_bytes())?;
     Ok(())
 }
 
-/// Makes it poll unreadable; `EAGAIN` if it was.
+/// Makes the descriptor unreadable; `EAGAIN` if it already was.
 pub fn lower(fd: impl AsFd) -> Sys<()> {
     let mut count = [0; 8];
     rustix::io::read(fd, &mut count)?;
     Ok(())
 }
 
-/// Has everybody who watches it look, however often it rang before. It does not wait, not even if
-/// another process had it counted to its end.
+/// Wakes everything that polls the descriptor, also if it is already readable. Never blocks, even if another
+/// process has driven the counter to its maximum.
 pub fn notify(fd: impl AsFd) {
     let fd = fd.as_fd();
     let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
     let has_room = rustix::event::poll(&mut polled, Some(&super::clock::ZERO));
     if has_room == Ok(1) {
-        // At most, nobody is told.
+        // At worst the notification is lost.
         let _ = raise(fd);
     }
 }
 
-/// It is an eventfd, or at least one of those files without a name whose `write(2)` either fails
-/// or does not wait: all of them are one inode (`fs/anon_inodes.c`).
+/// Whether a descriptor is an eventfd or another anonymous inode, whose `write(2)` fails or does not block.
+/// All of them have the same inode (`fs/anon_inodes.c`).
 pub fn is_anonymous(fd: impl AsFd) -> bool {
     let inode =
         |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino));

@@ -1,4 +1,4 @@
-//! Open files: facts about them, their size, their extents, their lock, their flushing.
+//! Calls on open files: metadata, size, extents, locks, flushing, page cache.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -11,18 +11,18 @@ use rustix::net::{SocketType, sockopt};
 use super::{Sys, last_errno};
 use uncopy_core::Errno;
 
-/// A path that leads to what is open, whatever its name is (proc_pid_fd(5)); good for as long as it is open,
-/// which is why the handle is lent.
+/// Returns a path of `/proc` for an open file, independent of its name (proc_pid_fd(5)). It is valid while
+/// the file is open.
 pub fn path_of(handle: BorrowedFd<'_>) -> PathBuf {
     format!("/proc/self/fd/{}", handle.as_raw_fd()).into()
 }
 
-/// Opens the file of a handle anew, with access of its own. `O_CLOEXEC` is added.
+/// Opens the file of a handle again, with other flags. Adds `O_CLOEXEC`.
 pub fn reopen(handle: impl AsFd, flags: OFlags) -> Sys<OwnedFd> {
     Ok(fs::open(path_of(handle.as_fd()), flags | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Memory and offset alignment that `O_DIRECT` asks for (`STATX_DIOALIGN`, Linux 6.1).
+/// Memory and offset alignment that `O_DIRECT` requires (`STATX_DIOALIGN`, Linux 6.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirectAlign {
     pub memory: u32,
@@ -36,7 +36,7 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
-/// What `statx(2)` says.
+/// File metadata from `statx(2)`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
     pub device: (u32, u32),
@@ -46,28 +46,27 @@ pub struct Stat {
     pub uid: u32,
     pub gid: u32,
     pub size: u64,
-    /// In units of 512 bytes, whatever the block size.
+    /// Allocated space in units of 512 bytes, whatever the block size.
     pub blocks: u64,
-    /// Which device a device file stands for.
+    /// Device number of a device file.
     pub special: (u32, u32),
     pub accessed: Timestamp,
     pub modified: Timestamp,
     pub changed: Timestamp,
-    /// When the file was made, which no call can set (`STATX_BTIME`). `None` where the filesystem does not
-    /// keep it.
+    /// Creation time, which no call can set (`STATX_BTIME`). `None` where the filesystem does not keep it.
     pub birth: Option<Timestamp>,
-    /// `None` where the file takes no `O_DIRECT`, or the kernel does not say.
+    /// Alignment for `O_DIRECT`; `None` where the file does not support it, or the kernel does not say.
     pub direct: Option<DirectAlign>,
-    /// Something is mounted here: the name cannot be replaced (`EBUSY`).
+    /// Whether something is mounted here, so that the name cannot be replaced (`EBUSY`).
     pub mount_root: bool,
-    /// The contents are not in the page cache (DAX), or the kernel does not say.
+    /// Whether the contents bypass the page cache (DAX), or the kernel does not say.
     pub may_be_dax: bool,
-    /// It has inode flags, of those that `statx(2)` tells of: [`inode_flags`] has them all.
+    /// Whether the file has an inode flag that `statx(2)` reports. [`inode_flags`] returns all flags.
     pub is_flagged: bool,
 }
 
-/// Which file of its filesystem something is, now and in later boots: inode numbers are used again, but
-/// not with the same time of birth.
+/// Identity of a file within its filesystem, also after a reboot: inode numbers are reused, but not with
+/// the same creation time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileId {
     pub inode: u64,
@@ -77,12 +76,12 @@ pub struct FileId {
 impl FileId {
     pub const BYTES: usize = 20;
 
-    /// It is the file of that number and of no other: a number without a time of birth shows nothing.
+    /// Whether both are certainly the same file. An inode number without a creation time proves nothing.
     pub fn is_surely(&self, other: &FileId) -> bool {
         self.birth.is_some() && self == other
     }
 
-    /// Little-endian. Nanoseconds that no clock shows say that there is no time of birth.
+    /// Encodes in little-endian. Nanoseconds out of range stand for a missing creation time.
     pub fn to_bytes(self) -> [u8; FileId::BYTES] {
         let birth = self.birth.unwrap_or(Timestamp { seconds: 0, nanoseconds: u32::MAX });
         let mut bytes = [0; FileId::BYTES];
@@ -106,17 +105,17 @@ impl Stat {
         FileId { inode: self.inode, birth: self.birth }
     }
 
-    /// Same inode of the same device: the same file.
+    /// Whether both are the same inode of the same device.
     pub fn is_same_file(&self, other: &Stat) -> bool {
         self.device == other.device && self.inode == other.inode
     }
 
-    /// The file type bits.
+    /// Returns the file type bits.
     pub fn file_type(&self) -> fs::FileType {
         fs::FileType::from_raw_mode(self.mode)
     }
 
-    /// Permission bits with setuid, setgid and sticky.
+    /// Returns the permission bits with setuid, setgid and sticky.
     pub fn permissions(&self) -> u32 {
         self.mode & 0o7777
     }
@@ -125,15 +124,15 @@ impl Stat {
 /// Set-user-ID and set-group-ID bits of a mode (`inode(7)`).
 pub const SETUID_SETGID: u32 = 0o6000;
 
-/// What is asked of every file.
+/// Fields that are requested for every file.
 pub(super) const FACTS: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
-/// Facts about an open file.
+/// Returns facts about an open file.
 pub fn stat(fd: impl AsFd) -> Sys<Stat> {
     look_up(fd, "", AtFlags::EMPTY_PATH, FACTS | StatxFlags::DIOALIGN)
 }
 
-/// Facts about a name in a directory; by the older call where filters do not know `statx(2)`.
+/// Returns facts about a name in a directory. Uses `newfstatat(2)` where a seccomp filter refuses `statx(2)`.
 pub(super) fn look_up(
     directory: impl AsFd,
     name: impl rustix::path::Arg + Copy,
@@ -141,13 +140,13 @@ pub(super) fn look_up(
     mask: StatxFlags,
 ) -> Sys<Stat> {
     match fs::statx(&directory, name, flags, mask) {
-        // What rustix makes of a filter's EPERM too.
+        // rustix maps a filter's EPERM to ENOSYS too.
         Err(rustix::io::Errno::NOSYS) => Ok(stat_of_old(&fs::statat(directory, name, flags)?)),
         other => Ok(stat_of(&other?)),
     }
 }
 
-/// What `newfstatat(2)` answered: nothing about birth, direct I/O and mounts.
+/// Converts the answer of `newfstatat(2)`, which lacks creation time, direct I/O and mounts.
 fn stat_of_old(s: &fs::Stat) -> Stat {
     let time = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
     #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast, reason = "widths differ by machine")]
@@ -172,7 +171,7 @@ fn stat_of_old(s: &fs::Stat) -> Stat {
     }
 }
 
-/// What `statx(2)` answered.
+/// Converts the answer of `statx(2)`.
 fn stat_of(s: &fs::Statx) -> Stat {
     let time = |t: fs::StatxTimestamp| Timestamp { seconds: t.tv_sec, nanoseconds: t.tv_nsec };
     let direct = (s.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && s.stx_dio_offset_align != 0)
@@ -198,7 +197,7 @@ fn stat_of(s: &fs::Statx) -> Stat {
     }
 }
 
-/// Inode flags that `statx(2)` tells of.
+/// Inode flags that `statx(2)` reports.
 const FLAGS: fs::StatxAttributes = fs::StatxAttributes::COMPRESSED
     .union(fs::StatxAttributes::IMMUTABLE)
     .union(fs::StatxAttributes::APPEND)
@@ -207,30 +206,30 @@ const FLAGS: fs::StatxAttributes = fs::StatxAttributes::COMPRESSED
     .union(fs::StatxAttributes::VERITY)
     .union(fs::StatxAttributes::DAX);
 
-/// The flags of an inode (`FS_IOC_GETFLAGS`, `ioctl_iflags(2)`).
+/// Returns the flags of an inode (`FS_IOC_GETFLAGS`, `ioctl_iflags(2)`).
 pub fn inode_flags(fd: impl AsFd) -> Sys<u32> {
     Ok(fs::ioctl_getflags(fd)?.bits())
 }
 
-/// The filesystem's magic number (`linux/magic.h`).
+/// Returns the filesystem's magic number (`linux/magic.h`).
 pub fn filesystem_magic(fd: impl AsFd) -> Sys<u64> {
     // The width of f_type differs between architectures; the magic has 32 bits.
     #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast)]
     Ok(fs::fstatfs(fd)?.f_type as u64 & 0xffff_ffff)
 }
 
-/// Bytes that may still be written by this user.
+/// Returns the number of bytes that this user may still write.
 pub fn free_bytes(fd: impl AsFd) -> Sys<u64> {
     let answer = fs::fstatvfs(fd)?;
     Ok(answer.f_bavail.saturating_mul(answer.f_frsize))
 }
 
-/// The number that the filesystem gives itself (`statfs(2)`, `f_fsid`); 0: none.
+/// Returns the filesystem's id (`statfs(2)`, `f_fsid`); 0: none.
 pub fn filesystem_number(fd: impl AsFd) -> Sys<u64> {
     Ok(fs::fstatvfs(fd)?.f_fsid)
 }
 
-/// The identifier that the filesystem was made with; empty: it has none.
+/// Returns the filesystem's UUID; empty: it has none.
 pub fn filesystem_uuid(fd: impl AsFd) -> Sys<Vec<u8>> {
     /// `_IOR(0x15, 0, struct fsuuid2)`, since Linux 6.9 (`include/uapi/linux/fs.h`).
     const FS_IOC_GETFSUUID: libc::c_ulong = 0x8011_1500;
@@ -240,7 +239,7 @@ pub fn filesystem_uuid(fd: impl AsFd) -> Sys<Vec<u8>> {
         uuid: [u8; 16],
     }
     let mut answer = FsUuid2 { length: 0, uuid: [0; 16] };
-    // SAFETY: the structure is laid out as in linux/fs.h, and its size is in the request's number.
+    // SAFETY: the structure has the layout of linux/fs.h, and its size is encoded in the request number.
     let r = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), FS_IOC_GETFSUUID as _, &raw mut answer) };
     if r != 0 {
         return Err(last_errno());
@@ -255,15 +254,16 @@ pub fn set_direct(fd: impl AsFd, direct: bool) -> Sys<()> {
     Ok(fs::fcntl_setfl(fd, flags)?)
 }
 
-/// What to wait for on a pipe, terminal or other device.
+/// Operation to wait for on a pipe, terminal or other device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ready {
     ToRead,
     ToWrite,
 }
 
-/// Waits until a read or write would not block, also because the other end is gone (`poll(2)`).
-/// `false`: not yet. A FIFO that never had a writer is not at its end (`fs/pipe.c`, `pipe_poll`).
+/// Waits until a read or write would not block, for example because the other end is closed (`poll(2)`).
+/// `false`: the time limit ended. A FIFO that never had a writer is not at its end (`fs/pipe.c`,
+/// `pipe_poll`).
 pub fn wait(fd: impl AsFd, ready: Ready, limit: Duration) -> Sys<bool> {
     let flags = match ready {
         Ready::ToRead => PollFlags::IN,
@@ -277,23 +277,23 @@ pub fn wait(fd: impl AsFd, ready: Ready, limit: Duration) -> Sys<bool> {
     }
 }
 
-/// It is a socket whose bytes come as a stream; those that keep messages apart cut what does not fit.
+/// Whether a descriptor is a stream socket. Other sockets truncate messages that do not fit a buffer.
 pub fn is_stream_socket(fd: impl AsFd) -> bool {
     sockopt::socket_type(fd).is_ok_and(|kind| kind == SocketType::STREAM)
 }
 
-/// Makes reads wait again on a file opened with `O_NONBLOCK`.
+/// Makes reads block again on a file opened with `O_NONBLOCK`.
 pub fn set_blocking(fd: impl AsFd) -> Sys<()> {
     let flags = fs::fcntl_getfl(&fd)?;
     Ok(fs::fcntl_setfl(fd, flags.difference(OFlags::NONBLOCK))?)
 }
 
-/// The next byte of data at or after `offset`; `ENXIO`: none (`lseek(2)`, `SEEK_DATA`).
+/// Returns the offset of the next data at or after `offset`; `ENXIO`: none (`lseek(2)`, `SEEK_DATA`).
 pub fn seek_data(fd: impl AsFd, offset: u64) -> Sys<u64> {
     Ok(fs::seek(fd, SeekFrom::Data(offset))?)
 }
 
-/// The next hole at or after `offset`; the end of the file is one (`SEEK_HOLE`).
+/// Returns the offset of the next hole at or after `offset`; the end of the file is one (`SEEK_HOLE`).
 pub fn seek_hole(fd: impl AsFd, offset: u64) -> Sys<u64> {
     Ok(fs::seek(fd, SeekFrom::Hole(offset))?)
 }
@@ -313,7 +313,7 @@ pub fn allocate(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
     Ok(fs::fallocate(fd, FallocateFlags::empty(), offset, length)?)
 }
 
-/// Reserves blocks behind the end, and leaves that where it is.
+/// Reserves blocks without changing the size (`FALLOC_FL_KEEP_SIZE`).
 pub fn reserve(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
     Ok(fs::fallocate(fd, FallocateFlags::KEEP_SIZE, offset, length)?)
 }
@@ -329,18 +329,17 @@ pub fn sync(fd: impl AsFd) -> Sys<()> {
     Ok(fs::fsync(fd)?)
 }
 
-/// Flushes the data, and of the metadata what is needed to read it again.
+/// Flushes the data, and the metadata needed to read it (`fdatasync(2)`).
 pub fn sync_data(fd: impl AsFd) -> Sys<()> {
     Ok(fs::fdatasync(fd)?)
 }
 
-/// Flushes everything that was written to the filesystem of a file (`syncfs(2)`, which reports errors
-/// of writing since Linux 5.8).
+/// Flushes the whole filesystem of a file (`syncfs(2)`, which reports write errors since Linux 5.8).
 pub fn sync_filesystem(fd: impl AsFd) -> Sys<()> {
     Ok(fs::syncfs(fd)?)
 }
 
-/// Starts writing a range out, and waits for it if `wait` (`sync_file_range(2)`).
+/// Starts writing a range to the device, and waits for the end if `wait` (`sync_file_range(2)`).
 pub fn write_out(fd: impl AsFd, offset: u64, length: u64, wait: bool) -> Sys<()> {
     let mut flags = libc::SYNC_FILE_RANGE_WRITE;
     if wait {
@@ -352,13 +351,13 @@ pub fn write_out(fd: impl AsFd, offset: u64, length: u64, wait: bool) -> Sys<()>
     if r == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
-/// Tells the kernel that a range's page cache is not needed (clean pages are dropped).
+/// Drops the clean pages of a range from the page cache (`POSIX_FADV_DONTNEED`).
 pub fn drop_cache(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
     let length = std::num::NonZeroU64::new(length);
     Ok(fs::fadvise(fd, offset, length, fs::Advice::DontNeed)?)
 }
 
-/// Asks for a range to be read into the page cache ahead of use.
+/// Starts reading a range into the page cache (`POSIX_FADV_WILLNEED`).
 pub fn read_ahead(fd: impl AsFd, offset: u64, length: u64) -> Sys<()> {
     let length = std::num::NonZeroU64::new(length);
     Ok(fs::fadvise(fd, offset, length, fs::Advice::WillNeed)?)
@@ -380,31 +379,31 @@ struct Cachestat {
     recently_evicted: u64,
 }
 
-/// Pages of a file that are in memory.
+/// Numbers of a file's pages in the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CachedPages {
     pub cached: u64,
-    /// They hold what the disk does not.
+    /// Pages that the disk does not have yet.
     pub dirty: u64,
-    /// They are being written to the disk. One that is stored into meanwhile is dirty as well.
+    /// Pages that are being written to the disk. A page that is modified meanwhile is dirty as well.
     pub writing: u64,
 }
 
-/// How many bytes of a range are in the page cache; length 0: to the end of the file.
+/// Returns how many bytes of a range are in the page cache; length 0: to the end of the file.
 pub fn cached_bytes(fd: impl AsFd, offset: u64, length: u64) -> Sys<u64> {
     Ok(cached_pages(fd, offset, length)?.cached * rustix::param::page_size() as u64)
 }
 
-/// The pages of a range that are in memory; length 0: to the end of the file (`cachestat(2)`, Linux
-/// 6.5). `EPERM` for who neither owns the file nor may write to it (`can_do_cachestat` in
+/// Counts the pages of a range in the page cache; length 0: to the end of the file (`cachestat(2)`, Linux
+/// 6.5). `EPERM` for users who neither own the file nor may write to it (`can_do_cachestat` in
 /// `mm/filemap.c`).
 pub fn cached_pages(fd: impl AsFd, offset: u64, length: u64) -> Sys<CachedPages> {
     /// `__NR_cachestat`: the same number on every architecture since the common table.
     const CACHESTAT: libc::c_long = 451;
     let range = CachestatRange { offset, length };
     let mut stat = Cachestat::default();
-    // SAFETY: both structures are laid out as in linux/mman.h and outlive the call, which reads
-    // the first and writes the second.
+    // SAFETY: both structures have the layout of linux/mman.h and outlive the call, which reads the
+    // first and writes the second.
     let r = unsafe {
         libc::syscall(CACHESTAT, fd.as_fd().as_raw_fd(), &raw const range, &raw mut stat, 0)
     };
@@ -415,12 +414,12 @@ pub fn cached_pages(fd: impl AsFd, offset: u64, length: u64) -> Sys<CachedPages>
     Ok(CachedPages { cached, dirty, writing })
 }
 
-/// Another descriptor of the same open file, close-on-exec.
+/// Duplicates a descriptor, close-on-exec.
 pub fn duplicate(fd: impl AsFd) -> Sys<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(fd, 0)?)
 }
 
-/// Takes the exclusive `flock(2)`, or says `EAGAIN` at once.
+/// Takes the exclusive `flock(2)`; `EAGAIN` if it is taken.
 pub fn try_lock(fd: impl AsFd) -> Sys<()> {
     Ok(fs::flock(fd, fs::FlockOperation::NonBlockingLockExclusive)?)
 }
@@ -440,7 +439,7 @@ pub fn set_times(fd: impl AsFd, accessed: Timestamp, modified: Timestamp) -> Sys
     Ok(fs::futimens(fd, &times)?)
 }
 
-/// The calling process's effective user.
+/// Returns the effective user id of the process.
 pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -449,15 +448,15 @@ fn signed(value: u64) -> Sys<i64> {
     i64::try_from(value).map_err(|_| Errno::EOVERFLOW)
 }
 
-/// One extent as `FIEMAP` gives it (`Documentation/filesystems/fiemap.rst`).
+/// One extent from `FIEMAP` (`Documentation/filesystems/fiemap.rst`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     pub logical: u64,
     pub physical: u64,
     pub length: u64,
-    /// Another file has it too.
+    /// Whether another file has it too.
     pub shared: bool,
-    /// Its physical place is not settled (delayed allocation, inline data).
+    /// Whether its physical place is not final (delayed allocation, inline data).
     pub unsettled: bool,
 }
 
@@ -490,7 +489,7 @@ struct Fiemap {
     extents: [FiemapExtent; FIEMAP_BATCH],
 }
 
-/// The extents of a file, without flushing it first.
+/// Returns the extents of a file, without flushing it first.
 pub fn extents(fd: impl AsFd) -> Sys<Vec<Extent>> {
     let mut found = Vec::new();
     let mut start = 0;
@@ -514,14 +513,14 @@ pub fn extents(fd: impl AsFd) -> Sys<Vec<Extent>> {
     }
 }
 
-/// Both files have the same blocks everywhere, and every block is settled and shared.
+/// Whether both files share all their blocks, and every block has its final place.
 pub fn share_all_extents(a: impl AsFd, b: impl AsFd) -> Sys<bool> {
     let (a, b) = (extents(a)?, extents(b)?);
     Ok(a == b && !a.is_empty() && a.iter().all(|e| e.shared && !e.unsettled))
 }
 
 fn extents_from(fd: impl AsFd, start: u64) -> Sys<Vec<FiemapExtent>> {
-    /// `_IOWR('f', 11, struct fiemap)`, where the structure counts without its extents: 32 bytes.
+    /// `_IOWR('f', 11, struct fiemap)`, with the size of the structure without extents: 32 bytes.
     const FS_IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
     let mut map = Fiemap {
         start,
@@ -532,8 +531,8 @@ fn extents_from(fd: impl AsFd, start: u64) -> Sys<Vec<FiemapExtent>> {
         reserved: 0,
         extents: [FiemapExtent::default(); FIEMAP_BATCH],
     };
-    // SAFETY: the structure is laid out as in linux/fiemap.h, and `extent_count` tells the kernel
-    // how many extents there is room for behind its header.
+    // SAFETY: the structure has the layout of linux/fiemap.h, and `extent_count` is the number of
+    // extents that fit behind its header.
     let r = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), FS_IOC_FIEMAP as _, &raw mut map) };
     if r != 0 {
         return Err(last_errno());

@@ -1,11 +1,11 @@
-//! Paths that a user names: the only place where a symbolic link at their end is followed.
+//! Opens paths given by a user. Only this module follows a symbolic link in the last component.
 //!
-//! The rule is what `fs.protected_symlinks` at 1 asks for (proc_sys_fs(5)), whatever it is at. The kernel
-//! asks it (`may_follow_link` in `fs/namei.c`) for the last component of a path, and for the last one of
-//! the target of each link that it follows there: `pick_link` calls it under `WALK_TRAILING` alone.
-//! Links before the last component are resolved by the kernel, without a question.
+//! It always applies the rule of `fs.protected_symlinks=1` (proc_sys_fs(5)), also where the setting is 0.
+//! The kernel checks it (`may_follow_link` in `fs/namei.c`) for the last component of a path, and for the
+//! last component of the target of each link that it follows there: `pick_link` calls it under
+//! `WALK_TRAILING` alone. The kernel resolves links before the last component without this check.
 //!
-//! A path whose last component is no link takes the one call that it takes anyway, with `O_NOFOLLOW`.
+//! A path whose last component is not a link needs one system call, with `O_NOFOLLOW`.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -19,14 +19,14 @@ use super::file::{self, Stat};
 use super::{Sys, name};
 use uncopy_core::{Errno, Error, Reason};
 
-/// Links that are followed one after the other (`MAXSYMLINKS`, `include/linux/namei.h`).
+/// Maximum number of links in a chain (`MAXSYMLINKS`, `include/linux/namei.h`).
 const MAX_LINKS: usize = 40;
 
-/// Why a path was not followed to its end.
+/// Reason why a path was not followed to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FollowError {
     System(Errno),
-    /// The rule forbids it.
+    /// The `protected_symlinks` rule forbids following this link.
     Foreign {
         link: PathBuf,
         owner: u32,
@@ -34,12 +34,12 @@ pub enum FollowError {
 }
 
 impl FollowError {
-    /// The error of an operation on what was named.
+    /// Returns the error of an operation on `subject`.
     pub fn error(self, operation: &'static str, subject: impl AsRef<Path>) -> Error {
         Error::new(operation, subject, self.reason())
     }
 
-    /// The reason of such an error.
+    /// Returns the reason for an error.
     pub fn reason(self) -> Reason {
         match self {
             FollowError::System(errno) => Reason::System { errno },
@@ -47,7 +47,7 @@ impl FollowError {
         }
     }
 
-    /// The same, of an operation on a destination.
+    /// Returns the error of an operation on the destination `subject`.
     pub fn at_destination(self, operation: &'static str, subject: impl AsRef<Path>) -> Error {
         let errno = self.errno();
         self.error(operation, subject).met_at_destination(errno)
@@ -82,8 +82,8 @@ impl From<rustix::io::Errno> for FollowError {
 /// Result of following a path.
 pub type FollowResult<T> = Result<T, FollowError>;
 
-/// What decides whether a link is followed. `None`: an owner that this user namespace does not know,
-/// who is nobody's equal.
+/// Facts that decide whether a link is followed. An owner of `None` is not mapped in this user namespace
+/// and equals no other owner.
 #[derive(Debug, Clone, Copy)]
 struct Trust {
     link_owner: Option<u32>,
@@ -93,7 +93,7 @@ struct Trust {
 }
 
 impl Trust {
-    /// The rule of `may_follow_link`.
+    /// Whether the rule of `may_follow_link` allows following the link.
     fn is_given(self) -> bool {
         const STICKY_AND_WRITABLE: u32 = libc::S_ISVTX | libc::S_IWOTH;
         self.link_owner == Some(self.follower)
@@ -102,12 +102,12 @@ impl Trust {
     }
 }
 
-/// Opens what a path leads to. `O_CLOEXEC` is added.
+/// Opens the file or directory that a path leads to. Adds `O_CLOEXEC`.
 pub fn open(path: &Path, flags: OFlags) -> FollowResult<OwnedFd> {
     open_at(fs::CWD, path.as_os_str(), flags, 0)
 }
 
-/// Opens the directory that a path leads to, as a place to resolve names from; needs no read permission.
+/// Opens the directory that a path leads to, to resolve names from it. Needs no read permission.
 pub fn open_directory(path: &Path) -> FollowResult<OwnedFd> {
     open(path, OFlags::PATH | OFlags::DIRECTORY)
 }
@@ -117,13 +117,13 @@ pub fn open_root(path: &Path) -> FollowResult<OwnedFd> {
     open(path, OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
-/// Opens a directory that comes before the last component: no link on the way there is at an end.
+/// Opens a directory that precedes the last component of a path. The kernel follows all links in it.
 pub fn open_before_last(path: &Path) -> Sys<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(fs::open(path.join("."), flags, Mode::empty())?)
 }
 
-/// Opens what a path leads to from a directory; with `O_CREAT` it is made with this mode.
+/// Opens the target of a path relative to a directory. With `O_CREAT`, creates it with this mode.
 pub fn open_at(
     directory: impl AsFd,
     path: &OsStr,
@@ -136,16 +136,15 @@ pub fn open_at(
         return Err(Errno::EISDIR.into());
     }
     let only_directories = flags.contains(OFlags::DIRECTORY) || is_directory;
-    // A slash at the end would have the link before it followed, whatever the flags say
-    // (`open_last_lookups`).
+    // With a slash at the end the kernel follows a link even with O_NOFOLLOW (`open_last_lookups`).
     let mut once = flags | OFlags::NOFOLLOW;
     once.set(OFlags::DIRECTORY, only_directories);
     match fs::openat(&directory, trimmed, once, Mode::from_raw_mode(mode)) {
         Err(rustix::io::Errno::LOOP) => {}
-        // Where a file may be made, a link of somebody else is refused before it is looked at
-        // (`may_create_in_sticky` in `fs/namei.c`).
+        // With O_CREAT the kernel refuses a link of another owner first (`may_create_in_sticky` in
+        // `fs/namei.c`).
         Err(rustix::io::Errno::ACCESS) if flags.contains(OFlags::CREATE) => {}
-        // What a link is called where only a directory will do.
+        // With O_DIRECTORY the error for a link is ENOTDIR.
         Err(rustix::io::Errno::NOTDIR) if only_directories => {}
         Ok(fd) if flags.contains(OFlags::PATH) && !only_directories && is_link(&fd)? => {}
         other => return Ok(other?),
@@ -153,12 +152,12 @@ pub fn open_at(
     Walk::new(Base::Anywhere(directory.as_fd()), path).open(flags, mode)
 }
 
-/// Opens what a link leads to without leaving `root`: `path` leads to the link from there.
+/// Opens the target of the link at `path` below `root`, without leaving `root`.
 pub fn open_beneath(root: impl AsFd, path: &OsStr, flags: OFlags) -> FollowResult<OwnedFd> {
     Walk::new(Base::Beneath(root.as_fd()), path).open(flags | OFlags::CLOEXEC, 0)
 }
 
-/// Facts about what a path leads to.
+/// Returns facts about the target of a path.
 pub fn stat(path: &Path) -> FollowResult<Stat> {
     let (trimmed, is_directory) = trim(path.as_os_str());
     let flags = AtFlags::SYMLINK_NOFOLLOW;
@@ -171,19 +170,19 @@ pub fn stat(path: &Path) -> FollowResult<Stat> {
     }
 }
 
-/// What a chain of links ends with: a name that is no link.
+/// End of a chain of links: a name that is not a link.
 pub struct LinkTarget {
     pub directory: OwnedFd,
     pub name: OsString,
-    /// A path that leads there.
+    /// Path of the target.
     pub path: PathBuf,
-    /// What has the name.
+    /// Handle and facts of the target, if it exists.
     pub found: Option<(OwnedFd, Stat)>,
 }
 
-/// Follows a link that was found in a directory, to write to what it leads to. `path` leads to it.
+/// Follows a link in `directory`, in order to write to its target. `path` is the path of the link.
 ///
-/// A link of `/proc` leads where it says in words, as for realpath(3).
+/// A magic link of `/proc` is followed by its text, as realpath(3) does.
 pub fn follow(
     directory: OwnedFd,
     link: OwnedFd,
@@ -207,7 +206,7 @@ pub fn follow(
     Err(Errno::ELOOP.into())
 }
 
-/// What has a name of a directory, held open, a link itself included.
+/// Opens an entry of a directory with `O_PATH` and returns its facts. A link is not followed.
 pub fn look(directory: impl AsFd, name: &OsStr) -> Sys<Option<(OwnedFd, Stat)>> {
     match name::open_existing(directory, name, OFlags::PATH) {
         Ok(handle) => file::stat(&handle).map(|stat| Some((handle, stat))),
@@ -216,15 +215,15 @@ pub fn look(directory: impl AsFd, name: &OsStr) -> Sys<Option<(OwnedFd, Stat)>> 
     }
 }
 
-/// What a link says where it leads to: a path from the directory that it lies in, both of them open.
-/// `shown` is what the link is called.
+/// Reads the target of a link, a path relative to `directory`, if the link may be followed. `shown` is the
+/// path for error messages.
 fn read_link(
     directory: impl AsFd,
     link: impl AsFd,
     stat: &Stat,
     shown: &Path,
 ) -> FollowResult<OsString> {
-    /// No link of this mount is followed (`MNT_NOSYMFOLLOW`, `include/linux/mount.h`).
+    /// Mount flag that forbids following links (`MNT_NOSYMFOLLOW`, `include/linux/mount.h`).
     const ST_NOSYMFOLLOW: u64 = 0x2000;
     #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast, reason = "widths differ by machine")]
     if fs::fstatfs(&link)?.f_flags as u64 & ST_NOSYMFOLLOW != 0 {
@@ -244,23 +243,23 @@ fn read_link(
     Ok(OsString::from_vec(target.into_bytes()))
 }
 
-/// What a link at this path leads to, as a path from the same place.
+/// Returns the path of the target of the link at `path`.
 fn joined(path: &Path, target: &OsStr) -> PathBuf {
     path.parent().unwrap_or(Path::new("")).join(target)
 }
 
-/// From where paths lead.
+/// Starting point of a path.
 #[derive(Clone, Copy)]
 enum Base<'a> {
     Anywhere(BorrowedFd<'a>),
-    /// And no path leads out of there.
+    /// Paths must not lead out of this directory.
     Beneath(BorrowedFd<'a>),
 }
 
-/// A path that is followed link by link.
+/// State of following a path link by link.
 struct Walk<'a> {
     base: Base<'a>,
-    /// The directory that the last link lay in.
+    /// Directory of the last link.
     at: Option<OwnedFd>,
     path: OsString,
     shown: PathBuf,
@@ -273,7 +272,7 @@ impl<'a> Walk<'a> {
 
     fn open(mut self, flags: OFlags, mode: u32) -> FollowResult<OwnedFd> {
         let mut flags = flags;
-        // One look more than links: at what the last of them leads to.
+        // One iteration more than links, for the target of the last one.
         for _ in 0..=MAX_LINKS {
             let (before, name) = split(&self.path)?;
             if trim(&self.path).1 || name == "." {
@@ -294,7 +293,7 @@ impl<'a> Walk<'a> {
             let Some((link, stat)) = found else {
                 let once = flags | OFlags::NOFOLLOW;
                 match fs::openat(&directory, name, once, Mode::from_raw_mode(mode)) {
-                    // A link took its name meanwhile.
+                    // A link has replaced the name meanwhile.
                     Err(rustix::io::Errno::LOOP) => continue,
                     other => return Ok(other?),
                 }
@@ -317,8 +316,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// A link of `/proc` says in words what the kernel alone can follow (proc_pid_fd(5)). Nobody can plant
-/// one there. In a tree it is refused, as any link that leads out of it.
+/// Whether a link is a magic link of `/proc`, which only the kernel can follow (proc_pid_fd(5)). No user can
+/// plant one there. In a tree it is refused, as is every link that leads out of the tree.
 fn is_magic(link: &OwnedFd, base: Base<'_>) -> Sys<bool> {
     const PROC_SUPER_MAGIC: u64 = 0x9fa0;
     let is_magic = file::filesystem_magic(link)? == PROC_SUPER_MAGIC;
@@ -328,7 +327,7 @@ fn is_magic(link: &OwnedFd, base: Base<'_>) -> Sys<bool> {
     }
 }
 
-/// Opens what comes before the last component. Its links are resolved by the kernel.
+/// Opens the directory before the last component. The kernel follows links in it.
 fn open_before(base: Base<'_>, before: &OsStr) -> Sys<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = match base {
@@ -338,22 +337,22 @@ fn open_before(base: Base<'_>, before: &OsStr) -> Sys<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     loop {
         match fs::openat2(root, before, flags, Mode::empty(), resolve) {
-            // Something was renamed on the way meanwhile (openat2(2)).
+            // A component was renamed meanwhile (openat2(2)).
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
             other => return Ok(other?),
         }
     }
 }
 
-/// A path without the slashes at its end, and whether there were any.
+/// Returns a path without trailing slashes, and whether there were any.
 fn trim(path: &OsStr) -> (&OsStr, bool) {
     let bytes = path.as_bytes();
     let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(bytes.len(), |last| last + 1);
     (OsStr::from_bytes(&bytes[..end]), end < bytes.len())
 }
 
-/// The way to the last component, which ends in `.` so that no link of it is at an end; and that
-/// component, which is `.` where the path ends in no name.
+/// Splits off the last component. The first part ends in `.`, so that none of its links is a last component;
+/// the second part is `.` where the path does not end in a name.
 fn split(path: &OsStr) -> Sys<(OsString, &OsStr)> {
     let (trimmed, _) = trim(path);
     let bytes = trimmed.as_bytes();
@@ -363,7 +362,7 @@ fn split(path: &OsStr) -> Sys<(OsString, &OsStr)> {
     let start = bytes.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     let mut before = bytes[..start].to_vec();
     let name = match &bytes[start..] {
-        // It leads out of where the way before it leads.
+        // `..` leads out of the directory before it.
         b"" | b"." | b".." => {
             before = bytes.to_vec();
             before.push(b'/');
@@ -379,15 +378,15 @@ fn is_link(fd: &OwnedFd) -> Sys<bool> {
     Ok(file::stat(fd)?.file_type() == FileType::Symlink)
 }
 
-/// `None`: the user id that stands for all that the user namespace does not know
+/// Returns `None` for the overflow user id, which stands for every unmapped user
 /// (user_namespaces(7), "Unmapped user and group IDs").
 fn known(owner: u32) -> Option<u32> {
     /// `DEFAULT_OVERFLOWUID`, `include/linux/highuid.h`.
     const OVERFLOW: u32 = 65534;
-    (owner != OVERFLOW || knows_everybody()).then_some(owner)
+    (owner != OVERFLOW || maps_every_user()).then_some(owner)
 }
 
-fn knows_everybody() -> bool {
+fn maps_every_user() -> bool {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     map.split_whitespace().eq(["0", "0", "4294967295"])
 }
@@ -397,7 +396,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_trusted_with_a_link() {
+    fn links_of_untrusted_owners_are_not_followed() {
         let (follower, owner, third) = (Some(1000), Some(1), Some(2));
         for (link_owner, directory_owner, directory_mode, expected) in [
             (follower, owner, 0o41777, true),
@@ -407,11 +406,11 @@ mod tests {
             (Some(0), owner, 0o41777, false),
             (third, Some(0), 0o41777, false),
             (third, owner, 0o41002, false),
-            // Not sticky, or not for everybody to write to.
+            // Not sticky, or not world-writable.
             (third, owner, 0o40777, true),
             (third, owner, 0o41775, true),
             (third, owner, 0o40755, true),
-            // Unknown ones are nobody's equal.
+            // Unmapped owners equal no other owner.
             (None, None, 0o41777, false),
             (None, owner, 0o41777, false),
             (third, None, 0o41777, false),
@@ -447,7 +446,7 @@ mod tests {
         assert_eq!(split(OsStr::new("")).unwrap_err(), Errno::ENOENT);
     }
 
-    /// A directory with files and links, each of which leads somewhere else.
+    /// Creates a directory with files and links with different targets.
     fn scene() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("d/e")).unwrap();
@@ -469,7 +468,7 @@ mod tests {
         root
     }
 
-    /// As the kernel has it: the same file, or the same error.
+    /// The same file, or the same error, as the kernel gives.
     #[test]
     fn paths_lead_where_the_kernel_follows_them() {
         let root = scene();
@@ -500,7 +499,7 @@ mod tests {
         ];
         for path in paths {
             let path = root.path().join(path);
-            // Path::join drops none of the slashes at the end.
+            // Path::join keeps trailing slashes.
             for flags in [OFlags::RDONLY, OFlags::PATH, OFlags::PATH | OFlags::DIRECTORY] {
                 let facts = |fd: OwnedFd| file::stat(fd).map(|stat| (stat.device, stat.inode));
                 let expected = fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty());
@@ -518,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_stay_in_a_tree_does() {
+    fn links_do_not_lead_out_of_a_tree() {
         let root = scene();
         let fd = open_root(root.path()).unwrap();
         for (path, expected) in [
@@ -540,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_made_where_a_link_leads_to_none() {
+    fn opening_a_dangling_link_with_create_makes_its_target() {
         let root = scene();
         let path = root.path().join("nothing");
         let flags = OFlags::WRONLY | OFlags::CREATE;

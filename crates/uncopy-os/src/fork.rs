@@ -1,4 +1,4 @@
-//! Whether this process is still the one that made an object.
+//! Detects that an object is used in a child of `fork(2)`.
 
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -6,65 +6,65 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 
-/// A number that differs in a process and in the children it forks, grandchildren included.
+/// A number that differs between a process and all its forked descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Generation(u32);
 
-/// A page that the kernel empties in a forked child (`MADV_WIPEONFORK`, Linux 4.14), so that no
-/// fork goes unseen, not even a bare `clone(2)`; it costs two loads to look.
-struct Witness {
+/// A page that the kernel zeroes in a forked child (`MADV_WIPEONFORK`, Linux 4.14), so that every fork is
+/// detected, also a bare `clone(2)`. A check costs two loads.
+struct ForkPage {
     page: NonNull<AtomicU32>,
-    /// Counts generations; survives a fork, unlike the page.
+    /// Counter of generations; unlike the page it survives a fork.
     last: AtomicU32,
 }
 
-// SAFETY: the page holds an atomic number, is never unmapped, and everybody only loads and stores.
-unsafe impl Send for Witness {}
+// SAFETY: the page holds an atomic number, is never unmapped, and is accessed by atomic operations only.
+unsafe impl Send for ForkPage {}
 // SAFETY: as above.
-unsafe impl Sync for Witness {}
+unsafe impl Sync for ForkPage {}
 
-static WITNESS: OnceLock<Option<Witness>> = OnceLock::new();
+static FORK_PAGE: OnceLock<Option<ForkPage>> = OnceLock::new();
 
 const PAGE_BYTES: usize = 4096;
 
-fn make_witness() -> Option<Witness> {
+fn map_fork_page() -> Option<ForkPage> {
     let flags = MapFlags::PRIVATE;
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new mapping at an address of the kernel's choice.
     let page = unsafe { mmap_anonymous(std::ptr::null_mut(), PAGE_BYTES, access, flags) }.ok()?;
     // SAFETY: the range was mapped above, and holds nothing yet.
     unsafe { madvise(page, PAGE_BYTES, Advice::LinuxWipeOnFork) }.ok()?;
-    Some(Witness { page: NonNull::new(page.cast())?, last: AtomicU32::new(0) })
+    Some(ForkPage { page: NonNull::new(page.cast())?, last: AtomicU32::new(0) })
 }
 
 impl Generation {
-    /// That of the calling process. Where the kernel gives no such page (before 4.14), forks go
-    /// unseen and it is always the same.
+    /// Returns the generation of the calling process. On kernels before 4.14, which do not have such pages,
+    /// forks are not detected and the generation is always the same.
     #[inline]
     pub fn current() -> Generation {
-        let Some(Some(witness)) = WITNESS.get() else { return Generation::first() };
+        let Some(Some(fork_page)) = FORK_PAGE.get() else { return Generation::first() };
         // SAFETY: the page is mapped for good, aligned, and holds an atomic number.
-        let number = unsafe { witness.page.as_ref() };
+        let number = unsafe { fork_page.page.as_ref() };
         match number.load(Ordering::Relaxed) {
-            0 => witness.renew(number),
+            0 => fork_page.renew(number),
             n => Generation(n),
         }
     }
 
     #[cold]
     fn first() -> Generation {
-        match WITNESS.get_or_init(make_witness) {
+        match FORK_PAGE.get_or_init(map_fork_page) {
             Some(_) => Generation::current(),
             None => Generation(0),
         }
     }
 }
 
-impl Witness {
+impl ForkPage {
     #[cold]
     fn renew(&self, number: &AtomicU32) -> Generation {
         let fresh = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
-        // Two threads of a child may both find the page empty; the first number stays.
+        // Two threads of a child may both find the page zero; the first number stays.
         match number.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => Generation(fresh),
             Err(other) => Generation(other),

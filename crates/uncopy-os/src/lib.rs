@@ -1,7 +1,7 @@
-//! System calls, one thin function each, and what a kernel, a filesystem and a device really offer.
+//! Thin wrappers of system calls, and probes of the abilities of a kernel, filesystem and device.
 //!
-//! There is no policy here. Programs find [`capabilities`] in the crate `uncopy`; the rest serves the crates
-//! of uncopy alone.
+//! There is no policy here. The crate `uncopy` re-exports [`capabilities`]; everything else is internal to
+//! uncopy's crates.
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![cfg_attr(target_os = "linux", allow(unsafe_code))]
 #![cfg_attr(not(target_os = "linux"), deny(unsafe_code))]
@@ -67,7 +67,7 @@ use uncopy_core::Errno;
 #[cfg(target_os = "linux")]
 pub type Sys<T> = Result<T, Errno>;
 
-/// Returns the calling thread's `errno`, after a libc function said -1.
+/// Returns the calling thread's `errno`, after a libc function returned -1.
 #[cfg(target_os = "linux")]
 pub fn last_errno() -> Errno {
     Errno::from_raw(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))

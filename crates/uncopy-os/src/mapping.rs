@@ -1,4 +1,4 @@
-//! A window of a file mapped for the kernel's eyes only.
+//! File mappings that only system calls read.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
@@ -8,8 +8,8 @@ use uncopy_core::Errno;
 
 /// Pages of a file, mapped read-only and shared.
 ///
-/// No safe code can look at the bytes: they may change at any moment, and touching them behind the
-/// end of the file raises SIGBUS. Only system calls read them, which answer `EFAULT` instead.
+/// The bytes are not accessible to safe code: they may change at any time, and an access behind the end of
+/// the file raises SIGBUS. System calls that read them return `EFAULT` instead.
 pub struct Mapping {
     start: NonNull<libc::c_void>,
     length: usize,
@@ -32,8 +32,8 @@ impl Mapping {
         NonNull::new(start).map(|start| Mapping { start, length }).ok_or(Errno::EFAULT)
     }
 
-    /// Writes `length` bytes from `skip` bytes into the mapping to `file` at `offset`. On a file
-    /// with `O_DIRECT` the device reads the mapped pages themselves.
+    /// Writes `length` bytes, beginning `skip` bytes into the mapping, to `file` at `offset`. With `O_DIRECT` the
+    /// device reads the mapped pages themselves.
     pub fn write_at(&self, skip: usize, length: usize, file: impl AsFd, offset: u64) -> Sys<usize> {
         if skip.checked_add(length).is_none_or(|end| end > self.length) {
             return Err(Errno::EINVAL);
@@ -49,11 +49,11 @@ impl Mapping {
     }
 }
 
-/// How many of a file's first `size` bytes are in the page cache (`mincore(2)`): slower than
-/// `cachestat(2)`, and known to every kernel. Since Linux 5.2 all
-/// pages of a file seem to be there to who neither owns nor may write it.
+/// Returns how many of a file's first `size` bytes are in the page cache (`mincore(2)`). Slower than
+/// `cachestat(2)`, but available on every kernel. Since Linux 5.2 a user who neither owns the file nor may
+/// write it sees all pages as resident.
 pub fn resident_bytes(file: impl AsFd, size: u64) -> Sys<u64> {
-    /// Mapped at a time; a multiple of every page size.
+    /// Bytes mapped at a time, a multiple of every page size.
     const WINDOW_BYTES: u64 = 256 << 20;
     let page = rustix::param::page_size() as u64;
     let mut pages = vec![0_u8; (WINDOW_BYTES.min(size.max(1)).div_ceil(page)) as usize];
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(resident_bytes(&file, 0), Ok(0));
         file.sync_all().unwrap();
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-        // Memory filesystems keep everything; old kernels do not say.
+        // Memory filesystems keep everything; old kernels lack cachestat.
         if let Ok(cached) = cached_bytes(&file, 0, 0) {
             assert_eq!(resident_bytes(&file, 100_000), Ok(cached.min(100_000)));
         }

@@ -1,4 +1,4 @@
-//! Samples of where the kernel is, and calls of its functions (`perf_event_open(2)`).
+//! Samples of kernel stacks, and of calls of kernel functions (`perf_event_open(2)`).
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -8,26 +8,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Sys, last_errno};
 use uncopy_core::Errno;
 
-/// The first version of `struct perf_event_attr` (`linux/perf_event.h`), 64 bytes, which every
-/// kernel takes.
+/// The first version of `struct perf_event_attr` (`linux/perf_event.h`), 64 bytes, which every kernel
+/// accepts.
 #[repr(C)]
 struct Attributes {
     kind: u32,
     size: u32,
     config: u64,
-    /// How often, or after how many events.
+    /// Frequency, or number of events between samples.
     sample_period: u64,
     sample_type: u64,
     read_format: u64,
     flags: u64,
     wakeup_events: u32,
     breakpoint: u32,
-    /// For a function: the address of its name (`kprobe_func`).
+    /// Address of a function's name (`kprobe_func`).
     config1: u64,
 }
 
 impl Default for Attributes {
-    /// Samples of whom and from where; of nothing yet.
+    /// Attributes that record process and call chain, of no event yet.
     fn default() -> Attributes {
         Attributes {
             kind: 0,
@@ -57,35 +57,34 @@ const KERNEL_CHAINS: u64 = 1 << 22;
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 /// `PERF_RECORD_SAMPLE`.
 const RECORD_SAMPLE: u32 = 9;
-/// From here on numbers in a call chain are marks (`enum perf_callchain_context`).
-const MARKS: u64 = u64::MAX - 4094;
-/// Samples in a second: no multiple of what timers do.
+/// Smallest context marker in a call chain (`enum perf_callchain_context`).
+const MIN_CONTEXT: u64 = u64::MAX - 4094;
+/// Samples per second. A prime, so that samples do not coincide with periodic timers.
 const FREQUENCY: u64 = 997;
-/// Pages of samples, a power of two, behind the one that says where they are: what all rings of a
-/// processor take is less than who is not root may lock for it (`kernel.perf_event_mlock_kb`).
+/// Data pages of a ring, a power of two, behind its control page. All rings of a processor together stay
+/// below the limit for users who are not root (`kernel.perf_event_mlock_kb`).
 const CLOCK_PAGES: usize = 64;
 const CALL_PAGES: usize = 8;
-/// Where `data_head` and `data_tail` are in that page.
+/// Offsets of `data_head` and `data_tail` in the control page.
 const HEAD: usize = 1024;
 const TAIL: usize = 1032;
 
-/// Where a processor was.
+/// Call chain of a processor at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
     pub pid: u32,
-    /// Addresses inside the kernel, the innermost first; empty: in a program.
+    /// Kernel addresses, the innermost first. Empty: the processor ran a program.
     pub chain: Vec<u64>,
 }
 
-/// Samples of one processor. What was set up in the kernel for them goes with this, however the
-/// process ends.
+/// Sampler of one processor. The kernel frees its resources when the process ends, in whatever way.
 pub struct Sampler {
     event: OwnedFd,
     ring: Mapped,
     data_pages: usize,
 }
 
-/// A shared mapping, gone with this.
+/// A shared mapping, unmapped on drop.
 struct Mapped {
     address: NonNull<u8>,
     length: usize,
@@ -99,7 +98,7 @@ impl Drop for Mapped {
 }
 
 impl Sampler {
-    /// Begins to sample a processor, whoever runs there.
+    /// Starts sampling everything that runs on a processor.
     pub fn on(processor: usize) -> Sys<Sampler> {
         let attributes = Attributes {
             kind: SOFTWARE,
@@ -111,11 +110,11 @@ impl Sampler {
         Sampler::open(&attributes, processor, CLOCK_PAGES)
     }
 
-    /// Begins to note every call of a function of the kernel on a processor. `kind`: the number of
-    /// the kprobe PMU (`/sys/bus/event_source/devices/kprobe/type`).
+    /// Starts recording every call of a kernel function on a processor. `kind` is the number of the kprobe PMU
+    /// (`/sys/bus/event_source/devices/kprobe/type`).
     ///
     /// # Errors
-    /// `EACCES`: without CAP_PERFMON. `ENOENT`: there is no such function. `EPERM`: lockdown.
+    /// `EACCES`: CAP_PERFMON is missing. `ENOENT`: there is no such function. `EPERM`: lockdown.
     pub fn of_calls(function: &CStr, kind: u32, processor: usize) -> Sys<Sampler> {
         let attributes = Attributes {
             kind,
@@ -127,13 +126,14 @@ impl Sampler {
         Sampler::open(&attributes, processor, CALL_PAGES)
     }
 
-    /// `config1` is 0, or the address of text that ends with a zero byte and outlives the call.
+    /// Opens an event. `attributes.config1` is 0, or the address of a zero-terminated text that outlives the
+    /// call.
     fn open(attributes: &Attributes, processor: usize, data_pages: usize) -> Sys<Sampler> {
         let processor = libc::c_int::try_from(processor).map_err(|_| Errno::EINVAL)?;
         let attributes: *const Attributes = attributes;
-        // SAFETY: the kernel reads `size` bytes of the structure, which is laid out as its own and
-        // outlives the call, and a text if `config1` says where, which does too; everything else
-        // are numbers. Of addresses that are none it says EFAULT.
+        // SAFETY: the kernel reads `size` bytes of the structure, which has the kernel's layout and outlives
+        // the call, and a text if `config1` is its address, which outlives the call too; all other fields
+        // are numbers. For an invalid address the kernel answers EFAULT.
         let fd = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,
@@ -145,7 +145,7 @@ impl Sampler {
             )
         };
         let fd = libc::c_int::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(last_errno)?;
-        // SAFETY: the kernel has just made this descriptor, for nobody else.
+        // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
         let event = unsafe { OwnedFd::from_raw_fd(fd) };
         let length = (1 + data_pages) * rustix::param::page_size();
         // SAFETY: a new mapping at an address that the kernel chooses touches no other memory.
@@ -166,14 +166,14 @@ impl Sampler {
         Ok(Sampler { event, ring: Mapped { address, length }, data_pages })
     }
 
-    /// How often the event happened, as long as it was not slowed down.
+    /// Returns the number of events, which is exact unless the kernel throttled them.
     pub fn count(&self) -> Sys<u64> {
         let mut count = [0; 8];
         rustix::io::read(&self.event, &mut count)?;
         Ok(u64::from_ne_bytes(count))
     }
 
-    /// Takes the samples out that are there.
+    /// Moves all available samples to `into`.
     pub fn take(&mut self, into: &mut Vec<Sample>) {
         let head = self.counter(HEAD).load(Ordering::Acquire);
         let tail = self.counter(TAIL).load(Ordering::Relaxed);
@@ -189,7 +189,7 @@ impl Sampler {
         unsafe { AtomicU64::from_ptr(number) }
     }
 
-    /// Bytes from `tail` on, which wrap at the end of the ring.
+    /// Copies bytes from `tail` on, wrapping at the end of the ring.
     fn bytes(&self, tail: u64, length: u64) -> Vec<u8> {
         let page = rustix::param::page_size();
         let size = self.data_pages * page;
@@ -199,17 +199,17 @@ impl Sampler {
         let mut bytes = vec![0; length];
         let data = self.ring.address.as_ptr().wrapping_add(page);
         let from = data.wrapping_add(at);
-        // SAFETY: `at + first` is at most `size`, so that the source lies within the mapping, whose
-        // data begin at the second page; between tail and head the kernel does not write.
+        // SAFETY: `at + first` is at most `size`, so the source lies within the mapping, whose data begin
+        // at the second page; the kernel does not write between tail and head.
         unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), first) };
         let rest = &mut bytes[first..];
-        // SAFETY: as before; what is left is less than what lies before `at`.
+        // SAFETY: as before; the remaining length is at most `at`.
         unsafe { std::ptr::copy_nonoverlapping(data, rest.as_mut_ptr(), rest.len()) };
         bytes
     }
 }
 
-/// The samples in records: header, process and thread, number of addresses, addresses.
+/// Parses the samples in records: header, process and thread, number of addresses, addresses.
 fn samples_in(mut records: &[u8]) -> Vec<Sample> {
     let mut samples = Vec::new();
     while let Some((header, _)) = records.split_at_checked(8) {
@@ -228,7 +228,8 @@ fn sample_in(record: &[u8]) -> Option<Sample> {
     let number = |at: usize| Some(u64::from_ne_bytes(record.get(at..at + 8)?.try_into().ok()?));
     let pid = u32::from_ne_bytes(record.get(..4)?.try_into().ok()?);
     let count = usize::try_from(number(8)?).ok()?;
-    let chain = (0..count).map_while(|n| number(16 + 8 * n)).filter(|address| *address < MARKS);
+    let chain =
+        (0..count).map_while(|n| number(16 + 8 * n)).filter(|address| *address < MIN_CONTEXT);
     Some(Sample { pid, chain: chain.collect() })
 }
 
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_taken_apart() {
+    fn records_are_parsed() {
         let kernel = u64::MAX - 127;
         let records = [
             record(2, &[1, 2]),

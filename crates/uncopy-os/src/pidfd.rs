@@ -7,47 +7,47 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use super::{Sys, last_errno};
 use uncopy_core::Errno;
 
-/// `PACKET_IGNORE_OUTGOING` (`linux/if_packet.h`, Linux 4.20), which libc does not name everywhere.
+/// `PACKET_IGNORE_OUTGOING` (`linux/if_packet.h`, Linux 4.20), which libc lacks on some targets.
 const IGNORE_OUTGOING: libc::c_int = 23;
-/// `SO_BINDTOIFINDEX` (`asm-generic/socket.h`, Linux 5.0), which libc names on some processors.
+/// `SO_BINDTOIFINDEX` (`asm-generic/socket.h`, Linux 5.0), which libc lacks on some targets.
 const BIND_TO_INDEX: libc::c_int = 62;
 /// `IP_UNICAST_IF` and `IPV6_UNICAST_IF` (`linux/in.h`, `linux/in6.h`).
 const UNICAST_IF: libc::c_int = 50;
 const UNICAST_IF_V6: libc::c_int = 76;
-/// Times of what is sent.
+/// Timestamps of sent packets.
 const SENT_STAMPS: libc::c_uint = libc::SOF_TIMESTAMPING_TX_HARDWARE
     | libc::SOF_TIMESTAMPING_TX_SOFTWARE
     | libc::SOF_TIMESTAMPING_TX_SCHED
     | libc::SOF_TIMESTAMPING_TX_ACK;
 
-/// The same open file as descriptor `number` of process `pid`; needs the rights of its debugger
-/// (`ptrace(2)`, `PTRACE_MODE_ATTACH_REALCREDS`).
+/// Duplicates descriptor `number` of process `pid`. Needs the rights of a debugger (`ptrace(2)`,
+/// `PTRACE_MODE_ATTACH_REALCREDS`).
 pub fn descriptor_of(pid: u32, number: i32) -> Sys<OwnedFd> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::EINVAL)?;
     let process = pidfd_open(pid, PidfdFlags::empty())?;
     Ok(pidfd_getfd(process, number, PidfdGetfdFlags::empty())?)
 }
 
-/// What decides about the way of what a socket sends.
+/// Socket options that affect the route of sent packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Binding {
-    /// Index of the device that it is bound to; 0: none.
+    /// Index of the device that the socket is bound to; 0: none.
     pub device: u32,
     pub mark: u32,
-    /// What it sends to groups is for members on this machine too.
+    /// Whether multicast packets also go to receivers on this machine (`IP_MULTICAST_LOOP`).
     pub loops: bool,
-    /// It sends to groups, or to hosts, over a device of its own choice (`IP_MULTICAST_IF`,
+    /// Whether an option chooses the device for multicast or unicast packets (`IP_MULTICAST_IF`,
     /// `IP_UNICAST_IF`).
     pub chooses_device: bool,
-    /// The class of traffic that rules can look at (`IP_TOS`, `IPV6_TCLASS`).
+    /// Traffic class, which policy rules can select by (`IP_TOS`, `IPV6_TCLASS`).
     pub class: u8,
-    /// It asks for its packets back with the times at which they left (`SO_TIMESTAMPING`), which has
-    /// them copied (`__skb_tstamp_tx` in `net/core/skbuff.c`).
+    /// Whether the socket gets its packets back with transmit timestamps (`SO_TIMESTAMPING`), for which the
+    /// kernel copies them (`__skb_tstamp_tx` in `net/core/skbuff.c`).
     pub gets_packets_back: bool,
 }
 
-/// Where a socket of TCP or UDP sends. `is_v6`: whom it sends to; IPv4 has options of its own, on sockets
-/// of IPv6 with mapped addresses too.
+/// Reads the binding of a TCP or UDP socket. `is_v6` is the family of the peer: an IPv6 socket with a mapped
+/// IPv4 peer uses the options of IPv4.
 pub fn binding(socket: impl AsFd, is_v6: bool) -> Sys<Binding> {
     let fd = socket.as_fd();
     let number = |level, name| number_option(fd, level, name);
@@ -82,17 +82,17 @@ pub fn binding(socket: impl AsFd, is_v6: bool) -> Sys<Binding> {
     })
 }
 
-/// Whether a socket is of Multipath TCP.
+/// Whether a socket uses Multipath TCP.
 pub fn is_multipath(socket: impl AsFd) -> Sys<bool> {
     Ok(number_option(socket, libc::SOL_SOCKET, libc::SO_PROTOCOL)? == libc::IPPROTO_MPTCP)
 }
 
-/// Whether a packet socket ignores what is sent.
+/// Whether a packet socket ignores outgoing packets.
 pub fn ignores_outgoing(socket: impl AsFd) -> Sys<bool> {
     Ok(number_option(socket, libc::SOL_PACKET, IGNORE_OUTGOING)? != 0)
 }
 
-/// Whether a socket takes `MSG_ZEROCOPY`.
+/// Whether a socket accepts `MSG_ZEROCOPY`.
 pub fn allows_zerocopy(socket: impl AsFd) -> Sys<bool> {
     Ok(number_option(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY)? != 0)
 }
@@ -119,21 +119,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_of_this_process_is_found_and_asked() {
+    fn options_of_a_socket_of_this_process_can_be_read() {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         assert_eq!(allows_zerocopy(&socket), Ok(false));
         assert!(ignores_outgoing(&socket).is_err());
         crate::probe::allow_zerocopy(&socket).unwrap();
         match descriptor_of(std::process::id(), socket.as_raw_fd()) {
             Ok(same) => assert_eq!(allows_zerocopy(same), Ok(true)),
-            // A sandbox's filter.
+            // A sandbox may refuse it.
             Err(errno) => assert!([Errno::EPERM, Errno::ENOSYS].contains(&errno), "{errno}"),
         }
         assert!(descriptor_of(0, 0).is_err());
     }
 
     #[test]
-    fn what_a_socket_is_bound_to_is_told() {
+    fn the_binding_of_a_socket_can_be_read() {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let usual = Binding { loops: true, ..Binding::default() };
         assert_eq!(binding(&socket, false), Ok(usual));

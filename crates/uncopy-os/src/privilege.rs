@@ -1,8 +1,9 @@
-//! What the calling thread may do that others may not (capabilities(7)).
+//! Capabilities of the calling thread (capabilities(7)).
 
 use rustix::thread::{CapabilitySet, capabilities};
 
-/// Whether files of others can be given away or changed: by root, and by whoever was lent that.
+/// Whether the thread can change files of other users, or their owner: root, or a thread with such a
+/// capability.
 pub fn overrides_file_ownership() -> bool {
     let reaching = CapabilitySet::CHOWN
         | CapabilitySet::FOWNER

@@ -1,4 +1,4 @@
-//! Asking the kernel what it can do.
+//! Queries of the kernel's features and limits.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -11,25 +11,25 @@ use rustix::process::Rlimit;
 use super::uring::errno_of;
 use super::{Sys, last_errno};
 
-/// As `uname -r` prints it.
+/// Returns the kernel release, as `uname -r` prints it.
 pub fn kernel_release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// The numbers that a release begins with: `6.17.10-300.fc43.x86_64` is 6, 17, 10.
+/// Returns the version numbers of a release: `6.17.10-300.fc43.x86_64` gives 6, 17, 10.
 pub fn version_of(release: &str) -> [u32; 3] {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
     [next(), next(), next()]
 }
 
-/// This thread may lock more memory than the limit says (`CAP_IPC_LOCK`).
+/// Whether this thread may exceed the limit on locked memory (`CAP_IPC_LOCK`).
 pub fn may_lock_beyond_limit() -> bool {
     use rustix::thread::{CapabilitySet, capabilities};
     capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK))
 }
 
-/// Which operations io_uring knows (`IORING_REGISTER_PROBE`, Linux 5.6).
+/// Returns the operations that io_uring supports (`IORING_REGISTER_PROBE`, Linux 5.6).
 pub fn uring_operations() -> Sys<Probe> {
     let ring = IoUring::new(1).map_err(|e| errno_of(&e))?;
     let mut probe = Probe::new();
@@ -37,7 +37,7 @@ pub fn uring_operations() -> Sys<Probe> {
     Ok(probe)
 }
 
-/// A socket of this kind, unconnected.
+/// Creates an unconnected socket.
 pub fn socket(family: AddressFamily, kind: SocketType) -> Sys<OwnedFd> {
     Ok(net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?)
 }
@@ -45,8 +45,8 @@ pub fn socket(family: AddressFamily, kind: SocketType) -> Sys<OwnedFd> {
 /// Allows `MSG_ZEROCOPY` on a socket (`SO_ZEROCOPY`).
 pub fn allow_zerocopy(socket: impl AsFd) -> Sys<()> {
     let on: libc::c_int = 1;
-    // SAFETY: the option's value is an int, as `Documentation/networking/msg_zerocopy.rst` says,
-    // and outlives the call, which only reads it.
+    // SAFETY: the option's value is an int (`Documentation/networking/msg_zerocopy.rst`) and outlives the
+    // call, which only reads it.
     let r = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
@@ -59,29 +59,29 @@ pub fn allow_zerocopy(socket: impl AsFd) -> Sys<()> {
     if r == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
-/// The limit on locked memory; where a filter forbids to ask, the kernel's default (`MLOCK_LIMIT`
-/// in `include/uapi/linux/resource.h`).
+/// Returns the limit on locked memory. Where a seccomp filter forbids the call, returns the kernel's default
+/// (`MLOCK_LIMIT` in `include/uapi/linux/resource.h`).
 pub fn memlock_limit() -> Rlimit {
-    // SAFETY: the kernel fills a struct that lives through the call, or leaves it as it is.
+    // SAFETY: the kernel fills a struct that outlives the call, or leaves it unchanged.
     limit(8 << 20, |found| unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, found) })
 }
 
-/// The limit on open files; where a filter forbids to ask, the kernel's default (`INR_OPEN_CUR` in
-/// `include/uapi/linux/fs.h`).
+/// Returns the limit on open files. Where a seccomp filter forbids the call, returns the kernel's default
+/// (`INR_OPEN_CUR` in `include/uapi/linux/fs.h`).
 pub fn open_files_limit() -> Rlimit {
     // SAFETY: as above.
     limit(1024, |found| unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, found) })
 }
 
-/// Not rustix's, which takes it that this call cannot fail.
-fn limit(otherwise: u64, ask: impl FnOnce(*mut libc::rlimit) -> libc::c_int) -> Rlimit {
-    let mut found = libc::rlimit { rlim_cur: otherwise, rlim_max: otherwise };
-    let _ = ask(&raw mut found);
+/// Calls `getrlimit(2)` directly, as rustix assumes that it cannot fail.
+fn limit(default: u64, getrlimit: impl FnOnce(*mut libc::rlimit) -> libc::c_int) -> Rlimit {
+    let mut found = libc::rlimit { rlim_cur: default, rlim_max: default };
+    let _ = getrlimit(&raw mut found);
     let finite = |value| (value != libc::RLIM_INFINITY).then_some(value);
     Rlimit { current: finite(found.rlim_cur), maximum: finite(found.rlim_max) }
 }
 
-/// Renames within a directory with `RENAME_NOREPLACE`, and nothing else where there is none.
+/// Renames within a directory with `RENAME_NOREPLACE`; fails where the filesystem lacks it.
 pub fn rename_noreplace(directory: impl AsFd, from: &OsStr, to: &OsStr) -> Sys<()> {
     Ok(fs::renameat_with(&directory, from, &directory, to, RenameFlags::NOREPLACE)?)
 }

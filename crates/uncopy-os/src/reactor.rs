@@ -1,4 +1,4 @@
-//! Descriptors that a Tokio runtime watches.
+//! Descriptors registered with a Tokio runtime.
 
 use std::io::Result;
 use std::mem::ManuallyDrop;
@@ -13,16 +13,16 @@ use super::fork::Generation;
 
 type Registered = AsyncFd<Arc<OwnedFd>>;
 
-/// A descriptor in the set of the runtime that this runs in.
+/// A descriptor that is registered with a Tokio runtime.
 pub struct Watched {
     registered: ManuallyDrop<Registered>,
     generation: Generation,
 }
 
-/// Has the runtime tell when `fd` becomes readable. Panics outside a runtime.
+/// Registers `fd` with the current runtime, for readability. Panics outside a runtime.
 pub fn watch(fd: Arc<OwnedFd>) -> Result<Watched> {
-    // SAFETY: what is registered owns the descriptor, which is open and the same for as long as
-    // that lives, and gives the same number each time.
+    // SAFETY: the registered value owns the descriptor, which stays open and keeps its number for as long
+    // as that value lives.
     let watched = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
     let registered = ManuallyDrop::new(watched?);
     Ok(Watched { registered, generation: Generation::current() })
@@ -37,17 +37,17 @@ impl Deref for Watched {
 }
 
 impl Drop for Watched {
-    /// A child of `fork(2)` has the same set as its parent: whoever took a descriptor out of it there
-    /// would take it from the parent's runtime (`epoll(7)`). It closes the descriptor alone.
+    /// Deregisters the descriptor. A child of `fork(2)` shares the parent's epoll set: deregistering there
+    /// would remove the descriptor from the parent's runtime (`epoll(7)`), so it only closes the descriptor.
     fn drop(&mut self) {
         if self.generation == Generation::current() {
-            // SAFETY: this is the drop, after which nobody looks at the field again.
+            // SAFETY: the field is not used after this drop.
             unsafe { ManuallyDrop::drop(&mut self.registered) };
             return;
         }
         let fd = self.registered.get_ref();
         if Arc::strong_count(fd) == 1 {
-            // SAFETY: its only owner is never dropped, so that nobody else closes it.
+            // SAFETY: the only owner is never dropped, so nothing else closes the descriptor.
             drop(unsafe { OwnedFd::from_raw_fd(fd.as_raw_fd()) });
         }
     }

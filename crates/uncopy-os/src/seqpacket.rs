@@ -1,8 +1,7 @@
-//! Local sockets that keep the borders of messages and carry descriptors (`unix(7)`,
-//! `SOCK_SEQPACKET`).
+//! Local sockets that preserve message boundaries and pass descriptors (`unix(7)`, `SOCK_SEQPACKET`).
 //!
-//! Every call has `MSG_DONTWAIT`: `O_NONBLOCK` belongs to the open file description, so that
-//! whoever holds a duplicate of the socket could clear it.
+//! Every call sets `MSG_DONTWAIT`: `O_NONBLOCK` belongs to the open file description, and any process
+//! with a duplicate of the socket could clear it.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -18,32 +17,32 @@ use rustix::net::{
 use super::{Sys, last_errno};
 use uncopy_core::Errno;
 
-/// Descriptors that one message can carry (`SCM_MAX_FD` in `include/net/scm.h`).
+/// Maximum number of descriptors in one message (`SCM_MAX_FD` in `include/net/scm.h`).
 pub const MAX_FDS: usize = 253;
 
-/// Bytes that a socket is asked to hold on their way. `unix(7)` charges them to the sender.
+/// Send buffer size that is requested for a socket. `unix(7)` charges queued bytes to the sender.
 const SEND_BUFFER_BYTES: usize = 16 << 20;
 
-/// What was received.
+/// Size of a received message.
 pub struct Received {
-    /// Bytes of the message, all parts together. 0: the peer is closed.
+    /// Bytes of all parts together. 0: the peer is closed.
     pub bytes: usize,
-    /// Bytes or descriptors did not fit and are lost.
+    /// Whether bytes or descriptors did not fit and are lost.
     pub is_truncated: bool,
 }
 
-/// Room behind the body of a message.
+/// Size of the buffer behind the body of a message.
 pub const TAIL_BYTES: usize = 1024;
 
-/// What of a message did not fit into its body.
+/// Bytes of a message that did not fit into its body.
 pub type Tail = ArrayVec<u8, TAIL_BYTES>;
 
-/// Both ends, close-on-exec.
+/// Creates both ends, close-on-exec.
 pub fn pair() -> Sys<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (a, b) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     for fd in [&a, &b] {
-        // The first is for the privileged; net.core.wmem_max caps the second.
+        // SO_SNDBUFFORCE needs CAP_NET_ADMIN; net.core.wmem_max caps SO_SNDBUF.
         if sockopt::set_socket_send_buffer_size_force(fd, SEND_BUFFER_BYTES).is_err() {
             let _ = sockopt::set_socket_send_buffer_size(fd, SEND_BUFFER_BYTES);
         }
@@ -51,20 +50,20 @@ pub fn pair() -> Sys<(OwnedFd, OwnedFd)> {
     Ok((a, b))
 }
 
-/// Bytes that are on their way from here, with what the kernel adds to each message (`SIOCOUTQ`).
+/// Returns the bytes that were sent and not yet received, with the kernel's overhead (`SIOCOUTQ`).
 pub fn unsent_bytes(fd: impl AsFd) -> usize {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: the call writes one `int`, to where it is told.
+    // SAFETY: the call writes one `int`, to the given pointer.
     let done = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     if done == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
 }
 
-/// Bytes that may be on their way from here, with what the kernel adds to each message.
+/// Returns the size of the send buffer, which includes the kernel's overhead for each message.
 pub fn send_buffer_bytes(fd: impl AsFd) -> Sys<usize> {
     Ok(sockopt::socket_send_buffer_size(fd)?)
 }
 
-/// It is such a socket, and does not listen for others.
+/// Whether a descriptor is a `SOCK_SEQPACKET` socket of `unix(7)` that is not listening.
 pub fn is_seqpacket(fd: impl AsFd) -> bool {
     let fd = fd.as_fd();
     sockopt::socket_domain(fd).is_ok_and(|domain| domain == AddressFamily::UNIX)
@@ -72,11 +71,11 @@ pub fn is_seqpacket(fd: impl AsFd) -> bool {
         && sockopt::socket_acceptconn(fd).is_ok_and(|listens| !listens)
 }
 
-/// Sends all parts as one message, with descriptors: all of it or nothing. At most 1,024 parts.
+/// Sends all parts as one message, with descriptors, completely or not at all. At most 1,024 parts.
 pub fn send(fd: impl AsFd, parts: &[IoSlice<'_>], fds: &[BorrowedFd<'_>]) -> Sys<()> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     if let ([part], []) = (parts, fds) {
-        // Some 190 ns less than `sendmsg`.
+        // About 190 ns less than `sendmsg`.
         rustix::net::send(fd, part, flags)?;
         return Ok(());
     }
@@ -93,7 +92,7 @@ pub fn send(fd: impl AsFd, parts: &[IoSlice<'_>], fds: &[BorrowedFd<'_>]) -> Sys
     Ok(())
 }
 
-/// Sends several messages, each of two parts, with one system call; says how many went.
+/// Sends several messages of two parts each with one system call. Returns the number sent.
 pub fn send_many(fd: impl AsFd, messages: &[[IoSlice<'_>; 2]]) -> Sys<usize> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     let mut controls: Vec<_> = messages.iter().map(|_| SendAncillaryBuffer::default()).collect();
@@ -105,7 +104,7 @@ pub fn send_many(fd: impl AsFd, messages: &[[IoSlice<'_>; 2]]) -> Sys<usize> {
     Ok(rustix::net::sendmmsg(fd, &mut headers, flags)?)
 }
 
-/// Where a message is to go: its parts one behind the other, and its descriptors.
+/// Buffers that one message is received into: its parts in order, and its descriptors.
 pub struct MessageBuffers<'a, 'b> {
     pub head: &'b mut [u8],
     pub body: [&'a mut [MaybeUninit<u8>]; 2],
@@ -113,7 +112,7 @@ pub struct MessageBuffers<'a, 'b> {
     pub fds: &'b mut Vec<OwnedFd>,
 }
 
-/// A message that came, and what was written of both parts of its body.
+/// A received message, and the filled part of both body buffers.
 pub type ReceivedMessage<'a> = (Received, [&'a mut [u8]; 2]);
 
 /// Receives one message, its descriptors close-on-exec.
@@ -128,8 +127,8 @@ pub fn receive<'a>(fd: impl AsFd, mut place: MessageBuffers<'a, '_>) -> Sys<Rece
     Ok(unsafe { place.received(&message, bytes) })
 }
 
-/// Receives one message, and the next if it is there already, by one system call
-/// (`recvmmsg(2)`). What stopped the second, other than that it is not there, the next call says.
+/// Receives one message, and the next one if it is already queued, with one system call
+/// (`recvmmsg(2)`). An error of the second receive is returned by the next call.
 pub fn receive_two<'a, 'b>(
     fd: impl AsFd,
     mut first: MessageBuffers<'a, '_>,
@@ -188,10 +187,10 @@ impl<'a> MessageBuffers<'a, '_> {
         ]
     }
 
-    /// Packet that came here.
+    /// Returns the message that the kernel wrote into these buffers.
     ///
     /// # Safety
-    /// The kernel has filled `message` and so many bytes of this place's parts, in order.
+    /// The kernel has filled `message` and `bytes` bytes of these buffers, in order.
     unsafe fn received(self, message: &libc::msghdr, bytes: usize) -> ReceivedMessage<'a> {
         take_rights(message, self.fds);
         let is_truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
@@ -210,10 +209,11 @@ impl<'a> MessageBuffers<'a, '_> {
     }
 }
 
-/// Room for the descriptors of one message and for what else a peer may have the kernel add.
+/// Size of the control buffer: the descriptors of one message, and other control messages that a peer may
+/// cause.
 const CONTROL_BYTES: usize = 1088;
 
-/// Aligned as a `cmsghdr` must be.
+/// Control buffer with the alignment of a `cmsghdr`.
 #[repr(align(8))]
 struct Control([MaybeUninit<u8>; CONTROL_BYTES]);
 
@@ -223,11 +223,11 @@ impl Control {
     }
 }
 
-/// What the kernel adds to each message after `SO_PASSPIDFD`, which whoever has a duplicate of the
+/// Control message that the kernel adds after `SO_PASSPIDFD`, which any process with a duplicate of the
 /// socket can set (Linux 6.5, `include/linux/socket.h`).
 const SCM_PIDFD: libc::c_int = 4;
 
-/// Owns every descriptor that came with `message`, and closes those that nobody sent.
+/// Takes ownership of every descriptor in `message`, and closes those that the peer did not send.
 fn take_rights(message: &libc::msghdr, fds: &mut Vec<OwnedFd>) {
     // SAFETY: the kernel has filled `message`, and its control memory is alive.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
@@ -244,15 +244,15 @@ fn take_rights(message: &libc::msghdr, fds: &mut Vec<OwnedFd>) {
             let count =
                 (header.cmsg_len as usize).saturating_sub(before) / size_of::<libc::c_int>();
             for index in 0..count {
-                // SAFETY: the kernel says that so many numbers lie there.
+                // SAFETY: the kernel's length field says that `count` numbers are there.
                 let at = unsafe { data.add(index) };
                 // SAFETY: as above.
                 let raw = unsafe { at.read_unaligned() };
                 if raw < 0 {
-                    // There was no descriptor for the process.
+                    // The kernel had no descriptor for the process.
                     continue;
                 }
-                // SAFETY: the kernel has just opened it for this process, and nobody knows it.
+                // SAFETY: the kernel has just opened it for this process, and nothing else owns it.
                 let fd = unsafe { OwnedFd::from_raw_fd(raw) };
                 if header.cmsg_type == libc::SCM_RIGHTS {
                     fds.push(fd);
@@ -264,33 +264,33 @@ fn take_rights(message: &libc::msghdr, fds: &mut Vec<OwnedFd>) {
     }
 }
 
-/// Bytes of all messages that wait to be received (`unix_inq_len` in `net/unix/af_unix.c`).
+/// Returns the bytes of all queued messages (`unix_inq_len` in `net/unix/af_unix.c`).
 pub fn unread_bytes(fd: impl AsFd) -> usize {
     rustix::io::ioctl_fionread(fd).map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
-/// Ends both directions for every holder of the socket.
+/// Shuts down both directions for every process that holds the socket.
 pub fn shut_down(fd: impl AsFd) {
     let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Both);
 }
 
-/// Ends what goes out, for every holder of the socket: the other end reads to the end of what was
-/// sent.
+/// Shuts down sending for every process that holds the socket. The peer can still read everything that
+/// was sent.
 pub fn shut_down_sending(fd: impl AsFd) {
     let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Write);
 }
 
-/// What a socket is ready for.
+/// Readiness of a socket.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ready {
     pub read: bool,
     pub write: bool,
-    /// The peer is closed; messages from it may still be queued.
+    /// Whether the peer is closed; messages from it may still be queued.
     pub hung_up: bool,
 }
 
 impl Ready {
-    /// Everything.
+    /// Readiness for everything.
     pub const ALL: Ready = Ready { read: true, write: true, hung_up: true };
 
     fn flags(self) -> PollFlags {
@@ -310,20 +310,20 @@ impl Ready {
     }
 }
 
-/// Which of the things asked for the socket is ready for now. Whether there is room is the dear one:
+/// Returns which of the wanted operations would not block. The check for write space is the expensive one:
 /// it takes the peer's lock (`unix_dgram_poll` in `net/unix/af_unix.c`).
-pub fn ready(fd: impl AsFd, asked: Ready) -> Sys<Ready> {
+pub fn ready(fd: impl AsFd, wanted: Ready) -> Sys<Ready> {
     let fd = fd.as_fd();
-    let mut polled = [PollFd::from_borrowed_fd(fd, asked.flags())];
+    let mut polled = [PollFd::from_borrowed_fd(fd, wanted.flags())];
     rustix::event::poll(&mut polled, Some(&super::clock::ZERO))?;
     Ok(Ready::from_flags(polled[0].revents()))
 }
 
-/// Descriptors that one sleep can watch.
+/// Maximum number of descriptors that one [`sleep`] can watch.
 pub const MAX_SLEEP_FDS: usize = 65;
 
-/// Sleeps until one of the descriptors is ready for one of the things named with it, a signal
-/// arrives, or the time is over (`None`: never).
+/// Sleeps until one of the descriptors has the readiness given with it, a signal arrives, or the timeout
+/// ends (`None`: no timeout).
 ///
 /// # Panics
 /// With more than [`MAX_SLEEP_FDS`].
@@ -333,7 +333,7 @@ pub fn sleep<'a>(
 ) -> Sys<()> {
     let mut polled: ArrayVec<PollFd<'a>, MAX_SLEEP_FDS> =
         wanted.map(|(fd, ready)| PollFd::from_borrowed_fd(fd, ready.flags())).collect();
-    // Beyond what fits: for ever, as good as.
+    // A value too large for a timespec is as good as no timeout.
     let timeout = timeout.and_then(|left| left.try_into().ok());
     match rustix::event::poll(&mut polled, timeout.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_that_somebody_else_had_the_kernel_add_are_closed() {
+    fn descriptors_that_the_peer_did_not_send_are_closed() {
         let (here, there) = pair().unwrap();
         let one: libc::c_int = 1;
         // SAFETY: the option is an `int`, which lives through the call.
@@ -372,7 +372,7 @@ mod tests {
             )
         };
         if set != 0 {
-            // Before Linux 6.5 there is no such thing.
+            // Linux before 6.5 does not have the option.
             return;
         }
         for _ in 0..20 {

@@ -8,16 +8,16 @@ use rustix::pipe::{self, PipeFlags, SpliceFlags};
 use super::{Sys, last_errno};
 use uncopy_core::Errno;
 
-/// What `copy_file_range` and `sendfile` move at most in one call: `MAX_RW_COUNT` of the kernel
+/// Maximum number of bytes that one `copy_file_range` or `sendfile` moves: `MAX_RW_COUNT`
 /// (`include/linux/fs.h`), `INT_MAX` rounded down to a page.
 pub const MAX_CALL_BYTES: usize = 0x7fff_f000;
 
-/// Shares the whole file (`FICLONE`).
+/// Shares all blocks of the source (`FICLONE`).
 pub fn clone_file(source: impl AsFd, destination: impl AsFd) -> Sys<()> {
     Ok(fs::ioctl_ficlone(destination, source)?)
 }
 
-/// Shares the first `length` bytes of a source of `size` bytes, or all it has
+/// Shares the first `length` bytes of a source of `size` bytes, or all of them if it is shorter
 /// (`FICLONERANGE`, `ioctl_ficlonerange(2)`).
 pub fn clone_beginning(
     source: impl AsFd,
@@ -28,18 +28,18 @@ pub fn clone_beginning(
     let range = libc::file_clone_range {
         src_fd: source.as_fd().as_raw_fd().into(),
         src_offset: 0,
-        // None: to the end, which need not fill a block.
+        // 0: to the end, which need not be block-aligned.
         src_length: if size > length { length } else { 0 },
         dest_offset: 0,
     };
-    // SAFETY: the structure is that of linux/fs.h and outlives the call, which only reads it.
+    // SAFETY: the structure has the layout of linux/fs.h and outlives the call, which only reads it.
     let r = unsafe {
         libc::ioctl(destination.as_fd().as_raw_fd(), libc::FICLONERANGE as _, &raw const range)
     };
     if r == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
-/// Copies inside the kernel, from and to the same offset.
+/// Copies inside the kernel, from and to the same offset (`copy_file_range(2)`).
 pub fn copy_file_range(
     source: impl AsFd,
     destination: impl AsFd,
@@ -51,7 +51,7 @@ pub fn copy_file_range(
     Ok(fs::copy_file_range(source, Some(&mut from), destination, Some(&mut to), length)?)
 }
 
-/// Copies inside the kernel, to the destination's file offset.
+/// Copies inside the kernel from `offset` to the destination's file offset (`sendfile(2)`).
 pub fn sendfile(
     source: impl AsFd,
     destination: impl AsFd,
@@ -62,17 +62,17 @@ pub fn sendfile(
     Ok(fs::sendfile(destination, source, Some(&mut from), length.min(MAX_CALL_BYTES))?)
 }
 
-/// Copies what comes next inside the kernel, from and to the file offsets.
+/// Copies inside the kernel, from and to the current file offsets (`sendfile(2)`).
 pub fn sendfile_next(source: impl AsFd, destination: impl AsFd, length: usize) -> Sys<usize> {
     Ok(fs::sendfile(destination, source, None, length.min(MAX_CALL_BYTES))?)
 }
 
-/// Moves what comes next; one of the two is a pipe.
+/// Moves bytes from and to the current file offsets; one of the two is a pipe (`splice(2)`).
 pub fn splice_next(source: impl AsFd, destination: impl AsFd, length: usize) -> Sys<usize> {
     Ok(pipe::splice(source, None, destination, None, length, SpliceFlags::MOVE)?)
 }
 
-/// A pipe, as large as `bytes` where the system allows; with its real capacity in bytes.
+/// Creates a pipe of `bytes` bytes where the system allows it. Returns its ends and its real capacity.
 pub fn pipe(bytes: usize) -> Sys<(OwnedFd, OwnedFd, usize)> {
     let (read, write) = pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let capacity = match pipe::fcntl_setpipe_size(&write, bytes) {
@@ -82,13 +82,13 @@ pub fn pipe(bytes: usize) -> Sys<(OwnedFd, OwnedFd, usize)> {
     Ok((read, write, capacity))
 }
 
-/// Lets a pipe refer to the file's pages.
+/// Moves references to the file's pages into a pipe (`splice(2)`).
 pub fn splice_in(source: impl AsFd, offset: u64, pipe: impl AsFd, length: usize) -> Sys<usize> {
     let mut from = offset;
     Ok(pipe::splice(source, Some(&mut from), pipe, None, length, SpliceFlags::MOVE)?)
 }
 
-/// Writes what a pipe holds to the file.
+/// Moves bytes from a pipe to a file (`splice(2)`).
 pub fn splice_out(
     pipe: impl AsFd,
     destination: impl AsFd,
@@ -104,7 +104,7 @@ pub fn read_at(source: impl AsFd, buffer: &mut [u8], offset: u64) -> Sys<usize> 
     Ok(rustix::io::pread(source, buffer, offset)?)
 }
 
-/// Fills the buffer from an offset on; less are read only where the file ends.
+/// Fills the buffer from an offset on. Returns fewer bytes only at the end of the file.
 pub fn read_all_at(source: impl AsFd, buffer: &mut [u8], offset: u64) -> Sys<usize> {
     let mut at = 0;
     while at < buffer.len() {
@@ -118,7 +118,7 @@ pub fn read_all_at(source: impl AsFd, buffer: &mut [u8], offset: u64) -> Sys<usi
     Ok(at)
 }
 
-/// Reads what comes next.
+/// Reads from the current file offset.
 pub fn read(source: impl AsFd, buffer: &mut [u8]) -> Sys<usize> {
     Ok(rustix::io::read(source, buffer)?)
 }
@@ -128,7 +128,7 @@ pub fn write_at(destination: impl AsFd, buffer: &[u8], offset: u64) -> Sys<usize
     Ok(rustix::io::pwrite(destination, buffer, offset)?)
 }
 
-/// Writes all of it at an offset.
+/// Writes all bytes at an offset.
 pub fn write_all_at(destination: impl AsFd, mut bytes: &[u8], mut offset: u64) -> Sys<()> {
     while !bytes.is_empty() {
         match write_at(&destination, bytes, offset) {
@@ -144,7 +144,7 @@ pub fn write_all_at(destination: impl AsFd, mut bytes: &[u8], mut offset: u64) -
     Ok(())
 }
 
-/// Writes what comes next.
+/// Writes at the current file offset.
 pub fn write(destination: impl AsFd, buffer: &[u8]) -> Sys<usize> {
     Ok(rustix::io::write(destination, buffer)?)
 }

@@ -8,13 +8,13 @@ use super::Sys;
 use crate::AlignedBuffer;
 use uncopy_core::Errno;
 
-/// After so many it is given up.
+/// Maximum number of consecutive `EAGAIN` or `EBUSY` answers before the ring is given up.
 const MAX_STALLS: u32 = 1000;
 
-/// How a call to [`DirectRing::copy`] ended, besides the bytes moved.
+/// End of a call of [`DirectRing::copy`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RingEnd {
-    /// Everything asked for was moved.
+    /// Everything was moved.
     Done,
     /// The source ended before.
     SourceEnded,
@@ -22,30 +22,30 @@ pub enum RingEnd {
     Failed(Errno),
 }
 
-/// Where a buffer stands between being read into and being written out.
+/// State of a buffer.
 #[derive(Debug, Clone, Copy)]
-enum Step {
+enum BufferState {
     Idle,
     Reading { block: usize, done: usize },
     Writing { block: usize, length: usize, done: usize },
 }
 
-/// A ring with registered buffers, each of which carries one block from source to destination.
+/// A ring with registered buffers, each of which moves one block at a time.
 pub struct DirectRing {
     ring: IoUring,
     buffers: Vec<AlignedBuffer>,
-    steps: Vec<Step>,
+    states: Vec<BufferState>,
     block_bytes: usize,
-    /// Operations that the kernel may still carry out on `buffers`.
+    /// Operations on `buffers` that have not completed.
     in_flight: usize,
-    /// Times in a row that the kernel had no room.
+    /// Consecutive `EAGAIN` or `EBUSY` answers.
     stalls: u32,
-    /// The kernel did not take or return what was submitted: `buffers` are given up to it.
+    /// Whether submitting failed, so that the kernel may still use `buffers`, which are leaked then.
     lost: bool,
 }
 
-/// One call's view of what is to be moved.
-struct Job {
+/// State of one [`DirectRing::copy`].
+struct CopyJob {
     source: RawFd,
     destination: RawFd,
     offset: u64,
@@ -56,8 +56,8 @@ struct Job {
 }
 
 impl DirectRing {
-    /// `depth` buffers of `block_bytes` each, registered with a new ring. `ENOMEM`: more than
-    /// `RLIMIT_MEMLOCK`; `ENOSYS` or `EPERM`: no io_uring for this process.
+    /// Creates a ring with `depth` registered buffers of `block_bytes` each. `ENOMEM`: more than
+    /// `RLIMIT_MEMLOCK`; `ENOSYS` or `EPERM`: this process cannot use io_uring.
     pub fn new(depth: usize, block_bytes: usize) -> Sys<DirectRing> {
         let entries = (depth as u32).next_power_of_two();
         let ring = IoUring::builder()
@@ -71,16 +71,15 @@ impl DirectRing {
             .iter_mut()
             .map(|b| libc::iovec { iov_base: b.as_mut_ptr().cast(), iov_len: b.len() })
             .collect();
-        // SAFETY: the buffers are owned by the value returned, whose drop waits for every
-        // operation on them before they are freed.
+        // SAFETY: the returned value owns the buffers, and its drop waits for every operation on them
+        // before they are freed.
         unsafe { ring.submitter().register_buffers(&iovecs) }.map_err(|e| errno_of(&e))?;
-        let steps = vec![Step::Idle; depth];
-        Ok(DirectRing { ring, buffers, steps, block_bytes, in_flight: 0, stalls: 0, lost: false })
+        let states = vec![BufferState::Idle; depth];
+        Ok(DirectRing { ring, buffers, states, block_bytes, in_flight: 0, stalls: 0, lost: false })
     }
 
-    /// Moves `length` bytes at `offset`, both multiples of the alignment of both files, which are
-    /// open with `O_DIRECT`. Returns how many bytes were moved without a gap from `offset` on;
-    /// nothing is in flight any more.
+    /// Moves `length` bytes at `offset`, both multiples of the alignment of both files, which are open with
+    /// `O_DIRECT`. Returns the contiguous prefix moved, in bytes. No operation is in flight afterwards.
     pub fn copy(
         &mut self,
         source: impl AsFd,
@@ -89,7 +88,7 @@ impl DirectRing {
         length: u64,
     ) -> (u64, RingEnd) {
         let blocks = length.div_ceil(self.block_bytes as u64) as usize;
-        let mut job = Job {
+        let mut job = CopyJob {
             source: source.as_fd().as_raw_fd(),
             destination: destination.as_fd().as_raw_fd(),
             offset,
@@ -108,12 +107,12 @@ impl DirectRing {
         ((whole as u64 * self.block_bytes as u64).min(length), job.end)
     }
 
-    /// Submits what is queued, waits for a completion and handles all that are there.
-    fn turn(&mut self, job: &mut Job) {
+    /// Submits queued operations, waits for a completion, and handles all completions.
+    fn turn(&mut self, job: &mut CopyJob) {
         match self.ring.submit_and_wait(1).map_err(|error| errno_of(&error)) {
             Ok(_) => self.stalls = 0,
             Err(Errno::EINTR) => {}
-            // Completions are to be taken, and then it is to be tried again (`io_uring_enter(2)`).
+            // The caller has to reap completions and try again (`io_uring_enter(2)`).
             Err(Errno::EAGAIN | Errno::EBUSY) if self.stalls < MAX_STALLS => {
                 self.stalls += 1;
                 std::thread::yield_now();
@@ -132,54 +131,54 @@ impl DirectRing {
         }
     }
 
-    fn complete(&mut self, job: &mut Job, slot: usize, result: i32) {
-        let step = std::mem::replace(&mut self.steps[slot], Step::Idle);
+    fn complete(&mut self, job: &mut CopyJob, slot: usize, result: i32) {
+        let state = std::mem::replace(&mut self.states[slot], BufferState::Idle);
         let n = match usize::try_from(result) {
             Ok(n) => n,
             Err(_) => {
                 let errno = Errno::from_raw(-result);
                 let retry = matches!(errno, Errno::EINTR | Errno::EAGAIN);
-                return if retry { self.queue(job, slot, step) } else { job.fail(errno) };
+                return if retry { self.queue(job, slot, state) } else { job.fail(errno) };
             }
         };
-        match step {
-            Step::Idle => {}
-            Step::Reading { .. } if n == 0 => job.source_ended(),
-            Step::Reading { block, done } => {
+        match state {
+            BufferState::Idle => {}
+            BufferState::Reading { .. } if n == 0 => job.source_ended(),
+            BufferState::Reading { block, done } => {
                 let (done, want) = (done + n, job.block_length(block, self.block_bytes));
                 let next = if done >= want {
-                    Step::Writing { block, length: want, done: 0 }
+                    BufferState::Writing { block, length: want, done: 0 }
                 } else {
-                    Step::Reading { block, done }
+                    BufferState::Reading { block, done }
                 };
                 self.queue(job, slot, next);
             }
-            Step::Writing { .. } if n == 0 => job.fail(Errno::EIO),
-            Step::Writing { block, length, done } if done + n < length => {
-                self.queue(job, slot, Step::Writing { block, length, done: done + n });
+            BufferState::Writing { .. } if n == 0 => job.fail(Errno::EIO),
+            BufferState::Writing { block, length, done } if done + n < length => {
+                self.queue(job, slot, BufferState::Writing { block, length, done: done + n });
             }
-            Step::Writing { block, .. } => {
+            BufferState::Writing { block, .. } => {
                 job.done[block] = true;
                 self.start_block(job, slot);
             }
         }
     }
 
-    fn start_block(&mut self, job: &mut Job, slot: usize) {
+    fn start_block(&mut self, job: &mut CopyJob, slot: usize) {
         if job.end == RingEnd::Done && job.next_block < job.done.len() {
             let block = job.next_block;
             job.next_block += 1;
-            self.queue(job, slot, Step::Reading { block, done: 0 });
+            self.queue(job, slot, BufferState::Reading { block, done: 0 });
         }
     }
 
-    /// Queues the operation that `step` stands for on the buffer `slot`.
-    fn queue(&mut self, job: &mut Job, slot: usize, step: Step) {
+    /// Queues the operation for `state` on the buffer `slot`.
+    fn queue(&mut self, job: &mut CopyJob, slot: usize, state: BufferState) {
         let index = slot as u16;
         let start = self.buffers[slot].as_mut_ptr();
-        let entry: squeue::Entry = match step {
-            Step::Idle => return,
-            Step::Reading { block, done } => {
+        let entry: squeue::Entry = match state {
+            BufferState::Idle => return,
+            BufferState::Reading { block, done } => {
                 let length = (job.block_length(block, self.block_bytes) - done) as u32;
                 let at = job.offset + (block * self.block_bytes + done) as u64;
                 let start = start.wrapping_add(done);
@@ -187,7 +186,7 @@ impl DirectRing {
                     .offset(at)
                     .build()
             }
-            Step::Writing { block, length, done } => {
+            BufferState::Writing { block, length, done } => {
                 let at = job.offset + (block * self.block_bytes + done) as u64;
                 let (start, length) = (start.wrapping_add(done), (length - done) as u32);
                 opcode::WriteFixed::new(types::Fd(job.destination), start, length, index)
@@ -195,21 +194,21 @@ impl DirectRing {
                     .build()
             }
         };
-        // SAFETY: the operation touches registered buffer `slot` only, within its length; buffer
-        // and ring live until the operation has completed, which `copy` and `drop` wait for. The
-        // descriptors are borrowed by `copy`, which returns after that.
+        // SAFETY: the operation accesses only the registered buffer `slot`, within its length; buffer and
+        // ring live until the operation has completed, which `copy` and `drop` wait for. The descriptors
+        // are borrowed by `copy`, which returns after that.
         let pushed = unsafe { self.ring.submission().push(&entry.user_data(slot as u64)) };
         match pushed {
             Ok(()) => {
                 self.in_flight += 1;
-                self.steps[slot] = step;
+                self.states[slot] = state;
             }
             Err(_) => job.fail(Errno::EAGAIN),
         }
     }
 }
 
-impl Job {
+impl CopyJob {
     fn block_length(&self, block: usize, block_bytes: usize) -> usize {
         (self.length - (block * block_bytes) as u64).min(block_bytes as u64) as usize
     }
@@ -237,7 +236,7 @@ impl Drop for DirectRing {
             }
         }
         if self.lost {
-            // The kernel may still write into them: leaked rather than freed.
+            // The kernel may still write into the buffers, so they are leaked.
             self.buffers.drain(..).for_each(std::mem::forget);
         }
     }

@@ -1,5 +1,5 @@
-//! Extended attributes of open files (`xattr(7)`), and of what an `O_PATH` handle stands for: these
-//! calls refuse it with `EBADF` (`open(2)`), and it is named through `/proc` then.
+//! Extended attributes of open files (`xattr(7)`) and of `O_PATH` handles. The calls refuse a handle with
+//! `EBADF` (`open(2)`); then it is named through `/proc`.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::AsFd;
@@ -14,12 +14,12 @@ use uncopy_core::Errno;
 /// The attribute that holds an access ACL (`acl(5)`).
 pub const ACCESS_ACL: &CStr = c"system.posix_acl_access";
 
-/// The largest value and the largest list of names (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
+/// Maximum size of a value and of a list of names (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
 const MAX_BYTES: usize = 64 << 10;
 
-/// The names of all attributes that the caller may see.
+/// Returns the names of all attributes that the caller may see.
 pub fn names(file: impl AsFd) -> Sys<Vec<CString>> {
-    // Asked with an empty buffer, rustix says 0 whatever the kernel says.
+    // With an empty buffer rustix returns 0 whatever the kernel returns.
     let list = read(|buffer| match fs::flistxattr(&file, &mut *buffer) {
         Err(Refused::BADF) => fs::listxattr(path_of(file.as_fd()), buffer),
         other => other,
@@ -27,7 +27,7 @@ pub fn names(file: impl AsFd) -> Sys<Vec<CString>> {
     Ok(list.split_inclusive(|b| *b == 0).filter_map(owned).collect())
 }
 
-/// What `call` gives, into a small buffer first: most lists and values fit.
+/// Returns the bytes that `call` writes. The first buffer is small, as most lists and values fit.
 fn read(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> Sys<Vec<u8>> {
     let mut bytes = vec![0; 256];
     loop {
@@ -46,7 +46,7 @@ fn owned(bytes: &[u8]) -> Option<CString> {
     CStr::from_bytes_with_nul(bytes).ok().map(CStr::to_owned)
 }
 
-/// The value of an attribute; `None` if there is none of this name.
+/// Returns the value of an attribute; `None` if it does not exist.
 pub fn get(file: impl AsFd, name: &CStr) -> Sys<Option<Vec<u8>>> {
     let value = read(|buffer| match fs::fgetxattr(&file, name, &mut *buffer) {
         Err(Refused::BADF) => fs::getxattr(path_of(file.as_fd()), name, buffer),

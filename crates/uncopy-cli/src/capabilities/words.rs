@@ -177,9 +177,9 @@ mod tests {
             (no, "no: Invalid argument (EINVAL)"),
             (
                 Answer::No { errno: None, reason: AnswerReason::SpaceTaken },
-                "no: what was never written takes space",
+                "no: ranges that were never written take space",
             ),
-            (Answer::unknown(AnswerReason::NotAsked), "not tried: it was not asked"),
+            (Answer::unknown(AnswerReason::NotAsked), "not tried: no trial was requested"),
         ] {
             assert_eq!(answer(&answered, |()| String::new()), expected);
         }

@@ -168,7 +168,7 @@ fn facts_about_a_copy_have_their_words() {
                 cause: CopyCause::Refused { reason: AnswerReason::CopiedNothing },
             }
             .into(),
-            "splice copies inside the kernel: it was accepted and copied nothing",
+            "splice copies inside the kernel: the call succeeded but copied nothing",
         ),
         (
             FilesFound::ProgramCopies { cause: CopyCause::Setting { setting: setting() } }.into(),

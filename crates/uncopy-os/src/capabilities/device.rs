@@ -3,27 +3,27 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What kind of device stores a file's blocks.
+/// Kind of the device that stores a file's blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DeviceKind {
     /// A disk, or a partition of one.
     Disk,
-    /// A file taken for a disk; its own page cache may lie in between.
+    /// A file used as a disk; its page cache may lie in between.
     Loop,
-    /// Made of other devices, which may transform the bytes: device mapper, md, bcache.
+    /// Built from other devices, which may transform the bytes: device mapper, md, bcache.
     Stacked,
     /// Across a network: nbd, rbd, drbd.
     Network,
     /// Memory: zram, brd.
     Memory,
-    /// No block device (tmpfs, overlayfs, network filesystems), or one that the filesystem does not
-    /// name (btrfs).
+    /// No block device (tmpfs, overlayfs, network filesystems), or one that the filesystem does not report
+    /// (btrfs).
     Anonymous,
 }
 
 impl DeviceKind {
-    /// The name in reports.
+    /// Returns the name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,17 +43,16 @@ impl DeviceKind {
 pub struct Device {
     /// Kernel name (`vda1`); empty for [`DeviceKind::Anonymous`].
     pub name: String,
-    /// What kind it is.
+    /// Kind of the device.
     pub kind: DeviceKind,
-    /// Spinning, where the kernel says.
+    /// Whether the disk is rotational; `None` where the kernel does not say.
     pub rotational: Option<bool>,
-    /// How it is attached, as its place in sysfs tells: `nvme`, `virtio`, `ata`, `usb`, `mmc`,
-    /// `iscsi`, `nvme-of`.
+    /// Transport, from its path in sysfs: `nvme`, `virtio`, `ata`, `usb`, `mmc`, `iscsi`, `nvme-of`.
     pub transport: Option<&'static str>,
 }
 
 impl Device {
-    /// The device with this `st_dev`, as `/sys/dev/block` describes it.
+    /// Returns the device with this `st_dev`, as described in `/sys/dev/block`.
     #[must_use]
     pub fn with_number(major: u32, minor: u32) -> Device {
         let anonymous = Device {
@@ -87,12 +86,12 @@ impl Device {
     }
 }
 
-/// A partition's directory lies in that of its disk.
+/// Returns the disk's directory, which is the parent of a partition's directory.
 fn whole_disk(path: &Path) -> &Path {
     if path.join("partition").exists() { path.parent().unwrap_or(path) } else { path }
 }
 
-/// How a disk is attached: remote ones have local names, and their place in sysfs tells.
+/// Returns a disk's transport. Remote disks have local names and differ only in their path in sysfs.
 fn transport_of(path: &Path) -> Option<&'static str> {
     let numbered = |part: &str, prefix: &str| {
         part.strip_prefix(prefix).is_some_and(|n| n.parse::<u32>().is_ok())
@@ -137,7 +136,7 @@ mod tests {
     use super::{DeviceKind, kind_of, transport_of};
 
     #[test]
-    fn the_place_in_sysfs_tells_how_a_disk_is_attached() {
+    fn the_transport_follows_from_the_path_in_sysfs() {
         for (path, expected) in [
             ("/sys/devices/pci0000:00/0000:00:03.0/virtio1/block/vda", Some("virtio")),
             (
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_told_by_name() {
+    fn the_kind_follows_from_the_name() {
         for (name, kind) in [
             ("vda", DeviceKind::Disk),
             ("nvme0n1p2", DeviceKind::Disk),

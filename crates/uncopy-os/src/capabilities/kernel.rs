@@ -1,33 +1,33 @@
-//! What the kernel offers, whatever the filesystem.
+//! Kernel features that do not depend on a filesystem.
 
 use super::Answer;
 
-/// What this kernel offers this process.
+/// Kernel features that this process can use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Kernel {
-    /// As `uname -r` prints it: `6.18.0-1-amd64`.
+    /// Release, as `uname -r` prints it: `6.18.0-1-amd64`.
     pub release: String,
-    /// Whether io_uring can be used, and for what.
+    /// Availability of io_uring.
     pub io_uring: IoUring,
-    /// On which sockets `SO_ZEROCOPY` can be set, so that `MSG_ZEROCOPY` is accepted. Whether
-    /// bytes then really stay where they are depends on the route and the device.
+    /// Sockets with `SO_ZEROCOPY`, which accept `MSG_ZEROCOPY`. Whether the bytes are then really not copied
+    /// depends on the route and the device.
     pub msg_zerocopy: Vec<ZerocopySocket>,
-    /// What bounds these ways.
+    /// Resource limits.
     pub limits: Limits,
 }
 
-/// Whether io_uring can be used, and for what.
+/// Availability of io_uring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IoUring {
-    /// A ring was made and asked which operations it knows.
+    /// Whether a ring could be created and its operations listed.
     pub available: Answer,
-    /// `/proc/sys/kernel/io_uring_disabled`: 0 for everybody, 1 for a group or `CAP_SYS_ADMIN`, 2
-    /// for nobody. `None` before Linux 6.6.
+    /// `/proc/sys/kernel/io_uring_disabled`: 0: allowed for every user, 1: for a group or `CAP_SYS_ADMIN`,
+    /// 2: forbidden. `None` before Linux 6.6.
     pub disabled: Option<u8>,
-    /// Every operation that this library knows of, with whether this kernel knows it
-    /// (`IORING_REGISTER_PROBE`). Empty if no ring could be made.
+    /// Every operation known to this library, and whether this kernel supports it (`IORING_REGISTER_PROBE`).
+    /// Empty if no ring could be created.
     pub operations: Vec<UringOperation>,
 }
 
@@ -37,7 +37,7 @@ pub struct IoUring {
 pub struct UringOperation {
     /// Its name in `linux/io_uring.h` without the prefix, in lower case: `send_zc`.
     pub name: &'static str,
-    /// This kernel has it.
+    /// Whether this kernel supports it.
     pub supported: bool,
 }
 
@@ -53,7 +53,7 @@ pub enum SocketProtocol {
     Udp4,
     /// UDP over IPv6.
     Udp6,
-    /// A stream between processes of this machine (`unix(7)`).
+    /// Stream between processes of this machine (`unix(7)`).
     Unix,
 }
 
@@ -67,7 +67,7 @@ impl SocketProtocol {
         SocketProtocol::Unix,
     ];
 
-    /// The name in reports: `tcp4`.
+    /// Returns the name in reports: `tcp4`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -80,7 +80,7 @@ impl SocketProtocol {
     }
 }
 
-/// Whether sockets of a protocol take `SO_ZEROCOPY`.
+/// Whether sockets of a protocol accept `SO_ZEROCOPY`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZerocopySocket {
     /// The protocol.
@@ -89,16 +89,16 @@ pub struct ZerocopySocket {
     pub answer: Answer,
 }
 
-/// What bounds how much may be in flight.
+/// Limits on the number of bytes in flight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Bytes that an unprivileged user's pipe may hold (`/proc/sys/fs/pipe-max-size`).
+    /// Maximum size of a pipe for unprivileged users (`/proc/sys/fs/pipe-max-size`).
     pub pipe_max_bytes: Option<u64>,
-    /// Bytes of control data and notifications that a socket may hold
-    /// (`/proc/sys/net/core/optmem_max`): bounds what `MSG_ZEROCOPY` has in flight.
+    /// Maximum size of control data and notifications of a socket (`/proc/sys/net/core/optmem_max`). Limits the
+    /// number of `MSG_ZEROCOPY` sends in flight.
     pub optmem_max_bytes: Option<u64>,
-    /// Bytes that may be locked (`RLIMIT_MEMLOCK`): bounds registered buffers and zero-copy sends.
+    /// Bytes of locked memory (`RLIMIT_MEMLOCK`). Limits registered buffers and zero-copy sends.
     pub memlock: Limit,
     /// Open files (`RLIMIT_NOFILE`).
     pub open_files: Limit,
@@ -107,8 +107,8 @@ pub struct Limits {
 /// A resource limit (`getrlimit(2)`). `None`: unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limit {
-    /// What is enforced.
+    /// The limit that the kernel enforces.
     pub soft: Option<u64>,
-    /// How far the process may raise it by itself.
+    /// The maximum to which an unprivileged process can raise it.
     pub hard: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! What this kernel, filesystem and device offer, found out by trying.
+//! Abilities of this kernel, filesystem and device, found by trying them.
 //!
 //! ```no_run
 //! use uncopy::capabilities::{Answer, kernel, storage};
@@ -31,14 +31,14 @@ pub use storage::{Alignment, Sharing, Storage};
 pub use uncopy_core::Filesystem;
 use uncopy_core::{Errno, Result};
 
-/// What came of trying something.
+/// Result of trying something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer<T = ()> {
-    /// It works, and this is how.
+    /// It works; the value holds details.
     Yes(T),
     /// It does not work here.
     No {
-        /// What the kernel answered; `None` where it accepted the call and did something else.
+        /// Answer of the kernel; `None` where it accepted the call and did something else.
         errno: Option<Errno>,
         /// Why.
         reason: AnswerReason,
@@ -51,7 +51,7 @@ pub enum Answer<T = ()> {
 }
 
 impl<T> Answer<T> {
-    /// It was tried and works.
+    /// Whether it was tried and works.
     #[must_use]
     pub const fn is_yes(&self) -> bool {
         matches!(self, Answer::Yes(_))
@@ -63,8 +63,8 @@ impl<T> Answer<T> {
 }
 
 impl<T> From<Result<T, Errno>> for Answer<T> {
-    /// An error that says nothing about the ability (no space, no permission, a broken device)
-    /// leaves the question open.
+    /// Converts the result of a trial. An error that says nothing about the ability (no space, no permission,
+    /// a broken device) gives [`Answer::Unknown`].
     fn from(result: Result<T, Errno>) -> Answer<T> {
         match result {
             Ok(value) => Answer::Yes(value),
@@ -83,25 +83,24 @@ impl<T> From<Result<T, Errno>> for Answer<T> {
     }
 }
 
-/// What this kernel offers this process. Asked once; takes about a millisecond, and opens and
-/// closes a few sockets and one io_uring.
+/// Returns the kernel features that this process can use. The first call takes about a millisecond and opens
+/// and closes a few sockets and one io_uring; the result is cached.
 pub fn kernel() -> &'static Kernel {
     static KERNEL: OnceLock<Kernel> = OnceLock::new();
     KERNEL.get_or_init(probe::kernel)
 }
 
-/// The limits as they are now, for this thread: they differ between networks.
+/// Returns the current limits for this thread. They may differ between network namespaces.
 pub fn limits() -> Limits {
     probe::limits()
 }
 
-/// What the filesystem at `path` does, tried with temporary files in that directory, or in the
-/// directory of that file, of less than 2 MiB together. They have no name where the filesystem
-/// allows that, and else an unguessable one that is removed at once. Not cached: a filesystem can
-/// be remounted, and its trial flushes a file, which takes milliseconds.
+/// Tries the features of the filesystem at `path`, with temporary files in that directory, or in the
+/// directory of that file, of less than 2 MiB together. They have no name where the filesystem supports
+/// that; otherwise a random name, which is removed at once. The result is not cached, as a filesystem can
+/// be remounted. A call flushes a file, which takes milliseconds.
 ///
-/// A directory that cannot be written to is no error: the answers are then
-/// [`Answer::Unknown`], and say so.
+/// If the directory is not writable, the answers are [`Answer::Unknown`] with that reason.
 ///
 /// # Errors
 /// `path` cannot be opened or examined.
@@ -109,18 +108,18 @@ pub fn storage(path: impl AsRef<Path>) -> Result<Storage> {
     probe::storage(path.as_ref())
 }
 
-/// What a filesystem is known by, also after a reboot.
+/// Identity of a filesystem, which survives a reboot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Identity {
-    /// Its kind and its UUID, or the number that it gives itself: `ext4 uuid 0123…`, `9p fsid 4f2a…`.
+    /// Kind of the filesystem, with its UUID or its id: `ext4 uuid 0123…`, `9p fsid 4f2a…`.
     pub id: String,
     /// Its kind.
     pub filesystem: Filesystem,
 }
 
-/// What the filesystem of `path` is known by: its UUID (`FS_IOC_GETFSUUID`, Linux 6.9), else `f_fsid` of
-/// `statfs(2)`. A tmpfs is another one each time it is mounted.
+/// Returns the identity of the filesystem of `path`: its UUID (`FS_IOC_GETFSUUID`, Linux 6.9), or `f_fsid` of
+/// `statfs(2)`. A tmpfs gets a new identity each time it is mounted.
 ///
 /// # Errors
 /// `path` cannot be opened or examined, or the filesystem has neither.
@@ -133,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_answer_about_the_ability_is_a_no() {
+    fn only_errors_about_the_ability_mean_no() {
         assert_eq!(Answer::from(Ok(3)), Answer::Yes(3));
         for (errno, is_no) in [
             (Errno::EOPNOTSUPP, true),

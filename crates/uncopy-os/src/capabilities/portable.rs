@@ -1,4 +1,4 @@
-//! Systems other than Linux: nothing is asked yet, and every answer says so.
+//! Systems other than Linux: nothing is probed yet, and every answer says so.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ pub(super) fn limits() -> Limits {
 }
 
 pub(super) fn identity(path: &Path) -> Result<Identity> {
-    let reason = Reason::Refused("this system is not asked for it yet".into());
+    let reason = Reason::Refused("not supported on this system yet".into());
     Err(Error::new("identify the filesystem of", path, reason))
 }
 

@@ -1,25 +1,25 @@
-//! Why an answer is not yes.
+//! Reasons why a feature does not work or was not tried.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use uncopy_core::{Errno, Obstacle, Reason};
 
-/// Why something does not work here, or was not tried.
+/// Reason why a feature does not work here, or was not tried.
 ///
-/// `Display` says it for people; [`code`](AnswerReason::code) is for programs.
+/// `Display` gives a text for people; [`code`](AnswerReason::code) is for programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AnswerReason {
     /// The kernel refused it.
     Refused(Errno),
-    /// The kernel answered something that says nothing about the ability: no space, no permission.
+    /// The kernel's answer says nothing about the ability: no space, no permission.
     Inconclusive(Errno),
-    /// A mechanism of copying was stopped.
+    /// A copying mechanism was stopped.
     StoppedBy(Obstacle),
-    /// The call was accepted and copied nothing.
+    /// The call succeeded but copied nothing.
     CopiedNothing,
-    /// What was never written takes space.
+    /// Ranges that were never written take space.
     SpaceTaken,
     /// Holes are reported as data.
     HolesAreData,
@@ -27,14 +27,14 @@ pub enum AnswerReason {
     NotExamined {
         /// The directory.
         directory: PathBuf,
-        /// Why.
+        /// Reason of the failure.
         reason: Reason,
     },
-    /// No file can be made in the directory.
+    /// No file can be created in the directory.
     NoFile {
         /// The directory.
         directory: PathBuf,
-        /// What the kernel answered.
+        /// Answer of the kernel.
         errno: Errno,
     },
     /// The directory is on another filesystem.
@@ -42,11 +42,11 @@ pub enum AnswerReason {
         /// The directory.
         directory: PathBuf,
     },
-    /// There are no two files of known size.
+    /// Source and destination are not two files of known size.
     NotTwoFiles,
-    /// Nobody asked.
+    /// The feature was not tried.
     NotAsked,
-    /// This system is not asked yet.
+    /// The feature is not probed on this system yet.
     NotAskedHere,
 }
 
@@ -70,22 +70,24 @@ impl fmt::Display for AnswerReason {
             AnswerReason::Refused(errno) => f.write_str(&errno.message()),
             AnswerReason::Inconclusive(errno) => write!(f, "{} ({errno})", errno.message()),
             AnswerReason::StoppedBy(obstacle) => write!(f, "{obstacle}"),
-            AnswerReason::CopiedNothing => f.write_str("it was accepted and copied nothing"),
-            AnswerReason::SpaceTaken => f.write_str("what was never written takes space"),
+            AnswerReason::CopiedNothing => f.write_str("the call succeeded but copied nothing"),
+            AnswerReason::SpaceTaken => f.write_str("ranges that were never written take space"),
             AnswerReason::HolesAreData => f.write_str("holes are reported as data"),
             AnswerReason::NotExamined { directory, reason } => {
                 write!(f, "{}: {reason}", directory.display())
             }
             AnswerReason::NoFile { directory, errno } => {
                 let directory = directory.display();
-                write!(f, "no file can be made in {directory}: {} ({errno})", errno.message())
+                write!(f, "cannot create a file in {directory}: {} ({errno})", errno.message())
             }
             AnswerReason::OtherFilesystem { directory } => {
                 write!(f, "{} is on another filesystem", directory.display())
             }
-            AnswerReason::NotTwoFiles => f.write_str("there are no two files of known size"),
-            AnswerReason::NotAsked => f.write_str("it was not asked"),
-            AnswerReason::NotAskedHere => f.write_str("this system is not asked yet"),
+            AnswerReason::NotTwoFiles => {
+                f.write_str("source and destination are not two files of known size")
+            }
+            AnswerReason::NotAsked => f.write_str("no trial was requested"),
+            AnswerReason::NotAskedHere => f.write_str("not supported on this system yet"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a device can do (`Documentation/networking/ethtool-netlink.rst`, Linux 5.6).
+//! Features of network devices (`Documentation/networking/ethtool-netlink.rst`, Linux 5.6).
 
 use rustix::net::netlink::GENERIC;
 
@@ -21,13 +21,13 @@ const CHANGEABLE: u16 = 2;
 const REQUESTED: u16 = 3;
 const ACTIVE: u16 = 4;
 const NEVER_CHANGE: u16 = 5;
-/// `ETHTOOL_A_BITSET_NOMASK`, `ETHTOOL_A_BITSET_BITS`, and of each bit its name and value.
+/// `ETHTOOL_A_BITSET_NOMASK`, `ETHTOOL_A_BITSET_BITS`, and the name and value of each bit.
 const NO_MASK: u16 = 1;
 const BITS: u16 = 3;
 const BIT_NAME: u16 = 2;
 const BIT_VALUE: u16 = 3;
 
-/// Features of a device by the names that `ethtool -k` shows.
+/// Features of a device, with the names that `ethtool -k` shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Features {
     active: Vec<String>,
@@ -36,18 +36,18 @@ pub struct Features {
     never_change: Vec<String>,
 }
 
-/// One feature.
+/// State of one feature.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Feature {
     pub is_active: bool,
-    /// Somebody asked for it; it may wait for another one.
+    /// Whether it is requested; it may need another feature to become active.
     pub is_requested: bool,
-    /// Nobody can change it.
+    /// Whether it cannot be changed.
     pub is_fixed: bool,
 }
 
 impl Features {
-    /// The feature of this name.
+    /// Returns the state of the feature of this name.
     pub fn get(&self, name: &str) -> Feature {
         let has = |names: &[String]| names.iter().any(|found| found == name);
         Feature {
@@ -58,7 +58,7 @@ impl Features {
     }
 }
 
-/// The features of a device.
+/// Reads the features of a device.
 pub fn features(device: u32) -> Sys<Features> {
     let netlink = Netlink::open(Some(GENERIC))?;
     let family = Request::new(CONTROL, &[GET_FAMILY, 1, 0, 0]).with(FAMILY_NAME, b"ethtool\0");
@@ -82,7 +82,7 @@ fn features_in(answer: &[u8]) -> Features {
     }
 }
 
-/// The names of the bits that are set. Without a mask only these are listed.
+/// Returns the names of the bits that are set. A set without a mask lists only these.
 fn names_in(set: &[u8]) -> Vec<String> {
     let lists_set_bits = attribute(set, NO_MASK).is_some();
     let bits = attribute(set, BITS).unwrap_or_default();
@@ -103,7 +103,7 @@ mod tests {
     use crate::netlink::route;
 
     #[test]
-    fn loopback_gathers_and_nobody_can_change_that() {
+    fn scatter_gather_of_loopback_is_fixed() {
         let route = route::route_to("127.0.0.1".parse().unwrap(), 0).unwrap();
         let features = features(route.device).unwrap();
         let gather = features.get("tx-scatter-gather");
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_not_there_is_an_error() {
+    fn a_missing_device_is_an_error() {
         assert_eq!(features(u32::MAX >> 1), Err(Errno::ENODEV));
         assert_eq!(features_in(&[1, 2, 3]), Features::default());
     }

@@ -1,4 +1,4 @@
-//! Rules of nf_tables (`nft(8)`, `linux/netfilter/nf_tables.h`), as the kernel holds them.
+//! Rules of nf_tables as the kernel stores them (`nft(8)`, `linux/netfilter/nf_tables.h`).
 
 use rustix::net::netlink::NETFILTER;
 
@@ -38,7 +38,7 @@ const RULE_CHAIN: u16 = 2;
 const RULE_EXPRESSIONS: u16 = 4;
 const EXPRESSION_NAME: u16 = 1;
 const EXPRESSION_DATA: u16 = 2;
-/// `NFTA_SET_TABLE`, `NFTA_SET_NAME`, `NFTA_SET_FLAGS`; the same two of lists of elements, and
+/// `NFTA_SET_TABLE`, `NFTA_SET_NAME`, `NFTA_SET_FLAGS`; lists of elements have the same first two, and
 /// `NFTA_SET_ELEM_LIST_ELEMENTS`.
 const SET_TABLE: u16 = 1;
 const SET_NAME: u16 = 2;
@@ -55,7 +55,7 @@ const DATA_VERDICT: u16 = 2;
 const VERDICT_CODE: u16 = 1;
 const VERDICT_CHAIN: u16 = 2;
 
-/// Everything that nf_tables does in this network namespace.
+/// All rules of nf_tables in this network namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ruleset {
     pub chains: Vec<Chain>,
@@ -63,14 +63,14 @@ pub struct Ruleset {
     pub sets: Vec<Set>,
 }
 
-/// A list of rules.
+/// A chain of rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Chain {
     /// `NFPROTO_IPV4` and others.
     pub family: u8,
     pub table: String,
     pub name: String,
-    /// `None`: other chains go there.
+    /// `None`: only other chains enter it.
     pub hook: Option<Hook>,
     /// `filter`, `nat`, `route`.
     pub kind: String,
@@ -78,16 +78,16 @@ pub struct Chain {
     pub policy: u32,
 }
 
-/// Where packets enter a chain.
+/// Hook at which packets enter a chain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hook {
-    /// `NF_INET_LOCAL_OUT`, or of its own family.
+    /// `NF_INET_LOCAL_OUT`, or a hook of the chain's family.
     pub number: u32,
     pub priority: i32,
     pub devices: Vec<String>,
 }
 
-/// A rule of a chain, in the order in which they are asked.
+/// A rule of a chain. Rules are evaluated in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rule {
     pub family: u8,
@@ -96,7 +96,7 @@ pub struct Rule {
     pub expressions: Vec<Expression>,
 }
 
-/// One step of a rule, with its attributes.
+/// One expression of a rule, with its attributes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Expression {
     pub name: String,
@@ -124,25 +124,25 @@ pub struct Element {
     pub data: Option<Data>,
 }
 
-/// What an element stands for, or what an expression puts into a register.
+/// Data of an element, or of an expression that loads a register.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Data {
     Value(Vec<u8>),
-    /// `NF_ACCEPT`, `NFT_JUMP` and others, and the chain to go to.
+    /// Code (`NF_ACCEPT`, `NFT_JUMP` and others) and the target chain.
     Verdict(i32, String),
 }
 
-/// All rules; none on a kernel without nf_tables.
+/// Reads all rules. Returns none on a kernel without nf_tables.
 ///
 /// # Errors
-/// `EPERM`: without CAP_NET_ADMIN nothing is told.
+/// `EPERM`: CAP_NET_ADMIN is missing.
 pub fn ruleset() -> Sys<Ruleset> {
     let netlink = match Netlink::open(Some(NETFILTER)) {
         Err(Errno::EPROTONOSUPPORT | Errno::EAFNOSUPPORT) => return Ok(Ruleset::default()),
         netlink => netlink?,
     };
     let chains = match netlink.query(request(GET_CHAIN, 0).dump()) {
-        // There is no such subsystem.
+        // The kernel lacks this subsystem.
         Err(Errno::EINVAL | Errno::EOPNOTSUPP) => return Ok(Ruleset::default()),
         chains => chains?,
     };
@@ -166,7 +166,7 @@ pub fn ruleset() -> Sys<Ruleset> {
         found.sets.push(set);
     }
     for table in netlink.query(request(GET_TABLE, 0).dump())? {
-        if let Some((family, name)) = asleep(&table) {
+        if let Some((family, name)) = dormant_table(&table) {
             found.chains.retain(|chain| chain.family != family || chain.table != name);
         }
     }
@@ -181,7 +181,7 @@ fn zero_ended(name: &str) -> Vec<u8> {
     [name.as_bytes(), &[0]].concat()
 }
 
-/// Numbers of nf_tables are in the order of the network.
+/// Returns the first four bytes as a big-endian number, as nf_tables stores numbers.
 pub fn be_u32_at(value: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(value.get(..4)?.try_into().ok()?))
 }
@@ -190,11 +190,11 @@ fn number(attributes: &[u8], kind: u16) -> Option<u32> {
     attribute(attributes, kind).and_then(be_u32_at)
 }
 
-/// A table that is switched off: its family and name.
-fn asleep(answer: &[u8]) -> Option<(u8, String)> {
+/// Returns family and name of a table that is dormant (switched off).
+fn dormant_table(answer: &[u8]) -> Option<(u8, String)> {
     let (fixed, rest) = answer.split_at_checked(FIXED_BYTES)?;
-    let is_asleep = number(rest, TABLE_FLAGS)? & DORMANT != 0;
-    is_asleep.then_some((fixed[0], text(attribute(rest, TABLE_NAME)?)))
+    let is_dormant = number(rest, TABLE_FLAGS)? & DORMANT != 0;
+    is_dormant.then_some((fixed[0], text(attribute(rest, TABLE_NAME)?)))
 }
 
 fn chain_in(answer: &[u8]) -> Option<Chain> {
@@ -266,7 +266,7 @@ fn elements_in(answer: &[u8]) -> Option<Vec<Element>> {
     Some(attributes(list).map(element).collect())
 }
 
-/// A value or verdict, as attributes have it.
+/// Parses a value or verdict.
 pub fn data_in(bytes: &[u8]) -> Option<Data> {
     if let Some(value) = attribute(bytes, DATA_VALUE) {
         return Some(Data::Value(value.to_owned()));
@@ -279,7 +279,7 @@ pub fn data_in(bytes: &[u8]) -> Option<Data> {
 #[cfg(fuzzing)]
 pub fn fuzz(answer: &[u8]) {
     let _ = (chain_in(answer), rule_in(answer), set_in(answer), elements_in(answer));
-    let _ = (asleep(answer), data_in(answer));
+    let _ = (dormant_table(answer), data_in(answer));
 }
 
 #[cfg(test)]
@@ -287,19 +287,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_that_are_cut_off_are_none() {
+    fn truncated_answers_are_none() {
         assert_eq!(chain_in(&[1, 0, 0]), None);
         assert_eq!(rule_in(&[1, 0, 0, 0]), None);
         assert_eq!(set_in(&[1, 0, 0, 0]), None);
         assert_eq!(elements_in(&[1, 0]), None);
         assert_eq!(elements_in(&[1, 0, 0, 0]), Some(Vec::new()));
-        assert_eq!(asleep(&[1, 0, 0, 0]), None);
+        assert_eq!(dormant_table(&[1, 0, 0, 0]), None);
         assert_eq!(be_u32_at(&[0, 0, 1, 2, 9]), Some(258));
         assert_eq!(be_u32_at(&[0, 0, 1]), None);
     }
 
     #[test]
-    fn whoever_may_not_ask_is_told_so() {
+    fn the_rules_are_read_or_the_permission_is_missing() {
         match ruleset() {
             Ok(_) | Err(Errno::EPERM) => {}
             Err(errno) => panic!("{errno}"),

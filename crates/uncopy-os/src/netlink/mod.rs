@@ -1,7 +1,7 @@
-//! Questions to the kernel by `netlink(7)`.
+//! Requests to the kernel by `netlink(7)`.
 //!
-//! The crates for it bring an asynchronous runtime and a type for every attribute there is. Half a
-//! dozen questions need this: a message is built, and answers are taken apart.
+//! The existing crates bring an asynchronous runtime and a type for every attribute. A handful of requests
+//! needs only this: building a message and parsing the answers.
 
 pub mod ethtool;
 pub mod firewall;
@@ -24,26 +24,26 @@ use uncopy_core::Errno;
 const HEADER_BYTES: usize = 16;
 /// `struct nlattr`, and `struct rtattr`, before the value.
 const ATTRIBUTE_BYTES: usize = 4;
-/// The flags `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER` share the number of an attribute.
+/// Mask of an attribute's type, without the flags `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`.
 const ATTRIBUTE_KIND: u16 = 0x3fff;
 const NESTED: u16 = 0x8000;
-/// A dump comes in pieces of 32 KiB at most (`netlink_dump` in `net/netlink/af_netlink.c`), another
-/// answer is a page or little more.
+/// Size of the receive buffer. A dump comes in parts of at most 32 KiB (`netlink_dump` in
+/// `net/netlink/af_netlink.c`); other answers are about a page.
 const ANSWER_BYTES: usize = 128 << 10;
-/// Something changed while the kernel listed it, so that entries are missing or listed twice
+/// Flag of a dump that changed while the kernel listed it, so that entries are missing or listed twice
 /// (`NLM_F_DUMP_INTR`, `netlink(7)`).
 const DUMP_INTERRUPTED: u16 = 0x10;
-/// Number of times that a list is asked for which changes all the while.
+/// Maximum number of attempts to get a dump that does not change meanwhile.
 const MAX_DUMP_ATTEMPTS: u32 = 8;
 
-/// A request: header, the fixed part of its kind, attributes.
+/// A request: header, fixed part, attributes.
 pub struct Request(Vec<u8>);
 
 impl Request {
-    /// Of this kind, with the fixed part that belongs to it.
+    /// Creates a request of a message type with its fixed part.
     pub fn new(kind: u16, fixed: &[u8]) -> Request {
         let mut bytes = Vec::with_capacity(64);
-        // Length, set in the end; kind; flags; sequence number; port.
+        // Length, set at the end; type; flags; sequence number; port.
         bytes.extend([0; 4]);
         bytes.extend(kind.to_ne_bytes());
         bytes.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
@@ -52,14 +52,14 @@ impl Request {
         Request(bytes)
     }
 
-    /// For everything there is, instead of one thing.
+    /// Makes it a dump request, which lists all objects.
     pub fn dump(mut self) -> Request {
         let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
         self.0[6..8].copy_from_slice(&flags.to_ne_bytes());
         self
     }
 
-    /// With this attribute.
+    /// Adds an attribute.
     pub fn with(mut self, kind: u16, value: &[u8]) -> Request {
         self.0.resize(self.0.len().next_multiple_of(4), 0);
         self.0.extend(((ATTRIBUTE_BYTES + value.len()) as u16).to_ne_bytes());
@@ -68,10 +68,10 @@ impl Request {
         self
     }
 
-    /// With an attribute made of attributes.
+    /// Adds an attribute that contains attributes.
     pub fn with_nested(self, kind: u16, inner: &[(u16, &[u8])]) -> Request {
-        let nothing = Request(Vec::new());
-        let inner = inner.iter().fold(nothing, |inner, (kind, value)| inner.with(*kind, value));
+        let empty = Request(Vec::new());
+        let inner = inner.iter().fold(empty, |inner, (kind, value)| inner.with(*kind, value));
         self.with(kind | NESTED, &inner.0)
     }
 
@@ -87,22 +87,22 @@ impl Request {
     }
 }
 
-/// A socket that asks one request after the other.
+/// A netlink socket with one request at a time.
 pub struct Netlink(OwnedFd);
 
 impl Netlink {
-    /// For questions of this protocol; `None`: `rtnetlink(7)`.
+    /// Opens a socket of this protocol; `None`: `rtnetlink(7)`.
     pub fn open(protocol: Option<Protocol>) -> Sys<Netlink> {
         let (kind, flags) = (SocketType::RAW, SocketFlags::CLOEXEC);
         let socket = rustix::net::socket_with(AddressFamily::NETLINK, kind, flags, protocol)?;
         Ok(Netlink(socket))
     }
 
-    /// Has the kernel refuse what it does not understand (`netlink(7)`, Linux 4.20).
+    /// Makes the kernel refuse requests that it does not fully support (`NETLINK_GET_STRICT_CHK`, Linux 4.20).
     pub fn check_strictly(&self) -> Sys<()> {
         let on: libc::c_int = 1;
         let length = size_of_val(&on) as libc::socklen_t;
-        // SAFETY: the option's value is a number, which outlives the call, which only reads it.
+        // SAFETY: the option's value is an int and outlives the call, which only reads it.
         let set = unsafe {
             libc::setsockopt(
                 self.0.as_raw_fd(),
@@ -115,7 +115,7 @@ impl Netlink {
         if set == 0 { Ok(()) } else { Err(last_errno()) }
     }
 
-    /// What the kernel answers, each without its header.
+    /// Sends a request and returns the answers, without their headers.
     pub fn query(&self, request: Request) -> Sys<Vec<Vec<u8>>> {
         let is_dump = request.is_dump();
         let request = request.finish();
@@ -133,7 +133,7 @@ impl Netlink {
     }
 
     fn receive(&self, is_dump: bool) -> Sys<Received> {
-        // Not set to zero: to touch all of it takes longer than to ask.
+        // Not zeroed: touching all of it would take longer than the request.
         let mut buffer = Vec::with_capacity(ANSWER_BYTES);
         let mut all = Received::default();
         loop {
@@ -141,7 +141,7 @@ impl Netlink {
             let (_, length) = rustix::io::retry_on_intr(|| {
                 rustix::net::recv(&self.0, spare_capacity(&mut buffer), RecvFlags::TRUNC)
             })?;
-            // The rest of an answer that is too long is gone.
+            // The rest of an answer that does not fit is lost.
             let received = buffer.get(..length).ok_or(Errno::EMSGSIZE)?;
             if split(received, is_dump, &mut all)? {
                 return Ok(all);
@@ -150,14 +150,14 @@ impl Netlink {
     }
 }
 
-/// What came in answer to a request.
+/// Answers to a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Received {
     answers: Vec<Vec<u8>>,
     is_inconsistent: bool,
 }
 
-/// Takes the answers out of what was received. `true`: that was the last.
+/// Parses received messages into `all`. Returns whether the last message was among them.
 fn split(received: &[u8], is_dump: bool, all: &mut Received) -> Sys<bool> {
     let mut at = 0;
     while at < received.len() {
@@ -168,8 +168,8 @@ fn split(received: &[u8], is_dump: bool, all: &mut Received) -> Sys<bool> {
             is_dump && short_at(rest, 6).is_some_and(|flags| flags & DUMP_INTERRUPTED != 0);
         let errno = number_at(answer, 0).map(|number| (number as i32).wrapping_neg());
         match short_at(rest, 4).map(i32::from) {
-            // A list that was refused ends with the error, and may have no entries before it
-            // (`netlink_dump_done` in `net/netlink/af_netlink.c`).
+            // A refused dump ends with the error, possibly without entries before it (`netlink_dump_done`
+            // in `net/netlink/af_netlink.c`).
             Some(libc::NLMSG_DONE) => {
                 return errno
                     .filter(|errno| *errno > 0)
@@ -186,7 +186,7 @@ fn split(received: &[u8], is_dump: bool, all: &mut Received) -> Sys<bool> {
     Ok(!is_dump && !all.answers.is_empty())
 }
 
-/// The attributes in these bytes; ends at the first that makes no sense.
+/// Iterates over attributes, up to the first malformed one.
 pub fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -198,28 +198,28 @@ pub fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The value of the first attribute of this kind.
+/// Returns the value of the first attribute of this type.
 pub fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(bytes).find(|(found, _)| *found == kind).map(|(_, value)| value)
 }
 
-/// A string, with or without a zero at its end.
+/// Returns a string, with or without a terminating zero.
 pub fn text(value: &[u8]) -> String {
     let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
     String::from_utf8_lossy(&value[..end]).into_owned()
 }
 
-/// The four bytes at `at`, as the machine has them.
+/// Returns the `u32` at `at`, in native byte order.
 pub fn number_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The two bytes at `at`.
+/// Returns the `u16` at `at`, in native byte order.
 pub fn short_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-/// For `fuzz/`: these bytes as what the kernel sent, and as each answer that could be in it.
+/// Entry point for `fuzz/`: parses the bytes as received messages, and as each type of answer.
 #[cfg(fuzzing)]
 pub fn fuzz(bytes: &[u8]) {
     for is_dump in [true, false] {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_laid_out_as_the_kernel_reads_them() {
+    fn requests_have_the_kernels_layout() {
         let bytes = Request::new(26, &[2, 32, 0, 0])
             .with(1, &[192, 0, 2])
             .with_nested(3, &[(1, &[7]), (2, &[8])])
@@ -273,13 +273,13 @@ mod tests {
         assert_eq!(split(&message(20, &[3; 4]), false, &mut fresh), Ok(true));
         let refused = message(libc::NLMSG_ERROR, &(-libc::ENETUNREACH).to_ne_bytes());
         assert_eq!(split(&refused, false, &mut fresh), Err(Errno::ENETUNREACH));
-        // As a list of another network's addresses is refused.
+        // The kernel refuses a dump of another network's addresses like this.
         let refused = message(libc::NLMSG_DONE, &(-libc::EPERM).to_ne_bytes());
         assert_eq!(split(&refused, true, &mut fresh), Err(Errno::EPERM));
     }
 
     #[test]
-    fn a_list_that_changed_meanwhile_is_known() {
+    fn a_dump_that_changed_meanwhile_is_detected() {
         let mut torn = message(20, &[1; 8]);
         torn[6..8].copy_from_slice(&DUMP_INTERRUPTED.to_ne_bytes());
         let mut all = Received::default();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_make_no_sense_hold_nobody() {
+    fn malformed_answers_are_errors_and_do_not_loop() {
         let whole = message(20, &[9; 20]);
         for end in 1..whole.len() {
             assert!(split(&whole[..end], false, &mut Received::default()).is_err(), "{end}");

@@ -1,4 +1,4 @@
-//! Who is next on a link, and behind which port of a bridge (`rtnetlink(7)`).
+//! Neighbour tables and forwarding tables of bridges (`rtnetlink(7)`).
 
 use std::net::IpAddr;
 
@@ -11,23 +11,23 @@ const NEIGHBOUR_BYTES: usize = 12;
 const ADDRESS: u16 = 1;
 const HARDWARE: u16 = 2;
 const MASTER: u16 = 9;
-/// `NUD_PERMANENT` (same file), of a bridge's table.
+/// `NUD_PERMANENT` (same file): in a bridge's table, an address of the device itself.
 const PERMANENT: u16 = 0x80;
 
-/// What an entry of one of the tables says.
+/// Entry of a neighbour or forwarding table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Entry {
     device: u32,
     address: Option<IpAddr>,
-    /// Of Ethernet: 6 bytes.
+    /// Hardware address; 6 bytes for Ethernet.
     hardware: Vec<u8>,
-    /// The bridge that has learnt it.
+    /// The bridge that has learnt the address.
     master: Option<u32>,
-    /// It is an address of the device itself.
+    /// Whether it is an address of the device itself.
     is_own: bool,
 }
 
-/// The hardware address of a neighbour on a device; `None`: it is not known yet.
+/// Returns the hardware address of a neighbour on a device; `None`: it is not resolved yet.
 pub fn hardware_of(device: u32, address: IpAddr) -> Sys<Option<Vec<u8>>> {
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let entry = entries(family)?
@@ -36,14 +36,14 @@ pub fn hardware_of(device: u32, address: IpAddr) -> Sys<Option<Vec<u8>>> {
     Ok(entry.map(|entry| entry.hardware))
 }
 
-/// Hardware addresses that a device takes frames in for, because somebody above it has them, such as a
-/// macvlan device of any network (`ndo_dflt_fdb_dump` in `net/core/rtnetlink.c`).
+/// Returns the hardware addresses for which a device accepts frames, because devices on top of it have
+/// them, such as macvlan devices in any network namespace (`ndo_dflt_fdb_dump` in `net/core/rtnetlink.c`).
 pub fn accepted_addresses(device: u32) -> Sys<Vec<Vec<u8>>> {
     let own = |entry: &Entry| entry.device == device && entry.master.is_none();
     Ok(entries(libc::AF_BRIDGE)?.into_iter().filter(own).map(|entry| entry.hardware).collect())
 }
 
-/// Whether a hardware address is the bridge's own, or of one of its ports.
+/// Whether a hardware address belongs to the bridge itself or to one of its ports.
 pub fn is_own_of(bridge: u32, hardware: &[u8]) -> Sys<bool> {
     let own = |entry: &Entry| {
         let is_there = entry.master == Some(bridge) || entry.device == bridge;
@@ -52,8 +52,8 @@ pub fn is_own_of(bridge: u32, hardware: &[u8]) -> Sys<bool> {
     Ok(entries(libc::AF_BRIDGE)?.iter().any(own))
 }
 
-/// Addresses of tunnels' ends that frames to a hardware address go to, if they are not known each go
-/// to all (`bridge-fdb(8)`).
+/// Returns the tunnel endpoints to which frames for a hardware address are sent. The default entry, with an
+/// address of zeros, counts too (`bridge-fdb(8)`).
 pub fn remotes_to(device: u32, hardware: &[u8]) -> Sys<Vec<IpAddr>> {
     let own = |entry: &Entry| {
         let is_meant = entry.hardware == hardware || entry.hardware.iter().all(|byte| *byte == 0);
@@ -63,8 +63,8 @@ pub fn remotes_to(device: u32, hardware: &[u8]) -> Sys<Vec<IpAddr>> {
     Ok(entries.iter().filter(|entry| own(entry)).filter_map(|entry| entry.address).collect())
 }
 
-/// The port of a bridge that frames to a hardware address leave through; `None`: it is not known,
-/// and they leave through all.
+/// Returns the port through which a bridge sends frames for a hardware address; `None`: it is not learnt,
+/// and they leave through all ports.
 pub fn port_to(bridge: u32, hardware: &[u8]) -> Sys<Option<u32>> {
     let entry = entries(libc::AF_BRIDGE)?
         .into_iter()
@@ -80,7 +80,7 @@ fn entries(family: libc::c_int) -> Sys<Vec<Entry>> {
     Ok(answers.iter().filter_map(|answer| entry_in(answer)).collect())
 }
 
-/// `None`: it has no hardware address.
+/// Parses an entry; `None`: it has no hardware address.
 fn entry_in(answer: &[u8]) -> Option<Entry> {
     let (fixed, rest) = answer.split_at_checked(NEIGHBOUR_BYTES)?;
     Some(Entry {
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_understood() {
+    fn entries_are_parsed() {
         let mut answer = vec![0; NEIGHBOUR_BYTES];
         answer[4] = 7;
         answer.extend([8, 0, 1, 0, 10, 11, 0, 2]);
@@ -113,14 +113,14 @@ mod tests {
         };
         #[cfg(target_endian = "little")]
         assert_eq!(entry_in(&answer), Some(entry));
-        assert_eq!(entry_in(&unknown), None, "nobody has answered");
+        assert_eq!(entry_in(&unknown), None, "not resolved");
         for end in 0..NEIGHBOUR_BYTES {
             assert_eq!(entry_in(&answer[..end]), None);
         }
     }
 
     #[test]
-    fn tables_can_be_asked_for() {
+    fn tables_can_be_read() {
         assert_eq!(hardware_of(u32::MAX >> 1, "192.0.2.1".parse().unwrap()), Ok(None));
         assert_eq!(port_to(u32::MAX >> 1, &[2, 0, 0, 0, 0, 9]), Ok(None));
     }

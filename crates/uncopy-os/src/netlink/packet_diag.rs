@@ -14,7 +14,7 @@ const ANSWER_BYTES: usize = 16;
 const SHOW_FANOUT: u32 = 0x8;
 const FANOUT: u16 = 4;
 
-/// Inodes of packet sockets that share their packets with others, and the number of their group.
+/// Returns the inodes of packet sockets in fanout groups, with the number of their group.
 pub fn fanouts() -> Sys<Vec<(u64, u16)>> {
     let mut fixed = [0; REQUEST_BYTES];
     fixed[0] = libc::AF_PACKET as u8;
@@ -26,7 +26,7 @@ pub fn fanouts() -> Sys<Vec<(u64, u16)>> {
 fn fanout_in(answer: &[u8]) -> Option<(u64, u16)> {
     let (fixed, rest) = answer.split_at_checked(ANSWER_BYTES)?;
     let group = attribute(rest, FANOUT).and_then(|value| number_at(value, 0))?;
-    // The number is in the low half, the way they share in the high one.
+    // The low half is the group's number, the high half its mode.
     Some((u64::from(number_at(fixed, 4)?), group as u16))
 }
 
@@ -40,8 +40,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_answers_everybody() {
-        // Kernels without CONFIG_PACKET_DIAG know no such family.
+    fn the_kernel_answers_every_user() {
+        // Kernels without CONFIG_PACKET_DIAG.
         match fanouts() {
             Ok(_) | Err(uncopy_core::Errno::ENOENT) => {}
             Err(errno) => panic!("{errno}"),

@@ -19,7 +19,7 @@ const SOURCE_PORT: u16 = 28;
 const PORT: u16 = 29;
 const HOP_ID: u16 = 30;
 const WHOLE_ENTRY: u32 = 0x2000;
-/// `RTCF_LOCAL` (`linux/in_route.h`): packets to a group are for this machine too.
+/// `RTCF_LOCAL` (`linux/in_route.h`): this machine receives its own multicast packets.
 const FOR_THIS_MACHINE: u32 = 0x8000_0000;
 /// `IFLA_TARGET_NETNSID` (`linux/if_link.h`).
 const LINK_OF_NETWORK: u16 = 46;
@@ -32,7 +32,7 @@ const ADDRESS_BYTES: usize = 8;
 const ADDRESS_NETWORK: u16 = 10;
 /// `RTAX_MTU`, inside `RTA_METRICS`.
 const METRIC_MTU: u16 = 2;
-/// `RTEXT_FILTER_SKIP_STATS`: counters are of no interest.
+/// `RTEXT_FILTER_SKIP_STATS`: answers without counters.
 const SKIP_STATISTICS: u32 = 1 << 3;
 /// `IFLA_LINK_NETNSID`, `IFLA_XDP` and `IFLA_XDP_ATTACHED` (`linux/if_link.h`).
 const LINK_NETWORK: u16 = 37;
@@ -44,27 +44,27 @@ const LINK_MAX_BYTES: u16 = 41;
 /// `IFLA_VXLAN_LINK` (same file).
 const VXLAN_LINK: u16 = 3;
 
-/// What packets are like that a route is asked for: whatever policy rules select by.
+/// Properties of packets that policy rules select by, for a route request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flow {
     pub to: IpAddr,
-    /// `None`: the kernel chooses.
+    /// Source address; `None`: the kernel chooses.
     pub source: Option<IpAddr>,
     /// The device that the socket is bound to; 0: none.
     pub device: u32,
     pub mark: u32,
-    /// `IPPROTO_UDP`; 0: the request is not about ports.
+    /// `IPPROTO_UDP` and others; 0: the request does not include ports.
     pub protocol: u8,
-    /// 0: none is named.
+    /// Source port; 0: unspecified.
     pub source_port: u16,
     pub port: u16,
-    /// The class of traffic (`IP_TOS`).
+    /// Traffic class (`IP_TOS`).
     pub class: u8,
-    /// Whose socket it is; `None`: this process's user's.
+    /// Owner of the socket; `None`: the user of this process.
     pub user: Option<u32>,
 }
 
-/// Whom packets are for.
+/// Kind of destination address.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Cast {
     #[default]
@@ -73,23 +73,23 @@ pub enum Cast {
     Multicast,
 }
 
-/// The way to an address.
+/// Route to an address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Route {
     /// Index of the device.
     pub device: u32,
-    /// The address is this machine's own.
+    /// Whether the address is one of this machine.
     pub is_local: bool,
     pub cast: Cast,
-    /// This machine is a member of the group, as IPv4 tells.
+    /// Whether this machine is a member of the multicast group; known for IPv4 only.
     pub is_member: bool,
-    /// The address that packets are sent from.
+    /// Source address of packets.
     pub source: Option<IpAddr>,
-    /// Packets are put into others, or a program decides about them.
+    /// Whether the route encapsulates packets, or runs a program on them.
     pub is_encapsulated: bool,
-    /// Through a gateway.
+    /// Gateway, if there is one.
     pub gateway: Option<IpAddr>,
-    /// An MTU of its own.
+    /// MTU of the route, if it has one.
     pub mtu: Option<u32>,
 }
 
@@ -101,27 +101,26 @@ pub struct Link {
     /// `IFF_UP` and others (`netdevice(7)`).
     pub flags: u32,
     pub mtu: u32,
-    /// What its driver calls it (`veth`, `bridge`); `None` for most hardware.
+    /// Kind that the driver reports (`veth`, `bridge`); `None` for most hardware.
     pub kind: Option<String>,
-    /// The device below, or for a veth the other end.
+    /// Lower device, or the other end of a veth pair.
     pub link: Option<u32>,
-    /// The number that the other network namespace has here in which that device is; `None`: it is
-    /// in this one.
+    /// Id of the network namespace of that device; `None`: it is in this one.
     pub link_network: Option<i32>,
-    /// The bridge or bond that it belongs to.
+    /// Bridge or bond that it is a port of.
     pub master: Option<u32>,
-    /// An XDP program is attached.
+    /// Whether an XDP program is attached.
     pub has_xdp: bool,
-    /// `MACVLAN_MODE_BRIDGE` and others; 0: it is none.
+    /// `MACVLAN_MODE_BRIDGE` and others; 0: it is not a macvlan.
     pub macvlan_mode: u32,
-    /// The other end of a vxlan tunnel, unless each packet has one of its own.
+    /// Remote endpoint of a vxlan tunnel, unless it is chosen for each packet.
     pub remote: Option<IpAddr>,
-    /// Its own address on the link.
+    /// Its hardware address.
     pub hardware: Vec<u8>,
 }
 
 impl Flow {
-    /// Whatever goes to this address.
+    /// Creates a flow with only a destination and a device.
     pub fn to(to: IpAddr, device: u32) -> Flow {
         Flow {
             to,
@@ -143,10 +142,10 @@ impl Flow {
         };
         let family = if self.to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
         let destination = bytes(self.to);
-        // Family, lengths of destination and source in bits; flags at the end, all others zero.
+        // Family, prefix lengths of destination and source; flags at the end, all others zero.
         let mut fixed = [0; ROUTE_BYTES];
         (fixed[0], fixed[1]) = (family as u8, (destination.len() * 8) as u8);
-        // Without the two bits of congestion, which no rule looks at.
+        // Without the two ECN bits, which rules ignore.
         fixed[3] = self.class & 0xfc;
         fixed[2] = self.source.map_or(0, |source| (bytes(source).len() * 8) as u8);
         fixed[8..].copy_from_slice(&flags.to_ne_bytes());
@@ -184,13 +183,13 @@ pub fn scope(address: SocketAddr) -> u32 {
     }
 }
 
-/// The way that this process's packets take to `address`; `scope` is the device of a link-local
+/// Returns the route of this process's packets to `address`; `scope` is the device of a link-local
 /// address, or 0.
 pub fn route_to(address: IpAddr, scope: u32) -> Sys<Route> {
     route_of(&Flow::to(address, scope))
 }
 
-/// The way that packets of this kind take.
+/// Returns the route of packets of this flow.
 pub fn route_of(flow: &Flow) -> Sys<Route> {
     let answers = Netlink::open(None)?.query(flow.request(0))?;
     route_in(answers.first().ok_or(Errno::EIO)?)
@@ -218,7 +217,7 @@ fn route_in(answer: &[u8]) -> Sys<Route> {
     })
 }
 
-/// One of the routers, or links, that packets to an address are spread over.
+/// One of the next hops of a multipath route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hop {
     pub device: u32,
@@ -226,23 +225,23 @@ pub struct Hop {
     pub is_encapsulated: bool,
 }
 
-/// Where the entry of the routing table leads that decides about such packets. Empty: to one place,
-/// which [`route_of`] tells.
+/// Returns the next hops of the routing table entry for a flow. Empty: there is one hop, which [`route_of`]
+/// returns.
 ///
 /// # Errors
-/// The kernel does not name the members of a group, or there is no such entry.
+/// The kernel does not list the members of a nexthop group, or there is no such entry.
 pub fn hops_of(flow: &Flow) -> Sys<Vec<Hop>> {
     let answers = Netlink::open(None)?.query(flow.request(WHOLE_ENTRY))?;
     let mut hops = hops_in(answers.first().ok_or(Errno::EIO)?)?;
-    // A socket that is bound to a device has no others (`fib_lookup_good_nhc`).
+    // A socket bound to a device uses only hops of that device (`fib_lookup_good_nhc`).
     hops.retain(|hop| flow.device == 0 || hop.device == flow.device);
     Ok(hops)
 }
 
-/// Whether routes of IPv6 over a device, in any table, are for some source addresses only.
+/// Whether an IPv6 route over a device, in any table, has a source prefix.
 ///
 /// # Errors
-/// The kernel's: those before Linux 5.0 cannot be asked about one device.
+/// Kernels before Linux 5.0 cannot filter by device.
 pub fn select_by_source(device: u32) -> Sys<bool> {
     let mut fixed = [0; ROUTE_BYTES];
     fixed[0] = libc::AF_INET6 as u8;
@@ -256,7 +255,7 @@ pub fn select_by_source(device: u32) -> Sys<bool> {
 fn hops_in(answer: &[u8]) -> Sys<Vec<Hop>> {
     let (_, rest) = answer.split_at_checked(ROUTE_BYTES).ok_or(Errno::EIO)?;
     let Some(mut list) = attribute(rest, libc::RTA_MULTIPATH) else {
-        // `net.ipv4.nexthop_compat_mode` is 0: the number of a group stands for its members.
+        // With `net.ipv4.nexthop_compat_mode=0` the kernel gives only the id of a nexthop group.
         let is_hidden =
             attribute(rest, HOP_ID).is_some() && attribute(rest, libc::RTA_OIF).is_none();
         return if is_hidden { Err(Errno::ENODATA) } else { Ok(Vec::new()) };
@@ -283,7 +282,7 @@ pub(super) fn address_in(value: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Every device of this network namespace.
+/// Returns every device of this network namespace.
 pub fn links() -> Sys<Vec<Link>> {
     let request = Request::new(libc::RTM_GETLINK, &[0; LINK_BYTES])
         .with(libc::IFLA_EXT_MASK, &SKIP_STATISTICS.to_ne_bytes())
@@ -328,15 +327,15 @@ fn link_in(answer: &[u8]) -> Option<Link> {
             _ => {}
         }
     }
-    // Most devices name themselves as the one below.
+    // Most devices give their own index as IFLA_LINK.
     link.link = link.link.filter(|below| *below != link.index || link.link_network.is_some());
     Some(link)
 }
 
-/// A device of another network namespace, which has this number here.
+/// Returns a device of the network namespace with the id `network`.
 ///
 /// # Errors
-/// `EPERM`, or `EACCES`: without CAP_NET_ADMIN there. Kernels before Linux 4.20 cannot be asked.
+/// `EPERM` or `EACCES`: CAP_NET_ADMIN is missing there. Kernels before Linux 4.20 lack this request.
 pub fn link_elsewhere(network: i32, device: u32) -> Sys<Link> {
     let mut fixed = [0; LINK_BYTES];
     fixed[4..8].copy_from_slice(&device.to_ne_bytes());
@@ -344,17 +343,17 @@ pub fn link_elsewhere(network: i32, device: u32) -> Sys<Link> {
         .with(libc::IFLA_EXT_MASK, &SKIP_STATISTICS.to_ne_bytes())
         .with(LINK_OF_NETWORK, &network.to_ne_bytes());
     let answers = Netlink::open(None)?.query(request)?;
-    // The kernel says whose device it is; one that does not know the attribute tells of its own.
+    // Kernels that do not know the attribute answer for this namespace, without the attribute.
     let elsewhere = answers.first().filter(|answer| {
         answer.get(LINK_BYTES..).is_some_and(|rest| attribute(rest, LINK_OF_NETWORK).is_some())
     });
     elsewhere.and_then(|answer| link_in(answer)).ok_or(Errno::EOPNOTSUPP)
 }
 
-/// Whether an address belongs to another network namespace, which has this number here.
+/// Whether an address belongs to the network namespace with the id `network`.
 ///
 /// # Errors
-/// `EPERM`: without CAP_NET_ADMIN there. Kernels before Linux 5.0 cannot be asked.
+/// `EPERM`: CAP_NET_ADMIN is missing there. Kernels before Linux 5.0 lack this request.
 pub fn is_address_of(network: i32, address: IpAddr) -> Sys<bool> {
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let mut fixed = [0; ADDRESS_BYTES];
@@ -363,33 +362,33 @@ pub fn is_address_of(network: i32, address: IpAddr) -> Sys<bool> {
         .with(ADDRESS_NETWORK, &network.to_ne_bytes())
         .dump();
     let netlink = Netlink::open(None)?;
-    // Else the number of the network is passed over, and one's own addresses are told.
+    // Without this the kernel ignores the namespace id and lists the addresses of this namespace.
     netlink.check_strictly()?;
     let answers = netlink.query(request)?;
     Ok(answers.iter().any(|answer| address_of(answer) == Some(address)))
 }
 
-/// The address of a device: of a point-to-point link `IFA_ADDRESS` is the other end's.
+/// Returns the local address of an entry. On a point-to-point link `IFA_ADDRESS` is the peer's.
 fn address_of(answer: &[u8]) -> Option<IpAddr> {
     let (_, rest) = answer.split_at_checked(ADDRESS_BYTES)?;
     let own = attribute(rest, libc::IFA_LOCAL).or_else(|| attribute(rest, libc::IFA_ADDRESS));
     own.and_then(address_in)
 }
 
-/// The device that a vxlan is bound to, which it names in a place of its own.
+/// Returns the device that a vxlan is bound to, from its own attribute.
 fn device_of_vxlan(data: &[u8]) -> Option<u32> {
     attribute(data, VXLAN_LINK).and_then(|value| number_at(value, 0)).filter(|index| *index != 0)
 }
 
-/// What a device cuts into segments by itself.
+/// Maximum size of a packet that a device splits into segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentationLimits {
     pub segments: u32,
-    /// With all headers.
+    /// Bytes including all headers.
     pub bytes: u32,
 }
 
-/// What the device with this index cuts by itself.
+/// Returns the segmentation limits of a device.
 pub fn segmentation_limits(device: u32) -> Sys<SegmentationLimits> {
     let mut fixed = [0; LINK_BYTES];
     fixed[4..8].copy_from_slice(&device.to_ne_bytes());
@@ -431,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_are_cut_off_are_errors() {
+    fn truncated_answers_are_errors() {
         let whole = [0; ROUTE_BYTES];
         for end in 0..whole.len() {
             assert!(route_in(&whole[..end]).is_err());
@@ -443,9 +442,9 @@ mod tests {
         assert_eq!(segmentation_limits(u32::MAX >> 1), Err(Errno::ENODEV));
     }
 
-    /// As Linux 6.18 answers for a VLAN `eth0.5` over device 4, a port of bridge 7.
+    /// The answer of Linux 6.18 for a VLAN `eth0.5` over device 4, a port of bridge 7.
     #[test]
-    fn recorded_devices_are_understood() {
+    fn recorded_devices_are_parsed() {
         let attribute = |kind: u16, value: &[u8]| {
             let mut bytes = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
             bytes.extend(kind.to_ne_bytes());

@@ -1,4 +1,4 @@
-//! Rules that choose a routing table (`ip-rule(8)`, `rtnetlink(7)`).
+//! Policy rules of routing (`ip-rule(8)`, `rtnetlink(7)`).
 
 use super::{Netlink, Request, attribute, short_at};
 use crate::Sys;
@@ -8,21 +8,21 @@ const RULE_BYTES: usize = 12;
 const SOURCE_PORTS: u16 = 23;
 const DESTINATION_PORTS: u16 = 24;
 
-/// Ranges of ports, first and last, that rules select by.
+/// Port ranges, first and last, that policy rules select by.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ports {
     pub source: Vec<(u16, u16)>,
     pub destination: Vec<(u16, u16)>,
 }
 
-/// Ports that rules of a family (`AF_INET`) select by.
+/// Returns the port ranges that the rules of a family (`AF_INET`) select by.
 pub fn ports(family: libc::c_int) -> Sys<Ports> {
     let answers = rules(family)?;
     let of = |kind| answers.iter().filter_map(|answer| ports_in(answer, kind)).collect();
     Ok(Ports { source: of(SOURCE_PORTS), destination: of(DESTINATION_PORTS) })
 }
 
-/// Whether rules of a family select by source address.
+/// Whether a rule of a family selects by source address.
 pub fn select_by_source(family: libc::c_int) -> Sys<bool> {
     Ok(rules(family)?.iter().any(|answer| looks_at_source(answer)))
 }
@@ -33,7 +33,7 @@ fn rules(family: libc::c_int) -> Sys<Vec<Vec<u8>>> {
     Netlink::open(None)?.query(Request::new(libc::RTM_GETRULE, &fixed).dump())
 }
 
-/// By the length of the prefix.
+/// Whether a rule has a source prefix, by the prefix length.
 fn looks_at_source(answer: &[u8]) -> bool {
     answer.get(2).is_some_and(|bits| *bits != 0)
 }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_are_understood() {
+    fn rules_are_parsed() {
         assert!(ports(libc::AF_INET).is_ok() && select_by_source(libc::AF_INET6).is_ok());
         for (bits, expected) in [(0, false), (1, true), (128, true)] {
             assert_eq!(looks_at_source(&[10, 0, bits, 0]), expected);

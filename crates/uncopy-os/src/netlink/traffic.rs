@@ -1,4 +1,4 @@
-//! Queue disciplines of devices, and filters there (`tc(8)`, `rtnetlink(7)`).
+//! Queue disciplines and traffic filters of devices (`tc(8)`, `rtnetlink(7)`).
 
 use super::{Netlink, Request, attribute, attributes, number_at, text};
 use crate::Sys;
@@ -7,8 +7,7 @@ use uncopy_core::Errno;
 /// `struct tcmsg` (`linux/rtnetlink.h`), and `TCA_CHAIN` there.
 const QUEUE_BYTES: usize = 20;
 const CHAIN: u16 = 11;
-/// The parent of filters for what leaves: `TC_H_CLSACT` and `TC_H_MIN_EGRESS`
-/// (`linux/pkt_sched.h`).
+/// Parent of egress filters: `TC_H_CLSACT` and `TC_H_MIN_EGRESS` (`linux/pkt_sched.h`).
 const EGRESS: u32 = 0xFFFF_FFF3;
 /// `TCA_U32_LINK`, `TCA_U32_DIVISOR`, `TCA_U32_SEL`, `TCA_U32_ACT`, `TCA_U32_INDEV` and
 /// `TCA_U32_MARK` (`linux/pkt_cls.h`).
@@ -20,14 +19,14 @@ const U32_OTHERS: [u16; 2] = [8, 10];
 /// `struct tc_u32_sel` before its keys, and one key (same file).
 const SELECTOR_BYTES: usize = 16;
 const KEY_BYTES: usize = 16;
-/// `TC_U32_TERMINAL`: the other flags move the place of keys.
+/// `TC_U32_TERMINAL`: the other flags change the offset of keys.
 const U32_TERMINAL: u8 = 1;
 /// `TCA_MATCHALL_ACT`, `TCA_BPF_ACT`, `TCA_BPF_FLAGS` and its `TCA_BPF_FLAG_ACT_DIRECT` (same file).
 const EVERYTHING_ACTIONS: u16 = 2;
 const BPF_ACTIONS: u16 = 1;
 const BPF_FLAGS: u16 = 8;
 const BPF_DECIDES: u32 = 1;
-/// Attributes of other kinds that hold actions: `TCA_FLOWER_ACT`, `TCA_BASIC_ACT`, `TCA_FW_ACT`,
+/// Action attributes of other kinds of filters: `TCA_FLOWER_ACT`, `TCA_BASIC_ACT`, `TCA_FW_ACT`,
 /// `TCA_FLOW_ACT`, `TCA_CGROUP_ACT`, `TCA_ROUTE4_ACT` (same file).
 const ACTIONS: [(&str, u16); 6] =
     [("flower", 3), ("basic", 3), ("fw", 4), ("flow", 9), ("cgroup", 1), ("route", 6)];
@@ -48,31 +47,32 @@ pub struct Queue {
     pub handle: u32,
 }
 
-/// A rule about packets that leave.
+/// A filter for outgoing packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
     /// `u32`, `bpf`.
     pub kind: String,
-    /// The discipline or class that asks it, with others.
+    /// The discipline or class that it is attached to.
     pub parent: u32,
     /// `ETH_P_IP`, or `ETH_P_ALL`.
     pub protocol: u16,
-    /// Asked after, or instead of, what stands before it, which is not looked into.
+    /// Whether it applies only to some packets, by rules that are not evaluated here: a filter of a class, or
+    /// in another chain than the first.
     pub is_conditional: bool,
     pub selector: Selector,
     pub actions: Vec<Action>,
 }
 
-/// The packets that a filter is about.
+/// Packets that a filter matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selector {
     Everything,
-    /// All of these in the header of the network.
+    /// Packets with all of these bytes in the network header.
     Bytes(Vec<Key>),
     Opaque,
 }
 
-/// Four bytes of a header that are looked at.
+/// Four bytes of a header that a filter compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     pub at: i32,
@@ -83,13 +83,13 @@ pub struct Key {
 /// Something done to a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// It is sent over another device, instead or as well.
+    /// Sends it, or a copy of it, over another device.
     Mirred { device: u32, is_redirect: bool },
-    /// Anything else, by its kind.
+    /// Another action, by its kind.
     Other(String),
 }
 
-/// Queue disciplines of all devices.
+/// Returns the queue disciplines of all devices.
 pub fn queues() -> Sys<Vec<Queue>> {
     let request = Request::new(libc::RTM_GETQDISC, &[0; QUEUE_BYTES]).dump();
     let answers = Netlink::open(None)?.query(request)?;
@@ -104,8 +104,7 @@ pub fn queues() -> Sys<Vec<Queue>> {
     answers.iter().map(|answer| queue(answer).ok_or(Errno::EIO)).collect()
 }
 
-/// Filters that see what leaves through a device with these disciplines, in the order in which they
-/// are asked.
+/// Returns the egress filters of a device with these disciplines, in order of evaluation.
 pub fn egress_filters(device: u32, queues: &[Queue]) -> Sys<Vec<Filter>> {
     let netlink = Netlink::open(None)?;
     let mut found = Vec::new();
@@ -134,7 +133,7 @@ pub fn egress_filters(device: u32, queues: &[Queue]) -> Sys<Vec<Filter>> {
     Ok(found)
 }
 
-/// Classes of a device's disciplines, by their handles.
+/// Returns the handles of the classes of a device's disciplines.
 fn classes(netlink: &Netlink, device: u32) -> Sys<Vec<u32>> {
     let mut fixed = [0; QUEUE_BYTES];
     fixed[4..8].copy_from_slice(&device.to_ne_bytes());
@@ -142,12 +141,12 @@ fn classes(netlink: &Netlink, device: u32) -> Sys<Vec<u32>> {
     Ok(answers.iter().filter_map(|answer| number_at(answer, 8)).collect())
 }
 
-/// A filter with its priority. `None`: it is the head of a list, or one of its tables.
+/// Parses a filter and its priority. `None`: it is the head of a list, or a hash table.
 fn filter_in(answer: &[u8], is_conditional: bool) -> Option<(u16, Filter)> {
     let (fixed, rest) = answer.split_at_checked(QUEUE_BYTES)?;
     let info = number_at(fixed, 16)?;
     let kind = text(attribute(rest, libc::TCA_KIND)?);
-    // Without a handle it is a head, but for kinds with one filter each.
+    // An entry without handle is a head, except for kinds with a single filter.
     let options = attribute(rest, libc::TCA_OPTIONS)?;
     if number_at(fixed, 8)? == 0 && attributes(options).next().is_none() {
         return None;
@@ -222,7 +221,7 @@ fn actions_in(list: &[u8]) -> Vec<Action> {
     attributes(list).map(|(_, bytes)| action(bytes)).collect()
 }
 
-/// The kind of frames for everybody (`ETH_P_ALL`, `linux/if_ether.h`).
+/// Protocol number that matches all frames (`ETH_P_ALL`, `linux/if_ether.h`).
 pub const ALL_PROTOCOLS: u16 = 0x0003;
 
 #[cfg(fuzzing)]
@@ -242,10 +241,10 @@ mod tests {
         bytes
     }
 
-    /// As Linux 6.18 answers for `protocol ip u32 match ip dst 10.11.0.2/32 action mirred egress
+    /// The answer of Linux 6.18 for `protocol ip u32 match ip dst 10.11.0.2/32 action mirred egress
     /// redirect`.
     #[test]
-    fn a_recorded_filter_is_understood() {
+    fn a_recorded_filter_is_parsed() {
         assert!(queues().is_ok());
         let mut parameters = vec![0; 28];
         (parameters[20], parameters[24]) = (1, 7);

@@ -11,13 +11,13 @@ const GET_COUNTS: u16 = 0x25;
 const COUNTS: u16 = 1;
 const OUTGOING: usize = 4;
 
-/// Number of policies about what is sent.
+/// Returns the number of policies for outgoing packets.
 ///
 /// # Errors
-/// `EPERM`: without CAP_NET_ADMIN.
+/// `EPERM`: CAP_NET_ADMIN is missing.
 pub fn policies() -> Sys<u32> {
     let netlink = match Netlink::open(Some(XFRM)) {
-        // A kernel without IPsec.
+        // Kernels without IPsec.
         Err(Errno::EPROTONOSUPPORT | Errno::EAFNOSUPPORT) => return Ok(0),
         netlink => netlink?,
     };

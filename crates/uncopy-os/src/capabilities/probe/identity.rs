@@ -1,4 +1,4 @@
-//! What a filesystem is known by.
+//! Identity of a filesystem.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use crate::capabilities::{Filesystem, Identity};
 use crate::{file, follow};
 use uncopy_core::{Errno, Error, Result};
 
-/// See [`crate::capabilities::identity`].
+/// Implements [`crate::capabilities::identity`].
 pub(crate) fn identity(path: &Path) -> Result<Identity> {
     let fail = |operation| move |errno: Errno| Error::system(operation, path, errno);
-    // An ioctl needs more than O_PATH; NONBLOCK, lest a FIFO be waited for.
+    // An ioctl needs more than O_PATH; NONBLOCK, so that opening a FIFO does not block.
     let found = follow::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)
         .or_else(|_| follow::open(path, OFlags::PATH))
         .map_err(|stopped| stopped.error("open", path))?;
@@ -19,13 +19,13 @@ pub(crate) fn identity(path: &Path) -> Result<Identity> {
     let filesystem = Filesystem::from_magic(magic);
     let uuid = file::filesystem_uuid(&found).unwrap_or_default();
     let number = file::filesystem_number(&found).map_err(fail("examine the filesystem of"))?;
-    let id =
-        told(&uuid, number).ok_or_else(|| fail("identify the filesystem of")(Errno::EOPNOTSUPP))?;
+    let id = format_id(&uuid, number)
+        .ok_or_else(|| fail("identify the filesystem of")(Errno::EOPNOTSUPP))?;
     Ok(Identity { id: format!("{filesystem} {id}"), filesystem })
 }
 
-/// `None`: zeros identify nothing.
-fn told(uuid: &[u8], number: u64) -> Option<String> {
+/// Formats a UUID or an id; `None` if both are zero, which identifies nothing.
+fn format_id(uuid: &[u8], number: u64) -> Option<String> {
     if uuid.iter().any(|byte| *byte != 0) {
         let digits = uuid.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         return Some(format!("uuid {digits}"));
@@ -35,10 +35,10 @@ fn told(uuid: &[u8], number: u64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::told;
+    use super::format_id;
 
     #[test]
-    fn a_uuid_goes_before_a_number_and_zeros_are_none() {
+    fn a_uuid_is_preferred_to_an_id_and_zeros_are_none() {
         for (uuid, number, expected) in [
             (&[0xab, 1][..], 7, Some("uuid ab01")),
             (&[0, 0], 7, Some("fsid 0000000000000007")),
@@ -46,7 +46,7 @@ mod tests {
             (&[], 0, None),
             (&[0; 16], 0, None),
         ] {
-            assert_eq!(told(uuid, number).as_deref(), expected, "{uuid:?} {number}");
+            assert_eq!(format_id(uuid, number).as_deref(), expected, "{uuid:?} {number}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernel answers.
+//! Queries of kernel features and limits.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::capabilities::{
 };
 use crate::{Sys, probe};
 
-/// See [`crate::capabilities::kernel()`].
+/// Implements [`crate::capabilities::kernel()`].
 pub(crate) fn kernel() -> Kernel {
     Kernel {
         release: probe::kernel_release(),
@@ -24,7 +24,7 @@ pub(crate) fn kernel() -> Kernel {
     }
 }
 
-/// See [`crate::capabilities::limits`].
+/// Implements [`crate::capabilities::limits`].
 pub(crate) fn limits() -> Limits {
     Limits {
         pipe_max_bytes: setting("fs/pipe-max-size"),
@@ -125,7 +125,7 @@ fn zerocopy(protocol: SocketProtocol) -> Sys<()> {
     probe::allow_zerocopy(probe::socket(family, kind)?)
 }
 
-/// A number under `/proc/sys`.
+/// Reads a number below `/proc/sys`.
 fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
     fs::read_to_string(format!("/proc/sys/{name}")).ok()?.trim().parse().ok()
 }
@@ -151,6 +151,6 @@ mod tests {
         assert!(kernel.limits.open_files.soft.is_none_or(|files| files > 0));
         let unix =
             kernel.msg_zerocopy.iter().find(|socket| socket.protocol == SocketProtocol::Unix);
-        assert!(!unix.unwrap().answer.is_yes(), "no kernel so far has it for unix(7)");
+        assert!(!unix.unwrap().answer.is_yes(), "no kernel supports it for unix(7) yet");
     }
 }

@@ -1,4 +1,4 @@
-//! Asking Linux: the kernel by its own interfaces, filesystems by trying.
+//! Probes on Linux: the kernel through its interfaces, filesystems by trial.
 
 mod identity;
 mod kernel;

@@ -1,4 +1,4 @@
-//! What a filesystem does when it is asked to.
+//! Trials of filesystem features.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::file::{self, Stat};
 use crate::{Sys, follow, name, probe, transfer};
 use uncopy_core::{Errno, Error, Result};
 
-/// Length of the hole in the file that has one.
+/// Length of the hole in the test file.
 const HOLE_BYTES: u64 = 1 << 20;
 
-/// See [`crate::capabilities::storage()`].
+/// Implements [`crate::capabilities::storage()`].
 pub(crate) fn storage(path: &Path) -> Result<Storage> {
     let fail = |operation| move |errno: Errno| Error::system(operation, path, errno);
     let found = follow::open(path, OFlags::PATH).map_err(|stopped| stopped.error("open", path))?;
@@ -28,21 +28,21 @@ pub(crate) fn storage(path: &Path) -> Result<Storage> {
         path: path.to_owned(),
         filesystem: Filesystem::from_magic(magic),
         device: Device::with_number(major, minor),
-        reflink: ask(&bench, Bench::reflink),
-        copy_file_range: ask(&bench, Bench::copy_file_range),
+        reflink: run_trial(&bench, Bench::reflink),
+        copy_file_range: run_trial(&bench, Bench::copy_file_range),
         direct_alignment: bench.as_ref().map_or_else(|_| alignment(&stat), Bench::alignment),
-        direct_write: ask(&bench, Bench::direct_write),
-        holes: ask(&bench, Bench::holes),
-        seek_hole: ask(&bench, Bench::seek_hole),
-        punch_hole: ask(&bench, Bench::punch_hole),
-        fallocate: ask(&bench, Bench::fallocate),
-        unnamed_files: ask(&bench, |bench| bench.0.unnamed.into()),
-        rename_noreplace: ask(&bench, Bench::rename_noreplace),
+        direct_write: run_trial(&bench, Bench::direct_write),
+        holes: run_trial(&bench, Bench::holes),
+        seek_hole: run_trial(&bench, Bench::seek_hole),
+        punch_hole: run_trial(&bench, Bench::punch_hole),
+        fallocate: run_trial(&bench, Bench::fallocate),
+        unnamed_files: run_trial(&bench, |bench| bench.0.unnamed.into()),
+        rename_noreplace: run_trial(&bench, Bench::rename_noreplace),
         directory,
     })
 }
 
-/// The directory in which files of the same filesystem can be made.
+/// Returns a directory in which files of the same filesystem can be created.
 fn directory_of(path: &Path, stat: &Stat) -> PathBuf {
     if stat.file_type() == FileType::Directory {
         return path.to_owned();
@@ -57,8 +57,8 @@ fn alignment(stat: &Stat) -> Option<Alignment> {
     stat.direct.map(|direct| Alignment { memory_bytes: direct.memory, offset_bytes: direct.offset })
 }
 
-/// Makes a trial, if there is a place for it.
-fn ask<T>(
+/// Runs a trial, if there is a directory for it.
+fn run_trial<T>(
     bench: &Result<Bench, AnswerReason>,
     trial: impl FnOnce(&Bench) -> Answer<T>,
 ) -> Answer<T> {
@@ -68,11 +68,11 @@ fn ask<T>(
     }
 }
 
-/// A directory in which things are tried.
+/// Directory for trials.
 struct Bench(TrialFiles);
 
 impl Bench {
-    /// An error says why nothing can be tried.
+    /// Opens the directory. The error is the reason why nothing can be tried.
     fn open(path: &Path, subject: &Stat) -> Result<Bench, AnswerReason> {
         let files = TrialFiles::open(path)?;
         if files.device != subject.device {
@@ -105,7 +105,7 @@ impl Bench {
         };
         match trial() {
             Ok(Some(sharing)) => Answer::Yes(sharing),
-            // As on some network filesystems and overlays before Linux 5.19.
+            // Some network filesystems and overlays before Linux 5.19 do this.
             Ok(None) => refuted(AnswerReason::CopiedNothing),
             Err(errno) => Answer::from(Err(errno)),
         }
@@ -150,7 +150,7 @@ impl Bench {
         trial().into()
     }
 
-    /// This needs names, which are there for a moment.
+    /// Tries a rename, which needs names for a short time.
     fn rename_noreplace(&self) -> Answer {
         let trial = || {
             let (from, to) = (unguessable_name()?, unguessable_name()?);
@@ -163,8 +163,8 @@ impl Bench {
         trial().into()
     }
 
-    /// A hole of [`HOLE_BYTES`] and data behind it. The size is set first: a write at the end of a
-    /// file makes some filesystems reserve more than is written.
+    /// Creates a file with a hole of [`HOLE_BYTES`] and data behind it. The size is set first, as some
+    /// filesystems reserve more space for a write that extends a file.
     fn create_with_hole(&self) -> Sys<OwnedFd> {
         let file = self.0.create()?;
         file::truncate(&file, HOLE_BYTES + DATA_BYTES)?;
@@ -182,12 +182,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_that_can_be_written_to_answers_everything() {
+    fn a_writable_directory_answers_everything() {
         let directory = tempfile::tempdir().unwrap();
         let storage = storage(directory.path()).unwrap();
         assert_eq!(storage.directory, directory.path());
-        // True of every filesystem that Linux programs are built on: ext4, XFS, btrfs, tmpfs,
-        // overlayfs.
+        // All filesystems that tests run on have these: ext4, XFS, btrfs, tmpfs, overlayfs.
         assert_eq!(storage.holes, Answer::Yes(()));
         assert_eq!(storage.seek_hole, Answer::Yes(()));
         assert_eq!(storage.rename_noreplace, Answer::Yes(()));
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_need_a_name_for_a_moment_answer_too() {
+    fn trials_work_without_unnamed_files() {
         let directory = tempfile::tempdir().unwrap();
         let mut files = TrialFiles::open(directory.path()).unwrap();
         files.unnamed = Err(Errno::EOPNOTSUPP);
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_asked_about_by_its_directory() {
+    fn a_file_is_examined_by_its_directory() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("file");
         std::fs::write(&file, "kept").unwrap();
@@ -222,19 +221,19 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_can_be_made_the_answers_say_so() {
+    fn a_directory_without_write_access_gives_unknown_answers() {
         let storage = storage(Path::new("/proc")).unwrap();
         assert_eq!(storage.filesystem.to_string(), "proc");
         for answer in [&storage.reflink, &storage.holes, &storage.unnamed_files] {
             let Answer::Unknown { reason } = answer else { panic!("{answer:?}") };
             let said = reason.to_string();
-            assert!(said.starts_with("no file can be made in /proc: "), "{said}");
+            assert!(said.starts_with("cannot create a file in /proc: "), "{said}");
             assert_eq!(reason.code(), "no_file");
         }
     }
 
     #[test]
-    fn what_is_not_there_is_an_error() {
+    fn a_missing_path_is_an_error() {
         let error = storage(Path::new("/nonexistent/x")).unwrap_err();
         assert!(error.is_not_found(), "{error}");
     }

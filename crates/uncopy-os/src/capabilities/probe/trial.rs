@@ -1,4 +1,4 @@
-//! Temporary files on which things are tried.
+//! Temporary files for trials.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,26 +8,26 @@ use crate::capabilities::{AnswerReason, Sharing};
 use crate::{Sys, file, follow, name, transfer};
 use uncopy_core::{Errno, Reason};
 
-/// Too much for any filesystem to keep inside the inode, and a multiple of every block size.
+/// Size of test data: too large to be stored inside an inode, and a multiple of every block size.
 pub(super) const DATA_BYTES: u64 = 128 << 10;
 
-/// A directory in which files can be made that nobody else finds.
+/// Directory in which temporary files can be created that other processes do not find.
 pub struct TrialFiles {
     path: PathBuf,
     pub(super) directory: OwnedFd,
     /// The filesystem's `st_dev`.
     pub(super) device: (u32, u32),
-    /// Whether files can be made without a name.
+    /// Whether files can be created without a name.
     pub(super) unnamed: Sys<()>,
-    /// One that is empty.
+    /// An empty temporary file.
     pub(super) file: OwnedFd,
 }
 
 impl TrialFiles {
-    /// Opens a directory to try things in.
+    /// Opens a directory for trials.
     ///
     /// # Errors
-    /// Nothing can be tried there, and why.
+    /// Reason why nothing can be tried there.
     pub fn open(path: &Path) -> Result<TrialFiles, AnswerReason> {
         let not_examined =
             |reason| AnswerReason::NotExamined { directory: path.to_owned(), reason };
@@ -43,12 +43,12 @@ impl TrialFiles {
         Ok(TrialFiles { path: path.to_owned(), directory, device, unnamed, file })
     }
 
-    /// The directory, as it was named.
+    /// Returns the path of the directory, as given.
     pub fn directory(&self) -> &Path {
         &self.path
     }
 
-    /// A new file.
+    /// Creates an empty file.
     pub fn create(&self) -> Sys<OwnedFd> {
         match self.unnamed {
             Ok(()) => name::create_unnamed(&self.directory, 0o600),
@@ -56,7 +56,7 @@ impl TrialFiles {
         }
     }
 
-    /// As [`create`](TrialFiles::create), with data.
+    /// Creates a file with data.
     pub fn create_with_data(&self) -> Sys<OwnedFd> {
         let file = self.create()?;
         write_data(&file, 0)?;
@@ -64,10 +64,9 @@ impl TrialFiles {
     }
 }
 
-/// What became of the blocks of a file that was copied from another, as `FIEMAP` shows once they have
-/// places.
+/// Returns whether a copied file shares its blocks, according to `FIEMAP` after a flush.
 pub fn sharing(copy: BorrowedFd<'_>) -> Sharing {
-    // Until it is flushed an extent may have no place yet.
+    // An extent may have no place until it is flushed.
     let found = file::sync_data(copy).and_then(|()| file::extents(copy));
     match found {
         Ok(extents) if extents.iter().all(|extent| extent.shared && !extent.unsettled) => {
@@ -78,7 +77,7 @@ pub fn sharing(copy: BorrowedFd<'_>) -> Sharing {
     }
 }
 
-/// Bytes that are no zeros, which some filesystems would not store.
+/// Writes bytes other than zeros, as some filesystems do not store zeros.
 pub(super) fn write_data(file: impl AsFd, offset: u64) -> Sys<()> {
     let data = vec![0xA5; DATA_BYTES as usize];
     let mut done = 0;
@@ -91,7 +90,7 @@ pub(super) fn write_data(file: impl AsFd, offset: u64) -> Sys<()> {
     Ok(())
 }
 
-/// A file that has a name only for a moment, where `O_TMPFILE` is not to be had.
+/// Creates a file and removes its name at once, for filesystems without `O_TMPFILE`.
 fn create_and_unlink(directory: &OwnedFd) -> Sys<OwnedFd> {
     let name = unguessable_name()?;
     let file = name::create_new(directory, &name, 0o600)?;
