@@ -13,18 +13,18 @@ fn public_types_keep_their_auto_traits() {
     data::<Topic>();
     data::<Evidence>();
     data::<Effect>();
-    data::<Finding>();
+    data::<DoctorFinding>();
     data::<Found>();
-    data::<Step>();
+    data::<NextStep>();
     data::<Settings>();
     data::<Setting>();
     data::<Severity>();
     data::<Probe>();
-    data::<Fact>();
+    data::<ReportFact>();
     data::<Report>();
     data::<Stack>();
-    data::<Verdict>();
-    data::<Way>();
+    data::<CopyVerdict>();
+    data::<TriedMechanism>();
     data::<Target>();
     data::<Options>();
 }

@@ -3,8 +3,8 @@
 use super::condition::Condition;
 use super::effect::Effect;
 use super::found::Found;
+use super::next_step::NextStep;
 use super::severity::Severity;
-use super::step::Step;
 
 /// Observation that a finding rests on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Evidence {
 /// Condition that was met.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Finding {
+pub struct DoctorFinding {
     /// The condition: its stable id, and what is known of it in general.
     pub condition: &'static Condition,
     /// Severity here.
@@ -31,40 +31,40 @@ pub struct Finding {
     /// Effect on the bytes, which displays a sentence.
     pub effect: Effect,
     /// Step that a person can take; `None`: nothing has to be done.
-    pub next_step: Option<Step>,
+    pub next_step: Option<NextStep>,
     /// Whether the next step, or a better answer, needs root.
     pub needs_root: bool,
 }
 
-impl Finding {
+impl DoctorFinding {
     /// The condition as it usually is.
-    pub(crate) fn of(condition: &'static Condition, summary: impl Into<Found>) -> Finding {
-        Finding {
+    pub(crate) fn of(condition: &'static Condition, summary: impl Into<Found>) -> DoctorFinding {
+        DoctorFinding {
             condition,
             severity: condition.severity,
             summary: summary.into(),
             evidence: Vec::new(),
             effect: Effect::Usual(condition),
-            next_step: (!condition.next_step.is_empty()).then_some(Step::Usual(condition)),
+            next_step: (!condition.next_step.is_empty()).then_some(NextStep::Usual(condition)),
             needs_root: condition.needs_root,
         }
     }
 
     /// With what was seen.
-    pub(crate) fn seen(mut self, source: &'static str, found: impl Into<String>) -> Finding {
+    pub(crate) fn seen(mut self, source: &'static str, found: impl Into<String>) -> DoctorFinding {
         self.evidence.push(Evidence { source, found: found.into() });
         self
     }
 
     /// With another meaning here.
-    pub(crate) fn meaning(mut self, severity: Severity, effect: Effect) -> Finding {
+    pub(crate) fn meaning(mut self, severity: Severity, effect: Effect) -> DoctorFinding {
         self.severity = severity;
         self.effect = effect;
         self
     }
 
     /// With another next step here.
-    pub(crate) fn step(mut self, next_step: Step, needs_root: bool) -> Finding {
+    pub(crate) fn step(mut self, next_step: NextStep, needs_root: bool) -> DoctorFinding {
         self.next_step = Some(next_step);
         self.needs_root = needs_root;
         self
@@ -72,7 +72,7 @@ impl Finding {
 }
 
 /// Adds what has not been said yet.
-pub(crate) fn add_new(findings: &mut Vec<Finding>, more: Vec<Finding>) {
+pub(crate) fn add_new(findings: &mut Vec<DoctorFinding>, more: Vec<DoctorFinding>) {
     for finding in more {
         let is_known = findings
             .iter()

@@ -1,11 +1,11 @@
 //! Why zero-copy does, or does not, happen here.
 //!
 //! ```
-//! use uncopy::doctor::{Options, Target, Verdict, examine};
+//! use uncopy::doctor::{Options, Target, CopyVerdict, examine};
 //!
 //! let target = Target::Udp("127.0.0.1:9".parse().unwrap());
 //! let report = examine(&target, &Options::default())?;
-//! assert_eq!(report.verdict, Verdict::Copied);
+//! assert_eq!(report.verdict, CopyVerdict::Copied);
 //! let loopback = report.finding("loopback").unwrap();
 //! println!("{}: {}", report.headline, loopback.effect);
 //! # Ok::<(), uncopy::Error>(())
@@ -28,11 +28,11 @@ mod files;
 mod finding;
 mod found;
 mod network;
+mod next_step;
 mod process;
 mod report;
 mod settings;
 mod severity;
-mod step;
 mod system;
 mod trace;
 mod worded;
@@ -44,17 +44,17 @@ use std::time::Duration;
 
 pub use condition::{Condition, Topic, condition, conditions};
 pub use effect::Effect;
-pub use finding::{Evidence, Finding};
+pub use finding::{DoctorFinding, Evidence};
 pub use found::{
     CopyCause, CopySite, Detour, Doubt, Echo, FilesFound, FilterAction, Found, Missing,
     NetworkFound, ProbeFound, ProcessFound, ProcessName, RuleDoubt, Side, Sighting, SystemFound,
     TapFound, TapHolder, TapPlace, TraceFound,
 };
 pub use network::{GREETING, HELLO, Probe};
-pub use report::{Fact, Report, Stack, Verdict, Way};
+pub use next_step::{DeviceFeature, NextStep};
+pub use report::{CopyVerdict, Report, ReportFact, Stack, TriedMechanism};
 pub use settings::{Setting, Settings};
 pub use severity::Severity;
-pub use step::{DeviceFeature, Step};
 
 use trace::Subject;
 use uncopy_copy::CopyOptions;

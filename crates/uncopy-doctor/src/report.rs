@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use super::finding::Finding;
+use super::finding::DoctorFinding;
 use super::severity::Severity;
 use uncopy_core::{Cost, Mechanism, RefusalReason};
 use uncopy_os::capabilities::Answer;
 
 /// The answer to "will these bytes be copied?".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Verdict {
+pub enum CopyVerdict {
     /// Nothing was found that copies.
     ZeroCopy,
     /// Nothing copies, up to a limit; or it costs more than it brings.
@@ -20,45 +20,45 @@ pub enum Verdict {
     Unknown,
 }
 
-impl Verdict {
+impl CopyVerdict {
     /// Every verdict.
-    pub const ALL: [Verdict; 4] =
-        [Verdict::ZeroCopy, Verdict::Limited, Verdict::Copied, Verdict::Unknown];
+    pub const ALL: [CopyVerdict; 4] =
+        [CopyVerdict::ZeroCopy, CopyVerdict::Limited, CopyVerdict::Copied, CopyVerdict::Unknown];
 
     /// Returns the name in reports: `zero_copy`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Verdict::ZeroCopy => "zero_copy",
-            Verdict::Limited => "limited",
-            Verdict::Copied => "copied",
-            Verdict::Unknown => "unknown",
+            CopyVerdict::ZeroCopy => "zero_copy",
+            CopyVerdict::Limited => "limited",
+            CopyVerdict::Copied => "copied",
+            CopyVerdict::Unknown => "unknown",
         }
     }
 
     /// Returns what follows from the worst of these findings.
     #[must_use]
-    pub fn of(findings: &[Finding]) -> Verdict {
+    pub fn of(findings: &[DoctorFinding]) -> CopyVerdict {
         match findings.iter().map(|finding| finding.severity).min() {
-            Some(Severity::Copies) => Verdict::Copied,
-            Some(Severity::Unknown) => Verdict::Unknown,
-            Some(Severity::Limits) => Verdict::Limited,
-            Some(Severity::Note) | None => Verdict::ZeroCopy,
+            Some(Severity::Copies) => CopyVerdict::Copied,
+            Some(Severity::Unknown) => CopyVerdict::Unknown,
+            Some(Severity::Limits) => CopyVerdict::Limited,
+            Some(Severity::Note) | None => CopyVerdict::ZeroCopy,
         }
     }
 
     /// What is said of the subject before the reason.
     const fn predicate(self) -> &'static str {
         match self {
-            Verdict::ZeroCopy => "is not copied, as far as can be seen",
-            Verdict::Limited => "is not copied, with a limit",
-            Verdict::Copied => "will be copied",
-            Verdict::Unknown => "may be copied, which cannot be told",
+            CopyVerdict::ZeroCopy => "is not copied, as far as can be seen",
+            CopyVerdict::Limited => "is not copied, with a limit",
+            CopyVerdict::Copied => "will be copied",
+            CopyVerdict::Unknown => "may be copied, which cannot be told",
         }
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for CopyVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -67,7 +67,7 @@ impl fmt::Display for Verdict {
 /// Something that was looked at, whatever came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Fact {
+pub struct ReportFact {
     /// What: `route`, `device`, `source`.
     pub name: &'static str,
     /// What it is like, for people.
@@ -77,7 +77,7 @@ pub struct Fact {
 /// One way to copy a file, as it was tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Way {
+pub struct TriedMechanism {
     /// The mechanism.
     pub mechanism: Mechanism,
     /// Whether it works between these directories, and what it would cost.
@@ -106,15 +106,15 @@ pub struct Report {
     /// What was asked about: `tcp://192.0.2.1:443`.
     pub target: String,
     /// The answer.
-    pub verdict: Verdict,
+    pub verdict: CopyVerdict,
     /// The answer as a sentence, with the first reason.
     pub headline: String,
     /// What was found, the worst first.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<DoctorFinding>,
     /// What was looked at.
-    pub facts: Vec<Fact>,
+    pub facts: Vec<ReportFact>,
     /// For a file: every mechanism, the one that touches the bytes least first.
-    pub ways: Vec<Way>,
+    pub ways: Vec<TriedMechanism>,
     /// The five commonest stacks that copy, those seen most often first. `None`: they were not asked
     /// for, or the kernel may not be sampled.
     pub stacks: Option<Vec<Stack>>,
@@ -128,12 +128,12 @@ impl Report {
     pub(crate) fn conclude(
         target: String,
         subject: &str,
-        findings: Vec<Finding>,
-        facts: Vec<Fact>,
+        findings: Vec<DoctorFinding>,
+        facts: Vec<ReportFact>,
     ) -> Report {
         let report = Report {
             target,
-            verdict: Verdict::ZeroCopy,
+            verdict: CopyVerdict::ZeroCopy,
             headline: String::new(),
             findings: Vec::new(),
             facts: Vec::new(),
@@ -145,11 +145,11 @@ impl Report {
     }
 
     /// The same with more, and the conclusion from all of it.
-    pub(crate) fn with(mut self, findings: Vec<Finding>, facts: Vec<Fact>) -> Report {
+    pub(crate) fn with(mut self, findings: Vec<DoctorFinding>, facts: Vec<ReportFact>) -> Report {
         self.findings.extend(findings);
         self.facts.extend(facts);
         self.findings.sort_by_key(|finding| finding.severity);
-        self.verdict = Verdict::of(&self.findings);
+        self.verdict = CopyVerdict::of(&self.findings);
         let reason = self.findings.first().filter(|first| first.severity != Severity::Note);
         let reason = reason.map(|first| format!(": {}", first.summary)).unwrap_or_default();
         self.headline = format!("{} {}{reason}", self.subject, self.verdict.predicate());
@@ -158,7 +158,7 @@ impl Report {
 
     /// Returns the finding of this condition, if there is one.
     #[must_use]
-    pub fn finding(&self, id: &str) -> Option<&Finding> {
+    pub fn finding(&self, id: &str) -> Option<&DoctorFinding> {
         self.findings.iter().find(|finding| finding.condition.id == id)
     }
 }
@@ -174,23 +174,27 @@ mod tests {
     fn the_worst_finding_is_the_verdict_and_leads() {
         let finding = |severity: Severity| {
             let device = severity.to_string();
-            Finding::of(&condition::LOOPBACK, NetworkFound::DeviceDown { device })
+            DoctorFinding::of(&condition::LOOPBACK, NetworkFound::DeviceDown { device })
                 .meaning(severity, Effect::Usual(&condition::LOOPBACK))
                 .seen("a test", "")
         };
         use Severity::{Copies, Limits, Note, Unknown};
         for (severities, verdict, headline) in [
-            (&[][..], Verdict::ZeroCopy, "It is not copied, as far as can be seen"),
-            (&[Note], Verdict::ZeroCopy, "It is not copied, as far as can be seen"),
-            (&[Note, Limits], Verdict::Limited, "It is not copied, with a limit: limits is down"),
+            (&[][..], CopyVerdict::ZeroCopy, "It is not copied, as far as can be seen"),
+            (&[Note], CopyVerdict::ZeroCopy, "It is not copied, as far as can be seen"),
+            (
+                &[Note, Limits],
+                CopyVerdict::Limited,
+                "It is not copied, with a limit: limits is down",
+            ),
             (
                 &[Limits, Unknown],
-                Verdict::Unknown,
+                CopyVerdict::Unknown,
                 "It may be copied, which cannot be told: unknown is down",
             ),
             (
                 &[Note, Unknown, Copies, Limits],
-                Verdict::Copied,
+                CopyVerdict::Copied,
                 "It will be copied: copies is down",
             ),
         ] {

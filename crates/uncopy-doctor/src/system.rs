@@ -2,10 +2,10 @@
 
 use super::Options;
 use super::condition as is;
-use super::finding::{Finding, add_new};
+use super::finding::{DoctorFinding, add_new};
 use super::found::SystemFound;
 use super::network;
-use super::report::{Fact, Report};
+use super::report::{Report, ReportFact};
 use uncopy_core::message::{MAX_BYTES, MAX_HANDLES};
 use uncopy_os::capabilities::{self, Answer, Limit};
 use uncopy_os::{Sys, memfd, seqpacket};
@@ -20,7 +20,7 @@ const OVERHEAD_BYTES: u64 = 4096;
 
 /// What findings about channels are drawn from.
 #[derive(Debug, Clone)]
-struct Facts {
+struct MachineFacts {
     open_files: Limit,
     /// Bytes that the socket of a channel holds.
     socket_bytes: Sys<usize>,
@@ -33,17 +33,17 @@ struct Facts {
 pub(super) fn at_a_glance(options: &Options) -> Report {
     let facts = gather();
     let mut findings = findings(&facts);
-    let mut told = told(&facts);
+    let mut facts_shown = report_facts(&facts);
     add_new(&mut findings, network::kernel());
     for name in network::outward_devices() {
         if let Ok(report) = network::device(&name, options) {
             add_new(&mut findings, report.findings);
-            told.extend(report.facts);
+            facts_shown.extend(report.facts);
         }
     }
     // Each device is told of together with taps and kernel.
-    let mut seen: Vec<Fact> = Vec::new();
-    for fact in told {
+    let mut seen: Vec<ReportFact> = Vec::new();
+    for fact in facts_shown {
         if !seen.contains(&fact) {
             seen.push(fact);
         }
@@ -51,9 +51,9 @@ pub(super) fn at_a_glance(options: &Options) -> Report {
     Report::conclude("this machine".into(), "What leaves this machine", findings, seen)
 }
 
-fn gather() -> Facts {
+fn gather() -> MachineFacts {
     let kernel = capabilities::kernel();
-    Facts {
+    MachineFacts {
         open_files: capabilities::limits().open_files,
         socket_bytes: seqpacket::pair().and_then(|(near, _)| seqpacket::send_buffer_bytes(near)),
         memfd: memfd::create(1).map(drop),
@@ -62,14 +62,14 @@ fn gather() -> Facts {
     }
 }
 
-fn findings(facts: &Facts) -> Vec<Finding> {
+fn findings(facts: &MachineFacts) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     if let Some(files) = facts.open_files.soft
         && files < FULL_MESSAGES * MAX_HANDLES as u64
     {
         let said = format!("RLIMIT_NOFILE is {files}; a message brings up to {MAX_HANDLES}");
         let few = SystemFound::FewOpenFiles { files };
-        found.push(Finding::of(&is::OPEN_FILES, few).seen("getrlimit", said));
+        found.push(DoctorFinding::of(&is::OPEN_FILES, few).seen("getrlimit", said));
     }
     match facts.socket_bytes {
         Ok(bytes) => {
@@ -78,42 +78,42 @@ fn findings(facts: &Facts) -> Vec<Finding> {
                 let message_bytes = MAX_BYTES as u64;
                 let few = SystemFound::FewMessages { messages, message_bytes };
                 let said = format!("SO_SNDBUF is {bytes}");
-                found.push(Finding::of(&is::WMEM, few).seen("getsockopt", said));
+                found.push(DoctorFinding::of(&is::WMEM, few).seen("getsockopt", said));
             }
         }
         Err(errno) => {
             let said = format!("{} ({errno})", errno.message());
-            let none = Finding::of(&is::NO_SEQPACKET, SystemFound::NoSocketPairs);
+            let none = DoctorFinding::of(&is::NO_SEQPACKET, SystemFound::NoSocketPairs);
             found.push(none.seen("socketpair", said));
         }
     }
     if let Err(errno) = facts.memfd {
         let said = format!("{} ({errno})", errno.message());
-        let none = Finding::of(&is::NO_MEMFD, SystemFound::NoMemoryFiles);
+        let none = DoctorFinding::of(&is::NO_MEMFD, SystemFound::NoMemoryFiles);
         found.push(none.seen("memfd_create", said));
     }
     if let Answer::No { reason, .. } | Answer::Unknown { reason } = &facts.io_uring {
         let disabled = facts.io_uring_disabled;
         let setting = disabled.map(|n| format!("; kernel.io_uring_disabled is {n}"));
         let said = format!("{reason}{}", setting.unwrap_or_default());
-        let none = Finding::of(&is::URING_DISABLED, SystemFound::NoRings);
+        let none = DoctorFinding::of(&is::URING_DISABLED, SystemFound::NoRings);
         found.push(none.seen("io_uring_setup", said));
     }
     let here = if facts.memfd.is_ok() { ", memory objects as descriptors" } else { "" };
     let between = if facts.socket_bytes.is_ok() { "between processes by sockets" } else { "" };
     let said = format!("in one process by queues; {between}{here}");
-    found.push(Finding::of(&is::TRANSPORTS, SystemFound::Transports).seen("a trial", said));
+    found.push(DoctorFinding::of(&is::TRANSPORTS, SystemFound::Transports).seen("a trial", said));
     found
 }
 
-fn told(facts: &Facts) -> Vec<Fact> {
+fn report_facts(facts: &MachineFacts) -> Vec<ReportFact> {
     let files = facts.open_files.soft.map_or("unlimited".to_owned(), |files| files.to_string());
     let bytes = match facts.socket_bytes {
         Ok(bytes) => format!("{bytes} bytes"),
         Err(errno) => errno.to_string(),
     };
     let value = format!("{files} open files, {bytes} in the socket of a channel");
-    vec![Fact { name: "limits", value }]
+    vec![ReportFact { name: "limits", value }]
 }
 
 #[cfg(test)]
@@ -123,8 +123,8 @@ mod tests {
     use uncopy_core::Errno;
     use uncopy_os::capabilities::AnswerReason;
 
-    fn ids(change: impl FnOnce(&mut Facts)) -> Vec<&'static str> {
-        let mut facts = Facts {
+    fn ids(change: impl FnOnce(&mut MachineFacts)) -> Vec<&'static str> {
+        let mut facts = MachineFacts {
             open_files: Limit { soft: Some(1024), hard: None },
             socket_bytes: Ok(425_984),
             memfd: Ok(()),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use uncopy::doctor::{Condition, Finding, Step};
+use uncopy::doctor::{Condition, DoctorFinding, NextStep};
 
 /// What the program says of a condition otherwise than the library, which names its options.
 struct Words {
@@ -70,16 +70,16 @@ pub(super) fn page(condition: &Condition) -> String {
 }
 
 /// What a person can do about a finding.
-pub(super) fn next_step(finding: &Finding) -> Option<Cow<'_, str>> {
+pub(super) fn next_step(finding: &DoctorFinding) -> Option<Cow<'_, str>> {
     Some(Cow::Borrowed(match finding.next_step.as_ref()? {
-        Step::Usual(condition) => {
+        NextStep::Usual(condition) => {
             words(condition.id).and_then(|words| words.next_step).unwrap_or(condition.next_step)
         }
-        Step::RootOrProbe => "Run the doctor as root, or pass --probe.",
-        Step::ProbeAndOtherEnd => {
+        NextStep::RootOrProbe => "Run the doctor as root, or pass --probe.",
+        NextStep::ProbeAndOtherEnd => {
             "Pass --probe, and run the doctor in the network of the other end too (nsenter --net)."
         }
-        Step::StartReceiver => "Start uncopy bench recv there, or pass --probe-anyway.",
+        NextStep::StartReceiver => "Start uncopy bench recv there, or pass --probe-anyway.",
         step => return Some(Cow::Owned(step.to_string())),
     }))
 }

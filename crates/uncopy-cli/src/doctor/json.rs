@@ -17,10 +17,10 @@ struct Examined<'a> {
     target: &'a str,
     verdict: &'static str,
     headline: &'a str,
-    findings: Vec<Finding<'a>>,
-    facts: Vec<Fact<'a>>,
+    findings: Vec<FindingJson<'a>>,
+    facts: Vec<FactJson<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    ways: Vec<Way<'a>>,
+    ways: Vec<WayJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stacks: Option<Vec<Stack<'a>>>,
 }
@@ -35,7 +35,7 @@ struct Stack<'a> {
 
 /// A mechanism as it was tried.
 #[derive(Serialize)]
-struct Way<'a> {
+struct WayJson<'a> {
     mechanism: &'static str,
     #[serde(flatten)]
     answer: Answer,
@@ -46,7 +46,7 @@ struct Way<'a> {
 }
 
 #[derive(Serialize)]
-struct Finding<'a> {
+struct FindingJson<'a> {
     id: &'static str,
     topic: &'static str,
     severity: &'static str,
@@ -64,7 +64,7 @@ struct Evidence<'a> {
 }
 
 #[derive(Serialize)]
-struct Fact<'a> {
+struct FactJson<'a> {
     name: &'static str,
     value: &'a str,
 }
@@ -94,9 +94,9 @@ fn of(report: &Report) -> Examined<'_> {
         target: &report.target,
         verdict: report.verdict.name(),
         headline: &report.headline,
-        findings: report.findings.iter().map(Finding::from).collect(),
-        facts: report.facts.iter().map(|f| Fact { name: f.name, value: &f.value }).collect(),
-        ways: report.ways.iter().map(Way::from).collect(),
+        findings: report.findings.iter().map(FindingJson::from).collect(),
+        facts: report.facts.iter().map(|f| FactJson { name: f.name, value: &f.value }).collect(),
+        ways: report.ways.iter().map(WayJson::from).collect(),
         stacks: report.stacks.as_ref().map(|stacks| stacks.iter().map(Stack::from).collect()),
     }
 }
@@ -107,10 +107,10 @@ impl<'a> From<&'a uncopy::doctor::Stack> for Stack<'a> {
     }
 }
 
-impl<'a> From<&'a uncopy::doctor::Finding> for Finding<'a> {
-    fn from(found: &'a uncopy::doctor::Finding) -> Finding<'a> {
+impl<'a> From<&'a uncopy::doctor::DoctorFinding> for FindingJson<'a> {
+    fn from(found: &'a uncopy::doctor::DoctorFinding) -> FindingJson<'a> {
         let evidence = found.evidence.iter();
-        Finding {
+        FindingJson {
             id: found.condition.id,
             topic: found.condition.topic.name(),
             severity: found.severity.name(),
@@ -125,9 +125,9 @@ impl<'a> From<&'a uncopy::doctor::Finding> for Finding<'a> {
     }
 }
 
-impl<'a> From<&'a uncopy::doctor::Way> for Way<'a> {
-    fn from(way: &'a uncopy::doctor::Way) -> Way<'a> {
-        Way {
+impl<'a> From<&'a uncopy::doctor::TriedMechanism> for WayJson<'a> {
+    fn from(way: &'a uncopy::doctor::TriedMechanism) -> WayJson<'a> {
+        WayJson {
             mechanism: way.mechanism.name(),
             answer: Answer::from(&way.answer),
             cost: match &way.answer {

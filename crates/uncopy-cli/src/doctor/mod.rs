@@ -11,7 +11,9 @@ use std::io::IsTerminal;
 use clap::error::ErrorKind;
 use uncopy::Choice;
 use uncopy::copy::CopyOption;
-use uncopy::doctor::{Options, Probe, Report, Settings, Verdict, condition, conditions, examine};
+use uncopy::doctor::{
+    CopyVerdict, Options, Probe, Report, Settings, condition, conditions, examine,
+};
 
 use crate::exit::Exit;
 use crate::flags::doctor::DoctorArgs;
@@ -73,10 +75,10 @@ fn options(flags: &DoctorArgs, origins: BTreeMap<CopyOption, String>) -> Options
 
 fn verdict_code(report: &Report) -> Exit {
     match report.verdict {
-        Verdict::ZeroCopy => Exit::Success,
-        Verdict::Limited => Exit::Limited,
-        Verdict::Copied => Exit::Copied,
-        Verdict::Unknown => Exit::NotKnown,
+        CopyVerdict::ZeroCopy => Exit::Success,
+        CopyVerdict::Limited => Exit::Limited,
+        CopyVerdict::Copied => Exit::Copied,
+        CopyVerdict::Unknown => Exit::NotKnown,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use uncopy::capabilities::Answer;
-use uncopy::doctor::{Finding, Report, Severity, Stack, Verdict, Way};
+use uncopy::doctor::{CopyVerdict, DoctorFinding, Report, Severity, Stack, TriedMechanism};
 
 use super::explain;
 use crate::report::printable;
@@ -41,8 +41,8 @@ const BLUE: u8 = 34;
 pub(super) fn report(report: &Report, style: Style, follows: bool) -> String {
     let mut text = String::from(if follows { "\n" } else { "" });
     let colour = match report.verdict {
-        Verdict::ZeroCopy => GREEN,
-        Verdict::Limited | Verdict::Unknown => YELLOW,
+        CopyVerdict::ZeroCopy => GREEN,
+        CopyVerdict::Limited | CopyVerdict::Unknown => YELLOW,
         _ => RED,
     };
     let _ = writeln!(text, "{}", style.paint(colour, &printable(&report.headline)));
@@ -93,7 +93,7 @@ fn stacks_in_words(text: &mut String, stacks: &[Stack]) {
 }
 
 /// What came of trying a way.
-fn tried(way: &Way) -> String {
+fn tried(way: &TriedMechanism) -> String {
     let answer = match &way.answer {
         Answer::Yes(cost) => format!("yes, {cost}"),
         Answer::No { errno: Some(errno), reason } => format!("no: {reason} ({errno})"),
@@ -105,7 +105,7 @@ fn tried(way: &Way) -> String {
 }
 
 /// Everything about a finding that matters to the verdict.
-fn weighed(text: &mut String, finding: &Finding, style: Style) {
+fn weighed(text: &mut String, finding: &DoctorFinding, style: Style) {
     let colour = if finding.severity == Severity::Copies { RED } else { YELLOW };
     let severity = style.paint(colour, finding.severity.name());
     let summary = finding.summary.to_string();

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use super::of;
 use crate::Options;
 use crate::condition as is;
-use crate::finding::Finding;
+use crate::finding::DoctorFinding;
 use crate::found::FilesFound;
-use crate::report::{Fact, Report};
+use crate::report::{Report, ReportFact};
 use uncopy_copy::CopyOptions;
 use uncopy_copy::forecast::forecast;
 use uncopy_core::{Errno, Error, Result};
@@ -44,18 +44,18 @@ impl Histogram {
     }
 
     /// What is worth saying about it.
-    fn findings(&self) -> Vec<Finding> {
+    fn findings(&self) -> Vec<DoctorFinding> {
         let (files, bytes): (u64, u64) = (self.files.iter().sum(), self.bytes.iter().sum());
         let small: u64 = self.files[SMALL].iter().sum();
         let large: u64 = self.bytes[LARGE].iter().sum();
         let mut found = Vec::new();
         if files > 0 && small * 2 > files {
             let many = FilesFound::ManySmall { small, files };
-            found.push(Finding::of(&is::MANY_SMALL, many).seen("statx", self.shown()));
+            found.push(DoctorFinding::of(&is::MANY_SMALL, many).seen("statx", self.shown()));
         }
         if bytes > 0 && large * 2 > bytes {
             let many = FilesFound::ManyLarge { large_bytes: large, bytes };
-            found.push(Finding::of(&is::MANY_LARGE, many).seen("statx", self.shown()));
+            found.push(DoctorFinding::of(&is::MANY_LARGE, many).seen("statx", self.shown()));
         }
         found
     }
@@ -86,18 +86,18 @@ pub(super) fn copy(
     let target = format!("{} -> {}", source.display(), destination.display());
     let subject = format!("{} to {}", source.display(), destination.display());
     let mut findings = histogram.findings();
-    let mut facts = vec![Fact { name: "files", value: histogram.shown() }];
+    let mut facts = vec![ReportFact { name: "files", value: histogram.shown() }];
     let mut ways = Vec::new();
     if let Some(file) = largest {
         let into = into(&file);
         let report = of(&file, &into, &forecast(&file, &into, how)?, how, options);
-        facts.push(Fact { name: "largest", value: file.display().to_string() });
+        facts.push(ReportFact { name: "largest", value: file.display().to_string() });
         facts.extend(report.facts);
         findings.extend(report.findings);
         ways = report.ways;
     } else {
         let none = FilesFound::NoFiles { directory: source.to_owned() };
-        findings.push(Finding::of(&is::EMPTY, none).seen("statx", "no regular file"));
+        findings.push(DoctorFinding::of(&is::EMPTY, none).seen("statx", "no regular file"));
     }
     let mut report = Report::conclude(target, &subject, findings, facts);
     report.ways = ways;
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_told_by_number_and_by_bytes() {
+    fn sizes_are_counted_by_files_and_by_bytes() {
         assert_eq!(ids(&[]), [""; 0]);
         assert_eq!(ids(&[1, 2, 3]), ["many-small-files"]);
         assert_eq!(ids(&[1, 2, 3, 5 << 20]), ["many-small-files", "bytes-in-large-files"]);

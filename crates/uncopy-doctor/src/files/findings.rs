@@ -1,10 +1,10 @@
 //! What follows from the forecast of a copy. Pure.
 
 use crate::condition as is;
-use crate::finding::Finding;
+use crate::finding::DoctorFinding;
 use crate::found::{CopyCause, FilesFound, Side};
+use crate::next_step::NextStep;
 use crate::settings::Settings;
-use crate::step::Step;
 use uncopy_copy::forecast::DirectPath;
 use uncopy_copy::forecast::{Forecast, TriedWay};
 use uncopy_core::{Choice, Cost, Errno, Mechanism, RefusalReason};
@@ -19,10 +19,10 @@ pub(super) fn findings(
     forecast: &Forecast,
     is_verified: bool,
     settings: &Settings,
-) -> Vec<Finding> {
+) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     if forecast.is_empty {
-        found.push(Finding::of(&is::EMPTY, FilesFound::Empty).seen(STATX, "0 bytes"));
+        found.push(DoctorFinding::of(&is::EMPTY, FilesFound::Empty).seen(STATX, "0 bytes"));
         return found;
     }
     kind(forecast, &mut found);
@@ -39,40 +39,40 @@ pub(super) fn findings(
 }
 
 /// Files whose kind decides.
-fn kind(forecast: &Forecast, found: &mut Vec<Finding>) {
+fn kind(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
     let facts = &forecast.facts;
     if facts.source.is_pseudo() {
         let pseudo = FilesFound::Pseudo { filesystem: facts.source };
         let said = format!("it lies on {}", facts.source);
-        found.push(Finding::of(&is::PSEUDO, pseudo).seen(STATFS, said));
+        found.push(DoctorFinding::of(&is::PSEUDO, pseudo).seen(STATFS, said));
     }
     if facts.destination_is_stream {
-        found.push(Finding::of(&is::STREAM, FilesFound::Stream).seen(STATX, "its kind"));
+        found.push(DoctorFinding::of(&is::STREAM, FilesFound::Stream).seen(STATX, "its kind"));
     }
     for (side, filesystem) in [(Side::Source, facts.source), (Side::Destination, facts.destination)]
     {
         let said = format!("the {side} lies on {filesystem}");
         if filesystem.is_network() {
             let elsewhere = FilesFound::OtherMachine { side, filesystem };
-            found.push(Finding::of(&is::NETWORK_FILESYSTEM, elsewhere).seen(STATFS, said));
+            found.push(DoctorFinding::of(&is::NETWORK_FILESYSTEM, elsewhere).seen(STATFS, said));
         } else if filesystem.is_user() {
             let served = FilesFound::ServedByProgram { side };
-            found.push(Finding::of(&is::USER_FILESYSTEM, served).seen(STATFS, said));
+            found.push(DoctorFinding::of(&is::USER_FILESYSTEM, served).seen(STATFS, said));
         }
     }
     if facts.in_place {
         let said = "the options say so";
-        found.push(Finding::of(&is::IN_PLACE, FilesFound::InPlace).seen("options", said));
+        found.push(DoctorFinding::of(&is::IN_PLACE, FilesFound::InPlace).seen("options", said));
     }
 }
 
 /// What the copy begins with, and what that costs.
-fn choice(forecast: &Forecast, settings: &Settings, found: &mut Vec<Finding>) {
+fn choice(forecast: &Forecast, settings: &Settings, found: &mut Vec<DoctorFinding>) {
     let Some((mechanism, cost)) = forecast.choice else {
         let why_not = |way: &TriedWay| format!("{}: {}", way.mechanism, why_not(way, settings));
         let all = forecast.ways.iter().map(why_not);
         let said = all.collect::<Vec<_>>().join("; ");
-        let none = Finding::of(&is::NO_MECHANISM, FilesFound::NoMechanism);
+        let none = DoctorFinding::of(&is::NO_MECHANISM, FilesFound::NoMechanism);
         found.push(none.seen("the plan", said));
         return;
     };
@@ -95,7 +95,7 @@ fn choice(forecast: &Forecast, settings: &Settings, found: &mut Vec<Finding>) {
             (&is::MAY_COPY, FilesFound::MayCopy { filesystem: forecast.facts.destination })
         }
     };
-    let mut finding = Finding::of(condition, summary);
+    let mut finding = DoctorFinding::of(condition, summary);
     if condition == &is::DIRECT_UNKNOWN {
         let said = format!("they are written to {}", forecast.written_to);
         finding = finding.seen("/proc/self/mountinfo and sysfs", said);
@@ -131,7 +131,7 @@ fn refusing_setting(forecast: &Forecast) -> Option<Choice> {
 }
 
 /// What would make the copy cheaper.
-fn cheaper(forecast: &Forecast, settings: &Settings) -> Option<Step> {
+fn cheaper(forecast: &Forecast, settings: &Settings) -> Option<NextStep> {
     let facts = &forecast.facts;
     let may_move =
         facts.direct == DirectPath::Moves && facts.size >= Some(facts.tuning.direct_min.bytes);
@@ -140,26 +140,26 @@ fn cheaper(forecast: &Forecast, settings: &Settings) -> Option<Step> {
         _ => None,
     };
     let setting = match refusing_setting(forecast) {
-        Some(choice) => Some(Step::LeaveOut { setting: settings.setting(choice) }),
+        Some(choice) => Some(NextStep::LeaveOut { setting: settings.setting(choice) }),
         None if may_move => {
             let enough = [Choice::Durable, Choice::CacheSkip, Choice::PreferCpuTime];
-            Some(Step::ChooseOne { settings: enough.map(|choice| settings.setting(choice)) })
+            Some(NextStep::ChooseOne { settings: enough.map(|choice| settings.setting(choice)) })
         }
         None => None,
     };
     let place = match errno {
-        Some(Errno::EXDEV) => Some(Step::KeepTogether),
-        Some(Errno::EOPNOTSUPP | Errno::ENOTTY) => Some(Step::KeepOnReflinks),
+        Some(Errno::EXDEV) => Some(NextStep::KeepTogether),
+        Some(Errno::EOPNOTSUPP | Errno::ENOTTY) => Some(NextStep::KeepOnReflinks),
         _ => None,
     };
     match (setting, place) {
-        (Some(setting), Some(place)) => Some(Step::Each(vec![setting, place])),
+        (Some(setting), Some(place)) => Some(NextStep::Each(vec![setting, place])),
         (setting, place) => setting.or(place),
     }
 }
 
 /// Why blocks are not shared.
-fn reflink(forecast: &Forecast, found: &mut Vec<Finding>) {
+fn reflink(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
     let Some(way) = forecast.way(Mechanism::Reflink) else { return };
     let facts = &forecast.facts;
     let (condition, summary) = match &way.answer {
@@ -183,11 +183,11 @@ fn reflink(forecast: &Forecast, found: &mut Vec<Finding>) {
         Answer::Unknown { reason } => reason.to_string(),
         _ => way.proof.clone(),
     };
-    found.push(Finding::of(condition, summary).seen(TRIAL, said));
+    found.push(DoctorFinding::of(condition, summary).seen(TRIAL, said));
 }
 
 /// Why the disk does not read the pages by itself.
-fn direct(forecast: &Forecast, found: &mut Vec<Finding>) {
+fn direct(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
     let facts = &forecast.facts;
     let chosen = forecast.choice.is_some_and(|(mechanism, _)| mechanism == Mechanism::Direct);
     let Some(bytes) = facts.size.filter(|_| !chosen && !forecast.is_shared()) else { return };
@@ -212,7 +212,9 @@ fn direct(forecast: &Forecast, found: &mut Vec<Finding>) {
         }
         Answer::Yes(_) => return,
     };
-    found.push(Finding::of(condition, summary).seen(STATX, align).seen(TRIAL, way.proof.clone()));
+    found.push(
+        DoctorFinding::of(condition, summary).seen(STATX, align).seen(TRIAL, way.proof.clone()),
+    );
 }
 
 /// A choice of the caller rules it out, and no threshold.
@@ -227,7 +229,7 @@ fn choice_against(way: &TriedWay) -> Option<Choice> {
 }
 
 /// Settings that rule a way out.
-fn excluding(forecast: &Forecast, settings: &Settings, found: &mut Vec<Finding>) {
+fn excluding(forecast: &Forecast, settings: &Settings, found: &mut Vec<DoctorFinding>) {
     let works = forecast.ways.iter().filter(|way| way.answer.is_yes());
     let refused = works.filter_map(|way| Some((way, way.passed_over?, choice_against(way)?)));
     let refused: Vec<(&TriedWay, RefusalReason, Choice)> = refused.collect();
@@ -240,31 +242,32 @@ fn excluding(forecast: &Forecast, settings: &Settings, found: &mut Vec<Finding>)
         let setting = settings.setting(choice);
         let origin = settings.origin(choice).unwrap_or(settings.place);
         let ruled_out = FilesFound::RuledOut { setting: setting.clone(), mechanisms };
-        let finding = Finding::of(&is::SETTING, ruled_out);
+        let finding = DoctorFinding::of(&is::SETTING, ruled_out);
         let said = format!("{origin}: {}", reason.named_by(|choice| settings.name(choice)));
         let finding = finding.seen("options", said);
-        found.push(finding.step(Step::LeaveOut { setting }, false));
+        found.push(finding.step(NextStep::LeaveOut { setting }, false));
     }
 }
 
 /// What verification costs.
-fn verification(forecast: &Forecast, settings: &Settings, found: &mut Vec<Finding>) {
+fn verification(forecast: &Forecast, settings: &Settings, found: &mut Vec<DoctorFinding>) {
     let bytes = forecast.source_bytes.saturating_mul(2);
     let said = match settings.origin(Choice::Verify) {
         Some(origin) => origin.to_owned(),
         None => format!("{} {}", settings.place, settings.name(Choice::Verify)),
     };
-    found.push(Finding::of(&is::VERIFY, FilesFound::Verifies { bytes }).seen("options", said));
+    found
+        .push(DoctorFinding::of(&is::VERIFY, FilesFound::Verifies { bytes }).seen("options", said));
 }
 
 /// What the source is like.
-fn source(forecast: &Forecast, found: &mut Vec<Finding>) {
+fn source(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
     let facts = &forecast.facts;
     let Some(size) = facts.size else { return };
     let copied = !forecast.is_shared();
     if size < facts.tuning.small_bytes() && copied {
         let small = FilesFound::Small { bytes: size };
-        found.push(Finding::of(&is::SMALL_FILE, small).seen(STATX, format!("{size} bytes")));
+        found.push(DoctorFinding::of(&is::SMALL_FILE, small).seen(STATX, format!("{size} bytes")));
     }
     if let Some(cached) = forecast.cached_bytes.filter(|_| copied) {
         let cached = cached.min(size);
@@ -274,34 +277,34 @@ fn source(forecast: &Forecast, found: &mut Vec<Finding>) {
             true => (&is::CACHED, FilesFound::Cached),
             false => (&is::NOT_CACHED, FilesFound::NotCached),
         };
-        found.push(Finding::of(condition, summary).seen("cachestat", said));
+        found.push(DoctorFinding::of(condition, summary).seen("cachestat", said));
     }
     if facts.has_holes {
         let holes = FilesFound::Holes { stored: facts.data_bytes, bytes: size };
-        found.push(Finding::of(&is::HOLES, holes).seen("SEEK_HOLE", "it has a hole"));
+        found.push(DoctorFinding::of(&is::HOLES, holes).seen("SEEK_HOLE", "it has a hole"));
     }
     let align = forecast.destination_align.map_or(0, |align| u64::from(align.offset));
     if copied && align > 0 && size >= facts.tuning.direct_min.bytes && size % align != 0 {
         let tail = FilesFound::UnalignedTail { bytes: size % align };
         let said = format!("{size} bytes, alignment {align}");
-        found.push(Finding::of(&is::UNALIGNED, tail).seen(STATX, said));
+        found.push(DoctorFinding::of(&is::UNALIGNED, tail).seen(STATX, said));
     }
 }
 
-fn devices(forecast: &Forecast, found: &mut Vec<Finding>) {
+fn devices(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
     let (source, destination) = (&forecast.source_device, &forecast.destination_device);
     let mut tell = |device: &Device| {
         let name = &device.name;
         if device.rotational == Some(true) {
             let said = format!("/sys/dev/block: {name} queue/rotational is 1");
             let spins = FilesFound::Rotational { device: name.clone() };
-            found.push(Finding::of(&is::ROTATIONAL, spins).seen("sysfs", said));
+            found.push(DoctorFinding::of(&is::ROTATIONAL, spins).seen("sysfs", said));
         }
         if device.kind == DeviceKind::Network {
             let by = device.transport.unwrap_or("its name");
             let remote = FilesFound::RemoteDevice { device: name.clone() };
             let said = format!("told by {by}");
-            found.push(Finding::of(&is::REMOTE_DEVICE, remote).seen("sysfs", said));
+            found.push(DoctorFinding::of(&is::REMOTE_DEVICE, remote).seen("sysfs", said));
         }
     };
     tell(source);

@@ -6,7 +6,7 @@ mod findings;
 use std::path::Path;
 
 use super::Options;
-use super::report::{Fact, Report, Way};
+use super::report::{Report, ReportFact, TriedMechanism};
 use uncopy_copy::CopyOptions;
 use uncopy_copy::follow;
 use uncopy_copy::forecast::{Forecast, forecast};
@@ -41,13 +41,13 @@ fn of(
     let target = format!("{} -> {}", source.display(), destination.display());
     let findings = findings::findings(found, how.verify.is_some(), &options.settings);
     let subject = format!("{} to {}", source.display(), destination.display());
-    let mut report = Report::conclude(target, &subject, findings, told(found));
+    let mut report = Report::conclude(target, &subject, findings, report_facts(found));
     report.ways = found.ways.iter().map(way).collect();
     report
 }
 
-fn way(tried: &uncopy_copy::forecast::TriedWay) -> Way {
-    Way {
+fn way(tried: &uncopy_copy::forecast::TriedWay) -> TriedMechanism {
+    TriedMechanism {
         mechanism: tried.mechanism,
         answer: tried.answer.clone(),
         proof: tried.proof.clone(),
@@ -56,7 +56,7 @@ fn way(tried: &uncopy_copy::forecast::TriedWay) -> Way {
 }
 
 /// What was looked at.
-fn told(found: &Forecast) -> Vec<Fact> {
+fn report_facts(found: &Forecast) -> Vec<ReportFact> {
     let facts = &found.facts;
     let cached = found.cached_bytes.map(|bytes| bytes.min(found.source_bytes));
     let cached = cached.map_or("not known".to_owned(), |bytes| format!("{bytes} bytes"));
@@ -87,9 +87,9 @@ fn told(found: &Forecast) -> Vec<Fact> {
         Some((mechanism, cost)) => format!("{mechanism} ({cost})"),
     };
     vec![
-        Fact { name: "source", value: source },
-        Fact { name: "into", value: destination },
-        Fact { name: "way", value: choice },
+        ReportFact { name: "source", value: source },
+        ReportFact { name: "into", value: destination },
+        ReportFact { name: "way", value: choice },
     ]
 }
 

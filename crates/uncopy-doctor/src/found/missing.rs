@@ -50,9 +50,9 @@ worded! {
         /// Route of copies that rules make.
         RouteOfCopies = "the route of copies";
         /// Path of packets.
-        Way = "the way of packets";
+        PacketPath = "the way of packets";
         /// All paths of packets.
-        EveryWay = "every way of packets";
+        EveryPacketPath = "every way of packets";
         /// Fate of packets.
         Packets = "what becomes of packets";
         /// Fate of copies that rules make.

@@ -133,7 +133,7 @@ fn facts_about_processes_have_their_words() {
                 function: "skb_copy_ubufs",
                 caller: "",
                 sighting: Sighting::Calls { calls: 4 },
-                site: CopySite::SomethingOnTheWay,
+                site: CopySite::UnknownSite,
             }
             .into(),
             "skb_copy_ubufs was called 4 times: something on the way copied",

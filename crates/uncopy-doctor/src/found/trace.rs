@@ -12,7 +12,7 @@ worded! {
         /// Copy as this machine receives.
         Receiver = "this machine received it (loopback, veth)";
         /// Copy for an unknown reason.
-        SomethingOnTheWay = "something on the way copied";
+        UnknownSite = "something on the way copied";
         /// Copy before a checksum is computed.
         Checksum = "to compute a checksum (no-tx-checksum)";
         /// Copy into segments.

@@ -47,7 +47,7 @@ pub(crate) struct Turn {
 
 /// Everything that is known of a path.
 #[derive(Debug, Clone)]
-pub(crate) struct Facts {
+pub(crate) struct PathFacts {
     /// `None`: a device was named, whatever goes over it.
     pub(crate) transport: Option<Transport>,
     pub(crate) destination: Option<SocketAddr>,
@@ -169,7 +169,7 @@ pub(crate) struct Wanted {
     pub(crate) in_flight_bytes: usize,
 }
 
-impl Facts {
+impl PathFacts {
     /// Whether the addresses are of IPv6; `false` where there is none.
     pub(crate) fn is_v6(&self) -> bool {
         self.destination.is_some_and(|to| to.is_ipv6())

@@ -1,14 +1,14 @@
 //! What follows from the facts about a path. Pure.
 
-use super::facts::{Below, Device, Facts, NotSeen, Peer, largest_datagram};
+use super::facts::{Below, Device, NotSeen, PathFacts, Peer, largest_datagram};
 use super::tap::{Reach, Tap};
 use crate::condition::{self as is, Condition};
 use crate::effect::Effect;
-use crate::finding::{Finding, add_new};
+use crate::finding::{DoctorFinding, add_new};
 use crate::found::{NetworkFound, ProcessName, TapFound, TapHolder, TapPlace};
-use crate::report::Verdict;
+use crate::next_step::{DeviceFeature, NextStep};
+use crate::report::CopyVerdict;
 use crate::severity::Severity;
-use crate::step::{DeviceFeature, Step};
 use uncopy_os::capabilities::Answer;
 use uncopy_os::netlink::ethtool::Feature;
 use uncopy_send::{Lending, Transport, train_bytes};
@@ -27,9 +27,9 @@ const TO_PROGRAMS: [&str; 3] = ["tun", "ipvtap", "macvtap"];
 const UDP_TUNNELS: [&str; 2] = ["vxlan", "geneve"];
 
 /// What all ways have in common, or that they differ.
-pub(crate) fn agreed(ways: &[Facts]) -> Vec<Finding> {
-    let each: Vec<Vec<Finding>> = ways.iter().map(findings).collect();
-    let is_copied = |found: &Vec<Finding>| Verdict::of(found) == Verdict::Copied;
+pub(crate) fn agreed(ways: &[PathFacts]) -> Vec<DoctorFinding> {
+    let each: Vec<Vec<DoctorFinding>> = ways.iter().map(findings).collect();
+    let is_copied = |found: &Vec<DoctorFinding>| CopyVerdict::of(found) == CopyVerdict::Copied;
     let copied = each.iter().filter(|found| is_copied(found)).count();
     let differ = copied > 0 && copied < each.len();
     let mut all = Vec::new();
@@ -42,25 +42,26 @@ pub(crate) fn agreed(ways: &[Facts]) -> Vec<Finding> {
         }
         let some = NetworkFound::WaysDiffer { copied, ways: ways.len() };
         let said: Vec<String> = ways.iter().map(way_of).collect();
-        all.push(Finding::of(&is::WAYS_DIFFER, some).seen(ROUTE, said.join("; ")));
+        all.push(DoctorFinding::of(&is::WAYS_DIFFER, some).seen(ROUTE, said.join("; ")));
         all.rotate_right(1);
     }
     all
 }
 
 /// Devices of a way, by their names.
-fn way_of(facts: &Facts) -> String {
+fn way_of(facts: &PathFacts) -> String {
     let names: Vec<&str> = facts.devices.iter().map(|device| device.name.as_str()).collect();
     format!("over {}", names.join(", "))
 }
 
 /// Everything that the facts say.
-pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
+pub(crate) fn findings(facts: &PathFacts) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     kernel(facts, &mut found);
     if let (Some(Err(errno)), Some(to)) = (&facts.route, facts.destination) {
         let said = format!("{} ({errno})", errno.message());
-        found.push(Finding::of(&is::NO_ROUTE, NetworkFound::NoRoute { to }).seen(ROUTE, said));
+        found
+            .push(DoctorFinding::of(&is::NO_ROUTE, NetworkFound::NoRoute { to }).seen(ROUTE, said));
         return found;
     }
     turns(facts, &mut found);
@@ -70,7 +71,7 @@ pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
     }
     if let Some(echo) = facts.loops.clone() {
         let said = "packets to groups and to everybody come back (ip_mc_output)";
-        found.push(Finding::of(&is::LOOPS, NetworkFound::Echoed { echo }).seen(ROUTE, said));
+        found.push(DoctorFinding::of(&is::LOOPS, NetworkFound::Echoed { echo }).seen(ROUTE, said));
     }
     for unseen in &facts.unseen {
         found.push(not_seen(unseen));
@@ -94,27 +95,28 @@ const FEATURES: &str = "ethtool features";
 const TABLE: &str = "/proc/net/packet";
 
 /// What sends packets elsewhere than their route.
-fn turns(facts: &Facts, found: &mut Vec<Finding>) {
+fn turns(facts: &PathFacts, found: &mut Vec<DoctorFinding>) {
     for turn in &facts.turns {
         let turned = NetworkFound::Turned { detour: turn.what.clone() };
-        found.push(Finding::of(&is::TURN, turned).seen(turn.source, turn.what.to_string()));
+        found.push(DoctorFinding::of(&is::TURN, turned).seen(turn.source, turn.what.to_string()));
     }
 }
 
-fn not_seen(unseen: &NotSeen) -> Finding {
+fn not_seen(unseen: &NotSeen) -> DoctorFinding {
     let what = unseen.what.clone();
     let summary = match unseen.needs_root() {
         true => NetworkFound::NotRead { what },
         false => NetworkFound::NotTold { what, why: unseen.why.clone() },
     };
-    let finding = Finding::of(&is::NOT_SEEN, summary).seen(unseen.source, unseen.why.to_string());
+    let finding =
+        DoctorFinding::of(&is::NOT_SEEN, summary).seen(unseen.source, unseen.why.to_string());
     if unseen.needs_root() {
-        return finding.step(Step::RootOrProbe, true);
+        return finding.step(NextStep::RootOrProbe, true);
     }
     finding
 }
 
-fn loopback(facts: &Facts, found: &mut Vec<Finding>) {
+fn loopback(facts: &PathFacts, found: &mut Vec<DoctorFinding>) {
     let said = match (&facts.route, facts.devices.first()) {
         (Some(Ok(route)), _) if route.is_local => "the route is of the type local".to_owned(),
         (_, Some(device)) => format!("{} has IFF_LOOPBACK", device.name),
@@ -124,58 +126,58 @@ fn loopback(facts: &Facts, found: &mut Vec<Finding>) {
         Some(to) => NetworkFound::OwnAddress { to },
         None => NetworkFound::LoopbackDevice,
     };
-    found.push(Finding::of(&is::LOOPBACK, summary).seen(ROUTE, said));
+    found.push(DoctorFinding::of(&is::LOOPBACK, summary).seen(ROUTE, said));
 }
 
 /// What kind of device it is, and what is below.
-fn kind(device: &Device, found: &mut Vec<Finding>) {
+fn kind(device: &Device, found: &mut Vec<DoctorFinding>) {
     let name = || device.name.clone();
     let kind = || device.kind.clone();
     if !device.is_up {
         let down = NetworkFound::DeviceDown { device: name() };
         let said = format!("{} lacks IFF_UP", device.name);
-        found.push(Finding::of(&is::DEVICE_DOWN, down).seen(LINK, said));
+        found.push(DoctorFinding::of(&is::DEVICE_DOWN, down).seen(LINK, said));
     }
     let said = format!("{} is of the kind {}", device.name, device.kind);
     if device.is_loopback {
         let back = NetworkFound::ComesBack { device: name() };
         let said = format!("{} has IFF_LOOPBACK", device.name);
-        found.push(Finding::of(&is::LOOPBACK, back).seen(LINK, said));
+        found.push(DoctorFinding::of(&is::LOOPBACK, back).seen(LINK, said));
     } else if let Below::Peer(peer) = device.below {
         found.push(veth(name(), peer).seen(LINK, said));
     } else if let Below::Beside = device.below {
         let beside = NetworkFound::Beside { device: name() };
         let said = "the device below takes frames to this hardware address in for another network";
-        found.push(Finding::of(&is::BESIDE, beside).seen("rtnetlink RTM_GETNEIGH", said));
+        found.push(DoctorFinding::of(&is::BESIDE, beside).seen("rtnetlink RTM_GETNEIGH", said));
     } else if TO_PROGRAMS.contains(&device.kind.as_str()) {
         let program = NetworkFound::ToProgram { device: name() };
-        found.push(Finding::of(&is::TUN, program).seen(LINK, said));
+        found.push(DoctorFinding::of(&is::TUN, program).seen(LINK, said));
     } else {
         match &device.below {
             Below::Nothing | Below::Peer(_) | Below::Beside => {}
             Below::Devices(below) | Below::OneOf(below) => {
                 let stacked = NetworkFound::Stacked { device: name(), kind: kind() };
                 let said = format!("{said}, above devices {below:?}");
-                found.push(Finding::of(&is::STACKED, stacked).seen(LINK, said));
+                found.push(DoctorFinding::of(&is::STACKED, stacked).seen(LINK, said));
             }
             Below::Unseen(why) => {
                 let stacked = NetworkFound::StackedUnseen { device: name(), kind: kind() };
                 let said = format!("{said}; {why}");
-                found.push(Finding::of(&is::STACKED_UNKNOWN, stacked).seen(LINK, said));
+                found.push(DoctorFinding::of(&is::STACKED_UNKNOWN, stacked).seen(LINK, said));
             }
         }
     }
     if device.has_xdp {
         let xdp = NetworkFound::Xdp { device: name() };
-        found.push(Finding::of(&is::XDP, xdp).seen(LINK, "IFLA_XDP_ATTACHED is set"));
+        found.push(DoctorFinding::of(&is::XDP, xdp).seen(LINK, "IFLA_XDP_ATTACHED is set"));
     }
 }
 
 /// A veth pair, by what its other end does with packets.
-fn veth(device: String, peer: Peer) -> Finding {
+fn veth(device: String, peer: Peer) -> DoctorFinding {
     let (summary, said) = match peer {
         Peer::Receives => {
-            let finding = Finding::of(&is::VETH, NetworkFound::VethReceives { device });
+            let finding = DoctorFinding::of(&is::VETH, NetworkFound::VethReceives { device });
             return finding.seen(ADDRESSES, "the address belongs to the network at the other end");
         }
         Peer::PassesOn => (
@@ -183,11 +185,11 @@ fn veth(device: String, peer: Peer) -> Finding {
             "the address does not belong to the network at the other end".to_owned(),
         ),
         Peer::Converts => {
-            let finding = Finding::of(&is::VETH, NetworkFound::VethConverts { device });
+            let finding = DoctorFinding::of(&is::VETH, NetworkFound::VethConverts { device });
             return finding
                 .seen(LINK, "IFLA_XDP_ATTACHED is set there")
                 .meaning(Severity::Unknown, Effect::CopiesForProgram)
-                .step(Step::DetachProgram, true);
+                .step(NextStep::DetachProgram, true);
         }
         Peer::Down => (
             NetworkFound::VethDown { device },
@@ -200,56 +202,58 @@ fn veth(device: String, peer: Peer) -> Finding {
             }),
         ),
     };
-    let finding = Finding::of(&is::VETH, summary).seen(ADDRESSES, said);
-    finding.meaning(Severity::Unknown, Effect::CopiesForReceiver).step(Step::ProbeAndOtherEnd, true)
+    let finding = DoctorFinding::of(&is::VETH, summary).seen(ADDRESSES, said);
+    finding
+        .meaning(Severity::Unknown, Effect::CopiesForReceiver)
+        .step(NextStep::ProbeAndOtherEnd, true)
 }
 
 /// What a device does not do itself. Datagrams are put together for the first device alone, and
 /// copied without a word for one below that cannot take them; TCP is for any that does not gather.
-fn offloads(facts: &Facts, device: &Device, is_first: bool, found: &mut Vec<Finding>) {
+fn offloads(facts: &PathFacts, device: &Device, is_first: bool, found: &mut Vec<DoctorFinding>) {
     let name = || device.name.clone();
     let is_tcp = facts.transport == Some(Transport::Tcp);
     let is_udp = facts.transport == Some(Transport::Udp);
-    let unreported = |finding: Finding, is_silent: bool| match is_silent || !is_first {
+    let unreported = |finding: DoctorFinding, is_silent: bool| match is_silent || !is_first {
         true => finding.meaning(Severity::Unknown, Effect::CopiesUnreported),
         false => finding,
     };
     if let Some(feature) = lacking(device.offloads.scatter_gather) {
         let none = NetworkFound::NoScatterGather { device: name() };
         let finding =
-            Finding::of(&is::NO_SG, none).seen(FEATURES, state("tx-scatter-gather", feature));
+            DoctorFinding::of(&is::NO_SG, none).seen(FEATURES, state("tx-scatter-gather", feature));
         let finding = stuck(finding, feature, name(), DeviceFeature::ScatterGather);
         found.push(unreported(finding, is_tcp));
     }
     if let Some(feature) = lacking(device.offloads.checksum) {
         let none = NetworkFound::NoChecksum { device: name() };
         let finding =
-            Finding::of(&is::NO_CHECKSUM, none).seen(FEATURES, state("tx-checksum", feature));
+            DoctorFinding::of(&is::NO_CHECKSUM, none).seen(FEATURES, state("tx-checksum", feature));
         let finding = stuck(finding, feature, name(), DeviceFeature::Checksum);
         found.push(unreported(finding, false));
     }
     if let Some(feature) = lacking(device.offloads.tcp_segmentation).filter(|_| !is_udp) {
         let none = NetworkFound::NoTcpSegmentation { device: name() };
         let said = state("tx-tcp-segmentation", feature);
-        let finding = Finding::of(&is::NO_TSO, none).seen(FEATURES, said);
+        let finding = DoctorFinding::of(&is::NO_TSO, none).seen(FEATURES, said);
         found.push(stuck(finding, feature, name(), DeviceFeature::TcpSegmentation));
     }
     let trains = is_udp && facts.wanted.segment_bytes.is_some();
     if let Some(feature) = lacking(device.offloads.udp_segmentation).filter(|_| trains) {
         let none = NetworkFound::NoUdpSegmentation { device: name() };
         let said = state("tx-udp-segmentation", feature);
-        let finding = Finding::of(&is::NO_USO, none).seen(FEATURES, said);
+        let finding = DoctorFinding::of(&is::NO_USO, none).seen(FEATURES, said);
         found.push(stuck(finding, feature, name(), DeviceFeature::UdpSegmentation));
     }
     if let Some(feature) = lacking(device.offloads.fraglist) {
         let none = NetworkFound::NoFraglist { device: name() };
         let said = state("tx-scatter-gather-fraglist", feature);
-        found.push(Finding::of(&is::NO_FRAGLIST, none).seen(FEATURES, said));
+        found.push(DoctorFinding::of(&is::NO_FRAGLIST, none).seen(FEATURES, said));
     }
 }
 
 /// What the device below a tunnel does not do for packets inside it.
-fn tunnel(facts: &Facts, device: &Device, found: &mut Vec<Finding>) {
+fn tunnel(facts: &PathFacts, device: &Device, found: &mut Vec<DoctorFinding>) {
     let Below::Devices(below) = &device.below else { return };
     let lower = facts.devices.iter().filter(|lower| below.contains(&lower.index));
     for lower in lower.filter(|_| UDP_TUNNELS.contains(&device.kind.as_str())) {
@@ -259,7 +263,7 @@ fn tunnel(facts: &Facts, device: &Device, found: &mut Vec<Finding>) {
                 tunnel: device.name.clone(),
             };
             let said = state("tx-udp_tnl-segmentation", feature);
-            found.push(Finding::of(&is::NO_TUNNEL_OFFLOAD, none).seen(FEATURES, said));
+            found.push(DoctorFinding::of(&is::NO_TUNNEL_OFFLOAD, none).seen(FEATURES, said));
         }
     }
 }
@@ -279,32 +283,39 @@ fn state(name: &str, feature: Feature) -> String {
 }
 
 /// The next step for a feature that is off.
-fn stuck(finding: Finding, state: Feature, device: String, feature: DeviceFeature) -> Finding {
+fn stuck(
+    finding: DoctorFinding,
+    state: Feature,
+    device: String,
+    feature: DeviceFeature,
+) -> DoctorFinding {
     match (state.is_fixed, state.is_requested) {
-        (true, _) => finding.step(Step::UseAnotherDevice, false),
-        (false, true) => finding.step(Step::TurnOnOthers { device }, true),
-        (false, false) => finding.step(Step::TurnOn { device, feature }, true),
+        (true, _) => finding.step(NextStep::UseAnotherDevice, false),
+        (false, true) => finding.step(NextStep::TurnOnOthers { device }, true),
+        (false, false) => finding.step(NextStep::TurnOn { device, feature }, true),
     }
 }
 
-fn queues(device: &Device, found: &mut Vec<Finding>) {
+fn queues(device: &Device, found: &mut Vec<DoctorFinding>) {
     let name = || device.name.clone();
     let shapers = device.queues.iter().filter(|kind| SHAPERS.contains(&kind.as_str()));
     let shapers: Vec<String> = shapers.cloned().collect();
     if !shapers.is_empty() {
         let said = format!("{} has {}", device.name, shapers.join(", "));
         let holds = NetworkFound::QueueHolds { device: name(), disciplines: shapers };
-        found.push(Finding::of(&is::QUEUE_HOLDS, holds).seen("rtnetlink RTM_GETQDISC", said));
+        found.push(DoctorFinding::of(&is::QUEUE_HOLDS, holds).seen("rtnetlink RTM_GETQDISC", said));
     }
     if !device.egress_filters.is_empty() {
         let kinds = device.egress_filters.clone();
         let said = format!("clsact egress: {}", kinds.join(", "));
         let filters = NetworkFound::EgressFilters { device: name(), kinds };
-        found.push(Finding::of(&is::EGRESS_FILTER, filters).seen("rtnetlink RTM_GETTFILTER", said));
+        found.push(
+            DoctorFinding::of(&is::EGRESS_FILTER, filters).seen("rtnetlink RTM_GETTFILTER", said),
+        );
     }
 }
 
-fn taps(facts: &Facts, found: &mut Vec<Finding>) {
+fn taps(facts: &PathFacts, found: &mut Vec<DoctorFinding>) {
     let passed = facts.devices.iter().filter(|device| !device.is_left);
     let devices: Vec<u32> = passed.map(|device| device.index).collect();
     let enters = facts.devices.iter().any(|device| device.is_entered);
@@ -320,7 +331,7 @@ fn taps(facts: &Facts, found: &mut Vec<Finding>) {
             None => TapPlace::OtherDevice { index: tap.device },
         };
         let (condition, summary) = seen_by(reach, holder(tap), place);
-        let mut finding = Finding::of(condition, summary).seen(TABLE, line_of(tap));
+        let mut finding = DoctorFinding::of(condition, summary).seen(TABLE, line_of(tap));
         if let Some(group) = tap.fanout {
             finding = finding.seen("sock_diag", format!("in the fanout group {group}"));
         }
@@ -335,8 +346,8 @@ fn taps(facts: &Facts, found: &mut Vec<Finding>) {
         found.push(match reach {
             Reach::Unknown => finding
                 .meaning(Severity::Unknown, Effect::CopiesUnlessIgnored)
-                .step(Step::Root, true),
-            Reach::Copies => finding.step(Step::StopTap { holder: holder(tap) }, true),
+                .step(NextStep::Root, true),
+            Reach::Copies => finding.step(NextStep::StopTap { holder: holder(tap) }, true),
             _ => finding,
         });
     }
@@ -374,12 +385,12 @@ fn line_of(tap: &Tap) -> String {
     )
 }
 
-fn kernel(facts: &Facts, found: &mut Vec<Finding>) {
+fn kernel(facts: &PathFacts, found: &mut Vec<DoctorFinding>) {
     let kernel = &facts.kernel;
     let release = || kernel.release.clone();
     if let Answer::No { reason, .. } | Answer::Unknown { reason } = &kernel.msg_zerocopy {
         let refused = NetworkFound::NoZerocopyOption { release: release() };
-        let finding = Finding::of(&is::NO_SO_ZEROCOPY, refused);
+        let finding = DoctorFinding::of(&is::NO_SO_ZEROCOPY, refused);
         found.push(finding.seen("setsockopt", reason.to_string()));
     }
     if !kernel.has_send_zc {
@@ -387,23 +398,23 @@ fn kernel(facts: &Facts, found: &mut Vec<Finding>) {
             Answer::Yes(()) => format!("Linux {} does not know send_zc", kernel.release),
             Answer::No { reason, .. } | Answer::Unknown { reason } => reason.to_string(),
         };
-        let none = Finding::of(&is::NO_SEND_ZC, NetworkFound::NoRingZerocopy);
+        let none = DoctorFinding::of(&is::NO_SEND_ZC, NetworkFound::NoRingZerocopy);
         found.push(none.seen("io_uring_register", said));
         return;
     }
     let said = format!("the release is {}", kernel.release);
     if kernel.version >= [6, 15, 0] && kernel.version < [6, 17, 11] {
         let broken = NetworkFound::RegisteredMessagesBroken { release: release() };
-        found.push(Finding::of(&is::SENDMSG_ZC_FIXED, broken).seen("uname", said.clone()));
+        found.push(DoctorFinding::of(&is::SENDMSG_ZC_FIXED, broken).seen("uname", said.clone()));
     }
     if kernel.version >= [6, 10, 0] && facts.transport == Some(Transport::Tcp) {
         let wrong = NetworkFound::RingReportsWrong;
-        found.push(Finding::of(&is::STACKED_NOTIFICATIONS, wrong).seen("uname", said));
+        found.push(DoctorFinding::of(&is::STACKED_NOTIFICATIONS, wrong).seen("uname", said));
     }
 }
 
 /// Datagrams against the MTU, and sends against what lending costs.
-fn sizes(facts: &Facts, found: &mut Vec<Finding>) {
+fn sizes(facts: &PathFacts, found: &mut Vec<DoctorFinding>) {
     let Some(transport) = facts.transport else { return };
     let bytes = facts.wanted.message_bytes;
     if let (Transport::Udp, Some(mtu)) = (transport, facts.mtu()) {
@@ -412,7 +423,7 @@ fn sizes(facts: &Facts, found: &mut Vec<Finding>) {
         if datagram > room {
             let above = NetworkFound::AboveMtu { bytes: datagram as u64, mtu };
             let said = format!("MTU {mtu}: {room} bytes of a datagram fit");
-            found.push(Finding::of(&is::ABOVE_MTU, above).seen(LINK, said));
+            found.push(DoctorFinding::of(&is::ABOVE_MTU, above).seen(LINK, said));
         }
     }
     let pays = |way: Lending| bytes >= way.pays_from_bytes();
@@ -427,12 +438,12 @@ fn sizes(facts: &Facts, found: &mut Vec<Finding>) {
         let said: Vec<String> =
             named.iter().map(|(name, way)| format!("{name} {}", way.pays_from_bytes())).collect();
         let said = format!("pays from so many bytes on: {}", said.join(", "));
-        let finding = Finding::of(&is::BELOW_CROSSOVER, few).seen("crossover", said);
+        let finding = DoctorFinding::of(&is::BELOW_CROSSOVER, few).seen("crossover", said);
         let step = better_size(facts, transport);
         found.push(match pays(Lending::Ring) {
-            true => {
-                finding.meaning(Severity::Note, Effect::PaysThroughRing).step(Step::UseRing, false)
-            }
+            true => finding
+                .meaning(Severity::Note, Effect::PaysThroughRing)
+                .step(NextStep::UseRing, false),
             // Nobody wants so little: it is what fits into one packet.
             false if facts.wanted.is_usual => {
                 finding.meaning(Severity::Note, Effect::OneDatagram).step(step, false)
@@ -442,21 +453,21 @@ fn sizes(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-fn better_size(facts: &Facts, transport: Transport) -> Step {
+fn better_size(facts: &PathFacts, transport: Transport) -> NextStep {
     match (transport, facts.mtu()) {
         (Transport::Udp, Some(mtu)) if facts.wanted.segment_bytes.is_none() => {
             let segment = largest_datagram(mtu, facts.is_v6()).min(usize::from(u16::MAX)) as u16;
-            Step::SendTrains {
+            NextStep::SendTrains {
                 train_bytes: train_bytes(segment, facts.is_v6()) as u64,
                 segment_bytes: u64::from(segment),
             }
         }
-        _ => Step::SendMore,
+        _ => NextStep::SendMore,
     }
 }
 
 /// What may be in flight against what is wanted.
-fn limits(facts: &Facts, found: &mut Vec<Finding>) {
+fn limits(facts: &PathFacts, found: &mut Vec<DoctorFinding>) {
     if facts.transport.is_none() {
         return;
     }
@@ -467,8 +478,9 @@ fn limits(facts: &Facts, found: &mut Vec<Finding>) {
     {
         let few = NetworkFound::FewReports { held: optmem / REPORT_BYTES, wanted: sends };
         let said = format!("net.core.optmem_max is {optmem} bytes, a report takes {REPORT_BYTES}");
-        let finding = Finding::of(&is::OPTMEM, few).seen("/proc/sys/net/core/optmem_max", said);
-        found.push(finding.step(Step::RaiseOptionMemory { bytes: sends * REPORT_BYTES }, true));
+        let finding =
+            DoctorFinding::of(&is::OPTMEM, few).seen("/proc/sys/net/core/optmem_max", said);
+        found.push(finding.step(NextStep::RaiseOptionMemory { bytes: sends * REPORT_BYTES }, true));
     }
     let locked = sends * (message.div_ceil(PAGE_BYTES) + EDGE_PAGES) * PAGE_BYTES;
     if let Some(limit) = facts.limits.memlock.soft
@@ -479,7 +491,7 @@ fn limits(facts: &Facts, found: &mut Vec<Finding>) {
         let hard = facts.limits.memlock.hard;
         let hard = hard.map_or("unlimited".to_owned(), |bytes| bytes.to_string());
         let said = format!("RLIMIT_MEMLOCK is {limit} (hard limit {hard}), without CAP_IPC_LOCK");
-        found.push(Finding::of(&is::MEMLOCK, few).seen("getrlimit", said));
+        found.push(DoctorFinding::of(&is::MEMLOCK, few).seen("getrlimit", said));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::facts::{Below, Device, Facts, Kernel, Limits, NotSeen, Offloads, Peer, Wanted};
+use super::facts::{Below, Device, Kernel, Limits, NotSeen, Offloads, PathFacts, Peer, Wanted};
 use super::machine::Machine;
 use super::path::{self, Sending, Start};
 use crate::found::{Doubt, Missing};
@@ -37,9 +37,9 @@ const TUNNELS: [&str; 13] = [
 ];
 
 /// Facts about each way that what a socket sends may take.
-pub(super) fn of_sending(machine: &Machine, sending: Sending, wanted: Wanted) -> Vec<Facts> {
+pub(super) fn of_sending(machine: &Machine, sending: Sending, wanted: Wanted) -> Vec<PathFacts> {
     let is_v6 = sending.to.is_ipv6();
-    let empty = Facts {
+    let empty = PathFacts {
         transport: Some(sending.transport),
         destination: Some(sending.to),
         kernel: kernel(Some(sending.transport), is_v6),
@@ -49,7 +49,7 @@ pub(super) fn of_sending(machine: &Machine, sending: Sending, wanted: Wanted) ->
 }
 
 /// Facts about what goes over a device. `None`: there is none of that name.
-pub(super) fn over_device(machine: &Machine, name: &str, wanted: Wanted) -> Option<Vec<Facts>> {
+pub(super) fn over_device(machine: &Machine, name: &str, wanted: Wanted) -> Option<Vec<PathFacts>> {
     let index = machine.links.iter().find(|link| link.name == name)?.index;
     let nowhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
     let sending = Sending::to(Transport::Udp, nowhere);
@@ -57,8 +57,8 @@ pub(super) fn over_device(machine: &Machine, name: &str, wanted: Wanted) -> Opti
 }
 
 /// What is known of every way.
-fn nothing(machine: &Machine, wanted: Wanted) -> Facts {
-    Facts {
+fn nothing(machine: &Machine, wanted: Wanted) -> PathFacts {
+    PathFacts {
         transport: None,
         destination: None,
         route: None,
@@ -74,7 +74,7 @@ fn nothing(machine: &Machine, wanted: Wanted) -> Facts {
 }
 
 /// A device on the way, and where packets go.
-pub(super) struct Step<'a> {
+pub(super) struct DeviceOnPath<'a> {
     pub(super) link: &'a Link,
     /// `None`: anywhere.
     pub(super) to: Option<IpAddr>,
@@ -88,7 +88,7 @@ pub(super) fn hardware(device: u32, next: IpAddr) -> Option<Vec<u8>> {
 }
 
 /// What a device is like; what is below is not looked at.
-pub(super) fn device(machine: &Machine, step: &Step<'_>) -> Device {
+pub(super) fn device(machine: &Machine, step: &DeviceOnPath<'_>) -> Device {
     let link = step.link;
     let has = |flag: libc::c_int| link.flags & flag as u32 != 0;
     let own = machine.queues.iter().filter(|queue| queue.device == link.index);
@@ -115,7 +115,7 @@ pub(super) fn device(machine: &Machine, step: &Step<'_>) -> Device {
 }
 
 /// Where a device passes packets on to, and what of that could not be seen.
-pub(super) fn below(machine: &Machine, step: &Step<'_>) -> (Below, Option<NotSeen>) {
+pub(super) fn below(machine: &Machine, step: &DeviceOnPath<'_>) -> (Below, Option<NotSeen>) {
     let link = step.link;
     let kind = link.kind.as_deref().unwrap_or_default();
     let lower = match link.link {
@@ -150,7 +150,7 @@ fn ports(
     machine: &Machine,
     bridge: u32,
     from: Option<u32>,
-    step: &Step<'_>,
+    step: &DeviceOnPath<'_>,
 ) -> (Below, Option<NotSeen>) {
     let mut ports = ports_of(machine, bridge);
     ports.retain(|port| from != Some(*port));
@@ -172,7 +172,7 @@ fn ports(
 }
 
 /// A macvlan device hands what is for one beside it over to that one.
-fn beside(machine: &Machine, step: &Step<'_>, lower: Below) -> (Below, Option<NotSeen>) {
+fn beside(machine: &Machine, step: &DeviceOnPath<'_>, lower: Below) -> (Below, Option<NotSeen>) {
     let link = step.link;
     let (Below::Devices(below), BRIDGE_MODE, Some(_)) = (&lower, link.macvlan_mode, step.to) else {
         return (lower, None);
@@ -213,7 +213,7 @@ fn beside(machine: &Machine, step: &Step<'_>, lower: Below) -> (Below, Option<No
 const BRIDGE_MODE: u32 = 4;
 
 /// A vxlan whose device below is known sends over that to its remote end, which is another machine.
-fn tunnelled(link: &Link, step: &Step<'_>, lower: Below) -> Below {
+fn tunnelled(link: &Link, step: &DeviceOnPath<'_>, lower: Below) -> Below {
     let (Below::Devices(_), Some(_)) = (&lower, step.to) else { return lower };
     let Some(remote) = link.remote else {
         return Below::Unseen("each of its packets goes to an end of its own");
@@ -235,7 +235,7 @@ fn tunnelled(link: &Link, step: &Step<'_>, lower: Below) -> Below {
 }
 
 /// What becomes of packets at the other end of a veth pair.
-fn peer(machine: &Machine, step: &Step<'_>) -> (Below, Option<NotSeen>) {
+fn peer(machine: &Machine, step: &DeviceOnPath<'_>) -> (Below, Option<NotSeen>) {
     let link = step.link;
     let Some(to) = step.to else { return (Below::Peer(Peer::Unknown(None)), None) };
     let Some(index) = link.link else { return (Below::Peer(Peer::Unknown(None)), None) };
@@ -271,9 +271,9 @@ fn decide_peer(other: Result<&Link, Errno>, owns: Result<bool, Errno>) -> Peer {
 }
 
 /// Frames come in at the other end of a pair within this network, and go on over a bridge.
-pub(super) fn entered(machine: &Machine, link: &Link, ports: &[u32], way: &mut Facts) {
+pub(super) fn entered(machine: &Machine, link: &Link, ports: &[u32], way: &mut PathFacts) {
     let Some(other) = link.link.and_then(|index| machine.link(index)) else { return };
-    let step = Step { link: other, to: None, hardware: None };
+    let step = DeviceOnPath { link: other, to: None, hardware: None };
     way.devices.push(Device { is_entered: true, ..device(machine, &step) });
     let bridge = other.master.and_then(|master| machine.link(master));
     let is_watched = bridge.is_some_and(|bridge| bridge.flags & libc::IFF_PROMISC as u32 != 0);
@@ -299,7 +299,7 @@ pub(super) fn entered(machine: &Machine, link: &Link, ports: &[u32], way: &mut F
 fn offloads(device: u32, to: Option<IpAddr>) -> Offloads {
     match ethtool::features(device) {
         Ok(features) => named(&features, to),
-        Err(_) => told_by_ioctl(device),
+        Err(_) => offloads_by_ioctl(device),
     }
 }
 
@@ -326,7 +326,7 @@ fn named(features: &Features, to: Option<IpAddr>) -> Offloads {
 }
 
 /// Before Linux 5.6, where nothing says what was requested or is fixed.
-fn told_by_ioctl(device: u32) -> Offloads {
+fn offloads_by_ioctl(device: u32) -> Offloads {
     let Ok(socket) = std::net::UdpSocket::bind(("127.0.0.1", 0)) else {
         return Offloads::default();
     };
@@ -381,7 +381,7 @@ mod tests {
 
     /// As the kernel describes devices that few test machines have: bonds, teams, VLANs, tunnels.
     #[test]
-    fn what_is_below_is_told_by_kind() {
+    fn the_lower_device_follows_from_the_kind() {
         let link = |index, kind: &str, link, master, is_elsewhere: bool| Link {
             index,
             kind: Some(kind.to_owned()).filter(|kind| !kind.is_empty()),
@@ -420,13 +420,13 @@ mod tests {
             (15, Below::Unseen("it belongs to a VRF, whose own rules are not looked into")),
         ] {
             let link = links.iter().find(|link| link.index == index).unwrap();
-            let found = below(&machine, &Step { link, to: None, hardware: None });
+            let found = below(&machine, &DeviceOnPath { link, to: None, hardware: None });
             assert_eq!(found, (expected, None), "{link:?}");
         }
     }
 
     #[test]
-    fn the_other_end_of_a_pair_is_told_from_what_can_be_seen() {
+    fn the_peer_follows_from_its_device_and_addresses() {
         let up = Link { flags: libc::IFF_UP as u32, ..Link::default() };
         let down = Link::default();
         let watched = Link { has_xdp: true, ..up.clone() };

@@ -17,14 +17,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 pub use probe::{GREETING, HELLO, Probe};
 
-use facts::{Facts, Wanted, largest_datagram};
+use facts::{PathFacts, Wanted, largest_datagram};
 use machine::Machine;
 use path::Sending;
 
 use super::Options;
 use super::address::shown;
-use super::finding::Finding;
-use super::report::{Fact, Report};
+use super::finding::DoctorFinding;
+use super::report::{Report, ReportFact};
 use uncopy_core::{Errno, Error, Result};
 use uncopy_os::netlink::route;
 use uncopy_send::{Transport, train_bytes};
@@ -45,8 +45,8 @@ fn sending(machine: &Machine, sending: Sending, named: SocketAddr, options: &Opt
     let wanted = wanted(&sending, options);
     let ways = gather::of_sending(machine, sending, wanted);
     let mut found = findings::agreed(&ways);
-    let mut told = told(&ways);
-    probe::probe(transport, to, wanted, options.probe, &mut found, &mut told);
+    let mut facts_shown = report_facts(&ways);
+    probe::probe(transport, to, wanted, options.probe, &mut found, &mut facts_shown);
     let target = format!("{}://{}", transport.name(), shown(named));
     let first = ways.first().and_then(|way| way.devices.first());
     let through = match ways.len() {
@@ -55,7 +55,7 @@ fn sending(machine: &Machine, sending: Sending, named: SocketAddr, options: &Opt
     };
     let name = transport.name().to_uppercase();
     let subject = format!("{name} to {}{}", shown(named), through.unwrap_or_default());
-    Report::conclude(target, &subject, found, told)
+    Report::conclude(target, &subject, found, facts_shown)
 }
 
 /// The index of the network device of this name.
@@ -79,7 +79,7 @@ pub(super) fn device(name: &str, options: &Options) -> Result<Report> {
         name.to_owned(),
         &format!("What leaves through {name}"),
         found,
-        told(&ways),
+        report_facts(&ways),
     ))
 }
 
@@ -113,39 +113,39 @@ fn largest_unfragmented(to: SocketAddr, device: u32) -> usize {
 }
 
 /// What was looked at.
-fn told(ways: &[Facts]) -> Vec<Fact> {
-    let mut told: Vec<Fact> = Vec::new();
-    let mut tell = |name, value| {
-        let fact = Fact { name, value };
-        if !told.contains(&fact) {
-            told.push(fact);
+fn report_facts(ways: &[PathFacts]) -> Vec<ReportFact> {
+    let mut facts_shown: Vec<ReportFact> = Vec::new();
+    let mut add = |name, value| {
+        let fact = ReportFact { name, value };
+        if !facts_shown.contains(&fact) {
+            facts_shown.push(fact);
         }
     };
     for facts in ways {
         if let Some(Ok(route)) = &facts.route {
             let by = route.gateway.map(|by| format!(", by the gateway {by}")).unwrap_or_default();
             let device = facts.devices.first().map_or("", |device| &device.name);
-            tell("route", format!("through {device}{by}"));
+            add("route", format!("through {device}{by}"));
         }
         for turn in &facts.turns {
-            tell("turn", turn.what.to_string());
+            add("turn", turn.what.to_string());
         }
         for device in &facts.devices {
-            tell("device", described(device));
+            add("device", described(device));
         }
     }
-    let Some(facts) = ways.first() else { return told };
-    tell("taps", format!("{} packet sockets", facts.taps.len()));
+    let Some(facts) = ways.first() else { return facts_shown };
+    add("taps", format!("{} packet sockets", facts.taps.len()));
     if facts.transport.is_some() {
         let wanted = facts.wanted;
         let sizes = format!(
             "sends of {} bytes, {} bytes in flight",
             wanted.message_bytes, wanted.in_flight_bytes
         );
-        tell("wanted", sizes);
+        add("wanted", sizes);
     }
-    tell("kernel", format!("Linux {}", facts.kernel.release));
-    told
+    add("kernel", format!("Linux {}", facts.kernel.release));
+    facts_shown
 }
 
 fn described(device: &facts::Device) -> String {
@@ -168,8 +168,8 @@ fn described(device: &facts::Device) -> String {
 }
 
 /// What the kernel as such has to say to who sends.
-pub(super) fn kernel() -> Vec<Finding> {
-    let facts = Facts {
+pub(super) fn kernel() -> Vec<DoctorFinding> {
+    let facts = PathFacts {
         transport: None,
         destination: None,
         route: None,

@@ -1,4 +1,4 @@
-//! The ways that packets may take, one [`Facts`] for each.
+//! The ways that packets may take, one [`PathFacts`] for each.
 //!
 //! Where the kernel sends a packet to several places, one way has all of them. Where it chooses by
 //! what is not known here, such as the port that a socket is going to have, each choice is a way of
@@ -6,10 +6,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::facts::{Below, Facts, NotSeen, Turn, Wanted, udp_header_bytes};
+use super::facts::{Below, NotSeen, PathFacts, Turn, Wanted, udp_header_bytes};
 use super::filter::{self, turns};
 use super::firewall::{Effect, Outcome, Place, outcome};
-use super::gather::{self, Step};
+use super::gather::{self, DeviceOnPath};
 use super::machine::{self, Machine, NFTABLES};
 use super::packet::Packet;
 use super::routes::{self, ROUTE};
@@ -76,11 +76,11 @@ pub(super) struct Start<'a> {
     pub(super) machine: &'a Machine,
     pub(super) sending: Sending,
     /// Nothing is known of the way yet.
-    pub(super) empty: Facts,
+    pub(super) empty: PathFacts,
 }
 
 /// Every way that packets may take.
-pub(super) fn ways(start: &Start<'_>) -> Vec<Facts> {
+pub(super) fn ways(start: &Start<'_>) -> Vec<PathFacts> {
     let mut empty = start.empty.clone();
     let ports = match start.sending.from.map(|from| from.port()).filter(|port| *port != 0) {
         // IPv6 keeps the route that it found before it chose a port (`tcp_v6_connect`).
@@ -98,14 +98,15 @@ pub(super) fn ways(start: &Start<'_>) -> Vec<Facts> {
         }),
     };
     let mut seen: Vec<Route> = Vec::new();
-    let mut found: Vec<Facts> = Vec::new();
+    let mut found: Vec<PathFacts> = Vec::new();
     for port in ports {
         let flow = start.sending.flow(port);
         let (routes, missing) = match routes::all(&flow, start.sending.transport) {
             Ok(routes) => routes,
             Err(errno) => {
                 let is_new = found.iter().all(|way| way.route != Some(Err(errno)));
-                found.extend(is_new.then(|| Facts { route: Some(Err(errno)), ..empty.clone() }));
+                found
+                    .extend(is_new.then(|| PathFacts { route: Some(Err(errno)), ..empty.clone() }));
                 continue;
             }
         };
@@ -118,7 +119,7 @@ pub(super) fn ways(start: &Start<'_>) -> Vec<Facts> {
             let source_port = start.sending.from.map_or(0, |from| from.port());
             let source = flow.source.or(route.source);
             let flow = Flow { source_port, source, ..flow };
-            let mut way = Facts { route: Some(Ok(route.clone())), ..empty.clone() };
+            let mut way = PathFacts { route: Some(Ok(route.clone())), ..empty.clone() };
             way.unseen.extend(missing.clone());
             seen.push(route.clone());
             found.extend(Walk { start, flow }.along(way, &route));
@@ -128,11 +129,11 @@ pub(super) fn ways(start: &Start<'_>) -> Vec<Facts> {
 }
 
 /// As many ways as are told apart; that there are more is said.
-fn bounded(mut ways: Vec<Facts>) -> Vec<Facts> {
+fn bounded(mut ways: Vec<PathFacts>) -> Vec<PathFacts> {
     if ways.len() > MAX_WAYS {
         ways.truncate(MAX_WAYS);
         let why = Doubt::ManyWays { limit: MAX_WAYS };
-        ways[0].unseen.push(NotSeen::doubt(Missing::EveryWay, ROUTE, why));
+        ways[0].unseen.push(NotSeen::doubt(Missing::EveryPacketPath, ROUTE, why));
     }
     ways
 }
@@ -158,7 +159,7 @@ impl Walk<'_> {
     }
 
     /// From the choice of a route on.
-    fn along(&self, mut way: Facts, route: &Route) -> Vec<Facts> {
+    fn along(&self, mut way: PathFacts, route: &Route) -> Vec<PathFacts> {
         let through = |packet: Packet, device| packet.through(device, &self.machine().name(device));
         let mut packet = through(Packet::of(&self.flow, route), route.device);
         let mut copies: Vec<At> = Vec::new();
@@ -175,7 +176,7 @@ impl Walk<'_> {
                     let several = route::hops_of(&asked).is_ok_and(|hops| hops.len() > 1);
                     if several {
                         let why = Doubt::SeveralHops;
-                        way.unseen.push(NotSeen::doubt(Missing::Way, NFTABLES, why));
+                        way.unseen.push(NotSeen::doubt(Missing::PacketPath, NFTABLES, why));
                     }
                     route = found;
                 }
@@ -188,7 +189,7 @@ impl Walk<'_> {
             way.route = Some(Ok(route.clone()));
         }
         if route.is_encapsulated {
-            way.unseen.push(NotSeen::doubt(Missing::Way, ROUTE, Doubt::Encapsulated));
+            way.unseen.push(NotSeen::doubt(Missing::PacketPath, ROUTE, Doubt::Encapsulated));
         }
         self.looped(&mut way, &route, again.map_or(self.flow.to, |flow| flow.to));
         let place = outcome(&self.machine().rules, Place::Postrouting, &packet);
@@ -206,12 +207,12 @@ impl Walk<'_> {
     }
 
     /// What rules do; and the flow whose route is asked for again.
-    fn note(&self, way: &mut Facts, found: Outcome, copies: &mut Vec<At>) -> Option<Flow> {
+    fn note(&self, way: &mut PathFacts, found: Outcome, copies: &mut Vec<At>) -> Option<Flow> {
         let mut again = None;
         doubt(way, &Missing::FirewallEffect, NFTABLES, found.doubts);
         // Asked for again without protocol and ports (`ip_route_me_harder`).
         let anew = Flow { protocol: 0, source_port: 0, port: 0, ..self.flow };
-        let turn = |way: &mut Facts, what: Detour| {
+        let turn = |way: &mut PathFacts, what: Detour| {
             way.turns.push(Turn { what, source: NFTABLES });
         };
         for effect in found.effects {
@@ -257,7 +258,7 @@ impl Walk<'_> {
 
     /// Doubts copies that may be longer than the MTU of their route: the kernel cuts them into
     /// fragments, or tells the sender of a smaller MTU (`ip_finish_output_gso`, `ip_fragment`).
-    fn cut(&self, way: &mut Facts, route: &Route) {
+    fn cut(&self, way: &mut PathFacts, route: &Route) {
         if let (Some(mtu), Some(longest)) = (self.mtu(route), self.longest(way))
             && longest > mtu as usize
         {
@@ -267,7 +268,7 @@ impl Walk<'_> {
     }
 
     /// The same of what a tunnel puts into packets of its own.
-    fn cut_in_tunnel(&self, way: &mut Facts, tunnel: &Link, below: &[u32], at: &At) {
+    fn cut_in_tunnel(&self, way: &mut PathFacts, tunnel: &Link, below: &[u32], at: &At) {
         let longest = match at.to {
             Some(_) => self.longest(way),
             None => Some(tunnel.mtu as usize),
@@ -288,7 +289,7 @@ impl Walk<'_> {
     }
 
     /// Bytes of the longest packets, as far as they are known, with the headers of their network.
-    fn longest(&self, way: &Facts) -> Option<usize> {
+    fn longest(&self, way: &PathFacts) -> Option<usize> {
         match self.start.sending.transport {
             Transport::Tcp => {
                 let own = way.route.as_ref()?.as_ref().ok()?;
@@ -303,7 +304,7 @@ impl Walk<'_> {
     }
 
     /// Whether this machine receives what goes to groups, or to everybody.
-    fn looped(&self, way: &mut Facts, route: &Route, to: IpAddr) {
+    fn looped(&self, way: &mut PathFacts, route: &Route, to: IpAddr) {
         let group = to.is_multicast();
         way.loops = match route.cast {
             _ if route.is_local => None,
@@ -331,14 +332,14 @@ impl Walk<'_> {
     }
 
     /// All of these, on every way.
-    fn all(&self, ways: Vec<Facts>, places: &[At]) -> Vec<Facts> {
+    fn all(&self, ways: Vec<PathFacts>, places: &[At]) -> Vec<PathFacts> {
         places.iter().fold(ways, |ways, at| {
             bounded(ways.into_iter().flat_map(|way| self.follow(way, at)).collect())
         })
     }
 
     /// Over a device, and whatever is below.
-    fn follow(&self, mut way: Facts, at: &At) -> Vec<Facts> {
+    fn follow(&self, mut way: PathFacts, at: &At) -> Vec<PathFacts> {
         if way.devices.iter().any(|known| known.index == at.device) {
             return vec![way];
         }
@@ -353,7 +354,7 @@ impl Walk<'_> {
         let (mut over, instead) = self.turned(&mut way, &link.name, &packet);
         over.extend(instead);
         let is_left = instead.is_some_and(|other| !machine.gives_back(other));
-        let step = Step { link, to: at.to, hardware: at.hardware.as_deref() };
+        let step = DeviceOnPath { link, to: at.to, hardware: at.hardware.as_deref() };
         let mut device = gather::device(machine, &step);
         device.is_left = is_left;
         let (below, missing) =
@@ -388,7 +389,7 @@ impl Walk<'_> {
                 self.all(ways, &all)
             }
             Below::OneOf(below) if !below.is_empty() => {
-                let one = |way: &Facts| {
+                let one = |way: &PathFacts| {
                     let each = |device| self.follow(way.clone(), &place(device, &inside));
                     below.iter().flat_map(each).collect::<Vec<_>>()
                 };
@@ -399,10 +400,11 @@ impl Walk<'_> {
     }
 
     /// Devices that a copy is sent over, and the one that packets are sent over instead.
-    fn turned(&self, way: &mut Facts, name: &str, packet: &Packet) -> (Vec<u32>, Option<u32>) {
+    fn turned(&self, way: &mut PathFacts, name: &str, packet: &Packet) -> (Vec<u32>, Option<u32>) {
         let machine = self.machine();
         let (mut copies, mut instead) = (Vec::new(), None);
-        let turn = |way: &mut Facts, what: Detour, source| way.turns.push(Turn { what, source });
+        let turn =
+            |way: &mut PathFacts, what: Detour, source| way.turns.push(Turn { what, source });
         let on = || name.to_owned();
         let found = outcome(&machine.rules, Place::Egress(name), packet);
         doubt(way, &Missing::FirewallEffect, NFTABLES, found.doubts);
@@ -449,12 +451,12 @@ impl Walk<'_> {
     }
 }
 
-fn doubt(way: &mut Facts, what: &Missing, source: &'static str, doubts: Vec<Doubt>) {
+fn doubt(way: &mut PathFacts, what: &Missing, source: &'static str, doubts: Vec<Doubt>) {
     way.unseen.extend(doubts.into_iter().map(|why| NotSeen::doubt(what.clone(), source, why)));
 }
 
 /// What goes over a device, whatever it is.
-pub(super) fn over(start: &Start<'_>, device: u32) -> Vec<Facts> {
+pub(super) fn over(start: &Start<'_>, device: u32) -> Vec<PathFacts> {
     let walk = Walk { start, flow: start.sending.flow(0) };
     let at = At { device, packet: Packet::default(), to: None, hardware: None };
     walk.follow(start.empty.clone(), &at)

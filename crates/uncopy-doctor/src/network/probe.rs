@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use super::facts::Wanted;
 use crate::condition as is;
 use crate::effect::Effect;
-use crate::finding::Finding;
+use crate::finding::DoctorFinding;
 use crate::found::ProbeFound;
-use crate::report::{Fact, Verdict};
+use crate::next_step::NextStep;
+use crate::report::{CopyVerdict, ReportFact};
 use crate::severity::Severity;
-use crate::step::Step;
 use uncopy_core::{Error, Result};
 use uncopy_send::{
     Fate, InetSocket, Message, Mode, Ring, RingEvent, RingOptions, Sender, SenderOptions, Transport,
@@ -77,13 +77,13 @@ pub(super) fn probe(
     to: SocketAddr,
     wanted: Wanted,
     probe: Probe,
-    findings: &mut Vec<Finding>,
-    facts: &mut Vec<Fact>,
+    findings: &mut Vec<DoctorFinding>,
+    facts: &mut Vec<ReportFact>,
 ) {
     if probe == Probe::No {
         return;
     }
-    let predicted = Verdict::of(findings);
+    let predicted = CopyVerdict::of(findings);
     match send(transport, to, wanted, probe) {
         Ok(Some((calls, ring))) => {
             let sends =
@@ -91,7 +91,7 @@ pub(super) fn probe(
             let through = ring.map_or("io_uring: not there".to_owned(), |ring| {
                 format!("through io_uring: {}", ring.words())
             });
-            facts.push(Fact { name: "probe", value: format!("{sends}; {through}") });
+            facts.push(ReportFact { name: "probe", value: format!("{sends}; {through}") });
             let finding = judge(transport, calls, ring, predicted);
             if finding.condition == &is::PROBE_LENT {
                 clear_hidden(findings);
@@ -100,7 +100,7 @@ pub(super) fn probe(
         }
         Ok(None) => {
             let finding = unclear(ProbeFound::NotGreeted);
-            let finding = finding.step(Step::StartReceiver, false);
+            let finding = finding.step(NextStep::StartReceiver, false);
             findings.push(finding.seen("the probe", "no greeting came"));
         }
         Err(error) => {
@@ -109,12 +109,17 @@ pub(super) fn probe(
     }
 }
 
-fn unclear(found: ProbeFound) -> Finding {
-    Finding::of(&is::PROBE_UNCLEAR, found)
+fn unclear(found: ProbeFound) -> DoctorFinding {
+    DoctorFinding::of(&is::PROBE_UNCLEAR, found)
 }
 
 /// What the two interfaces say together.
-fn judge(transport: Transport, calls: Tally, ring: Option<Tally>, predicted: Verdict) -> Finding {
+fn judge(
+    transport: Transport,
+    calls: Tally,
+    ring: Option<Tally>,
+    predicted: CopyVerdict,
+) -> DoctorFinding {
     // What io_uring says about TCP is known to be wrong where it says anything.
     let silent = Tally::default();
     let ring = ring.filter(|_| transport == Transport::Udp).unwrap_or(silent);
@@ -123,17 +128,17 @@ fn judge(transport: Transport, calls: Tally, ring: Option<Tally>, predicted: Ver
     match (not_copied, copied, unsure) {
         (0, 0, 0) => unclear(ProbeFound::NothingSent),
         (0, 0, _) => unclear(ProbeFound::NothingBelieved),
-        (1.., 0, 0) if predicted == Verdict::Copied => unclear(ProbeFound::Contradicted),
-        (1.., 0, 0) => Finding::of(&is::PROBE_LENT, ProbeFound::NotCopied),
-        (0, 1.., _) => Finding::of(&is::PROBE_COPIED, ProbeFound::Copied),
+        (1.., 0, 0) if predicted == CopyVerdict::Copied => unclear(ProbeFound::Contradicted),
+        (1.., 0, 0) => DoctorFinding::of(&is::PROBE_LENT, ProbeFound::NotCopied),
+        (0, 1.., _) => DoctorFinding::of(&is::PROBE_COPIED, ProbeFound::Copied),
         (1.., 0, _) => unclear(ProbeFound::PartlyUnknown),
         (1.., 1.., _) => unclear(ProbeFound::PartlyCopied),
     }
 }
 
 /// What this user may not look up does not copy, if nothing was copied.
-fn clear_hidden(findings: &mut [Finding]) {
-    let hidden = |finding: &&mut Finding| {
+fn clear_hidden(findings: &mut [DoctorFinding]) {
+    let hidden = |finding: &&mut DoctorFinding| {
         let is_tap = finding.condition == &is::TAP;
         let is_unseen = finding.condition == &is::NOT_SEEN && finding.needs_root;
         finding.severity == Severity::Unknown && (is_tap || is_unseen)
@@ -282,20 +287,20 @@ mod tests {
         let (lent, copied, unsure) = (tally(16, 0, 0, 0), tally(0, 16, 0, 0), tally(0, 0, 16, 0));
         let missing = tally(0, 0, 0, 16);
         for (transport, calls, ring, predicted, expected) in [
-            (Udp, lent, Some(lent), Verdict::ZeroCopy, "probe-not-copied"),
-            (Udp, lent, None, Verdict::ZeroCopy, "probe-not-copied"),
-            (Udp, copied, Some(copied), Verdict::Copied, "probe-copied"),
-            (Udp, copied, Some(copied), Verdict::ZeroCopy, "probe-copied"),
-            (Udp, lent, Some(copied), Verdict::ZeroCopy, "probe-unclear"),
-            (Udp, tally(15, 1, 0, 0), None, Verdict::ZeroCopy, "probe-unclear"),
+            (Udp, lent, Some(lent), CopyVerdict::ZeroCopy, "probe-not-copied"),
+            (Udp, lent, None, CopyVerdict::ZeroCopy, "probe-not-copied"),
+            (Udp, copied, Some(copied), CopyVerdict::Copied, "probe-copied"),
+            (Udp, copied, Some(copied), CopyVerdict::ZeroCopy, "probe-copied"),
+            (Udp, lent, Some(copied), CopyVerdict::ZeroCopy, "probe-unclear"),
+            (Udp, tally(15, 1, 0, 0), None, CopyVerdict::ZeroCopy, "probe-unclear"),
             // What should have been copied, and is said not to have been.
-            (Udp, lent, Some(lent), Verdict::Copied, "probe-unclear"),
+            (Udp, lent, Some(lent), CopyVerdict::Copied, "probe-unclear"),
             // io_uring is not believed about TCP.
-            (Tcp, lent, Some(copied), Verdict::ZeroCopy, "probe-not-copied"),
-            (Tcp, copied, Some(unsure), Verdict::Copied, "probe-copied"),
-            (Tcp, unsure, Some(unsure), Verdict::Unknown, "probe-unclear"),
-            (Tcp, missing, Some(missing), Verdict::ZeroCopy, "probe-unclear"),
-            (Udp, Tally::default(), None, Verdict::ZeroCopy, "probe-unclear"),
+            (Tcp, lent, Some(copied), CopyVerdict::ZeroCopy, "probe-not-copied"),
+            (Tcp, copied, Some(unsure), CopyVerdict::Copied, "probe-copied"),
+            (Tcp, unsure, Some(unsure), CopyVerdict::Unknown, "probe-unclear"),
+            (Tcp, missing, Some(missing), CopyVerdict::ZeroCopy, "probe-unclear"),
+            (Udp, Tally::default(), None, CopyVerdict::ZeroCopy, "probe-unclear"),
         ] {
             let found = judge(transport, calls, ring, predicted);
             assert_eq!(found.condition.id, expected, "{transport:?} {calls:?} {ring:?}");
@@ -309,10 +314,10 @@ mod tests {
             place: TapPlace::AllDevices,
         };
         let unknown = Effect::CopiesUnlessIgnored;
-        let hidden = Finding::of(&is::TAP, tap(0)).meaning(Severity::Unknown, unknown);
-        let certain = Finding::of(&is::TAP, tap(1));
-        let not_read = |what| Finding::of(&is::NOT_SEEN, NetworkFound::NotRead { what });
-        let refused = not_read(Missing::FirewallRules).step(Step::Root, true);
+        let hidden = DoctorFinding::of(&is::TAP, tap(0)).meaning(Severity::Unknown, unknown);
+        let certain = DoctorFinding::of(&is::TAP, tap(1));
+        let not_read = |what| DoctorFinding::of(&is::NOT_SEEN, NetworkFound::NotRead { what });
+        let refused = not_read(Missing::FirewallRules).step(NextStep::Root, true);
         let odd = not_read(Missing::FirewallEffect);
         let mut findings = vec![hidden, certain, refused, odd];
         clear_hidden(&mut findings);

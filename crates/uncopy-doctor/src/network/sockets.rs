@@ -8,11 +8,11 @@ use super::machine::Machine;
 use super::path::Sending;
 use crate::Options;
 use crate::condition as is;
-use crate::finding::{Finding, add_new};
+use crate::finding::{DoctorFinding, add_new};
 use crate::found::{ProcessFound, ProcessName};
+use crate::next_step::NextStep;
 use crate::process::{program_of, sockets_of};
-use crate::report::{Fact, Report};
-use crate::step::Step;
+use crate::report::{Report, ReportFact};
 use uncopy_core::{Errno, Error, Result};
 use uncopy_os::pidfd;
 use uncopy_send::Transport;
@@ -47,13 +47,15 @@ pub(crate) fn process(pid: u32, options: &Options) -> Result<Report> {
     match (elsewhere(pid), sockets_of(pid)) {
         (Some(said), _) => {
             let elsewhere = ProcessFound::OtherNetwork { process };
-            findings
-                .push(Finding::of(&is::OTHER_NAMESPACE, elsewhere).seen("/proc/PID/ns/net", said));
+            findings.push(
+                DoctorFinding::of(&is::OTHER_NAMESPACE, elsewhere).seen("/proc/PID/ns/net", said),
+            );
         }
         (None, Ok(sockets)) => look_at(&process, &sockets, options, &mut findings, &mut facts),
         (None, Err(error)) if error.kind() == ErrorKind::NotFound => return Err(missing()),
         (None, Err(error)) => {
-            let hidden = Finding::of(&is::SOCKETS_HIDDEN, ProcessFound::SocketsHidden { process });
+            let hidden =
+                DoctorFinding::of(&is::SOCKETS_HIDDEN, ProcessFound::SocketsHidden { process });
             findings.push(hidden.seen("/proc/PID/fd", error.to_string()));
         }
     }
@@ -71,8 +73,8 @@ fn look_at(
     process: &ProcessName,
     sockets: &[(i32, u64)],
     options: &Options,
-    findings: &mut Vec<Finding>,
-    facts: &mut Vec<Fact>,
+    findings: &mut Vec<DoctorFinding>,
+    facts: &mut Vec<ReportFact>,
 ) {
     let (known, pid) = (known(), process.pid);
     let multipath = multipath(pid, sockets);
@@ -83,17 +85,17 @@ fn look_at(
         .collect();
     let with_peer: Vec<(i32, Known, SocketAddr)> =
         own.iter().filter_map(|(fd, socket)| Some((*fd, *socket, socket.to?))).collect();
-    facts.push(Fact { name: "sockets", value: format!("{} with a peer", with_peer.len()) });
+    facts.push(ReportFact { name: "sockets", value: format!("{} with a peer", with_peer.len()) });
     let open = own.iter().filter(|(_, one)| one.to.is_none() && one.transport == Transport::Udp);
     let open: Vec<String> = open.map(|(fd, _)| fd.to_string()).collect();
     if with_peer.is_empty() && multipath.is_empty() {
         let said = format!("{} sockets, none of TCP or UDP with a peer", sockets.len());
         let none = ProcessFound::NoPeer { process: process.clone() };
-        findings.push(Finding::of(&is::NO_SOCKETS, none).seen("/proc/PID/fd", said));
+        findings.push(DoctorFinding::of(&is::NO_SOCKETS, none).seen("/proc/PID/fd", said));
     } else if !open.is_empty() {
         let named = ProcessFound::PeerWithEachSend { sockets: open.len() };
         let said = format!("UDP without a peer on descriptors {}", open.join(", "));
-        findings.push(Finding::of(&is::NO_PEER, named).seen("/proc/net/udp", said));
+        findings.push(DoctorFinding::of(&is::NO_PEER, named).seen("/proc/net/udp", said));
     }
     if !multipath.is_empty() {
         let several = ProcessFound::Multipath { sockets: multipath.len() };
@@ -101,7 +103,7 @@ fn look_at(
             "SO_PROTOCOL is IPPROTO_MPTCP on descriptors {}; SO_ZEROCOPY is answered EOPNOTSUPP",
             multipath.iter().map(i32::to_string).collect::<Vec<_>>().join(", ")
         );
-        findings.push(Finding::of(&is::MPTCP, several).seen("getsockopt", said));
+        findings.push(DoctorFinding::of(&is::MPTCP, several).seen("getsockopt", said));
     }
     let refusing = with_peer.iter().filter(|(fd, ..)| {
         let socket = pidfd::descriptor_of(pid, *fd);
@@ -111,7 +113,7 @@ fn look_at(
     if !refusing.is_empty() {
         let off = ProcessFound::ZerocopyOff { sockets: refusing.len() };
         let said = format!("SO_ZEROCOPY is off on descriptors {}", refusing.join(", "));
-        findings.push(Finding::of(&is::SOCKET_NOT_ALLOWED, off).seen("getsockopt", said));
+        findings.push(DoctorFinding::of(&is::SOCKET_NOT_ALLOWED, off).seen("getsockopt", said));
     }
     paths(pid, &with_peer, options, findings, facts);
 }
@@ -121,8 +123,8 @@ fn paths(
     pid: u32,
     sockets: &[(i32, Known, SocketAddr)],
     options: &Options,
-    findings: &mut Vec<Finding>,
-    facts: &mut Vec<Fact>,
+    findings: &mut Vec<DoctorFinding>,
+    facts: &mut Vec<ReportFact>,
 ) {
     let machine = Machine::look();
     let mut seen: Vec<Sending> = Vec::new();
@@ -158,22 +160,22 @@ fn paths(
         }
         if seen.len() == MAX_ADDRESSES {
             let why = format!("of {} sockets the first {MAX_ADDRESSES} ways count", sockets.len());
-            let rest = Finding::of(&is::NOT_SEEN, ProcessFound::SocketsLeftOut);
+            let rest = DoctorFinding::of(&is::NOT_SEEN, ProcessFound::SocketsLeftOut);
             findings.push(rest.seen("/proc/PID/fd", why));
             break;
         }
         seen.push(sending);
         let report = super::sending(&machine, sending, *to, options);
-        facts.push(Fact { name: "address", value: report.headline.clone() });
+        facts.push(ReportFact { name: "address", value: report.headline.clone() });
         add_new(findings, report.findings);
     }
 }
 
-fn hidden(fd: i32, why: &str, needs_root: bool, findings: &mut Vec<Finding>) {
+fn hidden(fd: i32, why: &str, needs_root: bool, findings: &mut Vec<DoctorFinding>) {
     let unseen = ProcessFound::BindingNotSeen { descriptor: fd };
-    let finding = Finding::of(&is::NOT_SEEN, unseen).seen("pidfd_getfd", why);
+    let finding = DoctorFinding::of(&is::NOT_SEEN, unseen).seen("pidfd_getfd", why);
     findings.push(match needs_root {
-        true => finding.step(Step::Root, true),
+        true => finding.step(NextStep::Root, true),
         false => finding,
     });
 }

@@ -56,7 +56,7 @@ impl Calls {
     }
 
     /// How often which function was called, by whomever.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let count = |probed: &Probed| -> u64 {
             probed.samplers.iter().map(|sampler| sampler.count().unwrap_or(0)).sum()
         };
@@ -103,7 +103,7 @@ mod tests {
 
     /// Few kernels of test machines have kprobes; `cargo xtask vm-test` has one.
     #[test]
-    fn who_has_no_kprobes_is_told() {
+    fn missing_kprobes_are_reported() {
         let said = Calls::begin(&["no_such_function"], &[0]).err().unwrap();
         let has = fs::exists(KIND).unwrap();
         let expected: &[&str] = match has {

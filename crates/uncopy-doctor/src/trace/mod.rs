@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::condition as is;
 use super::effect::Effect;
-use super::finding::Finding;
+use super::finding::DoctorFinding;
 use super::found::{CopySite, Sighting, TraceFound};
-use super::report::{Fact, Stack};
+use super::report::{ReportFact, Stack};
 use super::severity::Severity;
 use calls::Calls;
 use stacks::{By, Stacks};
@@ -50,7 +50,7 @@ const RULES: &[Rule] = &[
     sending("skb_copy_ubufs", "tun_net_xmit", CopySite::Tun),
     sending("skb_copy_ubufs", "__netif_receive_skb", CopySite::Receiver),
     sending("skb_copy_ubufs", "process_backlog", CopySite::Receiver),
-    sending("skb_copy_ubufs", "", CopySite::SomethingOnTheWay),
+    sending("skb_copy_ubufs", "", CopySite::UnknownSite),
     sending("__pskb_pull_tail", "skb_checksum_help", CopySite::Checksum),
     sending("skb_copy_bits", "skb_segment", CopySite::Segments),
     sending("skb_copy_and_csum_bits", "skb_segment", CopySite::Segments),
@@ -97,8 +97,8 @@ impl Rule {
 
 /// What a trace has seen.
 pub(super) struct Traced {
-    pub(super) findings: Vec<Finding>,
-    pub(super) facts: Vec<Fact>,
+    pub(super) findings: Vec<DoctorFinding>,
+    pub(super) facts: Vec<ReportFact>,
     /// `None`: nobody wants them, or nothing may be sampled.
     pub(super) stacks: Option<Vec<Stack>>,
 }
@@ -133,13 +133,13 @@ pub(super) fn trace(
     let mut stacks = wants_stacks.then(Stacks::default);
     let (sampled, called) = filter.watch(time, samplers, calls.as_mut(), stacks.as_mut());
     let value = format!("{} samples in {:.1} s", sampled.total, time.as_secs_f64());
-    let mut facts = vec![Fact { name: "trace", value }];
-    if let Some(value) = calls.as_ref().map(Calls::told).or(refusal) {
-        facts.push(Fact { name: "kprobes", value });
+    let mut facts = vec![ReportFact { name: "trace", value }];
+    if let Some(value) = calls.as_ref().map(Calls::describe).or(refusal) {
+        facts.push(ReportFact { name: "kprobes", value });
     }
     if let Some(left_out) = stacks.as_ref().map(Stacks::left_out).filter(|count| *count > 0) {
         let value = format!("too many different ones: {left_out} sightings are not counted");
-        facts.push(Fact { name: "stacks", value });
+        facts.push(ReportFact { name: "stacks", value });
     }
     Traced {
         findings: findings(&sampled, calls.is_some().then_some(&called)),
@@ -260,7 +260,7 @@ fn processors_in(text: &str) -> Vec<usize> {
 }
 
 /// What the names of functions say: of samples, and of calls where these were noted. Pure.
-fn findings(sampled: &Tally, called: Option<&Tally>) -> Vec<Finding> {
+fn findings(sampled: &Tally, called: Option<&Tally>) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     for (place, rule) in RULES.iter().enumerate() {
         let samples = sampled.fitting[place];
@@ -277,7 +277,7 @@ fn findings(sampled: &Tally, called: Option<&Tally>) -> Vec<Finding> {
             site: rule.site.clone(),
         };
         let said = format!("{samples} of {} samples", sampled.total);
-        let finding = Finding::of(&is::TRACE_COPIES, copies).seen(SAMPLES, said);
+        let finding = DoctorFinding::of(&is::TRACE_COPIES, copies).seen(SAMPLES, said);
         let finding = match calls {
             0 => finding,
             _ => finding.seen(KPROBE, format!("{calls} calls with this caller")),
@@ -289,7 +289,7 @@ fn findings(sampled: &Tally, called: Option<&Tally>) -> Vec<Finding> {
     }
     if found.is_empty() {
         let said = format!("none of {} samples", sampled.total);
-        let clean = Finding::of(&is::TRACE_CLEAN, TraceFound::Clean).seen(SAMPLES, said);
+        let clean = DoctorFinding::of(&is::TRACE_CLEAN, TraceFound::Clean).seen(SAMPLES, said);
         found.push(match called {
             Some(calls) => clean.seen(KPROBE, format!("none of {} calls", calls.total)),
             None => clean,
@@ -302,12 +302,12 @@ const SAMPLES: &str = "perf_event_open";
 const KPROBE: &str = "kprobe";
 
 /// `kprobes`: why calls cannot be noted either.
-fn forbidden(errno: Errno, kprobes: Option<String>) -> Finding {
+fn forbidden(errno: Errno, kprobes: Option<String>) -> DoctorFinding {
     let setting = |name: &str| {
         let value = std::fs::read_to_string(format!("/proc/sys/kernel/{name}"));
         format!("kernel.{name} is {}", value.as_deref().map_or("not known", str::trim))
     };
-    let finding = Finding::of(&is::TRACE_FORBIDDEN, TraceFound::Forbidden)
+    let finding = DoctorFinding::of(&is::TRACE_FORBIDDEN, TraceFound::Forbidden)
         .seen(SAMPLES, format!("{} ({errno})", errno.message()))
         .seen("/proc/sys", setting("perf_event_paranoid"))
         .seen("/proc/sys", setting("kptr_restrict"));
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_told_with_samples_and_without() {
+    fn calls_are_reported_with_and_without_samples() {
         let tap = &["skb_copy_ubufs", "dev_queue_xmit_nit", "dev_hard_start_xmit"][..];
         let other = &["__pskb_pull_tail", "tcp_v4_rcv"][..];
         let tally = |chains: &[&[&str]]| tally(chains, Subject::Sending);
@@ -353,7 +353,7 @@ mod tests {
             "skb_copy_ubufs ← dev_queue_xmit_nit was called 2 times: a packet tap copied \
              (tap-eth-p-all)"
         );
-        let said = |finding: &Finding, source: &str| {
+        let said = |finding: &DoctorFinding, source: &str| {
             let evidence = finding.evidence.iter().find(|one| one.source == source);
             evidence.map(|one| one.found.clone())
         };
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_do_neither_is_told_of_both() {
+    fn both_refusals_are_reported() {
         let finding = forbidden(Errno::EACCES, Some("refused: why".to_owned()));
         let found: Vec<&str> = finding.evidence.iter().map(|one| one.found.as_str()).collect();
         assert!(found[0].ends_with("(EACCES)"));
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_told_by_who_called() {
+    fn copies_are_named_by_their_caller() {
         let tap = &["memcpy", "skb_copy_ubufs", "dev_queue_xmit_nit", "dev_hard_start_xmit"][..];
         let loopback =
             &["skb_copy_ubufs", "__netif_receive_skb_core.constprop.0", "process_backlog"][..];

@@ -96,7 +96,7 @@ mod tests {
 
     /// A part of a stack is another one.
     #[test]
-    fn whole_stacks_are_told_apart() {
+    fn different_stacks_are_counted_separately() {
         let mut stacks = Stacks::default();
         for chain in [&["a", "b"][..], &["a", "b", "c"], &["b", "a"], &["a", "b"], &[]] {
             stacks.add(chain, By::Call);

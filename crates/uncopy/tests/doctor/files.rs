@@ -9,7 +9,7 @@ use std::time::Instant;
 use testbed::{Case, LONG, Mount, Need, Place, run_tool, seeded};
 use uncopy::copy::{Allow, CopyOption, CopyOptions, Verify, copy_file};
 use uncopy::doctor::Severity::{self, Copies, Note, Unknown};
-use uncopy::doctor::{Options, Report, Target, Verdict, examine};
+use uncopy::doctor::{CopyVerdict, Options, Report, Target, examine};
 use uncopy::{Cost, Mechanism};
 
 /// A multiple of every block size; large enough for direct writes.
@@ -45,7 +45,7 @@ impl Scene {
         let copied = copy_file(&self.source, &self.destination, &self.how);
         let way = &report.facts.iter().find(|fact| fact.name == "way").unwrap().value;
         let Ok(outcome) = copied else {
-            assert_eq!(report.verdict, Verdict::Unknown, "{report:#?} {copied:?}");
+            assert_eq!(report.verdict, CopyVerdict::Unknown, "{report:#?} {copied:?}");
             assert!(
                 report.finding("no-mechanism").is_some() || report.finding("not-tried").is_some()
             );
@@ -54,8 +54,8 @@ impl Scene {
         let receipt = testbed::copied(outcome);
         let copied = receipt.bytes_at(Cost::KernelCopied) + receipt.bytes_at(Cost::UserCopied);
         match report.verdict {
-            Verdict::ZeroCopy => assert!(receipt.is_zero_copy(), "{report:#?} {receipt:?}"),
-            Verdict::Copied => assert!(copied > 0, "{report:#?} {receipt:?}"),
+            CopyVerdict::ZeroCopy => assert!(receipt.is_zero_copy(), "{report:#?} {receipt:?}"),
+            CopyVerdict::Copied => assert!(copied > 0, "{report:#?} {receipt:?}"),
             _ => assert!(receipt.bytes_at(Cost::Unknown) > 0, "{report:#?} {receipt:?}"),
         }
         let used = Mechanism::ALL.iter().filter(|mechanism| receipt.bytes_by(**mechanism) > 0);

@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 
 use testbed::network::{End, NEEDS, isolated, linked};
 use testbed::{Case, Need};
-use uncopy::doctor::{Options, Severity, Target, Verdict, examine};
+use uncopy::doctor::{CopyVerdict, Options, Severity, Target, examine};
 use uncopy::send::{Fate, InetSocket};
 
 use crate::network_rows::{devices, offloads, sizes, stacked, taps};
@@ -48,7 +48,7 @@ fn a_clean_path_raises_no_alarm() {
             Target::Device("sink".into()),
         ] {
             let report = examine(&target, &Options::default()).unwrap();
-            assert_eq!(report.verdict, Verdict::ZeroCopy, "{report:#?}");
+            assert_eq!(report.verdict, CopyVerdict::ZeroCopy, "{report:#?}");
             let notes = report.findings.iter().all(|one| one.severity == Severity::Note);
             assert!(notes, "{report:#?}");
             assert!(
@@ -59,9 +59,9 @@ fn a_clean_path_raises_no_alarm() {
         network.ip("link set sink mtu 1500");
         let to = Target::Udp(End::Far.address(false, 9));
         let report = examine(&to, &Options::default()).unwrap();
-        assert_eq!(report.verdict, Verdict::ZeroCopy, "{report:#?}");
+        assert_eq!(report.verdict, CopyVerdict::ZeroCopy, "{report:#?}");
         let asked = Options::new().message_bytes(Some(1472));
-        assert_eq!(examine(&to, &asked).unwrap().verdict, Verdict::Limited);
+        assert_eq!(examine(&to, &asked).unwrap().verdict, CopyVerdict::Limited);
         // Nor is it said of what is copied that it is not.
         let tap = network.tap();
         let report = examine(&to, &asked).unwrap();
@@ -89,7 +89,7 @@ fn a_veth_link_to_another_network() {
             let finding = passed_on.finding("veth").unwrap();
             assert_eq!(finding.severity, Severity::Unknown);
             assert!(finding.evidence[0].found.contains("does not belong"), "{finding:#?}");
-            assert_eq!(report.verdict, Verdict::Copied, "{report:#?}");
+            assert_eq!(report.verdict, CopyVerdict::Copied, "{report:#?}");
             assert!(report.finding("datagram-above-mtu").is_none(), "{report:#?}");
             let fates = fates(InetSocket::connect_udp(to).unwrap(), 1400);
             assert_eq!(fates, [Fate::Copied; 4]);
@@ -124,7 +124,7 @@ fn a_socket_of_multipath_tcp() {
         let report = Holder::of(made.try_clone().unwrap()).examine();
         let finding = report.finding("mptcp").unwrap_or_else(|| panic!("{report:#?}"));
         assert!(finding.evidence[0].found.contains("EOPNOTSUPP"), "{finding:#?}");
-        assert_eq!(report.verdict, Verdict::Copied);
+        assert_eq!(report.verdict, CopyVerdict::Copied);
         drop(made);
         let plain = std::net::TcpStream::connect(receiver.local_addr().unwrap()).unwrap();
         let report = Holder::of(plain.into()).examine();

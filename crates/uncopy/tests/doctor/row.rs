@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use testbed::network::{Network, isolated};
 use testbed::{LONG, seeded};
-use uncopy::doctor::{Options, Probe, Report, Severity, Target, Verdict, examine};
+use uncopy::doctor::{CopyVerdict, Options, Probe, Report, Severity, Target, examine};
 use uncopy::send::{Fate, InetSocket, Mode, Sender, SenderOptions};
 
 /// What keeps a condition up until it is dropped.
@@ -106,7 +106,7 @@ impl Row {
             let found = finding.evidence.iter().any(|one| one.found.contains(evidence));
             assert!(found, "{evidence:?} is not in the evidence: {finding:#?}");
             if severity != Severity::Note {
-                let verdict = Verdict::of(std::slice::from_ref(finding));
+                let verdict = CopyVerdict::of(std::slice::from_ref(finding));
                 assert_eq!(report.verdict, verdict, "{report:#?}");
                 let summary = finding.summary.to_string();
                 assert!(report.headline.ends_with(&summary), "{}", report.headline);
@@ -145,8 +145,8 @@ impl Row {
     /// The live probe says the same, where its receiver need not be there.
     fn probe(&self, report: &Report) {
         let expected = match report.verdict {
-            Verdict::Copied => "probe-copied",
-            Verdict::ZeroCopy => "probe-not-copied",
+            CopyVerdict::Copied => "probe-copied",
+            CopyVerdict::ZeroCopy => "probe-not-copied",
             // Where a limit is met it depends on when reports are read.
             _ => return,
         };
@@ -182,10 +182,10 @@ impl Row {
         drop(receiver);
         let all = |fate| !fates.is_empty() && fates.iter().all(|found| *found == fate);
         match report.verdict {
-            Verdict::Copied => assert!(all(Fate::Copied), "{fates:?} {report:#?}"),
-            Verdict::ZeroCopy => assert!(all(Fate::NotCopied), "{fates:?} {report:#?}"),
+            CopyVerdict::Copied => assert!(all(Fate::Copied), "{fates:?} {report:#?}"),
+            CopyVerdict::ZeroCopy => assert!(all(Fate::NotCopied), "{fates:?} {report:#?}"),
             // Nothing is claimed; what goes in segments that need no cutting is told of as a copy.
-            Verdict::Unknown => {
+            CopyVerdict::Unknown => {
                 let unclaimed = |fate: &Fate| matches!(fate, Fate::Unknown | Fate::Copied);
                 assert!(!fates.is_empty() && fates.iter().all(unclaimed), "{fates:?} {report:#?}");
             }

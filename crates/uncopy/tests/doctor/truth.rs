@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use testbed::network::{NEEDS, Network, isolated};
 use testbed::{Case, Completions, LONG, Lender, LenderOptions, Need, zerocopy_sends};
-use uncopy::doctor::{Options, Report, Target, Verdict, examine};
+use uncopy::doctor::{CopyVerdict, Options, Report, Target, examine};
 
 use crate::{truth_rows, truth_sockets};
 
@@ -113,9 +113,9 @@ impl Situation {
         };
         assert_eq!((all, none), (SENDS, 0), "the situation is another one: {seen:?}");
         let expected = match self.truth {
-            Truth::Copied => Verdict::Copied,
-            Truth::Lent => Verdict::ZeroCopy,
-            Truth::CopiedUnseen | Truth::LentUnseen => Verdict::Unknown,
+            Truth::Copied => CopyVerdict::Copied,
+            Truth::Lent => CopyVerdict::ZeroCopy,
+            Truth::CopiedUnseen | Truth::LentUnseen => CopyVerdict::Unknown,
         };
         assert_eq!(report.verdict, expected, "{report:#?}");
         if !self.finding.is_empty() {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::report::Verdict;
+use crate::report::CopyVerdict;
 use crate::severity::Severity;
 use Severity::{Copies, Note, Unknown};
 use uncopy_copy::forecast::CopyFacts;
@@ -139,7 +139,10 @@ fn shared_blocks_need_no_more_words() {
         .map(|one| one.condition.id)
         .collect();
     assert_eq!(ids, ["blocks-shared"]);
-    assert_eq!(Verdict::of(&findings(&forecast, false, &Settings::default())), Verdict::ZeroCopy);
+    assert_eq!(
+        CopyVerdict::of(&findings(&forecast, false, &Settings::default())),
+        CopyVerdict::ZeroCopy
+    );
 }
 
 /// Settings of a program: its flags, and one option that was set elsewhere.
@@ -199,7 +202,7 @@ fn settings_are_named_with_their_origin() {
         let words = format!("{setting} rules out direct, copy_file_range, splice");
         assert_eq!(refuses.summary.to_string(), words);
         assert_eq!(refuses.evidence[0].found, seen);
-        let step = |finding: &Finding| finding.next_step.as_ref().map(Step::to_string);
+        let step = |finding: &DoctorFinding| finding.next_step.as_ref().map(NextStep::to_string);
         assert_eq!(step(refuses), Some(format!("Leave out {setting}.")));
         let copies = said("program-copies");
         let words = copies.summary.to_string();
@@ -229,7 +232,7 @@ fn a_threshold_that_was_given_is_a_setting() {
         let words = copies.summary.to_string();
         assert!(!words.contains("has it"), "{words}");
         let starts =
-            |refuses: &Finding| refuses.summary.to_string().starts_with("--direct-min rules");
+            |refuses: &DoctorFinding| refuses.summary.to_string().starts_with("--direct-min rules");
         assert!(refuses.is_none_or(starts));
     }
 }

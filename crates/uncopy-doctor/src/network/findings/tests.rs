@@ -14,8 +14,8 @@ const OFF: Option<Feature> =
     Some(Feature { is_active: false, is_requested: false, is_fixed: false });
 
 /// A path over hardware that does everything.
-fn clean(transport: Transport) -> Facts {
-    Facts {
+fn clean(transport: Transport) -> PathFacts {
+    PathFacts {
         transport: Some(transport),
         destination: Some("192.0.2.1:80".parse().unwrap()),
         route: Some(Ok(Route { device: 7, ..Route::default() })),
@@ -76,7 +76,10 @@ fn tap(protocol: u16, device: u32, ignores_outgoing: Option<bool>) -> Tap {
     }
 }
 
-fn found(transport: Transport, change: impl FnOnce(&mut Facts)) -> Vec<(&'static str, Severity)> {
+fn found(
+    transport: Transport,
+    change: impl FnOnce(&mut PathFacts),
+) -> Vec<(&'static str, Severity)> {
     let mut facts = clean(transport);
     change(&mut facts);
     findings(&facts).iter().map(|finding| (finding.condition.id, finding.severity)).collect()
@@ -86,11 +89,11 @@ fn found(transport: Transport, change: impl FnOnce(&mut Facts)) -> Vec<(&'static
 fn nothing_is_found_where_nothing_is() {
     for transport in [Transport::Tcp, Transport::Udp] {
         assert_eq!(found(transport, |_| ()), []);
-        assert_eq!(Verdict::of(&findings(&clean(transport))), Verdict::ZeroCopy);
+        assert_eq!(CopyVerdict::of(&findings(&clean(transport))), CopyVerdict::ZeroCopy);
     }
 }
 
-type Row = (Transport, fn(&mut Facts), &'static [(&'static str, Severity)]);
+type Row = (Transport, fn(&mut PathFacts), &'static [(&'static str, Severity)]);
 
 /// One change of a clean path each, and all that is found then.
 const ROWS: &[Row] = &[
@@ -235,11 +238,11 @@ fn ways_that_differ_are_not_judged() {
         facts.taps = vec![tap(3, tap_of, Some(false))];
         facts
     };
-    let verdict = |ways: &[Facts]| Verdict::of(&agreed(ways));
-    assert_eq!(verdict(std::slice::from_ref(&clean)), Verdict::ZeroCopy);
-    assert_eq!(verdict(&[clean.clone(), clean.clone()]), Verdict::ZeroCopy);
-    assert_eq!(verdict(&[copied(7), copied(0)]), Verdict::Copied);
-    assert_eq!(verdict(&[clean.clone(), copied(7)]), Verdict::Unknown);
+    let verdict = |ways: &[PathFacts]| CopyVerdict::of(&agreed(ways));
+    assert_eq!(verdict(std::slice::from_ref(&clean)), CopyVerdict::ZeroCopy);
+    assert_eq!(verdict(&[clean.clone(), clean.clone()]), CopyVerdict::ZeroCopy);
+    assert_eq!(verdict(&[copied(7), copied(0)]), CopyVerdict::Copied);
+    assert_eq!(verdict(&[clean.clone(), copied(7)]), CopyVerdict::Unknown);
     let found = agreed(&[clean.clone(), copied(7)]);
     assert_eq!(found[0].condition.id, "ways-differ");
     assert!(found.iter().all(|finding| finding.severity != Severity::Copies));
@@ -248,7 +251,7 @@ fn ways_that_differ_are_not_judged() {
 /// A VLAN above hardware: `eth1.5`, and what the hardware below does and does not do.
 #[test]
 fn devices_below_count_too() {
-    let stacked = |f: &mut Facts| {
+    let stacked = |f: &mut PathFacts| {
         let mut above = device();
         (above.index, above.name, above.kind) = (9, "eth1.5".into(), "vlan".into());
         above.below = Below::Devices(vec![7]);
@@ -333,7 +336,7 @@ fn next_steps_follow_what_can_be_changed() {
 }
 
 #[test]
-fn small_datagrams_are_told_of_trains() {
+fn small_datagrams_get_trains_as_next_step() {
     let mut facts = clean(Transport::Udp);
     facts.devices[0].mtu = 1500;
     facts.wanted = Wanted { message_bytes: 1472, in_flight_bytes: 23_552, ..facts.wanted };

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use super::packet::{Match, Packet};
 use crate::found::{Doubt, RuleDoubt};
-use step::{Registers, Step};
+use step::{Registers, RuleStep};
 use uncopy_os::netlink::firewall::{Chain, Hook, Rule, Ruleset};
 
 /// `NFPROTO_INET` and others (`linux/netfilter.h`).
@@ -90,7 +90,7 @@ pub(super) struct Outcome {
 
 /// How a chain ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum ChainEnd {
     /// The next rule of whoever went there is asked.
     Through,
     /// Nothing more is asked.
@@ -119,7 +119,7 @@ pub(super) fn outcome(rules: &Ruleset, place: Place<'_>, packet: &Packet) -> Out
     for (chain, _) in chains {
         run.is_route = chain.kind == "route";
         let end = run.chain(chain, true, 0);
-        if chain.policy == DROP as u32 && end == End::Through {
+        if chain.policy == DROP as u32 && end == ChainEnd::Through {
             run.out.effects.push(Effect::Dropped);
         }
     }
@@ -162,7 +162,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// `is_sure`: the packet gets there.
-    fn chain(&mut self, chain: &Chain, mut is_sure: bool, depth: u32) -> End {
+    fn chain(&mut self, chain: &Chain, mut is_sure: bool, depth: u32) -> ChainEnd {
         let rules = self.rules;
         let own = |rule: &&Rule| {
             (rule.family, &rule.table, &rule.chain) == (chain.family, &chain.table, &chain.name)
@@ -177,17 +177,17 @@ impl Run<'_> {
                 CONTINUE | BREAK => continue,
                 RETURN => (false, true),
                 JUMP => match self.enter(chain, &name, goes_on, depth + 1) {
-                    End::Through => continue,
-                    End::Verdict => (true, false),
-                    End::Either => {
+                    ChainEnd::Through => continue,
+                    ChainEnd::Verdict => (true, false),
+                    ChainEnd::Either => {
                         (is_sure, may_have_ended) = (false, true);
                         continue;
                     }
                 },
                 GOTO => match self.enter(chain, &name, goes_on, depth + 1) {
-                    End::Through => (false, true),
-                    End::Verdict => (true, false),
-                    End::Either => (true, true),
+                    ChainEnd::Through => (false, true),
+                    ChainEnd::Verdict => (true, false),
+                    ChainEnd::Either => (true, true),
                 },
                 _ => {
                     self.verdict(chain, code, goes_on);
@@ -198,17 +198,17 @@ impl Run<'_> {
             may_have_returned |= returns;
             if is_certain {
                 return match (may_have_ended, may_have_returned) {
-                    (true, false) => End::Verdict,
-                    (true, true) => End::Either,
-                    (false, _) => End::Through,
+                    (true, false) => ChainEnd::Verdict,
+                    (true, true) => ChainEnd::Either,
+                    (false, _) => ChainEnd::Through,
                 };
             }
             is_sure = false;
         }
-        if may_have_ended { End::Either } else { End::Through }
+        if may_have_ended { ChainEnd::Either } else { ChainEnd::Through }
     }
 
-    fn enter(&mut self, from: &Chain, name: &str, is_sure: bool, depth: u32) -> End {
+    fn enter(&mut self, from: &Chain, name: &str, is_sure: bool, depth: u32) -> ChainEnd {
         let rules = self.rules;
         let found = rules.chains.iter().find(|chain| {
             (chain.family, &chain.table, chain.name.as_str()) == (from.family, &from.table, name)
@@ -217,7 +217,7 @@ impl Run<'_> {
             Some(chain) if depth <= MAX_DEPTH => self.chain(chain, is_sure, depth),
             _ => {
                 self.out.doubts.push(Doubt::ChainNotSeen { chain: name.to_owned() });
-                End::Either
+                ChainEnd::Either
             }
         }
     }
@@ -255,12 +255,12 @@ impl Run<'_> {
         for expression in &rule.expressions {
             let sure = is_sure && matched == Match::Yes;
             match self.step(rule, expression, &mut registers, sure) {
-                Step::Next => {}
-                Step::Maybe => matched = Match::Maybe,
-                Step::No => return (Match::No, None),
-                Step::Verdict(BREAK, _) => return (Match::No, None),
-                Step::Verdict(CONTINUE, _) => {}
-                Step::Verdict(code, chain) => return (matched, Some((code, chain))),
+                RuleStep::Next => {}
+                RuleStep::Maybe => matched = Match::Maybe,
+                RuleStep::No => return (Match::No, None),
+                RuleStep::Verdict(BREAK, _) => return (Match::No, None),
+                RuleStep::Verdict(CONTINUE, _) => {}
+                RuleStep::Verdict(code, chain) => return (matched, Some((code, chain))),
             }
         }
         (matched, None)

@@ -12,24 +12,24 @@ const CATCHALL: u32 = 0x2;
 
 /// The element that stands for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found<'a> {
+pub(super) enum SetMatch<'a> {
     One(&'a Element),
     None,
     Unsure,
 }
 
 /// Looks for the key at the beginning of these registers.
-pub(super) fn find<'a>(set: &'a Set, registers: &[Byte]) -> Found<'a> {
+pub(super) fn find<'a>(set: &'a Set, registers: &[Byte]) -> SetMatch<'a> {
     let rest = set.elements.iter().find(|element| element.flags & CATCHALL != 0);
-    let otherwise = rest.map_or(Found::None, Found::One);
+    let otherwise = rest.map_or(SetMatch::None, SetMatch::One);
     let is_odd = set.elements.iter().any(|element| element.key_end.is_some());
     match set.flags {
         flags if flags & INTERVAL == 0 => {
             let mut found = otherwise;
             for element in set.elements.iter().filter(|element| element.flags & CATCHALL == 0) {
                 match equal(registers, &element.key) {
-                    Match::Yes => return Found::One(element),
-                    Match::Maybe => found = Found::Unsure,
+                    Match::Yes => return SetMatch::One(element),
+                    Match::Maybe => found = SetMatch::Unsure,
                     Match::No => {}
                 }
             }
@@ -37,22 +37,22 @@ pub(super) fn find<'a>(set: &'a Set, registers: &[Byte]) -> Found<'a> {
         }
         flags if flags & CONCAT != 0 || is_odd => {
             let is_empty = set.elements.is_empty();
-            if is_empty { Found::None } else { Found::Unsure }
+            if is_empty { SetMatch::None } else { SetMatch::Unsure }
         }
         _ => between(set, registers, otherwise),
     }
 }
 
 /// In a set of intervals each element is a beginning, or the first value that is outside again.
-fn between<'a>(set: &'a Set, registers: &[Byte], otherwise: Found<'a>) -> Found<'a> {
+fn between<'a>(set: &'a Set, registers: &[Byte], otherwise: SetMatch<'a>) -> SetMatch<'a> {
     let mut bounds: Vec<&Element> =
         set.elements.iter().filter(|element| element.flags & CATCHALL == 0).collect();
     // Where one interval ends and another begins at once, the beginning counts.
     bounds.sort_by_key(|element| (&element.key, element.flags & INTERVAL_END == 0));
     let Some(length) = bounds.first().map(|element| element.key.len()) else { return otherwise };
-    let Some(key) = registers.get(..length).and_then(values) else { return Found::Unsure };
+    let Some(key) = registers.get(..length).and_then(values) else { return SetMatch::Unsure };
     match bounds.iter().rev().find(|element| element.key <= key) {
-        Some(element) if element.flags & INTERVAL_END == 0 => Found::One(element),
+        Some(element) if element.flags & INTERVAL_END == 0 => SetMatch::One(element),
         _ => otherwise,
     }
 }
@@ -92,13 +92,13 @@ mod tests {
             (&other, 9, true),
         ] {
             let found = find(set, &known(&u16::to_be_bytes(key)));
-            assert_eq!(matches!(found, Found::One(_)), expected, "{key} {set:?}");
-            assert_ne!(found, Found::Unsure);
+            assert_eq!(matches!(found, SetMatch::One(_)), expected, "{key} {set:?}");
+            assert_ne!(found, SetMatch::Unsure);
         }
         let nothing = [Byte::default(); 2];
-        assert_eq!(find(&values, &nothing), Found::Unsure);
-        assert_eq!(find(&ranges, &nothing), Found::Unsure);
-        assert_eq!(find(&set(0, &[]), &nothing), Found::None);
-        assert_eq!(find(&set(INTERVAL | CONCAT, &[(1, 0)]), &nothing), Found::Unsure);
+        assert_eq!(find(&values, &nothing), SetMatch::Unsure);
+        assert_eq!(find(&ranges, &nothing), SetMatch::Unsure);
+        assert_eq!(find(&set(0, &[]), &nothing), SetMatch::None);
+        assert_eq!(find(&set(INTERVAL | CONCAT, &[(1, 0)]), &nothing), SetMatch::Unsure);
     }
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::super::packet::{Byte, Match, equal, known, values};
-use super::set::{Found, find};
+use super::set::{SetMatch, find};
 use super::{Effect, Run};
 use crate::found::RuleDoubt;
 use uncopy_os::netlink::attribute;
@@ -64,7 +64,7 @@ const NAME_BYTES: usize = 16;
 
 /// What a step comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum RuleStep {
     Next,
     /// The packet may not be one of the rule's.
     Maybe,
@@ -133,11 +133,11 @@ impl Attributes<'_> {
     }
 }
 
-fn of(matched: Match) -> Step {
+fn of(matched: Match) -> RuleStep {
     match matched {
-        Match::Yes => Step::Next,
-        Match::No => Step::No,
-        Match::Maybe => Step::Maybe,
+        Match::Yes => RuleStep::Next,
+        Match::No => RuleStep::No,
+        Match::Maybe => RuleStep::Maybe,
     }
 }
 
@@ -157,14 +157,14 @@ impl Run<'_> {
         expression: &Expression,
         registers: &mut Registers,
         is_sure: bool,
-    ) -> Step {
+    ) -> RuleStep {
         let data = Attributes(&expression.data);
         match expression.name.as_str() {
             "immediate" => match attribute(data.0, 2).and_then(data_in) {
-                Some(Data::Verdict(code, chain)) => Step::Verdict(code, chain),
+                Some(Data::Verdict(code, chain)) => RuleStep::Verdict(code, chain),
                 Some(Data::Value(value)) => {
                     registers.put(data.number(1).unwrap_or(0), &known(&value));
-                    Step::Next
+                    RuleStep::Next
                 }
                 None => self.odd(rule, RuleDoubt::UnknownValue),
             },
@@ -174,37 +174,42 @@ impl Run<'_> {
             "range" => of(ranged(&data, registers)),
             "bitwise" => {
                 masked(&data, registers);
-                Step::Next
+                RuleStep::Next
             }
             "byteorder" => {
                 swapped(&data, registers);
-                Step::Next
+                RuleStep::Next
             }
             "lookup" => self.lookup(rule, &data, registers),
             "fib" => {
                 self.fib(&data, registers);
-                Step::Next
+                RuleStep::Next
             }
-            name if HARMLESS.contains(&name) => Step::Next,
+            name if HARMLESS.contains(&name) => RuleStep::Next,
             name if CHANCES.contains(&name) => self.chance(name, &data),
             name => match LOADS.iter().find(|(load, _)| *load == name) {
                 Some((_, at)) => {
                     // Without a register it sets something of the connection.
                     registers.forget(data.number(*at).unwrap_or(0));
-                    Step::Next
+                    RuleStep::Next
                 }
                 None => self.act(rule, name, &data, registers, is_sure),
             },
         }
     }
 
-    fn odd(&mut self, rule: &Rule, doubt: RuleDoubt) -> Step {
+    fn odd(&mut self, rule: &Rule, doubt: RuleDoubt) -> RuleStep {
         self.doubt(&rule.table, &rule.chain, doubt);
-        Step::Maybe
+        RuleStep::Maybe
     }
 
     /// `NFTA_PAYLOAD_DREG`, `_BASE`, `_OFFSET`, `_LEN`, `_SREG`.
-    fn payload(&mut self, rule: &Rule, data: &Attributes<'_>, registers: &mut Registers) -> Step {
+    fn payload(
+        &mut self,
+        rule: &Rule,
+        data: &Attributes<'_>,
+        registers: &mut Registers,
+    ) -> RuleStep {
         let (base, at) = (data.number(2), data.number(3).unwrap_or(u32::MAX) as usize);
         let length = data.number(4).unwrap_or(0) as usize;
         let Some(to) = data.number(1) else {
@@ -212,7 +217,7 @@ impl Run<'_> {
             let is_v6 = self.packet.is_v6 == Some(true);
             let is_aside = base == Some(1) && at + length <= if is_v6 { 8 } else { 12 };
             return match is_aside {
-                true => Step::Next,
+                true => RuleStep::Next,
                 false => self.odd(rule, RuleDoubt::ChangesContents),
             };
         };
@@ -222,7 +227,7 @@ impl Run<'_> {
             }
             _ => registers.forget(to),
         }
-        Step::Next
+        RuleStep::Next
     }
 
     /// `NFTA_META_DREG`, `_KEY`, `_SREG`.
@@ -232,14 +237,14 @@ impl Run<'_> {
         data: &Attributes<'_>,
         registers: &mut Registers,
         is_sure: bool,
-    ) -> Step {
+    ) -> RuleStep {
         let key = data.number(2).unwrap_or(u32::MAX);
         let Some(to) = data.number(1) else {
             if key == META_MARK {
                 let mark = data.number(3).and_then(|from| registers.number(from));
                 self.marked(rule, mark, is_sure);
             }
-            return Step::Next;
+            return RuleStep::Next;
         };
         let packet = &self.packet;
         let name = |name: &str| {
@@ -266,7 +271,7 @@ impl Run<'_> {
             Some(bytes) => registers.put(to, &bytes),
             None => registers.forget(to),
         }
-        Step::Next
+        RuleStep::Next
     }
 
     fn marked(&mut self, rule: &Rule, mark: Option<u32>, is_sure: bool) {
@@ -280,7 +285,12 @@ impl Run<'_> {
     }
 
     /// `NFTA_LOOKUP_SET`, `_SREG`, `_DREG`, `_FLAGS`.
-    fn lookup(&mut self, rule: &Rule, data: &Attributes<'_>, registers: &mut Registers) -> Step {
+    fn lookup(
+        &mut self,
+        rule: &Rule,
+        data: &Attributes<'_>,
+        registers: &mut Registers,
+    ) -> RuleStep {
         let name = data.text(1);
         let rules = self.rules;
         let set = rules
@@ -292,31 +302,31 @@ impl Run<'_> {
         let found = find(set, registers.from(data.number(2).unwrap_or(0)));
         let to = data.number(3);
         match (found, to) {
-            (Found::None, None) if is_inverted => Step::Next,
-            (Found::None, _) => Step::No,
-            (Found::One(_), None) if is_inverted => Step::No,
-            (Found::One(_), None) => Step::Next,
-            (Found::One(element), Some(to)) => match &element.data {
-                Some(Data::Verdict(code, chain)) => Step::Verdict(*code, chain.clone()),
+            (SetMatch::None, None) if is_inverted => RuleStep::Next,
+            (SetMatch::None, _) => RuleStep::No,
+            (SetMatch::One(_), None) if is_inverted => RuleStep::No,
+            (SetMatch::One(_), None) => RuleStep::Next,
+            (SetMatch::One(element), Some(to)) => match &element.data {
+                Some(Data::Verdict(code, chain)) => RuleStep::Verdict(*code, chain.clone()),
                 Some(Data::Value(value)) => {
                     registers.put(to, &known(value));
-                    Step::Next
+                    RuleStep::Next
                 }
-                None => Step::Maybe,
+                None => RuleStep::Maybe,
             },
-            (Found::Unsure, None) => Step::Maybe,
-            (Found::Unsure, Some(0)) => {
+            (SetMatch::Unsure, None) => RuleStep::Maybe,
+            (SetMatch::Unsure, Some(0)) => {
                 let harmless = |element: &uncopy_os::netlink::firewall::Element| {
                     matches!(element.data, None | Some(Data::Verdict(0 | 1 | -1 | -5, _)))
                 };
                 match set.elements.iter().all(harmless) {
-                    true => Step::Maybe,
+                    true => RuleStep::Maybe,
                     false => self.odd(rule, RuleDoubt::Map),
                 }
             }
-            (Found::Unsure, Some(to)) => {
+            (SetMatch::Unsure, Some(to)) => {
                 registers.forget(to);
-                Step::Maybe
+                RuleStep::Maybe
             }
         }
     }
@@ -332,11 +342,15 @@ impl Run<'_> {
     }
 
     /// `NFTA_MATCH_NAME`, `NFTA_MATCH_INFO`: of programs of `iptables(8)` ports are understood.
-    fn chance(&self, name: &str, data: &Attributes<'_>) -> Step {
+    fn chance(&self, name: &str, data: &Attributes<'_>) -> RuleStep {
         let kind = data.text(1);
         let info = attribute(data.0, 3).unwrap_or_default();
         if name != "match" || kind != "udp" && kind != "tcp" {
-            return if name == "match" && kind == "comment" { Step::Next } else { Step::Maybe };
+            return if name == "match" && kind == "comment" {
+                RuleStep::Next
+            } else {
+                RuleStep::Maybe
+            };
         }
         // `struct xt_udp` and `struct xt_tcp`: first and last source port, the same of the other.
         let port = |at: usize| Some(u16::from_ne_bytes(info.get(at..at + 2)?.try_into().ok()?));
@@ -348,12 +362,12 @@ impl Run<'_> {
                 let is_in = (first..=last).contains(&own) != (inverted & 2 != 0);
                 let any_source = (port(0), port(2)) == (Some(0), Some(u16::MAX));
                 match (is_in, any_source && inverted & 1 == 0 && kind == "udp") {
-                    (false, _) => Step::No,
-                    (true, true) => Step::Next,
-                    (true, false) => Step::Maybe,
+                    (false, _) => RuleStep::No,
+                    (true, true) => RuleStep::Next,
+                    (true, false) => RuleStep::Maybe,
                 }
             }
-            _ => Step::Maybe,
+            _ => RuleStep::Maybe,
         }
     }
 
@@ -365,13 +379,13 @@ impl Run<'_> {
         data: &Attributes<'_>,
         registers: &Registers,
         is_sure: bool,
-    ) -> Step {
+    ) -> RuleStep {
         let device = |at| data.number(at).and_then(|from| registers.number(from));
         match name {
-            "reject" => Step::Verdict(super::DROP, String::new()),
+            "reject" => RuleStep::Verdict(super::DROP, String::new()),
             "redir" => self.direct(rule, Some(Effect::Here), is_sure),
             // `NFTA_NAT_TYPE`: of the source, after the choice of a device.
-            "nat" if data.number(1) == Some(0) => Step::Verdict(super::ACCEPT, String::new()),
+            "nat" if data.number(1) == Some(0) => RuleStep::Verdict(super::ACCEPT, String::new()),
             // `NFTA_NAT_REG_ADDR_MIN`, `NFTA_NAT_REG_ADDR_MAX`.
             "nat" => {
                 let (least, most) = (data.number(3), data.number(4));
@@ -380,7 +394,7 @@ impl Run<'_> {
                         == least.map(|least| address(self.packet.is_v6, registers, least));
                 match (least, data.number(5)) {
                     // Only the port is another one.
-                    (None, _) => Step::Verdict(super::ACCEPT, String::new()),
+                    (None, _) => RuleStep::Verdict(super::ACCEPT, String::new()),
                     (Some(least), _) => {
                         let to = address(self.packet.is_v6, registers, least).filter(|_| is_one);
                         self.direct(rule, to.map(Effect::To), is_sure)
@@ -392,7 +406,7 @@ impl Run<'_> {
                     Some(over) => self.effect(rule, Effect::CopyOver(over), is_sure),
                     None => self.doubt(&rule.table, &rule.chain, RuleDoubt::CopiesOver),
                 }
-                Step::Next
+                RuleStep::Next
             }
             // `NFTA_DUP_SREG_ADDR`, `NFTA_DUP_SREG_DEV`.
             "dup" => {
@@ -403,7 +417,7 @@ impl Run<'_> {
                     }
                     _ => self.doubt(&rule.table, &rule.chain, RuleDoubt::CopiesTo),
                 }
-                Step::Next
+                RuleStep::Next
             }
             // `NFTA_FWD_SREG_DEV`.
             "fwd" => {
@@ -411,9 +425,9 @@ impl Run<'_> {
                     Some(over) => self.effect(rule, Effect::Over(over), is_sure),
                     None => self.doubt(&rule.table, &rule.chain, RuleDoubt::RedirectsOver),
                 }
-                Step::Verdict(super::ACCEPT, String::new())
+                RuleStep::Verdict(super::ACCEPT, String::new())
             }
-            "target" if TARGETS.contains(&data.text(1).as_str()) => Step::Next,
+            "target" if TARGETS.contains(&data.text(1).as_str()) => RuleStep::Next,
             "target" => {
                 let target = data.text(1);
                 self.odd(rule, RuleDoubt::UnknownTarget { target })
@@ -423,7 +437,7 @@ impl Run<'_> {
     }
 
     /// Where the packet goes now; `None`: that is not known.
-    fn direct(&mut self, rule: &Rule, to: Option<Effect>, is_sure: bool) -> Step {
+    fn direct(&mut self, rule: &Rule, to: Option<Effect>, is_sure: bool) -> RuleStep {
         if !self.is_directed {
             match to {
                 Some(to) => self.effect(rule, to, is_sure),
@@ -432,7 +446,7 @@ impl Run<'_> {
         }
         self.is_directed |= is_sure;
         self.packet.forget_destination();
-        Step::Verdict(super::ACCEPT, String::new())
+        RuleStep::Verdict(super::ACCEPT, String::new())
     }
 }
 

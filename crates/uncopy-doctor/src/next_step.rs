@@ -12,8 +12,8 @@ use super::settings::Setting;
 /// of its own, for its flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Step {
-    /// Step that its condition names: [`Condition::next_step`].
+pub enum NextStep {
+    /// NextStep that its condition names: [`Condition::next_step`].
     Usual(&'static Condition),
     /// Look as root, or send a probe.
     RootOrProbe,
@@ -75,31 +75,31 @@ pub enum Step {
     /// Keep files on a filesystem that has reflinks.
     KeepOnReflinks,
     /// Several steps, in this order.
-    Each(Vec<Step>),
+    Each(Vec<NextStep>),
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for NextStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::Usual(condition) => f.write_str(condition.next_step),
-            Step::RootOrProbe => f.write_str("Run the doctor as root, or set probe."),
-            Step::Root => f.write_str("Run the doctor as root."),
-            Step::ProbeAndOtherEnd => {
+            NextStep::Usual(condition) => f.write_str(condition.next_step),
+            NextStep::RootOrProbe => f.write_str("Run the doctor as root, or set probe."),
+            NextStep::Root => f.write_str("Run the doctor as root."),
+            NextStep::ProbeAndOtherEnd => {
                 f.write_str("Set probe, and run the doctor in the network of the other end too.")
             }
-            Step::StartReceiver => {
+            NextStep::StartReceiver => {
                 f.write_str("Start uncopy bench recv there, or set probe to Anyway.")
             }
-            Step::DetachProgram => f.write_str("Detach the program there."),
-            Step::UseAnotherDevice => f.write_str("It is fixed: use another device."),
-            Step::TurnOnOthers { device } => write!(
+            NextStep::DetachProgram => f.write_str("Detach the program there."),
+            NextStep::UseAnotherDevice => f.write_str("It is fixed: use another device."),
+            NextStep::TurnOnOthers { device } => write!(
                 f,
                 "It is requested and waits for another feature: ethtool -K {device} sg on tx on."
             ),
-            Step::TurnOn { device, feature } => {
+            NextStep::TurnOn { device, feature } => {
                 write!(f, "Turn it on: ethtool -K {device} {} on.", feature.name())
             }
-            Step::StopTap { holder } => {
+            NextStep::StopTap { holder } => {
                 let who: &dyn fmt::Display = match holder {
                     TapHolder::Process { process } => process,
                     TapHolder::Somebody { .. } => &"the program that holds it",
@@ -110,25 +110,25 @@ impl fmt::Display for Step {
                      PACKET_IGNORE_OUTGOING."
                 )
             }
-            Step::UseRing => f.write_str("Use io_uring, or send more at once."),
-            Step::SendTrains { train_bytes, segment_bytes } => write!(
+            NextStep::UseRing => f.write_str("Use io_uring, or send more at once."),
+            NextStep::SendTrains { train_bytes, segment_bytes } => write!(
                 f,
                 "Send trains of segments (UDP_SEGMENT): {train_bytes} bytes at once as datagrams of \
                  {segment_bytes}, or let Mode::Auto choose."
             ),
-            Step::SendMore => f.write_str("Send more at once, or let Mode::Auto choose."),
-            Step::RaiseOptionMemory { bytes } => {
+            NextStep::SendMore => f.write_str("Send more at once, or let Mode::Auto choose."),
+            NextStep::RaiseOptionMemory { bytes } => {
                 write!(f, "Raise it: sysctl -w net.core.optmem_max={bytes}; or use io_uring.")
             }
-            Step::LeaveOut { setting } => write!(f, "Leave out {setting}."),
-            Step::ChooseOne { settings: [one, other, third] } => {
+            NextStep::LeaveOut { setting } => write!(f, "Leave out {setting}."),
+            NextStep::ChooseOne { settings: [one, other, third] } => {
                 let (one, other, third) = (&one.name, &other.name, &third.name);
                 write!(f, "Pass {one}, {other} or {third}: the disk then reads the pages.")
             }
-            Step::KeepTogether => f.write_str("Keep both on one filesystem that has reflinks."),
-            Step::KeepOnReflinks => f.write_str("Keep such files on XFS or btrfs."),
-            Step::Each(steps) => {
-                let words: Vec<String> = steps.iter().map(Step::to_string).collect();
+            NextStep::KeepTogether => f.write_str("Keep both on one filesystem that has reflinks."),
+            NextStep::KeepOnReflinks => f.write_str("Keep such files on XFS or btrfs."),
+            NextStep::Each(steps) => {
+                let words: Vec<String> = steps.iter().map(NextStep::to_string).collect();
                 f.write_str(&words.join(" "))
             }
         }
@@ -175,43 +175,46 @@ mod tests {
         let settings = Settings::default();
         let device = || "eth1".to_owned();
         let process = ProcessName { program: "lldpd".into(), pid: 812 };
-        let leave_out = Step::LeaveOut { setting: settings.setting(Choice::CacheKeep) };
+        let leave_out = NextStep::LeaveOut { setting: settings.setting(Choice::CacheKeep) };
         let choices = [Choice::Durable, Choice::CacheSkip, Choice::PreferCpuTime];
         for (step, words) in [
-            (Step::Usual(&condition::DIRECT_COPIES), "Put the destination on ext4, XFS or f2fs."),
             (
-                Step::StopTap { holder: TapHolder::Process { process } },
+                NextStep::Usual(&condition::DIRECT_COPIES),
+                "Put the destination on ext4, XFS or f2fs.",
+            ),
+            (
+                NextStep::StopTap { holder: TapHolder::Process { process } },
                 "Stop lldpd (pid 812) while you send, bind its socket to another device, or have it \
                  set PACKET_IGNORE_OUTGOING.",
             ),
             (
-                Step::StopTap { holder: TapHolder::Somebody { user: 0 } },
+                NextStep::StopTap { holder: TapHolder::Somebody { user: 0 } },
                 "Stop the program that holds it while you send, bind its socket to another device, or \
                  have it set PACKET_IGNORE_OUTGOING.",
             ),
             (
-                Step::TurnOn { device: device(), feature: DeviceFeature::UdpSegmentation },
+                NextStep::TurnOn { device: device(), feature: DeviceFeature::UdpSegmentation },
                 "Turn it on: ethtool -K eth1 tx-udp-segmentation on.",
             ),
             (
-                Step::TurnOnOthers { device: device() },
+                NextStep::TurnOnOthers { device: device() },
                 "It is requested and waits for another feature: ethtool -K eth1 sg on tx on.",
             ),
             (
-                Step::SendTrains { train_bytes: 64_768, segment_bytes: 1472 },
+                NextStep::SendTrains { train_bytes: 64_768, segment_bytes: 1472 },
                 "Send trains of segments (UDP_SEGMENT): 64768 bytes at once as datagrams of 1472, or \
                  let Mode::Auto choose.",
             ),
             (
-                Step::RaiseOptionMemory { bytes: 166_400 },
+                NextStep::RaiseOptionMemory { bytes: 166_400 },
                 "Raise it: sysctl -w net.core.optmem_max=166400; or use io_uring.",
             ),
             (
-                Step::ChooseOne { settings: choices.map(|choice| settings.setting(choice)) },
+                NextStep::ChooseOne { settings: choices.map(|choice| settings.setting(choice)) },
                 "Pass durable, cache=skip or prefer=cpu_time: the disk then reads the pages.",
             ),
             (
-                Step::Each(vec![leave_out, Step::KeepTogether]),
+                NextStep::Each(vec![leave_out, NextStep::KeepTogether]),
                 "Leave out cache=keep. Keep both on one filesystem that has reflinks.",
             ),
         ] {
