@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use tokio::task::coop::consume_budget;
 
-use super::channel::{Channel, Handle, Lengths, MessageBuf, total_bytes};
+use super::channel::{Channel, Handle, Lengths, MessageBuf, Rejected, total_bytes};
 use super::object::SignalFd;
 use super::rights::Rights;
 use super::signals::Signals;
@@ -30,8 +30,8 @@ use uncopy_os::reactor::{self, Watched};
 /// let (near, far) = Channel::pair();
 /// let (near, far) = (AsyncChannel::new(near), AsyncChannel::new(far));
 /// let answerer = tokio::spawn(async move {
-///     let question = far.read().await?;
-///     far.write(&[IoSlice::new(&question[..4]), IoSlice::new(b"42")], &mut vec![]).await
+///     let request = far.read().await?;
+///     far.write(&[IoSlice::new(&request[..4]), IoSlice::new(b"42")], &mut vec![]).await
 /// });
 /// let answer = near.call(&[IoSlice::new(b"\0\0\0\0what?")], &mut vec![]).await?;
 /// assert_eq!(&answer[4..], b"42");
@@ -185,7 +185,7 @@ impl AsyncChannel {
         call.finish()
     }
 
-    /// Sends what a call asks.
+    /// Sends the message of a call.
     async fn begin(
         &self,
         regions: &[IoSlice<'_>],
@@ -193,15 +193,18 @@ impl AsyncChannel {
     ) -> Result<(Call<'_>, Arc<Waiter>), Status> {
         let channel = &self.channel;
         let fill = |filling: &mut Filling<'_>| Ok(filling.append_all(regions)?);
-        let mut question = Some(channel.question(total_bytes(regions), fill, handles.len())?);
+        let lengths = Lengths { bytes: total_bytes(regions), handles: handles.len() };
+        // The handles are checked at each attempt.
+        let prepared = channel.prepare_call(lengths, fill, || Ok(Vec::new()));
+        let mut request = Some(prepared?);
         let waiter = Arc::new(Waiter::ringing(self.alarm()?));
         let attempt = || {
-            let Some(message) = question.take() else { return Err(Status::BadState) };
-            let checked = channel.check_handles(handles)?;
-            channel.begin(message.with_handles(checked), &waiter).map_err(|(status, message)| {
-                let mut message = message;
+            let Some(mut message) = request.take() else { return Err(Status::BadState) };
+            message.set_handles(channel.check_handles(handles)?);
+            channel.begin(message, &waiter).map_err(|rejected| {
+                let Rejected { status, mut message } = rejected;
                 *handles = message.take_handles();
-                question = Some(message);
+                request = Some(message);
                 status
             })
         };

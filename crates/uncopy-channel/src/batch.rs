@@ -1,10 +1,14 @@
 //! Several messages in one write.
 
-use super::channel::{Channel, Handle, MessageBuf, Rejected, create, deliver, leave_queue};
+use super::channel::{
+    Channel, Handle, Lengths, MessageBuf, Rejected, gather, hand_over, leave_queue,
+};
+use super::peer::Transport;
 use super::rights::Rights;
 use super::status::Status;
 use super::{MAX_BYTES, MAX_HANDLES, MAX_REGIONS};
 use crate::memory::Filling;
+use crate::transport::wire::Wire;
 
 /// A region of a batch: RFC-0010's flat representation, in which the reserved field of an iovec
 /// holds the number of its message and its count of handles.
@@ -50,7 +54,7 @@ pub struct BatchError {
 
 /// One message of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Plan {
+struct MessagePlan {
     /// Its regions end here.
     regions_end: usize,
     bytes: usize,
@@ -62,16 +66,16 @@ fn plan<R>(
     regions: &[R],
     shape: impl Fn(&R) -> BatchShape,
     handle_count: usize,
-) -> Result<Vec<Plan>, Status> {
+) -> Result<Vec<MessagePlan>, Status> {
     if regions.len() > MAX_REGIONS {
         return Err(Status::OutOfRange);
     }
     let messages = regions.last().map_or(0, |last| usize::from(shape(last).message) + 1);
-    let mut plans: Vec<Plan> = Vec::with_capacity(messages.min(regions.len()));
+    let mut plans: Vec<MessagePlan> = Vec::with_capacity(messages.min(regions.len()));
     for (index, region) in regions.iter().map(shape).enumerate() {
         let number = usize::from(region.message);
         if number == plans.len() {
-            plans.push(Plan { regions_end: index, bytes: 0, handles: 0 });
+            plans.push(MessagePlan { regions_end: index, bytes: 0, handles: 0 });
         } else if number + 1 != plans.len() {
             return Err(Status::InvalidArgs);
         }
@@ -137,15 +141,16 @@ impl Channel {
                 return Err(BatchError { status, sent: 0 });
             }
         };
-        let Prepared { messages, failure } = self.prepare(regions, &plans, append, handles);
-        let (sent, rejected, mut unsent) = self.deliver_all(messages);
-        let Some((status, mut message)) = rejected else {
+        let Prepared { messages, failure } =
+            self.prepare_messages(regions, &plans, append, handles);
+        let Delivered { sent, rejected, mut unsent } = self.deliver_all(messages);
+        let Some(Rejected { status, mut message }) = rejected else {
             return match failure {
                 None => Ok(sent),
                 Some(status) => Err(BatchError { status, sent }),
             };
         };
-        // What was not sent is the caller's again, in front of what was never taken.
+        // Handles that were not sent go back in front of those that were never taken.
         let mut back = Vec::new();
         leave_queue(message.handles());
         if status == Status::ShouldWait {
@@ -160,10 +165,10 @@ impl Channel {
     }
 
     /// Fills all messages, outside the lock, up to the first that cannot be sent.
-    fn prepare<R>(
+    fn prepare_messages<R>(
         &self,
         regions: &[R],
-        plans: &[Plan],
+        plans: &[MessagePlan],
         append: impl Fn(&R, &mut Filling<'_>) -> Result<(), Status>,
         handles: &mut Vec<Handle>,
     ) -> Prepared {
@@ -175,77 +180,80 @@ impl Channel {
             let fill = |filling: &mut Filling<'_>| {
                 own.iter().try_for_each(|region| append(region, filling))
             };
-            let created = create(plan.bytes, fill, plan.handles);
-            let mut taken = handles.drain(..plan.handles).collect();
-            let checked = created.and_then(|m| Ok((m, self.check_handles(&mut taken)?)));
-            match checked {
-                Ok((message, taken)) => messages.push(message.with_handles(taken)),
+            let mut taken: Vec<Handle> = handles.drain(..plan.handles).collect();
+            let lengths = Lengths { bytes: plan.bytes, handles: plan.handles };
+            let body = || gather(plan.bytes, fill);
+            let collect = || self.check_handles(&mut taken);
+            match self.prepare(Rights::WRITE, lengths, body, collect) {
+                Ok(message) => messages.push(message),
                 Err(status) => return Prepared { messages, failure: Some(status) },
             }
         }
         Prepared { messages, failure: None }
     }
 
-    /// How many went, the one that did not and why, and those behind it.
-    fn deliver_all(&self, messages: Vec<MessageBuf>) -> (usize, Option<Rejected>, Vec<MessageBuf>) {
+    /// Hands over the messages in order, up to the first that is rejected.
+    fn deliver_all(&self, messages: Vec<MessageBuf>) -> Delivered {
         messages.iter().for_each(|message| self.enter_queue(message.handles()));
+        let side = self.0.side;
+        let transport = self.0.lock().and_then(|locked| locked.transport(side));
         let mut messages = messages.into_iter();
-        let mut locked = match self.0.lock() {
-            Ok(locked) => locked,
-            Err(status) => {
-                let rejected = messages.next().map(|message| (status, message));
-                return (0, rejected, messages.collect());
-            }
-        };
-        if locked.wire(self.0.side).is_some() {
-            drop(locked);
-            return self.transmit_all(messages.collect());
-        }
         let mut sent = 0;
-        let rejected = loop {
-            let Some(message) = messages.next() else { break None };
-            match deliver(&mut locked, self.0.side, message) {
-                Ok(()) => sent += 1,
-                Err(rejected) => break Some(rejected),
-            }
+        let rejected = match transport {
+            Ok(Transport::Wired(wire)) => return self.transmit_all(&wire, messages.collect()),
+            Ok(Transport::Local(mut locked)) => loop {
+                let Some(message) = messages.next() else { break None };
+                match hand_over(&mut locked, side, message) {
+                    Ok(()) => sent += 1,
+                    Err(rejected) => break Some(rejected),
+                }
+            },
+            Err(status) => messages.next().map(|message| Rejected { status, message }),
         };
-        drop(locked);
-        (sent, rejected, messages.collect())
+        Delivered { sent, rejected, unsent: messages.collect() }
     }
 
-    /// The same over a socket: one system call for each run of messages without handles.
-    fn transmit_all(
-        &self,
-        mut messages: Vec<MessageBuf>,
-    ) -> (usize, Option<Rejected>, Vec<MessageBuf>) {
+    /// Sends the messages over a socket, with one system call for each run of messages without
+    /// handles.
+    fn transmit_all(&self, wire: &Wire, mut messages: Vec<MessageBuf>) -> Delivered {
         messages.iter().for_each(|message| leave_queue(message.handles()));
         let mut sent = 0;
         while !messages.is_empty() {
             let run = messages.iter().take_while(|m| m.handles().is_empty()).count();
             if run > 1 {
-                let gone = self.0.transmit_run(&messages[..run]);
+                let gone = wire.send_run(&messages[..run]);
                 messages.drain(..gone);
                 sent += gone;
                 if gone > 0 {
                     continue;
                 }
             }
-            // One that did not go in a run says why when it goes alone.
-            match self.transmit_message(messages.remove(0)) {
-                Ok(()) => sent += 1,
-                Err(rejected) => return (sent, Some(rejected), messages),
+            // A message that was not sent in a run is sent alone to learn why.
+            if let Err(rejected) = self.transmit_message(wire, messages.remove(0)) {
+                return Delivered { sent, rejected: Some(rejected), unsent: messages };
             }
+            sent += 1;
         }
-        (sent, None, messages)
+        Delivered { sent, rejected: None, unsent: messages }
     }
+}
+
+/// Outcome of handing over the messages of a batch.
+struct Delivered {
+    /// Number of messages that were sent.
+    sent: usize,
+    /// The message that was not sent, and why.
+    rejected: Option<Rejected>,
+    /// The messages behind it.
+    unsent: Vec<MessageBuf>,
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BatchRegion, Plan};
+    use super::{BatchRegion, MessagePlan};
     use crate::{MAX_BYTES, MAX_HANDLES, MAX_REGIONS, Status};
 
-    fn plan(regions: &[BatchRegion<'_>], handles: usize) -> Result<Vec<Plan>, Status> {
+    fn plan(regions: &[BatchRegion<'_>], handles: usize) -> Result<Vec<MessagePlan>, Status> {
         super::plan(regions, BatchRegion::shape, handles)
     }
 
@@ -256,7 +264,7 @@ mod tests {
     #[test]
     fn regions_become_messages() {
         let regions = [region(0, 1), region(0, 2), region(1, 0), region(2, 1)];
-        let of = |regions_end, bytes, handles| Plan { regions_end, bytes, handles };
+        let of = |regions_end, bytes, handles| MessagePlan { regions_end, bytes, handles };
         assert_eq!(plan(&regions, 4), Ok(vec![of(2, 6, 3), of(3, 3, 0), of(4, 3, 1)]));
         assert_eq!(plan(&[], 0), Ok(vec![]));
     }

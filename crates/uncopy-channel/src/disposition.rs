@@ -2,13 +2,14 @@
 
 use std::io::IoSlice;
 
-use super::channel::{Channel, Handle, MessageBuf, total_bytes};
+use super::channel::{Channel, Handle, Lengths, MessageBuf, total_bytes};
 use super::identity::Kind;
 use super::object::Object;
 use super::rights::{Rights, subset};
 use super::sleep::Deadline;
 use super::source::Source;
 use super::status::{Fill, Status};
+use crate::memory::Filling;
 
 /// Where a sent handle comes from. `None`: there is no such handle (any more), which is a
 /// [`Status::BadHandle`].
@@ -122,7 +123,7 @@ impl Channel {
         regions: &[IoSlice<'_>],
         dispositions: &mut [Disposition<'_>],
     ) -> Result<(), Status> {
-        let fill = |filling: &mut crate::memory::Filling<'_>| Ok(filling.append_all(regions)?);
+        let fill = |filling: &mut Filling<'_>| Ok(filling.append_all(regions)?);
         self.write_etc_with(total_bytes(regions), fill, dispositions)
     }
 
@@ -136,10 +137,10 @@ impl Channel {
         fill: impl Fill,
         dispositions: &mut [Disposition<'_>],
     ) -> Result<(), Status> {
-        let count = dispositions.len();
-        let result = self.send(total_bytes, fill, count, || collect(self, dispositions));
+        let lengths = Lengths { bytes: total_bytes, handles: dispositions.len() };
+        let result = self.send(lengths, fill, || collect(self, dispositions));
         consume(dispositions);
-        result.map_err(|(status, _)| status)
+        result.map_err(|rejected| rejected.status)
     }
 
     /// Calls as [`call`](Self::call) does, with dispositions as in [`write_etc`](Self::write_etc).
@@ -180,7 +181,7 @@ impl Channel {
         dispositions: &mut [Disposition<'_>],
         deadline: Deadline,
     ) -> Result<MessageBuf, Status> {
-        let fill = |filling: &mut crate::memory::Filling<'_>| Ok(filling.append_all(regions)?);
+        let fill = |filling: &mut Filling<'_>| Ok(filling.append_all(regions)?);
         self.call_etc_with(total_bytes(regions), fill, dispositions, deadline)
     }
 
@@ -196,9 +197,9 @@ impl Channel {
         dispositions: &mut [Disposition<'_>],
         deadline: Deadline,
     ) -> Result<MessageBuf, Status> {
-        let count = dispositions.len();
+        let lengths = Lengths { bytes: total_bytes, handles: dispositions.len() };
         let collected = || collect(self, dispositions);
-        let result = self.call_with(total_bytes, fill, count, collected, deadline);
+        let result = self.call_with(lengths, fill, collected, deadline);
         consume(dispositions);
         result
     }

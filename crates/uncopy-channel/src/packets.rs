@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::identity::Koid;
 use super::signals::Signals;
-use super::sleep::{Bell, Clapper, Deadline, Waiter, with_waiter};
+use super::sleep::{Deadline, PollDescriptor, PollTarget, Waiter, with_waiter};
 use super::status::Status;
 use super::sync::atomic::{AtomicU32, Ordering};
 use super::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, lock};
@@ -17,7 +17,7 @@ use uncopy_os::fork::Generation;
 use uncopy_os::seqpacket::Ready;
 
 /// Packets that a port hands out without a look at the sockets of its objects.
-const MOST_UNLOOKED: u32 = 15;
+const MAX_PACKETS_BETWEEN_LOOKS: u32 = 15;
 
 /// User packets that a port keeps before it answers [`Status::ShouldWait`].
 const MAX_USER_PACKETS: usize = 16_384;
@@ -85,7 +85,7 @@ struct State {
     entries: VecDeque<Entry>,
     user_packets: usize,
     /// Packets that were handed out since the last look at sockets.
-    unlooked: u32,
+    packets_since_look: u32,
     /// Threads that sleep at the condition variable.
     sleepers: usize,
     /// Those that sleep in `poll(2)`.
@@ -154,12 +154,12 @@ impl PortQueue {
         let mut state = self.lock()?;
         let mut has_looked = false;
         loop {
-            if state.unlooked >= MOST_UNLOOKED {
+            if state.packets_since_look >= MAX_PACKETS_BETWEEN_LOOKS {
                 // There may always be a packet, and some object not be heard for that.
                 state = self.look_after(state)?;
             }
             if let Some(entry) = state.entries.pop_front() {
-                state.unlooked += u32::from(state.watched.is_some());
+                state.packets_since_look += u32::from(state.watched.is_some());
                 state.user_packets -= usize::from(entry.handle.is_none());
                 return Ok(entry.packet);
             }
@@ -195,11 +195,12 @@ impl PortQueue {
     ) -> Result<MutexGuard<'a, State>, Status> {
         let Some(watched) = &state.watched else { return Ok(state) };
         let ready = Ready { read: true, ..Ready::default() };
-        let bell = Bell { clapper: Clapper::Epoll(watched.set.clone()), ready };
+        let poll_target =
+            PollTarget { descriptor: PollDescriptor::Epoll(watched.set.clone()), ready };
         let state = with_waiter(|waiter| {
             state.pollers.push(waiter.clone());
             drop(state);
-            let slept = waiter.poll(&[bell], deadline);
+            let slept = waiter.poll(&[poll_target], deadline);
             let mut state = self.lock()?;
             state.pollers.retain(|poller| !Arc::ptr_eq(poller, waiter));
             slept.map(|_| state)
@@ -212,7 +213,7 @@ impl PortQueue {
         &'a self,
         mut state: MutexGuard<'a, State>,
     ) -> Result<MutexGuard<'a, State>, Status> {
-        state.unlooked = 0;
+        state.packets_since_look = 0;
         let sources = state.watched.as_ref().map_or_else(Vec::new, Watched::ready);
         if sources.is_empty() {
             return Ok(state);
@@ -279,13 +280,13 @@ impl PortQueue {
         if sleeps {
             self.filled.notify_one();
         } else if let Some(poller) = poller {
-            poller.look();
+            poller.recheck();
         }
     }
 
     /// Has all who sleep here look again.
     fn look(&self, mut state: MutexGuard<'_, State>) {
-        state.pollers.drain(..).for_each(|poller| poller.look());
+        state.pollers.drain(..).for_each(|poller| poller.recheck());
         drop(state);
         self.filled.notify_all();
     }

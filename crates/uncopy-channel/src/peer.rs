@@ -13,7 +13,7 @@ use super::observers::Observers;
 use super::packets::Binding;
 use super::rights::{Grant, Rights};
 use super::signals::Signals;
-use super::sleep::{Bell, Waiter};
+use super::sleep::{PollTarget, Waiter};
 use super::source::Source;
 use super::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use super::sync::{Arc, BriefGuard, BriefLock, hold};
@@ -25,7 +25,7 @@ use uncopy_os::fork::Generation;
 
 mod wired;
 
-pub(super) use wired::AWAITED;
+pub(super) use wired::{HAS_READ_NOTICE, Transport};
 
 /// One of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,50 +60,52 @@ pub(super) trait End: Sized + Send + 'static {
     /// The last handle to `side` is closed.
     fn close(pair: &Arc<Pair<Self>>, locked: &mut Locked<'_, Self>, side: Side) -> Self::Remains;
     /// Drops what was left.
-    fn bury(_remains: Self::Remains) {}
+    fn drop_outside_lock(_remains: Self::Remains) {}
     /// Ends calls in progress on `side`.
     fn cancel_calls(_pair: &mut Locked<'_, Self>, _side: Side) {}
 
-    /// There is room for what comes over a socket.
+    /// Whether there is room for what comes over a socket.
     fn has_room(&self) -> bool {
         true
     }
-    /// There is room for two packets, whatever the first is.
+    /// Whether there is room for two packets, whatever the first is.
     fn has_room_for_two(&self) -> bool {
         true
     }
-    /// Takes in what came over a socket; false if it makes no sense here.
+    /// Takes in what came over a socket; false if this kind of object knows no such packet.
     fn take_in(_: &mut Locked<'_, Self>, _: Side, _: Content, _: Load) -> bool {
         false
     }
-    /// Over the socket nothing comes any more.
+    /// Records that nothing comes over the socket any more.
     fn cut_off(&mut self) {}
-    /// Has whoever waits here, other than for signals, look again what to wait for.
-    fn look(&mut self) {}
-    /// What has not been read, and is to be read where this end is going.
-    fn give_up(&mut self) -> Vec<Self::Unread> {
+    /// Has those who wait here, other than for signals, find out again what to wait for.
+    fn recheck_waiters(&mut self) {}
+    /// Takes what has not been read; it is to be read in the process that this end goes to.
+    fn take_backlog_packets(&mut self) -> Vec<Self::Unread> {
         Vec::new()
     }
-    /// This end now hears from another process, which is believed less.
-    fn go_remote(&mut self) {}
-    /// What of its nature another process has to be told.
-    fn nature(&self) -> u32 {
+    /// Records that this end receives from another process, which is trusted less.
+    fn became_wired(&mut self) {}
+    /// Kind-specific bits sent along with a moved end.
+    fn kind_bits(&self) -> u32 {
         0
     }
-    /// Somebody waits here, other than for signals, until it is read elsewhere.
-    fn awaits_reading(&self) -> bool {
+    /// Whether calls wait here that go on until this end is read in another process.
+    fn has_waiting_calls(&self) -> bool {
         false
     }
-    /// It has gone to another process. `reading` hangs up when it is read there.
-    fn left(&mut self, _reading: Option<StdArc<OwnedFd>>) {}
-    /// What hangs up when it is read elsewhere, while somebody waits for that.
-    fn reading(&self) -> Option<StdArc<OwnedFd>> {
+    /// Records that this end has gone to another process. `read_watch` hangs up when it is read
+    /// there.
+    fn departed(&mut self, _read_watch: Option<StdArc<OwnedFd>>) {}
+    /// Returns the socket that hangs up when this end is read in another process, while calls wait
+    /// for that.
+    fn read_watch(&self) -> Option<StdArc<OwnedFd>> {
         None
     }
-    /// It was read elsewhere, or is lost.
-    fn was_read(&mut self) {}
-    /// What somebody else waits for to hang up when it is read here.
-    fn take_unread(&mut self) -> Option<OwnedFd> {
+    /// Records that this end was read in another process, or is lost.
+    fn was_read_elsewhere(&mut self) {}
+    /// Takes the socket to close when this end is read here.
+    fn take_read_notice(&mut self) -> Option<OwnedFd> {
         None
     }
 }
@@ -117,7 +119,7 @@ pub(super) struct Pair<T> {
     /// The half has a wire. Written under the lock, read without.
     wired: [AtomicBool; 2],
     /// Looks at the half's wire that are left out, because one was of no use.
-    unused_looks: [AtomicU32; 2],
+    looks_to_skip: [AtomicU32; 2],
     sides: BriefLock<[Half<T>; 2]>,
 }
 
@@ -144,7 +146,7 @@ impl<T: End> Pair<T> {
             koids: [Koid::next(), Koid::next()],
             signals: [T::INITIAL.bits(); 2].map(AtomicU32::new),
             wired: [false; 2].map(AtomicBool::new),
-            unused_looks: [0; 2].map(AtomicU32::new),
+            looks_to_skip: [0; 2].map(AtomicU32::new),
             sides: BriefLock::new(ends.map(half)),
         }
     }
@@ -178,14 +180,16 @@ impl<T> Locked<'_, T> {
         self.sides[side.index()].handles == 0
     }
 
-    /// The peer of `side` is closed, here or elsewhere, or out of reach because `side` itself is: a
-    /// handle that was succeeded may still be in use then.
+    /// Whether the peer of `side` is closed, here or elsewhere, or `side` itself is: a handle that
+    /// was succeeded may still be in use then. Whoever closes an end sets the signal at its peer.
     #[inline]
     pub(super) fn is_orphan(&self, side: Side) -> bool {
-        match &self.sides[side.index()].wire {
-            None => self.is_closed(side.peer()) || self.is_closed(side),
-            Some(_) => self.signals(side).contains(Signals::PEER_CLOSED),
-        }
+        self.signals(side).contains(Signals::PEER_CLOSED) || self.is_closed(side)
+    }
+
+    /// Status of a read at `side` that finds nothing.
+    pub(super) fn nothing_to_read(&self, side: Side) -> Status {
+        if self.is_orphan(side) { Status::PeerClosed } else { Status::ShouldWait }
     }
 
     #[inline]
@@ -308,19 +312,19 @@ impl<T: End> Source for Peered<T> {
         if self.is_wired() { self.settle_wired(waiter, until) } else { None }
     }
 
-    fn observers_and_bell(
+    fn observers_and_poll_target(
         &self,
         trigger: Signals,
         run: &mut dyn FnMut(Signals, &mut Observers),
-    ) -> Option<Bell> {
+    ) -> Option<PollTarget> {
         let mut locked = self.lock().ok()?;
         let signals = locked.signals(self.side);
         run(signals, &mut locked.sides[self.side.index()].observers);
-        locked.bell(self.side, trigger)
+        locked.poll_target(self.side, trigger)
     }
 
-    fn bell(&self, trigger: Signals) -> Option<Bell> {
-        self.lock().ok()?.bell(self.side, trigger)
+    fn poll_target(&self, trigger: Signals) -> Option<PollTarget> {
+        self.lock().ok()?.poll_target(self.side, trigger)
     }
 
     fn attach(&self, binding: &Binding, trigger: Signals) -> Result<(), Status> {
@@ -343,16 +347,13 @@ impl<T: End> Source for Peered<T> {
         if !T::USER.contains(clear.union(set)) {
             return Err(Status::InvalidArgs);
         }
-        let mut locked = self.lock()?;
-        if locked.is_orphan(self.side) {
-            return Err(Status::PeerClosed);
+        match self.lock()?.transport(self.side)? {
+            Transport::Local(mut locked) => locked.update(self.side.peer(), clear, set),
+            Transport::Wired(wire) => {
+                let body = encode_signals(clear, set);
+                wire.send(Content::Signals, &[IoSlice::new(&body)])?;
+            }
         }
-        if let Some(wire) = locked.wire(self.side) {
-            drop(locked);
-            let body = encode_signals(clear, set);
-            return wire.send(Content::Signals, &[IoSlice::new(&body)]);
-        }
-        locked.update(self.side.peer(), clear, set);
         Ok(())
     }
 
@@ -384,7 +385,7 @@ impl<T: End> Source for Peered<T> {
 
 impl<T: End> Drop for Peered<T> {
     fn drop(&mut self) {
-        T::bury(self.close());
+        T::drop_outside_lock(self.close());
     }
 }
 
@@ -449,16 +450,16 @@ macro_rules! peered {
                 self.0.settle(waiter, until)
             }
 
-            fn observers_and_bell(
+            fn observers_and_poll_target(
                 &self,
                 trigger: crate::Signals,
                 run: &mut dyn FnMut(crate::Signals, &mut crate::observers::Observers),
-            ) -> Option<crate::sleep::Bell> {
-                self.0.observers_and_bell(trigger, run)
+            ) -> Option<crate::sleep::PollTarget> {
+                self.0.observers_and_poll_target(trigger, run)
             }
 
-            fn bell(&self, trigger: crate::Signals) -> Option<crate::sleep::Bell> {
-                self.0.bell(trigger)
+            fn poll_target(&self, trigger: crate::Signals) -> Option<crate::sleep::PollTarget> {
+                self.0.poll_target(trigger)
             }
 
             fn attach(

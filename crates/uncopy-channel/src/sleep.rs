@@ -51,22 +51,22 @@ pub(super) enum Wake {
 }
 
 /// A descriptor to poll, and for what.
-pub struct Bell {
-    pub(super) clapper: Clapper,
+pub struct PollTarget {
+    pub(super) descriptor: PollDescriptor,
     pub(super) ready: Ready,
 }
 
-/// The descriptor of a [`Bell`].
-pub(super) enum Clapper {
+/// The descriptor of a [`PollTarget`].
+pub(super) enum PollDescriptor {
     Wire(std::sync::Arc<Wire>),
     Epoll(std::sync::Arc<OwnedFd>),
 }
 
-impl Bell {
+impl PollTarget {
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        match &self.clapper {
-            Clapper::Wire(wire) => wire.fd(),
-            Clapper::Epoll(set) => set.as_fd(),
+        match &self.descriptor {
+            PollDescriptor::Wire(wire) => wire.fd(),
+            PollDescriptor::Epoll(set) => set.as_fd(),
         }
     }
 }
@@ -75,7 +75,7 @@ impl Bell {
 pub(super) enum Slept {
     Woken(Wake),
     /// What there is to wait for has changed.
-    Look,
+    Recheck,
     TimedOut,
 }
 
@@ -91,7 +91,7 @@ pub struct Waiter {
 #[derive(Default)]
 struct WaiterState {
     wake: Option<Wake>,
-    look: bool,
+    recheck: bool,
     sleep: Sleep,
     is_raised: bool,
 }
@@ -153,18 +153,18 @@ impl Waiter {
         let mut state = lock(&self.state);
         if state.wake.is_none() {
             state.wake = Some(wake);
-            self.rouse(&mut state);
+            self.wake_sleeper(&mut state);
         }
     }
 
-    /// Has the sleeper look again what to wait for.
-    pub(super) fn look(&self) {
+    /// Has the sleeper find out again what to wait for.
+    pub(super) fn recheck(&self) {
         let mut state = lock(&self.state);
-        state.look = true;
-        self.rouse(&mut state);
+        state.recheck = true;
+        self.wake_sleeper(&mut state);
     }
 
-    fn rouse(&self, state: &mut WaiterState) {
+    fn wake_sleeper(&self, state: &mut WaiterState) {
         match (&state.sleep, self.alarm.get()) {
             (Sleep::Condvar, _) => self.changed.notify_one(),
             // It cannot fail while the counter is far from its end, and nobody else reads it.
@@ -180,8 +180,8 @@ impl Waiter {
             if let Some(wake) = state.wake {
                 return Slept::Woken(wake);
             }
-            if std::mem::take(&mut state.look) {
-                return Slept::Look;
+            if std::mem::take(&mut state.recheck) {
+                return Slept::Recheck;
             }
             state.sleep = Sleep::Condvar;
             state = match deadline.remaining() {
@@ -196,7 +196,7 @@ impl Waiter {
     }
 
     /// The same, or until one of the sockets is ready.
-    pub(super) fn poll(&self, bells: &[Bell], deadline: Deadline) -> Result<Slept, Status> {
+    pub(super) fn poll(&self, targets: &[PollTarget], deadline: Deadline) -> Result<Slept, Status> {
         let remaining = deadline.remaining();
         if remaining == Some(Duration::ZERO) {
             return Ok(Slept::TimedOut);
@@ -206,11 +206,11 @@ impl Waiter {
         if let Some(wake) = state.wake {
             return Ok(Slept::Woken(wake));
         }
-        if !std::mem::take(&mut state.look) {
+        if !std::mem::take(&mut state.recheck) {
             state.sleep = Sleep::Poll;
             drop(state);
             let raised = Ready { read: true, ..Ready::default() };
-            let wanted = bells.iter().map(|bell| (bell.fd(), bell.ready));
+            let wanted = targets.iter().map(|poll_target| (poll_target.fd(), poll_target.ready));
             let wanted = std::iter::once((alarm.as_fd(), raised)).chain(wanted);
             let slept = seqpacket::sleep(wanted, remaining);
             state = lock(&self.state);
@@ -221,7 +221,7 @@ impl Waiter {
             }
             slept?;
         }
-        Ok(state.wake.map_or(Slept::Look, Slept::Woken))
+        Ok(state.wake.map_or(Slept::Recheck, Slept::Woken))
     }
 
     /// What woke it, if anything did.

@@ -5,7 +5,7 @@ use super::object::Object;
 use super::rights::Rights;
 use super::signals::Signals;
 use super::sleep::{Deadline, Waiter, Wake, with_waiter};
-use super::source::{Bells, Source, watch};
+use super::source::{PollTargets, Source, watch};
 use super::status::Status;
 use super::sync::Arc;
 
@@ -50,12 +50,12 @@ fn wait_many_at(
     items: &mut [WaitItem<'_>],
     deadline: Deadline,
 ) -> Result<(), Status> {
-    let mut bells = Bells::new();
+    let mut targets = PollTargets::new();
     let mut watched = 0;
     let mut found = Ok(None);
     for (index, item) in items.iter().enumerate() {
         item.object.refresh(item.wait_for);
-        found = watch(item.object, waiter, index, item.wait_for, &mut bells);
+        found = watch(item.object, waiter, index, item.wait_for, &mut targets);
         watched = index + 1;
         if !matches!(found, Ok(None)) {
             break;
@@ -64,7 +64,7 @@ fn wait_many_at(
     let mut rested = Ok(None);
     if let Ok(None) = found {
         let sources = items.iter().map(|item| (item.object as &dyn Source, item.wait_for));
-        rested = waiter.rest(&sources, &mut bells, deadline);
+        rested = waiter.rest(&sources, &mut targets, deadline);
     }
     for item in &items[..watched] {
         item.object.observers(&mut |_, observers| drop(observers.forget(waiter)));

@@ -4,9 +4,10 @@ use std::io::IoSlice;
 
 #[cfg(feature = "tokio")]
 use super::endpoint::enqueue;
-use super::endpoint::{Channel, Rejected, create, deliver, leave_queue, total_bytes};
+use super::endpoint::{Channel, Lengths, Rejected, gather, leave_queue, total_bytes};
 use super::handle::Handle;
 use super::message::MessageBuf;
+use crate::memory::Filling;
 use crate::rights::Rights;
 use crate::signals::Signals;
 use crate::sleep::{Deadline, Waiter, Wake, with_waiter};
@@ -61,7 +62,7 @@ impl Calls {
 
     /// The call that `message` answers.
     #[inline]
-    pub(crate) fn asked_for(&mut self, message: &MessageBuf) -> Option<&mut Call> {
+    pub(crate) fn answered_by(&mut self, message: &MessageBuf) -> Option<&mut Call> {
         if self.waiting.is_empty() { None } else { self.find(message.txid()) }
     }
 
@@ -78,8 +79,8 @@ impl Calls {
     }
 
     /// Has every caller look again what to wait for.
-    pub(crate) fn look(&self) {
-        self.waiting.iter().for_each(|call| call.waiter.look());
+    pub(crate) fn recheck_waiters(&self) {
+        self.waiting.iter().for_each(|call| call.waiter.recheck());
     }
 
     /// The call is over; its answer, if there is one.
@@ -110,34 +111,29 @@ impl Channel {
     pub fn call(
         &self,
         regions: &[IoSlice<'_>],
-        handles: Vec<Handle>,
+        mut handles: Vec<Handle>,
         deadline: Deadline,
     ) -> Result<MessageBuf, Status> {
-        let mut handles = handles;
-        let fill = |filling: &mut crate::memory::Filling<'_>| Ok(filling.append_all(regions)?);
-        let count = handles.len();
+        let fill = |filling: &mut Filling<'_>| Ok(filling.append_all(regions)?);
+        let lengths = Lengths { bytes: total_bytes(regions), handles: handles.len() };
         let collect = || self.check_handles(&mut handles);
-        self.call_with(total_bytes(regions), fill, count, collect, deadline)
+        self.call_with(lengths, fill, collect, deadline)
     }
 
-    /// [`call`](Self::call) for every kind of bytes and handles.
+    /// Calls as [`call`](Self::call) does, with any source of bytes and handles.
     pub(crate) fn call_with(
         &self,
-        total_bytes: usize,
+        lengths: Lengths,
         fill: impl Fill,
-        handle_count: usize,
         collect: impl FnOnce() -> Result<Vec<Handle>, Status>,
         deadline: Deadline,
     ) -> Result<MessageBuf, Status> {
-        let mut message = self.question(total_bytes, fill, handle_count)?;
-        if handle_count > 0 {
-            message = message.with_handles(collect()?);
-        }
+        let message = self.prepare_call(lengths, fill, collect)?;
         with_waiter(|waiter| {
-            let txid = self.begin(message, waiter).map_err(|(status, _)| status)?;
+            let txid = self.begin(message, waiter).map_err(|rejected| rejected.status)?;
             let everything = std::iter::once((self as &dyn Source, Signals::empty()));
-            let mut bells = self.bell(Signals::empty()).into_iter().collect();
-            let rested = waiter.rest(&everything, &mut bells, deadline);
+            let mut targets = self.poll_target(Signals::empty()).into_iter().collect();
+            let rested = waiter.rest(&everything, &mut targets, deadline);
             match self.finish(txid)? {
                 Some(answer) => answer,
                 // No answer and no end, so the deadline has passed.
@@ -146,16 +142,18 @@ impl Channel {
         })
     }
 
-    /// What a call sends, without its handles.
-    pub(crate) fn question(
+    /// Makes the checks of a call, and returns its message.
+    pub(crate) fn prepare_call(
         &self,
-        total_bytes: usize,
+        lengths: Lengths,
         fill: impl Fill,
-        handle_count: usize,
+        collect: impl FnOnce() -> Result<Vec<Handle>, Status>,
     ) -> Result<MessageBuf, Status> {
-        self.0.grant.check(Rights::IO)?;
-        let mut message = create(total_bytes, fill, handle_count)?;
-        if message.set_txid(0) { Ok(message) } else { Err(Status::InvalidArgs) }
+        let body = || {
+            let mut message = gather(lengths.bytes, fill)?;
+            if message.set_txid(0) { Ok(message) } else { Err(Status::InvalidArgs) }
+        };
+        self.prepare(Rights::IO, lengths, body, collect)
     }
 
     /// The call is over: its answer, or how it ended, if it did.
@@ -185,30 +183,25 @@ impl Channel {
     ) -> Result<u32, Rejected> {
         let side = self.0.side;
         self.enter_queue(message.handles());
-        let mut locked = match self.0.lock() {
+        let locked = self.0.lock().and_then(|locked| {
+            // Under the lock: revoking the handle either ends this call or has already taken the
+            // right.
+            self.0.grant.check_binding(Rights::IO)?;
+            Ok(locked)
+        });
+        let mut locked = match locked {
             Ok(locked) => locked,
-            Err(status) => return Err((status, message)),
+            Err(status) => {
+                leave_queue(message.handles());
+                return Err(Rejected { status, message });
+            }
         };
-        // Under the lock: whoever revokes the handle either sees this call or has already taken
-        // the right.
-        if let Err(status) = self.0.grant.check_binding(Rights::IO) {
-            drop(locked);
-            return Err((status, message));
-        }
         let calls = &mut locked.end(side).calls;
         let txid = calls.next_txid();
         message.set_txid(txid);
-        // Before the message goes: the answer may be quicker than whatever comes after that.
+        // Before the message is sent: the answer may come at once.
         calls.begin(txid, waiter.clone());
-        let result = if locked.wire(side).is_some() {
-            drop(locked);
-            leave_queue(message.handles());
-            self.transmit_message(message)
-        } else {
-            let result = deliver(&mut locked, side, message);
-            drop(locked);
-            result.inspect_err(|(_, rejected)| leave_queue(rejected.handles()))
-        };
+        let result = self.deliver(locked, message);
         if result.is_err()
             && let Ok(mut locked) = self.0.lock()
         {

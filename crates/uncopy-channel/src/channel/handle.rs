@@ -9,7 +9,7 @@ use crate::observers::Observers;
 use crate::packets::Binding;
 use crate::rights::Grant;
 use crate::signals::Signals;
-use crate::sleep::{Bell, Waiter};
+use crate::sleep::{PollTarget, Waiter};
 use crate::source::Source;
 use crate::sync::Arc;
 
@@ -89,16 +89,16 @@ macro_rules! handles {
                 self.source().settle(waiter, until)
             }
 
-            fn observers_and_bell(
+            fn observers_and_poll_target(
                 &self,
                 trigger: Signals,
                 run: &mut dyn FnMut(Signals, &mut Observers),
-            ) -> Option<Bell> {
-                self.source().observers_and_bell(trigger, run)
+            ) -> Option<PollTarget> {
+                self.source().observers_and_poll_target(trigger, run)
             }
 
-            fn bell(&self, trigger: Signals) -> Option<Bell> {
-                self.source().bell(trigger)
+            fn poll_target(&self, trigger: Signals) -> Option<PollTarget> {
+                self.source().poll_target(trigger)
             }
 
             fn attach(&self, binding: &Binding, trigger: Signals) -> Result<(), Status> {
@@ -186,7 +186,7 @@ impl Handle {
         self.cancel_calls();
         if let Handle::Channel(channel) = self {
             channel.left_queue();
-            channel.was_read();
+            channel.notify_read();
         }
     }
 }

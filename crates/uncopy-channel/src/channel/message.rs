@@ -30,19 +30,18 @@ impl MessageBuf {
     }
 
     #[inline]
-    pub(crate) fn with_handles(mut self, handles: Vec<Handle>) -> MessageBuf {
+    pub(crate) fn set_handles(&mut self, handles: Vec<Handle>) {
         // At most 64.
         self.weight = handles.len() as u32;
         self.handles = handles;
-        self
     }
 
     /// With handles that are made of `descriptors`, and count for as many.
-    pub(crate) fn with_received(self, handles: Vec<Handle>, descriptors: usize) -> MessageBuf {
-        let mut message = self.with_handles(handles);
+    pub(crate) fn with_received(mut self, handles: Vec<Handle>, descriptors: usize) -> MessageBuf {
+        self.set_handles(handles);
         // At most 253.
-        message.weight = message.weight.max(descriptors as u32);
-        message
+        self.weight = self.weight.max(descriptors as u32);
+        self
     }
 
     /// What its handles count for in a queue.

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use super::Object;
-use super::interprocess::{Means, Shared};
+use super::interprocess::{Shared, SharedFds};
 use super::solo::{Solo, lone, solo};
 use crate::Status;
 use crate::identity::{Kind, Koid};
@@ -38,17 +38,17 @@ impl Event {
     pub(crate) fn depart(&self) -> Result<Parts, Status> {
         let solo = &self.core.solo;
         if solo.shared().is_none() {
-            solo.share(Shared::new(Means::new()?, 0, None)?, true)?;
+            solo.share(Shared::new(SharedFds::new()?, 0, None)?, true)?;
         }
-        let means = solo.shared().ok_or(Status::BadState)?.means()?;
-        Ok(Parts { fds: vec![means.memory, means.bell], extra: 0 })
+        let fds = solo.shared().ok_or(Status::BadState)?.fds()?;
+        Ok(Parts { fds: vec![fds.memory, fds.doorbell], extra: 0 })
     }
 
     /// From what another process sent.
     pub(crate) fn arrive(parts: Parts, rights: Rights) -> Option<Event> {
-        let [memory, bell] = <[OwnedFd; 2]>::try_from(parts.fds).ok()?;
+        let [memory, doorbell] = <[OwnedFd; 2]>::try_from(parts.fds).ok()?;
         let solo = Solo::new();
-        solo.share(Shared::new(Means::arrive(memory, bell)?, 0, None).ok()?, false).ok()?;
+        solo.share(Shared::new(SharedFds::arrive(memory, doorbell)?, 0, None).ok()?, false).ok()?;
         solo.refresh();
         Some(Event { core: Arc::new(Core { solo }), grant: Grant::new(rights) })
     }
@@ -95,23 +95,23 @@ impl EventPair {
             self.ends.share()?;
         }
         let shared = solo.shared().ok_or(Status::BadState)?;
-        let means = shared.means()?;
+        let fds = shared.fds()?;
         let life = shared.life()?.ok_or(Status::BadState)?;
-        Ok(Parts { fds: vec![means.memory, means.bell, life], extra: (self.side as u64) << 32 })
+        Ok(Parts { fds: vec![fds.memory, fds.doorbell, life], extra: (self.side as u64) << 32 })
     }
 
     /// From what another process sent.
     pub(crate) fn arrive(parts: Parts, rights: Rights) -> Option<EventPair> {
-        let [memory, bell, life] = <[OwnedFd; 3]>::try_from(parts.fds).ok()?;
+        let [memory, doorbell, life] = <[OwnedFd; 3]>::try_from(parts.fds).ok()?;
         let side = usize::try_from(parts.extra >> 32).ok().filter(|side| *side < 2)?;
         if !seqpacket::is_seqpacket(&life) {
             return None;
         }
-        let means = Means::arrive(memory, bell)?;
+        let fds = SharedFds::arrive(memory, doorbell)?;
         let solos = [Solo::new(), Solo::new()];
         let other = side ^ 1;
-        solos[other].share(Shared::new(means.duplicate().ok()?, other, None).ok()?, false).ok()?;
-        solos[side].share(Shared::new(means, side, Some(life)).ok()?, false).ok()?;
+        solos[other].share(Shared::new(fds.duplicate().ok()?, other, None).ok()?, false).ok()?;
+        solos[side].share(Shared::new(fds, side, Some(life)).ok()?, false).ok()?;
         solos[side].refresh();
         let mut handles = [0; 2];
         handles[side] = 1;
@@ -170,14 +170,14 @@ impl Ends {
         if self.solos[0].shared().is_some() {
             return Ok(());
         }
-        let means = Means::new()?;
+        let fds = SharedFds::new()?;
         let (a, b) = seqpacket::pair()?;
         let lives = [a, b];
         let mut shared = Vec::with_capacity(2);
         for (end, life) in lives.into_iter().enumerate() {
             // An end that is closed already is dead to the other.
             let life = (handles[end] > 0).then_some(life);
-            shared.push(Shared::new(means.duplicate()?, end, life)?);
+            shared.push(Shared::new(fds.duplicate()?, end, life)?);
         }
         for (solo, shared) in self.solos.iter().zip(shared) {
             solo.share(shared, true)?;

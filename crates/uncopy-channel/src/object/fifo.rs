@@ -5,7 +5,7 @@ use std::io::IoSlice;
 
 use crate::Status;
 use crate::identity::Kind;
-use crate::peer::{End, Locked, Pair, Peered, Side, peered};
+use crate::peer::{End, Locked, Pair, Peered, Side, Transport, peered};
 use crate::rights::Rights;
 use crate::signals::Signals;
 use crate::source::Source;
@@ -62,33 +62,30 @@ impl Fifo {
         self.0.grant().check(Rights::WRITE)?;
         let mut locked = self.0.lock()?;
         let (side, peer) = (self.0.side, self.0.side.peer());
-        let is_orphan = locked.is_orphan(side);
-        let end = locked.end(peer);
-        let size = end.element;
-        if elements.is_empty() || !elements.len().is_multiple_of(size) {
-            return Err(Status::OutOfRange);
+        let end = locked.end(side);
+        let (size, capacity) = (end.element, end.capacity);
+        end.check_whole(elements.len())?;
+        match locked.transport(side)? {
+            Transport::Wired(wire) => {
+                let count = elements.len().min(capacity);
+                self.0.transmit(&wire, &[IoSlice::new(&elements[..count])])?;
+                Ok(count / size)
+            }
+            Transport::Local(mut locked) => {
+                let end = locked.end(peer);
+                let count = elements.len().min(capacity - end.bytes.len());
+                if count == 0 {
+                    return Err(Status::ShouldWait);
+                }
+                end.bytes.extend(&elements[..count]);
+                let is_full = end.bytes.len() == capacity;
+                locked.update(peer, Signals::empty(), Signals::READABLE);
+                if is_full {
+                    locked.update(side, Signals::WRITABLE, Signals::empty());
+                }
+                Ok(count / size)
+            }
         }
-        if is_orphan {
-            return Err(Status::PeerClosed);
-        }
-        if locked.wire(side).is_some() {
-            let count = elements.len().min(locked.end(side).capacity);
-            drop(locked);
-            self.0.transmit(&[IoSlice::new(&elements[..count])])?;
-            return Ok(count / size);
-        }
-        let end = locked.end(peer);
-        let count = elements.len().min(end.capacity - end.bytes.len());
-        if count == 0 {
-            return Err(Status::ShouldWait);
-        }
-        end.bytes.extend(&elements[..count]);
-        let is_full = end.bytes.len() == end.capacity;
-        locked.update(peer, Signals::empty(), Signals::READABLE);
-        if is_full {
-            locked.update(side, Signals::WRITABLE, Signals::empty());
-        }
-        Ok(count / size)
     }
 
     /// Reads as many elements as there are and fit into `elements`; says how many.
@@ -100,19 +97,19 @@ impl Fifo {
     pub fn read(&self, elements: &mut [u8]) -> Result<usize, Status> {
         self.0.grant().check(Rights::READ)?;
         let mut locked = self.0.lock()?;
-        let (side, peer) = (self.0.side, self.0.side.peer());
-        if locked.end(side).bytes.len() < elements.len() {
-            locked.pump(side, Signals::empty());
+        let side = self.0.side;
+        locked.end(side).check_whole(elements.len())?;
+        let wire = locked.wire(side);
+        if let Some(wire) = &wire
+            && locked.end(side).bytes.len() < elements.len()
+        {
+            locked.pump(side, wire, Signals::empty());
         }
-        let is_orphan = locked.is_orphan(side);
         let end = locked.end(side);
         let size = end.element;
-        if elements.is_empty() || !elements.len().is_multiple_of(size) {
-            return Err(Status::OutOfRange);
-        }
         let count = elements.len().min(end.bytes.len());
         if count == 0 {
-            return Err(if is_orphan { Status::PeerClosed } else { Status::ShouldWait });
+            return Err(locked.nothing_to_read(side));
         }
         for (to, from) in elements.iter_mut().zip(end.bytes.drain(..count)) {
             *to = from;
@@ -120,11 +117,7 @@ impl Fifo {
         if end.bytes.is_empty() {
             locked.update(side, Signals::READABLE, Signals::empty());
         }
-        if locked.wire(side).is_some() {
-            locked.pump(side, Signals::READABLE);
-        } else if !is_orphan {
-            locked.update(peer, Signals::empty(), Signals::WRITABLE);
-        }
+        locked.room_made(side, wire.as_deref(), Signals::READABLE);
         Ok(count / size)
     }
 }
@@ -132,6 +125,12 @@ impl Fifo {
 impl FifoEnd {
     fn new(capacity: usize, element: usize) -> FifoEnd {
         FifoEnd { bytes: VecDeque::new(), capacity, element }
+    }
+
+    /// Checks that `length` bytes are whole elements, at least one.
+    fn check_whole(&self, length: usize) -> Result<(), Status> {
+        let is_whole = length > 0 && length.is_multiple_of(self.element);
+        if is_whole { Ok(()) } else { Err(Status::OutOfRange) }
     }
 }
 
@@ -143,8 +142,8 @@ impl Fifo {
 
     /// From what another process sent.
     pub(crate) fn arrive(parts: Parts, rights: Rights) -> Option<Fifo> {
-        let nature = (parts.extra >> 32) as usize;
-        let (capacity, element) = (nature & 0xffff, nature >> 16);
+        let kind_bits = (parts.extra >> 32) as usize;
+        let (capacity, element) = (kind_bits & 0xffff, kind_bits >> 16);
         let is_sound = (1..=MAX_BYTES).contains(&capacity)
             && (1..=capacity).contains(&element)
             && capacity.is_multiple_of(element);
@@ -185,13 +184,13 @@ impl End for FifoEnd {
         true
     }
 
-    fn give_up(&mut self) -> Vec<Piece> {
+    fn take_backlog_packets(&mut self) -> Vec<Piece> {
         let bytes = std::mem::take(&mut self.bytes);
         let (front, back) = bytes.as_slices();
         Piece::of(&[IoSlice::new(front), IoSlice::new(back)]).into_iter().collect()
     }
 
-    fn nature(&self) -> u32 {
+    fn kind_bits(&self) -> u32 {
         // Both are at most 4,096.
         (self.capacity | self.element << 16) as u32
     }

@@ -1,8 +1,8 @@
-//! Signals that several processes have: memory that says which are set, and a bell.
+//! Signals that several processes have: memory that says which are set, and a doorbell.
 //!
 //! Each signal has a byte of its own in the memory, so that setting one is one `pwrite(2)` and
 //! needs no agreement; the memory is never mapped, so that nobody can take it away under a reader.
-//! The bell is an eventfd that everybody rings and nobody reads: each ring is an edge for every
+//! The doorbell is an eventfd that everybody rings and nobody reads: each ring is an edge for every
 //! epoll set it is in.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,57 +17,57 @@ use uncopy_os::{eventfd, file, memfd, seqpacket};
 /// Signals of one object.
 const SIGNALS: usize = 32;
 /// Signals that processes tell each other of.
-const TOLD: Signals = Signals::USER_ALL.union(Signals::SIGNALED);
+const SHARED_SIGNALS: Signals = Signals::USER_ALL.union(Signals::SIGNALED);
 /// Bytes of memory for two ends.
 const MEMORY_BYTES: u64 = 2 * SIGNALS as u64;
 
 /// One end's signals among processes.
 pub(super) struct Shared {
-    means: Means,
+    fds: SharedFds,
     offset: u64,
     /// A socket whose peer the holders of the other end have.
     life: Mutex<Option<OwnedFd>>,
-    /// Bell and life, at their edges. This process's own.
+    /// PollTarget and life, at their edges. This process's own.
     set: Arc<OwnedFd>,
 }
 
-/// Memory and bell, before they belong to an end.
-pub(super) struct Means {
+/// Memory and doorbell, before they belong to an end.
+pub(super) struct SharedFds {
     pub(super) memory: OwnedFd,
-    pub(super) bell: OwnedFd,
+    pub(super) doorbell: OwnedFd,
 }
 
-impl Means {
-    pub(super) fn new() -> Result<Means, Status> {
-        Ok(Means { memory: memfd::create(MEMORY_BYTES)?, bell: eventfd::create()? })
+impl SharedFds {
+    pub(super) fn new() -> Result<SharedFds, Status> {
+        Ok(SharedFds { memory: memfd::create(MEMORY_BYTES)?, doorbell: eventfd::create()? })
     }
 
     /// From what another process sent, if it is what it should be.
-    pub(super) fn arrive(memory: OwnedFd, bell: OwnedFd) -> Option<Means> {
+    pub(super) fn arrive(memory: OwnedFd, doorbell: OwnedFd) -> Option<SharedFds> {
         // Nobody can make it shorter later.
         let is_memory = memfd::size(&memory).is_ok_and(|size| size >= MEMORY_BYTES)
             && memfd::is_fixed(&memory).is_ok_and(|is_fixed| is_fixed);
-        let is_bell = eventfd::is_anonymous(&bell);
-        (is_memory && is_bell).then_some(Means { memory, bell })
+        let is_doorbell = eventfd::is_anonymous(&doorbell);
+        (is_memory && is_doorbell).then_some(SharedFds { memory, doorbell })
     }
 
-    pub(super) fn duplicate(&self) -> Result<Means, Status> {
-        let (memory, bell) = (file::duplicate(&self.memory)?, file::duplicate(&self.bell)?);
-        Ok(Means { memory, bell })
+    pub(super) fn duplicate(&self) -> Result<SharedFds, Status> {
+        let (memory, doorbell) = (file::duplicate(&self.memory)?, file::duplicate(&self.doorbell)?);
+        Ok(SharedFds { memory, doorbell })
     }
 }
 
 impl Shared {
     /// The signals of end `end` (0 or 1).
-    pub(super) fn new(means: Means, end: usize, life: Option<OwnedFd>) -> Result<Shared, Status> {
+    pub(super) fn new(fds: SharedFds, end: usize, life: Option<OwnedFd>) -> Result<Shared, Status> {
         let set = Arc::new(epoll::create()?);
         let edge = Interest { read: true, edge: true, ..Interest::default() };
-        epoll::add(&*set, &means.bell, 0, edge)?;
+        epoll::add(&*set, &fds.doorbell, 0, edge)?;
         if let Some(life) = &life {
             epoll::add(&*set, life, 1, edge)?;
         }
         let life = Mutex::new(life);
-        Ok(Shared { means, offset: (end * SIGNALS) as u64, life, set })
+        Ok(Shared { fds, offset: (end * SIGNALS) as u64, life, set })
     }
 
     /// The set to wait for.
@@ -76,8 +76,8 @@ impl Shared {
     }
 
     /// What another process needs.
-    pub(super) fn means(&self) -> Result<Means, Status> {
-        self.means.duplicate()
+    pub(super) fn fds(&self) -> Result<SharedFds, Status> {
+        self.fds.duplicate()
     }
 
     pub(super) fn life(&self) -> Result<Option<OwnedFd>, Status> {
@@ -91,19 +91,19 @@ impl Shared {
         }
     }
 
-    /// Sets and clears; others hear of it when the bell [rings](Self::ring).
+    /// Sets and clears; others hear of it when the doorbell [rings](Self::ring).
     pub(super) fn write(&self, clear: Signals, set: Signals) -> Result<(), Status> {
         for (signals, value) in [(clear.difference(set), [0]), (set, [1])] {
-            for signal in signals.intersection(TOLD).iter() {
+            for signal in signals.intersection(SHARED_SIGNALS).iter() {
                 let at = self.offset + u64::from(signal.bits().trailing_zeros());
-                memfd::write_all_at(&self.means.memory, &value, at)?;
+                memfd::write_all_at(&self.fds.memory, &value, at)?;
             }
         }
         Ok(())
     }
 
     pub(super) fn ring(&self) {
-        eventfd::notify(&self.means.bell);
+        eventfd::notify(&self.fds.doorbell);
     }
 
     /// The signals now, and what of `old` no other process tells. Whoever waits at
@@ -111,14 +111,14 @@ impl Shared {
     pub(super) fn read(&self, old: Signals) -> Signals {
         let _ = epoll::wait(&*self.set, Some(std::time::Duration::ZERO));
         let mut bytes = [0; SIGNALS];
-        let mut signals = old.difference(TOLD);
-        if memfd::read_exact_at(&self.means.memory, &mut bytes, self.offset).is_err() {
+        let mut signals = old.difference(SHARED_SIGNALS);
+        if memfd::read_exact_at(&self.fds.memory, &mut bytes, self.offset).is_err() {
             // Its size is fixed; whatever else went wrong, nothing is said about anything.
             return old;
         }
         for (bit, byte) in bytes.iter().enumerate() {
             let signal = Signals::from_bits_retain(1 << bit);
-            if *byte != 0 && TOLD.contains(signal) {
+            if *byte != 0 && SHARED_SIGNALS.contains(signal) {
                 signals |= signal;
             }
         }

@@ -6,7 +6,7 @@ use std::io::IoSlice;
 use crate::MAX_BYTES;
 use crate::Status;
 use crate::identity::Kind;
-use crate::peer::{End, Locked, Pair, Peered, Side, peered};
+use crate::peer::{End, Locked, Pair, Peered, Side, Transport, peered};
 use crate::rights::Rights;
 use crate::signals::Signals;
 use crate::source::Source;
@@ -14,6 +14,7 @@ use crate::sync::Arc;
 use crate::transport::carrier::Piece;
 use crate::transport::packet::Content;
 use crate::transport::parcel::{Load, Parts};
+use crate::transport::wire::Wire;
 
 /// Bytes that one direction holds (`MBufChain::max_size` is of this order).
 const CAPACITY_BYTES: usize = 256 << 10;
@@ -27,6 +28,17 @@ pub enum SocketKind {
     Stream,
     /// A write is read by one read, which cuts off what does not fit.
     Datagram,
+}
+
+impl SocketKind {
+    /// Checks the size of what is to be written.
+    fn check_write(self, bytes: &[u8]) -> Result<(), Status> {
+        match self {
+            SocketKind::Datagram if bytes.is_empty() => Err(Status::InvalidArgs),
+            SocketKind::Datagram if bytes.len() > MAX_PIECE_BYTES => Err(Status::OutOfRange),
+            SocketKind::Stream | SocketKind::Datagram => Ok(()),
+        }
+    }
 }
 
 /// One end of a socket.
@@ -83,10 +95,6 @@ impl SocketEnd {
         let room = CAPACITY_BYTES - self.bytes.len();
         let count = match self.kind {
             SocketKind::Stream => bytes.len().min(room),
-            SocketKind::Datagram if bytes.is_empty() => return Err(Status::InvalidArgs),
-            SocketKind::Datagram if bytes.len() > MAX_PIECE_BYTES => {
-                return Err(Status::OutOfRange);
-            }
             SocketKind::Datagram if bytes.len() > room => 0,
             SocketKind::Datagram => bytes.len(),
         };
@@ -160,44 +168,36 @@ impl Socket {
         self.0.grant().check(Rights::WRITE)?;
         let mut locked = self.0.lock()?;
         let (side, peer) = (self.0.side, self.0.side.peer());
-        if locked.is_orphan(side) {
-            return Err(Status::PeerClosed);
-        }
-        if locked.wire(side).is_some() {
-            let is_finished = locked.signals(side).contains(Signals::WRITE_DISABLED);
-            let kind = locked.end(side).kind;
-            drop(locked);
-            return if is_finished { Err(Status::BadState) } else { self.transmit(kind, bytes) };
-        }
-        let end = locked.end(peer);
-        if end.is_finished {
+        let is_finished = locked.signals(side).contains(Signals::WRITE_DISABLED);
+        let kind = locked.end(side).kind;
+        let transport = locked.transport(side)?;
+        if is_finished {
             return Err(Status::BadState);
         }
-        let count = end.put(bytes)?;
-        let (is_empty, is_full) = (end.bytes.is_empty(), end.bytes.len() == CAPACITY_BYTES);
-        if !is_empty {
-            locked.update(peer, Signals::empty(), Signals::READABLE);
+        kind.check_write(bytes)?;
+        match transport {
+            Transport::Wired(wire) => self.transmit(&wire, bytes),
+            Transport::Local(mut locked) => {
+                let end = locked.end(peer);
+                let count = end.put(bytes)?;
+                let (is_empty, is_full) = (end.bytes.is_empty(), end.bytes.len() == CAPACITY_BYTES);
+                if !is_empty {
+                    locked.update(peer, Signals::empty(), Signals::READABLE);
+                }
+                if is_full {
+                    locked.update(side, Signals::WRITABLE, Signals::empty());
+                }
+                follow_thresholds(&mut locked, peer);
+                Ok(count)
+            }
         }
-        if is_full {
-            locked.update(side, Signals::WRITABLE, Signals::empty());
-        }
-        follow_thresholds(&mut locked, peer);
-        Ok(count)
     }
 
-    /// The other end is in another process.
-    fn transmit(&self, kind: SocketKind, bytes: &[u8]) -> Result<usize, Status> {
-        match kind {
-            SocketKind::Stream => {}
-            SocketKind::Datagram if bytes.is_empty() => return Err(Status::InvalidArgs),
-            SocketKind::Datagram if bytes.len() > MAX_PIECE_BYTES => {
-                return Err(Status::OutOfRange);
-            }
-            SocketKind::Datagram => {}
-        }
+    /// Sends bytes over the socket to another process, as many as it takes.
+    fn transmit(&self, wire: &Wire, bytes: &[u8]) -> Result<usize, Status> {
         let mut sent = 0;
         for piece in bytes.chunks(MAX_PIECE_BYTES) {
-            match self.0.transmit(&[IoSlice::new(piece)]) {
+            match self.0.transmit(wire, &[IoSlice::new(piece)]) {
                 Ok(()) => sent += piece.len(),
                 Err(status) if sent == 0 => return Err(status),
                 Err(_) => break,
@@ -228,29 +228,29 @@ impl Socket {
     fn receive(&self, bytes: &mut [u8], keep: bool) -> Result<usize, Status> {
         self.0.grant().check(Rights::READ)?;
         let mut locked = self.0.lock()?;
-        let (side, peer) = (self.0.side, self.0.side.peer());
-        if locked.end(side).bytes.len() < bytes.len().max(1) {
-            locked.pump(side, Signals::empty());
+        let side = self.0.side;
+        let wire = locked.wire(side);
+        if let Some(wire) = &wire
+            && locked.end(side).bytes.len() < bytes.len().max(1)
+        {
+            locked.pump(side, wire, Signals::empty());
         }
-        let is_orphan = locked.is_orphan(side);
         let end = locked.end(side);
+        let is_finished = end.is_finished;
         if end.bytes.is_empty() {
-            return Err(match (is_orphan, end.is_finished) {
-                (true, _) => Status::PeerClosed,
-                (false, true) => Status::BadState,
-                (false, false) => Status::ShouldWait,
+            return Err(match locked.nothing_to_read(side) {
+                Status::ShouldWait if is_finished => Status::BadState,
+                status => status,
             });
         }
         let count = end.get(bytes, keep);
         let (is_empty, is_full) = (end.bytes.is_empty(), end.bytes.len() == CAPACITY_BYTES);
-        let is_finished = end.is_finished;
         if is_empty {
             locked.update(side, Signals::READABLE, Signals::empty());
         }
-        if locked.wire(side).is_some() {
-            locked.pump(side, Signals::READABLE);
-        } else if !is_orphan && !is_finished && !is_full {
-            locked.update(peer, Signals::empty(), Signals::WRITABLE);
+        // The peer writes no more if it is finished; over a socket the end is still to come.
+        if wire.is_some() || !is_finished && !is_full {
+            locked.room_made(side, wire.as_deref(), Signals::READABLE);
         }
         follow_thresholds(&mut locked, side);
         Ok(count)
@@ -314,14 +314,11 @@ impl Socket {
     /// how much room there is; [`Status::InvalidArgs`] above what the socket holds.
     pub fn set_write_threshold(&self, bytes: usize) -> Result<(), Status> {
         self.0.grant().check(Rights::SET_PROPERTY)?;
-        let mut locked = self.0.lock()?;
+        let locked = self.0.lock()?;
         let side = self.0.side;
-        if locked.is_orphan(side) {
-            return Err(Status::PeerClosed);
-        }
-        if locked.wire(side).is_some() {
+        let Transport::Local(mut locked) = locked.transport(side)? else {
             return Err(Status::NotSupported);
-        }
+        };
         if bytes > CAPACITY_BYTES {
             return Err(Status::InvalidArgs);
         }
@@ -401,7 +398,7 @@ impl End for SocketEnd {
         true
     }
 
-    fn give_up(&mut self) -> Vec<Piece> {
+    fn take_backlog_packets(&mut self) -> Vec<Piece> {
         let mut bytes = std::mem::take(&mut self.bytes);
         let bytes = bytes.make_contiguous();
         let pieces: Vec<&[u8]> = match self.kind {
@@ -416,11 +413,11 @@ impl End for SocketEnd {
         pieces.chain(finished).collect()
     }
 
-    fn go_remote(&mut self) {
+    fn became_wired(&mut self) {
         self.thresholds.write = 0;
     }
 
-    fn nature(&self) -> u32 {
+    fn kind_bits(&self) -> u32 {
         self.kind as u32
     }
 }
@@ -434,8 +431,8 @@ impl Socket {
     /// From what another process sent.
     pub(crate) fn arrive(parts: Parts, rights: Rights) -> Option<Socket> {
         let kinds = [SocketKind::Stream, SocketKind::Datagram];
-        let nature = parts.extra >> 32;
-        let kind = *kinds.iter().find(|kind| **kind as u64 == nature)?;
+        let kind_bits = parts.extra >> 32;
+        let kind = *kinds.iter().find(|kind| **kind as u64 == kind_bits)?;
         let ends = [(); 2].map(|()| SocketEnd::new(kind));
         Peered::arrive(ends, parts, rights).map(Socket)
     }

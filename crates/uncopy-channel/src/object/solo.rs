@@ -12,7 +12,7 @@ use crate::identity::Koid;
 use crate::observers::{ObserverKind, Observers};
 use crate::packets::{Binding, Refresh};
 use crate::signals::Signals;
-use crate::sleep::{Bell, Clapper};
+use crate::sleep::{PollDescriptor, PollTarget};
 use crate::sync::atomic::AtomicU32;
 use crate::sync::{Arc, Mutex, Weak, lock};
 use uncopy_os::epoll::{self, Interest};
@@ -88,7 +88,7 @@ impl Solo {
         });
         if let Some(shared) = self.shared.get() {
             shared.ring();
-            // The bell rings here too.
+            // The poll_target rings here too.
             self.refresh_shared(shared);
         }
         result
@@ -121,7 +121,7 @@ impl Solo {
             observers.each(|observer| {
                 let attached = match &observer.kind {
                     ObserverKind::Thread { waiter, .. } => {
-                        waiter.look();
+                        waiter.recheck();
                         Ok(())
                     }
                     ObserverKind::Port(binding) => self.watch(&shared, binding),
@@ -148,10 +148,10 @@ impl Solo {
         })
     }
 
-    pub(super) fn bell(&self) -> Option<Bell> {
+    pub(super) fn poll_target(&self) -> Option<PollTarget> {
         let shared = self.shared.get()?;
         let ready = Ready { read: true, ..Ready::default() };
-        Some(Bell { clapper: Clapper::Epoll(shared.set().clone()), ready })
+        Some(PollTarget { descriptor: PollDescriptor::Epoll(shared.set().clone()), ready })
     }
 
     pub(super) fn attach(self: &Arc<Solo>, binding: &Binding) -> Result<(), Status> {
@@ -219,8 +219,8 @@ macro_rules! solo {
                 self.solo().refresh();
             }
 
-            fn bell(&self, _trigger: $crate::Signals) -> Option<$crate::sleep::Bell> {
-                self.solo().bell()
+            fn poll_target(&self, _trigger: $crate::Signals) -> Option<$crate::sleep::PollTarget> {
+                self.solo().poll_target()
             }
 
             fn attach(

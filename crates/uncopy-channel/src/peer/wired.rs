@@ -1,7 +1,6 @@
 //! Ends whose other end is in another process, and how they come to that.
 
 use std::io::IoSlice;
-use std::ops::Deref;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc as StdArc;
 
@@ -13,7 +12,7 @@ use crate::observers::ObserverKind;
 use crate::packets::{Binding, Refresh};
 use crate::rights::{Grant, Rights};
 use crate::signals::Signals;
-use crate::sleep::{Bell, Clapper, Waiter};
+use crate::sleep::{PollDescriptor, PollTarget, Waiter};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Weak};
 use crate::transport::carrier::Carriers;
@@ -30,21 +29,21 @@ pub(crate) struct Departed {
     pub(crate) fd: OwnedFd,
     /// Sockets that are to be read before.
     pub(crate) backlog: Vec<OwnedFd>,
-    /// User signals that are set, and above them the end's nature.
+    /// User signals that are set, and above them the end's kind_bits.
     pub(crate) extra: u64,
     /// To be closed when the end is read.
-    pub(crate) unread: Option<OwnedFd>,
+    pub(crate) read_notice: Option<OwnedFd>,
 }
 
 /// In the number of a channel's end: its last descriptor is to be closed when the end is read.
-pub(crate) const AWAITED: u64 = 1 << 32;
+pub(crate) const HAS_READ_NOTICE: u64 = 1 << 32;
 
 impl From<Departed> for Parts {
     fn from(departed: Departed) -> Parts {
-        let Departed { fd, backlog, extra, unread } = departed;
+        let Departed { fd, backlog, extra, read_notice } = departed;
         // Of channels alone, whose number has that bit free.
-        let extra = if unread.is_some() { extra | AWAITED } else { extra };
-        Parts { fds: std::iter::once(fd).chain(backlog).chain(unread).collect(), extra }
+        let extra = if read_notice.is_some() { extra | HAS_READ_NOTICE } else { extra };
+        Parts { fds: std::iter::once(fd).chain(backlog).chain(read_notice).collect(), extra }
     }
 }
 
@@ -69,6 +68,41 @@ impl<T: End> Refresh for Watched<T> {
     }
 }
 
+/// Where what an end sends goes.
+pub(crate) enum Transport<'a, T> {
+    /// The other end is in this process: the pair, locked.
+    Local(Locked<'a, T>),
+    /// The other end is in another process, behind this socket.
+    Wired(StdArc<Wire>),
+}
+
+impl<'a, T: End> Locked<'a, T> {
+    /// Returns where what `side` sends goes. Every operation that sends asks here, once.
+    ///
+    /// # Errors
+    /// [`Status::PeerClosed`] if nothing can be sent any more.
+    #[inline(always)]
+    pub(crate) fn transport(self, side: Side) -> Result<Transport<'a, T>, Status> {
+        if self.is_orphan(side) {
+            return Err(Status::PeerClosed);
+        }
+        Ok(match self.wire(side) {
+            None => Transport::Local(self),
+            Some(wire) => Transport::Wired(wire),
+        })
+    }
+
+    /// Lets more come to `side`, which has room again: from the socket, until one of the signals is
+    /// set, or from the peer.
+    pub(crate) fn room_made(&mut self, side: Side, wire: Option<&Wire>, until: Signals) {
+        match wire {
+            Some(wire) => self.pump(side, wire, until),
+            None if self.is_orphan(side) => {}
+            None => self.update(side.peer(), Signals::empty(), Signals::WRITABLE),
+        }
+    }
+}
+
 impl<T: End> Locked<'_, T> {
     #[inline]
     pub(crate) fn wire(&self, side: Side) -> Option<StdArc<Wire>> {
@@ -78,7 +112,7 @@ impl<T: End> Locked<'_, T> {
     fn set_wire(&mut self, side: Side, wire: StdArc<Wire>) {
         let half = &mut self.sides[side.index()];
         half.wire = Some(wire);
-        half.end.go_remote();
+        half.end.became_wired();
         // How much room there is only the kernel knows.
         self.update(side, Signals::WRITE_THRESHOLD, Signals::empty());
         self.pair.wired[side.index()].store(true, Ordering::Release);
@@ -110,12 +144,12 @@ impl<T: End> Locked<'_, T> {
     }
 
     /// Has everybody who waits for `side` look again what to wait for.
-    pub(crate) fn look(&mut self, side: Side) {
+    pub(crate) fn recheck_waiters(&mut self, side: Side) {
         let half = &mut self.sides[side.index()];
-        half.end.look();
+        half.end.recheck_waiters();
         half.observers.each(|observer| {
             if let ObserverKind::Thread { waiter, .. } = &observer.kind {
-                waiter.look();
+                waiter.recheck();
             }
         });
     }
@@ -123,10 +157,13 @@ impl<T: End> Locked<'_, T> {
 
 impl<T: End> Locked<'_, T> {
     /// A descriptor to poll, while only the socket knows of the signals.
-    pub(super) fn bell(&mut self, side: Side, trigger: Signals) -> Option<Bell> {
+    pub(super) fn poll_target(&mut self, side: Side, trigger: Signals) -> Option<PollTarget> {
         let Some(wire) = self.wire(side) else {
-            let clapper = Clapper::Epoll(self.end(side).reading()?);
-            return Some(Bell { clapper, ready: Ready { hung_up: true, ..Ready::default() } });
+            let descriptor = PollDescriptor::Epoll(self.end(side).read_watch()?);
+            return Some(PollTarget {
+                descriptor,
+                ready: Ready { hung_up: true, ..Ready::default() },
+            });
         };
         if self.signals(side).contains(Signals::PEER_CLOSED) {
             return None;
@@ -138,7 +175,7 @@ impl<T: End> Locked<'_, T> {
             write: trigger.contains(Signals::WRITABLE),
             hung_up: true,
         };
-        Some(Bell { clapper: Clapper::Wire(wire), ready })
+        Some(PollTarget { descriptor: PollDescriptor::Wire(wire), ready })
     }
 }
 
@@ -179,7 +216,7 @@ impl<T: End> Peered<T> {
 
     /// None of the signals is set, and the last look found nothing either.
     pub(super) fn expects_sleep_wired(&self, until: Signals) -> bool {
-        let looks = &self.pair.unused_looks[self.side.index()];
+        let looks = &self.pair.looks_to_skip[self.side.index()];
         let left = looks.load(Ordering::Relaxed);
         if left == 0 || self.pair.signals(self.side).intersects(until) {
             return false;
@@ -250,7 +287,7 @@ impl<T: End> Peered<T> {
         let mut locked = pair.lock()?;
         let is_last = locked.sides[side.index()].handles == 1;
         let old = locked.wire(side);
-        let unread = if is_last { locked.end(side).give_up() } else { Vec::new() };
+        let unread = if is_last { locked.end(side).take_backlog_packets() } else { Vec::new() };
         let carriers = match Carriers::for_backlog(&unread) {
             Ok(carriers) => carriers,
             Err(status) => return fail(locked, unread, status),
@@ -263,16 +300,16 @@ impl<T: End> Peered<T> {
             Ok(connected) => connected,
             Err(status) => return fail(locked, unread, status),
         };
-        let awaits = is_followed && is_last && locked.end(side).awaits_reading();
-        let (reading, told) = match (awaits, locked.end(side).take_unread()) {
-            (_, Some(told)) => (None, Some(told)),
+        let awaits = is_followed && is_last && locked.end(side).has_waiting_calls();
+        let (read_watch, read_notice) = match (awaits, locked.end(side).take_read_notice()) {
+            (_, Some(notice)) => (None, Some(notice)),
             (false, None) => (None, None),
             (true, None) => match seqpacket::pair() {
                 Ok((here, there)) => (Some(StdArc::new(here)), Some(there)),
                 Err(errno) => return fail(locked, unread, errno.into()),
             },
         };
-        let extra = u64::from(locked.end(side).nature()) << 32
+        let extra = u64::from(locked.end(side).kind_bits()) << 32
             | u64::from(locked.signals(side).intersection(CARRIED).bits());
         self.grant.close();
         let half = &mut locked.sides[side.index()];
@@ -280,16 +317,16 @@ impl<T: End> Peered<T> {
         half.handles -= 1;
         if is_last {
             half.observers.cancel_all();
-            let is_awaited = reading.is_some();
-            half.end.left(reading);
+            let is_awaited = read_watch.is_some();
+            half.end.departed(read_watch);
             locked.unwire(side);
             if is_awaited {
                 self.pair.wired[side.index()].store(true, Ordering::Release);
-                locked.look(side);
+                locked.recheck_waiters(side);
             }
         }
         drop(locked);
-        Ok((Departed { fd, backlog, extra, unread: told }, carriers, unread))
+        Ok((Departed { fd, backlog, extra, read_notice }, carriers, unread))
     }
 }
 
@@ -361,11 +398,11 @@ impl<T: End> Locked<'_, T> {
             let wire = StdArc::new(Wire::new(here, Vec::new()));
             self.watch_all(pair, peer, &wire)?;
             self.set_wire(peer, wire);
-            self.look(peer);
+            self.recheck_waiters(peer);
         }
         if let Some(kept) = kept {
             self.set_wire(side, StdArc::new(Wire::new(kept, Vec::new())));
-            self.look(side);
+            self.recheck_waiters(side);
         }
         Ok((there, Vec::new()))
     }
@@ -400,36 +437,24 @@ impl<T: End> Locked<'_, T> {
 
 impl<T: End> Peered<T> {
     /// Sends a message without handles over the socket.
-    pub(crate) fn transmit(&self, regions: &[IoSlice<'_>]) -> Result<(), Status> {
-        let wire = self.open_wire()?;
-        self.note(wire.send(Content::Message, regions))
+    pub(crate) fn transmit(&self, wire: &Wire, regions: &[IoSlice<'_>]) -> Result<(), Status> {
+        self.record_sent(wire.send(Content::Message, regions))
     }
 
-    /// Sends as many messages without handles as there is room for, with one system call for
-    /// each 64; says how many.
-    pub(crate) fn transmit_run(&self, messages: &[impl Deref<Target = [u8]>]) -> usize {
-        self.open_wire().map_or(0, |wire| wire.send_run(messages))
-    }
-
-    /// The socket, if there is room in it.
-    pub(crate) fn wire_with_room(&self) -> Result<StdArc<Wire>, Status> {
-        let wire = self.open_wire()?;
-        if !wire.ready(Ready::ALL).write {
-            self.note(Err(Status::ShouldWait))?;
+    /// Checks that the socket takes another message.
+    ///
+    /// # Errors
+    /// [`Status::ShouldWait`] if it is full.
+    pub(crate) fn check_room(&self, wire: &Wire) -> Result<(), Status> {
+        if wire.ready(Ready::ALL).write {
+            Ok(())
+        } else {
+            self.record_sent(Err(Status::ShouldWait))
         }
-        Ok(wire)
     }
 
-    fn open_wire(&self) -> Result<StdArc<Wire>, Status> {
-        let locked = self.lock()?;
-        if locked.is_orphan(self.side) {
-            return Err(Status::PeerClosed);
-        }
-        locked.wire(self.side).ok_or(Status::BadState)
-    }
-
-    /// Has the signals show how sending went.
-    pub(crate) fn note(&self, sent: Result<(), Status>) -> Result<(), Status> {
+    /// Updates the signals by the result of sending, and returns it.
+    pub(crate) fn record_sent(&self, sent: Result<(), Status>) -> Result<(), Status> {
         let set = match sent {
             Err(Status::ShouldWait) => Signals::empty(),
             Err(Status::PeerClosed) => Signals::PEER_CLOSED,
@@ -438,7 +463,7 @@ impl<T: End> Peered<T> {
         let mut locked = self.lock()?;
         locked.update(self.side, Signals::WRITABLE, set);
         drop(locked);
-        // There may be room again since; an epoll set at its edges will not say it twice.
+        // There may be room again by now; an edge-triggered epoll set does not report it twice.
         self.pair.refresh_wired(self.side, Signals::READABLE);
         sent
     }

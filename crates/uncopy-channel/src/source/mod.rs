@@ -6,13 +6,13 @@ use super::observers::Observers;
 use super::packets::Binding;
 use super::rights::Grant;
 use super::signals::Signals;
-use super::sleep::{Bell, Waiter};
+use super::sleep::{PollTarget, Waiter};
 use super::status::Status;
 use super::sync::Arc;
 
-mod rest;
+mod waiting;
 
-pub(super) use rest::{Bells, wait_one, watch};
+pub(super) use waiting::{PollTargets, wait_one, watch};
 
 /// Requests that every object answers within this crate. No other crate can name it, which seals
 /// [`Object`](crate::Object).
@@ -45,17 +45,17 @@ pub trait Source {
         None
     }
     /// What to poll while waiting for `trigger`, where that shows nowhere else.
-    fn bell(&self, _trigger: Signals) -> Option<Bell> {
+    fn poll_target(&self, _trigger: Signals) -> Option<PollTarget> {
         None
     }
     /// Runs under the object's lock; what to poll then.
-    fn observers_and_bell(
+    fn observers_and_poll_target(
         &self,
         trigger: Signals,
         run: &mut dyn FnMut(Signals, &mut Observers),
-    ) -> Option<Bell> {
+    ) -> Option<PollTarget> {
         self.observers(run);
-        self.bell(trigger)
+        self.poll_target(trigger)
     }
     /// Has the binding's port poll what shows nowhere else.
     fn attach(&self, _binding: &Binding, _trigger: Signals) -> Result<(), Status> {

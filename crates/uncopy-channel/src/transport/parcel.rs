@@ -108,7 +108,7 @@ impl Parcel {
 
 /// Ends that lie in the backlogs of each other's may move together; deeper ones would take more
 /// stack than a thread can be relied on to have.
-const MOST_LEVELS: u32 = 256;
+const MAX_LEVELS: u32 = 256;
 
 /// How deep this thread is in backlogs of backlogs.
 struct Level;
@@ -120,7 +120,7 @@ thread_local! {
 impl Level {
     fn enter() -> Result<Level, Status> {
         let levels = LEVELS.get();
-        if levels == MOST_LEVELS {
+        if levels == MAX_LEVELS {
             return Err(Status::NoResources);
         }
         LEVELS.set(levels + 1);

@@ -317,17 +317,17 @@ impl Received {
 }
 
 /// Memory that one system call writes, beside the body of a message.
-struct Landing {
+struct PacketBuffers {
     head: [u8; HEADER_BYTES],
     tail: Tail,
     fds: Vec<OwnedFd>,
     received: seqpacket::Received,
 }
 
-impl Landing {
-    fn new() -> Landing {
+impl PacketBuffers {
+    fn new() -> PacketBuffers {
         let received = seqpacket::Received { bytes: 0, is_truncated: false };
-        Landing { head: [0; HEADER_BYTES], tail: Tail::new(), fds: Vec::new(), received }
+        PacketBuffers { head: [0; HEADER_BYTES], tail: Tail::new(), fds: Vec::new(), received }
     }
 
     fn place<'a>(&mut self, body: [&'a mut [MaybeUninit<u8>]; 2]) -> MessageBuffers<'a, '_> {
@@ -362,16 +362,16 @@ impl Landing {
 
 /// `likely` is how long the message is, probably.
 fn receive(fd: &OwnedFd, likely: usize) -> Received {
-    let mut landing = Landing::new();
-    let landed = patiently(|| {
+    let mut buffers = PacketBuffers::new();
+    let landed = retry_interrupted(|| {
         Buffer::received(likely, MAX_BYTES, |spaces| {
-            let (received, body) = seqpacket::receive(fd, landing.place(spaces))?;
-            landing.received = received;
+            let (received, body) = seqpacket::receive(fd, buffers.place(spaces))?;
+            buffers.received = received;
             Ok(body)
         })
     });
     match landed {
-        Ok(buffer) => landing.unpack(buffer),
+        Ok(buffer) => buffers.unpack(buffer),
         Err(errno) => Received::instead(errno),
     }
 }
@@ -379,8 +379,8 @@ fn receive(fd: &OwnedFd, likely: usize) -> Received {
 /// The same, and what comes behind a packet that makes sense, by the same system call; `None` where
 /// that call is refused.
 fn receive_two(fd: &OwnedFd, likely: usize) -> Option<(Received, Received)> {
-    let (mut first, mut second, mut behind) = (Landing::new(), Landing::new(), None);
-    let landed = patiently(|| {
+    let (mut first, mut second, mut behind) = (PacketBuffers::new(), PacketBuffers::new(), None);
+    let landed = retry_interrupted(|| {
         Buffer::received(likely, MAX_BYTES, |spaces| {
             let (mut body, mut is_there) = (None, false);
             let buffer = Buffer::received(likely, MAX_BYTES, |more| {
@@ -411,7 +411,7 @@ fn receive_two(fd: &OwnedFd, likely: usize) -> Option<(Received, Received)> {
 }
 
 /// Receives until nothing gets in the way.
-fn patiently(mut receive: impl FnMut() -> Result<Buffer, Errno>) -> Result<Buffer, Errno> {
+fn retry_interrupted(mut receive: impl FnMut() -> Result<Buffer, Errno>) -> Result<Buffer, Errno> {
     loop {
         match receive() {
             // The first of these says that the peer closed and left messages unread; those that

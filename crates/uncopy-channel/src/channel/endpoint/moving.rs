@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use super::{Channel, ChannelEnd};
 use crate::Status;
 use crate::channel::queue::Bounds;
-use crate::peer::{AWAITED, Peered};
+use crate::peer::{End, HAS_READ_NOTICE, Peered};
 use crate::rights::Rights;
 use crate::signals::Signals;
 use crate::transport::parcel::Parts;
@@ -50,17 +50,17 @@ impl Channel {
     /// From what another process sent.
     pub(crate) fn arrive(mut parts: Parts, rights: Rights) -> Option<Channel> {
         let mut ends = [(); 2].map(|()| ChannelEnd::new(Bounds::default()));
-        if parts.extra & AWAITED != 0 {
+        if parts.extra & HAS_READ_NOTICE != 0 {
             // The end that is kept, of the two.
-            ends[0].unread = Some(parts.fds.pop().filter(|fd| seqpacket::is_seqpacket(fd))?);
+            ends[0].read_notice = Some(parts.fds.pop().filter(|fd| seqpacket::is_seqpacket(fd))?);
         }
         Peered::arrive(ends, parts, rights).map(Channel)
     }
 
     /// The program has it: whoever waits for that in another process is told.
-    pub(crate) fn was_read(&self) {
+    pub(crate) fn notify_read(&self) {
         if let Ok(mut locked) = self.0.lock() {
-            drop(locked.end(self.0.side).unread.take());
+            drop(locked.end(self.0.side).take_read_notice());
         }
     }
 }

@@ -1,69 +1,365 @@
-//! Writing to an end in another process.
+//! Writing. The checks are the same wherever the other end is, in Zircon's order: the right, the
+//! sizes, the bytes, the handles ([`Channel::prepare`]), then the peer ([`Locked::transport`]).
 
 use std::io::IoSlice;
 
-use super::{Channel, Rejected, total_bytes};
+use super::{Channel, ChannelEnd, Lengths};
 use crate::channel::handle::Handle;
 use crate::channel::message::MessageBuf;
 use crate::channel::packing::{pack, unpack};
+use crate::memory::{Buffer, Filling};
+use crate::peer::{Locked, Side, Transport};
 use crate::rights::Rights;
+use crate::signals::Signals;
+use crate::source::Source;
+use crate::status::{Fill, Status};
 use crate::transport::packet::Content;
-use crate::{MAX_BYTES, MAX_HANDLES, Status};
+use crate::transport::wire::Wire;
+use crate::{MAX_BYTES, MAX_HANDLES, MAX_REGIONS};
+
+/// A message on its way through [`Channel::prepare`].
+pub(crate) trait Outgoing {
+    /// Adds the checked handles, if there are any.
+    fn set_handles(&mut self, handles: Vec<Handle>);
+}
+
+impl Outgoing for MessageBuf {
+    #[inline]
+    fn set_handles(&mut self, handles: Vec<Handle>) {
+        MessageBuf::set_handles(self, handles);
+    }
+}
+
+/// Regions that are sent from where they lie, and handles.
+struct InPlace<'a> {
+    regions: &'a [IoSlice<'a>],
+    handles: Vec<Handle>,
+}
+
+impl Outgoing for InPlace<'_> {
+    fn set_handles(&mut self, handles: Vec<Handle>) {
+        self.handles = handles;
+    }
+}
+
+/// A message that was not accepted, and why.
+pub(crate) struct Rejected {
+    pub(crate) status: Status,
+    pub(crate) message: MessageBuf,
+}
+
+impl Rejected {
+    /// Refusal of a message that was not made or is consumed.
+    fn without_message(status: Status) -> Rejected {
+        Rejected { status, message: MessageBuf::empty() }
+    }
+}
 
 impl Channel {
-    /// The other end is in another process: the regions go to the socket as they are.
-    pub(super) fn write_wired(
+    /// Sends the regions one behind the other as one message, with `handles`: all of it or
+    /// nothing. The bytes are copied once, straight into the message.
+    ///
+    /// # Errors
+    /// In this order: [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::OutOfRange`]
+    /// for more than [`MAX_REGIONS`], [`MAX_BYTES`] or [`MAX_HANDLES`]; the status of the first
+    /// failing handle ([`Status::AccessDenied`] without [`Rights::TRANSFER`],
+    /// [`Status::NotSupported`] if it is this very endpoint); [`Status::PeerClosed`];
+    /// [`Status::ShouldWait`] if the peer's queue is full.
+    ///
+    /// # Ownership
+    /// Handles are consumed on success and on every failure, as by `zx_channel_write`.
+    /// [`try_write`](Self::try_write) keeps them if the queue is full.
+    pub fn write(&self, regions: &[IoSlice<'_>], mut handles: Vec<Handle>) -> Result<(), Status> {
+        self.try_write(regions, &mut handles)
+    }
+
+    /// Sends as [`write`](Self::write) does, and keeps the handles for the next attempt if the queue is
+    /// full.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    ///
+    /// # Ownership
+    /// The handles stay in `handles` after [`Status::ShouldWait`]; `handles` is empty after every other
+    /// outcome.
+    #[inline]
+    pub fn try_write(
         &self,
         regions: &[IoSlice<'_>],
         handles: &mut Vec<Handle>,
     ) -> Result<(), Status> {
-        let own = std::mem::take(handles);
-        self.0.grant.check(Rights::WRITE)?;
-        if total_bytes(regions) > MAX_BYTES || own.len() > MAX_HANDLES {
+        if self.0.is_wired() {
+            return self.write_in_place(regions, handles);
+        }
+        self.write_with(total_bytes(regions), |filling| Ok(filling.append_all(regions)?), handles)
+    }
+
+    /// Sends a message of `total_bytes` that `fill` writes in place. [`usize::MAX`] stands for any
+    /// length that is too long.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), and after the sizes those of `fill`.
+    ///
+    /// # Ownership
+    /// The handles are treated as by [`try_write`](Self::try_write).
+    #[inline]
+    pub fn write_with(
+        &self,
+        total_bytes: usize,
+        fill: impl Fill,
+        handles: &mut Vec<Handle>,
+    ) -> Result<(), Status> {
+        let lengths = Lengths { bytes: total_bytes, handles: handles.len() };
+        match self.send(lengths, fill, || self.check_handles(handles)) {
+            Ok(()) => Ok(()),
+            Err(rejected) => Err(keep_or_drop(rejected, handles)),
+        }
+    }
+
+    /// Sends regions from where they lie, because the other end is in another process and the
+    /// kernel copies them.
+    fn write_in_place(
+        &self,
+        regions: &[IoSlice<'_>],
+        handles: &mut Vec<Handle>,
+    ) -> Result<(), Status> {
+        let lengths = Lengths { bytes: total_bytes(regions), handles: handles.len() };
+        let body = || Ok(InPlace { regions, handles: Vec::new() });
+        let prepared = self.prepare(Rights::WRITE, lengths, body, || self.check_handles(handles));
+        let sent = prepared.map_err(Rejected::without_message).and_then(|message| {
+            match self.0.lock().and_then(|locked| locked.transport(self.0.side)) {
+                Ok(Transport::Wired(wire)) => {
+                    self.transmit(&wire, message.regions, message.handles)
+                }
+                // A wired end stays wired until it is closed.
+                Ok(Transport::Local(_)) => Err(Rejected::without_message(Status::BadState)),
+                Err(status) => Err(Rejected::without_message(status)),
+            }
+        });
+        sent.map_err(|rejected| keep_or_drop(rejected, handles))
+    }
+
+    /// Checks, fills and sends one message with the handles that `collect` checks.
+    #[inline]
+    pub(crate) fn send(
+        &self,
+        lengths: Lengths,
+        fill: impl Fill,
+        collect: impl FnOnce() -> Result<Vec<Handle>, Status>,
+    ) -> Result<(), Rejected> {
+        let body = || gather(lengths.bytes, fill);
+        let message = match self.prepare(Rights::WRITE, lengths, body, collect) {
+            Ok(message) => message,
+            Err(status) => return Err(Rejected::without_message(status)),
+        };
+        self.enter_queue(message.handles());
+        match self.0.lock() {
+            Ok(locked) => self.deliver(locked, message),
+            Err(status) => Err(Rejected { status, message }),
+        }
+    }
+
+    /// Makes the checks of everything that sends, in Zircon's order, and returns the message. Only
+    /// the peer is checked later, under the lock.
+    #[inline(always)]
+    pub(crate) fn prepare<T: Outgoing>(
+        &self,
+        rights: Rights,
+        lengths: Lengths,
+        body: impl FnOnce() -> Result<T, Status>,
+        collect: impl FnOnce() -> Result<Vec<Handle>, Status>,
+    ) -> Result<T, Status> {
+        self.0.grant.check(rights)?;
+        if lengths.bytes > MAX_BYTES || lengths.handles > MAX_HANDLES {
             return Err(Status::OutOfRange);
         }
-        own.iter().try_for_each(|handle| self.check_handle(handle))?;
-        let sent = self.transmit(regions, own);
-        sent.map_err(|(status, back)| {
-            if status == Status::ShouldWait {
-                *handles = back;
+        let mut message = body()?;
+        if lengths.handles > 0 {
+            message.set_handles(collect()?);
+        }
+        Ok(message)
+    }
+
+    /// Takes the handles if each may be sent from here; otherwise returns the status of the first
+    /// that may not.
+    pub(crate) fn check_handles(&self, handles: &mut Vec<Handle>) -> Result<Vec<Handle>, Status> {
+        let handles = std::mem::take(handles);
+        handles.iter().try_for_each(|handle| self.check_handle(handle))?;
+        Ok(handles)
+    }
+
+    /// Makes the first checks of a handle that is to be sent from here.
+    pub(crate) fn check_handle(&self, handle: &Handle) -> Result<(), Status> {
+        handle.grant().check(Rights::TRANSFER)?;
+        match handle {
+            Handle::Channel(channel) if channel.0.is_same_end(&self.0) => Err(Status::NotSupported),
+            _ => Ok(()),
+        }
+    }
+
+    /// Hands over a message whose endpoints have [entered the peer's queue](Self::enter_queue). The
+    /// endpoints of a rejected message have left it again.
+    #[inline(always)]
+    pub(crate) fn deliver(
+        &self,
+        locked: Locked<'_, ChannelEnd>,
+        message: MessageBuf,
+    ) -> Result<(), Rejected> {
+        match locked.transport(self.0.side) {
+            Ok(Transport::Local(mut locked)) => {
+                match hand_over(&mut locked, self.0.side, message) {
+                    Ok(()) => Ok(()),
+                    Err(rejected) => {
+                        drop(locked);
+                        leave_queue(rejected.message.handles());
+                        Err(rejected)
+                    }
+                }
             }
-            status
-        })
+            Ok(Transport::Wired(wire)) => {
+                leave_queue(message.handles());
+                self.transmit_message(&wire, message)
+            }
+            Err(status) => {
+                leave_queue(message.handles());
+                Err(Rejected { status, message })
+            }
+        }
+    }
+
+    /// Records that the endpoints among `handles` can be reached through the peer's queue only.
+    #[inline(always)]
+    pub(crate) fn enter_queue(&self, handles: &[Handle]) {
+        if !handles.is_empty() {
+            self.enter_queue_each(handles);
+        }
+    }
+
+    fn enter_queue_each(&self, handles: &[Handle]) {
+        for handle in handles {
+            if let Handle::Channel(channel) = handle
+                && let Ok(mut locked) = channel.0.lock()
+            {
+                let side = channel.0.side;
+                locked.end(side).holder.enter(&self.0.pair, self.0.side.peer());
+            }
+        }
     }
 
     /// Sends a message over the socket.
-    pub(crate) fn transmit_message(&self, mut message: MessageBuf) -> Result<(), Rejected> {
+    pub(crate) fn transmit_message(
+        &self,
+        wire: &Wire,
+        mut message: MessageBuf,
+    ) -> Result<(), Rejected> {
         let handles = message.take_handles();
-        let sent = self.transmit(&[IoSlice::new(&message)], handles);
-        sent.map_err(|(status, back)| (status, message.with_handles(back)))
+        let sent = self.transmit(wire, &[IoSlice::new(&message)], handles);
+        sent.map_err(|Rejected { status, message: mut unsent }| {
+            message.set_handles(unsent.take_handles());
+            Rejected { status, message }
+        })
     }
 
-    /// Sends a message over the socket. The handles come back with [`Status::ShouldWait`]; after
-    /// any other failure they are closed.
+    /// Sends regions and handles as one message over the socket. The handles come back with
+    /// [`Status::ShouldWait`]; after any other failure they are closed.
     fn transmit(
         &self,
+        wire: &Wire,
         regions: &[IoSlice<'_>],
         handles: Vec<Handle>,
-    ) -> Result<(), (Status, Vec<Handle>)> {
-        let lost = |status| (status, Vec::new());
+    ) -> Result<(), Rejected> {
         if handles.is_empty() {
-            return self.0.transmit(regions).map_err(lost);
+            return self.0.transmit(wire, regions).map_err(Rejected::without_message);
         }
-        // Before the handles are taken apart.
-        let wire = match self.0.wire_with_room() {
-            Ok(wire) => wire,
-            Err(Status::ShouldWait) => return Err((Status::ShouldWait, handles)),
-            Err(status) => return Err(lost(status)),
-        };
-        let parcel = pack(handles).map_err(lost)?;
-        match self.0.note(wire.send_parcel(Content::Message, regions, &parcel)) {
-            Ok(()) => Ok(()),
-            // Nothing that was taken apart here fails to go together.
-            Err(Status::ShouldWait) => {
-                Err((Status::ShouldWait, unpack(parcel).unwrap_or_default()))
+        let rejected = |status, handles| match status {
+            Status::ShouldWait => {
+                let mut message = MessageBuf::empty();
+                message.set_handles(handles);
+                Rejected { status, message }
             }
-            Err(status) => Err(lost(status)),
+            _ => Rejected::without_message(status),
+        };
+        // Before the handles are taken apart.
+        if let Err(status) = self.0.check_room(wire) {
+            return Err(rejected(status, handles));
         }
+        let parcel = pack(handles).map_err(Rejected::without_message)?;
+        let sent = wire.send_parcel(Content::Message, regions, &parcel);
+        self.0.record_sent(sent).map_err(|status| match status {
+            // What was taken apart here can always be put together again.
+            Status::ShouldWait => rejected(status, unpack(parcel).unwrap_or_default()),
+            _ => Rejected::without_message(status),
+        })
+    }
+}
+
+/// Leaves the handles of a message that found no room to the caller, and closes all others.
+fn keep_or_drop(mut rejected: Rejected, handles: &mut Vec<Handle>) -> Status {
+    handles.clear();
+    if rejected.status == Status::ShouldWait {
+        *handles = rejected.message.take_handles();
+    }
+    rejected.status
+}
+
+/// Sum of the regions if it is not too long; [`usize::MAX`] for too many regions.
+#[inline]
+pub(crate) fn total_bytes(regions: &[IoSlice<'_>]) -> usize {
+    if regions.len() > MAX_REGIONS {
+        return usize::MAX;
+    }
+    // A length that alone is too long counts as the smallest such length, so that no sum overflows
+    // and the additions do not have to wait for a check each.
+    regions.iter().map(|region| region.len().min(MAX_BYTES + 1)).sum()
+}
+
+/// Returns a message without handles, filled by `fill`. Its size has been checked.
+#[inline]
+pub(crate) fn gather(
+    total_bytes: usize,
+    fill: impl FnOnce(&mut Filling<'_>) -> Result<(), Status>,
+) -> Result<MessageBuf, Status> {
+    Ok(MessageBuf::new(Buffer::filled(total_bytes, fill, Status::InvalidArgs)?))
+}
+
+/// Records that a program holds these endpoints again.
+pub(crate) fn leave_queue(handles: &[Handle]) {
+    for handle in handles {
+        if let Handle::Channel(channel) = handle {
+            channel.left_queue();
+        }
+    }
+}
+
+/// Gives `message` from `side` to the call that waits for it at the peer, or puts it into the
+/// peer's queue.
+#[inline(always)]
+pub(crate) fn hand_over(
+    locked: &mut Locked<'_, ChannelEnd>,
+    side: Side,
+    message: MessageBuf,
+) -> Result<(), Rejected> {
+    let peer = side.peer();
+    let end = locked.end(peer);
+    if let Some(call) = end.calls.answered_by(&message) {
+        call.answer(Ok(message));
+        return Ok(());
+    }
+    if !end.queue.has_room() {
+        return Err(Rejected { status: Status::ShouldWait, message });
+    }
+    enqueue(locked, peer, message);
+    Ok(())
+}
+
+/// Appends `message` to the queue of `side`.
+#[inline(always)]
+pub(crate) fn enqueue(locked: &mut Locked<'_, ChannelEnd>, side: Side, message: MessageBuf) {
+    let queue = &mut locked.end(side).queue;
+    queue.push(message);
+    let is_full = !queue.has_room();
+    locked.update(side, Signals::empty(), Signals::READABLE);
+    if is_full {
+        locked.update(side.peer(), Signals::WRITABLE, Signals::empty());
     }
 }

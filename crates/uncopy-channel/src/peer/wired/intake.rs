@@ -9,11 +9,11 @@ use uncopy_os::seqpacket::{self, Ready};
 
 /// Packets that are taken out of a socket in one go: a peer that sends them as quickly as they are
 /// taken cannot keep anybody here for ever.
-const MOST_AT_ONCE: u32 = 8192;
+const MAX_PACKETS_AT_ONCE: u32 = 8192;
 
 /// After a look at a socket that found nothing, so many waits go to sleep without one: whoever
 /// waits for answers waits for most of them.
-const UNUSED_LOOKS: u32 = 15;
+const LOOKS_TO_SKIP: u32 = 15;
 
 /// What came of taking in one packet.
 enum Received {
@@ -44,15 +44,14 @@ enum Rest {
 impl<T: End> Locked<'_, T> {
     /// Takes in what has come for `side`, until it has one of the signals, nothing is left or
     /// there is no room.
-    pub(crate) fn pump(&mut self, side: Side, until: Signals) {
-        let Some(wire) = self.wire(side) else { return };
-        let mut left = MOST_AT_ONCE;
+    pub(crate) fn pump(&mut self, side: Side, wire: &Wire, until: Signals) {
+        let mut left = MAX_PACKETS_AT_ONCE;
         while !self.signals(side).intersects(until) && self.end(side).has_room() {
             if left == 0 {
                 return wire.report_again();
             }
             left -= 1;
-            if !matches!(self.take(side, &wire, wire.receive()), Received::Packet { .. }) {
+            if !matches!(self.take(side, wire, wire.receive()), Received::Packet { .. }) {
                 return;
             }
         }
@@ -99,7 +98,7 @@ impl<T: End> Locked<'_, T> {
             }
             false => (None, None),
         };
-        for _ in 0..MOST_AT_ONCE {
+        for _ in 0..MAX_PACKETS_AT_ONCE {
             if next.is_none() && !self.end(side).has_room() {
                 return Drained { found, rest: Rest::Unknown };
             }
@@ -126,8 +125,8 @@ impl<T: End> Locked<'_, T> {
     /// to look as well.
     pub(super) fn look_first(&mut self, side: Side, until: Signals) {
         let found = self.refresh(side, until);
-        let unused = if found { 0 } else { UNUSED_LOOKS };
-        self.pair.unused_looks[side.index()].store(unused, Ordering::Relaxed);
+        let unused = if found { 0 } else { LOOKS_TO_SKIP };
+        self.pair.looks_to_skip[side.index()].store(unused, Ordering::Relaxed);
     }
 
     /// Looks at the socket of `side`: takes in what has come, and finds out what no packet says.
@@ -174,10 +173,10 @@ impl<T: End> Locked<'_, T> {
     /// Looks whether the end, which has gone to another process, was read there.
     fn follow(&mut self, side: Side) {
         let asked = Ready { hung_up: true, ..Ready::default() };
-        if let Some(reading) = self.end(side).reading()
-            && seqpacket::ready(&*reading, asked).is_ok_and(|ready| ready.hung_up)
+        if let Some(watch) = self.end(side).read_watch()
+            && seqpacket::ready(&*watch, asked).is_ok_and(|ready| ready.hung_up)
         {
-            self.end(side).was_read();
+            self.end(side).was_read_elsewhere();
             self.unwire(side);
         }
     }

@@ -7,7 +7,7 @@ use crate::MAX_WAIT_ITEMS;
 use crate::observers::{Observer, ObserverKind};
 use crate::rights::Rights;
 use crate::signals::Signals;
-use crate::sleep::{Bell, Deadline, Slept, Waiter, Wake, with_waiter};
+use crate::sleep::{Deadline, PollTarget, Slept, Waiter, Wake, with_waiter};
 use crate::status::Status;
 use crate::sync::Arc;
 
@@ -35,23 +35,26 @@ fn look(source: &dyn Source, trigger: Signals, observed: Signals) -> Signals {
 
 impl Waiter {
     /// Sleeps until a wake-up or the deadline (`None`), looking after the sockets of `items`
-    /// meanwhile: each with the signals it is waited for, none for everything that comes. `bells`
+    /// meanwhile: each with the signals it is waited for, none for everything that comes. `targets`
     /// are those to begin with.
     pub(crate) fn rest<'a>(
         self: &Arc<Waiter>,
         items: &(impl Iterator<Item = (&'a dyn Source, Signals)> + Clone),
-        bells: &mut Bells,
+        targets: &mut PollTargets,
         deadline: Deadline,
     ) -> Result<Option<Wake>, Status> {
         loop {
-            let slept =
-                if bells.is_empty() { self.sleep(deadline) } else { self.poll(bells, deadline)? };
+            let slept = if targets.is_empty() {
+                self.sleep(deadline)
+            } else {
+                self.poll(targets, deadline)?
+            };
             let is_over = match slept {
-                Slept::Woken(wake) if bells.is_empty() => return Ok(Some(wake)),
+                Slept::Woken(wake) if targets.is_empty() => return Ok(Some(wake)),
                 Slept::Woken(wake) => return Ok(Some(wake.up_to_date(items.clone()))),
-                Slept::TimedOut if bells.is_empty() => return Ok(self.woken()),
+                Slept::TimedOut if targets.is_empty() => return Ok(self.woken()),
                 Slept::TimedOut => true,
-                Slept::Look => false,
+                Slept::Recheck => false,
             };
             for (index, (source, trigger)) in items.clone().enumerate() {
                 if let Some(observed) = source.settle(self, trigger) {
@@ -62,14 +65,15 @@ impl Waiter {
             if is_over || wake.is_some() {
                 return Ok(wake.map(|wake| wake.up_to_date(items.clone())));
             }
-            bells.clear();
-            bells.extend(items.clone().filter_map(|(source, trigger)| source.bell(trigger)));
+            targets.clear();
+            targets
+                .extend(items.clone().filter_map(|(source, trigger)| source.poll_target(trigger)));
         }
     }
 }
 
 /// What a wait polls.
-pub(crate) type Bells = ArrayVec<Bell, MAX_WAIT_ITEMS>;
+pub(crate) type PollTargets = ArrayVec<PollTarget, MAX_WAIT_ITEMS>;
 
 /// Waits for any of `trigger` on one object; says what is set.
 #[cold]
@@ -79,12 +83,12 @@ pub(crate) fn wait_one(
     deadline: Deadline,
 ) -> Result<Signals, Status> {
     let wake = with_waiter(|waiter| {
-        let mut bells = Bells::new();
-        if let Some(observed) = watch(source, waiter, 0, trigger, &mut bells)? {
+        let mut targets = PollTargets::new();
+        if let Some(observed) = watch(source, waiter, 0, trigger, &mut targets)? {
             let observed = look(source, trigger, observed);
             return Ok(Some(Wake::Signaled { index: 0, observed }));
         }
-        let rested = waiter.rest(&std::iter::once((source, trigger)), &mut bells, deadline);
+        let rested = waiter.rest(&std::iter::once((source, trigger)), &mut targets, deadline);
         if let Ok(Some(wake)) = rested {
             // Whoever wakes takes off the list.
             return Ok(Some(wake));
@@ -100,18 +104,18 @@ pub(crate) fn wait_one(
     }
 }
 
-/// Puts `waiter` on the object's list, and what to poll into `bells`, unless a signal of `trigger`
+/// Puts `waiter` on the object's list, and what to poll into `targets`, unless a signal of `trigger`
 /// is set already, as far as this process knows.
 pub(crate) fn watch(
     source: &dyn Source,
     waiter: &Arc<Waiter>,
     index: usize,
     trigger: Signals,
-    bells: &mut Bells,
+    targets: &mut PollTargets,
 ) -> Result<Option<Signals>, Status> {
     // Unless the closure runs: the object belongs to the process that forked this one.
     let mut result = Err(Status::BadState);
-    let bell = source.observers_and_bell(trigger, &mut |signals, observers| {
+    let poll_target = source.observers_and_poll_target(trigger, &mut |signals, observers| {
         // Under the object's lock: whoever revokes the handle either sees this observer or has
         // already taken the right.
         if let Err(status) = source.grant().check_binding(Rights::WAIT) {
@@ -124,6 +128,6 @@ pub(crate) fn watch(
             result = Ok(None);
         }
     });
-    bells.extend(bell);
+    targets.extend(poll_target);
     result
 }

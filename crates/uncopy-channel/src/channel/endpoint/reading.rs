@@ -1,0 +1,133 @@
+//! Reading.
+
+use std::io::IoSliceMut;
+
+use super::{Channel, ChannelEnd, Lengths, Oversized};
+use crate::channel::handle::Handle;
+use crate::channel::message::MessageBuf;
+use crate::memory::scatter;
+use crate::peer::{Locked, Side};
+use crate::rights::Rights;
+use crate::signals::Signals;
+use crate::status::Status;
+
+/// The next message, and whether it fits where it is to go.
+struct Taken {
+    message: MessageBuf,
+    fits: bool,
+}
+
+impl Channel {
+    /// Takes the next message, without copying.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::READ`]; [`Status::ShouldWait`] if the queue is
+    /// empty, or [`Status::PeerClosed`] if nothing can come any more.
+    #[inline]
+    pub fn read(&self) -> Result<MessageBuf, Status> {
+        let room = Lengths { bytes: usize::MAX, handles: usize::MAX };
+        self.read_fitting(room, Oversized::Keep)
+    }
+
+    /// Takes the next message as [`read`](Self::read) does, if it fits into `room`.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), and [`Status::BufferTooSmall`] with the real sizes.
+    #[inline]
+    pub fn read_fitting(&self, room: Lengths, oversized: Oversized) -> Result<MessageBuf, Status> {
+        self.0.grant.check(Rights::READ)?;
+        let mut locked = self.0.lock()?;
+        let taken = take(&mut locked, self.0.side, room, oversized);
+        drop(locked);
+        let Taken { message, fits } = taken?;
+        if message.handles().is_empty() && fits {
+            return Ok(message);
+        }
+        message.handles().iter().for_each(Handle::arrived);
+        if fits {
+            return Ok(message);
+        }
+        Err(Status::BufferTooSmall { bytes: message.len(), handles: message.handles().len() })
+    }
+
+    /// Copies the next message into `bytes` and its handles into the first slots of `handles`,
+    /// closing what was in them; says how many of each there were. Other slots stay as they were.
+    ///
+    /// # Errors
+    /// As [`read_fitting`](Self::read_fitting).
+    #[inline]
+    pub fn read_into(
+        &self,
+        bytes: &mut [u8],
+        handles: &mut [Option<Handle>],
+    ) -> Result<Lengths, Status> {
+        let room = Lengths { bytes: bytes.len(), handles: handles.len() };
+        let mut message = self.read_fitting(room, Oversized::Keep)?;
+        bytes[..message.len()].copy_from_slice(&message);
+        Ok(hand_out(&mut message, handles))
+    }
+
+    /// Copies as [`read_into`](Self::read_into) does, with the bytes spread over `regions`, each filled
+    /// before the next.
+    ///
+    /// # Errors
+    /// As [`read_fitting`](Self::read_fitting); room is the sum of all regions.
+    pub fn read_scattered(
+        &self,
+        regions: &mut [IoSliceMut<'_>],
+        handles: &mut [Option<Handle>],
+    ) -> Result<Lengths, Status> {
+        let bytes = regions.iter().fold(0usize, |sum, region| sum.saturating_add(region.len()));
+        let room = Lengths { bytes, handles: handles.len() };
+        let mut message = self.read_fitting(room, Oversized::Keep)?;
+        scatter(&message, regions);
+        Ok(hand_out(&mut message, handles))
+    }
+}
+
+fn hand_out(message: &mut MessageBuf, slots: &mut [Option<Handle>]) -> Lengths {
+    let lengths = Lengths { bytes: message.len(), handles: message.handles().len() };
+    if lengths.handles > 0 {
+        for (slot, handle) in slots.iter_mut().zip(message.take_handles()) {
+            *slot = Some(handle);
+        }
+    }
+    lengths
+}
+
+/// Takes the next message of `side`, if it fits into `room` or an oversized one is to be discarded.
+#[inline]
+fn take(
+    locked: &mut Locked<'_, ChannelEnd>,
+    side: Side,
+    room: Lengths,
+    oversized: Oversized,
+) -> Result<Taken, Status> {
+    let wire = locked.wire(side);
+    if let Some(wire) = &wire
+        && locked.end(side).queue.is_empty()
+    {
+        locked.pump(side, wire, Signals::READABLE);
+    }
+    let queue = &mut locked.end(side).queue;
+    let Some(next) = queue.front() else { return Err(locked.nothing_to_read(side)) };
+    let (bytes, handles) = (next.len(), next.handles().len());
+    let fits = bytes <= room.bytes && handles <= room.handles;
+    if !fits && oversized == Oversized::Keep {
+        return Err(Status::BufferTooSmall { bytes, handles });
+    }
+    let was_full = !queue.has_room();
+    let message = queue.pop().ok_or(Status::ShouldWait)?;
+    let (is_empty, has_room) = (queue.is_empty(), queue.has_room());
+    if is_empty {
+        locked.update(side, Signals::READABLE, Signals::empty());
+    }
+    if was_full && has_room {
+        locked.room_made(side, wire.as_deref(), Signals::empty());
+        if wire.is_some() {
+            // What stayed in the socket may be what a waiter waits for.
+            locked.recheck_waiters(side);
+        }
+    }
+    Ok(Taken { message, fits })
+}
