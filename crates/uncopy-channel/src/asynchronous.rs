@@ -40,27 +40,26 @@ use uncopy_os::reactor::{self, Watched};
 /// # Ok::<(), uncopy::channel::Status>(())
 /// ```
 ///
-/// It works alike where the other end is in this process and where it is in another, and goes on
-/// when that one moves there meanwhile. Any number of tasks may use it at once.
+/// It works in the same way whether the other end is in this process or in another, and keeps working
+/// when the other end moves. Any number of tasks may use it at once.
 ///
 /// # Cancelling
-/// Every future may be dropped at any moment, by `select!` or a timeout, and nothing is lost:
+/// Every future may be dropped at any time, by `select!` or a timeout, and nothing is lost:
 ///
-/// - [`read`](Self::read) and [`read_into`](Self::read_into) take a message only at the moment
-///   they are ready with it.
-/// - [`write`](Self::write) sends the message whole, in one step. Until then the handles are in the
-///   caller's vector, which is empty afterwards; so a dropped `write` that left handles there sent
-///   nothing.
+/// - [`read`](Self::read) and [`read_into`](Self::read_into) take a message only when they return it.
+/// - [`write`](Self::write) sends the whole message in one step. Until then the handles are in the
+///   caller's vector, which is empty afterwards: if it still has handles after `write` was dropped,
+///   nothing was sent.
 /// - [`call`](Self::call) sends like `write`. The answer to a call whose future was dropped is
 ///   queued like any message, for `read`.
 ///
 /// # Descriptors
 /// The first future that has to wait makes an epoll set and an eventfd, once for reading and calls
 /// and once for writing, and registers them with the runtime that it runs in; from then on the
-/// channel belongs to that runtime. Whoever never waits needs none.
+/// channel belongs to that runtime. A channel whose futures never wait needs no descriptors.
 ///
 /// # Errors
-/// Beside those of each operation, a future that has to wait fails with
+/// In addition to the errors of each operation, a future that has to wait fails with
 /// [`Status::AccessDenied`] without [`Rights::WAIT`], [`Status::NoResources`] if descriptors run
 /// out, and [`Status::BadState`] outside a Tokio runtime or when the runtime is shutting down.
 ///
@@ -68,35 +67,35 @@ use uncopy_os::reactor::{self, Watched};
 /// A future that has to wait panics in a Tokio runtime that was built without `enable_io`.
 pub struct AsyncChannel {
     channel: Channel,
-    /// Readable for messages, answers to calls, and the end.
+    /// Readable for messages, answers to calls, and a closed peer.
     news: OnceLock<Watch>,
-    /// Readable when there is room to write, and at the end.
+    /// Readable when there is room to write, or the peer is closed.
     room: OnceLock<Watch>,
-    /// Raised for calls that are over; in the set of `news`.
+    /// Raised for calls that have ended; in the epoll set of `news`.
     alarm: OnceLock<Arc<OwnedFd>>,
 }
 
 /// A descriptor that the runtime watches.
 struct Watch {
     watched: Watched,
-    /// Keeps it up to date.
+    /// Updates the descriptor.
     _follower: SignalFd,
 }
 
-/// What ends waiting for something to read.
+/// Signals that end waiting for something to read.
 const NEWS: Signals = Signals::READABLE.union(Signals::PEER_CLOSED);
-/// What ends waiting for room.
+/// Signals that end waiting for room.
 const ROOM: Signals = Signals::WRITABLE.union(Signals::PEER_CLOSED);
 
 impl AsyncChannel {
-    /// Makes an endpoint for the tasks of the runtime in which it first waits.
+    /// Makes an endpoint for the tasks of the runtime in which it waits first.
     #[must_use]
     pub fn new(channel: Channel) -> AsyncChannel {
         let (news, room, alarm) = Default::default();
         AsyncChannel { channel, news, room, alarm }
     }
 
-    /// Returns the channel, for everything that does not wait.
+    /// Returns the channel, for operations that do not wait.
     #[must_use]
     pub fn get_ref(&self) -> &Channel {
         &self.channel
@@ -137,8 +136,8 @@ impl AsyncChannel {
     }
 
     /// Sends the regions as one message, with `handles`, waiting for room. `handles` is empty
-    /// afterwards, whatever the outcome; if the future is dropped before it sends, they are all
-    /// still there.
+    /// afterwards, on success and on failure; if the future is dropped before it sends, all handles
+    /// are still there.
     ///
     /// # Errors
     /// As [`Channel::write`], without [`Status::ShouldWait`]; [`Status::Canceled`] if the handle
@@ -176,7 +175,7 @@ impl AsyncChannel {
         let (call, waiter) = begun?;
         let answered = || {
             if waiter.woken().is_none() {
-                // Answers come with everything else that a socket brings.
+                // Answers come over the same socket as messages.
                 self.channel.refresh(Signals::empty());
             }
             waiter.woken().map(drop).ok_or(Status::ShouldWait)
@@ -212,7 +211,7 @@ impl AsyncChannel {
         Ok((Call { channel, txid, is_over: false }, waiter))
     }
 
-    /// Waits until any of `signals` is set; says all that are set then.
+    /// Waits until any of `signals` is set; returns all that are set then.
     ///
     /// # Errors
     /// [`Status::Canceled`] if the handle is revoked meanwhile.
@@ -235,15 +234,15 @@ impl AsyncChannel {
         self.retry(fd, signals, look).await
     }
 
-    /// Runs `attempt` until it says something else than [`Status::ShouldWait`]; in between waits
-    /// for a sign from `fd`, which is made for `signals` if it is not there yet.
+    /// Runs `attempt` until it returns something other than [`Status::ShouldWait`]; in between waits
+    /// until `fd` is readable, which is made for `signals` if it does not exist yet.
     async fn retry<T>(
         &self,
         fd: &OnceLock<Watch>,
         signals: Signals,
         mut attempt: impl FnMut() -> Result<T, Status>,
     ) -> Result<T, Status> {
-        // A task that always finds something lets others run all the same.
+        // Lets other tasks run even if this one never has to wait.
         consume_budget().await;
         match attempt() {
             Err(Status::ShouldWait) => {}
@@ -251,23 +250,23 @@ impl AsyncChannel {
         }
         let fd = self.register(fd, signals)?;
         loop {
-            let mut sign = fd.readable().await.map_err(|error| status_of(&error))?;
+            let mut readiness = fd.readable().await.map_err(|error| status_of(&error))?;
             match attempt() {
                 Err(Status::ShouldWait) => {}
                 Err(Status::BadHandle) if !self.has_handle() => return Err(Status::Canceled),
                 done => return done,
             }
-            // A sign that came after the attempt stays.
-            sign.clear_ready();
+            // Readiness that came after the attempt stays.
+            readiness.clear_ready();
         }
     }
 
-    /// It was not revoked.
+    /// Whether the handle was not revoked.
     fn has_handle(&self) -> bool {
         self.channel.grant().check(Rights::empty()).is_ok()
     }
 
-    /// The descriptor in the runtime's own set.
+    /// Returns the descriptor, registered with the runtime.
     fn register<'a>(
         &self,
         place: &'a OnceLock<Watch>,
@@ -285,7 +284,7 @@ impl AsyncChannel {
             fd = fd.with_alarm(&alarm)?;
         }
         let watched = reactor::watch(fd.set().clone()).map_err(|error| status_of(&error))?;
-        // Of two tasks that come here at once, the second's descriptor is dropped.
+        // If two tasks come here at once, the descriptor of the second is dropped.
         Ok(&place.get_or_init(|| Watch { watched, _follower: fd }).watched)
     }
 
@@ -299,7 +298,7 @@ impl AsyncChannel {
 }
 
 fn status_of(error: &std::io::Error) -> Status {
-    // Tokio's own errors, which have no number: the runtime is going away.
+    // Tokio's errors have no number: the runtime is shutting down.
     error.raw_os_error().map_or(Status::BadState, |raw| Errno::from_raw(raw).into())
 }
 
@@ -313,7 +312,7 @@ struct Call<'a> {
 impl Call<'_> {
     fn finish(mut self) -> Result<MessageBuf, Status> {
         self.is_over = true;
-        // Asked only when there is an answer or an end.
+        // Called only after the call was answered or ended.
         self.channel.finish(self.txid)?.unwrap_or(Err(Status::Canceled))
     }
 }

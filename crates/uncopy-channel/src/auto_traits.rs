@@ -1,13 +1,13 @@
-//! Public types go to other threads, are shared among them, and outlive a panic, as far as is said here.
+//! Tests that public types keep their auto traits.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::*;
 
-/// Of data: a panic in its middle leaves nothing half done.
+/// Requires the traits of data, which a panic cannot leave half changed.
 fn data<T: Send + Sync + UnwindSafe + RefUnwindSafe>() {}
 
-/// Of objects, and of what holds errors or objects: nothing is promised after a panic.
+/// Requires the traits of objects and of types that contain them; nothing is promised after a panic.
 fn shared<T: Send + Sync>() {}
 
 #[test]

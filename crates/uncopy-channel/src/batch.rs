@@ -14,19 +14,19 @@ use crate::transport::wire::Wire;
 /// holds the number of its message and its count of handles.
 #[derive(Debug, Clone, Copy)]
 pub struct BatchRegion<'a> {
-    /// The bytes; may be empty.
+    /// Bytes; may be empty.
     pub bytes: &'a [u8],
-    /// Which message they belong to: the first region's is 0, each next one's the same or one
-    /// more.
+    /// Index of the message that they belong to: 0 for the first region; for each next one the
+    /// same index or the next.
     pub message: u16,
-    /// How many of the handles, in their order, go with this region's message.
+    /// Number of handles that are added to this region's message, taken in order.
     pub handles: u16,
 }
 
-/// What a batch needs to know of a region before its bytes are copied.
+/// Size and place of a region, needed before its bytes are copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchShape {
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: usize,
     /// As in [`BatchRegion`].
     pub message: u16,
@@ -41,27 +41,27 @@ impl BatchRegion<'_> {
     }
 }
 
-/// Why a batch did not go as a whole. The handles of the messages behind the failed one stay with
-/// the caller.
+/// Error of a batch that was not sent completely. The handles of the messages after the failed one
+/// stay with the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("message {sent} of the batch failed: {status}")]
 pub struct BatchError {
-    /// Why the first that failed did.
+    /// Error of the first message that failed.
     pub status: Status,
-    /// Messages that went, each as a whole.
+    /// Number of messages that were sent.
     pub sent: usize,
 }
 
-/// One message of a batch.
+/// One message of a batch: its regions and size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct MessagePlan {
-    /// Its regions end here.
+    /// Index behind its last region.
     regions_end: usize,
     bytes: usize,
     handles: usize,
 }
 
-/// Takes the regions apart into messages.
+/// Divides the regions into messages.
 fn plan<R>(
     regions: &[R],
     shape: impl Fn(&R) -> BatchShape,
@@ -91,25 +91,26 @@ fn plan<R>(
     if total == handle_count { Ok(plans) } else { Err(Status::InvalidArgs) }
 }
 
-/// Messages ready to go, and why the next one is not.
+/// Messages that are ready to be sent, and why the next one is not.
 struct Prepared {
     messages: Vec<MessageBuf>,
     failure: Option<Status>,
 }
 
 impl Channel {
-    /// Sends several messages under one lock and with one wake-up; says how many. Each goes as a
+    /// Sends several messages under one lock and with one wake-up; returns how many. Each is sent
     /// whole or not at all, in order, and none after one that failed.
     ///
     /// # Errors
-    /// [`Status::InvalidArgs`] for message numbers with a gap or out of order, or counts of
-    /// handles that do not add up; [`Status::OutOfRange`] for more than [`MAX_REGIONS`] in all, or
-    /// a message above its limits; for each message as [`write`](Self::write).
+    /// [`Status::InvalidArgs`] for message numbers with a gap or out of order, or handle counts
+    /// whose sum is not the number of handles; [`Status::OutOfRange`] for more than
+    /// [`MAX_REGIONS`] in total, or a message above its limits; for each message as
+    /// [`write`](Self::write).
     ///
     /// # Ownership
-    /// Handles are taken from the front of `handles`, in order. After a failure, those of the
-    /// messages behind the failed one are still there; those of the failed one as well if it
-    /// failed with [`Status::ShouldWait`], and else they are consumed. If the regions break a rule
+    /// Handles are taken from the front of `handles`, in order. After a failure, the handles of the
+    /// messages after the failed one are still there. Those of the failed one are still there if it
+    /// failed with [`Status::ShouldWait`], and consumed otherwise. If the regions break a rule,
     /// nothing is sent and all handles are consumed.
     pub fn write_batch(
         &self,
@@ -121,11 +122,11 @@ impl Channel {
         self.write_batch_with(regions, BatchRegion::shape, append, handles)
     }
 
-    /// Sends as [`write_batch`](Self::write_batch) does, regions of any kind, which `shape` describes and
-    /// `append` copies. `append` runs outside every lock.
+    /// Sends as [`write_batch`](Self::write_batch) does, with regions of any type, which `shape`
+    /// describes and `append` copies. `append` runs without any lock.
     ///
     /// # Errors
-    /// As [`write_batch`](Self::write_batch), and for each message `append`'s own.
+    /// As [`write_batch`](Self::write_batch), and for each message those of `append`.
     pub fn write_batch_with<R>(
         &self,
         regions: &[R],
@@ -164,7 +165,7 @@ impl Channel {
         Err(BatchError { status, sent })
     }
 
-    /// Fills all messages, outside the lock, up to the first that cannot be sent.
+    /// Checks and fills the messages, without the lock, up to the first that fails.
     fn prepare_messages<R>(
         &self,
         regions: &[R],

@@ -1,4 +1,4 @@
-//! Handles that are sent with checks and changes, each with its own result.
+//! Dispositions: handles that are checked and changed as they are sent, each with a result.
 
 use std::io::IoSlice;
 
@@ -11,31 +11,31 @@ use super::source::Source;
 use super::status::{Fill, Status};
 use crate::memory::Filling;
 
-/// Where a sent handle comes from. `None`: there is no such handle (any more), which is a
-/// [`Status::BadHandle`].
+/// The handle to send, and whether it is moved or duplicated. `None` stands for a handle that does
+/// not exist (any more), and fails with [`Status::BadHandle`].
 #[derive(Debug)]
 pub enum Transfer<'a> {
-    /// It is moved, and consumed whatever happens.
+    /// Moves the handle; it is consumed on success and on failure.
     Move(Option<Handle>),
-    /// It stays, and another handle to its object is sent.
+    /// Sends another handle to the object; this one stays.
     Duplicate(Option<&'a Handle>),
 }
 
-/// One handle of a message: what to do with it, and what became of that.
+/// One handle of a message: how to send it, and the result.
 #[derive(Debug)]
 pub struct Disposition<'a> {
-    /// The handle.
+    /// Handle to send.
     pub transfer: Transfer<'a>,
-    /// What it must be, if that matters.
+    /// Kind that its object must have, if checked.
     pub kind: Option<Kind>,
-    /// Rights to send it with, or all it has.
+    /// Rights of the sent handle, or `None` for all that it has.
     pub rights: Option<Rights>,
-    /// Set if this entry failed; else left as it was.
+    /// Error of this entry; not changed on success.
     pub result: Result<(), Status>,
 }
 
 impl<'a> Disposition<'a> {
-    /// Moves `handle` as it is.
+    /// Moves `handle` with all its rights.
     #[must_use]
     pub fn moving(handle: impl Into<Handle>) -> Disposition<'a> {
         let transfer = Transfer::Move(Some(handle.into()));
@@ -49,7 +49,7 @@ impl<'a> Disposition<'a> {
         Disposition { transfer, kind: None, rights: None, result: Ok(()) }
     }
 
-    /// Does it, with the checks in Zircon's order.
+    /// Returns the handle to send, after the checks in Zircon's order.
     fn perform(&mut self, channel: &Channel) -> Result<Handle, Status> {
         match &mut self.transfer {
             Transfer::Move(slot) => {
@@ -80,7 +80,7 @@ fn check(
     subset(handle.rights(), rights)
 }
 
-/// Every one is attempted; the first error counts.
+/// Performs every disposition; returns the handles, or the first error.
 fn collect(channel: &Channel, dispositions: &mut [Disposition<'_>]) -> Result<Vec<Handle>, Status> {
     let mut first = Ok(());
     let mut handles = Vec::with_capacity(dispositions.len());
@@ -96,7 +96,7 @@ fn collect(channel: &Channel, dispositions: &mut [Disposition<'_>]) -> Result<Ve
     first.map(|()| handles)
 }
 
-/// Closes what was to be moved and was not reached.
+/// Closes the handles that were to be moved and were not reached.
 fn consume(dispositions: &mut [Disposition<'_>]) {
     for disposition in dispositions {
         if let Transfer::Move(slot) = &mut disposition.transfer {
@@ -113,11 +113,11 @@ impl Channel {
     /// [`Status::BadHandle`]; [`Status::AccessDenied`] without [`Rights::TRANSFER`];
     /// [`Status::NotSupported`] for this very endpoint; [`Status::WrongType`];
     /// [`Status::InvalidArgs`] for rights it does not have; [`Status::AccessDenied`] without
-    /// [`Rights::DUPLICATE`] where that is asked for.
+    /// [`Rights::DUPLICATE`] if it is to be duplicated.
     ///
     /// # Ownership
-    /// Moved handles are consumed on success and on every failure, as by `zx_channel_write_etc`; those that
-    /// were to be duplicated stay.
+    /// Moved handles are consumed on success and on every failure, as by `zx_channel_write_etc`;
+    /// duplicated ones stay with the caller.
     pub fn write_etc(
         &self,
         regions: &[IoSlice<'_>],
@@ -130,7 +130,7 @@ impl Channel {
     /// Sends as [`write_etc`](Self::write_etc) does, a message that `fill` writes in place.
     ///
     /// # Errors
-    /// As [`write_etc`](Self::write_etc), and after the sizes `fill`'s own.
+    /// As [`write_etc`](Self::write_etc), and after the sizes those of `fill`.
     pub fn write_etc_with(
         &self,
         total_bytes: usize,
@@ -171,10 +171,10 @@ impl Channel {
     /// ```
     ///
     /// # Errors
-    /// As both.
+    /// As [`call`](Self::call) and [`write_etc`](Self::write_etc).
     ///
     /// # Ownership
-    /// As of [`write_etc`](Self::write_etc).
+    /// As by [`write_etc`](Self::write_etc).
     pub fn call_etc(
         &self,
         regions: &[IoSlice<'_>],
@@ -185,11 +185,11 @@ impl Channel {
         self.call_etc_with(total_bytes(regions), fill, dispositions, deadline)
     }
 
-    /// Calls as [`call_etc`](Self::call_etc) does, with a message that `fill` writes in place, the four
-    /// bytes of the transaction id included.
+    /// Calls as [`call_etc`](Self::call_etc) does, with a message that `fill` writes in place,
+    /// including the four bytes of the transaction id.
     ///
     /// # Errors
-    /// As [`call_etc`](Self::call_etc), and after the sizes `fill`'s own.
+    /// As [`call_etc`](Self::call_etc), and after the sizes those of `fill`.
     pub fn call_etc_with(
         &self,
         total_bytes: usize,

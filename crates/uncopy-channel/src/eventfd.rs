@@ -8,10 +8,10 @@ use super::sync::atomic::{AtomicBool, Ordering};
 use uncopy_os::epoll::{self, Interest};
 use uncopy_os::eventfd;
 
-/// An eventfd and whether it is raised. Changed under the lock of the object it follows only.
+/// An eventfd and whether it is raised. Changed only under the lock of the object that it follows.
 ///
-/// What is handed out is an epoll set with the eventfd in it, so that the socket of an object whose
-/// other end moves to another process can be put beside it.
+/// Its users poll an epoll set that contains the eventfd, so that the socket of an object whose other
+/// end moves to another process can be added.
 #[derive(Debug)]
 pub struct Raised {
     fd: OwnedFd,
@@ -26,28 +26,28 @@ impl Raised {
         Ok(Raised { fd, epoll: StdArc::new(epoll), is_raised: AtomicBool::new(false) })
     }
 
-    /// The handle is gone: whoever polls is to look, and finds that out.
+    /// Makes the descriptor readable for good, because the handle is gone.
     pub(super) fn end(&self) {
         self.follow(true);
     }
 
-    /// Has whoever polls look when `alarm` is raised, too.
+    /// Makes the descriptor readable when `alarm` is raised, too.
     #[cfg(feature = "tokio")]
     pub(super) fn add(&self, alarm: &OwnedFd) -> Result<(), Status> {
         let edge = Interest { read: true, edge: true, ..Interest::default() };
         Ok(epoll::add(&self.epoll, alarm, 2, edge)?)
     }
 
-    /// The epoll set.
+    /// Returns the epoll set.
     pub(super) fn set(&self) -> &StdArc<OwnedFd> {
         &self.epoll
     }
 
-    /// Follows the signals.
+    /// Raises or lowers the eventfd.
     pub(super) fn follow(&self, raise: bool) {
         if self.is_raised.swap(raise, Ordering::Relaxed) != raise {
             // Neither can fail on a counter that is 0 or 1, except if the program itself read it
-            // (EAGAIN), which leaves it as wanted.
+            // (EAGAIN), and then it already has the wanted value.
             let _ = if raise { eventfd::raise(&self.fd) } else { eventfd::lower(&self.fd) };
         }
     }

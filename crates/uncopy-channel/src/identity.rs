@@ -1,9 +1,9 @@
 //! Kinds of objects, and their names.
 
-// Not shuttle's: a name that is never used twice needs no scheduling.
+// Not shuttle's: a counter of unique numbers needs no scheduling.
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Names one object (or one end of a pair) within this process; never used twice.
+/// Number of one object (or one end of a pair) within this process; never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Koid(u64);
 
@@ -21,12 +21,12 @@ impl Koid {
     }
 }
 
-/// What a handle's object is, with Zircon's numbers (`zx_obj_type_t`).
+/// Kind of a handle's object, with Zircon's numbers (`zx_obj_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u32)]
 pub enum Kind {
-    /// A file descriptor, which Zircon does not have.
+    /// A file descriptor. Zircon has no such kind.
     Descriptor = 0,
     /// Memory.
     Vmo = 3,

@@ -1,5 +1,4 @@
-//! Channels in the manner of Zircon: messages of bytes and handles, sent from many regions without
-//! making one buffer of them first.
+//! Channels as in Zircon: messages of bytes and handles, gathered from many regions.
 //!
 //! ```
 //! use std::io::IoSlice;
@@ -18,60 +17,63 @@
 //! ```
 //!
 //! # Semantics
-//! Those of `zx_channel_write`, `_read`, `_call` and their company, as Zircon's documentation and
-//! kernel have them, with two deviations. A queue is bounded ([`Bounds`]): a full one answers
-//! [`Status::ShouldWait`] and clears [`Signals::WRITABLE`] at the end that writes to it. And
-//! endpoints that lie in each other's queues, where nobody can reach them, are freed when nobody
-//! could notice any more. Between processes there are a few more; `docs/channel.md` lists all.
+//! The semantics are those of `zx_channel_write`, `zx_channel_read`, `zx_channel_call` and related
+//! calls, as in Zircon's documentation and kernel, with two deviations. A queue is bounded
+//! ([`Bounds`]): writing to a full one returns [`Status::ShouldWait`], and
+//! [`Signals::WRITABLE`] is cleared at the end that writes to it. And endpoints that lie in each
+//! other's queues, where no program can reach them, are freed once no program could notice. There
+//! are a few more deviations between processes; `docs/channel.md` lists all.
 //!
-//! # Where a message goes
-//! A write checks the right and the sizes, takes a buffer from the calling thread's pool and has it
-//! filled straight from the regions, all without a lock. Then come the handles; then, under the one
-//! lock of the pair, the message is put into the peer's queue, or given to the call it answers, and
-//! the signals change. (To another process it goes as below.) A read takes it out under the same
-//! lock and lends it ([`MessageBuf`]), or copies it out after the lock. Signals are an atomic
-//! number beside the lock, so that waiting for one that is set costs one load.
+//! # Path of a message
+//! A write checks the right and the sizes, takes a buffer from the calling thread's pool and fills
+//! it from the regions, all without a lock. Then it checks the handles. Then it takes the one lock
+//! of the pair, looks up where the other end is, puts the message into the peer's queue or gives
+//! it to the call it answers, and updates the signals. (If the other end is in another process, see
+//! below; the checks are the same.) A read removes the message under the same lock and lends it
+//! ([`MessageBuf`]), or copies it out after releasing the lock. Signals are an atomic number beside
+//! the lock, so that waiting for one that is set costs one load.
 //!
 //! # Where the other end is
-//! A [`Channel`] names the pair and the side, never the transport; so that the other end can move
-//! to another process while threads hold and use this one. Per pair, each half has signals,
-//! observers and, if the other end is elsewhere, a *wire*: a socket (`AF_UNIX`,
+//! A [`Channel`] names the pair and the side, never the transport, so that the other end can move
+//! to another process while threads hold and use this one. Each half of a pair has signals,
+//! observers and, if the other end is in another process, a *wire*: a socket (`AF_UNIX`,
 //! `SOCK_SEQPACKET`).
 //!
 //! - **Moving** ([`Channel::into_fd`], or an endpoint in a message over a wire) makes a pair of
-//!   sockets under the pair's lock. What is queued at the end that goes is put into sockets that go
-//!   with it, handles in it included, to be read first; the half that stays gets the wire. If a
-//!   step fails, the end that was to go is closed and nothing else has changed. Fifos, sockets and
-//!   event pairs move in the same way, events and event pairs by shared memory and an eventfd.
-//! - **Writing** over a wire sends header, regions and a record for each handle as one packet;
-//!   regions below 4 KiB are put together first, larger ones are sent from where they lie.
-//! - **Reading** looks into the queue first, which holds what has been taken out of the socket.
-//!   Taking in hands answers to calls, changes user signals, and queues messages, until there is
-//!   one, or no room. What a peer sends is checked before it is believed; the first packet that
-//!   breaks a rule ends the connection.
-//! - **Signals** of a wired end lag behind until somebody looks. A wait looks once before it
-//!   returns, also if a signal is set already, and takes in all that has come: signals lie behind
-//!   messages. If none is set, and looking has been of no use lately, it goes to sleep without a
-//!   look, in `poll(2)`. A port has such objects in an epoll set; it looks there when it has no
-//!   packet, and after every 15. Whoever waits is on the end's list of observers, bound to the handle and not to the
-//!   transport, and is told to look again when a wire comes; so are calls.
+//!   sockets under the pair's lock. Messages queued at the moving end are put into sockets that
+//!   move with it, with their handles, and are read first; the other half gets the wire. If a step
+//!   fails, the moving end is closed and nothing else has changed. Fifos and sockets move in the
+//!   same way; events and event pairs move as shared memory and an eventfd.
+//! - **Writing** over a wire sends header, regions and a record for each handle as one packet.
+//!   Regions below 4 KiB are copied together first; larger ones are sent from where they lie.
+//! - **Reading** takes from the queue first, which holds what was received from the socket.
+//!   Receiving gives answers to calls, changes user signals, and queues messages, until there is a
+//!   message, or no room. Every packet is checked before it is used; the first packet that breaks
+//!   a rule ends the connection.
+//! - **Signals** of a wired end are brought up to date by a look at its socket. A wait looks once
+//!   before it returns, even if a signal is already set, and receives everything that has arrived,
+//!   because changes of signals come behind messages. If no signal is set, and the last looks found
+//!   nothing, it sleeps in `poll(2)` without a look. A port has such objects in an epoll set, and
+//!   looks there when it has no packet, and after every 15 packets. Waiting threads are on the
+//!   end's list of observers, bound to the handle and not to the transport; when the end gets a
+//!   wire, they and the waiting calls are woken to wait for the socket too.
 //!
 //! # Other processes
-//! [`spawn`] starts a program with an end, which takes it with [`Channel::inherited`]; every other
-//! end, and every object but a port, goes there in a message. A peer in another process is not
-//! trusted: what it sends is looked at before it is used, a packet that breaks a rule ends the
-//! channel (what came before it is still read), and it can neither fill this process's memory nor
-//! its table of descriptors beyond a bound for each channel. Three things it can do. It can keep a
-//! duplicate of an end that it gave away, and so read what is meant for the new owner. Its rights
-//! bind it only if it wants. And answers to calls come through the same socket as messages: while
-//! the queue of an end is full, they wait until somebody reads from it.
+//! [`spawn`] starts a program with an end, which the program takes with [`Channel::inherited`];
+//! every other end, and every object except a port, is sent in a message. A peer in another process
+//! is not trusted: every packet is checked before it is used, a packet that breaks a rule ends the
+//! channel (what came before it is still read), and the peer cannot fill this process's memory or
+//! descriptor table beyond a bound for each channel. Three limits remain. The peer can keep a
+//! duplicate of an end that it gave away, and so read what is meant for the new owner. The peer
+//! itself enforces the rights of its handles. And answers to calls come through the same socket as
+//! messages: while the queue of an end is full, they wait until a message is read from it.
 //!
 //! # Threads
-//! Everything is `Send` and `Sync`. Each pair has one lock, held for the exchange of a message and
-//! never while bytes are copied from or to the program; an object's lock may be held while a port's
-//! is taken, never two objects' (one that has just arrived, which nobody else has, does not count).
-//! Taking in from a socket holds it, and does not wait. Nothing on the way of a message is shared
-//! by all threads.
+//! Everything is `Send` and `Sync`. Each pair has one lock, held while a message is queued or
+//! taken, and never while bytes are copied from or to the program. An object's lock may be held
+//! while a port's is taken, but never the locks of two objects (except one that was just received,
+//! which no other thread has). Receiving from a socket holds the lock and does not block. Threads
+//! share no global state when they send and receive.
 //!
 //! # Fork
 //! Objects belong to the process that made them. In a child made by `fork(2)` without `exec`,
@@ -80,9 +82,9 @@
 //! until the child ends. Objects that the child makes are its own.
 //!
 //! # Unwinding
-//! The program's own code (the `fill` of [`Channel::write_with`]) runs under no lock: if it
-//! panics, the buffer goes back to the pool, handles given by value are closed, those in a
-//! borrowed vector stay there, and both ends are as before.
+//! The caller's code (the `fill` of [`Channel::write_with`]) runs under no lock: if it panics, the
+//! buffer returns to the pool, handles given by value are closed, those in a borrowed vector stay
+//! there, and both ends are unchanged.
 
 #![cfg(target_os = "linux")]
 #![deny(missing_docs, unsafe_code)]
@@ -132,9 +134,9 @@ pub use wait::{WaitItem, wait_many};
 
 #[doc(inline)]
 pub use uncopy_core::message::{MAX_BYTES, MAX_HANDLES};
-/// Most regions of one write (`ZX_CHANNEL_MAX_MSG_IOVECS`).
+/// Maximum number of regions of one write (`ZX_CHANNEL_MAX_MSG_IOVECS`).
 pub const MAX_REGIONS: usize = 8192;
-/// Most items of [`wait_many`] (`ZX_WAIT_MANY_MAX_ITEMS`).
+/// Maximum number of items of [`wait_many`] (`ZX_WAIT_MANY_MAX_ITEMS`).
 pub const MAX_WAIT_ITEMS: usize = 64;
 
 #[cfg(test)]
@@ -144,7 +146,7 @@ mod tests {
     use super::{Channel, Deadline, Event, Object, Port, Signals, Status};
 
     #[test]
-    fn inherited_objects_refuse_and_own_ones_work() {
+    fn a_forked_child_is_refused_by_inherited_objects_and_can_make_its_own() {
         let (near, far) = Channel::pair();
         let (event, port) = (Event::new(), Port::new());
         let now = Deadline::after(std::time::Duration::ZERO);

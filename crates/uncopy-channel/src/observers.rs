@@ -9,21 +9,21 @@ use super::signals::Signals;
 use super::sleep::{Waiter, Wake};
 use super::sync::{Arc, Weak};
 
-/// Who is to hear of changes of one object's signals. Lives under the object's lock.
+/// Observers of one object's signals. Protected by the object's lock.
 #[derive(Default)]
 pub struct Observers {
-    /// In the order in which they are told: the newest first (`Dispatcher::AddObserverHelper`).
+    /// In the order in which they are notified: the newest first (`Dispatcher::AddObserverHelper`).
     list: VecDeque<Placed>,
     added: u64,
 }
 
-/// An observer, and how many came before it.
+/// An observer, and the number of observers added before it.
 pub(super) struct Placed {
     number: u64,
     observer: Observer,
 }
 
-/// One of them, bound to the handle it came by.
+/// One observer, bound to the handle that it was added by.
 pub(super) struct Observer {
     pub(super) handle: Koid,
     pub(super) trigger: Signals,
@@ -31,19 +31,19 @@ pub(super) struct Observer {
 }
 
 pub(super) enum ObserverKind {
-    /// A thread that sleeps; `index` is the item of its `wait_many`.
+    /// A sleeping thread; `index` is the item of its `wait_many`.
     Thread { waiter: Arc<Waiter>, index: usize },
-    /// A port that gets one packet.
+    /// A port that receives one packet.
     Port(Binding),
     /// A descriptor that polls readable while a signal of `trigger` is set.
     Descriptor(Weak<Raised>),
 }
 
 impl Observer {
-    /// Tells it of a change; false when it has nothing more to wait for.
-    fn hear(&self, old: Signals, new: Signals) -> bool {
-        // What waits for a level has none of its triggers set, so that a rise is a match; for one
-        // that waits for an edge nothing else is.
+    /// Notifies it of a change; returns whether it stays on the list.
+    fn notify(&self, old: Signals, new: Signals) -> bool {
+        // An observer is added for a level only while none of its triggers is set, so that a rising
+        // signal is a match; for one that waits for an edge only a rising signal is.
         let risen = new.difference(old).intersects(self.trigger);
         match &self.kind {
             ObserverKind::Thread { waiter, index } if risen => {
@@ -76,7 +76,7 @@ impl Observer {
         }
     }
 
-    /// Nobody would notice if it were told.
+    /// Whether its port or descriptor is gone, so that notifying it has no effect.
     fn is_dead(&self) -> bool {
         match &self.kind {
             ObserverKind::Thread { .. } => false,
@@ -93,7 +93,7 @@ impl Observers {
     }
 
     pub(super) fn add(&mut self, observer: Observer) {
-        // Before it grows, what closed ports and dropped descriptors left is cleared away.
+        // Before the list grows, observers of closed ports and dropped descriptors are removed.
         if self.list.len() == self.list.capacity() {
             self.list.retain(|placed| !placed.observer.is_dead());
         }
@@ -102,28 +102,28 @@ impl Observers {
         self.list.push_front(Placed { number, observer });
     }
 
-    /// Puts one that was taken off back in its place.
+    /// Inserts an observer that was taken off the list at its former place.
     pub(super) fn put_back(&mut self, placed: Placed) {
         let at = self.list.partition_point(|other| other.number > placed.number);
         self.list.insert(at, placed);
     }
 
-    /// Looks at every one.
+    /// Runs `look` for every observer.
     pub(super) fn each(&self, look: impl FnMut(&Observer)) {
         self.list.iter().map(|placed| &placed.observer).for_each(look);
     }
 
     #[cold]
     pub(super) fn notify(&mut self, old: Signals, new: Signals) {
-        self.list.retain(|placed| placed.observer.hear(old, new));
+        self.list.retain(|placed| placed.observer.notify(old, new));
     }
 
-    /// The handle `handle` is gone.
+    /// Cancels and removes the observers of a handle that is gone.
     pub(super) fn cancel(&mut self, handle: Koid) {
         self.remove(|o| o.handle == handle);
     }
 
-    /// The object itself is gone.
+    /// Cancels and removes all observers, because the object is gone.
     pub(super) fn cancel_all(&mut self) {
         self.remove(|_| true);
     }
@@ -138,14 +138,14 @@ impl Observers {
         });
     }
 
-    /// `waiter` no longer sleeps; what was listed for it.
+    /// Removes the observer of `waiter`, which no longer sleeps, and returns it.
     pub(super) fn forget(&mut self, waiter: &Arc<Waiter>) -> Option<Placed> {
         let is_it = |o: &Placed| matches!(&o.observer.kind, ObserverKind::Thread { waiter: w, .. } if Arc::ptr_eq(w, waiter));
         let at = self.list.iter().position(is_it)?;
         self.list.remove(at)
     }
 
-    /// Removes what is bound to `port` by `handle` and `key`; says whether there was anything.
+    /// Removes the observers bound to `port` by `handle` and `key`; returns whether there were any.
     pub(super) fn unbind(&mut self, port: &Arc<PortQueue>, handle: Koid, key: u64) -> bool {
         let before = self.list.len();
         self.list.retain(|Placed { observer, .. }| match &observer.kind {

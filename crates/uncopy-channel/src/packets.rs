@@ -1,4 +1,4 @@
-//! Packets that a port hands out: one queue for the signals of many objects.
+//! The packet queue of a port: one queue for the signals of many objects.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -16,105 +16,106 @@ use uncopy_os::epoll;
 use uncopy_os::fork::Generation;
 use uncopy_os::seqpacket::Ready;
 
-/// Packets that a port hands out without a look at the sockets of its objects.
+/// Maximum number of packets that a port returns between two looks at the sockets of its objects.
 const MAX_PACKETS_BETWEEN_LOOKS: u32 = 15;
 
-/// User packets that a port keeps before it answers [`Status::ShouldWait`].
+/// Maximum number of queued user packets; more are refused with [`Status::ShouldWait`].
 const MAX_USER_PACKETS: usize = 16_384;
 
 bitflags::bitflags! {
-    /// How [`wait_async`](crate::Object::wait_async) waits, with Zircon's bits.
+    /// Options of [`wait_async`](crate::Object::wait_async), with Zircon's bits.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct AsyncOptions: u32 {
-        /// The packet says when, by `CLOCK_MONOTONIC`.
+        /// Adds a timestamp of `CLOCK_MONOTONIC` to the packet.
         const TIMESTAMP = 1;
-        /// Only a signal that becomes set counts, not one that is.
+        /// Waits for a signal to become set; one that is already set does not count.
         const EDGE = 1 << 1;
-        /// The packet says when, by `CLOCK_BOOTTIME`.
+        /// Adds a timestamp of `CLOCK_BOOTTIME` to the packet.
         const BOOT_TIMESTAMP = 1 << 2;
     }
 }
 
-/// What a port hands out.
+/// A packet of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Packet {
-    /// As given to [`wait_async`](crate::Object::wait_async) or [`Port::queue`](crate::Port::queue).
+    /// Key that was given to [`wait_async`](crate::Object::wait_async) or
+    /// [`Port::queue`](crate::Port::queue).
     pub key: u64,
-    /// As given to [`Port::queue_status`](crate::Port::queue_status); else 0.
+    /// Status that was given to [`Port::queue_status`](crate::Port::queue_status); otherwise 0.
     pub status: i32,
-    /// What happened.
+    /// Kind and contents.
     pub contents: PacketContents,
 }
 
-/// What happened.
+/// Contents of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PacketContents {
-    /// The program's own 32 bytes.
+    /// 32 bytes from the program.
     User([u8; 32]),
     /// A signal was set.
     Signal {
-        /// What was waited for.
+        /// Signals that were waited for.
         trigger: Signals,
-        /// What was set at that moment.
+        /// Signals that were set at that moment.
         observed: Signals,
         /// Always 1.
         count: u64,
-        /// When, if it was asked for.
+        /// Time, if a timestamp was requested.
         timestamp: Option<Duration>,
     },
 }
 
-/// Something whose signals lag behind until somebody looks.
+/// An object whose signals are brought up to date by a look.
 pub(super) trait Refresh: Send + Sync {
-    /// Looks.
+    /// Brings the signals up to date.
     fn refresh(&self);
-    /// There is nothing to look at any more.
+    /// Whether the object is gone.
     fn is_gone(&self) -> bool;
 }
 
-/// A packet and the handle that it is about.
+/// A packet, and the handle whose signals it reports.
 struct Entry {
     packet: Packet,
     handle: Option<Koid>,
 }
 
 #[derive(Default)]
-struct State {
+struct PortState {
     entries: VecDeque<Entry>,
     user_packets: usize,
-    /// Packets that were handed out since the last look at sockets.
+    /// Packets that were returned since the last look at sockets.
     packets_since_look: u32,
-    /// Threads that sleep at the condition variable.
+    /// Number of threads that sleep at the condition variable.
     sleepers: usize,
-    /// Those that sleep in `poll(2)`.
+    /// Threads that sleep in `poll(2)`.
     pollers: Vec<Arc<Waiter>>,
-    /// Objects whose other end is in another process.
+    /// Objects whose other end is in another process, if the port waits for any.
     watched: Option<Watched>,
 }
 
-/// Objects that only a socket tells of.
+/// Objects whose signals change by what comes over a socket.
 struct Watched {
     set: StdArc<OwnedFd>,
     sources: HashMap<u64, StdArc<dyn Refresh>>,
 }
 
 impl Watched {
-    /// Brings the signals of those up to date whose sockets have something.
+    /// Returns the objects whose sockets have something.
     fn ready(&self) -> Vec<StdArc<dyn Refresh>> {
         let tokens = epoll::wait(&*self.set, Some(Duration::ZERO)).unwrap_or_default();
         tokens.iter().filter_map(|token| self.sources.get(token).cloned()).collect()
     }
 }
 
-/// What bindings refer to.
+/// The queue of a port, which bindings refer to.
 pub(super) struct PortQueue {
     generation: Generation,
     koid: Koid,
-    /// Open handles; none: it is closed.
+    /// Number of open handles; 0: it is closed.
     handles: AtomicU32,
-    state: Mutex<State>,
+    state: Mutex<PortState>,
     filled: Condvar,
 }
 
@@ -133,7 +134,7 @@ impl PortQueue {
         self.koid
     }
 
-    /// Queues a packet of the program's own.
+    /// Queues a user packet.
     pub(super) fn put(&self, key: u64, status: i32, contents: [u8; 32]) -> Result<(), Status> {
         let mut state = self.lock()?;
         if state.user_packets >= MAX_USER_PACKETS {
@@ -155,8 +156,8 @@ impl PortQueue {
         let mut has_looked = false;
         loop {
             if state.packets_since_look >= MAX_PACKETS_BETWEEN_LOOKS {
-                // There may always be a packet, and some object not be heard for that.
-                state = self.look_after(state)?;
+                // Otherwise an object would starve while there is always another packet.
+                state = self.refresh_ready(state)?;
             }
             if let Some(entry) = state.entries.pop_front() {
                 state.packets_since_look += u32::from(state.watched.is_some());
@@ -187,12 +188,12 @@ impl PortQueue {
         }
     }
 
-    /// Sleeps until a packet comes or a socket has something, and looks after that.
+    /// Sleeps until a packet comes or a socket has something, then brings objects up to date.
     fn poll<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, PortState>,
         deadline: Deadline,
-    ) -> Result<MutexGuard<'a, State>, Status> {
+    ) -> Result<MutexGuard<'a, PortState>, Status> {
         let Some(watched) = &state.watched else { return Ok(state) };
         let ready = Ready { read: true, ..Ready::default() };
         let poll_target =
@@ -205,74 +206,74 @@ impl PortQueue {
             state.pollers.retain(|poller| !Arc::ptr_eq(poller, waiter));
             slept.map(|_| state)
         })?;
-        self.look_after(state)
+        self.refresh_ready(state)
     }
 
-    /// Looks after the sockets that have something.
-    fn look_after<'a>(
+    /// Brings the objects up to date whose sockets have something.
+    fn refresh_ready<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
-    ) -> Result<MutexGuard<'a, State>, Status> {
+        mut state: MutexGuard<'a, PortState>,
+    ) -> Result<MutexGuard<'a, PortState>, Status> {
         state.packets_since_look = 0;
         let sources = state.watched.as_ref().map_or_else(Vec::new, Watched::ready);
         if sources.is_empty() {
             return Ok(state);
         }
-        // Packets come of it, so not under this lock.
+        // Queues packets, so it does not run under this lock.
         drop(state);
         sources.iter().for_each(|source| source.refresh());
         self.lock()
     }
 
-    /// Takes back the packets that are about `handle` with `key`; says whether there were any.
-    pub(super) fn take_back(&self, handle: Koid, key: u64) -> Result<bool, Status> {
+    /// Removes the packets of `handle` with `key`; returns whether there were any.
+    pub(super) fn remove_packets(&self, handle: Koid, key: u64) -> Result<bool, Status> {
         let mut state = self.lock()?;
         let before = state.entries.len();
         state.entries.retain(|entry| !(entry.handle == Some(handle) && entry.packet.key == key));
         Ok(state.entries.len() != before)
     }
 
-    /// Has all who sleep here look whether they still may.
-    pub(super) fn rouse(&self) {
+    /// Wakes all threads that sleep here, so that they check their rights again.
+    pub(super) fn wake_all(&self) {
         if let Ok(state) = self.lock() {
-            self.look(state);
+            self.recheck_all(state);
         }
     }
 
-    /// Open handles.
+    /// Returns the number of open handles.
     pub(super) fn handles(&self) -> u32 {
         self.handles.load(Ordering::Relaxed)
     }
 
-    /// Counts one handle more, unless it is closed.
+    /// Counts one more handle, unless the port is closed.
     pub(super) fn open_again(&self) -> Result<(), Status> {
         let one_more = |handles| (handles > 0).then_some(handles + 1);
         let counted = self.handles.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
         counted.map(drop).map_err(|_| Status::BadHandle)
     }
 
-    /// Counts one handle less; the last closes it.
+    /// Counts one handle less; the last one closes the port.
     pub(super) fn close(&self) {
         if self.handles.fetch_sub(1, Ordering::Relaxed) > 1 {
             return;
         }
         if let Ok(mut state) = self.lock() {
             state.entries.clear();
-            // Those that wait by a handle that was succeeded.
-            self.look(state);
+            // Wakes threads that wait through a handle that was succeeded.
+            self.recheck_all(state);
         }
     }
 
-    /// It belongs to the process that forked this one.
+    /// Whether it belongs to the process that forked this one.
     pub(super) fn is_inherited(&self) -> bool {
         self.generation != Generation::current()
     }
 
-    fn lock(&self) -> Result<MutexGuard<'_, State>, Status> {
+    fn lock(&self) -> Result<MutexGuard<'_, PortState>, Status> {
         if self.is_inherited() { Err(Status::BadState) } else { Ok(lock(&self.state)) }
     }
 
-    fn push(&self, mut state: MutexGuard<'_, State>, entry: Entry) {
+    fn push(&self, mut state: MutexGuard<'_, PortState>, entry: Entry) {
         state.entries.push_back(entry);
         let sleeps = state.sleepers > 0;
         let poller = if sleeps { None } else { state.pollers.pop() };
@@ -284,8 +285,8 @@ impl PortQueue {
         }
     }
 
-    /// Has all who sleep here look again.
-    fn look(&self, mut state: MutexGuard<'_, State>) {
+    /// Wakes all threads that sleep here.
+    fn recheck_all(&self, mut state: MutexGuard<'_, PortState>) {
         state.pollers.drain(..).for_each(|poller| poller.recheck());
         drop(state);
         self.filled.notify_all();
@@ -296,7 +297,7 @@ impl PortQueue {
     }
 }
 
-/// One object's promise of a packet.
+/// A wait of one object that queues one packet at a port.
 #[derive(Clone)]
 pub struct Binding {
     queue: Arc<PortQueue>,
@@ -327,8 +328,8 @@ impl Binding {
         }
     }
 
-    /// Has the port poll for the object too: `add` puts what there is to poll into its epoll set,
-    /// at its edges.
+    /// Has the port poll for the object too: `add` adds the object's descriptor to its epoll set,
+    /// edge-triggered.
     pub(super) fn watch(
         &self,
         token: Koid,
@@ -345,7 +346,7 @@ impl Binding {
             add(&watched.set)?;
             watched.sources.insert(token.get(), source);
         }
-        self.queue.look(state);
+        self.queue.recheck_all(state);
         Ok(())
     }
 
@@ -353,7 +354,7 @@ impl Binding {
         &self.queue
     }
 
-    /// The port is closed.
+    /// Whether the port is closed.
     pub(super) fn is_dead(&self) -> bool {
         self.queue.is_closed()
     }

@@ -1,5 +1,4 @@
-//! Two ends that know each other under one lock: what channels, event pairs, fifos and sockets
-//! have in common.
+//! Pairs of two ends under one lock: the common part of channels, fifos and sockets.
 
 use std::fmt;
 use std::io::IoSlice;
@@ -27,7 +26,7 @@ mod wired;
 
 pub(super) use wired::{HAS_READ_NOTICE, Transport};
 
-/// One of the two.
+/// One end of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Side(u8);
 
@@ -38,28 +37,28 @@ impl Side {
         Side(self.0 ^ 1)
     }
 
-    /// 0 or 1, which the compiler can see.
+    /// Returns 0 or 1; the mask lets the compiler leave out bounds checks.
     pub(super) fn index(self) -> usize {
         usize::from(self.0 & 1)
     }
 }
 
-/// What differs between the kinds of pairs.
+/// Behaviour that differs between the kinds of pairs.
 pub(super) trait End: Sized + Send + 'static {
     const KIND: Kind;
     const RIGHTS: Rights;
     /// Signals of a new end.
     const INITIAL: Signals;
-    /// What the program may change.
+    /// Signals that the program may change.
     const USER: Signals;
-    /// What an end leaves behind that has to be dropped outside the lock.
+    /// Contents of a closed end, to be dropped outside the lock.
     type Remains: Default;
-    /// Packet that has not been read at an end.
+    /// Unread packet of an end.
     type Unread: Unread;
 
-    /// The last handle to `side` is closed.
+    /// Closes `side`, whose last handle is closed.
     fn close(pair: &Arc<Pair<Self>>, locked: &mut Locked<'_, Self>, side: Side) -> Self::Remains;
-    /// Drops what was left.
+    /// Drops what [`close`](Self::close) returned, after the lock is released.
     fn drop_outside_lock(_remains: Self::Remains) {}
     /// Ends calls in progress on `side`.
     fn cancel_calls(_pair: &mut Locked<'_, Self>, _side: Side) {}
@@ -116,9 +115,9 @@ pub(super) struct Pair<T> {
     koids: [Koid; 2],
     /// Written under the lock, read without.
     signals: [AtomicU32; 2],
-    /// The half has a wire. Written under the lock, read without.
+    /// Whether the half has a wire. Written under the lock, read without.
     wired: [AtomicBool; 2],
-    /// Looks at the half's wire that are left out, because one was of no use.
+    /// Number of looks at the half's wire to skip, because the last one found nothing.
     looks_to_skip: [AtomicU32; 2],
     sides: BriefLock<[Half<T>; 2]>,
 }
@@ -126,9 +125,9 @@ pub(super) struct Pair<T> {
 pub(super) struct Half<T> {
     pub(super) end: T,
     observers: Observers,
-    /// Open handles in this process; none: closed, or gone to another process.
+    /// Number of open handles in this process; 0 if the end is closed or has moved to another one.
     handles: u32,
-    /// To the other end, if that is in another process.
+    /// Socket to the other end, if that is in another process.
     wire: Option<std::sync::Arc<Wire>>,
 }
 
@@ -153,8 +152,8 @@ impl<T: End> Pair<T> {
 }
 
 impl<T> Pair<T> {
-    /// Fails in a child that was forked from the process that made the pair: what another thread
-    /// was doing to it at that moment is unfinished for ever.
+    /// Locks the pair. Fails in a child that was forked from the process that made it, because
+    /// another thread may have been changing it at that moment.
     #[inline]
     pub(super) fn lock(&self) -> Result<Locked<'_, T>, Status> {
         if self.generation != Generation::current() {
@@ -197,7 +196,7 @@ impl<T> Locked<'_, T> {
         Signals::from_bits_retain(self.pair.signals[side.index()].load(Ordering::Relaxed))
     }
 
-    /// Changes signals and tells whoever waits for them.
+    /// Changes signals and notifies the observers that wait for them.
     #[inline]
     pub(super) fn update(&mut self, side: Side, clear: Signals, set: Signals) {
         let old = self.signals(side);
@@ -227,7 +226,7 @@ impl<T: End> Peered<T> {
         Side::BOTH.map(|side| Peered { pair: pair.clone(), side, grant: Grant::new(T::RIGHTS) })
     }
 
-    /// The same end of the same pair.
+    /// Whether both are handles to the same end of the same pair.
     pub(super) fn is_same_end(&self, other: &Peered<T>) -> bool {
         self.side == other.side && Arc::ptr_eq(&self.pair, &other.pair)
     }
@@ -237,7 +236,7 @@ impl<T: End> Peered<T> {
         self.pair.lock()
     }
 
-    /// Closes this handle, once; what is left of the end if it was the last.
+    /// Closes this handle, once; returns the contents of the end if it was the last handle.
     pub(super) fn close(&mut self) -> T::Remains {
         let side = self.side;
         let is_succeeded = self.grant.is_succeeded();
@@ -245,7 +244,7 @@ impl<T: End> Peered<T> {
             return T::Remains::default();
         }
         let Ok(mut locked) = self.pair.lock() else {
-            // In a forked child: what another thread was changing must not be torn down.
+            // In a forked child: another thread may have been changing it, so it is not dropped.
             std::mem::forget(self.pair.clone());
             return T::Remains::default();
         };
@@ -399,7 +398,7 @@ impl<T: End> fmt::Debug for Peered<T> {
     }
 }
 
-/// A public type around `Peered`, with what every handle can do.
+/// Implements `Source` for a public type around `Peered`.
 macro_rules! peered {
     ($name:ident) => {
         impl crate::source::Source for $name {

@@ -1,4 +1,4 @@
-//! Endpoints for programs that are started.
+//! Starting a program with an endpoint, and taking the endpoint in that program.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -8,18 +8,18 @@ use super::{Channel, Status};
 use uncopy_core::Errno;
 use uncopy_os::{inherit, seqpacket};
 
-/// The environment variable that tells a program the number of the descriptor that
-/// [`Channel::inherited`] takes, in decimal.
+/// Environment variable with the decimal number of the descriptor that [`Channel::inherited`]
+/// takes.
 pub const FD_VARIABLE: &str = "UNCOPY_CHANNEL_FD";
 
-/// Starts `command` with one end of a new channel, and gives the other. The program takes its end
+/// Starts `command` with one end of a new channel, and returns the other. The program takes its end
 /// with [`Channel::inherited`]; one that is not written with this library finds a connected socket
 /// (`AF_UNIX`, `SOCK_SEQPACKET`) under the number in the environment variable [`FD_VARIABLE`].
 ///
-/// Nobody else gets the descriptor: it is close-on-exec in this process, and only the child that is
-/// started here keeps it. `command` can be used again; what it starts without this function has
-/// neither the descriptor nor the variable. Waiting for the child is the caller's, as for every
-/// [`Child`].
+/// No other process gets the descriptor: it is close-on-exec in this process, and only the child
+/// that is started here keeps it. `command` can be used again; programs that it starts without this
+/// function have neither the descriptor nor the variable. The caller waits for the child, as for
+/// every [`Child`].
 ///
 /// ```no_run
 /// use std::process::Command;
@@ -51,10 +51,10 @@ fn io_error(errno: Errno) -> io::Error {
 }
 
 impl Channel {
-    /// Takes the endpoint that this program was started with by [`spawn`], or by anybody who left it a
-    /// connected socket (`AF_UNIX`, `SOCK_SEQPACKET`) and its number in the environment variable
-    /// [`FD_VARIABLE`]. It goes to whoever asks first, and to no program started from here: the
-    /// descriptor becomes close-on-exec.
+    /// Takes the endpoint that this program was started with: by [`spawn`], or by another program that
+    /// left it a connected socket (`AF_UNIX`, `SOCK_SEQPACKET`) and its number in the environment
+    /// variable [`FD_VARIABLE`]. Only the first call succeeds. Programs started from here do not
+    /// inherit it: the descriptor becomes close-on-exec.
     ///
     /// Sockets that are passed in another way, as by `systemd.socket(5)`, become endpoints by
     /// [`from_fd`](Self::from_fd).
@@ -67,9 +67,9 @@ impl Channel {
     /// ```
     ///
     /// # Errors
-    /// [`Status::NotFound`] if the variable is not there or holds no number;
-    /// [`Status::BadHandle`] if no descriptor of that number is open, or it was asked for before;
-    /// [`Status::WrongType`] if it is no such socket, which then stays open.
+    /// [`Status::NotFound`] if the variable is not set or is not a number;
+    /// [`Status::BadHandle`] if no descriptor of that number is open, or it was taken before;
+    /// [`Status::WrongType`] if the descriptor is not such a socket; it stays open.
     pub fn inherited() -> Result<Channel, Status> {
         let fd = inherit::take(FD_VARIABLE, |fd| seqpacket::is_seqpacket(fd)).map_err(|errno| {
             match errno {

@@ -1,4 +1,4 @@
-//! What the holder of a handle may do with it.
+//! Rights of handles.
 
 use super::identity::{Kind, Koid};
 use super::status::Status;
@@ -24,7 +24,7 @@ bitflags::bitflags! {
         const GET_PROPERTY = 1 << 6;
         /// Change properties.
         const SET_PROPERTY = 1 << 7;
-        /// List what is inside.
+        /// List its contents.
         const ENUMERATE = 1 << 8;
         /// End it.
         const DESTROY = 1 << 9;
@@ -38,44 +38,44 @@ bitflags::bitflags! {
         const SIGNAL_PEER = 1 << 13;
         /// Wait for its signals.
         const WAIT = 1 << 14;
-        /// Ask what it is.
+        /// Query its properties.
         const INSPECT = 1 << 15;
         /// Manage a socket.
         const MANAGE_SOCKET = 1 << 20;
         /// Change its size.
         const RESIZE = 1 << 22;
 
-        /// What almost every object has.
+        /// Rights of almost every new handle.
         const BASIC = Self::TRANSFER.bits() | Self::DUPLICATE.bits() | Self::WAIT.bits()
             | Self::INSPECT.bits();
-        /// Both directions of data.
+        /// Reading and writing.
         const IO = Self::READ.bits() | Self::WRITE.bits();
-        /// Those of a new channel endpoint: it has exactly one handle.
+        /// Rights of a new channel endpoint, which cannot be duplicated.
         const CHANNEL = (Self::BASIC.bits() & !Self::DUPLICATE.bits()) | Self::IO.bits()
             | Self::SIGNAL.bits() | Self::SIGNAL_PEER.bits();
-        /// Those of a new event.
+        /// Rights of a new event.
         const EVENT = Self::BASIC.bits() | Self::SIGNAL.bits();
-        /// Those of each end of a new event pair.
+        /// Rights of each end of a new event pair.
         const EVENTPAIR = Self::EVENT.bits() | Self::SIGNAL_PEER.bits();
-        /// Those of a new port: it cannot itself be waited for.
+        /// Rights of a new port: it has no signals.
         const PORT = (Self::BASIC.bits() & !Self::WAIT.bits()) | Self::IO.bits();
-        /// Those of each end of a new fifo.
+        /// Rights of each end of a new fifo.
         const FIFO = Self::BASIC.bits() | Self::IO.bits() | Self::SIGNAL.bits()
             | Self::SIGNAL_PEER.bits();
-        /// Those of each end of a new socket.
+        /// Rights of each end of a new socket.
         const SOCKET = Self::FIFO.bits() | Self::GET_PROPERTY.bits()
             | Self::SET_PROPERTY.bits() | Self::MANAGE_SOCKET.bits();
-        /// Those of new memory.
+        /// Rights of new memory.
         const VMO = Self::BASIC.bits() | Self::IO.bits() | Self::GET_PROPERTY.bits()
             | Self::SET_PROPERTY.bits() | Self::MAP.bits() | Self::SIGNAL.bits();
-        /// Those of a wrapped file descriptor, which has no signals.
+        /// Rights of a wrapped file descriptor, which has no signals.
         const DESCRIPTOR = (Self::BASIC.bits() & !Self::WAIT.bits()) | Self::IO.bits();
 
     }
 }
 
 impl Rights {
-    /// All that a handle of this kind can have; one from another process has no others.
+    /// All rights that a handle of this kind can have. Others are removed from a received handle.
     pub(super) fn of(kind: Kind) -> Rights {
         match kind {
             Kind::Descriptor => Rights::DESCRIPTOR,
@@ -90,7 +90,7 @@ impl Rights {
     }
 }
 
-/// `wanted`, or all of `held`.
+/// Returns `wanted` if `held` contains it, or all of `held`.
 pub(super) fn subset(held: Rights, wanted: Option<Rights>) -> Result<Rights, Status> {
     match wanted {
         None => Ok(held),
@@ -99,18 +99,18 @@ pub(super) fn subset(held: Rights, wanted: Option<Rights>) -> Result<Rights, Sta
     }
 }
 
-/// No right is beside it: the handle was revoked.
+/// Value of a revoked handle, without any right.
 const REVOKED: u32 = 1 << 30;
-/// No right is beside it: the handle is closed.
+/// Value of a closed handle, without any right.
 const CLOSED: u32 = 1 << 29;
-/// Beside the rights, or `REVOKED`: another handle has taken this one's place.
+/// Bit beside the rights, or beside `REVOKED`: another handle has taken this one's place.
 const SUCCEEDED: u32 = 1 << 28;
 
-/// What a handle is, apart from its object: an identity that waits are bound to, and rights.
+/// The part of a handle that is not its object: an identity that waits are bound to, and rights.
 #[derive(Debug)]
 pub struct Grant {
     id: Koid,
-    /// Or `REVOKED`, or `CLOSED`.
+    /// Bits of `Rights`, or `REVOKED`, or `CLOSED`.
     rights: AtomicU32,
 }
 
@@ -128,7 +128,7 @@ impl Grant {
         if bits >= CLOSED { Rights::empty() } else { Rights::from_bits_retain(bits & !SUCCEEDED) }
     }
 
-    /// Checks for all of `needed`.
+    /// Checks that the handle has all of `needed`.
     #[inline]
     pub(super) fn check(&self, needed: Rights) -> Result<(), Status> {
         match self.rights.load(Ordering::Relaxed) {
@@ -143,13 +143,13 @@ impl Grant {
         *self.rights.get_mut() = rights.bits();
     }
 
-    /// Marks the handle closed; says whether it was before.
+    /// Marks the handle closed; returns whether it already was.
     pub(super) fn close(&mut self) -> bool {
         std::mem::replace(self.rights.get_mut(), CLOSED) == CLOSED
     }
 
-    /// The same identity and rights for a handle that takes this one's place: what is bound to
-    /// them is bound to that one from now on.
+    /// Returns a grant with the same identity and rights for a handle that takes this one's place.
+    /// Waits that are bound to this identity then belong to the new handle.
     pub(super) fn succeed(&self) -> Result<Grant, Status> {
         let mark = |bits| (bits < SUCCEEDED).then_some(bits | SUCCEEDED);
         let marked = self.rights.fetch_update(Ordering::SeqCst, Ordering::SeqCst, mark);
@@ -157,21 +157,22 @@ impl Grant {
         Ok(Grant { id: self.id, rights: AtomicU32::new(bits) })
     }
 
-    /// As [`check`](Self::check), under the object's lock, for what will be bound to the handle:
-    /// once another has taken its place nothing would end that any more.
+    /// Checks as [`check`](Self::check) does, under the object's lock, before a wait or call is bound
+    /// to the handle. Fails if another handle has taken its place, because nothing would end the
+    /// wait then.
     pub(super) fn check_binding(&self, needed: Rights) -> Result<(), Status> {
         if self.is_succeeded() { Err(Status::BadHandle) } else { self.check(needed) }
     }
 
-    /// Another has taken this one's place: closing this one ends nothing, and its object counts it
-    /// no more.
+    /// Whether another handle has taken this one's place: closing this one ends nothing, and its
+    /// object does not count it any more.
     pub(super) fn is_succeeded(&self) -> bool {
         self.rights.load(Ordering::SeqCst) & SUCCEEDED != 0
     }
 
-    /// Takes everything away.
+    /// Takes all rights away.
     pub(super) fn revoke(&self) {
-        // First, so that nobody sees rights that are neither there nor revoked.
+        // First, so that no thread sees a handle without rights that is not revoked.
         self.rights.fetch_or(REVOKED, Ordering::SeqCst);
         self.rights.fetch_and(REVOKED | SUCCEEDED, Ordering::SeqCst);
     }

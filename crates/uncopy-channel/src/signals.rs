@@ -1,4 +1,4 @@
-//! Signals: bits of an object that can be waited for.
+//! Signals: bits of an object's state that can be waited for.
 
 bitflags::bitflags! {
     /// Signals, with Zircon's bits (`zircon/types.h`).
@@ -12,13 +12,13 @@ bitflags::bitflags! {
         const PEER_CLOSED = 1 << 2;
         /// An event's own signal.
         const SIGNALED = 1 << 3;
-        /// A socket's peer will write no more.
+        /// A socket's peer has disabled its writing.
         const PEER_WRITE_DISABLED = 1 << 4;
-        /// This end of a socket may write no more.
+        /// Writing at this end of a socket is disabled.
         const WRITE_DISABLED = 1 << 5;
-        /// A socket has as much to read as its threshold says.
+        /// A socket has at least as many bytes to read as its read threshold.
         const READ_THRESHOLD = 1 << 10;
-        /// A socket has as much room to write as its threshold says.
+        /// A socket has at least as much room to write as its write threshold.
         const WRITE_THRESHOLD = 1 << 11;
         /// The handle waited on was closed.
         const HANDLE_CLOSED = 1 << 23;
@@ -38,7 +38,7 @@ bitflags::bitflags! {
         const USER_6 = 1 << 30;
         /// For the program to use.
         const USER_7 = 1 << 31;
-        /// All of the program's.
+        /// All user signals.
         const USER_ALL = 0xff << 24;
     }
 }

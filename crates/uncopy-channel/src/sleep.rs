@@ -1,4 +1,4 @@
-//! Sleeping until somebody wakes the sleeper, a descriptor is ready, or a deadline.
+//! Sleeping until a wake-up, a ready descriptor, or a deadline.
 
 #[cfg(not(shuttle))]
 use std::cell::Cell;
@@ -13,21 +13,21 @@ use super::transport::wire::Wire;
 use uncopy_os::eventfd;
 use uncopy_os::seqpacket::{self, Ready};
 
-/// Until when to wait.
+/// Time until which to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// For ever.
+    /// Waits without a limit.
     pub const INFINITE: Deadline = Deadline(None);
 
-    /// Returns the deadline `timeout` from now; zero looks once and does not sleep.
+    /// Returns the deadline `timeout` from now; with zero, waits check once and do not sleep.
     #[must_use]
     pub fn after(timeout: Duration) -> Deadline {
         Deadline(Instant::now().checked_add(timeout))
     }
 
-    /// What is left: `None` for ever, zero when it has passed.
+    /// Time left: `None` without a limit, zero if it has passed.
     pub(super) fn remaining(self) -> Option<Duration> {
         self.0.map(|at| at.saturating_duration_since(Instant::now()))
     }
@@ -39,24 +39,24 @@ impl From<Instant> for Deadline {
     }
 }
 
-/// What ended a sleep.
+/// Cause of the end of a sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wake {
-    /// A signal of item `index`.
+    /// A signal of item `index` was set.
     Signaled { index: usize, observed: Signals },
     /// The handle of item `index` was closed or moved.
     Canceled { index: usize },
-    /// A call has its answer.
+    /// A call was answered.
     Answered,
 }
 
-/// A descriptor to poll, and for what.
+/// A descriptor to poll, and the events to wait for.
 pub struct PollTarget {
     pub(super) descriptor: PollDescriptor,
     pub(super) ready: Ready,
 }
 
-/// The descriptor of a [`PollTarget`].
+/// Descriptor of a [`PollTarget`].
 pub(super) enum PollDescriptor {
     Wire(std::sync::Arc<Wire>),
     Epoll(std::sync::Arc<OwnedFd>),
@@ -71,20 +71,20 @@ impl PollTarget {
     }
 }
 
-/// Why a sleep is over.
+/// Result of a sleep.
 pub(super) enum Slept {
     Woken(Wake),
-    /// What there is to wait for has changed.
+    /// The set of descriptors to wait for may have changed.
     Recheck,
     TimedOut,
 }
 
-/// A place to sleep at. The first who wakes it is heard.
+/// A place where one thread sleeps. The first wake-up counts.
 #[derive(Default)]
 pub struct Waiter {
     state: Mutex<WaiterState>,
     changed: Condvar,
-    /// Raised by whoever wakes a thread that sleeps in `poll(2)`.
+    /// Eventfd that wakes a thread that sleeps in `poll(2)`.
     alarm: OnceLock<Arc<OwnedFd>>,
 }
 
@@ -96,7 +96,8 @@ struct WaiterState {
     is_raised: bool,
 }
 
-/// How somebody sleeps: to notify nobody would be a system call all the same.
+/// How the thread sleeps. Notifying a condition variable costs a system call even without a
+/// sleeper.
 #[derive(Default)]
 enum Sleep {
     #[default]
@@ -109,32 +110,32 @@ enum Sleep {
 
 #[cfg(not(shuttle))]
 thread_local! {
-    /// This thread's, while it does not sleep.
+    /// This thread's waiter, while it does not sleep.
     static OWN: Cell<Option<Arc<Waiter>>> = const { Cell::new(None) };
 }
 
-/// Runs `run` with this thread's place to sleep at.
+/// Runs `run` with this thread's waiter.
 #[cfg(not(shuttle))]
 pub(super) fn with_waiter<T>(run: impl FnOnce(&Arc<Waiter>) -> T) -> T {
     let mut waiter = OWN.try_with(Cell::take).ok().flatten().unwrap_or_default();
     let result = run(&waiter);
-    // Nobody knows of it any more, as a rule.
+    // Usually no observer refers to it any more.
     if let Some(own) = Arc::get_mut(&mut waiter) {
         *own.state.get_mut().unwrap_or_else(PoisonError::into_inner) = WaiterState::default();
-        // It is dropped while the thread ends.
+        // Fails while the thread ends; the waiter is dropped then.
         let _ = OWN.try_with(|kept| kept.set(Some(waiter)));
     }
     result
 }
 
-/// The same; no run of the scheduler may see the locks of another.
+/// Runs `run` with a new waiter: no run of the scheduler may see the locks of another run.
 #[cfg(shuttle)]
 pub(super) fn with_waiter<T>(run: impl FnOnce(&Arc<Waiter>) -> T) -> T {
     run(&Arc::default())
 }
 
 impl Waiter {
-    /// One that raises `alarm` for whatever happens; nobody sleeps at it otherwise.
+    /// Returns a waiter that raises `alarm` at every wake-up; no thread sleeps at it.
     #[cfg(feature = "tokio")]
     pub(super) fn ringing(alarm: Arc<OwnedFd>) -> Waiter {
         let state = WaiterState { sleep: Sleep::Poll, ..WaiterState::default() };
@@ -167,13 +168,13 @@ impl Waiter {
     fn wake_sleeper(&self, state: &mut WaiterState) {
         match (&state.sleep, self.alarm.get()) {
             (Sleep::Condvar, _) => self.changed.notify_one(),
-            // It cannot fail while the counter is far from its end, and nobody else reads it.
+            // Cannot fail while the counter is far from its limit, and only the sleeper reads it.
             (Sleep::Poll, Some(alarm)) => state.is_raised |= eventfd::raise(&**alarm).is_ok(),
             (Sleep::Awake | Sleep::Poll, _) => {}
         }
     }
 
-    /// Sleeps until somebody here wakes it.
+    /// Sleeps until a thread of this process wakes it.
     pub(super) fn sleep(&self, deadline: Deadline) -> Slept {
         let mut state = lock(&self.state);
         loop {
@@ -195,7 +196,7 @@ impl Waiter {
         }
     }
 
-    /// The same, or until one of the sockets is ready.
+    /// Sleeps until a thread of this process wakes it, or one of the targets is ready.
     pub(super) fn poll(&self, targets: &[PollTarget], deadline: Deadline) -> Result<Slept, Status> {
         let remaining = deadline.remaining();
         if remaining == Some(Duration::ZERO) {
@@ -216,7 +217,7 @@ impl Waiter {
             state = lock(&self.state);
             state.sleep = Sleep::Awake;
             if std::mem::take(&mut state.is_raised) {
-                // It was, and nobody else lowers it.
+                // It was raised, and only this thread lowers it.
                 let _ = eventfd::lower(&**alarm);
             }
             slept?;
@@ -224,7 +225,7 @@ impl Waiter {
         Ok(state.wake.map_or(Slept::Recheck, Slept::Woken))
     }
 
-    /// What woke it, if anything did.
+    /// Returns what woke it, if anything did.
     pub(super) fn woken(&self) -> Option<Wake> {
         lock(&self.state).wake
     }

@@ -1,36 +1,36 @@
-//! What an operation on a channel or another object can answer.
+//! Statuses: the errors of operations on channels and other objects.
 
 use std::io;
 
 use crate::memory::{Filling, TooLong};
 use uncopy_core::Errno;
 
-/// Why an operation failed, by Zircon's names (`zircon/errors.h`).
+/// Error of an operation, with Zircon's names (`zircon/errors.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Status {
     /// The object cannot do this, or an endpoint was to be written into itself.
     #[error("the object does not support this; see the operation's documentation")]
     NotSupported,
-    /// No descriptor or other resource is to be had.
+    /// No descriptor or other resource is available.
     #[error("no resources; raise the limit on open files (ulimit -n) or close some")]
     NoResources,
-    /// No memory is to be had.
+    /// No memory is available.
     #[error("no memory; free some and try again")]
     NoMemory,
-    /// An argument contradicts the rules.
+    /// An argument is invalid.
     #[error("an argument is invalid; see the operation's documentation")]
     InvalidArgs,
-    /// There is no such handle: closed, revoked, or moved before.
-    #[error("the handle is gone; use one that is open")]
+    /// The handle does not exist any more: it was closed, revoked, or moved.
+    #[error("the handle was closed, revoked or moved; use one that is open")]
     BadHandle,
     /// The handle's object is of another kind.
-    #[error("the handle is of another kind; pass the kind that was named")]
+    #[error("the handle is of another kind; pass a handle of the expected kind")]
     WrongType,
     /// A length, count or offset is outside its limits.
     #[error("a length or count exceeds its limit; split the message")]
     OutOfRange,
-    /// The next message does not fit; it stays queued unless it was to be discarded.
+    /// The next message does not fit; it stays queued unless it was read with discard.
     #[error("the message needs {bytes} bytes and {handles} handles; read with that much room")]
     BufferTooSmall {
         /// Bytes of the message.
@@ -46,19 +46,19 @@ pub enum Status {
     #[error("the deadline passed; wait longer")]
     TimedOut,
     /// The queue is empty (reading) or full (writing).
-    #[error("not now; wait for READABLE or WRITABLE and try again")]
+    #[error("the queue is empty or full; wait for READABLE or WRITABLE and try again")]
     ShouldWait,
     /// The handle was closed or moved away meanwhile.
-    #[error("canceled, because the handle was closed or moved; use its new owner's")]
+    #[error("canceled, because the handle was closed or moved; use a handle that is open")]
     Canceled,
     /// The other end is closed.
     #[error("the other end is closed; make a new pair")]
     PeerClosed,
-    /// There is nothing of that name or key.
+    /// Nothing has that name or key.
     #[error("not found; check the key")]
     NotFound,
     /// The handle lacks a right.
-    #[error("the handle lacks the right to this; ask its giver for one with it")]
+    #[error("the handle lacks a required right; use a handle that has it")]
     AccessDenied,
     /// The system refused a call.
     #[error("the system refused a call ({0}); see errno(3)")]
@@ -66,7 +66,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Zircon's number, always negative (`zx_status_t`).
+    /// Returns Zircon's number, always negative (`zx_status_t`).
     #[must_use]
     pub const fn code(self) -> i32 {
         match self {
@@ -106,8 +106,8 @@ impl From<TooLong> for Status {
     }
 }
 
-/// An error of the system keeps its number; every other status is the inner error, which
-/// [`get_ref`](io::Error::get_ref) gives back.
+/// Keeps the number of a system error; every other status becomes the inner error, which
+/// [`get_ref`](io::Error::get_ref) returns.
 impl From<Status> for io::Error {
     fn from(status: Status) -> io::Error {
         let kind = match status {
@@ -130,11 +130,11 @@ impl From<Status> for io::Error {
     }
 }
 
-/// Writes the bytes of one message into the place they are sent from.
+/// Writes the bytes of one message into the memory that is sent.
 ///
-/// Sealed: every closure of the right shape is one, and nothing else can be. It runs outside every lock and before any handle is
-/// consumed. What it appends must add up to the length that was announced, else the write fails
-/// with [`Status::InvalidArgs`]; its own error is the write's.
+/// Sealed: implemented for every closure of this signature, and for nothing else. It runs without any
+/// lock and before any handle is consumed. It must append exactly as many bytes as were announced,
+/// otherwise the write fails with [`Status::InvalidArgs`]; its error becomes the error of the write.
 pub trait Fill: FnOnce(&mut Filling<'_>) -> Result<(), Status> {}
 
 impl<F: FnOnce(&mut Filling<'_>) -> Result<(), Status>> Fill for F {}

@@ -1,5 +1,5 @@
-//! The locks of this module: the standard library's, or those of shuttle, whose scheduler tries
-//! interleavings, under `--cfg shuttle`.
+//! The locks of this crate: the standard library's, or under `--cfg shuttle` those of shuttle, whose
+//! scheduler tries interleavings.
 
 #[cfg(not(shuttle))]
 pub(super) use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, atomic};
@@ -7,8 +7,8 @@ pub(super) use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, a
 #[cfg(shuttle)]
 pub(super) use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, atomic};
 
-/// Locks; a panic of somebody who held the lock changes nothing, because nothing that can panic
-/// runs under one (see "Unwinding" in the module's documentation).
+/// Locks `mutex` and ignores poisoning, because nothing that can panic runs under a lock (see
+/// "Unwinding" in the crate's documentation).
 #[inline]
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -21,7 +21,7 @@ pub(super) use crate::memory::lock::{Guard as BriefGuard, Lock as BriefLock};
 #[cfg(shuttle)]
 pub(super) use shuttle::sync::{Mutex as BriefLock, MutexGuard as BriefGuard};
 
-/// As [`lock`], for the other kind.
+/// Locks a `BriefLock`.
 #[inline]
 pub(super) fn hold<T>(lock: &BriefLock<T>) -> BriefGuard<'_, T> {
     #[cfg(not(shuttle))]

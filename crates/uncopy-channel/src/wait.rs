@@ -15,7 +15,7 @@ pub struct WaitItem<'a> {
     pub object: &'a dyn Object,
     /// Signals that end the wait.
     pub wait_for: Signals,
-    /// Signals found set when the wait ended.
+    /// Signals that were set when the wait ended.
     pub pending: Signals,
 }
 
@@ -27,14 +27,14 @@ impl<'a> WaitItem<'a> {
     }
 }
 
-/// Waits until one of at most 64 objects has a signal it waits for. `pending` of every item is
-/// then what is set on it, also after a deadline.
+/// Waits until one of at most 64 objects has a signal of its `wait_for`. Sets `pending` of every item
+/// to the signals that are set, also after the deadline.
 ///
 /// # Errors
 /// [`Status::OutOfRange`] for more than 64 items; [`Status::AccessDenied`] without
 /// [`Rights::WAIT`]; [`Status::TimedOut`]; [`Status::Canceled`] if a handle was revoked meanwhile
-/// (that item's `pending` then holds [`Signals::HANDLE_CLOSED`]). No items: sleeps, then
-/// `TimedOut`.
+/// (that item's `pending` then contains [`Signals::HANDLE_CLOSED`]). Without items it sleeps until
+/// the deadline, and returns `TimedOut`.
 pub fn wait_many(items: &mut [WaitItem<'_>], deadline: Deadline) -> Result<(), Status> {
     if items.len() > MAX_WAIT_ITEMS {
         return Err(Status::OutOfRange);
@@ -64,14 +64,14 @@ fn wait_many_at(
     let mut rested = Ok(None);
     if let Ok(None) = found {
         let sources = items.iter().map(|item| (item.object as &dyn Source, item.wait_for));
-        rested = waiter.rest(&sources, &mut targets, deadline);
+        rested = waiter.sleep_until_woken(&sources, &mut targets, deadline);
     }
     for item in &items[..watched] {
         item.object.observers(&mut |_, observers| drop(observers.forget(waiter)));
     }
     let found = found?;
     for (index, item) in items.iter_mut().enumerate() {
-        // Those before what was found have just been looked at.
+        // The items before the one that was found are up to date.
         let is_fresh = found.is_some() && index < watched;
         let object = item.object;
         item.pending = if is_fresh { object.current_signals() } else { object.signals() };

@@ -1,4 +1,4 @@
-//! A message and the answer to it.
+//! Calls: a message and the answer to it.
 
 use std::io::IoSlice;
 
@@ -15,10 +15,10 @@ use crate::source::Source;
 use crate::status::{Fill, Status};
 use crate::sync::Arc;
 
-/// Set in every transaction id that a call gives.
+/// Bit that is set in every transaction id of a call.
 const CALL_BIT: u32 = 1 << 31;
 
-/// Calls that wait at one end for their answers.
+/// Calls that wait for their answers at one end.
 #[derive(Default)]
 pub(crate) struct Calls {
     waiting: Vec<Call>,
@@ -32,7 +32,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Ends it.
+    /// Ends the call with `answer`, and wakes its caller.
     pub(crate) fn answer(&mut self, answer: Result<MessageBuf, Status>) {
         self.answer = Some(answer);
         self.waiter.wake(Wake::Answered);
@@ -40,7 +40,7 @@ impl Call {
 }
 
 impl Calls {
-    /// A transaction id that no waiting call has.
+    /// Returns a transaction id that no waiting call has.
     fn next_txid(&mut self) -> u32 {
         loop {
             self.last = self.last.wrapping_add(1);
@@ -55,12 +55,12 @@ impl Calls {
         self.waiting.push(Call { txid, waiter, answer: None });
     }
 
-    /// Some call has no answer yet.
+    /// Whether a call has no answer yet.
     pub(crate) fn are_waiting(&self) -> bool {
         self.waiting.iter().any(|call| call.answer.is_none())
     }
 
-    /// The call that `message` answers.
+    /// Returns the call that `message` answers.
     #[inline]
     pub(crate) fn answered_by(&mut self, message: &MessageBuf) -> Option<&mut Call> {
         if self.waiting.is_empty() { None } else { self.find(message.txid()) }
@@ -78,12 +78,12 @@ impl Calls {
         }
     }
 
-    /// Has every caller look again what to wait for.
+    /// Has every caller find out again what to wait for.
     pub(crate) fn recheck_waiters(&self) {
         self.waiting.iter().for_each(|call| call.waiter.recheck());
     }
 
-    /// The call is over; its answer, if there is one.
+    /// Removes the call; returns its answer, if there is one.
     fn finish(&mut self, txid: u32) -> Option<Result<MessageBuf, Status>> {
         let at = self.waiting.iter().position(|call| call.txid == txid)?;
         self.waiting.swap_remove(at).answer
@@ -94,17 +94,17 @@ impl Channel {
     /// Sends the regions as one message and waits for the answer to it.
     ///
     /// The first four bytes of the message are replaced by a transaction id that no other call
-    /// waiting on this endpoint has (the caller's memory stays as it is). The peer answers with a
-    /// message that begins with the same four bytes; it comes here and does not make the endpoint
-    /// readable. An answer that comes after the deadline is queued like any message. A deadline
-    /// that has passed still sends.
+    /// waiting on this endpoint has (the caller's memory is not changed). The peer answers with a
+    /// message that begins with the same four bytes; the answer is returned here and does not make
+    /// the endpoint readable. An answer that comes after the deadline is queued like any message. If
+    /// the deadline has already passed, the message is still sent.
     ///
     /// # Errors
     /// In this order: [`Status::AccessDenied`] without [`Rights::READ`] and [`Rights::WRITE`];
-    /// [`Status::OutOfRange`]; [`Status::InvalidArgs`] for fewer than four bytes; the handles' as
-    /// for [`write`](Self::write); [`Status::PeerClosed`], now or while waiting;
-    /// [`Status::ShouldWait`]; [`Status::TimedOut`]; [`Status::Canceled`] if this handle is
-    /// revoked while waiting.
+    /// [`Status::OutOfRange`]; [`Status::InvalidArgs`] for fewer than four bytes; the status of a
+    /// failing handle as for [`write`](Self::write); [`Status::PeerClosed`], at once or while
+    /// waiting; [`Status::ShouldWait`]; [`Status::TimedOut`]; [`Status::Canceled`] if this handle
+    /// is revoked while waiting.
     ///
     /// # Ownership
     /// Handles are consumed on success and on every failure, as by `zx_channel_call`.
@@ -133,10 +133,10 @@ impl Channel {
             let txid = self.begin(message, waiter).map_err(|rejected| rejected.status)?;
             let everything = std::iter::once((self as &dyn Source, Signals::empty()));
             let mut targets = self.poll_target(Signals::empty()).into_iter().collect();
-            let rested = waiter.rest(&everything, &mut targets, deadline);
+            let rested = waiter.sleep_until_woken(&everything, &mut targets, deadline);
             match self.finish(txid)? {
                 Some(answer) => answer,
-                // No answer and no end, so the deadline has passed.
+                // Neither answered nor ended, so the deadline has passed.
                 None => Err(rested.err().unwrap_or(Status::TimedOut)),
             }
         })
@@ -156,7 +156,7 @@ impl Channel {
         self.prepare(Rights::IO, lengths, body, collect)
     }
 
-    /// The call is over: its answer, or how it ended, if it did.
+    /// Removes a call; returns its answer, or how it ended, if it did.
     pub(crate) fn finish(&self, txid: u32) -> Result<Option<Result<MessageBuf, Status>>, Status> {
         let answer = self.0.lock()?.end(self.0.side).calls.finish(txid);
         if let Some(Ok(message)) = &answer {
@@ -165,7 +165,8 @@ impl Channel {
         Ok(answer)
     }
 
-    /// Nobody wants the answer any more. One that has come already is queued like any message.
+    /// Removes a call whose caller is gone. An answer that has already come is queued like any
+    /// message.
     #[cfg(feature = "tokio")]
     pub(crate) fn abandon(&self, txid: u32) {
         let side = self.0.side;
@@ -175,7 +176,7 @@ impl Channel {
         }
     }
 
-    /// Sends the message of a call and lists the call as waiting.
+    /// Sends the message of a call and registers the call as waiting.
     pub(crate) fn begin(
         &self,
         mut message: MessageBuf,

@@ -1,14 +1,14 @@
-//! Endpoints that lie in each other's queues, where no program can reach them.
+//! Frees cycles of endpoints that lie in each other's queues, where no program can reach them.
 //!
-//! An endpoint is held by a program or lies in exactly one queue (it cannot be duplicated without
-//! a right that none has), so going from an endpoint to the one whose queue it lies in is a walk
-//! along a line. If the line ends, the endpoint there is a program's and everything on it can be
-//! read. If it goes round, nobody can read what is on the circle. Once the peers of all endpoints
-//! on it are closed as well, they are freed, with what else lies in their queues. Until then a
-//! writer finds them as they were.
+//! An endpoint is held by a program or lies in exactly one queue (it cannot be duplicated, because
+//! no channel has the right to that). So the walk from an endpoint to the endpoint whose queue it
+//! lies in, and so on, is a chain. If the chain ends, a program holds the last endpoint and
+//! everything on the chain can be read. If it is a cycle, no program can read what is on it. Once
+//! the peers of all endpoints on a cycle are closed too, the cycle is freed, with everything else
+//! in the queues of its endpoints. Until then a writer finds the endpoints unchanged.
 //!
-//! There is no lock for all of this. Each endpoint counts its moves; two walks that saw the same
-//! counts saw a circle that was whole in between, and such a circle stays.
+//! No lock covers a walk. Each endpoint counts its moves: if two walks see the same counts, the
+//! cycle was complete between them, and it stays complete because no program can reach it.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -18,7 +18,7 @@ use crate::peer::{Pair, Side};
 use crate::signals::Signals;
 use crate::sync::{Arc, Weak};
 
-/// Whose queue an endpoint lies in.
+/// The queue that an endpoint lies in, if it lies in one.
 #[derive(Default)]
 pub(crate) struct Holder {
     queue_of: Option<(Weak<Pair<ChannelEnd>>, Side)>,
@@ -26,13 +26,13 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// It goes into the queue of `side`.
+    /// Records that the endpoint goes into the queue of `side`.
     pub(crate) fn enter(&mut self, pair: &Arc<Pair<ChannelEnd>>, side: Side) {
         self.queue_of = Some((Arc::downgrade(pair), side));
         self.moves = self.moves.wrapping_add(1);
     }
 
-    /// It is a program's.
+    /// Records that a program holds the endpoint.
     pub(crate) fn leave(&mut self) {
         if self.queue_of.take().is_some() {
             self.moves = self.moves.wrapping_add(1);
@@ -45,13 +45,13 @@ impl Holder {
 }
 
 /// An endpoint on a walk.
-struct Step {
+struct CycleStep {
     pair: Arc<Pair<ChannelEnd>>,
     side: Side,
     moves: u32,
 }
 
-impl Step {
+impl CycleStep {
     fn key(&self) -> (usize, usize) {
         key(&self.pair, self.side)
     }
@@ -61,9 +61,9 @@ fn key(pair: &Arc<Pair<ChannelEnd>>, side: Side) -> (usize, usize) {
     (Arc::as_ptr(pair).addr(), side.index())
 }
 
-/// The circle that a walk from here ends in; `None` if it ends at a program.
-fn circle(pair: &Arc<Pair<ChannelEnd>>, side: Side) -> Option<Vec<Step>> {
-    let mut steps: Vec<Step> = Vec::new();
+/// Returns the cycle that a walk from here ends in; `None` if it ends at a program.
+fn find_cycle(pair: &Arc<Pair<ChannelEnd>>, side: Side) -> Option<Vec<CycleStep>> {
+    let mut steps: Vec<CycleStep> = Vec::new();
     let mut seen = HashSet::new();
     let mut at = (pair.clone(), side);
     while seen.insert(key(&at.0, at.1)) {
@@ -74,31 +74,32 @@ fn circle(pair: &Arc<Pair<ChannelEnd>>, side: Side) -> Option<Vec<Step>> {
         let next = (next.upgrade()?, *side);
         drop(locked);
         let (pair, side) = std::mem::replace(&mut at, next);
-        steps.push(Step { pair, side, moves });
+        steps.push(CycleStep { pair, side, moves });
     }
     let entry = key(&at.0, at.1);
     let start = steps.iter().position(|step| step.key() == entry)?;
     Some(steps.split_off(start))
 }
 
-/// Nobody can write to `step` any more: its peer is closed, or on this circle or led to it itself.
-fn is_silent(step: &Step, members: &HashSet<(usize, usize)>) -> bool {
+/// Whether nothing can write to `step` any more: its peer is closed, or is on this cycle or on a
+/// chain into it.
+fn is_unwritable(step: &CycleStep, members: &HashSet<(usize, usize)>) -> bool {
     let peer = step.side.peer();
     let Ok(locked) = step.pair.lock() else { return false };
     let is_closed = locked.is_orphan(step.side);
     drop(locked);
-    is_closed || circle(&step.pair, peer).is_some_and(|other| members.contains(&other[0].key()))
+    is_closed || find_cycle(&step.pair, peer).is_some_and(|other| members.contains(&other[0].key()))
 }
 
-/// If the endpoint can be reached by nobody and noticed by nobody, breaks the circle and gives
-/// what lay in one queue of it, to be dropped.
+/// Breaks the cycle that the endpoint lies on, if no program can reach or notice it; returns the
+/// messages of one of its queues, for the caller to drop.
 pub(crate) fn unreachable(pair: &Arc<Pair<ChannelEnd>>, side: Side) -> VecDeque<MessageBuf> {
-    let Some(first) = circle(pair, side) else { return VecDeque::new() };
-    let members: HashSet<_> = first.iter().map(Step::key).collect();
-    if !first.iter().all(|step| is_silent(step, &members)) {
+    let Some(first) = find_cycle(pair, side) else { return VecDeque::new() };
+    let members: HashSet<_> = first.iter().map(CycleStep::key).collect();
+    if !first.iter().all(|step| is_unwritable(step, &members)) {
         return VecDeque::new();
     }
-    let Some(second) = circle(pair, side) else { return VecDeque::new() };
+    let Some(second) = find_cycle(pair, side) else { return VecDeque::new() };
     if !first.iter().map(|s| (s.key(), s.moves)).eq(second.iter().map(|s| (s.key(), s.moves))) {
         return VecDeque::new();
     }

@@ -58,16 +58,16 @@ impl ChannelEnd {
     }
 }
 
-/// Sizes of a message.
+/// Size of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lengths {
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: usize,
-    /// Handles.
+    /// Number of handles.
     pub handles: usize,
 }
 
-/// What a read does with a message that does not fit.
+/// Treatment of a message that does not fit into the room of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Oversized {
     /// It stays queued.
@@ -100,11 +100,11 @@ impl Channel {
     }
 }
 
-/// What a closed endpoint leaves behind.
+/// Contents of a closed endpoint, to be dropped outside the lock.
 #[derive(Default)]
 pub(crate) struct Remains {
     messages: VecDeque<MessageBuf>,
-    /// The peer, if it lies in a queue: nobody may be able to reach it any more.
+    /// The peer, if it lies in a queue: it may be part of an unreachable cycle.
     suspect: Option<(Arc<Pair<ChannelEnd>>, Side)>,
 }
 
@@ -133,7 +133,8 @@ impl End for ChannelEnd {
         Remains { messages, suspect }
     }
 
-    /// Messages may hold endpoints whose queues hold endpoints, however deep: one after the other.
+    /// Closes endpoints in messages one after the other: their queues may hold endpoints in turn, to
+    /// any depth.
     fn drop_outside_lock(remains: Remains) {
         let mut handles = Vec::new();
         let mut next = Some(remains);

@@ -1,4 +1,4 @@
-//! Handles: what can be moved in a message.
+//! Handles to objects of any kind; messages carry them.
 
 use super::endpoint::Channel;
 use crate::Status;
@@ -32,7 +32,7 @@ macro_rules! handles {
             impl TryFrom<Handle> for $kind {
                 type Error = Handle;
 
-                /// Gives the handle back if it is of another kind.
+                /// Returns the handle as the error if it is of another kind.
                 fn try_from(handle: Handle) -> Result<$kind, Handle> {
                     match handle {
                         Handle::$kind(object) => Ok(object),
@@ -160,18 +160,18 @@ handles! {
 }
 
 impl Handle {
-    /// Handles to the object that are open in this process, this one included; a descriptor counts
-    /// as one.
+    /// Returns the number of handles to the object that are open in this process, including this
+    /// one; always 1 for a descriptor.
     #[must_use]
     pub fn count(&self) -> usize {
         self.handle_count()
     }
 
-    /// A handle that takes this one's place while others are still using this one: with its rights,
-    /// and with the waits and calls that are under way. They end when the new one is closed or read
-    /// from a message, waits also when it goes to another process, and so does the object, if it is
-    /// the last; dropping this one ends nothing.
-    /// Nothing more can be bound to this one, and it cannot go to another process.
+    /// Returns a handle that takes the place of this one while other threads still use this one. It
+    /// has the same rights, and takes over the waits and calls in progress: they end when the new
+    /// handle is closed or read from a message (waits also when it is sent to another process), and
+    /// so does the object if that was its last handle. Dropping this handle ends nothing. No wait
+    /// or call can be started on this handle any more, and it cannot be sent to another process.
     ///
     /// # Errors
     /// [`Status::BadHandle`] if it was revoked; [`Status::NoResources`].
@@ -179,7 +179,7 @@ impl Handle {
         self.succeeded_by(self.grant().succeed()?)
     }
 
-    /// The handle was read at the far side: what still waits on it ends.
+    /// Ends what still waits on a handle that was read from a message.
     pub(crate) fn arrived(&self) {
         let id = self.grant().id();
         self.observers(&mut |_, observers| observers.cancel(id));

@@ -7,14 +7,14 @@ use super::handle::Handle;
 use crate::memory::Buffer;
 use crate::sync::Arc;
 
-/// One message, as it was received. Its memory goes back to the pool when it is dropped; handles
-/// that are still in it are closed then.
+/// One message, as it was received. When it is dropped, its memory returns to the pool and handles
+/// that are still in it are closed.
 ///
 /// The bytes begin at an address divisible by 64.
 pub struct MessageBuf {
     buffer: Buffer,
     handles: Vec<Handle>,
-    /// What they count for in a queue that is bounded.
+    /// Number that the handles count for in a bounded queue.
     weight: u32,
 }
 
@@ -24,7 +24,7 @@ impl MessageBuf {
         MessageBuf { buffer, handles: Vec::new(), weight: 0 }
     }
 
-    /// No bytes, no handles.
+    /// Returns a message without bytes and handles.
     pub(crate) fn empty() -> MessageBuf {
         MessageBuf::new(Buffer::empty())
     }
@@ -36,7 +36,7 @@ impl MessageBuf {
         self.handles = handles;
     }
 
-    /// With handles that are made of `descriptors`, and count for as many.
+    /// Adds handles that consist of `descriptors` and count for as many.
     pub(crate) fn with_received(mut self, handles: Vec<Handle>, descriptors: usize) -> MessageBuf {
         self.set_handles(handles);
         // At most 253.
@@ -44,13 +44,13 @@ impl MessageBuf {
         self
     }
 
-    /// What its handles count for in a queue.
+    /// Number that its handles count for in a queue.
     #[inline]
     pub(crate) fn weight(&self) -> usize {
         self.weight as usize
     }
 
-    /// Handles that have not been taken out.
+    /// Returns the handles that have not been taken out.
     #[inline]
     #[must_use]
     pub fn handles(&self) -> &[Handle] {
@@ -64,14 +64,14 @@ impl MessageBuf {
         std::mem::take(&mut self.handles)
     }
 
-    /// Returns the bytes as a part that can be split, and the handles. Allocates once, to count the parts.
+    /// Returns the bytes as a part that can be split, and the handles. Allocates a reference count.
     #[must_use]
     pub fn into_parts(self) -> (Part, Vec<Handle>) {
         let range = 0..self.buffer.len();
         (Part { owner: Arc::new(self.buffer), range }, self.handles)
     }
 
-    /// The transaction id: the first four bytes; 0 for a shorter message.
+    /// Returns the transaction id: the first four bytes; 0 for a shorter message.
     #[inline]
     pub(crate) fn txid(&self) -> u32 {
         self.buffer.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes))
@@ -110,7 +110,7 @@ impl fmt::Debug for MessageBuf {
 }
 
 /// A part of a message's bytes, with shared ownership of the memory: cloned and split without
-/// copying. The memory goes back to the pool with the last part.
+/// copying. The memory returns to the pool with the last part.
 #[derive(Clone)]
 pub struct Part {
     owner: Arc<Buffer>,

@@ -1,5 +1,5 @@
-//! Channels, the messages that go through them, and the handles that go in messages: each is made
-//! of the others, because a handle may be to an end of a channel.
+//! Channels, messages, and handles. They refer to each other, because a message carries handles and
+//! a handle may be to an end of a channel.
 
 mod call;
 mod cycle;

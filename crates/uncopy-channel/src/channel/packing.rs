@@ -1,5 +1,5 @@
-//! Handles taken apart for another process, and put together from what came from one: nothing that
-//! it says is believed without a look.
+//! Takes handles apart to send them to another process, and puts received ones together after
+//! checking every field.
 
 use super::endpoint::Channel;
 use super::handle::Handle;
@@ -11,7 +11,7 @@ use crate::transport::carrier::Unread;
 use crate::transport::packet::Content;
 use crate::transport::parcel::{Item, Load, Parcel, Parts};
 
-/// Takes the handles apart. All are consumed, also if one of them cannot go.
+/// Takes the handles apart. All are consumed, even if one of them cannot be sent.
 ///
 /// # Errors
 /// [`Status::NotSupported`] for a port; [`Status::NoResources`] if descriptors run out, and as
@@ -23,12 +23,12 @@ pub(super) fn pack(handles: Vec<Handle>) -> Result<Parcel, Status> {
     })
 }
 
-/// The handles of a parcel; none if one of them is not what its record says.
+/// Returns the handles of a parcel; `None` if one of them is not what its record says.
 pub(super) fn unpack(parcel: Parcel) -> Option<Vec<Handle>> {
     parcel.unpack(put_together)
 }
 
-/// The message of a load; none if one of its handles is not what its record says.
+/// Returns the message of a packet; `None` if one of its handles is not what its record says.
 pub(super) fn message_of(load: Load) -> Option<MessageBuf> {
     let message = MessageBuf::new(load.body);
     if load.parcel.is_empty() {
@@ -47,7 +47,7 @@ fn take_apart(handle: Handle) -> Result<Parts, Status> {
         Handle::Socket(socket) => socket.depart(),
         Handle::Event(event) => event.depart(),
         Handle::EventPair(pair) => pair.depart(),
-        // Its packets are about objects of this process.
+        // Its packets refer to objects of this process.
         Handle::Port(_) => Err(Status::NotSupported),
     }
 }

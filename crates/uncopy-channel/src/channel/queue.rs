@@ -1,16 +1,16 @@
-//! Queues of messages, one at each end.
+//! The bounded queue of messages at each end.
 
 use std::collections::VecDeque;
 
 use super::message::MessageBuf;
 use crate::MAX_BYTES;
 
-/// How much one end's queue takes before the other's writes answer
+/// Bounds of one end's queue. When it is full, writes of the other end return
 /// [`ShouldWait`](crate::Status::ShouldWait) and its
-/// [`WRITABLE`](crate::Signals::WRITABLE) clears.
+/// [`WRITABLE`](crate::Signals::WRITABLE) is cleared.
 ///
-/// A queue below all three bounds takes one message more, whatever its size, so that bytes and
-/// handles may exceed theirs by less than one message.
+/// A queue below all three bounds takes one more message of any size, so that bytes and handles may
+/// exceed their bounds by less than one message.
 ///
 /// ```
 /// use uncopy::channel::{Bounds, Channel};
@@ -21,11 +21,11 @@ use crate::MAX_BYTES;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Bounds {
-    /// Messages; 4,096 by default.
+    /// Number of messages; 4,096 by default.
     pub messages: usize,
-    /// Bytes of all messages; 16 MiB by default.
+    /// Total bytes of all messages; 16 MiB by default.
     pub bytes: usize,
-    /// Handles of all messages; 4,096 by default.
+    /// Number of handles of all messages; 4,096 by default.
     pub handles: usize,
 }
 
@@ -36,7 +36,7 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// Returns the defaults.
+    /// Returns the default bounds.
     #[must_use]
     pub fn new() -> Bounds {
         Bounds::default()
@@ -64,7 +64,7 @@ impl Bounds {
     }
 }
 
-/// Messages on their way to one end, first in, first out.
+/// Messages for one end, first in, first out.
 pub(crate) struct Queue {
     messages: VecDeque<MessageBuf>,
     bytes: usize,
@@ -94,16 +94,16 @@ impl Queue {
             && self.handles < self.bounds.handles
     }
 
-    /// There is room for one more behind the largest message; of descriptors, as many again as one
-    /// carries.
+    /// Whether there is room for one more message behind one of the largest size, and for the
+    /// descriptors of both.
     pub(crate) fn has_room_for_two(&self) -> bool {
         self.messages.len() + 1 < self.bounds.messages
             && self.bytes + MAX_BYTES < self.bounds.bytes
             && self.handles == 0
     }
 
-    /// There is room for what may lie before the answer of a call: for all that a socket holds
-    /// besides a full queue, which by default is up to 32 MiB, in messages of any size.
+    /// Whether there is room for what may come before the answer of a call: everything that a socket
+    /// holds beside a full queue, by default up to 32 MiB, in messages of any size.
     pub(crate) fn has_room_before_answer(&self) -> bool {
         self.messages.len() / 16 < self.bounds.messages
             && self.bytes / 3 < self.bounds.bytes
@@ -130,7 +130,7 @@ impl Queue {
         Some(message)
     }
 
-    /// Empties it.
+    /// Removes all messages.
     pub(crate) fn take(&mut self) -> VecDeque<MessageBuf> {
         (self.bytes, self.handles) = (0, 0);
         std::mem::take(&mut self.messages)

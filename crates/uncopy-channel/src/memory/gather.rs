@@ -1,17 +1,17 @@
-//! From many regions into one buffer, and back.
+//! Gathers many regions into one buffer, and scatters a buffer over regions.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 
-/// A destination of fixed length that is written from its beginning to its end, piece by piece.
+/// A destination of fixed length that is appended to, piece by piece.
 ///
-/// What has not been appended cannot be read, so nobody has to clear the memory first.
+/// Bytes that have not been appended cannot be read, so the memory is not cleared first.
 #[derive(Debug)]
 pub struct Filling<'a> {
     rest: &'a mut [MaybeUninit<u8>],
 }
 
-/// More bytes were appended than the length that was announced.
+/// Error of appending more bytes than were announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("more bytes than announced; announce the sum of all pieces")]
 pub struct TooLong;
@@ -30,7 +30,7 @@ impl<'a> Filling<'a> {
         self.rest.len()
     }
 
-    /// Copies `bytes` behind what is there.
+    /// Appends `bytes`.
     ///
     /// # Errors
     /// [`TooLong`] if they do not fit; nothing is copied then.
@@ -46,16 +46,16 @@ impl<'a> Filling<'a> {
         Ok(())
     }
 
-    /// Copies every region, in order.
+    /// Appends every region, in order.
     ///
     /// # Errors
-    /// [`TooLong`] at the first that does not fit; those before it are copied.
+    /// [`TooLong`] at the first region that does not fit; those before it are copied.
     #[inline]
     pub fn append_all(&mut self, regions: &[IoSlice<'_>]) -> Result<(), TooLong> {
         if let [region] = regions { self.append(region) } else { self.append_each(regions) }
     }
 
-    /// Out of line, so that the loop has the registers for itself; where there are wide ones, those.
+    /// Appends the regions. Out of line, so that the loop has all registers; uses AVX2 if available.
     #[inline(never)]
     fn append_each(&mut self, regions: &[IoSlice<'_>]) -> Result<(), TooLong> {
         #[cfg(target_arch = "x86_64")]
@@ -66,7 +66,7 @@ impl<'a> Filling<'a> {
         self.append_each_plainly(regions)
     }
 
-    /// The same code, compiled for registers of 32 bytes.
+    /// Runs the same code, compiled for registers of 32 bytes.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
     fn append_each_avx2(&mut self, regions: &[IoSlice<'_>]) -> Result<(), TooLong> {
@@ -94,32 +94,32 @@ impl<'a> Filling<'a> {
         result
     }
 
-    /// Returns the memory still to be written, for a copy that `append` cannot do (from pointers that may
-    /// be bad, say). Follow it with [`assume_appended`](Self::assume_appended).
+    /// Returns the memory still to be written, for a copy that `append` cannot do, such as from
+    /// pointers that may be bad. Call [`assume_appended`](Self::assume_appended) afterwards.
     #[inline]
     pub fn unfilled(&mut self) -> &mut [MaybeUninit<u8>] {
         self.rest
     }
 
-    /// Takes the first `count` bytes of [`unfilled`](Self::unfilled) as written.
+    /// Counts the first `count` bytes of [`unfilled`](Self::unfilled) as written.
     ///
     /// # Panics
     /// If fewer remain.
     ///
     /// # Safety
-    /// They have been initialised.
+    /// These bytes have been initialised.
     #[inline]
     pub unsafe fn assume_appended(&mut self, count: usize) {
         self.rest = &mut std::mem::take(&mut self.rest)[count..];
     }
 }
 
-/// Copies `bytes` behind what is in `to`: `extend_from_slice`, quick for short ones.
+/// Appends `bytes` to `to`, like `extend_from_slice`, but faster for short slices.
 #[inline]
 pub(crate) fn append(to: &mut Vec<u8>, bytes: &[u8]) {
     to.reserve(bytes.len());
     let space = to.spare_capacity_mut().as_mut_ptr();
-    // SAFETY: there is room for so many bytes (reserved above), and `to` is borrowed mutably while
+    // SAFETY: there is room for these bytes (reserved above), and `to` is borrowed mutably while
     // `bytes` is borrowed, so that they do not overlap.
     unsafe { copy_short(bytes.as_ptr(), space.cast(), bytes.len()) };
     let length = to.len() + bytes.len();
@@ -127,8 +127,8 @@ pub(crate) fn append(to: &mut Vec<u8>, bytes: &[u8]) {
     unsafe { to.set_len(length) };
 }
 
-/// `memcpy`, without the call for up to 128 bytes: two loads from both ends that overlap, and two
-/// stores. Lists of many regions are lists of short ones.
+/// Copies like `memcpy`, without a call for up to 128 bytes: two overlapping loads from both ends and
+/// two stores. In long lists of regions most regions are short.
 ///
 /// # Safety
 /// `from` may be read and `to` written for `length` bytes, and they do not overlap.
@@ -168,7 +168,7 @@ unsafe fn copy_short(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
-/// Copies `bytes` into the regions, each filled before the next; says how many found room.
+/// Copies `bytes` into the regions, each filled before the next; returns how many fitted.
 pub(crate) fn scatter(bytes: &[u8], regions: &mut [IoSliceMut<'_>]) -> usize {
     let mut rest = bytes;
     for region in regions {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn appends_lists_up_to_the_first_that_does_not_fit() {
+    fn appends_regions_up_to_the_first_that_does_not_fit() {
         let source: Vec<u8> = (0..=255).collect();
         for length in 0..140 {
             let regions = [&source[1..1 + length], &source[3..3 + length], &source[..2]];

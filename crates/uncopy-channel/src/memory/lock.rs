@@ -1,9 +1,10 @@
-//! A lock that is held for a few instructions, and given up without an atomic read-modify-write:
-//! that alone would be a fifth of the time of a small message.
+//! A lock for critical sections of a few instructions. It is released without an atomic
+//! read-modify-write, which would take a fifth of the time of a small message.
 //!
-//! Giving up is a plain store, then a look for sleepers. The processor may look before the store
-//! is seen elsewhere (x86-64 too: Intel SDM volume 3A, 8.2.3.4), and so miss whoever goes to sleep
-//! in these few nanoseconds. Hence nobody sleeps for longer than [`NAP`] before trying again.
+//! Releasing is a plain store, then a check for sleepers. The processor may check before the store
+//! is visible elsewhere (on x86-64 too: Intel SDM volume 3A, 8.2.3.4), and so miss a thread that
+//! goes to sleep in these few nanoseconds. Therefore no thread sleeps for longer than
+//! [`MAX_SLEEP`] before it tries again.
 
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;
@@ -16,10 +17,10 @@ use rustix::time::Timespec;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Looks at a held lock before sleeping.
+/// Number of checks of a held lock before sleeping.
 const SPINS: u32 = 100;
 /// 1 ms.
-const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+const MAX_SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 pub(crate) struct Lock<T> {
     state: AtomicU32,
@@ -32,7 +33,7 @@ unsafe impl<T: Send> Send for Lock<T> {}
 // SAFETY: one guard exists at a time, so that the value is only ever sent from thread to thread.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
-/// The value, as long as the lock is held. It stays in its thread.
+/// Access to the value while the lock is held. It cannot be sent to another thread.
 pub(crate) struct Guard<'a, T> {
     lock: &'a Lock<T>,
     stays: PhantomData<*const ()>,
@@ -67,15 +68,15 @@ impl<T> Lock<T> {
         }
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         while !self.try_take() {
-            // Woken, timed out, interrupted or already free: try again whichever it was.
-            let _ = futex::wait(&self.state, futex::Flags::PRIVATE, HELD, Some(&NAP));
+            // Woken, timed out, interrupted or already free: tries again in every case.
+            let _ = futex::wait(&self.state, futex::Flags::PRIVATE, HELD, Some(&MAX_SLEEP));
         }
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
     #[cold]
     fn wake(&self) {
-        // Fails only for an address that is none.
+        // Fails only for an invalid address.
         let _ = futex::wake(&self.state, futex::Flags::PRIVATE, 1);
     }
 }
@@ -118,7 +119,7 @@ mod tests {
     use super::{FREE, HELD, Lock};
 
     #[test]
-    fn one_thread_at_a_time() {
+    fn one_thread_at_a_time_holds_the_lock() {
         const TURNS: u64 = 100_000;
         let lock = Lock::new([0u64; 2]);
         scope(|threads| {
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_sleeper_finds_out_by_itself() {
+    fn a_sleeper_that_was_not_woken_takes_the_lock_after_a_timeout() {
         let lock = Lock::new(());
         lock.state.store(HELD, Ordering::Relaxed);
         scope(|threads| {
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn unwinding_gives_it_up() {
+    fn unwinding_releases_the_lock() {
         let lock = Lock::new(1);
         let unwound = catch_unwind(AssertUnwindSafe(|| {
             let _held = lock.lock();

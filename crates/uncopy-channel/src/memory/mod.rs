@@ -1,4 +1,4 @@
-//! Memory of messages, and the only place of this crate where unsafe code stands.
+//! Memory of messages. The only unsafe code of this crate is here.
 #![allow(unsafe_code)]
 
 mod gather;

@@ -1,11 +1,11 @@
-//! Message buffers: taken and given back last in, first out, by size class, so that the next
-//! message finds warm memory and the steady state allocates nothing.
+//! Message buffers: a pool by size class, last in, first out, so that the next message uses cached
+//! memory and the steady state allocates nothing.
 //!
-//! Each thread has a cache. A thread that only gives back (a reader) hands a batch of buffers to a
-//! depot, and one that only takes (a writer) fetches a batch from there: one lock for
+//! Each thread has a cache. A thread that only returns buffers (a reader) gives them to a depot in
+//! batches, and one that only takes buffers (a writer) fetches batches from there: one lock for
 //! [`BATCH`] buffers (the magazines of Bonwick and Adams, USENIX 2001). The depot's locks are only
-//! ever tried, never waited for: a busy one costs an allocation, and a child forked while another
-//! thread held one does not hang.
+//! tried, never waited for: if one is held, a buffer is allocated or freed instead, and a child
+//! forked while another thread held one does not hang.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
@@ -18,21 +18,21 @@ use super::gather::Filling;
 
 /// Size classes: powers of two from 64 to 65,536 bytes.
 const CLASSES: usize = 11;
-const SMALLEST_BYTES: usize = 64;
-/// A cache line; more than any field of a message needs.
+const MIN_BYTES: usize = 64;
+/// Alignment of buffers: a cache line, more than any field of a message needs.
 const ALIGN: usize = 64;
-/// Most buffers of one class that a thread keeps; half of them go to the depot at once.
+/// Maximum number of buffers of one class in a thread's cache; half of them go to the depot at once.
 const KEEP: u32 = 16;
-/// Buffers that move between a thread and the depot together.
+/// Number of buffers that move between a thread and the depot together.
 const BATCH: u32 = KEEP / 2;
-/// Batches of one class that the depot keeps.
+/// Maximum number of batches of one class in the depot.
 const DEPOT_BATCHES: usize = 16;
-/// Received messages up to this size are copied out of the room that had to be there for them.
+/// Maximum size of received messages that are copied out of the larger buffer they were received into.
 const COPIED_BYTES: usize = 16 << 10;
-/// The class of an empty message, which has no memory.
+/// Class of an empty message, which has no memory.
 const NONE: u8 = u8::MAX;
 
-/// A free buffer's first bytes.
+/// First bytes of a free buffer.
 struct Free {
     next: Option<NonNull<Free>>,
 }
@@ -43,13 +43,13 @@ struct Stack {
     count: Cell<u32>,
 }
 
-/// Owns its buffers.
+/// A list of free buffers, which it owns.
 struct Batch {
     top: Option<NonNull<Free>>,
     class: u8,
 }
 
-// SAFETY: free buffers belong to nobody else, and carry nothing of the thread that used them.
+// SAFETY: a batch owns its free buffers alone, and they have no tie to the thread that used them.
 unsafe impl Send for Batch {}
 
 struct Cache {
@@ -67,20 +67,20 @@ thread_local! {
 }
 
 fn layout(class: u8) -> Layout {
-    let size = SMALLEST_BYTES << class;
+    let size = MIN_BYTES << class;
     Layout::from_size_align(size, ALIGN).expect("at most 65,536 bytes, aligned to 64")
 }
 
 fn class_of(length: usize) -> u8 {
-    let size = length.max(SMALLEST_BYTES).next_power_of_two();
-    u8::try_from(size.trailing_zeros() - SMALLEST_BYTES.trailing_zeros()).unwrap_or(NONE)
+    let size = length.max(MIN_BYTES).next_power_of_two();
+    u8::try_from(size.trailing_zeros() - MIN_BYTES.trailing_zeros()).unwrap_or(NONE)
 }
 
 impl Stack {
     #[inline]
     fn push(&self, start: NonNull<u8>) {
         let free = start.cast::<Free>();
-        // SAFETY: a free buffer of at least 64 bytes, aligned to 64, that nobody else refers to.
+        // SAFETY: a free buffer of at least 64 bytes, aligned to 64, that nothing else refers to.
         unsafe { free.write(Free { next: self.top.get() }) };
         self.top.set(Some(free));
         self.count.set(self.count.get() + 1);
@@ -89,7 +89,7 @@ impl Stack {
     #[inline]
     fn pop(&self) -> Option<NonNull<u8>> {
         let free = self.top.get()?;
-        // SAFETY: what is on the stack was written by `push` and has not been touched since.
+        // SAFETY: the entry was written by `push` and has not been changed since.
         self.top.set(unsafe { free.as_ref() }.next);
         self.count.set(self.count.get() - 1);
         Some(free.cast())
@@ -159,7 +159,7 @@ fn allocate(class: u8) -> NonNull<u8> {
 }
 
 #[inline]
-fn give_back(start: NonNull<u8>, class: u8) {
+fn put_back(start: NonNull<u8>, class: u8) {
     let kept = CACHE.try_with(|cache| {
         let stack = &cache.stacks[usize::from(class)];
         stack.push(start);
@@ -173,7 +173,7 @@ fn give_back(start: NonNull<u8>, class: u8) {
     }
 }
 
-/// The bytes of one message, at most 65,536, all initialised. Goes back to the pool when dropped.
+/// Bytes of one message, at most 65,536, all initialised. Returns to the pool when dropped.
 pub(crate) struct Buffer {
     start: NonNull<u8>,
     length: u32,
@@ -185,7 +185,7 @@ unsafe impl Send for Buffer {}
 // SAFETY: shared references only read.
 unsafe impl Sync for Buffer {}
 
-/// Memory on its way to become a [`Buffer`]; given back to the pool if it does not.
+/// Uninitialised memory for a [`Buffer`]; returns to the pool if it does not become one.
 struct Vacant {
     start: NonNull<u8>,
     class: u8,
@@ -197,22 +197,23 @@ impl Vacant {
         Vacant { start: take(class), class }
     }
 
-    /// Bytes that there are.
+    /// Size in bytes.
     fn size(&self) -> usize {
-        SMALLEST_BYTES << self.class
+        MIN_BYTES << self.class
     }
 
-    /// The first `length` bytes.
+    /// Returns the first `length` bytes.
     ///
     /// # Safety
-    /// There are so many, they are lent out nowhere else, and `self` outlives the borrow.
+    /// `length` is at most [`size`](Self::size), the bytes are not borrowed elsewhere, and `self`
+    /// outlives the borrow.
     unsafe fn space<'a>(&self, length: usize) -> &'a mut [MaybeUninit<u8>] {
         let space = self.start.cast::<MaybeUninit<u8>>().as_ptr();
-        // SAFETY: the caller's; bytes that may be uninitialised ask for nothing more.
+        // SAFETY: the caller's; `MaybeUninit` bytes have no other requirement.
         unsafe { std::slice::from_raw_parts_mut(space, length) }
     }
 
-    /// The first `length` bytes have been initialised.
+    /// Makes a buffer of the first `length` bytes, which have been initialised.
     fn become_buffer(self, length: usize) -> Buffer {
         let length = u32::try_from(length).unwrap_or(0);
         let buffer = Buffer { start: self.start, length, class: self.class };
@@ -223,24 +224,24 @@ impl Vacant {
 
 impl Drop for Vacant {
     fn drop(&mut self) {
-        give_back(self.start, self.class);
+        put_back(self.start, self.class);
     }
 }
 
 impl Buffer {
-    /// Largest length.
-    pub(crate) const MAX_BYTES: usize = SMALLEST_BYTES << (CLASSES - 1);
+    /// Maximum length.
+    pub(crate) const MAX_BYTES: usize = MIN_BYTES << (CLASSES - 1);
 
-    /// No bytes, no memory.
+    /// Returns a buffer without bytes and memory.
     pub(crate) const fn empty() -> Buffer {
         Buffer { start: NonNull::dangling(), length: 0, class: NONE }
     }
 
-    /// A buffer of `length` bytes that `fill` writes, all of them.
+    /// Returns a buffer of `length` bytes that `fill` writes completely.
     ///
     /// # Errors
-    /// `fill`'s own, or `short` if it wrote fewer bytes. The memory goes back to the pool, also
-    /// if `fill` panics.
+    /// The error of `fill`, or `short` if it wrote fewer bytes. The memory then returns to the pool,
+    /// also if `fill` panics.
     ///
     /// # Panics
     /// If `length` is above [`MAX_BYTES`](Self::MAX_BYTES).
@@ -267,24 +268,24 @@ impl Buffer {
         Ok(vacant.become_buffer(length))
     }
 
-    /// A buffer of what `receive` writes into two spaces, together `room` bytes, the second only
-    /// behind a full first. What is of the size of `likely` bytes stays where it was written; all
-    /// else that is short is copied into memory no larger than it needs.
+    /// Returns a buffer of what `receive` writes into two spaces of together `room` bytes; the second
+    /// is used only after the first is full. A message of the size class of `expected` bytes stays
+    /// where it was written; any other short one is copied into memory of its own size class.
     ///
     /// # Errors
-    /// `receive`'s own.
+    /// The error of `receive`.
     ///
     /// # Panics
-    /// If `room` is zero or above [`MAX_BYTES`](Self::MAX_BYTES), or if `receive` gives bytes
-    /// from elsewhere.
+    /// If `room` is zero or above [`MAX_BYTES`](Self::MAX_BYTES), or if `receive` returns bytes
+    /// from other memory.
     #[inline]
     pub(crate) fn received<E>(
-        likely: usize,
+        expected: usize,
         room: usize,
         receive: impl for<'a> FnOnce([&'a mut [MaybeUninit<u8>]; 2]) -> Result<[&'a mut [u8]; 2], E>,
     ) -> Result<Buffer, E> {
         assert!((1..=Self::MAX_BYTES).contains(&room), "room for {room} bytes");
-        let first = Vacant::new(if likely <= COPIED_BYTES { likely.min(room) } else { room });
+        let first = Vacant::new(if expected <= COPIED_BYTES { expected.min(room) } else { room });
         let border = first.size().min(room);
         let large = Vacant::new(room);
         // SAFETY: as in `filled`.
@@ -317,7 +318,7 @@ impl Buffer {
         Ok(own.become_buffer(length))
     }
 
-    /// Forgets what is behind the first `length` bytes.
+    /// Removes everything behind the first `length` bytes.
     pub(crate) fn truncate(&mut self, length: usize) {
         self.length = self.length.min(u32::try_from(length).unwrap_or(u32::MAX));
     }
@@ -345,7 +346,7 @@ impl Drop for Buffer {
     #[inline]
     fn drop(&mut self) {
         if self.class != NONE {
-            give_back(self.start, self.class);
+            put_back(self.start, self.class);
         }
     }
 }
@@ -371,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_buffer_given_back_is_the_next_one_taken() {
+    fn the_last_returned_buffer_is_the_next_one_taken() {
         let first = of(100, 1);
         let address = first.as_ptr();
         drop(first);
@@ -398,19 +399,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_received_takes_no_more_memory_than_it_needs() {
+    fn a_received_message_takes_memory_of_its_size_class() {
         let bytes: Vec<u8> = (0..65_536u32).map(|n| (n % 251) as u8).collect();
         let sizes = [(1, 0), (64, 0), (100, 1), (4096, 6), (16_384, 8), (16_385, 10), (65_536, 10)];
-        for likely in [0, 1, 64, 90, 4096, 16_384, 16_385, 65_536] {
+        for expected in [0, 1, 64, 90, 4096, 16_384, 16_385, 65_536] {
             for (length, class) in sizes {
-                let received = Buffer::received(likely, 65_536, |[first, second]| {
+                let received = Buffer::received(expected, 65_536, |[first, second]| {
                     let (head, rest) = bytes[..length].split_at(length.min(first.len()));
                     Ok::<_, ()>([initialised(first, head), initialised(second, rest)])
                 });
                 let mut buffer = received.unwrap();
-                let kept = if likely <= 16_384 && length > 16_384 { 10 } else { class };
-                assert_eq!((buffer.len(), buffer.class), (length, kept), "{likely}");
-                assert_eq!(*buffer, bytes[..length], "{likely}");
+                let kept = if expected <= 16_384 && length > 16_384 { 10 } else { class };
+                assert_eq!((buffer.len(), buffer.class), (length, kept), "{expected}");
+                assert_eq!(*buffer, bytes[..length], "{expected}");
                 buffer.truncate(length / 2);
                 assert_eq!(buffer.len(), length / 2);
             }
@@ -423,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_the_likely_size_stays_where_it_was_received() {
+    fn a_message_of_the_expected_size_is_not_copied() {
         let mut written = std::ptr::null();
         let buffer = Buffer::received(3000, 65_536, |[first, second]| {
             let head = initialised(first, &[7; 2500]);
@@ -435,14 +436,14 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "received elsewhere")]
-    fn bytes_behind_a_first_space_that_is_not_full_are_refused() {
+    fn bytes_in_the_second_space_after_a_partial_first_are_refused() {
         let _ = Buffer::received(64, 65_536, |[first, second]| {
             Ok::<_, ()>([initialised(first, &[1]), initialised(second, &[2])])
         });
     }
 
     #[test]
-    fn what_was_not_filled_does_not_become_a_buffer() {
+    fn a_partly_filled_buffer_is_an_error() {
         let short =
             Buffer::filled(10, |filling| filling.append(b"123").map_err(|_| "long"), "short");
         assert_eq!(short.err(), Some("short"));

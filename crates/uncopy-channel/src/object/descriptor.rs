@@ -9,7 +9,7 @@ use crate::source::Source;
 use crate::transport::parcel::Parts;
 use uncopy_os::file;
 
-/// Any open file. It has no signals: poll the descriptor itself.
+/// An open file of any type. It has no signals: poll the descriptor itself.
 #[derive(Debug)]
 pub struct Descriptor {
     fd: OwnedFd,
@@ -24,7 +24,7 @@ impl From<OwnedFd> for Descriptor {
 }
 
 impl Descriptor {
-    /// From what another process sent.
+    /// Makes a handle of what another process sent.
     pub(crate) fn arrive(parts: Parts, rights: Rights) -> Option<Descriptor> {
         let [fd] = <[OwnedFd; 1]>::try_from(parts.fds).ok()?;
         Some(Descriptor { fd, koid: Koid::next(), grant: Grant::new(rights) })

@@ -1,4 +1,4 @@
-//! Events and event pairs: signals and nothing else.
+//! Events and event pairs: objects that only have signals.
 
 use std::os::fd::OwnedFd;
 
@@ -13,15 +13,15 @@ use crate::sync::{Arc, Mutex, lock};
 use crate::transport::parcel::Parts;
 use uncopy_os::seqpacket;
 
-/// What the program may change.
+/// Signals that the program may change.
 const USER: Signals = Signals::USER_ALL.union(Signals::SIGNALED);
 
 struct Core {
     solo: Arc<Solo>,
 }
 
-/// Signals that the program sets and clears. Handles to it in other processes see them too; a
-/// signal that is set and cleared again before they look is not seen there.
+/// Signals that the program sets and clears. Handles in other processes see them too, except a signal
+/// that is set and cleared again before they look.
 pub struct Event {
     core: Arc<Core>,
     grant: Grant,
@@ -34,7 +34,7 @@ impl Event {
         Event { core: Arc::new(Core { solo: Solo::new() }), grant: Grant::new(Rights::EVENT) }
     }
 
-    /// What of it goes to another process.
+    /// Returns the parts to send to another process.
     pub(crate) fn depart(&self) -> Result<Parts, Status> {
         let solo = &self.core.solo;
         if solo.shared().is_none() {
@@ -44,7 +44,7 @@ impl Event {
         Ok(Parts { fds: vec![fds.memory, fds.doorbell], extra: 0 })
     }
 
-    /// From what another process sent.
+    /// Makes an event of what another process sent.
     pub(crate) fn arrive(parts: Parts, rights: Rights) -> Option<Event> {
         let [memory, doorbell] = <[OwnedFd; 2]>::try_from(parts.fds).ok()?;
         let solo = Solo::new();
@@ -63,10 +63,10 @@ impl Default for Event {
 lone!(Event);
 solo!(Event, Kind::Event, USER);
 
-/// Both ends, of which one may be in another process, or both, and here too.
+/// Both ends; each may also be in other processes.
 struct Ends {
     solos: [Arc<Solo>; 2],
-    /// Handles in this process.
+    /// Number of handles in this process.
     handles: Mutex<[u32; 2]>,
 }
 
@@ -88,7 +88,7 @@ impl EventPair {
         (end(0), end(1))
     }
 
-    /// What of it goes to another process.
+    /// Returns the parts to send to another process.
     pub(crate) fn depart(&self) -> Result<Parts, Status> {
         let solo = self.solo();
         if solo.shared().is_none() {
@@ -100,7 +100,7 @@ impl EventPair {
         Ok(Parts { fds: vec![fds.memory, fds.doorbell, life], extra: (self.side as u64) << 32 })
     }
 
-    /// From what another process sent.
+    /// Makes an end of what another process sent.
     pub(crate) fn arrive(parts: Parts, rights: Rights) -> Option<EventPair> {
         let [memory, doorbell, life] = <[OwnedFd; 3]>::try_from(parts.fds).ok()?;
         let side = usize::try_from(parts.extra >> 32).ok().filter(|side| *side < 2)?;
@@ -136,7 +136,7 @@ impl EventPair {
         if !USER.contains(clear.union(set)) {
             return Err(Status::InvalidArgs);
         }
-        // Checks for a forked child, too.
+        // Also fails in a forked child.
         self.other().change(USER, Signals::empty(), Signals::empty())?;
         if self.signals().contains(Signals::PEER_CLOSED) {
             return Err(Status::PeerClosed);
@@ -163,9 +163,9 @@ impl EventPair {
 }
 
 impl Ends {
-    /// Makes the signals of both ends those of several processes.
+    /// Moves the signals of both ends to memory that other processes can have.
     fn share(&self) -> Result<(), Status> {
-        // Nobody closes the last handle of an end, or shares them too, meanwhile.
+        // Locked, so that no thread closes the last handle of an end or shares the ends meanwhile.
         let handles = lock(&self.handles);
         if self.solos[0].shared().is_some() {
             return Ok(());
@@ -175,7 +175,7 @@ impl Ends {
         let lives = [a, b];
         let mut shared = Vec::with_capacity(2);
         for (end, life) in lives.into_iter().enumerate() {
-            // An end that is closed already is dead to the other.
+            // A closed end keeps no socket, so that the other end sees it closed.
             let life = (handles[end] > 0).then_some(life);
             shared.push(Shared::new(fds.duplicate()?, end, life)?);
         }
@@ -197,7 +197,7 @@ impl Drop for EventPair {
             is_own = true;
         });
         if !is_own {
-            // In a forked child: what another thread was changing must not be torn down.
+            // In a forked child: another thread may have been changing it, so it is not dropped.
             std::mem::forget(self.ends.clone());
             return;
         }
@@ -212,7 +212,7 @@ impl Drop for EventPair {
         match self.solo().shared() {
             None => drop(self.other().update(Signals::empty(), Signals::PEER_CLOSED)),
             Some(shared) => {
-                // Others may have it still; the kernel knows.
+                // Other processes may still have it; the kernel knows.
                 shared.end();
                 self.other().refresh();
             }

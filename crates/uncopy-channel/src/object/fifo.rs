@@ -14,7 +14,7 @@ use crate::transport::carrier::Piece;
 use crate::transport::packet::Content;
 use crate::transport::parcel::{Load, Parts};
 
-/// Bytes of all elements of one direction (`FifoDispatcher::kMaxSizeBytes`).
+/// Maximum size of all elements of one direction (`FifoDispatcher::kMaxSizeBytes`).
 const MAX_BYTES: usize = 4096;
 
 /// One end of a fifo: elements of one fixed size in both directions.
@@ -23,7 +23,7 @@ pub struct Fifo(Peered<FifoEnd>);
 
 peered!(Fifo);
 
-/// What waits to be read at one end, and the sizes.
+/// Unread elements of one end, and the sizes.
 struct FifoEnd {
     bytes: VecDeque<u8>,
     capacity: usize,
@@ -31,11 +31,11 @@ struct FifoEnd {
 }
 
 impl Fifo {
-    /// Makes a fifo and returns both ends, of one that holds `count` elements of `element_bytes` in
-    /// each direction.
+    /// Makes a fifo that holds `count` elements of `element_bytes` in each direction, and returns both
+    /// ends.
     ///
     /// # Errors
-    /// [`Status::OutOfRange`] if either is zero or their product above 4,096.
+    /// [`Status::OutOfRange`] if either is zero or their product is above 4,096.
     pub fn pair(count: usize, element_bytes: usize) -> Result<(Fifo, Fifo), Status> {
         let capacity = count.checked_mul(element_bytes).filter(|n| (1..=MAX_BYTES).contains(n));
         let capacity = capacity.ok_or(Status::OutOfRange)?;
@@ -44,7 +44,7 @@ impl Fifo {
         Ok((a, b))
     }
 
-    /// Returns the bytes of one element.
+    /// Returns the size of one element in bytes.
     ///
     /// # Errors
     /// [`Status::BadState`] in a forked child.
@@ -52,12 +52,12 @@ impl Fifo {
         Ok(self.0.lock()?.end(self.0.side).element)
     }
 
-    /// Writes as many whole elements of `elements` as there is room for; says how many.
+    /// Writes as many whole elements of `elements` as there is room for; returns how many.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::OutOfRange`] if `elements` is
-    /// empty or not whole; [`Status::PeerClosed`]; [`Status::ShouldWait`] if there is room for
-    /// none.
+    /// empty or not a multiple of the element size; [`Status::PeerClosed`];
+    /// [`Status::ShouldWait`] if there is no room.
     pub fn write(&self, elements: &[u8]) -> Result<usize, Status> {
         self.0.grant().check(Rights::WRITE)?;
         let mut locked = self.0.lock()?;
@@ -88,12 +88,12 @@ impl Fifo {
         }
     }
 
-    /// Reads as many elements as there are and fit into `elements`; says how many.
+    /// Reads as many elements as there are and fit into `elements`; returns how many.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::READ`]; [`Status::OutOfRange`] if `elements` is
-    /// empty or not whole; [`Status::ShouldWait`] if there are none, or [`Status::PeerClosed`] if
-    /// none can come any more.
+    /// empty or not a multiple of the element size; [`Status::ShouldWait`] if there are none, or
+    /// [`Status::PeerClosed`] if there are none and the peer is closed.
     pub fn read(&self, elements: &mut [u8]) -> Result<usize, Status> {
         self.0.grant().check(Rights::READ)?;
         let mut locked = self.0.lock()?;
@@ -135,12 +135,12 @@ impl FifoEnd {
 }
 
 impl Fifo {
-    /// What of it goes to another process.
+    /// Returns the parts to send to another process.
     pub(crate) fn depart(self) -> Result<Parts, Status> {
         self.0.depart(false).map(Parts::from)
     }
 
-    /// From what another process sent.
+    /// Makes an end of what another process sent.
     pub(crate) fn arrive(parts: Parts, rights: Rights) -> Option<Fifo> {
         let kind_bits = (parts.extra >> 32) as usize;
         let (capacity, element) = (kind_bits & 0xffff, kind_bits >> 16);

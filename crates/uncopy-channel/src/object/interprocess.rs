@@ -1,9 +1,9 @@
-//! Signals that several processes have: memory that says which are set, and a doorbell.
+//! Signals that several processes share: memory with the signals that are set, and a doorbell.
 //!
-//! Each signal has a byte of its own in the memory, so that setting one is one `pwrite(2)` and
-//! needs no agreement; the memory is never mapped, so that nobody can take it away under a reader.
-//! The doorbell is an eventfd that everybody rings and nobody reads: each ring is an edge for every
-//! epoll set it is in.
+//! Each signal has its own byte in the memory, so that setting one is one `pwrite(2)` and needs no
+//! lock. The memory is never mapped, so that no process can truncate it under a reader. The doorbell
+//! is an eventfd that every process adds to and none reads: each ring is an edge for every epoll set
+//! that contains it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use crate::sync::{Mutex, lock};
 use uncopy_os::epoll::{self, Interest};
 use uncopy_os::{eventfd, file, memfd, seqpacket};
 
-/// Signals of one object.
+/// Number of signals of one object.
 const SIGNALS: usize = 32;
-/// Signals that processes tell each other of.
+/// Signals that are shared among processes.
 const SHARED_SIGNALS: Signals = Signals::USER_ALL.union(Signals::SIGNALED);
-/// Bytes of memory for two ends.
+/// Size of the memory for two ends.
 const MEMORY_BYTES: u64 = 2 * SIGNALS as u64;
 
-/// One end's signals among processes.
+/// Shared signals of one end.
 pub(super) struct Shared {
     fds: SharedFds,
     offset: u64,
-    /// A socket whose peer the holders of the other end have.
+    /// A socket whose peer is held by the processes that have the other end.
     life: Mutex<Option<OwnedFd>>,
     /// PollTarget and life, at their edges. This process's own.
     set: Arc<OwnedFd>,
 }
 
-/// Memory and doorbell, before they belong to an end.
+/// Descriptors of memory and doorbell, which several processes have.
 pub(super) struct SharedFds {
     pub(super) memory: OwnedFd,
     pub(super) doorbell: OwnedFd,
@@ -42,9 +42,9 @@ impl SharedFds {
         Ok(SharedFds { memory: memfd::create(MEMORY_BYTES)?, doorbell: eventfd::create()? })
     }
 
-    /// From what another process sent, if it is what it should be.
+    /// Checks the descriptors that another process sent.
     pub(super) fn arrive(memory: OwnedFd, doorbell: OwnedFd) -> Option<SharedFds> {
-        // Nobody can make it shorter later.
+        // Sealed, so that no process can make it shorter later.
         let is_memory = memfd::size(&memory).is_ok_and(|size| size >= MEMORY_BYTES)
             && memfd::is_fixed(&memory).is_ok_and(|is_fixed| is_fixed);
         let is_doorbell = eventfd::is_anonymous(&doorbell);
@@ -58,7 +58,7 @@ impl SharedFds {
 }
 
 impl Shared {
-    /// The signals of end `end` (0 or 1).
+    /// Makes the shared signals of end `end` (0 or 1).
     pub(super) fn new(fds: SharedFds, end: usize, life: Option<OwnedFd>) -> Result<Shared, Status> {
         let set = Arc::new(epoll::create()?);
         let edge = Interest { read: true, edge: true, ..Interest::default() };
@@ -70,12 +70,12 @@ impl Shared {
         Ok(Shared { fds, offset: (end * SIGNALS) as u64, life, set })
     }
 
-    /// The set to wait for.
+    /// Returns the epoll set to wait for.
     pub(super) fn set(&self) -> &Arc<OwnedFd> {
         &self.set
     }
 
-    /// What another process needs.
+    /// Returns duplicates of the descriptors for another process.
     pub(super) fn fds(&self) -> Result<SharedFds, Status> {
         self.fds.duplicate()
     }
@@ -84,14 +84,14 @@ impl Shared {
         Ok(lock(&self.life).as_ref().map(file::duplicate).transpose()?)
     }
 
-    /// This process has the end no longer.
+    /// Records that this process does not have the end any more.
     pub(super) fn end(&self) {
         if let Some(life) = lock(&self.life).take() {
             epoll::remove(&*self.set, &life);
         }
     }
 
-    /// Sets and clears; others hear of it when the doorbell [rings](Self::ring).
+    /// Sets and clears signals; [`ring`](Self::ring) then notifies the other processes.
     pub(super) fn write(&self, clear: Signals, set: Signals) -> Result<(), Status> {
         for (signals, value) in [(clear.difference(set), [0]), (set, [1])] {
             for signal in signals.intersection(SHARED_SIGNALS).iter() {
@@ -106,14 +106,14 @@ impl Shared {
         eventfd::notify(&self.fds.doorbell);
     }
 
-    /// The signals now, and what of `old` no other process tells. Whoever waits at
-    /// the set sleeps on until the next ring.
+    /// Returns the current shared signals, with the signals of `old` that are not shared. Consumes the
+    /// events of the epoll set.
     pub(super) fn read(&self, old: Signals) -> Signals {
         let _ = epoll::wait(&*self.set, Some(std::time::Duration::ZERO));
         let mut bytes = [0; SIGNALS];
         let mut signals = old.difference(SHARED_SIGNALS);
         if memfd::read_exact_at(&self.fds.memory, &mut bytes, self.offset).is_err() {
-            // Its size is fixed; whatever else went wrong, nothing is said about anything.
+            // Its size is fixed, so this is a rare error of the system: the signals stay.
             return old;
         }
         for (bit, byte) in bytes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Objects: what every handle can do, whatever its object, and those that carry no handles.
+//! Operations of every handle, and the objects that carry no handles.
 
 use crate::Status;
 use crate::identity::{Kind, Koid};
@@ -27,7 +27,7 @@ pub use signal_fd::SignalFd;
 pub use socket::{Socket, SocketInfo, SocketKind};
 pub use vmo::Vmo;
 
-/// Operations that every handle has, whatever its object.
+/// Operations that every handle has.
 ///
 /// Sealed: [`Handle`](crate::Handle) and each object's own type implement it, and no other crate can.
 ///
@@ -36,17 +36,17 @@ pub use vmo::Vmo;
 /// impl uncopy::channel::Object for Mine {}
 /// ```
 pub trait Object: Source {
-    /// Returns what it is.
+    /// Returns the kind of the object.
     fn kind(&self) -> Kind {
         self.object_kind()
     }
 
-    /// Returns what may be done with it; empty after [`revoke`](Object::revoke).
+    /// Returns the rights of the handle; empty after [`revoke`](Object::revoke).
     fn rights(&self) -> Rights {
         self.grant().rights()
     }
 
-    /// Checks that all of `needed` may be done with it.
+    /// Checks that the handle has all of `needed`.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] if not; [`Status::BadHandle`] after [`revoke`](Object::revoke).
@@ -55,12 +55,12 @@ pub trait Object: Source {
         self.grant().check(needed)
     }
 
-    /// Returns the object's name; all handles to it give the same.
+    /// Returns the number of the object; all handles to it return the same.
     fn koid(&self) -> Koid {
         self.koids().0
     }
 
-    /// Returns the name of the other end, of an object that has one.
+    /// Returns the number of the other end, if the object has one.
     fn related_koid(&self) -> Option<Koid> {
         self.koids().1
     }
@@ -71,9 +71,9 @@ pub trait Object: Source {
         self.current_signals()
     }
 
-    /// Waits until any of `signals` is set; says all that are set then. If one is set already, that
-    /// costs one atomic load, or where the other end is in another process one system call, which
-    /// takes in what has come from there.
+    /// Waits until any of `signals` is set; returns all that are set then. If one is already set, this
+    /// costs one atomic load, or one system call if the other end is in another process, which
+    /// receives what has come from there.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::WAIT`], [`Status::TimedOut`],
@@ -95,7 +95,8 @@ pub trait Object: Source {
     }
 
     /// Has `port` receive one packet with `key` when any of `signals` is set: at once if one is
-    /// set already, unless the options ask for an edge. Ends with this handle.
+    /// already set, unless the options contain [`AsyncOptions::EDGE`]. The wait ends with this
+    /// handle.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] if `port` lacks [`Rights::WRITE`] or this handle
@@ -136,8 +137,8 @@ pub trait Object: Source {
     /// Makes a descriptor that polls readable while any of `signals` is set, for other event loops.
     ///
     /// # Errors
-    /// [`Status::AccessDenied`] without [`Rights::WAIT`], [`Status::NoResources`] if the process
-    /// has no descriptor left.
+    /// [`Status::AccessDenied`] without [`Rights::WAIT`], [`Status::NoResources`] if descriptors
+    /// run out.
     fn signal_fd(&self, signals: Signals) -> Result<SignalFd, Status>
     where
         Self: Sized,
@@ -165,7 +166,7 @@ pub trait Object: Source {
         self.change_peer(clear, set)
     }
 
-    /// Makes another handle to the same object with `rights`, or the same ones.
+    /// Makes another handle to the same object with `rights`, or with the same rights.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::DUPLICATE`], [`Status::InvalidArgs`] for rights
@@ -179,13 +180,13 @@ pub trait Object: Source {
         self.reissue(Grant::new(rights))
     }
 
-    /// Replaces the handle by one with fewer rights. Waits bound to the old one end.
+    /// Replaces the handle by one with fewer rights. Waits on the old handle end.
     ///
     /// # Errors
     /// [`Status::InvalidArgs`] for rights that the handle does not have.
     ///
     /// # Ownership
-    /// The old handle is consumed, also on failure, as by `zx_handle_replace`.
+    /// The old handle is consumed on success and on failure, as by `zx_handle_replace`.
     fn replace(self, rights: Option<Rights>) -> Result<Self, Status>
     where
         Self: Sized,
@@ -195,9 +196,9 @@ pub trait Object: Source {
         self.reissue(Grant::new(rights))
     }
 
-    /// Takes all rights from this handle while others may be using it: every wait and call on it
-    /// ends with [`Status::Canceled`], everything later with [`Status::BadHandle`]. The object
-    /// itself is closed when the handle is dropped.
+    /// Takes all rights from this handle while other threads may be using it: waits and calls on it
+    /// end with [`Status::Canceled`], later operations fail with [`Status::BadHandle`]. The object is
+    /// closed when the handle is dropped.
     fn revoke(&self) {
         self.grant().revoke();
         let id = self.grant().id();

@@ -11,7 +11,7 @@ use crate::sleep::Deadline;
 use crate::source::Source;
 use crate::sync::Arc;
 
-/// A queue of packets, first in, first out, for several threads to wait at.
+/// A queue of packets, first in, first out, at which several threads can wait.
 pub struct Port {
     queue: Arc<PortQueue>,
     grant: Grant,
@@ -30,7 +30,7 @@ impl Port {
         Port { queue: Arc::new(PortQueue::new()), grant: Grant::new(Rights::PORT) }
     }
 
-    /// Queues a packet of the program's own.
+    /// Queues a user packet.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::ShouldWait`] while 16,384
@@ -39,7 +39,7 @@ impl Port {
         self.queue_status(key, 0, contents)
     }
 
-    /// Queues a packet as [`queue`](Self::queue) does, with a number of the program's choice as status.
+    /// Queues a packet as [`queue`](Self::queue) does, with a status that the program chooses.
     ///
     /// # Errors
     /// As [`queue`](Self::queue).
@@ -52,15 +52,15 @@ impl Port {
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::READ`]; [`Status::TimedOut`];
-    /// [`Status::Canceled`] if this handle is revoked, or the one that succeeded it is closed as the
-    /// last, meanwhile.
+    /// [`Status::Canceled`] if this handle is revoked meanwhile, or the handle that succeeded it is
+    /// closed as the last one.
     pub fn wait(&self, deadline: Deadline) -> Result<Packet, Status> {
         self.grant.check(Rights::READ)?;
         self.queue.take(deadline, || self.grant.check(Rights::READ).is_ok())
     }
 
-    /// Takes back what [`wait_async`](Object::wait_async) bound with `source` and `key`: what
-    /// still waits and what is queued.
+    /// Cancels what [`wait_async`](Object::wait_async) bound with `source` and `key`: removes waits
+    /// and queued packets.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::NotFound`] if there is
@@ -71,11 +71,11 @@ impl Port {
         let id = source.grant().id();
         let mut found = false;
         source.observers(&mut |_, observers| found |= observers.unbind(queue, id, key));
-        found |= queue.take_back(id, key)?;
+        found |= queue.remove_packets(id, key)?;
         if found { Ok(()) } else { Err(Status::NotFound) }
     }
 
-    /// Promises this port's packet with `key` to an object.
+    /// Returns a binding that queues a packet with `key` at this port.
     pub(super) fn bind(&self, key: u64, options: AsyncOptions) -> Result<Binding, Status> {
         if options.contains(AsyncOptions::TIMESTAMP | AsyncOptions::BOOT_TIMESTAMP) {
             return Err(Status::InvalidArgs);
@@ -104,7 +104,7 @@ impl Source for Port {
     }
 
     fn cancel_calls(&self) {
-        self.queue.rouse();
+        self.queue.wake_all();
     }
 
     fn handle_count(&self) -> usize {
@@ -124,7 +124,7 @@ impl Source for Port {
 impl Drop for Port {
     fn drop(&mut self) {
         if self.queue.is_inherited() {
-            // In a forked child: what another thread was changing must not be torn down.
+            // In a forked child: another thread may have been changing it, so it is not dropped.
             std::mem::forget(self.queue.clone());
         } else if !self.grant.is_succeeded() {
             self.queue.close();

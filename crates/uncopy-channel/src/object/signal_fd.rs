@@ -1,4 +1,4 @@
-//! A descriptor that other event loops can wait on.
+//! Descriptors that other event loops can wait on.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -10,14 +10,13 @@ use crate::signals::Signals;
 use crate::source::Source;
 use crate::sync::Arc;
 
-/// A descriptor that polls readable (`POLLIN`) exactly while its object has one of the signals it
-/// was made for: level-true, for `poll(2)`, `epoll(7)` and io_uring.
+/// A descriptor that polls readable (`POLLIN`) exactly while its object has one of the signals that
+/// it was made for: level-triggered, for `poll(2)`, `epoll(7)` and io_uring.
 ///
-/// It is an epoll set; only poll it. It stays with its object, also when the other end moves to
-/// another process: it may then be readable for something that turns out to be no signal (the
-/// answer to a call), so look before you act. When the handle it was made from is closed, moved or
-/// revoked it stays readable. It stops following when dropped, duplicates of the descriptor
-/// included.
+/// It is an epoll set; only poll it. It keeps working when the other end moves to another process.
+/// Then it may also be readable for something that changes no signal (the answer to a call), so check
+/// the signals before you act. When the handle that it was made from is closed, moved or revoked, it
+/// stays readable. When it is dropped, duplicates of the descriptor are not updated any more.
 #[derive(Debug)]
 pub struct SignalFd {
     raised: Arc<Raised>,
@@ -47,13 +46,13 @@ impl SignalFd {
         Ok(SignalFd { raised })
     }
 
-    /// The descriptor, also for later.
+    /// Returns the descriptor, shared.
     #[cfg(feature = "tokio")]
     pub(crate) fn set(&self) -> &std::sync::Arc<std::os::fd::OwnedFd> {
         self.raised.set()
     }
 
-    /// Becomes readable when `alarm` is raised, too.
+    /// Makes it readable when `alarm` is raised, too.
     #[cfg(feature = "tokio")]
     pub(crate) fn with_alarm(self, alarm: &std::os::fd::OwnedFd) -> Result<SignalFd, Status> {
         self.raised.add(alarm)?;

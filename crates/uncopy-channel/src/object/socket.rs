@@ -1,4 +1,4 @@
-//! Sockets in Zircon's sense: byte streams and datagrams without handles.
+//! Zircon's sockets: byte streams and datagrams without handles.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -16,17 +16,17 @@ use crate::transport::packet::Content;
 use crate::transport::parcel::{Load, Parts};
 use crate::transport::wire::Wire;
 
-/// Bytes that one direction holds (`MBufChain::max_size` is of this order).
+/// Capacity of one direction (`MBufChain::max_size` is of this order).
 const CAPACITY_BYTES: usize = 256 << 10;
-/// Bytes of a datagram, and of what goes over a socket to another process at once.
+/// Maximum size of a datagram, and of one packet to another process.
 const MAX_PIECE_BYTES: usize = MAX_BYTES;
 
-/// Whether borders between writes are kept.
+/// Whether the boundaries of writes are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketKind {
-    /// Bytes run together; writes and reads may be partial.
+    /// A byte stream; writes and reads may be partial.
     Stream,
-    /// A write is read by one read, which cuts off what does not fit.
+    /// Each write is one datagram; a read returns one, and cuts off what does not fit.
     Datagram,
 }
 
@@ -47,15 +47,15 @@ pub struct Socket(Peered<SocketEnd>);
 
 peered!(Socket);
 
-/// What waits to be read at one end.
+/// Unread bytes of one end.
 struct SocketEnd {
     kind: SocketKind,
     bytes: VecDeque<u8>,
     /// Lengths of the datagrams in `bytes`.
     datagrams: VecDeque<usize>,
-    /// The other end will write no more.
+    /// Whether the other end has disabled its writing.
     is_finished: bool,
-    /// Bytes to read, and room to write, that set a signal of this end; 0: none do.
+    /// Thresholds of this end's signals, in bytes; 0: none.
     thresholds: Thresholds,
 }
 
@@ -65,22 +65,22 @@ struct Thresholds {
     write: usize,
 }
 
-/// What one end of a socket holds, in bytes.
+/// Contents and capacity of one end of a socket, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SocketInfo {
-    /// Whether borders between writes are kept.
+    /// Whether the boundaries of writes are kept.
     pub kind: SocketKind,
-    /// The most that can wait here to be read.
+    /// Maximum number of unread bytes at this end.
     pub read_capacity: usize,
-    /// What waits here to be read; of what another process sent, as far as there is room.
+    /// Number of unread bytes at this end; of what another process sent, as far as there is room.
     pub readable: usize,
-    /// What one read can give: of datagrams, the next.
+    /// Number of bytes that one read can return: for datagrams, the size of the next.
     pub next_read: usize,
-    /// The most that can wait at the other end; 0 if that is closed. If it is in another process:
-    /// what the kernel holds on the way, its own overhead included.
+    /// Maximum number of unread bytes at the other end; 0 if it is closed. If it is in another process:
+    /// the capacity of the kernel's socket, including the kernel's overhead.
     pub write_capacity: usize,
-    /// What of that is taken.
+    /// Used part of `write_capacity`.
     pub written: usize,
 }
 
@@ -90,7 +90,7 @@ impl SocketEnd {
         SocketEnd { kind, bytes, datagrams, is_finished: false, thresholds }
     }
 
-    /// Takes in what there is room for.
+    /// Appends as many bytes as there is room for; returns how many.
     fn put(&mut self, bytes: &[u8]) -> Result<usize, Status> {
         let room = CAPACITY_BYTES - self.bytes.len();
         let count = match self.kind {
@@ -108,7 +108,7 @@ impl SocketEnd {
         Ok(count)
     }
 
-    /// Copies what is next, and removes it unless it is only looked at.
+    /// Copies the next bytes or datagram, and removes it unless `keep`.
     fn get(&mut self, bytes: &mut [u8], keep: bool) -> usize {
         if bytes.is_empty() {
             return 0;
@@ -130,21 +130,21 @@ impl SocketEnd {
     }
 }
 
-/// What is cleared when nothing can be written any more.
-const NOT_AFTER_THE_END: Signals = Signals::WRITABLE.union(Signals::WRITE_THRESHOLD);
+/// Signals that are cleared when nothing can be written any more.
+const CLEARED_AT_THE_END: Signals = Signals::WRITABLE.union(Signals::WRITE_THRESHOLD);
 
-/// The bytes that lie at `side`, or a threshold of who reads or writes them, have changed.
-fn follow_thresholds(locked: &mut Locked<'_, SocketEnd>, side: Side) {
+/// Updates the threshold signals after a change of the unread bytes of `side` or of a threshold.
+fn update_thresholds(locked: &mut Locked<'_, SocketEnd>, side: Side) {
     let writer = side.peer();
     let end = locked.end(side);
     let (held, is_finished, read) = (end.bytes.len(), end.is_finished, end.thresholds.read);
     let write = locked.end(writer).thresholds.write;
-    follow(locked, side, Signals::READ_THRESHOLD, (1..=held).contains(&read));
+    set_to(locked, side, Signals::READ_THRESHOLD, (1..=held).contains(&read));
     let has_room = !is_finished && (1..=CAPACITY_BYTES - held.min(CAPACITY_BYTES)).contains(&write);
-    follow(locked, writer, Signals::WRITE_THRESHOLD, has_room);
+    set_to(locked, writer, Signals::WRITE_THRESHOLD, has_room);
 }
 
-fn follow(locked: &mut Locked<'_, SocketEnd>, side: Side, signal: Signals, is_set: bool) {
+fn set_to(locked: &mut Locked<'_, SocketEnd>, side: Side, signal: Signals, is_set: bool) {
     let (clear, set) = if is_set { (Signals::empty(), signal) } else { (signal, Signals::empty()) };
     locked.update(side, clear, set);
 }
@@ -157,7 +157,8 @@ impl Socket {
         (a, b)
     }
 
-    /// Writes bytes, of a stream as many as there is room for, of a datagram all; says how many.
+    /// Writes bytes: to a stream as many as there is room for, to a datagram socket all; returns how
+    /// many.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::PeerClosed`];
@@ -187,7 +188,7 @@ impl Socket {
                 if is_full {
                     locked.update(side, Signals::WRITABLE, Signals::empty());
                 }
-                follow_thresholds(&mut locked, peer);
+                update_thresholds(&mut locked, peer);
                 Ok(count)
             }
         }
@@ -206,18 +207,18 @@ impl Socket {
         Ok(sent)
     }
 
-    /// Reads bytes of the stream, or one datagram; says how many. What of a datagram does not fit
-    /// is lost; a read of no bytes takes nothing.
+    /// Reads bytes of the stream, or one datagram; returns how many. The part of a datagram that does
+    /// not fit is lost; a read of no bytes removes nothing.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::READ`]; [`Status::ShouldWait`] if there is
-    /// nothing; if nothing can come any more, [`Status::PeerClosed`], or [`Status::BadState`] if
-    /// the peer is open and has disabled its writing.
+    /// nothing to read; then instead [`Status::PeerClosed`] if the peer is closed, or
+    /// [`Status::BadState`] if it is open and has disabled its writing.
     pub fn read(&self, bytes: &mut [u8]) -> Result<usize, Status> {
         self.receive(bytes, false)
     }
 
-    /// Reads as [`read`](Self::read) does, and leaves what it read.
+    /// Reads as [`read`](Self::read) does, without removing anything.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -252,11 +253,11 @@ impl Socket {
         if wire.is_some() || !is_finished && !is_full {
             locked.room_made(side, wire.as_deref(), Signals::READABLE);
         }
-        follow_thresholds(&mut locked, side);
+        update_thresholds(&mut locked, side);
         Ok(count)
     }
 
-    /// Returns what this end holds, after a look at what another process sent.
+    /// Returns contents and capacity of this end, after receiving what another process sent.
     ///
     /// # Errors
     /// [`Status::BadState`] in a forked child.
@@ -280,8 +281,9 @@ impl Socket {
         Ok(SocketInfo { kind, read_capacity, readable, next_read, write_capacity, written })
     }
 
-    /// Returns the bytes to read from which on [`Signals::READ_THRESHOLD`] is set, and room to write from
-    /// which on [`Signals::WRITE_THRESHOLD`] is; 0: never.
+    /// Returns the read threshold and the write threshold, in bytes: the number of unread bytes from
+    /// which [`Signals::READ_THRESHOLD`] is set, and the room from which
+    /// [`Signals::WRITE_THRESHOLD`] is set; 0: never.
     ///
     /// # Errors
     /// [`Status::BadState`] in a forked child.
@@ -290,11 +292,11 @@ impl Socket {
         Ok((read, write))
     }
 
-    /// Sets the first of the [`thresholds`](Self::thresholds). It stays with this process.
+    /// Sets the read [threshold](Self::thresholds). It does not move to another process.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::SET_PROPERTY`]; [`Status::InvalidArgs`] above
-    /// what the socket holds.
+    /// the capacity.
     pub fn set_read_threshold(&self, bytes: usize) -> Result<(), Status> {
         self.0.grant().check(Rights::SET_PROPERTY)?;
         let mut locked = self.0.lock()?;
@@ -302,16 +304,17 @@ impl Socket {
             return Err(Status::InvalidArgs);
         }
         locked.end(self.0.side).thresholds.read = bytes;
-        follow_thresholds(&mut locked, self.0.side);
+        update_thresholds(&mut locked, self.0.side);
         Ok(())
     }
 
-    /// Sets the second. It goes back to 0 when the other end moves to another process.
+    /// Sets the write [threshold](Self::thresholds). It becomes 0 when the other end moves to another
+    /// process.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::SET_PROPERTY`]; [`Status::PeerClosed`];
-    /// [`Status::NotSupported`] if the other end is in another process, where only the kernel knows
-    /// how much room there is; [`Status::InvalidArgs`] above what the socket holds.
+    /// [`Status::NotSupported`] if the other end is in another process, because only the kernel
+    /// knows how much room there is then; [`Status::InvalidArgs`] above the capacity.
     pub fn set_write_threshold(&self, bytes: usize) -> Result<(), Status> {
         self.0.grant().check(Rights::SET_PROPERTY)?;
         let locked = self.0.lock()?;
@@ -323,27 +326,28 @@ impl Socket {
             return Err(Status::InvalidArgs);
         }
         locked.end(side).thresholds.write = bytes;
-        follow_thresholds(&mut locked, side.peer());
+        update_thresholds(&mut locked, side.peer());
         Ok(())
     }
 
-    /// Ends writing at this end; the peer reads what is there and is then told so.
+    /// Disables writing at this end. The peer can still read what was written; then its reads return
+    /// [`Status::BadState`].
     ///
     /// # Errors
-    /// [`Status::AccessDenied`] without [`Rights::MANAGE_SOCKET`]; [`Status::PeerClosed`] or
-    /// [`Status::ShouldWait`] if the peer is in another process and cannot be told.
+    /// [`Status::AccessDenied`] without [`Rights::MANAGE_SOCKET`]; if the peer is in another process
+    /// and cannot be notified, [`Status::PeerClosed`] or [`Status::ShouldWait`].
     pub fn disable_write(&self) -> Result<(), Status> {
         self.0.grant().check(Rights::MANAGE_SOCKET)?;
         let mut locked = self.0.lock()?;
         let (side, peer) = (self.0.side, self.0.side.peer());
         if let Some(wire) = locked.wire(side) {
-            // Before the signal, so that it can be tried again if there is no room.
+            // Before the signal, so that the caller can try again if there is no room.
             wire.send(Content::Finished, &[])?;
             locked.update(side, Signals::WRITABLE, Signals::WRITE_DISABLED);
             return Ok(());
         }
         locked.end(peer).is_finished = true;
-        locked.update(side, NOT_AFTER_THE_END, Signals::WRITE_DISABLED);
+        locked.update(side, CLEARED_AT_THE_END, Signals::WRITE_DISABLED);
         locked.update(peer, Signals::empty(), Signals::PEER_WRITE_DISABLED);
         Ok(())
     }
@@ -361,7 +365,7 @@ impl End for SocketEnd {
         let end = locked.end(side);
         end.bytes = VecDeque::new();
         end.datagrams = VecDeque::new();
-        locked.update(side.peer(), NOT_AFTER_THE_END, Signals::PEER_CLOSED);
+        locked.update(side.peer(), CLEARED_AT_THE_END, Signals::PEER_CLOSED);
     }
     fn has_room(&self) -> bool {
         self.bytes.len() < CAPACITY_BYTES
@@ -387,7 +391,7 @@ impl End for SocketEnd {
                     end.datagrams.push_back(body.len());
                 }
                 locked.update(side, Signals::empty(), Signals::READABLE);
-                follow_thresholds(locked, side);
+                update_thresholds(locked, side);
             }
             Content::Finished => {
                 end.is_finished = true;
@@ -423,12 +427,12 @@ impl End for SocketEnd {
 }
 
 impl Socket {
-    /// What of it goes to another process.
+    /// Returns the parts to send to another process.
     pub(crate) fn depart(self) -> Result<Parts, Status> {
         self.0.depart(false).map(Parts::from)
     }
 
-    /// From what another process sent.
+    /// Makes an end of what another process sent.
     pub(crate) fn arrive(parts: Parts, rights: Rights) -> Option<Socket> {
         let kinds = [SocketKind::Stream, SocketKind::Datagram];
         let kind_bits = parts.extra >> 32;

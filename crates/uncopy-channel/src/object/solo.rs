@@ -1,4 +1,4 @@
-//! Signals of an object that is nothing else, or whose rest needs no lock of theirs.
+//! The signals of objects that are not one end of a [pair](crate::peer).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc as StdArc;
@@ -25,7 +25,7 @@ pub(super) struct Solo {
     /// Written under the lock, read without.
     signals: AtomicU32,
     observers: Mutex<Observers>,
-    /// Where the signals are, when other processes have the object too.
+    /// Memory with the signals, if other processes have the object too.
     shared: OnceLock<Shared>,
 }
 
@@ -45,7 +45,7 @@ impl Solo {
         Signals::from_bits_retain(self.signals.load(Ordering::Acquire))
     }
 
-    /// Runs under the lock, unless this is a forked child.
+    /// Runs `run` under the lock, unless this is a forked child.
     pub(super) fn observers(&self, run: &mut dyn FnMut(Signals, &mut Observers)) {
         if self.generation == Generation::current() {
             let mut observers = lock(&self.observers);
@@ -60,7 +60,7 @@ impl Solo {
         }
     }
 
-    /// Changes signals, of which the program may change `allowed`.
+    /// Changes signals; the program may change those of `allowed`.
     pub(super) fn change(
         &self,
         allowed: Signals,
@@ -88,13 +88,13 @@ impl Solo {
         });
         if let Some(shared) = self.shared.get() {
             shared.ring();
-            // The poll_target rings here too.
+            // The doorbell woke this process too.
             self.refresh_shared(shared);
         }
         result
     }
 
-    /// Takes over what other processes have changed.
+    /// Applies the changes of other processes.
     #[inline]
     pub(super) fn refresh(&self) {
         if let Some(shared) = self.shared.get() {
@@ -111,7 +111,7 @@ impl Solo {
         self.shared.get()
     }
 
-    /// From now on the signals are in `shared`. Its own come there first, if it is new.
+    /// Keeps the signals in `shared` from now on. If that is new, writes the current ones there.
     pub(super) fn share(self: &Arc<Solo>, shared: Shared, is_new: bool) -> Result<(), Status> {
         let mut result = Err(Status::BadState);
         let mut shared = Some(shared);
@@ -132,7 +132,7 @@ impl Solo {
                 result = result.and(attached);
             });
             if result.is_ok() {
-                // Nobody else sets it: this is under the lock.
+                // Only set here, under the lock.
                 let _ = self.shared.set(shared);
             }
         });
@@ -171,7 +171,7 @@ fn add(shared: &Shared, set: &StdArc<OwnedFd>) -> Result<(), Status> {
     Ok(epoll::add_once(&**set, shared.set().as_fd(), 1, interest)?)
 }
 
-/// Signals that a port looks after.
+/// Shared signals that a port polls for.
 struct Watched(Weak<Solo>);
 
 impl Refresh for Watched {
@@ -186,9 +186,9 @@ impl Refresh for Watched {
     }
 }
 
-/// `Source` for a type with a method `solo`, which gives its `Solo`, methods `related` and
-/// `change_other` for the other end, if it has one, and `count_handles`, `reissued` and `inherited`
-/// for handles. `$user` is what the program may change.
+/// Implements `Source` for a type with a method `solo`, which returns its `Solo`, methods `related`
+/// and `change_other` for the other end, if it has one, and `count_handles`, `reissued` and
+/// `inherited` for handles. `$user` are the signals that the program may change.
 macro_rules! solo {
     ($name:ident, $kind:expr, $user:expr) => {
         impl $crate::source::Source for $name {
@@ -287,7 +287,7 @@ macro_rules! solo {
 }
 pub(super) use solo;
 
-/// The rest, for a type around an `Arc` with a `Solo` in it that has no other end.
+/// Implements these methods for a type around an `Arc` with a `Solo` that has no other end.
 macro_rules! lone {
     ($name:ident) => {
         impl $name {
@@ -308,7 +308,7 @@ macro_rules! lone {
                 Err($crate::Status::NotSupported)
             }
 
-            /// Each has one reference, and nothing else has any.
+            /// Counts the references, of which each handle has one and nothing else has any.
             fn count_handles(&self) -> usize {
                 Arc::strong_count(&self.core)
             }

@@ -1,4 +1,4 @@
-//! Memory that travels as a descriptor.
+//! Memory objects (VMOs), which move to other processes as descriptors.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -11,17 +11,17 @@ use crate::sync::{Arc, Mutex, lock};
 use crate::transport::parcel::Parts;
 use uncopy_os::{file, memfd};
 
-/// Sizes are whole pages, as Zircon's.
+/// Page size; sizes are rounded up to whole pages, as in Zircon.
 const PAGE_BYTES: u64 = 4096;
-/// Longest name (`ZX_MAX_NAME_LEN` less its last zero).
+/// Maximum length of a name (`ZX_MAX_NAME_LEN` without the final zero).
 const MAX_NAME_BYTES: usize = 31;
 
 struct Core {
     solo: Arc<Solo>,
     memory: OwnedFd,
-    /// Bytes, if their number stays.
+    /// Size in bytes, if it cannot change.
     fixed_size: Option<u64>,
-    /// Bytes that mean something, if the program said how many.
+    /// Stream size (`ZX_PROP_VMO_CONTENT_SIZE`), if the program set it.
     stream_size: Mutex<Option<u64>>,
     name: Mutex<Vec<u8>>,
 }
@@ -33,26 +33,26 @@ impl Core {
     }
 }
 
-/// Memory (a memfd), read and written by system calls and never mapped here, so that nobody who
-/// shares it can hurt this process by shrinking it.
+/// Memory (a memfd). It is read and written by system calls and never mapped here, so that no process
+/// that shares it can crash this one by shrinking it.
 pub struct Vmo {
     core: Arc<Core>,
     grant: Grant,
 }
 
 impl Vmo {
-    /// Makes at least `size` zero bytes, rounded up to pages of 4,096.
+    /// Makes memory of at least `size` zero bytes, rounded up to pages of 4,096.
     ///
     /// # Errors
-    /// [`Status::OutOfRange`] above 2⁶³ bytes; [`Status::NoResources`] if the process has no
-    /// descriptor left; [`Status::NoMemory`].
+    /// [`Status::OutOfRange`] above 2⁶³ bytes; [`Status::NoResources`] if descriptors run
+    /// out; [`Status::NoMemory`].
     pub fn new(size: u64) -> Result<Vmo, Status> {
         let whole = whole_pages(size)?;
         let core = Core::new(memfd::create(whole)?, Some(whole), Some(size));
         Ok(Vmo { core: Arc::new(core), grant: Grant::new(Rights::VMO) })
     }
 
-    /// Makes the same as [`new`](Self::new), with [`Rights::RESIZE`]: its size can be changed
+    /// Makes memory as [`new`](Self::new) does, with [`Rights::RESIZE`]: its size can be changed
     /// (`ZX_VMO_RESIZABLE`).
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Vmo {
         Ok(Vmo { core: Arc::new(core), grant: Grant::new(rights) })
     }
 
-    /// Makes it at least `size` bytes long, rounded up to pages, for all who have it; new bytes are
+    /// Changes the size to at least `size` bytes, rounded up to pages, for all handles; new bytes are
     /// zero.
     ///
     /// # Errors
@@ -74,13 +74,13 @@ impl Vmo {
         Ok(memfd::resize(&self.core.memory, whole_pages(size)?)?)
     }
 
-    /// What of it goes to another process: the memory itself.
+    /// Returns the parts to send to another process: the memory itself.
     pub(crate) fn depart(&self) -> Result<Parts, Status> {
         let fd = file::duplicate(&self.core.memory)?;
         Ok(Parts { fds: vec![fd], extra: self.core.solo.signals().bits().into() })
     }
 
-    /// From what another process sent, if it is memory.
+    /// Makes a VMO of what another process sent, if that is memory.
     pub(crate) fn arrive(parts: Parts, rights: Rights) -> Option<Vmo> {
         let [memory] = <[OwnedFd; 1]>::try_from(parts.fds).ok()?;
         let size = memfd::size(&memory).ok()?;
@@ -92,41 +92,41 @@ impl Vmo {
         Some(Vmo { core: Arc::new(core), grant: Grant::new(rights) })
     }
 
-    /// Returns the bytes, a multiple of 4,096 unless another process has it otherwise. Of memory whose
-    /// size can change: those it has now.
+    /// Returns the size in bytes, which is a multiple of 4,096 unless another process changed it. For
+    /// resizable memory, returns its current size.
     #[must_use]
     pub fn size(&self) -> u64 {
         let now = || memfd::size(&self.core.memory).unwrap_or(0);
         self.core.fixed_size.unwrap_or_else(now)
     }
 
-    /// Returns the bytes that mean something: what it was made for, or what
-    /// [`set_stream_size`](Self::set_stream_size) said in this process, at most its size.
+    /// Returns the stream size: the size given at creation, or to
+    /// [`set_stream_size`](Self::set_stream_size) in this process; at most the size.
     #[must_use]
     pub fn stream_size(&self) -> u64 {
         let size = self.size();
         lock(&self.core.stream_size).map_or(size, |stream_size| stream_size.min(size))
     }
 
-    /// Says how many bytes mean something; changes none.
+    /// Sets the stream size; changes no bytes.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::OutOfRange`] above its size.
     pub fn set_stream_size(&self, size: u64) -> Result<(), Status> {
         self.grant.check(Rights::WRITE)?;
-        self.note_stream_size(size)
+        self.store_stream_size(size)
     }
 
-    /// Sets the same as a property.
+    /// Sets the stream size as a property.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::SET_PROPERTY`]; [`Status::OutOfRange`].
     pub fn set_content_size(&self, size: u64) -> Result<(), Status> {
         self.grant.check(Rights::SET_PROPERTY)?;
-        self.note_stream_size(size)
+        self.store_stream_size(size)
     }
 
-    fn note_stream_size(&self, size: u64) -> Result<(), Status> {
+    fn store_stream_size(&self, size: u64) -> Result<(), Status> {
         if size > self.size() {
             return Err(Status::OutOfRange);
         }
@@ -134,11 +134,11 @@ impl Vmo {
         Ok(())
     }
 
-    /// Zeroes a range. Whole pages in it take no memory after that, until they are written again.
+    /// Zeroes a range. Whole pages in it use no memory until they are written again.
     ///
     /// # Errors
-    /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::OutOfRange`] if it goes
-    /// beyond the end.
+    /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::OutOfRange`] if the range
+    /// ends beyond the end.
     pub fn zero(&self, offset: u64, length: u64) -> Result<(), Status> {
         self.grant.check(Rights::WRITE)?;
         self.check_range(offset, length)?;
@@ -148,11 +148,11 @@ impl Vmo {
         Ok(memfd::zero(&self.core.memory, offset, length)?)
     }
 
-    /// Has the system provide memory for a range now.
+    /// Allocates the memory of a range now.
     ///
     /// # Errors
-    /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::OutOfRange`] if it goes
-    /// beyond the end; [`Status::NoMemory`].
+    /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::OutOfRange`] if the range
+    /// ends beyond the end; [`Status::NoMemory`].
     pub fn commit(&self, offset: u64, length: u64) -> Result<(), Status> {
         self.grant.check(Rights::WRITE)?;
         self.check_range(offset, length)?;
@@ -162,13 +162,13 @@ impl Vmo {
         Ok(memfd::reserve(&self.core.memory, offset, length)?)
     }
 
-    /// Returns what [`set_name`](Self::set_name) called it in this process; nothing at first.
+    /// Returns the name that [`set_name`](Self::set_name) set in this process; empty at first.
     #[must_use]
     pub fn name(&self) -> Vec<u8> {
         lock(&self.core.name).clone()
     }
 
-    /// Names it, for people who look at it.
+    /// Sets the name, for debugging.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::SET_PROPERTY`]; [`Status::OutOfRange`] above 31
@@ -182,7 +182,7 @@ impl Vmo {
         Ok(())
     }
 
-    /// Fills `bytes` from `offset` on.
+    /// Reads from `offset` into all of `bytes`.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::READ`]; [`Status::OutOfRange`] if it goes beyond
@@ -196,18 +196,18 @@ impl Vmo {
     /// Writes `bytes` at `offset`.
     ///
     /// # Errors
-    /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::OutOfRange`] if it goes
-    /// beyond the end; [`Status::NoMemory`].
+    /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::OutOfRange`] if the range
+    /// ends beyond the end; [`Status::NoMemory`].
     pub fn write(&self, bytes: &[u8], offset: u64) -> Result<(), Status> {
         self.grant.check(Rights::WRITE)?;
         self.check_range(offset, bytes.len() as u64)?;
         Ok(memfd::write_all_at(&self.core.memory, bytes, offset)?)
     }
 
-    /// A range lies within it.
+    /// Checks that a range lies within the memory.
     ///
     /// # Errors
-    /// [`Status::OutOfRange`] if not.
+    /// [`Status::OutOfRange`] if it does not.
     pub fn check_range(&self, offset: u64, length: u64) -> Result<(), Status> {
         let end = offset.checked_add(length);
         if end.is_some_and(|end| end <= self.size()) { Ok(()) } else { Err(Status::OutOfRange) }

@@ -1,4 +1,4 @@
-//! Ends whose other end is in another process, and how they come to that.
+//! Ends whose other end is in another process, and moving an end to another process.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,33 +24,33 @@ use uncopy_os::seqpacket::{self, Ready};
 
 mod intake;
 
-/// An end that has left this process's hands.
+/// An end that is moving to another process.
 pub(crate) struct Departed {
     pub(crate) fd: OwnedFd,
-    /// Sockets that are to be read before.
+    /// Sockets with unread packets, to be read first.
     pub(crate) backlog: Vec<OwnedFd>,
-    /// User signals that are set, and above them the end's kind_bits.
+    /// User signals that are set, and above them the kind-specific bits.
     pub(crate) extra: u64,
-    /// To be closed when the end is read.
+    /// Socket to close when the end is read.
     pub(crate) read_notice: Option<OwnedFd>,
 }
 
-/// In the number of a channel's end: its last descriptor is to be closed when the end is read.
+/// Bit in `extra` of a channel's end: its last descriptor is to be closed when the end is read.
 pub(crate) const HAS_READ_NOTICE: u64 = 1 << 32;
 
 impl From<Departed> for Parts {
     fn from(departed: Departed) -> Parts {
         let Departed { fd, backlog, extra, read_notice } = departed;
-        // Of channels alone, whose number has that bit free.
+        // Only for channels, which do not use that bit otherwise.
         let extra = if read_notice.is_some() { extra | HAS_READ_NOTICE } else { extra };
         Parts { fds: std::iter::once(fd).chain(backlog).chain(read_notice).collect(), extra }
     }
 }
 
-/// What goes with an end: user signals, and that it may write no more.
+/// Signals that move with an end.
 const CARRIED: Signals = Signals::USER_ALL.union(Signals::WRITE_DISABLED);
 
-/// One end, as long as it exists.
+/// An end that a port looks at, as long as it exists.
 struct Watched<T> {
     pair: Weak<Pair<T>>,
     side: Side,
@@ -113,7 +113,7 @@ impl<T: End> Locked<'_, T> {
         let half = &mut self.sides[side.index()];
         half.wire = Some(wire);
         half.end.became_wired();
-        // How much room there is only the kernel knows.
+        // Only the kernel knows how much room there is.
         self.update(side, Signals::WRITE_THRESHOLD, Signals::empty());
         self.pair.wired[side.index()].store(true, Ordering::Release);
     }
@@ -123,10 +123,10 @@ impl<T: End> Locked<'_, T> {
         self.sides[side.index()].wire.take()
     }
 
-    /// The peer is closed, and perhaps some of what it sent is still in the socket.
+    /// Records that the peer is closed; some of what it sent may still be in the socket.
     fn lose_peer(&mut self, side: Side, wire: &Wire) {
         let half = &mut self.sides[side.index()];
-        // A closed socket polls readable for ever.
+        // A closed socket stays readable for poll(2).
         half.observers.each(|observer| {
             if let ObserverKind::Descriptor(raised) = &observer.kind
                 && let Some(raised) = raised.upgrade()
@@ -137,13 +137,13 @@ impl<T: End> Locked<'_, T> {
         self.update(side, Signals::WRITABLE, Signals::PEER_CLOSED);
     }
 
-    /// Nothing comes any more, and nothing can be sent.
+    /// Records that nothing can be received or sent any more.
     fn hang_up(&mut self, side: Side, wire: &Wire) {
         self.end(side).cut_off();
         self.lose_peer(side, wire);
     }
 
-    /// Has everybody who waits for `side` look again what to wait for.
+    /// Has all threads that wait for `side` find out again what to wait for.
     pub(crate) fn recheck_waiters(&mut self, side: Side) {
         let half = &mut self.sides[side.index()];
         half.end.recheck_waiters();
@@ -156,7 +156,7 @@ impl<T: End> Locked<'_, T> {
 }
 
 impl<T: End> Locked<'_, T> {
-    /// A descriptor to poll, while only the socket knows of the signals.
+    /// Returns the descriptor to poll while waiting, if packets in a socket change the signals.
     pub(super) fn poll_target(&mut self, side: Side, trigger: Signals) -> Option<PollTarget> {
         let Some(wire) = self.wire(side) else {
             let descriptor = PollDescriptor::Epoll(self.end(side).read_watch()?);
@@ -180,8 +180,8 @@ impl<T: End> Locked<'_, T> {
 }
 
 impl<T: End> Pair<T> {
-    /// Looks at the socket, and takes in what has come, as far as there is room. If one of the
-    /// signals is set, what comes meanwhile can wait.
+    /// Looks at the socket, and receives what has come, as far as there is room. Once one of the
+    /// signals is set, packets that arrive during the look may stay in the socket.
     #[cold]
     pub(super) fn refresh_wired(&self, side: Side, until: Signals) {
         if let Ok(mut locked) = self.lock() {
@@ -191,13 +191,13 @@ impl<T: End> Pair<T> {
 }
 
 impl<T: End> Peered<T> {
-    /// The other end is in another process.
+    /// Whether the other end is in another process, without the lock.
     #[inline]
     pub(crate) fn is_wired(&self) -> bool {
         self.pair.wired[self.side.index()].load(Ordering::Acquire)
     }
 
-    /// One end of a pair whose other end is behind `wire`.
+    /// Makes one end of a pair whose other end is behind `wire`.
     pub(crate) fn remote(ends: [T; 2], wire: Wire, rights: Rights, signals: Signals) -> Peered<T> {
         let pair = Arc::new(Pair::new(ends));
         let [side, away] = Side::BOTH;
@@ -214,7 +214,8 @@ impl<T: End> Peered<T> {
         Peered { pair, side, grant: Grant::new(rights) }
     }
 
-    /// None of the signals is set, and the last look found nothing either.
+    /// Whether none of the signals is set and a look can be skipped, because the last one found
+    /// nothing.
     pub(super) fn expects_sleep_wired(&self, until: Signals) -> bool {
         let looks = &self.pair.looks_to_skip[self.side.index()];
         let left = looks.load(Ordering::Relaxed);
@@ -226,10 +227,10 @@ impl<T: End> Peered<T> {
     }
 
     /// Looks at the socket. If one of the signals is set then, and `waiter` is still on the list,
-    /// it is taken off: all that are set.
+    /// takes it off and returns all signals that are set.
     pub(super) fn settle_wired(&self, waiter: &Arc<Waiter>, until: Signals) -> Option<Signals> {
         let mut locked = self.lock().ok()?;
-        // Not there meanwhile, so that nobody wakes this very thread.
+        // Off the list during the look, so that this thread does not wake itself.
         let own = locked.sides[self.side.index()].observers.forget(waiter);
         locked.refresh(self.side, until);
         let signals = locked.signals(self.side);
@@ -245,7 +246,7 @@ impl<T: End> Peered<T> {
         watched(&self.pair, side)
     }
 
-    /// Has the port look at the socket too.
+    /// Adds the socket to the port's epoll set.
     pub(super) fn attach_wired(&self, binding: &Binding, trigger: Signals) -> Result<(), Status> {
         let locked = self.lock()?;
         let Some(wire) = locked.wire(self.side) else { return Ok(()) };
@@ -256,7 +257,7 @@ impl<T: End> Peered<T> {
         Ok(())
     }
 
-    /// Has the descriptor poll readable for the socket too.
+    /// Adds the socket to the epoll set of the descriptor.
     pub(super) fn attach_fd_wired(&self, raised: &Raised, trigger: Signals) -> Result<(), Status> {
         let locked = self.lock()?;
         match locked.wire(self.side) {
@@ -267,10 +268,11 @@ impl<T: End> Peered<T> {
         }
     }
 
-    /// Goes to another process: the socket that is left of it. What waits here for it to be read
-    /// goes on waiting, unless it goes where nobody could tell of that.
+    /// Turns the end into a socket for another process. If `is_followed`, the other process closes a
+    /// second socket when it reads the end, and calls on this end wait until then; otherwise they
+    /// end now.
     ///
-    /// If anything fails the end is closed, and nothing else has changed.
+    /// If anything fails, the end is closed and nothing else has changed.
     pub(crate) fn depart(mut self, is_followed: bool) -> Result<Departed, Status> {
         let (departed, carriers, backlog) = self.leave(is_followed)?;
         carriers.fill(backlog)?;
@@ -330,7 +332,7 @@ impl<T: End> Peered<T> {
     }
 }
 
-/// Gives the lock back before what was unread is dropped.
+/// Releases the lock before the unread packets are dropped.
 fn fail<T: End, U>(
     locked: Locked<'_, T>,
     unread: Vec<T::Unread>,
@@ -346,7 +348,7 @@ fn watched<T: End>(pair: &Arc<Pair<T>>, side: Side) -> (Koid, StdArc<dyn Refresh
     (pair.koids[side.index()], StdArc::new(source))
 }
 
-/// What of the socket makes a descriptor for `trigger` readable.
+/// Events of the socket that make a descriptor for `trigger` readable.
 fn interest(trigger: Signals) -> Interest {
     let sent_only = Signals::WRITABLE.union(Signals::PEER_CLOSED);
     Interest {
@@ -356,12 +358,12 @@ fn interest(trigger: Signals) -> Interest {
     }
 }
 
-/// What of the socket has a port look.
+/// Events of the socket that make a port look at it.
 fn edges(trigger: Signals) -> Interest {
     Interest { read: true, write: trigger.contains(Signals::WRITABLE), edge: true }
 }
 
-/// Another descriptor of the socket there is; the sockets to be read before.
+/// Returns another descriptor of the existing socket, and the sockets to be read first.
 fn reconnect(
     wire: &Wire,
     carriers: &Carriers,
@@ -380,7 +382,7 @@ fn duplicate(fd: impl AsFd) -> Result<OwnedFd, Status> {
 }
 
 impl<T: End> Locked<'_, T> {
-    /// Puts a socket between the ends, of which `side` is to go.
+    /// Connects the ends by a socket; `side` is to move.
     fn connect(
         &mut self,
         pair: &Arc<Pair<T>>,
@@ -407,7 +409,7 @@ impl<T: End> Locked<'_, T> {
         Ok((there, Vec::new()))
     }
 
-    /// Has the ports and descriptors that wait for `side` look at its socket too.
+    /// Adds the socket to the epoll sets of the ports and descriptors that wait for `side`.
     fn watch_all(
         &mut self,
         pair: &Arc<Pair<T>>,
@@ -468,7 +470,7 @@ impl<T: End> Peered<T> {
         sent
     }
 
-    /// One end of a pair from what another process sent.
+    /// Makes one end of a pair from what another process sent.
     pub(crate) fn arrive(ends: [T; 2], parts: Parts, rights: Rights) -> Option<Peered<T>> {
         let mut fds = parts.fds;
         if fds.is_empty() || !fds.iter().all(seqpacket::is_seqpacket) {

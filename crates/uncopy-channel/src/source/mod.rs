@@ -1,4 +1,4 @@
-//! Answers that every object gives within this crate.
+//! The interface that every object implements within this crate.
 
 use super::eventfd::Raised;
 use super::identity::{Kind, Koid};
@@ -14,41 +14,42 @@ mod waiting;
 
 pub(super) use waiting::{PollTargets, wait_one, watch};
 
-/// Requests that every object answers within this crate. No other crate can name it, which seals
+/// Interface of every object within this crate. No other crate can name it, which seals
 /// [`Object`](crate::Object).
 pub trait Source {
-    /// Identity and rights of the handle.
+    /// Returns the identity and rights of the handle.
     fn grant(&self) -> &Grant;
-    /// The same, of a handle that nobody else holds.
+    /// Returns the identity and rights of a handle that is not shared.
     fn grant_mut(&mut self) -> &mut Grant;
-    /// What it is.
+    /// Returns the kind of the object.
     fn object_kind(&self) -> Kind;
-    /// The object's koid, and its peer's.
+    /// Returns the koids of the object and of its peer.
     fn koids(&self) -> (Koid, Option<Koid>);
-    /// The signals, without a lock.
+    /// Returns the signals, without a lock.
     fn current_signals(&self) -> Signals {
         Signals::empty()
     }
-    /// Brings the signals up to date, where another process changes them: takes in what has come.
-    /// If one of `until` is set then, what comes meanwhile can wait.
+    /// Brings the signals up to date if another process can change them, by receiving what has come.
+    /// Once one of `until` is set, packets that arrive during this call may be left.
     #[inline]
     fn refresh(&self, _until: Signals) {}
-    /// None of `until` is set, and looking before a sleep has been of no use lately.
+    /// Whether none of `until` is set, and a look before a sleep can be skipped because the last one
+    /// found nothing.
     #[inline]
     fn expects_sleep(&self, _until: Signals) -> bool {
         false
     }
-    /// The same after a sleep. If `waiter` is listed for what is set then, it no longer is: all
-    /// signals that are set.
+    /// Brings the signals up to date after a sleep. If one of `until` is set then, takes `waiter` off
+    /// the list of observers and returns all signals that are set.
     fn settle(&self, _waiter: &Arc<Waiter>, until: Signals) -> Option<Signals> {
         self.refresh(until);
         None
     }
-    /// What to poll while waiting for `trigger`, where that shows nowhere else.
+    /// Returns what to poll while waiting for `trigger`, if another process can set it.
     fn poll_target(&self, _trigger: Signals) -> Option<PollTarget> {
         None
     }
-    /// Runs under the object's lock; what to poll then.
+    /// Runs `run` under the object's lock; returns what to poll.
     fn observers_and_poll_target(
         &self,
         trigger: Signals,
@@ -57,19 +58,19 @@ pub trait Source {
         self.observers(run);
         self.poll_target(trigger)
     }
-    /// Has the binding's port poll what shows nowhere else.
+    /// Has the binding's port poll for signals that another process can set.
     fn attach(&self, _binding: &Binding, _trigger: Signals) -> Result<(), Status> {
         Ok(())
     }
-    /// Has the descriptor poll what shows nowhere else.
+    /// Has the descriptor poll for signals that another process can set.
     fn attach_fd(&self, _raised: &Raised, _trigger: Signals) -> Result<(), Status> {
         Ok(())
     }
-    /// Runs under the object's lock.
+    /// Runs `run` under the object's lock.
     fn observers(&self, run: &mut dyn FnMut(Signals, &mut Observers)) {
         run(Signals::empty(), &mut Observers::default());
     }
-    /// Changes own user signals.
+    /// Changes the object's own user signals.
     fn change(&self, _clear: Signals, _set: Signals) -> Result<(), Status> {
         Err(Status::NotSupported)
     }
@@ -77,18 +78,18 @@ pub trait Source {
     fn change_peer(&self, _clear: Signals, _set: Signals) -> Result<(), Status> {
         Err(Status::NotSupported)
     }
-    /// Handles to the object in this process.
+    /// Returns the number of handles to the object in this process.
     fn handle_count(&self) -> usize {
         1
     }
-    /// Ends what blocks on this handle other than waits for signals.
+    /// Ends blocking operations on this handle other than waits for signals.
     fn cancel_calls(&self) {}
-    /// Another handle to the object, which must be open.
+    /// Returns another handle to the object, which must be open.
     fn reissue(&self, grant: Grant) -> Result<Self, Status>
     where
         Self: Sized;
-    /// A handle in the place of this one, whose grant is succeeded: the object counts that one, and
-    /// is closed with it even while this one is in use.
+    /// Returns a handle in place of this one, whose grant is succeeded: the object counts the new
+    /// handle, and is closed with it even while this one is in use.
     fn succeeded_by(&self, grant: Grant) -> Result<Self, Status>
     where
         Self: Sized,

@@ -1,4 +1,4 @@
-//! Sleeping until a signal, a reply, or a deadline.
+//! Waiting for a signal, an answer, or a deadline.
 
 use arrayvec::ArrayVec;
 
@@ -12,7 +12,7 @@ use crate::status::Status;
 use crate::sync::Arc;
 
 impl Wake {
-    /// The same after a look at the object, which may be the first at its socket.
+    /// Returns the same wake-up after a look at the object, which may be the first at its socket.
     fn up_to_date<'a>(self, mut items: impl Iterator<Item = (&'a dyn Source, Signals)>) -> Wake {
         match self {
             Wake::Signaled { index, observed } => {
@@ -25,7 +25,7 @@ impl Wake {
     }
 }
 
-/// All that is set on an object of which a signal of `trigger` was found set: `observed`, if none is
+/// Returns all signals of an object that had a signal of `trigger` set; `observed`, if it has none
 /// any more.
 fn look(source: &dyn Source, trigger: Signals, observed: Signals) -> Signals {
     source.refresh(trigger);
@@ -34,10 +34,10 @@ fn look(source: &dyn Source, trigger: Signals, observed: Signals) -> Signals {
 }
 
 impl Waiter {
-    /// Sleeps until a wake-up or the deadline (`None`), looking after the sockets of `items`
-    /// meanwhile: each with the signals it is waited for, none for everything that comes. `targets`
-    /// are those to begin with.
-    pub(crate) fn rest<'a>(
+    /// Sleeps until a wake-up or the deadline (`None`), and receives from the sockets of `items`
+    /// meanwhile. Each item has the signals that are waited for; no signals stand for any packet.
+    /// `targets` are the first to poll.
+    pub(crate) fn sleep_until_woken<'a>(
         self: &Arc<Waiter>,
         items: &(impl Iterator<Item = (&'a dyn Source, Signals)> + Clone),
         targets: &mut PollTargets,
@@ -72,10 +72,10 @@ impl Waiter {
     }
 }
 
-/// What a wait polls.
+/// Descriptors that a wait polls.
 pub(crate) type PollTargets = ArrayVec<PollTarget, MAX_WAIT_ITEMS>;
 
-/// Waits for any of `trigger` on one object; says what is set.
+/// Waits for any of `trigger` on one object; returns all signals that are set.
 #[cold]
 pub(crate) fn wait_one(
     source: &dyn Source,
@@ -88,9 +88,10 @@ pub(crate) fn wait_one(
             let observed = look(source, trigger, observed);
             return Ok(Some(Wake::Signaled { index: 0, observed }));
         }
-        let rested = waiter.rest(&std::iter::once((source, trigger)), &mut targets, deadline);
+        let rested =
+            waiter.sleep_until_woken(&std::iter::once((source, trigger)), &mut targets, deadline);
         if let Ok(Some(wake)) = rested {
-            // Whoever wakes takes off the list.
+            // The waking thread has taken the observer off the list.
             return Ok(Some(wake));
         }
         source.observers(&mut |_, observers| drop(observers.forget(waiter)));
@@ -104,8 +105,8 @@ pub(crate) fn wait_one(
     }
 }
 
-/// Puts `waiter` on the object's list, and what to poll into `targets`, unless a signal of `trigger`
-/// is set already, as far as this process knows.
+/// Adds `waiter` to the object's observers, and what to poll to `targets`, unless a signal of
+/// `trigger` is already set as far as this process knows.
 pub(crate) fn watch(
     source: &dyn Source,
     waiter: &Arc<Waiter>,
@@ -113,11 +114,11 @@ pub(crate) fn watch(
     trigger: Signals,
     targets: &mut PollTargets,
 ) -> Result<Option<Signals>, Status> {
-    // Unless the closure runs: the object belongs to the process that forked this one.
+    // If the closure does not run, the object belongs to the process that forked this one.
     let mut result = Err(Status::BadState);
     let poll_target = source.observers_and_poll_target(trigger, &mut |signals, observers| {
-        // Under the object's lock: whoever revokes the handle either sees this observer or has
-        // already taken the right.
+        // Under the object's lock: revoking the handle either sees this observer or has already
+        // taken the right.
         if let Err(status) = source.grant().check_binding(Rights::WAIT) {
             result = Err(status);
         } else if signals.intersects(trigger) {

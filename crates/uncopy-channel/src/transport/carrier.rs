@@ -1,4 +1,4 @@
-//! What was queued at an end when it moved, in sockets that move with it.
+//! Sockets that carry the unread packets of an end when it moves.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -10,13 +10,13 @@ use crate::Status;
 use crate::memory::{Buffer, Filling, TooLong};
 use uncopy_os::{file, seqpacket};
 
-/// Packet of a backlog: it waits at an end to be read.
+/// An unread packet of an end.
 pub(crate) trait Unread {
-    /// Its kind.
+    /// Returns its kind.
     fn content(&self) -> Content;
-    /// Its bytes.
+    /// Returns its bytes.
     fn body(&self) -> &[u8];
-    /// Takes its handles apart. All are consumed, also if one of them cannot go.
+    /// Takes its handles apart. All are consumed, even if one of them cannot be sent.
     fn pack(&mut self) -> Result<Parcel, Status>;
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// Bytes to be read; none: no packet.
+    /// Returns a packet of bytes; `None` without bytes.
     pub(crate) fn of(regions: &[IoSlice<'_>]) -> Option<Piece> {
         let length = regions.iter().map(|region| region.len()).sum();
         if length == 0 {
@@ -38,7 +38,7 @@ impl Piece {
         Some(Piece { content: Content::Message, body })
     }
 
-    /// The sender will write no more.
+    /// Returns the packet that says that the sender has disabled its writing.
     pub(crate) fn finished() -> Piece {
         Piece { content: Content::Finished, body: Buffer::empty() }
     }
@@ -58,15 +58,15 @@ impl Unread for Piece {
     }
 }
 
-/// Empty sockets for a backlog, so many that it fits.
+/// Empty sockets with enough room for a backlog.
 pub(crate) struct Carriers {
     writers: Vec<Writer>,
-    /// What moves.
+    /// Reading ends, which move.
     pub(crate) readers: Vec<OwnedFd>,
 }
 
-/// The writing end of one of them. Its end is that of the backlog: it must not have to wait for a
-/// child of another thread that has a duplicate until it executes its program.
+/// Writing end of one of the sockets. It is shut down when dropped, because closing alone would not
+/// end the backlog while a child, forked by another thread, has a duplicate until it calls execve.
 struct Writer(OwnedFd);
 
 impl Drop for Writer {
@@ -75,8 +75,8 @@ impl Drop for Writer {
     }
 }
 
-/// What the kernel takes for a message beside its bytes, at most: a `sk_buff`, and the bytes
-/// rounded up to the next power of two (`__alloc_skb`).
+/// Maximum overhead of the kernel for one message: a `sk_buff`; the bytes are rounded up to the next
+/// power of two (`__alloc_skb`).
 const OVERHEAD_BYTES: usize = 2048;
 
 impl Carriers {
@@ -89,7 +89,7 @@ impl Carriers {
                 return Err(Status::NoResources);
             }
             let (reader, writer) = seqpacket::pair()?;
-            // What one message may leave unused at the end is not counted on.
+            // Leaves out the part that one message may leave unused at the end.
             let room = seqpacket::send_buffer_bytes(&writer)?.saturating_sub(2 * OVERHEAD_BYTES);
             left = left.saturating_sub(room.saturating_sub(1 << 17).max(1));
             carriers.readers.push(reader);
@@ -98,12 +98,12 @@ impl Carriers {
         Ok(carriers)
     }
 
-    /// The readers again, to go beside each other.
+    /// Returns duplicates of the readers, for a second handle that moves.
     pub(crate) fn readers_again(&self) -> Result<Vec<OwnedFd>, Status> {
         self.readers.iter().map(|reader| Ok(file::duplicate(reader)?)).collect()
     }
 
-    /// Puts the backlog in. Handles in it move with it.
+    /// Sends the backlog into the sockets. Its handles move with it.
     pub(crate) fn fill(self, backlog: Vec<impl Unread>) -> Result<(), Status> {
         let mut writers = self.writers.into_iter();
         let mut writer = writers.next();

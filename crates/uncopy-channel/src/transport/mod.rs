@@ -1,4 +1,4 @@
-//! How messages get to another process.
+//! Packets over a socket to another process.
 
 pub(super) mod carrier;
 mod gather;

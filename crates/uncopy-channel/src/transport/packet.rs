@@ -1,8 +1,8 @@
-//! What goes over a socket: a header, the bytes, and a record for each handle.
+//! The format of packets: a header, the bytes, and a record for each handle.
 //!
-//! The header is always there, because a message without bytes and the end of a closed socket
-//! would look alike. The records come last, so that the bytes land at the beginning of the
-//! receiver's buffer. Numbers are in the machine's own order; both ends are on it.
+//! Every packet has a header, because a packet without bytes and the end of a closed socket would
+//! look alike. The records come last, so that the bytes are received at the beginning of the buffer.
+//! Numbers are in native byte order, because both ends are on one machine.
 
 use crate::identity::Kind;
 use crate::rights::Rights;
@@ -10,25 +10,25 @@ use crate::signals::Signals;
 use crate::{MAX_BYTES, MAX_HANDLES};
 use uncopy_os::seqpacket;
 
-/// Bytes of the header.
+/// Size of the header.
 pub(super) const HEADER_BYTES: usize = 8;
-/// Bytes of a record.
+/// Size of a record.
 pub(super) const RECORD_BYTES: usize = 16;
 
 // All records of one message have room behind its body.
 const _: () = assert!(MAX_HANDLES * RECORD_BYTES <= seqpacket::TAIL_BYTES);
 
-/// Begins every packet: "uncopy's channels, first form".
+/// First byte of every packet: "uncopy's channels, first form".
 const MAGIC: u8 = 0xc1;
 
-/// What a packet is.
+/// Kind of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// Bytes and handles for whoever reads.
+    /// Bytes and handles of a message.
     Message,
     /// User signals of the receiving end to clear and set.
     Signals,
-    /// The sender of a socket will write no more.
+    /// The sender has disabled its writing (sockets only).
     Finished,
     /// Sockets that hold what was queued when the receiving end moved, to be read first.
     Backlog,
@@ -37,16 +37,16 @@ pub(crate) enum Content {
 const CONTENTS: [Content; 4] =
     [Content::Message, Content::Signals, Content::Finished, Content::Backlog];
 
-/// A packet that keeps to no rule.
+/// Error of a packet that breaks a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Garbage;
 
-/// What a packet begins with.
+/// Header of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) content: Content,
     pub(super) handles: usize,
-    /// Bytes between the header and the records.
+    /// Number of bytes between the header and the records.
     pub(super) bytes: usize,
 }
 
@@ -55,13 +55,13 @@ impl Header {
         let mut encoded = [0; HEADER_BYTES];
         encoded[0] = MAGIC;
         encoded[1] = self.content as u8;
-        // At most 64 and 65,536: `create` and the records' own count see to that.
+        // At most 64 and 65,536: checked before anything is sent.
         encoded[2..4].copy_from_slice(&(self.handles as u16).to_ne_bytes());
         encoded[4..8].copy_from_slice(&(self.bytes as u32).to_ne_bytes());
         encoded
     }
 
-    /// Of a packet of `total` bytes in all.
+    /// Decodes the header of a packet of `total` bytes.
     pub(super) fn decode(encoded: [u8; HEADER_BYTES], total: usize) -> Result<Header, Garbage> {
         let [magic, content, h0, h1, b0, b1, b2, b3] = encoded;
         let content = *CONTENTS.get(usize::from(content)).ok_or(Garbage)?;
@@ -80,14 +80,14 @@ impl Header {
     }
 }
 
-/// What is said about one handle.
+/// Record of one handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) kind: Kind,
-    /// Descriptors that it consists of.
+    /// Number of descriptors that it consists of.
     pub(super) fds: usize,
     pub(super) rights: Rights,
-    /// What else its kind needs.
+    /// Data that depends on its kind.
     pub(super) extra: u64,
 }
 
@@ -112,7 +112,7 @@ impl Record {
         encoded
     }
 
-    /// Rights that no handle of its kind can have are left out.
+    /// Decodes a record; removes rights that no handle of its kind can have.
     pub(super) fn decode(encoded: [u8; RECORD_BYTES]) -> Result<Record, Garbage> {
         let [kind, fds, _, _, r0, r1, r2, r3, e0, e1, e2, e3, e4, e5, e6, e7] = encoded;
         let kind = *KINDS.iter().find(|known| **known as u8 == kind).ok_or(Garbage)?;
@@ -123,7 +123,7 @@ impl Record {
     }
 }
 
-/// The body of [`Content::Signals`].
+/// Encodes the body of [`Content::Signals`].
 pub(crate) fn encode_signals(clear: Signals, set: Signals) -> [u8; 8] {
     let mut encoded = [0; 8];
     encoded[..4].copy_from_slice(&clear.bits().to_ne_bytes());
@@ -131,7 +131,7 @@ pub(crate) fn encode_signals(clear: Signals, set: Signals) -> [u8; 8] {
     encoded
 }
 
-/// Signals to clear and to set; none where the body is too short.
+/// Returns the signals to clear and to set; none if the body is too short.
 pub(crate) fn decode_signals(body: &[u8]) -> (Signals, Signals) {
     let number = |at: usize| {
         let bytes = body.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_come_back() {
+    fn encoded_headers_are_decoded() {
         for header in [
             header(Content::Message, 0, 0),
             header(Content::Message, MAX_HANDLES, MAX_BYTES),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_back_without_rights_their_kind_does_not_have() {
+    fn encoded_records_are_decoded_without_rights_their_kind_does_not_have() {
         let record = Record { kind: Kind::Fifo, fds: 3, rights: Rights::IO, extra: 1 << 40 };
         assert_eq!(Record::decode(record.encode()), Ok(record));
         let greedy = Record { kind: Kind::Channel, fds: 1, rights: Rights::all(), extra: 0 };
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_come_back() {
+    fn encoded_signals_are_decoded() {
         let (clear, set) = (Signals::USER_0, Signals::USER_1 | Signals::USER_7);
         assert_eq!(decode_signals(&encode_signals(clear, set)), (clear, set));
         assert_eq!(decode_signals(&[1, 2]), (Signals::empty(), Signals::empty()));

@@ -1,4 +1,4 @@
-//! Handles as they go over a socket: a record for each, and descriptors.
+//! Handles in packets: a record for each, and descriptors.
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
@@ -10,14 +10,14 @@ use crate::memory::Buffer;
 use crate::rights::Rights;
 use uncopy_os::seqpacket::MAX_FDS;
 
-/// Bytes of a packet, and what its handles are made of.
+/// Body of a packet, and its handles taken apart.
 pub(crate) struct Load {
     pub(crate) body: Buffer,
     pub(crate) parcel: Parcel,
 }
 
 impl Load {
-    /// Bytes that it takes on the socket.
+    /// Returns its size on the socket.
     pub(crate) fn packet_bytes(&self) -> usize {
         HEADER_BYTES + self.body.len() + self.parcel.records.len()
     }
@@ -37,37 +37,37 @@ pub(crate) struct Item {
     pub(crate) parts: Parts,
 }
 
-/// Descriptors and a number: all that another process needs to have the object.
+/// Descriptors and a number: everything that another process needs to use the object.
 pub(crate) struct Parts {
     pub(crate) fds: Vec<OwnedFd>,
     pub(crate) extra: u64,
 }
 
 impl Parts {
-    /// An object that is a descriptor and nothing else.
+    /// Returns the parts of an object that consists of one descriptor.
     pub(crate) fn plain(fd: OwnedFd) -> Parts {
         Parts { fds: vec![fd], extra: 0 }
     }
 }
 
 impl Parcel {
-    /// There are no handles.
+    /// Whether there are no handles.
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// Descriptors that the handles consist of.
+    /// Returns the number of descriptors that the handles consist of.
     pub(crate) fn descriptors(&self) -> usize {
         self.fds.len()
     }
 
-    /// Takes the handles apart, each by `take_apart`. All are consumed, also if one of them cannot
-    /// go.
+    /// Takes the handles apart, each by `take_apart`. All are consumed, even if one of them cannot be
+    /// sent.
     ///
     /// # Errors
-    /// `take_apart`'s own; [`Status::NoResources`] if the handles need more descriptors than one
-    /// message can carry, or an end's backlog holds an end whose backlog holds an end, and so on,
-    /// 256 deep.
+    /// Those of `take_apart`; [`Status::NoResources`] if the handles need more descriptors than one
+    /// message can carry, or if backlogs are nested more than 256 deep: an end with a backlog that
+    /// holds an end with a backlog, and so on.
     pub(crate) fn pack<H>(
         handles: Vec<H>,
         take_apart: impl Fn(H) -> Result<Item, Status>,
@@ -87,8 +87,8 @@ impl Parcel {
         Ok(packed)
     }
 
-    /// The handles, each put together by `put_together`; none if one of them is not what its record
-    /// says, and all descriptors are closed then.
+    /// Returns the handles, each put together by `put_together`. If one of them is not what its
+    /// record says, returns `None` and closes all descriptors.
     pub(crate) fn unpack<H>(self, put_together: impl Fn(Item) -> Option<H>) -> Option<Vec<H>> {
         let mut fds = self.fds.into_iter();
         let mut handles = Vec::with_capacity(self.records.len() / RECORD_BYTES);
@@ -106,11 +106,11 @@ impl Parcel {
     }
 }
 
-/// Ends that lie in the backlogs of each other's may move together; deeper ones would take more
-/// stack than a thread can be relied on to have.
+/// Maximum depth of ends in the backlogs of other ends that move together. Each level needs stack,
+/// and a thread may have little.
 const MAX_LEVELS: u32 = 256;
 
-/// How deep this thread is in backlogs of backlogs.
+/// One level of this thread in nested backlogs.
 struct Level;
 
 thread_local! {

@@ -1,4 +1,4 @@
-//! The other end in another process: a socket between them.
+//! The socket to an end in another process.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -17,46 +17,46 @@ use uncopy_core::Errno;
 use uncopy_os::epoll;
 use uncopy_os::seqpacket::{self, MessageBuffers, Ready, Tail};
 
-/// This process's end of a socket. What it has received and nobody has read lies with the object.
+/// This process's end of a socket. Received and unread packets are kept by the object.
 pub(crate) struct Wire {
     fd: OwnedFd,
     inflow: Mutex<Inflow>,
-    /// Where else the socket is watched; it has to be taken out before it is closed, because a
-    /// duplicate elsewhere would keep it there.
+    /// Epoll instances that contain the socket. It is removed from them before it is closed, because
+    /// a duplicate in another process would keep it there.
     watchers: Mutex<Vec<Watcher>>,
 }
 
-/// What is to be read, and how far that has come.
+/// State of receiving.
 #[derive(Default)]
 struct Inflow {
-    /// Sockets with what was queued before the end moved here, to be read first. Their writers
+    /// Sockets with what was queued before the end moved here, to be read first. Their writing ends
     /// are closed.
     backlog: VecDeque<OwnedFd>,
-    /// Something has come over the socket itself. What was queued is told of before all else.
+    /// Whether something has come over the socket itself. The packet with the backlog comes first.
     has_begun: bool,
-    /// Nothing is read any more, whatever lies there.
+    /// Whether receiving has ended, whatever the socket still holds.
     has_ended: bool,
-    /// How long the last message was: the next is likely to be of that size.
-    likely: usize,
-    /// `recvmmsg(2)` is refused here, as by a seccomp filter.
+    /// Length of the last message: the next one is expected to have the same.
+    expected: usize,
+    /// Whether `recvmmsg(2)` is refused, for example by a seccomp filter.
     is_one_by_one: bool,
 }
 
-/// An epoll instance that the socket is in.
+/// An epoll instance that contains the socket.
 struct Watcher {
     epoll: Weak<OwnedFd>,
     token: u64,
     interest: epoll::Interest,
 }
 
-/// What the socket gave.
+/// Result of receiving.
 pub(crate) enum Arrival {
     /// A packet.
     Packet(Content, Load),
-    /// There is none now.
+    /// The socket is empty.
     Nothing,
-    /// The peer is closed, or was cut off because it broke the rules or a message was lost for
-    /// want of descriptors. Nothing comes any more.
+    /// The peer is closed, or was cut off because it broke a rule or a message was lost because
+    /// descriptors ran out. Nothing comes any more.
     End,
 }
 
@@ -85,7 +85,8 @@ impl Wire {
         send(&self.fd, content, regions, &parcel.records, &parcel.fds)
     }
 
-    /// Sends messages without handles, as many as there is room for; says how many.
+    /// Sends messages without handles, as many as there is room for, with one system call for each
+    /// 64; returns how many.
     pub(crate) fn send_run(&self, messages: &[impl Deref<Target = [u8]>]) -> usize {
         let mut sent = 0;
         for run in messages.chunks(RUN) {
@@ -104,8 +105,8 @@ impl Wire {
         sent
     }
 
-    /// The next packet, from the backlog first. The first end is the end for good: what a peer
-    /// sends behind a packet that makes no sense is not looked at.
+    /// Receives the next packet, from the backlog first. After the first end nothing is received any
+    /// more: packets behind an invalid one are ignored.
     pub(crate) fn receive(&self) -> Arrival {
         let mut inflow = lock(&self.inflow);
         if inflow.has_ended {
@@ -119,7 +120,7 @@ impl Wire {
         arrival
     }
 
-    /// The next packet, and what is behind it, if that is known: one system call says both.
+    /// Receives the next packet, and the one behind it if known, with one system call.
     pub(crate) fn receive_two(&self) -> (Arrival, Option<Arrival>) {
         let mut inflow = lock(&self.inflow);
         if inflow.has_ended {
@@ -133,7 +134,7 @@ impl Wire {
         arrivals
     }
 
-    /// Nothing is received any more, nor sent.
+    /// Ends receiving and sending.
     pub(crate) fn end(&self) {
         let mut inflow = lock(&self.inflow);
         inflow.has_ended = true;
@@ -141,30 +142,30 @@ impl Wire {
         seqpacket::shut_down(&self.fd);
     }
 
-    /// Which of the things asked for it is ready for now.
-    pub(crate) fn ready(&self, asked: Ready) -> Ready {
+    /// Returns which of the wanted events are ready now.
+    pub(crate) fn ready(&self, wanted: Ready) -> Ready {
         let lost = Ready { hung_up: true, ..Ready::default() };
-        seqpacket::ready(&self.fd, asked).unwrap_or(lost)
+        seqpacket::ready(&self.fd, wanted).unwrap_or(lost)
     }
 
-    /// Bytes that can be received now, with all that goes beside messages.
+    /// Returns the number of bytes that can be received now, including headers.
     pub(crate) fn unread_bytes(&self) -> usize {
         let inflow = lock(&self.inflow);
         inflow.backlog.iter().chain([&self.fd]).map(seqpacket::unread_bytes).sum()
     }
 
-    /// Bytes on their way to the other end, and the most there can be, as the kernel counts them.
+    /// Returns the bytes on their way to the other end and their maximum, as the kernel counts them.
     pub(crate) fn unsent_bytes(&self) -> (usize, usize) {
         let most = seqpacket::send_buffer_bytes(&self.fd).unwrap_or(0);
         (seqpacket::unsent_bytes(&self.fd), most)
     }
 
-    /// What is left of the backlog, for the next who gets this end.
+    /// Takes the rest of the backlog, for the process that this end moves to.
     pub(crate) fn take_backlog(&self) -> VecDeque<OwnedFd> {
         std::mem::take(&mut lock(&self.inflow).backlog)
     }
 
-    /// Adds the socket to an epoll instance, or to what it is there for.
+    /// Adds the socket to an epoll instance, or extends its interest there.
     pub(crate) fn watch(
         &self,
         epoll: &Arc<OwnedFd>,
@@ -187,17 +188,17 @@ impl Wire {
         Ok(())
     }
 
-    /// Has the epoll instances that report changes alone report once more what is still there.
+    /// Has the edge-triggered epoll instances report the current state once more.
     pub(crate) fn report_again(&self) {
         for watcher in lock(&self.watchers).iter().filter(|watcher| watcher.interest.edge) {
             if let Some(epoll) = watcher.epoll.upgrade() {
-                // It is there: nothing else can be wrong with it.
+                // Cannot fail, because the socket is in the instance.
                 let _ = epoll::modify(&*epoll, &self.fd, watcher.token, watcher.interest);
             }
         }
     }
 
-    /// Takes the socket out of one of the epoll instances again.
+    /// Removes the socket from an epoll instance.
     pub(crate) fn unwatch(&self, epoll: &Arc<OwnedFd>) {
         let mut watchers = lock(&self.watchers);
         let before = watchers.len();
@@ -215,15 +216,15 @@ impl Inflow {
                 Received::Packet(Content::Backlog, _) => return Arrival::End,
                 Received::Packet(content, load) => return Arrival::Packet(content, load),
                 Received::End => drop(self.backlog.pop_front()),
-                // Nobody can add to it, so there is always something or an end.
+                // Its writer is closed, so that there is always a packet or the end.
                 Received::Nothing | Received::Garbage => return Arrival::End,
             }
         }
         if self.has_begun {
-            let received = receive(fd, self.likely);
+            let received = receive(fd, self.expected);
             return self.arrival(received);
         }
-        match receive(fd, self.likely) {
+        match receive(fd, self.expected) {
             Received::Packet(Content::Backlog, load) => {
                 self.has_begun = true;
                 self.backlog.extend(load.parcel.fds);
@@ -236,12 +237,12 @@ impl Inflow {
         }
     }
 
-    /// The next, and what is behind it over the socket itself, if that is known.
+    /// Receives the next packet, and the one behind it on the socket itself, if known.
     fn next_two(&mut self, fd: &OwnedFd) -> (Arrival, Option<Arrival>) {
         if !self.has_begun || !self.backlog.is_empty() || self.is_one_by_one {
             return (self.next(fd), None);
         }
-        let Some((first, second)) = receive_two(fd, self.likely) else {
+        let Some((first, second)) = receive_two(fd, self.expected) else {
             self.is_one_by_one = true;
             return (self.next(fd), None);
         };
@@ -251,12 +252,12 @@ impl Inflow {
         }
     }
 
-    /// Arrival of a packet that came over the socket itself, behind the first.
+    /// Converts what came over the socket itself, after its first packet.
     fn arrival(&mut self, received: Received) -> Arrival {
         match received {
             Received::Packet(Content::Backlog, _) | Received::Garbage => Arrival::End,
             Received::Packet(content, load) => {
-                self.likely = load.body.len();
+                self.expected = load.body.len();
                 Arrival::Packet(content, load)
             }
             Received::Nothing => Arrival::Nothing,
@@ -275,7 +276,7 @@ impl Drop for Wire {
     }
 }
 
-/// Messages that one system call sends.
+/// Maximum number of messages that one system call sends.
 const RUN: usize = 64;
 
 fn header_of(message: &[u8]) -> [u8; HEADER_BYTES] {
@@ -300,23 +301,23 @@ pub(crate) fn send(
     })
 }
 
-/// Packet of one socket, or why there is none.
+/// A packet of one socket, or why there is none.
 enum Received {
     Packet(Content, Load),
     Nothing,
     End,
-    /// It breaks the rules, or a part of it was lost for want of descriptors.
+    /// It breaks a rule, or a part of it was lost because descriptors ran out.
     Garbage,
 }
 
 impl Received {
-    /// Nothing or garbage, where there is no packet.
-    fn instead(errno: Errno) -> Received {
+    /// Returns the result for an error number.
+    fn from_errno(errno: Errno) -> Received {
         if errno == Errno::EAGAIN { Received::Nothing } else { Received::Garbage }
     }
 }
 
-/// Memory that one system call writes, beside the body of a message.
+/// Memory that one system call writes, except the body of the message.
 struct PacketBuffers {
     head: [u8; HEADER_BYTES],
     tail: Tail,
@@ -334,7 +335,7 @@ impl PacketBuffers {
         MessageBuffers { head: &mut self.head, body, tail: &mut self.tail, fds: &mut self.fds }
     }
 
-    /// Reads the bytes; those of the body are in `buffer`.
+    /// Decodes the packet; its body is in `buffer`.
     fn unpack(&mut self, mut buffer: Buffer) -> Received {
         let (received, fds) = (&self.received, std::mem::take(&mut self.fds));
         if received.bytes == 0 {
@@ -349,7 +350,7 @@ impl PacketBuffers {
         let records = records(&buffer, &self.tail, header);
         let is_sound = match header.content {
             Content::Backlog => fds.iter().all(seqpacket::is_seqpacket),
-            // Whether the handles are what their records say is seen when they are put together.
+            // The records are checked when the handles are put together.
             _ => fds.is_empty() || !records.is_empty(),
         };
         if !is_sound {
@@ -360,11 +361,11 @@ impl PacketBuffers {
     }
 }
 
-/// `likely` is how long the message is, probably.
-fn receive(fd: &OwnedFd, likely: usize) -> Received {
+/// Receives a packet whose length is expected to be `expected`.
+fn receive(fd: &OwnedFd, expected: usize) -> Received {
     let mut buffers = PacketBuffers::new();
     let landed = retry_interrupted(|| {
-        Buffer::received(likely, MAX_BYTES, |spaces| {
+        Buffer::received(expected, MAX_BYTES, |spaces| {
             let (received, body) = seqpacket::receive(fd, buffers.place(spaces))?;
             buffers.received = received;
             Ok(body)
@@ -372,18 +373,18 @@ fn receive(fd: &OwnedFd, likely: usize) -> Received {
     });
     match landed {
         Ok(buffer) => buffers.unpack(buffer),
-        Err(errno) => Received::instead(errno),
+        Err(errno) => Received::from_errno(errno),
     }
 }
 
-/// The same, and what comes behind a packet that makes sense, by the same system call; `None` where
+/// Receives a packet, and the one behind it if the first is valid, with one system call; `None` if
 /// that call is refused.
-fn receive_two(fd: &OwnedFd, likely: usize) -> Option<(Received, Received)> {
+fn receive_two(fd: &OwnedFd, expected: usize) -> Option<(Received, Received)> {
     let (mut first, mut second, mut behind) = (PacketBuffers::new(), PacketBuffers::new(), None);
     let landed = retry_interrupted(|| {
-        Buffer::received(likely, MAX_BYTES, |spaces| {
+        Buffer::received(expected, MAX_BYTES, |spaces| {
             let (mut body, mut is_there) = (None, false);
-            let buffer = Buffer::received(likely, MAX_BYTES, |more| {
+            let buffer = Buffer::received(expected, MAX_BYTES, |more| {
                 let (place, next) = (first.place(spaces), second.place(more));
                 let ((received, landed), next) = seqpacket::receive_two(fd, place, next)?;
                 first.received = received;
@@ -400,9 +401,9 @@ fn receive_two(fd: &OwnedFd, likely: usize) -> Option<(Received, Received)> {
     });
     let first = match landed {
         Ok(buffer) => first.unpack(buffer),
-        // A socket gives none of these; a filter of system calls does.
+        // Sockets return none of these; a filter of system calls does.
         Err(Errno::EPERM | Errno::ENOSYS | Errno::EACCES) => return None,
-        Err(errno) => Received::instead(errno),
+        Err(errno) => Received::from_errno(errno),
     };
     Some(match (&first, behind) {
         (Received::Packet(..), Some(buffer)) => (first, second.unpack(buffer)),
@@ -410,19 +411,19 @@ fn receive_two(fd: &OwnedFd, likely: usize) -> Option<(Received, Received)> {
     })
 }
 
-/// Receives until nothing gets in the way.
+/// Receives again after errors that pass.
 fn retry_interrupted(mut receive: impl FnMut() -> Result<Buffer, Errno>) -> Result<Buffer, Errno> {
     loop {
         match receive() {
-            // The first of these says that the peer closed and left messages unread; those that
-            // it sent are still to come.
+            // ECONNRESET: the peer closed and left messages unread; those that it sent are still to
+            // come.
             Err(Errno::ECONNRESET | Errno::EINTR) => {}
             other => return other,
         }
     }
 }
 
-/// The records behind the bytes; what did not fit into the body is in the tail.
+/// Returns the records behind the bytes; the part that did not fit into the body is in the tail.
 fn records(body: &[u8], tail: &[u8], header: Header) -> Vec<u8> {
     let length = header.handles * RECORD_BYTES;
     if length == 0 {

@@ -1,4 +1,4 @@
-//! Reading.
+//! Reading from an endpoint.
 
 use std::io::IoSliceMut;
 
@@ -22,7 +22,7 @@ impl Channel {
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::READ`]; [`Status::ShouldWait`] if the queue is
-    /// empty, or [`Status::PeerClosed`] if nothing can come any more.
+    /// empty, or [`Status::PeerClosed`] if it is empty and the peer is closed.
     #[inline]
     pub fn read(&self) -> Result<MessageBuf, Status> {
         let room = Lengths { bytes: usize::MAX, handles: usize::MAX };
@@ -51,7 +51,7 @@ impl Channel {
     }
 
     /// Copies the next message into `bytes` and its handles into the first slots of `handles`,
-    /// closing what was in them; says how many of each there were. Other slots stay as they were.
+    /// closing what was in them; returns how many of each there were. Other slots are not changed.
     ///
     /// # Errors
     /// As [`read_fitting`](Self::read_fitting).
@@ -71,7 +71,7 @@ impl Channel {
     /// before the next.
     ///
     /// # Errors
-    /// As [`read_fitting`](Self::read_fitting); room is the sum of all regions.
+    /// As [`read_fitting`](Self::read_fitting); the room is the sum of all regions.
     pub fn read_scattered(
         &self,
         regions: &mut [IoSliceMut<'_>],
@@ -125,7 +125,7 @@ fn take(
     if was_full && has_room {
         locked.room_made(side, wire.as_deref(), Signals::empty());
         if wire.is_some() {
-            // What stayed in the socket may be what a waiter waits for.
+            // Packets that stayed in the socket may end a wait.
             locked.recheck_waiters(side);
         }
     }

@@ -286,7 +286,7 @@ impl Channel {
         let parcel = pack(handles).map_err(Rejected::without_message)?;
         let sent = wire.send_parcel(Content::Message, regions, &parcel);
         self.0.record_sent(sent).map_err(|status| match status {
-            // What was taken apart here can always be put together again.
+            // Handles that were taken apart here can always be put together again.
             Status::ShouldWait => rejected(status, unpack(parcel).unwrap_or_default()),
             _ => Rejected::without_message(status),
         })

@@ -1,4 +1,4 @@
-//! One look at a socket, by what lies in it.
+//! Receiving from a socket, by its content.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -7,7 +7,7 @@ use super::{Arrival, Wire, send};
 use crate::transport::packet::Content;
 use uncopy_os::seqpacket;
 
-/// Packet, or end, that lies in a socket behind another packet.
+/// A packet or end in a socket behind another packet.
 #[derive(Debug, Clone, Copy)]
 enum Sent {
     Bytes(usize),
@@ -17,7 +17,7 @@ enum Sent {
     Closed,
 }
 
-/// Arrival, as the table has it.
+/// An arrival in a comparable form.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
     Bytes(usize),
@@ -54,7 +54,7 @@ fn put(fd: &OwnedFd, sent: Sent) {
     }
 }
 
-/// The wire has received before; then all of `sent` lies in the socket.
+/// Returns a wire that has received a packet, with all of `sent` in its socket.
 fn after(sent: &[Sent]) -> (Wire, OwnedFd) {
     let (here, there) = seqpacket::pair().unwrap();
     let wire = Wire::new(here, Vec::new());
@@ -67,7 +67,7 @@ fn after(sent: &[Sent]) -> (Wire, OwnedFd) {
 }
 
 #[test]
-fn one_look_gives_a_packet_and_what_is_behind_it() {
+fn one_call_returns_a_packet_and_the_one_behind_it() {
     let table: [(&[Sent], Found, Option<Found>); 10] = [
         (&[], Found::Nothing, None),
         (&[Sent::Bytes(3)], Found::Bytes(3), Some(Found::Nothing)),
@@ -87,9 +87,9 @@ fn one_look_gives_a_packet_and_what_is_behind_it() {
     }
 }
 
-/// Packets behind the end, or behind one that makes no sense, are not looked at.
+/// Packets behind the end or behind an invalid packet are ignored.
 #[test]
-fn nothing_comes_behind_the_end() {
+fn nothing_is_received_after_the_end() {
     for end in [Sent::Garbage, Sent::Backlog] {
         let (wire, _there) = after(&[Sent::Bytes(5), end, Sent::Bytes(6)]);
         let (next, then) = wire.receive_two();
@@ -98,9 +98,9 @@ fn nothing_comes_behind_the_end() {
     }
 }
 
-/// A packet of the socket itself comes after the whole backlog, which one look does not mix with it.
+/// Packets of the socket itself come after the whole backlog, and one call does not mix them.
 #[test]
-fn the_backlog_comes_first() {
+fn the_backlog_is_received_first() {
     let (here, there) = seqpacket::pair().unwrap();
     let (backlog, filled) = seqpacket::pair().unwrap();
     put(&filled, Sent::Bytes(10));
